@@ -26,6 +26,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/run"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
@@ -53,8 +55,8 @@ func mortalMain() {
 	}
 	where, number, _ := strings.Cut(os.Getenv(envMortal), ":")
 	at, _ := strconv.ParseInt(number, 10, 64)
-	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, compile: &sandbox.ChildOptions{},
-		journal: func(j journal.Journal) journal.Journal {
+	e := &cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Compile: &sandbox.ChildOptions{},
+		Journal: func(j journal.Journal) journal.Journal {
 			return &mortalJournal{Journal: j, at: at, after: where == "after"}
 		}}
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
@@ -268,9 +270,9 @@ func (v *victim) process(args ...string) {
 	switch code := cmd.ProcessState.ExitCode(); {
 	case code == -1:
 		v.w.kills.Add(-1)
-	case code == exitUsage && changed.MatchString(stderr.String()):
+	case code == cli.ExitUsage && changed.MatchString(stderr.String()):
 		// The database executes what a process sent before it was killed.
-	case code != exitAnswered && code != exitPaused:
+	case code != cli.ExitAnswered && code != cli.ExitPaused:
 		require.NoError(t, err, "%v\n%s", args, stderr.String())
 	}
 	v.catchUp()
@@ -336,7 +338,7 @@ func (v *victim) find() *journal.RunInfo {
 		require.NoError(v.t, err, "%s is lost", v.key)
 		return info
 	}
-	runs, err := listRuns(v.t.Context(), v.w.at, store.Filter{}, 0)
+	runs, err := run.ListRuns(v.t.Context(), v.w.at, store.Filter{}, 0)
 	require.NoError(v.t, err)
 	for i := range runs {
 		if runs[i].Title == v.prompt() {
@@ -463,7 +465,7 @@ func chaos(t *testing.T, where string) {
 		})
 	}
 	wg.Wait()
-	runs, err := listRuns(t.Context(), w.at, store.Filter{}, 0)
+	runs, err := run.ListRuns(t.Context(), w.at, store.Filter{}, 0)
 	require.NoError(t, err)
 	t.Logf("%d runs came to their end, through %d processes, of which %d were killed", len(runs), w.processes.Load(), int64(*chaosKills)-w.kills.Load())
 	for _, r := range runs {

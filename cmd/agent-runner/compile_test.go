@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -15,10 +16,10 @@ import (
 func TestCompileBudget(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer
-	e := &env{in: strings.NewReader(""), out: &out, err: &errs, getenv: func(string) string { return "" },
-		compile: &sandbox.ChildOptions{Time: time.Nanosecond}}
+	e := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: func(string) string { return "" },
+		Compile: &sandbox.ChildOptions{Time: time.Nanosecond}}
 	code := execute(t.Context(), e, []string{"module", "inspect", "--cache-dir", t.TempDir(), "../../testdata/modules/says.wasm"})
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, cli.ExitUsage, code)
 	require.Equal(t, "agent-runner: ../../testdata/modules/says.wasm: compiling it took more than 1ns; "+
 		"split its largest functions, or raise the time that compiling may take\n", errs.String())
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/jail"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -43,7 +44,7 @@ func compromised() {
 	case spawner.IsChild():
 		os.Exit(spawner.Main())
 	}
-	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, own: true, compile: &sandbox.ChildOptions{}, serving: attack}
+	e := &cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Own: true, Compile: &sandbox.ChildOptions{}, Serving: attack}
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 )
@@ -32,14 +34,14 @@ func TestDemoIsFresh(t *testing.T) {
 
 	path := filepath.Join(t.TempDir(), "demo.cassette")
 	var out, errs bytes.Buffer
-	e := &env{in: strings.NewReader(""), out: &out, err: &errs, getenv: func(string) string { return "" }}
-	code := execute(t.Context(), e, []string{"run", "--model", "gpt-4o-mini", "--base-url", server.URL, "--record", path, demoPrompt})
+	e := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: func(string) string { return "" }}
+	code := execute(t.Context(), e, []string{"run", "--model", "gpt-4o-mini", "--base-url", server.URL, "--record", path, hosting.DemoPrompt})
 	require.Zero(t, code, errs.String())
 	got, err := os.ReadFile(path)
 	require.NoError(t, err)
 	if *update {
-		require.NoError(t, os.WriteFile("demo.cassette", got, 0o644))
+		require.NoError(t, os.WriteFile("internal/hosting/demo.cassette", got, 0o644))
 		return
 	}
-	require.Equal(t, string(got), string(demoCassette), "run go test ./cmd/agent-runner -run TestDemoIsFresh -update")
+	require.Equal(t, string(got), string(hosting.DemoCassette), "run go test ./cmd/agent-runner -run TestDemoIsFresh -update")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/spawner"
@@ -23,26 +24,26 @@ func main() {
 		os.Exit(spawner.Main())
 	}
 	cobra.EnableCommandSorting = false // commands are listed in order of use
-	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, own: true, compile: &sandbox.ChildOptions{}}
+	e := &cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Own: true, Compile: &sandbox.ChildOptions{}}
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
 }
 
 // execute runs the command and returns its exit code.
-func execute(ctx context.Context, e *env, args []string) int {
+func execute(ctx context.Context, e *cli.Env, args []string) int {
 	cmd := newRoot(e)
 	cmd.SetArgs(args)
-	cmd.SetIn(e.in)
-	cmd.SetOut(e.out)
-	cmd.SetErr(e.err)
+	cmd.SetIn(e.In)
+	cmd.SetOut(e.Out)
+	cmd.SetErr(e.Err)
 	err := cmd.ExecuteContext(ctx)
 	if err == nil {
-		return exitAnswered
+		return cli.ExitAnswered
 	}
-	var ended *endedError
-	code := exitUsage
+	var ended *cli.EndedError
+	code := cli.ExitUsage
 	if errors.As(err, &ended) {
-		code = ended.code
+		code = ended.Code
 	}
-	fmt.Fprintf(e.err, "agent-runner: %s\n", clean(err.Error()))
+	fmt.Fprintf(e.Err, "agent-runner: %s\n", cli.Clean(err.Error()))
 	return code
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/remote"
 	"github.com/agent-runner/agent-runner/internal/fileref"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -65,17 +67,17 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 				require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 			}
 			var out bytes.Buffer
-			e := &env{in: strings.NewReader(""), out: &out, err: &out, getenv: func(string) string { return "" }, compile: &sandbox.ChildOptions{}}
+			e := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &out, Getenv: func(string) string { return "" }, Compile: &sandbox.ChildOptions{}}
 			execute(t.Context(), e, []string{"module", "inspect", "--cache-dir", t.TempDir(), filepath.Join(root, "guard.ts")})
 			require.NotEmpty(t, out.String())
 			require.NotContains(t, out.String(), fileref.Canary)
 
-			p, err := readParcel(t.Context(), e, filepath.Join(root, "guard.ts"))
+			p, err := remote.ReadParcel(t.Context(), e, filepath.Join(root, "guard.ts"))
 			if err != nil {
 				require.NotContains(t, err.Error(), fileref.Canary)
 				return
 			}
-			require.NotContains(t, contentAndMap(p.content), fileref.Canary)
+			require.NotContains(t, contentAndMap(p.Content), fileref.Canary)
 		})
 	}
 }

@@ -2,9 +2,16 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/modules"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/remote"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/run"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/serve"
 )
 
-func newRoot(e *env) *cobra.Command {
+func newRoot(e *cli.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "agent-runner",
 		Short: "Runs LLM agents whose middlewares are WebAssembly modules",
@@ -16,20 +23,20 @@ func newRoot(e *env) *cobra.Command {
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
+				return cli.UnknownCommand(cmd, args[0])
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(flagError)
-	budgetFlags(root, &e.budget)
-	addGroup(root, "Local commands:", newRun(e), newRuns(e), newModule(e))
-	addGroup(root, "Server and login:", newServe(e), newLogin(e), newLogout(e), newWhoami(e))
-	addGroup(root, "Tenant commands:", newModules(e), newAgents(e), newSecrets(e), newKeys(e), newUsage(e))
-	addGroup(root, "Operator commands:", newTenants(e), newBlocks(e))
-	root.AddCommand(newVersion(e))
+	root.SetFlagErrorFunc(cli.FlagError)
+	hosting.BudgetFlags(root, &e.Budget)
+	addGroup(root, "Local commands:", run.NewRun(e), run.NewRuns(e), modules.NewModule(e))
+	addGroup(root, "Server and login:", serve.NewServe(e), remote.NewLogin(e), remote.NewLogout(e), remote.NewWhoami(e))
+	addGroup(root, "Tenant commands:", remote.NewModules(e), remote.NewAgents(e), remote.NewSecrets(e), remote.NewKeys(e), remote.NewUsage(e))
+	addGroup(root, "Operator commands:", remote.NewTenants(e), remote.NewBlocks(e))
+	root.AddCommand(cli.NewVersion(e))
 	return root
 }
 

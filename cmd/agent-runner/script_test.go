@@ -21,6 +21,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/conformance"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
@@ -83,7 +85,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("MODULES", modules)
 			e.Setenv("DOCS", docs)
 			e.Setenv("ASC", asc)
-			e.Setenv(envCacheDir, cache)
+			e.Setenv(hosting.EnvCacheDir, cache)
 			e.Setenv("OPENAI_API_KEY", "")
 			e.Setenv("OPENAI_BASE_URL", "")
 			return nil
@@ -266,8 +268,8 @@ func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 	<-ended
 	ts.Check(os.WriteFile(ts.MkAbs("out"), w.one[0].Bytes(), 0o600))
 	ts.Check(os.WriteFile(ts.MkAbs("err"), w.one[1].Bytes(), 0o600))
-	if code := cmd.ProcessState.ExitCode(); code != exitCanceled {
-		ts.Fatalf("it exited with %d, want %d:\n%s", code, exitCanceled, w.all.String())
+	if code := cmd.ProcessState.ExitCode(); code != cli.ExitCanceled {
+		ts.Fatalf("it exited with %d, want %d:\n%s", code, cli.ExitCanceled, w.all.String())
 	}
 }
 

@@ -14,6 +14,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/serve"
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
@@ -22,7 +25,7 @@ import (
 func serveHere(t *testing.T, environment map[string]string, args ...string) (out, err *watch, end func() int) {
 	t.Helper()
 	out, err = &watch{more: make(chan struct{}, 1)}, &watch{more: make(chan struct{}, 1)}
-	e := &env{in: bytes.NewReader(nil), out: watchEnd{out, 0}, err: watchEnd{err, 0}, getenv: func(name string) string { return environment[name] }}
+	e := &cli.Env{In: bytes.NewReader(nil), Out: watchEnd{out, 0}, Err: watchEnd{err, 0}, Getenv: func(name string) string { return environment[name] }}
 	ctx, cancel := context.WithCancel(t.Context())
 	code, ended := 0, make(chan error, 1)
 	go func() {
@@ -43,8 +46,8 @@ func TestServe(t *testing.T) {
 	spans := newSpanCollector(t)
 	before := goleak.IgnoreCurrent()
 	where := filepath.Join(t.TempDir(), "p.db")
-	environment := map[string]string{envOTLP: spans.URL, envListen: "127.0.0.1:0", envCacheDir: t.TempDir()}
-	out, errs, end := serveHere(t, environment, "--store", where, "--replay", demo, "--log", "off")
+	environment := map[string]string{hosting.EnvOTLP: spans.URL, serve.EnvListen: "127.0.0.1:0", hosting.EnvCacheDir: t.TempDir()}
+	out, errs, end := serveHere(t, environment, "--store", where, "--replay", hosting.Demo, "--log", "off")
 	require.True(t, errs.wait("Or with a browser", nil))
 	at := servingAt.FindStringSubmatch(errs.all.String())[1]
 	transport := &http.Transport{}
@@ -63,7 +66,7 @@ func TestServe(t *testing.T) {
 	require.NoError(t, err)
 	var ran []string
 	for range 2 { // the recording answers again
-		run, err := tenant.StartRun(t.Context(), &client.StartRun{Agent: "sums", Input: demoPrompt}, "")
+		run, err := tenant.StartRun(t.Context(), &client.StartRun{Agent: "sums", Input: hosting.DemoPrompt}, "")
 		require.NoError(t, err)
 		ran = append(ran, run.ID)
 		var last abi.Event
@@ -107,8 +110,8 @@ func TestServe(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	var told bytes.Buffer
-	e := &env{in: bytes.NewReader(nil), out: &told, err: &told, getenv: func(name string) string { return environment[name] }}
-	require.Equal(t, exitUsage, execute(t.Context(), e, []string{"serve", "--store", where}))
+	e := &cli.Env{In: bytes.NewReader(nil), Out: &told, Err: &told, Getenv: func(name string) string { return environment[name] }}
+	require.Equal(t, cli.ExitUsage, execute(t.Context(), e, []string{"serve", "--store", where}))
 	require.Contains(t, told.String(), "the database was made by a newer version of agent-runner; use that one")
 	require.NotContains(t, told.String(), "serving")
 }

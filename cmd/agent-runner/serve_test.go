@@ -10,6 +10,10 @@ import (
 	"syscall"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/remote"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/serve"
 )
 
 // serving are the servers of the scripts that run, by script.
@@ -62,13 +66,13 @@ func startServer(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("the server does not say where it is:\n%s", p.out.all.String())
 	}
 	ts.Setenv("SERVER", at[1])
-	ts.Setenv(envListen, strings.TrimPrefix(at[1], "http://"))
+	ts.Setenv(serve.EnvListen, strings.TrimPrefix(at[1], "http://"))
 }
 
 // scriptEnv is the environment of a command that runs beside a script.
 func scriptEnv(ts *testscript.TestScript) []string {
 	env := os.Environ()
-	for _, name := range []string{"HOME", envCacheDir, envListen, envKey, envServer, envSecrets, "OPENAI_API_KEY", "OPENAI_BASE_URL"} {
+	for _, name := range []string{"HOME", hosting.EnvCacheDir, serve.EnvListen, remote.EnvKey, remote.EnvServer, serve.EnvSecrets, "OPENAI_API_KEY", "OPENAI_BASE_URL"} {
 		env = append(env, name+"="+ts.Getenv(name))
 	}
 	return env
@@ -106,9 +110,9 @@ func quickStart(ts *testscript.TestScript, _ bool, _ []string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)
 	ts.Check(l.Close())
-	ts.Setenv(envListen, l.Addr().String())
+	ts.Setenv(serve.EnvListen, l.Addr().String())
 	var commands []string
-	for _, part := range strings.Split(strings.ReplaceAll(string(text), defaultListen, l.Addr().String()), "```sh\n")[1:] {
+	for _, part := range strings.Split(strings.ReplaceAll(string(text), serve.DefaultListen, l.Addr().String()), "```sh\n")[1:] {
 		block, _, _ := strings.Cut(part, "```")
 		commands = append(commands, block)
 	}

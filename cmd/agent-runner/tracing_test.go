@@ -11,6 +11,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
+
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
@@ -64,17 +68,17 @@ func TestSpansAreSent(t *testing.T) {
 	cache := t.TempDir()
 	run := func(at string) (code int, errors string) {
 		var out, err bytes.Buffer
-		e := &env{in: bytes.NewReader(nil), out: &out, err: &err, getenv: func(name string) string {
+		e := &cli.Env{In: bytes.NewReader(nil), Out: &out, Err: &err, Getenv: func(name string) string {
 			switch name {
-			case envOTLP:
+			case hosting.EnvOTLP:
 				return at
-			case envCacheDir:
+			case hosting.EnvCacheDir:
 				return cache
 			default:
 				return ""
 			}
 		}}
-		return execute(context.Background(), e, []string{"run", demoPrompt}), err.String()
+		return execute(context.Background(), e, []string{"run", hosting.DemoPrompt}), err.String()
 	}
 	code, text := run(server.URL)
 	require.Zero(t, code, text)

@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// UnknownCommand returns an error that suggests a similar command.
+func UnknownCommand(cmd *cobra.Command, got string) error {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	hint := "want one of " + strings.Join(names, ", ")
+	switch near := tool.Closest(got, names); {
+	case len(near) > 0:
+		hint = fmt.Sprintf("did you mean %q?", near[0])
+	case cmd.Parent() == nil && strings.ContainsAny(got, " ?"):
+		hint = fmt.Sprintf("to ask an agent: %s run %q", cmd.CommandPath(), got)
+	}
+	return Usagef("unknown command %q for %s; %s", Short(got, 60), cmd.CommandPath(), hint)
+}
+
+// FlagError explains an error of a flag, and suggests a similar one.
+func FlagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown):
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		hint := "; see " + cmd.CommandPath() + " --help"
+		if near := tool.Closest(unknown.GetSpecifiedName(), names); len(near) > 0 {
+			hint = "; did you mean --" + strings.Join(near[:min(2, len(near))], " or --") + "?"
+		}
+		return Usagef("%w%s", err, hint)
+	case errors.As(err, &invalid):
+		f := invalid.GetFlag()
+		want := map[string]string{"int": "a whole number", "duration": "a time with its unit, such as 30s"}[f.Value.Type()]
+		if want != "" {
+			return Usagef("--%s is %q; want %s", f.Name, invalid.GetValue(), want)
+		}
+	}
+	return Usagef("%w; see %s --help", err, cmd.CommandPath())
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/server"
+)
+
+// Exit codes.
+const (
+	ExitAnswered = 0
+	ExitFailed   = 1 // the run failed
+	ExitUsage    = 2 // wrong usage or a bad file; nothing ran
+	ExitStopped  = 3 // a module stopped the run
+	ExitPaused   = 4 // the run is waiting for an answer
+	ExitCanceled = 130
+)
+
+// An Env is the process environment of the command. Tests replace it.
+type Env struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Getenv   func(string) string
+	// Compile bounds the processes that compile modules; nil: this one does,
+	// since it is not the command's own.
+	Compile *sandbox.ChildOptions
+	// Own reports whether the process is the command's own, so that serve may confine it.
+	Own bool
+	// Serving is called when serve begins to serve: a test acts as an attacker who runs
+	// code in the server. Nil in the command.
+	Serving func(o *server.Options)
+	// Budget is what the host may use.
+	Budget Budget
+	// TinyGo builds source folders of Go modules with TinyGo.
+	TinyGo bool
+	// Journal, if not nil, wraps the journal of runs. Tests use it to kill the process at
+	// a write.
+	Journal func(journal.Journal) journal.Journal
+}
+
+// An EndedError reports a run that ended without an answer, with the exit code. Any
+// other error of the command means that nothing ran.
+type EndedError struct {
+	Code int
+	Err  error
+}
+
+func (e *EndedError) Error() string { return e.Err.Error() }
+func (e *EndedError) Unwrap() error { return e.Err }
+
+// Usagef returns an error about wrong usage or input.
+func Usagef(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
+// A Budget holds the resource limits of the host as the user wrote them.
+type Budget struct{ Memory, CompileMemory, CompileTime string }
+
+// BeforeRun returns err, or a cancellation error if ctx is done.
+func BeforeRun(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return Ended(ExitCanceled, errors.New("canceled before the run started"))
+	}
+	return err
+}
+
+// Ended returns an [EndedError].
+func Ended(code int, err error) error { return &EndedError{code, err} }

@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+var errInterrupted = errors.New("interrupted")
+
+// Interruptible returns a context that the first SIGINT or SIGTERM cancels, so that the
+// run ends and is reported. A second signal exits the process. onSignal is called at the
+// first signal.
+func Interruptible(ctx context.Context, onSignal func()) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-signals:
+			cancel(errInterrupted)
+			onSignal()
+		case <-done:
+			return
+		}
+		select {
+		case <-signals:
+			os.Exit(ExitCanceled)
+		case <-done:
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel(nil)
+	}
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func List[T ~string](items []T, none string) string {
+	if len(items) == 0 {
+		return none
+	}
+	out := make([]string, len(items))
+	for i, item := range items {
+		out[i] = string(item)
+	}
+	return strings.Join(out, ", ")
+}
+
+// Size formats a number of bytes with a unit.
+func Size(n int64) string {
+	switch {
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// PrintJSON writes v as indented JSON to standard output.
+func PrintJSON(e *Env, v any) error {
+	enc := json.NewEncoder(e.Out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// Short truncates s to limit characters for display.
+func Short(s string, limit int) string {
+	if r := []rune(s); len(r) > limit {
+		return string(r[:limit-1]) + "…"
+	}
+	return s
+}
+
+func Count(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func After(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+func Ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds ago", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd ago", int(d.Hours()/24))
+	}
+}
+
+// Since returns the time since t, such as "5m ago".
+func Since(t time.Time) string { return Ago(time.Since(t)) }
+
+// Thousands formats a number with thousands separators.
+func Thousands(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// ParseDays parses the value of a flag: a Go duration, or a number of days such as 30d.
+func ParseDays(flag, text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	} else if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return d, nil
+	}
+	return 0, Usagef("--%s is %q; want days, hours or minutes, such as 30d, 12h or 90m", flag, text)
+}
+
+// Among suggests a similar name, or lists the valid ones, as a suffix for an error.
+func Among(name string, names []string) string {
+	switch near := tool.Closest(name, names); {
+	case len(near) > 0:
+		return fmt.Sprintf("; did you mean %q?", near[0])
+	case len(names) == 0:
+		return "; name modules with -m or -f"
+	}
+	return "; there are " + strings.Join(names, ", ")
+}
+
+// Clean makes text of models, tools and modules safe for a terminal: it escapes control
+// characters and bidirectional formatting characters.
+func Clean(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\r\n", "\n")
+	if strings.IndexFunc(s, unsafe) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, c := range s {
+		switch {
+		case !unsafe(c):
+			b.WriteRune(c)
+		case c < 0x100:
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, c)
+		}
+	}
+	return b.String()
+}
+
+func unsafe(c rune) bool {
+	switch {
+	case c == '\n', c == '\t':
+		return false
+	case c < 0x20, c >= 0x7f && c < 0xa0: // C0, DEL, C1
+		return true
+	case c >= 0x202a && c <= 0x202e, c >= 0x2066 && c <= 0x2069: // bidirectional formatting
+		return true
+	}
+	return false
+}

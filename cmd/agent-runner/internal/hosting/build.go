@@ -1,0 +1,86 @@
+package hosting
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/toolchain"
+)
+
+// TinyGoFlag adds the flag --tinygo to a command that builds source folders.
+func TinyGoFlag(cmd *cobra.Command, e *cli.Env) {
+	cmd.Flags().BoolVar(&e.TinyGo, "tinygo", false, "if the module is a folder of Go sources, build it with TinyGo")
+}
+
+// Buildable returns path if it is a file. If it is a source folder, buildable builds the
+// module and returns the path of the result.
+func Buildable(ctx context.Context, e *cli.Env, path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return path, nil // loading reports a missing or invalid file
+	}
+	p, err := Project(e, path)
+	if err != nil {
+		return "", err
+	}
+	if p.Language.Script {
+		return filepath.Join(path, p.Main), nil
+	}
+	fmt.Fprintf(e.Err, "building %s (%s)\n", path, p.What())
+	return p.Output(), p.Build(ctx, p.Output())
+}
+
+// LoadModule loads the module at a path. It builds a source folder first.
+func LoadModule(ctx context.Context, e *cli.Env, h *host.Host, path string) (*module.Module, error) {
+	path, err := Buildable(ctx, e, path)
+	if err != nil {
+		return nil, err
+	}
+	return h.Load(ctx, path, host.Limits{})
+}
+
+// Project detects the language and toolchain of a source folder.
+func Project(e *cli.Env, dir string) (*toolchain.Project, error) {
+	p, err := toolchain.Find(dir)
+	switch {
+	case err != nil:
+		return nil, cli.Usagef("%w", err)
+	case e.TinyGo && p.Language.Name != "Go":
+		return nil, cli.Usagef("--tinygo: %s is written in %s; TinyGo builds only Go modules", dir, p.Language.Name)
+	case e.TinyGo:
+		p.TinyGo = "tinygo"
+	}
+	return p, nil
+}
+
+// WithNames is like buildable, but keeps the function names in the module, and builds it
+// in a temporary folder. The caller must call remove.
+func WithNames(ctx context.Context, e *cli.Env, path string) (built string, remove func(), err error) {
+	remove = func() {}
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return path, remove, nil
+	}
+	p, err := Project(e, path)
+	switch {
+	case err != nil:
+		return "", remove, err
+	case p.Language.Script:
+		return path, remove, nil // profiling rejects scripts later
+	}
+	dir, err := os.MkdirTemp("", "agent-runner-build-")
+	if err != nil {
+		return "", remove, err
+	}
+	fmt.Fprintf(e.Err, "building %s (%s), with function names\n", path, p.What())
+	p.Names = true
+	built = filepath.Join(dir, filepath.Base(p.Output()))
+	return built, func() { _ = os.RemoveAll(dir) }, p.Build(ctx, built)
+}

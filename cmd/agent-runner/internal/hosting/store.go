@@ -1,0 +1,166 @@
+package hosting
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// EnvStore is the environment variable with the store of runs.
+const EnvStore = "AGENT_RUNNER_STORE"
+
+// DefaultStore names the store in the user's state directory.
+const DefaultStore = "default"
+
+const StoreHelp = "the path of an SQLite database, postgres://…, or default for the database in the user's state directory"
+
+// StorePath returns the location of the store in the flag, or else in the environment.
+func StorePath(e *cli.Env, flag string) string {
+	if flag == "" {
+		flag = e.Getenv(EnvStore)
+	}
+	if flag != DefaultStore {
+		return flag
+	}
+	if dir := e.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "agent-runner", "runs.db")
+	}
+	return filepath.Join(e.Getenv("HOME"), ".local", "state", "agent-runner", "runs.db")
+}
+
+// JournalOptions returns the options that journal runs in a store.
+func JournalOptions(e *cli.Env, s store.Store, tenant string, spec json.RawMessage) *journal.Options {
+	var j journal.Journal = s
+	if e.Journal != nil {
+		j = e.Journal(s)
+	}
+	return &journal.Options{Journal: j, Tenant: tenant, Owner: Owner(), Gone: OwnerGone, Spec: spec}
+}
+
+func OpenStore(ctx context.Context, e *cli.Env, flag string) (store.Store, error) {
+	s, err := store.Open(ctx, StorePath(e, flag), nil)
+	if err != nil {
+		return nil, cli.BeforeRun(ctx, err)
+	}
+	return s, nil
+}
+
+// OpenKept opens an existing store. It returns an error if a database file is missing,
+// instead of creating it.
+func OpenKept(ctx context.Context, e *cli.Env, flag string) (store.Store, error) {
+	at := StorePath(e, flag)
+	if path := strings.TrimPrefix(at, "file://"); flag != DefaultStore && !strings.Contains(path, "://") {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, cli.Usagef("no store at %s; check the path, or create a store with: agent-runner run --store", at)
+		}
+	}
+	return OpenStore(ctx, e, flag)
+}
+
+// Place returns the location of a store without a password.
+func Place(at string) string {
+	if u, err := url.Parse(at); err == nil && u.Host != "" {
+		return u.Redacted()
+	}
+	return at
+}
+
+// StoreFlag returns the --store flag for commands in hints, quoted for the shell. It is
+// "" if the user did not set the flag.
+func StoreFlag(flag string) string {
+	if flag == "" {
+		return ""
+	}
+	if at := Place(flag); !strings.ContainsAny(at, " \t'\"$`&;|<>()*?[]#~\\") || strings.Contains(at, "://") {
+		return " --store " + at
+	}
+	return " --store '" + strings.ReplaceAll(flag, "'", `'\''`) + "'"
+}
+
+// Whoami returns user@host, which is recorded with answers.
+func Whoami() string {
+	name := "somebody"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	return name + cli.After("@", host)
+}
+
+// A process identifies a process uniquely over time. A later process with the same pid
+// differs in its start time or boot id.
+type process struct {
+	host, boot, space string // space is the PID namespace
+	pid               int
+	began             string
+}
+
+// Owner identifies this process as the owner of runs.
+func Owner() string {
+	p := process{pid: os.Getpid()}
+	p.began, _ = beganAt(p.pid)
+	p.host, p.boot, p.space = machine()
+	return fmt.Sprintf("%s/%s/%s/%d/%s", p.host, p.boot, p.space, p.pid, p.began)
+}
+
+func machine() (host, boot, space string) {
+	host, _ = os.Hostname()
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, _, _ = strings.Cut(strings.TrimSpace(string(b)), "-")
+	space, _ = os.Readlink("/proc/self/ns/pid")
+	return strings.ReplaceAll(host, "/", "_"), boot, strings.Trim(space, "pid:[]")
+}
+
+// beganAt returns when a process began, in ticks since the boot; empty if it
+// has ended, or if that cannot be read.
+func beganAt(pid int) (string, error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return "", err
+	}
+	// The command name is in parentheses and may contain any character. The state follows.
+	fields := strings.Fields(string(b)[strings.LastIndexByte(string(b), ')')+1:])
+	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return "", nil
+	}
+	return fields[19], nil
+}
+
+// OwnerGone reports whether an owner is a process of this machine that has ended. It
+// returns false for processes of other machines.
+func OwnerGone(owner string) bool {
+	part := strings.Split(owner, "/")
+	if len(part) != 5 {
+		return false
+	}
+	host, boot, space := machine()
+	pid, err := strconv.Atoi(part[3])
+	switch {
+	case err != nil || part[0] != host || boot == "":
+		return false
+	case part[1] != boot:
+		return true // the machine was rebooted
+	case part[2] != space:
+		return false
+	case part[4] == "":
+		return syscall.Kill(pid, 0) == syscall.ESRCH
+	}
+	began, err := beganAt(pid)
+	if errors.Is(err, fs.ErrPermission) {
+		return false // a confined process cannot read it: it may be the owner
+	}
+	return began != part[4]
+}

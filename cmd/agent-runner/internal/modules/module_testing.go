@@ -1,0 +1,321 @@
+package modules
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/conformance"
+	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+)
+
+// A tester runs test conversations with a module.
+type tester struct {
+	env      *cli.Env
+	loader   *module.Loader
+	path     string // the module's path
+	update   bool
+	output   string
+	failed   int
+	differs  bool // a result differed from an expectation
+	outcomes []testOutcome
+}
+
+type testOutcome struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Text   string `json:"text,omitempty"` // the differences or the error
+	TimeMS int64  `json:"time_ms"`
+}
+
+// newTest returns the command that runs a module's test conversations.
+func newTest(e *cli.Env) *cobra.Command {
+	var output, cacheDir string
+	var update, watch bool
+	cmd := &cobra.Command{
+		Use:   "test PATH [CASE.txtar …]",
+		Short: "Test a module against recorded conversations",
+		Long: `Runs test conversations with a module in the real host, with a scripted model: all
+*.txtar files next to the module and in its testdata folder, or the named ones. If PATH
+is a source folder, the module is built first.
+
+The comment at the head of a conversation says what it tests. Its files:
+
+  agent.yaml       optional: middlewares (module: NAME.wasm with name, config, grants,
+                   on_fault, ring), instruction, limits; default: only the module
+  tools            one tool per line: "name: result", or "name! error" if it fails
+  messages         earlier messages, one per line; default: "user: hi"
+  model            the model's replies, one message per line
+  answers          the answers to pauses, one line of JSON each
+  request N        expected: the messages in model call N
+  told N           expected: the tools declared in model call N
+  events [TYPES]   expected: the events of the run
+  state            expected: the messages at the end
+  error            expected: the run does not start; the error contains this text
+
+A message is "role: text [tool#id {arguments}] …". A conversation fails if the module
+answers with an unknown key.
+
+Exit codes: 0 all passed, 1 some failed, 2 nothing to run.`,
+		Example: `  agent-runner module test guard.ts
+  agent-runner module test ./mine --watch
+  agent-runner module test redact.wasm conversation.txtar --update`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cli.Usagef("want a module: agent-runner module test PATH")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "text" && output != "json" {
+				return cli.Usagef("-o is %q; want text or json", output)
+			}
+			ctx, stop := cli.Interruptible(cmd.Context(), func() {})
+			defer stop()
+			t := &tester{env: e, update: update, output: output}
+			if !watch {
+				return t.run(ctx, cmd, args, cacheDir)
+			}
+			return t.watch(ctx, cmd, args, cacheDir)
+		},
+	}
+	cmd.Flags().BoolVar(&update, "update", false, "update the expectations of failing conversations to the actual results")
+	cmd.Flags().BoolVar(&watch, "watch", false, "rerun whenever a file changes, until Ctrl-C")
+	moduleFlags(cmd, &output, &cacheDir)
+	return cmd
+}
+
+// run builds the module if necessary, and runs all conversations once.
+func (t *tester) run(ctx context.Context, cmd *cobra.Command, args []string, cacheDir string) error {
+	t.failed, t.differs, t.outcomes = 0, false, nil
+	path, err := hosting.Buildable(ctx, t.env, args[0])
+	if err != nil {
+		return cli.BeforeRun(ctx, err)
+	}
+	t.path = path
+	cases, err := casesOf(args[0], path, args[1:])
+	if err != nil {
+		return err
+	}
+	h, err := moduleHost(ctx, t.env, cmd, host.Options{CacheDir: cacheDir})
+	if err != nil {
+		return err
+	}
+	defer hosting.CloseHost(h)
+	t.loader = h.Loader()
+	for _, c := range cases {
+		t.one(ctx, c)
+		if ctx.Err() != nil {
+			return cli.BeforeRun(ctx, ctx.Err())
+		}
+	}
+	return t.report()
+}
+
+// one runs one conversation and prints the result.
+func (t *tester) one(ctx context.Context, path string) {
+	began := time.Now()
+	text, err := t.play(ctx, path)
+	if err != nil {
+		text = err.Error()
+	} else if text != "" {
+		t.differs = true
+	}
+	o := testOutcome{Name: path, OK: text == "", Text: text, TimeMS: time.Since(began).Milliseconds()}
+	t.outcomes = append(t.outcomes, o)
+	if !o.OK {
+		t.failed++
+	}
+	if t.output == "json" {
+		return
+	}
+	word := "ok   "
+	if !o.OK {
+		word = "FAIL "
+	}
+	fmt.Fprintf(t.env.Out, "%s %s  %d ms\n", word, cli.Clean(o.Name), o.TimeMS)
+	for line := range strings.Lines(o.Text) {
+		fmt.Fprintf(t.env.Out, "      %s\n", cli.Clean(strings.TrimRight(line, "\n")))
+	}
+}
+
+// play runs a conversation and returns the differences from its expectations.
+func (t *tester) play(ctx context.Context, path string) (string, error) {
+	c, err := conformance.LoadFile(path)
+	if err != nil {
+		return "", err
+	}
+	outcome, err := c.Run(ctx, &conformance.Suite{Default: filepath.Base(t.path)}, t)
+	if err != nil {
+		return "", err
+	}
+	if outcome.Err != nil && !slices.ContainsFunc(c.Expect, func(s conformance.Section) bool { return s.Kind == "error" }) {
+		return "", fmt.Errorf("the run did not start: %w", outcome.Err)
+	}
+	got, err := c.Got(outcome)
+	if err != nil {
+		return "", err
+	}
+	if t.update {
+		return "", c.Update(got)
+	}
+	return difference(c, outcome, got), nil
+}
+
+// difference describes how the outcome differs from the expectations, and the faults that
+// led to it. It returns "" if the outcome is as expected.
+func difference(c *conformance.Case, outcome *conformance.Outcome, got []string) string {
+	var text strings.Builder
+	for i, s := range c.Expect {
+		if s.Same(got[i]) {
+			continue
+		}
+		d := diff.Diff("", []byte(strings.TrimSpace(s.Text)+"\n"), "", []byte(strings.TrimSpace(got[i])+"\n"))
+		_, hunks, _ := bytes.Cut(d, []byte("\n@@"))
+		fmt.Fprintf(&text, "%s: - expected, + actual\n@@%s", strings.TrimSpace(s.Kind+" "+s.Arg), hunks)
+	}
+	different := text.Len() > 0
+	for _, e := range outcome.Events {
+		switch {
+		case e.Type == abi.EventLog && e.Level == "warn" && strings.Contains(e.Text, "unknown key "):
+			fmt.Fprintf(&text, "%s: %s\n", e.Hook, e.Text)
+		case e.Type == abi.EventFault && different:
+			fmt.Fprintf(&text, "%s faulted in %s: %s\n", e.Entry, e.Hook, e.Cause)
+		}
+	}
+	return text.String()
+}
+
+// Go rejects conversations that embed Go sources. Only the host's own tests use them.
+func (*tester) Go(context.Context, string, json.RawMessage, []string) (chain.Middleware, error) {
+	return nil, errors.New("a conversation names modules by file; sources embedded in it are not built")
+}
+
+// Wasm loads the tested module, or another module in the same folder.
+func (t *tester) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (chain.Middleware, error) {
+	granted, err := policy.ParseGrants(grants)
+	if err != nil {
+		return nil, err
+	}
+	path := t.path
+	if stem(file) != stem(path) {
+		path = filepath.Join(filepath.Dir(t.path), file)
+	}
+	m, err := t.loader.Load(ctx, path, policy.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close() // the configured entry keeps its own reference
+	return m.Configure(ctx, entry, config, granted)
+}
+
+func stem(path string) string {
+	name := filepath.Base(path)
+	return strings.TrimSuffix(name, filepath.Ext(name))
+}
+
+// casesOf returns the named conversations, or all of the module's folder.
+func casesOf(asked, module string, named []string) ([]string, error) {
+	if len(named) > 0 {
+		return named, nil
+	}
+	folder := asked
+	info, err := os.Stat(asked)
+	if err != nil {
+		return nil, cli.Usagef("%s: %v; want a module or its folder; create one with: agent-runner module new", asked, cli.Bare(err))
+	}
+	if !info.IsDir() {
+		folder = filepath.Dir(module)
+	}
+	var out []string
+	for _, pattern := range []string{"*.txtar", filepath.Join("testdata", "*.txtar")} {
+		found, err := filepath.Glob(filepath.Join(folder, pattern))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	slices.Sort(out)
+	if len(out) == 0 {
+		return nil, cli.Usagef("no conversation in %s: write one, such as conversation.txtar; see agent-runner module test --help", folder)
+	}
+	return out, nil
+}
+
+// report prints the JSON output, and returns an error if a conversation failed.
+func (t *tester) report() error {
+	if t.output == "json" {
+		if err := cli.PrintJSON(t.env, struct {
+			Path  string        `json:"path"`
+			Cases []testOutcome `json:"cases"`
+		}{t.path, t.outcomes}); err != nil {
+			return err
+		}
+	}
+	if t.failed > 0 {
+		advice := ""
+		if t.differs {
+			advice = "; if the module is right, update the expectations with --update"
+		}
+		return cli.Ended(cli.ExitFailed, fmt.Errorf("%d of %s failed%s", t.failed, cli.Count(int64(len(t.outcomes)), "conversation"), advice))
+	}
+	return nil
+}
+
+// watch reruns the conversations whenever a file in the folder changes.
+func (t *tester) watch(ctx context.Context, cmd *cobra.Command, args []string, cacheDir string) error {
+	folder := args[0]
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		folder = filepath.Dir(folder)
+	}
+	for {
+		seen := newest(folder)
+		if err := t.run(ctx, cmd, args, cacheDir); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(t.env.Err, cli.Clean(err.Error()))
+		}
+		if now := newest(folder); now.After(seen) {
+			seen = now // ignore the module that was just built
+		}
+		fmt.Fprintln(t.env.Err, "waiting for changes; stop with Ctrl-C")
+		for !newest(folder).After(seen) {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(300 * time.Millisecond):
+			}
+		}
+	}
+}
+
+// newest returns the latest modification time of the files in a folder.
+func newest(folder string) (last time.Time) {
+	_ = filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil
+		case d.IsDir() && path != folder && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "target" || d.Name() == "build"):
+			return filepath.SkipDir
+		}
+		if info, err := d.Info(); err == nil && !d.IsDir() && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+		return nil
+	})
+	return last
+}

@@ -1,0 +1,158 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/host/client"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
+)
+
+// applied is the result of applying one agent file.
+type applied struct {
+	File   string         `json:"file"`
+	Did    string         `json:"did"` // "created", "changed" or "unchanged"
+	Pushed []appliedPush  `json:"pushed"`
+	Agent  *client.Agent  `json:"agent"`
+	seen   map[string]int // indexes in Pushed, by path
+}
+
+// An appliedPush is a module that an agent file names by path.
+type appliedPush struct {
+	Path   string `json:"path"`
+	Digest string `json:"digest"`
+	Did    string `json:"did"` // "pushed", or "there" if the server already had it
+}
+
+// apply creates or updates the agent of a file on the server.
+func (r *Session) apply(ctx context.Context, path string) (*applied, error) {
+	text, err := cli.ReadFile(path, agentfile.MaxSize)
+	if err != nil {
+		return nil, err
+	}
+	f, err := agentfile.Parse(path, text)
+	if err != nil {
+		return nil, err
+	}
+	if f.Name == "" {
+		return nil, cli.Usagef("%s: the agent has no name; add one to the file: name: %s", path, strings.ToLower(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))))
+	}
+	a := &applied{File: path, Pushed: []appliedPush{}, seen: map[string]int{}}
+	text, err = r.pushPaths(ctx, a, f, text)
+	if err != nil {
+		return nil, err
+	}
+	before, err := r.Agent(ctx, f.Name, 0)
+	if err != nil && !unknown(err) {
+		return nil, err
+	}
+	if a.Agent, err = r.PutAgent(ctx, f.Name, text); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	switch a.Agent.Version {
+	case before.Version: // 0 if the agent is new
+		a.Did = "unchanged"
+	case 1:
+		a.Did = "created"
+	default:
+		a.Did = "changed"
+	}
+	r.warn(a.Agent.Warnings)
+	return a, nil
+}
+
+// unknown reports whether err means that something does not exist, or that the key
+// lacks the scope to check.
+func unknown(err error) bool {
+	var p *client.Problem
+	return errors.As(err, &p) && (p.Code() == client.NotFound || p.Code() == client.Forbidden)
+}
+
+// pushPaths uploads the modules that a file names by path, and returns the text with
+// the paths replaced by digests.
+func (r *Session) pushPaths(ctx context.Context, a *applied, f *agentfile.File, text []byte) ([]byte, error) {
+	places, err := modulePlaces(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.File, err)
+	}
+	var local []modulePlace
+	for _, p := range places {
+		path, err := localModule(a.File, p.module)
+		if err == nil && path != "" {
+			if p.digest, err = r.pushPath(ctx, a, path); err == nil {
+				local = append(local, p)
+			}
+		}
+		var problem *client.Problem
+		switch {
+		case errors.As(err, &problem):
+			return nil, err // it names the module
+		case err != nil:
+			return nil, f.ErrorAt(p.at, err)
+		}
+	}
+	lines := strings.Split(string(text), "\n")
+	for _, p := range slices.Backward(local) { // backward, so that earlier positions remain valid
+		var err error
+		if lines, err = p.rewrite(lines); err != nil {
+			return nil, f.ErrorAt(p.at, err)
+		}
+	}
+	return []byte(strings.Join(lines, "\n")), nil
+}
+
+// localModule returns the path of a module, relative to the working directory. It
+// returns "" if name is a name or digest for the server to resolve.
+func localModule(file, name string) (string, error) {
+	path := name
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(file), path)
+	}
+	isPath := strings.ContainsRune(name, '/')
+	isFile := slices.Contains([]string{".wasm", ".ts", ".mts", ".js", ".mjs", ".json"}, strings.ToLower(filepath.Ext(name)))
+	if !isPath && !isFile {
+		return "", nil
+	}
+	switch _, err := os.Stat(path); {
+	case err == nil:
+		return path, nil
+	case isPath:
+		return "", fmt.Errorf("module: %s: %w; want a path relative to %s, or the name of a module on the server", path, cli.Bare(err), filepath.Base(file))
+	}
+	return "", nil // a name may have dots
+}
+
+// pushPath uploads a module unless the server already has it, and returns its digest.
+func (r *Session) pushPath(ctx context.Context, a *applied, path string) (string, error) {
+	if i, ok := a.seen[path]; ok {
+		return a.Pushed[i].Digest, nil
+	}
+	p, err := ReadParcel(ctx, r.Env, path)
+	if err != nil {
+		return "", err
+	}
+	done := appliedPush{Path: path, Digest: p.digest, Did: "there"}
+	if _, err := r.Module(ctx, p.digest); err != nil {
+		if !unknown(err) {
+			return "", err
+		}
+		m, err := r.push(ctx, p, "", "")
+		if err != nil {
+			return "", err
+		}
+		done.Digest, done.Did = m.Digest, "pushed"
+	}
+	if r.Output == "text" {
+		verb := map[string]string{"there": "has", "pushed": "now has"}[done.Did]
+		r.Note(cli.Faint, "%s: the server %s %s", path, verb, shortDigest(done.Digest))
+	}
+	a.seen[path] = len(a.Pushed)
+	a.Pushed = append(a.Pushed, done)
+	return done.Digest, nil
+}

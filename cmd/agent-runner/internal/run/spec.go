@@ -1,0 +1,144 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// A spec is stored with a run, and describes how to recreate its agent. It contains no
+// keys; they come from the environment.
+type spec struct {
+	Version int             `json:"version"` // 1
+	Agent   json.RawMessage `json:"agent"`   // an agentfile.File
+	Dirs    []string        `json:"dirs,omitempty"`
+	Replay  string          `json:"replay,omitempty"` // the recording with the model's answers
+}
+
+// specOf returns the spec of an agent file, with absolute paths.
+func specOf(f *agentfile.File, replay string) (json.RawMessage, error) {
+	s := spec{Version: 1}
+	if err := s.settle(f); err != nil {
+		return nil, err
+	}
+	at := agentfile.Path(replay)
+	if replay != hosting.BuiltinRecording {
+		if err := absolute(&at); err != nil {
+			return nil, err
+		}
+	}
+	s.Replay = string(at)
+	var err error
+	if s.Agent, err = f.Text(); err != nil {
+		return nil, err
+	}
+	return abi.Marshal(s)
+}
+
+// settle makes the paths of an agent file absolute, and inlines the files of its
+// sub-agents.
+func (s *spec) settle(f *agentfile.File) error {
+	for _, e := range hosting.Entries(f) {
+		if err := absolute(&e.Module); err != nil {
+			return err
+		}
+	}
+	if err := absolute(&f.Tools.Root); err != nil {
+		return err
+	}
+	for i := range f.Tools.MCP {
+		dir := agentfile.Path(cmp.Or(f.Tools.MCP[i].Dir, "."))
+		if err := absolute(&dir); err != nil {
+			return err
+		}
+		s.Dirs = append(s.Dirs, string(dir))
+	}
+	for i := range f.Agents {
+		a := &f.Agents[i]
+		a.Agent, a.File = (*agentfile.Inline)(a.Spec()), ""
+		if err := s.settle((*agentfile.File)(a.Agent)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placed sets the working directories of an agent file's MCP servers, in the order of
+// settle, and returns the remaining directories.
+func placed(f *agentfile.File, dirs []string) []string {
+	for i := range f.Tools.MCP {
+		if len(dirs) > 0 {
+			f.Tools.MCP[i].Dir, dirs = dirs[0], dirs[1:]
+		}
+	}
+	for i := range f.Agents {
+		dirs = placed(f.Agents[i].Spec(), dirs)
+	}
+	return dirs
+}
+
+func absolute(p *agentfile.Path) error {
+	if *p == "" {
+		return nil
+	}
+	abs, err := filepath.Abs(string(*p))
+	*p = agentfile.Path(abs)
+	return err
+}
+
+// fileOf returns the agent file of a stored run, and its recording, if it has one.
+func fileOf(r *journal.RunInfo) (f *agentfile.File, replay string, err error) {
+	var s spec
+	if len(r.Spec) == 0 {
+		return nil, "", fmt.Errorf("run %s was not started by this command: its agent is not stored with it", r.ID)
+	}
+	if err := json.Unmarshal(r.Spec, &s); err != nil {
+		return nil, "", fmt.Errorf("run %s: read its stored agent: %w", r.ID, err)
+	}
+	if s.Version != 1 {
+		return nil, "", fmt.Errorf("run %s was started by another version of agent-runner", r.ID)
+	}
+	if f, err = agentfile.Parse("the agent of run "+r.ID, s.Agent); err != nil {
+		return nil, "", err
+	}
+	placed(f, s.Dirs)
+	return f, s.Replay, nil
+}
+
+// keepModule returns a function that reads a module for a new run, and stores it.
+func keepModule(s store.Store) func(ctx context.Context, entry, path string) ([]byte, error) {
+	return func(ctx context.Context, _, path string) ([]byte, error) {
+		wasm, err := cli.ReadFile(path, maxModule)
+		if err != nil {
+			return nil, nil // loading reports the error
+		}
+		if _, err := s.PutModule(ctx, wasm); err != nil {
+			return nil, err
+		}
+		return wasm, nil
+	}
+}
+
+// maxModule is the maximum size of a stored module, in bytes.
+const maxModule = 256 << 20
+
+// keptModule returns a function that reads the modules that a run started with.
+func keptModule(s store.Store, r *journal.RunInfo) func(ctx context.Context, entry, path string) ([]byte, error) {
+	return func(ctx context.Context, entry, _ string) ([]byte, error) {
+		for _, pin := range r.Modules {
+			if pin.Entry == entry && pin.Digest != "" {
+				return s.Module(ctx, pin.Digest)
+			}
+		}
+		return nil, nil
+	}
+}

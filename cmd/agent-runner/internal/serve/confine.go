@@ -1,0 +1,130 @@
+package serve
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
+	"github.com/agent-runner/agent-runner/host"
+)
+
+// dnsPort is always allowed: answers too long for UDP come by TCP.
+const dnsPort = 53
+
+// confines reports whether the server confines its process: the command's own, unless
+// --no-confine is given.
+func (c *serveCommand) confines() bool { return c.env.Own && !c.noConfine }
+
+// ownTempDir gives the process a temporary directory that it shares with other servers of
+// its user, not with other programs.
+func (c *serveCommand) ownTempDir() error {
+	if !c.confines() {
+		return nil
+	}
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("agent-runner-%d", os.Getuid()))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	// Somebody else may have made it, or a link.
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() || !hosting.IsOwn(info) || info.Mode().Perm()&0o077 != 0 {
+		return cli.Usagef("%s belongs to somebody else, or others may read it; remove it, or set $TMPDIR to a directory of your own", dir)
+	}
+	return os.Setenv("TMPDIR", dir)
+}
+
+// confine confines the process to what the server needs from now on, as far as the kernel
+// can.
+func (c *serveCommand) confine(store, cacheDir string) error {
+	if !c.confines() {
+		return nil
+	}
+	needs, err := c.needs(store, cacheDir)
+	if err != nil {
+		return err
+	}
+	if err := needs.enforce(); err != nil {
+		return fmt.Errorf("the server cannot confine itself: %w; to serve without: --no-confine", err)
+	}
+	return nil
+}
+
+// needs returns what the server needs beyond what every server does.
+func (c *serveCommand) needs(store, cacheDir string) (*confinement, error) {
+	n := &confinement{write: []string{os.TempDir()}}
+	if cacheDir != "" {
+		n.write = append(n.write, cacheDir)
+	}
+	ports := []uint16{dnsPort}
+	if isPostgres(store) {
+		config, err := pgx.ParseConfig(store)
+		if err != nil {
+			return nil, err
+		}
+		ports = append(ports, config.Port)
+		hosts := []string{config.Host}
+		for _, other := range config.Fallbacks {
+			ports, hosts = append(ports, other.Port), append(hosts, other.Host)
+		}
+		for _, host := range hosts {
+			if strings.HasPrefix(host, "/") {
+				n.sockets = append(n.sockets, host)
+			}
+		}
+	} else {
+		// SQLite creates and removes files beside the database.
+		path, err := filepath.EvalSymlinks(strings.TrimPrefix(store, "file://"))
+		if err != nil {
+			return nil, err
+		}
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, err
+		}
+		n.write = append(n.write, filepath.Dir(path))
+	}
+	if len(c.connectPorts) == 0 {
+		return n, nil
+	}
+	for _, name := range []string{host.EnvBaseURL, hosting.EnvOTLP, hosting.EnvOTLPTraces} {
+		if port := portOf(c.env.Getenv(name)); port != 0 {
+			ports = append(ports, port)
+		}
+	}
+	for _, port := range c.connectPorts {
+		ports = append(ports, uint16(port))
+	}
+	n.connect = ports
+	return n, nil
+}
+
+func isPostgres(store string) bool {
+	scheme, _, _ := strings.Cut(store, "://")
+	return scheme == "postgres" || scheme == "postgresql"
+}
+
+// portOf returns the port of a URL, 0 if it has none.
+func portOf(address string) uint16 {
+	u, err := url.Parse(address)
+	if err != nil {
+		return 0
+	}
+	switch port, _ := strconv.ParseUint(u.Port(), 10, 16); {
+	case port != 0:
+		return uint16(port)
+	case u.Scheme == "https":
+		return 443
+	case u.Scheme == "http":
+		return 80
+	}
+	return 0
+}
