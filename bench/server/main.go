@@ -1,6 +1,7 @@
 // Command server measures the platform, and writes the figures as Markdown:
 //
 //	server [-quick] [-part NAME] [-tenants N] [-attacks NAME,…] [-quotas NAME,…] [-rate N] [-rounds N] [-turn D] AGENT-RUNNER GUEST.wasm OUT.md
+//	server -against OTHER-AGENT-RUNNER -rate N [-attacks NAME,…] [-quotas NAME] [-rounds N] [-turn D] AGENT-RUNNER GUEST.wasm OUT.md
 //
 // It starts AGENT-RUNNER serve with an embedded store, and a model on the loopback
 // interface that answers at once; both, and what sends the load, share the machine.
@@ -46,6 +47,7 @@ func main() {
 	rate := flag.Float64("rate", 0, "runs a second beside the hostile tenant; a third of what the machine can when 0")
 	quotas := flag.String("quotas", "", "the hostile tenant's quotas: some of modest, none and inputs, with commas; all of them when empty")
 	ways := flag.String("attacks", "", "what the hostile tenant does: some of agents, bodies, floods, runs, stalls and uploads, with commas; all of it when empty")
+	against := flag.String("against", "", "compare with this build beside the hostile tenant, and measure nothing else; needs -rate")
 	attack := flag.String("attack", "", "be the hostile tenant: of the server at this address (the program starts itself so)")
 	flag.Parse()
 	if *attack != "" {
@@ -66,10 +68,31 @@ func main() {
 	}
 	p.attacks, p.quotas, p.rate = *ways, *quotas, *rate
 	p.rounds, p.turn = cmp.Or(*rounds, p.rounds), cmp.Or(*turn, p.each/3)
+	if *against != "" {
+		if err := compared(&p, *against); err != nil {
+			fmt.Fprintln(os.Stderr, "server:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := measure(&p, *only, flag.Arg(0), flag.Arg(1), flag.Arg(2)); err != nil {
 		fmt.Fprintln(os.Stderr, "server:", err)
 		os.Exit(1)
 	}
+}
+
+// compared compares two builds, see compare.
+func compared(p *plan, against string) error {
+	m, err := startModel()
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	var text bytes.Buffer
+	if err := compare(p, flag.Arg(0), against, flag.Arg(1), m.url, &text); err != nil {
+		return err
+	}
+	return os.WriteFile(flag.Arg(2), text.Bytes(), 0o644)
 }
 
 // measure measures everything, each part on a server of its own.

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"time"
+)
+
+// A contender is one of the two builds that compare measures, with its server, its honest tenants
+// and its hostile tenant.
+type contender struct {
+	*platform
+	tenants []*tenant
+	hostile *neighbour
+	samples []*sample
+}
+
+// compare measures two builds beside the same attack, in pairs of rounds: both servers are
+// attacked in each round, one after the other, the first one in every other round. It tells
+// whether a mechanism that one of the builds does not have is of use.
+func compare(p *plan, program, against, guest, model string, text *bytes.Buffer) error {
+	wasm, err := os.ReadFile(guest)
+	if err != nil {
+		return err
+	}
+	pair := make([]*contender, 0, 2)
+	for _, program := range []string{program, against} {
+		c, err := contend(p, program, guest, wasm, model)
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		defer c.hostile.end()
+		pair = append(pair, c)
+	}
+	for round := range p.rounds {
+		for i := range pair {
+			if err := pair[(round+i)%2].attacked(p); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Fprintf(text, "%.0f runs a second beside attacks %q, %d pairs of rounds of %v.\n\n| build | p50 | p90 | p99 | processor |\n| --- | ---: | ---: | ---: | ---: |\n", p.rate, p.attacks, p.rounds, p.turn)
+	for i, c := range pair {
+		all := together(c.samples)
+		fmt.Fprintf(text, "| %s | %s | %s | %s | %.0f %% |\n", []string{program, against}[i], ms(all.at(0.5)), ms(all.at(0.9)), ms(all.at(0.99)), all.busy())
+	}
+	text.WriteString("\nThe second over the first, with 90 of 100 draws of as many pairs:\n\n")
+	for _, figure := range []struct {
+		name string
+		of   func([]*sample) float64
+	}{
+		{"p50", func(s []*sample) float64 { return together(s).at(0.5).Seconds() }},
+		{"p90", func(s []*sample) float64 { return together(s).at(0.9).Seconds() }},
+		{"p99", func(s []*sample) float64 { return together(s).at(0.99).Seconds() }},
+		{"p99 of the median round", func(s []*sample) float64 { return middle(s).Seconds() }},
+		{"processor", func(s []*sample) float64 { return together(s).busy() }},
+	} {
+		low, high := interval(pair[0].samples, pair[1].samples, figure.of)
+		fmt.Fprintf(text, "- %s: %.2f (%.2f to %.2f)\n", figure.name, figure.of(pair[1].samples)/figure.of(pair[0].samples), low, high)
+	}
+	return nil
+}
+
+// contend starts a server of a build with ten honest tenants, and a paused attack on it.
+func contend(p *plan, program, guest string, wasm []byte, model string) (*contender, error) {
+	const tenants, modules = 10, 3
+	s, err := startPlatform(program, wasm, model)
+	if err != nil {
+		return nil, err
+	}
+	c := &contender{platform: s}
+	if c.tenants, err = s.tenants("good-", tenants, "quick", modules); err != nil {
+		return nil, err
+	}
+	var quota map[string]int64
+	for _, q := range tenantQuotas {
+		if q.name == p.quotas {
+			quota = q.of
+		}
+	}
+	evil, err := s.tenant("mallory", quota)
+	if err != nil {
+		return nil, err
+	}
+	if c.hostile, err = mallorys(s.url, evil.key, guest, p.attacks); err != nil {
+		return nil, err
+	}
+	return c, c.hostile.pause()
+}
+
+// attacked measures the honest tenants for one round of the attack.
+func (c *contender) attacked(p *plan) error {
+	c.rest()
+	if err := c.hostile.begin(); err != nil {
+		return err
+	}
+	time.Sleep(time.Second)
+	s, err := c.steady(c.tenants, agentOf("quick", 3), p.rate, p.turn)
+	if err != nil {
+		return err
+	}
+	c.samples = append(c.samples, s)
+	return c.hostile.pause()
+}
+
+// interval is where 90 of 100 ratios of a figure lie, of draws of as many pairs of rounds.
+func interval(one, other []*sample, figure func([]*sample) float64) (low, high float64) {
+	const draws = 500
+	random := rand.New(rand.NewPCG(1, 2))
+	ratios := make([]float64, draws)
+	for i := range ratios {
+		var a, b []*sample
+		for range one {
+			n := random.IntN(len(one))
+			a, b = append(a, one[n]), append(b, other[n])
+		}
+		ratios[i] = figure(b) / figure(a)
+	}
+	slices.Sort(ratios)
+	return ratios[draws/20], ratios[draws-draws/20-1]
+}

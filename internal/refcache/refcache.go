@@ -1,0 +1,227 @@
+// Package refcache caches values that are costly to make and must be closed, such as compiled
+// modules. It is modelled on Caddy's usage pool.
+//
+// A value is made once for each key, however many callers ask for it at the same time, and counts
+// its references. It is closed once, never while it is referenced. The package imports nothing of
+// this project.
+package refcache
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Options are the options of a [Cache].
+type Options[V any] struct {
+	// Close closes a value that is no longer cached. Nil: values need not be closed.
+	Close func(V)
+	// KeepIdle keeps values without references until [Cache.Evict] closes them. Otherwise a value
+	// is closed with its last reference, and the context of a load ends when its last caller leaves.
+	KeepIdle bool
+	// Retry reports whether a caller that waited for the load of another caller, which failed,
+	// loads the value itself. Nil: never; all of them fail with the same error.
+	Retry func(error) bool
+	// Now is the clock. Default: [time.Now].
+	Now func() time.Time
+}
+
+// errAbandoned is the cause of the end of a load whose callers have all left.
+var errAbandoned = errors.New("refcache: all callers have left")
+
+// A Cache holds values by key. All its methods may be called concurrently.
+type Cache[K comparable, V any] struct {
+	options Options[V]
+
+	mu      sync.Mutex
+	entries map[K]*entry[K, V]
+}
+
+// An entry is a value, or one that is being loaded.
+type entry[K comparable, V any] struct {
+	key    K
+	loaded chan struct{} // closed when value or err is set
+	cancel context.CancelCauseFunc
+	value  V
+	err    error
+
+	// These are guarded by the cache's mu.
+	refs  int
+	ready bool      // value is set
+	idle  time.Time // since when there are no references
+}
+
+// New returns an empty cache.
+func New[K comparable, V any](o Options[V]) *Cache[K, V] {
+	if o.Close == nil {
+		o.Close = func(V) {}
+	}
+	if o.Retry == nil {
+		o.Retry = func(error) bool { return false }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Cache[K, V]{options: o, entries: map[K]*entry[K, V]{}}
+}
+
+// A Ref is a reference to a cached value.
+type Ref[K comparable, V any] struct {
+	Value V
+
+	cache *Cache[K, V]
+	entry *entry[K, V]
+	once  sync.Once
+}
+
+// Acquire returns a reference to the value of a key. If there is none, load makes it; load gets the
+// values of ctx but not its end. Acquire fails with load's error, or with the cause of ctx if ctx
+// is done first.
+func (c *Cache[K, V]) Acquire(ctx context.Context, key K, load func(context.Context) (V, error)) (*Ref[K, V], error) {
+	for {
+		e, own := c.reference(ctx, key, load)
+		select {
+		case <-e.loaded:
+		case <-ctx.Done():
+			c.release(e)
+			return nil, context.Cause(ctx)
+		}
+		if e.err == nil {
+			return &Ref[K, V]{Value: e.value, cache: c, entry: e}, nil
+		}
+		if own || !c.options.Retry(e.err) {
+			return nil, e.err
+		}
+	}
+}
+
+// reference counts a reference to an entry. If there was none, it starts the load.
+func (c *Cache[K, V]) reference(ctx context.Context, key K, load func(context.Context) (V, error)) (e *entry[K, V], own bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e = c.entries[key]
+	if own = e == nil; own {
+		e = &entry[K, V]{key: key, loaded: make(chan struct{})}
+		c.entries[key] = e
+		ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+		go func() {
+			defer e.cancel(nil)
+			value, err := load(ctx)
+			c.finish(e, value, err)
+		}()
+	}
+	e.refs++
+	return e, own
+}
+
+// finish ends a load.
+func (c *Cache[K, V]) finish(e *entry[K, V], value V, err error) {
+	c.mu.Lock()
+	e.value, e.err, e.ready = value, err, err == nil
+	if err != nil {
+		c.remove(e)
+	}
+	unused := e.refs == 0 && c.unused(e)
+	c.mu.Unlock()
+	close(e.loaded)
+	if unused {
+		c.options.Close(value)
+	}
+}
+
+// release drops a reference.
+func (c *Cache[K, V]) release(e *entry[K, V]) {
+	c.mu.Lock()
+	e.refs--
+	abandoned := e.refs == 0 && !e.ready && !c.options.KeepIdle
+	if abandoned {
+		c.remove(e) // the next caller starts a load of its own
+	}
+	unused := e.refs == 0 && c.unused(e)
+	c.mu.Unlock()
+	if abandoned {
+		e.cancel(errAbandoned)
+	}
+	if unused {
+		c.options.Close(e.value)
+	}
+}
+
+// unused handles the end of the last reference. It reports whether the caller is to close the value.
+// The caller holds mu.
+func (c *Cache[K, V]) unused(e *entry[K, V]) bool {
+	if !e.ready {
+		return false
+	}
+	if c.options.KeepIdle {
+		e.idle = c.options.Now()
+		return false
+	}
+	c.remove(e)
+	return true
+}
+
+// remove removes an entry. The caller holds mu.
+func (c *Cache[K, V]) remove(e *entry[K, V]) {
+	if c.entries[e.key] == e {
+		delete(c.entries, e.key)
+	}
+}
+
+// Release drops the reference. Only the first call has an effect.
+func (r *Ref[K, V]) Release() { r.once.Do(func() { r.cache.release(r.entry) }) }
+
+// Retain returns another reference to the value, which outlives r.
+func (r *Ref[K, V]) Retain() *Ref[K, V] {
+	r.cache.mu.Lock()
+	defer r.cache.mu.Unlock()
+	r.entry.refs++
+	return &Ref[K, V]{Value: r.Value, cache: r.cache, entry: r.entry}
+}
+
+// Idle is a value without references.
+type Idle[K comparable, V any] struct {
+	Key   K
+	Value V
+	Since time.Time
+}
+
+// Evict closes the idle values that choose returns, and returns how many. choose gets all of them,
+// the least recently used first, and must not call methods of the cache.
+func (c *Cache[K, V]) Evict(choose func(idle []Idle[K, V]) []Idle[K, V]) int {
+	c.mu.Lock()
+	var idle []Idle[K, V]
+	for _, e := range c.entries {
+		if e.refs == 0 && e.ready {
+			idle = append(idle, Idle[K, V]{e.key, e.value, e.idle})
+		}
+	}
+	slices.SortFunc(idle, func(a, b Idle[K, V]) int { return a.Since.Compare(b.Since) })
+	chosen := choose(idle)
+	for _, i := range chosen {
+		delete(c.entries, i.Key)
+	}
+	c.mu.Unlock()
+	for _, i := range chosen {
+		c.options.Close(i.Value)
+	}
+	return len(chosen)
+}
+
+// EvictAll closes all idle values, and returns how many.
+func (c *Cache[K, V]) EvictAll() int {
+	return c.Evict(func(idle []Idle[K, V]) []Idle[K, V] { return idle })
+}
+
+// Keys returns the keys of all values, in no order. Those that are being loaded are included.
+func (c *Cache[K, V]) Keys() []K {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys := make([]K, 0, len(c.entries))
+	for key := range c.entries {
+		keys = append(keys, key)
+	}
+	return keys
+}
