@@ -13,17 +13,17 @@ import (
 	"github.com/agent-runner/agent-runner/internal/hostile"
 )
 
-// A mallory is the hostile tenant.
+// A mallory is the hostile tenant of a platform.
 type mallory struct {
 	*platform
 	*tenant
 }
 
-// attacks are what it does, all at once and without end. What runs is first: it brings
-// its modules and agents, for which it has no requests left once the others have begun.
+// attacks are what the hostile tenant does, all at once and without end. The runs come first: they
+// need modules and agents, for which no requests are left once the other attacks have started.
 var attacks = []struct {
 	name  string
-	begin func(m *mallory)
+	start func(m *mallory)
 }{
 	{"runs", (*mallory).runs},
 	{"uploads", (*mallory).upload},
@@ -33,7 +33,7 @@ var attacks = []struct {
 	{"stalls", (*mallory).stall},
 }
 
-// attackUntilKilled attacks in the ways that are named; all when none is.
+// attackUntilKilled attacks in the named ways, or in all if ways is empty.
 func attackUntilKilled(address, key, guest, ways string) {
 	wasm, err := os.ReadFile(guest)
 	if err != nil {
@@ -44,13 +44,13 @@ func attackUntilKilled(address, key, guest, ways string) {
 	_ = m.furnish(m.tenant, "quick", []int{0, 10})
 	for _, attack := range attacks {
 		if ways == "" || slices.Contains(strings.Split(ways, ","), attack.name) {
-			attack.begin(m)
+			attack.start(m)
 		}
 	}
 	select {}
 }
 
-// forever does something again and again, n times at once.
+// forever calls fn in n endless loops.
 func forever(n int, fn func(i int)) {
 	for range n {
 		go func() {
@@ -61,7 +61,7 @@ func forever(n int, fn func(i int)) {
 	}
 }
 
-// upload uploads the catalogue of hostile modules.
+// upload uploads the hostile modules of internal/hostile.
 func (m *mallory) upload() {
 	cases := hostile.Cases()
 	forever(4, func(i int) {
@@ -69,7 +69,7 @@ func (m *mallory) upload() {
 	})
 }
 
-// runs runs modules that do all that they can, and many that do nothing.
+// runs runs modules that use up their limits, and agents with many modules that do nothing.
 func (m *mallory) runs() {
 	for _, script := range []struct{ name, code string }{
 		{"spins", `export default { name: "spins", afterModel() { for (;;) {} } };`},
@@ -84,16 +84,16 @@ func (m *mallory) runs() {
 	forever(16, func(i int) { _ = m.run(m.tenant, agents[i%len(agents)]) })
 }
 
-// flood asks for long lists, and with keys that there are not.
+// flood requests long lists, and sends invalid keys.
 func (m *mallory) flood() {
 	forever(4, func(i int) { _ = m.send("GET", fmt.Sprint("/v1/runs?limit=500&agent=", i), m.key, "", nil, 200, nil) })
 	forever(4, func(int) { _ = m.send("GET", "/v1/runs?limit=500", m.key, "", nil, 200, nil) })
 	forever(4, func(i int) { _ = m.send("GET", "/v1/keys", fmt.Sprint("ar_", i), "", nil, 200, nil) })
 }
 
-// bodies sends giant ones.
+// bodies sends large request bodies.
 func (m *mallory) bodies() {
-	for _, size := range []int{8 << 20, 1 << 20} { // of the API, and of a tenant whose quota says nothing
+	for _, size := range []int{8 << 20, 1 << 20} { // the limits of the API, and of a tenant without a quota
 		for _, body := range []string{
 			`{"agent":"quick-0","input":"x","metadata":{"a":[` + strings.Repeat(`{"a":0},`, size/8-20) + `0]}}`,
 			`{"agent":"quick-0","messages":[{"role":"user","content":"` + strings.Repeat("x", size-100) + `"}]}`,
@@ -105,14 +105,14 @@ func (m *mallory) bodies() {
 	}
 }
 
-// agents puts agents that are never the same.
+// agents uploads agents that are never the same.
 func (m *mallory) agents() {
 	forever(2, func(i int) {
 		_ = m.send("PUT", fmt.Sprint("/v1/agents/many-", i%50), m.key, "application/yaml", fmt.Appendf(agentFile("quick", 10), "# %d\n", i), 200, nil)
 	})
 }
 
-// stall begins requests that do not go on, and reads no answers.
+// stall sends incomplete requests, and reads no responses.
 func (m *mallory) stall() {
 	stalled := func(text string) {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(m.url, "http://"))

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A contender is one of the two builds that compare measures, with its server, its honest tenants
-// and its hostile tenant.
+// A contender is one of the builds that compare measures: a server with honest tenants and a
+// hostile one.
 type contender struct {
 	*platform
 	tenants []*tenant
@@ -18,9 +18,8 @@ type contender struct {
 	samples []*sample
 }
 
-// compare measures two builds beside the same attack, in pairs of rounds: both servers are
-// attacked in each round, one after the other, the first one in every other round. It tells
-// whether a mechanism that one of the builds does not have is of use.
+// compare measures two builds under the same attack, in pairs of rounds whose order alternates. It
+// shows whether a mechanism that one of the builds lacks has a benefit.
 func compare(p *plan, program, against, guest, model string, text *bytes.Buffer) error {
 	wasm, err := os.ReadFile(guest)
 	if err != nil {
@@ -43,12 +42,12 @@ func compare(p *plan, program, against, guest, model string, text *bytes.Buffer)
 			}
 		}
 	}
-	fmt.Fprintf(text, "%.0f runs a second beside attacks %q, %d pairs of rounds of %v.\n\n| build | p50 | p90 | p99 | processor |\n| --- | ---: | ---: | ---: | ---: |\n", p.rate, p.attacks, p.rounds, p.turn)
+	fmt.Fprintf(text, "%.0f runs per second, attacks %q, %d pairs of rounds of %v.\n\n| build | p50 | p90 | p99 | processor |\n| --- | ---: | ---: | ---: | ---: |\n", p.rate, p.attacks, p.rounds, p.turn)
 	for i, c := range pair {
 		all := together(c.samples)
 		fmt.Fprintf(text, "| %s | %s | %s | %s | %.0f %% |\n", []string{program, against}[i], ms(all.at(0.5)), ms(all.at(0.9)), ms(all.at(0.99)), all.busy())
 	}
-	text.WriteString("\nThe second over the first, with 90 of 100 draws of as many pairs:\n\n")
+	text.WriteString("\nSecond build over the first, and the range of 90 of 100 bootstrap draws of pairs:\n\n")
 	for _, figure := range []struct {
 		name string
 		of   func([]*sample) float64
@@ -56,7 +55,7 @@ func compare(p *plan, program, against, guest, model string, text *bytes.Buffer)
 		{"p50", func(s []*sample) float64 { return together(s).at(0.5).Seconds() }},
 		{"p90", func(s []*sample) float64 { return together(s).at(0.9).Seconds() }},
 		{"p99", func(s []*sample) float64 { return together(s).at(0.99).Seconds() }},
-		{"p99 of the median round", func(s []*sample) float64 { return middle(s).Seconds() }},
+		{"p99 of the median round", func(s []*sample) float64 { return median(s).Seconds() }},
 		{"processor", func(s []*sample) float64 { return together(s).busy() }},
 	} {
 		low, high := interval(pair[0].samples, pair[1].samples, figure.of)
@@ -65,7 +64,7 @@ func compare(p *plan, program, against, guest, model string, text *bytes.Buffer)
 	return nil
 }
 
-// contend starts a server of a build with ten honest tenants, and a paused attack on it.
+// contend starts a server with ten honest tenants, and a stopped attack on it.
 func contend(p *plan, program, guest string, wasm []byte, model string) (*contender, error) {
 	const tenants, modules = 10, 3
 	s, err := startPlatform(program, wasm, model)
@@ -92,10 +91,10 @@ func contend(p *plan, program, guest string, wasm []byte, model string) (*conten
 	return c, c.hostile.pause()
 }
 
-// attacked measures the honest tenants for one round of the attack.
+// attacked measures the honest tenants in one round of the attack.
 func (c *contender) attacked(p *plan) error {
 	c.rest()
-	if err := c.hostile.begin(); err != nil {
+	if err := c.hostile.start(); err != nil {
 		return err
 	}
 	time.Sleep(time.Second)
@@ -107,7 +106,7 @@ func (c *contender) attacked(p *plan) error {
 	return c.hostile.pause()
 }
 
-// interval is where 90 of 100 ratios of a figure lie, of draws of as many pairs of rounds.
+// interval returns the range of 90 of 100 ratios of a figure, in bootstrap draws of pairs of rounds.
 func interval(one, other []*sample, figure func([]*sample) float64) (low, high float64) {
 	const draws = 500
 	random := rand.New(rand.NewPCG(1, 2))

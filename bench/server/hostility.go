@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,18 +15,18 @@ import (
 	"time"
 )
 
-// tenantQuotas are those that the hostile tenant has, one after the other.
+// tenantQuotas are the quotas of the hostile tenants, one after the other.
 var tenantQuotas = []struct {
 	name, about string
 	of          map[string]int64
 }{
-	{"modest", "quota as [platform.md](platform.md#quotas) names it", map[string]int64{"concurrent_runs": 4, "requests_per_minute": 1200, "modules": 50,
+	{"modest", "quota of [platform.md](platform.md#quotas)", map[string]int64{"concurrent_runs": 4, "requests_per_minute": 1200, "modules": 50,
 		"storage_bytes": 256 << 20, "upload_bytes": 8 << 20, "concurrent_requests": 64}},
 	{"none", "no quota", nil},
 	{"inputs", "no quota, but inputs of 8 MiB", map[string]int64{"input_bytes": 8 << 20}},
 }
 
-// hostility measures what a hostile tenant does to the runs of others.
+// hostility measures the effect of a hostile tenant on the runs of other tenants.
 func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 	const tenants, modules = 10, 3
 	list, err := s.tenants("good-", tenants, "quick", modules)
@@ -56,26 +55,27 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 		rate = max(1, math.Round(most.perSecond()/3))
 	}
 	load := func() (*sample, error) { return s.steady(list, agent, rate, p.turn) }
-	fmt.Fprintf(text, "## A hostile tenant\n\nRuns with %d modules of %d tenants begin by the clock, %.0f a second, which is a third of the most that this machine did with nobody else there. "+
-		"The time of each counts from when it was to begin, so that none waits unseen. Another tenant uploads what the catalogue of hostile modules has, runs modules that fault and that "+
-		"use up their time, floods the server with requests, sends bodies of 8 MB and of 1 MB, stalls uploads and reads no events; by turns it does so, and stands still. "+
-		"What sends all that has what nobody else wants of the processors; the model, and what runs the others' agents, share them with the server. "+
-		"Somebody who attacks has a machine of their own for that: the row in which all is sent to another address tells what its sender takes by itself here. "+
-		"Behind its turns it is deleted, with its runs, before the next one comes. There were %d turns of %v each; behind the ratio is where it lies in 90 of 100 draws of as many turns out of these. "+
-		"A disk that stands still for a second, as a shared one does now and then, with and without that tenant, is all of what p99 says of a row; the p99 of the middle turn does not have it. "+
-		"Processor is what the server had of them, where %d00 %% is all there is.\n\n"+
-		"| the hostile tenant, and its quota | p50, without and with it | p99 | ratio of p99 | p99 of the middle turn | ratio of these | processor |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+	fmt.Fprintf(text, "## A hostile tenant\n\n"+
+		"Runs with %d modules of %d honest tenants start by the clock, %.0f per second: a third of the maximum measured without a hostile tenant. A run is timed from when it was to start. "+
+		"The hostile tenant uploads hostile modules, runs modules that fault and that use up their time, floods the server with requests, sends bodies of 8 MB and 1 MB, stalls uploads "+
+		"and reads no events. It attacks in every other round.\n\n"+
+		"- The attacker runs at the lowest priority (`SCHED_IDLE`), but on the same machine. The row of the attack on another address shows what sending alone costs.\n"+
+		"- There were %d rounds of %v with the attack, and as many without. The range after a ratio holds 90 of 100 bootstrap draws of pairs of rounds.\n"+
+		"- p99 includes stalls of the disk. The p99 of the median round does not.\n"+
+		"- Processor is the server's, where %d00 %% are all processors.\n"+
+		"- Each hostile tenant is deleted, with its runs, before the next.\n\n"+
+		"| hostile tenant, and its quota | p50, without and with it | p99 | ratio of p99 | p99 of the median round | ratio | processor |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
 		modules, tenants, rate, p.rounds, p.turn, runtime.NumCPU())
 	before, err := s.alone(p, load)
 	if err != nil {
 		return err
 	}
 	write := func(about string, one, other []*sample) (quiet, loud *sample) {
-		few, many := spread(one, other)
-		qm, lm := middle(one), middle(other)
+		low, high := interval(one, other, func(s []*sample) float64 { return together(s).at(0.99).Seconds() })
+		qm, lm := median(one), median(other)
 		q, l := together(one), together(other)
 		fmt.Fprintf(text, "| %s | %s, %s | %s, %s | %.2f (%.2f to %.2f) | %s, %s | %.2f | %.0f %%, %.0f %% |\n", about, ms(q.at(0.5)), ms(l.at(0.5)),
-			ms(q.at(0.99)), ms(l.at(0.99)), ratio(q, l), few, many, ms(qm), ms(lm), lm.Seconds()/qm.Seconds(), q.busy(), l.busy())
+			ms(q.at(0.99)), ms(l.at(0.99)), ratio(q, l), low, high, ms(qm), ms(lm), lm.Seconds()/qm.Seconds(), q.busy(), l.busy())
 		return q, l
 	}
 	row := func(about string, who *neighbour) (quiet, loud *sample, err error) {
@@ -102,11 +102,11 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 		if err != nil {
 			return err
 		}
-		// What it has begun would go on beside the next.
+		// Its runs would continue beside the next one.
 		if err := s.json("DELETE", "/v1/tenants/"+evil.id, s.operator, nil, 204, nil); err != nil {
 			return err
 		}
-		if i > 0 || p.attacks != "" { // one attack alone is held against nothing else
+		if i > 0 || p.attacks != "" { // the other rows are for the whole attack
 			continue
 		}
 		if err := elsewhere(p, guest.Name(), row); err != nil {
@@ -116,8 +116,8 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 		if err != nil {
 			return err
 		}
-		extra := rate * max(0.1, loud.busy()/quiet.busy()-1) // keeps the server as busy as the hostile tenant did
-		if _, _, err = row(fmt.Sprintf("it is not hostile, and begins %.0f of these runs a second", extra), s.honest(busy, agent, extra)); err != nil {
+		extra := rate * max(0.1, loud.busy()/quiet.busy()-1) // as much processor time as the hostile tenant took
+		if _, _, err = row(fmt.Sprintf("not hostile: %.0f more of these runs per second", extra), s.honest(busy, agent, extra)); err != nil {
 			return err
 		}
 	}
@@ -125,13 +125,12 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 	if err != nil {
 		return err
 	}
-	write("none: before all of these, and after the last was deleted", before, after)
+	write("none: before the first, and after the last was deleted", before, after)
 	text.WriteString("\n")
 	return nil
 }
 
-// elsewhere measures what the attack takes where this server has nothing to do with it: its
-// sender shares the machine.
+// elsewhere measures the cost of sending the attack, to another server on this machine.
 func elsewhere(p *plan, guest string, row func(about string, who *neighbour) (quiet, loud *sample, err error)) error {
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close")
@@ -142,67 +141,49 @@ func elsewhere(p *plan, guest string, row func(about string, who *neighbour) (qu
 	if err != nil {
 		return err
 	}
-	_, _, err = row("it sends to another address, where all is refused at once", who)
+	_, _, err = row("attack on another address, which rejects at once", who)
 	return err
 }
 
-// ratio is how many times the slowest runs take longer beside the hostile tenant.
+// ratio returns the p99 with the hostile tenant over the p99 without it.
 func ratio(quiet, loud *sample) float64 { return loud.at(0.99).Seconds() / quiet.at(0.99).Seconds() }
 
-// together makes one sample of those of all turns.
-func together(turns []*sample) *sample {
+// together merges the samples of all rounds.
+func together(rounds []*sample) *sample {
 	all := &sample{}
-	for _, t := range turns {
-		all.times = append(all.times, t.times...)
-		all.took += t.took
-		all.processor += t.processor
+	for _, r := range rounds {
+		all.times = append(all.times, r.times...)
+		all.took += r.took
+		all.processor += r.processor
 	}
 	return all
 }
 
-// middle is the p99 of the turn that half of them are slower than.
-func middle(turns []*sample) time.Duration {
+// median returns the median of the p99 of each round.
+func median(rounds []*sample) time.Duration {
 	var all []time.Duration
-	for _, t := range turns {
-		all = append(all, t.at(0.99))
+	for _, r := range rounds {
+		all = append(all, r.at(0.99))
 	}
 	slices.Sort(all)
 	return all[len(all)/2]
 }
 
-// spread is between what the ratio lies in 90 of 100 draws of as many turns, each with
-// the one beside it.
-func spread(quiet, loud []*sample) (least, most float64) {
-	const draws = 500
-	random := rand.New(rand.NewPCG(1, 2))
-	ratios := make([]float64, draws)
-	for i := range ratios {
-		var q, l []*sample
-		for range quiet {
-			n := random.IntN(len(quiet))
-			q, l = append(q, quiet[n]), append(l, loud[n])
-		}
-		ratios[i] = ratio(together(q), together(l))
-	}
-	slices.Sort(ratios)
-	return ratios[draws/20], ratios[draws-draws/20-1]
-}
-
-// A neighbour is who a load is measured besides.
+// A neighbour is a load beside the one that is measured.
 type neighbour struct {
-	begin, pause func() error
+	start, pause func() error
 	end          func()
 }
 
-// mallorys is the hostile tenant, in a process that is made to stand still and go on.
+// mallorys starts a process that attacks, and that can be stopped and continued.
 func mallorys(address, key, guest, attacks string) (*neighbour, error) {
 	cmd, err := self(address, key, guest, attacks)
 	if err != nil {
 		return nil, err
 	}
-	time.Sleep(5 * time.Second) // its modules are brought
+	time.Sleep(5 * time.Second) // it uploads its modules
 	return &neighbour{
-		begin: func() error { return cmd.Process.Signal(syscall.SIGCONT) },
+		start: func() error { return cmd.Process.Signal(syscall.SIGCONT) },
 		pause: func() error { return cmd.Process.Signal(syscall.SIGSTOP) },
 		end: func() {
 			_ = cmd.Process.Kill()
@@ -211,7 +192,7 @@ func mallorys(address, key, guest, attacks string) (*neighbour, error) {
 	}, nil
 }
 
-// honest are tenants that only run so much.
+// honest returns tenants that start perSecond runs per second.
 func (p *platform) honest(list []*tenant, agent string, perSecond float64) *neighbour {
 	var ended chan error
 	var stop atomic.Bool
@@ -225,7 +206,7 @@ func (p *platform) honest(list []*tenant, agent string, perSecond float64) *neig
 		return err
 	}
 	return &neighbour{
-		begin: func() error {
+		start: func() error {
 			stop.Store(false)
 			ended = make(chan error, 1)
 			go func() {
@@ -242,44 +223,43 @@ func (p *platform) honest(list []*tenant, agent string, perSecond float64) *neig
 	}
 }
 
-// alone measures a load by turns with nobody beside it.
-func (p *platform) alone(much *plan, load func() (*sample, error)) (turns []*sample, err error) {
+// alone measures a load in rounds without a neighbour.
+func (p *platform) alone(much *plan, load func() (*sample, error)) (rounds []*sample, err error) {
 	for range much.rounds {
 		p.rest()
 		got, err := load()
 		if err != nil {
 			return nil, err
 		}
-		turns = append(turns, got)
+		rounds = append(rounds, got)
 	}
-	return turns, nil
+	return rounds, nil
 }
 
-// besides measures a load by turns without a neighbour, who stands still, and with it.
+// besides measures a load in rounds, each without the neighbour and then with it.
 func (p *platform) besides(much *plan, who *neighbour, load func() (*sample, error)) (quiet, loud []*sample, err error) {
 	defer who.end()
 	for range much.rounds {
-		for _, turn := range []struct {
-			turn   func() error
+		for _, round := range []struct {
+			enter  func() error
 			settle func()
 			to     *[]*sample
-		}{{who.pause, p.rest, &quiet}, {who.begin, func() { time.Sleep(time.Second) }, &loud}} {
-			if err := turn.turn(); err != nil {
+		}{{who.pause, p.rest, &quiet}, {who.start, func() { time.Sleep(time.Second) }, &loud}} {
+			if err := round.enter(); err != nil {
 				return nil, nil, err
 			}
-			turn.settle()
+			round.settle()
 			got, err := load()
 			if err != nil {
 				return nil, nil, err
 			}
-			*turn.to = append(*turn.to, got)
+			*round.to = append(*round.to, got)
 		}
 	}
 	return quiet, loud, who.pause()
 }
 
-// rest waits until the server has little to do any more: what was begun goes on for a
-// while, and a time that is to be without it would not be.
+// rest waits until the server is idle, for at most 30 s: runs of the last round may continue.
 func (p *platform) rest() {
 	const look, most = 250 * time.Millisecond, 30 * time.Second
 	for began := time.Now(); time.Since(began) < most; {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// workers is how many runs are under way at once.
+// workers is the number of concurrent runs.
 const workers = 8
 
-// run runs an agent once, and reads its events to their end.
+// run runs an agent once and reads all its events.
 func (p *platform) run(t *tenant, agent string) error {
 	req, err := http.NewRequest("POST", p.url+"/v1/runs", bytes.NewReader(fmt.Appendf(nil, `{"agent":%q,"input":"Do it."}`, agent)))
 	if err != nil {
@@ -38,24 +38,24 @@ func (p *platform) run(t *tenant, agent string) error {
 		return fmt.Errorf("a run of %s: status %d: %.300s", agent, res.StatusCode, b)
 	}
 	if !bytes.Contains(b, []byte(`"finish_reason":"stop"`)) {
-		return fmt.Errorf("a run of %s did not come to its answer: %.600s", agent, b[max(0, len(b)-600):])
+		return fmt.Errorf("a run of %s did not finish: %.600s", agent, b[max(0, len(b)-600):])
 	}
 	return nil
 }
 
-// A sample is what a load measured.
+// A sample holds the measurements of a load.
 type sample struct {
-	times     []time.Duration
+	times     []time.Duration // of each run
 	took      time.Duration
-	processor time.Duration // of the server
+	processor time.Duration // processor time of the server
 }
 
 func (s *sample) perSecond() float64 { return float64(len(s.times)) / s.took.Seconds() }
 
-// busy is how much of one processor the server had, in percent.
+// busy returns the processor time of the server in percent of one processor.
 func (s *sample) busy() float64 { return 100 * s.processor.Seconds() / s.took.Seconds() }
 
-// at is a quantile.
+// at returns a quantile of the times.
 func (s *sample) at(q float64) time.Duration {
 	if len(s.times) == 0 {
 		return 0
@@ -64,7 +64,7 @@ func (s *sample) at(q float64) time.Duration {
 	return s.times[min(len(s.times)-1, int(q*float64(len(s.times))))]
 }
 
-// load lets tenants run an agent by turns, for a time.
+// load runs an agent of the tenants in turn for d, with a number of workers.
 func (p *platform) load(list []*tenant, agent string, workers int, d time.Duration) (*sample, error) {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -95,8 +95,8 @@ func (p *platform) load(list []*tenant, agent string, workers int, d time.Durati
 	return out, failed
 }
 
-// steady lets tenants run an agent by turns, so many a second, for a time. Runs begin by
-// the clock, whether those before have ended or not, and their time counts from there.
+// steady runs an agent of the tenants in turn, perSecond times a second for d. Runs start by the
+// clock, whether earlier ones have ended or not, and are timed from when they were to start.
 func (p *platform) steady(list []*tenant, agent string, perSecond float64, d time.Duration) (*sample, error) {
 	var mu sync.Mutex
 	var failed error
@@ -120,16 +120,16 @@ func (p *platform) steady(list []*tenant, agent string, perSecond float64, d tim
 	return out, failed
 }
 
-// each lets each tenant run an agent once.
+// each runs an agent of each tenant once.
 func (p *platform) each(list []*tenant, agent string) error {
 	var mu sync.Mutex
 	var failed error
 	var wg sync.WaitGroup
-	turns := make(chan struct{}, workers)
+	slots := make(chan struct{}, workers)
 	for _, t := range list {
 		wg.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
+			slots <- struct{}{}
+			defer func() { <-slots }()
 			err := p.run(t, agent)
 			mu.Lock()
 			defer mu.Unlock()
@@ -140,18 +140,18 @@ func (p *platform) each(list []*tenant, agent string) error {
 	return failed
 }
 
-// throughput measures runs a second, by modules and tenants.
+// throughput measures runs per second by number of modules and tenants.
 func throughput(p *plan, s *platform, text *bytes.Buffer) error {
 	list, err := s.tenants("tenant-", slices.Max(p.tenants), "quick", p.modules...)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(text, "## Runs\n\n%d at once, by turns of the tenants. Processor is the time that the server has of the processors, for each run.\n\n"+
-		"| modules | tenants | runs a second | p50 | p99 | processor |\n| ---: | ---: | ---: | ---: | ---: | ---: |\n", workers)
+	fmt.Fprintf(text, "## Runs\n\n%d concurrent runs, of the tenants in turn. Processor is the server's processor time for each run.\n\n"+
+		"| modules | tenants | runs per second | p50 | p99 | processor |\n| ---: | ---: | ---: | ---: | ---: | ---: |\n", workers)
 	for _, modules := range p.modules {
 		for _, tenants := range p.tenants {
 			agent := agentOf("quick", modules)
-			if err := s.each(list[:tenants], agent); err != nil { // agents are made, caches are filled
+			if err := s.each(list[:tenants], agent); err != nil { // builds the agents and fills the caches
 				return err
 			}
 			got, err := s.load(list[:tenants], agent, workers, p.each)
@@ -189,7 +189,7 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%d MB", bytes>>20)
 }
 
-// lines calls fn for each line of a stream.
+// lines calls fn for each line of a stream until it returns false.
 func lines(r io.Reader, fn func([]byte) bool) {
 	scan := bufio.NewScanner(r)
 	scan.Buffer(nil, 4<<20)

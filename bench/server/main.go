@@ -1,10 +1,12 @@
-// Command server measures the platform, and writes the figures as Markdown:
+// Command server measures the platform and writes the figures as Markdown:
 //
 //	server [-quick] [-part NAME] [-tenants N] [-attacks NAME,…] [-quotas NAME,…] [-rate N] [-rounds N] [-turn D] AGENT-RUNNER GUEST.wasm OUT.md
 //	server -against OTHER-AGENT-RUNNER -rate N [-attacks NAME,…] [-quotas NAME] [-rounds N] [-turn D] AGENT-RUNNER GUEST.wasm OUT.md
 //
-// It starts AGENT-RUNNER serve with an embedded store, and a model on the loopback
-// interface that answers at once; both, and what sends the load, share the machine.
+// It starts AGENT-RUNNER serve with an embedded store, and a model on the loopback interface that
+// answers at once. The model, the load generator and the server share the machine.
+//
+// With -against it compares two builds beside the hostile tenant, in pairs of rounds.
 package main
 
 import (
@@ -24,34 +26,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A plan is how much is measured.
+// A plan says what is measured, and for how long.
 type plan struct {
-	each    time.Duration // of one row
+	each    time.Duration // duration of one row
 	tenants []int
 	modules []int
 	readers int
-	runs    int           // at once, for their memory
-	rounds  int           // with a hostile tenant, and without
-	turn    time.Duration // of each of them
-	rate    float64       // of runs a second meanwhile; 0: a third of what the machine can
-	attacks string        // what the hostile tenant does; all of it when empty
-	quotas  string        // what it may do; one after the other when empty
+	runs    int           // concurrent runs whose memory is measured
+	rounds  int           // rounds with the hostile tenant, and as many without
+	turn    time.Duration // duration of a round
+	rate    float64       // runs per second of the honest tenants; default: a third of the measured maximum
+	attacks string        // attacks of the hostile tenant, separated by commas; default: all
+	quotas  string        // quotas of the hostile tenant; default: one after the other
 }
 
 func main() {
 	quick := flag.Bool("quick", false, "shorter rows and fewer tenants")
-	only := flag.String("part", "", "measure this part alone: throughput, memory, streams or hostility")
-	most := flag.Int("tenants", 1000, "the most tenants; to make so many takes minutes")
-	rounds := flag.Int("rounds", 0, "how many turns the hostile tenant has, and has not; 12, or 4 with -quick, when 0")
-	turn := flag.Duration("turn", 0, "how long each of them is; a third of a row when 0")
-	rate := flag.Float64("rate", 0, "runs a second beside the hostile tenant; a third of what the machine can when 0")
-	quotas := flag.String("quotas", "", "the hostile tenant's quotas: some of modest, none and inputs, with commas; all of them when empty")
-	ways := flag.String("attacks", "", "what the hostile tenant does: some of agents, bodies, floods, runs, stalls and uploads, with commas; all of it when empty")
-	against := flag.String("against", "", "compare with this build beside the hostile tenant, and measure nothing else; needs -rate")
-	attack := flag.String("attack", "", "be the hostile tenant: of the server at this address (the program starts itself so)")
+	only := flag.String("part", "", "measure only this part: throughput, memory, streams or hostility")
+	most := flag.Int("tenants", 1000, "largest number of tenants; creating 1000 takes minutes")
+	rounds := flag.Int("rounds", 0, "rounds with the hostile tenant, and as many without; default 12, 4 with -quick")
+	turn := flag.Duration("turn", 0, "duration of a round; default a third of a row")
+	rate := flag.Float64("rate", 0, "runs per second of the honest tenants; default a third of the measured maximum")
+	quotas := flag.String("quotas", "", "quotas of the hostile tenant, separated by commas: modest, none, inputs; default all")
+	ways := flag.String("attacks", "", "attacks of the hostile tenant, separated by commas: agents, bodies, floods, runs, stalls, uploads; default all")
+	against := flag.String("against", "", "compare with this build beside the hostile tenant; needs -rate")
+	attack := flag.String("attack", "", "internal: attack the server at this address")
 	flag.Parse()
 	if *attack != "" {
-		if err := last(); err != nil {
+		if err := idle(); err != nil {
 			fmt.Fprintln(os.Stderr, "server:", err)
 			os.Exit(1)
 		}
@@ -95,7 +97,7 @@ func compared(p *plan, against string) error {
 	return os.WriteFile(flag.Arg(2), text.Bytes(), 0o644)
 }
 
-// measure measures everything, each part on a server of its own.
+// measure measures all parts, each on a new server.
 func measure(p *plan, only, program, guest, out string) error {
 	wasm, err := os.ReadFile(guest)
 	if err != nil {
@@ -108,16 +110,16 @@ func measure(p *plan, only, program, guest, out string) error {
 	defer m.close()
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "# The platform in figures\n\n%s, written by `make bench-server`: %s, %d processors, Go %s.\n\n"+
-		"A model on the loopback interface answers at once; it, what sends the load and the server, with its embedded store, share the machine. "+
-		"A run is one request to `POST /v1/runs` with its events until `run_finished`, and every run is kept. Each module is %d KB of a Go guest.\n\n",
+		"A model on the loopback interface answers at once. The model, the load generator and the server with its embedded store share the machine. "+
+		"A run is one request to `POST /v1/runs` and its events until `run_finished`; all runs are stored. Each module is %d KB of a Go guest.\n\n",
 		"Generated", processor(), runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), len(wasm)>>10)
 	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
-		fmt.Fprintf(&text, "Before it began the machine's load was %s: where that is above 0.5, others had their part of it, and the figures say little.\n\n", strings.Fields(string(b))[0])
+		fmt.Fprintf(&text, "Load average at the start: %s. Above 0.5, other programs were running and the figures are unreliable.\n\n", strings.Fields(string(b))[0])
 	}
 	for _, part := range []struct {
 		name string
 		of   func(*plan, *platform, *bytes.Buffer) error
-		env  []string // of the server
+		env  []string // environment of the server
 	}{{"throughput", throughput, nil}, {"memory", memory, []string{"GOGC=10"}}, {"streams", streams, nil}, {"hostility", hostility, nil}} {
 		if only != "" && only != part.name {
 			continue
@@ -135,7 +137,7 @@ func measure(p *plan, only, program, guest, out string) error {
 	return os.WriteFile(out, text.Bytes(), 0o644)
 }
 
-// processor is what this machine calculates with.
+// processor returns the name of the processor.
 func processor() string {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err == nil {
@@ -148,8 +150,8 @@ func processor() string {
 	return runtime.GOARCH
 }
 
-// self starts this program as the hostile tenant, in a session of its own: Linux shares
-// processors between sessions first, and what sends would have the server's part.
+// self starts this program as the hostile tenant, in a session of its own: Linux divides processors
+// between sessions first, and the attacker would have a part of the server's.
 func self(address, key, wasm, attacks string) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -161,10 +163,10 @@ func self(address, key, wasm, attacks string) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// last lets this process, and its session, have what nobody else wants of the processors:
-// what sends the attack would be on other machines, and is not the server's work.
-func last() error {
-	_ = os.WriteFile("/proc/self/autogroup", []byte("19"), 0) // where sessions have shares
+// idle gives this process the processor time that no other process wants: a real attacker has
+// machines of its own.
+func idle() error {
+	_ = os.WriteFile("/proc/self/autogroup", []byte("19"), 0) // if the kernel groups tasks by session
 	threads, err := os.ReadDir("/proc/self/task")
 	for _, thread := range threads {
 		id, _ := strconv.Atoi(thread.Name())

@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// How the slow model talks: for long enough that whoever follows its runs has time to
-// come.
+// The slow model streams for 10 s, so that readers have time to connect to its runs.
 const (
 	slowParts = 100
 	slowPause = 100 * time.Millisecond
 )
 
-// A chatModel answers at once, or, as the model slow, bit by bit.
+// A chatModel is an OpenAI-compatible model that answers at once; the model "slow" streams slowly.
 type chatModel struct {
 	url    string
 	server *http.Server

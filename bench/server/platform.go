@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// A platform is a server that is measured, in its own process.
+// A platform is a server process that is measured.
 type platform struct {
 	cmd      *exec.Cmd
 	dir      string
@@ -30,7 +30,7 @@ type platform struct {
 
 var servingAt = regexp.MustCompile(`http://[0-9.:\[\]]+[0-9]`)
 
-// startPlatform starts one with a store of its own.
+// startPlatform starts a server with an empty store.
 func startPlatform(program string, wasm []byte, model string, env ...string) (*platform, error) {
 	program, err := filepath.Abs(program)
 	if err != nil {
@@ -83,7 +83,7 @@ func (p *platform) close() {
 	_ = os.RemoveAll(p.dir)
 }
 
-// resident is how much memory the server has, in bytes.
+// resident returns the server's resident memory in bytes.
 func (p *platform) resident() int64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -98,16 +98,16 @@ func (p *platform) resident() int64 {
 	return 0
 }
 
-// tick is the unit in which Linux tells how long a process was run.
+// tick is the unit of processor times in Linux's /proc.
 const tick = 10 * time.Millisecond
 
-// processor is how long the server was run, with the children that it has waited for.
+// processor returns the server's processor time, with that of children that have ended.
 func (p *platform) processor() (took time.Duration) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(b), ") ") // behind the name, which may be anything
+	_, rest, _ := strings.Cut(string(b), ") ") // the name before it may contain anything
 	fields := strings.Fields(rest)
 	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
 		n, _ := strconv.ParseInt(field, 10, 64)
@@ -116,7 +116,7 @@ func (p *platform) processor() (took time.Duration) {
 	return took
 }
 
-// send sends a request whose answer is small; want is its status.
+// send sends a request and decodes its JSON response. It fails unless the status is want.
 func (p *platform) send(method, path, key, kind string, body []byte, want int, out any) error {
 	req, err := http.NewRequest(method, p.url+path, bytes.NewReader(body))
 	if err != nil {
@@ -150,10 +150,10 @@ func (p *platform) json(method, path, key string, body any, want int, out any) e
 	return p.send(method, path, key, "application/json", b, want, out)
 }
 
-// A tenant of the platform, with its key.
+// A tenant is a tenant of the platform with its key.
 type tenant struct{ id, key string }
 
-// tenant makes one.
+// tenant creates a tenant with a key.
 func (p *platform) tenant(id string, quota map[string]int64) (*tenant, error) {
 	if err := p.json("POST", "/v1/tenants", p.operator, map[string]any{"id": id, "quota": quota, "policy": map[string]any{"models": []string{"*"}, "grants": []string{"*"}}}, 201, nil); err != nil {
 		return nil, err
@@ -163,18 +163,18 @@ func (p *platform) tenant(id string, quota map[string]int64) (*tenant, error) {
 	return &tenant{id, key.Secret}, err
 }
 
-// tenants makes so many, each with the guest as module, and agents of a model with so
-// many modules.
+// tenants creates n tenants with the guest as their module, and an agent of the model for each
+// number of modules.
 func (p *platform) tenants(prefix string, n int, model string, modules ...int) ([]*tenant, error) {
 	out := make([]*tenant, n)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
-	turns := make(chan struct{}, 4)
+	slots := make(chan struct{}, 4)
 	for i := range out {
 		wg.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
+			slots <- struct{}{}
+			defer func() { <-slots }()
 			t, err := p.tenant(fmt.Sprint(prefix, i), nil)
 			if err == nil {
 				err = p.furnish(t, model, modules)
@@ -190,7 +190,7 @@ func (p *platform) tenants(prefix string, n int, model string, modules ...int) (
 	return out, failed
 }
 
-// furnish gives a tenant the guest, and agents with so many of it.
+// furnish uploads the guest for a tenant, and an agent for each number of modules.
 func (p *platform) furnish(t *tenant, model string, modules []int) error {
 	for _, n := range modules {
 		if n > 0 {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// memory measures what tenants and runs take that wait.
+// memory measures the memory of idle tenants and of runs that wait for their model.
 func memory(p *plan, s *platform, text *bytes.Buffer) error {
-	text.WriteString("## Memory\n\nHow much more the server's process has for each. Its garbage is collected early (GOGC=10), so that little of it is counted.\n\n| | memory |\n| --- | ---: |\n")
+	text.WriteString("## Memory\n\nGrowth of the server process for each. GOGC=10 keeps garbage small.\n\n| | memory |\n| --- | ---: |\n")
 	warm, err := s.tenants("warm-", 1, "quick", 0, 3)
 	if err == nil {
 		err = s.furnish(warm[0], "slow", []int{0, 3})
@@ -31,7 +31,7 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 		return err
 	}
 	s.rest()
-	fmt.Fprintf(text, "| the server, before it has tenants | %s |\n", size(before))
+	fmt.Fprintf(text, "| the server without tenants | %s |\n", size(before))
 	fmt.Fprintf(text, "| an idle tenant, of %s | %s |\n", count(most), more(s.resident()-before, most))
 	for _, modules := range []int{0, 3} {
 		s.rest()
@@ -44,18 +44,17 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 			}
 			ids = append(ids, run.ID)
 		}
-		time.Sleep(time.Second) // they come to their model
-		fmt.Fprintf(text, "| a run under way with %d modules, of %s | %s |\n", modules, count(p.runs), more(s.resident()-before, p.runs))
+		time.Sleep(time.Second) // until they wait for their model
+		fmt.Fprintf(text, "| an active run with %d modules, of %s | %s |\n", modules, count(p.runs), more(s.resident()-before, p.runs))
 		for _, id := range ids {
-			_ = s.json("POST", "/v1/runs/"+id+"/cancel", warm[0].key, nil, 202, nil) // or it is over
+			_ = s.json("POST", "/v1/runs/"+id+"/cancel", warm[0].key, nil, 202, nil) // fails if the run has ended
 		}
 	}
 	text.WriteString("\n")
 	return nil
 }
 
-// more tells how much memory each of so many took. Less than leastMemory more is what the
-// process has now and then without them.
+// more formats the memory of each of n things. A growth of less than leastMemory is noise.
 func more(bytes int64, n int) string {
 	const leastMemory = 2 << 20
 	if bytes < leastMemory {
@@ -64,7 +63,7 @@ func more(bytes int64, n int) string {
 	return size(bytes / int64(n))
 }
 
-// streams measures how far readers of runs under way are behind.
+// streams measures the delay of readers of active runs.
 func streams(p *plan, s *platform, text *bytes.Buffer) error {
 	const tenants, runsOfEach = 10, 2
 	list, err := s.tenants("read-", tenants, "slow", 0)
@@ -120,13 +119,13 @@ func streams(p *plan, s *platform, text *bytes.Buffer) error {
 	if failed != nil {
 		return failed
 	}
-	fmt.Fprintf(text, "## Readers of events\n\n%s readers of %d runs under way, each of which tells of %d chunks a second. Behind is the time from an event to its reader, "+
-		"for events that came while it was read.\n\n| readers that had every event, in order | behind, p50 | p99 | memory for each |\n| ---: | ---: | ---: | ---: |\n| %s | %s | %s | %s |\n\n",
+	fmt.Fprintf(text, "## Event streams\n\n%s readers of %d active runs that emit %d chunks per second each. Delay is the time from an event to its reader, "+
+		"for events after the reader connected.\n\n| readers that got all events, in order | delay, p50 | p99 | memory for each |\n| ---: | ---: | ---: | ---: |\n| %s | %s | %s | %s |\n\n",
 		count(p.readers), len(runs), int(time.Second/slowPause), count(whole), ms(lag.at(0.5)), ms(lag.at(0.99)), size(max(0, peak-before)/int64(p.readers)))
 	return nil
 }
 
-// read reads a run's events: how late each came, and whether all of them did.
+// read reads a run's events. It returns the delay of each, and whether all of them came in order.
 func (p *platform) read(t *tenant, run string) (lag []time.Duration, whole bool, err error) {
 	req, err := http.NewRequest("GET", p.url+"/v1/runs/"+run+"/events", nil)
 	if err != nil {
