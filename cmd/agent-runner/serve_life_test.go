@@ -112,6 +112,6 @@ func TestServe(t *testing.T) {
 	var told bytes.Buffer
 	e := &cli.Env{In: bytes.NewReader(nil), Out: &told, Err: &told, Getenv: func(name string) string { return environment[name] }}
 	require.Equal(t, cli.ExitUsage, execute(t.Context(), e, []string{"serve", "--store", where}))
-	require.Contains(t, told.String(), "the database was made by a newer version of agent-runner; use that one")
+	require.Contains(t, told.String(), "a newer version of agent-runner created the database; use that version")
 	require.NotContains(t, told.String(), "serving")
 }

@@ -40,7 +40,7 @@ func serve(t *testing.T) (url, key string) {
 	require.NoError(t, err)
 	hs := httptest.NewServer(srv)
 	t.Cleanup(hs.Close)
-	key, err = s.Tenant(store.Operator).FirstKey(ctx, &store.NewKey{Name: "operator", Scopes: server.OperatorScopes()})
+	key, err = s.Tenant(store.Operator).CreateFirstKey(ctx, &store.KeyOptions{Name: "operator", Scopes: server.OperatorScopes()})
 	require.NoError(t, err)
 	return hs.URL, key
 }

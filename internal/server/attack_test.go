@@ -326,7 +326,7 @@ func TestSameBytesOfManyTenants(t *testing.T) {
 	}
 	wg.Wait()
 	require.Equal(t, int64(100), same.Load())
-	n, err := f.store.DeleteOrphans(t.Context(), -time.Hour)
+	n, err := f.store.DeleteUnusedModules(t.Context(), -time.Hour)
 	require.NoError(t, err)
 	require.Zero(t, n)
 	var list struct{ Modules []Module }
@@ -344,7 +344,7 @@ func TestRefusedModulesAreNotKept(t *testing.T) {
 	require.Equal(t, "modules", r.problem(t, 429).Quota)
 	require.NotEmpty(t, r.header.Get("Retry-After"))
 	require.Equal(t, "modules", f.push(f.acme, "", []byte(script), "application/typescript").problem(t, 429).Quota)
-	n, err := f.store.DeleteOrphans(t.Context(), -time.Hour)
+	n, err := f.store.DeleteUnusedModules(t.Context(), -time.Hour)
 	require.NoError(t, err)
 	require.Zero(t, n)
 }

@@ -69,7 +69,7 @@ func newFixtureAt(t *testing.T, where string) *fixture {
 // key makes a key.
 func (f *fixture) key(tenant string, scopes ...string) string {
 	f.t.Helper()
-	_, shown, err := f.store.Tenant(tenant).CreateKey(f.t.Context(), &store.NewKey{Name: "key of " + tenant, Scopes: scopes})
+	_, shown, err := f.store.Tenant(tenant).CreateKey(f.t.Context(), &store.KeyOptions{Name: "key of " + tenant, Scopes: scopes})
 	require.NoError(f.t, err)
 	return shown
 }
@@ -247,7 +247,7 @@ func (o *operation) sample(t *testing.T) any {
 // expired makes a key whose time is over.
 func (f *fixture) expired(tenant string) string {
 	f.t.Helper()
-	_, shown, err := f.store.Tenant(tenant).CreateKey(f.t.Context(), &store.NewKey{Scopes: OperatorScopes(), Life: time.Millisecond})
+	_, shown, err := f.store.Tenant(tenant).CreateKey(f.t.Context(), &store.KeyOptions{Scopes: OperatorScopes(), TTL: time.Millisecond})
 	require.NoError(f.t, err)
 	require.Eventually(f.t, func() bool {
 		_, _, err := f.store.Authenticate(f.t.Context(), shown)

@@ -130,8 +130,8 @@ func (k *keys) create(ctx context.Context, _ *Caller, t *store.Tenant, may []str
 			return nil, problem(codeForbidden, "scope %q cannot be granted here; want one of %s", scope, strings.Join(may, ", "))
 		}
 	}
-	made, shown, err := t.CreateKey(ctx, &store.NewKey{Name: in.Name, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes))),
-		Life: time.Duration(in.ExpiresIn) * time.Second})
+	made, shown, err := t.CreateKey(ctx, &store.KeyOptions{Name: in.Name, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes))),
+		TTL: time.Duration(in.ExpiresIn) * time.Second})
 	return keyAnswer(made, shown, err)
 }
 

@@ -77,7 +77,7 @@ func (m *modules) sweep(ctx context.Context, every, age time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
-		switch n, err := m.store.DeleteOrphans(ctx, age); {
+		switch n, err := m.store.DeleteUnusedModules(ctx, age); {
 		case err != nil && ctx.Err() == nil:
 			m.log.Error("modules that nobody has are not forgotten", "error", err)
 		case n > 0:

@@ -35,7 +35,7 @@ const (
 
 // An agentPlan is all that an agent is made of.
 type agentPlan struct {
-	*store.Parts
+	*store.AgentSnapshot
 	tenant *store.Tenant
 	policy Policy
 	spec   runSpec
@@ -54,7 +54,7 @@ func (f *fleet) plan(ctx context.Context, t *store.Tenant, spec runSpec) (*agent
 	}
 	p := &agentPlan{tenant: t, spec: spec}
 	var err error
-	if p.Parts, err = t.Parts(ctx, spec.Agent, spec.Version, around, max(0, spec.Rings)); err != nil {
+	if p.AgentSnapshot, err = t.AgentSnapshot(ctx, spec.Agent, spec.Version, around, max(0, spec.Rings)); err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(p.Info.Policy, &p.policy); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
 // A Problem is an error as programs and people read it (RFC 9457).
@@ -133,7 +134,7 @@ func problemOf(err error) *Problem {
 	var known *Problem
 	var model *huma.ErrorModel
 	var full *store.QuotaError
-	var db *store.Error
+	var db *database.Error
 	var size *http.MaxBytesError
 	var unready *notReadyError
 	var busy *admission.QuotaError
@@ -158,13 +159,13 @@ func problemOf(err error) *Problem {
 	case errors.Is(err, store.ErrNoTenant), errors.Is(err, store.ErrNoKey), errors.Is(err, store.ErrNoAgent), errors.Is(err, store.ErrNoSecret),
 		errors.Is(err, store.ErrNoModule), errors.Is(err, journal.ErrNoRun):
 		return problem(codeNotFound, "%v", err)
-	case errors.Is(err, store.ErrTaken), errors.Is(err, store.ErrInUse), errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished), errors.Is(err, journal.ErrExists), errors.Is(err, errGoesOn):
+	case errors.Is(err, store.ErrExists), errors.Is(err, store.ErrInUse), errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished), errors.Is(err, journal.ErrExists), errors.Is(err, errGoesOn):
 		return problem(codeConflict, "%v", err)
 	case errors.Is(err, store.ErrNoKeyring):
 		p := problem(codeUnavailable, "this server does not store secrets: its operator has not configured a key for them")
 		p.cause = err
 		return p
-	case errors.As(err, &db) && (db.Retryable() || db.Kind == store.Full):
+	case errors.As(err, &db) && (db.Retryable() || db.Kind == database.Full):
 		p := problem(codeUnavailable, "the database is unavailable; try again")
 		p.retry, p.cause = time.Second, err
 		return p

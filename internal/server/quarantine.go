@@ -108,7 +108,7 @@ func (q *quarantine) begin(ctx context.Context) {
 	if q.server.options.Owner == "" {
 		return
 	}
-	if err := q.server.store.BeginProcess(ctx, q.process(q.server.overload.State())); err != nil {
+	if err := q.server.store.StartProcess(ctx, q.process(q.server.overload.State())); err != nil {
 		q.server.log.Error("first heartbeat failed", "error", err)
 	}
 }
@@ -168,7 +168,7 @@ func exceeded(r *store.RunAccount) bool {
 // judge reports whether a run may be resumed here now whose process is gone. If it is to
 // blame for that, it is quarantined.
 func (q *quarantine) judge(ctx context.Context, info *journal.RunInfo) (resume bool, err error) {
-	d, err := q.server.store.DeathOf(ctx, info.Owner, info.ID)
+	d, err := q.server.store.CrashOf(ctx, info.Owner, info.ID)
 	if err != nil || d == nil {
 		return err == nil, err
 	}

@@ -35,7 +35,7 @@ func (d *deadServer) dies(t *testing.T, pressure int64, runs ...store.RunAccount
 	p := &store.Process{Owner: d.owner, Node: "node", Pressure: pressure, Used: pressure, Limit: 1000}
 	require.NoError(t, d.f.store.Heartbeat(t.Context(), p, runs))
 	require.Eventually(t, func() bool {
-		death, err := d.f.store.DeathOf(t.Context(), d.owner, "")
+		death, err := d.f.store.CrashOf(t.Context(), d.owner, "")
 		return err == nil && death != nil
 	}, 20*time.Second, 20*time.Millisecond)
 }
@@ -188,13 +188,13 @@ func TestCleanExitIsNoEvidence(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	require.NoError(t, f.store.Heartbeat(t.Context(), &store.Process{Owner: "clean", Pressure: 999}, []store.RunAccount{{Run: "r", Over: time.Hour}}))
-	death, err := f.store.DeathOf(t.Context(), "clean", "r")
+	death, err := f.store.CrashOf(t.Context(), "clean", "r")
 	require.NoError(t, err)
 	require.Nil(t, death, "its heartbeats go on")
 	f.server.options.Owner = "clean"
 	f.server.quarantine.end()
 	time.Sleep(3100 * time.Millisecond)
-	death, err = f.store.DeathOf(t.Context(), "clean", "r")
+	death, err = f.store.CrashOf(t.Context(), "clean", "r")
 	require.NoError(t, err)
 	require.Nil(t, death)
 }
@@ -243,11 +243,11 @@ func TestOOMKillLeavesSuspects(t *testing.T) {
 		p.Owner, p.Node, p.Pressure, p.Limit = owner, "node", 300, 1000
 		require.NoError(t, f.store.Heartbeat(ctx, &p, []store.RunAccount{{Run: "run_" + owner, Held: 50, Share: 100}}))
 	}
-	require.NoError(t, f.store.BeginProcess(ctx, &store.Process{Owner: "second", Node: "node", Cgroup: "/a", OOMKills: 2}))
+	require.NoError(t, f.store.StartProcess(ctx, &store.Process{Owner: "second", Node: "node", Cgroup: "/a", OOMKills: 2}))
 	require.NoError(t, f.store.EndProcess(ctx, "second"))
 	(&deadServer{f, "last"}).dies(t, 100)
 	killed := func(owner string) bool {
-		d, err := f.store.DeathOf(ctx, owner, "run_"+owner)
+		d, err := f.store.CrashOf(ctx, owner, "run_"+owner)
 		require.NoError(t, err)
 		return d.Killed
 	}

@@ -488,7 +488,7 @@ func TestRunOutlastsItsServer(t *testing.T) {
 	info, err := f.store.Run(t.Context(), run.ID)
 	require.NoError(t, err)
 	require.Equal(t, journal.StatusRunning, info.Status)
-	list, err := f.store.CutOff(t.Context(), []byte(specBegins), 9, 9)
+	list, err := f.store.ExpiredRuns(t.Context(), []byte(specBegins), 9, 9)
 	require.NoError(t, err)
 	require.Len(t, list, 1, "its lease is over")
 

@@ -27,6 +27,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
 // A StartRun begins a run, or goes on with one that waits.
@@ -246,7 +247,7 @@ func (r *runs) begin(ctx context.Context, c *Caller, name string, version int64,
 		return nil, problem(codeInvalid, "metadata has %d bytes; at most %d are allowed", size, maxMetadata)
 	}
 	t := c.Tenant
-	if err := t.RoomForRun(ctx); err != nil { // or what it needs would be waited for
+	if err := t.CheckRunQuotas(ctx); err != nil { // or what it needs would be waited for
 		return nil, err
 	}
 	o, err := r.fleet.open(ctx, t, runSpec{Agent: name, Version: version})
@@ -329,7 +330,7 @@ func resumeProblem(err error) error {
 	case errors.As(err, &waits):
 		return problem(codeConflict, "%v", waits)
 	}
-	var db *store.Error
+	var db *database.Error
 	if errors.As(err, &db) {
 		return err
 	}

@@ -73,7 +73,7 @@ func (r *runs) takeAll(ctx context.Context) error {
 	if r.server.overload.State().Rejecting {
 		return nil // they wait
 	}
-	list, err := r.store.CutOff(ctx, []byte(specBegins), takeMost, takeOfTenant)
+	list, err := r.store.ExpiredRuns(ctx, []byte(specBegins), takeMost, takeOfTenant)
 	if err != nil {
 		return err
 	}

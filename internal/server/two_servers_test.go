@@ -103,7 +103,7 @@ func (f *fixture) start(where, model string) *process {
 }
 
 // tenants of a database without a server here.
-func database(t *testing.T) (f *fixture, where string) {
+func testDatabase(t *testing.T) (f *fixture, where string) {
 	t.Helper()
 	where = postgrestest.Start(t).Create(t, "platform")
 	s, err := store.Open(t.Context(), where, nil)
@@ -198,7 +198,7 @@ func (x *following) last() string {
 // another one, and who follows their events there gets each of them once.
 func TestServersTakeOver(t *testing.T) {
 	t.Parallel()
-	f, where := database(t)
+	f, where := testDatabase(t)
 	g := &gate{asked: make(chan string, 99)}
 	g.shut()
 	m, err := openaitest.New(g)
@@ -272,7 +272,7 @@ func TestServersTakeOver(t *testing.T) {
 // a module that is blocked at one stops in running hooks on all of them.
 func TestServersShare(t *testing.T) {
 	t.Parallel()
-	f, where := database(t)
+	f, where := testDatabase(t)
 	g := &gate{asked: make(chan string, 99)}
 	g.shut()
 	m, err := openaitest.New(g)

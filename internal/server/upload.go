@@ -209,7 +209,7 @@ func (u *upload) take(ctx context.Context, content []byte, contentType string) (
 		return nil, tooLarge(q)
 	}
 	if len(content) == whole && bytes.HasPrefix(content, []byte("\x00asm")) { // what others come to is not known yet
-		if err := u.caller.Tenant.RoomForModule(ctx, u.digest, u.size); err != nil {
+		if err := u.caller.Tenant.CheckModuleQuota(ctx, u.digest, u.size); err != nil {
 			return nil, err
 		}
 	}
@@ -242,7 +242,7 @@ func (u *upload) keep(ctx context.Context, m *module.Module, content []byte, war
 	if err != nil {
 		return nil, err
 	}
-	if err := u.caller.Tenant.RoomForModule(ctx, m.Digest(), int64(len(content))); err != nil {
+	if err := u.caller.Tenant.CheckModuleQuota(ctx, m.Digest(), int64(len(content))); err != nil {
 		return nil, err // or it would be kept for nobody
 	}
 	digest, err := u.modules.store.PutModule(ctx, content)

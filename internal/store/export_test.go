@@ -2,50 +2,97 @@ package store
 
 import (
 	"context"
-	"maps"
 	"strings"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/store/migrations"
+	"github.com/agent-runner/agent-runner/internal/store/sqlite"
 )
 
-// Plans is how a store of SQLite's finds the rows of each statement that it has used: the
-// steps of the database's plan, a line each.
-func Plans(ctx context.Context, s Store) (map[string]string, error) {
-	d := s.(*store).database.(*sqliteDB)
+// OpenExplained opens an SQLite database. explain returns the query plans of all statements
+// that the store has executed since then, with one step a line.
+func OpenExplained(ctx context.Context, path string, o *Options) (s Store, explain func() (map[string]string, error), err error) {
+	db, err := sqlite.Open(ctx, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := &explainedDB{DB: db, statements: map[string]bool{}}
+	opened, err := newStore(ctx, d, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return opened, d.explain, nil
+}
+
+// Execute executes one migration again.
+func Execute(ctx context.Context, s Store, migration string) error {
+	return s.(*store).db.Exclusive(ctx, func(t database.Tx) error { return migrations.Execute(t, migration) })
+}
+
+// An explainedDB collects the statements of its transactions.
+type explainedDB struct {
+	database.DB
+	mu         sync.Mutex
+	statements map[string]bool
+}
+
+func (d *explainedDB) Update(ctx context.Context, o database.TxOptions, fn func(database.Tx) error) error {
+	return d.DB.Update(ctx, o, func(t database.Tx) error { return fn(explainedTx{t, d}) })
+}
+
+func (d *explainedDB) View(ctx context.Context, fn func(database.Tx) error) error {
+	return d.DB.View(ctx, func(t database.Tx) error { return fn(explainedTx{t, d}) })
+}
+
+func (d *explainedDB) Exclusive(ctx context.Context, fn func(database.Tx) error) error {
+	return d.DB.Exclusive(ctx, func(t database.Tx) error { return fn(explainedTx{t, d}) })
+}
+
+type explainedTx struct {
+	database.Tx
+	db *explainedDB
+}
+
+func (t explainedTx) Exec(sql string, args ...any) (int64, error) {
+	n, err := t.Tx.Exec(sql, args...)
+	t.db.add(sql, err)
+	return n, err
+}
+
+func (t explainedTx) Query(scan func(scan func(...any) error) error, sql string, args ...any) error {
+	err := t.Tx.Query(scan, sql, args...)
+	t.db.add(sql, err)
+	return err
+}
+
+func (d *explainedDB) add(sql string, err error) {
+	verb, _, _ := strings.Cut(strings.TrimSpace(sql), " ")
+	if err == nil && (verb == "SELECT" || verb == "INSERT" || verb == "UPDATE" || verb == "DELETE") {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.statements[sql] = true
+	}
+}
+
+func (d *explainedDB) explain() (map[string]string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	plans := map[string]string{}
-	explain := func(c *sqliteConn) error {
-		for text := range maps.Clone(c.known) {
-			if verb, _, _ := strings.Cut(strings.TrimSpace(text), " "); verb != "SELECT" && verb != "INSERT" && verb != "UPDATE" && verb != "DELETE" {
-				continue
-			}
+	return plans, d.DB.View(context.Background(), func(t database.Tx) error {
+		for sql := range d.statements {
 			var steps []string
-			if err := c.query(func(scan func(...any) error) error {
+			if err := t.Query(func(scan func(...any) error) error {
 				var id, parent, unused int64
 				var step string
 				err := scan(&id, &parent, &unused, &step)
 				steps = append(steps, step)
 				return err
-			}, "EXPLAIN QUERY PLAN "+text, make([]any, 32)...); err != nil {
+			}, "EXPLAIN QUERY PLAN "+sql, make([]any, 32)...); err != nil {
 				return err
 			}
-			plans[text] = strings.Join(steps, "\n")
+			plans[sql] = strings.Join(steps, "\n")
 		}
 		return nil
-	}
-	// What the writer knows is the writing goroutine's.
-	if err := d.update(ctx, true, func(tx) error { return explain(d.writer) }); err != nil {
-		return nil, err
-	}
-	for range readers {
-		c := <-d.idle
-		defer func() { d.idle <- c }()
-		if err := explain(c); err != nil {
-			return nil, err
-		}
-	}
-	return plans, nil
-}
-
-// Migrate makes the changes of one migration.
-func Migrate(ctx context.Context, s Store, name string) error {
-	own := s.(*store)
-	return own.exclusive(ctx, func(t tx) error { return migrateWith(t, name) })
+	})
 }

@@ -15,14 +15,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-func requireKind(t *testing.T, want store.Kind, err error) {
+func requireKind(t *testing.T, want database.Kind, err error) {
 	t.Helper()
-	var failed *store.Error
+	var failed *database.Error
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, want, failed.Kind, "%v", err)
-	require.Equal(t, want == store.Gone, failed.Retryable())
+	require.Equal(t, want == database.Unavailable, failed.Retryable())
 }
 
 // envFill makes the test's binary a process that writes to a store until it fails.
@@ -45,7 +46,7 @@ func TestFill(t *testing.T) {
 		if err == nil {
 			continue
 		}
-		requireKind(t, store.Full, err)
+		requireKind(t, database.Full, err)
 		kept, err2 := s.Load(t.Context(), "r")
 		require.NoError(t, err2)
 		require.Equal(t, []int64{n, n - 1}, []int64{kept.Entries, kept.LastSeq}, "all of a commit or nothing")
@@ -83,7 +84,7 @@ func TestFillGroups(t *testing.T) {
 		}()
 	}
 	for range runs {
-		requireKind(t, store.Full, <-ended)
+		requireKind(t, database.Full, <-ended)
 	}
 }
 
@@ -105,7 +106,7 @@ func TestDiskFull(t *testing.T) {
 	cmd.Env = append(os.Environ(), envFill+"="+where)
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "there is no room left for the database; make room, and resume the run")
+	require.Contains(t, string(out), "no space left for the database; free some, and resume the run")
 
 	s := open(t, where, nil) // there is room again
 	kept, err := s.Load(t.Context(), "r")
@@ -124,7 +125,7 @@ func TestNotWritable(t *testing.T) {
 	open(t, where, nil)
 	s := open(t, where+"&default_transaction_read_only=on", nil)
 	err = s.Create(t.Context(), &journal.Creation{ID: "r", Log: []byte("x")})
-	requireKind(t, store.ReadOnly, err)
+	requireKind(t, database.ReadOnly, err)
 	require.ErrorContains(t, err, "cannot be written to")
 }
 
@@ -133,8 +134,8 @@ func TestCorrupt(t *testing.T) {
 	where := filepath.Join(t.TempDir(), "runs.db")
 	require.NoError(t, os.WriteFile(where, []byte(strings.Repeat("this is no database ", 1000)), 0o600))
 	_, err := store.Open(t.Context(), where, nil)
-	requireKind(t, store.Corrupt, err)
-	require.ErrorContains(t, err, "restore it from a copy")
+	requireKind(t, database.Corrupt, err)
+	require.ErrorContains(t, err, "restore it from a backup")
 
 	where = filepath.Join(t.TempDir(), "runs.db")
 	s, err := store.Open(t.Context(), where, nil)
@@ -148,7 +149,7 @@ func TestCorrupt(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(where, b, 0o600))
 	_, err = openAndLoad(t, where)
-	requireKind(t, store.Corrupt, err)
+	requireKind(t, database.Corrupt, err)
 
 	// A log with a hole in it is told of too, though the database is whole.
 	where = filepath.Join(t.TempDir(), "runs.db")
@@ -156,7 +157,7 @@ func TestCorrupt(t *testing.T) {
 	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "r", Log: []byte("x")}))
 	execSQL(t, where, "DELETE FROM run_log")
 	_, err = s.Load(t.Context(), "r")
-	requireKind(t, store.Corrupt, err)
+	requireKind(t, database.Corrupt, err)
 }
 
 func openAndLoad(t *testing.T, where string) (*journal.StoredRun, error) {
@@ -185,8 +186,8 @@ func TestNewer(t *testing.T) {
 	require.NoError(t, s.Close())
 	execSQL(t, where, "UPDATE schema_version SET version = 99")
 	_, err = store.Open(t.Context(), where, nil)
-	requireKind(t, store.Newer, err)
-	require.ErrorContains(t, err, "made by a newer version")
+	requireKind(t, database.Newer, err)
+	require.ErrorContains(t, err, "a newer version of agent-runner created the database")
 }
 
 // TestServerComesBack lets a server go away in the middle, and come back.
@@ -199,13 +200,13 @@ func TestServerComesBack(t *testing.T) {
 	server.Kill()
 	for range 3 {
 		err := s.Commit(t.Context(), c)
-		requireKind(t, store.Gone, err)
+		requireKind(t, database.Unavailable, err)
 	}
 	require.NoError(t, server.Start())
 	require.Eventually(t, func() bool {
 		err := s.Commit(t.Context(), c)
 		if err != nil {
-			requireKind(t, store.Gone, err)
+			requireKind(t, database.Unavailable, err)
 		}
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)

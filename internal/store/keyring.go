@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// ErrNoKeyring is the error where secrets are used without a [Keyring], or with one
-// that has not the key that sealed them.
+// ErrNoKeyring is the error of using secrets without a [Keyring], or with one that lacks the
+// key that sealed them.
 var ErrNoKeyring = errors.New("there is no key for secrets")
 
-// A Keyring seals secrets with AES-256-GCM. Its first key seals; the others
-// open what they sealed before the first one took their place.
+// A Keyring seals secrets with AES-256-GCM. Its first key seals new secrets; all keys open
+// the secrets that they sealed.
 type Keyring struct {
 	names []string
 	keys  map[string]cipher.AEAD
 }
 
-// ParseKeyring reads keys, one a line, as name:key with the key's 32 bytes in
-// base64. Empty lines, and those that begin with #, are left out.
+// ParseKeyring parses lines of name:key, with the key's 32 bytes in base64. It ignores empty
+// lines and lines that start with #.
 //
 //	2026-06:yQ3Yc0o…=
 //	2025-11:Zm9vYmF…=
@@ -36,9 +36,9 @@ func ParseKeyring(text string) (*Keyring, error) {
 		name, key, ok := strings.Cut(line, ":")
 		switch {
 		case !ok || !Name.MatchString(name):
-			return nil, errors.New("keys for secrets: want lines of name:key, with a name of small letters, digits, dots and dashes")
+			return nil, errors.New("keys for secrets: want lines of name:key, with a name of lowercase letters, digits, dots and dashes")
 		case r.keys[name] != nil:
-			return nil, fmt.Errorf("keys for secrets: there are two named %s", name)
+			return nil, fmt.Errorf("keys for secrets: two keys are named %s", name)
 		}
 		b, err := base64.StdEncoding.DecodeString(key)
 		if err != nil || len(b) != 32 {
@@ -59,30 +59,31 @@ func ParseKeyring(text string) (*Keyring, error) {
 	return r, nil
 }
 
-// seal seals a secret for one place: it cannot be opened for another.
-func (r *Keyring) seal(secret []byte, place string) (by string, sealed []byte, err error) {
+// seal encrypts a secret with the first key, whose name it returns. The ciphertext
+// authenticates the secret's location: it cannot be opened for another one.
+func (r *Keyring) seal(secret []byte, location string) (by string, sealed []byte, err error) {
 	if r == nil {
 		return "", nil, ErrNoKeyring
 	}
 	key := r.keys[r.names[0]]
 	nonce := make([]byte, key.NonceSize())
-	_, _ = rand.Read(nonce) // it never fails
-	return r.names[0], key.Seal(nonce, nonce, secret, []byte(place)), nil
+	_, _ = rand.Read(nonce) // never fails
+	return r.names[0], key.Seal(nonce, nonce, secret, []byte(location)), nil
 }
 
-// open opens what seal sealed.
-func (r *Keyring) open(by string, sealed []byte, place string) ([]byte, error) {
+// open decrypts a secret that seal encrypted for a location.
+func (r *Keyring) open(by string, sealed []byte, location string) ([]byte, error) {
 	if r == nil {
 		return nil, ErrNoKeyring
 	}
 	key := r.keys[by]
 	if key == nil {
-		return nil, fmt.Errorf("%w: it was sealed by %q, which is not among the keys for secrets", ErrNoKeyring, by)
+		return nil, fmt.Errorf("%w: the secret was sealed with key %q, which is missing", ErrNoKeyring, by)
 	}
 	if len(sealed) > key.NonceSize() {
-		if secret, err := key.Open(nil, sealed[:key.NonceSize()], sealed[key.NonceSize():], []byte(place)); err == nil {
+		if secret, err := key.Open(nil, sealed[:key.NonceSize()], sealed[key.NonceSize():], []byte(location)); err == nil {
 			return secret, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: it was not sealed by the key that is named %q now, or it was changed or moved since", ErrNoKeyring, by)
+	return nil, fmt.Errorf("%w: the key named %q did not seal the secret, or the secret was changed or moved", ErrNoKeyring, by)
 }

@@ -20,7 +20,7 @@ func TestParseKeyring(t *testing.T) {
 		"Main:" + key:                "name:key",
 		"main:" + key[:20]:           "32 bytes",
 		"main:?":                     "32 bytes",
-		"a:" + key + "\na:" + key:    "two named a",
+		"a:" + key + "\na:" + key:    "two keys are named a",
 		"a:" + key + "\n\n b:" + key: "",
 	} {
 		_, err := ParseKeyring(text)
@@ -62,12 +62,12 @@ func TestUnscoped(t *testing.T) {
 	defer opened.Close()
 	for _, sql := range []string{`SELECT name FROM agents`, `SELECT name FROM agents WHERE tenant = $2`, `SELECT name FROM agents WHERE name = $1`} {
 		err := opened.Tenant(Operator).view(t.Context(), func(t scoped) error {
-			return t.query(func(func(...any) error) error { return nil }, sql, "x")
+			return t.Query(func(func(...any) error) error { return nil }, sql, "x")
 		})
 		require.ErrorContains(t, err, "not scoped", sql)
 	}
 	err = opened.Tenant(Operator).update(context.Background(), func(t scoped) error {
-		_, err := t.exec(`DELETE FROM agents`)
+		_, err := t.Exec(`DELETE FROM agents`)
 		return err
 	})
 	require.ErrorContains(t, err, "not scoped")

@@ -11,57 +11,59 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// How keys look: ar_, ten characters that name the key, _, and a secret of 256
-// bits. Hashing such a secret slowly would protect nothing more: nobody
-// guesses it.
+// A key's text is ar_, an id of ten characters, _, and a secret of 256 bits. Such a secret
+// cannot be guessed, so that a slow hash of it would add no protection.
 const (
-	keyPrefix   = "ar_"
-	keyIDLen    = 10
-	keySecret   = 32 // bytes
-	keyUseEvery = time.Minute
+	keyPrefix      = "ar_"
+	keyIDLen       = 10
+	keySecretBytes = 32
+	keyUseInterval = time.Minute // how often the last use of a key is updated
 )
 
-var keyText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+var keyEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// A Key is one of the API, without its secret.
+// A Key is an API key without its secret.
 type Key struct {
 	ID      string
 	Tenant  string
 	Name    string
 	Scopes  []string
 	Created time.Time
-	Expires time.Time // zero: never
-	Revoked time.Time // zero: it is not
-	Used    time.Time // zero: never; to a minute
+	Expires time.Time // zero if it does not expire
+	Revoked time.Time // zero if it is not revoked
+	Used    time.Time // last use, to the minute; zero if it was never used
 }
 
-// A NewKey says what a key is for.
-type NewKey struct {
+// KeyOptions describe a key to create.
+type KeyOptions struct {
 	Name   string
 	Scopes []string
-	Life   time.Duration // 0: for ever
+	TTL    time.Duration // time until it expires; never if 0
 }
 
-// A KeyError is why a key opens nothing.
+// A KeyError reports that a key's text is not valid.
 type KeyError struct {
-	// ID names the key where its holder has the secret; empty where the key is not
-	// known, which is all that anybody else learns.
+	// ID is the key's id if the caller knows its secret. It is empty otherwise, so that the
+	// caller cannot find out which keys exist.
 	ID string
-	// Why is a text for the holder.
-	Why string
+	// Reason is shown to the caller.
+	Reason string
 }
 
-// Error says why.
-func (e *KeyError) Error() string { return e.Why }
+// Error returns the reason.
+func (e *KeyError) Error() string { return e.Reason }
 
-var errUnknownKey = &KeyError{Why: "the key is not known here"}
+var errUnknownKey = &KeyError{Reason: "unknown key"}
 
-func newSecret(bytes, chars int) string {
+// randomText returns the first characters of the encoding of some random bytes.
+func randomText(bytes, chars int) string {
 	b := make([]byte, bytes)
-	_, _ = rand.Read(b) // it never fails
-	return keyText.EncodeToString(b)[:chars]
+	_, _ = rand.Read(b) // never fails
+	return keyEncoding.EncodeToString(b)[:chars]
 }
 
 const keyColumns = `id, tenant, name, scopes, created_ms, expires_ms, revoked_ms, used_ms`
@@ -74,69 +76,69 @@ func scanKey(scan func(...any) error, more ...any) (*Key, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal([]byte(scopes), &k.Scopes); err != nil {
-		return nil, ownError{&Error{Corrupt, "", fmt.Errorf("the scopes of key %s: %w", k.ID, err)}}
+		return nil, database.Corruptf("the scopes of key %s: %w", k.ID, err)
 	}
-	k.Created, k.Expires, k.Revoked, k.Used = time.UnixMilli(created), moment(expires), moment(revoked), moment(used)
+	k.Created, k.Expires, k.Revoked, k.Used = time.UnixMilli(created), timeOrZero(expires), timeOrZero(revoked), timeOrZero(used)
 	return &k, nil
 }
 
-// moment is a time, zero for none.
-func moment(ms int64) time.Time {
+// timeOrZero returns the time of a column in which 0 stands for no time.
+func timeOrZero(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
 	}
 	return time.UnixMilli(ms)
 }
 
-// CreateKey makes a key, and shows it for the only time.
-func (n *Tenant) CreateKey(ctx context.Context, o *NewKey) (k *Key, shown string, err error) {
+// CreateKey creates a key and returns its text, which is not stored.
+func (n *Tenant) CreateKey(ctx context.Context, o *KeyOptions) (k *Key, text string, err error) {
 	err = n.update(ctx, func(t scoped) error {
-		k, shown, err = createKey(t, o)
+		k, text, err = createKey(t, o)
 		return err
 	})
-	return k, shown, err
+	return k, text, err
 }
 
-// FirstKey makes a key if the tenant has none that works; shown is empty if it
-// has one. Of servers that start at once, one makes it.
-func (n *Tenant) FirstKey(ctx context.Context, o *NewKey) (shown string, err error) {
+// CreateFirstKey creates a key and returns its text if the tenant has no valid key. It
+// returns an empty text if the tenant has one. If several servers start at once, one of
+// them creates the key.
+func (n *Tenant) CreateFirstKey(ctx context.Context, o *KeyOptions) (text string, err error) {
 	err = n.update(ctx, func(t scoped) error {
-		var working int64
-		if err := t.query(func(scan func(...any) error) error { return scan(&working) },
-			`SELECT count(*) FROM api_keys WHERE tenant = $1 AND revoked_ms = 0 AND (expires_ms = 0 OR expires_ms > NOW_MS)`); err != nil || working > 0 {
+		var valid int64
+		if err := t.row([]any{&valid},
+			`SELECT count(*) FROM api_keys WHERE tenant = $1 AND revoked_ms = 0 AND (expires_ms = 0 OR expires_ms > NOW_MS)`); err != nil || valid > 0 {
 			return err
 		}
-		_, shown, err = createKey(t, o)
+		_, text, err = createKey(t, o)
 		return err
 	})
-	return shown, err
+	return text, err
 }
 
-// How many keys a tenant has at most: that may still be used, and that are kept of
-// those that were revoked or have expired.
+// Limits of the keys of a tenant.
 const (
-	maxKeys    = 1000
-	maxOldKeys = 1000
+	maxKeys    = 1000 // valid ones
+	maxOldKeys = 1000 // revoked and expired ones; the oldest are deleted
 )
 
 const oldKey = `(revoked_ms > 0 OR expires_ms > 0 AND expires_ms <= NOW_MS)`
 
-func createKey(t scoped, o *NewKey) (*Key, string, error) {
-	if err := fewer(t, "keys", maxKeys, `SELECT count(*) FROM api_keys WHERE tenant = $1 AND NOT `+oldKey); err != nil {
+func createKey(t scoped, o *KeyOptions) (*Key, string, error) {
+	if err := checkCount(t, "keys", maxKeys, `SELECT count(*) FROM api_keys WHERE tenant = $1 AND NOT `+oldKey); err != nil {
 		return nil, "", err
 	}
-	if _, err := t.exec(`DELETE FROM api_keys WHERE tenant = $1 AND ` + oldKey + ` AND id NOT IN
+	if _, err := t.Exec(`DELETE FROM api_keys WHERE tenant = $1 AND ` + oldKey + ` AND id NOT IN
 		(SELECT id FROM api_keys WHERE tenant = $1 AND ` + oldKey + fmt.Sprintf(` ORDER BY created_ms DESC LIMIT %d)`, maxOldKeys)); err != nil {
 		return nil, "", err
 	}
-	id, secret := newSecret(8, keyIDLen), newSecret(keySecret, keyText.EncodedLen(keySecret))
+	id, secret := randomText(8, keyIDLen), randomText(keySecretBytes, keyEncoding.EncodedLen(keySecretBytes))
 	hash := sha256.Sum256([]byte(secret))
 	scopes, err := marshal(o.Scopes)
 	if err != nil {
 		return nil, "", err
 	}
-	_, err = t.exec(`INSERT INTO api_keys (tenant, id, name, hash, scopes, created_ms, expires_ms, revoked_ms, used_ms)
-		VALUES ($1, $2, $3, $4, $5, NOW_MS, CASE WHEN $6 > 0 THEN NOW_MS + $6 ELSE 0 END, 0, 0)`, id, o.Name, hash[:], scopes, o.Life.Milliseconds())
+	_, err = t.Exec(`INSERT INTO api_keys (tenant, id, name, hash, scopes, created_ms, expires_ms, revoked_ms, used_ms)
+		VALUES ($1, $2, $3, $4, $5, NOW_MS, CASE WHEN $6 > 0 THEN NOW_MS + $6 ELSE 0 END, 0, 0)`, id, o.Name, hash[:], scopes, o.TTL.Milliseconds())
 	if err != nil {
 		return nil, "", err
 	}
@@ -145,12 +147,12 @@ func createKey(t scoped, o *NewKey) (*Key, string, error) {
 }
 
 func keyIn(t scoped, id string) (k *Key, err error) {
-	err = t.query(func(scan func(...any) error) error {
+	err = t.Query(func(scan func(...any) error) error {
 		k, err = scanKey(scan)
 		return err
 	}, `SELECT `+keyColumns+` FROM api_keys WHERE tenant = $1 AND id = $2`, id)
 	if err == nil && k == nil {
-		err = ownError{fmt.Errorf("key %s: %w", id, ErrNoKey)}
+		err = database.ForCaller(fmt.Errorf("key %s: %w", id, ErrNoKey))
 	}
 	return k, err
 }
@@ -182,55 +184,55 @@ func (n *Tenant) Key(ctx context.Context, id string) (k *Key, err error) {
 	return k, err
 }
 
-// RevokeKey ends a key at once. Revoking it again changes nothing.
+// RevokeKey revokes a key at once. Revoking it again has no effect.
 func (n *Tenant) RevokeKey(ctx context.Context, id string) error {
 	return n.update(ctx, func(t scoped) error {
 		if _, err := keyIn(t, id); err != nil {
 			return err
 		}
-		_, err := t.exec(`UPDATE api_keys SET revoked_ms = NOW_MS WHERE tenant = $1 AND id = $2 AND revoked_ms = 0`, id)
+		_, err := t.Exec(`UPDATE api_keys SET revoked_ms = NOW_MS WHERE tenant = $1 AND id = $2 AND revoked_ms = 0`, id)
 		return err
 	})
 }
 
-// RevokeKeys revokes all keys of the tenant.
+// RevokeKeys revokes all keys of the tenant at once.
 func (n *Tenant) RevokeKeys(ctx context.Context) error {
 	return n.update(ctx, func(t scoped) error {
-		_, err := t.exec(`UPDATE api_keys SET revoked_ms = NOW_MS WHERE tenant = $1 AND revoked_ms = 0`)
+		_, err := t.Exec(`UPDATE api_keys SET revoked_ms = NOW_MS WHERE tenant = $1 AND revoked_ms = 0`)
 		return err
 	})
 }
 
-// RotateKey makes a key like another one, with the same name, scopes and
-// length of life. The old one works for as long as grace says.
-func (n *Tenant) RotateKey(ctx context.Context, id string, grace time.Duration) (k *Key, shown string, err error) {
+// RotateKey creates a key with the name, scopes and time to live of another one, which
+// expires after a grace period.
+func (n *Tenant) RotateKey(ctx context.Context, id string, grace time.Duration) (k *Key, text string, err error) {
 	err = n.update(ctx, func(t scoped) error {
 		old, err := keyIn(t, id)
 		if err != nil {
 			return err
 		}
 		if !old.Revoked.IsZero() {
-			return ownError{fmt.Errorf("key %s: %w: it was revoked; create a new one", id, ErrNoKey)}
+			return database.ForCaller(fmt.Errorf("key %s: %w: it is revoked; create a new one", id, ErrNoKey))
 		}
-		o := &NewKey{Name: old.Name, Scopes: old.Scopes}
+		o := &KeyOptions{Name: old.Name, Scopes: old.Scopes}
 		if !old.Expires.IsZero() {
-			o.Life = old.Expires.Sub(old.Created)
+			o.TTL = old.Expires.Sub(old.Created)
 		}
-		if _, err := t.exec(`UPDATE api_keys SET expires_ms = NOW_MS + $3 WHERE tenant = $1 AND id = $2 AND (expires_ms = 0 OR expires_ms > NOW_MS + $3)`,
+		if _, err := t.Exec(`UPDATE api_keys SET expires_ms = NOW_MS + $3 WHERE tenant = $1 AND id = $2 AND (expires_ms = 0 OR expires_ms > NOW_MS + $3)`,
 			id, grace.Milliseconds()); err != nil {
 			return err
 		}
-		k, shown, err = createKey(t, o)
+		k, text, err = createKey(t, o)
 		return err
 	})
-	return k, shown, err
+	return k, text, err
 }
 
-// Authenticate implements [Platform]. What a key that is not known takes is the
-// same whatever is wrong with it, but for whether its public name is in use.
-func (s *store) Authenticate(ctx context.Context, shown string) (*Key, *TenantInfo, error) {
-	id, secret, ok := strings.Cut(strings.TrimPrefix(shown, keyPrefix), "_")
-	if !ok || !strings.HasPrefix(shown, keyPrefix) || len(id) != keyIDLen || len(secret) != keyText.EncodedLen(keySecret) {
+// Authenticate implements [Platform]. The time that it takes to reject an unknown key
+// reveals nothing but whether its id, which is public, exists.
+func (s *store) Authenticate(ctx context.Context, text string) (*Key, *TenantInfo, error) {
+	id, secret, ok := strings.Cut(strings.TrimPrefix(text, keyPrefix), "_")
+	if !ok || !strings.HasPrefix(text, keyPrefix) || len(id) != keyIDLen || len(secret) != keyEncoding.EncodedLen(keySecretBytes) {
 		return nil, nil, errUnknownKey
 	}
 	given := sha256.Sum256([]byte(secret))
@@ -238,14 +240,14 @@ func (s *store) Authenticate(ctx context.Context, shown string) (*Key, *TenantIn
 	var info *TenantInfo
 	var hash []byte
 	var now int64
-	err := s.view(ctx, func(t tx) error {
-		err := t.query(func(scan func(...any) error) (err error) {
+	err := s.db.View(ctx, func(t database.Tx) error {
+		err := t.Query(func(scan func(...any) error) (err error) {
 			k, err = scanKey(scan, &hash, &now)
 			hash = bytes.Clone(hash)
 			return err
 		}, `SELECT `+keyColumns+`, hash, NOW_MS FROM api_keys WHERE id = $1`, id)
 		if err == nil && k != nil {
-			info, err = tenantIn(t, k.Tenant) // its keys go with it
+			info, err = tenantIn(t, k.Tenant) // deleting a tenant deletes its keys
 		}
 		return err
 	})
@@ -259,9 +261,9 @@ func (s *store) Authenticate(ctx context.Context, shown string) (*Key, *TenantIn
 	case !k.Expires.IsZero() && k.Expires.UnixMilli() <= now:
 		return nil, nil, &KeyError{k.ID, fmt.Sprintf("key %s expired at %s", k.ID, k.Expires.UTC().Format(time.RFC3339))}
 	}
-	if now-k.Used.UnixMilli() > keyUseEvery.Milliseconds() {
-		err = s.update(ctx, true, func(t tx) error {
-			_, err := t.exec(`UPDATE api_keys SET used_ms = NOW_MS WHERE id = $1`, id)
+	if now-k.Used.UnixMilli() > keyUseInterval.Milliseconds() {
+		err = s.db.Update(ctx, database.TxOptions{Lazy: true}, func(t database.Tx) error {
+			_, err := t.Exec(`UPDATE api_keys SET used_ms = NOW_MS WHERE id = $1`, id)
 			return err
 		})
 	}

@@ -2,38 +2,39 @@ package store
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A meter is how far a tenant's run had come before a commit. What it came to
-// since is added to what the tenant used, in the commit's transaction: so none of
-// it is lost, and none is counted twice, whatever becomes of the process.
+// A meter holds the counters of a tenant's run before a commit. The commit's transaction
+// adds the differences to the tenant's usage: so each is counted exactly once, even if the
+// process ends.
 type meter struct {
 	tenant, agent string
 	step          int64
 	usage         abi.Usage
 	stats         []abi.EntryStats
-	own           map[string]bool // the entries that are the tenant's, not the operator's
-	ran           time.Duration   // since the commit before
+	own           map[string]bool // the entries of the tenant, as opposed to the operator's
+	elapsed       time.Duration   // since the previous commit, if the run was running
 	now           time.Time
-	lacking       int64 // bytes of its journal that are not counted yet
+	uncounted     int64 // bytes of the journal
 }
 
-// metered reads the meter of a run; nil where nobody counts.
-func metered(t tx, c *journal.Commit) (*meter, error) {
+// readMeter reads the meter of a run. It returns nil for a commit without progress, and for
+// a run of the operator.
+func readMeter(t database.Tx, c *journal.Commit) (*meter, error) {
 	if c.Progress == nil {
 		return nil, nil
 	}
 	var m meter
 	var status, usage, stats, pins string
 	var updated, now int64
-	found, err := one(t, `SELECT tenant, agent, step, usage, stats, modules, status, updated_ms, journal_due, NOW_MS FROM runs WHERE id = $1 AND tenant <> ''`, []any{c.Run},
-		&m.tenant, &m.agent, &m.step, &usage, &stats, &pins, &status, &updated, &m.lacking, &now)
+	found, err := database.One(t, `SELECT tenant, agent, step, usage, stats, modules, status, updated_ms, journal_due, NOW_MS FROM runs WHERE id = $1 AND tenant <> ''`, []any{c.Run},
+		&m.tenant, &m.agent, &m.step, &usage, &stats, &pins, &status, &updated, &m.uncounted, &now)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -43,12 +44,12 @@ func metered(t tx, c *journal.Commit) (*meter, error) {
 			continue
 		}
 		if err := json.Unmarshal([]byte(text), to); err != nil {
-			return nil, ownError{&Error{Corrupt, "", fmt.Errorf("run %s: %w", c.Run, err)}}
+			return nil, database.Corruptf("run %s: %w", c.Run, err)
 		}
 	}
 	m.now, m.own = time.UnixMilli(now), map[string]bool{}
 	if status == string(journal.StatusRunning) {
-		m.ran = max(0, m.now.Sub(time.UnixMilli(updated)))
+		m.elapsed = max(0, m.now.Sub(time.UnixMilli(updated)))
 	}
 	for _, p := range modules {
 		if p.Digest != "" && p.Ring == chain.Tenant.String() {
@@ -58,12 +59,12 @@ func metered(t tx, c *journal.Commit) (*meter, error) {
 	return &m, nil
 }
 
-// journal is how many bytes of the run's journal count with a commit.
+// journal returns how many bytes of the run's journal a commit counts.
 func (m *meter) journal(c *journal.Commit) int64 {
-	return dueBytes(c.Progress.Status, m.lacking+c.Bytes())
+	return dueBytes(c.Progress.Status, m.uncounted+c.Bytes())
 }
 
-// due is by how much a commit changes the bytes that the tenant's usage lacks.
+// due returns the change of the run's uncounted bytes by a commit.
 func (m *meter) due(c *journal.Commit) int64 {
 	if m == nil {
 		return c.Bytes()
@@ -71,56 +72,55 @@ func (m *meter) due(c *journal.Commit) int64 {
 	return c.Bytes() - m.journal(c)
 }
 
-// count adds what a run came to since the meter was read, with its journal. It returns
-// the quota that the run in progress exceeds, if any.
-func (m *meter) count(t tx, c *journal.Commit) (*journal.FullError, error) {
+// count adds the differences since the meter was read to the tenant's usage. It returns
+// the quota that a run in progress exceeds, if any.
+func (m *meter) count(t database.Tx, c *journal.Commit) (*journal.FullError, error) {
 	if m == nil {
 		return countEvents(t, c)
 	}
 	counted := m.journal(c)
-	if err := m.add(t, c.Progress, counted); err != nil || counted == 0 {
-		return nil, err
-	}
 	own := scoped{t, m.tenant}
-	if err := addRoom(own, counted); err != nil || c.Progress.Status != journal.StatusRunning {
+	if err := addUsage(own, m.rows(c.Progress, counted)...); err != nil || counted == 0 {
 		return nil, err
 	}
-	return journalFull(own, m.now)
+	if err := addJournalBytes(own, counted); err != nil || c.Progress.Status != journal.StatusRunning {
+		return nil, err
+	}
+	return exceededJournalQuota(own, m.now)
 }
 
-// add adds what a run came to since the meter was read, with bytes of its journal.
-func (m *meter) add(t tx, p *journal.Progress, journal int64) error {
+// rows returns the differences as rows of usage, without rows of zeros.
+func (m *meter) rows(p *journal.Progress, journal int64) []Usage {
 	day := Day(m.now)
-	whole := Usage{Day: day, Agent: m.agent, WallMS: m.ran.Milliseconds(), Calls: max(0, int64(p.Step)-m.step),
+	total := Usage{Day: day, Agent: m.agent, WallMS: m.elapsed.Milliseconds(), Calls: max(0, int64(p.Step)-m.step),
 		PromptTokens: max(0, p.Usage.PromptTokens-m.usage.PromptTokens), CompletionTokens: max(0, p.Usage.CompletionTokens-m.usage.CompletionTokens), JournalBytes: journal}
 	var rows []Usage
-	if whole != (Usage{Day: day, Agent: m.agent}) {
-		rows = append(rows, whole)
+	if total != (Usage{Day: day, Agent: m.agent}) {
+		rows = append(rows, total)
 	}
 	before := map[string]*abi.EntryStats{}
 	for i := range m.stats {
 		before[m.stats[i].Agent+"/"+m.stats[i].Entry] = &m.stats[i]
 	}
 	for i := range p.Stats {
-		e := &p.Stats[i]
-		if !m.counts(e) {
+		after := &p.Stats[i]
+		if !m.counts(after) {
 			continue
 		}
-		was := before[e.Agent+"/"+e.Entry]
-		if was == nil {
-			was = &abi.EntryStats{}
+		b := before[after.Agent+"/"+after.Entry]
+		if b == nil {
+			b = &abi.EntryStats{}
 		}
-		used := Usage{Day: day, Agent: m.agent, Module: e.Digest, Fuel: max(0, e.Fuel-was.Fuel), Calls: max(0, e.Calls-was.Calls),
-			WallMS: max(0, e.WallUS/1000-was.WallUS/1000)}
-		if used.Calls == 0 && used.Fuel == 0 {
-			continue
+		used := Usage{Day: day, Agent: m.agent, Module: after.Digest, Fuel: max(0, after.Fuel-b.Fuel), Calls: max(0, after.Calls-b.Calls),
+			WallMS: max(0, after.WallUS/1000-b.WallUS/1000)}
+		if used.Calls > 0 || used.Fuel > 0 {
+			rows = append(rows, used)
 		}
-		rows = append(rows, used)
 	}
-	return addUsage(scoped{t, m.tenant}, rows...)
+	return rows
 }
 
-// counts reports whether an entry is a module of the tenant's.
+// counts reports whether an entry is a module of the tenant.
 func (m *meter) counts(e *abi.EntryStats) bool {
 	return e.Digest != "" && (m.own[e.Entry] || m.own[e.Agent+"/"+e.Entry])
 }

@@ -1,109 +1,126 @@
-// Package store keeps what outlasts a process: runs, with the journal of all
-// that they did, the modules that they run with, the durable values of modules,
-// and the tenants of a platform with what is theirs. It is SQL, in SQLite or in
-// PostgreSQL; package storetest is what both have to pass.
+// Package store persists what outlives a process: runs with their journals, modules, the
+// durable values of modules, and the tenants of a platform with what belongs to them. It
+// takes a path or a URL and returns a [Store] over SQLite or PostgreSQL. Package storetest
+// tests both.
 //
-// A run is a row of its own, its log and its events. One transaction takes an
-// entry of the log, the events that it led to and the run's counters, and
-// checks that whoever writes has the run's last claim, and has seen all that
-// was written before. So there is no state without its events, no number of an
-// event that is missing, and no second process that writes to the same run.
+// A run is a row, a log and events. One transaction writes an entry of the log, the events
+// that it led to and the run's counters. The transaction verifies that its writer holds the
+// run's last claim and has seen everything written before. So state and events agree,
+// event numbers have no gaps, and no two processes write to the same run.
 //
-// Large bytes are written before their transaction, in pieces with transactions of
-// their own and rests between them: others who write wait for one piece at most.
+// The SQL is here; package database and the packages below it know the databases, package
+// migrations the schema, and package blob how large bytes are written. The store imports
+// nothing of the server, whose API types are package api's.
 package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/store/blob"
+	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/store/migrations"
+	"github.com/agent-runner/agent-runner/internal/store/postgres"
+	"github.com/agent-runner/agent-runner/internal/store/sqlite"
 )
 
-// A Store keeps runs, modules and values. It is safe for concurrent use.
+// A Store holds runs, modules and values. It is safe for concurrent use.
 //
-// Errors of the database are an [*Error], which says what to do; those that an
-// agent or a module branches on are the ones of their own packages.
+// A failure of the database is a [*database.Error], which says what to do. Errors that an
+// agent or a module branches on are those of their packages.
 type Store interface {
 	journal.Journal
 	chain.Values
 	Platform
 	Quarantine
 
-	// Run returns what is known of a run, or fails with agent.ErrNoRun.
+	// Run returns a run, or fails with [journal.ErrNoRun].
 	Run(ctx context.Context, id string) (*journal.RunInfo, error)
 	// Runs returns a page of the runs that the filter selects, the newest first, and the
 	// position of its last run if more follow.
 	Runs(ctx context.Context, f *Filter) ([]journal.RunInfo, *Position, error)
-	// Cancel asks whoever runs a run to cancel it.
+	// Cancel asks the process that executes a run to cancel it.
 	Cancel(ctx context.Context, run string) error
-	// Canceled returns the runs of an owner that Cancel was called for and that have not
-	// ended.
+	// Canceled returns the runs of an owner that are to be canceled and have not finished.
 	Canceled(ctx context.Context, owner string) ([]string, error)
-	// Abandon ends a run that nobody runs any more and that cannot go on, with the
-	// event that says so: no module learns of it.
+	// Abandon finishes a run that no process executes and that cannot be resumed. It
+	// appends the run's last event; no module is called.
 	Abandon(ctx context.Context, run, reason string) error
-	// Delete forgets a run. One that somebody runs stays: agent.ErrBusy.
+	// Delete deletes a run. It fails with [journal.ErrBusy] if a process executes the run.
 	Delete(ctx context.Context, run string) error
 
-	// Prune forgets runs of which nothing has changed for so long, and returns how
-	// many: of all tenants, those that have come to their end.
+	// Prune deletes old runs of all tenants, by default those that finished, and returns
+	// their number.
 	Prune(ctx context.Context, o PruneOptions) (int, error)
 
-	// PutModule keeps the bytes of a module and returns their SHA-256 in
-	// hexadecimal; Module returns them, or fails with [ErrNoModule]. One that is put
-	// again is as young for DeleteOrphans as a new one.
+	// PutModule stores the bytes of a module and returns their SHA-256 in hexadecimal.
+	// Storing a module again renews its age for DeleteUnusedModules.
 	PutModule(ctx context.Context, wasm []byte) (digest string, err error)
+	// Module returns the bytes of a module, or fails with [ErrNoModule].
 	Module(ctx context.Context, digest string) ([]byte, error)
 
-	// Close closes the database. What is being written is waited for.
+	// Close waits for transactions in progress and closes the database.
 	Close() error
 }
+
+// Errors of a [Store].
+var (
+	ErrNoModule = errors.New("no such module")
+	ErrNoTenant = errors.New("no such tenant")
+	ErrNoKey    = errors.New("no such key")
+	ErrNoAgent  = errors.New("no such agent")
+	ErrNoSecret = errors.New("no such secret")
+	ErrExists   = errors.New("already exists")
+	ErrInUse    = errors.New("in use")
+)
 
 // A Filter selects a page of runs. The zero value selects the operator's newest 100.
 type Filter struct {
 	Tenant string
-	Agent  string
-	Status journal.Status
+	Agent  string         // any if empty
+	Status journal.Status // any if empty
 	Page
 }
 
-// PruneOptions say which runs are forgotten.
+// PruneOptions select the runs that [Store.Prune] deletes.
 type PruneOptions struct {
-	// OlderThan is how long ago they last changed, by the database's clock.
+	// OlderThan is the minimum time since the last change of a run, by the database's clock.
 	OlderThan time.Duration
-	// Unfinished are forgotten too: those that wait for answers, or were cut off.
-	// One that somebody runs never is.
+	// Unfinished includes runs that are paused or whose process is gone. Runs that a
+	// process executes are never deleted.
 	Unfinished bool
-	// DryRun counts them only.
+	// DryRun counts the runs without deleting them.
 	DryRun bool
 }
 
-// Options open a store. The zero value has the defaults.
+// Options configure a store. The zero value has the defaults.
 type Options struct {
-	// Retention is how long runs are kept that have come to their end. They are
-	// looked for when the store is opened, and then every hour, or more often if it
-	// is shorter. 0: they are kept until somebody forgets them.
+	// Retention is the time after which finished runs are deleted: when the store is
+	// opened, and then every hour, or ten times per Retention if that is more often. Runs
+	// are kept forever if it is 0.
 	Retention time.Duration
-	// Quota bounds the durable values of each tenant, and of each of its entries.
+	// Quota limits the durable values of each tenant, and of each of its entries.
 	Quota Quota
-	// Keyring seals the secrets of tenants; nil: none can be kept.
+	// Keyring seals the secrets of tenants. Without one, secrets cannot be stored.
 	Keyring *Keyring
 }
 
-// A Quota bounds durable values.
+// A Quota limits durable values.
 type Quota struct {
-	Bytes   int64 // of an entry's keys and values together; 16 MiB when 0
-	Keys    int64 // of an entry; 10,000 when 0
+	Bytes   int64 // keys and values of one entry together; 16 MiB when 0
+	Keys    int64 // keys of one entry; 10,000 when 0
 	Value   int64 // bytes of one value; 1 MiB when 0
-	All     int64 // bytes of all entries of a tenant, where [TenantQuota] says nothing; 64 MiB when 0
-	Entries int64 // of a tenant that have values; 1,000 when 0
+	All     int64 // bytes of all entries of a tenant whose [TenantQuota] sets no limit; 64 MiB when 0
+	Entries int64 // entries of a tenant that have values; 1,000 when 0
 }
 
-func (q Quota) complete() Quota {
+// withDefaults returns the quota with defaults in place of zeros.
+func (q Quota) withDefaults() Quota {
 	for _, f := range []struct {
 		field *int64
 		value int64
@@ -115,85 +132,58 @@ func (q Quota) complete() Quota {
 	return q
 }
 
-// Open opens a store: postgres://… or the path of an SQLite database, which is
-// made if it is not there. A database of a newer version of this program is
-// refused, one of an older version is brought up to date.
-func Open(ctx context.Context, where string, o *Options) (Store, error) {
-	if o == nil {
-		o = &Options{}
-	}
-	var d database
+// Open opens the store at a PostgreSQL URL (postgres://…) or at the path of an SQLite
+// database, which it creates if it does not exist. It migrates a database of an older
+// version of this program, and rejects one of a newer version.
+func Open(ctx context.Context, location string, o *Options) (Store, error) {
+	var db database.DB
 	var err error
-	switch scheme, _, ok := strings.Cut(where, "://"); {
-	case where == "":
+	switch scheme, _, ok := strings.Cut(location, "://"); {
+	case location == "":
 		return nil, fmt.Errorf("open store: want the path of a database, or postgres://…")
 	case ok && (scheme == "postgres" || scheme == "postgresql"):
-		d, err = openPostgres(ctx, where)
+		db, err = postgres.Open(ctx, location)
 	case ok && scheme != "file":
-		return nil, fmt.Errorf("open store: %s:// is no database known here; want the path of an SQLite database, or postgres://…", scheme)
+		return nil, fmt.Errorf("open store: %s:// is not supported; want the path of an SQLite database, or postgres://…", scheme)
 	default:
-		d, err = openSQLite(ctx, strings.TrimPrefix(where, "file://"))
+		db, err = sqlite.Open(ctx, strings.TrimPrefix(location, "file://"))
 	}
 	if err != nil {
 		return nil, err
 	}
-	s := &store{database: d, quota: o.Quota.complete(), keyring: o.Keyring, piece: make(chan struct{}, 1), stop: func() {}}
-	if err := s.migrate(ctx); err != nil {
-		_ = d.close()
+	s, err := newStore(ctx, db, o)
+	if err != nil {
+		_ = db.Close()
 		return nil, err
 	}
+	return s, nil
+}
+
+// A store is a [Store] over either database.
+type store struct {
+	db      database.DB
+	blobs   *blob.Writer
+	quota   Quota
+	keyring *Keyring
+	stop    func() // stops pruning
+}
+
+func newStore(ctx context.Context, db database.DB, o *Options) (*store, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	if err := migrations.Apply(ctx, db); err != nil {
+		return nil, err
+	}
+	s := &store{db: db, blobs: blob.NewWriter(db), quota: o.Quota.withDefaults(), keyring: o.Keyring, stop: func() {}}
 	if o.Retention > 0 {
 		s.retain(o.Retention)
 	}
 	return s, nil
 }
 
-// A store is a Store over either database.
-type store struct {
-	database
-	quota   Quota
-	keyring *Keyring
-	piece   chan struct{} // of large bytes: one is written at a time
-	stop    func()        // what goes on beside
-}
-
-// A database is what is different between the databases.
-type database interface {
-	// update runs fn in a transaction, which is rolled back if fn fails. A lazy
-	// one outlasts the process, and a failure of power only together with a later one
-	// that is not lazy.
-	update(ctx context.Context, lazy bool, fn func(tx) error) error
-	// commit is an update that is not lazy. Once it outlasts the process, and is not
-	// safe yet, it may call written: not if that is nil.
-	commit(ctx context.Context, written func(), fn func(tx) error) error
-	// view runs fn, which only reads, and sees one state of the database.
-	view(ctx context.Context, fn func(tx) error) error
-	// exclusive runs fn in a transaction while no other process is in one of its own.
-	exclusive(ctx context.Context, fn func(tx) error) error
-	// dialect puts what differs into SQL.
-	dialect(sql string) string
-	close() error
-}
-
-// A tx is a transaction. Parameters are $1, $2, and so on.
-type tx interface {
-	// exec returns how many rows it changed.
-	exec(sql string, args ...any) (int64, error)
-	// query calls scan for each row.
-	query(scan func(scan func(...any) error) error, sql string, args ...any) error
-}
-
 // Close implements [Store].
 func (s *store) Close() error {
 	s.stop()
-	return s.close()
-}
-
-// one reads one row, and reports whether there is one.
-func one(t tx, sql string, args []any, out ...any) (found bool, err error) {
-	err = t.query(func(scan func(...any) error) error {
-		found = true
-		return scan(out...)
-	}, sql, args...)
-	return found, err
+	return s.db.Close()
 }

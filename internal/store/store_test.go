@@ -49,7 +49,7 @@ func TestOpenRefuses(t *testing.T) {
 	for where, want := range map[string]string{
 		"":                   "want the path",
 		"mysql://localhost/": "mysql://",
-		"postgres://127.0.0.1:1/none?sslmode=disable": "not reached",
+		"postgres://127.0.0.1:1/none?sslmode=disable": "unreachable",
 		dir: "store " + dir,
 	} {
 		_, err := store.Open(t.Context(), where, nil)
@@ -92,7 +92,7 @@ func TestAModuleThatIsPutAgainIsYoung(t *testing.T) {
 	same, err := s.PutModule(t.Context(), []byte("put again"))
 	require.NoError(t, err)
 	require.Equal(t, digests[0], same)
-	n, err := s.DeleteOrphans(t.Context(), time.Hour)
+	n, err := s.DeleteUnusedModules(t.Context(), time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), n)
 	_, err = s.Module(t.Context(), digests[0])
@@ -153,7 +153,7 @@ func TestAnOlderVersionIsCounted(t *testing.T) {
 	require.ErrorAs(t, err, &full)
 	require.EqualValues(t, 30, full.Used)
 	if later, err := s.Now(ctx); err == nil && store.Day(later) == store.Day(now) {
-		require.ErrorAs(t, acme.RoomForRun(ctx), &full)
+		require.ErrorAs(t, acme.CheckRunQuotas(ctx), &full)
 		require.EqualValues(t, 12, full.Used)
 	}
 }

@@ -4,27 +4,29 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A Tenant is what belongs to one tenant. Its methods reach no row of another
-// one's: each statement that they make goes through a scoped transaction.
+// A Tenant gives access to what belongs to one tenant. Its methods reach no row of another
+// tenant: all their statements go through a scoped transaction.
 type Tenant struct {
 	s  *store
 	id string
 }
 
-// ID is the tenant's.
+// ID returns the tenant's id.
 func (n *Tenant) ID() string { return n.id }
 
-// scoped is a transaction in which the first parameter of every statement is
-// the tenant. A statement that does not ask for it is refused: it would see
-// the rows of others.
+// A scoped is a transaction that passes the tenant as the first parameter of every
+// statement. It rejects statements that do not use the parameter, since they would reach
+// the rows of other tenants.
 type scoped struct {
-	tx     tx
+	tx     database.Tx
 	tenant string
 }
 
-// scopes are the forms in which a statement asks for its tenant.
+// scopes are the forms in which a statement refers to its tenant.
 var scopes = []string{"tenant = $1", "VALUES ($1,"}
 
 func (t scoped) check(sql string) error {
@@ -33,44 +35,52 @@ func (t scoped) check(sql string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("a statement is not scoped by its tenant: %s", sql)
+	return fmt.Errorf("the statement is not scoped to a tenant: %s", sql)
 }
 
-func (t scoped) exec(sql string, args ...any) (int64, error) {
+// Exec implements [database.Tx].
+func (t scoped) Exec(sql string, args ...any) (int64, error) {
 	if err := t.check(sql); err != nil {
 		return 0, err
 	}
-	return t.tx.exec(sql, append([]any{t.tenant}, args...)...)
+	return t.tx.Exec(sql, append([]any{t.tenant}, args...)...)
 }
 
-func (t scoped) query(scan func(scan func(...any) error) error, sql string, args ...any) error {
+// Query implements [database.Tx].
+func (t scoped) Query(scan func(scan func(...any) error) error, sql string, args ...any) error {
 	if err := t.check(sql); err != nil {
 		return err
 	}
-	return t.tx.query(scan, sql, append([]any{t.tenant}, args...)...)
+	return t.tx.Query(scan, sql, append([]any{t.tenant}, args...)...)
 }
 
-// view runs fn, which only reads.
+// row reads one row into out, if there is one.
+func (t scoped) row(out []any, sql string, args ...any) error {
+	_, err := database.One(t, sql, args, out...)
+	return err
+}
+
+// view runs fn in a read-only transaction.
 func (n *Tenant) view(ctx context.Context, fn func(scoped) error) error {
-	return n.s.view(ctx, func(t tx) error { return fn(scoped{t, n.id}) })
+	return n.s.db.View(ctx, func(t database.Tx) error { return fn(scoped{t, n.id}) })
 }
 
-// update runs fn in a transaction that holds the tenant's row, so that what it
-// counts does not change meanwhile, here or on another machine. It fails with
-// [ErrNoTenant] if there is none.
+// update runs fn in a durable transaction; see [Tenant.transact].
 func (n *Tenant) update(ctx context.Context, fn func(scoped) error) error {
-	return n.in(ctx, false, fn)
+	return n.transact(ctx, database.TxOptions{}, fn)
 }
 
-// in is update, or a lazy one.
-func (n *Tenant) in(ctx context.Context, lazy bool, fn func(scoped) error) error {
-	return n.s.update(ctx, lazy, func(t tx) error {
-		held, err := t.exec(`UPDATE tenants SET id = id WHERE id = $1`, n.id)
+// transact runs fn in a transaction that locks the tenant's row, so that what fn counts
+// stays the same until the transaction ends, also on other machines. It fails with
+// [ErrNoTenant] if the tenant does not exist.
+func (n *Tenant) transact(ctx context.Context, o database.TxOptions, fn func(scoped) error) error {
+	return n.s.db.Update(ctx, o, func(t database.Tx) error {
+		locked, err := t.Exec(`UPDATE tenants SET id = id WHERE id = $1`, n.id)
 		if err != nil {
 			return err
 		}
-		if held == 0 {
-			return ownError{fmt.Errorf("tenant %q: %w", n.id, ErrNoTenant)}
+		if locked == 0 {
+			return database.ForCaller(fmt.Errorf("tenant %q: %w", n.id, ErrNoTenant))
 		}
 		return fn(scoped{t, n.id})
 	})

@@ -10,22 +10,24 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
 // A StoredAgent is a version of an agent.
 type StoredAgent struct {
 	Name    string
-	Version int64 // from 1
+	Version int64 // starts at 1
 	Digest  string
 	Body    []byte   // the agent.yaml
-	Modules []string // digests of the modules that it names
+	Modules []string // digests of the modules that it refers to
 	Created time.Time
 }
 
-// How many agents a tenant has at most, and how many versions of one are kept.
+// Limits of the agents of a tenant.
 const (
 	maxAgents        = 1000
-	maxAgentVersions = 100
+	maxAgentVersions = 100 // of one agent; the oldest are deleted
 )
 
 const agentColumns = `name, version, digest, body, modules, created_ms`
@@ -40,13 +42,13 @@ func scanAgent(scan func(...any) error) (*StoredAgent, error) {
 	}
 	a.Body, a.Created = bytes.Clone(body), time.UnixMilli(created)
 	if err := json.Unmarshal([]byte(modules), &a.Modules); err != nil {
-		return nil, ownError{&Error{Corrupt, "", fmt.Errorf("agent %s: %w", a.Name, err)}}
+		return nil, database.Corruptf("agent %s: %w", a.Name, err)
 	}
 	return &a, nil
 }
 
-// PutAgent keeps another version of an agent, unless it is the same as the
-// newest, and returns the version that it is. Of many versions the oldest goes.
+// PutAgent stores a new version of an agent and returns it. If the newest version is equal,
+// PutAgent returns that instead. Of more than 100 versions it deletes the oldest.
 func (n *Tenant) PutAgent(ctx context.Context, name string, body []byte, modules []string) (a *StoredAgent, err error) {
 	sum := sha256.Sum256(body)
 	digest := hex.EncodeToString(sum[:])
@@ -66,21 +68,21 @@ func (n *Tenant) PutAgent(ctx context.Context, name string, body []byte, modules
 				return nil
 			}
 			version = newest.Version + 1
-		} else if err := fewer(t, "agents", maxAgents, `SELECT count(*) FROM agent_room WHERE tenant = $1`); err != nil {
+		} else if err := checkCount(t, "agents", maxAgents, `SELECT count(*) FROM agent_room WHERE tenant = $1`); err != nil {
 			return err
 		}
 		info, err := tenantIn(t.tx, n.id)
 		if err != nil {
 			return err
 		}
-		if err := roomForBytes(t, info.Quota, int64(len(body))); err != nil {
+		if err := checkStorage(t, info.Quota, int64(len(body))); err != nil {
 			return err
 		}
-		if _, err := t.exec(`INSERT INTO agents (tenant, name, version, digest, body, modules, created_ms) VALUES ($1, $2, $3, $4, $5, $6, NOW_MS)`,
+		if _, err := t.Exec(`INSERT INTO agents (tenant, name, version, digest, body, modules, created_ms) VALUES ($1, $2, $3, $4, $5, $6, NOW_MS)`,
 			name, version, digest, body, list); err != nil {
 			return err
 		}
-		if err := keptAgent(t, name, version, int64(len(body)), modules); err != nil {
+		if err := afterPutAgent(t, name, version, int64(len(body)), modules); err != nil {
 			return err
 		}
 		a, err = newestAgent(t, name)
@@ -89,26 +91,26 @@ func (n *Tenant) PutAgent(ctx context.Context, name string, body []byte, modules
 	return a, err
 }
 
-// keptAgent lets the oldest of many versions go, and counts what there is of an agent when
-// another version was kept.
-func keptAgent(t scoped, name string, version, size int64, modules []string) error {
-	var gone int64
-	if err := t.query(func(scan func(...any) error) error { return scan(&gone) },
+// afterPutAgent deletes versions beyond the limit after a new version was stored, and
+// updates the tables of the agent's size and its newest modules.
+func afterPutAgent(t scoped, name string, version, size int64, modules []string) error {
+	var deleted int64
+	if err := t.row([]any{&deleted},
 		`SELECT CAST(COALESCE(sum(length(body)), 0) AS BIGINT) FROM agents WHERE tenant = $1 AND name = $2 AND version <= $3`, name, version-maxAgentVersions); err != nil {
 		return err
 	}
-	if _, err := t.exec(`DELETE FROM agents WHERE tenant = $1 AND name = $2 AND version <= $3`, name, version-maxAgentVersions); err != nil {
+	if _, err := t.Exec(`DELETE FROM agents WHERE tenant = $1 AND name = $2 AND version <= $3`, name, version-maxAgentVersions); err != nil {
 		return err
 	}
-	if _, err := t.exec(`INSERT INTO agent_room (tenant, name, bytes) VALUES ($1, $2, $3)
-		ON CONFLICT (tenant, name) DO UPDATE SET bytes = agent_room.bytes + $3`, name, size-gone); err != nil {
+	if _, err := t.Exec(`INSERT INTO agent_room (tenant, name, bytes) VALUES ($1, $2, $3)
+		ON CONFLICT (tenant, name) DO UPDATE SET bytes = agent_room.bytes + $3`, name, size-deleted); err != nil {
 		return err
 	}
-	if _, err := t.exec(`DELETE FROM agent_modules WHERE tenant = $1 AND name = $2`, name); err != nil {
+	if _, err := t.Exec(`DELETE FROM agent_modules WHERE tenant = $1 AND name = $2`, name); err != nil {
 		return err
 	}
 	for _, digest := range modules {
-		if _, err := t.exec(`INSERT INTO agent_modules (tenant, digest, name) VALUES ($1, $2, $3) ON CONFLICT (tenant, digest, name) DO NOTHING`, digest, name); err != nil {
+		if _, err := t.Exec(`INSERT INTO agent_modules (tenant, digest, name) VALUES ($1, $2, $3) ON CONFLICT (tenant, digest, name) DO NOTHING`, digest, name); err != nil {
 			return err
 		}
 	}
@@ -116,14 +118,14 @@ func keptAgent(t scoped, name string, version, size int64, modules []string) err
 }
 
 func newestAgent(t scoped, name string) (a *StoredAgent, err error) {
-	err = t.query(func(scan func(...any) error) error {
+	err = t.Query(func(scan func(...any) error) error {
 		a, err = scanAgent(scan)
 		return err
 	}, `SELECT `+agentColumns+` FROM agents WHERE tenant = $1 AND name = $2 ORDER BY version DESC LIMIT 1`, name)
 	return a, err
 }
 
-// Agent returns a version of an agent, the newest if that is 0, or fails with
+// Agent returns a version of an agent, or the newest one if version is 0. It fails with
 // [ErrNoAgent].
 func (n *Tenant) Agent(ctx context.Context, name string, version int64) (a *StoredAgent, err error) {
 	err = n.view(ctx, func(t scoped) error {
@@ -134,29 +136,29 @@ func (n *Tenant) Agent(ctx context.Context, name string, version int64) (a *Stor
 }
 
 func agentIn(t scoped, name string, version int64) (a *StoredAgent, err error) {
-	err = t.query(func(scan func(...any) error) error {
+	err = t.Query(func(scan func(...any) error) error {
 		a, err = scanAgent(scan)
 		return err
 	}, `SELECT `+agentColumns+` FROM agents WHERE tenant = $1 AND name = $2 AND ($3 = 0 OR version = $3) ORDER BY version DESC LIMIT 1`, name, version)
 	if err == nil && a == nil {
-		err = ownError{fmt.Errorf("agent %s: %w", name, ErrNoAgent)}
+		err = database.ForCaller(fmt.Errorf("agent %s: %w", name, ErrNoAgent))
 	}
 	return a, err
 }
 
-// Parts are what an agent is made of, all as they were at one moment.
-type Parts struct {
+// An AgentSnapshot holds an agent and what it is built from, read in one transaction.
+type AgentSnapshot struct {
 	Info    *TenantInfo
 	Agent   *StoredAgent
-	Around  *StoredAgent // an agent of the operator's; nil if there is none
+	Around  *StoredAgent // the operator's agent that is applied around it; nil if there is none
 	Secrets []SecretInfo
 }
 
-// Parts returns what a version of an agent is made of, the newest if that is 0, with a
-// version of an agent of the operator's, if around names one. It fails with [ErrNoAgent]
-// if the tenant has no such agent, and with [ErrNoTenant].
-func (n *Tenant) Parts(ctx context.Context, name string, version int64, around string, aroundVersion int64) (*Parts, error) {
-	var p Parts
+// AgentSnapshot returns a version of an agent, or the newest one if version is 0, together
+// with a version of the operator's agent that around names, if it is not empty. It fails
+// with [ErrNoTenant], or with [ErrNoAgent] if the tenant's agent does not exist.
+func (n *Tenant) AgentSnapshot(ctx context.Context, name string, version int64, around string, aroundVersion int64) (*AgentSnapshot, error) {
+	var p AgentSnapshot
 	err := n.view(ctx, func(t scoped) (err error) {
 		if p.Info, err = tenantIn(t.tx, n.id); err != nil {
 			return err
@@ -175,8 +177,7 @@ func (n *Tenant) Parts(ctx context.Context, name string, version int64, around s
 	return &p, err
 }
 
-// Agents returns a page of the tenant's agents in the order of their names, each in its
-// newest version, and the position of its last agent if more follow.
+// Agents returns a page of the newest versions of the tenant's agents, ordered by name, and the position of its last agent if more follow.
 func (n *Tenant) Agents(ctx context.Context, p Page) (agents []StoredAgent, next *Position, err error) {
 	err = n.view(ctx, func(t scoped) (err error) {
 		agents, next, err = list(t, p, func(scan func(...any) error) (a StoredAgent, err error) {
@@ -193,11 +194,11 @@ func (n *Tenant) Agents(ctx context.Context, p Page) (agents []StoredAgent, next
 	return agents, next, err
 }
 
-// AgentNames returns the name and the creation time of each agent's newest version, in
-// the order of their names. A tenant has at most 1,000 agents.
+// AgentNames returns the name, number and creation time of each agent's newest version,
+// ordered by name. A tenant has at most 1,000 agents.
 func (n *Tenant) AgentNames(ctx context.Context) (agents []StoredAgent, err error) {
 	err = n.view(ctx, func(t scoped) error {
-		return t.query(func(scan func(...any) error) error {
+		return t.Query(func(scan func(...any) error) error {
 			var a StoredAgent
 			var created int64
 			err := scan(&a.Name, &a.Version, &created)
@@ -211,24 +212,23 @@ func (n *Tenant) AgentNames(ctx context.Context) (agents []StoredAgent, err erro
 	return agents, err
 }
 
-// agentWith names an agent whose newest version names a module, if there is one.
+// agentWith returns the name of an agent whose newest version refers to a module. It
+// returns an empty name if there is none.
 func agentWith(t scoped, digest string) (name string, err error) {
-	err = t.query(func(scan func(...any) error) error { return scan(&name) },
-		`SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT 1`, digest)
-	return name, err
+	return name, t.row([]any{&name}, `SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT 1`, digest)
 }
 
-// DeleteAgent forgets an agent with all its versions, or fails with [ErrNoAgent].
-// Its runs stay.
+// DeleteAgent deletes all versions of an agent, or fails with [ErrNoAgent]. The agent's runs
+// stay.
 func (n *Tenant) DeleteAgent(ctx context.Context, name string) error {
 	return n.update(ctx, func(t scoped) error {
-		gone, err := t.exec(`DELETE FROM agents WHERE tenant = $1 AND name = $2`, name)
-		if err == nil && gone == 0 {
-			err = ownError{fmt.Errorf("agent %s: %w", name, ErrNoAgent)}
+		deleted, err := t.Exec(`DELETE FROM agents WHERE tenant = $1 AND name = $2`, name)
+		if err == nil && deleted == 0 {
+			err = database.ForCaller(fmt.Errorf("agent %s: %w", name, ErrNoAgent))
 		}
 		for _, table := range []string{"agent_room", "agent_modules"} {
 			if err == nil {
-				_, err = t.exec(`DELETE FROM `+table+` WHERE tenant = $1 AND name = $2`, name)
+				_, err = t.Exec(`DELETE FROM `+table+` WHERE tenant = $1 AND name = $2`, name)
 			}
 		}
 		return err

@@ -5,15 +5,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A TenantModule is a module as one tenant has it. That others may have the same
-// bytes is not seen.
+// A TenantModule is a module of one tenant. Tenants that have the same module share its
+// bytes, without learning of each other.
 type TenantModule struct {
 	Digest  string
-	Kind    string // what the bytes are: wasm, extism, script
+	Kind    string // wasm, extism or script
 	Size    int64
-	About   json.RawMessage // what it says of itself, as whoever put it has it
+	About   json.RawMessage // the module's description, defined by the server
 	Names   []ModuleName
 	Created time.Time
 }
@@ -26,9 +28,9 @@ type ModuleName struct {
 	Created time.Time
 }
 
-// PutModule keeps a module whose bytes are in the store already, and its name
-// if that is not empty. A version that names another module fails with
-// [ErrTaken], a quota that is reached with a [*QuotaError].
+// PutModule adds a module whose bytes the store has, and its name and version if the name is
+// not empty. It fails with [ErrExists] if these stand for another module, and with a
+// [*QuotaError].
 func (n *Tenant) PutModule(ctx context.Context, m *TenantModule, name, version string) error {
 	return n.update(ctx, func(t scoped) error {
 		info, err := tenantIn(t.tx, n.id)
@@ -40,55 +42,54 @@ func (n *Tenant) PutModule(ctx context.Context, m *TenantModule, name, version s
 			return err
 		}
 		if has == 0 {
-			if err := roomFor(t, info.Quota, count, m.Size); err != nil {
+			if err := checkModule(t, info.Quota, count, m.Size); err != nil {
 				return err
 			}
 		}
 		if name != "" {
-			if err := fewer(t, "module_names", maxModuleNames, `SELECT count(*) FROM module_names WHERE tenant = $1 AND NOT (name = $2 AND version = $3)`, name, version); err != nil {
+			if err := checkCount(t, "module_names", maxModuleNames, `SELECT count(*) FROM module_names WHERE tenant = $1 AND NOT (name = $2 AND version = $3)`, name, version); err != nil {
 				return err
 			}
 		}
-		if _, err := t.exec(`INSERT INTO tenant_modules (tenant, digest, kind, size, about, created_ms) VALUES ($1, $2, $3, $4, $5, NOW_MS)
+		if _, err := t.Exec(`INSERT INTO tenant_modules (tenant, digest, kind, size, about, created_ms) VALUES ($1, $2, $3, $4, $5, NOW_MS)
 			ON CONFLICT (tenant, digest) DO UPDATE SET about = $5, kind = $3`, m.Digest, m.Kind, m.Size, string(m.About)); err != nil || name == "" {
 			return err
 		}
-		added, err := t.exec(`INSERT INTO module_names (tenant, name, version, digest, created_ms) VALUES ($1, $2, $3, $4, NOW_MS)
+		added, err := t.Exec(`INSERT INTO module_names (tenant, name, version, digest, created_ms) VALUES ($1, $2, $3, $4, NOW_MS)
 			ON CONFLICT (tenant, name, version) DO NOTHING`, name, version, m.Digest)
 		if err != nil || added == 1 {
 			return err
 		}
 		var digest string
-		if err := t.query(func(scan func(...any) error) error { return scan(&digest) },
+		if err := t.Query(func(scan func(...any) error) error { return scan(&digest) },
 			`SELECT digest FROM module_names WHERE tenant = $1 AND name = $2 AND version = $3`, name, version); err != nil || digest == m.Digest {
 			return err
 		}
-		return ownError{fmt.Errorf("module %s@%s is sha256:%s: %w; give this one another version", name, version, digest, ErrTaken)}
+		return database.ForCaller(fmt.Errorf("module %s@%s is sha256:%s: %w; give this one another version", name, version, digest, ErrExists))
 	})
 }
 
-// maxModuleNames is how many names and versions a tenant's modules may have together.
+// maxModuleNames is the maximum number of pairs of name and version of a tenant.
 const maxModuleNames = 10_000
 
-// hasModule reports how often the tenant has a module, once or not at all, and how
-// many modules it has.
+// hasModule returns 1 if the tenant has a module, otherwise 0, and the number of its modules.
 func hasModule(t scoped, digest string) (has, count int64, err error) {
-	err = t.query(func(scan func(...any) error) error { return scan(&has, &count) },
+	err = t.row([]any{&has, &count},
 		`SELECT CAST(COALESCE(sum(CASE WHEN digest = $2 THEN 1 ELSE 0 END), 0) AS BIGINT), count(*) FROM tenant_modules WHERE tenant = $1`, digest)
 	return has, count, err
 }
 
-// roomFor fails with a [*QuotaError] if a module of so many bytes is too much.
-func roomFor(t scoped, q TenantQuota, modules, size int64) error {
-	if err := over("modules", q.Modules, modules, 1, 0); err != nil {
+// checkModule fails with a [*QuotaError] if the quota does not allow another module of a size.
+func checkModule(t scoped, q TenantQuota, modules, size int64) error {
+	if err := checkQuota("modules", q.Modules, modules, 1, 0); err != nil {
 		return err
 	}
-	return roomForBytes(t, q, size)
+	return checkStorage(t, q, size)
 }
 
-// RoomForModule fails with a [*QuotaError] if the tenant may not keep another module
-// of so many bytes. One that it has takes no room.
-func (n *Tenant) RoomForModule(ctx context.Context, digest string, size int64) error {
+// CheckModuleQuota fails with a [*QuotaError] if the tenant's quota does not allow another
+// module of a size in bytes. A module that the tenant has already is always allowed.
+func (n *Tenant) CheckModuleQuota(ctx context.Context, digest string, size int64) error {
 	return n.view(ctx, func(t scoped) error {
 		info, err := tenantIn(t.tx, n.id)
 		if err != nil {
@@ -98,7 +99,7 @@ func (n *Tenant) RoomForModule(ctx context.Context, digest string, size int64) e
 		if err != nil || has > 0 {
 			return err
 		}
-		return roomFor(t, info.Quota, count, size)
+		return checkModule(t, info.Quota, count, size)
 	})
 }
 
@@ -110,7 +111,7 @@ func (n *Tenant) Module(ctx context.Context, digest string) (m *TenantModule, er
 			return err
 		}
 		if len(found) == 0 {
-			return ownError{fmt.Errorf("sha256:%s: %w", digest, ErrNoModule)}
+			return database.ForCaller(fmt.Errorf("sha256:%s: %w", digest, ErrNoModule))
 		}
 		m = &found[0]
 		return readNames(t, found)
@@ -144,7 +145,7 @@ func scanModule(scan func(...any) error) (m TenantModule, err error) {
 
 func modulePosition(m *TenantModule) Position { return Position{m.Created, m.Digest} }
 
-// readNames sets the names of modules that are in the order of their list.
+// readNames sets the names of modules, which must be in the order of [Tenant.Modules].
 func readNames(t scoped, modules []TenantModule) error {
 	if len(modules) == 0 {
 		return nil
@@ -154,7 +155,7 @@ func readNames(t scoped, modules []TenantModule) error {
 		at[modules[i].Digest] = &modules[i]
 	}
 	first, last := &modules[0], &modules[len(modules)-1]
-	return t.query(func(scan func(...any) error) error {
+	return t.Query(func(scan func(...any) error) error {
 		name, err := scanModuleName(scan)
 		if m := at[name.Digest]; m != nil {
 			m.Names = append(m.Names, name)
@@ -172,12 +173,12 @@ func scanModuleName(scan func(...any) error) (m ModuleName, err error) {
 	return m, err
 }
 
-// ModuleName returns what a name stands for: in a version, or in the newest one
-// if that is empty. It fails with [ErrNoModule].
+// ModuleName returns the module that a name and a version stand for. An empty version
+// selects the newest one. It fails with [ErrNoModule].
 func (n *Tenant) ModuleName(ctx context.Context, name, version string) (m ModuleName, err error) {
 	found := false
 	err = n.view(ctx, func(t scoped) error {
-		err := t.query(func(scan func(...any) error) error {
+		err := t.Query(func(scan func(...any) error) error {
 			m, err = scanModuleName(scan)
 			found = true
 			return err
@@ -187,15 +188,15 @@ func (n *Tenant) ModuleName(ctx context.Context, name, version string) (m Module
 			if version != "" {
 				name += "@" + version
 			}
-			err = ownError{fmt.Errorf("module %s: %w", name, ErrNoModule)}
+			err = database.ForCaller(fmt.Errorf("module %s: %w", name, ErrNoModule))
 		}
 		return err
 	})
 	return m, err
 }
 
-// DeleteModule forgets a module and its names. One that an agent's newest version
-// names stays: [ErrInUse].
+// DeleteModule deletes a module and its names. It fails with [ErrInUse] if the newest
+// version of an agent refers to the module.
 func (n *Tenant) DeleteModule(ctx context.Context, digest string) error {
 	return n.update(ctx, func(t scoped) error {
 		user, err := agentWith(t, digest)
@@ -203,16 +204,16 @@ func (n *Tenant) DeleteModule(ctx context.Context, digest string) error {
 			return err
 		}
 		if user != "" {
-			return ownError{fmt.Errorf("sha256:%s: %w by agent %s; change or delete that first", digest, ErrInUse, user)}
+			return database.ForCaller(fmt.Errorf("sha256:%s: %w by agent %s; change or delete that first", digest, ErrInUse, user))
 		}
-		gone, err := t.exec(`DELETE FROM tenant_modules WHERE tenant = $1 AND digest = $2`, digest)
+		deleted, err := t.Exec(`DELETE FROM tenant_modules WHERE tenant = $1 AND digest = $2`, digest)
 		if err != nil {
 			return err
 		}
-		if gone == 0 {
-			return ownError{fmt.Errorf("sha256:%s: %w", digest, ErrNoModule)}
+		if deleted == 0 {
+			return database.ForCaller(fmt.Errorf("sha256:%s: %w", digest, ErrNoModule))
 		}
-		_, err = t.exec(`DELETE FROM module_names WHERE tenant = $1 AND digest = $2`, digest)
+		_, err = t.Exec(`DELETE FROM module_names WHERE tenant = $1 AND digest = $2`, digest)
 		return err
 	})
 }

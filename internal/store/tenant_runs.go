@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// own fails with [agent.ErrNoRun] for a run of another tenant, as for one that
-// is not there.
+// own returns a run of the tenant. It fails with [journal.ErrNoRun] also for runs of other
+// tenants.
 func (n *Tenant) own(ctx context.Context, run string) (*journal.RunInfo, error) {
 	info, err := n.s.Run(ctx, run)
 	if err != nil {
@@ -20,12 +20,10 @@ func (n *Tenant) own(ctx context.Context, run string) (*journal.RunInfo, error) 
 	return info, nil
 }
 
-// Run returns what is known of one of the tenant's runs, or fails with
-// [agent.ErrNoRun].
+// Run returns one of the tenant's runs, or fails with [journal.ErrNoRun].
 func (n *Tenant) Run(ctx context.Context, id string) (*journal.RunInfo, error) { return n.own(ctx, id) }
 
-// Runs returns a page of the tenant's runs, as [Store] does. The filter's own tenant is
-// ignored.
+// Runs returns a page of the tenant's runs, as [Store] does. It ignores the filter's tenant.
 func (n *Tenant) Runs(ctx context.Context, f *Filter) ([]journal.RunInfo, *Position, error) {
 	var own Filter
 	if f != nil {
@@ -35,11 +33,11 @@ func (n *Tenant) Runs(ctx context.Context, f *Filter) ([]journal.RunInfo, *Posit
 	return n.s.Runs(ctx, &own)
 }
 
-// maxEventBytes is after how many bytes of events no more of them are returned at once.
+// maxEventBytes is the number of bytes after which [Tenant.RunEvents] returns no more events.
 const maxEventBytes = 4 << 20
 
-// RunEvents returns events of one of the tenant's runs; see [agent.Journal]. Of large
-// ones it returns fewer.
+// RunEvents returns events of one of the tenant's runs; see [journal.Journal]. It returns fewer
+// than limit if they are large.
 func (n *Tenant) RunEvents(ctx context.Context, id string, after int64, limit int) ([]abi.Event, error) {
 	if _, err := n.own(ctx, id); err != nil {
 		return nil, err
@@ -47,7 +45,7 @@ func (n *Tenant) RunEvents(ctx context.Context, id string, after int64, limit in
 	return n.s.events(ctx, id, after, limit, maxEventBytes)
 }
 
-// CancelRun asks whoever runs one of the tenant's runs to cancel it.
+// CancelRun asks the process that executes one of the tenant's runs to cancel it.
 func (n *Tenant) CancelRun(ctx context.Context, id string) error {
 	if _, err := n.own(ctx, id); err != nil {
 		return err
@@ -55,7 +53,7 @@ func (n *Tenant) CancelRun(ctx context.Context, id string) error {
 	return n.s.Cancel(ctx, id)
 }
 
-// AbandonRun ends one of the tenant's runs that nobody runs; see [Store].
+// AbandonRun finishes one of the tenant's runs that no process executes; see [Store].
 func (n *Tenant) AbandonRun(ctx context.Context, id, reason string) error {
 	if _, err := n.own(ctx, id); err != nil {
 		return err
@@ -63,7 +61,7 @@ func (n *Tenant) AbandonRun(ctx context.Context, id, reason string) error {
 	return n.s.Abandon(ctx, id, reason)
 }
 
-// DeleteRun forgets one of the tenant's runs; see [Store].
+// DeleteRun deletes one of the tenant's runs; see [Store].
 func (n *Tenant) DeleteRun(ctx context.Context, id string) error {
 	if _, err := n.own(ctx, id); err != nil {
 		return err

@@ -7,52 +7,51 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// maxTraceParts is how many timelines of a run are kept: the first ones.
-const maxTraceParts = 100
+const (
+	maxTraceParts = 100 // timelines stored of one run
+	traceRowBytes = 128 // counted for each timeline in addition to its bytes
+)
 
-// traceRowBytes is the overhead that is counted for each timeline.
-const traceRowBytes = 128
-
-// AddTrace keeps another timeline of one of the tenant's runs, in a form of the
-// caller's. Of many the later are not kept. It fails with [agent.ErrNoRun].
+// AddTrace stores another timeline of one of the tenant's runs, in a format of the caller. It
+// ignores timelines after the first 100. It fails with [journal.ErrNoRun].
 func (n *Tenant) AddTrace(ctx context.Context, run string, body []byte) error {
-	return n.s.update(ctx, true, func(t tx) error {
+	return n.s.db.Update(ctx, database.TxOptions{Lazy: true}, func(t database.Tx) error {
 		own := scoped{t, n.id}
 		var parts int64
-		if err := own.query(func(scan func(...any) error) error { return scan(&parts) },
+		if err := own.row([]any{&parts},
 			`SELECT count(*) FROM run_traces WHERE tenant = $1 AND run = $2`, run); err != nil || parts >= maxTraceParts {
 			return err
 		}
 		size := traceRowBytes + int64(len(body))
 		var name string
 		var now int64
-		found, err := one(t, `UPDATE runs SET journal_bytes = journal_bytes + $3 WHERE tenant = $1 AND id = $2 RETURNING agent, NOW_MS`, []any{n.id, run, size}, &name, &now)
+		found, err := database.One(t, `UPDATE runs SET journal_bytes = journal_bytes + $3 WHERE tenant = $1 AND id = $2 RETURNING agent, NOW_MS`, []any{n.id, run, size}, &name, &now)
 		if err != nil {
 			return err
 		}
 		if !found {
-			return ownError{fmt.Errorf("run %s: %w", run, journal.ErrNoRun)}
+			return database.ForCaller(fmt.Errorf("run %s: %w", run, journal.ErrNoRun))
 		}
 		if n.id != Operator {
 			if err := countJournal(own, name, time.UnixMilli(now), size); err != nil {
 				return err
 			}
 		}
-		_, err = own.exec(`INSERT INTO run_traces (tenant, run, part, body) VALUES ($1, $2, $3, $4)`, run, parts+1, body)
+		_, err = own.Exec(`INSERT INTO run_traces (tenant, run, part, body) VALUES ($1, $2, $3, $4)`, run, parts+1, body)
 		return err
 	})
 }
 
-// Traces returns the timelines of one of the tenant's runs, or fails with
-// [agent.ErrNoRun].
+// Traces returns the timelines of one of the tenant's runs, or fails with [journal.ErrNoRun].
 func (n *Tenant) Traces(ctx context.Context, run string) (out [][]byte, err error) {
 	if _, err := n.own(ctx, run); err != nil {
 		return nil, err
 	}
 	err = n.view(ctx, func(t scoped) error {
-		return t.query(func(scan func(...any) error) error {
+		return t.Query(func(scan func(...any) error) error {
 			var body []byte
 			err := scan(&body)
 			out = append(out, bytes.Clone(body))

@@ -148,7 +148,7 @@ func testJournalQuotas(t *testing.T, open Opener) {
 		}
 		acme := newTenant(t, s, id, q)
 		r := newJournaled(t, s, id, id, 10)
-		require.NoError(t, acme.RoomForRun(ctx))
+		require.NoError(t, acme.CheckRunQuotas(ctx))
 		some := r.next(70<<10, 0, journal.StatusRunning)
 		require.NoError(t, r.commit(some))
 		require.Nil(t, some.Full)
@@ -168,7 +168,7 @@ func testJournalQuotas(t *testing.T, open Opener) {
 
 		require.NoError(t, s.Delete(ctx, id))
 		if quota == "journal_bytes" {
-			require.NoError(t, acme.RoomForRun(ctx), "there is room again")
+			require.NoError(t, acme.CheckRunQuotas(ctx), "there is room again")
 		} else {
 			requireJournalQuota(t, acme, quota)
 		}
@@ -178,7 +178,7 @@ func testJournalQuotas(t *testing.T, open Opener) {
 	acme := newTenant(t, s, "default", store.TenantQuota{})
 	today := store.Day(time.Now())
 	require.NoError(t, acme.AddUsage(ctx, store.Usage{Day: today, Agent: "a", JournalBytes: store.DefaultJournalBytesPerDay - 1}))
-	require.NoError(t, acme.RoomForRun(ctx))
+	require.NoError(t, acme.CheckRunQuotas(ctx))
 	require.NoError(t, acme.AddUsage(ctx, store.Usage{Day: today, Agent: "a", JournalBytes: 1}))
 	requireJournalQuota(t, acme, "journal_bytes_per_day")
 }
@@ -187,7 +187,7 @@ func testJournalQuotas(t *testing.T, open Opener) {
 func requireJournalQuota(t *testing.T, n *store.Tenant, quota string) {
 	t.Helper()
 	for _, err := range []error{
-		n.AdmitRun(t.Context(), "new", "a", true), n.AdmitRun(t.Context(), "resumed", "a", false), n.RoomForRun(t.Context()),
+		n.AdmitRun(t.Context(), "new", "a", true), n.AdmitRun(t.Context(), "resumed", "a", false), n.CheckRunQuotas(t.Context()),
 		n.Journal().Create(t.Context(), &journal.Creation{ID: "new " + n.ID(), Agent: "a", Owner: "me", Lease: lease, Log: []byte("x")}),
 	} {
 		var full *store.QuotaError

@@ -187,10 +187,10 @@ func testPagesOfAll(t *testing.T, open Opener) {
 		_, err := s.CreateTenant(ctx, name, "", store.TenantQuota{}, nil)
 		require.NoError(t, err)
 		require.NoError(t, s.Block(ctx, digest, "why"))
-		k, _, err := s.Tenant("acme").CreateKey(ctx, &store.NewKey{Name: name})
+		k, _, err := s.Tenant("acme").CreateKey(ctx, &store.KeyOptions{Name: name})
 		require.NoError(t, err)
 		keys = append(keys, k.ID)
-		_, _, err = s.Tenant("beta").CreateKey(ctx, &store.NewKey{Name: name})
+		_, _, err = s.Tenant("beta").CreateKey(ctx, &store.KeyOptions{Name: name})
 		require.NoError(t, err)
 	}
 	acme := s.Tenant("acme")

@@ -59,7 +59,7 @@ func testCutOff(t *testing.T, open Opener) {
 		run.ID, run.Agent, run.Owner, run.Log = id, "a", "me", []byte("x")
 		require.NoError(t, s.Create(ctx, &run))
 	}
-	list, err := s.CutOff(ctx, []byte(`{"agent":"`), 10, 10)
+	list, err := s.ExpiredRuns(ctx, []byte(`{"agent":"`), 10, 10)
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	require.Equal(t, []string{"gone", "operator's"}, []string{list[0].ID, list[1].ID}, "none of the command's")
@@ -69,7 +69,7 @@ func testCutOff(t *testing.T, open Opener) {
 		require.NoError(t, s.Create(ctx, &journal.Creation{ID: fmt.Sprint("more", i), Tenant: "acme", Agent: "a", Owner: "me", Log: []byte("x")}))
 	}
 	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "its", Tenant: "beta", Agent: "a", Owner: "me", Log: []byte("x")}))
-	list, err = s.CutOff(ctx, []byte("{no spec"), 10, 2)
+	list, err = s.ExpiredRuns(ctx, []byte("{no spec"), 10, 2)
 	require.NoError(t, err)
 	require.Len(t, list, 3, "of each tenant a few")
 	require.Equal(t, "its", list[2].ID)

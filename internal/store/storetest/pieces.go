@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
 // large returns so many bytes, of which no two pieces are the same.
@@ -195,7 +196,7 @@ func testLargeDeleted(t *testing.T, open Opener) {
 	requirePieces(t, db, 3)
 	_, err = s.Module(ctx, digest)
 	require.NoError(t, err)
-	n, err := s.DeleteOrphans(ctx, -time.Hour)
+	n, err := s.DeleteUnusedModules(ctx, -time.Hour)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 	requirePieces(t, db, 2)
@@ -217,7 +218,7 @@ func testLargeSwept(t *testing.T, open Opener) {
 	now, err := s.Now(ctx)
 	require.NoError(t, err)
 	for name, sweep := range map[string]func() error{
-		"orphans": func() error { _, err := s.DeleteOrphans(ctx, time.Hour); return err },
+		"orphans": func() error { _, err := s.DeleteUnusedModules(ctx, time.Hour); return err },
 		"prune":   func() error { _, err := s.Prune(ctx, store.PruneOptions{}); return err },
 	} {
 		stage := func(id string, at time.Time) {
@@ -261,10 +262,10 @@ func testLargeCorrupt(t *testing.T, open Opener) {
 		require.NoError(t, s.Create(ctx, &journal.Creation{ID: id, Lease: -time.Second, Log: large(300_000, "x")}))
 		_, err := db.ExecContext(ctx, damage)
 		require.NoError(t, err)
-		var failed *store.Error
+		var failed *database.Error
 		_, err = s.Load(ctx, id)
 		require.ErrorAs(t, err, &failed, name)
-		require.Equal(t, store.Corrupt, failed.Kind, name)
+		require.Equal(t, database.Corrupt, failed.Kind, name)
 		require.NoError(t, s.Delete(ctx, id), name)
 		_, err = db.ExecContext(ctx, "DELETE FROM pieces")
 		require.NoError(t, err)

@@ -30,7 +30,7 @@ func testTenants(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Equal(t, store.TenantQuota{Modules: 3}, made.Quota)
 	_, err = s.CreateTenant(ctx, "acme", "", store.TenantQuota{}, nil)
-	require.ErrorIs(t, err, store.ErrTaken)
+	require.ErrorIs(t, err, store.ErrExists)
 	newTenant(t, s, "beta", store.TenantQuota{})
 
 	name := "Acme Ltd"
@@ -51,7 +51,7 @@ func testTenants(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Equal(t, "beta", list[0].ID)
 
-	_, _, err = s.Tenant("none").CreateKey(ctx, &store.NewKey{})
+	_, _, err = s.Tenant("none").CreateKey(ctx, &store.KeyOptions{})
 	require.ErrorIs(t, err, store.ErrNoTenant)
 	require.ErrorIs(t, s.DeleteTenant(ctx, store.Operator), store.ErrInUse)
 	require.ErrorIs(t, s.DeleteTenant(ctx, "none"), store.ErrNoTenant)
@@ -81,7 +81,7 @@ func testDeleteTenant(t *testing.T, open Opener) {
 func fill(t *testing.T, s store.Store, tenant *store.Tenant) {
 	t.Helper()
 	ctx, id := t.Context(), tenant.ID()
-	_, _, err := tenant.CreateKey(ctx, &store.NewKey{Name: id})
+	_, _, err := tenant.CreateKey(ctx, &store.KeyOptions{Name: id})
 	require.NoError(t, err)
 	digest, err := s.PutModule(ctx, []byte("the same bytes for all"))
 	require.NoError(t, err)
@@ -151,7 +151,7 @@ func testIsolation(t *testing.T, open Opener) {
 	} {
 		err := do()
 		require.Error(t, err, name)
-		require.Regexp(t, "there is no such|is not known|no run", err.Error(), name)
+		require.Regexp(t, "no such|unknown key", err.Error(), name)
 	}
 	require.NoError(t, beta.ReleaseRun(ctx, "acme-run"))
 	require.Equal(t, "agent key module run secret usage", strings.Join(has(t, acme), " "), "and it is all there")
@@ -165,7 +165,7 @@ func testKeys(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
 	acme := newTenant(t, s, "acme", store.TenantQuota{Requests: 3})
-	k, shown, err := acme.CreateKey(ctx, &store.NewKey{Name: "ci", Scopes: []string{"runs:read"}})
+	k, shown, err := acme.CreateKey(ctx, &store.KeyOptions{Name: "ci", Scopes: []string{"runs:read"}})
 	require.NoError(t, err)
 	require.Regexp(t, `^ar_`+k.ID+`_[a-z2-7]{52}$`, shown)
 
@@ -190,7 +190,7 @@ func testKeys(t *testing.T, open Opener) {
 		other = "b"
 	}
 	for _, bad := range []string{"", "ar_", "x", shown[3:], shown + "a", shown[:len(shown)-1] + other, "ar_aaaaaaaaaa_" + shown[len(shown)-52:], strings.ToUpper(shown)} {
-		refused(bad, "not known")
+		refused(bad, "unknown key")
 	}
 
 	next, shown2, err := acme.RotateKey(ctx, k.ID, time.Hour)
@@ -206,13 +206,13 @@ func testKeys(t *testing.T, open Opener) {
 	refused(shown2, "revoked")
 	_, _, err = acme.RotateKey(ctx, next.ID, 0)
 	require.ErrorIs(t, err, store.ErrNoKey)
-	_, short, err := acme.CreateKey(ctx, &store.NewKey{Life: time.Millisecond})
+	_, short, err := acme.CreateKey(ctx, &store.KeyOptions{TTL: time.Millisecond})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { _, _, err := s.Authenticate(ctx, short); return err != nil }, 10*time.Second, time.Millisecond)
 	refused(short, "expired")
 
 	require.NoError(t, s.DeleteTenant(ctx, "acme"))
-	refused(shown2, "not known")
+	refused(shown2, "unknown key")
 }
 
 // testFirstKey lets servers start at once.
@@ -223,7 +223,7 @@ func testFirstKey(t *testing.T, open Opener) {
 	for range 4 {
 		s := again(t, where)
 		wg.Go(func() {
-			shown, err := s.Tenant(store.Operator).FirstKey(t.Context(), &store.NewKey{Name: "operator"})
+			shown, err := s.Tenant(store.Operator).CreateFirstKey(t.Context(), &store.KeyOptions{Name: "operator"})
 			require.NoError(t, err)
 			if shown != "" {
 				made.Add(1)
@@ -248,7 +248,7 @@ func testTenantModules(t *testing.T, open Opener) {
 	_, err = put("one", "redact", "1.0")
 	require.NoError(t, err, "again")
 	_, err = put("two", "redact", "1.0")
-	require.ErrorIs(t, err, store.ErrTaken, "a version stays what it is")
+	require.ErrorIs(t, err, store.ErrExists, "a version stays what it is")
 	two, err := put("two", "redact", "2.0")
 	require.NoError(t, err)
 	var full *store.QuotaError
@@ -280,10 +280,10 @@ func testTenantModules(t *testing.T, open Opener) {
 	require.ErrorAs(t, err, &full)
 	require.Equal(t, "storage_bytes", full.Quota)
 
-	n, err := s.DeleteOrphans(ctx, time.Hour)
+	n, err := s.DeleteUnusedModules(ctx, time.Hour)
 	require.NoError(t, err)
 	require.Zero(t, n, "they are too young")
-	n, err = s.DeleteOrphans(ctx, -time.Hour)
+	n, err = s.DeleteUnusedModules(ctx, -time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, int64(3), n, "one, three and the long one")
 	_, err = s.Module(ctx, two)

@@ -61,18 +61,18 @@ func testRoom(t *testing.T, open Opener) {
 	var full *store.QuotaError
 	digest, err := s.PutModule(ctx, []byte("wasm"))
 	require.NoError(t, err)
-	require.NoError(t, acme.RoomForModule(ctx, digest, 900))
+	require.NoError(t, acme.CheckModuleQuota(ctx, digest, 900))
 	require.NoError(t, acme.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 900, About: []byte("{}")}, "", ""))
-	require.NoError(t, acme.RoomForModule(ctx, digest, 900), "what is there takes no room")
-	require.ErrorAs(t, acme.RoomForModule(ctx, "other", 101), &full)
+	require.NoError(t, acme.CheckModuleQuota(ctx, digest, 900), "what is there takes no room")
+	require.ErrorAs(t, acme.CheckModuleQuota(ctx, "other", 101), &full)
 	_, err = acme.PutAgent(ctx, "a", make([]byte, 101), nil)
 	require.ErrorAs(t, err, &full)
 	require.Equal(t, "storage_bytes", full.Quota)
 	_, err = acme.PutAgent(ctx, "a", make([]byte, 90), nil)
 	require.NoError(t, err)
-	require.ErrorAs(t, acme.RoomForModule(ctx, "other", 11), &full)
+	require.ErrorAs(t, acme.CheckModuleQuota(ctx, "other", 11), &full)
 	require.ErrorAs(t, acme.SetSecret(ctx, "s", make([]byte, 30)), &full)
-	require.NoError(t, acme.RoomForModule(ctx, "other", 10))
+	require.NoError(t, acme.CheckModuleQuota(ctx, "other", 10))
 }
 
 // testBounds makes more of what takes little room than a tenant may have.
@@ -102,7 +102,7 @@ func testBounds(t *testing.T, open Opener) {
 		require.ErrorAs(t, add(5000), &full)
 		require.Equal(t, quota, full.Quota)
 	}
-	fill("keys", func(int) error { _, _, err := acme.CreateKey(ctx, &store.NewKey{}); return err })
+	fill("keys", func(int) error { _, _, err := acme.CreateKey(ctx, &store.KeyOptions{}); return err })
 	fill("agents", func(i int) error { _, err := acme.PutAgent(ctx, fmt.Sprint("a", i), []byte("x"), nil); return err })
 	fill("secrets", func(i int) error { return acme.SetSecret(ctx, fmt.Sprint("s", i), []byte("x")) })
 	keys, _, err := acme.Keys(ctx, store.Page{Limit: 10_000})
@@ -110,7 +110,7 @@ func testBounds(t *testing.T, open Opener) {
 	for _, k := range keys {
 		require.NoError(t, acme.RevokeKey(ctx, k.ID))
 	}
-	_, _, err = acme.CreateKey(ctx, &store.NewKey{})
+	_, _, err = acme.CreateKey(ctx, &store.KeyOptions{})
 	require.NoError(t, err, "keys that were revoked do not count")
 }
 
@@ -127,7 +127,7 @@ func testOrphans(t *testing.T, open Opener) {
 	}
 	require.NoError(t, s.Tenant("acme").PutModule(ctx, &store.TenantModule{Digest: digests[0], Kind: "wasm", About: []byte("{}")}, "", ""))
 	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "r", Tenant: "acme", Agent: "a", Log: []byte("x"), Modules: []journal.Pin{{Entry: "e", Digest: digests[1]}}}))
-	n, err := s.DeleteOrphans(ctx, -time.Hour)
+	n, err := s.DeleteUnusedModules(ctx, -time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), n)
 	_, err = s.Module(ctx, digests[2])

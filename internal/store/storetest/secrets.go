@@ -38,7 +38,7 @@ func testSecrets(t *testing.T, open Opener) {
 		s, err := store.Open(ctx, where, &store.Options{Keyring: r})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
-		names, err := s.LostKeys(ctx)
+		names, err := s.MissingKeys(ctx)
 		require.NoError(t, err)
 		require.Equal(t, lost, names)
 		return s.Tenant("acme")

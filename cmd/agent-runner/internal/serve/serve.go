@@ -336,7 +336,7 @@ func tidy(ctx context.Context, s store.Store, log *slog.Logger) {
 	ticker := time.NewTicker(tidyEvery)
 	defer ticker.Stop()
 	for {
-		switch n, err := s.DeleteOrphans(ctx, tidyAge); {
+		switch n, err := s.DeleteUnusedModules(ctx, tidyAge); {
 		case ctx.Err() != nil:
 			return
 		case err != nil:

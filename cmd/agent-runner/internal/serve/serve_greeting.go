@@ -27,7 +27,7 @@ func (g *greeting) say(ctx context.Context, s store.Store, newKey bool) error {
 	if err != nil {
 		return err
 	}
-	lost, err := s.LostKeys(ctx)
+	lost, err := s.MissingKeys(ctx)
 	if err != nil {
 		return err
 	}
@@ -85,12 +85,12 @@ Or with a browser: %[1]s/
 // for; empty if there is one already.
 func operatorKey(ctx context.Context, s store.Store, another bool) (string, error) {
 	operator := s.Tenant(store.Operator)
-	o := &store.NewKey{Name: "operator", Scopes: server.OperatorScopes()}
+	o := &store.KeyOptions{Name: "operator", Scopes: server.OperatorScopes()}
 	if another {
 		_, shown, err := operator.CreateKey(ctx, o)
 		return shown, err
 	}
-	return operator.FirstKey(ctx, o)
+	return operator.CreateFirstKey(ctx, o)
 }
 
 // reachable is an address that a command on this machine can use.

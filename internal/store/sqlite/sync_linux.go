@@ -1,4 +1,4 @@
-package store
+package sqlite
 
 import (
 	"os"
@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncData waits until what was written to a file is on the disk. What only tells of the
-// file, such as when that was, is not waited for.
+// syncData flushes a file's data to the disk, without metadata such as its modification
+// time.
 func syncData(f *os.File) error {
 	for {
 		if err := unix.Fdatasync(int(f.Fd())); err != unix.EINTR {

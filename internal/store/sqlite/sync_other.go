@@ -1,8 +1,8 @@
 //go:build !linux
 
-package store
+package sqlite
 
 import "os"
 
-// syncData waits until what was written to a file is on the disk.
+// syncData flushes a file to the disk.
 func syncData(f *os.File) error { return f.Sync() }

@@ -48,7 +48,7 @@ func TestJournalsOfAnOlderVersionAreCounted(t *testing.T) {
 			require.NoError(t, db.Close())
 
 			s = open(t, where, nil)
-			require.NoError(t, store.Migrate(ctx, s, "0010_journal_bytes.sql"))
+			require.NoError(t, store.Execute(ctx, s, "0010_journal_bytes.sql"))
 			const rows = 4*128 + trace // of its log, its events and its timeline
 			one, err := s.Run(ctx, "1")
 			require.NoError(t, err)

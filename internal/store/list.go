@@ -3,11 +3,13 @@ package store
 import (
 	"errors"
 	"time"
+
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A Position is a place in a list: the fields of a row that the list is ordered by. They
-// never change and no two rows share them, so a position keeps its place while rows are
-// added, changed and deleted, even after its own row is deleted.
+// A Position is a place in a list: the fields of a row that the list is ordered by. These
+// never change and are unique, so a position stays valid while rows are added, changed and
+// deleted, even if its own row is deleted.
 type Position struct {
 	Created time.Time // in milliseconds; zero in a list that is ordered by name alone
 	Name    string    // the row's id, name or digest
@@ -26,7 +28,7 @@ const (
 	maxPageBytes = 4 << 20
 )
 
-// name is the name that the rows of a list ordered by name follow.
+// name returns the name after which a page of a list ordered by name starts.
 func (p Page) name() string {
 	if p.After == nil {
 		return ""
@@ -34,8 +36,8 @@ func (p Page) name() string {
 	return p.After.Name
 }
 
-// older returns the creation time in milliseconds and the name that the rows of a list
-// ordered from the newest row to the oldest one precede.
+// older returns the creation time in milliseconds and the name before which a page of a
+// list ordered from the newest row to the oldest one starts.
 func (p Page) older() (createdMS int64, name string) {
 	if p.After == nil {
 		return 1 << 62, ""
@@ -43,21 +45,19 @@ func (p Page) older() (createdMS int64, name string) {
 	return p.After.Created.UnixMilli(), p.After.Name
 }
 
-// A querier reads rows, as a transaction does.
-type querier interface {
-	query(scan func(scan func(...any) error) error, sql string, args ...any) error
-}
+// errEnough ends a query that has read enough rows.
+var errEnough = errors.New("enough")
 
 // list reads a page of a list. The query's last parameter is the number of rows that it
 // returns, which list adds to args. next is the position of the page's last row if more
 // rows follow it.
-func list[T any](q querier, p Page, read func(scan func(...any) error) (T, error), at func(*T) Position, sql string, args ...any) (rows []T, next *Position, err error) {
+func list[T any](q database.Querier, p Page, read func(scan func(...any) error) (T, error), at func(*T) Position, sql string, args ...any) (rows []T, next *Position, err error) {
 	limit := p.Limit
 	if limit <= 0 {
 		limit = defaultPageLimit
 	}
 	size := 0
-	err = q.query(func(scan func(...any) error) error {
+	err = q.Query(func(scan func(...any) error) error {
 		if len(rows) == limit || size >= maxPageBytes {
 			last := at(&rows[len(rows)-1])
 			next = &last
@@ -77,7 +77,7 @@ func list[T any](q querier, p Page, read func(scan func(...any) error) (T, error
 	return rows, next, nil
 }
 
-// textSize is the number of bytes in the strings and byte slices of a scanned row.
+// textSize returns the number of bytes in the strings and byte slices of a scanned row.
 func textSize(row []any) (size int) {
 	for _, field := range row {
 		switch f := field.(type) {

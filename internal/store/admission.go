@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/store/blob"
+	"github.com/agent-runner/agent-runner/internal/store/database"
+)
+
+// admissionTTL is the time within which an admitted run must be in the journal.
+const admissionTTL = time.Minute
+
+// AdmitRun admits a run that starts, or that resumes after a pause, if the tenant's quotas
+// allow it on all machines together. Otherwise it fails with a [*QuotaError]. It counts a
+// run that starts. The admission counts as a run in progress until the journal has the run
+// as running, until [Tenant.ReleaseRun], or for a minute.
+func (n *Tenant) AdmitRun(ctx context.Context, run, agent string, starts bool) error {
+	return n.update(ctx, func(t scoped) error {
+		at, err := checkRunQuotas(t, run, starts)
+		if err != nil {
+			return err
+		}
+		if _, err := t.Exec(`DELETE FROM run_places WHERE tenant = $1 AND until_ms <= NOW_MS`); err != nil {
+			return err
+		}
+		if _, err := t.Exec(`INSERT INTO run_places (tenant, run, until_ms) VALUES ($1, $2, NOW_MS + $3) ON CONFLICT (run) DO NOTHING`,
+			run, admissionTTL.Milliseconds()); err != nil || !starts {
+			return err
+		}
+		return addUsage(t, Usage{Day: Day(at), Agent: agent, Runs: 1})
+	})
+}
+
+// CheckRunQuotas fails with a [*QuotaError] if the tenant's quotas do not allow it to start
+// a run now. It reserves nothing.
+func (n *Tenant) CheckRunQuotas(ctx context.Context) error {
+	return n.view(ctx, func(t scoped) error {
+		_, err := checkRunQuotas(t, "", true)
+		return err
+	})
+}
+
+// ReleaseRun withdraws the admission of a run that did not start. The run stays counted.
+func (n *Tenant) ReleaseRun(ctx context.Context, run string) error {
+	return n.update(ctx, func(t scoped) error {
+		_, err := t.Exec(`DELETE FROM run_places WHERE tenant = $1 AND run = $2`, run)
+		return err
+	})
+}
+
+// Journal returns the store's journal, whose Create admits and counts the tenant's runs as
+// [Tenant.AdmitRun] does, in the transaction that creates them. Create does not check the
+// runs of sub-agents, which their parents' admissions cover.
+func (n *Tenant) Journal() journal.Journal { return &tenantJournal{n.s, n} }
+
+type tenantJournal struct {
+	*store
+	tenant *Tenant
+}
+
+// Create implements [journal.Journal].
+func (j *tenantJournal) Create(ctx context.Context, r *journal.Creation) error {
+	if r.Parent != "" {
+		return j.store.Create(ctx, r)
+	}
+	own := *r
+	own.Tenant = j.tenant.id
+	insert, err := runInsertion(&own)
+	if err != nil {
+		return err
+	}
+	return j.blobs.Write(ctx, blob.Options{}, func(log []*blob.Body) error {
+		return j.tenant.transact(ctx, database.TxOptions{Lazy: r.Lazy}, func(t scoped) error {
+			at, err := checkRunQuotas(t, r.ID, true)
+			if err != nil {
+				return err
+			}
+			if err := insert(t.tx, log[0]); err != nil {
+				return err
+			}
+			return addUsage(t, Usage{Day: Day(at), Agent: r.Agent, Runs: 1})
+		})
+	}, r.Log)
+}
+
+// checkRunQuotas fails with a [*QuotaError] if the tenant's quotas do not allow a run. It
+// returns the time by the database's clock, which all machines share.
+func checkRunQuotas(t scoped, run string, starts bool) (time.Time, error) {
+	info, err := tenantIn(t.tx, t.tenant)
+	if err != nil {
+		return time.Time{}, err
+	}
+	now, err := nowIn(t.tx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	now = now.UTC()
+	if t.tenant == Operator {
+		return now, nil
+	}
+	return now, compareUsage(t, info.Quota, run, now, starts)
+}
+
+// compareUsage compares what the tenant uses with its quota. It does not count run itself
+// as a run in progress.
+func compareUsage(t scoped, q TenantQuota, run string, now time.Time, starts bool) error {
+	var running, runs, tokens, fuel, written int64
+	if q.ConcurrentRuns > 0 {
+		if err := t.row([]any{&running}, `SELECT
+			(SELECT count(*) FROM runs WHERE tenant = $1 AND status = 'running' AND lease_ms > NOW_MS AND parent = '' AND id <> $2) +
+			(SELECT count(*) FROM run_places WHERE tenant = $1 AND until_ms > NOW_MS AND run <> $2
+				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_places.run AND status = 'running' AND lease_ms > NOW_MS))`, run); err != nil {
+			return err
+		}
+	}
+	if err := t.row([]any{&runs, &tokens, &fuel, &written},
+		`SELECT runs, tokens, fuel, journal_bytes FROM usage_days WHERE tenant = $1 AND day = $2`, Day(now)); err != nil {
+		return err
+	}
+	kept, err := journalBytes(t)
+	if err != nil {
+		return err
+	}
+	tomorrow := now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
+	started := int64(0)
+	if starts {
+		started = 1
+	}
+	for _, err := range []error{
+		checkQuota("concurrent_runs", q.ConcurrentRuns, running, 1, time.Second),
+		checkQuota("runs_per_day", q.RunsPerDay, runs, started, tomorrow),
+		checkQuota("tokens_per_day", q.TokensPerDay, tokens, 1, tomorrow),
+		checkQuota("fuel_per_day", q.FuelPerDay, fuel, 1, tomorrow),
+		checkQuota("journal_bytes_per_day", q.journalBytesPerDay(), written, 1, tomorrow),
+		checkQuota("journal_bytes", q.journalBytes(), kept, 1, 0),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+// Package blob stores byte strings of any size in rows of the store. Large ones are written
+// in pieces, in transactions of their own before the transaction of their row, so that no
+// transaction holds up other writers for long. Reading a row returns the whole bytes.
+//
+// A piece is staged at first: no row refers to it. The transaction of the row adopts it.
+// Staged pieces that are not adopted are deleted: at once if that transaction fails, or by
+// [Writer.Sweep]. Deleting a row releases its pieces, which [Writer.Sweep] deletes.
+//
+// The package knows the tables pieces and staged, and imports nothing of this project but
+// package database.
+package blob
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/store/database"
+)
+
+// PieceBytes is the size of a piece. A write waits for all bytes that precede it in SQLite's
+// log, and a megabyte in one transaction takes 5 to 9 ms, as long as ten small ones.
+const PieceBytes = 64 << 10
+
+const (
+	// maxInRow is the maximum size of bytes in their row: for two pieces, two more fsyncs
+	// would cost the writer more than they save others.
+	maxInRow = 2 * PieceBytes
+	maxPause = 20 * time.Millisecond // after writing a piece
+	// stagedTTL is the time after the last piece was written when staged pieces count as
+	// orphaned.
+	stagedTTL   = time.Hour
+	maxPrealloc = 64 << 20 // bytes allocated before any were read
+)
+
+// ErrAborted is the error of a write whose Abort channel was closed.
+var ErrAborted = errors.New("the write was aborted")
+
+// A Body is bytes as their row stores them: in the row itself, or in pieces.
+type Body struct {
+	InRow   []byte
+	Pieces  string // id of the pieces, which ends in the number of bytes; empty if the bytes are in the row
+	adopted bool
+}
+
+// A Writer writes bodies. It is safe for concurrent use, and writes one piece at a time.
+type Writer struct {
+	db   database.DB
+	turn chan struct{} // holds a value while a piece is written
+}
+
+// NewWriter returns a writer to a database.
+func NewWriter(db database.DB) *Writer { return &Writer{db, make(chan struct{}, 1)} }
+
+// Options configure one write.
+type Options struct {
+	// Abort, when closed, makes a write fail with [ErrAborted] unless its rows are being
+	// written already.
+	Abort <-chan struct{}
+	// EachPiece, if not nil, is called in the transaction of each piece.
+	EachPiece func(database.Tx) error
+	// Priority writes do not wait for other bodies.
+	Priority bool
+}
+
+// Write stages the pieces of large bytes and calls write with a body for each of all. write
+// must insert the rows of the bodies and call [Body.Adopt] in the same transaction. Write
+// deletes the pieces that were not adopted.
+func (w *Writer) Write(ctx context.Context, o Options, write func([]*Body) error, all ...[]byte) (err error) {
+	var bodies []*Body
+	defer func() {
+		for _, b := range bodies {
+			if b.Pieces != "" && (err != nil || !b.adopted) {
+				w.Discard(ctx, b.Pieces)
+			}
+		}
+	}()
+	for _, bytes := range all {
+		b := &Body{InRow: bytes}
+		bodies = append(bodies, b)
+		if len(bytes) <= maxInRow {
+			continue
+		}
+		b.InRow, b.Pieces = []byte{}, fmt.Sprintf("%s-%d", rand.Text(), len(bytes))
+		if err := w.stage(ctx, o, b.Pieces, bytes); err != nil {
+			return err
+		}
+	}
+	return write(bodies)
+}
+
+// stage writes the pieces of bytes.
+func (w *Writer) stage(ctx context.Context, o Options, id string, bytes []byte) error {
+	for n := 0; n*PieceBytes < len(bytes); n++ {
+		done, err := w.wait(ctx, o)
+		if err != nil {
+			return err
+		}
+		err = w.db.Update(ctx, database.TxOptions{Priority: o.Priority}, func(t database.Tx) error {
+			if err := stagePiece(t, id, int64(n), bytes[n*PieceBytes:min((n+1)*PieceBytes, len(bytes))]); err != nil || o.EachPiece == nil {
+				return err
+			}
+			return o.EachPiece(t)
+		})
+		done()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wait waits until a piece may be written. The caller must call done afterwards, which
+// leaves the database to others for as long as the piece took, up to maxPause.
+func (w *Writer) wait(ctx context.Context, o Options) (done func(), err error) {
+	select {
+	case <-o.Abort:
+		return nil, ErrAborted
+	default:
+	}
+	if o.Priority {
+		return func() {}, nil
+	}
+	select {
+	case w.turn <- struct{}{}:
+	case <-o.Abort:
+		return nil, ErrAborted
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	start := time.Now()
+	return func() { time.AfterFunc(min(time.Since(start), maxPause), func() { <-w.turn }) }, nil
+}
+
+// errSwept returns the error of a writer that was so slow that its pieces were swept.
+func errSwept() error {
+	return database.ForCaller(&database.Error{Kind: database.Unavailable,
+		Err: fmt.Errorf("no piece of the large bytes was written for %v", stagedTTL)})
+}
+
+func stagePiece(t database.Tx, id string, n int64, bytes []byte) error {
+	stage := `INSERT INTO staged (id, written_ms) VALUES ($1, NOW_MS)`
+	if n > 0 {
+		stage = `UPDATE staged SET written_ms = NOW_MS WHERE id = $1 AND written_ms > 0`
+	}
+	changed, err := t.Exec(stage, id)
+	if err == nil && changed == 0 {
+		err = errSwept()
+	}
+	if err != nil {
+		return err
+	}
+	_, err = t.Exec(`INSERT INTO pieces (id, piece, body) VALUES ($1, $2, $3)`, id, n, bytes)
+	return err
+}
+
+// Adopt makes the pieces belong to the row that this transaction writes.
+func (b *Body) Adopt(t database.Tx) error {
+	if b.Pieces == "" {
+		return nil
+	}
+	n, err := t.Exec(`DELETE FROM staged WHERE id = $1 AND written_ms > 0`, b.Pieces)
+	if err == nil && n == 0 {
+		err = errSwept()
+	}
+	b.adopted = err == nil
+	return err
+}
+
+// Read returns the bytes.
+func (b *Body) Read(t database.Tx) ([]byte, error) {
+	if b.Pieces == "" {
+		return b.InRow, nil
+	}
+	size, err := b.Size()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, min(size, maxPrealloc))
+	next := int64(0)
+	err = t.Query(func(scan func(...any) error) error {
+		var n int64
+		var piece sql.RawBytes
+		if err := scan(&n, &piece); err != nil {
+			return err
+		}
+		if n != next || len(out)+len(piece) > size {
+			return corrupt(b.Pieces, n)
+		}
+		next++
+		out = append(out, piece...)
+		return nil
+	}, `SELECT piece, body FROM pieces WHERE id = $1 ORDER BY piece`, b.Pieces)
+	if err == nil && len(out) < size {
+		err = corrupt(b.Pieces, next)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Size returns the number of bytes.
+func (b *Body) Size() (int, error) {
+	if b.Pieces == "" {
+		return len(b.InRow), nil
+	}
+	_, text, _ := strings.Cut(b.Pieces, "-")
+	size, err := strconv.Atoi(text)
+	if err != nil || size < 0 {
+		return 0, corrupt(b.Pieces, 0)
+	}
+	return size, nil
+}
+
+func corrupt(id string, n int64) error {
+	return database.Corruptf("piece %d of the large bytes %s is missing or damaged", n, id)
+}

@@ -1,0 +1,158 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/store/blob"
+	"github.com/agent-runner/agent-runner/internal/store/database"
+)
+
+// Commit implements [journal.Journal].
+func (s *store) Commit(ctx context.Context, c *journal.Commit) error {
+	advance, args, err := advanceStatement(c)
+	if err != nil {
+		return err
+	}
+	o := database.TxOptions{Lazy: c.Lazy, Priority: c.Urgent, Written: c.Written}
+	renew := func(t database.Tx) error { // no heartbeat renews the lease while a commit is in progress
+		_, err := t.Exec(renewLease, c.Run, c.Epoch, c.Lease.Milliseconds())
+		return err
+	}
+	var replaced []string // pieces of entries that were rewritten
+	defer func() {
+		if len(replaced) > 0 {
+			s.blobs.Discard(ctx, replaced...)
+		}
+	}()
+	err = s.blobs.Write(ctx, blob.Options{Abort: c.Abort, EachPiece: renew, Priority: c.Urgent}, func(bodies []*blob.Body) error {
+		return s.db.Update(ctx, o, func(t database.Tx) error {
+			before, err := readMeter(t, c)
+			if err != nil {
+				return err
+			}
+			n, err := t.Exec(advance, append(args[:len(args):len(args)], before.due(c))...)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				return commitError(t, c)
+			}
+			if c.Full, err = before.count(t, c); err != nil {
+				return err
+			}
+			if c.Rewrite != nil {
+				if replaced, err = rewriteLog(t, c); err != nil {
+					return err
+				}
+			}
+			if c.Log != nil {
+				if err := insertLog(t, c.Run, c.Entry, bodies[0]); err != nil {
+					return err
+				}
+			}
+			if c.Last < c.First {
+				return nil
+			}
+			return insertEvents(t, c.Run, c.First, c.Last, bodies[1])
+		})
+	}, c.Log, c.Events)
+	if errors.Is(err, blob.ErrAborted) {
+		return journal.ErrAborted
+	}
+	return err
+}
+
+// rewriteLog replaces messages in the entries of a run's log. It returns the ids of the
+// pieces that it released.
+func rewriteLog(t database.Tx, c *journal.Commit) (pieces []string, err error) {
+	type row struct {
+		entry int64
+		body  blob.Body
+	}
+	var rows []row
+	err = t.Query(func(scan func(...any) error) error {
+		var r row
+		err := scan(&r.entry, &r.body.InRow, &r.body.Pieces)
+		rows = append(rows, r)
+		return err
+	}, `SELECT entry, body, pieces FROM run_log WHERE run = $1 ORDER BY entry`, c.Run)
+	if err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		r := &rows[i]
+		before, err := r.body.Read(t)
+		if err != nil {
+			return nil, err
+		}
+		after, err := c.Rewrite.Entry(before)
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Equal(before, after) {
+			continue
+		}
+		if r.body.Pieces != "" {
+			if err := blob.Release(t, r.body.Pieces); err != nil {
+				return nil, err
+			}
+			pieces = append(pieces, r.body.Pieces)
+		}
+		if _, err := t.Exec(`UPDATE run_log SET body = $3, pieces = '' WHERE run = $1 AND entry = $2`, c.Run, r.entry, after); err != nil {
+			return nil, err
+		}
+	}
+	_, err = t.Exec(`UPDATE runs SET title = $2 WHERE id = $1`, c.Run, c.Rewrite.Title)
+	return pieces, err
+}
+
+// advanceStatement returns the statement that updates a run's row to its state after a
+// commit, provided that it has the state before the commit. The caller appends the last
+// argument, which is the change of journal_due.
+func advanceStatement(c *journal.Commit) (text string, args []any, err error) {
+	before, set := c.Entry, ""
+	if c.Log != nil {
+		before--
+	}
+	args = []any{c.Run, c.Epoch, before, c.First - 1, c.Entry, c.Last, c.Lease.Milliseconds(), c.Bytes()}
+	if p := c.Progress; p != nil {
+		usage, err := marshal(p.Usage)
+		if err != nil {
+			return "", nil, err
+		}
+		pending := ""
+		if len(p.Pending) > 0 {
+			if pending, err = marshal(p.Pending); err != nil {
+				return "", nil, err
+			}
+		}
+		stats, err := marshal(p.Stats)
+		if err != nil {
+			return "", nil, err
+		}
+		set = ", status = $9, finish_reason = $10, step = $11, usage = $12, fuel = $13, pending = $14, stats = $15"
+		args = append(args, string(p.Status), p.FinishReason, int64(p.Step), usage, p.Fuel, pending, stats)
+	}
+	set += fmt.Sprintf(", journal_bytes = journal_bytes + $8, journal_due = journal_due + $%d", len(args)+1)
+	return `UPDATE runs SET entries = $5, last_seq = $6, updated_ms = NOW_MS, lease_ms = NOW_MS + $7` + set + `
+		WHERE id = $1 AND epoch = $2 AND entries = $3 AND last_seq = $4 AND status <> 'finished'`, args, nil
+}
+
+// commitError returns the reason why a commit changed nothing. It returns nil if the same
+// commit succeeded before, and its caller did not learn of it.
+func commitError(t database.Tx, c *journal.Commit) error {
+	r, err := run(t, c.Run)
+	switch {
+	case err != nil:
+		return err
+	case r.Epoch == c.Epoch && r.Entries == c.Entry && r.LastSeq == c.Last:
+		return nil
+	case r.Epoch == c.Epoch:
+		return database.ForCaller(fmt.Errorf("run %s is at entry %d and event %d; cannot append entry %d and events from %d", c.Run, r.Entries, r.LastSeq, c.Entry, c.First))
+	}
+	return database.ForCaller(fmt.Errorf("run %s: %w: %s", c.Run, journal.ErrFenced, r.Owner))
+}

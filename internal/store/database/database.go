@@ -1,0 +1,115 @@
+// Package database defines what the store needs from an SQL database: transactions with
+// stated durability, and errors that say what to do. Packages sqlite and postgres
+// implement [DB].
+//
+// Statements are written once for both databases. Their parameters are $1, $2, and so on;
+// NOW_MS stands for the database's clock in milliseconds since 1970, and BYTES for the
+// type of a column of bytes.
+//
+// The package imports nothing of this project: it does not know what is stored.
+package database
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// A DB is an open database. It is safe for concurrent use. Failures of the database are an
+// [*Error]; errors that a transaction's function returns with [ForCaller] are returned as
+// they are.
+type DB interface {
+	// Update runs fn in a transaction that may write. It rolls the transaction back if fn
+	// fails.
+	Update(ctx context.Context, o TxOptions, fn func(Tx) error) error
+	// View runs fn in a read-only transaction on one snapshot of the database.
+	View(ctx context.Context, fn func(Tx) error) error
+	// Exclusive runs fn in a transaction while no other process runs one with Exclusive.
+	Exclusive(ctx context.Context, fn func(Tx) error) error
+	// Close waits for transactions in progress and closes the database.
+	Close() error
+}
+
+// TxOptions configure a transaction that may write. The zero value is durable: when Update
+// returns, the transaction survives a power failure.
+type TxOptions struct {
+	// Lazy transactions survive the end of the process. They survive a power failure only
+	// once a later transaction that is not lazy has.
+	Lazy bool
+	// Priority transactions are started before others that wait for SQLite's writer. They
+	// control something: a cancellation, a block, the renewal of a lease.
+	Priority bool
+	// Written, if not nil, may be called once the transaction survives the end of the
+	// process but not yet a power failure.
+	Written func()
+}
+
+// A Querier reads rows.
+type Querier interface {
+	// Query calls scan for each row.
+	Query(scan func(scan func(...any) error) error, sql string, args ...any) error
+}
+
+// A Tx is a transaction.
+type Tx interface {
+	Querier
+	// Exec returns the number of rows that it changed.
+	Exec(sql string, args ...any) (int64, error)
+}
+
+// One reads one row into out, and reports whether there is one.
+func One(q Querier, sql string, args []any, out ...any) (found bool, err error) {
+	err = q.Query(func(scan func(...any) error) error {
+		found = true
+		return scan(out...)
+	}, sql, args...)
+	return found, err
+}
+
+// Strings reads rows of one string each.
+func Strings(q Querier, sql string, args ...any) (out []string, err error) {
+	err = q.Query(func(scan func(...any) error) error {
+		var s string
+		err := scan(&s)
+		out = append(out, s)
+		return err
+	}, sql, args...)
+	return out, err
+}
+
+// ScanRows calls scan for each row and closes rows. It returns err if that is not nil.
+func ScanRows(rows *sql.Rows, err error, scan func(func(...any) error) error) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Limits of one transaction of work that is split by [InBatches].
+const (
+	BatchRows = 1000
+	BatchTime = 20 * time.Millisecond
+)
+
+// InBatches calls do until it reports that no more work is left. After each call it leaves
+// the database to others for as long as the call took.
+func InBatches(ctx context.Context, do func() (more bool, err error)) error {
+	for {
+		start := time.Now()
+		more, err := do()
+		if err != nil || !more {
+			return err
+		}
+		select {
+		case <-time.After(time.Since(start)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/store/database"
+)
+
+// Journal quotas of a tenant whose own quota does not set them, in bytes.
+const (
+	DefaultJournalBytes       = 4 << 30
+	DefaultJournalBytesPerDay = 2 << 30
+)
+
+const (
+	// maxDueBytes is the number of bytes of a run in progress that its tenant's usage may
+	// lack. The run's row has them as journal_due. They are counted when the run stops.
+	maxDueBytes = 64 << 10
+	// minCountedEvents is the size of a commit of events alone from which the commit counts
+	// them. The run's next commit counts smaller ones.
+	minCountedEvents = 4 << 10
+)
+
+func (q *TenantQuota) journalBytes() int64 { return cmp.Or(q.JournalBytes, DefaultJournalBytes) }
+
+func (q *TenantQuota) journalBytesPerDay() int64 {
+	return cmp.Or(q.JournalBytesPerDay, DefaultJournalBytesPerDay)
+}
+
+// dueBytes returns how many of a run's uncounted bytes to count now: all once the run has
+// stopped, and only large amounts before.
+func dueBytes(status journal.Status, uncounted int64) int64 {
+	if status == journal.StatusRunning && uncounted < maxDueBytes {
+		return 0
+	}
+	return uncounted
+}
+
+// countJournal adds bytes that a run wrote to its tenant's usage of the day and to the
+// tenant's total.
+func countJournal(t scoped, agent string, at time.Time, n int64) error {
+	if err := addUsage(t, Usage{Day: Day(at), Agent: agent, JournalBytes: n}); err != nil {
+		return err
+	}
+	return addJournalBytes(t, n)
+}
+
+// countEvents counts a commit without a meter, which is a commit of events alone or of a
+// run of the operator. It returns the quota that the run exceeds, if any; the operator has
+// none.
+func countEvents(t database.Tx, c *journal.Commit) (*journal.FullError, error) {
+	if c.Progress != nil || c.Bytes() < minCountedEvents {
+		return nil, nil
+	}
+	own, at, n, err := countDue(t, c.Run, journal.StatusRunning)
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	return exceededJournalQuota(own, at)
+}
+
+// countDue counts the uncounted bytes of a run that are due in a status. It returns their
+// number, and the run's tenant.
+func countDue(t database.Tx, run string, status journal.Status) (own scoped, at time.Time, n int64, err error) {
+	var name string
+	var uncounted, now int64
+	own.tx = t
+	if _, err = database.One(t, `SELECT tenant, agent, journal_due, NOW_MS FROM runs WHERE id = $1 AND tenant <> ''`,
+		[]any{run}, &own.tenant, &name, &uncounted, &now); err != nil {
+		return own, at, 0, err
+	}
+	at = time.UnixMilli(now)
+	if n = dueBytes(status, uncounted); n == 0 {
+		return own, at, 0, nil
+	}
+	if _, err = t.Exec(`UPDATE runs SET journal_due = journal_due - $2 WHERE id = $1`, run, n); err != nil {
+		return own, at, 0, err
+	}
+	return own, at, n, countJournal(own, name, at, n)
+}
+
+// addJournalBytes adds to the size of the journals of the tenant's runs.
+func addJournalBytes(t scoped, n int64) error {
+	if n == 0 {
+		return nil
+	}
+	_, err := t.Exec(`INSERT INTO journal_room (tenant, bytes) VALUES ($1, $2) ON CONFLICT (tenant) DO UPDATE SET bytes = journal_room.bytes + $2`, n)
+	return err
+}
+
+// freedBytes holds the journal sizes of deleted runs by tenant.
+type freedBytes map[string]int64
+
+// returningSize ends a statement that deletes a run. It returns the arguments of
+// [freedBytes.add].
+const returningSize = ` RETURNING tenant, journal_bytes - journal_due`
+
+func (f freedBytes) add(tenant string, n int64) {
+	if tenant != Operator {
+		f[tenant] += n
+	}
+}
+
+// subtract subtracts the bytes from the sizes of the tenants' journals. It is the last step
+// of a transaction, because it waits for commits of the tenants' runs.
+func (f freedBytes) subtract(t database.Tx) error {
+	for _, tenant := range slices.Sorted(maps.Keys(f)) {
+		if err := addJournalBytes(scoped{t, tenant}, -f[tenant]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// JournalBytes returns the size of the journals of the tenant's runs.
+func (n *Tenant) JournalBytes(ctx context.Context) (size int64, err error) {
+	err = n.view(ctx, func(t scoped) error {
+		size, err = journalBytes(t)
+		return err
+	})
+	return size, err
+}
+
+func journalBytes(t scoped) (size int64, err error) {
+	return size, t.row([]any{&size}, `SELECT bytes FROM journal_room WHERE tenant = $1`)
+}
+
+// exceededJournalQuota returns the journal quota that a tenant exceeds, or nil. A tenant
+// without a row, such as one of a command without a platform, has no quota.
+func exceededJournalQuota(t scoped, at time.Time) (*journal.FullError, error) {
+	info, err := tenantIn(t.tx, t.tenant)
+	if errors.Is(err, ErrNoTenant) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	size, err := journalBytes(t)
+	if err != nil {
+		return nil, err
+	}
+	var today int64
+	if err := t.row([]any{&today}, `SELECT journal_bytes FROM usage_days WHERE tenant = $1 AND day = $2`, Day(at)); err != nil {
+		return nil, err
+	}
+	if limit := info.Quota.journalBytes(); size > limit {
+		return &journal.FullError{Limit: "journal_bytes", Quota: true, Max: limit, Used: size}, nil
+	}
+	if limit := info.Quota.journalBytesPerDay(); today > limit {
+		return &journal.FullError{Limit: "journal_bytes_per_day", Quota: true, Max: limit, Used: today}, nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,147 @@
+// Package sqlite opens SQLite databases for the store. It takes a path and returns a
+// [database.DB] with one writing connection and several reading ones. Transactions that
+// write wait in a queue, share commits and fsyncs, and return once they are as durable as
+// their options ask for. The package imports nothing of this project but package database.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/internal/store/database"
+)
+
+const (
+	busyTimeoutMS = 10_000 // how long a writer waits for another process
+	maxReaders    = 6      // reading connections
+)
+
+// A DB is a database in a file.
+type DB struct {
+	path    string
+	reads   *sql.DB
+	readers chan *conn // idle connections of reads; readers are served in the order of their requests
+	writes  *sql.DB
+	writer  *conn // used by the goroutine of work alone
+	syncer  *syncer
+
+	mu       sync.RWMutex // held for reading while something is sent to queue or priority
+	closed   bool
+	closing  chan struct{} // closed when closed is set
+	queue    chan *write
+	priority chan *write // started before those in queue
+	done     chan struct{}
+}
+
+// Open opens the database at a path. It creates the file, readable by its owner alone, and
+// its directory if they do not exist.
+func Open(ctx context.Context, path string) (*DB, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	d := &DB{path: path, readers: make(chan *conn, maxReaders), closing: make(chan struct{}),
+		queue: make(chan *write, maxGroup), priority: make(chan *write, maxGroup), done: make(chan struct{})}
+	if err := d.createFile(); err != nil {
+		return nil, d.classify(err)
+	}
+	dsn := func(pragmas string) string {
+		return "file:" + (&url.URL{Path: path}).EscapedPath() +
+			fmt.Sprintf("?_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=temp_store(MEMORY)%s", busyTimeoutMS, pragmas)
+	}
+	pragmas := fmt.Sprintf("&_pragma=synchronous(NORMAL)&_pragma=secure_delete(1)&_pragma=wal_autocheckpoint(%d)", maxWALPages)
+	if d.writes, err = sql.Open("sqlite", dsn(pragmas)); err != nil {
+		return nil, d.classify(err)
+	}
+	if d.reads, err = sql.Open("sqlite", dsn("&_pragma=query_only(1)")); err != nil {
+		return nil, d.classify(err)
+	}
+	if err := d.connect(ctx); err != nil {
+		_ = d.writes.Close()
+		_ = d.reads.Close()
+		return nil, d.classify(err)
+	}
+	go d.work()
+	return d, nil
+}
+
+// connect opens the connections and starts the syncer.
+func (d *DB) connect(ctx context.Context) (err error) {
+	if d.writer, err = d.newConn(ctx, d.writes); err != nil {
+		return err
+	}
+	for range maxReaders {
+		c, err := d.newConn(ctx, d.reads)
+		if err != nil {
+			return err
+		}
+		d.readers <- c
+	}
+	d.syncer, err = d.openSyncer(ctx)
+	return err
+}
+
+// createFile creates the file for its owner alone: runs hold whole conversations.
+func (d *DB) createFile() error {
+	if err := os.MkdirAll(filepath.Dir(d.path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(d.path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// dialect translates a statement of the store into SQLite's SQL.
+func dialect(text string) string {
+	text = strings.ReplaceAll(text, "NOW_MS", "CAST(unixepoch('subsec') * 1000 AS INTEGER)")
+	text = strings.ReplaceAll(text, "BYTES", "BLOB")
+	return strings.ReplaceAll(text, "$", "?")
+}
+
+// Close implements [database.DB].
+func (d *DB) Close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	close(d.closing)
+	close(d.queue)
+	close(d.priority)
+	d.mu.Unlock()
+	<-d.done
+	err := errors.Join(d.syncer.close(), d.writer.close())
+	for range maxReaders {
+		err = errors.Join(err, (<-d.readers).close())
+	}
+	return errors.Join(err, d.writes.Close(), d.reads.Close())
+}
+
+var errClosed = errors.New("database is closed")
+
+func (d *DB) closedError() error {
+	return &database.Error{Kind: database.Failed, Database: d.path, Err: errClosed}
+}
+
+// View implements [database.DB].
+func (d *DB) View(ctx context.Context, fn func(database.Tx) error) error {
+	select {
+	case c := <-d.readers:
+		defer func() { d.readers <- c }()
+		return d.classify(c.read(ctx, fn))
+	case <-d.closing:
+		return d.closedError()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
