@@ -1,10 +1,10 @@
 package main
 
-// A fault is a small change of one source file that breaks one rule. What it
-// replaces stands in the file exactly once.
+// A fault is a small change that breaks one rule of the loop. The tokens of old occur
+// exactly once in the package of file; comments and formatting do not matter.
 type fault struct {
-	name     string // what it does
-	by       string // the case that guards the rule
+	name     string // the effect
+	by       string // the golden case that guards the rule
 	file     string
 	old, new string
 }
@@ -43,8 +43,8 @@ var faults = []fault{
 		"\ts.Messages = messages\n\tlast, ok := s.Messages.Last()\n\tif !ok {\n\t\treturn \"\", &abi.Error{Code: abi.CodeInvalid, Message: \"after_model_rewrite_state left no messages\"}\n\t}\n\tr.tellMessage(response.ID)\n",
 		"\tr.tellMessage(response.ID)\n\ts.Messages = messages\n\tlast, ok := s.Messages.Last()\n\tif !ok {\n\t\treturn \"\", &abi.Error{Code: abi.CodeInvalid, Message: \"after_model_rewrite_state left no messages\"}\n\t}\n"},
 	{"results are recorded as they come", "eino-51-order-of-results", agentTools,
-		"\t\t\tendings[i] = r.runCall(ctx, &calls[i])\n",
-		"\t\t\tif endings[i] = r.runCall(ctx, &calls[i]); calls[i].Result != nil {\n\t\t\t\tr.mu.Lock()\n\t\t\t\tr.state.Messages = r.state.Messages.Append(calls[i].Messages...)\n\t\t\t\tcalls[i].Messages = nil\n\t\t\t\tr.mu.Unlock()\n\t\t\t}\n"},
+		"defer func() { <-slots }()\n\t\t\tendings[i] = r.runCall(ctx, &calls[i])\n",
+		"\t\t\tdefer func() { <-slots }()\n\t\t\tif endings[i] = r.runCall(ctx, &calls[i]); calls[i].Result != nil {\n\t\t\t\tr.mu.Lock()\n\t\t\t\tr.state.Messages = r.state.Messages.Append(calls[i].Messages...)\n\t\t\t\tcalls[i].Messages = nil\n\t\t\t\tr.mu.Unlock()\n\t\t\t}\n"},
 
 	// What is kept, and what is not.
 	{"a state pipeline is kept though it failed", "eino-26-state-commits-whole", agentRun,

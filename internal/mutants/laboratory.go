@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 )
 
 // A laboratory builds the tests of the golden cases with a fault in them.
@@ -22,16 +21,13 @@ type laboratory struct {
 
 const casesPackage = "internal/conformance"
 
-// apply returns the file of a fault with the fault in it.
-func (l *laboratory) apply(f *fault) ([]byte, error) {
-	b, err := os.ReadFile(filepath.Join(l.root, f.file))
+// apply returns the file that a fault changes, and its source with the fault.
+func (l *laboratory) apply(f *fault) (file string, src []byte, err error) {
+	p, err := find(filepath.Join(l.root, filepath.Dir(f.file)), f.old)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	if n := strings.Count(string(b), f.old); n != 1 {
-		return nil, fmt.Errorf("what it replaces stands %d times in %s, not once; fit it to the source", n, f.file)
-	}
-	return []byte(strings.Replace(string(b), f.old, f.new, 1)), nil
+	return p.file, p.replaced(f.new), nil
 }
 
 // redCases builds the cases with a fault, or with none, and returns those that
@@ -79,11 +75,11 @@ func (l *laboratory) test(ctx context.Context, binary, which string) ([]string, 
 
 // overlay writes what the go command is told to see in the place of a file.
 func (l *laboratory) overlay(name string, f *fault) (string, error) {
-	mutant, err := l.apply(f)
+	changed, mutant, err := l.apply(f)
 	if err != nil {
 		return "", err
 	}
-	source, err := filepath.Abs(filepath.Join(l.root, f.file))
+	source, err := filepath.Abs(changed)
 	if err != nil {
 		return "", err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"go/format"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -15,7 +16,7 @@ func TestFaultsFit(t *testing.T) {
 	l := &laboratory{root: "../.."}
 	names := map[string]bool{}
 	for _, f := range faults {
-		b, err := l.apply(&f)
+		_, b, err := l.apply(&f)
 		require.NoError(t, err, f.name)
 		_, err = format.Source(b)
 		require.NoError(t, err, f.name)
@@ -24,6 +25,23 @@ func TestFaultsFit(t *testing.T) {
 		names[f.name] = true
 	}
 	require.GreaterOrEqual(t, len(names), 20)
+}
+
+// TestFind matches tokens whatever their formatting and comments.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.go"), []byte("package a\n\nfunc f() int {\n\treturn 1 + // one\n\t\t2\n}\n\nfunc g() int { return 3 }\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a_test.go"), []byte("package a\n\nfunc h() int { return 3 }\n"), 0o600))
+	p, err := find(dir, "return 1+2")
+	require.NoError(t, err)
+	require.Equal(t, "package a\n\nfunc f() int {\n\treturn 4\n}\n\nfunc g() int { return 3 }\n", string(p.replaced(" return 4 ")))
+	_, err = find(dir, "return 3 }")
+	require.NoError(t, err)
+	for _, text := range []string{"return 5", "return"} {
+		_, err = find(dir, text)
+		require.ErrorContains(t, err, "want once")
+	}
 }
 
 func TestFailed(t *testing.T) {
