@@ -21,6 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/client"
 	"github.com/agent-runner/agent-runner/internal/server"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -40,7 +41,7 @@ func serve(t *testing.T) (url, key string) {
 	require.NoError(t, err)
 	hs := httptest.NewServer(srv)
 	t.Cleanup(hs.Close)
-	key, err = s.Tenant(store.Operator).CreateFirstKey(ctx, &store.KeyOptions{Name: "operator", Scopes: server.OperatorScopes()})
+	key, err = s.Tenant(store.Operator).CreateFirstKey(ctx, &store.KeyOptions{Name: "operator", Scopes: httpapi.OperatorScopes()})
 	require.NoError(t, err)
 	return hs.URL, key
 }

@@ -13,6 +13,10 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/modules"
+	"github.com/agent-runner/agent-runner/internal/server/policy"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -25,15 +29,15 @@ func (f *fixture) apply(key, name, yaml string) *reply {
 func TestAgents(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	var m Module
+	var m modules.Module
 	require.NoError(t, json.Unmarshal(f.push(f.acme, "?name=wrap&version=1.0", wasm(t, "wrap.wasm"), "application/wasm").body, &m))
 	const yaml = "model: {name: gpt}\nmiddlewares:\n- module: wrap\n"
-	var a, again Agent
+	var a, again agents.Agent
 	r := f.apply(f.acme, "helper", yaml)
 	require.Equal(t, 200, r.status, string(r.body))
 	require.NoError(t, json.Unmarshal(r.body, &a))
 	require.Equal(t, int64(1), a.Version)
-	require.Equal(t, []Entry{{At: "middlewares[0]", Name: "wrap", Module: "wrap", Digest: m.Digest}}, a.Modules)
+	require.Equal(t, []agents.Entry{{At: "middlewares[0]", Name: "wrap", Module: "wrap", Digest: m.Digest}}, a.Modules)
 	require.Equal(t, yaml, a.YAML)
 	f.ok("GET", "/v1/agents/helper", f.acme, nil, &again)
 	require.Equal(t, a, again)
@@ -41,21 +45,21 @@ func TestAgents(t *testing.T) {
 
 	// A name that comes to stand for another module changes no agent that is there.
 	require.Equal(t, 200, f.push(f.acme, "?name=wrap&version=2.0", wasm(t, "own.wasm"), "application/wasm").status)
-	file, shown, err := f.server.agents.load(t.Context(), f.store.Tenant("acme"), "helper", 0)
+	file, shown, err := f.server.agents.Load(t.Context(), f.store.Tenant("acme"), "helper", 0)
 	require.NoError(t, err)
 	require.Equal(t, m.Digest, shown.Modules[0].Digest)
-	require.Equal(t, agentfile.Path(bare(m.Digest)+".wasm"), file.Middlewares[0].Module)
-	taken, release, err := f.server.agents.loadModule(f.store.Tenant("acme"))(t.Context(), "wrap", string(file.Middlewares[0].Module), host.Limits{})
+	require.Equal(t, agentfile.Path(httpapi.TrimDigest(m.Digest)+".wasm"), file.Middlewares[0].Module)
+	taken, release, err := f.server.agents.LoadModule(f.store.Tenant("acme"))(t.Context(), "wrap", string(file.Middlewares[0].Module), host.Limits{})
 	require.NoError(t, err)
-	require.Equal(t, bare(m.Digest), taken.Digest())
+	require.Equal(t, httpapi.TrimDigest(m.Digest), taken.Digest())
 	release()
-	_, _, err = f.server.agents.loadModule(f.store.Tenant("beta"))(t.Context(), "wrap", string(file.Middlewares[0].Module), host.Limits{})
+	_, _, err = f.server.agents.LoadModule(f.store.Tenant("beta"))(t.Context(), "wrap", string(file.Middlewares[0].Module), host.Limits{})
 	require.ErrorIs(t, err, store.ErrNoModule, "that it is loaded is nobody's but its tenants'")
 	require.NoError(t, json.Unmarshal(f.apply(f.acme, "helper", yaml).body, &a))
 	require.Equal(t, int64(2), a.Version, "put again it is another one")
 	require.NotEqual(t, m.Digest, a.Modules[0].Digest)
 
-	var list struct{ Agents []Agent }
+	var list struct{ Agents []agents.Agent }
 	f.ok("GET", "/v1/agents", f.acme, nil, &list)
 	require.Len(t, list.Agents, 1)
 	f.ok("GET", "/v1/agents/helper?version=1", f.acme, nil, &a)
@@ -140,8 +144,8 @@ func TestStepsAreBounded(t *testing.T) {
 	for _, steps := range []int{1001, 100_000_000} {
 		require.Contains(t, put(steps).problem(t, 422).Detail, fmt.Sprintf("max_steps: %d exceeds 1000, this tenant's maximum", steps))
 	}
-	f.send("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{MaxSteps: 100_001}}).problem(t, 422)
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{MaxSteps: 100_000}}, nil)
+	f.send("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{MaxSteps: 100_001}}).problem(t, 422)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{MaxSteps: 100_000}}, nil)
 	require.Equal(t, 200, put(100_000).status)
 	put(100_001).problem(t, 422)
 	require.Contains(t, f.apply(f.operator, "helper", "limits: {max_steps: 100001}").problem(t, 422).Detail, "max_steps: 100001 exceeds the maximum of 100000")
@@ -169,7 +173,7 @@ func TestStoredStepsAreLowered(t *testing.T) {
 		}
 		file, err := agentfile.Parse("helper", []byte(text))
 		require.NoError(t, err)
-		require.Equal(t, tc.lowered, limitSteps(file, (&Policy{MaxSteps: tc.policy}).maxSteps()))
+		require.Equal(t, tc.lowered, agents.LimitSteps(file, (&policy.Policy{MaxSteps: tc.policy}).StepLimit()))
 		require.Equal(t, tc.want, file.Limits.MaxSteps, "%+v", tc)
 		if len(file.Agents) > 0 {
 			require.Equal(t, tc.want, file.Agents[0].Spec().Limits.MaxSteps, "%+v", tc)
@@ -178,6 +182,21 @@ func TestStoredStepsAreLowered(t *testing.T) {
 	require.Equal(t, agent.MaxStepsBound, agentfile.MaxSteps)
 	_, err := agent.New(&agent.Options{Model: scripted.New(), MaxSteps: agentfile.MaxSteps + 1})
 	require.ErrorContains(t, err, "an agent may have 100000 steps at most, not 100001")
+}
+
+func TestAgentLimits(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, key := range []string{f.acme, f.operator} {
+		require.Equal(t, 200, f.push(key, "?name=wrap", wasm(t, "wrap.wasm"), "application/wasm").status)
+	}
+	const high = "middlewares: [{module: wrap, limits: {memory: 128MiB}}]"
+	require.Contains(t, f.apply(f.acme, "helper", high).problem(t, 422).Detail, "limits.memory")
+	require.Contains(t, f.apply(f.acme, "helper", "agents: [{name: b, agent: {"+high+"}}]").problem(t, 422).Detail, "limits.memory")
+	require.Equal(t, 200, f.apply(f.operator, "helper", high).status, "the operator may")
+	require.Equal(t, 200, f.apply(f.acme, "helper", "middlewares: [{module: wrap, limits: {memory: 32MiB}}]").status)
+	// A limit that the module cannot live with is found when the agent is put.
+	require.Contains(t, f.apply(f.acme, "helper", "middlewares: [{module: wrap, limits: {module_bytes: 10}}]").problem(t, 422).Detail, "module")
 }
 
 // Ports count as they do when a request is made: an agent that is kept is not refused then.
@@ -196,10 +215,10 @@ func TestHostsAndPorts(t *testing.T) {
 	} {
 		u, err := url.Parse(test.asked)
 		require.NoError(t, err)
-		require.Equal(t, test.want, covered([]string{test.allowed}, hostOf(u)), "%+v", test)
+		require.Equal(t, test.want, policy.CoversHost([]string{test.allowed}, policy.HostOf(u)), "%+v", test)
 	}
 	f := newFixture(t)
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Hosts: []string{"*"}}}, nil)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Hosts: []string{"*"}}}, nil)
 	const at = "model: {name: m}\ntools: {mcp: [{url: 'https://tools.example.com%s/mcp'}]}\n"
 	require.Equal(t, 200, f.apply(f.acme, "helper", fmt.Sprintf(at, "")).status)
 	require.Contains(t, f.apply(f.acme, "helper", fmt.Sprintf(at, ":8443")).problem(t, 422).Detail, "policy does not allow this tenant to reach tools.example.com:8443; allowed are *; a host without a port is allowed at 443 of https and 80 of http alone, one with :* at all ports")

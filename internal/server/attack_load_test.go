@@ -21,6 +21,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -40,18 +42,18 @@ func TestQuotaAtOnce(t *testing.T) {
 	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "slow", []byte("{}"), nil)
 	require.NoError(t, err)
 	// Runs that wait, and go on at the same time as others begin.
-	var waiting []Run
+	var waiting []runs.Run
 	for range 5 {
-		events := f.events("POST", "/v1/runs", f.acme, StartRun{Agent: "asker", Input: "hi"})
+		events := f.events("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "asker", Input: "hi"})
 		var e abi.Event
 		require.NoError(t, json.Unmarshal([]byte(events[len(events)-1].data), &e))
-		var run Run
+		var run runs.Run
 		f.ok("GET", "/v1/runs/"+e.Run, f.acme, nil, &run)
 		waiting = append(waiting, run)
 	}
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"concurrent_runs": 2}}, nil)
 	for range 2 {
-		f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, nil)
+		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}, nil)
 	}
 	<-began
 	<-began
@@ -62,14 +64,14 @@ func TestQuotaAtOnce(t *testing.T) {
 			var r *reply
 			switch i % 4 {
 			case 0:
-				r = f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"})
+				r = f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"})
 			case 1:
 				r = f.send("POST", "/v1/chat/completions", f.acme, []byte(`{"model":"slow","messages":[{"role":"user","content":"hi"}]}`))
 			case 2:
 				r = f.send("POST", "/v1/agents/slow/agui", f.acme, fmt.Appendf(nil, `{"threadId":"t%d","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`, i))
 			default:
 				run := waiting[i/4]
-				r = f.send("POST", "/v1/runs", f.acme, StartRun{Run: run.ID, Answers: map[string]json.RawMessage{run.Interrupts[0].ID: json.RawMessage(`"a"`)}})
+				r = f.send("POST", "/v1/runs", f.acme, runs.StartRun{Run: run.ID, Answers: map[string]json.RawMessage{run.Interrupts[0].ID: json.RawMessage(`"a"`)}})
 			}
 			refused <- r
 		})
@@ -81,11 +83,11 @@ func TestQuotaAtOnce(t *testing.T) {
 		require.Equal(t, "1", r.header.Get("Retry-After"))
 	}
 	require.Empty(t, began)
-	f.ok("POST", "/v1/runs", f.beta, StartRun{Agent: "slow", Input: "hi"}, nil) // another tenant's are its own
+	f.ok("POST", "/v1/runs", f.beta, runs.StartRun{Agent: "slow", Input: "hi"}, nil) // another tenant's are its own
 	close(let)
 	// A run that is over leaves its place at once.
 	require.Eventually(t, func() bool {
-		return f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}).status == 202
+		return f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}).status == 202
 	}, 10*time.Second, 5*time.Millisecond)
 }
 
@@ -119,7 +121,7 @@ func say(t *testing.T, address, text string) net.Conn {
 func TestSlowloris(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.server.times.header, f.server.times.body, f.server.times.upload, f.server.times.idle = time.Second, 100*time.Millisecond, 300*time.Millisecond, 100*time.Millisecond
+	f.server.timeouts.Header, f.server.timeouts.Body, f.server.timeouts.Upload, f.server.timeouts.Idle = time.Second, 100*time.Millisecond, 300*time.Millisecond, 100*time.Millisecond
 	address := f.serve(t)
 	late := map[string]net.Conn{}
 	for what, text := range map[string]string{"nothing": "", "half a line": "GET /heal", "half a header": "GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: ", "no end": "GET /healthz HTTP/1.1\r\nHost: x\r\n"} {
@@ -153,7 +155,7 @@ func TestSlowloris(t *testing.T) {
 	}
 	// Uploads that stall take up their own tenant's places,
 	slow := newFixture(t)
-	slow.server.times.upload = time.Minute
+	slow.server.timeouts.Upload = time.Minute
 	slowAddress := slow.serve(t)
 	conns := make([]net.Conn, admission.MaxUploads)
 	for i := range conns {
@@ -194,7 +196,7 @@ func talk(bytes int) *agent.Options {
 func TestSlowReaders(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"talker": func() *agent.Options { return talk(2 << 20) }})
-	f.server.times.part = 2 * time.Second
+	f.server.timeouts.Write = 2 * time.Second
 	address := f.serve(t)
 	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "talker", []byte("{}"), nil)
 	require.NoError(t, err)
@@ -204,7 +206,7 @@ func TestSlowReaders(t *testing.T) {
 	say(t, address, post("/v1/runs", `{"agent":"talker","input":"hi"}`))
 	say(t, address, post("/v1/agents/talker/agui", `{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`))
 	say(t, address, post("/v1/runs", `{"agent":"talker","input":"hi","disconnect":"cancel"}`))
-	var list struct{ Runs []Run }
+	var list struct{ Runs []runs.Run }
 	require.Eventually(t, func() bool {
 		f.ok("GET", "/v1/runs", f.acme, nil, &list)
 		return len(list.Runs) == 3
@@ -230,8 +232,8 @@ func TestRequestsAtOnce(t *testing.T) {
 	began, let := make(chan string, 99), make(chan struct{})
 	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"concurrent_requests": 3}}, nil)
-	var run Run
-	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, &run)
+	var run runs.Run
+	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}, &run)
 	underWay := func(want int64) {
 		t.Helper()
 		require.Eventually(t, func() bool {
@@ -293,12 +295,12 @@ func TestTakeoverIsFair(t *testing.T) {
 	f, of := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
 	stuck := make(chan struct{})
 	source := of.source(f.server)
-	f.server.runs.fleet = agentSourceFunc(func(ctx context.Context, tn *store.Tenant, spec runSpec) (*opened, error) {
+	f.server.runs.Agents = agentSourceFunc(func(ctx context.Context, tn *store.Tenant, spec agents.Spec) (*agents.Handle, error) {
 		if tn.ID() == "acme" {
 			<-stuck // a server of tools that does not answer
 			return nil, fmt.Errorf("not now")
 		}
-		return source.open(ctx, tn, spec)
+		return source.Open(ctx, tn, spec)
 	})
 	create := func(tenant, id string) {
 		require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: id, Tenant: tenant, Agent: "greeter", Owner: "gone", Spec: []byte(`{"agent":"greeter","version":1}`),
@@ -308,8 +310,8 @@ func TestTakeoverIsFair(t *testing.T) {
 		create("acme", fmt.Sprint("run_a", i))
 	}
 	create("beta", "run_b")
-	require.NoError(t, f.server.runs.takeAll(t.Context()))
-	require.NoError(t, f.server.runs.takeAll(t.Context()))
+	require.NoError(t, f.server.runs.TakeAll(t.Context()))
+	require.NoError(t, f.server.runs.TakeAll(t.Context()))
 	require.Eventually(t, func() bool {
 		info, err := f.store.Run(t.Context(), "run_b")
 		return err == nil && info.Status == journal.StatusFinished
@@ -318,8 +320,8 @@ func TestTakeoverIsFair(t *testing.T) {
 	f.server.work.Wait()
 }
 
-type agentSourceFunc func(ctx context.Context, t *store.Tenant, spec runSpec) (*opened, error)
+type agentSourceFunc func(ctx context.Context, t *store.Tenant, spec agents.Spec) (*agents.Handle, error)
 
-func (f agentSourceFunc) open(ctx context.Context, t *store.Tenant, spec runSpec) (*opened, error) {
+func (f agentSourceFunc) Open(ctx context.Context, t *store.Tenant, spec agents.Spec) (*agents.Handle, error) {
 	return f(ctx, t, spec)
 }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,9 +22,13 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/modules"
+	"github.com/agent-runner/agent-runner/internal/server/policy"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -61,8 +67,8 @@ func TestOperatorsKeyStaysHome(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("x"))
 	x := newTrap(t)
-	f.server.options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Models: []string{"small*"}, Hosts: []string{"*", "*:*"}, Grants: []string{"*"}}}, nil)
+	f.server.agents.Options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}, Hosts: []string{"*", "*:*"}, Grants: []string{"*"}}}, nil)
 	for name, file := range map[string]string{
 		"mcp":      "model: {name: small}\ntools: {mcp: [{name: x, url: '" + x.URL + "', api_key_env: OPENAI_API_KEY}]}\n",
 		"secret":   "model: {name: small}\nsecrets: [{name: k, env: OPENAI_API_KEY, hosts: ['127.0.0.1:*']}]\n",
@@ -74,10 +80,10 @@ func TestOperatorsKeyStaysHome(t *testing.T) {
 		"innermcp": "model: {name: small}\nagents: [{name: inner, description: d, agent: {tools: {mcp: [{name: x, url: '" + x.URL + "', api_key_env: OPENAI_API_KEY}]}}}]\n",
 	} {
 		require.Equal(t, 200, f.apply(f.acme, name, file).status, name)
-		r := f.send("POST", "/v1/runs", f.acme, StartRun{Agent: name, Input: "hi"})
+		r := f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: name, Input: "hi"})
 		require.NotContains(t, string(r.body), operatorsKey, name)
 		if r.status < 300 {
-			var run Run
+			var run runs.Run
 			require.NoError(t, json.Unmarshal(r.body, &run))
 			require.NotContains(t, f.finished(f.acme, run.ID).Error, operatorsKey, name)
 		}
@@ -91,8 +97,8 @@ func TestModulesKeepToThePolicysModels(t *testing.T) {
 	t.Parallel()
 	f := platform(t)
 	asked := scripted.Func(func(int, *model.Request) scripted.Reply { return scripted.Text("hello") })
-	f.server.options.Model = asked
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Models: []string{"small*"}, Grants: []string{"*"}}}, nil)
+	f.server.agents.Options.Model = asked
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}, Grants: []string{"*"}}}, nil)
 	f.upload(f.acme, "chooser", `import { defineMiddleware } from "@agent-runner/middleware";
 
 export default defineMiddleware({
@@ -101,8 +107,8 @@ export default defineMiddleware({
 });
 `)
 	require.Equal(t, 200, f.apply(f.acme, "spender", "model: {name: small}\nmiddlewares: [{module: chooser}]\n").status)
-	var run Run
-	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "spender", Input: "hi"}, &run)
+	var run runs.Run
+	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "spender", Input: "hi"}, &run)
 	f.finished(f.acme, run.ID)
 	require.Empty(t, asked.Requests())
 	require.Contains(t, string(f.ok("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, nil).body), `model \"huge\" is not one that this agent may ask`)
@@ -114,12 +120,12 @@ func TestParamsKeepToThePolicy(t *testing.T) {
 	t.Parallel()
 	f := platform(t)
 	asked := scripted.Func(func(int, *model.Request) scripted.Reply { return scripted.Text("hello") })
-	f.server.options.Model = asked
-	policy := func(p Policy) {
+	f.server.agents.Options.Model = asked
+	allow := func(p policy.Policy) {
 		p.Models, p.Grants = []string{"small*"}, []string{"*"}
 		f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": p}, nil)
 	}
-	policy(Policy{})
+	allow(policy.Policy{})
 	f.upload(f.acme, "changes", `import { defineMiddleware } from "@agent-runner/middleware";
 
 export default defineMiddleware({
@@ -141,8 +147,8 @@ export default defineMiddleware({
 		`params: the operator's policy does not allow this tenant to set the parameter "service_tier"; allowed are the usual ones, and those in params of the tenant's policy: none`)
 	require.Equal(t, 422, f.apply(f.acme, "own", "model: {name: small}\nagents: [{name: b, agent: {model: {name: small, params: {Seed: 1}}}}]\n").status, "names are compared exactly")
 	events := func(agent string) string {
-		var run Run
-		f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: agent, Input: "hi"}, &run)
+		var run runs.Run
+		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: agent, Input: "hi"}, &run)
 		f.finished(f.acme, run.ID)
 		return string(f.ok("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, nil).body)
 	}
@@ -153,13 +159,13 @@ export default defineMiddleware({
 	require.Contains(t, events("asker"), `policy does not allow this tenant to set the parameter \"models\"`)
 	require.Len(t, asked.Requests(), 1, "the agent's own")
 
-	policy(Policy{Params: []string{"service_tier", "model*"}})
+	allow(policy.Policy{Params: []string{"service_tier", "model*"}})
 	require.Equal(t, 200, f.apply(f.acme, "own", file).status)
 	require.NotContains(t, events("changer")+events("asker")+events("own"), "does not allow this tenant")
 	require.Equal(t, 5, len(asked.Requests()))
 	require.JSONEq(t, `"flex"`, string(asked.Requests()[4].Params["service_tier"]))
-	policy(Policy{Params: []string{"models"}})
-	require.Contains(t, f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "own", Input: "hi"}).problem(t, 422).Detail, `set the parameter "service_tier"`)
+	allow(policy.Policy{Params: []string{"models"}})
+	require.Contains(t, f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "own", Input: "hi"}).problem(t, 422).Detail, `set the parameter "service_tier"`)
 	require.Len(t, asked.Requests(), 5, "what was allowed when it was kept is not for ever")
 
 	require.Equal(t, 200, f.apply(f.acme, "plain", "model: {name: small}\n").status)
@@ -176,12 +182,12 @@ func TestKeysAreNotRepeated(t *testing.T) {
 	var log lockedBuffer
 	f.server.log = testLogger(&log)
 	x := newTrap(t)
-	f.server.options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	f.server.agents.Options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	const key = "sk-acme-very-own-key-0123456789"
 	f.ok("PUT", "/v1/secrets/OPENAI_API_KEY", f.acme, map[string]any{"value": key}, nil)
 	require.Equal(t, 200, f.apply(f.acme, "helper", "model: {name: small, retries: 0, base_url: '"+x.URL+"'}\n").status)
-	var run Run
-	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "helper", Input: "hi"}, &run)
+	var run runs.Run
+	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "helper", Input: "hi"}, &run)
 	f.finished(f.acme, run.ID)
 	require.Contains(t, x.heard(), key, "the endpoint is asked with it")
 	for _, path := range []string{"", "/events", "/history", "/trace"} {
@@ -214,7 +220,7 @@ func TestRingsAreHiddenInAGUI(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			f, _ := runFixture(t, map[string]func() *agent.Options{"guarded": func() *agent.Options {
-				c, err := chain.New(chain.Entry{Name: operators + ".secret-guard", Ring: chain.Outer, Middleware: guard})
+				c, err := chain.New(chain.Entry{Name: agents.Operators + ".secret-guard", Ring: chain.Outer, Middleware: guard})
 				require.NoError(t, err)
 				o := asks()
 				o.Chain = c
@@ -226,7 +232,7 @@ func TestRingsAreHiddenInAGUI(t *testing.T) {
 			require.Equal(t, 200, r.status, "%s", r.body)
 			require.Contains(t, string(r.body), "RUN_STARTED")
 			require.NotContains(t, string(r.body), "secret")
-			var list struct{ Runs []Run }
+			var list struct{ Runs []runs.Run }
 			f.ok("GET", "/v1/runs", f.acme, nil, &list)
 			require.Len(t, list.Runs, 1)
 			for _, path := range []string{"", "/events", "/history", "/trace"} {
@@ -241,11 +247,11 @@ func TestRingsAreHiddenInAGUI(t *testing.T) {
 func TestQueuedRunsHide(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	l := f.server.runs.lives.add("run_x", "acme", []journal.Pin{{Entry: "secret-guard", Ring: "outer"}}, func(error) {})
-	info, err := f.server.runs.find(t.Context(), f.store.Tenant("acme"), l.id)
+	l := f.server.runs.Active.Add("run_x", "acme", []journal.Pin{{Entry: "secret-guard", Ring: "outer"}}, func(error) {})
+	info, err := f.server.runs.Find(t.Context(), f.store.Tenant("acme"), l.ID)
 	require.NoError(t, err)
-	require.True(t, hiddenIn(info.Modules).has("a", "secret-guard"))
-	_, err = f.server.runs.find(t.Context(), f.store.Tenant("beta"), l.id)
+	require.True(t, runs.NewRedactor(info.Modules).Has("a", "secret-guard"))
+	_, err = f.server.runs.Find(t.Context(), f.store.Tenant("beta"), l.ID)
 	require.ErrorIs(t, err, journal.ErrNoRun)
 }
 
@@ -277,8 +283,8 @@ func TestIdempotencyAtOnce(t *testing.T) {
 	for i := range 20 {
 		key := []string{f.acme, f.beta}[i%2]
 		wg.Go(func() {
-			var run Run
-			r := f.send("POST", "/v1/runs", key, StartRun{Agent: "slow", Input: "hi"}, "Idempotency-Key", "once")
+			var run runs.Run
+			r := f.send("POST", "/v1/runs", key, runs.StartRun{Agent: "slow", Input: "hi"}, "Idempotency-Key", "once")
 			mu.Lock()
 			defer mu.Unlock()
 			if r.status != 202 || json.Unmarshal(r.body, &run) != nil {
@@ -315,10 +321,10 @@ func TestSameBytesOfManyTenants(t *testing.T) {
 		id := fmt.Sprint("tenant-", i)
 		_, err := f.store.CreateTenant(t.Context(), id, id, store.TenantQuota{Modules: 1}, nil)
 		require.NoError(t, err)
-		key := f.key(id, texts(TenantScopes)...)
+		key := f.key(id, httpapi.ScopeNames(httpapi.TenantScopes)...)
 		wg.Go(func() {
 			r := f.push(key, "?name=own&version=1", b, "application/wasm")
-			var list struct{ Modules []Module }
+			var list struct{ Modules []modules.Module }
 			if r.status == 200 && json.Unmarshal(f.send("GET", "/v1/modules", key, nil).body, &list) == nil && len(list.Modules) == 1 && len(list.Modules[0].Names) == 1 {
 				same.Add(1)
 			}
@@ -329,7 +335,7 @@ func TestSameBytesOfManyTenants(t *testing.T) {
 	n, err := f.store.DeleteUnusedModules(t.Context(), -time.Hour)
 	require.NoError(t, err)
 	require.Zero(t, n)
-	var list struct{ Modules []Module }
+	var list struct{ Modules []modules.Module }
 	f.ok("GET", "/v1/modules", f.beta, nil, &list)
 	require.Empty(t, list.Modules, "who has not brought it does not have it")
 }
@@ -355,7 +361,7 @@ func TestNoWayInside(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	x := newTrap(t)
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Hosts: []string{"*", "*:*"}}}, nil)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Hosts: []string{"*", "*:*"}}}, nil)
 	f.ok("PUT", "/v1/secrets/OPENAI_API_KEY", f.acme, map[string]any{"value": "sk-acme-own"}, nil)
 	port := x.URL[strings.LastIndexByte(x.URL, ':'):]
 	for i, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]",
@@ -369,12 +375,12 @@ func TestNoWayInside(t *testing.T) {
 				r.problem(t, 422, host)
 				continue
 			}
-			r := f.send("POST", "/v1/runs", f.acme, StartRun{Agent: name, Input: "hi"})
+			r := f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: name, Input: "hi"})
 			if r.status >= 300 {
 				require.Equal(t, 422, r.status, "%s: %s", host, r.body)
 				continue
 			}
-			var run Run
+			var run runs.Run
 			require.NoError(t, json.Unmarshal(r.body, &run))
 			require.Equal(t, "error", f.finished(f.acme, run.ID).FinishReason, host)
 		}
@@ -392,8 +398,8 @@ export default defineMiddleware({ name: "talks", afterModel(_, ctx) {
 	for (let i = 0; i < 1000; i++) ctx.log.info(line);
 } });`)
 	require.Equal(t, 200, f.apply(f.acme, "talker", "model: {name: small}\nmiddlewares: [{module: talks, on_fault: skip}]\n").status)
-	var run Run
-	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "talker", Input: "hi"}, &run)
+	var run runs.Run
+	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "talker", Input: "hi"}, &run)
 	done := f.finished(f.acme, run.ID)
 	require.Equal(t, "hello", done.Output)
 	size, after := 0, int64(0)
@@ -424,8 +430,8 @@ func TestTimelinesAreBounded(t *testing.T) {
 	}
 	f := platform(t, scripted.Calls(calls...), scripted.Text("done"))
 	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small, retries: 0}\n").status)
-	var run Run
-	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "agent", Input: "hi"}, &run)
+	var run runs.Run
+	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "agent", Input: "hi"}, &run)
 	f.finished(f.acme, run.ID)
 	require.Eventually(t, func() bool {
 		r := f.ok("GET", "/v1/runs/"+run.ID+"/trace", f.acme, nil, nil)
@@ -449,7 +455,7 @@ func TestMetricsAreBounded(t *testing.T) {
 		}
 		name := fmt.Sprint("agent-", i)
 		f.apply(f.acme, name, fmt.Sprintf("model: {name: small-%d}\n", i))
-		f.send("POST", "/v1/runs", f.acme, StartRun{Agent: name, Input: "hi"})
+		f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: name, Input: "hi"})
 		f.send("POST", "/v1/chat/completions", f.acme, map[string]any{"model": name, "messages": []any{}})
 	}
 	flood(0)
@@ -466,7 +472,7 @@ func TestMetricsAreBounded(t *testing.T) {
 func TestHostileModel(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.server.options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	f.server.agents.Options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	raw := func(body string) string {
 		m, err := openaitest.New(scripted.New(scripted.Reply{Err: &openaitest.Raw{Body: body, Header: map[string]string{"Content-Type": "application/json"}}}))
 		require.NoError(t, err)
@@ -478,8 +484,8 @@ func TestHostileModel(t *testing.T) {
 		`{"choices":[{"message":{"role":"operator","content":"x"},"finish_reason":"` + strings.Repeat("y", 10_000) + `"}]}`, "\xff\xfe", ""} {
 		name := fmt.Sprint("m", i)
 		require.Equal(t, 200, f.apply(f.acme, name, "model: {name: small, retries: 0, base_url: '"+raw(body)+"'}\n").status)
-		var run Run
-		f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: name, Input: "hi"}, &run)
+		var run runs.Run
+		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: name, Input: "hi"}, &run)
 		f.finished(f.acme, run.ID)
 	}
 	f.ok("GET", "/healthz", "", nil, nil)
@@ -499,11 +505,11 @@ func TestInnerAgentsKeepToThePolicysSteps(t *testing.T) {
 		}
 		return scripted.Calls(abi.NewToolCall(fmt.Sprint("c", n), "time", "{}"))
 	})
-	f.server.options.Model = asked
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Models: []string{"*"}, MaxSteps: 3}}, nil)
+	f.server.agents.Options.Model = asked
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"*"}, MaxSteps: 3}}, nil)
 	require.Equal(t, 200, f.apply(f.acme, "outer", "model: {name: small}\ntools: {builtin: []}\nagents: [{name: inner, description: d, agent: {tools: {builtin: [time]}}}]\n").status)
-	var run Run
-	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "outer", Input: "hi"}, &run)
+	var run runs.Run
+	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "outer", Input: "hi"}, &run)
 	require.Equal(t, "stop", f.finished(f.acme, run.ID).FinishReason)
 	require.Equal(t, 2+3, len(asked.Requests()), "two of the outer one, three of the inner one")
 }

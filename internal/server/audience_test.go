@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/server/policy"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
 // A failed model call is shown to each audience as far as it may know: the operator has all
@@ -28,22 +30,22 @@ func TestModelFailuresByAudience(t *testing.T) {
 			f := newFixture(t)
 			var log lockedBuffer
 			f.server.log = testLogger(&log)
-			f.server.options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+			f.server.agents.Options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 			file := "model: {name: small, retries: 0}\n"
 			if own {
 				f.ok("PUT", "/v1/secrets/OPENAI_API_KEY", f.acme, map[string]any{"value": "sk-acme-very-own-key"}, nil)
 				file = "model: {name: small, retries: 0, base_url: '" + endpoint.URL + "'}\n"
 			} else {
-				f.server.options.Getenv = func(name string) string {
+				f.server.agents.Options.Getenv = func(name string) string {
 					return map[string]string{host.EnvBaseURL: endpoint.URL, host.EnvAPIKey: operatorsKey}[name]
 				}
-				f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Models: []string{"small*"}}}, nil)
+				f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}}}, nil)
 			}
 			require.Equal(t, 200, f.apply(f.acme, "inner", file).status)
 			require.Equal(t, 200, f.apply(f.acme, "helper", file).status)
 
-			var run Run
-			f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "helper", Input: "hi"}, &run)
+			var run runs.Run
+			f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "helper", Input: "hi"}, &run)
 			run = *f.finished(f.acme, run.ID)
 			tenant := run.Error
 			for _, path := range []string{"/v1/runs", "/v1/runs/" + run.ID, "/v1/runs/" + run.ID + "/events", "/v1/runs/" + run.ID + "/history", "/v1/runs/" + run.ID + "/trace"} {

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
 	"context"
 	"errors"
 	"testing"
@@ -8,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
 // A server ends a run that was canceled through another one without waiting for the next
@@ -16,13 +18,13 @@ import (
 func TestCancelsOfOtherServers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.server.options.Owner = "here"
+	f.server.runs.Options.Owner = "here"
 	ended := map[string]chan error{}
 	for _, id := range []string{"run_a", "run_b"} {
 		require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: id, Tenant: "acme", Agent: "greeter", Owner: "here", Lease: time.Hour, Log: []byte("x")}))
 		causes := make(chan error, 1)
 		ended[id] = causes
-		f.server.runs.lives.add(id, "acme", nil, func(cause error) {
+		f.server.runs.Active.Add(id, "acme", nil, func(cause error) {
 			select {
 			case causes <- cause:
 			default:
@@ -31,11 +33,11 @@ func TestCancelsOfOtherServers(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	go f.server.runs.watchCancels(ctx)
+	go f.server.runs.WatchCancels(ctx)
 	require.NoError(t, f.store.Cancel(t.Context(), "run_b"))
 	select {
 	case err := <-ended["run_b"]:
-		require.True(t, errors.Is(err, errCanceled))
+		require.True(t, errors.Is(err, runs.ErrCanceled))
 	case <-time.After(20 * time.Second):
 		t.Fatal("the run was not canceled")
 	}

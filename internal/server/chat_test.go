@@ -11,6 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/server/gateway"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
 // Each request is told of the tokens that it used: one that ends as a tool of the client
@@ -51,7 +53,7 @@ func TestChatModelFails(t *testing.T) {
 	r := f.send("POST", "/v1/chat/completions", f.acme, map[string]any{"model": "agent", "messages": []any{map[string]any{"role": "user", "content": "hi"}}})
 	p := r.problem(t, 502)
 	require.Equal(t, "Model failed", p.Title)
-	require.Equal(t, problemType+codeModelFailed, p.Type)
+	require.Equal(t, httpapi.ProblemType+httpapi.CodeModelFailed, p.Type)
 	require.Contains(t, p.Detail, "the model that the agent asks failed: it answered 401 Unauthorized; run run_")
 	require.NotContains(t, string(r.body), "inside")
 	require.NotContains(t, string(r.body), "sk-1234")
@@ -78,7 +80,7 @@ func TestChatGoesOnWithTheSameModel(t *testing.T) {
 	for _, model := range []string{"other", "none"} {
 		r := f.send("POST", "/v1/chat/completions", f.acme, message{"model": model, "messages": messages, "tools": tools})
 		r.problem(t, 409, model)
-		var refused struct{ Error openAIError }
+		var refused struct{ Error httpapi.OpenAIError }
 		require.NoError(t, json.Unmarshal(r.body, &refused))
 		require.Equal(t, "model", *refused.Error.Param)
 		require.Equal(t, "model_mismatch", *refused.Error.Code)
@@ -94,7 +96,7 @@ func TestModelsOfOpenAI(t *testing.T) {
 	t.Parallel()
 	f := platform(t)
 	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)
-	var model ChatModel
+	var model gateway.ChatModel
 	f.ok("GET", "/v1/models/agent", f.acme, nil, &model)
 	require.Equal(t, "agent", model.ID)
 	require.Equal(t, "acme", model.OwnedBy)
@@ -102,7 +104,7 @@ func TestModelsOfOpenAI(t *testing.T) {
 		method, at, _ := strings.Cut(path, " ")
 		r := f.send(method, at, f.acme, nil)
 		r.problem(t, 404, path)
-		var out struct{ Error openAIError }
+		var out struct{ Error httpapi.OpenAIError }
 		require.NoError(t, json.Unmarshal(r.body, &out), path)
 		require.Contains(t, out.Error.Message, want, path)
 	}

@@ -148,7 +148,7 @@ func TestConsoleInBrowser(t *testing.T) {
 		replies = append(replies, call, answer, scripted.Reply{Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: "I am still "}, {Kind: abi.ChunkText, Text: "thinking"}}, Hang: true})
 	}
 	f := platform(t, replies...)
-	f.server.options.Originals = true // else the diff of what mask changed has no original
+	f.server.agents.Options.Journal.Originals = true // else the diff of what mask changed has no original
 	f.upload(f.acme, "mask", mask)
 	f.upload(f.acme, "asker", asker)
 	r := f.apply(f.acme, "archivist", "model: {name: small}\n")

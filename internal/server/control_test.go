@@ -18,6 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
 // flooder is a module that emits as much as it may in each hook and keeps its run going with
@@ -59,12 +60,12 @@ func flooder() *chain.Native {
 func (f *fixture) floods(key string, n int) (ids []string) {
 	f.t.Helper()
 	for range n {
-		var run Run
-		f.ok("POST", "/v1/runs", key, StartRun{Agent: "flood", Input: "hi"}, &run)
+		var run runs.Run
+		f.ok("POST", "/v1/runs", key, runs.StartRun{Agent: "flood", Input: "hi"}, &run)
 		ids = append(ids, run.ID)
 	}
 	for _, id := range ids {
-		var run Run
+		var run runs.Run
 		require.Eventually(f.t, func() bool {
 			f.ok("GET", "/v1/runs/"+id, key, nil, &run)
 			return run.LastEvent > 0
@@ -74,7 +75,7 @@ func (f *fixture) floods(key string, n int) (ids []string) {
 }
 
 // ends waits until a run has ended, and returns how long that took.
-func (f *fixture) ends(key, id string) (run *Run, took time.Duration) {
+func (f *fixture) ends(key, id string) (run *runs.Run, took time.Duration) {
 	f.t.Helper()
 	began := time.Now()
 	require.Eventually(f.t, func() bool {
@@ -94,7 +95,7 @@ func TestControlBeforeData(t *testing.T) {
 		return &agent.Options{Model: scripted.New(scripted.Text("x")), Chain: c, MaxSteps: 10_000}
 	}})
 	acme, beta := f.floods(f.acme, 3), f.floods(f.beta, 3)
-	go f.server.runs.heed(t.Context())
+	go f.server.runs.Heed(t.Context())
 	time.Sleep(2 * time.Second) // for a backlog
 	var all []time.Duration
 	for i, id := range acme {
@@ -131,8 +132,8 @@ func TestDeadlineAndDeletionBeforeData(t *testing.T) {
 	f.floods(f.acme, 2)
 	beta := f.floods(f.beta, 2)
 	began := time.Now()
-	var short Run
-	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "short", Input: "hi"}, &short)
+	var short runs.Run
+	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "short", Input: "hi"}, &short)
 	ended, _ := f.ends(f.acme, short.ID)
 	require.Equal(t, abi.RunTimeout, ended.FinishReason)
 	t.Log("deadline of 3 s:", time.Since(began))

@@ -1,49 +1,42 @@
-// Package server is the platform: tenants bring modules and run agents over
-// HTTP. A request goes through these stages:
+// Package server is the platform: tenants upload modules and run agents over HTTP. [New]
+// takes a store, a host and options, and returns a handler; [Server.Serve] also runs what
+// works in the background. The package itself only connects its parts:
 //
-//  1. [Server.ServeHTTP] gives it an id, deadlines, a log record, and a problem
-//     (RFC 9457) where nothing else answers: an unknown path, a method that is
-//     not there, a panic.
-//  2. The route's scope decides who may: [Caller] is what became of the key.
-//  3. The key's rate is counted.
+//	admission   shares processors, disk and connections between tenants
+//	httpapi     routes, keys and scopes, problem details, cursors, the OpenAPI document
+//	policy      what the operator allows a tenant
+//	tenants     tenants, keys, secrets and usage
+//	blocks      modules that the operator blocks
+//	modules     uploads, checks and caches modules
+//	agents      checks agent files, makes agents of them and caches these
+//	runs        starts, resumes, follows, cancels and takes over runs
+//	quarantine  decides which runs of a crashed server are resumed
+//	gateway     runs over OpenAI's chat completions (with chat) and AG-UI
+//	console     the web console
+//
+// A package imports only those above it in this list.
+//
+// # The life of a request
+//
+//  1. [httpapi.Router] gives it an id, deadlines and a log record. Errors become problem
+//     details (RFC 9457): unknown paths, wrong methods and panics too.
+//  2. The key's scope is compared with the route's. [httpapi.Caller] describes the caller.
+//  3. [admission.Controller] counts the request against its tenant's quotas.
 //  4. The body is read, up to the route's limit, and checked against its schema.
-//  5. The route's handler gets the caller, whose Tenant reaches no row of
-//     another tenant.
+//  5. The route's handler receives the caller, whose Tenant cannot reach the data of other
+//     tenants.
 //
-// # How a route is added
+// # Adding a route
 //
-// One file holds one resource: its service, its routes, the types that they
-// take and give. The service is a small struct made in [New]; its routes are
-// registered by a method that newServer calls:
+// A resource is a type with a method Routes, which [New] calls. Routes of JSON are
+// registered with [httpapi.Register], whose inputs and outputs are huma's: path, query and
+// header parameters by struct tags, and a field Body. Embedded parts of inputs must be
+// exported, or huma leaves them empty. [httpapi.Router.Raw] registers other routes, such as
+// uploads and streams of events, which describe themselves in the document.
 //
-//	func (u *usage) routes(s *Server) {
-//		route(s, Route{ID: "get-usage", Method: "GET", Path: "/v1/usage", Scope: UsageRead,
-//			Tag: "usage", Summary: "What the tenant used"}, u.get)
-//	}
-//
-//	func (u *usage) get(ctx context.Context, c *Caller, in *UsageInput) (*usageOutput, error)
-//
-// Inputs and outputs are huma's (embedded parts of inputs are exported, or huma
-// leaves them empty): path, query and header parameters by tags, a
-// Body of JSON. What the document cannot say (streams of events, uploads) is
-// registered with [Server.raw], whose handler has the response and the request,
-// and describes itself in the document:
-//
-//	s.raw(Route{…}, describe, func(w http.ResponseWriter, r *http.Request, c *Caller) error)
-//
-// An error that a handler returns becomes a problem: a [*Problem] as it is, errors
-// of the store by what they mean, everything else 500 with the reason in the log
-// alone. A route without a scope panics when the server is made; one for everybody
-// says Public. Tests go over all operations of the document, so a route
-// is tested for keys, scopes, bodies and tenants without a word about it; one
-// with a path parameter that is not in the test's samples fails it.
-//
-// What runs need is in agents and modules: agents.load gives a version of an
-// agent with its modules pinned, agents.loadModule is what host.FileOptions has
-// them from, [store.Tenant.AdmitRun] counts the run against the quotas, and
-// blocks.current says what the operator blocks, and when that changes. The
-// environment of an agent is its tenant's secrets, never this process's.
-//
-// What goes on after its request (runs) is told to end by [Server.Draining], and
-// waited for if it was begun with [Server.Go].
+// A handler returns an error, which becomes a problem: a [*httpapi.Problem] as it is, errors
+// of the store by their meaning, and any other error as status 500, with its text in the log
+// only. A route without a scope panics at startup; a public one has the scope
+// [httpapi.Public]. TestEveryOperation checks keys, scopes, bodies and the isolation of
+// tenants for each operation of the document. A new path parameter needs a sample there.
 package server

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/console"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -38,29 +39,29 @@ func TestEveryOperation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	samples := furnish(t, f)
-	revoked, expired := f.key("acme", OperatorScopes()...), f.expired("acme")
+	revoked, expired := f.key("acme", httpapi.OperatorScopes()...), f.expired("acme")
 	require.NoError(t, f.store.Tenant("acme").RevokeKey(t.Context(), keyID(revoked)))
-	unscoped := map[Scope]string{}
-	for _, scope := range append([]Scope{OperatorScope}, TenantScopes...) {
-		unscoped[scope] = f.key(store.Operator, slices.DeleteFunc(OperatorScopes(), func(s string) bool { return s == string(scope) })...)
+	unscoped := map[httpapi.Scope]string{}
+	for _, scope := range append([]httpapi.Scope{httpapi.OperatorScope}, httpapi.TenantScopes...) {
+		unscoped[scope] = f.key(store.Operator, slices.DeleteFunc(httpapi.OperatorScopes(), func(s string) bool { return s == string(scope) })...)
 	}
-	posing := f.key("beta", OperatorScopes()...) // a tenant's key that says it is the operator's
+	posing := f.key("beta", httpapi.OperatorScopes()...) // a tenant's key that says it is the operator's
 
 	for _, op := range f.operations() {
 		t.Run(op.ID, func(t *testing.T) {
 			path := op.at(t, samples)
-			if op.Scope == Public {
+			if op.Scope == httpapi.Public {
 				require.Contains(t, []string{"healthz", "readyz", "openapi"}, op.ID, "a new operation is for everybody; is it meant to be?")
 				return
 			}
-			require.True(t, op.Scope.known(), "it declares no scope")
+			require.True(t, op.Scope.Known(), "it declares no scope")
 			for why, key := range map[string]string{"Authorization": "", "not known": "ar_" + strings.Repeat("a", 10) + "_" + strings.Repeat("a", 52), "revoked": revoked, "expired": expired} {
 				r := f.send(op.Method, path, key, op.sample(t))
 				require.Contains(t, r.problem(t, 401, why).Detail, why)
 				require.Contains(t, r.header.Get("WWW-Authenticate"), "Bearer")
 			}
 			require.Contains(t, f.send(op.Method, path, unscoped[op.Scope], op.sample(t)).problem(t, 403).Detail, string(op.Scope))
-			if op.Scope == OperatorScope {
+			if op.Scope == httpapi.OperatorScope {
 				f.send(op.Method, path, posing, op.sample(t)).problem(t, 403)
 			}
 			checkBodies(t, f, &op, path)
@@ -116,7 +117,7 @@ func TestTenantsAreApart(t *testing.T) {
 	samples := furnish(t, f)
 	look := func() (all []string) {
 		for _, op := range f.operations() {
-			if op.Method == "GET" && op.Scope != Public && op.Scope != OperatorScope && !strings.Contains(op.Path, "/events") {
+			if op.Method == "GET" && op.Scope != httpapi.Public && op.Scope != httpapi.OperatorScope && !strings.Contains(op.Path, "/events") {
 				all = append(all, op.ID+string(used.ReplaceAll(f.send("GET", op.at(t, samples), f.acme, nil).body, nil)))
 			}
 		}
@@ -129,7 +130,7 @@ func TestTenantsAreApart(t *testing.T) {
 		return strings.Compare(strings.TrimPrefix(a.Method, "GET"), strings.TrimPrefix(b.Method, "GET"))
 	})
 	for _, op := range all {
-		if op.Scope == Public || op.Scope == OperatorScope {
+		if op.Scope == httpapi.Public || op.Scope == httpapi.OperatorScope {
 			continue // TestEveryOperation shows that a tenant's key has no such scope
 		}
 		r := f.send(op.Method, op.at(t, samples), f.beta, op.sample(t))
@@ -158,7 +159,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 		require.Regexp(t, `^GET /(\{\$\}|console/[0-9a-f]{16}/[a-z]+\.(js|css|svg))$`, pattern, "files for everybody are those of the console")
 		documented = append(documented, pattern)
 	})
-	for _, pattern := range f.server.mux.patterns {
+	for _, pattern := range f.server.router.Patterns() {
 		require.Contains(t, documented, pattern, "register it with route or raw")
 	}
 }
@@ -166,9 +167,9 @@ func TestRoutesAreDocumented(t *testing.T) {
 func TestRouteNeedsScope(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	for _, scope := range []Scope{"", "modules:delete"} {
+	for _, scope := range []httpapi.Scope{"", "modules:delete"} {
 		require.PanicsWithValue(t, "route GET /x: it declares no scope; say Public if it is for everybody", func() {
-			f.server.raw(Route{ID: "x", Method: "GET", Path: "/x", Scope: scope}, nil, func(http.ResponseWriter, *http.Request, *Caller) error { return nil })
+			f.server.router.Raw(httpapi.Route{ID: "x", Method: "GET", Path: "/x", Scope: scope}, nil, func(http.ResponseWriter, *http.Request, *httpapi.Caller) error { return nil })
 		})
 	}
 }
@@ -181,7 +182,7 @@ func TestRouteNeedsItsParameters(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	require.Panics(t, func() {
-		route(f.server, Route{ID: "x", Method: "GET", Path: "/x/{tenant}", Scope: OperatorScope},
-			func(context.Context, *Caller, *struct{ lostPath }) (*struct{}, error) { return nil, nil })
+		httpapi.Register(f.server.router, httpapi.Route{ID: "x", Method: "GET", Path: "/x/{tenant}", Scope: httpapi.OperatorScope},
+			func(context.Context, *httpapi.Caller, *struct{ lostPath }) (*struct{}, error) { return nil, nil })
 	})
 }

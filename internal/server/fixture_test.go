@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -62,7 +63,7 @@ func newFixtureAt(t *testing.T, where string) *fixture {
 		_, err := s.CreateTenant(ctx, id, id, store.TenantQuota{}, nil)
 		require.NoError(t, err)
 	}
-	f.operator, f.acme, f.beta = f.key(store.Operator, OperatorScopes()...), f.key("acme", texts(TenantScopes)...), f.key("beta", texts(TenantScopes)...)
+	f.operator, f.acme, f.beta = f.key(store.Operator, httpapi.OperatorScopes()...), f.key("acme", httpapi.ScopeNames(httpapi.TenantScopes)...), f.key("beta", httpapi.ScopeNames(httpapi.TenantScopes)...)
 	return f
 }
 
@@ -128,17 +129,17 @@ func (f *fixture) ok(method, path, key string, body, out any) *reply {
 }
 
 // problem checks that an answer is a problem of a status, and returns it.
-func (r *reply) problem(t *testing.T, status int, what ...any) *Problem {
+func (r *reply) problem(t *testing.T, status int, what ...any) *httpapi.Problem {
 	t.Helper()
 	require.Equal(t, status, r.status, "%v: %s", what, r.body)
 	require.Equal(t, "application/problem+json", r.header.Get("Content-Type"), what...)
-	var p Problem
+	var p httpapi.Problem
 	d := json.NewDecoder(bytes.NewReader(r.body))
 	d.DisallowUnknownFields()
 	require.NoError(t, d.Decode(&p), string(r.body))
 	require.Equal(t, status, p.Status)
 	require.NotEmpty(t, p.Title)
-	require.True(t, strings.HasPrefix(p.Type, problemType), p.Type)
+	require.True(t, strings.HasPrefix(p.Type, httpapi.ProblemType), p.Type)
 	require.Equal(t, "urn:agent-runner:request:"+r.header.Get("X-Request-Id"), p.Instance)
 	return &p
 }
@@ -146,7 +147,7 @@ func (r *reply) problem(t *testing.T, status int, what ...any) *Problem {
 // An operation is one of the document.
 type operation struct {
 	ID, Method, Path string
-	Scope            Scope
+	Scope            httpapi.Scope
 	MaxBody          int64
 	JSON, Body       bool
 	Schema           map[string]any
@@ -158,9 +159,9 @@ func (f *fixture) operations() []operation {
 	f.t.Helper()
 	var doc struct {
 		Paths map[string]map[string]struct {
-			ID          string `json:"operationId"`
-			Scope       Scope  `json:"x-scope"`
-			MaxBody     int64  `json:"x-max-body"`
+			ID          string        `json:"operationId"`
+			Scope       httpapi.Scope `json:"x-scope"`
+			MaxBody     int64         `json:"x-max-body"`
 			RequestBody *struct {
 				Content map[string]struct{ Schema map[string]any }
 			} `json:"requestBody"`
@@ -247,7 +248,7 @@ func (o *operation) sample(t *testing.T) any {
 // expired makes a key whose time is over.
 func (f *fixture) expired(tenant string) string {
 	f.t.Helper()
-	_, shown, err := f.store.Tenant(tenant).CreateKey(f.t.Context(), &store.KeyOptions{Scopes: OperatorScopes(), TTL: time.Millisecond})
+	_, shown, err := f.store.Tenant(tenant).CreateKey(f.t.Context(), &store.KeyOptions{Scopes: httpapi.OperatorScopes(), TTL: time.Millisecond})
 	require.NoError(f.t, err)
 	require.Eventually(f.t, func() bool {
 		_, _, err := f.store.Authenticate(f.t.Context(), shown)

@@ -6,7 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/policy"
 )
 
 // ready lets tenants have agents ready that nobody runs, the oldest first.
@@ -15,27 +16,27 @@ func (f *fixture) ready(tenants ...string) {
 	for i, tenant := range tenants {
 		key, name := map[string]string{"acme": f.acme, "beta": f.beta}[tenant], string(rune('a'+i))
 		require.Equal(f.t, 200, f.apply(key, name, "model: {name: small}\n").status)
-		o, err := f.server.fleet.open(f.t.Context(), f.store.Tenant(tenant), runSpec{Agent: name})
+		o, err := f.server.fleet.Open(f.t.Context(), f.store.Tenant(tenant), agents.Spec{Agent: name})
 		require.NoError(f.t, err)
-		o.release()
+		o.Release()
 	}
 }
 
 // kept are the tenants whose agents are ready.
-func (f *fleet) kept() (out map[string]int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func kept(f *agents.Pool) (out map[string]int) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	out = map[string]int{}
-	for _, r := range f.ready {
-		out[r.tenant]++
+	for _, r := range f.Ready {
+		out[r.Tenant]++
 	}
 	return out
 }
 
-func (f *fleet) each(do func(r *ready)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, r := range f.ready {
+func each(f *agents.Pool, do func(r *agents.PooledAgent)) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	for _, r := range f.Ready {
 		do(r)
 	}
 }
@@ -44,45 +45,26 @@ func (f *fleet) each(do func(r *ready)) {
 func TestFleetMemory(t *testing.T) {
 	t.Parallel()
 	f := platform(t)
-	f.ok("PATCH", "/v1/tenants/beta", f.operator, map[string]any{"policy": Policy{Models: []string{"small*"}}}, nil)
+	f.ok("PATCH", "/v1/tenants/beta", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}}}, nil)
 	fleet := f.server.fleet
 	f.ready("beta", "acme", "acme", "acme")
-	fleet.close(time.Hour, idleBytes)
-	require.Equal(t, map[string]int{"acme": 3, "beta": 1}, fleet.kept())
-	fleet.close(time.Hour, 3*agentBytes)
-	require.Equal(t, map[string]int{"acme": 3}, fleet.kept(), "the one that was not used for the longest time")
+	fleet.Close(time.Hour, agents.IdleBytes)
+	require.Equal(t, map[string]int{"acme": 3, "beta": 1}, kept(fleet))
+	fleet.Close(time.Hour, 3*agents.AgentBytes)
+	require.Equal(t, map[string]int{"acme": 3}, kept(fleet), "the one that was not used for the longest time")
 
 	f.ready("beta")
-	fleet.each(func(r *ready) { r.bytes = idleOfTenant / 2 })
-	fleet.close(time.Hour, idleBytes)
-	require.Equal(t, map[string]int{"acme": 2, "beta": 1}, fleet.kept(), "one tenant has less than all")
+	each(fleet, func(r *agents.PooledAgent) { r.Bytes = agents.IdleOfTenant / 2 })
+	fleet.Close(time.Hour, agents.IdleBytes)
+	require.Equal(t, map[string]int{"acme": 2, "beta": 1}, kept(fleet), "one tenant has less than all")
 
-	o, err := fleet.open(t.Context(), f.store.Tenant("beta"), runSpec{Agent: "a"})
+	o, err := fleet.Open(t.Context(), f.store.Tenant("beta"), agents.Spec{Agent: "a"})
 	require.NoError(t, err)
-	fleet.close(0, 0)
-	require.Equal(t, map[string]int{"beta": 1}, fleet.kept(), "it is used")
-	o.release()
-	fleet.close(0, 0)
-	require.Empty(t, fleet.kept())
-}
-
-func TestAgentBytes(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		file string
-		want int64
-	}{
-		"alone":   {"", agentBytes},
-		"entries": {"middlewares: [{name: a, module: a}, {name: b, module: b}]\nrings: {outer: [{name: c, module: c}]}\n", agentBytes + 3*entryBytes},
-		"servers": {"tools: {mcp: [{name: a, url: 'https://a.org/'}, {name: b, url: 'https://b.org/'}]}\n", agentBytes + 2*serverBytes},
-		"inside": {"agents: [{name: inner, description: Helps., as: tool, agent: {middlewares: [{name: a, module: a}], tools: {mcp: [{name: b, url: 'https://b.org/'}]}}}]\n",
-			agentBytes + entryBytes + serverBytes},
-	} {
-		file, err := agentfile.Parse("agent", []byte("model: {name: small}\n"+tc.file))
-		require.NoError(t, err, name)
-		require.Equal(t, tc.want, (&agentPlan{file: file}).bytes(), name)
-	}
-	require.EqualValues(t, agentBytes, new(agentPlan).bytes(), "it could not be read")
+	fleet.Close(0, 0)
+	require.Equal(t, map[string]int{"beta": 1}, kept(fleet), "it is used")
+	o.Release()
+	fleet.Close(0, 0)
+	require.Empty(t, kept(fleet))
 }
 
 // A module stays on the shelf as long as agents that were made of it are kept.
@@ -91,12 +73,12 @@ func TestModulesOfKeptAgents(t *testing.T) {
 	f := platform(t)
 	require.Equal(t, 200, f.send("PUT", "/v1/modules?name=wrap&version=1", f.acme, wasm(t, "wrap.wasm"), "Content-Type", "application/wasm").status)
 	require.Equal(t, 200, f.apply(f.acme, "a", "model: {name: small}\nmiddlewares: [{name: one, module: wrap}, {name: two, module: wrap}]\n").status)
-	shelf := f.server.modules.shelf
-	shelf.close(0, 0)
-	o, err := f.server.fleet.open(t.Context(), f.store.Tenant("acme"), runSpec{Agent: "a"})
+	modules := f.server.modules
+	modules.CloseIdle()
+	o, err := f.server.fleet.Open(t.Context(), f.store.Tenant("acme"), agents.Spec{Agent: "a"})
 	require.NoError(t, err)
-	o.release()
-	require.Zero(t, shelf.close(0, 0))
-	f.server.fleet.close(0, 0)
-	require.Equal(t, 1, shelf.close(0, 0))
+	o.Release()
+	require.Zero(t, modules.CloseIdle())
+	f.server.fleet.Close(0, 0)
+	require.Equal(t, 1, modules.CloseIdle())
 }

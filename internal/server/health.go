@@ -7,11 +7,15 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // health says whether the server lives, and whether it should be sent requests.
-type health struct{ store store.Store }
+type health struct {
+	store    store.Store
+	draining <-chan struct{}
+}
 
 type healthOutput struct {
 	Body struct {
@@ -19,30 +23,28 @@ type healthOutput struct {
 	}
 }
 
-func (h *health) routes(s *Server) {
-	route(s, Route{ID: "healthz", Method: "GET", Path: "/healthz", Scope: Public, Tag: "server", Summary: "Check that the server is alive"},
-		func(context.Context, *Caller, *struct{}) (*healthOutput, error) { return healthy(), nil })
-	route(s, Route{ID: "readyz", Method: "GET", Path: "/readyz", Scope: Public, Tag: "server", Summary: "Check that the server is ready for requests",
+func (h *health) Routes(rt *httpapi.Router) {
+	httpapi.Register(rt, httpapi.Route{ID: "healthz", Method: "GET", Path: "/healthz", Scope: httpapi.Public, Tag: "server", Summary: "Check that the server is alive"},
+		func(context.Context, *httpapi.Caller, *struct{}) (*healthOutput, error) { return healthy(), nil })
+	httpapi.Register(rt, httpapi.Route{ID: "readyz", Method: "GET", Path: "/readyz", Scope: httpapi.Public, Tag: "server", Summary: "Check that the server is ready for requests",
 		About: "Returns 503 while the server shuts down or its database is unreachable."},
-		func(ctx context.Context, _ *Caller, _ *struct{}) (*healthOutput, error) {
+		func(ctx context.Context, _ *httpapi.Caller, _ *struct{}) (*healthOutput, error) {
 			select {
-			case <-s.Draining():
-				return nil, problem(codeUnavailable, "the server is shutting down")
+			case <-h.draining:
+				return nil, httpapi.NewProblem(httpapi.CodeUnavailable, "the server is shutting down")
 			default:
 			}
 			if _, err := h.store.TenantInfo(ctx, store.Operator); err != nil {
-				p := problem(codeUnavailable, "the database is unreachable")
-				p.cause = err
-				return nil, p
+				return nil, httpapi.NewProblem(httpapi.CodeUnavailable, "the database is unreachable").WithCause(err)
 			}
 			return healthy(), nil
 		})
-	s.raw(Route{ID: "openapi", Method: "GET", Path: "/openapi.json", Scope: Public, Tag: "server", Summary: "Get this OpenAPI document"},
+	rt.Raw(httpapi.Route{ID: "openapi", Method: "GET", Path: "/openapi.json", Scope: httpapi.Public, Tag: "server", Summary: "Get this OpenAPI document"},
 		func(op *huma.Operation, _ huma.Registry) {
 			op.Responses["200"] = &huma.Response{Description: "The OpenAPI 3.1 document", Content: map[string]*huma.MediaType{"application/json": {}}}
 		},
-		func(w http.ResponseWriter, _ *http.Request, _ *Caller) error {
-			b, err := json.Marshal(s.api.OpenAPI())
+		func(w http.ResponseWriter, _ *http.Request, _ *httpapi.Caller) error {
+			b, err := json.Marshal(rt.OpenAPI())
 			if err != nil {
 				return err
 			}

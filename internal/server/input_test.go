@@ -67,6 +67,20 @@ func TestInputsAreBounded(t *testing.T) {
 	}
 }
 
+// A request that says that it is too large is answered without what it would send.
+func TestLargeInputsAreNotAwaited(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	address := f.serve(t)
+	for path := range inputs {
+		conn := say(t, address, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, f.acme, 1<<20+1))
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err, path)
+		require.Equal(t, 413, res.StatusCode, path)
+		require.NoError(t, res.Body.Close())
+	}
+}
+
 // TestLargeInputsWait checks that a tenant's large inputs are parsed, and written, one at a time.
 // Small ones, and those of other tenants, do not wait.
 func TestLargeInputsWait(t *testing.T) {
@@ -108,34 +122,4 @@ func TestLargeInputsWait(t *testing.T) {
 			require.Less(t, (<-answered).status, 300, "%s %s", name, path)
 		}
 	}
-}
-
-// A request that says that it is too large is answered without what it would send.
-func TestLargeInputsAreNotAwaited(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	address := f.serve(t)
-	for path := range inputs {
-		conn := say(t, address, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, f.acme, 1<<20+1))
-		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		require.NoError(t, err, path)
-		require.Equal(t, 413, res.StatusCode, path)
-		require.NoError(t, res.Body.Close())
-	}
-}
-
-// A body of no size is counted as what the tenant may send.
-func TestUnsizedInputsAreHeld(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	info, err := f.store.TenantInfo(t.Context(), "acme")
-	require.NoError(t, err)
-	c := &Caller{Info: info}
-	req := &http.Request{ContentLength: -1, Body: io.NopCloser(strings.NewReader(""))}
-	r := &Route{Body: 8 << 20, Input: true}
-	require.Equal(t, int64(defaultInput), r.bodyBytes(req, c))
-	info.Quota.InputBytes = 5
-	require.Equal(t, int64(5), r.bodyBytes(req, c))
-	r.Input = false
-	require.Equal(t, int64(8<<20), r.bodyBytes(req, c))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host/telemetry"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
 // metrics are what Prometheus is told. Labels are routes, statuses, hooks and kinds:
@@ -31,9 +32,9 @@ func newMetrics(s *Server) (*metrics, error) {
 		return nil, err
 	}
 	here := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "agent_runner_server_runs", Help: "Runs that go on in this server."},
-		func() float64 { return float64(s.runs.lives.count()) })
+		func() float64 { return float64(s.runs.Count()) })
 	ready := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "agent_runner_server_agents", Help: "Agents that are ready to run in this server."},
-		func() float64 { return float64(s.fleet.count()) })
+		func() float64 { return float64(s.fleet.Count()) })
 	dropped := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "agent_runner_events_dropped_total", Help: "Events that modules emitted or logged and that were not persisted, since their run was stopped."},
 		func() float64 { return float64(s.dropped.Load()) })
 	for _, c := range append(s.overloadMetrics(), m.requests, here, ready, dropped, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) {
@@ -44,14 +45,14 @@ func newMetrics(s *Server) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) routes(s *Server) {
+func (m *metrics) Routes(rt *httpapi.Router) {
 	h := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
-	s.raw(Route{ID: "metrics", Method: "GET", Path: "/metrics", Scope: OperatorScope, Tag: "server", Summary: "Get metrics in Prometheus format",
+	rt.Raw(httpapi.Route{ID: "metrics", Method: "GET", Path: "/metrics", Scope: httpapi.OperatorScope, Tag: "server", Summary: "Get metrics in Prometheus format",
 		About: "Configure Prometheus with an operator key as bearer token. The scope operator is enough."},
 		func(op *huma.Operation, _ huma.Registry) {
 			op.Responses["200"] = &huma.Response{Description: "Metrics in Prometheus text format", Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: "string"}}}}
 		},
-		func(w http.ResponseWriter, r *http.Request, _ *Caller) error {
+		func(w http.ResponseWriter, r *http.Request, _ *httpapi.Caller) error {
 			h.ServeHTTP(w, r)
 			return nil
 		})

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/modules"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -36,46 +37,22 @@ func (f *fixture) push(key, query string, b []byte, kind string) *reply {
 	return f.send("PUT", "/v1/modules"+query, key, b, "Content-Type", kind)
 }
 
-// What comes is nowhere when the server is killed.
-func TestSpoolHasNoName(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("an open file keeps its name there")
-	}
-	dir := t.TempDir()
-	t.Setenv("TMPDIR", dir)
-	file, remove, err := newSpool()
-	require.NoError(t, err)
-	require.Equal(t, dir, filepath.Dir(file.Name()))
-	left, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	require.Empty(t, left)
-	_, err = file.WriteString("what comes")
-	require.NoError(t, err)
-	got := make([]byte, 4)
-	_, err = file.ReadAt(got, 6)
-	require.NoError(t, err)
-	require.Equal(t, "omes", string(got))
-	remove()
-	_, err = file.WriteString("more")
-	require.ErrorIs(t, err, os.ErrClosed)
-}
-
 func TestUpload(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	b := wasm(t, "wrap.wasm")
-	var m, again Module
+	var m, again modules.Module
 	r := f.push(f.acme, "?name=wrap&version=1.0", b, "application/wasm")
 	require.Equal(t, 200, r.status, string(r.body))
 	require.NoError(t, json.Unmarshal(r.body, &m))
 	require.Equal(t, "wasm", m.Kind)
 	require.Equal(t, int64(len(b)), m.Size)
-	require.Equal(t, []ModuleName{{"wrap", "1.0"}}, m.Names)
+	require.Equal(t, []modules.ModuleName{{Name: "wrap", Version: "1.0"}}, m.Names)
 	require.NotEmpty(t, m.About.Hooks)
 	require.NotEmpty(t, m.About.Powers)
 	require.Positive(t, m.About.Limits.Fuel)
 
-	for _, ref := range []string{m.Digest, bare(m.Digest), "wrap", "wrap@1.0"} {
+	for _, ref := range []string{m.Digest, httpapi.TrimDigest(m.Digest), "wrap", "wrap@1.0"} {
 		f.ok("GET", "/v1/modules/"+ref, f.acme, nil, &again)
 		require.Equal(t, m, again, ref)
 	}
@@ -99,13 +76,13 @@ func TestUploadScript(t *testing.T) {
 	f := newFixture(t)
 	r := f.push(f.acme, "?name=shout", []byte(script), "application/typescript")
 	require.Equal(t, 200, r.status, string(r.body))
-	var m Module
+	var m modules.Module
 	require.NoError(t, json.Unmarshal(r.body, &m))
 	require.Equal(t, "script", m.Kind)
 	require.Equal(t, "javascript", m.About.Transport)
-	loaded, release, err := f.server.modules.take(t.Context(), f.store.Tenant("acme"), bare(m.Digest), host.Limits{})
+	loaded, release, err := f.server.modules.Take(t.Context(), f.store.Tenant("acme"), httpapi.TrimDigest(m.Digest), host.Limits{})
 	require.NoError(t, err, "what is kept loads again")
-	require.Equal(t, bare(m.Digest), loaded.Digest())
+	require.Equal(t, httpapi.TrimDigest(m.Digest), loaded.Digest())
 	release()
 	require.Contains(t, f.push(f.acme, "", []byte("export default {"), "application/typescript").problem(t, 422).Detail, "module.ts:1")
 	f.push(f.acme, "", []byte(`import x from "fs"; export default {}`), "text/javascript").problem(t, 422)
@@ -146,7 +123,7 @@ func TestUploadRefuses(t *testing.T) {
 	require.Equal(t, "upload_bytes", f.push(f.acme, "", own, "application/wasm").problem(t, 413).Quota)
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"modules": 1}}, nil)
 	require.Equal(t, "modules", f.push(f.acme, "", wasm(t, "wrap.wasm"), "application/wasm").problem(t, 429).Quota)
-	var list struct{ Modules []Module }
+	var list struct{ Modules []modules.Module }
 	f.ok("GET", "/v1/modules", f.acme, nil, &list)
 	require.Len(t, list.Modules, 1, "what was refused is not kept")
 }
@@ -210,7 +187,7 @@ func TestUploadBreaksOff(t *testing.T) {
 	require.NoError(t, w.CloseWithError(io.ErrUnexpectedEOF)) // the client may wait for it
 	require.Error(t, <-done)
 	f.push(f.acme, "", wasm(t, "own.wasm"), "application/wasm")
-	var list struct{ Modules []Module }
+	var list struct{ Modules []modules.Module }
 	f.ok("GET", "/v1/modules", f.acme, nil, &list)
 	require.Len(t, list.Modules, 1)
 }
@@ -219,13 +196,13 @@ func TestBlockedUpload(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	b := wasm(t, "own.wasm")
-	var m Module
+	var m modules.Module
 	require.NoError(t, json.Unmarshal(f.push(f.acme, "", b, "application/wasm").body, &m))
 	f.ok("PUT", "/v1/blocks/"+m.Digest, f.operator, map[string]any{"reason": "it leaks"}, nil)
 	require.Contains(t, f.push(f.beta, "", b, "application/wasm").problem(t, 403).Detail, "it leaks")
 	f.ok("GET", "/v1/modules/"+m.Digest, f.acme, nil, &m)
 	require.Equal(t, "it leaks", m.Blocked)
-	_, _, err := f.server.modules.take(t.Context(), f.store.Tenant("acme"), bare(m.Digest), host.Limits{})
+	_, _, err := f.server.modules.Take(t.Context(), f.store.Tenant("acme"), httpapi.TrimDigest(m.Digest), host.Limits{})
 	require.ErrorContains(t, err, "it leaks")
 }
 
@@ -233,42 +210,34 @@ func TestBlockedUpload(t *testing.T) {
 func TestModulesAreSwept(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	var m Module
+	var m modules.Module
 	for _, key := range []string{f.acme, f.beta} {
 		require.NoError(t, json.Unmarshal(f.push(key, "", wasm(t, "own.wasm"), "application/wasm").body, &m))
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	f.ok("DELETE", "/v1/modules/"+m.Digest, f.acme, nil, nil)
-	go f.server.modules.sweep(ctx, time.Millisecond, -time.Hour)
-	_, _, err := f.server.modules.take(ctx, f.store.Tenant("beta"), bare(m.Digest), host.Limits{})
+	go f.server.modules.Sweep(ctx, time.Millisecond, -time.Hour)
+	_, _, err := f.server.modules.Take(ctx, f.store.Tenant("beta"), httpapi.TrimDigest(m.Digest), host.Limits{})
 	require.NoError(t, err, "another tenant has it")
 	f.ok("DELETE", "/v1/modules/"+m.Digest, f.beta, nil, nil)
 	require.Eventually(t, func() bool {
-		_, err := f.store.Module(ctx, bare(m.Digest))
+		_, err := f.store.Module(ctx, httpapi.TrimDigest(m.Digest))
 		return errors.Is(err, store.ErrNoModule)
 	}, 10*time.Second, time.Millisecond)
 }
 
-func TestCombinedPowers(t *testing.T) {
-	t.Parallel()
-	for grants, want := range map[string]int{"": 0, "model": 0, "http:api.example.com": 1, "read:none http:api.example.com": 0,
-		"tool:search": 1, "tool:search http:x": 3, "store": 1, "store http:x": 3, "model http:x": 2, "read:none store": 0} {
-		require.Len(t, combined(true, strings.Fields(grants), ""), want, grants)
-	}
-	require.Equal(t, []string{"it reads the conversation and may call api.example.com: it can send there what is said"},
-		combined(true, []string{"http:api.example.com"}, ""))
-	require.Empty(t, combined(false, []string{"http:api.example.com"}, ""))
-	require.Contains(t, combined(true, []string{"http:HOST"}, "if it is granted")[0], "other hosts")
-}
-
-func TestSecrets(t *testing.T) {
+// Tenants with the same module share what is loaded of it, and are told of it by the
+// names that they gave it.
+func TestTenantsShareModules(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.ok("PUT", "/v1/secrets/OPENAI_API_KEY", f.acme, map[string]any{"value": "sk-1"}, nil)
-	r := f.ok("GET", "/v1/secrets", f.acme, nil, nil)
-	require.Contains(t, string(r.body), "OPENAI_API_KEY")
-	require.NotContains(t, string(r.body), "sk-1")
-	require.NotContains(t, string(f.ok("GET", "/v1/secrets", f.beta, nil, nil).body), "OPENAI")
-	f.ok("DELETE", "/v1/secrets/OPENAI_API_KEY", f.acme, nil, nil)
+	const sized = `export default { name: "sized", configSchema: { type: "object", properties: { n: { type: "integer" } } }, beforeModel() {} };`
+	for key, name := range map[string]string{f.acme: "first", f.beta: "second"} {
+		f.upload(key, name, sized)
+		require.Equal(t, 200, f.apply(key, "a", "model: {name: m}\nmiddlewares:\n- module: "+name+"\n- {name: again, module: "+name+"}\n").status)
+		r := f.apply(key, "b", "model: {name: m}\nmiddlewares:\n- {name: x, module: "+name+", config: {n: many}}\n")
+		require.Contains(t, r.problem(t, 422).Detail, "configure x ("+name+"): config")
+	}
+	require.Equal(t, 1, f.server.modules.CloseIdle())
 }

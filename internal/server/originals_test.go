@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
 // directory is a module with a tool that answers with an address.
@@ -56,7 +57,7 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 				where = database.Create(t, "originals")
 			}
 			f := newFixtureAt(t, where)
-			f.server.options.Originals = tc.originals
+			f.server.agents.Options.Journal.Originals = tc.originals
 			reply := scripted.Text("Write to dan@example.net.")
 			reply.Response.Message.ReasoningContent = "It is dan@example.net."
 			f.model(scripted.Calls(abi.NewToolCall("1", "lookup", `{"for":"cy@example.net"}`)), reply)
@@ -65,7 +66,7 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 			r := f.apply(f.acme, "helper", "model: {name: small}\nmiddlewares: [{module: directory}, {module: redact, config: "+tc.config+"}]\n")
 			require.Equal(t, 200, r.status, string(r.body))
 
-			var run Run
+			var run runs.Run
 			f.ok("POST", "/v1/runs", f.acme, map[string]any{"agent": "helper", "messages": input}, &run)
 			run = *f.finished(f.acme, run.ID)
 			require.Equal(t, tc.finish, run.FinishReason, run.Error)
@@ -74,7 +75,7 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 				require.Contains(t, everything(t, where), "ann@")
 				return
 			}
-			var history RunHistory
+			var history runs.RunHistory
 			f.ok("GET", "/v1/runs/"+run.ID+"/history", f.acme, nil, &history)
 			shown := string(history.Input) + string(history.Messages)
 			for _, path := range []string{"/v1/runs", "/v1/runs/" + run.ID, "/v1/runs/" + run.ID + "/events", "/v1/runs/" + run.ID + "/trace"} {

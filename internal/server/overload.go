@@ -1,8 +1,7 @@
 package server
 
 import (
-	"fmt"
-	"net/http"
+	"log/slog"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,15 +13,15 @@ import (
 
 // An evictor ends the runs of this process that hold the most memory.
 type evictor struct {
-	server *Server
-	of     *account.Account // the process's
+	log *slog.Logger
+	of  *account.Account // the process's
 
 	mu     sync.Mutex
 	ending map[*account.Account]bool // runs that were told to end
 }
 
-func newEvictor(s *Server) *evictor {
-	return &evictor{server: s, of: account.Process(), ending: map[*account.Account]bool{}}
+func newEvictor(log *slog.Logger) *evictor {
+	return &evictor{log: log, of: account.Process(), ending: map[*account.Account]bool{}}
 }
 
 // evict ends the largest run that is not ending yet. It reports whether there was one.
@@ -41,7 +40,7 @@ func (e *evictor) evict(s overload.State) bool {
 		}
 		why := &agent.OverloadedError{Held: r.Used(), Used: s.Used, Limit: s.Limit}
 		if ending[r] = true; r.Cancel(why) {
-			e.server.log.Warn("run ended: out of memory", "run", r.Name(), "held", why.Held, "used", why.Used, "limit", why.Limit)
+			e.log.Warn("run ended: out of memory", "run", r.Name(), "held", why.Held, "used", why.Used, "limit", why.Limit)
 			return true
 		}
 	}
@@ -49,24 +48,8 @@ func (e *evictor) evict(s overload.State) bool {
 }
 
 // newOverload returns the manager of this process's memory.
-func newOverload(s *Server, memory int64, tune bool) *overload.Manager {
-	return overload.New(overload.Options{Memory: memory, TuneGC: tune, Logger: s.log, Evict: newEvictor(s).evict, Release: func() {
-		s.fleet.close(0, 0)
-		s.modules.shelf.close(0, 0)
-	}})
-}
-
-// accept rejects requests that begin or resume runs while there is too little memory.
-func (s *Server) accept(r *Route) error {
-	if !r.Input || s.overload.Accept() {
-		return nil
-	}
-	state := s.overload.State()
-	p := problem(codeUnavailable, "the server uses %.0f %% of its memory and starts no new runs; try again later", 100*state.Pressure)
-	p.retry = overload.RetryAfter
-	p.cause = fmt.Errorf("%d of %d bytes (%s)", state.Used, state.Limit, state.Limited)
-	p.Status = http.StatusServiceUnavailable
-	return p
+func newOverload(s *Server) *overload.Manager {
+	return overload.New(overload.Options{Memory: s.options.Memory, TuneGC: s.options.TuneGC, Logger: s.log, Evict: newEvictor(s.log).evict, Release: s.releaseIdle})
 }
 
 // overloadMetrics are the states of the overload manager.

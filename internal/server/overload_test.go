@@ -13,13 +13,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/overload"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
 // A server that has too little memory begins and resumes no runs, and answers everything else.
 func TestOverloadRejectsRuns(t *testing.T) {
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
-	var run Run
-	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "greeter", Input: "hi"}, &run)
+	var run runs.Run
+	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "greeter", Input: "hi"}, &run)
 	f.finished(f.acme, run.ID)
 	f.server.overload = overload.New(overload.Options{Memory: 1 << 20}) // less than the test uses
 	ctx, cancel := context.WithCancel(t.Context())
@@ -27,7 +28,7 @@ func TestOverloadRejectsRuns(t *testing.T) {
 	go f.server.overload.Watch(ctx)
 	require.Eventually(t, func() bool { return f.server.overload.State().Rejecting }, 20*time.Second, time.Millisecond)
 	for path, body := range map[string]any{
-		"/v1/runs":                StartRun{Agent: "greeter", Input: "hi"},
+		"/v1/runs":                runs.StartRun{Agent: "greeter", Input: "hi"},
 		"/v1/chat/completions":    map[string]any{"model": "greeter", "messages": []abi.Message{abi.User("hi")}},
 		"/v1/agents/greeter/agui": map[string]any{"threadId": "t", "runId": "r"},
 	} {
@@ -59,23 +60,23 @@ func TestOverloadEndsTheLargestRun(t *testing.T) {
 		require.NoError(t, err)
 		return &agent.Options{Model: scripted.New(scripted.Text("done")), Chain: c}
 	}})
-	e := newEvictor(f.server)
+	e := newEvictor(f.server.log)
 	e.of = account.New(account.LevelProcess, "test", nil, 0)
-	var runs [2]Run
-	for i := range runs {
-		f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "waits", Input: "hi"}, &runs[i])
-		a := account.New(account.LevelRun, runs[i].ID, e.of, 0)
-		a.Evictable(f.server.runs.lives.get("acme", runs[i].ID).cancel)
+	var started [2]runs.Run
+	for i := range started {
+		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "waits", Input: "hi"}, &started[i])
+		a := account.New(account.LevelRun, started[i].ID, e.of, 0)
+		a.Evictable(f.server.runs.Active.Get("acme", started[i].ID).Cancel)
 		require.NoError(t, a.TryReserve(int64(1+i)<<20))
 	}
 	state := overload.State{Used: 99, Limit: 100}
 	require.True(t, e.evict(state))
-	large := f.finished(f.acme, runs[1].ID)
+	large := f.finished(f.acme, started[1].ID)
 	require.Equal(t, abi.RunError, large.FinishReason)
 	require.Contains(t, large.Error, "99 of 100 bytes used")
 	require.Contains(t, large.Error, "2097152 bytes")
 	close(waits)
-	require.Equal(t, abi.RunStop, f.finished(f.acme, runs[0].ID).FinishReason)
+	require.Equal(t, abi.RunStop, f.finished(f.acme, started[0].ID).FinishReason)
 	require.True(t, e.evict(state), "the other one is next")
 	require.False(t, e.evict(state), "both were told")
 }

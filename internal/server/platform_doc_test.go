@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/policy"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -21,8 +23,8 @@ func TestPlatformIsDocumented(t *testing.T) {
 	f := newFixture(t)
 	text, err := os.ReadFile("../../docs/platform.md")
 	require.NoError(t, err)
-	names := OperatorScopes()
-	for _, of := range []reflect.Type{reflect.TypeFor[store.TenantQuota](), reflect.TypeFor[Policy]()} {
+	names := httpapi.OperatorScopes()
+	for _, of := range []reflect.Type{reflect.TypeFor[store.TenantQuota](), reflect.TypeFor[policy.Policy]()} {
 		for i := range of.NumField() {
 			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
 			names = append(names, name)

@@ -16,6 +16,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/gateway"
+	"github.com/agent-runner/agent-runner/internal/server/policy"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
 // loud is a module that makes answers loud, and logs.
@@ -47,10 +51,10 @@ func (f *fixture) model(replies ...scripted.Reply) {
 	model, err := openaitest.New(scripted.New(replies...))
 	require.NoError(t, err)
 	t.Cleanup(model.Close)
-	f.server.options.Getenv = func(name string) string {
+	f.server.agents.Options.Getenv = func(name string) string {
 		return map[string]string{host.EnvBaseURL: model.URL, host.EnvAPIKey: "the operator's own key"}[name]
 	}
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Models: []string{"small*"}}}, nil)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}}}, nil)
 }
 
 func (f *fixture) upload(key, name, source string) {
@@ -72,8 +76,8 @@ func TestPlatform(t *testing.T) {
 	require.Equal(t, 200, f.apply(f.operator, "rings", "model: {name: none}\nrings: {outer: [{module: stamp}]}\n").status)
 	require.Equal(t, 200, f.apply(f.acme, "greeter", "model: {name: small}\nmiddlewares: [{module: loud}]\n").status)
 
-	var run Run
-	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "greeter", Input: "hi"}, &run)
+	var run runs.Run
+	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "greeter", Input: "hi"}, &run)
 	done := f.finished(f.acme, run.ID)
 	require.Equal(t, "HELLO FROM THE MODEL (checked)", done.Output)
 	require.Len(t, done.Modules, 1)
@@ -115,7 +119,7 @@ func TestPlatform(t *testing.T) {
 	// Another tenant has neither the model nor the module.
 	f.send("PUT", "/v1/agents/greeter", f.beta, []byte("model: {name: small}\nmiddlewares: [{module: loud}]\n"), "Content-Type", "application/yaml").problem(t, 422)
 	require.Equal(t, 200, f.apply(f.beta, "greeter", "model: {name: small}\n").status)
-	require.Contains(t, f.send("POST", "/v1/runs", f.beta, StartRun{Agent: "greeter", Input: "hi"}).problem(t, 422).Detail, "no key")
+	require.Contains(t, f.send("POST", "/v1/runs", f.beta, runs.StartRun{Agent: "greeter", Input: "hi"}).problem(t, 422).Detail, "no key")
 }
 
 // A tenant's agent that names an address of its own gets no key of the operator's, and
@@ -123,10 +127,10 @@ func TestPlatform(t *testing.T) {
 func TestTenantsModelStaysOutside(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("x"))
-	inside := f.server.options.Getenv(host.EnvBaseURL)
+	inside := f.server.agents.Options.Getenv(host.EnvBaseURL)
 	require.Equal(t, 200, f.apply(f.acme, "spy", "model: {name: small, base_url: "+inside+"}\nlimits: {max_steps: 1}\n").status)
-	var run Run
-	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "spy", Input: "hi"}, &run)
+	var run runs.Run
+	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "spy", Input: "hi"}, &run)
 	done := f.finished(f.acme, run.ID)
 	require.Equal(t, "error", done.FinishReason)
 	require.NotContains(t, done.Error, "the operator's own key")
@@ -153,7 +157,7 @@ func TestOpenAIClient(t *testing.T) {
 	require.Equal(t, "DONE AS ASKED", lines[1]["message"].(map[string]any)["content"])
 	require.Contains(t, lines[2]["failed"], "nobody")
 	require.InDelta(t, 404, lines[2]["status"], 0)
-	var models struct{ Data []ChatModel }
+	var models struct{ Data []gateway.ChatModel }
 	f.ok("GET", "/v1/models", f.acme, nil, &models)
 	require.Equal(t, "agent", models.Data[0].ID)
 }
@@ -176,7 +180,7 @@ func TestAGUIClient(t *testing.T) {
 	require.Equal(t, "RUN_FINISHED", said.Events[len(said.Events)-1])
 	last := said.Messages[len(said.Messages)-1]
 	require.Equal(t, "done as asked", last.Content, out)
-	var list struct{ Runs []Run }
+	var list struct{ Runs []runs.Run }
 	f.ok("GET", "/v1/runs", f.acme, nil, &list)
 	require.Len(t, list.Runs, 1, "one run, that waited in between")
 }
@@ -192,33 +196,33 @@ func TestNoRoomForImages(t *testing.T) {
 	}
 	require.Equal(t, 200, f.apply(f.operator, "its", "model: {name: small}\n").status)
 	fleet := f.server.fleet
-	other, err := fleet.open(t.Context(), f.store.Tenant(""), runSpec{Agent: "its"})
+	other, err := fleet.Open(t.Context(), f.store.Tenant(""), agents.Spec{Agent: "its"})
 	require.NoError(t, err)
-	other.release()
+	other.Release()
 	room := 2 // the other one, and that which is made
-	fleet.builds = func(ctx context.Context, p *agentPlan) (*host.Agent, error) {
-		if fleet.count() > room {
-			return nil, &notReadyError{p.spec.Agent, &sandbox.ImageRoomError{Bytes: 1 << 20, All: 1 << 20}}
+	fleet.Builds = func(ctx context.Context, p *agents.AgentPlan) (*host.Agent, error) {
+		if fleet.Count() > room {
+			return nil, &agents.NotReadyError{Agent: p.Spec.Agent, Err: &sandbox.ImageRoomError{Bytes: 1 << 20, All: 1 << 20}}
 		}
-		return fleet.build(ctx, p)
+		return fleet.Build(ctx, p)
 	}
 	for _, name := range []string{"first", "second"} {
-		var run Run
-		f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: name, Input: "hi"}, &run)
+		var run runs.Run
+		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: name, Input: "hi"}, &run)
 		require.Empty(t, f.finished(f.acme, run.ID).Error)
-		require.Eventually(t, func() bool { return f.server.runs.lives.get("acme", run.ID) == nil }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return f.server.runs.Active.Get("acme", run.ID) == nil }, 5*time.Second, time.Millisecond)
 	}
-	require.Equal(t, 2, fleet.count(), "the first is closed")
+	require.Equal(t, 2, fleet.Count(), "the first is closed")
 
 	// Who has more agents under way than others have takes nothing from these.
 	room = 3
-	var held []*opened
+	var held []*agents.Handle
 	for _, name := range []string{"first", "second"} {
-		o, err := fleet.open(t.Context(), f.store.Tenant("acme"), runSpec{Agent: name})
+		o, err := fleet.Open(t.Context(), f.store.Tenant("acme"), agents.Spec{Agent: name})
 		require.NoError(t, err)
 		held = append(held, o)
 	}
-	r := f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "third", Input: "hi"})
+	r := f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "third", Input: "hi"})
 	require.Contains(t, r.problem(t, 503).Detail, "end runs, or try again")
 	require.Equal(t, "60", r.header.Get("Retry-After"))
 	for path, body := range map[string]string{
@@ -229,16 +233,16 @@ func TestNoRoomForImages(t *testing.T) {
 		require.Contains(t, r.problem(t, 503).Detail, "end runs, or try again", path)
 		require.Equal(t, "60", r.header.Get("Retry-After"), path)
 	}
-	require.Equal(t, 3, fleet.count())
+	require.Equal(t, 3, fleet.Count())
 
 	// Who has none does.
 	for _, o := range held {
-		o.release()
+		o.Release()
 	}
-	fleet.evict("acme")
-	require.Equal(t, 1, fleet.count())
+	fleet.Evict("acme")
+	require.Equal(t, 1, fleet.Count())
 	room = 1
-	o, err := fleet.open(t.Context(), f.store.Tenant("acme"), runSpec{Agent: "third"})
+	o, err := fleet.Open(t.Context(), f.store.Tenant("acme"), agents.Spec{Agent: "third"})
 	require.NoError(t, err)
-	o.release()
+	o.Release()
 }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -8,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/overload"
+	"github.com/agent-runner/agent-runner/internal/server/quarantine"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -48,7 +50,7 @@ func (f *fixture) statusOf(id string) journal.Status {
 
 // quarantined returns the ids of the quarantined runs.
 func (f *fixture) quarantined() (ids []string) {
-	var list struct{ Runs []QuarantinedRun }
+	var list struct{ Runs []quarantine.QuarantinedRun }
 	f.ok("GET", "/v1/quarantine", f.operator, nil, &list)
 	for _, r := range list.Runs {
 		ids = append(ids, r.Run)
@@ -60,8 +62,8 @@ func (f *fixture) quarantined() (ids []string) {
 func (f *fixture) settles(what string, fn func() bool) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool {
-		require.NoError(f.t, f.server.runs.takeAll(f.t.Context()))
-		f.server.quarantine.endTrial(f.t.Context(), time.Now(), overload.State{})
+		require.NoError(f.t, f.server.runs.TakeAll(f.t.Context()))
+		f.server.quarantine.EndTrial(f.t.Context(), time.Now(), overload.State{})
 		return fn()
 	}, 20*time.Second, 20*time.Millisecond, what)
 }
@@ -71,24 +73,24 @@ func (f *fixture) settles(what string, fn func() bool) {
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
-	f.server.options.Owner = "here"
+	f.server.quarantine.Options.Owner = "here"
 	d := &deadServer{f, "dead"}
 	for _, id := range []string{"run_honest", "run_flood", "run_large", "run_third"} {
 		d.run(t, id)
 	}
-	d.dies(t, 300, store.RunAccount{Run: "run_honest", Held: 99, Share: 100, Over: overTime - 1}, store.RunAccount{Run: "run_flood", Held: 10, Share: 100, Over: overTime},
+	d.dies(t, 300, store.RunAccount{Run: "run_honest", Held: 99, Share: 100, Over: quarantine.OverTime - 1}, store.RunAccount{Run: "run_flood", Held: 10, Share: 100, Over: quarantine.OverTime},
 		store.RunAccount{Run: "run_large", Held: 101, Share: 100}, store.RunAccount{Run: "run_third", Held: 101, Share: 100})
 	f.settles("honest", func() bool { return f.statusOf("run_honest") == journal.StatusFinished && len(f.quarantined()) == 3 })
 	require.Equal(t, []string{"run_flood", "run_large", "run_third"}, f.quarantined())
 
-	var run Run
+	var run runs.Run
 	f.ok("GET", "/v1/runs/run_flood", f.acme, nil, &run)
 	require.Equal(t, "quarantined", run.Status)
 	require.Contains(t, run.Error, "its share of 100 bytes; cancel the run, or ask the operator")
-	var list struct{ Runs []Run }
+	var list struct{ Runs []runs.Run }
 	f.ok("GET", "/v1/runs?status=quarantined", f.acme, nil, &list)
 	require.Len(t, list.Runs, 3)
-	f.send("POST", "/v1/runs", f.acme, StartRun{Run: "run_flood", Answers: map[string]json.RawMessage{"x": json.RawMessage("1")}}).problem(t, 409)
+	f.send("POST", "/v1/runs", f.acme, runs.StartRun{Run: "run_flood", Answers: map[string]json.RawMessage{"x": json.RawMessage("1")}}).problem(t, 409)
 	f.send("GET", "/v1/quarantine", f.acme, nil).problem(t, 403)
 	f.send("DELETE", "/v1/quarantine/run_flood", f.acme, nil).problem(t, 403)
 
@@ -106,7 +108,7 @@ func TestQuarantine(t *testing.T) {
 func TestSuspectsAreResumedAlone(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
-	f.server.options.Owner = "here"
+	f.server.quarantine.Options.Owner = "here"
 	first := &deadServer{f, "first"}
 	first.run(t, "run_a")
 	first.run(t, "run_b")
@@ -118,15 +120,15 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 		return i
 	}
 	judge := func(id string) bool {
-		resume, err := q.judge(t.Context(), info(id))
+		resume, err := q.Judge(t.Context(), info(id))
 		require.NoError(t, err)
 		return resume
 	}
 	require.True(t, judge("run_a"))
 	require.False(t, judge("run_b"), "one at a time")
-	q.endTrial(t.Context(), time.Now(), overload.State{Rejecting: true})
+	q.EndTrial(t.Context(), time.Now(), overload.State{Rejecting: true})
 	require.False(t, judge("run_b"), "memory is short")
-	q.endTrial(t.Context(), time.Now().Add(trialTime), overload.State{})
+	q.EndTrial(t.Context(), time.Now().Add(quarantine.TrialTime), overload.State{})
 	require.True(t, judge("run_b"), "the first one is cleared")
 
 	for i, c := range []struct {
@@ -151,9 +153,9 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 			require.NoError(t, f.store.Suspect(t.Context(), id, d.owner))
 		}
 		d.dies(t, c.pressure, store.RunAccount{Run: id, Held: 50, Share: 100}, other)
-		q.mu.Lock()
-		q.trial = nil
-		q.mu.Unlock()
+		q.Mu.Lock()
+		q.Trial = nil
+		q.Mu.Unlock()
 		require.Equal(t, c.want == journal.StatusRunning, judge(id), "%d", i)
 		require.Equal(t, c.want, f.statusOf(id), "%d", i)
 	}
@@ -164,7 +166,7 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 func TestHonestRunsAreNotQuarantined(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
-	f.server.options.Owner = "here"
+	f.server.quarantine.Options.Owner = "here"
 	for i := range 20 {
 		d := &deadServer{f, fmt.Sprint("dead", i)}
 		d.run(t, fmt.Sprint("run_", i))
@@ -191,43 +193,12 @@ func TestCleanExitIsNoEvidence(t *testing.T) {
 	death, err := f.store.CrashOf(t.Context(), "clean", "r")
 	require.NoError(t, err)
 	require.Nil(t, death, "its heartbeats go on")
-	f.server.options.Owner = "clean"
-	f.server.quarantine.end()
+	f.server.quarantine.Options.Owner = "clean"
+	f.server.quarantine.End()
 	time.Sleep(3100 * time.Millisecond)
 	death, err = f.store.CrashOf(t.Context(), "clean", "r")
 	require.NoError(t, err)
 	require.Nil(t, death)
-}
-
-// A run whose modules wait most of the time for room for what they emit wants more than its
-// share; one that waits now and then, or once for long, doesn't.
-func TestBlockedRunsExceedTheirShare(t *testing.T) {
-	at := time.Now()
-	for part, over := range map[float64]bool{0.9: true, 0.6: true, 0.4: false, 0: false} {
-		var b *blockage
-		excess := time.Duration(0)
-		for range 30 {
-			at = at.Add(heartbeatInterval)
-			excess += time.Duration(part * float64(heartbeatInterval))
-			b = b.next(at, excess)
-		}
-		require.Equal(t, over, !b.over.IsZero() && at.Sub(b.over) >= overTime, "%v", part)
-	}
-	b := &blockage{at: at}
-	for i := range 10 {
-		at = at.Add(heartbeatInterval)
-		b = b.next(at, min(time.Duration(i), 3)*heartbeatInterval)
-		require.True(t, b.over.IsZero() || at.Sub(b.over) < overTime)
-	}
-	q := &quarantine{of: account.New(account.LevelProcess, "test", nil, 0), seen: map[string]*blockage{}}
-	a := account.New(account.LevelRun, "run_x", q.of, 100)
-	a.Evictable(func(error) {})
-	require.NoError(t, a.Reserve(t.Context(), 10))
-	require.Empty(t, q.accounts(at, overload.State{}))
-	account := []store.RunAccount{{Run: "run_x", Held: 10, Share: 100}}
-	require.Equal(t, account, q.accounts(at, overload.State{Pressure: 0.9}))
-	q.trial = &journal.RunInfo{}
-	require.Equal(t, account, q.accounts(at, overload.State{}), "beside a suspect")
 }
 
 // A server whose cgroup had a process killed for want of memory after its last heartbeat
@@ -236,7 +207,7 @@ func TestBlockedRunsExceedTheirShare(t *testing.T) {
 func TestOOMKillLeavesSuspects(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
-	f.server.options.Owner = "here"
+	f.server.quarantine.Options.Owner = "here"
 	ctx := t.Context()
 	for owner, p := range map[string]store.Process{"killed": {Cgroup: "/a", OOMKills: 1}, "ended": {Cgroup: "/a", OOMKills: 2}, "elsewhere": {Cgroup: "/b", OOMKills: 1}} {
 		(&deadServer{f, owner}).run(t, "run_"+owner)
@@ -256,8 +227,8 @@ func TestOOMKillLeavesSuspects(t *testing.T) {
 	require.False(t, killed("elsewhere"))
 	info, err := f.store.Run(ctx, "run_killed")
 	require.NoError(t, err)
-	resume, err := f.server.quarantine.judge(ctx, info)
+	resume, err := f.server.quarantine.Judge(ctx, info)
 	require.NoError(t, err)
 	require.True(t, resume)
-	require.True(t, f.server.quarantine.trying())
+	require.True(t, f.server.quarantine.Trying())
 }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
 	"bufio"
 	"context"
 	"encoding/json"
@@ -24,8 +26,9 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -35,14 +38,14 @@ type agentsOf struct {
 	make map[string]func() *agent.Options
 }
 
-func (a *agentsOf) source(s *Server) agentSource { return &nativeAgents{a, s} }
+func (a *agentsOf) source(s *Server) runs.AgentSource { return &nativeAgents{a, s} }
 
 type nativeAgents struct {
 	of     *agentsOf
 	server *Server
 }
 
-func (n *nativeAgents) open(_ context.Context, t *store.Tenant, spec runSpec) (*opened, error) {
+func (n *nativeAgents) Open(_ context.Context, t *store.Tenant, spec agents.Spec) (*agents.Handle, error) {
 	name, version := spec.Agent, spec.Version
 	n.of.mu.Lock()
 	defer n.of.mu.Unlock()
@@ -51,17 +54,17 @@ func (n *nativeAgents) open(_ context.Context, t *store.Tenant, spec runSpec) (*
 		return nil, fmt.Errorf("agent %s: %w", name, store.ErrNoAgent)
 	}
 	o := makes()
-	kept, err := json.Marshal(runSpec{Agent: name, Version: max(version, 1)})
+	kept, err := json.Marshal(agents.Spec{Agent: name, Version: max(version, 1)})
 	if err != nil {
 		return nil, err
 	}
 	o.Name = name
-	o.Journal = &journal.Options{Journal: t.Journal(), Tenant: t.ID(), Owner: fmt.Sprintf("%p", n.server), Drain: n.server.Draining(), Abort: n.server.left, Spec: kept, LeaseTTL: 2 * time.Second}
+	o.Journal = &journal.Options{Journal: t.Journal(), Tenant: t.ID(), Owner: fmt.Sprintf("%p", n.server), Drain: n.server.draining, Abort: n.server.left, Spec: kept, LeaseTTL: 2 * time.Second}
 	a, err := agent.New(o)
 	if err != nil {
 		return nil, err
 	}
-	return &opened{Agent: a, release: func() {}}, nil
+	return &agents.Handle{Agent: a, Release: func() {}}, nil
 }
 
 // runFixture is a fixture with agents.
@@ -69,7 +72,7 @@ func runFixture(t *testing.T, agents map[string]func() *agent.Options) (*fixture
 	t.Helper()
 	f := newFixture(t)
 	of := &agentsOf{make: agents}
-	f.server.runs.fleet = of.source(f.server)
+	f.server.runs.Agents = of.source(f.server)
 	return f, of
 }
 
@@ -120,9 +123,9 @@ func hello() *agent.Options {
 	return &agent.Options{Model: scripted.New(scripted.Text("Hello there, how are you?"))}
 }
 
-func (f *fixture) finished(key, id string) *Run {
+func (f *fixture) finished(key, id string) *runs.Run {
 	f.t.Helper()
-	var run Run
+	var run runs.Run
 	require.Eventually(f.t, func() bool {
 		f.ok("GET", "/v1/runs/"+id, key, nil, &run)
 		return run.Status == "finished"
@@ -133,8 +136,8 @@ func (f *fixture) finished(key, id string) *Run {
 func TestRun(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
-	var run Run
-	r := f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "greeter", Input: "hi"}, &run)
+	var run runs.Run
+	r := f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "greeter", Input: "hi"}, &run)
 	require.Equal(t, 202, r.status)
 	require.Equal(t, "/v1/runs/"+run.ID, r.header.Get("Location"))
 	require.Equal(t, "greeter", run.Agent)
@@ -159,12 +162,12 @@ func TestRun(t *testing.T) {
 	f.ok("GET", "/v1/runs/"+run.ID+"/events?after=1", f.acme, nil, &page)
 	require.Len(t, page.Events, len(all)-1)
 
-	var list struct{ Runs []Run }
+	var list struct{ Runs []runs.Run }
 	f.ok("GET", "/v1/runs?agent=greeter&status=finished", f.acme, nil, &list)
 	require.Len(t, list.Runs, 1)
 	f.ok("GET", "/v1/runs?status=paused", f.acme, nil, &list)
 	require.Empty(t, list.Runs)
-	var history RunHistory
+	var history runs.RunHistory
 	f.ok("GET", "/v1/runs/"+run.ID+"/history", f.acme, nil, &history)
 	var messages []abi.Message
 	require.NoError(t, json.Unmarshal(history.Messages, &messages))
@@ -188,13 +191,13 @@ func TestRunIsRefused(t *testing.T) {
 	} {
 		require.Contains(t, f.send("POST", "/v1/runs", f.acme, []byte(body)).problem(t, 422, body).Detail, want)
 	}
-	f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "nobody", Input: "a"}).problem(t, 404)
-	f.send("POST", "/v1/runs", f.acme, StartRun{Run: "run_1", Answers: map[string]json.RawMessage{"int_1": json.RawMessage(`1`)}}).problem(t, 404)
+	f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "nobody", Input: "a"}).problem(t, 404)
+	f.send("POST", "/v1/runs", f.acme, runs.StartRun{Run: "run_1", Answers: map[string]json.RawMessage{"int_1": json.RawMessage(`1`)}}).problem(t, 404)
 
 	_, err := f.store.UpdateTenant(t.Context(), "beta", &store.TenantUpdate{Quota: &store.TenantQuota{RunsPerDay: 1}})
 	require.NoError(t, err)
-	f.ok("POST", "/v1/runs", f.beta, StartRun{Agent: "greeter", Input: "a"}, nil)
-	r := f.send("POST", "/v1/runs", f.beta, StartRun{Agent: "greeter", Input: "a"})
+	f.ok("POST", "/v1/runs", f.beta, runs.StartRun{Agent: "greeter", Input: "a"}, nil)
+	r := f.send("POST", "/v1/runs", f.beta, runs.StartRun{Agent: "greeter", Input: "a"})
 	require.Equal(t, "runs_per_day", r.problem(t, 429).Quota)
 	require.NotEmpty(t, r.header.Get("Retry-After"))
 }
@@ -205,15 +208,15 @@ func TestRunIdempotency(t *testing.T) {
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
 	var ids []string
 	for _, key := range []string{f.acme, f.acme, f.beta} {
-		var run Run
-		r := f.send("POST", "/v1/runs", key, StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", "once")
+		var run runs.Run
+		r := f.send("POST", "/v1/runs", key, runs.StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", "once")
 		require.Equal(t, 202, r.status, "%s", r.body)
 		require.NoError(t, json.Unmarshal(r.body, &run))
 		ids = append(ids, run.ID)
 	}
 	require.Equal(t, ids[0], ids[1])
 	require.NotEqual(t, ids[0], ids[2], "tenants' keys are apart")
-	f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", strings.Repeat("a", 300)).problem(t, 422)
+	f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", strings.Repeat("a", 300)).problem(t, 422)
 }
 
 // Another request with the key of one that was is not taken for that.
@@ -225,14 +228,14 @@ func TestKeyOfAnotherRequest(t *testing.T) {
 			[]byte(`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"look","arguments":"{ \"a\":1}"}}]}`),
 			[]byte(`{"role":"tool","tool_call_id":"c1","content":"seen"}`), []byte(`{"role":"user","content":"` + last + `"}`)}
 	}
-	for key, first := range map[string]StartRun{"text": {Agent: "greeter", Input: "hi"}, "talk": {Agent: "greeter", Messages: talk("and?")}} {
-		begin := func(in StartRun) *reply { return f.send("POST", "/v1/runs", f.acme, in, "Idempotency-Key", key) }
-		var run, again Run
+	for key, first := range map[string]runs.StartRun{"text": {Agent: "greeter", Input: "hi"}, "talk": {Agent: "greeter", Messages: talk("and?")}} {
+		begin := func(in runs.StartRun) *reply { return f.send("POST", "/v1/runs", f.acme, in, "Idempotency-Key", key) }
+		var run, again runs.Run
 		require.NoError(t, json.Unmarshal(begin(first).body, &run))
 		f.finished(f.acme, run.ID)
 		require.NoError(t, json.Unmarshal(begin(first).body, &again))
 		require.Equal(t, run.ID, again.ID)
-		for what, another := range map[string]StartRun{"agent": {Agent: "other", Input: first.Input, Messages: first.Messages}, "input": {Agent: "greeter", Input: "hi!"}, "messages": {Agent: "greeter", Messages: talk("or?")}} {
+		for what, another := range map[string]runs.StartRun{"agent": {Agent: "other", Input: first.Input, Messages: first.Messages}, "input": {Agent: "greeter", Input: "hi!"}, "messages": {Agent: "greeter", Messages: talk("or?")}} {
 			require.Contains(t, begin(another).problem(t, 422).Detail, "belongs to another request, which started "+run.ID, what)
 		}
 	}
@@ -248,17 +251,17 @@ func TestRunPauses(t *testing.T) {
 	t.Parallel()
 	shared := asks()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"asker": func() *agent.Options { o := *shared; return &o }})
-	first := f.events("POST", "/v1/runs", f.acme, StartRun{Agent: "asker", Input: "hi"})
+	first := f.events("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "asker", Input: "hi"})
 	require.Equal(t, "run_paused", first[len(first)-1].kind)
 	var paused abi.Event
 	require.NoError(t, json.Unmarshal([]byte(first[len(first)-1].data), &paused))
-	var run Run
+	var run runs.Run
 	f.ok("GET", "/v1/runs/"+paused.Run, f.acme, nil, &run)
 	require.Equal(t, "paused", run.Status)
 	require.Len(t, run.Interrupts, 1)
 
-	answers := func(id, answer string) StartRun {
-		return StartRun{Run: run.ID, Answers: map[string]json.RawMessage{id: json.RawMessage(answer)}}
+	answers := func(id, answer string) runs.StartRun {
+		return runs.StartRun{Run: run.ID, Answers: map[string]json.RawMessage{id: json.RawMessage(answer)}}
 	}
 	for range 20 { // whoever was refused may answer again at once
 		require.Contains(t, f.send("POST", "/v1/runs", f.acme, answers("int_99", `"a"`)).problem(t, 422).Detail, "int_99")
@@ -288,15 +291,15 @@ func TestRunIsCanceled(t *testing.T) {
 	t.Parallel()
 	began := make(chan string, 9)
 	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, nil) }, "asker": asks})
-	var run Run
-	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, &run)
+	var run runs.Run
+	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}, &run)
 	<-began
 	f.send("DELETE", "/v1/runs/"+run.ID, f.acme, nil).problem(t, 409)
 	f.send("POST", "/v1/runs/"+run.ID+"/cancel", f.beta, nil).problem(t, 404)
 	require.Equal(t, 202, f.ok("POST", "/v1/runs/"+run.ID+"/cancel", f.acme, nil, nil).status)
 	require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
 
-	events := f.events("POST", "/v1/runs", f.acme, StartRun{Agent: "asker", Input: "hi"}) // one that waits for answers
+	events := f.events("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "asker", Input: "hi"}) // one that waits for answers
 	var paused abi.Event
 	require.NoError(t, json.Unmarshal([]byte(events[len(events)-1].data), &paused))
 	f.ok("POST", "/v1/runs/"+paused.Run+"/cancel", f.acme, nil, nil)
@@ -311,7 +314,7 @@ func TestClientLeaves(t *testing.T) {
 	var ids []string
 	for _, disconnect := range []string{"cancel", "continue"} {
 		ctx, leave := context.WithCancel(t.Context())
-		body, err := json.Marshal(StartRun{Agent: "slow", Input: "hi", Disconnect: disconnect})
+		body, err := json.Marshal(runs.StartRun{Agent: "slow", Input: "hi", Disconnect: disconnect})
 		require.NoError(t, err)
 		req, err := http.NewRequestWithContext(ctx, "POST", f.url+"/v1/runs", strings.NewReader(string(body)))
 		require.NoError(t, err)
@@ -346,8 +349,8 @@ func TestRunsOutliveTheirServer(t *testing.T) {
 	began, let := make(chan string, 9), make(chan struct{})
 	shared := slow(began, let)
 	f, of := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { o := *shared; return &o }})
-	var run Run
-	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, &run)
+	var run runs.Run
+	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}, &run)
 	<-began
 	stream := make(chan []sse)
 	go func() {
@@ -374,10 +377,10 @@ func TestRunsOutliveTheirServer(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	next, err := New(&Options{Store: f.store, Host: h})
 	require.NoError(t, err)
-	next.runs.fleet = of.source(next)
+	next.runs.Agents = of.source(next)
 	hs := httptest.NewServer(next)
 	t.Cleanup(hs.Close)
-	require.NoError(t, next.runs.takeAll(t.Context()))
+	require.NoError(t, next.runs.TakeAll(t.Context()))
 	other := *f
 	other.url = hs.URL
 	require.Equal(t, "done", other.finished(f.acme, run.ID).Output)
@@ -414,7 +417,7 @@ func TestOperatorsModulesAreHidden(t *testing.T) {
 		require.NoError(t, err)
 		return &agent.Options{Model: scripted.New(scripted.Text("x")), Chain: c}
 	}})
-	events := f.events("POST", "/v1/runs", f.acme, StartRun{Agent: "guarded", Input: "hi"})
+	events := f.events("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "guarded", Input: "hi"})
 	id := ""
 	text := fmt.Sprint(events)
 	require.Contains(t, text, "a thought of its own")
@@ -436,17 +439,17 @@ func TestBlockedModuleEndsRuns(t *testing.T) {
 	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, nil) }})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	go f.server.runs.heed(ctx)
-	var its, around Run
-	for digest, run := range map[string]*Run{strings.Repeat("ab", 32): &its, strings.Repeat("cd", 32): &around} {
-		f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, run)
+	go f.server.runs.Heed(ctx)
+	var its, around runs.Run
+	for digest, run := range map[string]*runs.Run{strings.Repeat("ab", 32): &its, strings.Repeat("cd", 32): &around} {
+		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}, run)
 		<-began
 		ring := "tenant"
 		if run == &around {
 			ring = "outer"
 		}
-		l := f.server.runs.lives.get("acme", run.ID)
-		l.pins = []journal.Pin{{Entry: "m", Ring: ring, Digest: digest}} // native Go has none
+		l := f.server.runs.Active.Get("acme", run.ID)
+		l.Pins = []journal.Pin{{Entry: "m", Ring: ring, Digest: digest}} // native Go has none
 		f.ok("PUT", "/v1/blocks/"+digest, f.operator, map[string]string{"reason": "it phones home"}, nil)
 		require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
 	}
@@ -469,9 +472,9 @@ func TestRunOutlastsItsServer(t *testing.T) {
 	t.Parallel()
 	began := make(chan string, 9)
 	f, of := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, nil) }})
-	srv, err := New(&Options{Store: f.store, Host: f.server.host, DrainTime: time.Millisecond})
+	srv, err := New(&Options{Store: f.store, Host: f.server.options.Host, DrainTime: time.Millisecond})
 	require.NoError(t, err)
-	srv.runs.fleet = of.source(srv)
+	srv.runs.Agents = of.source(srv)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
@@ -479,8 +482,8 @@ func TestRunOutlastsItsServer(t *testing.T) {
 	go func() { ended <- srv.Serve(ctx, l) }()
 	first := *f
 	first.url = "http://" + l.Addr().String()
-	var run Run
-	first.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, &run)
+	var run runs.Run
+	first.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}, &run)
 	<-began
 	stop()
 	require.NoError(t, <-ended, "it was handed back")
@@ -488,11 +491,11 @@ func TestRunOutlastsItsServer(t *testing.T) {
 	info, err := f.store.Run(t.Context(), run.ID)
 	require.NoError(t, err)
 	require.Equal(t, journal.StatusRunning, info.Status)
-	list, err := f.store.ExpiredRuns(t.Context(), []byte(specBegins), 9, 9)
+	list, err := f.store.ExpiredRuns(t.Context(), []byte(runs.SpecBegins), 9, 9)
 	require.NoError(t, err)
 	require.Len(t, list, 1, "its lease is over")
 
-	require.NoError(t, f.server.runs.takeAll(t.Context()))
+	require.NoError(t, f.server.runs.TakeAll(t.Context()))
 	<-began
 	f.ok("POST", "/v1/runs/"+run.ID+"/cancel", f.acme, nil, nil)
 	require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
@@ -514,10 +517,10 @@ func TestRunIsLostSightOf(t *testing.T) {
 	f, of := runFixture(t, map[string]func() *agent.Options{"deaf": func() *agent.Options {
 		return &agent.Options{Model: deaf{began, let}}
 	}})
-	srv, err := New(&Options{Store: f.store, Host: f.server.host, DrainTime: time.Millisecond})
+	srv, err := New(&Options{Store: f.store, Host: f.server.options.Host, DrainTime: time.Millisecond})
 	require.NoError(t, err)
-	srv.times.hand = time.Millisecond
-	srv.runs.fleet = of.source(srv)
+	srv.timeouts.HandBack = time.Millisecond
+	srv.runs.Agents = of.source(srv)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
@@ -525,7 +528,7 @@ func TestRunIsLostSightOf(t *testing.T) {
 	go func() { ended <- srv.Serve(ctx, l) }()
 	other := *f
 	other.url = "http://" + l.Addr().String()
-	other.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "deaf", Input: "hi"}, nil)
+	other.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "deaf", Input: "hi"}, nil)
 	<-began
 	stop()
 	require.ErrorContains(t, <-ended, "1 runs did not end in time")
@@ -539,10 +542,10 @@ func TestMetadataIsBounded(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
 	start := func(bytes int) *reply {
-		return f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "greeter", Input: "hi", Metadata: map[string]json.RawMessage{"a": json.RawMessage(`"` + strings.Repeat("x", bytes-3) + `"`)}})
+		return f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "greeter", Input: "hi", Metadata: map[string]json.RawMessage{"a": json.RawMessage(`"` + strings.Repeat("x", bytes-3) + `"`)}})
 	}
-	require.Equal(t, 202, start(maxMetadata).status)
-	require.Contains(t, start(maxMetadata+1).problem(t, 422).Detail, "metadata has 65537 bytes; at most 65536 are allowed")
+	require.Equal(t, 202, start(runs.MaxMetadata).status)
+	require.Contains(t, start(runs.MaxMetadata+1).problem(t, 422).Detail, "metadata has 65537 bytes; at most 65536 are allowed")
 }
 
 // Runs of the operator's own that a server began are taken over, and those that its
@@ -551,22 +554,22 @@ func TestOperatorsRunsAreTakenOver(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan string, 9), make(chan struct{})
 	f, of := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
-	gone, err := New(&Options{Store: f.store, Host: f.server.host})
+	gone, err := New(&Options{Store: f.store, Host: f.server.options.Host})
 	require.NoError(t, err)
-	gone.runs.fleet = of.source(gone)
+	gone.runs.Agents = of.source(gone)
 	other := *f
 	hs := httptest.NewServer(gone)
 	defer hs.Close()
 	other.url = hs.URL
-	var run Run
-	other.ok("POST", "/v1/runs", f.operator, StartRun{Agent: "slow", Input: "hi"}, &run)
+	var run runs.Run
+	other.ok("POST", "/v1/runs", f.operator, runs.StartRun{Agent: "slow", Input: "hi"}, &run)
 	<-began
 	gone.leave.Do(func() { close(gone.left) })
 	gone.work.Wait()
 	require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: "run_command", Agent: "slow", Owner: "a command", Log: []byte("x"),
 		Spec: []byte(`{"version":1,"agent":{"name":"slow"}}`)}))
 
-	require.NoError(t, f.server.runs.takeAll(t.Context()))
+	require.NoError(t, f.server.runs.TakeAll(t.Context()))
 	<-began
 	close(let)
 	require.Equal(t, "done", f.finished(f.operator, run.ID).Output)

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
 	"cmp"
 	"context"
 	"errors"
@@ -14,15 +16,21 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
-	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/host/telemetry"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/blocks"
 	"github.com/agent-runner/agent-runner/internal/server/console"
+	"github.com/agent-runner/agent-runner/internal/server/gateway"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/modules"
+	"github.com/agent-runner/agent-runner/internal/server/quarantine"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
+	"github.com/agent-runner/agent-runner/internal/server/tenants"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -43,11 +51,11 @@ type Options struct {
 	// does; 30 s when 0.
 	DrainTime time.Duration
 	// Owner names this process in the runs that it runs, and Gone reports whether
-	// another one is known to be gone; see [agent.JournalOptions].
+	// another one is known to be gone; see [journal.Options].
 	Owner string
 	Gone  func(owner string) bool
 	// Lease is after how long without a sign of life a run is taken over by another
-	// server; [agent.DefaultLease] when 0.
+	// server; [journal.DefaultLeaseTTL] when 0.
 	Lease time.Duration
 	// Getenv has the operator's model, which tenants may ask whose policy names its
 	// models: [host.EnvAPIKey] and [host.EnvBaseURL]. Nil: there is none.
@@ -58,11 +66,11 @@ type Options struct {
 	// Private are ranges of private addresses that agents may reach; nil: none.
 	Private []netip.Prefix
 	// Originals keeps the messages that runs begin with as their clients sent them, also
-	// where modules change them; see [agent.JournalOptions].
+	// where modules change them; see [journal.Options].
 	Originals bool
 	// Commands starts the MCP servers that agents of the operator's tenant name by a
 	// command. Nil: a server's agents start no programs.
-	Commands Commands
+	Commands agents.Commands
 	// Tracer is told of what runs do; nil: nobody is.
 	Tracer chain.Tracer
 	// Processors is how many of them work may keep busy that goes on for long: guests,
@@ -80,26 +88,20 @@ type Options struct {
 
 // A Server is the platform's HTTP. It is made by [New].
 type Server struct {
-	store   store.Store
-	host    *host.Host
-	log     *slog.Logger
-	now     func() time.Time
-	options Options
-	times   times
+	options  Options
+	log      *slog.Logger
+	timeouts *httpapi.Timeouts
 
-	mux       *mux
-	api       huma.API
-	admission *admission.Controller // when work of tenants may run
-	blocks    *blocks
-	// What belongs to tenants, for services that build on them.
-	modules    *modules
-	agents     *agents
-	runs       *runs
-	fleet      *fleet
-	metrics    *metrics
+	router     *httpapi.Router
+	admission  *admission.Controller
 	overload   *overload.Manager
-	memory     *memory
-	quarantine *quarantine
+	blocks     *blocks.List
+	modules    *modules.Service
+	agents     *agents.Service
+	fleet      *agents.Pool
+	runs       *runs.Service
+	quarantine *quarantine.Service
+	metrics    *metrics
 	dropped    atomic.Int64 // events of stopped runs that were not persisted
 
 	draining chan struct{}
@@ -114,77 +116,100 @@ func New(o *Options) (*Server, error) {
 	if o == nil || o.Store == nil || o.Host == nil {
 		return nil, errors.New("a server needs a store and a host")
 	}
-	s := &Server{store: o.Store, host: o.Host, log: o.Logger, now: o.Now, options: *o, times: defaultTimes(), mux: &mux{ServeMux: http.NewServeMux()}, draining: make(chan struct{}), left: make(chan struct{})}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-	if s.options.Getenv == nil {
-		s.options.Getenv = func(string) string { return "" }
-	}
-	if s.now == nil {
-		s.now = time.Now
-	}
-	s.options.MaxUpload = cmp.Or(o.MaxUpload, 16<<20)
-	s.options.DrainTime = cmp.Or(o.DrainTime, 30*time.Second)
-	s.api = newAPI(s.mux, cmp.Or(o.Version, "devel"))
-	s.admission = admission.New(cmp.Or(o.Processors, runtime.GOMAXPROCS(0)), s.now, s.draining)
-	s.blocks = newBlocks(s.store, s.log)
-	s.modules = newModules(s)
-	s.memory = newMemory(account.Process())
-	s.agents = &agents{s.modules, s.options.commandsOf}
-	s.fleet = newFleet(s)
-	s.runs = newRuns(s, s.fleet)
-	s.overload = newOverload(s, o.Memory, o.TuneGC)
-	s.quarantine = newQuarantine(s)
+	s := &Server{options: *o, log: o.Logger, timeouts: httpapi.DefaultTimeouts(), draining: make(chan struct{}), left: make(chan struct{})}
+	s.setDefaults()
+	s.admission = admission.New(s.options.Processors, s.options.Now, s.draining)
+	s.overload = newOverload(s)
 	var err error
 	if s.metrics, err = newMetrics(s); err != nil {
 		return nil, err
 	}
-	for _, r := range []interface{ routes(*Server) }{
-		&health{s.store}, &tenants{s.store, s.runs}, &keys{s.store}, s.blocks, &usage{s.now},
-		s.modules, s.agents, &secrets{}, s.runs, s.quarantine, &completions{s}, &frontEnds{s}, s.metrics,
+	s.newServices()
+	s.router = httpapi.NewRouter(&httpapi.RouterOptions{Store: o.Store, Admission: s.admission, Overload: s.overload, Logger: s.log, Now: s.options.Now, Timeouts: s.timeouts, Observe: s.metrics.note, Version: s.options.Version})
+	for _, r := range []interface{ Routes(*httpapi.Router) }{
+		&health{o.Store, s.draining}, &tenants.Tenants{Store: o.Store, Timeouts: s.timeouts, Runs: s.runs}, &tenants.Keys{Store: o.Store}, s.blocks, &tenants.Usages{Store: o.Store, Now: s.options.Now},
+		s.modules, s.agents, &tenants.Secrets{}, s.runs, s.quarantine, &gateway.Chat{Runs: s.runs, Admission: s.admission}, &gateway.AGUI{Runs: s.runs, Admission: s.admission, Timeouts: s.timeouts}, s.metrics,
 	} {
-		r.routes(s)
+		r.Routes(s.router)
 	}
-	console.Mount(s.mux.Handle)
+	console.Mount(s.router.Handle)
 	return s, nil
 }
 
-// Store is where the server keeps everything.
-func (s *Server) Store() store.Store { return s.store }
+// setDefaults sets options that were not given.
+func (s *Server) setDefaults() {
+	o := &s.options
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if o.Getenv == nil {
+		o.Getenv = func(string) string { return "" }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.MaxUpload = cmp.Or(o.MaxUpload, 16<<20)
+	o.DrainTime = cmp.Or(o.DrainTime, 30*time.Second)
+	o.Processors = cmp.Or(o.Processors, runtime.GOMAXPROCS(0))
+	o.Version = cmp.Or(o.Version, "devel")
+}
 
-// Draining is closed when the server begins to end: what goes on for long
-// comes to its end, or is handed back to the journal.
-func (s *Server) Draining() <-chan struct{} { return s.draining }
+// newServices makes the services behind the routes, each from those before it.
+func (s *Server) newServices() {
+	o := &s.options
+	s.blocks = blocks.NewList(o.Store, s.log)
+	s.modules = modules.New(&modules.Options{Store: o.Store, Host: o.Host, Blocks: s.blocks, Admission: s.admission, Logger: s.log, Now: o.Now, Timeouts: s.timeouts, MaxUpload: o.MaxUpload})
+	s.agents = agents.New(&agents.Options{Store: o.Store, Host: o.Host, Modules: s.modules, Admission: s.admission, Logger: s.log, Now: o.Now,
+		Journal: journal.Options{Owner: o.Owner, Gone: o.Gone, LeaseTTL: o.Lease, Drain: s.draining, Abort: s.left, Originals: o.Originals, Dropped: &s.dropped},
+		Tracer:  s.tracer, Getenv: o.Getenv, Model: o.Model, Private: o.Private, Commands: o.Commands})
+	s.fleet = agents.NewPool(s.agents)
+	s.runs = runs.New(&runs.Options{Store: o.Store, Agents: s.fleet, Admission: s.admission, Overload: s.overload, Blocks: s.blocks, Logger: s.log, Now: o.Now, Timeouts: s.timeouts,
+		Owner: o.Owner, Lease: o.Lease, Draining: s.draining, Go: s.work.Go, Judge: func(ctx context.Context, info *journal.RunInfo) (bool, error) { return s.quarantine.Judge(ctx, info) }})
+	s.quarantine = quarantine.New(&quarantine.Options{Store: o.Store, Overload: s.overload, Logger: s.log, Owner: o.Owner, InProgress: s.runs.InProgress})
+}
 
-// Go runs fn beside the requests; a server that ends waits for it.
-func (s *Server) Go(fn func()) { s.work.Go(fn) }
+// tracer records a tenant's runs: for the server's own tracer, metrics and timelines.
+func (s *Server) tracer(t *store.Tenant) chain.Tracer {
+	return telemetry.Join(s.options.Tracer, s.metrics.tracer, runs.Timelines(t, s.log))
+}
+
+// releaseIdle closes agents and modules that no run uses.
+func (s *Server) releaseIdle() {
+	s.fleet.Close(0, 0)
+	s.modules.CloseIdle()
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.router.ServeHTTP(w, r) }
 
 // HandedBack is how many runs this server has left to whoever goes on with them, since
 // it was to end.
-func (s *Server) HandedBack() int { return int(s.runs.handed.Load()) }
+func (s *Server) HandedBack() int { return int(s.runs.HandedBack()) }
+
+// headerBytes is how large the header of a request may be.
+const headerBytes = 32 << 10
 
 // Serve answers requests until ctx ends, then lets those under way end, and runs come to
 // their end or be handed back to the journal. What takes longer is cut off. It returns nil
 // if no run was lost sight of: one that was handed back goes on at once at another server.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	hs := &http.Server{Handler: s, ReadHeaderTimeout: s.times.header, IdleTimeout: s.times.idle, MaxHeaderBytes: headerBytes,
+	hs := &http.Server{Handler: s, ReadHeaderTimeout: s.timeouts.Header, IdleTimeout: s.timeouts.Idle, MaxHeaderBytes: headerBytes,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	s.quarantine.begin(background)
+	s.quarantine.Begin(background)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
 		var all sync.WaitGroup
-		all.Go(func() { s.blocks.watch(background) })
+		all.Go(func() { s.blocks.Watch(background) })
 		all.Go(func() { s.overload.Watch(background) })
-		all.Go(func() { s.quarantine.watch(background) })
-		all.Go(func() { s.runs.takeOver(background) })
-		all.Go(func() { s.fleet.tidy(background) })
-		all.Go(func() { s.runs.heed(background) })
-		all.Go(func() { s.runs.watchCancels(background) })
-		all.Go(func() { s.modules.sweep(background, sweepEvery, orphanAge) })
+		all.Go(func() { s.quarantine.Watch(background) })
+		all.Go(func() { s.runs.TakeOver(background) })
+		all.Go(func() { s.fleet.Tidy(background) })
+		all.Go(func() { s.runs.Heed(background) })
+		all.Go(func() { s.runs.WatchCancels(background) })
+		all.Go(func() { s.modules.Sweep(background, modules.SweepEvery, modules.OrphanAge) })
 		all.Wait()
 	}()
 	failed := make(chan error, 1)
@@ -200,7 +225,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	stop()
 	<-watched
 	if err == nil {
-		s.quarantine.end()
+		s.quarantine.End()
 	}
 	return err
 }
@@ -212,13 +237,13 @@ func (s *Server) shutdown(ctx context.Context, hs *http.Server) error {
 	if s.await(ctx, hs, s.options.DrainTime) != nil {
 		s.log.Warn("what takes longer than the server may take to end is cut off", "drain", s.options.DrainTime)
 		s.leave.Do(func() { close(s.left) })
-		_ = s.await(ctx, hs, s.times.hand)
+		_ = s.await(ctx, hs, s.timeouts.HandBack)
 		_ = hs.Close()
 	}
 	if n := s.HandedBack(); n > 0 {
 		s.log.Info("runs are handed back: another server goes on with them, or this one when it begins again", "runs", n)
 	}
-	if n := s.runs.lives.count(); n > 0 {
+	if n := s.runs.Count(); n > 0 {
 		return fmt.Errorf("%d runs did not end in time, nor could they be handed back; they go on from the journal when they have been missed", n)
 	}
 	return nil

@@ -16,6 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/internal/server/blocks"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/tenants"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -50,12 +53,12 @@ func TestPanics(t *testing.T) {
 	f := newFixture(t)
 	var log lockedBuffer
 	f.server.log = slog.New(slog.NewTextHandler(&log, nil))
-	f.server.raw(Route{ID: "panic", Method: "GET", Path: "/panic", Scope: Public}, nil, func(http.ResponseWriter, *http.Request, *Caller) error { panic("a secret") })
-	f.server.raw(Route{ID: "late", Method: "GET", Path: "/late", Scope: Public}, nil, func(w http.ResponseWriter, _ *http.Request, _ *Caller) error {
+	f.server.router.Raw(httpapi.Route{ID: "panic", Method: "GET", Path: "/panic", Scope: httpapi.Public}, nil, func(http.ResponseWriter, *http.Request, *httpapi.Caller) error { panic("a secret") })
+	f.server.router.Raw(httpapi.Route{ID: "late", Method: "GET", Path: "/late", Scope: httpapi.Public}, nil, func(w http.ResponseWriter, _ *http.Request, _ *httpapi.Caller) error {
 		_, _ = io.WriteString(w, strings.Repeat("x", 10_000))
 		panic("late")
 	})
-	f.server.raw(Route{ID: "fails", Method: "GET", Path: "/fails", Scope: Public}, nil, func(http.ResponseWriter, *http.Request, *Caller) error {
+	f.server.router.Raw(httpapi.Route{ID: "fails", Method: "GET", Path: "/fails", Scope: httpapi.Public}, nil, func(http.ResponseWriter, *http.Request, *httpapi.Caller) error {
 		return errors.New("a secret")
 	})
 	for _, path := range []string{"/panic", "/fails"} {
@@ -96,7 +99,7 @@ func TestSecretsStayOut(t *testing.T) {
 	f := newFixture(t)
 	var log lockedBuffer
 	f.server.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	var made Key
+	var made tenants.Key
 	f.ok("POST", "/v1/keys", f.acme, map[string]any{"name": "ci"}, &made)
 	f.send("GET", "/v1/keys", made.Secret+"x", nil).problem(t, 401)
 	r := f.send("POST", "/v1/keys", f.acme, map[string]any{"name": map[string]string{"token": "hush-hush"}})
@@ -112,14 +115,14 @@ func TestSecretsStayOut(t *testing.T) {
 func TestKeyLife(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	var first, second Key
+	var first, second tenants.Key
 	f.ok("POST", "/v1/tenants/acme/keys", f.operator, map[string]any{"name": "first", "expires_in": 3600}, &first)
-	require.Len(t, first.Scopes, len(TenantScopes))
+	require.Len(t, first.Scopes, len(httpapi.TenantScopes))
 	require.NotNil(t, first.Expires)
 	f.send("POST", "/v1/tenants/acme/keys", f.operator, map[string]any{"name": "x", "scopes": []string{"operator"}}).problem(t, 403)
 	f.send("POST", "/v1/tenants/none/keys", f.operator, map[string]any{"name": "x"}).problem(t, 404)
 
-	var small Key
+	var small tenants.Key
 	f.ok("POST", "/v1/keys", first.Secret, map[string]any{"name": "small", "scopes": []string{"keys:write", "runs:read"}}, &small)
 	f.send("POST", "/v1/keys", small.Secret, map[string]any{"name": "x", "scopes": []string{"runs:write"}}).problem(t, 403)
 	f.send("POST", "/v1/keys/"+first.ID+"/rotate", small.Secret, nil).problem(t, 403)
@@ -137,8 +140,8 @@ func TestRateOfTenant(t *testing.T) {
 	f := newFixture(t)
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"requests_per_minute": 2}}, nil)
 	f.ok("GET", "/v1/keys", f.acme, nil, nil)
-	f.ok("GET", "/v1/keys", f.key("acme", string(KeysRead)), nil, nil)
-	r := f.send("GET", "/v1/keys", f.key("acme", string(KeysRead)), nil) // more keys are not more requests
+	f.ok("GET", "/v1/keys", f.key("acme", string(httpapi.KeysRead)), nil, nil)
+	r := f.send("GET", "/v1/keys", f.key("acme", string(httpapi.KeysRead)), nil) // more keys are not more requests
 	require.Equal(t, "requests_per_minute", r.problem(t, 429).Quota)
 	require.NotEmpty(t, r.header.Get("Retry-After"))
 	f.ok("GET", "/v1/keys", f.beta, nil, nil)
@@ -148,27 +151,27 @@ func TestBlocks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	digest := strings.Repeat("ab", 32)
-	_, changed := f.server.blocks.current()
+	_, changed := f.server.blocks.Current()
 	f.ok("PUT", "/v1/blocks/sha256:"+digest, f.operator, map[string]any{"reason": "it leaks"}, nil)
 	<-changed
-	why, blocked := f.server.blocks.reason(digest)
+	why, blocked := f.server.blocks.Reason(digest)
 	require.True(t, blocked)
 	require.Equal(t, "it leaks", why)
 	require.Contains(t, string(f.ok("GET", "/v1/blocks", f.operator, nil, nil).body), digest)
 
 	// Another server of the database learns of it.
-	other := newBlocks(f.store, slog.New(slog.DiscardHandler))
+	other := blocks.NewList(f.store, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	_, changed = other.current()
-	go func() { other.watch(ctx); close(done) }()
+	_, changed = other.Current()
+	go func() { other.Watch(ctx); close(done) }()
 	<-changed
-	_, blocked = other.reason(digest)
+	_, blocked = other.Reason(digest)
 	require.True(t, blocked)
-	_, changed = other.current()
+	_, changed = other.Current()
 	f.ok("DELETE", "/v1/blocks/"+digest, f.operator, nil, nil)
 	<-changed
-	_, blocked = other.reason(digest)
+	_, blocked = other.Reason(digest)
 	require.False(t, blocked)
 	cancel()
 	<-done
@@ -197,7 +200,7 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	began, end := make(chan struct{}), make(chan struct{})
-	f.server.raw(Route{ID: "slow", Method: "GET", Path: "/slow", Scope: Public}, nil, func(w http.ResponseWriter, _ *http.Request, _ *Caller) error {
+	f.server.router.Raw(httpapi.Route{ID: "slow", Method: "GET", Path: "/slow", Scope: httpapi.Public}, nil, func(w http.ResponseWriter, _ *http.Request, _ *httpapi.Caller) error {
 		close(began)
 		<-end
 		_, _ = io.WriteString(w, "answered")
@@ -221,7 +224,7 @@ func TestDrain(t *testing.T) {
 	}()
 	<-began
 	stop()
-	<-f.server.Draining()
+	<-f.server.draining
 	require.Contains(t, f.send("GET", "/readyz", "", nil).problem(t, 503).Detail, "shutting down")
 	close(end)
 	require.Equal(t, "answered", <-answered)

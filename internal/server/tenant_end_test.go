@@ -1,13 +1,15 @@
 package server
 
 import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
 // A tenant that is deleted begins nothing any more, and what it runs ends, here and on
@@ -17,10 +19,10 @@ func TestDeletedTenantEnds(t *testing.T) {
 	began, let := make(chan string, 9), make(chan struct{})
 	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
 	ctx := t.Context()
-	var others Run
-	f.ok("POST", "/v1/runs", f.beta, StartRun{Agent: "slow", Input: "hi"}, &others)
+	var others runs.Run
+	f.ok("POST", "/v1/runs", f.beta, runs.StartRun{Agent: "slow", Input: "hi"}, &others)
 	for range 2 {
-		f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, nil)
+		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}, nil)
 	}
 	for range 3 {
 		<-began
@@ -39,7 +41,7 @@ func TestDeletedTenantEnds(t *testing.T) {
 		Progress: &journal.Progress{Status: journal.StatusFinished}, Lease: time.Hour}))
 
 	require.Equal(t, 204, (<-deleted).status)
-	require.Equal(t, 1, f.server.runs.lives.count(), "the other tenant's alone")
+	require.Equal(t, 1, f.server.runs.Active.Count(), "the other tenant's alone")
 	f.send("GET", "/v1/tenants/acme", f.operator, nil).problem(t, 404)
 	close(let)
 	require.Equal(t, "stop", f.finished(f.beta, others.ID).FinishReason)
@@ -50,13 +52,13 @@ func TestDeletedTenantEnds(t *testing.T) {
 func TestDeletionGoesOn(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{})
-	whole := f.server.times.remove
-	f.server.times.remove = 0
+	whole := f.server.timeouts.DeleteRuns
+	f.server.timeouts.DeleteRuns = 0
 	p := f.send("DELETE", "/v1/tenants/acme", f.operator, nil).problem(t, 409)
 	require.Contains(t, p.Detail, "delete it again")
 	f.send("GET", "/v1/runs", f.acme, nil).problem(t, 401)
 	f.ok("GET", "/v1/tenants/acme", f.operator, nil, nil)
-	f.server.times.remove = whole
+	f.server.timeouts.DeleteRuns = whole
 	require.Equal(t, 204, f.send("DELETE", "/v1/tenants/acme", f.operator, nil).status)
 	f.send("DELETE", "/v1/tenants/acme", f.operator, nil).problem(t, 404)
 	f.send("DELETE", "/v1/tenants/", f.operator, nil).problem(t, 404)

@@ -26,6 +26,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/modules"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -112,7 +115,7 @@ func testDatabase(t *testing.T) (f *fixture, where string) {
 	f = &fixture{t: t, store: s}
 	_, err = s.CreateTenant(t.Context(), "acme", "acme", store.TenantQuota{}, json.RawMessage(`{"models":["*"]}`))
 	require.NoError(t, err)
-	f.operator, f.acme = f.key(store.Operator, OperatorScopes()...), f.key("acme", texts(TenantScopes)...)
+	f.operator, f.acme = f.key(store.Operator, httpapi.OperatorScopes()...), f.key("acme", httpapi.ScopeNames(httpapi.TenantScopes)...)
 	return f, where
 }
 
@@ -206,20 +209,20 @@ func TestServersTakeOver(t *testing.T) {
 	t.Cleanup(m.Close)
 	next := f.start(where, m.URL)
 	require.Equal(t, 200, next.apply(f.acme, "agent", "model: {name: small}\n").status)
-	const runs = 4
+	const count = 4
 	for round, end := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		server := next
 		var ids []string
 		var before []*following
-		for i := range runs {
-			var run Run
-			r := server.send("POST", "/v1/runs", f.acme, StartRun{Agent: "agent", Input: "hi"}, "Idempotency-Key", fmt.Sprintf("%d-%d", round, i))
+		for i := range count {
+			var run runs.Run
+			r := server.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "agent", Input: "hi"}, "Idempotency-Key", fmt.Sprintf("%d-%d", round, i))
 			require.Equal(t, 202, r.status, "%s", r.body)
 			require.NoError(t, json.Unmarshal(r.body, &run))
 			ids = append(ids, run.ID)
 			before = append(before, server.follow(f.acme, run.ID, ""))
 		}
-		for range runs {
+		for range count {
 			<-g.asked
 		}
 		next = f.start(where, m.URL)
@@ -243,7 +246,7 @@ func TestServersTakeOver(t *testing.T) {
 			after = append(after, next.follow(f.acme, id, before[i].last()))
 		}
 		if end == syscall.SIGKILL {
-			for range runs { // each is asked again where it goes on
+			for range count { // each is asked again where it goes on
 				<-g.asked
 			}
 			close(g.let)
@@ -256,8 +259,8 @@ func TestServersTakeOver(t *testing.T) {
 			}
 			require.Equal(t, "run_finished", all[len(all)-1].kind)
 			require.Equal(t, "part part part part part whole", next.finished(f.acme, id).Output)
-			var run Run
-			r := next.send("POST", "/v1/runs", f.acme, StartRun{Agent: "agent", Input: "hi"}, "Idempotency-Key", fmt.Sprintf("%d-%d", round, i))
+			var run runs.Run
+			r := next.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "agent", Input: "hi"}, "Idempotency-Key", fmt.Sprintf("%d-%d", round, i))
 			require.NoError(t, json.Unmarshal(r.body, &run))
 			require.Equal(t, id, run.ID, "the same request is the same run on another server")
 		}
@@ -265,7 +268,7 @@ func TestServersTakeOver(t *testing.T) {
 	}
 	var used struct{ Total store.Usage }
 	next.ok("GET", "/v1/usage", f.acme, nil, &used)
-	require.Equal(t, int64(2*runs), used.Total.Runs)
+	require.Equal(t, int64(2*count), used.Total.Runs)
 }
 
 // Quotas hold on all servers of a database together, and stay when they start anew; and
@@ -284,7 +287,7 @@ func TestServersShare(t *testing.T) {
 export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { return { response: await ctx.next() }; } });`)
 	require.Equal(t, 200, servers[1].apply(f.acme, "agent", "model: {name: small}\nmiddlewares: [{module: waits}]\n").status)
 	start := func(i int) *reply {
-		return servers[i%2].send("POST", "/v1/runs", f.acme, StartRun{Agent: "agent", Input: "hi"})
+		return servers[i%2].send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "agent", Input: "hi"})
 	}
 	var wg sync.WaitGroup
 	replies := make(chan *reply, 99)
@@ -299,7 +302,7 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 			require.Equal(t, "concurrent_runs", r.problem(t, 429).Quota)
 			continue
 		}
-		var run Run
+		var run runs.Run
 		require.NoError(t, json.Unmarshal(r.body, &run))
 		ids = append(ids, run.ID)
 	}
@@ -307,7 +310,7 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 	for range ids {
 		<-g.asked // from within their hooks
 	}
-	var kept struct{ Modules []Module }
+	var kept struct{ Modules []modules.Module }
 	servers[0].ok("GET", "/v1/modules", f.acme, nil, &kept)
 	began := time.Now()
 	servers[1].ok("PUT", "/v1/blocks/"+kept.Modules[0].Digest, f.operator, map[string]any{"reason": "it phones home"}, nil)

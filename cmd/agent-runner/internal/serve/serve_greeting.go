@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/internal/server"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -85,7 +85,7 @@ Or with a browser: %[1]s/
 // for; empty if there is one already.
 func operatorKey(ctx context.Context, s store.Store, another bool) (string, error) {
 	operator := s.Tenant(store.Operator)
-	o := &store.KeyOptions{Name: "operator", Scopes: server.OperatorScopes()}
+	o := &store.KeyOptions{Name: "operator", Scopes: httpapi.OperatorScopes()}
 	if another {
 		_, shown, err := operator.CreateKey(ctx, o)
 		return shown, err

@@ -1,0 +1,185 @@
+package agents
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/modules"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// AgentsOptions make [agents].
+type Options struct {
+	Store     store.Store
+	Host      *host.Host
+	Modules   *modules.Service
+	Admission *admission.Controller
+	Logger    *slog.Logger
+	Now       func() time.Time
+	// Journal has the options of the journal that all tenants share.
+	Journal journal.Options
+	// Tracer returns what records a tenant's runs.
+	Tracer func(t *store.Tenant) chain.Tracer
+	// Getenv, Model, Private and Commands are the server's options.
+	Getenv   func(name string) string
+	Model    model.Model
+	Private  []netip.Prefix
+	Commands Commands
+}
+
+// agents are what tenants run.
+type Service struct {
+	Options   *Options
+	modules   *modules.Service
+	admission *admission.Controller
+}
+
+func New(o *Options) *Service { return &Service{o, o.Modules, o.Admission} }
+
+func (a *Service) Routes(rt *httpapi.Router) {
+	const tag, one = "agents", "/v1/agents/{agent}"
+	rt.Raw(httpapi.Route{ID: "put-agent", Method: "PUT", Path: one, Scope: httpapi.AgentsWrite, Tag: tag, Body: agentfile.MaxSize, Summary: "Create or update an agent",
+		About: `The body is an agent.yaml file, as YAML or JSON. It names uploaded modules by name, name@version or digest. The server
+checks it before storing it: the modules exist, their configurations are valid, and the operator's policy allows their grants.
+If the file equals the newest version, no new version is created.`}, describePutAgent, a.put)
+	httpapi.Register(rt, httpapi.Route{ID: "get-agent", Method: "GET", Path: one, Scope: httpapi.AgentsRead, Tag: tag, Summary: "Show an agent"}, a.get)
+	httpapi.Register(rt, httpapi.Route{ID: "list-agents", Method: "GET", Path: "/v1/agents", Scope: httpapi.AgentsRead, Tag: tag, Summary: "List the newest versions of agents", About: httpapi.AboutLists}, a.list)
+	httpapi.Register(rt, httpapi.Route{ID: "delete-agent", Method: "DELETE", Path: one, Scope: httpapi.AgentsWrite, Tag: tag, Summary: "Delete an agent with all its versions",
+		About: "Its runs are kept."}, a.delete)
+}
+
+func describePutAgent(op *huma.Operation, schemas huma.Registry) {
+	text := &huma.Schema{Type: "string"}
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/yaml": {Schema: text}}}
+	op.Parameters = []*huma.Param{{Name: "agent", In: "path", Required: true, Description: "The agent's name.", Schema: text}}
+	op.Responses["200"] = &huma.Response{Description: "The agent", Content: map[string]*huma.MediaType{
+		"application/json": {Schema: huma.SchemaFromType(schemas, agentType)}}}
+}
+
+func (a *Service) put(w http.ResponseWriter, r *http.Request, c *httpapi.Caller) error {
+	name := r.PathValue("agent")
+	if !store.Name.MatchString(name) {
+		return httpapi.NewProblem(httpapi.CodeInvalid, "the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
+	}
+	body, err := io.ReadAll(r.Body)
+	var size *http.MaxBytesError
+	switch {
+	case errors.As(err, &size):
+		return err
+	case err != nil:
+		return httpapi.NewProblem(httpapi.CodeInvalid, "the body is incomplete").WithCause(err)
+	case !utf8.Valid(body):
+		return httpapi.NewProblem(httpapi.CodeInvalid, "the body is not UTF-8")
+	}
+	done, err := a.admission.Check(r.Context(), c.Key.Tenant)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var checked *checkedAgent
+	admission.RunLowPriority(func() {
+		checked, err = a.check(sandbox.Sharing(r.Context(), a.admission.Sharer(c.Key.Tenant)), c, name, body)
+	})
+	if err != nil {
+		return err
+	}
+	kept, err := c.Tenant.PutAgent(r.Context(), name, body, checked.digests())
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	return httpapi.WriteJSON(w, checked.show(kept))
+}
+
+func (a *Service) get(ctx context.Context, c *httpapi.Caller, in *getAgentInput) (*agentOutput, error) {
+	_, shown, err := a.Load(ctx, c.Tenant, in.Agent, in.Version)
+	return &agentOutput{shown}, err
+}
+
+func (a *Service) list(ctx context.Context, c *httpapi.Caller, in *listAgentsInput) (*listAgentsOutput, error) {
+	page, err := in.Page(httpapi.ListAgents, c.Tenant.ID(), in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if page.After, err = httpapi.AfterName(page.After, in.After); err != nil {
+		return nil, err
+	}
+	list, next, err := c.Tenant.Agents(ctx, page)
+	if err != nil {
+		return nil, err
+	}
+	out := &listAgentsOutput{}
+	out.Body.Agents = []*Agent{}
+	out.Body.SetNext(httpapi.ListAgents, c.Tenant.ID(), next)
+	for i := range list {
+		_, shown, err := pinned(&list[i])
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Agents = append(out.Body.Agents, shown)
+	}
+	return out, nil
+}
+
+func (a *Service) delete(ctx context.Context, c *httpapi.Caller, in *AgentPath) (*struct{}, error) {
+	return nil, c.Tenant.DeleteAgent(ctx, in.Agent)
+}
+
+// load returns a version of an agent, the newest if that is 0, ready to be
+// made: see [agents.loadModule].
+func (a *Service) Load(ctx context.Context, t *store.Tenant, name string, version int64) (*agentfile.File, *Agent, error) {
+	kept, err := t.Agent(ctx, name, version)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pinned(kept)
+}
+
+// pinned reads what was kept, with the modules that its names stood for: each
+// path in the file is a digest, and .wasm.
+func pinned(kept *store.StoredAgent) (*agentfile.File, *Agent, error) {
+	f, err := agentfile.Parse(kept.Name, kept.Body)
+	if err != nil {
+		return nil, nil, err // it was read before it was kept
+	}
+	f.Name = kept.Name
+	checked := &checkedAgent{}
+	i := 0
+	walk(f, func(_ *agentfile.File, at string, m *agentfile.Middleware) {
+		if i < len(kept.Modules) {
+			checked.add(at, m, kept.Modules[i])
+			m.Module = agentfile.Path(kept.Modules[i] + ".wasm")
+		}
+		i++
+	})
+	if i != len(kept.Modules) {
+		return nil, nil, errors.New("agent " + kept.Name + ": its modules are not those of its file; put it again")
+	}
+	return f, checked.show(kept), nil
+}
+
+// loadModule is [host.FileOptions.LoadModule] for files that load returned. A module
+// that the operator blocks is not loaded.
+func (a *Service) LoadModule(t *store.Tenant) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
+	return func(ctx context.Context, _, path string, limits host.Limits) (*host.Module, func(), error) {
+		return a.modules.Take(ctx, t, strings.TrimSuffix(path, ".wasm"), limits)
+	}
+}

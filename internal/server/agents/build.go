@@ -1,0 +1,139 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/egress"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/policy"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// build makes the agent.
+func (f *Pool) Build(ctx context.Context, p *AgentPlan) (*host.Agent, error) {
+	if err := p.read(); err != nil {
+		return nil, err
+	}
+	file := p.file
+	if p.rings != nil {
+		file.Rings = *p.rings
+	}
+	if most := p.policy.StepLimit(); p.tenant.ID() != store.Operator && LimitSteps(file, most) {
+		f.log.Warn("an agent runs with fewer steps than its file says", slog.String("tenant", p.tenant.ID()), slog.String("agent", p.Spec.Agent), slog.Int("max_steps", most))
+	}
+	spec, err := json.Marshal(p.Spec)
+	if err != nil {
+		return nil, err
+	}
+	journal := f.options.Journal
+	journal.Journal, journal.Tenant, journal.Spec = p.tenant.Journal(), p.tenant.ID(), spec
+	operator := p.tenant.ID() == store.Operator
+	vault := &vault{fleet: f, plan: p}
+	o := &host.FileOptions{
+		Getenv: vault.getenv(ctx), Logger: f.log, Values: f.options.Store, Tenant: p.tenant.ID(), Tracer: f.options.Tracer(p.tenant),
+		Journal: &journal,
+		Network: &egress.Options{Hosts: append([]string{}, p.policy.Hosts...), Private: f.options.Private}, GuardMCP: true, StartMCP: f.options.commandsOf(p.tenant.ID()), GuardModels: true, ModelURL: f.modelURL(p),
+		LoadModule: f.loadModule(p),
+	}
+	if operator {
+		o.Network.Hosts = nil
+	} else if models := p.policy.Models; len(models) > 0 {
+		o.MayAsk = func(model string) bool { return policy.Matches(models, model) }
+	}
+	if !operator {
+		o.MayPass = p.policy.CheckParam()
+		if err := checkSpending(file, &p.policy); err != nil { // the policy may be another one than when it was kept
+			return nil, &NotReadyError{p.Spec.Agent, err}
+		}
+	}
+	if p.shared() {
+		o.Model = f.options.Model
+		if !operator {
+			o.ModelFailed = f.modelFailed(p)
+		}
+	}
+	a, err := f.options.Host.NewAgentFromFile(ctx, file, o)
+	if lost := vault.lost(); lost != nil {
+		if err == nil {
+			a.Close()
+		}
+		return nil, lost
+	}
+	var known *httpapi.Problem
+	if err != nil && !errors.As(err, &known) && ctx.Err() == nil {
+		return nil, &NotReadyError{p.Spec.Agent, err}
+	}
+	return a, err
+}
+
+// modelFailed logs what the operator's model says of a failed call. The tenant is not
+// shown it: it has the address of the model and the text of its endpoint.
+func (f *Pool) modelFailed(p *AgentPlan) func(context.Context, *model.Request, *model.Error) {
+	return func(ctx context.Context, req *model.Request, e *model.Error) {
+		f.log.WarnContext(ctx, "a call of the operator's model failed", "tenant", p.tenant.ID(), "agent", p.Spec.Agent, "model", req.Model, "code", e.Code, "status", e.Status, "error", e.Message)
+	}
+}
+
+// limitSteps lowers the steps of an agent, and of each agent inside it, to most. It reports whether a
+// file says more.
+func LimitSteps(f *agentfile.File, most int) (lowered bool) {
+	lowered = f.Limits.MaxSteps > most
+	f.Limits.MaxSteps = min(cmp.Or(f.Limits.MaxSteps, agent.DefaultMaxSteps), most)
+	for i := range f.Agents {
+		if inner := f.Agents[i].Spec(); inner != nil && LimitSteps(inner, most) {
+			lowered = true
+		}
+	}
+	return lowered
+}
+
+// A notReadyError says that an agent, which was checked when it was kept, cannot be
+// made now: a key is missing, say, or a server of tools does not answer.
+type NotReadyError struct {
+	Agent string
+	Err   error
+}
+
+// Error says why.
+func (e *NotReadyError) Error() string { return fmt.Sprintf("agent %s cannot run: %v", e.Agent, e.Err) }
+
+// Problem returns the error as problem details.
+func (e *NotReadyError) Problem() *httpapi.Problem {
+	return httpapi.NewProblem(httpapi.CodeRefused, "%v", e)
+}
+
+// Unwrap returns the cause.
+func (e *NotReadyError) Unwrap() error { return e.Err }
+
+// loadModule loads modules by their digests: the operator's from the operator.
+func (f *Pool) loadModule(p *AgentPlan) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
+	own, operators := f.agents.LoadModule(p.tenant), f.agents.LoadModule(f.options.Store.Tenant(store.Operator))
+	return func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
+		if p.rival[strings.TrimSuffix(path, ".wasm")] && p.ringed(entry) {
+			return operators(ctx, entry, path, limits)
+		}
+		return own(ctx, entry, path, limits)
+	}
+}
+
+// ringed reports whether an entry is one of the operator's.
+func (p *AgentPlan) ringed(entry string) bool {
+	for _, list := range [][]agentfile.Middleware{p.rings.Outer, p.rings.Inner} {
+		for i := range list {
+			if list[i].Name == entry {
+				return true
+			}
+		}
+	}
+	return false
+}

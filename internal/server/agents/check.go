@@ -1,0 +1,169 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+
+	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/modules"
+	"github.com/agent-runner/agent-runner/internal/server/policy"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+var agentType = reflect.TypeFor[Agent]()
+
+// A checkedAgent is an agent whose modules were found.
+type checkedAgent struct {
+	entries  []Entry
+	warnings []string
+}
+
+func (a *checkedAgent) digests() []string {
+	out := []string{}
+	for _, e := range a.entries {
+		out = append(out, httpapi.TrimDigest(e.Digest))
+	}
+	return out
+}
+
+// add notes an entry, and warns of grants that combine badly. Whether the
+// module looks at the conversation is not asked: the grants let it.
+func (a *checkedAgent) add(at string, m *agentfile.Middleware, digest string) {
+	a.entries = append(a.entries, Entry{At: at, Name: m.Name, Module: string(m.Module), Digest: httpapi.DigestPrefix + digest})
+	var grants []string
+	for _, g := range m.Grants {
+		grants = append(grants, string(g))
+	}
+	for _, w := range modules.Combined(true, grants, "") {
+		a.warnings = append(a.warnings, m.Name+": "+w)
+	}
+}
+
+func (a *checkedAgent) show(kept *store.StoredAgent) *Agent {
+	return &Agent{Name: kept.Name, Version: kept.Version, Created: kept.Created.UTC(), YAML: string(kept.Body),
+		Modules: append([]Entry{}, a.entries...), Warnings: append([]string{}, a.warnings...)}
+}
+
+// walk calls fn for each module of an agent, and of the agents inside of it.
+func walk(f *agentfile.File, fn func(f *agentfile.File, at string, m *agentfile.Middleware)) {
+	for _, ring := range []struct {
+		at   string
+		list []agentfile.Middleware
+	}{{"rings.outer", f.Rings.Outer}, {"middlewares", f.Middlewares}, {"rings.inner", f.Rings.Inner}} {
+		for i := range ring.list {
+			fn(f, fmt.Sprintf("%s[%d]", ring.at, i), &ring.list[i])
+		}
+	}
+	for i := range f.Agents {
+		if inner := f.Agents[i].Spec(); inner != nil {
+			walk(inner, fn)
+		}
+	}
+}
+
+// check reads an agent.yaml, and refuses what could not be run, or not here.
+func (a *Service) check(ctx context.Context, c *httpapi.Caller, name string, body []byte) (*checkedAgent, error) {
+	policy, err := policy.Of(c.Info)
+	if err != nil {
+		return nil, err
+	}
+	done := func() {}
+	if len(body) > admission.SmallBody {
+		if done, err = a.admission.Turn(ctx, c.Key.Tenant); err != nil {
+			return nil, err
+		}
+	}
+	f, err := agentfile.Parse(name, body)
+	done()
+	if err == nil && f.Name != "" && f.Name != name {
+		err = f.ErrorAt("name", fmt.Errorf("name: differs from %q in the URL; remove it, or make it the same", name))
+	}
+	if err == nil {
+		err = checkFile(f, c, &policy, a.Options.commandsOf(c.Key.Tenant))
+	}
+	if err != nil {
+		return nil, misplaced(err)
+	}
+	out := &checkedAgent{}
+	if f.Model.Name == "" && name != ringsName {
+		out.warnings = append(out.warnings, "the agent has no model, and cannot run: name one, model: {name: …}")
+	}
+	var wrong error
+	walk(f, func(f *agentfile.File, at string, m *agentfile.Middleware) {
+		if wrong != nil {
+			return
+		}
+		digest, err := a.checkEntry(ctx, c, &policy, f, at, m)
+		if err != nil {
+			wrong = err
+			return
+		}
+		out.add(at, m, digest)
+	})
+	return out, wrong
+}
+
+// misplaced is what is wrong with a file, as a problem with its place.
+func misplaced(err error) error {
+	if room := (*sandbox.ImageRoomError)(nil); errors.As(err, &room) {
+		return err // nothing is wrong with the file
+	}
+	p := httpapi.NewProblem(httpapi.CodeInvalid, "%v", err)
+	var at *agentfile.Error
+	if errors.As(err, &at) {
+		p.Errors = []httpapi.Wrong{{Location: fmt.Sprintf("line %d, column %d", at.Line, at.Column), Message: at.Err.Error()}}
+	}
+	return p
+}
+
+// checkFile rejects what reaches out of the tenant: files, commands, hosts and
+// models that the operator did not allow.
+func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands Commands) error {
+	operator := c.Key.Tenant == store.Operator
+	if f.Tools.Root != "" {
+		return f.ErrorAt("tools.root", errors.New("root: agents on a server cannot read files; remove root"))
+	}
+	for i, s := range f.Tools.MCP {
+		at := fmt.Sprintf("tools.mcp[%d]", i)
+		switch u, err := url.Parse(string(s.URL)); {
+		case s.Command != nil:
+			if err := checkCommand(&s, commands); err != nil {
+				return f.ErrorAt(at+".command", err)
+			}
+		case err != nil:
+			return f.ErrorAt(at+".url", err)
+		case !operator && !policy.CoversHost(p.Hosts, policy.HostOf(u)):
+			return f.ErrorAt(at+".url", fmt.Errorf("url: the operator's policy does not allow this tenant to reach %s; %s%s", u.Host, choice(p.Hosts), policy.AboutPorts(policy.HostOf(u))))
+		}
+	}
+	if !operator && len(f.Rings.Outer)+len(f.Rings.Inner) > 0 {
+		return f.ErrorAt("rings", errors.New("rings: only the operator can set rings; move the modules to middlewares"))
+	}
+	if !operator {
+		if err := checkModel(f, p); err != nil {
+			return err
+		}
+	}
+	if most := p.StepLimit(); !operator && f.Limits.MaxSteps > most {
+		return f.ErrorAt("limits.max_steps", fmt.Errorf("max_steps: %d exceeds %d, this tenant's maximum; lower it, or ask the operator for a policy with a larger max_steps", f.Limits.MaxSteps, most))
+	}
+	if err := f.CheckBounds(); err != nil {
+		return err
+	}
+	for i := range f.Agents {
+		inner := f.Agents[i].Spec()
+		if inner == nil {
+			return f.ErrorAt(fmt.Sprintf("agents[%d].file", i), errors.New("file: agents on a server cannot read files; write the agent inline, under agent"))
+		}
+		if err := checkFile(inner, c, p, commands); err != nil {
+			return err
+		}
+	}
+	return nil
+}

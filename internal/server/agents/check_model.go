@@ -1,0 +1,69 @@
+package agents
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/server/policy"
+)
+
+// checkSpending refuses a file that asks for models or parameters which the tenant may
+// not have, in itself or in an agent inside of it.
+func checkSpending(f *agentfile.File, p *policy.Policy) error {
+	if err := checkModel(f, p); err != nil {
+		return err
+	}
+	for i := range f.Agents {
+		if inner := f.Agents[i].Spec(); inner != nil {
+			if err := checkSpending(inner, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkModel refuses models and parameters that the tenant may not have.
+func checkModel(f *agentfile.File, p *policy.Policy) error {
+	if mayPass := p.CheckParam(); mayPass != nil {
+		for _, name := range slices.Sorted(maps.Keys(f.Model.Params)) {
+			if err := mayPass(name); err != nil {
+				return f.ErrorAt("model.params."+name, fmt.Errorf("params: %w", err))
+			}
+		}
+	}
+	if len(p.Models) == 0 {
+		return nil
+	}
+	check := func(at, name string) error {
+		if name == "" || policy.Matches(p.Models, name) {
+			return nil
+		}
+		return f.ErrorAt(at, fmt.Errorf("model: the operator's policy does not allow this tenant to use %q; %s", name, choice(p.Models)))
+	}
+	if err := check("model.name", f.Model.Name); err != nil {
+		return err
+	}
+	for i, fallback := range f.Model.Fallbacks {
+		if err := check(fmt.Sprintf("model.fallbacks[%d]", i), fallback.Name); err != nil {
+			return err
+		}
+	}
+	for i, name := range f.Limits.Models {
+		if err := check(fmt.Sprintf("limits.models[%d]", i), name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// choice says what is allowed.
+func choice(list []string) string {
+	if len(list) == 0 {
+		return "none are allowed"
+	}
+	return "allowed are " + strings.Join(list, ", ")
+}

@@ -1,0 +1,54 @@
+package agents
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/host/tool/mcp"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// Commands are the commands of MCP servers that the operator listed when the server
+// started.
+type Commands interface {
+	mcp.Starter
+	// Allows reports whether a command with exactly these arguments is listed.
+	Allows(command []string) bool
+}
+
+// noCommands starts nothing.
+type noCommands struct{}
+
+// Allows implements [Commands].
+func (noCommands) Allows([]string) bool { return false }
+
+// Start implements [mcp.Starter].
+func (noCommands) Start([]string, *os.File, *os.File, *os.File) (mcp.Child, error) {
+	return nil, errNoPrograms
+}
+
+var errNoPrograms = errors.New("command: agents on this server cannot start programs; set the url of an MCP server")
+
+// commandsOf returns the commands that a tenant's agents may name.
+func (o *Options) commandsOf(tenant string) Commands {
+	if tenant != store.Operator || o.Commands == nil {
+		return noCommands{}
+	}
+	return o.Commands
+}
+
+// checkCommand rejects a command that the server does not start, and an environment: the
+// list of commands has it.
+func checkCommand(s *agentfile.MCPServer, allowed Commands) error {
+	switch {
+	case allowed == Commands(noCommands{}):
+		return errNoPrograms
+	case !allowed.Allows(s.Command):
+		return errors.New("command: the server was not started with this command: list " + strings.Join(s.Command, " ") + " in the file of --mcp-commands, with exactly these arguments")
+	case len(s.Env) > 0:
+		return errors.New("env: the server's --mcp-commands file sets the environment of commands; remove env")
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package blocks
+
+import (
+	"context"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// A Block is a blocked module as the API shows it.
+type Block struct {
+	Digest  string    `json:"digest"`
+	Reason  string    `json:"reason"`
+	Created time.Time `json:"created"`
+}
+
+type (
+	// DigestPath is a part of inputs.
+	DigestPath struct {
+		Digest string `path:"digest" pattern:"^(sha256:)?[0-9a-f]{64}$" doc:"The module's SHA-256 in hexadecimal."`
+	}
+	blockInput struct {
+		DigestPath
+		Body struct {
+			Reason string `json:"reason" minLength:"1" maxLength:"1000" doc:"The reason. Tenants whose runs end because of the block see it."`
+		}
+	}
+	blocksOutput struct {
+		Body struct {
+			Blocks []Block `json:"blocks" nullable:"false"`
+			httpapi.ListOutput
+		}
+	}
+)
+
+func (b *List) Routes(rt *httpapi.Router) {
+	const tag, path = "blocks", "/v1/blocks/{digest}"
+	httpapi.Register(rt, httpapi.Route{ID: "block-module", Method: "PUT", Path: path, Scope: httpapi.OperatorScope, Tag: tag, Control: true, Summary: "Block a module",
+		About: "Within a second, no server of the database calls the module any more, for any tenant. Active runs that use it end."}, b.block)
+	httpapi.Register(rt, httpapi.Route{ID: "unblock-module", Method: "DELETE", Path: path, Scope: httpapi.OperatorScope, Tag: tag, Summary: "Unblock a module"}, b.unblock)
+	httpapi.Register(rt, httpapi.Route{ID: "list-blocks", Method: "GET", Path: "/v1/blocks", Scope: httpapi.OperatorScope, Tag: tag, Summary: "List blocked modules", About: httpapi.AboutLists}, b.list)
+}
+
+func (b *List) block(ctx context.Context, _ *httpapi.Caller, in *blockInput) (*struct{}, error) {
+	if err := b.store.Block(ctx, httpapi.TrimDigest(in.Digest), in.Body.Reason); err != nil {
+		return nil, err
+	}
+	return nil, b.refresh(ctx)
+}
+
+func (b *List) unblock(ctx context.Context, _ *httpapi.Caller, in *DigestPath) (*struct{}, error) {
+	if err := b.store.Unblock(ctx, httpapi.TrimDigest(in.Digest)); err != nil {
+		return nil, err
+	}
+	return nil, b.refresh(ctx)
+}
+
+func (b *List) list(ctx context.Context, _ *httpapi.Caller, in *httpapi.LongListInput) (*blocksOutput, error) {
+	page, err := in.Page(httpapi.ListBlocks, store.Operator, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := b.store.Blocks(ctx, page)
+	if err != nil {
+		return nil, err
+	}
+	out := &blocksOutput{}
+	out.Body.Blocks = []Block{}
+	out.Body.SetNext(httpapi.ListBlocks, store.Operator, next)
+	for _, x := range list {
+		out.Body.Blocks = append(out.Body.Blocks, Block{Digest: httpapi.DigestPrefix + x.Digest, Reason: x.Reason, Created: x.Created.UTC()})
+	}
+	return out, nil
+}

@@ -1,0 +1,185 @@
+package gateway
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agui"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// frontEnds are clients that speak AG-UI.
+type AGUI struct {
+	Runs      *runs.Service
+	Admission *admission.Controller
+	Timeouts  *httpapi.Timeouts
+}
+
+func (x *AGUI) Routes(rt *httpapi.Router) {
+	rt.Raw(httpapi.Route{ID: "agui", Method: "POST", Path: "/v1/agents/{agent}/agui", Scope: httpapi.RunsWrite, Tag: "ag-ui", Body: agui.MaxInput, Input: true,
+		Summary: "Run an agent over the AG-UI protocol",
+		About: `The body is AG-UI's RunAgentInput; the response is a stream of AG-UI events. Tools in the input run in the front end. A run that waits for
+an answer, or for the result of such a tool, resumes when the same thread sends resume or the tool's message.`},
+		func(op *huma.Operation, _ huma.Registry) {
+			op.Parameters = append(op.Parameters, &huma.Param{Name: "agent", In: "path", Required: true, Schema: &huma.Schema{Type: "string", Pattern: store.Name.String()}, Description: "The agent's name."})
+			op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+				"application/json": {Schema: objectSchema("AG-UI's RunAgentInput.", map[string]string{"threadId": "string", "runId": "string", "messages": "array"}, "tools", "resume", "state", "context", "forwardedProps")}}}
+			op.Responses["200"] = &huma.Response{Description: "AG-UI events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
+		}, x.run)
+}
+
+// run runs an agent for one turn of a thread.
+func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
+	name := req.PathValue("agent")
+	if !store.Name.MatchString(name) {
+		return httpapi.NewProblem(httpapi.CodeInvalid, "the agent's name is %.80q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
+	}
+	b, err := httpapi.ReadJSONBody(req)
+	if err != nil {
+		return err
+	}
+	var in *agui.Input
+	if err := c.Parse(req.Context(), x.Admission, len(b), func() error {
+		if in, err = agui.ParseInput(b); err != nil {
+			return httpapi.NewProblem(httpapi.CodeInvalid, "%v", err)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if _, err := c.Tenant.Agent(req.Context(), name, 0); err != nil {
+		return err
+	}
+	l, err := x.launch(req.Context(), c, name, in)
+	if err != nil {
+		return err
+	}
+	c.ReleaseBody()
+	l.Attached.Store(true)
+	defer l.Follow()()
+	x.stream(w, req, l)
+	return nil
+}
+
+// launch begins a run for a turn, or goes on with the one that waits in it.
+func (x *AGUI) launch(ctx context.Context, c *httpapi.Caller, name string, in *agui.Input) (*runs.ActiveRun, error) {
+	enc := agui.NewEncoder(agui.Options{Thread: in.ThreadID, Run: in.RunID, Messages: in.Raw})
+	id := turnID(c.Tenant.ID(), name, in)
+	info, err := c.Tenant.Run(ctx, id)
+	switch {
+	case err != nil && !errors.Is(err, journal.ErrNoRun):
+		return nil, err
+	case err == nil && info.Status == journal.StatusPaused:
+		answers, err := answersOf(info, in)
+		if err != nil {
+			return nil, err
+		}
+		return x.Runs.Resume(ctx, c.Tenant, id, answers, in.Tools, enc)
+	case in.Answers != nil:
+		return nil, httpapi.NewProblem(httpapi.CodeConflict, "no interrupt is pending in this turn of thread %.80q", in.ThreadID)
+	case err == nil:
+		id = agent.NewRunID() // the turn is made once more
+	}
+	if len(in.Messages) == 0 {
+		return nil, httpapi.NewProblem(httpapi.CodeInvalid, "messages is empty; want a conversation")
+	}
+	for i := range in.Messages {
+		in.Messages[i].Origin, in.Messages[i].Extra = "", nil
+	}
+	return x.Runs.Begin(ctx, c, name, 0, agent.Input{RunID: id, Messages: in.Messages}, in.Tools, enc)
+}
+
+// turnID is the run of a turn: what the user said last in a thread. So a thread that
+// comes back with answers finds the run that waits for them.
+func turnID(tenant, name string, in *agui.Input) string {
+	turn := 0
+	for _, m := range in.Messages {
+		if m.Role == abi.RoleUser {
+			turn++
+		}
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d", tenant, name, in.ThreadID, turn))
+	return "run_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
+}
+
+// answersOf are the answers to what a run waits for: those that the client gives, and
+// results of its own tools.
+func answersOf(info *journal.RunInfo, in *agui.Input) (map[string]json.RawMessage, error) {
+	answers := map[string]json.RawMessage{}
+	for id, a := range in.Answers {
+		answers[id] = a
+	}
+	results := map[string]abi.Message{}
+	for _, m := range in.Messages {
+		if m.Role == abi.RoleTool {
+			results[m.ToolCallID] = m
+		}
+	}
+	for _, p := range info.Pending {
+		if _, given := answers[p.ID]; given || !tool.ByClientIs(p) {
+			continue
+		}
+		if m, ok := results[p.Call.ID]; ok {
+			b, err := abi.Marshal(abi.Result{Content: m.Content})
+			if err != nil {
+				return nil, err
+			}
+			answers[p.ID] = b
+		}
+	}
+	if len(answers) == 0 {
+		return nil, httpapi.NewProblem(httpapi.CodeConflict, "run %s of this turn waits for answers to %s; resume with them", info.ID, strings.Join(pendingIDs(info.Pending), ", "))
+	}
+	return answers, nil
+}
+
+func pendingIDs(list []abi.Pending) (ids []string) {
+	for _, p := range list {
+		ids = append(ids, p.ID)
+	}
+	return ids
+}
+
+// stream writes the events of a run that goes on here. A client that falls behind by
+// more than is kept in memory is left: the protocol has no way to come back.
+func (x *AGUI) stream(w http.ResponseWriter, req *http.Request, l *runs.ActiveRun) {
+	s := httpapi.NewEventStream(w, x.Timeouts.Write)
+	after := l.From
+	for s.Err == nil {
+		lines, changed, over, ok := l.Since(after)
+		if !ok && len(lines) > 0 {
+			return
+		}
+		for _, line := range lines {
+			for _, b := range line.Encoded {
+				s.Send(append(append([]byte("data: "), b...), '\n', '\n'))
+			}
+			after = line.Seq
+		}
+		if over && len(lines) == 0 {
+			return
+		}
+		if len(lines) > 0 {
+			continue
+		}
+		if !s.Wait(req.Context(), changed) {
+			return
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/agent-runner/agent-runner/internal/overload"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
+)
+
+// admit counts a request against the quotas of its tenant, before its body is read. leave
+// ends the request.
+func (rt *Router) admit(c *Caller, r *Route, req *http.Request) (leave func(), err error) {
+	if err := rt.admission.CheckRate(c.Key.Tenant, r.Control, c.Info.Quota.RequestsPerMin); err != nil {
+		return nil, err
+	}
+	if err := rt.checkMemory(r); err != nil {
+		return nil, err
+	}
+	if r.Input && req.ContentLength > r.most(c) {
+		return nil, r.tooLarge(c)
+	}
+	c.ReleaseBody, leave, err = rt.admission.InFlight.Enter(c.Key.Tenant, c.Info.Quota.Requests, r.Control, r.bodyBytes(req, c))
+	return leave, err
+}
+
+// checkMemory rejects requests that start or resume runs while memory is short.
+func (rt *Router) checkMemory(r *Route) error {
+	if !r.Input || rt.overload.Accept() {
+		return nil
+	}
+	state := rt.overload.State()
+	p := NewProblem(CodeUnavailable, "the server uses %.0f %% of its memory and starts no new runs; try again later", 100*state.Pressure)
+	return p.WithRetry(overload.RetryAfter).WithCause(fmt.Errorf("%d of %d bytes (%s)", state.Used, state.Limit, state.Limited))
+}
+
+// read calls handle. A request that only reads waits for its turn.
+func (rt *Router) read(ctx context.Context, c *Caller, r *Route, handle func() error) error {
+	if c == nil || r.Method != http.MethodGet {
+		return handle()
+	}
+	return rt.admission.Read(ctx, c.Key.Tenant, r.Control, handle)
+}
+
+// bodyBytes returns how many bytes of a request's body the route may hold in memory: the
+// request's Content-Length, or the route's limit for a body of unknown length.
+func (r *Route) bodyBytes(req *http.Request, c *Caller) int64 {
+	switch n := req.ContentLength; {
+	case r.Streamed || req.Body == nil || req.Body == http.NoBody:
+		return 0
+	case n >= 0:
+		return min(n, r.most(c))
+	default:
+		return r.most(c)
+	}
+}
+
+// reject answers a request with a problem. Tenants that are rejected often wait for it.
+func (rt *Router) reject(w http.ResponseWriter, r *http.Request, err error) {
+	tenant := admission.NoKey
+	if a := answerOf(r.Context()); a != nil && a.caller != nil {
+		tenant = a.caller.Key.Tenant
+	}
+	rt.admission.Rejections.Wait(r.Context(), tenant)
+	writeProblem(w, r, err)
+}

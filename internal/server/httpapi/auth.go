@@ -1,0 +1,62 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// guard lets a request pass that may.
+func (rt *Router) guard(r Route) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		if r.Scope == Public {
+			next(ctx)
+			return
+		}
+		req, w := humago.Unwrap(ctx)
+		c, err := rt.authenticate(req)
+		if err == nil {
+			err = c.authorize(&r)
+		}
+		var leave func()
+		if err == nil {
+			leave, err = rt.admit(c, &r, req)
+		}
+		if err != nil {
+			rt.reject(w, req, err)
+			return
+		}
+		defer leave()
+		next(huma.WithValue(ctx, callerKey{}, c))
+	}
+}
+
+// authenticate finds out who calls.
+func (rt *Router) authenticate(r *http.Request) (*Caller, error) {
+	scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || shown == "" {
+		return nil, unauthorized("send a key of this server, as Authorization: Bearer ar_…")
+	}
+	k, info, err := rt.store.Authenticate(r.Context(), strings.TrimSpace(shown))
+	var wrong *store.KeyError
+	if errors.As(err, &wrong) {
+		return nil, unauthorized(wrong.Error())
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &Caller{Key: k, Tenant: rt.store.Tenant(k.Tenant), Info: info}
+	if a := answerOf(r.Context()); a != nil {
+		a.caller = c
+	}
+	return c, nil
+}
+
+func unauthorized(why string) *Problem {
+	return NewProblem(CodeUnauthorized, "%s", why).WithHeader(http.Header{"Www-Authenticate": {`Bearer realm="agent-runner"`}})
+}

@@ -1,0 +1,48 @@
+package httpapi
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// A Caller is who a request came from.
+type Caller struct {
+	Key    *store.Key
+	Tenant *store.Tenant     // what the caller may see
+	Info   *store.TenantInfo // with its quota and policy, as of this request
+
+	BodyBytes   int    // size of the request's body, once it is read
+	ReleaseBody func() // reports that the request's body is no longer in memory; see [Admission]
+}
+
+// Has reports whether the caller's key has a scope.
+func (c *Caller) Has(s Scope) bool {
+	return slices.Contains(c.Key.Scopes, string(s)) && (s != OperatorScope || c.Key.Tenant == store.Operator)
+}
+
+// Parse calls fn, which parses the caller's body of so many bytes, when the tenant may.
+func (c *Caller) Parse(ctx context.Context, a *admission.Controller, bytes int, fn func() error) error {
+	c.BodyBytes = bytes
+	return a.Parse(ctx, c.Key.Tenant, bytes, fn)
+}
+
+type callerKey struct{}
+
+// callerOf is the caller of a request that went through guard; nil on routes
+// for everybody.
+func callerOf(ctx context.Context) *Caller {
+	c, _ := ctx.Value(callerKey{}).(*Caller)
+	return c
+}
+
+// authorize returns an error if the caller's key lacks the scope of a route.
+func (c *Caller) authorize(r *Route) error {
+	if c.Has(r.Scope) {
+		return nil
+	}
+	return NewProblem(CodeForbidden, "key %s has the scopes %s; this needs %s", c.Key.ID, strings.Join(c.Key.Scopes, ", "), r.Scope)
+}

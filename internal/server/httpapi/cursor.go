@@ -1,0 +1,143 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+type (
+	// ListInput is a part of inputs: the page of a list.
+	ListInput struct {
+		CursorInput
+		Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Maximum number of rows. A page of large rows has fewer."`
+	}
+	// LongListInput is a part of inputs: the page of a list that most callers want as a
+	// whole.
+	LongListInput struct {
+		CursorInput
+		Limit int `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of rows."`
+	}
+	// CursorInput is a part of inputs: where a page of a list begins.
+	CursorInput struct {
+		Cursor string `query:"cursor" doc:"The next_cursor of the previous page. Default: the first page."`
+	}
+	// ListOutput is a part of answers: where the next page of a list begins.
+	ListOutput struct {
+		NextCursor string `json:"next_cursor,omitempty" doc:"The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire."`
+	}
+)
+
+// aboutLists describes lists in the document.
+const AboutLists = `If more rows follow, the answer has a next_cursor: send it as cursor, with the same filters, for the next page, until an answer has none.
+Rows that exist throughout are listed exactly once, whatever is added, changed or deleted meanwhile. An invalid cursor is a problem: 400.`
+
+// page is the page that the input selects in a list of a tenant.
+func (in *CursorInput) Page(list listName, tenant string, limit int) (store.Page, error) {
+	p := store.Page{Limit: limit}
+	if in.Cursor == "" {
+		return p, nil
+	}
+	at, ok := decodeCursor(list, tenant, in.Cursor)
+	if !ok {
+		return p, InvalidParameter("cursor", "the cursor is not a next_cursor of this list; send it unchanged to the endpoint that returned it, with a key of the same tenant, or omit it to start at the first page")
+	}
+	p.After = at
+	return p, nil
+}
+
+// invalidParameter is a problem with a query parameter (400).
+func InvalidParameter(name, detail string) *Problem {
+	p := NewProblem(CodeInvalid, "%s", detail)
+	p.Status = http.StatusBadRequest
+	p.Errors = []Wrong{{Location: "query." + name, Message: detail}}
+	return p
+}
+
+// afterName is the position of a deprecated parameter after, or of the cursor if there is
+// one.
+func AfterName(cursor *store.Position, name string) (*store.Position, error) {
+	switch {
+	case name == "":
+		return cursor, nil
+	case cursor != nil:
+		return nil, InvalidParameter("after", "after and cursor are mutually exclusive; send only the cursor")
+	}
+	return &store.Position{Name: name}, nil
+}
+
+// setNext sets the cursor of the next page, if there is one.
+func (o *ListOutput) SetNext(list listName, tenant string, next *store.Position) {
+	if next != nil {
+		o.NextCursor = encodeCursor(list, tenant, next)
+	}
+}
+
+// A listName names a list for its cursors.
+type listName string
+
+const (
+	ListRuns        listName = "runs"
+	ListAgents      listName = "agents"
+	ListModules     listName = "modules"
+	ListKeys        listName = "keys"
+	ListSecrets     listName = "secrets"
+	ListUsage       listName = "usage"
+	ListTenants     listName = "tenants"
+	ListBlocks      listName = "blocks"
+	ListQuarantined listName = "quarantine"
+)
+
+const (
+	cursorVersion = 1
+	cursorSum     = 8   // bytes
+	maxCursor     = 512 // characters
+)
+
+// encodeCursor encodes a position in a list of a tenant as a cursor: base64url of the
+// version, a checksum, the creation time in milliseconds as a varint, and the name. The
+// checksum covers the list and the tenant, so that a cursor is valid in its own list only.
+// It is no secret: a forged cursor selects a position in a list that its sender may read
+// from the beginning.
+func encodeCursor(list listName, tenant string, at *store.Position) string {
+	created := int64(0)
+	if !at.Created.IsZero() {
+		created = at.Created.UnixMilli()
+	}
+	position := append(binary.AppendVarint(nil, created), at.Name...)
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(list), tenant, string(position)}, "\x00")))
+	b := append([]byte{cursorVersion}, sum[:cursorSum]...)
+	return base64.RawURLEncoding.EncodeToString(append(b, position...))
+}
+
+// decodeCursor returns the position of a cursor that encodeCursor returned for the same
+// list and tenant. It reports false for any other text.
+func decodeCursor(list listName, tenant, cursor string) (at *store.Position, ok bool) {
+	if len(cursor) > maxCursor {
+		return nil, false
+	}
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || len(b) < 1+cursorSum || b[0] != cursorVersion {
+		return nil, false
+	}
+	position := b[1+cursorSum:]
+	created, n := binary.Varint(position)
+	if n <= 0 {
+		return nil, false
+	}
+	at = &store.Position{Name: string(position[n:])}
+	if created != 0 {
+		at.Created = time.UnixMilli(created)
+	}
+	// Databases take no other text, and no other spelling of a cursor is valid.
+	if !utf8.ValidString(at.Name) || strings.ContainsRune(at.Name, 0) || encodeCursor(list, tenant, at) != cursor {
+		return nil, false
+	}
+	return at, true
+}

@@ -1,0 +1,72 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+var WriteJSON = huma.DefaultJSONFormat.Marshal
+
+// maxDepth is how deeply a body of JSON may be nested.
+const maxDepth = 64
+
+// readJSON reads what is JSON in every respect: in UTF-8, and not nested for
+// its own sake.
+func DecodeJSON(b []byte, v any) error {
+	if !utf8.Valid(b) {
+		return errors.New("the body is not UTF-8")
+	}
+	if err := shallow(b); err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
+
+// shallow refuses JSON that is nested deeper than maxDepth.
+func shallow(b []byte) error {
+	depth, text := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return fmt.Errorf("the body is nested deeper than %d", maxDepth)
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
+}
+
+// readJSONBody reads a body that says that it is JSON.
+func ReadJSONBody(req *http.Request) ([]byte, error) {
+	if kind, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";"); kind != "" && !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
+		return nil, NewProblem(CodeMediaType, "the body is %.80q; want application/json", kind)
+	}
+	b, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, readError(err)
+	}
+	return b, nil
+}
+
+// readError is why a body could not be read.
+func readError(err error) error {
+	var size *http.MaxBytesError
+	if errors.As(err, &size) {
+		return err
+	}
+	return NewProblem(CodeInvalid, "read the body: %v", err)
+}

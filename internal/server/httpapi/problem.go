@@ -1,0 +1,242 @@
+package httpapi
+
+import (
+	"github.com/agent-runner/agent-runner/internal/store/database"
+
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// A Problem is an error as programs and people read it (RFC 9457).
+type Problem struct {
+	// Type names the problem for programs, as urn:agent-runner:problem:<code>.
+	Type   string `json:"type" doc:"The problem type: urn:agent-runner:problem:<code>."`
+	Title  string `json:"title" doc:"A summary of the problem type. It is the same for every problem of a type."`
+	Status int    `json:"status" doc:"The HTTP status code."`
+	Detail string `json:"detail,omitempty" doc:"What is wrong with this request, and how to fix it."`
+	// Instance is the request's id.
+	Instance string `json:"instance,omitempty" doc:"The request's id, as urn:agent-runner:request:<id>. The server logs the same id."`
+	// Quota is the limit that was reached, for the statuses 429 and 413.
+	Quota string `json:"quota,omitempty" doc:"The quota that was exceeded."`
+	// OpenAI is the same for clients of OpenAI's API.
+	OpenAI *OpenAIError `json:"error,omitempty" doc:"The same error in OpenAI's format. Only on OpenAI-compatible endpoints."`
+	Errors []Wrong      `json:"errors,omitempty" doc:"All invalid parts of the request."`
+
+	retry  time.Duration
+	header http.Header
+	cause  error // for the log
+}
+
+// A Wrong is one thing that is wrong with a request.
+type Wrong struct {
+	Location string `json:"location,omitempty" doc:"The location of the error, such as body.quota.modules."`
+	Message  string `json:"message" doc:"The error at that location."`
+}
+
+// Codes of problems; a type is problemType and one of them.
+const (
+	ProblemType = "urn:agent-runner:problem:"
+
+	CodeInvalid      = "invalid-request"
+	CodeUnauthorized = "no-valid-key"
+	CodeForbidden    = "scope-missing"
+	CodeNotFound     = "not-found"
+	CodeMethod       = "method-not-allowed"
+	CodeConflict     = "conflict"
+	CodeTooLarge     = "too-large"
+	CodeMediaType    = "media-type"
+	CodeRefused      = "refused"
+	CodeBlocked      = "blocked"
+	CodeQuota        = "quota-reached"
+	CodeInternal     = "internal"
+	CodeUnavailable  = "unavailable"
+	CodeModelFailed  = "model-failed"
+	CodeRunFailed    = "run-failed"
+)
+
+// titles of problems by their codes.
+var titles = map[string]struct {
+	status int
+	title  string
+}{
+	CodeInvalid:      {http.StatusUnprocessableEntity, "Invalid request"},
+	CodeUnauthorized: {http.StatusUnauthorized, "Unauthorized"},
+	CodeForbidden:    {http.StatusForbidden, "Forbidden"},
+	CodeNotFound:     {http.StatusNotFound, "Not found"},
+	CodeMethod:       {http.StatusMethodNotAllowed, "Method not allowed"},
+	CodeConflict:     {http.StatusConflict, "Conflict"},
+	CodeTooLarge:     {http.StatusRequestEntityTooLarge, "Request body too large"},
+	CodeMediaType:    {http.StatusUnsupportedMediaType, "Unsupported media type"},
+	CodeRefused:      {http.StatusUnprocessableEntity, "Rejected"},
+	CodeBlocked:      {http.StatusForbidden, "Blocked by the operator"},
+	CodeQuota:        {http.StatusTooManyRequests, "Quota exceeded"},
+	CodeInternal:     {http.StatusInternalServerError, "Internal server error"},
+	CodeUnavailable:  {http.StatusServiceUnavailable, "Service unavailable"},
+	CodeModelFailed:  {http.StatusBadGateway, "Model failed"},
+	CodeRunFailed:    {http.StatusInternalServerError, "Run failed"},
+}
+
+// NewProblem returns a problem with a code and the code's status.
+func NewProblem(code, format string, args ...any) *Problem {
+	t := titles[code]
+	return &Problem{Type: ProblemType + code, Title: t.title, Status: t.status, Detail: fmt.Sprintf(format, args...)}
+}
+
+// NewQuotaProblem returns a problem that names an exceeded quota and when to retry.
+func NewQuotaProblem(quota string, retry time.Duration, format string, args ...any) *Problem {
+	p := NewProblem(CodeQuota, format, args...)
+	p.Quota, p.retry = quota, retry
+	return p
+}
+
+// WithCause sets what is logged about the problem and not sent to the client.
+func (p *Problem) WithCause(err error) *Problem {
+	p.cause = err
+	return p
+}
+
+// WithRetry sets when the client should try again.
+func (p *Problem) WithRetry(after time.Duration) *Problem {
+	p.retry = after
+	return p
+}
+
+// WithHeader sets headers of the response.
+func (p *Problem) WithHeader(h http.Header) *Problem {
+	p.header = h
+	return p
+}
+
+// Error is what is wrong here.
+func (p *Problem) Error() string { return p.Detail }
+
+// Unwrap is what the log has, and the caller has not.
+func (p *Problem) Unwrap() error { return p.cause }
+
+// GetStatus implements [huma.StatusError].
+func (p *Problem) GetStatus() int { return p.Status }
+
+// GetHeaders implements [huma.HeadersError].
+func (p *Problem) GetHeaders() http.Header {
+	h := p.header.Clone()
+	if h == nil {
+		h = http.Header{}
+	}
+	if p.retry > 0 || p.Status == http.StatusTooManyRequests {
+		p.retry = max(p.retry, time.Second)
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(p.retry.Seconds()))))
+	}
+	return h
+}
+
+// ContentType implements [huma.ContentTypeFilter].
+func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// imageRetry is when to try again where modules that nobody uses leave room.
+const imageRetry = time.Minute
+
+// roomRetry is when to try again where something has to be deleted first.
+const roomRetry = time.Hour
+
+// problemOf is what the caller is told of an error.
+func ProblemOf(err error) *Problem {
+	var known *Problem
+	var model *huma.ErrorModel
+	var full *store.QuotaError
+	var db *database.Error
+	var size *http.MaxBytesError
+	var busy *admission.QuotaError
+	var images *sandbox.ImageRoomError
+	var other interface{ Problem() *Problem }
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &other):
+		return other.Problem()
+	case errors.As(err, &images):
+		p := NewProblem(CodeUnavailable, "no room for another module's instances: %v. Unused modules are released after a minute: end runs, or try again then", images)
+		p.retry, p.cause = imageRetry, err
+		return p
+	case errors.As(err, &model):
+		return problemOfModel(model)
+	case errors.As(err, &full):
+		return NewQuotaProblem(full.Quota, cmp.Or(full.RetryAfter, roomRetry), "%v", full)
+	case errors.As(err, &busy):
+		return NewQuotaProblem(busy.Quota, busy.RetryAfter, "%v", busy)
+	case errors.As(err, &size):
+		return NewProblem(CodeTooLarge, "the body has more than %d bytes", size.Limit)
+	case errors.Is(err, store.ErrNoTenant), errors.Is(err, store.ErrNoKey), errors.Is(err, store.ErrNoAgent), errors.Is(err, store.ErrNoSecret),
+		errors.Is(err, store.ErrNoModule), errors.Is(err, journal.ErrNoRun):
+		return NewProblem(CodeNotFound, "%v", err)
+	case errors.Is(err, store.ErrExists), errors.Is(err, store.ErrInUse), errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished), errors.Is(err, journal.ErrExists):
+		return NewProblem(CodeConflict, "%v", err)
+	case errors.Is(err, store.ErrNoKeyring):
+		p := NewProblem(CodeUnavailable, "this server does not store secrets: its operator has not configured a key for them")
+		p.cause = err
+		return p
+	case errors.As(err, &db) && (db.Retryable() || db.Kind == database.Full):
+		p := NewProblem(CodeUnavailable, "the database is unavailable; try again")
+		p.retry, p.cause = time.Second, err
+		return p
+	}
+	p := NewProblem(CodeInternal, "the server failed to handle the request; its log has the reason under this request's id")
+	p.cause = err
+	return p
+}
+
+// problemOfModel is what huma says is wrong with a request, without the values:
+// they may be secrets.
+func problemOfModel(m *huma.ErrorModel) *Problem {
+	code := CodeInvalid
+	for c, t := range titles {
+		if t.status == m.Status && c != CodeRefused && c != CodeBlocked && c != CodeInvalid && c != CodeRunFailed {
+			code = c
+		}
+	}
+	p := NewProblem(code, "%s", m.Detail)
+	p.Status = m.Status
+	if code == CodeInternal {
+		p.cause = m
+	}
+	for _, e := range m.Errors {
+		p.Errors = append(p.Errors, Wrong{Location: e.Location, Message: e.Message})
+	}
+	return p
+}
+
+// LogProblem returns the problem of an error for the response to a request, and adds its
+// cause to the request's log record.
+func LogProblem(r *http.Request, err error) *Problem {
+	p := *ProblemOf(err)
+	p.Instance = instance(r)
+	note(r, p.cause)
+	return &p
+}
+
+// writeProblem answers a request with a problem, where no handler of huma does.
+func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
+	p := LogProblem(r, err)
+	if ofOpenAI.MatchString(r.URL.Path) {
+		p = p.ForOpenAI()
+	}
+	for name, values := range p.GetHeaders() {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Content-Type", p.ContentType(""))
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p)
+}

@@ -1,0 +1,32 @@
+package httpapi
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/server/chat"
+)
+
+// ofOpenAI are the paths of OpenAI's API, also of what is not here: its clients pass over
+// what is wrong otherwise.
+var ofOpenAI = regexp.MustCompile(`^/v1/(chat|models|responses|completions|embeddings|audio|images|files|batches|moderations|assistants|threads)(/|$)`)
+
+// ForOpenAI returns a copy of a problem that also has the error in OpenAI's format.
+func (p *Problem) ForOpenAI() *Problem {
+	if p.OpenAI != nil {
+		return p
+	}
+	code := strings.TrimPrefix(p.Type, ProblemType)
+	e := chat.Error{Status: p.Status}
+	out := *p
+	out.OpenAI = &OpenAIError{Message: p.Detail, Type: e.Type(), Code: &code}
+	return &out
+}
+
+// OpenAIError is what is wrong, as OpenAI's clients read it.
+type OpenAIError struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    *string `json:"code"`
+}

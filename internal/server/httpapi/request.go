@@ -1,0 +1,124 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+	"time"
+)
+
+// RequestID is the id of the request that ctx is of; empty if it is of none.
+func RequestID(ctx context.Context) string {
+	if a := answerOf(ctx); a != nil {
+		return a.id
+	}
+	return ""
+}
+
+func instance(r *http.Request) string { return "urn:agent-runner:request:" + RequestID(r.Context()) }
+
+var requestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// ServeHTTP implements [http.Handler].
+func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := rt.now()
+	a := &answer{ResponseWriter: w, id: r.Header.Get("X-Request-Id")}
+	if !requestID.MatchString(a.id) {
+		a.id = "req_" + rand.Text()
+	}
+	r = r.WithContext(context.WithValue(r.Context(), answerKey{}, a))
+	h := a.Header()
+	h.Set("X-Request-Id", a.id)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(began.Add(rt.timeouts.Response))
+	if r.Body != nil && r.Body != http.NoBody {
+		_ = control.SetReadDeadline(began.Add(rt.timeouts.Body))
+		r.Body = &body{r.Body, control}
+	}
+	defer rt.finish(a, r, began)
+	rt.dispatch(a, r)
+}
+
+// dispatch calls the route, or says that there is none.
+func (rt *Router) dispatch(w http.ResponseWriter, r *http.Request) {
+	err := checkPath(r)
+	if err == nil {
+		err = checkEncoding(r)
+	}
+	if err != nil {
+		rt.reject(w, r, err)
+		return
+	}
+	if _, pattern := rt.mux.Handler(r); pattern != "" {
+		rt.mux.ServeHTTP(w, r)
+		return
+	}
+	missing := &nothing{header: http.Header{}}
+	rt.mux.ServeHTTP(missing, r)
+	if allow := missing.header.Get("Allow"); missing.status == http.StatusMethodNotAllowed {
+		rt.reject(w, r, NewProblem(CodeMethod, "%s %s: want %s", r.Method, r.URL.Path, allow).WithHeader(http.Header{"Allow": {allow}}))
+		return
+	}
+	rt.reject(w, r, NewProblem(CodeNotFound, "no endpoint for %s %s; see /openapi.json", r.Method, r.URL.Path))
+}
+
+// nothing takes what the mux says where it has no route.
+type nothing struct {
+	header http.Header
+	status int
+}
+
+func (n *nothing) Header() http.Header         { return n.header }
+func (n *nothing) WriteHeader(status int)      { n.status = status }
+func (n *nothing) Write(b []byte) (int, error) { return len(b), nil }
+
+// finish logs the request, and answers one whose handler panicked.
+func (rt *Router) finish(a *answer, r *http.Request, began time.Time) {
+	level := slog.LevelInfo
+	if p := recover(); p != nil {
+		level = slog.LevelError
+		a.cause = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		if a.status == 0 {
+			writeProblem(a, r, a.cause)
+		} else {
+			// What was written is not whole, and the caller should notice.
+			defer panic(http.ErrAbortHandler)
+		}
+	}
+	rt.observe(r.Pattern, a.status, rt.now().Sub(began))
+	if a.status >= 500 {
+		level = slog.LevelError
+	}
+	attrs := []slog.Attr{slog.String("request", a.id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
+		slog.Int("status", a.status), slog.Int64("bytes", a.bytes), slog.Duration("took", rt.now().Sub(began))}
+	if a.caller != nil {
+		attrs = append(attrs, slog.String("tenant", a.caller.Key.Tenant), slog.String("key", a.caller.Key.ID))
+	}
+	if a.cause != nil {
+		attrs = append(attrs, slog.String("error", a.cause.Error()))
+	}
+	rt.log.LogAttrs(r.Context(), level, "request", attrs...)
+}
+
+// A body takes its deadline back once it is read: a stream that is answered
+// has none, but for the one of its writes.
+type body struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+// Read implements [io.Reader].
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}

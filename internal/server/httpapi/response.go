@@ -1,0 +1,51 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+)
+
+// An answer is what became of a request, for its log record.
+type answer struct {
+	http.ResponseWriter
+	id     string
+	status int
+	bytes  int64
+	caller *Caller
+	cause  error
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (a *answer) Write(b []byte) (int, error) {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	n, err := a.ResponseWriter.Write(b)
+	a.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap is for [http.ResponseController].
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+type answerKey struct{}
+
+func answerOf(ctx context.Context) *answer {
+	a, _ := ctx.Value(answerKey{}).(*answer)
+	return a
+}
+
+// note keeps an error for the request's log record.
+func note(r *http.Request, err error) {
+	if a := answerOf(r.Context()); a != nil && err != nil {
+		a.cause = err
+	}
+}

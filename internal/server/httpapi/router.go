@@ -1,0 +1,58 @@
+package httpapi
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/internal/overload"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// RouterOptions make a router. All fields but Version are required.
+type RouterOptions struct {
+	Store     store.Store
+	Admission *admission.Controller
+	Overload  *overload.Manager
+	Logger    *slog.Logger
+	Now       func() time.Time
+	Timeouts  *Timeouts
+	// Observe records a response by its route's pattern, which is empty without a route.
+	Observe func(pattern string, status int, took time.Duration)
+	// Version is this program's, for the OpenAPI document.
+	Version string
+}
+
+// A Router serves the API's routes. It authenticates callers, answers errors with problem
+// details and logs requests.
+type Router struct {
+	store     store.Store
+	admission *admission.Controller
+	overload  *overload.Manager
+	log       *slog.Logger
+	now       func() time.Time
+	timeouts  *Timeouts
+	observe   func(pattern string, status int, took time.Duration)
+
+	mux *mux
+	api huma.API
+}
+
+// NewRouter returns a router without routes.
+func NewRouter(o *RouterOptions) *Router {
+	rt := &Router{store: o.Store, admission: o.Admission, overload: o.Overload, log: o.Logger, now: o.Now, timeouts: o.Timeouts, observe: o.Observe, mux: &mux{ServeMux: http.NewServeMux()}}
+	rt.api = newAPI(rt.mux, o.Version)
+	return rt
+}
+
+// Handle serves a pattern of [http.ServeMux] that is no part of the API, without a key.
+func (rt *Router) Handle(pattern string, h http.Handler) { rt.mux.Handle(pattern, h) }
+
+// Patterns returns the patterns of all handlers.
+func (rt *Router) Patterns() []string { return rt.mux.patterns }
+
+// OpenAPI returns the API's description.
+func (rt *Router) OpenAPI() *huma.OpenAPI { return rt.api.OpenAPI() }

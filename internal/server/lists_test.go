@@ -1,0 +1,260 @@
+package server
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// lists are the lists of the API: the field of their rows, and the fields that identify a
+// row. A tenant's own lists come first.
+var lists = []struct {
+	path, rows string
+	id         []string
+	operator   bool
+}{
+	{"/v1/runs", "runs", []string{"id"}, false},
+	{"/v1/agents", "agents", []string{"name"}, false},
+	{"/v1/modules", "modules", []string{"digest"}, false},
+	{"/v1/keys", "keys", []string{"id"}, false},
+	{"/v1/secrets", "secrets", []string{"name"}, false},
+	{"/v1/usage", "rows", []string{"day", "agent", "module"}, false},
+	{"/v1/tenants/acme/keys", "keys", []string{"id"}, true},
+	{"/v1/tenants/acme/usage", "rows", []string{"day", "agent", "module"}, true},
+	{"/v1/tenants", "tenants", []string{"id"}, true},
+	{"/v1/blocks", "blocks", []string{"digest"}, true},
+	{"/v1/quarantine", "runs", []string{"run"}, true},
+}
+
+// listed reads a list page by page and returns its rows' ids. between is called after each
+// page with its cursor.
+func (f *fixture) listed(path, key, rows string, id []string, query url.Values, between func(cursor string)) (ids []string) {
+	f.t.Helper()
+	q := url.Values{}
+	for name, values := range query {
+		q[name] = values
+	}
+	for {
+		var page map[string]json.RawMessage
+		f.ok("GET", path+"?"+q.Encode(), key, nil, &page)
+		var list []map[string]any
+		require.NoError(f.t, json.Unmarshal(page[rows], &list))
+		for _, row := range list {
+			var parts []string
+			for _, field := range id {
+				part, _ := row[field].(string)
+				parts = append(parts, part)
+			}
+			ids = append(ids, strings.Join(parts, " "))
+		}
+		if page["next_cursor"] == nil {
+			return ids
+		}
+		var cursor string
+		require.NoError(f.t, json.Unmarshal(page["next_cursor"], &cursor))
+		require.NotEqual(f.t, q.Get("cursor"), cursor)
+		require.NotEmpty(f.t, list)
+		if between != nil {
+			between(cursor)
+		}
+		q.Set("cursor", cursor)
+	}
+}
+
+// addRuns creates runs of a tenant without waiting for the disk, so that many of them
+// begin within the same millisecond.
+func (f *fixture) addRuns(tenant string, n int) {
+	f.t.Helper()
+	for i := range n {
+		require.NoError(f.t, f.store.Create(f.t.Context(), &journal.Creation{ID: fmt.Sprintf("run_%s_%05d", tenant, i), Tenant: tenant, Agent: fmt.Sprint("a", i%3), Lazy: true, Log: []byte("x")}))
+	}
+}
+
+// TestListsLoseNoRuns pages through thousands of runs. A timestamp as the cursor lost the
+// runs that began in the same millisecond as the last run of a page.
+func TestListsLoseNoRuns(t *testing.T) {
+	t.Parallel()
+	const n = 6327
+	f := newFixture(t)
+	f.addRuns("acme", n)
+	f.addRuns("beta", 10)
+	for _, c := range []struct {
+		query url.Values
+		want  int
+	}{
+		{url.Values{"limit": {"50"}}, n},
+		{url.Values{"limit": {"500"}}, n},
+		{url.Values{"limit": {"50"}, "agent": {"a1"}}, n / 3},
+		{url.Values{"limit": {"50"}, "agent": {"a1"}, "status": {"running"}}, n / 3},
+		{url.Values{"limit": {"50"}, "status": {"paused"}}, 0},
+	} {
+		seen := map[string]bool{}
+		for _, id := range f.listed("/v1/runs", f.acme, "runs", []string{"id"}, c.query, nil) {
+			require.False(t, seen[id], "%s is listed twice", id)
+			require.True(t, strings.HasPrefix(id, "run_acme_"), id)
+			seen[id] = true
+		}
+		require.Equal(t, c.want, len(seen), "%v", c.query)
+	}
+}
+
+// furnishLists gives acme and beta several of everything.
+func furnishLists(t *testing.T, f *fixture, n int) {
+	t.Helper()
+	ctx := t.Context()
+	for _, id := range []string{"acme", "beta"} {
+		tenant := f.store.Tenant(id)
+		for i := range n {
+			name := fmt.Sprintf("n%02d", i)
+			_, err := tenant.PutAgent(ctx, name, []byte("name: "+name+"\n"), nil)
+			require.NoError(t, err)
+			require.NoError(t, tenant.PutModule(ctx, &store.TenantModule{Digest: fmt.Sprintf("%064x", i), Kind: "wasm", Size: 1, About: []byte(`{}`)}, name, "1"))
+			require.NoError(t, tenant.SetSecret(ctx, name, []byte("x")))
+			require.NoError(t, tenant.AddUsage(ctx, store.Usage{Day: store.Day(time.Now()), Agent: name, Runs: 1}))
+			f.key(id, string(httpapi.RunsRead))
+		}
+		f.addRuns(id, n)
+	}
+	for i := range n {
+		_, err := f.store.CreateTenant(ctx, fmt.Sprintf("t%02d", i), "", store.TenantQuota{}, nil)
+		require.NoError(t, err)
+		require.NoError(t, f.store.Block(ctx, fmt.Sprintf("%064x", i), "why"))
+		info, err := f.store.Run(ctx, fmt.Sprintf("run_beta_%05d", i))
+		require.NoError(t, err)
+		require.NoError(t, f.store.Quarantine(ctx, info, &store.Evidence{Run: info.ID, Tenant: "beta", Reason: "why"}))
+	}
+}
+
+// TestListsHaveCursors pages through every list, and sends its cursors where they are not
+// valid.
+func TestListsHaveCursors(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	furnishLists(t, f, 5)
+	cursors := map[string]string{} // of acme and of the operator, by path
+	for _, l := range lists {
+		key := f.acme
+		if l.operator {
+			key = f.operator
+		}
+		whole := f.listed(l.path, key, l.rows, l.id, nil, nil)
+		require.GreaterOrEqual(t, len(whole), 5, l.path)
+		for _, limit := range []string{"1", "2", "3"} {
+			got := f.listed(l.path, key, l.rows, l.id, url.Values{"limit": {limit}}, func(cursor string) { cursors[l.path] = cursor })
+			require.Equal(t, whole, got, "%s in pages of %s", l.path, limit)
+		}
+		for _, bad := range []string{"x", "!", "é", "%00", "AQ", "0", strings.Repeat("A", 5000), cursors[l.path] + "A", cursors[l.path][1:], "B" + cursors[l.path][1:],
+			base64.StdEncoding.EncodeToString([]byte("2026-01-01T00:00:00Z"))} {
+			p := f.send("GET", l.path+"?cursor="+url.QueryEscape(bad), key, nil).problem(t, 400, l.path, bad)
+			require.Contains(t, p.Detail, "first page", "it says what to do")
+			require.Equal(t, "query.cursor", p.Errors[0].Location)
+		}
+		for _, limit := range []string{"0", "-1", "10001", "x"} {
+			f.send("GET", l.path+"?limit="+limit, key, nil).problem(t, 422, l.path, limit)
+		}
+	}
+	for _, l := range lists {
+		for from, cursor := range cursors {
+			key := f.acme
+			if l.operator {
+				key = f.operator
+			}
+			want := 400
+			if strings.TrimPrefix(from, "/v1/tenants/acme") == strings.TrimPrefix(l.path, "/v1/tenants/acme") || strings.TrimPrefix(from, "/v1") == strings.TrimPrefix(l.path, "/v1/tenants/acme") ||
+				strings.TrimPrefix(l.path, "/v1") == strings.TrimPrefix(from, "/v1/tenants/acme") {
+				want = 200 // the same list of the same tenant
+			}
+			require.Equal(t, want, f.send("GET", l.path+"?cursor="+cursor, key, nil).status, "the cursor of %s at %s", from, l.path)
+		}
+		if !l.operator {
+			f.send("GET", l.path+"?cursor="+cursors[l.path], f.beta, nil).problem(t, 400, "a cursor of another tenant at ", l.path)
+		}
+	}
+}
+
+// TestListsAreInTheDocument finds lists that have no cursor.
+func TestListsAreInTheDocument(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var doc struct {
+		Paths map[string]map[string]struct {
+			ID         string `json:"operationId"`
+			Parameters []struct {
+				Name       string
+				Deprecated bool
+				Schema     struct{ Minimum, Maximum, Default int }
+			}
+			Responses map[string]struct {
+				Content map[string]struct{ Schema map[string]any }
+			}
+		}
+		Components struct{ Schemas map[string]map[string]any }
+	}
+	f.ok("GET", "/openapi.json", "", nil, &doc)
+	var known, found []string
+	for _, l := range lists {
+		known = append(known, strings.ReplaceAll(l.path, "acme", "{tenant}"))
+	}
+	for path, methods := range doc.Paths {
+		op, ok := methods["get"]
+		if !ok || !strings.HasPrefix(op.ID, "list-") && !strings.HasSuffix(op.ID, "-usage") || strings.HasPrefix(path, "/v1/models") {
+			continue // that list is OpenAI's, which has no pages
+		}
+		found = append(found, path)
+		parameters := map[string]bool{} // whether they are deprecated
+		for _, p := range op.Parameters {
+			parameters[p.Name] = p.Deprecated
+			if p.Name == "limit" {
+				require.Equal(t, 1, p.Schema.Minimum, path)
+				require.GreaterOrEqual(t, p.Schema.Maximum, p.Schema.Default, path)
+				require.Positive(t, p.Schema.Default, path)
+			}
+		}
+		require.Contains(t, parameters, "cursor", path)
+		require.Contains(t, parameters, "limit", path)
+		require.False(t, parameters["cursor"])
+		for _, old := range []string{"before", "after"} {
+			if deprecated, ok := parameters[old]; ok {
+				require.True(t, deprecated, "%s of %s", old, path)
+			}
+		}
+		answer := resolve(doc.Components.Schemas, op.Responses["200"].Content["application/json"].Schema)
+		require.Contains(t, answer["properties"], "next_cursor", path)
+	}
+	require.ElementsMatch(t, known, found, "add new lists to the table lists")
+}
+
+// TestOldCursors checks the parameters that clients used before there were cursors.
+func TestOldCursors(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	furnishLists(t, f, 5)
+	all := f.listed("/v1/agents", f.acme, "agents", []string{"name"}, nil, nil)
+	require.Equal(t, all[2:], f.listed("/v1/agents", f.acme, "agents", []string{"name"}, url.Values{"after": {"n01"}}, nil))
+	tenants := f.listed("/v1/tenants", f.operator, "tenants", []string{"id"}, url.Values{"after": {"beta"}}, nil)
+	require.Equal(t, []string{"t00", "t01", "t02", "t03", "t04"}, tenants)
+	hour := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339Nano) }
+	require.Len(t, f.listed("/v1/runs", f.acme, "runs", []string{"id"}, url.Values{"before": {hour(time.Hour)}}, nil), 5)
+	require.Empty(t, f.listed("/v1/runs", f.acme, "runs", []string{"id"}, url.Values{"before": {hour(-time.Hour)}}, nil))
+
+	for path, key := range map[string]string{"/v1/agents?after=n01": f.acme, "/v1/tenants?after=beta": f.operator, "/v1/runs?before=" + hour(time.Hour): f.acme} {
+		var page struct {
+			Next string `json:"next_cursor"`
+		}
+		f.ok("GET", path+"&limit=2", key, nil, &page)
+		require.NotEmpty(t, page.Next, "a client can go on with cursors")
+		p := f.send("GET", path+"&cursor="+page.Next, key, nil).problem(t, 400, path)
+		require.Contains(t, p.Detail, "mutually exclusive")
+	}
+}

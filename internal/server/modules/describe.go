@@ -1,0 +1,93 @@
+package modules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/module"
+)
+
+// describe finds out what a module is.
+func describe(m *module.Module) *About {
+	info, limits := m.Info(), m.Limits()
+	a := &About{Name: info.Description.Name, Version: info.Description.Version, Description: info.Description.Description,
+		Transport: info.Transport, Hooks: []string{}, Powers: []Power{}, Grants: []string{}, Messages: info.Description.Messages,
+		ConfigSchema: info.Description.ConfigSchema, Warnings: append([]string{}, info.Warnings...),
+		Limits: ModuleLimits{MemoryBytes: limits.MemoryBytes, Fuel: limits.Fuel, RunFuel: limits.RunFuel, Timeout: limits.HookTime.String(),
+			InputBytes: limits.InputBytes, OutputBytes: limits.OutputBytes, HostCalls: limits.HostCalls}}
+	if a.Messages == "" {
+		a.Messages = abi.MessagesFull
+	}
+	for _, h := range info.Hooks {
+		a.Hooks = append(a.Hooks, string(h))
+	}
+	for _, p := range info.Imports {
+		a.Powers = append(a.Powers, Power{Name: p.Name, Does: p.Does, Grant: p.Grant})
+		if p.Grant != "" && !slices.Contains(a.Grants, p.Grant) {
+			a.Grants = append(a.Grants, p.Grant)
+		}
+	}
+	a.Warnings = append(a.Warnings, Combined(a.reads(), a.Grants, "if it is granted")...)
+	return a
+}
+
+// reads reports whether the module may come to see the conversation: in its
+// inputs, or because it asks for it.
+func (a *About) reads() bool {
+	return a.Messages != abi.MessagesNone || slices.ContainsFunc(a.Powers, func(p Power) bool { return p.Name == "messages" })
+}
+
+// combined warns of powers that are more together than each alone. The grants
+// are such as agents give, or as modules ask for, with HOST and NAME.
+func Combined(reads bool, grants []string, provided string) []string {
+	var hosts, tools []string
+	var keeps, asks bool
+	for _, g := range grants {
+		power, what, _ := strings.Cut(g, ":")
+		switch power {
+		case "http":
+			hosts = append(hosts, strings.Replace(what, "HOST", "other hosts", 1))
+		case "tool":
+			tools = append(tools, strings.Replace(what, "NAME", "the agent's tools", 1))
+		case "store":
+			keeps = true
+		case "model":
+			asks = true
+		case "read":
+			reads = reads && what != "none"
+		}
+	}
+	var out []string
+	warn := func(format string, args ...any) {
+		out = append(out, strings.TrimSuffix(fmt.Sprintf(format, args...), ": ")+ifSaid(provided))
+	}
+	where := strings.Join(hosts, ", ")
+	if reads && where != "" {
+		warn("it reads the conversation and may call %s: it can send there what is said", where)
+	}
+	if len(tools) > 0 && where != "" {
+		warn("it may call %s and %s: it can send out what the tools answer", strings.Join(tools, ", "), where)
+	}
+	if reads && len(tools) > 0 {
+		warn("it reads the conversation and may call %s: what is said can make it call them", strings.Join(tools, ", "))
+	}
+	if reads && keeps {
+		warn("it reads the conversation and keeps values between runs: what one user says can reach another")
+	}
+	if keeps && where != "" {
+		warn("it keeps values between runs and may call %s: it can be told from there what to do in later runs", where)
+	}
+	if asks && where != "" && reads {
+		warn("it may ask a model and %s: what a host answers can lead the model", where)
+	}
+	return out
+}
+
+func ifSaid(provided string) string {
+	if provided == "" {
+		return ""
+	}
+	return " (" + provided + ")"
+}

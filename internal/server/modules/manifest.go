@@ -1,0 +1,74 @@
+package modules
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"mime"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+)
+
+// unwrap finds out what came: WebAssembly and bundles say so themselves, a
+// script is told by its type, and a manifest is an object of JSON. The name is
+// what the loader goes by.
+func unwrap(content []byte, contentType string) (name string, module []byte, warnings []string, err error) {
+	if bytes.HasPrefix(content, []byte("\x00asm")) {
+		return "module.wasm", content, nil, nil
+	}
+	kind, _, _ := mime.ParseMediaType(contentType)
+	switch kind {
+	case "application/typescript", "text/typescript", "text/x-typescript":
+		return "module.ts", content, nil, nil
+	case "application/javascript", "text/javascript", "text/x-javascript":
+		return "module.js", content, nil, nil
+	}
+	if trimmed := bytes.TrimSpace(content); len(trimmed) > 0 && trimmed[0] == '{' {
+		module, warnings, err = manifest(trimmed)
+		return "module.wasm", module, warnings, err
+	}
+	return "", nil, nil, httpapi.NewProblem(httpapi.CodeRefused, "not WebAssembly (which starts with \\0asm) and not an Extism manifest; a script needs the header Content-Type: application/typescript, or application/javascript")
+}
+
+// manifest takes the module out of an Extism manifest. What else is in there is
+// the agent's to say here: one module has one digest, whatever stood around it.
+func manifest(b []byte) (module []byte, warnings []string, err error) {
+	var m struct {
+		Wasm []struct {
+			Data []byte `json:"data"`
+			Hash string `json:"hash"`
+			Path string `json:"path"`
+			URL  string `json:"url"`
+		} `json:"wasm"`
+		Config map[string]string `json:"config"`
+		Hosts  []string          `json:"allowed_hosts"`
+		Memory json.RawMessage   `json:"memory"`
+		Time   json.RawMessage   `json:"timeout_ms"`
+	}
+	if err := httpapi.DecodeJSON(b, &m); err != nil {
+		return nil, nil, httpapi.NewProblem(httpapi.CodeRefused, "manifest: %v", err)
+	}
+	if len(m.Wasm) != 1 {
+		return nil, nil, httpapi.NewProblem(httpapi.CodeRefused, "manifest: wasm has %d modules; want one", len(m.Wasm))
+	}
+	w := m.Wasm[0]
+	if w.Path != "" || w.URL != "" || len(w.Data) == 0 {
+		return nil, nil, httpapi.NewProblem(httpapi.CodeRefused, `manifest: want the module in the manifest, as "data" in base64: the server does not fetch paths or URLs`)
+	}
+	sum := sha256.Sum256(w.Data)
+	if got := hex.EncodeToString(sum[:]); w.Hash != "" && !strings.EqualFold(got, w.Hash) {
+		return nil, nil, httpapi.NewProblem(httpapi.CodeRefused, "manifest: hash mismatch: the module's SHA-256 is %s", got)
+	}
+	if len(m.Config) > 0 {
+		warnings = append(warnings, "the manifest's config is not kept: give it as config in agent.yaml")
+	}
+	if len(m.Hosts) > 0 {
+		warnings = append(warnings, "the manifest's allowed_hosts grant nothing: grant http:HOST in agent.yaml")
+	}
+	if len(m.Memory) > 0 || len(m.Time) > 0 {
+		warnings = append(warnings, "the manifest's limits are not kept: give them as limits in agent.yaml")
+	}
+	return w.Data, warnings, nil
+}

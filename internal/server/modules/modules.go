@@ -1,0 +1,153 @@
+package modules
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/server/blocks"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// modules are those that tenants bring.
+type Service struct {
+	store     store.Store
+	host      *host.Host
+	blocks    *blocks.List
+	log       *slog.Logger
+	admission *admission.Controller
+	timeouts  *httpapi.Timeouts
+	limit     int64 // bytes of one
+
+	cache *cache
+}
+
+// ModulesOptions make [modules]. All fields are required.
+type Options struct {
+	Store     store.Store
+	Host      *host.Host
+	Blocks    *blocks.List
+	Admission *admission.Controller
+	Logger    *slog.Logger
+	Now       func() time.Time
+	Timeouts  *httpapi.Timeouts
+	MaxUpload int64 // bytes of a module
+}
+
+func New(o *Options) *Service {
+	m := &Service{store: o.Store, host: o.Host, blocks: o.Blocks, admission: o.Admission, log: o.Logger, timeouts: o.Timeouts, limit: o.MaxUpload}
+	m.cache = newCache(m.load, o.Now)
+	return m
+}
+
+func (m *Service) Routes(rt *httpapi.Router) {
+	const tag, one = "modules", "/v1/modules/{module}"
+	rt.Raw(httpapi.Route{ID: "put-module", Method: "PUT", Path: "/v1/modules", Scope: httpapi.ModulesWrite, Tag: tag, Body: m.limit*4/3 + manifestExtra, Streamed: true,
+		Summary: "Upload a module",
+		About: `The body is WebAssembly, a script (TypeScript or JavaScript), or an Extism manifest with its module as data. The server verifies
+and compiles it and calls its describe before storing it. With Accept: text/event-stream, the response is a stream of events: progress, then module or problem.`},
+		m.describeUpload, m.upload)
+	httpapi.Register(rt, httpapi.Route{ID: "list-modules", Method: "GET", Path: "/v1/modules", Scope: httpapi.ModulesRead, Tag: tag, Summary: "List modules, newest first", About: httpapi.AboutLists}, m.list)
+	httpapi.Register(rt, httpapi.Route{ID: "get-module", Method: "GET", Path: one, Scope: httpapi.ModulesRead, Tag: tag, Summary: "Show a module"}, m.get)
+	httpapi.Register(rt, httpapi.Route{ID: "delete-module", Method: "DELETE", Path: one, Scope: httpapi.ModulesWrite, Tag: tag, Summary: "Delete a module and its names",
+		About: "Fails with 409 if the newest version of an agent uses the module."}, m.delete)
+}
+
+// find returns a module by what a path or an agent calls it.
+func (m *Service) Find(ctx context.Context, t *store.Tenant, ref string) (*store.TenantModule, error) {
+	digest := httpapi.TrimDigest(ref)
+	if !isDigest(digest) {
+		name, version, _ := strings.Cut(ref, "@")
+		found, err := t.ModuleName(ctx, name, version)
+		if err != nil {
+			return nil, err
+		}
+		digest = found.Digest
+	}
+	return t.Module(ctx, digest)
+}
+
+var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+func isDigest(s string) bool { return digestForm.MatchString(s) }
+
+func (m *Service) list(ctx context.Context, c *httpapi.Caller, in *httpapi.ListInput) (*listModulesOutput, error) {
+	page, err := in.Page(httpapi.ListModules, c.Tenant.ID(), in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := c.Tenant.Modules(ctx, page)
+	if err != nil {
+		return nil, err
+	}
+	out := &listModulesOutput{}
+	out.Body.Modules = []*Module{}
+	out.Body.SetNext(httpapi.ListModules, c.Tenant.ID(), next)
+	for i := range list {
+		shown, err := m.show(&list[i])
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Modules = append(out.Body.Modules, shown)
+	}
+	return out, nil
+}
+
+func (m *Service) get(ctx context.Context, c *httpapi.Caller, in *ModulePath) (*moduleOutput, error) {
+	kept, err := m.Find(ctx, c.Tenant, in.Module)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := m.show(kept)
+	return &moduleOutput{shown}, err
+}
+
+func (m *Service) delete(ctx context.Context, c *httpapi.Caller, in *ModulePath) (*struct{}, error) {
+	kept, err := m.Find(ctx, c.Tenant, in.Module)
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.Tenant.DeleteModule(ctx, kept.Digest)
+}
+
+// take is a tenant's module, loaded, unless the operator blocks it. Its name is its digest.
+func (m *Service) Take(ctx context.Context, t *store.Tenant, digest string, limits host.Limits) (loaded *host.Module, release func(), err error) {
+	if why, blocked := m.blocks.Reason(digest); blocked {
+		return nil, nil, httpapi.NewProblem(httpapi.CodeBlocked, "the operator blocks module sha256:%s: %s", digest, why)
+	}
+	if _, err := t.Module(ctx, digest); err != nil {
+		return nil, nil, err
+	}
+	return m.cache.take(ctx, digest, limits)
+}
+
+// CloseIdle closes all modules that nobody uses, and returns how many.
+func (m *Service) CloseIdle() int { return m.cache.close(0, 0) }
+
+// CloseOld closes modules that nobody used for a minute, and those above a maximum.
+func (m *Service) CloseOld() { m.cache.close(idleModule, idleModules) }
+
+// load loads a module, for everybody who has it.
+func (m *Service) load(ctx context.Context, digest string, limits host.Limits) (*host.Module, error) {
+	content, err := m.store.Module(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	return m.host.LoadBytes(ctx, digest+".wasm", content, limits)
+}
+
+// showModule is what a tenant sees of its module.
+func (m *Service) show(kept *store.TenantModule) (*Module, error) {
+	out := &Module{Digest: httpapi.DigestPrefix + kept.Digest, Kind: kept.Kind, Size: kept.Size, Names: []ModuleName{}, Created: kept.Created.UTC()}
+	for _, n := range kept.Names {
+		out.Names = append(out.Names, ModuleName{n.Name, n.Version})
+	}
+	out.Blocked, _ = m.blocks.Reason(kept.Digest)
+	return out, json.Unmarshal(kept.About, &out.About)
+}

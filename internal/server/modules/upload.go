@@ -1,0 +1,295 @@
+package modules
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// How uploads are taken.
+const (
+	manifestExtra = 1 << 20
+	progressEvery = 1 << 20 // bytes
+)
+
+var moduleType = reflect.TypeFor[Module]()
+
+// An upload is on its way.
+type upload struct {
+	modules *Service
+	caller  *httpapi.Caller
+	name    string
+	version string
+	tell    func(stage string, more map[string]any) // may be called at any stage
+
+	digest string // of what came
+	size   int64
+}
+
+// upload takes a module in.
+func (m *Service) upload(w http.ResponseWriter, r *http.Request, c *httpapi.Caller) error {
+	name, version, err := nameOf(r)
+	if err != nil {
+		return err
+	}
+	if most := c.Info.Quota.UploadBytes; most > 0 {
+		if r.ContentLength > most*4/3+manifestExtra {
+			return tooLarge(most)
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, most*4/3+manifestExtra)
+	}
+	done, err := m.admission.Upload(r.Context(), c.Key.Tenant)
+	if err != nil {
+		return err
+	}
+	defer done()
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(m.timeouts.Upload))
+	_ = control.SetWriteDeadline(time.Now().Add(2 * m.timeouts.Upload))
+	u := &upload{modules: m, caller: c, name: name, version: version, tell: func(string, map[string]any) {}}
+	if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		shown, err := u.run(r)
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", "application/json")
+		return httpapi.WriteJSON(w, shown)
+	}
+	// What is told while the body still arrives does not end the body.
+	_ = control.EnableFullDuplex()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	send := func(event string, data any) {
+		b, err := json.Marshal(data)
+		if err == nil {
+			_ = control.SetWriteDeadline(time.Now().Add(m.timeouts.Write)) // it may hold a turn that others wait for
+			_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, b)
+			_ = control.Flush()
+		}
+	}
+	u.tell = func(stage string, more map[string]any) {
+		if more == nil {
+			more = map[string]any{}
+		}
+		more["stage"] = stage
+		send("progress", more)
+	}
+	shown, err := u.run(r)
+	if err != nil {
+		send("problem", httpapi.LogProblem(r, err))
+		return nil
+	}
+	send("module", shown)
+	return nil
+}
+
+func tooLarge(most int64) *httpapi.Problem {
+	p := httpapi.NewProblem(httpapi.CodeTooLarge, "the module has more than %d bytes, the tenant's quota upload_bytes", most)
+	p.Quota = "upload_bytes"
+	return p
+}
+
+// run is an upload from its first byte to what is kept.
+func (u *upload) run(r *http.Request) (*Module, error) {
+	file, remove, err := newSpool()
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	if err := u.receive(file, r); err != nil {
+		return nil, err
+	}
+	u.tell("received", map[string]any{"bytes": u.size, "digest": httpapi.DigestPrefix + u.digest})
+	if why, blocked := u.modules.blocks.Reason(u.digest); blocked {
+		return nil, httpapi.NewProblem(httpapi.CodeBlocked, "the operator blocks module sha256:%s: %s", u.digest, why)
+	}
+	u.tell("waiting", nil)
+	checked, err := u.modules.admission.Check(r.Context(), u.caller.Key.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer checked()
+	done, err := u.modules.admission.Compile(r.Context(), u.caller.Key.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	content := make([]byte, u.size)
+	if _, err := file.ReadAt(content, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	var shown *Module
+	admission.RunLowPriority(func() {
+		shown, err = u.take(sandbox.Sharing(r.Context(), u.modules.admission.Sharer(u.caller.Key.Tenant)), content, r.Header.Get("Content-Type"))
+	})
+	return shown, err
+}
+
+// receive writes the body to a file.
+func (u *upload) receive(file *os.File, r *http.Request) error {
+	sum := sha256.New()
+	told := int64(0)
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := r.Body.Read(buffer)
+		u.size += int64(n)
+		_, _ = sum.Write(buffer[:n])
+		if _, err := file.Write(buffer[:n]); err != nil {
+			return err
+		}
+		if u.size-told >= progressEvery {
+			told = u.size
+			u.tell("receiving", map[string]any{"bytes": u.size})
+		}
+		var size *http.MaxBytesError
+		switch {
+		case err == io.EOF:
+			u.digest = hex.EncodeToString(sum.Sum(nil))
+			if u.size == 0 {
+				return httpapi.NewProblem(httpapi.CodeInvalid, "the body is empty; send the module's bytes")
+			}
+			return nil
+		case errors.As(err, &size):
+			if q := u.caller.Info.Quota.UploadBytes; q > 0 && q < u.modules.limit {
+				return tooLarge(q)
+			}
+			return httpapi.NewProblem(httpapi.CodeTooLarge, "the module has more than %d bytes", u.modules.limit)
+		case err != nil:
+			return httpapi.NewProblem(httpapi.CodeInvalid, "the body is incomplete").WithCause(err)
+		}
+	}
+}
+
+// take verifies, compiles and describes what came, and keeps it.
+func (u *upload) take(ctx context.Context, content []byte, contentType string) (*Module, error) {
+	whole := len(content)
+	name, content, warnings, err := unwrap(content, contentType)
+	if err != nil {
+		return nil, err
+	}
+	most := u.modules.limit
+	if q := u.caller.Info.Quota.UploadBytes; q > 0 && q < most && int64(len(content)) > q {
+		return nil, tooLarge(q)
+	}
+	if len(content) == whole && bytes.HasPrefix(content, []byte("\x00asm")) { // what others come to is not known yet
+		if err := u.caller.Tenant.CheckModuleQuota(ctx, u.digest, u.size); err != nil {
+			return nil, err
+		}
+	}
+	u.tell("compiling", nil)
+	m, err := u.modules.host.LoadBytes(ctx, name, content, host.Limits{Limits: sandbox.Limits{ModuleBytes: most}})
+	var refused *sandbox.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return nil, httpapi.NewProblem(httpapi.CodeRefused, "%s", strings.TrimPrefix(refused.Error(), refused.Name+": "))
+	case err != nil:
+		return nil, err
+	}
+	defer m.Close()
+	if why, blocked := u.modules.blocks.Reason(m.Digest()); blocked {
+		return nil, httpapi.NewProblem(httpapi.CodeBlocked, "the operator blocks module sha256:%s: %s", m.Digest(), why)
+	}
+	u.tell("described", nil)
+	return u.keep(ctx, m, content, warnings)
+}
+
+// keep stores a module that was loaded.
+func (u *upload) keep(ctx context.Context, m *module.Module, content []byte, warnings []string) (*Module, error) {
+	kind := "wasm"
+	if b := m.Bundle(); b != nil {
+		kind, content = "script", b
+	}
+	about := describe(m)
+	about.Warnings = append(about.Warnings, warnings...)
+	text, err := json.Marshal(about)
+	if err != nil {
+		return nil, err
+	}
+	if err := u.caller.Tenant.CheckModuleQuota(ctx, m.Digest(), int64(len(content))); err != nil {
+		return nil, err // or it would be kept for nobody
+	}
+	digest, err := u.modules.store.PutModule(ctx, content)
+	if err != nil {
+		return nil, err
+	}
+	version := u.version
+	if version == "" {
+		version = versionOf(about.Version, digest)
+	}
+	if err := u.caller.Tenant.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: kind, Size: int64(len(content)), About: text}, u.name, version); err != nil {
+		return nil, err
+	}
+	kept, err := u.caller.Tenant.Module(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	return u.modules.show(kept)
+}
+
+// moduleVersion is what a version of a module may be called.
+var moduleVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
+
+func (m *Service) describeUpload(op *huma.Operation, schemas huma.Registry) {
+	bytes := &huma.Schema{Type: "string", Format: "binary"}
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/wasm": {Schema: bytes}, "application/typescript": {Schema: bytes}, "application/javascript": {Schema: bytes},
+		"application/vnd.extism.manifest+json": {Schema: bytes},
+	}}
+	text := func(name, about string) *huma.Param {
+		return &huma.Param{Name: name, In: "query", Description: about, Schema: &huma.Schema{Type: "string"}}
+	}
+	op.Parameters = []*huma.Param{
+		text("name", "The module's name, such as redact. Default: none; the module has only its digest."),
+		text("version", "The version of that name. It cannot be changed later. Default: the version that the module reports, else the first 12 characters of its digest."),
+	}
+	op.Responses["200"] = &huma.Response{Description: "The module", Content: map[string]*huma.MediaType{
+		"application/json": {Schema: huma.SchemaFromType(schemas, moduleType)}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
+}
+
+// nameOf is what an upload is to be called.
+func nameOf(r *http.Request) (name, version string, err error) {
+	q := r.URL.Query()
+	name, version = q.Get("name"), q.Get("version")
+	for parameter := range q {
+		if parameter != "name" && parameter != "version" {
+			return "", "", httpapi.NewProblem(httpapi.CodeInvalid, "unknown parameter %q; want name or version", parameter)
+		}
+	}
+	switch {
+	case name == "" && version != "":
+		return "", "", httpapi.NewProblem(httpapi.CodeInvalid, "a version needs a name: ?name=NAME&version=%s", version)
+	case name != "" && (!store.Name.MatchString(name) || isDigest(name)):
+		return "", "", httpapi.NewProblem(httpapi.CodeInvalid, "the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores, and not a digest", name)
+	case version != "" && !moduleVersion.MatchString(version):
+		return "", "", httpapi.NewProblem(httpapi.CodeInvalid, "the version is %q; want up to 64 letters, digits, dots, plus signs, dashes and underscores", version)
+	}
+	return name, version, nil
+}
+
+// versionOf is a version for a module that was uploaded without one.
+func versionOf(said, digest string) string {
+	if moduleVersion.MatchString(said) {
+		return said
+	}
+	return fmt.Sprintf("%.12s", digest)
+}

@@ -1,0 +1,116 @@
+package quarantine
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/overload"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// A quarantine decides which runs are resumed whose process ended uncleanly.
+//
+// A process tells the store each second how much memory it uses and which of its runs hold
+// the most. Another process that takes such a run over reads that. A run that wanted more
+// than its share until the end is quarantined. If memory was short the others are suspects,
+// which are resumed one at a time: one that is resumed alone and then holds the most when
+// memory is short again at the end of that process is quarantined too.
+type Service struct {
+	Options *Options
+	of      *account.Account // the process's
+	node    string
+	cgroup  string
+
+	Mu    sync.Mutex
+	seen  map[string]*blockage // by run
+	Trial *journal.RunInfo     // the suspect that was resumed here; nil if there is none
+	since time.Time            // when
+}
+
+// QuarantineOptions make a [quarantine].
+type Options struct {
+	Store    store.Store
+	Overload *overload.Manager
+	Logger   *slog.Logger
+	// Owner is the server's option; without it, there are no heartbeats.
+	Owner string
+	// InProgress reports whether a run is in progress here.
+	InProgress func(tenant, run string) bool
+}
+
+func New(o *Options) *Service {
+	node, _ := os.Hostname()
+	cgroup, _ := overload.Cgroup()
+	return &Service{Options: o, of: account.Process(), node: node, cgroup: cgroup, seen: map[string]*blockage{}}
+}
+
+// trying reports whether a suspect runs here.
+func (q *Service) Trying() bool {
+	q.Mu.Lock()
+	defer q.Mu.Unlock()
+	return q.Trial != nil
+}
+
+// judge reports whether a run may be resumed here now whose process is gone. If it is to
+// blame for that, it is quarantined.
+func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool, err error) {
+	d, err := q.Options.Store.CrashOf(ctx, info.Owner, info.ID)
+	if err != nil || d == nil {
+		return err == nil, err
+	}
+	memory := d.Killed || d.Pressure >= 1000*overload.RejectAt
+	reason := ""
+	switch {
+	case exceeded(&d.Account):
+		reason = fmt.Sprintf("its server ended while the run wanted to hold more than its share of %d bytes", d.Account.Share)
+	case memory && d.Alone && d.Largest:
+		reason = "its server ran out of memory twice; the second time the run was the only one resumed after the first"
+	case memory:
+		return q.try(ctx, info)
+	default:
+		return true, nil
+	}
+	q.Options.Logger.Warn("run quarantined", "tenant", info.Tenant, "run", info.ID, "reason", reason, "held", d.Account.Held, "used", d.Used, "limit", d.Limit)
+	return false, q.Options.Store.Quarantine(ctx, info, &store.Evidence{Node: d.Node, Reason: reason, Held: d.Account.Held, Share: d.Account.Share,
+		Used: d.Used, Limit: d.Limit, Memory: memory})
+}
+
+// try reports whether a suspect may be resumed: one at a time is.
+func (q *Service) try(ctx context.Context, info *journal.RunInfo) (bool, error) {
+	q.Mu.Lock()
+	defer q.Mu.Unlock()
+	if q.Trial != nil {
+		return false, nil
+	}
+	if err := q.Options.Store.Suspect(ctx, info.ID, q.Options.Owner); err != nil {
+		return false, err
+	}
+	q.Trial, q.since = info, time.Now()
+	q.Options.Logger.Info("a run is resumed alone: memory was short when its server ended", "tenant", info.Tenant, "run", info.ID)
+	return true, nil
+}
+
+// endTrial clears the suspect once it ended, or ran for trialTime without memory pressure.
+func (q *Service) EndTrial(ctx context.Context, now time.Time, state overload.State) {
+	q.Mu.Lock()
+	defer q.Mu.Unlock()
+	if q.Trial == nil || state.Rejecting {
+		return
+	}
+	runs := q.Options.InProgress(q.Trial.Tenant, q.Trial.ID)
+	if took := now.Sub(q.since); took < TrialTime && (runs || took < heartbeatInterval) {
+		return
+	}
+	if err := q.Options.Store.Clear(ctx, q.Trial.ID); err != nil {
+		q.Options.Logger.Error("a run that is suspect no more is not stored as such", "run", q.Trial.ID, "error", err)
+		return
+	}
+	q.Trial = nil
+}

@@ -1,0 +1,65 @@
+package quarantine
+
+import (
+	"context"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// A QuarantinedRun is one as the operator is shown it.
+type QuarantinedRun struct {
+	Run         string    `json:"run"`
+	Tenant      string    `json:"tenant"`
+	Node        string    `json:"node" doc:"The machine of the server that crashed."`
+	Reason      string    `json:"reason"`
+	HeldBytes   int64     `json:"held_bytes" doc:"Memory that the server held for the run at its last heartbeat."`
+	ShareBytes  int64     `json:"share_bytes" doc:"Memory that the server may hold for the run."`
+	UsedBytes   int64     `json:"used_bytes" doc:"Memory that the server used at its last heartbeat."`
+	LimitBytes  int64     `json:"limit_bytes" doc:"The server's memory limit."`
+	OutOfMemory bool      `json:"out_of_memory" doc:"The server was short of memory at its last heartbeat."`
+	Created     time.Time `json:"created"`
+}
+
+type releaseInput struct {
+	Run string `path:"run" pattern:"^run_[A-Za-z0-9_-]{1,80}$" doc:"The run's id."`
+}
+
+type quarantinedOutput struct {
+	Body struct {
+		Runs []QuarantinedRun `json:"runs" nullable:"false"`
+		httpapi.ListOutput
+	}
+}
+
+func (q *Service) Routes(rt *httpapi.Router) {
+	const tag = "quarantine"
+	httpapi.Register(rt, httpapi.Route{ID: "list-quarantined", Method: "GET", Path: "/v1/quarantine", Scope: httpapi.OperatorScope, Tag: tag, Summary: "List quarantined runs",
+		About: "Lists runs that are not resumed because they appear to have crashed their server, with the evidence."}, q.list)
+	httpapi.Register(rt, httpapi.Route{ID: "release-run", Method: "DELETE", Path: "/v1/quarantine/{run}", Scope: httpapi.OperatorScope, Tag: tag, Summary: "Release a quarantined run",
+		About: "A server resumes it within seconds."}, q.release)
+}
+
+func (q *Service) list(ctx context.Context, _ *httpapi.Caller, in *httpapi.LongListInput) (*quarantinedOutput, error) {
+	page, err := in.Page(httpapi.ListQuarantined, store.Operator, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := q.Options.Store.Quarantined(ctx, page)
+	if err != nil {
+		return nil, err
+	}
+	out := &quarantinedOutput{}
+	out.Body.Runs = []QuarantinedRun{}
+	out.Body.SetNext(httpapi.ListQuarantined, store.Operator, next)
+	for _, e := range list {
+		out.Body.Runs = append(out.Body.Runs, QuarantinedRun{Run: e.Run, Tenant: e.Tenant, Node: e.Node, Reason: e.Reason, HeldBytes: e.Held,
+			ShareBytes: e.Share, UsedBytes: e.Used, LimitBytes: e.Limit, OutOfMemory: e.Memory, Created: e.Created.UTC()})
+	}
+	return out, nil
+}
+
+func (q *Service) release(ctx context.Context, _ *httpapi.Caller, in *releaseInput) (*struct{}, error) {
+	return nil, q.Options.Store.Release(ctx, in.Run)
+}

@@ -1,0 +1,45 @@
+package runs
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The tail of a run keeps the newest lines, within its bounds, and what was read of it
+// stays as it was.
+func TestLiveTail(t *testing.T) {
+	t.Parallel()
+	r := newActiveRuns().Add("run", "tenant", nil, nil)
+	var read []Event
+	for seq := int64(1); seq <= 3*maxTail; seq++ {
+		r.put(Event{Seq: seq, data: []byte("x")})
+		if seq == maxTail {
+			read, _, _, _ = r.Since(0)
+		}
+	}
+	require.Len(t, read, maxTaken)
+	for i, l := range read {
+		require.Equal(t, int64(i+1), l.Seq)
+	}
+	_, _, _, ok := r.Since(2*maxTail - 1)
+	require.False(t, ok, "what is further behind is not there")
+	lines, _, over, ok := r.Since(2 * maxTail)
+	require.True(t, ok)
+	require.False(t, over)
+	require.Len(t, lines, maxTaken)
+	require.Equal(t, int64(2*maxTail+1), lines[0].Seq)
+
+	r.put(Event{Seq: 3*maxTail + 1, data: make([]byte, maxTailBytes)})
+	lines, _, _, _ = r.Since(3 * maxTail)
+	require.Len(t, lines, 1)
+	require.Len(t, r.tail, 1)
+}
+
+func BenchmarkLiveTail(b *testing.B) {
+	r := newActiveRuns().Add("run", "tenant", nil, nil)
+	b.ReportAllocs()
+	for i := range b.N {
+		r.put(Event{Seq: int64(i), data: []byte("x")})
+	}
+}

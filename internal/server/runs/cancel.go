@@ -1,0 +1,101 @@
+package runs
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"context"
+	"errors"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// cancelInterval is how often a server looks for runs that were canceled through another
+// one. A cancel takes effect within a second.
+const cancelInterval = 500 * time.Millisecond
+
+// watchCancels cancels runs that were canceled through another server, until ctx ends.
+func (r *Service) WatchCancels(ctx context.Context) {
+	ticker := time.NewTicker(cancelInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if r.Active.Count() == 0 {
+			continue
+		}
+		ids, err := r.store.Canceled(ctx, r.Options.Owner)
+		if err != nil && ctx.Err() == nil {
+			r.log.Error("reading canceled runs failed", "error", err)
+		}
+		for _, id := range ids {
+			if l := r.Active.find(id); l != nil {
+				l.Cancel(ErrCanceled)
+			}
+		}
+	}
+}
+
+// errDeleted is why runs end whose tenant the operator deletes.
+var errDeleted = errors.New("the operator deletes its tenant")
+
+// CancelAll cancels a tenant's runs: those that go on here at once, others when those who
+// run them look.
+func (r *Service) CancelAll(ctx context.Context, t *store.Tenant) error {
+	for _, l := range r.Active.all() {
+		if l.tenant == t.ID() {
+			l.Cancel(errDeleted)
+		}
+	}
+	list, _, err := t.Runs(ctx, &store.Filter{Status: journal.StatusRunning, Page: store.Page{Limit: 500}})
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if r.Active.Get(t.ID(), list[i].ID) != nil {
+			continue
+		}
+		if err := t.CancelRun(ctx, list[i].ID); err != nil && !errors.Is(err, journal.ErrNoRun) && !errors.Is(err, journal.ErrFinished) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Service) cancel(ctx context.Context, c *httpapi.Caller, in *runPath) (*runOutput, error) {
+	if l := r.Active.Get(c.Tenant.ID(), in.Run); l != nil {
+		l.Cancel(ErrCanceled)
+		info, err := r.Find(ctx, c.Tenant, in.Run)
+		if err != nil {
+			return nil, err
+		}
+		return &runOutput{showRun(info)}, nil
+	}
+	info, err := c.Tenant.Run(ctx, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	now, err := r.store.Now(ctx) // leases are by its clock, whatever ours says
+	if err != nil {
+		return nil, err
+	}
+	if info.Status == journal.StatusRunning && info.LeaseExpires.After(now) {
+		err = c.Tenant.CancelRun(ctx, in.Run) // whoever runs it looks
+	} else {
+		err = r.end(ctx, c.Tenant, info)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info, err = c.Tenant.Run(ctx, in.Run); err != nil {
+		return nil, err
+	}
+	return &runOutput{showRun(info)}, nil
+}
+
+// errCanceled is why a run ends that its tenant cancels.
+var ErrCanceled = errors.New("its tenant canceled it")

@@ -1,0 +1,133 @@
+package runs
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"bytes"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+)
+
+// lines writes events, several small ones together, and returns the number of the
+// last.
+func sendLines(s *httpapi.EventStream, lines []Event, after int64) int64 {
+	var b bytes.Buffer
+	for _, l := range lines {
+		if l.data != nil {
+			fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: %s\n\n", l.Seq, l.Type, l.data)
+		}
+		if b.Len() >= streamPart {
+			s.Send(b.Bytes())
+			b.Reset()
+		}
+		after = l.Seq
+	}
+	if b.Len() > 0 {
+		s.Send(b.Bytes())
+	}
+	return after
+}
+
+// events answers with the events of a run: a stream where the client takes one, else
+// those that there are.
+func (r *Service) events(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
+	id := req.PathValue("run")
+	after, err := lastID(req)
+	if err != nil {
+		return err
+	}
+	info, err := r.Find(req.Context(), c.Tenant, id)
+	if err != nil {
+		return err
+	}
+	f := r.Follow(c.Tenant, info, after)
+	if !strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
+		return r.page(w, req, f, info.LastSeq)
+	}
+	if info.Status != journal.StatusRunning && after >= info.LastSeq && after > 0 {
+		w.WriteHeader(http.StatusNoContent) // which tells browsers not to come again
+		return nil
+	}
+	r.stream(w, req, f)
+	return nil
+}
+
+// stream writes events until there are no more, the client leaves, or the server ends.
+func (r *Service) stream(w http.ResponseWriter, req *http.Request, f *Follower) {
+	ctx := req.Context()
+	if l := r.Active.Get(f.tenant.ID(), f.run); l != nil {
+		defer l.Follow()()
+	}
+	s := httpapi.NewEventStream(w, r.Options.Timeouts.Write)
+	after := f.after
+	for s.Err == nil {
+		lines, err := f.more(ctx, func() { s.Send([]byte(": still here\n\n")) })
+		if err != nil || len(lines) == 0 {
+			return
+		}
+		after = sendLines(s, lines, after)
+	}
+}
+
+// page answers with events as JSON; last is the number of the run's last one.
+func (r *Service) page(w http.ResponseWriter, req *http.Request, f *Follower, last int64) error {
+	list, err := f.tenant.RunEvents(req.Context(), f.run, f.after, pageOf)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	var b bytes.Buffer
+	b.WriteString(`{"events":[`)
+	first := true
+	for i := range list {
+		l := f.hide.line(&list[i])
+		if l.data == nil {
+			continue
+		}
+		if !first {
+			b.WriteByte(',')
+		}
+		first = false
+		b.Write(l.data)
+	}
+	fmt.Fprintf(&b, `],"more":%v}`+"\n", len(list) > 0 && list[len(list)-1].Seq < last)
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+// lastID is the number of the last event that a client has.
+func lastID(req *http.Request) (int64, error) {
+	text := req.Header.Get("Last-Event-Id")
+	if text == "" {
+		text = req.URL.Query().Get("after")
+	}
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, httpapi.NewProblem(httpapi.CodeInvalid, "Last-Event-ID, or after, is %.40q; want the number of an event", text)
+	}
+	return n, nil
+}
+
+func describeEvents(op *huma.Operation, registry huma.Registry) {
+	event := registry.Schema(reflect.TypeFor[map[string]any](), true, "Event")
+	op.Parameters = append(op.Parameters,
+		&huma.Param{Name: "run", In: "path", Required: true, Schema: &huma.Schema{Type: "string", Pattern: "^run_[A-Za-z0-9_-]{1,80}$"}, Description: "The run's id."},
+		&huma.Param{Name: "after", In: "query", Schema: &huma.Schema{Type: "integer"}, Description: "Only events after this number, like Last-Event-ID."},
+		&huma.Param{Name: "Last-Event-ID", In: "header", Schema: &huma.Schema{Type: "integer"}, Description: "The number of the last event that the client received."})
+	op.Responses["200"] = &huma.Response{Description: "The events", Content: map[string]*huma.MediaType{
+		"text/event-stream": {Schema: &huma.Schema{Type: "string", Description: "Each event's id is its number, its event is its type, and its data is JSON."}},
+		"application/json": {Schema: &huma.Schema{Type: "object", Properties: map[string]*huma.Schema{
+			"events": {Type: "array", Items: event}, "more": {Type: "boolean", Description: "Whether more events follow."}}}},
+	}}
+	op.Responses["204"] = &huma.Response{Description: "The run has ended, and the client has all its events."}
+}

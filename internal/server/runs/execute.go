@@ -1,0 +1,145 @@
+package runs
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// An alreadyRunningError reports a run that is in progress here.
+type alreadyRunningError struct{ run string }
+
+// Error implements error.
+func (e *alreadyRunningError) Error() string { return "run " + e.run + ": run is already in progress" }
+
+// Problem returns the error as problem details.
+func (e *alreadyRunningError) Problem() *httpapi.Problem {
+	return httpapi.NewProblem(httpapi.CodeConflict, "%v", e)
+}
+
+// run runs a run beside the requests, to its end here, if it is admitted: nil admits
+// it. Of several that have its id at once, one gets as far as that. The agent is
+// released by it.
+func (r *Service) run(t *store.Tenant, id string, o *agents.Handle, admit func() error, events func(context.Context) (iter.Seq2[agent.ClientEvent, error], error)) (*ActiveRun, error) {
+	ctx, cancel := context.WithCancelCause(sandbox.Sharing(context.Background(), r.admission.Sharer(t.ID())))
+	pins := o.Pins()
+	hide := NewRedactor(pins)
+	l := r.Active.Add(id, t.ID(), pins, cancel)
+	if l == nil {
+		cancel(nil)
+		o.Release()
+		return nil, &alreadyRunningError{id}
+	}
+	if admit != nil {
+		if err := admit(); err != nil {
+			cancel(nil)
+			r.Active.remove(l)
+			o.Release()
+			return nil, err
+		}
+	}
+	memory, closeMemory := r.memory.Open(t.ID(), o.Memory)
+	ctx = account.WithContext(ctx, memory)
+	l.count(memory)
+	reasons, _ := r.blocks.Current()
+	r.stopBlocked(l, reasons) // one that was blocked while it was opened
+	r.Options.Go(func() {
+		defer closeMemory()
+		defer o.Release()
+		defer cancel(nil)
+		defer r.Active.remove(l)
+		defer func() {
+			if admit != nil && !l.hasBegun() {
+				r.released(t, id)
+			}
+		}()
+		stream, err := events(ctx)
+		if err != nil {
+			l.fail(err)
+			return
+		}
+		for e, err := range stream {
+			if e.Event.Type != "" {
+				line := hide.line(&e.Event)
+				if line.data != nil {
+					line.Encoded = e.Encoded
+				}
+				l.put(line)
+			} else if err != nil {
+				l.fail(err)
+				r.goneOn(t, id, err)
+			}
+		}
+	})
+	return l, nil
+}
+
+// plain are events without a client's protocol.
+func plain(events iter.Seq2[abi.Event, error]) iter.Seq2[agent.ClientEvent, error] {
+	return func(yield func(agent.ClientEvent, error) bool) {
+		for e, err := range events {
+			if !yield(agent.ClientEvent{Event: e}, err) {
+				return
+			}
+		}
+	}
+}
+
+// released gives the place of a run back that never came to the store.
+func (r *Service) released(t *store.Tenant, id string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := t.ReleaseRun(ctx, id); err != nil {
+		r.log.Warn("a run's place is not given back before its time", "run", id, "error", err)
+	}
+}
+
+// goneOn logs that a run goes no further here.
+func (r *Service) goneOn(t *store.Tenant, id string, err error) {
+	var full *store.QuotaError
+	if errors.As(err, &full) {
+		return // it did not begin, and who wanted it is told
+	}
+	if errors.Is(err, journal.ErrReleased) {
+		r.handed.Add(1)
+		r.log.Info("a run is handed back", "tenant", t.ID(), "run", id)
+		return
+	}
+	r.log.Error("a run goes no further here", "tenant", t.ID(), "run", id, "error", err)
+}
+
+// end ends a run that nobody runs: its modules learn of it, if its agent is there.
+func (r *Service) end(ctx context.Context, t *store.Tenant, info *journal.RunInfo) error {
+	o, err := r.agentOf(ctx, t, info)
+	if err != nil {
+		return t.AbandonRun(ctx, info.ID, "canceled; its agent is not to be had any more")
+	}
+	failed := make(chan error, 1)
+	l, err := r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+		events, err := o.Cancel(ctx, info.ID)
+		failed <- err
+		return plain(events), err
+	})
+	if err != nil {
+		return nil // it goes on, and hears of it from who runs it
+	}
+	if err := <-failed; err != nil {
+		return t.AbandonRun(ctx, info.ID, "canceled")
+	}
+	select {
+	case <-l.ended:
+	case <-ctx.Done():
+	}
+	return nil
+}

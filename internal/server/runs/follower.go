@@ -1,0 +1,143 @@
+package runs
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// How streams of events are written.
+const (
+	streamPart = 32 << 10 // bytes of small events that are written together
+	elsewhere  = 250 * time.Millisecond
+	pageOf     = 500 // events that are read from the store at once
+)
+
+// A follower follows one run, whether it goes on here, elsewhere, or not at all.
+type Follower struct {
+	runs   *Service
+	tenant *store.Tenant
+	run    string
+	after  int64 // the number of the last event that it has
+	hide   *Redactor
+
+	live *ActiveRun // where it goes on here, or did
+	last bool       // it has the last event that there is here
+}
+
+// Follow returns a follower of a run's events after a number.
+func (r *Service) Follow(t *store.Tenant, info *journal.RunInfo, after int64) *Follower {
+	return &Follower{runs: r, tenant: t, run: info.ID, after: after, hide: NewRedactor(info.Modules)}
+}
+
+// more waits for events, and returns them; none when there are no more to come: the
+// run has ended, or waits for answers. beat is called where nothing comes for long.
+func (f *Follower) more(ctx context.Context, beat func()) ([]Event, error) {
+	pulse := time.NewTicker(httpapi.HeartbeatInterval)
+	defer pulse.Stop()
+	for {
+		lines, changed, over, err := f.now(ctx)
+		if err != nil || len(lines) > 0 || over {
+			return lines, err
+		}
+		select {
+		case <-changed:
+		case <-pulse.C:
+			beat()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// now returns what there is now: from memory, where the run goes on here, else from
+// the store.
+func (f *Follower) now(ctx context.Context) (lines []Event, changed <-chan struct{}, over bool, err error) {
+	if l := f.runs.Active.Get(f.tenant.ID(), f.run); l != nil {
+		f.live = l
+	}
+	if f.live != nil {
+		lines, changed, over, ok := f.live.Since(f.after)
+		switch {
+		case ok && len(lines) > 0:
+			f.last = lines[len(lines)-1].last()
+			return f.taken(lines), nil, false, nil
+		case f.last:
+			return nil, nil, true, nil
+		case ok && !over:
+			return nil, changed, false, nil
+		}
+	}
+	events, err := f.tenant.RunEvents(ctx, f.run, f.after, pageOf)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	for i := range events {
+		lines = append(lines, f.hide.line(&events[i]))
+	}
+	if len(lines) > 0 {
+		return f.taken(lines), nil, false, nil
+	}
+	info, err := f.tenant.Run(ctx, f.run)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	if info.Status != journal.StatusRunning && info.LastSeq <= f.after {
+		return nil, nil, true, nil
+	}
+	select {
+	case <-f.runs.Options.Draining:
+		return nil, nil, true, nil // the client comes again, to another server
+	default:
+	}
+	soon := make(chan struct{})
+	time.AfterFunc(elsewhere, func() { close(soon) })
+	return nil, soon, false, nil
+}
+
+func (f *Follower) taken(lines []Event) []Event {
+	if len(lines) > 0 {
+		f.after = lines[len(lines)-1].Seq
+	}
+	return lines
+}
+
+// all are the events from here on, as they are shown. What goes no further here ends
+// with an error.
+func (f *Follower) All(ctx context.Context) iter.Seq2[abi.Event, error] {
+	return func(yield func(abi.Event, error) bool) {
+		ended := false
+		for {
+			lines, err := f.more(ctx, func() {})
+			if err != nil || len(lines) == 0 {
+				if !ended {
+					yield(abi.Event{}, &journal.Error{Run: f.run, Err: errors.Join(err, errCutOff)})
+				}
+				return
+			}
+			for _, l := range lines {
+				var e abi.Event
+				if l.data == nil {
+					continue
+				}
+				if err := json.Unmarshal(l.data, &e); err != nil {
+					continue
+				}
+				ended = e.Type == abi.EventRunFinished || e.Type == abi.EventRunPaused
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+var errCutOff = errors.New("its events do not come any more")

@@ -1,0 +1,58 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+)
+
+type historyOutput struct{ Body *RunHistory }
+
+func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (*historyOutput, error) {
+	if _, err := c.Tenant.Run(ctx, in.Run); err != nil {
+		return nil, err
+	}
+	kept, err := r.store.Load(ctx, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	h, err := agent.ReadHistory(kept)
+	if err != nil {
+		return nil, err
+	}
+	hide := NewRedactor(kept.Modules)
+	phases := []agent.PhaseDeeds{}
+	for _, p := range h.Phases {
+		shown := agent.PhaseDeeds{Phase: p.Phase, Step: p.Step, Deeds: []agent.DeedOf{}}
+		for _, d := range p.Deeds {
+			if d.Entry == "" || !hide.Has(kept.Agent, d.Entry) {
+				shown.Deeds = append(shown.Deeds, hide.deed(d))
+			}
+		}
+		phases = append(phases, shown)
+	}
+	out := &RunHistory{}
+	for to, v := range map[*json.RawMessage]any{&out.Input: hide.messages(h.Input), &out.Messages: hide.messages(h.State.Messages.All()), &out.Phases: phases, &out.Answered: append([]agent.Answered{}, h.Answered...)} {
+		b, err := abi.Marshal(v)
+		if err != nil {
+			return nil, err
+		}
+		*to = hide.conceal(b)
+	}
+	return &historyOutput{out}, nil
+}
+
+// deed is what was done as the tenant is shown it.
+func (h *Redactor) deed(d agent.DeedOf) agent.DeedOf {
+	edits := append([]agent.Edit{}, d.Edits...)
+	for i := range edits {
+		edits[i].Removed, edits[i].Inserted = h.messages(edits[i].Removed), h.messages(edits[i].Inserted)
+	}
+	if len(edits) > 0 {
+		d.Edits = edits
+	}
+	return d
+}

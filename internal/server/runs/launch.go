@@ -1,0 +1,153 @@
+package runs
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// launch lets a run begin with messages, or go on. known is the run that the same
+// request began before.
+func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *StartRun, messages []abi.Message, key string) (l *ActiveRun, known *journal.RunInfo, err error) {
+	if in.Run != "" {
+		l, err = r.Resume(ctx, c.Tenant, in.Run, in.Answers, nil, nil)
+		return l, nil, err
+	}
+	id := agent.NewRunID()
+	if key != "" {
+		id = keyedRunID(c.Tenant.ID(), key)
+		if known, err = r.Find(ctx, c.Tenant, id); err == nil {
+			return nil, known, r.sameRequest(ctx, known, in, messages)
+		} else if !errors.Is(err, journal.ErrNoRun) {
+			return nil, nil, err
+		}
+	}
+	l, err = r.Begin(ctx, c, in.Agent, in.Version, agent.Input{RunID: id, Messages: messages, Metadata: in.Metadata}, nil, nil)
+	var running *alreadyRunningError
+	if key != "" && (errors.As(err, &running) || errors.Is(err, journal.ErrExists)) {
+		// The same request was quicker, here or on another server.
+		if known, err = r.Find(ctx, c.Tenant, id); err == nil {
+			err = r.sameRequest(ctx, known, in, messages)
+		}
+		return nil, known, err
+	}
+	return l, nil, err
+}
+
+// sameRequest refuses a request that has the Idempotency-Key of another one: who sends it
+// would take that one's answer for its own. Of a run that is not in the store yet, only
+// the agent is known.
+func (r *Service) sameRequest(ctx context.Context, known *journal.RunInfo, in *StartRun, messages []abi.Message) error {
+	another := httpapi.NewProblem(httpapi.CodeInvalid, "the Idempotency-Key belongs to another request, which started %s; use a different key", known.ID)
+	if known.Agent != "" && known.Agent != in.Agent {
+		return another
+	}
+	kept, err := r.store.Load(ctx, known.ID)
+	if errors.Is(err, journal.ErrNoRun) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	h, err := agent.ReadHistory(kept)
+	if err != nil {
+		return err
+	}
+	if !slices.EqualFunc(h.Input, messages, func(a, b abi.Message) bool {
+		a.ID, a.Origin, b.ID, b.Origin = "", "", "", ""
+		first, err := abi.Marshal(a)
+		second, wrong := abi.Marshal(b)
+		return err == nil && wrong == nil && bytes.Equal(first, second)
+	}) {
+		return another
+	}
+	return nil
+}
+
+func keyedRunID(tenant, key string) string {
+	sum := sha256.Sum256([]byte(tenant + "\x00" + key))
+	return "run_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
+}
+
+// maxMetadata is how many bytes of metadata a run has at most. Modules are shown it in
+// each hook, and it is kept with the run.
+const MaxMetadata = 64 << 10
+
+// begin begins a run of an agent, with tools that the client runs beside its own.
+func (r *Service) Begin(ctx context.Context, c *httpapi.Caller, name string, version int64, in agent.Input, tools []abi.Tool, enc chain.Encoder) (*ActiveRun, error) {
+	size := 0
+	for key, value := range in.Metadata {
+		size += len(key) + len(value)
+	}
+	if size > MaxMetadata {
+		return nil, httpapi.NewProblem(httpapi.CodeInvalid, "metadata has %d bytes; at most %d are allowed", size, MaxMetadata)
+	}
+	t := c.Tenant
+	if err := t.CheckRunQuotas(ctx); err != nil { // or what it needs would be waited for
+		return nil, err
+	}
+	o, err := r.Agents.Open(ctx, t, agents.Spec{Agent: name, Version: version})
+	if err != nil {
+		return nil, err
+	}
+	a, err := withClientTools(o.Agent, tools)
+	if err == nil {
+		err = r.allowed(o.Pins())
+	}
+	if err != nil {
+		o.Release()
+		return nil, err
+	}
+	done, err := r.admission.Write(ctx, c.Key.Tenant, c.BodyBytes)
+	if err != nil {
+		o.Release()
+		return nil, err
+	}
+	defer done()
+	l, err := r.run(t, in.RunID, o, nil, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+		return a.RunFor(ctx, in, NewRedactor(o.Pins()).encoder(enc)), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l, l.wait(ctx)
+}
+
+func withClientTools(a *agent.Agent, tools []abi.Tool) (*agent.Agent, error) {
+	if len(tools) == 0 {
+		return a, nil
+	}
+	var list []tool.Tool
+	for _, d := range tools {
+		list = append(list, tool.ByClient(d))
+	}
+	b, err := a.WithTools(list...)
+	if err != nil {
+		return nil, httpapi.NewProblem(httpapi.CodeInvalid, "%v", err)
+	}
+	return b, nil
+}
+
+// agentOf opens the agent of a run that was begun before.
+func (r *Service) agentOf(ctx context.Context, t *store.Tenant, info *journal.RunInfo) (*agents.Handle, error) {
+	spec, err := agents.SpecOf(info)
+	if err != nil || spec.Agent == "" {
+		return nil, httpapi.NewProblem(httpapi.CodeConflict, "run %s was not started by a server", info.ID)
+	}
+	return r.Agents.Open(ctx, t, spec)
+}

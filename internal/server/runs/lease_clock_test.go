@@ -1,0 +1,33 @@
+package runs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A database's clock that is set forward makes runs that live look cut off: nobody takes
+// them over until their servers have given another sign of life.
+func TestLeasesAreNotTrustedBehindAJump(t *testing.T) {
+	t.Parallel()
+	const lease = 15 * time.Second
+	begin := time.Date(2026, 11, 21, 23, 59, 0, 0, time.UTC)
+	type look struct {
+		theirs, ours time.Duration // since the begin
+		want         bool
+	}
+	for name, looks := range map[string][]look{
+		"it goes on":        {{0, 0, true}, {3 * time.Second, 3 * time.Second, true}, {6 * time.Second, 7 * time.Second, true}},
+		"who begins":        {{time.Hour, 0, true}},
+		"forward":           {{0, 0, true}, {time.Hour, 3 * time.Second, false}, {time.Hour + 3*time.Second, 6 * time.Second, false}, {time.Hour + 15*time.Second, 18 * time.Second, true}},
+		"back":              {{0, 0, true}, {-time.Hour, 3 * time.Second, true}, {3*time.Second - time.Hour, 6 * time.Second, true}},
+		"back, and forward": {{0, 0, true}, {-time.Hour, 3 * time.Second, true}, {6 * time.Second, 6 * time.Second, false}, {21 * time.Second, 21 * time.Second, true}},
+		"it was slow":       {{0, 0, true}, {time.Minute, time.Minute, true}},
+	} {
+		clock := &leaseClock{}
+		for i, l := range looks {
+			require.Equal(t, l.want, clock.trusts(begin.Add(l.theirs), begin.Add(l.ours), lease), "%s: look %d", name, i+1)
+		}
+	}
+}

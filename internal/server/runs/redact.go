@@ -1,0 +1,221 @@
+package runs
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/telemetry"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+)
+
+// hidden are the entries that are the operator's: tenants learn nothing of their
+// logs, faults and values.
+type Redactor struct{ entries map[string]bool }
+
+// hiddenIn are those of a run.
+func NewRedactor(pins []journal.Pin) *Redactor {
+	h := &Redactor{map[string]bool{}}
+	for _, p := range pins {
+		if p.Ring != "tenant" {
+			h.entries[p.Entry] = true
+		}
+	}
+	return h
+}
+
+func (h *Redactor) Has(agentName, entry string) bool {
+	return entry != "" && (h.entries[entry] || h.entries[agentName+"/"+entry])
+}
+
+// line is an event as the tenant is shown it; one that it is not shown has no data.
+func (h *Redactor) line(e *abi.Event) Event {
+	l := Event{Seq: e.Seq, Type: e.Type}
+	shown := h.event(e)
+	if shown == nil {
+		return l
+	}
+	b, err := abi.Marshal(shown)
+	if err != nil {
+		return l
+	}
+	l.data = h.conceal(b)
+	return l
+}
+
+// event is what the tenant is shown of an event; nil for nothing.
+func (h *Redactor) event(e *abi.Event) *abi.Event {
+	if len(h.entries) == 0 {
+		return e
+	}
+	if e.Message != nil && h.made(e.Message) {
+		out := *e
+		out.Message = h.message(e.Message)
+		e = &out
+	}
+	if h.Has(e.Agent, e.Entry) {
+		return nil // its log lines, its faults, its limits
+	}
+	switch e.Type {
+	case abi.EventChild:
+		inner := h.event(e.Event)
+		if inner == nil {
+			return nil
+		}
+		out := *e
+		out.Event = inner
+		return &out
+	case abi.EventRunFinished:
+		return h.finished(e)
+	case abi.EventRunPaused:
+		out := *e
+		out.Interrupts = h.pending(e.Interrupts)
+		return &out
+	case abi.EventToolCall, abi.EventToolResult:
+		return h.tool(e)
+	}
+	return e
+}
+
+// tool is an event of a tool, which one of the entries may have called or answered.
+func (h *Redactor) tool(e *abi.Event) *abi.Event {
+	out := *e
+	if h.Has("", e.Source) {
+		out.Source = agents.Operators
+	}
+	if c := e.Call; c != nil && c.By != nil && h.Has(e.Agent, c.By.Entry) {
+		call, by := *c, *c.By
+		by.Entry, by.Hook = agents.Operators, ""
+		call.By, out.Call = &by, &call
+	}
+	return &out
+}
+
+// encoder returns one that puts into a protocol what the tenant is shown, and nothing
+// else.
+func (h *Redactor) encoder(enc chain.Encoder) chain.Encoder {
+	if enc == nil || len(h.entries) == 0 {
+		return enc
+	}
+	return &concealing{enc, h}
+}
+
+type concealing struct {
+	chain.Encoder
+	hide *Redactor
+}
+
+// Encode implements [chain.Encoder].
+func (c *concealing) Encode(e abi.Event) []chain.Encoded {
+	shown := c.hide.event(&e)
+	if shown == nil {
+		return nil
+	}
+	out := c.Encoder.Encode(*shown)
+	for i := range out {
+		out[i].JSON = c.hide.conceal(out[i].JSON)
+	}
+	return out
+}
+
+// made reports whether one of the entries made a message.
+func (h *Redactor) made(m *abi.Message) bool {
+	entry, byModule := strings.CutPrefix(m.Origin, abi.OriginModule)
+	return byModule && h.Has("", entry)
+}
+
+// message is a message as the tenant is shown it.
+func (h *Redactor) message(m *abi.Message) *abi.Message {
+	if !h.made(m) {
+		return m
+	}
+	out := *m
+	out.Origin = abi.OriginModule + agents.Operators
+	return &out
+}
+
+func (h *Redactor) messages(list []abi.Message) []abi.Message {
+	out := make([]abi.Message, len(list))
+	for i := range list {
+		out[i] = *h.message(&list[i])
+	}
+	return out
+}
+
+func (h *Redactor) finished(e *abi.Event) *abi.Event {
+	out := *e
+	out.Entries = nil
+	for _, s := range e.Entries {
+		if !h.Has(s.Agent, s.Entry) {
+			out.Entries = append(out.Entries, s)
+		}
+	}
+	if h.Has("", e.StoppedBy) {
+		out.StoppedBy, out.Hook = agents.Operators, ""
+	}
+	if h.Has("", e.Source) {
+		out.Source = agents.Operators
+	}
+	if e.Error != nil {
+		for name := range h.entries {
+			if strings.Contains(e.Error.Message, name) { // its fault, in its own words
+				out.Error = &abi.Error{Code: e.Error.Code, Message: "a module of the operator's failed"}
+			}
+		}
+	}
+	return &out
+}
+
+// conceal takes the names of the operator's entries out of a text, or out of JSON: of
+// what models are told when a policy says no, for one. They are such that they stand
+// there for nothing else, see [fleet.surround].
+func (h *Redactor) conceal(b []byte) []byte {
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(h.entries))) { // the longer of two that begin alike first
+		if strings.HasPrefix(name, agents.Operators+".") {
+			b = bytes.ReplaceAll(b, []byte(name), []byte(agents.Operators))
+		}
+	}
+	return b
+}
+
+// pending are interrupts, of which those of the operator's have only its reason.
+func (h *Redactor) pending(list []abi.Pending) []abi.Pending {
+	out := append([]abi.Pending{}, list...)
+	for i := range out {
+		if h.Has(out[i].Agent, out[i].Entry) {
+			out[i].Entry = agents.Operators
+		}
+		asks := append([]abi.Ask{}, out[i].Asks...)
+		for j := range asks {
+			if h.Has(out[i].Agent, asks[j].Entry) {
+				asks[j].Entry = agents.Operators
+			}
+		}
+		if len(asks) > 0 {
+			out[i].Asks = asks
+		}
+	}
+	return out
+}
+
+// spans leaves out the hooks of the operator's modules; what is within them moves up.
+func (h *Redactor) spans(line *telemetry.Timeline) {
+	parents := map[int]int{}
+	shown := []telemetry.Span{}
+	for _, s := range line.Spans {
+		if up, moved := parents[s.Parent]; moved {
+			s.Parent = up
+		}
+		if s.Kind == chain.OperationHook && (h.Has(s.Agent, s.Entry) || strings.HasPrefix(s.Entry, agents.Operators+".")) {
+			parents[s.ID] = s.Parent
+			continue
+		}
+		shown = append(shown, s)
+	}
+	line.Spans = shown
+}

@@ -1,0 +1,78 @@
+package runs
+
+import (
+	"github.com/agent-runner/agent-runner/internal/store/database"
+
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// resume goes on with a run that waits for answers.
+func (r *Service) Resume(ctx context.Context, t *store.Tenant, id string, answers map[string]json.RawMessage, tools []abi.Tool, enc chain.Encoder) (*ActiveRun, error) {
+	info, err := t.Run(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if info.Status == journal.StatusQuarantined {
+		return nil, httpapi.NewProblem(httpapi.CodeConflict, "run %s is quarantined; cancel it, or ask the operator to release it", id)
+	}
+	o, err := r.agentOf(ctx, t, info)
+	if err != nil {
+		return nil, err
+	}
+	a, err := withClientTools(o.Agent, tools)
+	if err == nil {
+		err = r.allowed(o.Pins())
+	}
+	if err != nil {
+		o.Release()
+		return nil, err
+	}
+	if old := r.Active.Get(t.ID(), id); old != nil && info.Status == journal.StatusPaused {
+		old.leave(ctx)
+	}
+	failed := make(chan error, 1)
+	admit := func() error { return t.AdmitRun(ctx, id, info.Agent, false) }
+	l, err := r.run(t, id, o, admit, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+		events, err := a.ContinueFor(ctx, id, answers, NewRedactor(o.Pins()).encoder(enc))
+		failed <- err
+		return events, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := <-failed; err != nil {
+		return nil, resumeProblem(err)
+	}
+	l.From = info.LastSeq
+	return l, nil
+}
+
+// resumeProblem is why a run cannot go on.
+func resumeProblem(err error) error {
+	var pins *journal.PinError
+	var waits *journal.WaitingError
+	switch {
+	case errors.Is(err, journal.ErrNoRun), errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished):
+		return err
+	case errors.As(err, &pins):
+		return httpapi.NewProblem(httpapi.CodeConflict, "%v", pins)
+	case errors.As(err, &waits):
+		return httpapi.NewProblem(httpapi.CodeConflict, "%v", waits)
+	}
+	var db *database.Error
+	if errors.As(err, &db) {
+		return err
+	}
+	return httpapi.NewProblem(httpapi.CodeInvalid, "%v", err)
+}

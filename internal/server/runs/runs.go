@@ -1,0 +1,144 @@
+package runs
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/overload"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/blocks"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// runs are tenants' runs of their agents.
+type Service struct {
+	Options   *Options
+	store     store.Store
+	log       *slog.Logger
+	admission *admission.Controller
+	blocks    *blocks.List
+	memory    *memory
+	Active    *activeRuns
+	Agents    AgentSource
+	taking    sync.Map     // tenants whose runs are being taken over
+	vain      sync.Map     // runs that could not be, with since when it is tried
+	handed    atomic.Int64 // runs that were handed back
+}
+
+// RunsOptions make [runs].
+type Options struct {
+	Store     store.Store
+	Agents    AgentSource
+	Admission *admission.Controller
+	Overload  *overload.Manager
+	Blocks    *blocks.List
+	Logger    *slog.Logger
+	Now       func() time.Time
+	Timeouts  *httpapi.Timeouts
+	// Owner and Lease are the server's options.
+	Owner string
+	Lease time.Duration
+	// Judge reports whether a run whose server is gone may be resumed.
+	Judge func(ctx context.Context, info *journal.RunInfo) (resume bool, err error)
+	// Draining is closed when the server begins to shut down.
+	Draining <-chan struct{}
+	// Go runs fn on a goroutine that the server waits for when it shuts down.
+	Go func(fn func())
+}
+
+func New(o *Options) *Service {
+	return &Service{Options: o, memory: newMemory(account.Process()), store: o.Store, log: o.Logger, admission: o.Admission, blocks: o.Blocks, Active: newActiveRuns(), Agents: o.Agents}
+}
+
+// Count returns the number of runs in progress here.
+func (r *Service) Count() int { return r.Active.Count() }
+
+// HandedBack returns the number of runs that were handed back to the journal.
+func (r *Service) HandedBack() int64 { return r.handed.Load() }
+
+// InProgress reports whether a run of a tenant is in progress here.
+func (r *Service) InProgress(tenant, id string) bool { return r.Active.Get(tenant, id) != nil }
+
+// An agentSource has the agents of tenants, ready to run.
+type AgentSource interface {
+	// open returns a version of an agent, the newest if that is 0. It is given back by
+	// release, when its run is over.
+	Open(ctx context.Context, t *store.Tenant, spec agents.Spec) (*agents.Handle, error)
+}
+
+func (r *Service) Routes(rt *httpapi.Router) {
+	const tag = "runs"
+	rt.Raw(httpapi.Route{ID: "create-run", Method: "POST", Path: "/v1/runs", Scope: httpapi.RunsWrite, Tag: tag, Status: 202, Body: 8 << 20, Input: true,
+		Summary: "Start a run, or resume a paused one",
+		About:   "Returns the run immediately, or, with Accept: text/event-stream, a stream of its events. With an Idempotency-Key, repeating the request starts no second run."},
+		describeStart, r.start)
+	httpapi.Register(rt, httpapi.Route{ID: "list-runs", Method: "GET", Path: "/v1/runs", Scope: httpapi.RunsRead, Tag: tag, Summary: "List runs, newest first", About: httpapi.AboutLists}, r.list)
+	httpapi.Register(rt, httpapi.Route{ID: "get-run", Method: "GET", Path: "/v1/runs/{run}", Scope: httpapi.RunsRead, Tag: tag, Control: true, Summary: "Show a run"}, r.get)
+	rt.Raw(httpapi.Route{ID: "run-events", Method: "GET", Path: "/v1/runs/{run}/events", Scope: httpapi.RunsRead, Tag: tag, Summary: "Get the events of a run",
+		About: "With Accept: text/event-stream, returns a stream of the events after Last-Event-ID until the run ends or pauses. Otherwise returns a page of JSON."},
+		describeEvents, r.events)
+	httpapi.Register(rt, httpapi.Route{ID: "run-history", Method: "GET", Path: "/v1/runs/{run}/history", Scope: httpapi.RunsRead, Tag: tag,
+		Summary: "Get the history of a run", About: "The run's messages, and for each phase the answers and changes of hooks, the decisions of gates and the results of tools."}, r.history)
+	httpapi.Register(rt, httpapi.Route{ID: "run-trace", Method: "GET", Path: "/v1/runs/{run}/trace", Scope: httpapi.RunsRead, Tag: tag, Summary: "Get the timeline of a run",
+		About: "The run's hooks, model calls and tool calls as nested spans, with time, fuel and failures. Available once the run has ended or paused."}, r.trace)
+	httpapi.Register(rt, httpapi.Route{ID: "cancel-run", Method: "POST", Path: "/v1/runs/{run}/cancel", Scope: httpapi.RunsWrite, Tag: tag, Control: true, Status: 202, Summary: "Cancel a run",
+		About: "An active run ends within a second, and its modules are notified. Custom events and log lines that are not persisted by then are dropped."}, r.cancel)
+	httpapi.Register(rt, httpapi.Route{ID: "delete-run", Method: "DELETE", Path: "/v1/runs/{run}", Scope: httpapi.RunsWrite, Tag: tag, Summary: "Delete a run that has ended or is paused"}, r.delete)
+}
+
+// find returns one of a tenant's runs, also one that has not come to the store yet.
+func (r *Service) Find(ctx context.Context, t *store.Tenant, id string) (*journal.RunInfo, error) {
+	info, err := t.Run(ctx, id)
+	if l := r.Active.Get(t.ID(), id); errors.Is(err, journal.ErrNoRun) && l != nil {
+		// Its modules are those that it will have in the store: what is hidden of them
+		// is hidden from the first event on.
+		return &journal.RunInfo{ID: id, Tenant: t.ID(), Progress: journal.Progress{Status: "queued"}, Modules: l.Pins, Created: time.Now(), Updated: time.Now()}, nil
+	}
+	return info, err
+}
+
+func (r *Service) list(ctx context.Context, c *httpapi.Caller, in *listRunInput) (*listRunOutput, error) {
+	page, err := in.Page(httpapi.ListRuns, c.Tenant.ID(), in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if !in.Before.IsZero() {
+		if page.After != nil {
+			return nil, httpapi.InvalidParameter("before", "before and cursor are mutually exclusive; send only the cursor")
+		}
+		page.After = &store.Position{Created: in.Before}
+	}
+	infos, next, err := c.Tenant.Runs(ctx, &store.Filter{Agent: in.Agent, Status: journal.Status(in.Status), Page: page})
+	if err != nil {
+		return nil, err
+	}
+	out := &listRunOutput{}
+	out.Body.Runs = []*Run{}
+	out.Body.SetNext(httpapi.ListRuns, c.Tenant.ID(), next)
+	for i := range infos {
+		out.Body.Runs = append(out.Body.Runs, showRun(&infos[i]))
+	}
+	return out, nil
+}
+
+func (r *Service) get(ctx context.Context, c *httpapi.Caller, in *runPath) (*runOutput, error) {
+	info, err := r.Find(ctx, c.Tenant, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := r.whole(ctx, c.Tenant, info)
+	return &runOutput{shown}, err
+}
+
+func (r *Service) delete(ctx context.Context, c *httpapi.Caller, in *runPath) (*struct{}, error) {
+	return nil, c.Tenant.DeleteRun(ctx, in.Run)
+}

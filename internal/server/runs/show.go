@@ -1,0 +1,89 @@
+package runs
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"context"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// showInterrupts are interrupts as their tenant is shown them.
+func showInterrupts(list []abi.Pending) (out []Interrupt) {
+	for _, p := range list {
+		i := Interrupt{ID: p.ID, Agent: p.Agent, Entry: p.Entry, Hook: string(p.Hook), Reason: p.Reason, Payload: p.Payload, Client: tool.ByClientIs(p)}
+		if p.Call != nil {
+			i.Call = &ToolCall{p.Call.ID, p.Call.Name, p.Call.Arguments}
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// showRun is a run as its tenant is shown it.
+func showRun(info *journal.RunInfo) *Run {
+	hide := NewRedactor(info.Modules)
+	spec, _ := agents.SpecOf(info) // a run of the command has another
+	r := &Run{ID: info.ID, Agent: info.Agent, Version: spec.Version, Title: info.Title, Status: string(info.Status), FinishReason: info.FinishReason,
+		Step: info.Step, Usage: Tokens(info.Usage), JournalBytes: info.JournalBytes, Interrupts: showInterrupts(hide.pending(info.Pending)), LastEvent: info.LastSeq, Created: info.Created.UTC(), Updated: info.Updated.UTC()}
+	for _, s := range info.Stats {
+		if !hide.Has(s.Agent, s.Entry) {
+			r.Fuel += s.Fuel
+		}
+	}
+	for _, p := range info.Modules {
+		if !hide.entries[p.Entry] {
+			m := RunModule{Entry: p.Entry}
+			if p.Digest != "" {
+				m.Digest = httpapi.DigestPrefix + p.Digest
+			}
+			r.Modules = append(r.Modules, m)
+		}
+	}
+	return r
+}
+
+// whole is a run with what it came to.
+func (r *Service) whole(ctx context.Context, t *store.Tenant, info *journal.RunInfo) (*Run, error) {
+	shown := showRun(info)
+	if info.Status == journal.StatusQuarantined {
+		e, err := r.store.EvidenceOf(ctx, info.ID)
+		if e != nil {
+			shown.Error = "quarantined: " + e.Reason + "; cancel the run, or ask the operator to release it"
+		}
+		return shown, err
+	}
+	if info.Status != journal.StatusFinished {
+		return shown, nil
+	}
+	last, err := t.RunEvents(ctx, info.ID, info.LastSeq-1, 1)
+	if err != nil || len(last) == 0 {
+		return shown, err
+	}
+	hide := NewRedactor(info.Modules)
+	e := hide.event(&last[0])
+	if e.Message != nil {
+		shown.Output = e.Message.Content.String()
+	}
+	switch {
+	case e.Error != nil:
+		shown.Error = e.Error.Message
+	case e.StoppedBy != "":
+		shown.Error = "stopped by " + e.StoppedBy + after(": ", e.Reason)
+	case e.FinishReason == abi.RunCanceled:
+		shown.Error = e.Reason // of one that could not go on
+	}
+	shown.Output, shown.Error = string(hide.conceal([]byte(shown.Output))), string(hide.conceal([]byte(shown.Error)))
+	return shown, nil
+}
+
+func after(mark, text string) string {
+	if text == "" {
+		return ""
+	}
+	return mark + text
+}

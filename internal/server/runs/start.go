@@ -1,0 +1,161 @@
+package runs
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+)
+
+func describeStart(op *huma.Operation, registry huma.Registry) {
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/json": {Schema: registry.Schema(reflect.TypeFor[StartRun](), true, "StartRun")}}}
+	op.Parameters = append(op.Parameters, &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string", Pattern: idempotency.String()},
+		Description: "Identifies the request. Repeating the same request returns the existing run; a different request with the same key is rejected."})
+	run := registry.Schema(reflect.TypeFor[Run](), true, "Run")
+	op.Responses["202"] = &huma.Response{Description: "The run", Content: map[string]*huma.MediaType{"application/json": {Schema: run}}}
+	op.Responses["200"] = &huma.Response{Description: "The events of the run, or the existing run", Content: map[string]*huma.MediaType{
+		"application/json": {Schema: run}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
+}
+
+var idempotency = regexp.MustCompile(`^[\x21-\x7e]{1,200}$`)
+
+// read reads a body that is valid in every respect.
+func (in *StartRun) read(b []byte) error {
+	unknown, err := abi.Decode(b, in)
+	if err != nil {
+		return httpapi.NewProblem(httpapi.CodeInvalid, "the body is not valid: %v", err)
+	}
+	if len(unknown) > 0 {
+		return httpapi.NewProblem(httpapi.CodeInvalid, "the body has the unknown field %.80q; want agent with input or messages, and version, metadata and disconnect if need be; or run with answers", unknown[0])
+	}
+	return in.check()
+}
+
+// start begins a run or goes on with one, and answers with it, or with its events.
+func (r *Service) start(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
+	b, err := httpapi.ReadJSONBody(req)
+	if err != nil {
+		return err
+	}
+	var in StartRun
+	var messages []abi.Message
+	if err := c.Parse(req.Context(), r.admission, len(b), func() error {
+		if err := in.read(b); err != nil {
+			return err
+		}
+		messages, err = in.conversation()
+		return err
+	}); err != nil {
+		return err
+	}
+	key := req.Header.Get("Idempotency-Key")
+	if key != "" && !idempotency.MatchString(key) {
+		return httpapi.NewProblem(httpapi.CodeInvalid, "Idempotency-Key has invalid characters, or more than 200 characters")
+	}
+	streams := strings.Contains(req.Header.Get("Accept"), "text/event-stream")
+	l, known, err := r.launch(req.Context(), c, &in, messages, key)
+	if err != nil {
+		return err
+	}
+	c.ReleaseBody()
+	id := in.Run
+	if l != nil {
+		id = l.ID
+		l.Attached.Store(in.Disconnect == "cancel" && streams)
+	} else if known != nil {
+		id = known.ID
+	}
+	w.Header().Set("Location", "/v1/runs/"+id)
+	if streams {
+		return r.follow(w, req, c, id, in.Run != "", l)
+	}
+	return r.answer(w, req, c, id, l)
+}
+
+// check refuses what makes no sense.
+func (in *StartRun) check() error {
+	switch {
+	case in.Run != "" && (in.Agent != "" || in.Input != "" || in.Messages != nil || in.Metadata != nil):
+		return httpapi.NewProblem(httpapi.CodeInvalid, "run resumes an existing run: remove agent, input, messages and metadata")
+	case in.Run != "" && len(in.Answers) == 0:
+		return httpapi.NewProblem(httpapi.CodeInvalid, "the run waits for answers: set answers, by the ids of its interrupts")
+	case in.Run != "":
+		return nil
+	case in.Agent == "":
+		return httpapi.NewProblem(httpapi.CodeInvalid, "agent is missing; GET /v1/agents lists them")
+	case len(in.Answers) > 0:
+		return httpapi.NewProblem(httpapi.CodeInvalid, "answers needs run")
+	case (in.Input == "") == (len(in.Messages) == 0):
+		return httpapi.NewProblem(httpapi.CodeInvalid, "want either input or messages")
+	case in.Disconnect != "" && in.Disconnect != "cancel" && in.Disconnect != "continue":
+		return httpapi.NewProblem(httpapi.CodeInvalid, "disconnect is %.40q; want continue or cancel", in.Disconnect)
+	}
+	return nil
+}
+
+// conversation is what the run begins with.
+func (in *StartRun) conversation() ([]abi.Message, error) {
+	if in.Input != "" {
+		return []abi.Message{abi.User(in.Input)}, nil
+	}
+	out := make([]abi.Message, len(in.Messages))
+	for i, raw := range in.Messages {
+		m := &out[i]
+		_, err := abi.Decode(raw, m)
+		if err == nil {
+			err = m.Check()
+		}
+		if err != nil {
+			return nil, httpapi.NewProblem(httpapi.CodeInvalid, "messages[%d]: %v", i, err)
+		}
+		m.ID, m.Origin, m.Extra = "", "", nil // are the host's to give
+	}
+	return out, nil
+}
+
+// follow answers with the events of a run that was begun or goes on.
+func (r *Service) follow(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, id string, resumed bool, l *ActiveRun) error {
+	info, err := r.Find(req.Context(), c.Tenant, id)
+	if err != nil {
+		return err
+	}
+	after := int64(0)
+	if resumed && l != nil {
+		after = l.From
+	}
+	r.stream(w, req, r.Follow(c.Tenant, info, after))
+	return nil
+}
+
+// answer answers with the run.
+func (r *Service) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, id string, l *ActiveRun) error {
+	info, err := r.Find(req.Context(), c.Tenant, id)
+	if errors.Is(err, journal.ErrNoRun) && l != nil && l.failure() != nil {
+		return fmt.Errorf("run %s did not begin: %w", id, l.failure())
+	}
+	if err != nil {
+		return err
+	}
+	shown, err := r.whole(req.Context(), c.Tenant, info)
+	if err != nil {
+		return err
+	}
+	b, err := abi.Marshal(shown)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusAccepted)
+	_, err = w.Write(append(b, '\n'))
+	return err
+}

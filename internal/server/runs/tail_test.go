@@ -1,0 +1,51 @@
+package runs
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
+)
+
+// The end of what a run told is held in memory as far as its tenant may, with what AG-UI's
+// clients get.
+func TestTailIsCounted(t *testing.T) {
+	a := account.New(account.LevelTenant, "", nil, 256<<10)
+	lives := newActiveRuns()
+	r := lives.Add("run", "tenant", nil, nil)
+	r.count(a)
+	text := json.RawMessage(strings.Repeat("x", 10<<10))
+	for seq := range int64(100) {
+		r.put(Event{Seq: seq + 1, Type: abi.EventChunk, data: text, Encoded: []json.RawMessage{text}})
+		require.LessOrEqual(t, a.Used(), a.Limit())
+	}
+	_, _, _, ok := r.Since(0)
+	require.False(t, ok, "who is far behind reads from the store")
+	lines, _, _, ok := r.Since(99)
+	require.True(t, ok)
+	require.Len(t, lines, 1)
+	lives.remove(r)
+	require.Zero(t, a.Used())
+}
+
+// A slow reader pins a part of what a run told, not all of it.
+func TestFollowersTakeAPartAtATime(t *testing.T) {
+	r := newActiveRuns().Add("run", "tenant", nil, nil)
+	for seq := range int64(maxTail) {
+		r.put(Event{Seq: seq + 1, Type: abi.EventChunk, data: make([]byte, 1<<10)})
+	}
+	var after int64
+	for after < maxTail {
+		lines, _, _, ok := r.Since(after)
+		require.True(t, ok)
+		require.NotEmpty(t, lines)
+		require.LessOrEqual(t, len(lines), maxTaken)
+		require.Equal(t, len(lines), cap(lines), "they are not a part of the tail")
+		require.Equal(t, after+1, lines[0].Seq)
+		after = lines[len(lines)-1].Seq
+	}
+}

@@ -1,0 +1,154 @@
+package runs
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// How runs are taken over whose process is gone.
+const (
+	takeEvery    = 3 * time.Second
+	takeMost     = 1000 // at once
+	takeOfTenant = 10
+	// giveUp is for how long a run is tried here whose agent cannot be made: a key of its is
+	// missing, say, or a server of tools.
+	GiveUp = time.Hour
+)
+
+// takeOver goes on with runs whose process is gone, until ctx ends.
+func (r *Service) TakeOver(ctx context.Context) {
+	ticker := time.NewTicker(takeEvery)
+	defer ticker.Stop()
+	clock := &leaseClock{}
+	for {
+		theirs, err := r.store.Now(ctx)
+		if err == nil && clock.trusts(theirs, r.Options.Now(), cmp.Or(r.Options.Lease, journal.DefaultLeaseTTL)) {
+			err = r.TakeAll(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.log.Error("runs whose process is gone cannot be looked for", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.Options.Draining:
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// specBegins is how the specs of runs begin that a server began. Those of the command
+// begin otherwise: they are not taken over, nor ended.
+const SpecBegins = `{"agent":"`
+
+func (r *Service) TakeAll(ctx context.Context) error {
+	if r.Options.Overload.State().Rejecting {
+		return nil // they wait
+	}
+	list, err := r.store.ExpiredRuns(ctx, []byte(SpecBegins), takeMost, takeOfTenant)
+	if err != nil {
+		return err
+	}
+	r.vain.Range(func(id, _ any) bool {
+		if !slices.ContainsFunc(list, func(info journal.RunInfo) bool { return info.ID == id }) {
+			r.vain.Delete(id) // it goes on, or has ended
+		}
+		return true
+	})
+	of := map[string][]*journal.RunInfo{}
+	for i := range list {
+		if r.Active.Get(list[i].Tenant, list[i].ID) == nil {
+			of[list[i].Tenant] = append(of[list[i].Tenant], &list[i])
+		}
+	}
+	for tenant, its := range of {
+		r.takeOf(ctx, tenant, its)
+	}
+	return nil
+}
+
+// takeOf goes on with runs of a tenant, beside those of others: what holds up one of
+// them, such as a server of tools that does not answer, is its tenant's.
+func (r *Service) takeOf(ctx context.Context, tenant string, list []*journal.RunInfo) {
+	if _, under := r.taking.LoadOrStore(tenant, true); under {
+		return
+	}
+	r.Options.Go(func() {
+		defer r.taking.Delete(tenant)
+		for _, info := range list {
+			select {
+			case <-r.Options.Draining:
+				return
+			case <-ctx.Done():
+				return
+			default:
+				r.Take(ctx, info)
+			}
+		}
+	})
+}
+
+// take goes on with one run. One that cannot go on at all is ended.
+func (r *Service) Take(ctx context.Context, info *journal.RunInfo) {
+	t := r.store.Tenant(info.Tenant)
+	log := r.log.With("tenant", info.Tenant, "run", info.ID)
+	if resume, err := r.Options.Judge(ctx, info); err != nil {
+		log.Error("the end of a run's server is not known", "error", err)
+		return
+	} else if !resume {
+		return
+	}
+	o, err := r.agentOf(ctx, t, info)
+	if err != nil {
+		now := r.Options.Now()
+		since, _ := r.vain.LoadOrStore(info.ID, now)
+		if gone := ctx.Err() == nil && now.Sub(since.(time.Time)) > GiveUp; gone || errors.Is(err, store.ErrNoAgent) || errors.Is(err, store.ErrNoModule) || lasting(err) {
+			log.Warn("a run cannot go on", "error", err)
+			if err := t.AbandonRun(ctx, info.ID, "its process is gone, and it cannot go on: "+err.Error()); err != nil {
+				log.Error("a run that cannot go on is not ended", "error", err)
+			}
+			return
+		}
+		log.Warn("a run cannot be taken over now", "error", err)
+		return
+	}
+	_, err = r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+		events, err := o.ContinueFor(ctx, info.ID, nil, nil)
+		var pins *journal.PinError
+		switch {
+		case err == nil:
+			log.Info("a run is taken over")
+		case errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished): // another server was quicker
+		case errors.As(err, &pins):
+			log.Warn("a run cannot go on", "error", err)
+			if err := t.AbandonRun(ctx, info.ID, err.Error()); err != nil {
+				log.Error("a run that cannot go on is not ended", "error", err)
+			}
+		default:
+			log.Error("a run cannot be taken over now", "error", err)
+		}
+		return events, err
+	})
+	if err != nil {
+		log.Debug("a run is not taken over", "error", err)
+	}
+}
+
+// lasting reports whether an error of making an agent stays as it is: a module is
+// blocked, say. A quota is not.
+func lasting(err error) bool {
+	var p *httpapi.Problem
+	return errors.As(err, &p) && p.Status != http.StatusTooManyRequests
+}

@@ -1,0 +1,101 @@
+package runs
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/agent-runner/agent-runner/host/telemetry"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// Timelines of a run.
+const (
+	keepTrace = 10 * time.Second // that keeping one may take
+	maxTrace  = 4 << 20          // bytes of one, when it is read
+)
+
+// Timelines returns a tracer that persists the timelines of a tenant's runs.
+func Timelines(t *store.Tenant, log *slog.Logger) chain.Tracer {
+	return telemetry.Timelines(func(ctx context.Context, line *telemetry.Timeline) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTrace)
+		defer cancel()
+		if err := keepTimeline(ctx, t, line); err != nil && !errors.Is(err, journal.ErrNoRun) {
+			log.Warn("the timeline of a run is not kept", "tenant", t.ID(), "run", line.Run, "error", err)
+		}
+	})
+}
+
+// zippers are used again: one has most of a megabyte, and each run has a timeline.
+var zippers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
+func keepTimeline(ctx context.Context, t *store.Tenant, line *telemetry.Timeline) error {
+	var b bytes.Buffer
+	z := zippers.Get().(*gzip.Writer)
+	defer zippers.Put(z)
+	z.Reset(&b)
+	if err := json.NewEncoder(z).Encode(line); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	return t.AddTrace(ctx, line.Run, b.Bytes())
+}
+
+func readTimeline(b []byte) (*telemetry.Timeline, error) {
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(z, maxTrace))
+	if err != nil {
+		return nil, err
+	}
+	var line telemetry.Timeline
+	return &line, json.Unmarshal(text, &line)
+}
+
+type traceOutput struct {
+	Body struct {
+		Timelines []*telemetry.Timeline `json:"timelines" nullable:"false" doc:"One timeline for each time the run was started, resumed or taken over."`
+	}
+}
+
+// trace answers with the timelines of a run, without the operator's modules.
+func (r *Service) trace(ctx context.Context, c *httpapi.Caller, in *runPath) (*traceOutput, error) {
+	info, err := c.Tenant.Run(ctx, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	if l := r.Active.Get(c.Tenant.ID(), in.Run); l != nil && (l.told() || info.Status != journal.StatusRunning) {
+		l.leave(ctx) // its timeline is kept last
+	}
+	parts, err := c.Tenant.Traces(ctx, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	hide := NewRedactor(info.Modules)
+	out := &traceOutput{}
+	out.Body.Timelines = []*telemetry.Timeline{}
+	for _, b := range parts {
+		line, err := readTimeline(b)
+		if err != nil {
+			return nil, fmt.Errorf("a timeline of run %s: %w", in.Run, err)
+		}
+		hide.spans(line)
+		out.Body.Timelines = append(out.Body.Timelines, line)
+	}
+	return out, nil
+}

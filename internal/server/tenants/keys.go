@@ -1,0 +1,186 @@
+package tenants
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// keys are those of tenants: the operator's to give, and the tenants' own.
+type Keys struct{ Store store.Store }
+
+// A Key is one as the API shows it. Its secret is shown once, in Secret.
+type Key struct {
+	ID      string     `json:"id"`
+	Tenant  string     `json:"tenant" doc:"The tenant that owns the key."`
+	Name    string     `json:"name"`
+	Scopes  []string   `json:"scopes" nullable:"false"`
+	Created time.Time  `json:"created"`
+	Expires *time.Time `json:"expires,omitempty"`
+	Revoked *time.Time `json:"revoked,omitempty"`
+	Used    *time.Time `json:"used,omitempty" doc:"The time of the last use, with a resolution of one minute."`
+	Secret  string     `json:"secret,omitempty" doc:"The key itself. It is returned only once: the server does not store it."`
+}
+
+func showKey(k *store.Key) *Key {
+	at := func(t time.Time) *time.Time {
+		if t.IsZero() {
+			return nil
+		}
+		t = t.UTC()
+		return &t
+	}
+	return &Key{ID: k.ID, Tenant: k.Tenant, Name: k.Name, Scopes: k.Scopes, Created: k.Created.UTC(), Expires: at(k.Expires), Revoked: at(k.Revoked), Used: at(k.Used)}
+}
+
+type (
+	// KeyPath is a part of inputs.
+	KeyPath struct {
+		Key string `path:"key" pattern:"^[a-z2-7]{10}$" doc:"The key's id: the part between ar_ and the next underscore."`
+	}
+	keyOutput  struct{ Body *Key }
+	keysOutput struct {
+		Body struct {
+			Keys []*Key `json:"keys" nullable:"false"`
+			httpapi.ListOutput
+		}
+	}
+	newKeyBody struct {
+		Name      string   `json:"name" minLength:"1" maxLength:"200" example:"ci" doc:"The purpose of the key."`
+		Scopes    []string `json:"scopes,omitempty" maxItems:"20" doc:"The key's scopes. Default: all scopes of the tenant; for a key that a tenant creates, the scopes of the creating key."`
+		ExpiresIn int64    `json:"expires_in,omitempty" minimum:"1" maximum:"315360000" doc:"Seconds until it expires. Default: never."`
+	}
+	rotateBody struct {
+		Grace int64 `json:"grace,omitempty" minimum:"0" maximum:"2592000" doc:"Seconds for which the old key remains valid. Default: 0."`
+	}
+	listTenantKeysInput struct {
+		TenantPath
+		httpapi.LongListInput
+	}
+	createKeyInput       struct{ Body newKeyBody }
+	createTenantKeyInput struct {
+		TenantPath
+		Body newKeyBody
+	}
+	// TenantKeyPath is a part of inputs.
+	TenantKeyPath struct {
+		TenantPath
+		KeyPath
+	}
+	rotateKeyInput struct {
+		KeyPath
+		Body *rotateBody
+	}
+	rotateTenantKeyInput struct {
+		TenantKeyPath
+		Body *rotateBody
+	}
+)
+
+func (k *Keys) Routes(rt *httpapi.Router) {
+	const tag, one, of, all = "keys", "/v1/keys/{key}", "/v1/tenants/{tenant}/keys/{key}", "/v1/tenants/{tenant}/keys"
+	httpapi.Register(rt, httpapi.Route{ID: "create-key", Method: "POST", Path: "/v1/keys", Scope: httpapi.KeysWrite, Tag: tag, Status: 201, Summary: "Create a key for your tenant"},
+		func(ctx context.Context, c *httpapi.Caller, in *createKeyInput) (*keyOutput, error) {
+			return k.create(ctx, c, c.Tenant, c.Key.Scopes, &in.Body)
+		})
+	httpapi.Register(rt, httpapi.Route{ID: "list-keys", Method: "GET", Path: "/v1/keys", Scope: httpapi.KeysRead, Tag: tag, Summary: "List your tenant's keys, newest first", About: httpapi.AboutLists},
+		func(ctx context.Context, c *httpapi.Caller, in *httpapi.LongListInput) (*keysOutput, error) {
+			return k.list(ctx, c.Tenant, in)
+		})
+	httpapi.Register(rt, httpapi.Route{ID: "rotate-key", Method: "POST", Path: one + "/rotate", Scope: httpapi.KeysWrite, Tag: tag, Status: 201, Summary: "Replace a key"},
+		func(ctx context.Context, c *httpapi.Caller, in *rotateKeyInput) (*keyOutput, error) {
+			return k.rotate(ctx, c, c.Tenant, in.Key, in.Body)
+		})
+	httpapi.Register(rt, httpapi.Route{ID: "revoke-key", Method: "DELETE", Path: one, Scope: httpapi.KeysWrite, Tag: tag, Summary: "Revoke a key"},
+		func(ctx context.Context, c *httpapi.Caller, in *KeyPath) (*struct{}, error) {
+			return nil, c.Tenant.RevokeKey(ctx, in.Key)
+		})
+	httpapi.Register(rt, httpapi.Route{ID: "create-tenant-key", Method: "POST", Path: all, Scope: httpapi.OperatorScope, Tag: tag, Status: 201, Summary: "Create a key for a tenant"},
+		func(ctx context.Context, c *httpapi.Caller, in *createTenantKeyInput) (*keyOutput, error) {
+			return k.create(ctx, c, k.Store.Tenant(in.Tenant), httpapi.ScopeNames(httpapi.TenantScopes), &in.Body)
+		})
+	httpapi.Register(rt, httpapi.Route{ID: "list-tenant-keys", Method: "GET", Path: all, Scope: httpapi.OperatorScope, Tag: tag, Summary: "List a tenant's keys, newest first", About: httpapi.AboutLists},
+		func(ctx context.Context, _ *httpapi.Caller, in *listTenantKeysInput) (*keysOutput, error) {
+			if _, err := k.Store.TenantInfo(ctx, in.Tenant); err != nil {
+				return nil, err
+			}
+			return k.list(ctx, k.Store.Tenant(in.Tenant), &in.LongListInput)
+		})
+	httpapi.Register(rt, httpapi.Route{ID: "rotate-tenant-key", Method: "POST", Path: of + "/rotate", Scope: httpapi.OperatorScope, Tag: tag, Status: 201, Summary: "Replace a tenant's key"},
+		func(ctx context.Context, c *httpapi.Caller, in *rotateTenantKeyInput) (*keyOutput, error) {
+			return k.rotate(ctx, c, k.Store.Tenant(in.Tenant), in.Key, in.Body)
+		})
+	httpapi.Register(rt, httpapi.Route{ID: "revoke-tenant-key", Method: "DELETE", Path: of, Scope: httpapi.OperatorScope, Tag: tag, Summary: "Revoke a tenant's key"},
+		func(ctx context.Context, _ *httpapi.Caller, in *TenantKeyPath) (*struct{}, error) {
+			return nil, k.Store.Tenant(in.Tenant).RevokeKey(ctx, in.Key)
+		})
+}
+
+// create makes a key with some of the scopes that may be given.
+func (k *Keys) create(ctx context.Context, _ *httpapi.Caller, t *store.Tenant, may []string, in *newKeyBody) (*keyOutput, error) {
+	scopes := in.Scopes
+	if len(scopes) == 0 {
+		scopes = may
+	}
+	for _, scope := range scopes {
+		if !slices.Contains(may, scope) {
+			return nil, httpapi.NewProblem(httpapi.CodeForbidden, "scope %q cannot be granted here; want one of %s", scope, strings.Join(may, ", "))
+		}
+	}
+	made, shown, err := t.CreateKey(ctx, &store.KeyOptions{Name: in.Name, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes))),
+		TTL: time.Duration(in.ExpiresIn) * time.Second})
+	return keyAnswer(made, shown, err)
+}
+
+func keyAnswer(k *store.Key, shown string, err error) (*keyOutput, error) {
+	if err != nil {
+		return nil, err
+	}
+	out := &keyOutput{showKey(k)}
+	out.Body.Secret = shown
+	return out, nil
+}
+
+func (k *Keys) list(ctx context.Context, t *store.Tenant, in *httpapi.LongListInput) (*keysOutput, error) {
+	page, err := in.Page(httpapi.ListKeys, t.ID(), in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := t.Keys(ctx, page)
+	if err != nil {
+		return nil, err
+	}
+	out := &keysOutput{}
+	out.Body.Keys = []*Key{}
+	out.Body.SetNext(httpapi.ListKeys, t.ID(), next)
+	for i := range list {
+		out.Body.Keys = append(out.Body.Keys, showKey(&list[i]))
+	}
+	return out, nil
+}
+
+// rotate replaces a key. Nobody gets scopes by it that they do not have: the
+// new key would show its secret to a caller who may do less than it.
+func (k *Keys) rotate(ctx context.Context, c *httpapi.Caller, t *store.Tenant, id string, in *rotateBody) (*keyOutput, error) {
+	old, err := t.Key(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !c.Has(httpapi.OperatorScope) {
+		for _, scope := range old.Scopes {
+			if !c.Has(httpapi.Scope(scope)) {
+				return nil, httpapi.NewProblem(httpapi.CodeForbidden, "key %s has a scope that this key lacks: %s; rotate it with a key that has that scope", id, scope)
+			}
+		}
+	}
+	var grace time.Duration
+	if in != nil {
+		grace = time.Duration(in.Grace) * time.Second
+	}
+	made, shown, err := t.RotateKey(ctx, id, grace)
+	return keyAnswer(made, shown, err)
+}

@@ -1,0 +1,68 @@
+package tenants
+
+import (
+	"context"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+)
+
+// secrets are a tenant's credentials: of models, of servers of tools. They come
+// in and are never shown again.
+type Secrets struct{}
+
+// A Secret is what is told of one.
+type Secret struct {
+	Name    string    `json:"name"`
+	Updated time.Time `json:"updated"`
+}
+
+type (
+	// SecretPath is a part of inputs.
+	SecretPath struct {
+		Secret string `path:"secret" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$" doc:"The secret's name, as used by api_key_env in agent.yaml, such as OPENAI_API_KEY."`
+	}
+	putSecretInput struct {
+		SecretPath
+		Body struct {
+			Value string `json:"value" minLength:"1" maxLength:"65536" doc:"The secret's value. It is stored encrypted and never returned."`
+		}
+	}
+	secretsOutput struct {
+		Body struct {
+			Secrets []Secret `json:"secrets" nullable:"false"`
+			httpapi.ListOutput
+		}
+	}
+)
+
+func (x *Secrets) Routes(rt *httpapi.Router) {
+	const tag, one = "secrets", "/v1/secrets/{secret}"
+	httpapi.Register(rt, httpapi.Route{ID: "put-secret", Method: "PUT", Path: one, Scope: httpapi.SecretsWrite, Tag: tag, Summary: "Set a secret"},
+		func(ctx context.Context, c *httpapi.Caller, in *putSecretInput) (*struct{}, error) {
+			return nil, c.Tenant.SetSecret(ctx, in.Secret, []byte(in.Body.Value))
+		})
+	httpapi.Register(rt, httpapi.Route{ID: "list-secrets", Method: "GET", Path: "/v1/secrets", Scope: httpapi.SecretsWrite, Tag: tag, Summary: "List secrets, without their values", About: httpapi.AboutLists}, x.list)
+	httpapi.Register(rt, httpapi.Route{ID: "delete-secret", Method: "DELETE", Path: one, Scope: httpapi.SecretsWrite, Tag: tag, Summary: "Delete a secret"},
+		func(ctx context.Context, c *httpapi.Caller, in *SecretPath) (*struct{}, error) {
+			return nil, c.Tenant.DeleteSecret(ctx, in.Secret)
+		})
+}
+
+func (x *Secrets) list(ctx context.Context, c *httpapi.Caller, in *httpapi.LongListInput) (*secretsOutput, error) {
+	page, err := in.Page(httpapi.ListSecrets, c.Tenant.ID(), in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := c.Tenant.Secrets(ctx, page)
+	if err != nil {
+		return nil, err
+	}
+	out := &secretsOutput{}
+	out.Body.Secrets = []Secret{}
+	out.Body.SetNext(httpapi.ListSecrets, c.Tenant.ID(), next)
+	for _, i := range list {
+		out.Body.Secrets = append(out.Body.Secrets, Secret{i.Name, i.Updated.UTC()})
+	}
+	return out, nil
+}

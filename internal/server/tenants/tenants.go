@@ -1,0 +1,145 @@
+package tenants
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/policy"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// tenants are the operator's business.
+type Tenants struct {
+	Store    store.Store
+	Timeouts *httpapi.Timeouts
+	Runs     interface {
+		CancelAll(ctx context.Context, t *store.Tenant) error
+	}
+}
+
+// A Tenant is one as the API shows it.
+type Tenant struct {
+	ID      string            `json:"id"`
+	Name    string            `json:"name"`
+	Quota   store.TenantQuota `json:"quota"`
+	Policy  policy.Policy     `json:"policy"`
+	Created time.Time         `json:"created"`
+	Updated time.Time         `json:"updated"`
+}
+
+func showTenant(info *store.TenantInfo) (*Tenant, error) {
+	t := &Tenant{ID: info.ID, Name: info.Name, Quota: info.Quota, Created: info.Created.UTC(), Updated: info.Updated.UTC()}
+	var err error
+	t.Policy, err = policy.Of(info)
+	return t, err
+}
+
+type (
+	// TenantPath is a part of inputs. Such parts are exported, or their fields would
+	// not be filled in.
+	TenantPath struct {
+		Tenant string `path:"tenant" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" doc:"The tenant's id."`
+	}
+	tenantOutput      struct{ Body *Tenant }
+	createTenantInput struct {
+		Body struct {
+			ID     string            `json:"id" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" example:"acme" doc:"The tenant's id. It cannot be changed later."`
+			Name   string            `json:"name,omitempty" maxLength:"200" doc:"The display name. Default: the id."`
+			Quota  store.TenantQuota `json:"quota,omitempty" doc:"The tenant's quota. Default: no limits."`
+			Policy policy.Policy     `json:"policy,omitempty"`
+		}
+	}
+	listTenantsInput struct {
+		After string `query:"after" maxLength:"63" deprecated:"true" doc:"Only tenants whose ids sort after this one. Deprecated: use cursor."`
+		httpapi.ListInput
+	}
+	listTenantsOutput struct {
+		Body struct {
+			Tenants []*Tenant `json:"tenants" nullable:"false"`
+			httpapi.ListOutput
+		}
+	}
+	updateTenantInput struct {
+		TenantPath
+		Body struct {
+			Name   *string            `json:"name,omitempty" maxLength:"200"`
+			Quota  *store.TenantQuota `json:"quota,omitempty" doc:"Replaces the whole quota."`
+			Policy *policy.Policy     `json:"policy,omitempty" doc:"Replaces the whole policy."`
+		}
+	}
+)
+
+func (t *Tenants) Routes(rt *httpapi.Router) {
+	const tag = "tenants"
+	httpapi.Register(rt, httpapi.Route{ID: "create-tenant", Method: "POST", Path: "/v1/tenants", Scope: httpapi.OperatorScope, Tag: tag, Status: 201, Summary: "Create a tenant"}, t.create)
+	httpapi.Register(rt, httpapi.Route{ID: "list-tenants", Method: "GET", Path: "/v1/tenants", Scope: httpapi.OperatorScope, Tag: tag, Summary: "List tenants", About: httpapi.AboutLists}, t.list)
+	httpapi.Register(rt, httpapi.Route{ID: "get-tenant", Method: "GET", Path: "/v1/tenants/{tenant}", Scope: httpapi.OperatorScope, Tag: tag, Summary: "Show a tenant"}, t.get)
+	httpapi.Register(rt, httpapi.Route{ID: "update-tenant", Method: "PATCH", Path: "/v1/tenants/{tenant}", Scope: httpapi.OperatorScope, Tag: tag,
+		Summary: "Change a tenant's name, quota or policy"}, t.update)
+	httpapi.Register(rt, httpapi.Route{ID: "delete-tenant", Method: "DELETE", Path: "/v1/tenants/{tenant}", Scope: httpapi.OperatorScope, Tag: tag,
+		Summary: "Delete a tenant and all its data",
+		About:   "First revokes the tenant's keys and cancels its runs, on all servers. If the runs do not end in time, or cannot all be deleted in time, it fails with 409; repeat the request to continue."}, t.delete)
+}
+
+func (t *Tenants) create(ctx context.Context, _ *httpapi.Caller, in *createTenantInput) (*tenantOutput, error) {
+	policy, err := json.Marshal(in.Body.Policy)
+	if err != nil {
+		return nil, err
+	}
+	name := in.Body.Name
+	if name == "" {
+		name = in.Body.ID
+	}
+	info, err := t.Store.CreateTenant(ctx, in.Body.ID, name, in.Body.Quota, policy)
+	return tenantAnswer(info, err)
+}
+
+func tenantAnswer(info *store.TenantInfo, err error) (*tenantOutput, error) {
+	if err != nil {
+		return nil, err
+	}
+	shown, err := showTenant(info)
+	return &tenantOutput{shown}, err
+}
+
+func (t *Tenants) list(ctx context.Context, _ *httpapi.Caller, in *listTenantsInput) (*listTenantsOutput, error) {
+	page, err := in.Page(httpapi.ListTenants, store.Operator, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if page.After, err = httpapi.AfterName(page.After, in.After); err != nil {
+		return nil, err
+	}
+	infos, next, err := t.Store.Tenants(ctx, page)
+	if err != nil {
+		return nil, err
+	}
+	out := &listTenantsOutput{}
+	out.Body.Tenants = []*Tenant{}
+	out.Body.SetNext(httpapi.ListTenants, store.Operator, next)
+	for i := range infos {
+		shown, err := showTenant(&infos[i])
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Tenants = append(out.Body.Tenants, shown)
+	}
+	return out, nil
+}
+
+func (t *Tenants) get(ctx context.Context, _ *httpapi.Caller, in *TenantPath) (*tenantOutput, error) {
+	return tenantAnswer(t.Store.TenantInfo(ctx, in.Tenant))
+}
+
+func (t *Tenants) update(ctx context.Context, _ *httpapi.Caller, in *updateTenantInput) (*tenantOutput, error) {
+	u := &store.TenantUpdate{Name: in.Body.Name, Quota: in.Body.Quota}
+	if in.Body.Policy != nil {
+		var err error
+		if u.Policy, err = json.Marshal(in.Body.Policy); err != nil {
+			return nil, err
+		}
+	}
+	return tenantAnswer(t.Store.UpdateTenant(ctx, in.Tenant, u))
+}

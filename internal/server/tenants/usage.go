@@ -1,0 +1,83 @@
+package tenants
+
+import (
+	"context"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// usage is what tenants used.
+type Usages struct {
+	Store store.Store
+	Now   func() time.Time
+}
+
+// Kept is what a tenant keeps now, as its quotas count it.
+type Kept struct {
+	JournalBytes int64 `json:"journal_bytes" doc:"Size of the journals of the tenant's runs, in bytes."`
+}
+
+type (
+	// UsageInput is a part of inputs.
+	UsageInput struct {
+		From string `query:"from" format:"date" doc:"The first day (UTC). Default: today."`
+		To   string `query:"to" format:"date" doc:"The last day (UTC). Default: today."`
+		httpapi.CursorInput
+		Limit int `query:"limit" default:"10000" minimum:"1" maximum:"10000" doc:"Maximum number of rows."`
+	}
+	tenantUsageInput struct {
+		TenantPath
+		UsageInput
+	}
+	usageOutput struct {
+		Body struct {
+			Total store.Usage   `json:"total" doc:"The sum of the rows of all pages. Its day, agent and module are empty."`
+			Rows  []store.Usage `json:"rows" nullable:"false" doc:"By day, agent and module."`
+			Kept  Kept          `json:"kept" doc:"The tenant's current storage, independent of the days."`
+			httpapi.ListOutput
+		}
+	}
+)
+
+func (u *Usages) Routes(rt *httpapi.Router) {
+	httpapi.Register(rt, httpapi.Route{ID: "get-usage", Method: "GET", Path: "/v1/usage", Scope: httpapi.UsageRead, Tag: "usage", Summary: "Show your tenant's usage"},
+		func(ctx context.Context, c *httpapi.Caller, in *UsageInput) (*usageOutput, error) {
+			return u.get(ctx, c.Tenant, in)
+		})
+	httpapi.Register(rt, httpapi.Route{ID: "get-tenant-usage", Method: "GET", Path: "/v1/tenants/{tenant}/usage", Scope: httpapi.OperatorScope, Tag: "usage", Summary: "Show a tenant's usage"},
+		func(ctx context.Context, _ *httpapi.Caller, in *tenantUsageInput) (*usageOutput, error) {
+			if _, err := u.Store.TenantInfo(ctx, in.Tenant); err != nil {
+				return nil, err
+			}
+			return u.get(ctx, u.Store.Tenant(in.Tenant), &in.UsageInput)
+		})
+}
+
+func (u *Usages) get(ctx context.Context, t *store.Tenant, in *UsageInput) (*usageOutput, error) {
+	today := store.Day(u.Now())
+	from, to := in.From, in.To
+	if from == "" {
+		from = today
+	}
+	if to == "" {
+		to = today
+	}
+	page, err := in.Page(httpapi.ListUsage, t.ID(), in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	rows, next, err := t.Usage(ctx, from, to, page)
+	if err != nil {
+		return nil, err
+	}
+	out := &usageOutput{}
+	if out.Body.Kept.JournalBytes, err = t.JournalBytes(ctx); err != nil {
+		return nil, err
+	}
+	out.Body.Rows = append([]store.Usage{}, rows...)
+	out.Body.SetNext(httpapi.ListUsage, t.ID(), next)
+	out.Body.Total, err = t.UsageTotal(ctx, from, to)
+	return out, err
+}
