@@ -37,12 +37,3 @@ func (b *Budget) Charge(tenant string, took time.Duration) (delay time.Duration)
 	deficit := max(0, -l.TokensAt(now))
 	return min(MaxDelay, time.Duration(deficit/float64(b.limit)*float64(time.Second)))
 }
-
-// Forgive clears a tenant's deficit.
-func (b *Budget) Forgive(tenant string) {
-	now := time.Now()
-	l := b.buckets.get(tenant, now, b.limit, b.burst)
-	if deficit := -l.TokensAt(now); deficit > 0 {
-		l.ReserveN(now, -int(deficit))
-	}
-}

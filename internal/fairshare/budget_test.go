@@ -44,8 +44,6 @@ func TestBudgetDelayIsCapped(t *testing.T) {
 		require.Zero(t, b.Charge("mallory", 0))
 		time.Sleep(4 * time.Second)
 		require.Equal(t, MaxDelay, b.Charge("mallory", time.Hour), "a full burst, too")
-		b.Forgive("mallory")
-		require.Zero(t, b.Charge("mallory", 0))
 	})
 }
 
@@ -80,10 +78,6 @@ func TestRateLimiter(t *testing.T) {
 	now = now.Add(500 * time.Millisecond)
 	require.Equal(t, 500*time.Millisecond, allow("mallory", 60))
 	now = now.Add(500 * time.Millisecond)
-	require.Zero(t, allow("mallory", 60))
-	now = now.Add(-time.Hour) // a clock that is set back takes nothing from a tenant
-	require.NotZero(t, allow("mallory", 60))
-	now = now.Add(time.Second)
 	require.Zero(t, allow("mallory", 60))
 	now = now.Add(2 * time.Hour)
 	require.Zero(t, allow("mallory", 1), "the limit was changed")

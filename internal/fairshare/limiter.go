@@ -54,7 +54,7 @@ type RateLimiter struct {
 	buckets buckets
 }
 
-// NewRateLimiter returns a rate limiter with a clock.
+// NewRateLimiter returns a rate limiter with a clock, which must not go back: [time.Now] does not.
 func NewRateLimiter(now func() time.Time) *RateLimiter { return &RateLimiter{now: now} }
 
 // Allow takes one request. A tenant can send the requests of a minute at once, and gets them back

@@ -113,6 +113,6 @@ func (c *Controller) run(ctx context.Context, s *fairshare.Semaphore, tenant, wo
 		return err
 	}
 	began := time.Now()
-	defer func() { release(c.charge(c.cpu, tenant, time.Since(began), c.contended)) }()
+	defer func() { release(charge(c.cpu, tenant, time.Since(began), c.contended)) }()
 	return fn()
 }

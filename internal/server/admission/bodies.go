@@ -5,47 +5,31 @@ import (
 	"time"
 )
 
-// Request bodies by size. A tenant parses one large body at a time, and writes one large input to
-// the journal at a time. Both count for more than they took, the larger the more, since modules and
-// models are sent them too.
+// Request bodies by size. Parsing takes several times the memory of the body, so a tenant parses one
+// large body at a time. It also writes one large input to the journal at a time.
 const (
-	SmallBody       = 32 << 10 // at most: parsed without a slot, which would cost more
-	LargeBody       = 64 << 10 // above
+	SmallBody       = 32 << 10 // largest body that is parsed without a slot, which would cost more
+	LargeBody       = 64 << 10 // largest body that does not count as large
 	maxQueuedBodies = 64       // of a tenant
-
-	writePause = 3         // after a write: times as long as it counts
-	extraBytes = 128 << 10 // a third more for each
 )
 
-// Parse calls fn, which parses a body of a tenant's, with a processor slot if it is not small.
+// Parse calls fn, which parses a request body, with a processor slot unless the body is small.
 func (c *Controller) Parse(ctx context.Context, tenant string, bytes int, fn func() error) error {
 	if bytes <= SmallBody {
 		return fn()
 	}
 	if bytes > LargeBody {
-		turn, err := acquire(ctx, c.bodies, tenant, "large inputs")
+		release, err := acquire(ctx, c.bodies, tenant, "large inputs")
 		if err != nil {
 			return err
 		}
-		delay := time.Duration(0)
-		defer func() { turn(delay) }()
-		work := fn
-		fn = func() error {
-			began := time.Now()
-			defer func() { delay = c.charge(c.cpu, tenant, weigh(bytes, time.Since(began)), c.InFlight.Others) }()
-			return work()
-		}
+		defer release(0)
 	}
-	release, err := acquire(ctx, c.processors, tenant, "turns of a processor")
-	if err != nil {
-		return err
-	}
-	defer release(0)
-	return fn()
+	return c.run(ctx, c.processors, tenant, "turns of a processor", fn)
 }
 
-// Write waits until an input of a tenant's may be written to the journal. done ends the write.
-// Small inputs do not wait.
+// Write waits until an input of a tenant may be written to the journal. done ends the write. Only
+// large inputs wait.
 func (c *Controller) Write(ctx context.Context, tenant string, bytes int) (done func(), err error) {
 	if bytes <= LargeBody {
 		return func() {}, nil
@@ -55,13 +39,5 @@ func (c *Controller) Write(ctx context.Context, tenant string, bytes int) (done 
 		return nil, err
 	}
 	began := time.Now()
-	return func() {
-		took := weigh(bytes, time.Since(began))
-		release(max(c.cpu.Charge(tenant, took), min(writePause*took, time.Second)))
-	}, nil
-}
-
-// weigh returns what work on a large body counts as.
-func weigh(bytes int, took time.Duration) time.Duration {
-	return took + took*time.Duration(bytes/extraBytes)/3
+	return func() { release(charge(c.cpu, tenant, time.Since(began), c.contended)) }, nil
 }

@@ -27,18 +27,16 @@ func (c *Controller) Turn(ctx context.Context, tenant string) (done func(), err 
 	waited := c.yield()
 	began := time.Now()
 	return func() {
-		release(c.charge(c.cpu, tenant, time.Since(began), func(tenant string) bool {
+		release(charge(c.cpu, tenant, time.Since(began), func(tenant string) bool {
 			return waited > contention && c.InFlight.Others(tenant)
 		}))
 	}, nil
 }
 
-// charge charges a tenant's budget and returns the delay. If the resource is uncontended, there is
-// no delay and the deficit is cleared.
-func (c *Controller) charge(b *fairshare.Budget, tenant string, took time.Duration, contended func(tenant string) bool) time.Duration {
+// charge charges a tenant's budget and returns the delay: none if the resource is uncontended.
+func charge(b *fairshare.Budget, tenant string, took time.Duration, contended func(tenant string) bool) time.Duration {
 	delay := b.Charge(tenant, took)
 	if delay > 0 && !contended(tenant) {
-		b.Forgive(tenant)
 		return 0
 	}
 	return delay

@@ -33,11 +33,11 @@ func TestThrottlingOfGuests(t *testing.T) {
 		delay  time.Duration // after a turn of 10 ms
 	}{
 		{"within the burst", cpuBurst / 2, 0, time.Second, false, 0},
-		{"uncontended processor", time.Minute, 0, contention, false, 0},
-		{"only active tenant", time.Minute, 0, time.Second, true, 0},
-		{"over budget", time.Minute, 0, 2 * contention, false, 30 * time.Millisecond},
-		{"over budget, then idle", time.Minute, 20 * time.Millisecond, time.Second, false, 10 * time.Millisecond},
-		{"over budget, idle for longer", time.Minute, 50 * time.Millisecond, time.Second, false, 0},
+		{"uncontended processor", cpuBurst, 0, contention, false, 0},
+		{"only active tenant", cpuBurst, 0, time.Second, true, 0},
+		{"over budget", cpuBurst, 0, 2 * contention, false, 30 * time.Millisecond},
+		{"over budget, then idle", cpuBurst, 20 * time.Millisecond, time.Second, false, 10 * time.Millisecond},
+		{"over budget, idle for longer", cpuBurst, 50 * time.Millisecond, time.Second, false, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

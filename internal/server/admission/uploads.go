@@ -44,7 +44,7 @@ func (c *Controller) Check(ctx context.Context, tenant string) (done func(), err
 		return nil, err
 	}
 	began := time.Now()
-	return func() { release(c.charge(c.checkTime, tenant, time.Since(began), c.InFlight.Others)) }, nil
+	return func() { release(charge(c.checkTime, tenant, time.Since(began), c.InFlight.Others)) }, nil
 }
 
 // Compile waits until a module of a tenant may be compiled. done ends it.
