@@ -24,6 +24,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 	"github.com/agent-runner/agent-runner/internal/egress"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -79,7 +80,7 @@ type FileOptions struct {
 	// they may set any.
 	MayPass func(param string) error
 	// Tracer, if not nil, observes the operations of runs.
-	Tracer chain.Tracer
+	Tracer tracing.Tracer
 	// ReadModule, if not nil, returns the content of an entry's module. If it returns nil,
 	// the file at path is loaded. It is called only for .wasm files. For an entry of a
 	// sub-agent, the entry's name is prefixed with the sub-agent's name and a slash.

@@ -30,6 +30,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
@@ -48,10 +49,10 @@ type (
 	Paused = agent.Paused
 
 	// Errors that errors.As finds in an Error. Their comments say when.
-	Stop        = chain.Stop
-	Fault       = chain.Fault
-	HookFailed  = chain.Failed
-	Limited     = chain.Limited
+	Stop        = ending.StoppedError
+	Fault       = ending.FaultError
+	HookFailed  = ending.HookError
+	Limited     = ending.LimitError
 	ModelError  = agent.ModelError
 	Canceled    = agent.Canceled
 	Blocked     = agent.Blocked

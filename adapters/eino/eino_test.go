@@ -14,6 +14,7 @@ import (
 	adapter "github.com/agent-runner/agent-runner/adapters/eino"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/cloudwego/eino/adk"
 	"github.com/cloudwego/eino/components/model"
@@ -364,7 +365,7 @@ func TestErrors(t *testing.T) {
 					return &abi.BeforeModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough", Code: "quota"}}}, nil
 				}})}},
 		}
-		var stop *chain.Stop
+		var stop *ending.StoppedError
 		require.ErrorAs(t, s.run(t, "hello").err, &stop)
 		require.Equal(t, "guard", stop.Entry)
 		require.Equal(t, "quota", stop.Code)

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/cloudwego/eino/adk"
 	"github.com/cloudwego/eino/schema"
 )
@@ -21,8 +21,8 @@ import (
 // ones that Eino has.
 type conversation struct {
 	mu    sync.Mutex
-	revs  *chain.Revisions
-	list  *chain.List
+	revs  *message.Revisions
+	list  *message.List
 	known []known
 	ids   int
 }
@@ -36,12 +36,12 @@ type known struct {
 }
 
 func newConversation() *conversation {
-	revs := chain.NewRevisions()
-	return &conversation{revs: revs, list: chain.NewList(revs, nil)}
+	revs := message.NewRevisions()
+	return &conversation{revs: revs, list: message.NewList(revs, nil)}
 }
 
 // read returns messages as a list.
-func (c *conversation) read(messages []*schema.Message) (*chain.List, error) {
+func (c *conversation) read(messages []*schema.Message) (*message.List, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	same := 0
@@ -67,7 +67,7 @@ func (c *conversation) read(messages []*schema.Message) (*chain.List, error) {
 		for i := range same {
 			all = append(all, c.list.At(i))
 		}
-		c.list = chain.NewList(c.revs, append(all, added...))
+		c.list = message.NewList(c.revs, append(all, added...))
 	}
 	c.known = c.known[:same]
 	for _, m := range messages[same:] {
@@ -77,7 +77,7 @@ func (c *conversation) read(messages []*schema.Message) (*chain.List, error) {
 }
 
 // write returns the messages of a list that was made from the last one read.
-func (c *conversation) write(list *chain.List) ([]*schema.Message, error) {
+func (c *conversation) write(list *message.List) ([]*schema.Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	first := list.Len()
@@ -391,7 +391,7 @@ func either(a, b string) string {
 }
 
 // current is the list that was read or written last.
-func (c *conversation) current() *chain.List {
+func (c *conversation) current() *message.List {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.list
@@ -399,7 +399,7 @@ func (c *conversation) current() *chain.List {
 
 // convert returns the messages of a list that was made from the last one read,
 // for one call only.
-func (c *conversation) convert(list *chain.List) ([]*schema.Message, error) {
+func (c *conversation) convert(list *message.List) ([]*schema.Message, error) {
 	c.mu.Lock()
 	read, known := c.list, c.known
 	c.mu.Unlock()

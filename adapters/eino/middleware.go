@@ -8,6 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/cloudwego/eino/adk"
 	"github.com/cloudwego/eino/components/tool"
 	"github.com/cloudwego/eino/compose"
@@ -232,7 +233,7 @@ func names(infos []*schema.ToolInfo) []string {
 }
 
 // lastRound are the calls whose results end the list.
-func lastRound(list *chain.List) []abi.Call {
+func lastRound(list *message.List) []abi.Call {
 	i := list.Len()
 	for i > 0 && list.At(i-1).Role == abi.RoleTool {
 		i--

@@ -12,6 +12,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/cloudwego/eino/adk"
 	"github.com/cloudwego/eino/components/model"
 	"github.com/cloudwego/eino/schema"
@@ -94,7 +96,7 @@ func (w *wrappedModel) call(ctx context.Context, input []*schema.Message, opts [
 		var err error
 		res, _, err = run.CallModel(ctx, call)
 		var failed *abi.Error
-		if errors.As(err, &failed) && c.failed != nil && !chain.IsEnding(err) && failed.Message == c.failed.Error() {
+		if errors.As(err, &failed) && c.failed != nil && !ending.Is(err) && failed.Message == c.failed.Error() {
 			return c.failed // as the model gave it: Eino's retries know it
 		}
 		return err
@@ -212,7 +214,7 @@ func (c *modelCall) options(q chain.ModelRequest) ([]model.Option, error) {
 }
 
 // generate asks the model itself.
-func (c *modelCall) generate(ctx context.Context, q chain.ModelRequest, out chain.Sink) (*abi.Response, error) {
+func (c *modelCall) generate(ctx context.Context, q chain.ModelRequest, out chunk.Sink) (*abi.Response, error) {
 	opts, err := c.options(q)
 	if err != nil {
 		return nil, err
@@ -227,7 +229,7 @@ func (c *modelCall) generate(ctx context.Context, q chain.ModelRequest, out chai
 		c.message, err = c.stream(ctx, messages, opts, out)
 	}
 	if err != nil {
-		if !chain.IsEnding(err) {
+		if !ending.Is(err) {
 			c.failed = err
 		}
 		return nil, err
@@ -252,7 +254,7 @@ func (c *modelCall) response(m *schema.Message) (*abi.Response, error) {
 }
 
 // stream hands the model's chunks to the chain as they come.
-func (c *modelCall) stream(ctx context.Context, messages []*schema.Message, opts []model.Option, out chain.Sink) (*schema.Message, error) {
+func (c *modelCall) stream(ctx context.Context, messages []*schema.Message, opts []model.Option, out chunk.Sink) (*schema.Message, error) {
 	reader, err := c.inner.Stream(ctx, messages, opts...)
 	if err != nil {
 		return nil, err

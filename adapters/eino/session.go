@@ -12,6 +12,9 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/cloudwego/eino/adk"
 	"github.com/cloudwego/eino/compose"
 	"github.com/cloudwego/eino/schema"
@@ -32,11 +35,11 @@ type session struct {
 	run      string
 	step     int
 	usage    abi.Usage
-	locals   *chain.Locals
-	open     bool                     // a step is under way, or was when the run paused
-	written  bool                     // Eino has what before_model_rewrite_state of this step left
-	records  map[string]*chain.Record // of this step's phases, and of tool calls that were interrupted
-	carried  map[string]*chain.Record // of the pass before, which this one goes on from
+	locals   *local.Values
+	open     bool                      // a step is under way, or was when the run paused
+	written  bool                      // Eino has what before_model_rewrite_state of this step left
+	records  map[string]*record.Record // of this step's phases, and of tool calls that were interrupted
+	carried  map[string]*record.Record // of the pass before, which this one goes on from
 	streams  int64
 	active   []string
 	respond  *abi.Message    // before_agent's answer, instead of the model's first
@@ -44,19 +47,19 @@ type session struct {
 }
 
 func newSession(m *Middleware) *session {
-	return &session{m: m, run: "run_" + rand.Text(), talk: newConversation(), locals: chain.NewLocals(), records: map[string]*chain.Record{}}
+	return &session{m: m, run: "run_" + rand.Text(), talk: newConversation(), locals: local.New(), records: map[string]*record.Record{}}
 }
 
 // saved is what of a session survives a checkpoint.
 type saved struct {
-	Run     string                   `json:"run"`
-	Open    bool                     `json:"open"`
-	Written bool                     `json:"written"`
-	Step    int                      `json:"step"`
-	Usage   abi.Usage                `json:"usage"`
-	Locals  *chain.Locals            `json:"locals"`
-	Records map[string]*chain.Record `json:"records"`
-	Streams int64                    `json:"streams"`
+	Run     string                    `json:"run"`
+	Open    bool                      `json:"open"`
+	Written bool                      `json:"written"`
+	Step    int                       `json:"step"`
+	Usage   abi.Usage                 `json:"usage"`
+	Locals  *local.Values             `json:"locals"`
+	Records map[string]*record.Record `json:"records"`
+	Streams int64                     `json:"streams"`
 }
 
 // A Checkpoint is how a run's session lies in Eino's checkpoints. It is
@@ -136,7 +139,7 @@ const (
 func (s *session) begin() (written bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.carried = map[string]*chain.Record{}
+	s.carried = map[string]*record.Record{}
 	for _, name := range []string{phaseRound, phaseBefore, phaseModel, phaseAfter} {
 		if r := s.records[name]; r != nil && s.open {
 			s.carried[name] = r
@@ -165,7 +168,7 @@ func (s *session) end() {
 }
 
 // record is that of a phase: the one of the pass before, or a new one.
-func (s *session) record(name string) *chain.Record {
+func (s *session) record(name string) *record.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.carried[name]
@@ -174,7 +177,7 @@ func (s *session) record(name string) *chain.Record {
 		r = old
 	}
 	if r == nil {
-		r = chain.NewRecord()
+		r = record.New()
 	}
 	s.records[name] = r
 	return r
@@ -223,7 +226,7 @@ func (s *session) phase(ctx context.Context, name string, do func(ctx context.Co
 		run.Begin(record)
 		return do(ctx, run)
 	})
-	var interrupted *chain.Interrupted
+	var interrupted *ending.InterruptedError
 	if errors.As(err, &interrupted) {
 		return compose.Interrupt(ctx, &interrupted.Pending)
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 	"github.com/cloudwego/eino/adk"
 	"github.com/cloudwego/eino/components/tool"
 	"github.com/cloudwego/eino/compose"
@@ -30,8 +32,8 @@ func (m *Middleware) call(ctx context.Context, tc *adk.ToolContext, arguments st
 	call := abi.Call{ID: tc.CallID, Name: tc.Name, Arguments: arguments, Owner: t.Owner}
 	s.Send(abi.Event{Type: abi.EventToolCall, Call: &call})
 	outcome := chain.ToolOutcome{Call: call, Source: "host"}
-	if call.Arguments, err = chain.ParseArguments(arguments); err != nil {
-		outcome.Result = chain.BadArguments(tc.Name, arguments, err)
+	if call.Arguments, err = toolset.ParseArguments(arguments); err != nil {
+		outcome.Result = toolset.BadArguments(tc.Name, arguments, err)
 	} else if !active {
 		outcome.Result = abi.ErrorResult("The tool " + tc.Name + " cannot be called now. Use one of the tools that you were told of.")
 	} else if outcome, err = m.run(ctx, s, t, call, do); err != nil {
@@ -46,7 +48,7 @@ func (m *Middleware) run(ctx context.Context, s *session, t abi.Tool, call abi.C
 	var paused bool
 	err = s.phase(ctx, "tool/"+call.ID, func(ctx context.Context, run *chain.Run) (err error) {
 		outcome, err = run.CallTool(ctx, chain.ToolCall{Call: call, Tool: t, State: s.talk.current(),
-			Run: func(ctx context.Context, call abi.Call, _ *abi.Resume, _ chain.Sink) (*abi.Result, error) {
+			Run: func(ctx context.Context, call abi.Call, _ *abi.Resume, _ chunk.Sink) (*abi.Result, error) {
 				res, err := do(ctx, call.Arguments)
 				if failed = err; err != nil {
 					if _, paused = compose.IsInterruptRerunError(err); paused {

@@ -8,13 +8,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
 // Metrics returns a tracer that updates Prometheus metrics, and registers them with r. The
 // labels are kinds, hooks and outcomes, of which there is a fixed number. They never
 // contain names chosen by tenants, models or modules.
-func Metrics(r prometheus.Registerer) (chain.Tracer, error) {
+func Metrics(r prometheus.Registerer) (tracing.Tracer, error) {
 	m := &metrics{
 		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "agent_runner_runs_running", Help: "Active runs, including those of sub-agents."}),
 		runs:    histogram("agent_runner_run_seconds", "Duration of runs until they end or pause.", "outcome", prometheus.ExponentialBuckets(0.005, 4, 10)),
@@ -48,27 +49,27 @@ type metrics struct {
 	fuel                       prometheus.Counter
 }
 
-// Start implements [chain.Tracer].
-func (m *metrics) Start(ctx context.Context, op chain.Operation) (context.Context, func(chain.Outcome)) {
+// Start implements [tracing.Tracer].
+func (m *metrics) Start(ctx context.Context, op tracing.Operation) (context.Context, func(tracing.Outcome)) {
 	began := time.Now()
-	if op.Kind == chain.OperationRun {
+	if op.Kind == tracing.OperationRun {
 		m.running.Inc()
 	}
-	return ctx, func(o chain.Outcome) {
+	return ctx, func(o tracing.Outcome) {
 		took := time.Since(began)
 		switch op.Kind {
-		case chain.OperationRun:
+		case tracing.OperationRun:
 			m.running.Dec()
 			m.runs.WithLabelValues(runOutcome(o)).Observe(took.Seconds())
-		case chain.OperationModel:
+		case tracing.OperationModel:
 			m.models.WithLabelValues(outcome(o)).Observe(took.Seconds())
 			if o.Usage != nil {
 				m.tokens.WithLabelValues("input").Add(float64(max(0, o.Usage.PromptTokens)))
 				m.tokens.WithLabelValues("output").Add(float64(max(0, o.Usage.CompletionTokens)))
 			}
-		case chain.OperationTool:
+		case tracing.OperationTool:
 			m.tools.WithLabelValues(outcome(o)).Observe(took.Seconds())
-		case chain.OperationHook:
+		case tracing.OperationHook:
 			m.hooks.WithLabelValues(string(op.Hook)).Observe((took - o.Waited).Seconds())
 			m.fuel.Add(float64(max(0, o.Fuel)))
 			if o.Fault {
@@ -79,7 +80,7 @@ func (m *metrics) Start(ctx context.Context, op chain.Operation) (context.Contex
 }
 
 // runOutcome returns the label for the end of a run.
-func runOutcome(o chain.Outcome) string {
+func runOutcome(o tracing.Outcome) string {
 	switch {
 	case o.FinishReason != "":
 		return o.FinishReason // one that the loop gave
@@ -91,12 +92,12 @@ func runOutcome(o chain.Outcome) string {
 }
 
 // outcome returns the label for the result of a call.
-func outcome(o chain.Outcome) string {
+func outcome(o tracing.Outcome) string {
 	var failed *abi.Error
 	switch {
 	case o.IsError, errors.As(o.Err, &failed):
 		return "error"
-	case o.Err != nil && chain.IsEnding(o.Err):
+	case o.Err != nil && ending.Is(o.Err):
 		return "ended"
 	case o.Err != nil:
 		return "error"

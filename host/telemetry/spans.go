@@ -9,21 +9,22 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
 // Spans returns a tracer that creates OpenTelemetry spans, named by the semantic conventions
 // for generative AI: invoke_agent, chat and execute_tool, and one for each hook. The span
 // of a hook contains those of the calls that the hook wraps.
-func Spans(t trace.Tracer) chain.Tracer { return spans{t} }
+func Spans(t trace.Tracer) tracing.Tracer { return spans{t} }
 
 type spans struct{ tracer trace.Tracer }
 
-// Start implements [chain.Tracer].
-func (s spans) Start(ctx context.Context, op chain.Operation) (context.Context, func(chain.Outcome)) {
+// Start implements [tracing.Tracer].
+func (s spans) Start(ctx context.Context, op tracing.Operation) (context.Context, func(tracing.Outcome)) {
 	name, kind, about := spanOf(op)
 	ctx, span := s.tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(about...))
-	return ctx, func(o chain.Outcome) {
+	return ctx, func(o tracing.Outcome) {
 		if span.IsRecording() {
 			span.SetAttributes(endOf(op, o)...)
 			if failed := errorType(op, o); failed != "" {
@@ -36,7 +37,7 @@ func (s spans) Start(ctx context.Context, op chain.Operation) (context.Context, 
 }
 
 // spanOf returns the name, kind and initial attributes of an operation's span.
-func spanOf(op chain.Operation) (string, trace.SpanKind, []attribute.KeyValue) {
+func spanOf(op tracing.Operation) (string, trace.SpanKind, []attribute.KeyValue) {
 	about := []attribute.KeyValue{attribute.String("agent_runner.run.id", op.Run.ID), attribute.String("gen_ai.agent.name", op.Run.Agent)}
 	if op.Run.Step > 0 {
 		about = append(about, attribute.Int("agent_runner.step", op.Run.Step))
@@ -46,13 +47,13 @@ func spanOf(op chain.Operation) (string, trace.SpanKind, []attribute.KeyValue) {
 	}
 	operation := func(name string) { about = append(about, attribute.String("gen_ai.operation.name", name)) }
 	switch op.Kind {
-	case chain.OperationRun:
+	case tracing.OperationRun:
 		operation("invoke_agent")
 		return "invoke_agent " + op.Run.Agent, trace.SpanKindInternal, about
-	case chain.OperationModel:
+	case tracing.OperationModel:
 		operation("chat")
 		return "chat " + op.Model, trace.SpanKindClient, append(about, attribute.String("gen_ai.request.model", op.Model))
-	case chain.OperationTool:
+	case tracing.OperationTool:
 		operation("execute_tool")
 		return "execute_tool " + op.Call.Name, trace.SpanKindInternal, about
 	default:
@@ -65,7 +66,7 @@ func spanOf(op chain.Operation) (string, trace.SpanKind, []attribute.KeyValue) {
 }
 
 // endOf returns the attributes that are known at the end of an operation.
-func endOf(op chain.Operation, o chain.Outcome) []attribute.KeyValue {
+func endOf(op tracing.Operation, o tracing.Outcome) []attribute.KeyValue {
 	var about []attribute.KeyValue
 	if u := o.Usage; u != nil {
 		about = append(about, attribute.Int64("gen_ai.usage.input_tokens", u.PromptTokens), attribute.Int64("gen_ai.usage.output_tokens", u.CompletionTokens))
@@ -73,7 +74,7 @@ func endOf(op chain.Operation, o chain.Outcome) []attribute.KeyValue {
 	if o.FinishReason != "" {
 		about = append(about, attribute.StringSlice("gen_ai.response.finish_reasons", []string{o.FinishReason}))
 	}
-	if op.Kind == chain.OperationHook {
+	if op.Kind == tracing.OperationHook {
 		about = append(about, attribute.Int64("agent_runner.fuel", o.Fuel), attribute.Int64("agent_runner.bytes_in", o.BytesIn),
 			attribute.Int64("agent_runner.bytes_out", o.BytesOut), attribute.Int64("agent_runner.waited_us", o.Waited.Microseconds()))
 	}
@@ -81,7 +82,7 @@ func endOf(op chain.Operation, o chain.Outcome) []attribute.KeyValue {
 }
 
 // errorType returns the kind of an operation's failure, or "" if it succeeded.
-func errorType(op chain.Operation, o chain.Outcome) string {
+func errorType(op tracing.Operation, o tracing.Outcome) string {
 	var failed *abi.Error
 	switch {
 	case o.Fault:
@@ -92,11 +93,11 @@ func errorType(op chain.Operation, o chain.Outcome) string {
 		return "tool_error"
 	case o.Err == nil:
 		return ""
-	case op.Kind == chain.OperationRun && o.FinishReason != "":
+	case op.Kind == tracing.OperationRun && o.FinishReason != "":
 		return o.FinishReason
 	case errors.As(o.Err, &failed):
 		return string(failed.Code)
-	case chain.IsEnding(o.Err):
+	case ending.Is(o.Err):
 		return "" // the run ends, which is no failure of this part of it
 	default:
 		return "_OTHER"

@@ -9,12 +9,12 @@ package telemetry
 import (
 	"context"
 
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
 // Join returns a tracer that calls several tracers. The first one starts first and ends
 // last. Join ignores nil tracers, and returns nil if all are nil.
-func Join(tracers ...chain.Tracer) chain.Tracer {
+func Join(tracers ...tracing.Tracer) tracing.Tracer {
 	var out joined
 	for _, t := range tracers {
 		if t != nil {
@@ -31,15 +31,15 @@ func Join(tracers ...chain.Tracer) chain.Tracer {
 	}
 }
 
-type joined []chain.Tracer
+type joined []tracing.Tracer
 
-// Start implements [chain.Tracer].
-func (j joined) Start(ctx context.Context, op chain.Operation) (context.Context, func(chain.Outcome)) {
-	ends := make([]func(chain.Outcome), len(j))
+// Start implements [tracing.Tracer].
+func (j joined) Start(ctx context.Context, op tracing.Operation) (context.Context, func(tracing.Outcome)) {
+	ends := make([]func(tracing.Outcome), len(j))
 	for i, t := range j {
 		ctx, ends[i] = t.Start(ctx, op)
 	}
-	return ctx, func(o chain.Outcome) {
+	return ctx, func(o tracing.Outcome) {
 		for i := len(ends) - 1; i >= 0; i-- {
 			ends[i](o)
 		}

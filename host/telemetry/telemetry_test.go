@@ -18,11 +18,12 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
 // run runs an agent that calls two tools, one of which is a sub-agent, through a wrapper, a
 // hook that fails and one that faults.
-func run(t *testing.T, tracer chain.Tracer) {
+func run(t *testing.T, tracer tracing.Tracer) {
 	t.Helper()
 	ok := &chain.Native{
 		WrapToolCall: func(ctx context.Context, c *chain.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
@@ -33,7 +34,7 @@ func run(t *testing.T, tracer chain.Tracer) {
 	bad := &chain.Native{
 		BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) { panic("no") },
 	}
-	entries := func(tr chain.Tracer, e ...chain.Entry) *chain.Chain {
+	entries := func(tr tracing.Tracer, e ...chain.Entry) *chain.Chain {
 		c, err := chain.New(e...)
 		require.NoError(t, err)
 		return c.With(chain.Options{Tracer: tr})
@@ -131,7 +132,7 @@ func TestTimelines(t *testing.T) {
 	line := lines[0]
 	require.Equal(t, "run_1", line.Run)
 	byID := map[int]telemetry.Span{}
-	depth := map[chain.OperationKind]int{}
+	depth := map[tracing.OperationKind]int{}
 	for _, s := range line.Spans {
 		byID[s.ID] = s
 		depth[s.Kind]++
@@ -146,7 +147,7 @@ func TestTimelines(t *testing.T) {
 			require.NotEmpty(t, s.Run)
 		}
 	}
-	require.Equal(t, map[chain.OperationKind]int{"run": 2, "model": 4, "tool": 2, "hook": 5}, depth)
+	require.Equal(t, map[tracing.OperationKind]int{"run": 2, "model": 4, "tool": 2, "hook": 5}, depth)
 	require.Nil(t, telemetry.Join(nil, nil))
 }
 
@@ -155,9 +156,9 @@ func TestTimelinesBoundIDs(t *testing.T) {
 	t.Parallel()
 	var line *telemetry.Timeline
 	keep := telemetry.Timelines(func(_ context.Context, l *telemetry.Timeline) { line = l })
-	ctx, end := keep.Start(t.Context(), chain.Operation{Kind: chain.OperationRun})
-	_, endTool := keep.Start(ctx, chain.Operation{Kind: chain.OperationTool, Call: &abi.Call{ID: strings.Repeat("i", 1<<20), Name: "t"}})
-	endTool(chain.Outcome{})
-	end(chain.Outcome{})
+	ctx, end := keep.Start(t.Context(), tracing.Operation{Kind: tracing.OperationRun})
+	_, endTool := keep.Start(ctx, tracing.Operation{Kind: tracing.OperationTool, Call: &abi.Call{ID: strings.Repeat("i", 1<<20), Name: "t"}})
+	endTool(tracing.Outcome{})
+	end(tracing.Outcome{})
 	require.Len(t, line.Spans[1].CallID, abi.MaxName)
 }

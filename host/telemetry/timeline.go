@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
 // MaxSpans is the maximum number of spans in a timeline.
@@ -25,29 +25,29 @@ type Timeline struct {
 
 // A Span is one operation of a run.
 type Span struct {
-	ID      int                 `json:"id"`               // from 1
-	Parent  int                 `json:"parent,omitempty"` // that it is within; 0: none
-	Kind    chain.OperationKind `json:"kind"`
-	Run     string              `json:"run,omitempty"` // of a sub-agent, where it is not the timeline's
-	Agent   string              `json:"agent,omitempty"`
-	Step    int                 `json:"step,omitempty"`
-	Entry   string              `json:"entry,omitempty"`
-	Hook    abi.Hook            `json:"hook,omitempty"`
-	Model   string              `json:"model,omitempty"`
-	Tool    string              `json:"tool,omitempty"`
-	CallID  string              `json:"call_id,omitempty"`
-	StartUS int64               `json:"start_us"`         // since the timeline began, microseconds
-	TookUS  int64               `json:"took_us"`          // -1: it is not over
-	OwnUS   int64               `json:"own_us,omitempty"` // of a hook, without what it wraps
-	Fuel    int64               `json:"fuel,omitempty"`   // of a hook
-	Tokens  int64               `json:"tokens,omitempty"` // of a model call
-	Error   string              `json:"error,omitempty"`  // what kind of failure it was
-	Finish  string              `json:"finish,omitempty"` // of a run or a model call
+	ID      int                   `json:"id"`               // from 1
+	Parent  int                   `json:"parent,omitempty"` // that it is within; 0: none
+	Kind    tracing.OperationKind `json:"kind"`
+	Run     string                `json:"run,omitempty"` // of a sub-agent, where it is not the timeline's
+	Agent   string                `json:"agent,omitempty"`
+	Step    int                   `json:"step,omitempty"`
+	Entry   string                `json:"entry,omitempty"`
+	Hook    abi.Hook              `json:"hook,omitempty"`
+	Model   string                `json:"model,omitempty"`
+	Tool    string                `json:"tool,omitempty"`
+	CallID  string                `json:"call_id,omitempty"`
+	StartUS int64                 `json:"start_us"`         // since the timeline began, microseconds
+	TookUS  int64                 `json:"took_us"`          // -1: it is not over
+	OwnUS   int64                 `json:"own_us,omitempty"` // of a hook, without what it wraps
+	Fuel    int64                 `json:"fuel,omitempty"`   // of a hook
+	Tokens  int64                 `json:"tokens,omitempty"` // of a model call
+	Error   string                `json:"error,omitempty"`  // what kind of failure it was
+	Finish  string                `json:"finish,omitempty"` // of a run or a model call
 }
 
 // Timelines returns a tracer that records timelines of runs, and calls done with each when
 // its run has ended or paused. The timeline of a sub-agent is part of its parent's.
-func Timelines(done func(ctx context.Context, t *Timeline)) chain.Tracer { return timelines{done} }
+func Timelines(done func(ctx context.Context, t *Timeline)) tracing.Tracer { return timelines{done} }
 
 type timelines struct {
 	done func(ctx context.Context, t *Timeline)
@@ -67,12 +67,12 @@ type growing struct {
 	Timeline
 }
 
-// Start implements [chain.Tracer].
-func (t timelines) Start(ctx context.Context, op chain.Operation) (context.Context, func(chain.Outcome)) {
+// Start implements [tracing.Tracer].
+func (t timelines) Start(ctx context.Context, op tracing.Operation) (context.Context, func(tracing.Outcome)) {
 	at, within := ctx.Value(placeKey{}).(place)
 	if !within {
-		if op.Kind != chain.OperationRun {
-			return ctx, func(chain.Outcome) {} // of no run
+		if op.Kind != tracing.OperationRun {
+			return ctx, func(tracing.Outcome) {} // of no run
 		}
 		at = place{line: &growing{Timeline: Timeline{Run: op.Run.ID, Began: time.Now()}}}
 	}
@@ -82,7 +82,7 @@ func (t timelines) Start(ctx context.Context, op chain.Operation) (context.Conte
 	if id > 0 {
 		inner = context.WithValue(ctx, placeKey{}, place{at.line, id})
 	}
-	return inner, func(o chain.Outcome) {
+	return inner, func(o tracing.Outcome) {
 		at.line.end(id, op, o, time.Since(began))
 		if !within {
 			t.done(ctx, at.line.finished())
@@ -91,7 +91,7 @@ func (t timelines) Start(ctx context.Context, op chain.Operation) (context.Conte
 }
 
 // begin adds a span and returns its id, or 0 if there are too many spans.
-func (g *growing) begin(op chain.Operation, parent int, now time.Time) int {
+func (g *growing) begin(op tracing.Operation, parent int, now time.Time) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.Spans) == MaxSpans {
@@ -110,7 +110,7 @@ func (g *growing) begin(op chain.Operation, parent int, now time.Time) int {
 	return s.ID
 }
 
-func (g *growing) end(id int, op chain.Operation, o chain.Outcome, took time.Duration) {
+func (g *growing) end(id int, op tracing.Operation, o tracing.Outcome, took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if id == 0 {
@@ -118,7 +118,7 @@ func (g *growing) end(id int, op chain.Operation, o chain.Outcome, took time.Dur
 	}
 	s := &g.Spans[id-1]
 	s.TookUS, s.Fuel, s.Finish, s.Error = took.Microseconds(), o.Fuel, o.FinishReason, errorType(op, o)
-	if op.Kind == chain.OperationHook {
+	if op.Kind == tracing.OperationHook {
 		s.OwnUS = max(0, (took - o.Waited).Microseconds())
 	}
 	if o.Usage != nil {

@@ -12,16 +12,16 @@ import (
 // a type of its own, which errors.As finds in it:
 //
 //	FinishReason   errors.As finds            which says
-//	stopped        *[chain.Stop]              the entry and hook that stopped it, a reason and a code
+//	stopped        *[ending.StoppedError]              the entry and hook that stopped it, a reason and a code
 //	canceled       *[Canceled]                the cause of the caller's context; errors.Is context.Canceled
 //	canceled       *[Blocked]                 also: the module that the operator blocks, and why
 //	timeout        *[TimedOut]                the time-out or deadline; errors.Is context.DeadlineExceeded
-//	max_steps      *[chain.Limited]           the limit of steps
-//	limit          *[chain.Limited]           which limit of model or tool calls, and of which tool
+//	max_steps      *[ending.LimitError]           the limit of steps
+//	limit          *[ending.LimitError]           which limit of model or tool calls, and of which tool
 //	limit          *[JournalFullError]        the limit or quota of journal bytes
 //	limit          *[MemoryError]             whose memory limit it is: the run's, the tenant's or the process's
-//	error          *[chain.Fault]             what an entry's code did: hook, stage, limit, cause, stderr
-//	error          *[chain.Failed]            the entry and hook that returned an error, and the error
+//	error          *[ending.FaultError]             what an entry's code did: hook, stage, limit, cause, stderr
+//	error          *[ending.HookError]            the entry and hook that returned an error, and the error
 //	error          *[ModelError]              the model's error, or that of the entry that answered for it
 //	error          *[NotAdmitted]             why there was no room for the run
 //	error          *[Expired]                 since when the paused run could not be resumed

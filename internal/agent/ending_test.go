@@ -13,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
 // kind is which of the types of endings an error has; it must be one alone.
@@ -20,12 +21,12 @@ func kind(t *testing.T, err error) string {
 	t.Helper()
 	var kinds []string
 	for name, is := range map[string]bool{
-		"stop":         as[*chain.Stop](err),
+		"stop":         as[*ending.StoppedError](err),
 		"canceled":     as[*agent.Canceled](err),
 		"timed out":    as[*agent.TimedOut](err),
-		"limited":      as[*chain.Limited](err),
-		"fault":        as[*chain.Fault](err),
-		"hook failed":  as[*chain.Failed](err),
+		"limited":      as[*ending.LimitError](err),
+		"fault":        as[*ending.FaultError](err),
+		"hook failed":  as[*ending.HookError](err),
 		"model":        as[*agent.ModelError](err),
 		"not admitted": as[*agent.NotAdmitted](err),
 	} {
@@ -99,9 +100,9 @@ func TestEveryEndingHasAType(t *testing.T) {
 			require.Equal(t, test.cancel, errors.Is(err, context.Canceled))
 			require.Equal(t, test.want == "timed out", errors.Is(err, context.DeadlineExceeded))
 			if test.want == "stop" {
-				var stop *chain.Stop
+				var stop *ending.StoppedError
 				require.ErrorAs(t, err, &stop)
-				require.Equal(t, chain.Stop{Entry: "guard", Hook: abi.HookBeforeModel, Reason: "quota", Code: "q-1"}, *stop)
+				require.Equal(t, ending.StoppedError{Entry: "guard", Hook: abi.HookBeforeModel, Reason: "quota", Code: "q-1"}, *stop)
 				require.Equal(t, []any{"guard", abi.HookBeforeModel, "quota", "q-1"}, []any{last.StoppedBy, last.Hook, last.Reason, last.StopCode})
 			}
 		})
@@ -140,7 +141,7 @@ func TestTheRecordOfAPhaseHasALimit(t *testing.T) {
 		return nil, nil
 	}})
 	tr := try(t, agent.Options{Chain: with(t, large)}, nil)
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	require.ErrorAs(t, tr.err, &fault)
 	require.Equal(t, "record_bytes", fault.Limit)
 	require.ErrorContains(t, tr.err, "large: before_model: what hooks, model and tools answered in one phase")

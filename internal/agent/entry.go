@@ -9,7 +9,9 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
 // An entry is a line of a run's log: what changed in its [State] since the line
@@ -40,7 +42,7 @@ func newEntry() entry { return entry{Calls: map[int]json.RawMessage{}} }
 // A phaseDelta is what changed in the record of a phase.
 type phaseDelta struct {
 	Phase int64 `json:"phase"`
-	chain.Delta
+	record.Delta
 }
 
 // fixed is what changes at the beginning of a run only.
@@ -94,7 +96,7 @@ func joined(chunks []abi.Chunk) []abi.Chunk {
 
 // restore puts a log together: the state, and how many phases it went through.
 func restore(log [][]byte) (*State, int64, error) {
-	s := &State{Locals: chain.NewLocals(), Record: chain.NewRecord()}
+	s := &State{Locals: local.New(), Record: record.New()}
 	f := &folded{state: s}
 	if err := eachEntry(log, f.add); err != nil {
 		return nil, 0, err
@@ -103,7 +105,7 @@ func restore(log [][]byte) (*State, int64, error) {
 		return nil, 0, errors.New("the run's log has no beginning")
 	}
 	s.Instruction, s.Tools, s.Input = f.fixed.Instruction, f.fixed.Tools, f.fixed.Input
-	s.Messages, s.Calls = chain.NewList(chain.NewRevisions(), f.messages), f.calls
+	s.Messages, s.Calls = message.NewList(message.NewRevisions(), f.messages), f.calls
 	for i, inner := range f.inner {
 		if i < 0 || i >= len(s.Calls) {
 			return nil, 0, fmt.Errorf("the run's log: a run of call %d in a round of %d", i, len(s.Calls))
@@ -152,7 +154,7 @@ type folded struct {
 func (f *folded) add(e *entry) error {
 	s := f.state
 	for i := range e.Records {
-		e.Records[i].ApplyLocals(s.Locals)
+		s.Locals.Apply(e.Records[i].Locals)
 	}
 	if e.Phase != f.phase {
 		f.phase, f.records = e.Phase, nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
 // Waiting for room is an excess of the run only while what modules emitted takes most of
@@ -26,7 +26,7 @@ func TestExcessIsWhatModulesEmit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &run{root: &Agent{Options: Options{Memory: DefaultMemory}}}
-			r.state.Locals = chain.NewLocals()
+			r.state.Locals = local.New()
 			r.openMemory(account.WithContext(t.Context(), account.New(account.LevelTenant, "t", nil, 0)), func(error) {})
 			e := ClientEvent{Event: c.event}
 			e.Event.Data = make([]byte, DefaultPending/copies)

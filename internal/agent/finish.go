@@ -9,6 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
 // How long after_agent and the last observe may take together.
@@ -60,14 +62,14 @@ func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
 	if e.FinishReason == abi.RunReturnDirectly || e.FinishReason == abi.RunStop {
 		why = "the run came to its answer without it"
 	}
-	var limited *chain.Limited
+	var limited *ending.LimitError
 	if errors.As(err, &limited) {
 		why = "the run ended at " + limitText(limited)
 	}
 	r.answerAll(why)
 	r.chain.EndOwn(s.Record)
 	r.endStep()
-	s.Phase, s.Record, s.Outcome = PhaseEnd, chain.NewRecord(), &outcome{Event: e}
+	s.Phase, s.Record, s.Outcome = PhaseEnd, record.New(), &outcome{Event: e}
 	if r.err != nil {
 		s.Outcome.Err = r.err.Error()
 	}
@@ -96,9 +98,9 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 	e := abi.Event{Type: abi.EventRunFinished, Usage: &usage}
 	var (
 		done   *answer
-		stop   *chain.Stop
-		over   *chain.Over
-		most   *chain.Limited
+		stop   *ending.StoppedError
+		over   *ending.AbortedError
+		most   *ending.LimitError
 		full   *journal.FullError
 		memory *MemoryError
 		heavy  *OverloadedError
@@ -124,7 +126,7 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 		e.FinishReason, e.Error = abi.RunLimit, &abi.Error{Code: abi.CodeLimit, Message: full.Error()}
 		err = full
 	case errors.As(err, &memory):
-		r.tell(abi.Event{Type: abi.EventLimit, Limit: chain.LimitMemory, Value: memory.Limit, Action: actionEnded})
+		r.tell(abi.Event{Type: abi.EventLimit, Limit: ending.LimitMemory, Value: memory.Limit, Action: actionEnded})
 		e.FinishReason, e.Error = abi.RunLimit, &abi.Error{Code: abi.CodeLimit, Message: memory.Error()}
 		err = memory
 	case errors.As(err, &over) && errors.As(context.Cause(ctx), &heavy):
@@ -164,7 +166,7 @@ func (r *run) timedOut(cause error) error {
 
 // runError is what run_finished says of an error.
 func runError(err error) *abi.Error {
-	var failed *chain.Failed
+	var failed *ending.HookError
 	if errors.As(err, &failed) {
 		e := *failed.Err
 		e.Message = failed.Error()
@@ -181,11 +183,11 @@ func runError(err error) *abi.Error {
 	if passes(err) {
 		return &abi.Error{Code: abi.CodeUnavailable, Message: err.Error() + "; this is no mistake of the agent, and may be over in a minute: run it again then", Retryable: true, RetryAfterMS: shortageRetry.Milliseconds()}
 	}
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	if errors.As(err, &fault) {
 		return &abi.Error{Code: abi.CodeInternal, Message: fault.Error()}
 	}
-	return chain.AsError(err, abi.CodeInternal)
+	return ending.AsError(err, abi.CodeInternal)
 }
 
 func asModelError(err error) (*model.Error, bool) {

@@ -10,7 +10,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
 // A History is what a run did, phase by phase, as its log tells.
@@ -52,7 +53,7 @@ type PhaseDeeds struct {
 
 // A DeedOf is a deed with the change that it made to the run's messages.
 type DeedOf struct {
-	chain.Deed
+	record.CallRecord
 	Edits []Edit `json:"edits,omitempty"`
 }
 
@@ -70,7 +71,7 @@ func ReadHistory(kept *journal.StoredRun) (*History, error) {
 		return nil, err
 	}
 	h := &History{State: state, Answers: map[string]json.RawMessage{}}
-	r := &reader{history: h, fold: &folded{shared: true, state: &State{Locals: chain.NewLocals(), Record: chain.NewRecord()}}, rank: map[string]int{}, phase: -1}
+	r := &reader{history: h, fold: &folded{shared: true, state: &State{Locals: local.New(), Record: record.New()}}, rank: map[string]int{}, phase: -1}
 	for i, p := range kept.Modules {
 		r.rank[p.Entry] = i
 	}
@@ -107,11 +108,11 @@ func (r *reader) add(e *entry) error {
 		}
 		maps.Copy(r.history.Answers, answers)
 		for key, b := range d.Record {
-			deed, err := chain.ReadDeed(key, b)
+			deed, err := record.ParseCall(key, b)
 			if err != nil {
 				return err
 			}
-			r.deeds[key] = DeedOf{Deed: deed}
+			r.deeds[key] = DeedOf{CallRecord: deed}
 		}
 	}
 	if err := r.fold.add(e); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
 // An innerRun is what a run's log has of a run that one of its calls made: a log
@@ -199,7 +199,7 @@ func (k *keeper) inner(i int, more *innerRun) {
 		k.hold(len(line))
 	}
 	for j := range more.Events {
-		k.hold(int(chain.SizeOfEvent(&more.Events[j])))
+		k.hold(int(size.Event(&more.Events[j])))
 	}
 	k.pending.Inner[i].add(more)
 	k.changed = k.changed || len(more.Log) > 0 || more.Anew || more.Gone || more.Ended != nil

@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
 // How a keeper works.
@@ -209,7 +210,7 @@ func (k *keeper) stage() {
 	head := headOf(&r.state)
 	r.mu.Unlock()
 	progress := k.look(journal.StatusRunning)
-	err := r.chain.Delta(true, func(d *chain.Delta) error {
+	err := r.chain.Delta(true, func(d *record.Delta) error {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.addDelta(d)
@@ -280,7 +281,7 @@ func (k *keeper) takeRounds() {
 	k.rounds = len(rounds)
 }
 
-func (k *keeper) addDelta(d *chain.Delta) {
+func (k *keeper) addDelta(d *record.Delta) {
 	if !d.Empty() {
 		k.hold(d.Size())
 		k.pending.Records = append(k.pending.Records, phaseDelta{k.phase, *d})
@@ -438,7 +439,7 @@ func (k *keeper) collect() (c *journal.Commit, events []ClientEvent, waiters []*
 	}
 	var log []entry
 	var changed bool
-	err = ch.Delta(false, func(d *chain.Delta) error {
+	err = ch.Delta(false, func(d *record.Delta) error {
 		k.run.mu.Lock()
 		s := &k.run.state
 		now := live{Usage: s.Usage, LastID: s.LastID, ModelCalls: s.ModelCalls, ToolCalls: s.ToolCalls, Streams: ch.Streams().Load(), Observed: s.Observed,

@@ -6,7 +6,8 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
 // OnLimit says what becomes of a run that would pass one of its limits.
@@ -14,7 +15,7 @@ type OnLimit string
 
 // What may become of it.
 const (
-	// LimitError ends the run with a *chain.Limited: no call is made beyond the
+	// LimitError ends the run with a *ending.LimitError: no call is made beyond the
 	// limit, and of a message that would pass it none of its calls is run. The default.
 	LimitError OnLimit = "error"
 	// LimitEnd ends the run in the same way, but without an error: its answer
@@ -94,7 +95,7 @@ func (o *Options) forModules() abi.RunLimits {
 }
 
 // limitText says what is used up.
-func limitText(l *chain.Limited) string {
+func limitText(l *ending.LimitError) string {
 	switch {
 	case l.Limit == LimitMaxSteps:
 		return fmt.Sprintf("its limit of %s", count(l.Value, "step"))
@@ -115,7 +116,7 @@ func count(n int64, what string) string {
 }
 
 // tellLimit tells of a limit that is used up, and what becomes of it.
-func (r *run) tellLimit(l *chain.Limited, action string) {
+func (r *run) tellLimit(l *ending.LimitError, action string) {
 	r.tell(abi.Event{Type: abi.EventLimit, Limit: l.Limit, Value: l.Value, Name: l.Tool, Action: action})
 }
 
@@ -137,9 +138,9 @@ func (r *run) mayStep() error {
 		switch left := limit.most - limit.used; {
 		case limit.most == 0:
 		case left <= 0:
-			return &chain.Limited{Limit: limit.name, Value: int64(limit.most)}
+			return &ending.LimitError{Limit: limit.name, Value: int64(limit.most)}
 		case left == 1 && l.OnLimit == LimitAnswer && s.Last == nil:
-			s.Last = &chain.Limited{Limit: limit.name, Value: int64(limit.most)}
+			s.Last = &ending.LimitError{Limit: limit.name, Value: int64(limit.most)}
 		}
 	}
 	return nil
@@ -164,7 +165,7 @@ func (r *run) countModelCall() error {
 		at.mu.Lock()
 		if l.ModelCalls > 0 && at.state.ModelCalls >= most {
 			at.mu.Unlock()
-			return &chain.Limited{Limit: LimitModelCalls, Value: int64(l.ModelCalls)}
+			return &ending.LimitError{Limit: LimitModelCalls, Value: int64(l.ModelCalls)}
 		}
 		at.state.ModelCalls++
 		at.mu.Unlock()
@@ -173,7 +174,7 @@ func (r *run) countModelCall() error {
 }
 
 // lastCall is what the model reads in its last call, where it may call no tools.
-func lastCall(l *chain.Limited) abi.Message {
+func lastCall(l *ending.LimitError) abi.Message {
 	m := abi.User(fmt.Sprintf("The run has used up %s. Answer now, with what you have: no more tools can be called.", limitText(l)))
 	m.Origin = abi.OriginHost
 	return m
@@ -190,13 +191,13 @@ func (r *run) allot(calls []CallState) error {
 		}
 		return nil
 	}
-	var beyond []*chain.Limited
+	var beyond []*ending.LimitError
 	for i := range calls {
 		c := &calls[i]
 		if !r.reachesTool(&c.Call) {
 			continue
 		}
-		if c.Beyond = r.countToolCall(c.Call.Name); c.Beyond != nil && !slices.ContainsFunc(beyond, func(l *chain.Limited) bool { return *l == *c.Beyond }) {
+		if c.Beyond = r.countToolCall(c.Call.Name); c.Beyond != nil && !slices.ContainsFunc(beyond, func(l *ending.LimitError) bool { return *l == *c.Beyond }) {
 			beyond = append(beyond, c.Beyond)
 		}
 	}
@@ -216,7 +217,7 @@ func (r *run) allot(calls []CallState) error {
 // arguments for it.
 func (r *run) reachesTool(c *abi.Call) bool {
 	_, ok := r.state.tool(c.Name)
-	_, err := chain.ParseArguments(c.Arguments)
+	_, err := toolset.ParseArguments(c.Arguments)
 	return ok && err == nil && slices.Contains(r.state.Told, c.Name)
 }
 
@@ -236,7 +237,7 @@ func (r *run) CountTool(name string) error {
 
 // countToolCall counts a tool call in this run and those around it, or returns
 // the limit that it would pass.
-func (r *run) countToolCall(name string) *chain.Limited {
+func (r *run) countToolCall(name string) *ending.LimitError {
 	for at := r; at != nil; at = at.parent {
 		if l := at.countTool(name); l != nil {
 			return l
@@ -246,19 +247,19 @@ func (r *run) countToolCall(name string) *chain.Limited {
 	return nil
 }
 
-func (r *run) countTool(name string) *chain.Limited {
+func (r *run) countTool(name string) *ending.LimitError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l, used := &r.root.Limits, r.state.ToolCalls
 	if most := l.Tools[name]; most > 0 && used[name] >= most {
-		return &chain.Limited{Limit: LimitToolCalls, Tool: name, Value: int64(most)}
+		return &ending.LimitError{Limit: LimitToolCalls, Tool: name, Value: int64(most)}
 	}
 	all := 0
 	for _, n := range used {
 		all += n
 	}
 	if l.ToolCalls > 0 && all >= l.ToolCalls {
-		return &chain.Limited{Limit: LimitToolCalls, Value: int64(l.ToolCalls)}
+		return &ending.LimitError{Limit: LimitToolCalls, Value: int64(l.ToolCalls)}
 	}
 	if r.state.ToolCalls = maps.Clone(used); used == nil { // what was handed out stays as it is
 		r.state.ToolCalls = map[string]int{}
@@ -268,12 +269,12 @@ func (r *run) countTool(name string) *chain.Limited {
 }
 
 // beyond is the result of a call beyond a limit.
-func beyond(l *chain.Limited, name string) *abi.Result {
+func beyond(l *ending.LimitError, name string) *abi.Result {
 	return abi.ErrorResult(fmt.Sprintf("The call of %s was not run: the run has used up %s. Go on without it.", name, limitText(l)))
 }
 
 // onLimit says what becomes of a limit.
-func (r *run) onLimit(l *chain.Limited) OnLimit {
+func (r *run) onLimit(l *ending.LimitError) OnLimit {
 	if l.Limit == LimitToolCalls {
 		return r.root.Limits.OnToolLimit
 	}
@@ -281,7 +282,7 @@ func (r *run) onLimit(l *chain.Limited) OnLimit {
 }
 
 // atLimit is the answer of a run that ends at a limit, if it may have one.
-func (r *run) atLimit(l *chain.Limited) *abi.Message {
+func (r *run) atLimit(l *ending.LimitError) *abi.Message {
 	if r.onLimit(l) == LimitError {
 		return nil
 	}

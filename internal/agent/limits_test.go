@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
 func tcalls(ids ...string) scripted.Reply {
@@ -86,7 +87,7 @@ func TestLimits(t *testing.T) {
 			requests := tr.model.Requests()
 			require.Len(t, requests, test.asked)
 			require.Equal(t, test.toolFree, len(requests[test.asked-1].Tools) == 0)
-			var limited *chain.Limited
+			var limited *ending.LimitError
 			require.Equal(t, test.limit != "", errors.As(tr.err, &limited))
 			if test.limit != "" {
 				require.Equal(t, test.limit, limited.Limit)

@@ -5,7 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/internal/account"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
 // Defaults of Options.
@@ -19,7 +20,7 @@ const (
 )
 
 // A MemoryError ends a run for which there is not enough memory.
-type MemoryError = chain.MemoryError
+type MemoryError = ending.MemoryError
 
 // A memory counts the bytes that a run makes the host hold. Runs inside it use the
 // same accounts.
@@ -101,7 +102,7 @@ func (r *run) HasMemory(n int64) error {
 // within its limit. The error ends the run.
 func (r *run) settle(ctx context.Context) error {
 	if err := r.memory.state.Set(r.state.size()); err != nil {
-		return chain.NewMemoryError(err)
+		return ending.FromReservation(err)
 	}
 	return r.drain(ctx)
 }
@@ -112,7 +113,7 @@ func (r *run) drain(ctx context.Context) error {
 		return nil // above, the accounts around it are looked at as well
 	}
 	if err := r.AwaitMemory(ctx, 1); err != nil {
-		return chain.NewMemoryError(err)
+		return ending.FromReservation(err)
 	}
 	return nil
 }
@@ -123,7 +124,7 @@ const copies = 3
 
 // hold counts an event as pending, until release.
 func (r *run) hold(e *ClientEvent) {
-	e.held = chain.SizeOfEvent(&e.Event)
+	e.held = size.Event(&e.Event)
 	for _, b := range e.Encoded {
 		e.held += int64(len(b))
 	}
@@ -161,14 +162,14 @@ func (s *State) size() int64 {
 		c := &s.Streamed[i]
 		n += int64(overhead + len(c.Text) + len(c.Arguments))
 		if c.Part != nil {
-			n += chain.SizeOfPart(c.Part)
+			n += size.Part(c.Part)
 		}
 	}
 	for i := range s.Calls {
 		c := &s.Calls[i]
-		n += int64(overhead+len(c.Call.Arguments)) + chain.SizeOfResult(c.Result)
+		n += int64(overhead+len(c.Call.Arguments)) + size.Result(c.Result)
 		for j := range c.Messages {
-			n += chain.SizeOf(&c.Messages[j])
+			n += size.Message(&c.Messages[j])
 		}
 	}
 	return n

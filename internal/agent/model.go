@@ -13,6 +13,10 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
 // callModel makes the step's model call and appends its response.
@@ -52,10 +56,10 @@ func (r *run) callModel(ctx context.Context) (Phase, error) {
 }
 
 // request is what the model is shown: the instruction, then the messages.
-func (r *run) request() *chain.List {
+func (r *run) request() *message.List {
 	s := &r.state
 	if r.system == nil && s.Instruction != "" {
-		r.system = chain.NewList(r.revs, []abi.Message{abi.System(s.Instruction)})
+		r.system = message.NewList(r.revs, []abi.Message{abi.System(s.Instruction)})
 	}
 	request := s.Messages.Prefixed(r.asked, r.system)
 	r.asked = request
@@ -93,13 +97,13 @@ func (r *run) allow(req *chain.ModelRequest) error {
 }
 
 // generate asks the model itself: innermost, inside all rings.
-func (r *run) generate(ctx context.Context, q chain.ModelRequest, out chain.Sink) (*abi.Response, error) {
+func (r *run) generate(ctx context.Context, q chain.ModelRequest, out chunk.Sink) (*abi.Response, error) {
 	r.state.Told = toolNames(q.Tools)
 	return r.ask(ctx, q, out)
 }
 
 // ask asks the model itself, for the run or for a module.
-func (r *run) ask(ctx context.Context, q chain.ModelRequest, out chain.Sink) (*abi.Response, error) {
+func (r *run) ask(ctx context.Context, q chain.ModelRequest, out chunk.Sink) (*abi.Response, error) {
 	if q.Messages.Len() == 0 {
 		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "there are no messages to ask the model with"}
 	}
@@ -107,7 +111,7 @@ func (r *run) ask(ctx context.Context, q chain.ModelRequest, out chain.Sink) (*a
 		return nil, err
 	}
 	req := &model.Request{Model: q.Model, Messages: r.flat.All(q.Messages), Tools: q.Tools, Params: q.Params}
-	ctx, end := r.trace(ctx, chain.Operation{Kind: chain.OperationModel, Model: q.Model})
+	ctx, end := r.trace(ctx, tracing.Operation{Kind: tracing.OperationModel, Model: q.Model})
 	res, err := r.stream(model.WithAttempts(ctx, r.attempts()), req, out)
 	end(modelOutcome(res, err))
 	if err != nil {
@@ -124,13 +128,13 @@ func (r *run) attempts() func(model.Attempt) {
 	n := 0
 	return func(a model.Attempt) {
 		n++
-		failed := chain.AsError(modelError(a.Err), abi.CodeModel)
+		failed := ending.AsError(modelError(a.Err), abi.CodeModel)
 		r.tell(abi.Event{Type: abi.EventModelAttempt, Model: a.Model, Attempt: n, Error: failed, Next: a.Next, DelayMS: a.Wait.Milliseconds()})
 	}
 }
 
 // stream asks the model, and hands on what it says as it says it.
-func (r *run) stream(ctx context.Context, req *model.Request, out chain.Sink) (*abi.Response, error) {
+func (r *run) stream(ctx context.Context, req *model.Request, out chunk.Sink) (*abi.Response, error) {
 	if out == nil {
 		return r.agent.Model.Generate(ctx, req, nil)
 	}
@@ -143,7 +147,7 @@ func (r *run) stream(ctx context.Context, req *model.Request, out chain.Sink) (*
 // made it fail. An ending stays what it is.
 func failedBy(source string, err error) error {
 	var failed *abi.Error
-	if chain.IsEnding(err) || !errors.As(err, &failed) {
+	if ending.Is(err) || !errors.As(err, &failed) {
 		return err
 	}
 	e := *failed

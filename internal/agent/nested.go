@@ -8,6 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
 var _ chain.Nester = (*run)(nil)
@@ -16,7 +18,7 @@ var _ chain.Nester = (*run)(nil)
 // its usage and its number count.
 func (r *run) OwnModel() chain.ModelCall {
 	return chain.ModelCall{
-		Request:  chain.ModelRequest{Messages: chain.NewList(r.revs, nil), Model: r.agent.ModelName, Params: r.agent.Params},
+		Request:  chain.ModelRequest{Messages: message.NewList(r.revs, nil), Model: r.agent.ModelName, Params: r.agent.Params},
 		State:    r.state.Messages,
 		Generate: r.ask,
 		Allow:    r.allow,
@@ -33,7 +35,7 @@ func (r *run) OwnTool(name string) (chain.ToolCall, error) {
 		return chain.ToolCall{}, &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf("tool: %s is not active", name)}
 	}
 	return chain.ToolCall{Tool: t, State: r.state.Messages,
-		Run: func(ctx context.Context, call abi.Call, resume *abi.Resume, out chain.Sink) (*abi.Result, error) {
+		Run: func(ctx context.Context, call abi.Call, resume *abi.Resume, out chunk.Sink) (*abi.Result, error) {
 			if resume != nil {
 				ctx = tool.WithAnswer(ctx, resume.Answer)
 			}

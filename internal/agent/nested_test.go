@@ -19,6 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
 // answering is a model that answers a module's own request, which begins with
@@ -44,7 +45,7 @@ func judging(req abi.RequestPatch, took func(*abi.Response, error)) *chain.Nativ
 	return chain.WithBeforeAgent(func(ctx context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		res, err := c.Model(ctx, req)
 		took(res, err)
-		if err != nil && !chain.IsEnding(err) {
+		if err != nil && !ending.Is(err) {
 			return nil, nil
 		}
 		return nil, err
@@ -187,10 +188,10 @@ func TestOwnModelFails(t *testing.T) {
 	tr = runOn(t, answering(nil), agent.Options{Limits: agent.Limits{ModelCalls: 1}, Chain: with(t,
 		native("judge", &chain.Native{AfterModel: func(ctx context.Context, c *chain.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 			_, err := c.Model(ctx, saying("judge x"))
-			require.True(t, chain.IsEnding(err))
+			require.True(t, ending.Is(err))
 			return nil, nil // which it cannot catch
 		}}))})
-	var limited *chain.Limited
+	var limited *ending.LimitError
 	require.ErrorAs(t, tr.err, &limited)
 }
 
@@ -430,8 +431,8 @@ func TestOwnToolStop(t *testing.T) {
 		return &abi.GateToolAnswer{Decision: abi.DecideStop, Message: "enough"}, nil
 	}}
 	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, native("stops", stops),
-		native("caller", calling("echo", "", func(_ *abi.Result, err error) { require.True(t, chain.IsEnding(err)) })))})
-	var stop *chain.Stop
+		native("caller", calling("echo", "", func(_ *abi.Result, err error) { require.True(t, ending.Is(err)) })))})
+	var stop *ending.StoppedError
 	require.ErrorAs(t, tr.err, &stop)
 	require.Equal(t, "stops", tr.last().StoppedBy)
 	require.Equal(t, 1, tr.count(abi.EventToolResult))

@@ -6,7 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
 // given are the messages that a run began with, as its journal has them.
@@ -27,7 +27,7 @@ func givenOf(s *State) given {
 // rewritten compares the messages with those of l from an index on. It returns nil if
 // none was changed or removed. A message that was removed is replaced by an empty one:
 // later entries of the log count on its place.
-func (g given) rewritten(l *chain.List, from int) (*journal.Rewrite, error) {
+func (g given) rewritten(l *message.List, from int) (*journal.Rewrite, error) {
 	if from >= len(g) {
 		return nil, nil
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
 // A Paused is the error of a run that waits for answers. It is no end:
@@ -114,7 +114,7 @@ func resumed(a *Agent, state *State) (*run, error) {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
 	r := &run{root: a, agent: a, journal: a.Journal, events: newOutbox(), ids: map[string]bool{},
-		revs: chain.ResumeRevisions(cmp.Or(own.Revisions, legacyRevisions))}
+		revs: message.ResumeRevisions(cmp.Or(own.Revisions, legacyRevisions))}
 	r.state = *own
 	if at := a.find(own.Agent); at != nil {
 		r.agent = at
@@ -125,7 +125,7 @@ func resumed(a *Agent, state *State) (*run, error) {
 	for _, id := range r.state.Input {
 		r.ids[id] = true
 	}
-	r.state.Messages = chain.NewList(r.revs, messages)
+	r.state.Messages = message.NewList(r.revs, messages)
 	r.stepOpen = r.state.StepOpen
 	return r, nil
 }

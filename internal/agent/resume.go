@@ -13,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
 // Continue goes on with a run of the agent's journal: one that paused, with
@@ -107,7 +108,7 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 func (r *run) goOnKept(o *journal.Options, kept *journal.StoredRun, phase int64) {
 	for i := range r.state.Calls {
 		c := &r.state.Calls[i]
-		c.Started = c.Started || r.state.Record.BegunTool(c.Call.ID)
+		c.Started = c.Started || r.state.Record.ToolBegun(c.Call.ID)
 	}
 	r.journal = o
 	r.keeper = newKeeper(o, r, kept.Epoch, kept.Entries, kept.LastSeq)
@@ -242,7 +243,7 @@ func (r *run) create(ctx context.Context) error {
 const maxTitle = 120
 
 // title is what the user said last, cut.
-func title(l *chain.List) string {
+func title(l *message.List) string {
 	const enough = (maxTitle + 1) * utf8.UTFMax // bytes
 	for i := l.Len() - 1; i >= 0; i-- {
 		if m := l.At(i); m.Role == abi.RoleUser {

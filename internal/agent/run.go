@@ -14,6 +14,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
 // A run is one run of an agent.
@@ -48,11 +53,11 @@ type run struct {
 	room     func(context.Context, chain.Own) (release func(), err error)
 	stepOpen bool
 	answered int64 // the revision of the messages whose calls are all answered
-	system   *chain.List
-	asked    *chain.List // the last request, before modules changed it
-	flat     chain.Flat  // what the model was given last
-	revs     *chain.Revisions
-	traced   chain.Outcome // of the run
+	system   *message.List
+	asked    *message.List // the last request, before modules changed it
+	flat     message.Flat  // what the model was given last
+	revs     *message.Revisions
+	traced   tracing.Outcome // of the run
 }
 
 func newRun(a *Agent, in Input) *run {
@@ -61,11 +66,11 @@ func newRun(a *Agent, in Input) *run {
 		id = NewRunID()
 	}
 	a, wrong := a.given(in.Chain)
-	r := &run{root: a, agent: a, journal: a.Journal, wrong: wrong, events: newOutbox(), ids: make(map[string]bool, len(in.Messages)), revs: chain.NewRevisions()}
+	r := &run{root: a, agent: a, journal: a.Journal, wrong: wrong, events: newOutbox(), ids: make(map[string]bool, len(in.Messages)), revs: message.NewRevisions()}
 	r.state = State{ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, With: a.with, Phase: PhaseStart,
-		Locals: chain.NewLocals(), Record: chain.NewRecord()}
+		Locals: local.New(), Record: record.New()}
 	r.equip(a)
-	r.state.Messages = chain.NewList(r.revs, r.adopt(in.Messages))
+	r.state.Messages = message.NewList(r.revs, r.adopt(in.Messages))
 	return r
 }
 
@@ -209,7 +214,7 @@ func (r *run) execute(ctx context.Context) {
 		defer context.AfterFunc(ctx, k.stop)()
 	}
 	r.state.Deadline, _ = ctx.Deadline()
-	ctx, end := r.trace(ctx, chain.Operation{Kind: chain.OperationRun, Model: r.agent.ModelName})
+	ctx, end := r.trace(ctx, tracing.Operation{Kind: tracing.OperationRun, Model: r.agent.ModelName})
 	defer func() { end(r.traced) }()
 	defer r.client.begin(ctx)()
 	err := refused
@@ -248,7 +253,7 @@ func (r *run) execute(ctx context.Context) {
 	if r.isLost() {
 		return
 	}
-	var interrupted *chain.Interrupted
+	var interrupted *ending.InterruptedError
 	if errors.As(err, &interrupted) {
 		r.pause(ctx)
 		return
@@ -277,7 +282,7 @@ func (r *run) admit(ctx context.Context, a *Agent) (context.Context, error) {
 		r.admitted[a] = admission
 		return within, nil
 	case ctx.Err() != nil:
-		return ctx, &chain.Over{Cause: err}
+		return ctx, &ending.AbortedError{Cause: err}
 	default:
 		return ctx, &NotAdmitted{err}
 	}
@@ -319,7 +324,7 @@ func (r *run) loop(ctx context.Context) (err error) {
 			return err
 		}
 		if cause := context.Cause(ctx); cause != nil {
-			return &chain.Over{Cause: cause}
+			return &ending.AbortedError{Cause: cause}
 		}
 		r.chain.Begin(r.state.Record)
 		next, err := r.phase(ctx)
@@ -329,7 +334,7 @@ func (r *run) loop(ctx context.Context) (err error) {
 		if r.within != nil {
 			ctx, r.within = r.within, nil
 		}
-		r.state.Phase, r.state.Record = next, r.state.Record.Next()
+		r.state.Phase, r.state.Record = next, r.state.Record.NextPhase()
 		r.keepPhase()
 		if r.mustHandBack() {
 			return &journal.Error{Run: r.state.ID, Err: journal.ErrReleased}
@@ -455,7 +460,7 @@ func (r *run) decide(ctx context.Context) (Phase, error) {
 	response, _ := s.Messages.Last()
 	messages, err := r.chain.AfterModelRewriteState(ctx, r.draft())
 	if err != nil {
-		var paused *chain.Interrupted
+		var paused *ending.InterruptedError
 		if !errors.As(err, &paused) {
 			r.tellMessage(response.ID) // it stands in the state as it was
 		}

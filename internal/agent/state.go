@@ -6,7 +6,10 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
 // A Phase is where in its loop a run is.
@@ -46,8 +49,8 @@ type State struct {
 	ToolCalls  map[string]int `json:"tool_calls,omitempty"` // that count, of each tool
 	// Last is the limit for which the model is told of no tools any more, and
 	// Deaf whether it called some nevertheless.
-	Last *chain.Limited `json:"last,omitempty"`
-	Deaf bool           `json:"deaf,omitempty"`
+	Last *ending.LimitError `json:"last,omitempty"`
+	Deaf bool               `json:"deaf,omitempty"`
 
 	Instruction    string     `json:"instruction"`
 	Tools          []abi.Tool `json:"tools"`
@@ -55,14 +58,14 @@ type State struct {
 	Told           []string   `json:"told"`   // those of the last request: what may be called
 	ReturnDirectly []string   `json:"return_directly"`
 
-	Messages *chain.List   `json:"messages"`
+	Messages *message.List `json:"messages"`
 	Input    []string      `json:"input"`  // the ids of the messages that the run began with
 	Rounds   []string      `json:"rounds"` // the ids of the messages whose calls were run
-	Locals   *chain.Locals `json:"locals"`
+	Locals   *local.Values `json:"locals"`
 	// Record is what has been done in the phase: it matters to a paused run.
-	Record  *chain.Record `json:"record"`
-	Calls   []CallState   `json:"calls,omitempty"` // of the current round
-	Respond *abi.Message  `json:"respond,omitempty"`
+	Record  *record.Record `json:"record"`
+	Calls   []CallState    `json:"calls,omitempty"` // of the current round
+	Respond *abi.Message   `json:"respond,omitempty"`
 
 	// Finish is the model's own finish reason of the last response.
 	Finish string `json:"finish,omitempty"`
@@ -94,7 +97,7 @@ type CallState struct {
 	// Streamed says that the caller got chunks of its result.
 	Streamed bool `json:"streamed,omitempty"`
 	// Beyond is the limit that the call is beyond: it is not run.
-	Beyond *chain.Limited `json:"beyond,omitempty"`
+	Beyond *ending.LimitError `json:"beyond,omitempty"`
 	// Child is the run that the call made, while that waits for answers, or when a
 	// journal had it and its process was gone; Kept is then set.
 	Child *State     `json:"child,omitempty"`

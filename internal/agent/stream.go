@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 )
 
 // pump hands on what the maker of a stream puts there. What comes within a moment
@@ -19,7 +19,7 @@ import (
 //
 // The maker runs on the goroutine of the run, which for one that answers at once is
 // the only one.
-func pump[R any](ctx context.Context, out chain.Sink, ends bool, what string, maker func(ctx context.Context, put func(abi.Chunk) error) (R, error)) (R, error) {
+func pump[R any](ctx context.Context, out chunk.Sink, ends bool, what string, maker func(ctx context.Context, put func(abi.Chunk) error) (R, error)) (R, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := &passing{ctx: ctx, cancel: cancel, out: out}
@@ -60,10 +60,10 @@ func made[R any](what string, maker func() (R, error)) (res R, err error) {
 type passing struct {
 	ctx    context.Context // of the maker
 	cancel func()
-	out    chain.Sink
+	out    chunk.Sink
 	joiner joiner
 
-	waiting chain.Gathering
+	waiting chunk.Buffer
 	armed   atomic.Bool                // hand comes
 	timer   atomic.Pointer[time.Timer] // of hand; nil until it is needed
 

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
 // A title is the same as if all that the user said had been read for it.
@@ -20,7 +20,7 @@ func TestTitle(t *testing.T) {
 		if len(want) > maxTitle {
 			want = append(want[:maxTitle-1], '…')
 		}
-		got := title(chain.NewList(chain.NewRevisions(), []abi.Message{abi.User("before"), abi.User(said), abi.Assistant("no")}))
+		got := title(message.NewList(message.NewRevisions(), []abi.Message{abi.User("before"), abi.User(said), abi.Assistant("no")}))
 		require.Equal(t, string(want), got)
 		require.True(t, utf8.ValidString(got))
 	}

@@ -12,6 +12,11 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
+	"github.com/agent-runner/agent-runner/internal/chain/toolset"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
 // callTools runs the calls of the last message, in parallel, and records
@@ -31,7 +36,7 @@ func (r *run) callTools(ctx context.Context) (Phase, error) {
 		}
 	}
 	err := r.runCalls(ctx)
-	var interrupted *chain.Interrupted
+	var interrupted *ending.InterruptedError
 	if errors.As(err, &interrupted) {
 		return "", err
 	}
@@ -147,7 +152,7 @@ func (r *run) runCalls(ctx context.Context) error {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			endings[i] = r.runCall(ctx, &calls[i])
-			if _, ok := errors.AsType[*chain.MemoryError](endings[i]); ok {
+			if _, ok := errors.AsType[*ending.MemoryError](endings[i]); ok {
 				full.Store(true)
 			}
 		})
@@ -155,7 +160,7 @@ func (r *run) runCalls(ctx context.Context) error {
 	wg.Wait()
 	var pause error
 	for _, err := range endings {
-		var interrupted *chain.Interrupted
+		var interrupted *ending.InterruptedError
 		switch {
 		case err == nil:
 		case errors.As(err, &interrupted):
@@ -176,15 +181,15 @@ func (r *run) runCall(ctx context.Context, c *CallState) error {
 	if !ok || !slices.Contains(r.state.Told, t.Name) {
 		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: r.unknownTool(c.Call.Name), Source: "host"})
 	}
-	args, err := chain.ParseArguments(c.Call.Arguments)
+	args, err := toolset.ParseArguments(c.Call.Arguments)
 	if err != nil {
-		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: chain.BadArguments(t.Name, args, err), Source: "host"})
+		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: toolset.BadArguments(t.Name, args, err), Source: "host"})
 	}
 	call := c.Call
 	call.Arguments = args
 	var streamed atomic.Bool
 	outcome, err := r.chain.CallTool(ctx, chain.ToolCall{Call: call, Tool: t, State: r.state.Messages, Out: r.deliverOf(c, &streamed),
-		Run: func(ctx context.Context, call abi.Call, resume *abi.Resume, out chain.Sink) (*abi.Result, error) {
+		Run: func(ctx context.Context, call abi.Call, resume *abi.Resume, out chunk.Sink) (*abi.Result, error) {
 			c.Started = true
 			if resume != nil {
 				ctx = tool.WithAnswer(ctx, resume.Answer)
@@ -208,15 +213,15 @@ func (r *run) runCall(ctx context.Context, c *CallState) error {
 }
 
 // runTool calls one of the agent's own tools: innermost, after the gates.
-func (r *run) runTool(ctx context.Context, call abi.Call, out chain.Sink) (*abi.Result, error) {
+func (r *run) runTool(ctx context.Context, call abi.Call, out chunk.Sink) (*abi.Result, error) {
 	t := r.agent.tools[call.Name]
 	if t == nil {
 		return nil, &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("tool %q is gone", call.Name)}
 	}
 	var res *abi.Result
 	var err error
-	ctx, end := r.trace(ctx, chain.Operation{Kind: chain.OperationTool, Call: &call})
-	defer func() { end(chain.Outcome{Err: err, IsError: res != nil && res.IsError}) }()
+	ctx, end := r.trace(ctx, tracing.Operation{Kind: tracing.OperationTool, Call: &call})
+	defer func() { end(tracing.Outcome{Err: err, IsError: res != nil && res.IsError}) }()
 	if s, ok := t.(*tool.SafeTool); ok && s.Streams() && out != nil {
 		res, err = pump(ctx, out, false, "the tool", func(ctx context.Context, put func(abi.Chunk) error) (*abi.Result, error) {
 			return s.Stream(ctx, call, tool.NewOut(put))
@@ -232,7 +237,7 @@ func (r *run) runTool(ctx context.Context, call abi.Call, out chain.Sink) (*abi.
 
 // deliverOf gives the caller the chunks of a call's result that left the
 // outermost ring. A call that is made again after a pause does not say them twice.
-func (r *run) deliverOf(c *CallState, streamed *atomic.Bool) chain.Sink {
+func (r *run) deliverOf(c *CallState, streamed *atomic.Bool) chunk.Sink {
 	if r.agent.NoStream || c.Streamed {
 		return nil
 	}
@@ -264,7 +269,7 @@ func (r *run) record(c *CallState, o chain.ToolOutcome, messages ...abi.Message)
 		messages = []abi.Message{toolMessage(o)}
 	}
 	if err := r.memory.state.Add(sizeOfOutcome(&o, messages)); err != nil {
-		return chain.NewMemoryError(err)
+		return ending.FromReservation(err)
 	}
 	r.keepCall(r.indexOf(c), func() {
 		c.Result, c.Source, c.Messages = o.Result, o.Source, messages
@@ -279,9 +284,9 @@ func (r *run) record(c *CallState, o chain.ToolOutcome, messages ...abi.Message)
 func sizeOfOutcome(o *chain.ToolOutcome, messages []abi.Message) int64 {
 	var n int64
 	for i := range messages {
-		n += chain.SizeOf(&messages[i])
+		n += size.Message(&messages[i])
 	}
-	return max(n, chain.SizeOfResult(o.Result))
+	return max(n, size.Result(o.Result))
 }
 
 // indexOf is the place of a call in its round. It looks at no call: the others

@@ -11,6 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/safetext"
+	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
 // A borderHost keeps the events of a run, and numbers messages.
@@ -38,19 +44,19 @@ func openBorder(t *testing.T, n *Native) (*Run, *borderHost) {
 	c, err := New(Entry{Name: "hostile", Middleware: n})
 	require.NoError(t, err)
 	h := &borderHost{}
-	r, err := c.Open(t.Context(), "run-1", h, NewLocals())
+	r, err := c.Open(t.Context(), "run-1", h, local.New())
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return r, h
 }
 
-func talk() *List {
+func talk() *message.List {
 	messages := []abi.Message{abi.User("hello"), abi.Assistant("hi"), abi.User("and now?")}
 	for i := range messages {
 		messages[i].ID = fmt.Sprintf("m%d", i)
 		messages[i].Origin = []string{abi.OriginUser, abi.OriginModel, abi.OriginUser}[i]
 	}
-	return NewList(NewRevisions(), messages)
+	return message.NewList(message.NewRevisions(), messages)
 }
 
 // starting lets a middleware answer before_agent.
@@ -133,18 +139,18 @@ func TestRefusedAnswers(t *testing.T) {
 		answer abi.BeforeAgentAnswer
 		want   string
 	}{
-		"many tools":        {abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: tools(maxTools, "t%d")}}, "1025 tools; a run may have 1024"},
+		"many tools":        {abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: tools(toolset.Max, "t%d")}}, "1025 tools; a run may have 1024"},
 		"very many tools":   {abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: tools(400_000, "t%d")}}, "an answer may name 1025 tools"},
 		"the same again":    {abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Whole: true, Replace: tools(400_000, "host%.0d")}}, "an answer may name 1025 tools"},
 		"many removed":      {abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Remove: slices.Repeat([]string{"x"}, 400_000)}}, "an answer may name 1025 tools"},
 		"another's tool":    {abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Remove: []string{"host"}, Add: tools(1, "host%.0d")}}, `"host" belongs to host`},
 		"escape in a name":  {abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: tools(1, "\x1b[2J%d")}}, "invalid tool name"},
 		"bad parameters":    {abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Whole: true, Replace: []abi.Tool{{Name: "host", Parameters: []byte("7")}}}}, "parameters must be a JSON Schema object"},
-		"return_directly":   {abi.BeforeAgentAnswer{ReturnDirectly: make([]string, maxTools+1)}, "return_directly: names 1025 tools"},
+		"return_directly":   {abi.BeforeAgentAnswer{ReturnDirectly: make([]string, toolset.Max+1)}, "return_directly: names 1025 tools"},
 		"a role":            {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: []abi.Message{{Role: "operator"}}}}}}, `unknown role "operator"`},
-		"too many messages": {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: slices.Repeat([]abi.Message{abi.User("x")}, maxInsert+4)}}}}, "an answer may add 10000 messages"},
-		"many calls":        {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: []abi.Message{calling(maxCalls + 1)}}}}}, "a message with 1025 tool calls; at most 1024 are allowed"},
-		"responds so":       {abi.BeforeAgentAnswer{Respond: ptr(calling(maxCalls + 1))}, "a message with 1025 tool calls; at most 1024 are allowed"},
+		"too many messages": {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: slices.Repeat([]abi.Message{abi.User("x")}, message.MaxInsert+4)}}}}, "an answer may add 10000 messages"},
+		"many calls":        {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: []abi.Message{calling(message.MaxCalls + 1)}}}}}, "a message with 1025 tool calls; at most 1024 are allowed"},
+		"responds so":       {abi.BeforeAgentAnswer{Respond: ptr(calling(message.MaxCalls + 1))}, "a message with 1025 tool calls; at most 1024 are allowed"},
 		"not an answer":     {abi.BeforeAgentAnswer{Respond: &abi.Message{Role: abi.RoleSystem}}, "want an assistant's message, got a system's"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -158,7 +164,7 @@ func TestRefusedAnswers(t *testing.T) {
 			require.ErrorContains(t, err, tc.want)
 			require.Equal(t, before, s)
 			event := h.only(t, abi.EventFault)
-			require.Equal(t, string(StageAnswer), event.Stage)
+			require.Equal(t, string(ending.StageAnswer), event.Stage)
 			require.Equal(t, "run_ended", event.Action)
 		})
 	}
@@ -168,9 +174,9 @@ func TestRefusedAnswers(t *testing.T) {
 func TestActive(t *testing.T) {
 	t.Parallel()
 	have := tools(2, "t%d")
-	require.NoError(t, checkActive([]string{"t1", "t0"}, have))
-	require.ErrorContains(t, checkActive([]string{"t1", "t2"}, have), `there is no tool "t2"`)
-	require.ErrorContains(t, checkActive(slices.Repeat([]string{"t1"}, 1_000_000), have), `tool "t1" stands twice`)
+	require.NoError(t, toolset.CheckActive([]string{"t1", "t0"}, have))
+	require.ErrorContains(t, toolset.CheckActive([]string{"t1", "t2"}, have), `there is no tool "t2"`)
+	require.ErrorContains(t, toolset.CheckActive(slices.Repeat([]string{"t1"}, 1_000_000), have), `tool "t1" stands twice`)
 }
 
 const nasty = "\x1b[2Jgone\u202eevil\u009b31m\xff"
@@ -192,7 +198,7 @@ func TestTextOfFaults(t *testing.T) {
 		_, err := r.BeforeAgent(t.Context(), Start{Messages: talk()})
 		require.Error(t, err, name)
 		texts := []string{err.Error()}
-		var stop *Stop
+		var stop *ending.StoppedError
 		if errors.As(err, &stop) {
 			texts = append(texts, stop.Reason, stop.Code)
 		}
@@ -206,11 +212,11 @@ func TestTextOfFaults(t *testing.T) {
 		}
 		for _, text := range texts {
 			require.Less(t, len(text), 64<<10, name)
-			require.Equal(t, cleanText(text), text, name)
+			require.Equal(t, safetext.Clean(text), text, name)
 		}
 	}
-	require.Equal(t, `\x1b[2Jgone\u202eevil\x9b31m`+"\ufffd", cleanText(nasty))
-	require.Equal(t, "a\tb\nשלום 👩‍👧", cleanText("a\tb\nשלום 👩‍👧"))
+	require.Equal(t, `\x1b[2Jgone\u202eevil\x9b31m`+"\ufffd", safetext.Clean(nasty))
+	require.Equal(t, "a\tb\nשלום 👩‍👧", safetext.Clean("a\tb\nשלום 👩‍👧"))
 }
 
 // TestEventNames checks that an event's name cannot act on a terminal, and
@@ -256,7 +262,7 @@ func TestChunksOfOthers(t *testing.T) {
 	r, _ := openBorder(t, answering(forged))
 	_, _, err := r.CallModel(t.Context(), ModelCall{
 		Request: ModelRequest{Messages: talk()}, State: talk(), Delivered: func() bool { return false },
-		Generate: func(context.Context, ModelRequest, Sink) (*abi.Response, error) {
+		Generate: func(context.Context, ModelRequest, chunk.Sink) (*abi.Response, error) {
 			return &abi.Response{Message: abi.Assistant("hi")}, nil
 		},
 	})

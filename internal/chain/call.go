@@ -4,12 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chain/safetext"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
 // Limits of one hook call.
@@ -31,7 +36,7 @@ type Call struct {
 	run    *Run
 	ctx    context.Context // of the hook
 	member *member
-	lists  [2]*List
+	lists  [2]*message.List
 	next   func(ctx context.Context, patch any) (any, error)
 	open   func(ctx context.Context, patch any) error                // of next_stream
 	recv   func(ctx context.Context, most int) (abi.Received, error) // at most that many bytes
@@ -39,27 +44,25 @@ type Call struct {
 
 	scope     string              // what tells it from other calls of the hook in the phase: a tool call's id
 	weight    int64               // of the answer, bytes
-	spent     Spent               // for a tracer
+	spent     tracing.Cost        // for a tracer
 	key       string              // in the record
 	tool      *abi.Call           // that it is about, if it is
 	delivered func() bool         // whether content of the answer has been; nil: it does not matter
 	asks      *abi.GateToolAnswer // of a gate that asks somebody
 
-	onFault func(*Fault)
+	onFault func(*ending.FaultError)
 	stop    func() error
 	divert  func(abi.Event) // takes the call's own events; nil: they are sent
 
-	held  account.Meter // what the host holds for the call
-	fault error         // of a call that cannot be given its input
+	held   account.Meter // what the host holds for the call
+	locals local.Tx
+	fault  error // of a call that cannot be given its input
 
 	shown     []byte
 	shownList int
 
-	mu     sync.Mutex
-	ending error
-	staged []localWrite
-	// touched are the run-local values that the call has changed.
-	touched  touches
+	mu       sync.Mutex
+	ending   error
 	waited   time.Duration
 	nexts    int            // of both kinds
 	owns     int            // calls of Model and Tool
@@ -80,7 +83,7 @@ func (c *Call) Entry() string { return c.member.Name }
 // OnFault lets fn hear of it if the call turns out to be a fault, be it by what
 // the middleware did or by what it answered. fn gets the whole fault, before
 // anybody else does. It is called at most once, on the goroutine of the call.
-func (c *Call) OnFault(fn func(*Fault)) { c.onFault = fn }
+func (c *Call) OnFault(fn func(*ending.FaultError)) { c.onFault = fn }
 
 // Until lets stop be asked now and then while the call works for long on what the
 // middleware has handed to it. That fails with the error that stop gives, if any.
@@ -111,7 +114,7 @@ func (c *Call) waitFor(fn func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waited += time.Since(began)
-	if err != nil && IsEnding(err) {
+	if err != nil && ending.Is(err) {
 		c.ending = err
 	}
 	return err
@@ -134,7 +137,7 @@ func (c *Call) Waited() time.Duration {
 
 // List returns list n itself, for native middlewares; nil if the hook has no
 // such list.
-func (c *Call) List(n int) *List {
+func (c *Call) List(n int) *message.List {
 	if n < 0 || n >= len(c.lists) {
 		return nil
 	}
@@ -149,7 +152,7 @@ func (c *Call) List(n int) *List {
 func (c *Call) Shown() (items []byte, list int) { return c.shown, c.shownList }
 
 // list returns list n as the entry may read it: visible from index first on.
-func (c *Call) list(n int) (l *List, first int, err error) {
+func (c *Call) list(n int) (l *message.List, first int, err error) {
 	if n < 0 || n >= len(c.lists) || c.lists[n] == nil {
 		return nil, 0, &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("%s has no list %d of messages", c.Hook, n)}
 	}
@@ -180,7 +183,7 @@ func (c *Call) AppendMessages(b []byte, n, from, to, limit int) ([]byte, error) 
 	if from < to && from < first {
 		return nil, denied("this module may read %q of the messages, from index %d on", c.member.Read, first)
 	}
-	b, ok := l.appendJSON(b, from, to, limit)
+	b, ok := l.AppendJSON(b, from, to, limit)
 	if !ok {
 		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("messages %d to %d take more than %d bytes; ask for fewer at once", from, to, limit)}
 	}
@@ -196,173 +199,22 @@ func (c *Call) Changed(n int, rev int64) (int, error) {
 	return l.Changed(rev), nil
 }
 
-// LocalGet returns a run-local value; ok is false if there is none.
-func (c *Call) LocalGet(key string) (v abi.LocalValue, ok bool, err error) {
-	if err := checkKey(key); err != nil {
-		return v, false, err
-	}
-	if w, ok := c.waiting(key); ok {
-		return abi.LocalValue{Value: w.value, Version: w.version}, !w.delete, nil
-	}
-	have, ok := c.run.locals.get(c.member, key)
-	return abi.LocalValue{Value: have.Value, Version: have.Version}, ok, nil
-}
+// LocalGet returns a run-local value. ok is false if there is none.
+func (c *Call) LocalGet(key string) (v abi.LocalValue, ok bool, err error) { return c.locals.Get(key) }
 
-// waiting returns the last write to key that waits for the hook to succeed.
-func (c *Call) waiting(key string) (localWrite, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, w := range slices.Backward(c.staged) {
-		if w.key == key {
-			return w, true
-		}
-	}
-	return localWrite{}, false
-}
-
-// LocalSet sets a run-local value to valid JSON. With abi.LocalAlways it
-// waits for the hook to succeed, with a version it takes effect at once.
+// LocalSet sets a run-local value to valid JSON and returns its version. With
+// abi.LocalAlways the write takes effect if the hook succeeds. With any other
+// version it takes effect at once, and fails with abi.CodeConflict if the value
+// has another version; the version of a missing value is 0.
 func (c *Call) LocalSet(key string, value json.RawMessage, version int64) (int64, error) {
-	if err := checkKey(key); err != nil {
-		return 0, err
-	}
-	// Reject first what needs neither reading nor copying the value: both take milliseconds for 4 MB.
-	if err := c.checkLocalSet(key, value, version); err != nil {
-		return 0, err
-	}
-	if err := abi.ValidUntil(value, c.stop); err != nil {
-		return 0, &abi.Error{Code: abi.CodeInvalid, Message: "the value of run-local key " + key + " is not JSON: " + err.Error()}
-	}
-	value, err := abi.CloneUntil(value, c.stop)
-	if err != nil {
-		return 0, err
-	}
-	if version == abi.LocalAlways {
-		return c.stage(localWrite{key: key, value: value})
-	}
-	if err := c.flush(key); err != nil {
-		return 0, err
-	}
-	c.touch(key, 0)
-	return c.run.locals.set(c.member, key, value, version)
+	return c.locals.Set(key, value, version, c.stop)
 }
 
-// checkLocalSet returns the error of a LocalSet that exceeds a limit or has an outdated version.
-// The write itself checks both again, since other calls may write in between.
-func (c *Call) checkLocalSet(key string, value json.RawMessage, version int64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if version == abi.LocalAlways {
-		return c.checkStaged(key, value)
-	}
-	if len(key)+len(value) > maxLocalBytes {
-		return errLocalsFull()
-	}
-	for _, w := range c.staged {
-		if w.key == key {
-			return nil // LocalSet writes it first, which changes the version
-		}
-	}
-	return c.run.locals.checkSet(c.member, key, version)
-}
+// LocalDelete deletes a run-local value if the hook succeeds.
+func (c *Call) LocalDelete(key string) error { return c.locals.Delete(key) }
 
-// LocalDelete deletes a run-local value once the hook has succeeded.
-func (c *Call) LocalDelete(key string) error {
-	if err := checkKey(key); err != nil {
-		return err
-	}
-	_, err := c.stage(localWrite{key: key, delete: true})
-	return err
-}
-
-func (c *Call) stage(w localWrite) (version int64, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.checkStaged(w.key, w.value); err != nil {
-		return 0, err
-	}
-	if err := c.held.Add(w.size()); err != nil {
-		return 0, memoryError("run-local values", err)
-	}
-	if w.version, err = c.run.locals.reserve(c.member, w.key); err != nil {
-		return 0, err
-	}
-	if w.delete {
-		w.version = 0
-	}
-	c.staged = append(c.staged, w)
-	return w.version, nil
-}
-
-// checkStaged returns an error if another staged write would exceed the limits of a hook. Its caller
-// holds the lock.
-func (c *Call) checkStaged(key string, value json.RawMessage) error {
-	size := len(key) + len(value)
-	for _, s := range c.staged {
-		size += len(s.key) + len(s.value)
-	}
-	if size > maxLocalBytes || len(c.staged) >= maxLocalKeys {
-		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may write %d bytes and %d keys of run-local values", maxLocalBytes, maxLocalKeys)}
-	}
-	return nil
-}
-
-// flush makes the waiting writes to key now, for one that takes effect at once.
-func (c *Call) flush(key string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, w := range c.staged {
-		if w.key == key {
-			changed, err := c.run.locals.commit(c.member, w)
-			if err != nil {
-				return err
-			}
-			_ = c.held.Add(-w.size())
-			if changed {
-				c.touched.add(localKey{c.member.scope(key), key}, 0)
-			}
-		}
-	}
-	c.staged = slices.DeleteFunc(c.staged, func(w localWrite) bool { return w.key == key })
-	return nil
-}
-
-// commit makes the writes that waited.
-func (c *Call) commit() error {
-	for _, w := range c.staged {
-		changed, err := c.run.locals.commit(c.member, w)
-		if err != nil {
-			return err
-		}
-		if changed {
-			c.touch(w.key, 0)
-		}
-	}
-	c.staged = nil
-	return nil
-}
-
-// LocalAdd adds to a counter, at once, and returns its new value.
-func (c *Call) LocalAdd(key string, delta int64) (int64, error) {
-	if err := checkKey(key); err != nil {
-		return 0, err
-	}
-	if err := c.flush(key); err != nil {
-		return 0, err
-	}
-	n, err := c.run.locals.add(c.member, key, delta)
-	if err == nil {
-		c.touch(key, delta)
-	}
-	return n, err
-}
-
-// touch notes that the call changes a value.
-func (c *Call) touch(key string, delta int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.touched.add(localKey{c.member.scope(key), key}, delta)
-}
+// LocalAdd adds to a counter at once and returns its new value.
+func (c *Call) LocalAdd(key string, delta int64) (int64, error) { return c.locals.Add(key, delta) }
 
 // Emit sends a custom event, marked with this entry. It blocks while more events of
 // the run than its memory limit allows are pending; see [Accountant].
@@ -378,7 +230,7 @@ func (c *Call) Emit(name string, data json.RawMessage) error {
 	switch {
 	case c.Hook == abi.HookObserve:
 		return denied("an observer cannot emit events")
-	case name == "" || len(name) > abi.MaxName || name != cleanText(name):
+	case name == "" || len(name) > abi.MaxName || name != safetext.Clean(name):
 		return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("an event needs a name of 1 to %d bytes without control characters", abi.MaxName)}
 	case len(data) > maxEmitBytes || n > maxEmits || sent > maxEmitted:
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may emit %d events of %d bytes each, %d together", maxEmits, maxEmitBytes, maxEmitted)}
@@ -403,7 +255,7 @@ func (c *Call) Log(level int32, text string) {
 	case n > maxLogs:
 		return
 	default:
-		text = clip(text, maxLogBytes)
+		text = safetext.Clip(text, maxLogBytes)
 	}
 	if c.ctx != nil && c.awaitMemory("log", len(text)) != nil {
 		return
@@ -431,7 +283,7 @@ func (c *Call) send(e abi.Event) {
 		c.publish(e)
 		return
 	}
-	sum, nth := sumOf(&e), 1
+	sum, nth := record.EventSum(&e), 1
 	c.mu.Lock()
 	for _, told := range c.told {
 		if told == sum {
@@ -442,7 +294,7 @@ func (c *Call) send(e abi.Event) {
 	c.mu.Unlock()
 	c.run.keeping.RLock() // an event is kept with the note that it was sent
 	defer c.run.keeping.RUnlock()
-	if !c.run.record.repeats(c.key, sum, nth) {
+	if !c.run.record.WasSent(c.key, sum, nth) {
 		c.publish(e)
 	}
 }
@@ -450,3 +302,7 @@ func (c *Call) send(e abi.Event) {
 func denied(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf(format, args...)}
 }
+
+// Weigh says how many bytes the hook answered with, for a middleware whose
+// answers are bytes.
+func (c *Call) Weigh(bytes int64) { c.weight = bytes }

@@ -20,6 +20,10 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chain/safetext"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
 // A Chain is a list of entries, in the order of their registration. Many
@@ -38,11 +42,11 @@ type plan struct {
 	desc   Description
 	hooks  map[abi.Hook]bool
 	events map[abi.EventType]bool // that observe wants
-	own    []string               // where its run-local values live
+	owner  local.Owner            // of its run-local values
 }
 
 func (e *Entry) plan() plan {
-	p := plan{desc: e.Middleware.Describe(), hooks: map[abi.Hook]bool{}, own: ownScope("", e.Name)}
+	p := plan{desc: e.Middleware.Describe(), hooks: map[abi.Hook]bool{}, owner: e.owner("")}
 	for _, h := range p.desc.Hooks {
 		p.hooks[h] = e.Hooks == nil || slices.Contains(e.Hooks, h)
 	}
@@ -50,6 +54,14 @@ func (e *Entry) plan() plan {
 		p.events = e.observes(p.desc.Events)
 	}
 	return p
+}
+
+// ringNames are the names of the rings from the inside out.
+var ringNames = []string{Inner.String(), Tenant.String(), Outer.String()}
+
+// owner returns the owner of the entry's run-local values in a chain of that scope.
+func (e *Entry) owner(scope string) local.Owner {
+	return local.NewOwner(scope, e.Name, ringNames[Inner-e.Ring:]...)
 }
 
 // Options are for the pipelines of before_* and after_* hooks.
@@ -66,7 +78,7 @@ type Options struct {
 	// HTTP sends requests of middlewares; nil: none are sent.
 	HTTP HTTP
 	// Tracer is told of hooks, and by the agent of the rest; nil: nobody is.
-	Tracer Tracer
+	Tracer tracing.Tracer
 }
 
 // With returns the chain with other options.
@@ -101,7 +113,7 @@ func (c *Chain) Join(o *Chain) (*Chain, error) {
 func (c *Chain) Scoped(scope string) *Chain {
 	out := &Chain{c.Options, c.entries, c.breakers, scope, slices.Clone(c.plans), c.places}
 	for i := range out.plans {
-		out.plans[i].own = ownScope(scope, c.entries[i].Name)
+		out.plans[i].owner = c.entries[i].owner(scope)
 	}
 	return out
 }
@@ -115,7 +127,7 @@ func New(entries ...Entry) (*Chain, error) {
 			return nil, fmt.Errorf("middleware %d needs a name of 1 to %d bytes", i, abi.MaxName)
 		case e.Name == sourceHost || e.Name == sourceModel || e.Name == sourceTool:
 			return nil, fmt.Errorf("a middleware cannot be named %q, which stands for the %s itself; give it another name", e.Name, e.Name)
-		case e.Name != cleanText(e.Name) || strings.ContainsAny(e.Name, "\n\t"):
+		case e.Name != safetext.Clean(e.Name) || strings.ContainsAny(e.Name, "\n\t"):
 			return nil, fmt.Errorf("the name of middleware %q has control characters", e.Name)
 		case names[e.Name]:
 			return nil, fmt.Errorf("two middlewares are named %q; give one of them another name", e.Name)
@@ -169,8 +181,8 @@ type Host interface {
 type Run struct {
 	Options
 	host   Host
-	locals *Locals
-	record *Record
+	locals *local.Values
+	record *record.Record
 	all    []*member
 	lists  lists
 	queue  *queue
@@ -193,7 +205,7 @@ type Run struct {
 // A member is an entry in a run.
 type member struct {
 	Entry
-	own     []string // where its run-local values live
+	owner   local.Owner // of its run-local values
 	desc    *Description
 	hooks   map[abi.Hook]bool
 	session Session
@@ -208,8 +220,8 @@ func (m *member) has(h abi.Hook) bool { return m.hooks[h] }
 
 // Open prepares every middleware for a run. locals are the run's values, new
 // or from before a pause.
-func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals) (*Run, error) {
-	r := &Run{Options: c.Options, host: host, locals: locals, record: NewRecord(),
+func (c *Chain) Open(ctx context.Context, run string, host Host, locals *local.Values) (*Run, error) {
+	r := &Run{Options: c.Options, host: host, locals: locals, record: record.New(),
 		queue: &queue{}, streams: &atomic.Int64{}, keeping: &sync.RWMutex{}, owed: &owed{}}
 	if r.accountant, _ = host.(Accountant); r.accountant != nil {
 		r.account = r.accountant.Account()
@@ -224,7 +236,7 @@ func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals)
 			r.Close()
 			return nil, fmt.Errorf("middleware %q: %w", e.Name, err)
 		}
-		members[i] = member{Entry: *e, own: p.own, desc: &p.desc, session: session, breaker: c.breakers[i], hooks: p.hooks, events: p.events}
+		members[i] = member{Entry: *e, owner: p.owner, desc: &p.desc, session: session, breaker: c.breakers[i], hooks: p.hooks, events: p.events}
 		r.all = append(r.all, &members[i])
 	}
 	r.lists = c.places.fill(r.all)
@@ -238,12 +250,12 @@ func (r *Run) Streams() *atomic.Int64 { return r.streams }
 
 // Begin begins a pass through a phase of the run, with what was done in
 // earlier passes.
-func (r *Run) Begin(record *Record) {
-	record.begin()
+func (r *Run) Begin(record *record.Record) {
+	record.BeginPass()
 	r.keeping.Lock()
 	defer r.keeping.Unlock()
 	r.record = record
-	record.count(r.recorded)
+	record.SetShare(r.recorded)
 }
 
 // Close closes all sessions.

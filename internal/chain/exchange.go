@@ -5,6 +5,11 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
 // An exchange is one call that the rings wrap, of the model or of a tool: Q
@@ -14,7 +19,7 @@ type exchange[Q, P, R any] struct {
 	run  *Run
 	kind kind[Q, P, R]
 	// core is the model, or the gates and the tool.
-	core func(ctx context.Context, q Q, out Sink) (reply[R], error)
+	core func(ctx context.Context, q Q, out chunk.Sink) (reply[R], error)
 	// delivered reports whether chunks have left the outermost ring.
 	delivered func() bool
 	callID    string // of a tool's call
@@ -35,10 +40,10 @@ type reply[R any] struct {
 // A kind is what distinguishes model calls and tool calls.
 type kind[Q, P, R any] interface {
 	// callBefore, callWrap and callAfter call one member's hook.
-	callBefore(ctx context.Context, m *member, q Q) (Q, *R, verdict, error)
-	callWrap(ctx context.Context, m *member, q Q, w *wrapping[Q, P, R]) (*R, verdict, error)
+	callBefore(ctx context.Context, m *member, q Q) (Q, *R, record.Verdict, error)
+	callWrap(ctx context.Context, m *member, q Q, w *wrapping[Q, P, R]) (*R, record.Verdict, error)
 	// callAfter may ask for the call once more: with the Q it returns.
-	callAfter(ctx context.Context, m *member, q Q, rep reply[R]) (reply[R], *Q, verdict, error)
+	callAfter(ctx context.Context, m *member, q Q, rep reply[R]) (reply[R], *Q, record.Verdict, error)
 	// patch applies a patch that a wrapper gave to next.
 	patch(q Q, p P, m *member) (Q, error)
 	// chunks are those that say what res says; assemble is the reverse.
@@ -62,8 +67,8 @@ func (x *exchange[Q, P, R]) failure() abi.Code {
 }
 
 // call asks q from the outermost ring on. The error is an ending.
-func (x *exchange[Q, P, R]) call(ctx context.Context, q Q, out Sink) (reply[R], *hold, error) {
-	ctx, h := x.run.held(ctx)
+func (x *exchange[Q, P, R]) call(ctx context.Context, q Q, out chunk.Sink) (reply[R], *local.Hold, error) {
+	ctx, h := withHold(ctx)
 	rep, err := x.ring(ctx, Outer, q, outletOf(out, x.delivered))
 	return rep, h, err
 }
@@ -125,9 +130,9 @@ const (
 )
 
 // recordedReply is a reply of the model or of a tool from an earlier pass.
-func recordedReply[R any](res *R, v verdict, source string) reply[R] {
-	if v.failed != nil {
-		return reply[R]{err: v.failed, source: source}
+func recordedReply[R any](res *R, v record.Verdict, source string) reply[R] {
+	if v.Failed != nil {
+		return reply[R]{err: v.Failed, source: source}
 	}
 	return reply[R]{res: res, source: source}
 }
@@ -141,15 +146,15 @@ func (x *exchange[Q, P, R]) runBefore(ctx context.Context, i Ring, q Q) (Q, repl
 		switch {
 		case err != nil:
 			return q, reply[R]{}, err
-		case v.failed != nil && failed.err == nil:
-			failed = reply[R]{err: v.failed, source: m.Name}
-		case v.ok():
+		case v.Failed != nil && failed.err == nil:
+			failed = reply[R]{err: v.Failed, source: m.Name}
+		case v.OK():
 			q = changed
 		}
 		if res != nil {
 			answered = reply[R]{res: res, source: m.Name}
 		}
-		if v.failed != nil && !x.run.ContinueOnError || res != nil && !x.run.ContinueOnResponse {
+		if v.Failed != nil && !x.run.ContinueOnError || res != nil && !x.run.ContinueOnResponse {
 			break
 		}
 	}
@@ -205,8 +210,8 @@ func (x *exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 	case err != nil:
 		return rep, err
 	case s.changed(chunks, passed):
-		if err := x.held.Add(sizeOfChunks(passed)); err != nil {
-			return reply[R]{err: memoryFailure("stream", err), source: sourceHost}, nil
+		if err := x.held.Add(size.Chunks(passed)); err != nil {
+			return reply[R]{err: ending.LimitFailure("stream", err), source: sourceHost}, nil
 		}
 		rep.res = x.kind.assemble(rep.res, passed)
 	}
@@ -222,13 +227,13 @@ func (x *exchange[Q, P, R]) runAfter(ctx context.Context, i Ring, q Q, rep reply
 		switch {
 		case err != nil:
 			return rep, nil, err
-		case v.failed != nil && x.run.ContinueOnError:
+		case v.Failed != nil && x.run.ContinueOnError:
 			if failed.err == nil {
-				failed = reply[R]{err: v.failed, source: m.Name}
+				failed = reply[R]{err: v.Failed, source: m.Name}
 			}
-		case v.failed != nil:
-			rep = reply[R]{err: v.failed, source: m.Name}
-		case v.faulted:
+		case v.Failed != nil:
+			rep = reply[R]{err: v.Failed, source: m.Name}
+		case v.Faulted:
 		case retry != nil && again >= abi.MaxAgain:
 			x.run.call(m, x.after).Log(abi.LogWarn, "again: ignored, a call is made once more at most 3 times")
 		case retry != nil && !x.ofTool() && x.delivered():

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 )
 
 var strictness = map[string]int{abi.DecideAllow: 0, abi.DecideAsk: 1, abi.DecideDeny: 2, abi.DecideStop: 3}
@@ -34,10 +36,10 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 			return judgement{}, err
 		}
 		if out.Decision == abi.DecideStop {
-			return judgement{}, &Stop{Entry: m.Name, Hook: abi.HookGateTool, Reason: clip(either(out.Message, "the call of "+q.Name+" is not allowed"), maxReason)}
+			return judgement{}, &ending.StoppedError{Entry: m.Name, Hook: abi.HookGateTool, Reason: safetext.Clip(either(out.Message, "the call of "+q.Name+" is not allowed"), ending.MaxReason)}
 		}
 		if out.Decision == abi.DecideAsk {
-			asks = append(asks, abi.Ask{Entry: m.Name, Reason: clip(c.question(out, q), maxReason), Payload: out.Payload})
+			asks = append(asks, abi.Ask{Entry: m.Name, Reason: safetext.Clip(c.question(out, q), ending.MaxReason), Payload: out.Payload})
 		}
 		if strictness[out.Decision] > strictness[worst] {
 			worst, by, answer = out.Decision, c, out
@@ -65,7 +67,7 @@ func (r *Run) askGate(ctx context.Context, c *Call, q abi.Call, tool abi.Tool) (
 	var out abi.GateToolAnswer
 	v, err := r.invoke(ctx, c, &abi.GateToolInput{Call: q, Tool: tool}, &out, func() error {
 		if _, ok := strictness[out.Decision]; !ok {
-			return faultf("decision is %q; want allow, deny, ask or stop", out.Decision)
+			return fmt.Errorf("decision is %q; want allow, deny, ask or stop", out.Decision)
 		}
 		if out.Decision == abi.DecideAsk {
 			c.asks = &out // it is asked again, once somebody has decided
@@ -73,9 +75,9 @@ func (r *Run) askGate(ctx context.Context, c *Call, q abi.Call, tool abi.Tool) (
 		return nil
 	})
 	switch {
-	case v.failed != nil:
-		out = abi.GateToolAnswer{Decision: abi.DecideDeny, Message: v.failed.Error()}
-	case v.faulted:
+	case v.Failed != nil:
+		out = abi.GateToolAnswer{Decision: abi.DecideDeny, Message: v.Failed.Error()}
+	case v.Faulted:
 		out = abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "The policy " + c.member.Name + " could not decide."}
 	}
 	return out, err
@@ -90,7 +92,7 @@ func (c *Call) question(answer abi.GateToolAnswer, q abi.Call) string {
 // pauses the run until somebody does. Where several gates ask, each question
 // is put: one yes answers them all, and no gate hides another's.
 func (r *Run) askSomebody(by *Call, asks []abi.Ask, call *ToolCall, q abi.Call) (judgement, error) {
-	decided, ok := r.record.decided(q, call.Tool.Owner)
+	decided, ok := r.record.Decision(q, call.Tool.Owner)
 	switch {
 	case !ok && r.settled:
 		return judgement{denied: abi.ErrorResult(fmt.Sprintf("The call of %s needs an approval, and nobody can be asked for it here.", q.Name)), by: by.member.Name}, nil
@@ -104,8 +106,8 @@ func (r *Run) askSomebody(by *Call, asks []abi.Ask, call *ToolCall, q abi.Call) 
 			asks = nil
 		}
 		err := r.interruptWith(by, abi.Interrupt{Reason: reason, Payload: payload}, asks)
-		if err != nil && !IsEnding(err) {
-			_, err = r.fault(by, StageAnswer, err)
+		if err != nil && !ending.Is(err) {
+			_, err = r.fault(by, ending.StageAnswer, err)
 			return judgement{denied: abi.ErrorResult("The policy " + by.member.Name + " could not ask."), by: by.member.Name}, err
 		}
 		return judgement{}, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
 // maxHTTP is how many requests one hook may send.
@@ -34,14 +35,14 @@ func (c *Call) HTTP(ctx context.Context, r *abi.HTTPRequest, granted []string) (
 		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("http: a hook may send %d requests", maxHTTP)}
 	}
 	err = c.waitFor(func() (err error) {
-		if res, err = sender.Send(ctx, r, granted); err != nil && over(ctx) != nil {
-			err = over(ctx) // the run has ended
+		if res, err = sender.Send(ctx, r, granted); err != nil && ending.FromContext(ctx) != nil {
+			err = ending.FromContext(ctx) // the run has ended
 		}
 		return err
 	})
 	var known *abi.Error
 	switch {
-	case err == nil, errors.As(err, &known), IsEnding(err):
+	case err == nil, errors.As(err, &known), ending.Is(err):
 		return res, err
 	default:
 		c.Log(abi.LogError, "http: "+err.Error())

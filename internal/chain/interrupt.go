@@ -1,28 +1,24 @@
 package chain
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 )
-
-// An Interrupted pauses the run. It ends this pass through the phase; once it
-// is answered, another pass goes on from there.
-type Interrupted struct{ Pending abi.Pending }
-
-// Error gives the reason.
-func (i *Interrupted) Error() string { return "interrupted: " + i.Pending.Reason }
 
 // mayInterrupt says why a call cannot pause the run, if it cannot.
 func (c *Call) mayInterrupt() error {
 	switch {
 	case c.run.settled:
 		by := c.run.path[len(c.run.path)-1]
-		return faultf("an interrupt within a call of %s that %s made where the run cannot be paused", by.of, by.by.Name)
+		return fmt.Errorf("an interrupt within a call of %s that %s made where the run cannot be paused", by.of, by.by.Name)
 	case c.Hook == abi.HookOnChunk:
-		return faultf("an interrupt in on_chunk: a stream cannot be paused")
+		return fmt.Errorf("an interrupt in on_chunk: a stream cannot be paused")
 	case c.delivered != nil && c.delivered():
-		return faultf("an interrupt after a part of the answer was delivered; interrupt before, or describe the module with hold_stream")
+		return fmt.Errorf("an interrupt after a part of the answer was delivered; interrupt before, or describe the module with hold_stream")
 	}
 	return nil
 }
@@ -35,10 +31,10 @@ func (r *Run) interrupt(c *Call, i abi.Interrupt) error { return r.interruptWith
 // interruptWith is interrupt with the questions of several gates.
 func (r *Run) interruptWith(c *Call, i abi.Interrupt, asks []abi.Ask) error {
 	r.keeping.RLock()
-	err := c.commit()
+	err := c.locals.Commit()
 	r.keeping.RUnlock()
 	if err != nil {
-		if _, ending := r.fault(c, StageAnswer, err); ending != nil {
+		if _, ending := r.fault(c, ending.StageAnswer, err); ending != nil {
 			return ending
 		}
 	}
@@ -49,9 +45,9 @@ func (r *Run) interruptWith(c *Call, i abi.Interrupt, asks []abi.Ask) error {
 // interrupt, or a [*tooMuchAskedError].
 func (r *Run) wait(key string, p abi.Pending) error {
 	p.ID = "int_" + strings.TrimPrefix(r.newID(), "msg_")
-	p.Reason = clip(p.Reason, maxReason)
-	if err := r.record.wait(key, p); err != nil {
+	p.Reason = safetext.Clip(p.Reason, ending.MaxReason)
+	if err := r.record.Interrupt(key, p); err != nil {
 		return err
 	}
-	return &Interrupted{p}
+	return &ending.InterruptedError{Pending: p}
 }

@@ -3,24 +3,15 @@ package chain
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
-	"slices"
-	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 )
-
-// A verdict is what came of one hook call that did not end the run: an
-// answer that was applied, a failure the middleware reported, or a fault that
-// was passed over.
-type verdict struct {
-	failed  *abi.Error
-	faulted bool
-}
-
-func (v verdict) ok() bool { return v.failed == nil && !v.faulted }
 
 // lenient says, for the hooks whose faults never end a run, what becomes of
 // a fault.
@@ -45,53 +36,53 @@ type (
 // invoke calls one hook of one member and applies its answer. apply runs when
 // the hook succeeded, and is to change nothing if it fails: then the answer is
 // a fault as a whole. The error is an ending.
-func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply func() error) (verdict, error) {
-	if err := over(ctx); err != nil {
-		return verdict{}, err
+func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply func() error) (record.Verdict, error) {
+	if err := ending.FromContext(ctx); err != nil {
+		return record.Verdict{}, err
 	}
 	var resume *abi.Resume
 	if !translates(c.Hook) { // which is no part of what a phase does
-		c.key = r.record.next(string(c.Hook), c.member.Name, either(c.scope, c.run.scope))
+		c.key = r.record.NextKey(string(c.Hook), c.member.Name, either(c.scope, c.run.scope))
 		if !live[c.Hook] {
-			if v, ok, err := r.record.done(c.key, out); ok {
+			if v, ok, err := r.record.Load(c.key, out); ok {
 				return r.replay(c, v, err, apply)
 			}
 		}
 		var waits *abi.Pending
-		if resume, waits = r.record.resume(c.key); waits != nil {
-			return verdict{}, &Interrupted{*waits}
+		if resume, waits = r.record.Resume(c.key); waits != nil {
+			return record.Verdict{}, &ending.InterruptedError{Pending: *waits}
 		}
 		if err := r.keepOwed(ctx); err != nil {
-			return verdict{}, err
+			return record.Verdict{}, err
 		}
 	}
 	b := c.member.breaker
 	if err := b.allow(); err != nil {
-		return r.fault(c, StageBreaker, err)
+		return r.fault(c, ending.StageBreaker, err)
 	}
 	c.ctx = ctx
 	defer c.held.Release()
 	if c.fault != nil {
-		return r.fault(c, StageInput, c.fault)
+		return r.fault(c, ending.StageInput, c.fault)
 	}
 	*in.Envelope() = abi.Common{Run: r.host.Where(), Entry: c.member.Name, Resume: resume}
 	v, err := r.traced(ctx, c, in, out, apply)
 	switch {
-	case v.faulted, faultOf(err, c.member):
+	case v.Faulted, faultOf(err, c.member):
 		r.tellBreaker(c, b.done(true))
 	case err != nil:
 		b.release()
 	default:
 		r.tellBreaker(c, b.done(false))
 	}
-	if v.ok() && err == nil {
+	if v.OK() && err == nil {
 		return v, nil // it is recorded, with what it wrote
 	}
 	if c.key != "" {
 		r.keeping.RLock()
 		defer r.keeping.RUnlock()
 	}
-	r.settle(ctx, c)
+	endWrites(ctx, c)
 	if err == nil {
 		r.note(c, out, v)
 	}
@@ -99,9 +90,9 @@ func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply f
 }
 
 // note records what came of a call.
-func (r *Run) note(c *Call, out any, v verdict) {
+func (r *Run) note(c *Call, out any, v record.Verdict) {
 	if c.key != "" && !live[c.Hook] && c.asks == nil {
-		r.record.keep(c.key, out, v)
+		r.record.Save(c.key, out, v)
 	}
 }
 
@@ -113,15 +104,15 @@ func (r *Run) commit(ctx context.Context, c *Call, out any) error {
 		defer r.keeping.RUnlock()
 	}
 	if c.key != "" && !live[c.Hook] {
-		if err := r.record.hold(c.weight); err != nil {
+		if err := r.record.Reserve(c.weight); err != nil {
 			return err
 		}
 	}
-	if err := c.commit(); err != nil {
+	if err := c.locals.Commit(); err != nil {
 		return err
 	}
-	r.settle(ctx, c)
-	r.note(c, out, verdict{})
+	endWrites(ctx, c)
+	r.note(c, out, record.Verdict{})
 	return nil
 }
 
@@ -135,12 +126,12 @@ var live = map[abi.Hook]bool{
 }
 
 // replay applies what came of a call in an earlier pass.
-func (r *Run) replay(c *Call, v verdict, err error, apply func() error) (verdict, error) {
-	if err == nil && v.ok() {
+func (r *Run) replay(c *Call, v record.Verdict, err error, apply func() error) (record.Verdict, error) {
+	if err == nil && v.OK() {
 		err = apply()
 	}
 	if err != nil {
-		return r.fault(c, StageAnswer, err)
+		return r.fault(c, ending.StageAnswer, err)
 	}
 	return v, nil
 }
@@ -152,59 +143,59 @@ func (r *Run) tellBreaker(c *Call, change string) {
 }
 
 // answer calls the hook and applies what it answers.
-func (r *Run) answer(ctx context.Context, c *Call, in envelope, out any, apply func() error) (verdict, error) {
+func (r *Run) answer(ctx context.Context, c *Call, in envelope, out any, apply func() error) (record.Verdict, error) {
 	err := c.member.session.Call(ctx, c, in, out)
 	if ending := c.Ending(); ending != nil {
-		return verdict{}, ending
+		return record.Verdict{}, ending
 	}
-	if ending := over(ctx); err != nil && ending != nil {
-		return verdict{}, ending
+	if ending := ending.FromContext(ctx); err != nil && ending != nil {
+		return record.Verdict{}, ending
 	}
 	if err != nil {
 		if failed, ok := errors.AsType[*abi.Error](err); ok {
-			return verdict{failed: tidy(failed)}, nil
+			return record.Verdict{Failed: ending.CleanError(failed)}, nil
 		}
-		return r.fault(c, StageHook, err)
+		return r.fault(c, ending.StageHook, err)
 	}
 	if e, ok := out.(ender); ok {
 		switch control := e.Ending(); {
 		case control.Stop != nil:
-			return verdict{}, &Stop{Entry: c.member.Name, Hook: c.Hook, Reason: clip(control.Stop.Reason, maxReason), Code: clip(control.Stop.Code, abi.MaxName)}
+			return record.Verdict{}, &ending.StoppedError{Entry: c.member.Name, Hook: c.Hook, Reason: safetext.Clip(control.Stop.Reason, ending.MaxReason), Code: safetext.Clip(control.Stop.Code, abi.MaxName)}
 		case control.Interrupt != nil:
 			if err := c.mayInterrupt(); err != nil {
-				return r.fault(c, StageAnswer, err)
+				return r.fault(c, ending.StageAnswer, err)
 			}
 			gate, ok := out.(*abi.GateToolAnswer)
 			if !ok {
 				err := r.interrupt(c, *control.Interrupt)
-				if IsEnding(err) {
-					return verdict{}, err
+				if ending.Is(err) {
+					return record.Verdict{}, err
 				}
-				return r.fault(c, StageAnswer, err)
+				return r.fault(c, ending.StageAnswer, err)
 			}
 			gate.Decision, gate.Message, gate.Payload = abi.DecideAsk, control.Interrupt.Reason, control.Interrupt.Payload
 		}
 	}
 	if err := apply(); err != nil {
-		return r.fault(c, StageAnswer, err)
+		return r.fault(c, ending.StageAnswer, err)
 	}
 	if err := r.commit(ctx, c, out); err != nil {
-		return r.fault(c, StageAnswer, err)
+		return r.fault(c, ending.StageAnswer, err)
 	}
-	return verdict{}, nil
+	return record.Verdict{}, nil
 }
 
 // fault tells of a fault and decides whether it ends the run. stage is that of
 // an error which does not say its own.
-func (r *Run) fault(c *Call, stage Stage, err error) (verdict, error) {
-	var f *Fault
+func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, error) {
+	var f *ending.FaultError
 	if !errors.As(err, &f) {
-		f = &Fault{Stage: stage, Cause: err}
+		f = &ending.FaultError{Stage: stage, Cause: err}
 		c.member.lies.Add(1)
 	}
 	f.Entry, f.Digest, f.Hook = c.member.Name, c.member.desc.Digest, c.Hook
 	for i, line := range f.Stderr {
-		f.Stderr[i] = clip(line, maxLogBytes)
+		f.Stderr[i] = safetext.Clip(line, maxLogBytes)
 	}
 	if c.onFault != nil {
 		c.onFault(f)
@@ -227,20 +218,21 @@ func (r *Run) fault(c *Call, stage Stage, err error) (verdict, error) {
 		c.publish(e)
 	}
 	if ends {
-		return verdict{}, f
+		return record.Verdict{}, f
 	}
-	return verdict{faulted: true}, nil
+	return record.Verdict{Faulted: true}, nil
 }
 
 // faultOf reports whether err is a fault of the member.
 func faultOf(err error, m *member) bool {
-	fault, ok := errors.AsType[*Fault](err)
+	fault, ok := errors.AsType[*ending.FaultError](err)
 	return ok && fault.Entry == m.Name
 }
 
 // call makes the host's side of a hook call.
-func (r *Run) call(m *member, h abi.Hook, lists ...*List) *Call {
+func (r *Run) call(m *member, h abi.Hook, lists ...*message.List) *Call {
 	c := &Call{Hook: h, run: r, member: m, held: account.Meter{Of: r.account}}
+	c.locals = r.locals.Begin(&m.owner, &c.held)
 	copy(c.lists[:], lists)
 	return c
 }
@@ -251,74 +243,15 @@ func (c *Call) view(n int) abi.List {
 	l := c.lists[n]
 	if mode := c.member.desc.Messages; mode == "" || mode == abi.MessagesFull {
 		_, first, _ := c.list(n)
-		if c.fault = c.Hold(2 * l.jsonSize(first)); c.fault == nil { // here and in the input
+		if c.fault = c.Hold(2 * l.JSONSize(first)); c.fault == nil { // here and in the input
 			c.shown, _ = l.JSON(first, l.Len(), math.MaxInt)
 			c.shownList = n
 		}
 	}
-	return abi.List{List: n, Revision: l.rev, Total: l.Len()}
+	return abi.List{List: n, Revision: l.Revision(), Total: l.Len()}
 }
 
 // send sends an event to the caller and to the observers.
 func (r *Run) send(e abi.Event) {
 	r.queue.add(r.host.Send(e))
-}
-
-// maxReason bounds the reason of a stop, in bytes.
-const maxReason = 8 << 10
-
-// maxError bounds the message of an error that a middleware made, in bytes.
-const maxError = 8 << 10
-
-// tidy makes a middleware's error safe to show. Modules outside it, the model
-// and the caller are told of it.
-func tidy(e *abi.Error) *abi.Error {
-	out := *e
-	if !slices.Contains(abi.Codes(), out.Code) {
-		out.Code = abi.CodeInternal
-	}
-	out.Message = clip(out.Message, maxError)
-	return &out
-}
-
-// clip bounds a guest's text and makes it safe to show.
-func clip(s string, most int) string {
-	if len(s) > most {
-		return cleanText(strings.ToValidUTF8(s[:most], "")) + "…"
-	}
-	return cleanText(s)
-}
-
-// cleanText makes a guest's text safe to show: valid UTF-8, without characters
-// that a terminal would obey, or that make text look other than it is.
-func cleanText(s string) string {
-	s = strings.ToValidUTF8(s, "\ufffd")
-	if strings.IndexFunc(s, unsafeRune) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for _, c := range s {
-		switch {
-		case !unsafeRune(c):
-			b.WriteRune(c)
-		case c <= 0xff:
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, c)
-		}
-	}
-	return b.String()
-}
-
-// unsafeRune reports control characters but the ends of lines and tabs, and
-// those that turn the direction of text or break lines unseen.
-func unsafeRune(c rune) bool {
-	switch {
-	case c == '\n', c == '\t':
-		return false
-	case c < 0x20, c >= 0x7f && c < 0xa0:
-		return true
-	default:
-		return c >= 0x2028 && c <= 0x202e || c >= 0x2066 && c <= 0x2069
-	}
 }

@@ -2,14 +2,19 @@ package chain
 
 import (
 	"context"
-	"slices"
+	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
 // A ModelRequest is one model call as the chain hands it on.
 type ModelRequest struct {
-	Messages *List // the request's: the instruction, then the state's
+	Messages *message.List // the request's: the instruction, then the state's
 	Tools    []abi.Tool
 	Model    string
 	Params   abi.Params
@@ -19,12 +24,12 @@ type ModelRequest struct {
 // A ModelCall is everything about one model call.
 type ModelCall struct {
 	Request ModelRequest
-	State   *List
+	State   *message.List
 	// Generate asks the model itself: inside all rings, where retries and
 	// fallback models are.
-	Generate func(ctx context.Context, req ModelRequest, out Sink) (*abi.Response, error)
+	Generate func(ctx context.Context, req ModelRequest, out chunk.Sink) (*abi.Response, error)
 	// Out takes what leaves the outermost ring, if the call is streamed.
-	Out Sink
+	Out chunk.Sink
 	// Delivered reports whether Out was given content.
 	Delivered func() bool
 	// Allow refuses a model or parameters that modules may not choose; nil
@@ -39,20 +44,20 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 	x := &exchange[ModelRequest, abi.RequestPatch, abi.Response]{
 		run: r, kind: &modelKind{r, &call}, delivered: call.Delivered,
 		before: abi.HookBeforeModel, wrap: abi.HookWrapModel, after: abi.HookAfterModel,
-		core: func(ctx context.Context, q ModelRequest, out Sink) (reply[abi.Response], error) {
-			key := r.record.next(sourceModel + r.scope)
-			if known, v, ok := doneAs[abi.Response](r.record, key); ok {
+		core: func(ctx context.Context, q ModelRequest, out chunk.Sink) (reply[abi.Response], error) {
+			key := r.record.NextKey(sourceModel + r.scope)
+			if known, v, ok := record.LoadAs[abi.Response](r.record, key); ok {
 				return recordedReply(known, v, sourceModel), nil
 			}
 			q.Stream = out != nil
 			res, err := call.Generate(ctx, q, out)
 			if err == nil {
-				if full := r.record.reserve("the model's answer", res); full != nil {
+				if full := r.record.ReserveAnswer("the model's answer", res); full != nil {
 					err = full
 				}
 			}
 			if err == nil {
-				r.record.keep(key, res, verdict{})
+				r.record.Save(key, res, record.Verdict{})
 				if err := r.keepAnswer(ctx); err != nil {
 					return reply[abi.Response]{}, err
 				}
@@ -62,13 +67,13 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 			switch {
 			case ok:
 				return refused, nil
-			case IsEnding(err):
+			case ending.Is(err):
 				return reply[abi.Response]{}, err
-			case over(ctx) != nil:
-				return reply[abi.Response]{}, over(ctx)
+			case ending.FromContext(ctx) != nil:
+				return reply[abi.Response]{}, ending.FromContext(ctx)
 			default:
-				failed := AsError(err, abi.CodeModel)
-				r.record.keep(key, nil, verdict{failed: failed}) // its end as well: hooks have seen it
+				failed := ending.AsError(err, abi.CodeModel)
+				r.record.Save(key, nil, record.Verdict{Failed: failed}) // its end as well: hooks have seen it
 				return reply[abi.Response]{err: failed, source: sourceModel}, r.keepAnswer(ctx)
 			}
 		},
@@ -95,23 +100,23 @@ func (k *modelKind) open(m *member, h abi.Hook, q ModelRequest) (*Call, abi.Requ
 	return c, abi.Request{Messages: c.view(abi.ListRequest), Tools: q.Tools, Model: q.Model, Params: q.Params, Stream: q.Stream}
 }
 
-func (k *modelKind) callBefore(ctx context.Context, m *member, q ModelRequest) (ModelRequest, *abi.Response, verdict, error) {
+func (k *modelKind) callBefore(ctx context.Context, m *member, q ModelRequest) (ModelRequest, *abi.Response, record.Verdict, error) {
 	c, request := k.open(m, abi.HookBeforeModel, q)
 	var out abi.BeforeModelAnswer
 	v, err := k.run.invoke(ctx, c, &abi.BeforeModelInput{Request: request}, &out, func() (err error) {
-		if err := k.run.checkResponse(out.Response, m.Name, nil); err != nil {
+		if err := message.CheckResponse(out.Response, m.Name, nil); err != nil {
 			return err
 		}
 		q, err = k.patch(q, out.Request, m)
 		return err
 	})
-	if !v.ok() {
+	if !v.OK() {
 		return q, nil, v, err
 	}
 	return q, out.Response, v, err
 }
 
-func (k *modelKind) callWrap(ctx context.Context, m *member, q ModelRequest, w *wrapping[ModelRequest, abi.RequestPatch, abi.Response]) (*abi.Response, verdict, error) {
+func (k *modelKind) callWrap(ctx context.Context, m *member, q ModelRequest, w *wrapping[ModelRequest, abi.RequestPatch, abi.Response]) (*abi.Response, record.Verdict, error) {
 	c, request := k.open(m, abi.HookWrapModel, q)
 	w.serve(c)
 	c.hand = w.tell.send
@@ -123,7 +128,7 @@ func (k *modelKind) callWrap(ctx context.Context, m *member, q ModelRequest, w *
 		if err := w.hold(c); err != nil {
 			return err
 		}
-		return k.run.checkResponse(out.Response, m.Name, w.lastGood.res)
+		return message.CheckResponse(out.Response, m.Name, w.lastGood.res)
 	})
 	return out.Response, v, err
 }
@@ -134,7 +139,7 @@ func (k *modelKind) end(res *abi.Response) *abi.StreamEnd {
 	return &abi.StreamEnd{Response: &out}
 }
 
-func (k *modelKind) callAfter(ctx context.Context, m *member, q ModelRequest, rep reply[abi.Response]) (reply[abi.Response], *ModelRequest, verdict, error) {
+func (k *modelKind) callAfter(ctx context.Context, m *member, q ModelRequest, rep reply[abi.Response]) (reply[abi.Response], *ModelRequest, record.Verdict, error) {
 	c, request := k.open(m, abi.HookAfterModel, q)
 	in := &abi.AfterModelInput{Request: request, Error: rep.err, Source: rep.source}
 	if rep.res != nil {
@@ -145,9 +150,9 @@ func (k *modelKind) callAfter(ctx context.Context, m *member, q ModelRequest, re
 	var again *ModelRequest
 	v, err := k.run.invoke(ctx, c, in, &out, func() error {
 		if out.Response != nil && out.Error != nil {
-			return faultf("answers with a response and an error; want one of them")
+			return fmt.Errorf("answers with a response and an error; want one of them")
 		}
-		if err := k.run.checkResponse(out.Response, m.Name, rep.res); err != nil {
+		if err := message.CheckResponse(out.Response, m.Name, rep.res); err != nil {
 			return err
 		}
 		if out.Again != nil {
@@ -159,12 +164,12 @@ func (k *modelKind) callAfter(ctx context.Context, m *member, q ModelRequest, re
 		}
 		return nil
 	})
-	if !v.ok() || err != nil {
+	if !v.OK() || err != nil {
 		return rep, nil, v, err
 	}
 	switch {
 	case out.Error != nil:
-		rep = reply[abi.Response]{err: tidy(out.Error), source: m.Name}
+		rep = reply[abi.Response]{err: ending.CleanError(out.Error), source: m.Name}
 	case out.Response != nil:
 		if rep.res == nil || !k.same(out.Response, rep.res) {
 			rep.source = m.Name
@@ -181,52 +186,24 @@ func (k *modelKind) patch(q ModelRequest, p abi.RequestPatch, m *member) (ModelR
 	}
 	next := q
 	var err error
-	if next.Messages, err = k.run.edit(q.Messages, &p.Messages, m.Name); err != nil {
+	if next.Messages, err = message.Edit(q.Messages, &p.Messages, m.Name, k.run.newID); err != nil {
 		return q, err
 	}
 	if !p.Tools.IsZero() {
-		if next.Tools, err = patchTold(q.Tools, k.call.Request.Tools, &p.Tools); err != nil {
+		if next.Tools, err = toolset.EditAdvertised(q.Tools, k.call.Request.Tools, &p.Tools); err != nil {
 			return q, err
 		}
 	}
 	if p.Model != "" {
 		next.Model = p.Model
 	}
-	next.Params = mergeParams(q.Params, p.Params)
+	next.Params = toolset.MergeParams(q.Params, p.Params)
 	if k.call.Allow != nil {
 		if err := k.call.Allow(&next); err != nil {
-			return q, faultf("request: %w", err)
+			return q, fmt.Errorf("request: %w", err)
 		}
 	}
 	return next, nil
-}
-
-// patchTold changes which tools the model is told of in one call: only
-// active tools of the run can be.
-func patchTold(told, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Tool, error) {
-	if err := checkToolCount(active, p); err != nil {
-		return nil, err
-	}
-	add := p.Add
-	out := slices.DeleteFunc(slices.Clone(told), func(t abi.Tool) bool { return slices.Contains(p.Remove, t.Name) })
-	if p.Whole {
-		out, add = []abi.Tool{}, p.Replace
-	}
-	for _, t := range add {
-		i := toolIndex(active, t.Name)
-		if i < 0 {
-			return nil, faultf("request: there is no active tool %q; tools are added in before_agent", t.Name)
-		}
-		if toolIndex(out, t.Name) >= 0 {
-			return nil, faultf("request: tool %q stands twice", t.Name)
-		}
-		if err := checkTool(&t); err != nil {
-			return nil, err
-		}
-		t.Owner, t.Idempotent = active[i].Owner, active[i].Idempotent
-		out = append(out, t)
-	}
-	return out, nil
 }
 
 func (k *modelKind) chunks(_ ModelRequest, res *abi.Response) []abi.Chunk {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
 // A Native is a middleware written in Go, in this process, with all its
@@ -99,16 +100,16 @@ func (s *nativeSession) Call(ctx context.Context, c *Call, in, out any) (err err
 	began := time.Now()
 	defer func() {
 		if v := recover(); v != nil {
-			err = &Fault{Stage: StageHook, Cause: fmt.Errorf("panic: %v", v), Stack: string(debug.Stack())}
+			err = &ending.FaultError{Stage: ending.StageHook, Cause: fmt.Errorf("panic: %v", v), Stack: string(debug.Stack())}
 		}
-		var fault *Fault
+		var fault *ending.FaultError
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.stats.Count(c.Hook, time.Since(began)-c.Waited(), errors.As(err, &fault))
 	}()
 	err = s.dispatch(ctx, c, in, out)
-	if err != nil && !IsEnding(err) {
-		return AsError(err, abi.CodeInternal)
+	if err != nil && !ending.Is(err) {
+		return ending.AsError(err, abi.CodeInternal)
 	}
 	return err
 }

@@ -9,6 +9,11 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
 // maxOwn is how many calls of Model and Tool one hook may make together.
@@ -63,7 +68,7 @@ func (c *Call) Model(ctx context.Context, req abi.RequestPatch) (*abi.Response, 
 		call := host.OwnModel()
 		call.Out, call.Delivered = nil, func() bool { return false }
 		if err := c.ownRequest(&call, &req); err != nil {
-			return AsError(err, abi.CodeInvalid)
+			return ending.AsError(err, abi.CodeInvalid)
 		}
 		if call.Allow != nil {
 			if err := call.Allow(&call.Request); err != nil {
@@ -90,18 +95,18 @@ func (c *Call) ownRequest(call *ModelCall, req *abi.RequestPatch) (err error) {
 	case !req.Tools.IsZero() && !req.Tools.Whole:
 		return errors.New("model: tools must be an array: all that the model is told of")
 	}
-	if q.Messages, err = c.run.edit(q.Messages, &req.Messages, c.member.Name); err != nil {
+	if q.Messages, err = message.Edit(q.Messages, &req.Messages, c.member.Name, c.run.newID); err != nil {
 		return err
 	}
-	if err := checkToolCount(nil, &req.Tools); err != nil {
+	if err := toolset.CheckCount(nil, &req.Tools); err != nil {
 		return err
 	}
 	q.Tools, q.Stream = []abi.Tool{}, false
 	for _, t := range req.Tools.Replace {
-		if err := checkTool(&t); err != nil {
+		if err := toolset.Check(&t); err != nil {
 			return err
 		}
-		if toolIndex(q.Tools, t.Name) >= 0 {
+		if toolset.Index(q.Tools, t.Name) >= 0 {
 			return fmt.Errorf("tools: %q stands twice", t.Name)
 		}
 		t.Owner = c.member.Name
@@ -110,34 +115,15 @@ func (c *Call) ownRequest(call *ModelCall, req *abi.RequestPatch) (err error) {
 	if req.Model != "" {
 		q.Model = req.Model
 	}
-	q.Params = mergeParams(q.Params, req.Params)
+	q.Params = toolset.MergeParams(q.Params, req.Params)
 	return nil
-}
-
-// mergeParams returns params with those of a patch; null removes one.
-func mergeParams(params, patch abi.Params) abi.Params {
-	if len(patch) == 0 {
-		return params
-	}
-	out := maps.Clone(params)
-	if out == nil {
-		out = abi.Params{}
-	}
-	for name, value := range patch {
-		if value == nil || string(value) == "null" {
-			delete(out, name)
-			continue
-		}
-		out[name] = value
-	}
-	return out
 }
 
 // callModel makes the call, unless an earlier pass has.
 func (c *Call) callModel(ctx context.Context, host Nester, id string, call ModelCall) (*abi.Response, error) {
-	record, key := c.run.record, "own/"+id
+	rec, key := c.run.record, "own/"+id
 	var known abi.Response
-	if v, ok, err := record.done(key, &known); ok && err == nil {
+	if v, ok, err := rec.Load(key, &known); ok && err == nil {
 		rep := recordedReply(&known, v, sourceModel)
 		if rep.err != nil {
 			return nil, rep.err
@@ -150,14 +136,14 @@ func (c *Call) callModel(ctx context.Context, host Nester, id string, call Model
 	}
 	defer release()
 	r := c.within(OwnModel, id)
-	ctx, h := freshHold(ctx)
+	ctx, h := local.WithHold(ctx)
 	res, _, err := r.CallModel(ctx, call)
 	var failed *abi.Error
 	switch {
 	case err == nil:
-		r.settleOwn(key, res, verdict{}, h)
-	case !IsEnding(err) && errors.As(err, &failed):
-		r.settleOwn(key, nil, verdict{failed: failed}, h)
+		r.settleOwn(key, res, record.Verdict{}, h)
+	case !ending.Is(err) && errors.As(err, &failed):
+		r.settleOwn(key, nil, record.Verdict{Failed: failed}, h)
 		return nil, failed
 	}
 	return res, err
@@ -175,7 +161,7 @@ func (c *Call) Tool(ctx context.Context, name, arguments string) (*abi.Result, e
 		if err != nil {
 			return err
 		}
-		if arguments, err = ParseArguments(arguments); err != nil {
+		if arguments, err = toolset.ParseArguments(arguments); err != nil {
 			return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("tool: the arguments of %s are not valid: %v", name, err)}
 		}
 		id, err := c.identify(OwnTool, abi.ToolRequest{Name: name, Arguments: arguments})
@@ -198,11 +184,11 @@ func (c *Call) Tool(ctx context.Context, name, arguments string) (*abi.Result, e
 func (c *Call) callTool(ctx context.Context, host Nester, id string, call ToolCall) (*abi.Result, error) {
 	key := "own/" + id
 	var known abi.Result
-	switch v, ok, err := c.run.record.done(key, &known); {
+	switch v, ok, err := c.run.record.Load(key, &known); {
 	case !ok || err != nil:
-	case v.failed != nil:
-		return nil, v.failed // it was beyond a limit
-	case v.ok():
+	case v.Failed != nil:
+		return nil, v.Failed // it was beyond a limit
+	case v.OK():
 		return &known, nil
 	}
 	release, err := host.Room(ctx, OwnTool)
@@ -211,28 +197,28 @@ func (c *Call) callTool(ctx context.Context, host Nester, id string, call ToolCa
 	}
 	defer release()
 	r := c.within(OwnTool, id)
-	if !r.record.hasBegun(key) {
+	if !r.record.HasNested(key) {
 		if err := host.CountTool(call.Call.Name); err != nil {
-			if beyond := (*abi.Error)(nil); !IsEnding(err) && errors.As(err, &beyond) {
-				_, h := freshHold(ctx)
-				r.settleOwn(key, nil, verdict{failed: beyond}, h) // it is refused, and told of, once
+			if beyond := (*abi.Error)(nil); !ending.Is(err) && errors.As(err, &beyond) {
+				_, h := local.WithHold(ctx)
+				r.settleOwn(key, nil, record.Verdict{Failed: beyond}, h) // it is refused, and told of, once
 			}
 			return nil, err
 		}
 	}
 	r.tellOnce(r.record, key, 1, abi.Event{Type: abi.EventToolCall, Call: &call.Call})
-	r.record.open(key, &call.Call)
-	ctx, h := freshHold(ctx)
+	r.record.OpenNested(key, &call.Call)
+	ctx, h := local.WithHold(ctx)
 	o, err := r.CallTool(ctx, call)
 	defer func() { o.Release() }()
-	var paused *Interrupted
+	var paused *ending.InterruptedError
 	switch {
 	case errors.As(err, &paused):
 		return nil, err // it is made again, and told of once
 	case err != nil:
 		o = ToolOutcome{Call: call.Call, Result: cutOff(&call.Call), Source: sourceHost}
 	default:
-		r.settleOwn(key, o.Result, verdict{}, h)
+		r.settleOwn(key, o.Result, record.Verdict{}, h)
 	}
 	r.tellOnce(r.record, key, 2, abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
 	if err != nil {
@@ -248,8 +234,8 @@ func cutOff(call *abi.Call) *abi.Result {
 
 // EndOwn tells of the end of calls of middlewares' own that paused the run, where
 // the run ends before they are made again. record is that of the phase it ends in.
-func (r *Run) EndOwn(record *Record) {
-	opened := record.opened()
+func (r *Run) EndOwn(record *record.Record) {
+	opened := record.OpenNestedCalls()
 	for _, key := range slices.Sorted(maps.Keys(opened)) {
 		call := opened[key]
 		r.tellOnce(record, key, 2, abi.Event{Type: abi.EventToolResult, Call: call, Result: cutOff(call), Source: sourceHost})
@@ -326,58 +312,21 @@ var never = map[abi.Hook]bool{
 	abi.HookAfterAgent:   true,
 }
 
-// freshHold returns ctx with a hold of its own for an exchange: it comes to its
-// end before the one that it is made within does.
-func freshHold(ctx context.Context) (context.Context, *hold) {
-	h := &hold{}
-	return context.WithValue(ctx, holdKey{}, h), h
-}
-
 // settleOwn records what came of a call of a middleware's own. Nothing of it is
 // called again.
-func (r *Run) settleOwn(key string, out any, v verdict, h *hold) {
+func (r *Run) settleOwn(key string, out any, v record.Verdict, h *local.Hold) {
 	r.keeping.RLock()
 	defer r.keeping.RUnlock()
-	r.record.force(weigh(out)) // the call itself was counted before
-	r.record.keep(key, out, v)
-	r.locals.release(h)
+	r.record.Force(out) // the call itself was counted before
+	r.record.Save(key, out, v)
+	r.locals.Release(h)
 }
 
 // tellOnce sends event n of a key, unless an earlier pass did.
-func (r *Run) tellOnce(record *Record, key string, n int, e abi.Event) {
+func (r *Run) tellOnce(record *record.Record, key string, n int, e abi.Event) {
 	r.keeping.RLock()
 	defer r.keeping.RUnlock()
-	if !record.told(key, n) {
+	if !record.WasReported(key, n) {
 		r.send(e)
 	}
-}
-
-// open notes a tool call of a middleware's own that has begun.
-func (r *Record) open(key string, call *abi.Call) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	own := *call
-	r.change(key).Own = &own
-}
-
-// hasBegun reports whether a tool call of a middleware's own has begun in an
-// earlier pass.
-func (r *Record) hasBegun(key string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.entries[key]
-	return e != nil && e.Own != nil
-}
-
-// opened are the calls that have begun, and whose end was not told of.
-func (r *Record) opened() map[string]*abi.Call {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := map[string]*abi.Call{}
-	for key, e := range r.entries {
-		if e.Own != nil && e.Events == 1 {
-			out[key] = e.Own
-		}
-	}
-	return out
 }

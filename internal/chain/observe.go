@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
 const (
@@ -40,7 +41,7 @@ func (q *queue) add(e abi.Event) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := SizeOfEvent(&e)
+	n := size.Event(&e)
 	if len(q.events) >= maxQueued || q.bytes+n > maxQueuedBytes || q.share != nil && q.share.Add(n) != nil {
 		q.dropped++
 		return
@@ -167,8 +168,8 @@ func (r *Run) Observe(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if v.failed != nil {
-			r.logFailed(c, v.failed)
+		if v.Failed != nil {
+			r.logFailed(c, v.Failed)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
 type nowhere struct{}
@@ -39,7 +40,7 @@ func TestOnlyWantedEventsWait(t *testing.T) {
 	} {
 		c, err := New(tc.entries...)
 		require.NoError(t, err)
-		r, err := c.Open(t.Context(), "run", nowhere{}, NewLocals())
+		r, err := c.Open(t.Context(), "run", nowhere{}, local.New())
 		require.NoError(t, err)
 		r.Note(abi.Event{Type: abi.EventChunk})
 		require.Empty(t, r.queue.events, name)

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
 // An outlet is where a part of the chain hands chunks outward as they come:
@@ -24,7 +26,7 @@ type outlet interface {
 
 // A caller is the outlet of the outermost ring.
 type caller struct {
-	sink      Sink
+	sink      chunk.Sink
 	delivered func() bool
 	n         int
 }
@@ -45,7 +47,7 @@ func (c *caller) anew() bool {
 }
 
 // outletOf is the caller's outlet, nil if there is no sink.
-func outletOf(sink Sink, delivered func() bool) outlet {
+func outletOf(sink chunk.Sink, delivered func() bool) outlet {
 	if sink == nil {
 		return nil
 	}
@@ -53,7 +55,7 @@ func outletOf(sink Sink, delivered func() bool) outlet {
 }
 
 // sinkOf is an outlet as a sink.
-func sinkOf(out outlet) Sink {
+func sinkOf(out outlet) chunk.Sink {
 	if out == nil {
 		return nil
 	}
@@ -93,7 +95,7 @@ func (p *passage) anew() bool {
 
 // A tap is the outlet of what a wrapper reads.
 type tap struct {
-	feed *Feed
+	feed *chunk.Pipe
 	n    int
 }
 
@@ -103,7 +105,7 @@ func (t *tap) push(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 	}
 	t.n++
 	if err := t.feed.Put(ctx, chunks...); err != nil {
-		return &Over{err}
+		return &ending.AbortedError{Cause: err}
 	}
 	return nil
 }
@@ -114,7 +116,7 @@ func (t *tap) anew() bool { return t.n == 0 }
 
 // failedBy returns the failure by which a call fails, if err is one.
 func failedBy[R any](err error) (reply[R], bool) {
-	failed, ok := errors.AsType[*Failed](err)
+	failed, ok := errors.AsType[*ending.HookError](err)
 	if !ok {
 		return reply[R]{}, false
 	}

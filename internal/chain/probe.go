@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
 // A Probe is one call of one hook by itself, for tools of authors.
@@ -15,7 +16,7 @@ type Probe struct {
 	// part, and Answer one to its answer, which is filled.
 	Input, Answer any
 	// Lists are the lists of messages that the hook can read; nil for none.
-	Lists [2]*List
+	Lists [2]*message.List
 	// Shown is called with the list that the input stands for.
 	Shown func(n int, l abi.List)
 	// Next answers next.
@@ -45,5 +46,5 @@ func (r *Run) Probe(ctx context.Context, p *Probe) error {
 	if err := m.session.Call(ctx, c, p.Input, p.Answer); err != nil {
 		return err
 	}
-	return c.commit()
+	return c.locals.Commit()
 }

@@ -2,8 +2,13 @@ package chain
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
 // A Start is what before_agent may change of a run.
@@ -11,25 +16,12 @@ type Start struct {
 	Instruction    string
 	Tools          []abi.Tool
 	ReturnDirectly []string
-	Messages       *List
+	Messages       *message.List
 	Model          string
 	Params         abi.Params
 	Limits         abi.RunLimits
 	Respond        *abi.Message // an answer without the model
 }
-
-// Failed is the error of a state hook that returned 1.
-type Failed struct {
-	Entry string
-	Hook  abi.Hook
-	Err   *abi.Error
-}
-
-// Error names the entry, the hook and its reason.
-func (f *Failed) Error() string { return f.Entry + ": " + string(f.Hook) + " failed: " + f.Err.Error() }
-
-// Unwrap returns the middleware's own error.
-func (f *Failed) Unwrap() error { return f.Err }
 
 // BeforeAgent runs before_agent from outside in. What it returns holds only
 // if there is no error.
@@ -54,7 +46,7 @@ func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 		for _, t := range s.Tools {
 			owners[t.Name] = t.Owner
 		}
-		if out.Respond != nil && v.ok() && !r.ContinueOnResponse {
+		if out.Respond != nil && v.OK() && !r.ContinueOnResponse {
 			break
 		}
 	}
@@ -65,13 +57,13 @@ func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 type pipeline struct{ err error }
 
 // ends notes what came of one hook, and says whether the rest is not to run.
-func (p *pipeline) ends(r *Run, c *Call, v verdict, err error) bool {
+func (p *pipeline) ends(r *Run, c *Call, v record.Verdict, err error) bool {
 	if err != nil {
 		p.err = err
 		return true
 	}
-	if v.failed != nil && p.err == nil {
-		p.err = &Failed{c.member.Name, c.Hook, v.failed}
+	if v.Failed != nil && p.err == nil {
+		p.err = &ending.HookError{Entry: c.member.Name, Hook: c.Hook, Err: v.Failed}
 	}
 	return p.err != nil && !r.ContinueOnError
 }
@@ -80,31 +72,31 @@ func (p *pipeline) ends(r *Run, c *Call, v verdict, err error) bool {
 func (r *Run) applyStart(s Start, out *abi.BeforeAgentAnswer, m *member, owners map[string]string) (Start, error) {
 	next := s
 	var err error
-	if next.Messages, err = r.edit(s.Messages, &out.Messages, m.Name); err != nil {
+	if next.Messages, err = message.Edit(s.Messages, &out.Messages, m.Name, r.newID); err != nil {
 		return s, err
 	}
 	if !out.Tools.IsZero() {
-		if next.Tools, err = editTools(s.Tools, owners, &out.Tools, m.Name); err != nil {
+		if next.Tools, err = toolset.Edit(s.Tools, owners, &out.Tools, m.Name); err != nil {
 			return s, err
 		}
 		for _, t := range next.Tools {
 			if t.Owner == m.Name && !m.has(abi.HookCallTool) {
-				return s, faultf("tools: adds %q, but has no call_tool to run it", t.Name)
+				return s, fmt.Errorf("tools: adds %q, but has no call_tool to run it", t.Name)
 			}
 		}
 	}
 	if out.Instruction != nil {
 		next.Instruction = *out.Instruction
 	}
-	if len(out.ReturnDirectly) > maxTools {
-		return s, faultf("return_directly: names %d tools; at most %d are allowed", len(out.ReturnDirectly), maxTools)
+	if len(out.ReturnDirectly) > toolset.Max {
+		return s, fmt.Errorf("return_directly: names %d tools; at most %d are allowed", len(out.ReturnDirectly), toolset.Max)
 	}
 	if out.ReturnDirectly != nil {
 		next.ReturnDirectly = out.ReturnDirectly
 	}
 	if out.Respond != nil {
 		res := abi.Response{Message: *out.Respond}
-		if err := r.checkResponse(&res, m.Name, nil); err != nil {
+		if err := message.CheckResponse(&res, m.Name, nil); err != nil {
 			return s, err
 		}
 		next.Respond = &res.Message
@@ -114,7 +106,7 @@ func (r *Run) applyStart(s Start, out *abi.BeforeAgentAnswer, m *member, owners 
 
 // A Draft is what the state hooks of a step may change.
 type Draft struct {
-	Messages *List
+	Messages *message.List
 	Tools    []abi.Tool
 	Active   []string // of the tools, those that the model is told of
 	Model    string
@@ -142,10 +134,10 @@ func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, erro
 		in := &abi.BeforeModelRewriteStateInput{Messages: c.view(abi.ListState), Tools: d.stateTools(), Model: d.Model, Params: d.Params}
 		var out abi.BeforeModelRewriteStateAnswer
 		v, err := r.invoke(ctx, c, in, &out, func() error {
-			if err := checkActive(out.Active, d.Tools); err != nil {
+			if err := toolset.CheckActive(out.Active, d.Tools); err != nil {
 				return err
 			}
-			messages, err := r.edit(d.Messages, &out.Messages, m.Name)
+			messages, err := message.Edit(d.Messages, &out.Messages, m.Name, r.newID)
 			if err != nil {
 				return err
 			}
@@ -163,14 +155,14 @@ func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, erro
 }
 
 // AfterModelRewriteState runs after_model_rewrite_state from inside out.
-func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*List, error) {
+func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.List, error) {
 	var p pipeline
 	for _, m := range r.outward(abi.HookAfterModelRewriteState) {
 		c := r.call(m, abi.HookAfterModelRewriteState, d.Messages)
 		in := &abi.AfterModelRewriteStateInput{Messages: c.view(abi.ListState), Tools: d.stateTools()}
 		var out abi.AfterModelRewriteStateAnswer
 		v, err := r.invoke(ctx, c, in, &out, func() (err error) {
-			d.Messages, err = keep(d.Messages)(r.edit(d.Messages, &out.Messages, m.Name))
+			d.Messages, err = keep(d.Messages)(message.Edit(d.Messages, &out.Messages, m.Name, r.newID))
 			return err
 		})
 		if p.ends(r, c, v, err) {
@@ -181,14 +173,14 @@ func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*List, error
 }
 
 // AfterTools runs after_tools from inside out, after each round of calls.
-func (r *Run) AfterTools(ctx context.Context, messages *List, calls []abi.Call) (*List, error) {
+func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []abi.Call) (*message.List, error) {
 	var p pipeline
 	for _, m := range r.outward(abi.HookAfterTools) {
 		c := r.call(m, abi.HookAfterTools, messages)
 		in := &abi.AfterToolsInput{Messages: c.view(abi.ListState), Calls: calls}
 		var out abi.AfterToolsAnswer
 		v, err := r.invoke(ctx, c, in, &out, func() (err error) {
-			messages, err = keep(messages)(r.edit(messages, &out.Messages, m.Name))
+			messages, err = keep(messages)(message.Edit(messages, &out.Messages, m.Name, r.newID))
 			return err
 		})
 		if p.ends(r, c, v, err) {
@@ -199,8 +191,8 @@ func (r *Run) AfterTools(ctx context.Context, messages *List, calls []abi.Call) 
 }
 
 // keep returns the edited list, or the one before where the edit failed.
-func keep(before *List) func(*List, error) (*List, error) {
-	return func(after *List, err error) (*List, error) {
+func keep(before *message.List) func(*message.List, error) (*message.List, error) {
+	return func(after *message.List, err error) (*message.List, error) {
 		if err != nil {
 			return before, err
 		}
@@ -210,7 +202,7 @@ func keep(before *List) func(*List, error) (*List, error) {
 
 // An End is how a run came out, as after_agent may see it.
 type End struct {
-	Messages     *List
+	Messages     *message.List
 	NewFrom      int
 	Final        *abi.Message
 	Err          *abi.Error
@@ -241,14 +233,14 @@ func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 			e.Final = &final
 			return nil
 		})
-		if err != nil && over(ctx) != nil {
+		if err != nil && ending.FromContext(ctx) != nil {
 			return e.Final
 		}
 		if err != nil { // of a call of its own: the run is over already
-			r.logFailed(c, AsError(err, abi.CodeInternal))
+			r.logFailed(c, ending.AsError(err, abi.CodeInternal))
 		}
-		if v.failed != nil {
-			r.logFailed(c, v.failed)
+		if v.Failed != nil {
+			r.logFailed(c, v.Failed)
 		}
 	}
 	return e.Final
@@ -257,13 +249,13 @@ func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 // checkFinal refuses a final message that is no end of a conversation.
 func checkFinal(final, was *abi.Message) error {
 	if err := final.Check(); err != nil {
-		return faultf("final: %w", err)
+		return fmt.Errorf("final: %w", err)
 	}
 	if final.Role != abi.RoleAssistant && (was == nil || final.Role != was.Role) {
-		return faultf("final: want an assistant's message, got a %s's", final.Role)
+		return fmt.Errorf("final: want an assistant's message, got a %s's", final.Role)
 	}
 	if len(final.ToolCalls) > 0 {
-		return faultf("final: has tool_calls, which nobody would answer")
+		return fmt.Errorf("final: has tool_calls, which nobody would answer")
 	}
 	return nil
 }

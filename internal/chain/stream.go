@@ -7,12 +7,10 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
-
-// A Sink takes chunks on their way outward; nil stands for a call that is not
-// streamed. It keeps nothing of the slice. final marks the last of a message. An error
-// is an ending, or a *Failed by which the call fails.
-type Sink func(ctx context.Context, chunks []abi.Chunk, final bool) error
 
 // A stream is the way of one reply outward through one ring: what came from
 // inside, and what its on_chunk hooks let pass.
@@ -23,12 +21,12 @@ type stream struct {
 	out      outlet           // nil: chunks go nowhere as they come
 	came     abi.Assembly
 	passed   abi.Assembly
-	n        int           // batches that came
-	finished bool          // the last of the message came
-	failed   *Failed       // the on_chunk, here or further out, that refused what came
-	tool     bool          // of a tool's result
-	held     account.Meter // what came and what passed
-	callID   string        // of that tool's call
+	n        int               // batches that came
+	finished bool              // the last of the message came
+	failed   *ending.HookError // the on_chunk, here or further out, that refused what came
+	tool     bool              // of a tool's result
+	held     account.Meter     // what came and what passed
+	callID   string            // of that tool's call
 	id       int64
 	seq      int64
 }
@@ -68,7 +66,7 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 			return nil
 		}
 		err := s.out.push(ctx, chunks, final)
-		s.failed, _ = errors.AsType[*Failed](err)
+		s.failed, _ = errors.AsType[*ending.HookError](err)
 		return err
 	}
 	if s.failed = s.hold(chunks); s.failed != nil {
@@ -85,15 +83,15 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 			err = s.out.push(ctx, passed, final)
 		}
 	}
-	s.failed, _ = errors.AsType[*Failed](err)
+	s.failed, _ = errors.AsType[*ending.HookError](err)
 	return err
 }
 
 // hold counts chunks that the stream keeps until its end. If they do not fit the run's
 // memory, the call fails.
-func (s *stream) hold(chunks []abi.Chunk) *Failed {
-	if err := s.held.Add(sizeOfChunks(chunks)); err != nil {
-		return &Failed{sourceHost, abi.HookOnChunk, memoryFailure("stream", err)}
+func (s *stream) hold(chunks []abi.Chunk) *ending.HookError {
+	if err := s.held.Add(size.Chunks(chunks)); err != nil {
+		return &ending.HookError{Entry: sourceHost, Hook: abi.HookOnChunk, Err: ending.LimitFailure("stream", err)}
 	}
 	return nil
 }
@@ -114,51 +112,31 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 		var out abi.OnChunkAnswer
 		v, err := s.run.invoke(ctx, c, &abi.OnChunkInput{Chunks: numbered, Stream: s.id, Final: final}, &out, func() error {
 			for i := range out.Chunks {
-				if err := checkChunk(&out.Chunks[i], s.tool); err != nil {
-					return faultf("chunks[%d]: %w", i, err)
+				if err := chunk.Check(&out.Chunks[i], s.tool); err != nil {
+					return fmt.Errorf("chunks[%d]: %w", i, err)
 				}
 			}
 			if out.Chunks == nil {
 				return nil
 			}
 			if chunks = out.Chunks; s.tool {
-				nameCall(chunks, s.callID)
+				chunk.SetCallID(chunks, s.callID)
 			}
 			return nil
 		})
 		switch {
 		case err != nil:
 			return nil, err
-		case v.failed != nil:
-			return nil, &Failed{m.Name, c.Hook, v.failed}
-		case v.faulted:
-			put(&s.off, m, true)
+		case v.Failed != nil:
+			return nil, &ending.HookError{Entry: m.Name, Hook: c.Hook, Err: v.Failed}
+		case v.Faulted:
+			if s.off == nil {
+				s.off = map[*member]bool{}
+			}
+			s.off[m] = true
 		}
 	}
 	return chunks, nil
-}
-
-// nameCall says of which call's result chunks are, whatever call they name.
-func nameCall(chunks []abi.Chunk, id string) {
-	for i := range chunks {
-		chunks[i].CallID = id
-	}
-}
-
-// checkChunk refuses a chunk that makes no sense, or that does not belong to
-// the stream: a model's text is no tool's result, nor the other way round.
-func checkChunk(c *abi.Chunk, ofTool bool) error {
-	if err := c.Check(); err != nil {
-		return err
-	}
-	fits := c.Kind != abi.ChunkToolResult
-	if ofTool {
-		fits = c.Kind == abi.ChunkToolResult || c.Kind == abi.ChunkPart
-	}
-	if !fits {
-		return fmt.Errorf("a %s in this stream; the model's streams have no results of tools, and theirs nothing else", c.Kind)
-	}
-	return nil
 }
 
 // changed reports whether what passed says something else than what came.

@@ -12,6 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -240,7 +242,7 @@ func TestEndingsPassAStream(t *testing.T) {
 			t.Parallel()
 			h := &theatre{}
 			_, _, err := h.play(t.Context(), h.open(t, Entry{Name: "outer", Middleware: tc.outer.native()}, Entry{Name: "inner", Middleware: tc.inner}))
-			var stopped *Stop
+			var stopped *ending.StoppedError
 			require.ErrorAs(t, err, &stopped)
 			require.Equal(t, "inner", stopped.Entry)
 		})
@@ -324,7 +326,7 @@ func TestStreamFaults(t *testing.T) {
 				res, _, err := h.play(t.Context(), h.open(t, Entry{Name: "w", OnFault: f, Middleware: at(tc.at).native()}))
 				require.LessOrEqual(t, h.calls, 1, "nothing is called twice")
 				if f == Fail {
-					var fault *Fault
+					var fault *ending.FaultError
 					require.ErrorAs(t, err, &fault)
 					if tc.at <= 1 {
 						require.Empty(t, h.text())
@@ -345,7 +347,7 @@ func TestStreamFaults(t *testing.T) {
 // leaves, and has unwound before the call ends.
 func TestStreamIsClosed(t *testing.T) {
 	t.Parallel()
-	h := &theatre{lines: strings.Split(strings.Repeat("x", 10*maxWaiting), "")}
+	h := &theatre{lines: strings.Split(strings.Repeat("x", 10*chunk.MaxWaiting), "")}
 	first := wrap(func(ctx context.Context, c *Call) (string, error) {
 		for chunk := range c.StreamModel(ctx, abi.RequestPatch{}).Chunks() {
 			return "", c.Send(ctx, chunk)
@@ -366,7 +368,7 @@ func TestStreamWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				const lines = 100 * maxWaiting
+				const lines = 100 * chunk.MaxWaiting
 				ctx, cancel := context.WithCancelCause(t.Context())
 				said := 0
 				h := &theatre{listen: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }}
@@ -378,7 +380,7 @@ func TestStreamWaits(t *testing.T) {
 				ended := make(chan error)
 				go func() {
 					_, _, err := r.CallModel(ctx, ModelCall{Request: ModelRequest{Messages: talk(), Stream: true}, State: talk(), Delivered: h.delivered, Out: h.out,
-						Generate: func(ctx context.Context, _ ModelRequest, out Sink) (*abi.Response, error) {
+						Generate: func(ctx context.Context, _ ModelRequest, out chunk.Sink) (*abi.Response, error) {
 							for ; said < lines; said++ {
 								if err := out(ctx, []abi.Chunk{textChunk("x")}, false); err != nil {
 									return nil, err
@@ -389,8 +391,8 @@ func TestStreamWaits(t *testing.T) {
 					ended <- err
 				}()
 				synctest.Wait()
-				require.LessOrEqual(t, said, 2*len(wraps)*(maxWaiting+1), "a model that nobody listens to says no more than may wait")
-				require.GreaterOrEqual(t, said, maxWaiting)
+				require.LessOrEqual(t, said, 2*len(wraps)*(chunk.MaxWaiting+1), "a model that nobody listens to says no more than may wait")
+				require.GreaterOrEqual(t, said, chunk.MaxWaiting)
 				gone := errors.New("the caller went away")
 				cancel(gone)
 				require.ErrorIs(t, <-ended, gone)
@@ -419,7 +421,7 @@ func TestInterruptOfAStream(t *testing.T) {
 			require.ErrorContains(t, err, "after a part of the answer was delivered")
 			continue
 		}
-		var paused *Interrupted
+		var paused *ending.InterruptedError
 		require.ErrorAs(t, err, &paused)
 	}
 }
@@ -455,7 +457,7 @@ func TestSecondAttempt(t *testing.T) {
 			r := h.open(t, Entry{Name: "outer", Ring: Outer, Middleware: tc.outer}, Entry{Name: "retry", Ring: Tenant, Middleware: retry.native()})
 			n := 0
 			res, _, err := r.CallModel(t.Context(), ModelCall{Request: ModelRequest{Messages: talk(), Stream: true}, State: talk(), Delivered: h.delivered, Out: h.out,
-				Generate: func(ctx context.Context, q ModelRequest, out Sink) (*abi.Response, error) {
+				Generate: func(ctx context.Context, q ModelRequest, out chunk.Sink) (*abi.Response, error) {
 					if n++; n == 1 {
 						require.NoError(t, out(ctx, []abi.Chunk{textChunk("bad")}, false))
 						return nil, errors.New("broken")

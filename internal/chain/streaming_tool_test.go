@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 )
 
 // TestStreamOfATool checks what wrappers and a module's own tool make of a
@@ -69,7 +70,7 @@ func TestStreamOfATool(t *testing.T) {
 			h := &theatre{}
 			o, err := h.open(t, tc.entries...).CallTool(t.Context(), ToolCall{
 				Call: abi.Call{ID: "c1", Name: "t", Arguments: "{}"}, Tool: abi.Tool{Name: "t", Owner: tc.owner}, State: talk(), Out: h.out,
-				Run: func(ctx context.Context, _ abi.Call, _ *abi.Resume, out Sink) (*abi.Result, error) {
+				Run: func(ctx context.Context, _ abi.Call, _ *abi.Resume, out chunk.Sink) (*abi.Result, error) {
 					for _, c := range tc.says {
 						if err := out(ctx, []abi.Chunk{c}, false); err != nil {
 							return nil, err

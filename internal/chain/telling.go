@@ -8,6 +8,9 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
 // What one call of a hook may send.
@@ -20,19 +23,19 @@ const (
 // takes it then, and is put together for the case that the hook has no other
 // answer. A native middleware may send from any goroutine.
 type telling struct {
-	sink   Sink // nil: nobody takes it before the answer is there
+	sink   chunk.Sink // nil: nobody takes it before the answer is there
 	ofTool bool
 	held   *account.Meter // what was said; the caller releases it
 
 	mu     sync.Mutex
 	said   abi.Assembly
-	sent   int     // chunks
-	bytes  int     // of them, about
-	failed *Failed // the on_chunk hook that refused some: nothing more passes
+	sent   int               // chunks
+	bytes  int               // of them, about
+	failed *ending.HookError // the on_chunk hook that refused some: nothing more passes
 }
 
 // sending is an outlet as a sink of what is sent, which nothing ends.
-func sending(out outlet) Sink {
+func sending(out outlet) chunk.Sink {
 	return func(ctx context.Context, chunks []abi.Chunk, _ bool) error { return out.push(ctx, chunks, false) }
 }
 
@@ -42,20 +45,20 @@ func (t *telling) send(ctx context.Context, chunks []abi.Chunk) error {
 	if t.failed != nil {
 		return t.failed.Err
 	}
-	size := 0
+	total := 0
 	for i := range chunks {
-		if err := checkChunk(&chunks[i], t.ofTool); err != nil {
+		if err := chunk.Check(&chunks[i], t.ofTool); err != nil {
 			return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("send: chunks[%d]: %v", i, err)}
 		}
-		size += chunkSize(&chunks[i])
+		total += size.Chunk(&chunks[i])
 	}
-	if t.sent+len(chunks) > maxSent || t.bytes+size > maxSentBytes {
+	if t.sent+len(chunks) > maxSent || t.bytes+total > maxSentBytes {
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("send: a hook may send %d chunks, and %d bytes of them; what is beyond was not sent", maxSent, maxSentBytes)}
 	}
-	if err := t.held.Add(int64(size)); err != nil {
-		return memoryError("send", err)
+	if err := t.held.Add(int64(total)); err != nil {
+		return ending.LimitOrAbort("send", err)
 	}
-	t.sent, t.bytes = t.sent+len(chunks), t.bytes+size
+	t.sent, t.bytes = t.sent+len(chunks), t.bytes+total
 	t.said.Add(chunks...)
 	if t.sink == nil || len(chunks) == 0 {
 		return nil

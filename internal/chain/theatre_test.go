@@ -9,6 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
 // A theatre is where a chain is played: a model that says its lines, and a
@@ -36,7 +39,7 @@ func (h *theatre) Send(e abi.Event) abi.Event {
 	return e
 }
 
-func (h *theatre) generate(ctx context.Context, _ ModelRequest, out Sink) (*abi.Response, error) {
+func (h *theatre) generate(ctx context.Context, _ ModelRequest, out chunk.Sink) (*abi.Response, error) {
 	h.mu.Lock()
 	h.calls++
 	h.mu.Unlock()
@@ -67,7 +70,7 @@ func (h *theatre) generate(ctx context.Context, _ ModelRequest, out Sink) (*abi.
 func (h *theatre) out(ctx context.Context, chunks []abi.Chunk, final bool) error {
 	if h.listen != nil {
 		if err := h.listen(ctx); err != nil {
-			return &Over{err}
+			return &ending.AbortedError{Cause: err}
 		}
 	}
 	h.mu.Lock()
@@ -97,7 +100,7 @@ func (h *theatre) open(t testing.TB, entries ...Entry) *Run {
 	t.Helper()
 	c, err := New(entries...)
 	require.NoError(t, err)
-	r, err := c.Open(t.Context(), "run-1", h, NewLocals())
+	r, err := c.Open(t.Context(), "run-1", h, local.New())
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return r

@@ -5,27 +5,32 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chain/safetext"
+	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
 // A ToolCall is everything about one call of a tool.
 type ToolCall struct {
 	Call  abi.Call // with arguments that parse
 	Tool  abi.Tool
-	State *List
+	State *message.List
 	// Run calls the tool itself: inside all rings, after the gates. It is
 	// not called for tools that an entry owns. An *abi.Interrupt pauses the
 	// run; resume is then what it was answered with. out takes what the tool says
 	// while it runs; nil if nobody wants it before the result.
-	Run func(ctx context.Context, call abi.Call, resume *abi.Resume, out Sink) (*abi.Result, error)
+	Run func(ctx context.Context, call abi.Call, resume *abi.Resume, out chunk.Sink) (*abi.Result, error)
 	// Out takes what leaves the outermost ring while the call is made, if it is
 	// streamed. A result that came as a whole is not among it.
-	Out Sink
+	Out chunk.Sink
 	// Anew, if there is one, says that the tool goes on by itself with a call that had
 	// begun when its process ended: such a call is made again, whether the tool is
 	// idempotent or not. Anew is called before one that begins.
@@ -47,7 +52,7 @@ type ToolOutcome struct {
 	Result *abi.Result // an error result where the call failed
 	Source string      // "tool", "host", or the entry that answered or denied
 
-	held   *hold
+	held   *local.Hold
 	memory *account.Meter // nil: nothing is counted
 }
 
@@ -102,11 +107,11 @@ type toolKind struct {
 }
 
 // core judges the exact arguments at every gate, then runs the tool.
-func (k *toolKind) core(ctx context.Context, q abi.Call, out Sink) (reply[abi.Result], error) {
-	args, err := ParseArguments(q.Arguments)
+func (k *toolKind) core(ctx context.Context, q abi.Call, out chunk.Sink) (reply[abi.Result], error) {
+	args, err := toolset.ParseArguments(q.Arguments)
 	k.executed = args
 	if err != nil {
-		return reply[abi.Result]{res: BadArguments(q.Name, q.Arguments, err), source: sourceHost}, nil
+		return reply[abi.Result]{res: toolset.BadArguments(q.Name, q.Arguments, err), source: sourceHost}, nil
 	}
 	q.Arguments = args
 	for {
@@ -121,7 +126,7 @@ func (k *toolKind) core(ctx context.Context, q abi.Call, out Sink) (reply[abi.Re
 			break
 		}
 		q.Arguments, k.executed = *judged.edited, *judged.edited
-		k.run.record.approve(q, k.call.Tool.Owner)
+		k.run.record.Approve(q, k.call.Tool.Owner)
 	}
 	if owner := k.run.find(k.call.Tool.Owner); owner != nil {
 		return k.callTool(ctx, owner, q, out)
@@ -130,23 +135,23 @@ func (k *toolKind) core(ctx context.Context, q abi.Call, out Sink) (reply[abi.Re
 }
 
 // runTool runs one of the agent's own tools, unless it has run already.
-func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[abi.Result], error) {
-	record := k.run.record
-	key := record.next(sourceTool, q.ID)
-	if known, v, ok := doneAs[abi.Result](record, key); ok {
+func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink chunk.Sink) (reply[abi.Result], error) {
+	rec := k.run.record
+	key := rec.NextKey(sourceTool, q.ID)
+	if known, v, ok := record.LoadAs[abi.Result](rec, key); ok {
 		return recordedReply(known, v, sourceTool), nil
 	}
-	resume, waits := record.resume(key)
+	resume, waits := rec.Resume(key)
 	if waits != nil {
-		return reply[abi.Result]{}, &Interrupted{*waits}
+		return reply[abi.Result]{}, &ending.InterruptedError{Pending: *waits}
 	}
-	switch begun := record.begun(key); {
+	switch begun := rec.Begun(key); {
 	case begun && !q.Idempotent && k.call.Anew == nil:
 		return k.unknown(ctx, key, q)
 	case !begun && resume == nil && k.call.Anew != nil:
 		k.call.Anew()
 	}
-	record.setBegun(key, true)
+	rec.SetBegun(key, true)
 	var err error
 	if q.Idempotent {
 		err = k.run.keepOwed(ctx)
@@ -158,18 +163,18 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[ab
 	}
 	said := saying{to: sink, call: q}
 	res, err := k.call.Run(ctx, q, resume, said.sink())
-	if ending := over(ctx); ending != nil {
+	if ending := ending.FromContext(ctx); ending != nil {
 		return reply[abi.Result]{}, ending
 	}
 	if ending := said.ending.Load(); ending != nil {
 		return reply[abi.Result]{}, *ending
 	}
 	if refused, ok := failedBy[abi.Result](err); ok {
-		record.keep(key, nil, verdict{failed: refused.err})
+		rec.Save(key, nil, record.Verdict{Failed: refused.err})
 		return refused, k.run.keep(ctx, false)
 	}
 	if err == nil {
-		if full := record.reserve("the result of "+q.Name, res); full != nil {
+		if full := rec.ReserveAnswer("the result of "+q.Name, res); full != nil {
 			err = full
 		}
 	}
@@ -177,40 +182,40 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[ab
 	interrupt, asks := errors.AsType[*abi.Interrupt](err)
 	switch {
 	case asks && k.run.settled:
-		out.res, out.err = nil, &abi.Error{Code: abi.CodeTool, Message: "it asks, and nobody can be asked here: " + clip(interrupt.Reason, maxReason)}
-		record.keep(key, nil, verdict{failed: out.err})
+		out.res, out.err = nil, &abi.Error{Code: abi.CodeTool, Message: "it asks, and nobody can be asked here: " + safetext.Clip(interrupt.Reason, ending.MaxReason)}
+		rec.Save(key, nil, record.Verdict{Failed: out.err})
 	case asks:
-		record.setBegun(key, false) // the next call of it is the one that counts
-		if err := k.run.wait(key, abi.Pending{Reason: interrupt.Reason, Payload: interrupt.Payload, Call: &q}); IsEnding(err) {
+		rec.SetBegun(key, false) // the next call of it is the one that counts
+		if err := k.run.wait(key, abi.Pending{Reason: interrupt.Reason, Payload: interrupt.Payload, Call: &q}); ending.Is(err) {
 			return reply[abi.Result]{}, err
 		} else {
-			out.res, out.err = nil, AsError(err, abi.CodeLimit)
+			out.res, out.err = nil, ending.AsError(err, abi.CodeLimit)
 		}
-		record.keep(key, nil, verdict{failed: out.err})
+		rec.Save(key, nil, record.Verdict{Failed: out.err})
 	case err != nil:
-		out.res, out.err = nil, AsError(err, abi.CodeTool)
-		record.keep(key, nil, verdict{failed: out.err})
+		out.res, out.err = nil, ending.AsError(err, abi.CodeTool)
+		rec.Save(key, nil, record.Verdict{Failed: out.err})
 	default:
-		record.keep(key, res, verdict{})
+		rec.Save(key, res, record.Verdict{})
 	}
 	return out, k.run.keep(ctx, false)
 }
 
 // A saying is what a tool says of its result while it runs.
 type saying struct {
-	to     Sink
+	to     chunk.Sink
 	call   abi.Call
 	ending atomic.Pointer[error] // that a hook met which got it: the run's, whatever the tool makes of it
 }
 
 // sink takes the pieces, and says which call they are of; nil if nobody wants them.
-func (s *saying) sink() Sink {
+func (s *saying) sink() chunk.Sink {
 	if s.to == nil {
 		return nil
 	}
 	return func(ctx context.Context, chunks []abi.Chunk, final bool) error {
-		err := s.to(ctx, chunksOf(s.call, chunks), final)
-		if IsEnding(err) {
+		err := s.to(ctx, chunk.WithCallID(s.call, chunks), final)
+		if ending.Is(err) {
 			s.ending.CompareAndSwap(nil, &err)
 		}
 		return err
@@ -225,24 +230,24 @@ func (k *toolKind) unknown(ctx context.Context, key string, q abi.Call) (reply[a
 	k.run.keeping.RLock()
 	k.run.send(abi.Event{Type: abi.EventLog, Level: abi.LogLevel(abi.LogWarn), Call: &q,
 		Text: fmt.Sprintf("the call %s of %s had begun when the process of the run ended; whether it had an effect is not known, and it was not called again", q.ID, q.Name)})
-	k.run.record.keep(key, res, verdict{})
+	k.run.record.Save(key, res, record.Verdict{})
 	k.run.keeping.RUnlock()
 	return reply[abi.Result]{res: res, source: sourceHost}, k.run.keep(ctx, false)
 }
 
 // toolCall makes the host's side of a hook call that is about a tool call.
-func (r *Run) toolCall(m *member, h abi.Hook, state *List, q abi.Call) *Call {
+func (r *Run) toolCall(m *member, h abi.Hook, state *message.List, q abi.Call) *Call {
 	c := r.call(m, h, state)
 	c.scope, c.tool = q.ID, &q
 	return c
 }
 
 // callTool runs a tool in the module that added it.
-func (k *toolKind) callTool(ctx context.Context, owner *member, q abi.Call, sink Sink) (reply[abi.Result], error) {
+func (k *toolKind) callTool(ctx context.Context, owner *member, q abi.Call, sink chunk.Sink) (reply[abi.Result], error) {
 	c := k.run.toolCall(owner, abi.HookCallTool, k.call.State, q)
 	k.call.mark(false)
 	t := &telling{sink: sink, ofTool: true, held: &c.held}
-	c.hand = func(ctx context.Context, chunks []abi.Chunk) error { return t.send(ctx, chunksOf(q, chunks)) }
+	c.hand = func(ctx context.Context, chunks []abi.Chunk) error { return t.send(ctx, chunk.WithCallID(q, chunks)) }
 	var out abi.CallToolAnswer
 	v, err := k.run.invoke(ctx, c, &abi.CallToolInput{Call: q}, &out, func() error {
 		if out.Result == nil && t.sent > 0 {
@@ -250,9 +255,9 @@ func (k *toolKind) callTool(ctx context.Context, owner *member, q abi.Call, sink
 			c.weight += int64(t.bytes) // which the call holds no more
 		}
 		if out.Result == nil {
-			return faultf("answers without a result")
+			return fmt.Errorf("answers without a result")
 		}
-		return checkResult(out.Result)
+		return message.CheckResult(out.Result)
 	})
 	if err != nil {
 		return reply[abi.Result]{}, err
@@ -261,45 +266,21 @@ func (k *toolKind) callTool(ctx context.Context, owner *member, q abi.Call, sink
 	switch {
 	case t.failed != nil:
 		return reply[abi.Result]{err: t.failed.Err, source: t.failed.Entry}, nil
-	case v.failed != nil:
-		return reply[abi.Result]{err: v.failed, source: sourceTool}, nil
-	case v.faulted:
+	case v.Failed != nil:
+		return reply[abi.Result]{err: v.Failed, source: sourceTool}, nil
+	case v.Faulted:
 		return reply[abi.Result]{err: &abi.Error{Code: abi.CodeTool, Message: fmt.Sprintf("tool %q failed", q.Name)}, source: sourceTool}, nil
 	}
 	return reply[abi.Result]{res: out.Result, source: sourceTool}, nil
 }
 
-// ParseArguments checks a model's arguments strictly: one JSON object. Nothing
-// counts as an empty one.
-func ParseArguments(arguments string) (string, error) {
-	if arguments == "" {
-		return "{}", nil
-	}
-	if err := abi.Valid([]byte(arguments)); err != nil {
-		return arguments, err
-	}
-	if strings.TrimLeft(arguments, " \t\r\n")[0] != '{' {
-		return arguments, errors.New("want a JSON object")
-	}
-	return arguments, nil
-}
-
-// BadArguments is the result that tells a model that its arguments do not parse.
-func BadArguments(tool, arguments string, err error) *abi.Result {
-	const most = 1024
-	if len(arguments) > most {
-		arguments = cleanText(arguments[:most]) + "…"
-	}
-	return abi.ErrorResult(fmt.Sprintf("The arguments of %s are not valid: %v. They were: %s\nCall the tool again with one JSON object.", tool, err, arguments))
-}
-
-func (k *toolKind) callBefore(ctx context.Context, m *member, q abi.Call) (abi.Call, *abi.Result, verdict, error) {
+func (k *toolKind) callBefore(ctx context.Context, m *member, q abi.Call) (abi.Call, *abi.Result, record.Verdict, error) {
 	c := k.run.toolCall(m, abi.HookBeforeTool, k.call.State, q)
 	var out abi.BeforeToolAnswer
 	v, err := k.run.invoke(ctx, c, &abi.BeforeToolInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil}, &out, func() error {
-		return checkResult(out.Result)
+		return message.CheckResult(out.Result)
 	})
-	if !v.ok() || err != nil {
+	if !v.OK() || err != nil {
 		return q, nil, v, err
 	}
 	if out.Arguments != nil {
@@ -309,10 +290,12 @@ func (k *toolKind) callBefore(ctx context.Context, m *member, q abi.Call) (abi.C
 	return q, out.Result, v, nil
 }
 
-func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, w *wrapping[abi.Call, abi.CallPatch, abi.Result]) (*abi.Result, verdict, error) {
+func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, w *wrapping[abi.Call, abi.CallPatch, abi.Result]) (*abi.Result, record.Verdict, error) {
 	c := k.run.toolCall(m, abi.HookWrapToolCall, k.call.State, q)
 	w.serve(c)
-	c.hand = func(ctx context.Context, chunks []abi.Chunk) error { return w.tell.send(ctx, chunksOf(q, chunks)) }
+	c.hand = func(ctx context.Context, chunks []abi.Chunk) error {
+		return w.tell.send(ctx, chunk.WithCallID(q, chunks))
+	}
 	var out abi.WrapToolCallAnswer
 	v, err := k.run.invoke(ctx, c, &abi.WrapToolCallInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil}, &out, func() error {
 		if out.Result == nil {
@@ -321,16 +304,9 @@ func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, w *wrapp
 		if err := w.hold(c); err != nil {
 			return err
 		}
-		return checkResult(out.Result)
+		return message.CheckResult(out.Result)
 	})
 	return out.Result, v, err
-}
-
-// chunksOf are chunks of the result of a call, whatever call they name.
-func chunksOf(q abi.Call, chunks []abi.Chunk) []abi.Chunk {
-	out := slices.Clone(chunks)
-	nameCall(out, q.ID)
-	return out
 }
 
 // end is a result as the end of a stream.
@@ -339,7 +315,7 @@ func (k *toolKind) end(res *abi.Result) *abi.StreamEnd {
 	return &abi.StreamEnd{Result: &out}
 }
 
-func (k *toolKind) callAfter(ctx context.Context, m *member, q abi.Call, rep reply[abi.Result]) (reply[abi.Result], *abi.Call, verdict, error) {
+func (k *toolKind) callAfter(ctx context.Context, m *member, q abi.Call, rep reply[abi.Result]) (reply[abi.Result], *abi.Call, record.Verdict, error) {
 	c := k.run.toolCall(m, abi.HookAfterTool, k.call.State, q)
 	seen := q
 	seen.Arguments, seen.OriginalArguments = k.executed, k.call.Call.Arguments
@@ -351,16 +327,16 @@ func (k *toolKind) callAfter(ctx context.Context, m *member, q abi.Call, rep rep
 	var out abi.AfterToolAnswer
 	v, err := k.run.invoke(ctx, c, in, &out, func() error {
 		if out.Result != nil && out.Error != nil {
-			return faultf("answers with a result and an error; want one of them")
+			return fmt.Errorf("answers with a result and an error; want one of them")
 		}
-		return checkResult(out.Result)
+		return message.CheckResult(out.Result)
 	})
-	if !v.ok() || err != nil {
+	if !v.OK() || err != nil {
 		return rep, nil, v, err
 	}
 	switch {
 	case out.Error != nil:
-		rep = reply[abi.Result]{err: tidy(out.Error), source: m.Name}
+		rep = reply[abi.Result]{err: ending.CleanError(out.Error), source: m.Name}
 	case out.Result != nil:
 		if rep.res == nil || !k.same(out.Result, rep.res) {
 			rep.source = m.Name
@@ -394,7 +370,7 @@ func (k *toolKind) assemble(res *abi.Result, chunks []abi.Chunk) *abi.Result {
 
 // ToolMessages asks tool_messages, from outside in, how to record a result;
 // the first answer wins. def is what is recorded without one.
-func (r *Run) ToolMessages(ctx context.Context, state *List, tool abi.Tool, o ToolOutcome, def abi.Message) ([]abi.Message, error) {
+func (r *Run) ToolMessages(ctx context.Context, state *message.List, tool abi.Tool, o ToolOutcome, def abi.Message) ([]abi.Message, error) {
 	for _, m := range r.inward(abi.HookToolMessages) {
 		c := r.toolCall(m, abi.HookToolMessages, state, o.Call)
 		in := &abi.ToolMessagesInput{Call: o.Call, Tool: tool, Result: *o.Result, Default: def}
@@ -403,10 +379,10 @@ func (r *Run) ToolMessages(ctx context.Context, state *List, tool abi.Tool, o To
 		switch {
 		case err != nil:
 			return nil, err
-		case v.failed != nil:
-			r.logFailed(c, v.failed)
+		case v.Failed != nil:
+			r.logFailed(c, v.Failed)
 			return []abi.Message{def}, nil
-		case v.faulted:
+		case v.Faulted:
 			return []abi.Message{def}, nil
 		case len(out.Messages) > 0:
 			return out.Messages, nil
@@ -420,20 +396,20 @@ func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry str
 	for i := range messages {
 		m := &messages[i]
 		if err := m.Check(); err != nil {
-			return faultf("messages[%d]: %w", i, err)
+			return fmt.Errorf("messages[%d]: %w", i, err)
 		}
-		r.own(m, nil, entry)
+		message.Own(m, nil, entry, r.newID)
 		if m.Role != abi.RoleTool {
 			continue
 		}
 		if m.ToolCallID != call.ID {
-			return faultf("messages[%d] answers call %q; this is call %q", i, m.ToolCallID, call.ID)
+			return fmt.Errorf("messages[%d] answers call %q; this is call %q", i, m.ToolCallID, call.ID)
 		}
 		m.Name, m.Origin = either(m.Name, call.Name), abi.OriginTool
 		answers++
 	}
 	if messages != nil && answers != 1 {
-		return faultf("%d of the messages answer the call; exactly one must", answers)
+		return fmt.Errorf("%d of the messages answer the call; exactly one must", answers)
 	}
 	return nil
 }

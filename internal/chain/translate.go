@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
 // An Encoder puts a run's events into the protocol of one client. It belongs
@@ -103,19 +105,19 @@ func (m *member) mayTranslate(e *abi.Event) bool {
 func (t *translation) call(ctx context.Context, m *member, h abi.Hook, event json.RawMessage, apply func(*abi.TranslateAnswer) error) {
 	c := t.run.call(m, h)
 	c.divert = func(e abi.Event) {
-		if e.Stage != string(StageBreaker) { // once it is switched off, each event would tell of it
+		if e.Stage != string(ending.StageBreaker) { // once it is switched off, each event would tell of it
 			t.caused = append(t.caused, e)
 		}
 	}
 	var out abi.TranslateAnswer
 	v, err := t.run.invoke(ctx, c, &abi.TranslateInput{Event: event, Protocol: t.protocol}, &out, func() error {
 		if out.Drop && out.Event != nil {
-			return faultf("answers with an event and drop; want one of them")
+			return fmt.Errorf("answers with an event and drop; want one of them")
 		}
 		return apply(&out)
 	})
-	if err == nil && v.failed != nil {
-		t.run.logFailed(c, v.failed)
+	if err == nil && v.Failed != nil {
+		t.run.logFailed(c, v.Failed)
 	}
 }
 
@@ -135,7 +137,7 @@ func (t *translation) before(ctx context.Context, e abi.Event) (abi.Event, bool)
 			return e, false
 		}
 		last, ok := lastMessage(e)
-		if now, still := lastMessage(changed); ok && still && sameMessage(last.Message, now.Message) {
+		if now, still := lastMessage(changed); ok && still && message.Same(last.Message, now.Message) {
 			m := t.translateMessage(ctx, m, changed, now)
 			changed = withLast(changed, m)
 		}
@@ -155,7 +157,7 @@ func (t *translation) translate(ctx context.Context, m *member, e abi.Event) (ou
 	t.call(ctx, m, abi.HookTranslateBefore, event, func(answer *abi.TranslateAnswer) error {
 		switch {
 		case answer.Drop && t.ends && isEnd(e):
-			return faultf("drops %s; the end of a run cannot be dropped", e.Type)
+			return fmt.Errorf("drops %s; the end of a run cannot be dropped", e.Type)
 		case answer.Drop:
 			ok, failed = false, nil
 			return nil
@@ -165,7 +167,7 @@ func (t *translation) translate(ctx context.Context, m *member, e abi.Event) (ou
 		}
 		var changed abi.Event
 		if _, err := abi.Decode(answer.Event, &changed); err != nil {
-			return faultf("event: %w", err)
+			return fmt.Errorf("event: %w", err)
 		}
 		if err := keepIdentity(&changed, &e); err != nil {
 			return err
@@ -235,7 +237,7 @@ func keepIdentity(e, was *abi.Event) error {
 	e.Agent, e.From, e.Parent = was.Agent, was.From, was.Parent
 	if was.Event != nil {
 		if e.Event == nil {
-			return faultf("event: has no event of the run inside; drop it, or empty what is in it")
+			return fmt.Errorf("event: has no event of the run inside; drop it, or empty what is in it")
 		}
 		if err := keepIdentity(e.Event, was.Event); err != nil {
 			return err
@@ -243,17 +245,17 @@ func keepIdentity(e, was *abi.Event) error {
 	}
 	if was.Chunk != nil {
 		if e.Chunk == nil {
-			return faultf("event: has no chunk; drop it, or empty its text")
+			return fmt.Errorf("event: has no chunk; drop it, or empty its text")
 		}
 		c := *e.Chunk
 		c.Seq, c.Kind, c.Index, c.ID, c.CallID = was.Chunk.Seq, was.Chunk.Kind, was.Chunk.Index, was.Chunk.ID, was.Chunk.CallID
 		if err := c.Check(); err != nil {
-			return faultf("event: chunk: %w", err)
+			return fmt.Errorf("event: chunk: %w", err)
 		}
 		e.Chunk = &c
 	}
 	if was.Type == abi.EventMessage && e.Message == nil {
-		return faultf("event: has no message; drop it, or empty its content")
+		return fmt.Errorf("event: has no message; drop it, or empty its content")
 	}
 	if e.Message != nil {
 		if err := keepMessage(e.Message, was.Message); err != nil {
@@ -262,28 +264,28 @@ func keepIdentity(e, was *abi.Event) error {
 	}
 	if was.Call != nil {
 		if e.Call == nil {
-			return faultf("event: has no call; drop it, or empty its arguments")
+			return fmt.Errorf("event: has no call; drop it, or empty its arguments")
 		}
 		e.Call.ID, e.Call.Owner, e.Call.Idempotent, e.Call.By = was.Call.ID, was.Call.Owner, was.Call.Idempotent, was.Call.By
 	}
 	if was.Result != nil && e.Result == nil {
-		return faultf("event: has no result; drop it, or empty its content")
+		return fmt.Errorf("event: has no result; drop it, or empty its content")
 	}
 	return keepInterrupts(e, was)
 }
 
 func keepMessage(m, was *abi.Message) error {
 	if was == nil {
-		return faultf("event: has a message, where there was none")
+		return fmt.Errorf("event: has a message, where there was none")
 	}
 	m.ID, m.Role, m.Origin, m.ToolCallID = was.ID, was.Role, was.Origin, was.ToolCallID
 	for _, c := range m.ToolCalls {
 		if !slices.ContainsFunc(was.ToolCalls, func(w abi.ToolCall) bool { return w.ID == c.ID }) {
-			return faultf("event: message: has a tool call %q, which there is not", c.ID)
+			return fmt.Errorf("event: message: has a tool call %q, which there is not", c.ID)
 		}
 	}
 	if err := m.Check(); err != nil {
-		return faultf("event: message: %w", err)
+		return fmt.Errorf("event: message: %w", err)
 	}
 	return nil
 }
@@ -292,13 +294,13 @@ func keepMessage(m, was *abi.Message) error {
 // by the ids, and to all of them.
 func keepInterrupts(e, was *abi.Event) error {
 	if len(e.Interrupts) != len(was.Interrupts) {
-		return faultf("event: has %d interrupts; there are %d", len(e.Interrupts), len(was.Interrupts))
+		return fmt.Errorf("event: has %d interrupts; there are %d", len(e.Interrupts), len(was.Interrupts))
 	}
 	for i := range e.Interrupts {
 		p, w := &e.Interrupts[i], &was.Interrupts[i]
 		p.ID, p.Run, p.Agent, p.Entry, p.Hook = w.ID, w.Run, w.Agent, w.Entry, w.Hook
 		if (p.Call == nil) != (w.Call == nil) {
-			return faultf("event: interrupt %s: its call cannot be added or left out", w.ID)
+			return fmt.Errorf("event: interrupt %s: its call cannot be added or left out", w.ID)
 		}
 		if p.Call != nil {
 			p.Call.ID, p.Call.Owner, p.Call.Idempotent, p.Call.By = w.Call.ID, w.Call.Owner, w.Call.Idempotent, w.Call.By
@@ -316,7 +318,7 @@ func (t *translation) after(ctx context.Context, x Encoded) (json.RawMessage, bo
 		t.call(ctx, m, abi.HookTranslateAfter, event, func(out *abi.TranslateAnswer) error {
 			switch {
 			case out.Drop && (t.ends || x.Keep):
-				return faultf("drops an event that the client cannot do without: the end of a run, or what the protocol needs for what follows")
+				return fmt.Errorf("drops an event that the client cannot do without: the end of a run, or what the protocol needs for what follows")
 			case out.Drop:
 				dropped = true
 				return nil
@@ -339,11 +341,11 @@ func (t *translation) after(ctx context.Context, x Encoded) (json.RawMessage, bo
 // keepFixed puts back the fixed keys of an encoded event.
 func keepFixed(event, was json.RawMessage, fixed []string) (json.RawMessage, error) {
 	if err := abi.Valid(event); err != nil {
-		return nil, faultf("event: %w", err)
+		return nil, fmt.Errorf("event: %w", err)
 	}
 	var fields, before map[string]json.RawMessage
 	if err := json.Unmarshal(event, &fields); err != nil || fields == nil {
-		return nil, faultf("event: want an object")
+		return nil, fmt.Errorf("event: want an object")
 	}
 	if err := json.Unmarshal(was, &before); err != nil {
 		return nil, fmt.Errorf("the encoder's event: %w", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
 // shout is a protocol of two events for each chunk, and one for others.
@@ -64,7 +65,7 @@ func openTranslators(t *testing.T, entries ...Entry) *Run {
 	t.Helper()
 	c, err := New(entries...)
 	require.NoError(t, err)
-	r, err := c.Open(t.Context(), "run-1", &borderHost{}, NewLocals())
+	r, err := c.Open(t.Context(), "run-1", &borderHost{}, local.New())
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return r

@@ -6,6 +6,9 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
 // A wrapping is one call of a wrapper: what it does with what it wraps, and
@@ -33,7 +36,7 @@ type wrapping[Q, P, R any] struct {
 
 // An opened is a stream that a wrapper reads.
 type opened[R any] struct {
-	feed   *Feed
+	feed   *chunk.Pipe
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed once what is wrapped has unwound; then rep and err are there
 	rep    reply[R]
@@ -63,7 +66,7 @@ func (x *exchange[Q, P, R]) onion(ctx context.Context, i Ring, wrappers []*membe
 // hold counts the answer of the wrapper, which the record does not.
 func (w *wrapping[Q, P, R]) hold(c *Call) error {
 	if err := w.x.held.Add(c.weight); err != nil {
-		return memoryFault(err)
+		return ending.MemoryFault(err)
 	}
 	return nil
 }
@@ -118,7 +121,7 @@ func (w *wrapping[Q, P, R]) next(ctx context.Context, p P) (reply[R], error) {
 // sense is a reply, and changes nothing.
 func (w *wrapping[Q, P, R]) begin(p P) (q Q, rep reply[R], err error) {
 	if q, err = w.x.kind.patch(w.q, p, w.m); err != nil {
-		return q, reply[R]{err: AsError(err, abi.CodeInvalid), source: sourceHost}, nil
+		return q, reply[R]{err: ending.AsError(err, abi.CodeInvalid), source: sourceHost}, nil
 	}
 	if err := w.close(); err != nil {
 		return q, rep, err
@@ -148,7 +151,7 @@ func (w *wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 	// code, whose fault may be passed over.
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })
-	o := &opened[R]{feed: NewFeed(), cancel: cancel, done: make(chan struct{})}
+	o := &opened[R]{feed: chunk.NewPipe(), cancel: cancel, done: make(chan struct{})}
 	w.stream, w.called = o, true
 	go func() {
 		defer close(o.done)
@@ -165,7 +168,7 @@ func (w *wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 }
 
 // read runs what is wrapped with its chunks going to a feed.
-func (w *wrapping[Q, P, R]) read(ctx context.Context, q Q, feed *Feed) (reply[R], error) {
+func (w *wrapping[Q, P, R]) read(ctx context.Context, q Q, feed *chunk.Pipe) (reply[R], error) {
 	t := &tap{feed: feed}
 	var out outlet
 	if w.out != nil {
@@ -190,7 +193,7 @@ func (w *wrapping[Q, P, R]) recv(ctx context.Context, most int) (abi.Received, e
 	}
 	chunks, _, err := o.feed.Take(ctx, most)
 	if err != nil {
-		return abi.Received{}, &Over{err}
+		return abi.Received{}, &ending.AbortedError{Cause: err}
 	}
 	if len(chunks) > 0 {
 		for i := range chunks {
@@ -234,7 +237,7 @@ func (w *wrapping[Q, P, R]) close() error {
 func (w *wrapping[Q, P, R]) drain() error {
 	o := w.stream
 	for o != nil && !o.told {
-		if _, err := w.recv(w.ctx, maxSentBytes); err != nil && IsEnding(err) {
+		if _, err := w.recv(w.ctx, maxSentBytes); err != nil && ending.Is(err) {
 			_ = w.close()
 			return err
 		}
@@ -243,9 +246,9 @@ func (w *wrapping[Q, P, R]) drain() error {
 }
 
 // outcome is what comes of the wrapper, given what its hook came to.
-func (w *wrapping[Q, P, R]) outcome(res *R, v verdict, err error) (reply[R], error) {
+func (w *wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (reply[R], error) {
 	var ending error
-	if err == nil && v.faulted {
+	if err == nil && v.Faulted {
 		ending = w.drain()
 	} else {
 		ending = w.close()
@@ -256,15 +259,15 @@ func (w *wrapping[Q, P, R]) outcome(res *R, v verdict, err error) (reply[R], err
 	switch {
 	case err != nil:
 		return reply[R]{}, err
-	case v.failed != nil && w.last.err != nil && v.failed.Code == w.last.err.Code && v.failed.Message == w.last.err.Message:
+	case v.Failed != nil && w.last.err != nil && v.Failed.Code == w.last.err.Code && v.Failed.Message == w.last.err.Message:
 		return w.last, nil // handed on
-	case v.failed != nil:
-		return reply[R]{err: v.failed, source: w.m.Name}, nil
-	case v.faulted && w.lastGood.res != nil:
+	case v.Failed != nil:
+		return reply[R]{err: v.Failed, source: w.m.Name}, nil
+	case v.Faulted && w.lastGood.res != nil:
 		return w.lastGood, nil
-	case res != nil && v.ok():
+	case res != nil && v.OK():
 		return reply[R]{res: res, source: w.x.sourceOf(res, w.m.Name, w.good)}, nil
-	case w.tell.failed != nil && v.ok():
+	case w.tell.failed != nil && v.OK():
 		return reply[R]{err: w.tell.failed.Err, source: w.tell.failed.Entry}, nil
 	case w.called:
 		return w.last, nil

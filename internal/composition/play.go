@@ -18,6 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
@@ -130,7 +131,7 @@ func (s *seen) switchedOff() bool {
 		if e.Event != nil { // of the kid's
 			e = *e.Event
 		}
-		return e.Type == abi.EventFault && e.Stage == string(chain.StageBreaker)
+		return e.Type == abi.EventFault && e.Stage == string(ending.StageBreaker)
 	})
 }
 

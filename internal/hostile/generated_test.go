@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -322,14 +322,14 @@ func (h *host) judge(c *Case, n int) verdict {
 // error of the module's own, an ending, or a typed fault that is not the host's.
 func wrongError(err error) string {
 	var own *abi.Error
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	var guest *sandbox.Fault
 	switch {
 	case err == nil, errors.As(err, &own):
 		return ""
 	case errors.As(err, &guest) && guest.Kind == sandbox.FaultInternal:
 		return "a fault of the host: " + err.Error()
-	case errors.As(err, &fault), chain.IsEnding(err):
+	case errors.As(err, &fault), ending.Is(err):
 		return ""
 	default:
 		return "an error of no type of its own: " + err.Error()

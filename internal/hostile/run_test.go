@@ -22,6 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -260,15 +261,15 @@ func tools() (list []tool.Tool, release func()) {
 }
 
 // fault is the first fault of a hook.
-func (o *outcome) fault() *chain.Fault {
+func (o *outcome) fault() *ending.FaultError {
 	for _, c := range o.calls {
-		var f *chain.Fault
+		var f *ending.FaultError
 		if errors.As(c.err, &f) {
 			return f
 		}
 	}
 	// What was wrong with an answer is found after the call.
-	var f *chain.Fault
+	var f *ending.FaultError
 	errors.As(o.Err, &f)
 	return f
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/schema"
@@ -48,13 +49,13 @@ func (mw *Middleware) OnCall(fn func(CallReport)) { mw.onCall = fn }
 // A ConfigError says that a module does not take a configuration.
 type ConfigError struct {
 	Entry, Module string
-	Err           error // begins with the path in the configuration, where there is one; a *chain.Fault if it faulted
+	Err           error // begins with the path in the configuration, where there is one; a *ending.FaultError if it faulted
 }
 
 // Error names the entry, the module and what is wrong.
 func (e *ConfigError) Error() string {
 	text := e.Err.Error()
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	if errors.As(e.Err, &fault) {
 		alone := *fault
 		alone.Entry = "" // it stands there already
@@ -108,7 +109,7 @@ func (m *Module) Configure(ctx context.Context, entry string, config json.RawMes
 		return mw, nil
 	}
 	var failed *abi.Error
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	switch {
 	case ctx.Err() != nil || errors.Is(err, sandbox.ErrClosed):
 		return nil, fmt.Errorf("configure %s (%s): %w", entry, m.Name(), err)

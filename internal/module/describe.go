@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/native"
@@ -129,7 +129,7 @@ func (m *Module) callBuilding(ctx context.Context, in *sandbox.Instance, inv *in
 // built. Errors that are not the module's are returned as they are.
 func (m *Module) refusal(err error) error {
 	var failed *abi.Error
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	refused := &sandbox.RefusedError{Name: m.Name(), Err: err}
 	switch {
 	case errors.As(err, &fault):

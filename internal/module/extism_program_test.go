@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -388,50 +388,50 @@ func TestExtismAttacks(t *testing.T) {
 	small := policy.Limits{InputBytes: 10_000, OutputBytes: 10_000, ReplyBytes: 10_000}
 	for name, tc := range map[string]struct {
 		want   string
-		stage  chain.Stage
+		stage  ending.Stage
 		limits policy.Limits
 		attack func(p *program)
 	}{
-		"read nowhere":            {"load_u8: 1 bytes at offset 0x0 lie in no block", chain.StageHostCall, policy.Limits{}, func(p *program) { p.do(opLoad8, 0, 0, 1) }},
-		"read far away":           {"load_u64: 8 bytes at offset 0xfffffffffffffff8 lie in no block", chain.StageHostCall, policy.Limits{}, func(p *program) { p.do(opLoad64, 0, 0, 1, ^uint64(7)) }},
-		"read before a block":     {"lie in no block", chain.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opLoad8, 1, 0, 2, ^uint64(0)) }},
-		"read behind a block":     {"load_u8: 1 bytes", chain.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opLoad8, 1, 0, 2, 5) }},
-		"read over its end":       {"load_u64: 8 bytes", chain.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello, you"); p.do(opLoad64, 1, 0, 2, 3) }},
-		"write nowhere":           {"store_u64: 8 bytes", chain.StageHostCall, policy.Limits{}, func(p *program) { p.do(opStore64, 0, 1, 0, 64) }},
-		"write where a kernel is": {"store_u8: 1 bytes at offset 0x41", chain.StageHostCall, policy.Limits{}, func(p *program) { p.do(opStore8, 0, 1, 0, 65) }},
-		"forge a header":          {"store_u64: 8 bytes", chain.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opStore64, 1, 2, 0, ^uint64(11)) }},
-		"write over an end":       {"store_u64: 8 bytes", chain.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello, you"); p.do(opStore64, 1, 2, 0, 4) }},
-		"read what was freed":     {"load_u8: 1 bytes", chain.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opFree, 1, 0, 0); p.do(opLoad8, 1, 0, 2) }},
-		"read the old, not the new": {"load_u8: 1 bytes", chain.StageHostCall, policy.Limits{}, func(p *program) {
+		"read nowhere":            {"load_u8: 1 bytes at offset 0x0 lie in no block", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opLoad8, 0, 0, 1) }},
+		"read far away":           {"load_u64: 8 bytes at offset 0xfffffffffffffff8 lie in no block", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opLoad64, 0, 0, 1, ^uint64(7)) }},
+		"read before a block":     {"lie in no block", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opLoad8, 1, 0, 2, ^uint64(0)) }},
+		"read behind a block":     {"load_u8: 1 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opLoad8, 1, 0, 2, 5) }},
+		"read over its end":       {"load_u64: 8 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello, you"); p.do(opLoad64, 1, 0, 2, 3) }},
+		"write nowhere":           {"store_u64: 8 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opStore64, 0, 1, 0, 64) }},
+		"write where a kernel is": {"store_u8: 1 bytes at offset 0x41", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opStore8, 0, 1, 0, 65) }},
+		"forge a header":          {"store_u64: 8 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opStore64, 1, 2, 0, ^uint64(11)) }},
+		"write over an end":       {"store_u64: 8 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello, you"); p.do(opStore64, 1, 2, 0, 4) }},
+		"read what was freed":     {"load_u8: 1 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opFree, 1, 0, 0); p.do(opLoad8, 1, 0, 2) }},
+		"read the old, not the new": {"load_u8: 1 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) {
 			p.block(1, "hello")
 			p.do(opFree, 1, 0, 0)
 			p.block(2, "hello")
 			p.do(opLoad8, 1, 0, 3)
 		}},
-		"read after a reset": {"load_u8: 1 bytes", chain.StageHostCall, policy.Limits{}, func(p *program) {
+		"read after a reset": {"load_u8: 1 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) {
 			p.block(1, "hello")
 			p.do(opReset, 0, 0, 0)
 			p.block(2, "hello")
 			p.do(opLoad8, 1, 0, 2)
 		}},
-		"output nowhere":      {"output_set: 5 bytes at offset 0x0", chain.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, 5); p.do(opOutputSet, 0, 1, 0) }},
-		"output of 2^64":      {"output_set: 18446744073709551615 bytes", chain.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opConst, 0, 0, 2, ^uint64(0)); p.do(opOutputSet, 1, 2, 0) }},
-		"output over its end": {"output_set: 6 bytes", chain.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opConst, 0, 0, 2, 6); p.do(opOutputSet, 1, 2, 0) }},
-		"input over its end":  {"input_set: 6 bytes", chain.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opConst, 0, 0, 2, 6); p.do(opInputSet, 1, 2, 0) }},
-		"a name in the middle": {"config_get: the name: no block begins at offset", chain.StageHostCall, policy.Limits{}, func(p *program) {
+		"output nowhere":      {"output_set: 5 bytes at offset 0x0", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, 5); p.do(opOutputSet, 0, 1, 0) }},
+		"output of 2^64":      {"output_set: 18446744073709551615 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opConst, 0, 0, 2, ^uint64(0)); p.do(opOutputSet, 1, 2, 0) }},
+		"output over its end": {"output_set: 6 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opConst, 0, 0, 2, 6); p.do(opOutputSet, 1, 2, 0) }},
+		"input over its end":  {"input_set: 6 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opConst, 0, 0, 2, 6); p.do(opInputSet, 1, 2, 0) }},
+		"a name in the middle": {"config_get: the name: no block begins at offset", ending.StageHostCall, policy.Limits{}, func(p *program) {
 			p.block(1, "hello")
 			p.do(opAdd, 1, 0, 1, 1)
 			p.do(opConfigGet, 1, 0, 2)
 		}},
-		"an error nowhere":       {"error_set: no block begins", chain.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, 7); p.do(opErrorSet, 1, 0, 0) }},
-		"a log nowhere":          {"log: no block begins", chain.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, 7); p.do(opLogInfo, 1, 0, 0) }},
-		"a name that is not one": {"var_set: invalid: the name is not valid UTF-8", chain.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "\xff"); p.block(2, "x"); p.do(opVarSet, 1, 2, 0) }},
-		"a name that is long":    {"var_get: limit: a name of 300 bytes", chain.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, strings.Repeat("x", 300)); p.do(opVarGet, 1, 0, 2) }},
-		"2^64 bytes":             {"a block of 18446744073709551615 bytes", chain.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, ^uint64(0)); p.do(opAlloc, 1, 0, 2) }},
-		"2^31 bytes":             {"more than the limit block_bytes of", chain.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, 1<<31); p.do(opAlloc, 1, 0, 2) }},
-		"leak of large blocks":   {"more than the limit block_bytes of", chain.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, 1<<20); p.do(opAlloc, 1, 0, 2); p.do(opBack, 0, 0, 0, 1) }},
-		"leak of small blocks":   {"65537 blocks at once, more than the limit blocks of 65536", chain.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, 1); p.do(opAlloc, 1, 0, 2); p.do(opBack, 0, 0, 0, 1) }},
-		"leak of replies": {"more than the limit block_bytes of", chain.StageHostCall, policy.Limits{InputBytes: 1 << 16, OutputBytes: 1 << 16, ReplyBytes: 1 << 16}, func(p *program) {
+		"an error nowhere":       {"error_set: no block begins", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, 7); p.do(opErrorSet, 1, 0, 0) }},
+		"a log nowhere":          {"log: no block begins", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, 7); p.do(opLogInfo, 1, 0, 0) }},
+		"a name that is not one": {"var_set: invalid: the name is not valid UTF-8", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "\xff"); p.block(2, "x"); p.do(opVarSet, 1, 2, 0) }},
+		"a name that is long":    {"var_get: limit: a name of 300 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, strings.Repeat("x", 300)); p.do(opVarGet, 1, 0, 2) }},
+		"2^64 bytes":             {"a block of 18446744073709551615 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, ^uint64(0)); p.do(opAlloc, 1, 0, 2) }},
+		"2^31 bytes":             {"more than the limit block_bytes of", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, 1<<31); p.do(opAlloc, 1, 0, 2) }},
+		"leak of large blocks":   {"more than the limit block_bytes of", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, 1<<20); p.do(opAlloc, 1, 0, 2); p.do(opBack, 0, 0, 0, 1) }},
+		"leak of small blocks":   {"65537 blocks at once, more than the limit blocks of 65536", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, 1); p.do(opAlloc, 1, 0, 2); p.do(opBack, 0, 0, 0, 1) }},
+		"leak of replies": {"more than the limit block_bytes of", ending.StageHostCall, policy.Limits{InputBytes: 1 << 16, OutputBytes: 1 << 16, ReplyBytes: 1 << 16}, func(p *program) {
 			p.block(1, "program") // which is long
 			p.do(opConfigGet, 1, 0, 2)
 			p.do(opBack, 0, 0, 0, 1)
@@ -439,45 +439,45 @@ func TestExtismAttacks(t *testing.T) {
 				p.do(opConst, 0, 0, 1, 1)
 			}
 		}},
-		"alloc and free for ever": {"ran longer than", chain.StageHook, hasty, func(p *program) {
+		"alloc and free for ever": {"ran longer than", ending.StageHook, hasty, func(p *program) {
 			p.do(opConst, 0, 0, 1, 1<<20)
 			p.do(opAlloc, 1, 0, 2)
 			p.do(opFree, 2, 0, 0)
 			p.do(opBack, 0, 0, 0, 2)
 		}},
-		"read for ever":       {"ran longer than", chain.StageHook, hasty, func(p *program) { p.do(opInputLoad64, 0, 0, 1); p.do(opBack, 0, 0, 0, 1) }},
-		"read with fuel":      {"used more than its 1000000 fuel", chain.StageHook, policy.Limits{Limits: sandbox.Limits{Fuel: 1_000_000}}, func(p *program) { p.do(opInputLoad64, 0, 0, 1); p.do(opBack, 0, 0, 0, 1) }},
-		"host calls for ever": {"more than the limit host_calls of 10000", chain.StageHostCall, policy.Limits{}, func(p *program) { p.do(opLogInfo, 0, 0, 0); p.do(opBack, 0, 0, 0, 1) }},
-		"a loop":              {"ran longer than", chain.StageHook, hasty, func(p *program) { p.do(opBack, 0, 0, 0) }},
-		"recursion":           {"its calls nest too deep", chain.StageHook, policy.Limits{}, func(p *program) { p.do(opRecurse, 0, 0, 0) }},
-		"all memory, then a trap": {"refused memory beyond 64 MiB", chain.StageHook, policy.Limits{}, func(p *program) {
+		"read for ever":       {"ran longer than", ending.StageHook, hasty, func(p *program) { p.do(opInputLoad64, 0, 0, 1); p.do(opBack, 0, 0, 0, 1) }},
+		"read with fuel":      {"used more than its 1000000 fuel", ending.StageHook, policy.Limits{Limits: sandbox.Limits{Fuel: 1_000_000}}, func(p *program) { p.do(opInputLoad64, 0, 0, 1); p.do(opBack, 0, 0, 0, 1) }},
+		"host calls for ever": {"more than the limit host_calls of 10000", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opLogInfo, 0, 0, 0); p.do(opBack, 0, 0, 0, 1) }},
+		"a loop":              {"ran longer than", ending.StageHook, hasty, func(p *program) { p.do(opBack, 0, 0, 0) }},
+		"recursion":           {"its calls nest too deep", ending.StageHook, policy.Limits{}, func(p *program) { p.do(opRecurse, 0, 0, 0) }},
+		"all memory, then a trap": {"refused memory beyond 64 MiB", ending.StageHook, policy.Limits{}, func(p *program) {
 			p.do(opGrow, 0, 0, 0)
 			p.do(opTrap, 0, 0, 0)
 		}},
-		"an output that is too long": {"the answer: 20000 bytes, more than the limit output_bytes of 10000", chain.StageHostCall, small, func(p *program) {
+		"an output that is too long": {"the answer: 20000 bytes, more than the limit output_bytes of 10000", ending.StageHostCall, small, func(p *program) {
 			p.do(opConst, 0, 0, 1, 20_000)
 			p.do(opAlloc, 1, 0, 2)
 			p.do(opOutputSet, 2, 1, 0)
 		}},
-		"an argument that is too long": {"config_get: the name: 20000 bytes, more than the limit output_bytes of 10000", chain.StageHostCall, small, func(p *program) {
+		"an argument that is too long": {"config_get: the name: 20000 bytes, more than the limit output_bytes of 10000", ending.StageHostCall, small, func(p *program) {
 			p.do(opConst, 0, 0, 1, 20_000)
 			p.do(opAlloc, 1, 0, 2)
 			p.do(opConfigGet, 2, 0, 2)
 		}},
-		"an output that is no JSON": {"answer: want a JSON value", chain.StageAnswer, policy.Limits{}, func(p *program) {
+		"an output that is no JSON": {"answer: want a JSON value", ending.StageAnswer, policy.Limits{}, func(p *program) {
 			p.block(1, "hello")
 			p.do(opConst, 0, 0, 2, 5)
 			p.do(opOutputSet, 1, 2, 0)
 		}},
-		"http to nowhere": {"http_request: unavailable: http: this host sends no requests", chain.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, `{"url":"x"}`); p.do(opHTTPRequest, 1, 0, 2) }},
-		"http":            {"http_request: unavailable: http: this host sends no requests", chain.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, `{"url":"http://169.254.169.254/"}`); p.do(opHTTPRequest, 1, 0, 2) }},
-		"http, granted":   {"http_request: unavailable: http: this host sends no requests", chain.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, `{"url":"https://example.com/"}`); p.do(opHTTPRequest, 1, 0, 2) }},
+		"http to nowhere": {"http_request: unavailable: http: this host sends no requests", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, `{"url":"x"}`); p.do(opHTTPRequest, 1, 0, 2) }},
+		"http":            {"http_request: unavailable: http: this host sends no requests", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, `{"url":"http://169.254.169.254/"}`); p.do(opHTTPRequest, 1, 0, 2) }},
+		"http, granted":   {"http_request: unavailable: http: this host sends no requests", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, `{"url":"https://example.com/"}`); p.do(opHTTPRequest, 1, 0, 2) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range 2 { // the second time in what the first left behind
 				_, err := runProgram(t, l, tc.limits, policy.Grants{HTTP: []string{"example.com"}}, tc.attack)
-				var fault *chain.Fault
+				var fault *ending.FaultError
 				require.ErrorAs(t, err, &fault)
 				require.ErrorContains(t, fault.Cause, tc.want)
 				require.Equal(t, abi.HookBeforeAgent, fault.Hook)

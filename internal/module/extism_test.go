@@ -15,6 +15,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
@@ -155,7 +157,7 @@ func TestExtismFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := runProgram(t, l, policy.Limits{}, policy.Grants{}, tc.fn)
-			var fault *chain.Fault
+			var fault *ending.FaultError
 			require.NotErrorAs(t, err, &fault)
 			var failed *abi.Error
 			require.ErrorAs(t, err, &failed)
@@ -164,7 +166,7 @@ func TestExtismFails(t *testing.T) {
 	}
 
 	_, err := runProgram(t, l, policy.Limits{}, policy.Grants{}, func(p *program) { p.block(1, "out of order"); p.do(opErrorSet, 1, 0, 0); p.do(opTrap, 0, 0, 0) })
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, []string{"error_set: out of order"}, fault.Stderr, "what a panic says")
 }
@@ -242,7 +244,7 @@ func TestExtismVariables(t *testing.T) {
 	fault := func(want string, fn func(p *program)) {
 		t.Helper()
 		_, err := runProgram(t, newLoader(t), policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}}, policy.Grants{}, fn)
-		var f *chain.Fault
+		var f *ending.FaultError
 		require.ErrorAs(t, err, &f)
 		require.ErrorContains(t, f.Cause, want)
 	}
@@ -369,7 +371,7 @@ func TestExtismStore(t *testing.T) {
 	c, err := chain.New(chain.Entry{Name: "guard", Middleware: mw})
 	require.NoError(t, err)
 	v, host := &values{}, &fakeHost{}
-	r, err := c.With(chain.Options{Values: v, Tenant: "t"}).Open(t.Context(), "run-1", host, chain.NewLocals())
+	r, err := c.With(chain.Options{Values: v, Tenant: "t"}).Open(t.Context(), "run-1", host, local.New())
 	require.NoError(t, err)
 	defer r.Close()
 	_, err = (&testRun{r, host}).beforeAgent(t)
@@ -448,7 +450,7 @@ func FuzzExtismProgram(f *testing.F) {
 		require.NoError(t, err)
 		defer mw.Close()
 		_, err = open(t, mw).beforeAgent(t)
-		var fault *chain.Fault
+		var fault *ending.FaultError
 		var failed *abi.Error
 		switch {
 		case errors.As(err, &fault):

@@ -7,7 +7,7 @@ import (
 	"unicode"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
@@ -19,10 +19,10 @@ import (
 // fault makes what went wrong in a visit a fault that tells everything of it,
 // but for the entry. Endings that the visit met in next are no faults of its own.
 func (m *Module) fault(inv *invoke.Invocation, err error) error {
-	if chain.IsEnding(err) {
+	if ending.Is(err) {
 		return err
 	}
-	f := &chain.Fault{Module: m.Name(), Digest: m.Digest(), Hook: inv.Hook, Stage: inv.Stage(err), Cause: err, Stderr: slices.Clone(inv.Recent)}
+	f := &ending.FaultError{Module: m.Name(), Digest: m.Digest(), Hook: inv.Hook, Stage: inv.Stage(err), Cause: err, Stderr: slices.Clone(inv.Recent)}
 	var guest *sandbox.Fault
 	var limit *policy.LimitError
 	var script *script.Error

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
@@ -152,7 +153,7 @@ func TestFloodCostsFuel(t *testing.T) {
 	var limits policy.Limits
 	limits.Fuel = 500_000
 	fuel, r, err := fuelOf(t, b, limits)
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, "fuel", fault.Limit)
 	require.Empty(t, r.host.customs(), "the event came before the fuel")

@@ -16,6 +16,9 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -155,7 +158,7 @@ func openRun(t *testing.T, entries ...chain.Entry) *testRun {
 	c, err := chain.New(entries...)
 	require.NoError(t, err)
 	host := &fakeHost{now: 1_767_225_600_000}
-	r, err := c.Open(t.Context(), "run-1", host, chain.NewLocals())
+	r, err := c.Open(t.Context(), "run-1", host, local.New())
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return &testRun{r, host}
@@ -166,14 +169,14 @@ func open(t *testing.T, mw *Middleware) *testRun {
 	return openRun(t, chain.Entry{Name: "guard", Middleware: mw, Read: mw.Grants().Read})
 }
 
-func conversation(texts ...string) *chain.List {
+func conversation(texts ...string) *message.List {
 	var messages []abi.Message
 	for i, text := range texts {
 		m := abi.User(text)
 		m.ID = fmt.Sprintf("m%d", i)
 		messages = append(messages, m)
 	}
-	return chain.NewList(chain.NewRevisions(), messages)
+	return message.NewList(message.NewRevisions(), messages)
 }
 
 // beforeAgent calls the first hook of a run.
@@ -188,7 +191,7 @@ func (r *testRun) callTool(ctx context.Context, tool func(ctx context.Context, c
 		Call:  abi.Call{ID: "c1", Name: "t", Arguments: `{"n":1}`},
 		Tool:  abi.Tool{Name: "t", Owner: "host"},
 		State: conversation("hello"),
-		Run: func(ctx context.Context, call abi.Call, _ *abi.Resume, _ chain.Sink) (*abi.Result, error) {
+		Run: func(ctx context.Context, call abi.Call, _ *abi.Resume, _ chunk.Sink) (*abi.Result, error) {
 			return tool(ctx, call)
 		},
 	})

@@ -12,6 +12,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -52,7 +54,7 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			r := open(t, configure(t, tc.module, do(tc.letter)))
 			_, err := r.beforeAgent(t)
-			var fault *chain.Fault
+			var fault *ending.FaultError
 			require.ErrorAs(t, err, &fault)
 			require.ErrorContains(t, fault.Cause, tc.want)
 			require.Equal(t, "guard", fault.Entry)
@@ -117,7 +119,7 @@ func TestFailures(t *testing.T) {
 			t.Parallel()
 			r := open(t, configure(t, m, do(letter)))
 			_, err := r.beforeAgent(t)
-			var failed *chain.Failed
+			var failed *ending.HookError
 			require.ErrorAs(t, err, &failed)
 			require.Equal(t, &want, failed.Err)
 			require.Zero(t, r.Stats()[0].Faults)
@@ -295,7 +297,7 @@ func TestWrapModel(t *testing.T) {
 	res, _, err := r.CallModel(t.Context(), chain.ModelCall{
 		Request: chain.ModelRequest{Messages: conversation("hello"), Model: "small"},
 		State:   conversation("hello"),
-		Generate: func(context.Context, chain.ModelRequest, chain.Sink) (*abi.Response, error) {
+		Generate: func(context.Context, chain.ModelRequest, chunk.Sink) (*abi.Response, error) {
 			made++
 			return &abi.Response{Message: abi.Assistant(fmt.Sprint("answer ", made)), FinishReason: abi.FinishStop}, nil
 		},
@@ -316,7 +318,7 @@ func TestEndings(t *testing.T) {
 	wrap := load(t, "wrap.wasm", policy.Limits{})
 	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, wrap, next("1")), OnFault: chain.Skip}, chain.Entry{Name: "inner", Middleware: stop})
 	_, err := r.callTool(t.Context(), nil)
-	var stopped *chain.Stop
+	var stopped *ending.StoppedError
 	require.ErrorAs(t, err, &stopped)
 	require.Equal(t, "inner", stopped.Entry)
 	require.Empty(t, r.host.faults())
@@ -325,7 +327,7 @@ func TestEndings(t *testing.T) {
 	r = openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, wrap, next("1")), OnFault: chain.Skip},
 		chain.Entry{Name: "trap", Middleware: wrapOnly{configure(t, m, do("t"))}})
 	_, err = r.callTool(t.Context(), nil)
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, "trap", fault.Entry)
 	require.Equal(t, abi.HookWrapToolCall, fault.Hook)
@@ -359,7 +361,7 @@ func TestCancelLoop(t *testing.T) {
 	defer cancel()
 	_, err := r.BeforeAgent(ctx, chain.Start{Messages: conversation()})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	require.False(t, errors.As(err, &fault))
 	require.Zero(t, r.Stats()[0].Faults)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
@@ -42,7 +43,7 @@ func opened(t *testing.T, l *Loader, plugin, config string, grants policy.Grants
 	c, err := chain.New(chain.Entry{Name: "guard", Middleware: mw})
 	require.NoError(t, err)
 	host := &fakeHost{}
-	r, err := c.With(chain.Options{HTTP: h}).Open(t.Context(), "run-1", host, chain.NewLocals())
+	r, err := c.With(chain.Options{HTTP: h}).Open(t.Context(), "run-1", host, local.New())
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return &testRun{r, host}

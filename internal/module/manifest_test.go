@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -57,7 +57,7 @@ func TestManifest(t *testing.T) {
 			require.Equal(t, "as it was", start.Instruction, "a configuration of one's own beats the manifest's")
 
 			_, err = open(t, configure(t, m, do("m"))).beforeAgent(t)
-			var fault *chain.Fault
+			var fault *ending.FaultError
 			require.ErrorAs(t, err, &fault)
 			require.ErrorContains(t, fault, "refused memory beyond 1 MiB")
 

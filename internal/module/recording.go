@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
@@ -21,9 +21,9 @@ func (m *Module) recorder() *replay.Recorder {
 // bundle keeps a fault. Faults that tell of the run alone, and not of the
 // module, are left out: those of the breaker, of too many calls at once, and of
 // the work of all calls.
-func (s *session) bundle(inv *invoke.Invocation, f *chain.Fault) {
+func (s *session) bundle(inv *invoke.Invocation, f *ending.FaultError) {
 	m := s.mw.module
-	if f.Stage == chain.StageBreaker || f.Limit == "instances" || f.Limit == "run_fuel" || f.Limit == "nesting" {
+	if f.Stage == ending.StageBreaker || f.Limit == "instances" || f.Limit == "run_fuel" || f.Limit == "nesting" {
 		return
 	}
 	if !inv.Entered {

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
@@ -48,7 +48,7 @@ func (l *Loader) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, 
 	}
 	out.Fuel, out.Calls = inv.Report.Fuel, inv.Replay.Calls
 	out.Differences = append(out.Differences, b.Compare(outcomeOf(inv, err))...)
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	switch {
 	case errors.As(err, &fault):
 		out.Cause = fault.Text()

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 
 	"github.com/stretchr/testify/require"
@@ -73,22 +74,22 @@ func TestReplayFaults(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		letter, limit string
-		stage         chain.Stage
+		stage         ending.Stage
 		limits        policy.Limits
 	}{
-		"trap":          {"t", "", chain.StageHook, policy.Limits{}},
-		"loop":          {"l", "hook_time", chain.StageHook, policy.Limits{Limits: sandbox.Limits{HookTime: 20 * time.Millisecond}}},
-		"fuel":          {"l", "fuel", chain.StageHook, policy.Limits{Limits: sandbox.Limits{Fuel: 1_000_000}}},
-		"recursion":     {"d", "stack_bytes", chain.StageHook, policy.Limits{}},
-		"memory":        {"m", "memory_bytes", chain.StageHook, policy.Limits{Limits: sandbox.Limits{MemoryBytes: 1 << 20}}},
-		"bounds":        {"p", "", chain.StageHostCall, policy.Limits{}},
-		"host calls":    {"h", "host_calls", chain.StageHostCall, policy.Limits{}},
-		"output":        {"b", "output_bytes", chain.StageHostCall, policy.Limits{Limits: sandbox.Limits{MemoryBytes: 256 << 20}}},
-		"input":         {"x", "input_bytes", chain.StageInput, policy.Limits{InputBytes: 200}},
-		"returns 2":     {"r", "", chain.StageAnswer, policy.Limits{}},
-		"garbage":       {"g", "", chain.StageAnswer, policy.Limits{}},
-		"invalid UTF-8": {"u", "", chain.StageAnswer, policy.Limits{}},
-		"bad failure":   {"F", "", chain.StageAnswer, policy.Limits{}},
+		"trap":          {"t", "", ending.StageHook, policy.Limits{}},
+		"loop":          {"l", "hook_time", ending.StageHook, policy.Limits{Limits: sandbox.Limits{HookTime: 20 * time.Millisecond}}},
+		"fuel":          {"l", "fuel", ending.StageHook, policy.Limits{Limits: sandbox.Limits{Fuel: 1_000_000}}},
+		"recursion":     {"d", "stack_bytes", ending.StageHook, policy.Limits{}},
+		"memory":        {"m", "memory_bytes", ending.StageHook, policy.Limits{Limits: sandbox.Limits{MemoryBytes: 1 << 20}}},
+		"bounds":        {"p", "", ending.StageHostCall, policy.Limits{}},
+		"host calls":    {"h", "host_calls", ending.StageHostCall, policy.Limits{}},
+		"output":        {"b", "output_bytes", ending.StageHostCall, policy.Limits{Limits: sandbox.Limits{MemoryBytes: 256 << 20}}},
+		"input":         {"x", "input_bytes", ending.StageInput, policy.Limits{InputBytes: 200}},
+		"returns 2":     {"r", "", ending.StageAnswer, policy.Limits{}},
+		"garbage":       {"g", "", ending.StageAnswer, policy.Limits{}},
+		"invalid UTF-8": {"u", "", ending.StageAnswer, policy.Limits{}},
+		"bad failure":   {"F", "", ending.StageAnswer, policy.Limits{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -96,7 +97,7 @@ func TestReplayFaults(t *testing.T) {
 			tc.limits.HookTime = cmp.Or(tc.limits.HookTime, time.Minute)
 			r := open(t, configure(t, keeping(t, dir, "puppet.wasm", tc.limits), do(tc.letter)))
 			_, err := r.beforeAgent(t)
-			var fault *chain.Fault
+			var fault *ending.FaultError
 			require.ErrorAs(t, err, &fault)
 			require.Equal(t, tc.stage, fault.Stage)
 			require.Equal(t, tc.limit, fault.Limit)
@@ -133,7 +134,7 @@ func TestReplayHistory(t *testing.T) {
 	_, err = r.callTool(t.Context(), slow)
 	require.NoError(t, err)
 	_, err = r.callTool(t.Context(), slow)
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, []string{"about to go on", "panic: I am tired"}, fault.Stderr, "what it logged and printed")
 
@@ -157,7 +158,7 @@ func TestReplayHistory(t *testing.T) {
 		"what the host replied after its first 1 calls was not recorded":         func(b *replay.Bundle) { b.Call.Calls, b.Call.Cut = b.Call.Calls[:1], true },
 		"1 of its 3 host calls were not made again":                              func(b *replay.Bundle) { b.Call.Calls = append(b.Call.Calls, replay.HostCall{Name: "next"}) },
 		`the cause was "something else", and is "unreachable executed`:           func(b *replay.Bundle) { b.Fault.Cause = "something else" },
-		`at stage "answer" over limit "" of 0, and now at stage "hook" over lim`: func(b *replay.Bundle) { b.Fault.Stage = chain.StageAnswer },
+		`at stage "answer" over limit "" of 0, and now at stage "hook" over lim`: func(b *replay.Bundle) { b.Fault.Stage = ending.StageAnswer },
 		"the guest's stack is another":                                           func(b *replay.Bundle) { b.Fault.Stack[0] = "elsewhere" },
 	} {
 		b := onlyBundle(t, dir)
@@ -193,7 +194,7 @@ func TestReplayLate(t *testing.T) {
 	_, err := r.callTool(t.Context(), nil)
 	require.NoError(t, err)
 	b := onlyBundle(t, dir)
-	b.Fault = replay.Fault{Stage: chain.StageHook, Limit: "hook_time", Cause: "its answer could not be read in time"}
+	b.Fault = replay.Fault{Stage: ending.StageHook, Limit: "hook_time", Cause: "its answer could not be read in time"}
 	require.Equal(t, b.Fault.Cause, requireSame(t, b).Cause)
 	b.Call.Fuel++
 	require.Len(t, replayed(t, b).Differences, 1)

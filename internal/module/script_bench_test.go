@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
@@ -34,7 +35,7 @@ func BenchmarkScript(b *testing.B) {
 			messages := conversation(text, text, text, text, text, text, text, text, text, text)
 			b.Run(language+"/"+size, func(b *testing.B) {
 				for b.Loop() {
-					r, err := c.Open(b.Context(), "run-1", &fakeHost{}, chain.NewLocals())
+					r, err := c.Open(b.Context(), "run-1", &fakeHost{}, local.New())
 					require.NoError(b, err)
 					_, err = r.BeforeModelRewriteState(b.Context(), chain.Draft{Messages: messages})
 					require.NoError(b, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -201,11 +201,11 @@ func TestScriptEndings(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
 	_, err := open(t, configure(t, loadScript(t, l, hook(`return ctx.stop("enough", "credit");`), policy.Limits{}), "")).beforeAgent(t)
-	var stop *chain.Stop
+	var stop *ending.StoppedError
 	require.ErrorAs(t, err, &stop)
 	require.Equal(t, "enough", stop.Reason)
 	_, err = open(t, configure(t, loadScript(t, l, hook(`return ctx.interrupt("may I?", { n: 1 });`), policy.Limits{}), "")).beforeAgent(t)
-	var paused *chain.Interrupted
+	var paused *ending.InterruptedError
 	require.ErrorAs(t, err, &paused)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -139,7 +140,7 @@ func TestScriptFaults(t *testing.T) {
 			m := loadScript(t, l, hook(tc.body), tc.limits)
 			r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, "")})
 			_, err := r.beforeAgent(t)
-			var fault *chain.Fault
+			var fault *ending.FaultError
 			require.ErrorAs(t, err, &fault)
 			t.Log(fault.Text(), "\n"+fault.Stack, "\n"+strings.Join(fault.Stderr, "\n"))
 			require.ErrorContains(t, fault.Cause, tc.want)
@@ -165,7 +166,7 @@ func TestScriptTime(t *testing.T) {
 	const tries = 10
 	for try := 1; ; try++ {
 		_, err := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, "")}).beforeAgent(t)
-		var fault *chain.Fault
+		var fault *ending.FaultError
 		require.ErrorAs(t, err, &fault)
 		require.ErrorContains(t, fault.Cause, "ran longer than 5")
 		require.Equal(t, "hook_time", fault.Limit)
@@ -254,7 +255,7 @@ func TestScriptFails(t *testing.T) {
 			t.Parallel()
 			r := open(t, configure(t, loadScript(t, l, hook(tc.body), policy.Limits{}), ""))
 			_, err := r.beforeAgent(t)
-			var fault *chain.Fault
+			var fault *ending.FaultError
 			require.False(t, errors.As(err, &fault), "%v", err)
 			var failed *abi.Error
 			require.ErrorAs(t, err, &failed)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
@@ -57,14 +59,14 @@ func (s *session) Call(ctx context.Context, c *chain.Call, in, out any) error {
 	began := time.Now()
 	inv, err := s.visit(c, in)
 	if inv.Recorder != nil {
-		c.OnFault(func(f *chain.Fault) { s.bundle(inv, f) })
+		c.OnFault(func(f *ending.FaultError) { s.bundle(inv, f) })
 	}
 	if err == nil {
 		err = s.serve(ctx, inv, out)
 	}
 	inv.Err = err
 	c.Weigh(inv.BytesOut)
-	c.Spend(chain.Spent{Fuel: int64(inv.Report.Fuel), BytesIn: inv.BytesIn, BytesOut: inv.BytesOut})
+	c.Spend(tracing.Cost{Fuel: int64(inv.Report.Fuel), BytesIn: inv.BytesIn, BytesOut: inv.BytesOut})
 	took := time.Since(began) - c.Waited()
 	s.count(inv, took, isFault(err))
 	if s.mw.onCall != nil {
@@ -302,6 +304,6 @@ func isFault(err error) bool {
 	if err == nil {
 		return false
 	}
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	return errors.As(err, &fault) && fault.Entry == ""
 }

@@ -19,6 +19,10 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -214,7 +218,7 @@ func TestPrinted(t *testing.T) {
 	m := load(t, "wasi.wasm", policy.Limits{})
 	r := open(t, configure(t, m, do("x")))
 	_, err := r.beforeAgent(t)
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, []string{"info to stdout", "info to stderr"}, r.host.logs())
 	require.Equal(t, []string{"to stdout", "to stderr"}, fault.Stderr)
@@ -334,7 +338,7 @@ func TestShown(t *testing.T) {
 
 		_, _, err = r.CallModel(t.Context(), chain.ModelCall{State: messages, Delivered: func() bool { return false },
 			Request: chain.ModelRequest{Messages: messages, Tools: []abi.Tool{tool}, Params: abi.Params{"messages": decoy}},
-			Generate: func(context.Context, chain.ModelRequest, chain.Sink) (*abi.Response, error) {
+			Generate: func(context.Context, chain.ModelRequest, chunk.Sink) (*abi.Response, error) {
 				return &abi.Response{Message: abi.Assistant("hi")}, nil
 			}})
 		require.NoError(t, err)
@@ -382,10 +386,10 @@ func BenchmarkInput(b *testing.B) {
 			e := &encoding{mw: &Middleware{module: m}}
 			c, err := chain.New(chain.Entry{Name: "guard", Middleware: e})
 			require.NoError(b, err)
-			d := chain.Draft{Messages: chain.NewList(chain.NewRevisions(), slices.Repeat(sample, times))}
+			d := chain.Draft{Messages: message.NewList(message.NewRevisions(), slices.Repeat(sample, times))}
 			b.ReportAllocs()
 			for b.Loop() {
-				r, err := c.Open(b.Context(), "run-1", &fakeHost{}, chain.NewLocals())
+				r, err := c.Open(b.Context(), "run-1", &fakeHost{}, local.New())
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -410,7 +414,7 @@ func TestRunFuel(t *testing.T) {
 	mw := configure(t, load(t, "puppet.wasm", policy.Limits{RunFuel: 5}), do("n"))
 	for range 2 { // each run has its own
 		_, err := open(t, mw).beforeAgent(t)
-		var fault *chain.Fault
+		var fault *ending.FaultError
 		require.ErrorAs(t, err, &fault)
 		require.Equal(t, "run_fuel", fault.Limit)
 		require.EqualValues(t, 5, fault.Value)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
@@ -48,7 +49,7 @@ func TestStore(t *testing.T) {
 		c, err := chain.New(chain.Entry{Name: "guard", Middleware: mw})
 		require.NoError(t, err)
 		host := &fakeHost{}
-		r, err := c.With(o).Open(t.Context(), "run-1", host, chain.NewLocals())
+		r, err := c.With(o).Open(t.Context(), "run-1", host, local.New())
 		require.NoError(t, err)
 		defer r.Close()
 		_, err = (&testRun{r, host}).beforeAgent(t)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -32,7 +34,7 @@ func streams(ctx context.Context, r *testRun, listen func(), pieces ...string) (
 			}
 			return nil
 		},
-		Generate: func(ctx context.Context, _ chain.ModelRequest, out chain.Sink) (*abi.Response, error) {
+		Generate: func(ctx context.Context, _ chain.ModelRequest, out chunk.Sink) (*abi.Response, error) {
 			for _, p := range pieces {
 				if err := out(ctx, []abi.Chunk{{Kind: abi.ChunkText, Text: p}}, false); err != nil {
 					return nil, err
@@ -126,7 +128,7 @@ func TestStreamFaults(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, res.Message.Content.String(), 3*len(piece))
 			} else {
-				var fault *chain.Fault
+				var fault *ending.FaultError
 				require.ErrorAs(t, err, &fault)
 			}
 			b := onlyBundle(t, dir)

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/agent-runner/agent-runner/host/telemetry"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
@@ -19,7 +19,7 @@ import (
 // nothing that a tenant chooses.
 type metrics struct {
 	registry *prometheus.Registry
-	tracer   chain.Tracer
+	tracer   tracing.Tracer
 	requests *prometheus.HistogramVec
 }
 

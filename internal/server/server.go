@@ -2,6 +2,7 @@ package server
 
 import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 
 	"cmp"
 	"context"
@@ -19,7 +20,6 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/telemetry"
-	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
@@ -72,7 +72,7 @@ type Options struct {
 	// command. Nil: a server's agents start no programs.
 	Commands agents.Commands
 	// Tracer is told of what runs do; nil: nobody is.
-	Tracer chain.Tracer
+	Tracer tracing.Tracer
 	// Processors is how many of them work may keep busy that goes on for long: guests,
 	// large bodies. GOMAXPROCS when 0; where that is larger, what is short waits less for
 	// what is long.
@@ -169,7 +169,7 @@ func (s *Server) newServices() {
 }
 
 // tracer records a tenant's runs: for the server's own tracer, metrics and timelines.
-func (s *Server) tracer(t *store.Tenant) chain.Tracer {
+func (s *Server) tracer(t *store.Tenant) tracing.Tracer {
 	return telemetry.Join(s.options.Tracer, s.metrics.tracer, runs.Timelines(t, s.log))
 }
 

@@ -14,6 +14,10 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
@@ -140,7 +144,7 @@ func (b *bench) row(h abi.Hook) Row {
 // problem is an error on one line.
 func problem(err error) string {
 	text := err.Error()
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	if errors.As(err, &fault) {
 		text = fault.Text()
 	}
@@ -183,15 +187,15 @@ func (b *bench) run(ctx context.Context, e chain.Entry) error {
 	if err != nil {
 		return err
 	}
-	r, err := c.Open(ctx, "run_bench", b, chain.NewLocals())
+	r, err := c.Open(ctx, "run_bench", b, local.New())
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	b.ids = 0
-	revisions := chain.NewRevisions()
+	revisions := message.NewRevisions()
 	s := chain.Start{Instruction: "You help with files. Be brief.", Tools: benchTools, Model: "gpt-4o-mini",
-		Params: abi.Params{"temperature": json.RawMessage("0.2")}, Limits: abi.RunLimits{MaxSteps: 20}, Messages: chain.NewList(revisions, b.messages)}
+		Params: abi.Params{"temperature": json.RawMessage("0.2")}, Limits: abi.RunLimits{MaxSteps: 20}, Messages: message.NewList(revisions, b.messages)}
 	r.Note(abi.Event{Type: abi.EventRunStarted, Agent: "bench", Model: s.Model})
 	if changed, err := r.BeforeAgent(ctx, s); err == nil {
 		s = changed
@@ -217,7 +221,7 @@ func (b *bench) run(ctx context.Context, e chain.Entry) error {
 }
 
 // callModel has a model answer in several chunks, with two calls of tools.
-func (b *bench) callModel(ctx context.Context, r *chain.Run, instruction string, d chain.Draft, revisions *chain.Revisions) *abi.Response {
+func (b *bench) callModel(ctx context.Context, r *chain.Run, instruction string, d chain.Draft, revisions *message.Revisions) *abi.Response {
 	m := abi.Assistant("I will look for the orders, and then read the newest file.")
 	m.ID, m.Origin = b.NewID(), abi.OriginModel
 	m.ToolCalls = []abi.ToolCall{
@@ -225,13 +229,13 @@ func (b *bench) callModel(ctx context.Context, r *chain.Run, instruction string,
 		abi.NewToolCall("call_b", "read_file", `{"path":"orders/2025-w51.csv"}`),
 	}
 	said := &abi.Response{Message: m, FinishReason: abi.FinishToolCalls, Usage: &abi.Usage{PromptTokens: 3100, CompletionTokens: 110, TotalTokens: 3210}}
-	system := chain.NewList(revisions, []abi.Message{abi.System(instruction)})
+	system := message.NewList(revisions, []abi.Message{abi.System(instruction)})
 	res, _, err := r.CallModel(ctx, chain.ModelCall{
 		Request:   chain.ModelRequest{Messages: d.Messages.Prefixed(nil, system), Tools: d.Tools, Model: d.Model, Params: d.Params, Stream: true},
 		State:     d.Messages,
 		Out:       func(context.Context, []abi.Chunk, bool) error { return nil },
 		Delivered: func() bool { return false },
-		Generate: func(ctx context.Context, _ chain.ModelRequest, out chain.Sink) (*abi.Response, error) {
+		Generate: func(ctx context.Context, _ chain.ModelRequest, out chunk.Sink) (*abi.Response, error) {
 			if out == nil {
 				return said, nil
 			}
@@ -260,7 +264,7 @@ func (b *bench) callModel(ctx context.Context, r *chain.Run, instruction string,
 
 // callTools makes two calls of the agent's tools, and one of each tool that the
 // module added.
-func (b *bench) callTools(ctx context.Context, r *chain.Run, d chain.Draft, tools []abi.Tool) *chain.List {
+func (b *bench) callTools(ctx context.Context, r *chain.Run, d chain.Draft, tools []abi.Tool) *message.List {
 	calls := []abi.Call{
 		{ID: "call_a", Name: "search", Arguments: `{"query":"orders","path":"."}`},
 		{ID: "call_b", Name: "read_file", Arguments: `{"path":"orders/2025-w51.csv"}`},
@@ -279,7 +283,7 @@ func (b *bench) callTools(ctx context.Context, r *chain.Run, d chain.Draft, tool
 		calls[i].Owner, calls[i].Idempotent = t.Owner, t.Idempotent
 		r.Note(abi.Event{Type: abi.EventToolCall, Call: &calls[i]})
 		o, err := r.CallTool(ctx, chain.ToolCall{Call: calls[i], Tool: t, State: d.Messages,
-			Run: func(context.Context, abi.Call, *abi.Resume, chain.Sink) (*abi.Result, error) {
+			Run: func(context.Context, abi.Call, *abi.Resume, chunk.Sink) (*abi.Result, error) {
 				return abi.TextResult(text), nil
 			}})
 		if err != nil {

@@ -3,7 +3,7 @@ package invoke
 import (
 	"errors"
 
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
@@ -17,7 +17,7 @@ func (inv *Invocation) hold(n int64) error {
 	if err == nil {
 		return nil
 	}
-	if full := (*chain.Fault)(nil); errors.As(err, &full) {
+	if full := (*ending.FaultError)(nil); errors.As(err, &full) {
 		return &policy.LimitError{Limit: full.Limit, Max: int(full.Value), What: full.Cause.Error()}
 	}
 	return err

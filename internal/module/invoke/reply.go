@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -26,7 +26,7 @@ func Unavailable(name string) error {
 // SetReply leaves the outcome of a host call pending, and returns its length:
 // negative for an error. What ends the run ends the guest here.
 func (inv *Invocation) SetReply(g *sandbox.Guest, reply []byte, err error) int32 {
-	if err != nil && (chain.IsEnding(err) || errors.Is(err, replay.ErrDiverged)) {
+	if err != nil && (ending.Is(err) || errors.Is(err, replay.ErrDiverged)) {
 		g.Abort(err)
 	}
 	if err == nil && len(reply) > inv.Limits.ReplyBytes {
@@ -42,7 +42,7 @@ func (inv *Invocation) SetReply(g *sandbox.Guest, reply []byte, err error) int32
 		inv.Pending = reply
 		return int32(len(reply))
 	}
-	if inv.Pending, err = abi.Marshal(chain.AsError(err, abi.CodeInternal)); err != nil {
+	if inv.Pending, err = abi.Marshal(ending.AsError(err, abi.CodeInternal)); err != nil {
 		g.Abort(err)
 	}
 	return -int32(len(inv.Pending))

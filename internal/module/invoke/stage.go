@@ -4,26 +4,26 @@ import (
 	"errors"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 // Stage says when in the visit err came up.
-func (inv *Invocation) Stage(err error) chain.Stage {
+func (inv *Invocation) Stage(err error) ending.Stage {
 	var guest *sandbox.Fault
 	var answer *AnswerError
 	switch {
 	case inv.Hook == abi.HookDescribe:
-		return chain.StageLoad
+		return ending.StageLoad
 	case inv.Hook == abi.HookConfigure:
-		return chain.StageConfigure
+		return ending.StageConfigure
 	case !inv.Entered:
-		return chain.StageInput
+		return ending.StageInput
 	case errors.As(err, &answer):
-		return chain.StageAnswer
+		return ending.StageAnswer
 	case inv.inside, errors.As(err, &guest) && guest.Kind == sandbox.FaultBounds: // which only imports tell
-		return chain.StageHostCall
+		return ending.StageHostCall
 	default:
-		return chain.StageHook
+		return ending.StageHook
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -107,7 +107,7 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	if e.Limit == chain.LimitMemory { // of the run, not of the module
+	if e.Limit == ending.LimitMemory { // of the run, not of the module
 		return e.What
 	}
 	text := fmt.Sprintf("%s, more than the limit %s of %d", e.What, e.Limit, e.Max)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
@@ -32,7 +34,7 @@ type Options struct {
 
 // Call calls one hook of the module by itself, without an agent, and returns
 // its answer, nil for none. The error is an *abi.Error if the hook failed, a
-// *chain.Fault, or says what is wrong with the input.
+// *ending.FaultError, or says what is wrong with the input.
 func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, error) {
 	in, answer := abi.Exchange(o.Hook)
 	switch {
@@ -55,7 +57,7 @@ func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, e
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.Open(ctx, "run_probe", &prober{event: o.Event}, chain.NewLocals())
+	r, err := c.Open(ctx, "run_probe", &prober{event: o.Event}, local.New())
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +76,7 @@ func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, e
 // showLists gives a probe the lists that its input stands for: what items the
 // input has, or else messages.
 func showLists(p *chain.Probe, in any, messages []abi.Message) {
-	revisions := chain.NewRevisions()
+	revisions := message.NewRevisions()
 	v := reflect.ValueOf(in).Elem()
 	places := [2]reflect.Value{v.FieldByName("Messages"), {}}
 	if request := v.FieldByName("Request"); request.IsValid() {
@@ -94,7 +96,7 @@ func showLists(p *chain.Probe, in any, messages []abi.Message) {
 				items[i].ID = fmt.Sprintf("msg_%d", i+1)
 			}
 		}
-		p.Lists[n] = chain.NewList(revisions, items)
+		p.Lists[n] = message.NewList(revisions, items)
 	}
 	p.Shown = func(n int, l abi.List) { places[n].Set(reflect.ValueOf(l)) }
 }

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
@@ -49,12 +49,12 @@ type Bundle struct {
 
 // A Fault is what the fault said.
 type Fault struct {
-	Stage  chain.Stage `json:"stage"`
-	Cause  string      `json:"cause"`
-	Limit  string      `json:"limit,omitempty"`
-	Value  int64       `json:"value,omitempty"`
-	Stack  []string    `json:"stack,omitempty"`
-	Stderr []string    `json:"stderr,omitempty"`
+	Stage  ending.Stage `json:"stage"`
+	Cause  string       `json:"cause"`
+	Limit  string       `json:"limit,omitempty"`
+	Value  int64        `json:"value,omitempty"`
+	Stack  []string     `json:"stack,omitempty"`
+	Stderr []string     `json:"stderr,omitempty"`
 	// Judged says that the module came to its end, and that the chain could not
 	// apply its answer.
 	Judged bool `json:"judged,omitempty"`

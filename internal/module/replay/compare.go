@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
 // A Result is what came of replaying a bundle.
@@ -69,7 +69,7 @@ func (b *Bundle) Compare(now *Outcome) []string {
 		return b.Call.Compare(now)
 	}
 	var out []string
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	switch {
 	case errors.Is(now.Err, ErrDiverged):
 		out = append(out, now.Err.Error())
@@ -90,7 +90,7 @@ func (b *Bundle) AnsweredLate(err error) bool {
 	return err == nil && b.Fault.Limit == "hook_time" && !b.Call.Stopped
 }
 
-func (f *Fault) compare(now *chain.Fault) []string {
+func (f *Fault) compare(now *ending.FaultError) []string {
 	var out []string
 	if f.Cause != now.Text() {
 		out = append(out, fmt.Sprintf("the cause was %q, and is %q", f.Cause, now.Text()))

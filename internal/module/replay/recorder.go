@@ -2,7 +2,7 @@ package replay
 
 import (
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
 // How much is kept of what an instance did, for when it faults: inputs, replies
@@ -42,12 +42,12 @@ func (r *Recorder) Clock(now int64) {
 }
 
 func (r *Recorder) Add(q HostCall, reply []byte, err error) {
-	if r == nil || r.recording.Cut || err != nil && chain.IsEnding(err) {
+	if r == nil || r.recording.Cut || err != nil && ending.Is(err) {
 		return
 	}
 	q.Reply = reply
 	if err != nil {
-		q.Reply, q.Error = nil, chain.AsError(err, abi.CodeInternal)
+		q.Reply, q.Error = nil, ending.AsError(err, abi.CodeInternal)
 	}
 	if r.size += q.size(); r.size > maxVisitBytes {
 		r.recording.Cut = true

@@ -2,6 +2,7 @@ package agents
 
 import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 
 	"context"
 	"errors"
@@ -18,7 +19,6 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
-	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -37,7 +37,7 @@ type Options struct {
 	// Journal has the options of the journal that all tenants share.
 	Journal journal.Options
 	// Tracer returns what records a tenant's runs.
-	Tracer func(t *store.Tenant) chain.Tracer
+	Tracer func(t *store.Tenant) tracing.Tracer
 	// Getenv, Model, Private and Commands are the server's options.
 	Getenv   func(name string) string
 	Model    model.Model

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 
 	"bytes"
 	"maps"
@@ -211,7 +212,7 @@ func (h *Redactor) spans(line *telemetry.Timeline) {
 		if up, moved := parents[s.Parent]; moved {
 			s.Parent = up
 		}
-		if s.Kind == chain.OperationHook && (h.Has(s.Agent, s.Entry) || strings.HasPrefix(s.Entry, agents.Operators+".")) {
+		if s.Kind == tracing.OperationHook && (h.Has(s.Agent, s.Entry) || strings.HasPrefix(s.Entry, agents.Operators+".")) {
 			parents[s.ID] = s.Parent
 			continue
 		}

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 
 	"bytes"
 	"compress/gzip"
@@ -15,7 +16,6 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/telemetry"
-	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -27,7 +27,7 @@ const (
 )
 
 // Timelines returns a tracer that persists the timelines of a tenant's runs.
-func Timelines(t *store.Tenant, log *slog.Logger) chain.Tracer {
+func Timelines(t *store.Tenant, log *slog.Logger) tracing.Tracer {
 	return telemetry.Timelines(func(ctx context.Context, line *telemetry.Timeline) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTrace)
 		defer cancel()

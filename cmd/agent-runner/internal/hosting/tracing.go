@@ -13,13 +13,13 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 
 	"github.com/agent-runner/agent-runner/host/telemetry"
-	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
 // OpenTelemetry's environment variables for exporting spans.
@@ -34,7 +34,7 @@ const flushTimeout = 5 * time.Second
 
 // NewTracer returns a tracer that exports spans to the endpoint in the environment, or nil
 // without one. flush sends the remaining spans.
-func NewTracer(ctx context.Context, e *cli.Env) (t chain.Tracer, flush func(), err error) {
+func NewTracer(ctx context.Context, e *cli.Env) (t tracing.Tracer, flush func(), err error) {
 	at := e.Getenv(EnvOTLPTraces)
 	if base := e.Getenv(EnvOTLP); at == "" && base != "" {
 		at = strings.TrimRight(base, "/") + "/v1/traces"

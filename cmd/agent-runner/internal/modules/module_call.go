@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/probe"
@@ -121,7 +121,7 @@ func printProbeEvent(e *cli.Env, ev abi.Event) {
 // printProbe prints the answer of a hook, or returns the error of the call.
 func printProbe(e *cli.Env, output string, answer json.RawMessage, err error) error {
 	var failed *abi.Error
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	var refused *module.ConfigError
 	switch {
 	case errors.As(err, &refused):

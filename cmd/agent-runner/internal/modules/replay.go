@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/run"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -128,7 +128,7 @@ func replayText(b *replay.Bundle, r *replay.Result) string {
 
 // limitText formats an exceeded limit with its name in agent.yaml.
 func limitText(name string, value int64) string {
-	key := cmp.Or(chain.LimitKey(name), name)
+	key := cmp.Or(ending.LimitKey(name), name)
 	switch {
 	case name == "hook_time":
 		return key + " of " + time.Duration(value).String()

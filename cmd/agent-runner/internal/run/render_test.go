@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
 func TestClean(t *testing.T) {
@@ -210,7 +210,7 @@ func TestShownRun(t *testing.T) {
 	t.Parallel()
 	call := &abi.Call{ID: "c1", Name: "pay", Arguments: "{}"}
 	deed := func(entry, what, answer string) agent.DeedOf {
-		return agent.DeedOf{Deed: chain.Deed{Entry: entry, What: what, Call: call.ID, Done: true, Answer: json.RawMessage(answer)}}
+		return agent.DeedOf{CallRecord: record.CallRecord{Entry: entry, What: what, Call: call.ID, Done: true, Answer: json.RawMessage(answer)}}
 	}
 	x := &exported{Run: &journal.RunInfo{},
 		History: &agent.History{

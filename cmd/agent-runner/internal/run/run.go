@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -225,7 +225,7 @@ func (c *runCommand) withAgent(ctx context.Context, file *agentfile.File, o *hos
 // explainConfig adds to a configuration error how to see the module's configuration.
 func explainConfig(err error) error {
 	var refused *module.ConfigError
-	var fault *chain.Fault
+	var fault *ending.FaultError
 	if !errors.As(err, &refused) || errors.As(err, &fault) {
 		return err
 	}

@@ -1,4 +1,4 @@
-package chain
+package record
 
 import (
 	"encoding/json"
@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Deed is one thing that was done in a phase of a run, as its record has it.
-type Deed struct {
+// A CallRecord is one thing that was done in a phase of a run, as its record has it.
+type CallRecord struct {
 	// What is a hook, or "model", or "tool" for the call of a tool itself.
 	What  string `json:"what"`
 	Entry string `json:"entry,omitempty"`
@@ -23,35 +23,19 @@ type Deed struct {
 	Begun bool `json:"begun,omitempty"`
 }
 
-// Answers are the answers to interrupts that a delta has, by their ids.
-func (d *Delta) Answers() (map[string]json.RawMessage, error) {
-	if d.Asked == nil {
-		return nil, nil
-	}
-	var f recordFile
-	if err := json.Unmarshal(d.Asked, &f); err != nil {
-		return nil, err
-	}
-	out := map[string]json.RawMessage{}
-	for _, a := range f.Answers {
-		out[a.ID] = a.Answer
-	}
-	return out, nil
-}
-
-// ReadDeed reads an entry of a [Delta]'s record.
-func ReadDeed(key string, b json.RawMessage) (Deed, error) {
-	var e recorded
+// ParseCall reads an entry of a [Delta]'s record.
+func ParseCall(key string, b json.RawMessage) (CallRecord, error) {
+	var e entry
 	if err := json.Unmarshal(b, &e); err != nil {
-		return Deed{}, err
+		return CallRecord{}, err
 	}
-	d := Deed{Answer: e.Answer, Failed: e.Failed, Faulted: e.Faulted, Done: e.Done, Begun: e.Begun}
+	d := CallRecord{Answer: e.Answer, Failed: e.Failed, Faulted: e.Faulted, Done: e.Done, Begun: e.Begun}
 	if i := strings.LastIndexByte(key, '#'); i >= 0 {
 		key = key[:i]
 	}
 	what, rest, _ := strings.Cut(key, "/")
 	d.What = what
-	if what == sourceTool {
+	if what == kindTool {
 		d.Call = rest
 		return d, nil
 	}

@@ -1,4 +1,4 @@
-package chain_test
+package ending_test
 
 import (
 	"errors"
@@ -9,16 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agentfile"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
 // The text of a fault names the key of agent.yaml that its limit has, and there is one.
 func TestFaultsNameTheKeyOfTheirLimit(t *testing.T) {
 	t.Parallel()
-	f := &chain.Fault{Entry: "m", Hook: "before_tool", Limit: "memory_bytes", Value: 64 << 20, Cause: errors.New("more than 64 MiB of memory")}
+	f := &ending.FaultError{Entry: "m", Hook: "before_tool", Limit: "memory_bytes", Value: 64 << 20, Cause: errors.New("more than 64 MiB of memory")}
 	require.EqualError(t, f, "m: before_tool: more than 64 MiB of memory (limits.memory in agent.yaml)")
-	require.EqualError(t, &chain.Fault{Limit: "record_bytes", Cause: errors.New("too much")}, "too much")
-	require.EqualError(t, &chain.Fault{Cause: errors.New("panic")}, "panic")
+	require.EqualError(t, &ending.FaultError{Limit: "record_bytes", Cause: errors.New("too much")}, "too much")
+	require.EqualError(t, &ending.FaultError{Cause: errors.New("panic")}, "panic")
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[agentfile.ModuleLimits]()) {
 		key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		limit := key
@@ -28,6 +28,6 @@ func TestFaultsNameTheKeyOfTheirLimit(t *testing.T) {
 		case "memory":
 			limit = "memory_bytes"
 		}
-		require.Equal(t, key, chain.LimitKey(limit))
+		require.Equal(t, key, ending.LimitKey(limit))
 	}
 }

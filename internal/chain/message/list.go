@@ -1,12 +1,12 @@
-package chain
+package message
 
 import (
 	"encoding/json"
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
 // A List is an immutable list of messages: a run's state, or the request of
@@ -111,30 +111,6 @@ func (l *List) All() []abi.Message {
 	return out
 }
 
-// A Flat is the messages of a list that was asked for last, for who asks for one
-// list after the other of which only the end is new.
-type Flat struct {
-	mu       sync.Mutex
-	rev      int64
-	messages []abi.Message
-}
-
-// All returns the messages of l. They are shared with earlier and later answers,
-// and must not be changed.
-func (f *Flat) All(l *List) []abi.Message {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	n := len(f.messages)
-	if f.rev == 0 || l.Changed(f.rev) != n || len(l.items) < n {
-		f.messages, n = make([]abi.Message, 0, len(l.items)+len(l.items)/4+8), 0
-	}
-	for _, it := range l.items[n:] {
-		f.messages = append(f.messages, it.message)
-	}
-	f.rev = l.rev
-	return slices.Clip(f.messages)
-}
-
 // Revision names this list: another list of the run with the same revision
 // holds the same messages.
 func (l *List) Revision() int64 { return l.rev }
@@ -146,11 +122,11 @@ func (l *List) Changed(rev int64) int { return min(l.revs.changed(rev, l.rev), l
 // JSON writes messages from up to, not including, to as an array. The bounds
 // are clamped. ok is false if it would take more than limit bytes.
 func (l *List) JSON(from, to, limit int) (b []byte, ok bool) {
-	return l.appendJSON(nil, from, to, limit)
+	return l.AppendJSON(nil, from, to, limit)
 }
 
 // jsonSize returns how many bytes the messages from index first on take as JSON.
-func (l *List) jsonSize(first int) int64 {
+func (l *List) JSONSize(first int) int64 {
 	var n int64
 	for _, it := range l.items[max(0, min(first, len(l.items))):] {
 		n += int64(len(it.encoded()) + 1)
@@ -159,7 +135,7 @@ func (l *List) jsonSize(first int) int64 {
 }
 
 // appendJSON is JSON behind b, which is used again if there is room in it.
-func (l *List) appendJSON(b []byte, from, to, limit int) (all []byte, ok bool) {
+func (l *List) AppendJSON(b []byte, from, to, limit int) (all []byte, ok bool) {
 	from = max(0, min(from, len(l.items)))
 	to = max(from, min(to, len(l.items)))
 	size := 2
@@ -195,7 +171,7 @@ func (l *List) Size() int64 {
 func (it *item) bytes() int64 {
 	n := it.size.Load()
 	if n == 0 {
-		n = SizeOf(&it.message)
+		n = size.Message(&it.message)
 		it.size.Store(n)
 	}
 	if b := it.json.Load(); b != nil {
@@ -282,105 +258,4 @@ func (l *List) UnmarshalJSON(b []byte) error {
 	}
 	*l = *NewList(NewRevisions(), messages)
 	return nil
-}
-
-// keptRevisions is how many revisions back a module's memory of a list is
-// of use to it.
-const keptRevisions = 4096
-
-// Revisions remember how the lists of one run came from each other, so that
-// a module which kept an older revision learns where to begin.
-type Revisions struct {
-	mu    sync.Mutex
-	last  int64
-	nodes map[int64]revision
-}
-
-// A revision came from another: changed from index first on, or, if derived,
-// by putting a prefix of first messages in front of a list of the other kind.
-type revision struct {
-	parent  int64
-	first   int
-	derived bool
-	prefix  int64 // its revision; 0: none
-}
-
-// NewRevisions returns the revisions of a new run.
-func NewRevisions() *Revisions {
-	return &Revisions{nodes: map[int64]revision{}}
-}
-
-// ResumeRevisions returns the revisions of a resumed run, numbered from last+1 on. All
-// earlier revisions are unknown to it: lists count as changed since then from their start.
-func ResumeRevisions(last int64) *Revisions {
-	r := NewRevisions()
-	r.last = last
-	return r
-}
-
-// Last returns the number of the latest revision.
-func (r *Revisions) Last() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.last
-}
-
-func (r *Revisions) root() int64 { return r.add(revision{}) }
-func (r *Revisions) next(parent int64, first int) int64 {
-	return r.add(revision{parent: parent, first: first})
-}
-func (r *Revisions) derive(parent int64, shift int, prefix int64) int64 {
-	return r.add(revision{parent, shift, true, prefix})
-}
-
-func (r *Revisions) add(n revision) int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last++
-	r.nodes[r.last] = n
-	delete(r.nodes, r.last-keptRevisions)
-	return r.last
-}
-
-// changed climbs from both revisions to where they meet. A parent is older
-// than its children, so the younger of the two climbs.
-func (r *Revisions) changed(a, b int64) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	const unchanged = int(^uint(0) >> 1)
-	first, shift := unchanged, 0
-	for a != b {
-		if a < b {
-			a, b = b, a
-		}
-		n, ok := r.nodes[a]
-		if !ok || n.parent == 0 {
-			return 0
-		}
-		if !n.derived {
-			first = min(first, n.first+shift)
-			a = n.parent
-			continue
-		}
-		// Lists of the other kind meet below their prefixes, or not at all.
-		for {
-			m, ok := r.nodes[b]
-			if !ok || m.parent == 0 {
-				return 0
-			}
-			if m.derived {
-				if m.prefix != n.prefix {
-					return 0
-				}
-				break
-			}
-			first = min(first, m.first+shift)
-			b = m.parent
-		}
-		a, b, shift = n.parent, r.nodes[b].parent, shift+n.first
-	}
-	if _, ok := r.nodes[a]; !ok {
-		return 0
-	}
-	return first
 }

@@ -1,4 +1,4 @@
-package chain
+package message
 
 import (
 	"math/rand/v2"

@@ -1,4 +1,4 @@
-package chain
+package tracing
 
 import (
 	"context"
@@ -45,7 +45,7 @@ type Outcome struct {
 	Fault  bool          // of a hook: the module is to blame, not what it asked for
 	Failed *abi.Error    // that a hook answered
 	Waited time.Duration // of a hook: for what it wrapped or asked for
-	Spent
+	Cost
 
 	Usage        *abi.Usage // of a model
 	FinishReason string     // of a model or a run; empty: the run did not end
@@ -53,23 +53,8 @@ type Outcome struct {
 }
 
 // Spent is what a hook call cost beside time.
-type Spent struct {
+type Cost struct {
 	Fuel     int64
 	BytesIn  int64 // copied to the guest
 	BytesOut int64 // copied from it
-}
-
-// Spend tells what the call cost, for a [Tracer].
-func (c *Call) Spend(s Spent) { c.spent = s }
-
-// traced calls a hook, and tells the tracer of it.
-func (r *Run) traced(ctx context.Context, c *Call, in envelope, out any, apply func() error) (verdict, error) {
-	if r.Tracer == nil {
-		return r.answer(ctx, c, in, out, apply)
-	}
-	ctx, end := r.Tracer.Start(ctx, Operation{Kind: OperationHook, Run: r.host.Where(), Entry: c.member.Name,
-		Digest: c.member.desc.Digest, Hook: c.Hook, Call: c.tool})
-	v, err := r.answer(ctx, c, in, out, apply)
-	end(Outcome{Err: err, Failed: v.failed, Fault: v.faulted || faultOf(err, c.member), Waited: c.Waited(), Spent: c.spent})
-	return v, err
 }

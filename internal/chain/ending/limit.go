@@ -1,0 +1,25 @@
+package ending
+
+import "fmt"
+
+// A Limited ends the run because it used up one of its limits.
+type LimitError struct {
+	Limit string `json:"limit"`          // max_steps, model_calls or tool_calls
+	Tool  string `json:"tool,omitempty"` // where it is the limit of one tool
+	Value int64  `json:"value"`          // how many there may be
+}
+
+// Error says which limit it is, and what to do.
+func (l *LimitError) Error() string {
+	const advice = "; raise the limit of %s, or see in its events why it goes on"
+	switch {
+	case l.Limit == "max_steps":
+		return fmt.Sprintf("the run used all its %d steps without coming to an answer"+advice, l.Value, "steps")
+	case l.Limit == "model_calls":
+		return fmt.Sprintf("the run used all its %d model calls without coming to an answer"+advice, l.Value, "model calls")
+	case l.Tool != "":
+		return fmt.Sprintf("the run used all its %d calls of %s, and its model calls it once more"+advice, l.Value, l.Tool, "this tool")
+	default:
+		return fmt.Sprintf("the run used all its %d tool calls, and its model asks for more"+advice, l.Value, "tool calls")
+	}
+}

@@ -1,0 +1,104 @@
+package local
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strconv"
+)
+
+// A scopedKey names a run-local value.
+type scopedKey struct{ scope, key string }
+
+// A change is the change of one value by one hook call.
+type change struct {
+	scopedKey
+	delta int64 // what the call added to a counter
+}
+
+// maxLinear is the number of changes from which they are indexed.
+const maxLinear = 16
+
+// changes lists the values that a hook call has changed, each once.
+type changes struct {
+	list  []change
+	index map[scopedKey]int // into list; nil below maxLinear changes
+}
+
+// add notes a change, and adds delta to that of an earlier change of the key.
+func (c *changes) add(k scopedKey, delta int64) {
+	if i := c.find(k); i >= 0 {
+		c.list[i].delta += delta
+		return
+	}
+	c.list = append(c.list, change{k, delta})
+	if c.index != nil {
+		c.index[k] = len(c.list) - 1
+	} else if len(c.list) == maxLinear {
+		c.index = make(map[scopedKey]int, 2*maxLinear)
+		for i := range c.list {
+			c.index[c.list[i].scopedKey] = i
+		}
+	}
+}
+
+// find returns the index of a key's change, or -1.
+func (c *changes) find(k scopedKey) int {
+	if c.index != nil {
+		if i, ok := c.index[k]; ok {
+			return i
+		}
+		return -1
+	}
+	return slices.IndexFunc(c.list, func(have change) bool { return have.scopedKey == k })
+}
+
+// A Change is the new state of a run-local value, for the host to persist.
+type Change struct {
+	Scope   string          `json:"scope"`
+	Key     string          `json:"key"`
+	Value   json.RawMessage `json:"value,omitempty"` // nil if the value was deleted
+	Version int64           `json:"version,omitempty"`
+}
+
+// Changes returns the values that changed since its last call, sorted by scope
+// and key. It excludes what calls in progress have added to counters, since
+// those calls are repeated if the process ends before they do.
+func (v *Values) Changes() []Change {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.dirty) == 0 {
+		return nil
+	}
+	out := make([]Change, 0, len(v.dirty))
+	for k := range v.dirty {
+		have := v.scopes[k.scope][k.key]
+		if n, err := strconv.ParseInt(string(have.Value), 10, 64); err == nil && v.pending[k] != 0 {
+			have.Value = strconv.AppendInt(nil, n-v.pending[k], 10)
+		}
+		out = append(out, Change{k.scope, k.key, have.Value, have.Version})
+	}
+	v.countNotes(-len(v.dirty))
+	clear(v.dirty)
+	slices.SortFunc(out, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key))
+	})
+	return out
+}
+
+// Apply applies changes that [Values.Changes] returned in an earlier process.
+// It must not be called while the values are in use.
+func (v *Values) Apply(list []Change) {
+	for _, c := range list {
+		v.lastVersion = max(v.lastVersion, c.Version)
+		v.remove(c.Scope, c.Key)
+		if c.Value == nil {
+			continue
+		}
+		if v.scopes[c.Scope] == nil {
+			v.scopes[c.Scope] = map[string]value{}
+		}
+		v.scopes[c.Scope][c.Key] = value{c.Value, c.Version}
+		v.sizes[c.Scope] += len(c.Key) + len(c.Value)
+	}
+}

@@ -1,0 +1,227 @@
+package local
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
+)
+
+// A Tx holds the reads and writes of one hook call. It stages unconditional
+// writes until [Tx.Commit]; writes with a version and additions to counters
+// take effect at once. The methods may be called concurrently.
+type Tx struct {
+	values *Values
+	owner  *Owner
+	meter  *account.Meter // charged with staged writes; its owner releases it
+
+	mu      sync.Mutex
+	staged  []write
+	changed changes
+}
+
+// A write is a staged write. Its version is reserved when it is staged, so
+// that the middleware knows it at once.
+type write struct {
+	key     string
+	value   json.RawMessage
+	delete  bool
+	version int64
+}
+
+// size returns about how many bytes a staged write takes.
+func (w *write) size() int64 { return int64(size.Overhead + len(w.key) + len(w.value)) }
+
+// Begin starts a transaction of an owner. It charges staged writes to meter.
+func (v *Values) Begin(o *Owner, meter *account.Meter) Tx {
+	return Tx{values: v, owner: o, meter: meter}
+}
+
+// Get returns a value, as the transaction has staged it if it has. ok is false
+// if there is none.
+func (tx *Tx) Get(key string) (v abi.LocalValue, ok bool, err error) {
+	if err := checkKey(key); err != nil {
+		return v, false, err
+	}
+	if w, ok := tx.lastStaged(key); ok {
+		return abi.LocalValue{Value: w.value, Version: w.version}, !w.delete, nil
+	}
+	have, ok := tx.values.get(tx.owner, key)
+	return abi.LocalValue{Value: have.Value, Version: have.Version}, ok, nil
+}
+
+func (tx *Tx) lastStaged(key string) (write, bool) {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	for _, w := range slices.Backward(tx.staged) {
+		if w.key == key {
+			return w, true
+		}
+	}
+	return write{}, false
+}
+
+// Set sets a value to a copy of val, which must be valid JSON, and returns its
+// version. With abi.LocalAlways it stages the write. With any other version it
+// writes at once, and fails with abi.CodeConflict if the value has another
+// version. It calls stop, which may be nil, from time to time while it checks
+// and copies a large value, and fails with its error.
+func (tx *Tx) Set(key string, val json.RawMessage, version int64, stop func() error) (int64, error) {
+	if err := checkKey(key); err != nil {
+		return 0, err
+	}
+	// Reject first what needs neither reading nor copying the value: both take milliseconds for 4 MB.
+	if err := tx.checkSet(key, val, version); err != nil {
+		return 0, err
+	}
+	if err := abi.ValidUntil(val, stop); err != nil {
+		return 0, &abi.Error{Code: abi.CodeInvalid, Message: "the value of run-local key " + key + " is not JSON: " + err.Error()}
+	}
+	val, err := abi.CloneUntil(val, stop)
+	if err != nil {
+		return 0, err
+	}
+	if version == abi.LocalAlways {
+		return tx.stage(write{key: key, value: val})
+	}
+	if err := tx.flush(key); err != nil {
+		return 0, err
+	}
+	tx.note(key, 0)
+	return tx.values.set(tx.owner, key, val, version)
+}
+
+// checkSet returns the error of a Set that exceeds a limit or has an outdated version.
+// The write itself checks both again, since other calls may write in between.
+func (tx *Tx) checkSet(key string, val json.RawMessage, version int64) error {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	if version == abi.LocalAlways {
+		return tx.checkStaged(key, val)
+	}
+	if len(key)+len(val) > maxBytes {
+		return errFull()
+	}
+	for _, w := range tx.staged {
+		if w.key == key {
+			return nil // Set writes it first, which changes the version
+		}
+	}
+	return tx.values.checkSet(tx.owner, key, version)
+}
+
+// Delete stages the deletion of a value.
+func (tx *Tx) Delete(key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	_, err := tx.stage(write{key: key, delete: true})
+	return err
+}
+
+// Add adds to a counter at once and returns its new value.
+func (tx *Tx) Add(key string, delta int64) (int64, error) {
+	if err := checkKey(key); err != nil {
+		return 0, err
+	}
+	if err := tx.flush(key); err != nil {
+		return 0, err
+	}
+	n, err := tx.values.add(tx.owner, key, delta)
+	if err == nil {
+		tx.note(key, delta)
+	}
+	return n, err
+}
+
+func (tx *Tx) stage(w write) (version int64, err error) {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	if err := tx.checkStaged(w.key, w.value); err != nil {
+		return 0, err
+	}
+	if err := tx.meter.Add(w.size()); err != nil {
+		return 0, ending.LimitOrAbort("run-local values", err)
+	}
+	if w.version, err = tx.values.reserveVersion(tx.owner, w.key); err != nil {
+		return 0, err
+	}
+	if w.delete {
+		w.version = 0
+	}
+	tx.staged = append(tx.staged, w)
+	return w.version, nil
+}
+
+// checkStaged returns an error if another staged write would exceed the limits of a
+// hook. The caller holds the lock.
+func (tx *Tx) checkStaged(key string, val json.RawMessage) error {
+	total := len(key) + len(val)
+	for _, w := range tx.staged {
+		total += len(w.key) + len(w.value)
+	}
+	if total > maxBytes || len(tx.staged) >= maxKeys {
+		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may write %d bytes and %d keys of run-local values", maxBytes, maxKeys)}
+	}
+	return nil
+}
+
+// flush applies the staged writes of a key, before a write that takes effect at once.
+func (tx *Tx) flush(key string) error {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	for i := range tx.staged {
+		if w := &tx.staged[i]; w.key == key {
+			if err := tx.apply(w); err != nil {
+				return err
+			}
+			_ = tx.meter.Add(-w.size())
+		}
+	}
+	tx.staged = slices.DeleteFunc(tx.staged, func(w write) bool { return w.key == key })
+	return nil
+}
+
+// Commit applies the staged writes.
+func (tx *Tx) Commit() error {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	for i := range tx.staged {
+		if err := tx.apply(&tx.staged[i]); err != nil {
+			return err
+		}
+	}
+	tx.staged = nil
+	return nil
+}
+
+// apply applies a staged write. The caller holds the lock.
+func (tx *Tx) apply(w *write) error {
+	changed, err := tx.values.commit(tx.owner, w)
+	if err == nil && changed {
+		tx.changed.add(scopedKey{tx.owner.scope(w.key), w.key}, 0)
+	}
+	return err
+}
+
+// note records that the call changes a value.
+func (tx *Tx) note(key string, delta int64) {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	tx.changed.add(scopedKey{tx.owner.scope(key), key}, delta)
+}
+
+// End marks the changes of the transaction as to be persisted: at once if h is
+// nil, and otherwise when h is released.
+func (tx *Tx) End(h *Hold) {
+	tx.mu.Lock()
+	list := tx.changed.list
+	tx.changed = changes{}
+	tx.mu.Unlock()
+	tx.values.noteChanges(list, h)
+}

@@ -1,0 +1,108 @@
+// Package local holds run-local values: the small key-value stores that the
+// entries of a chain keep for the length of one run.
+//
+// In come the writes of hook calls, as a [Tx] for each call; out come the
+// values, and the changes since the last call of [Values.Changes], which the
+// host persists. It guarantees that unconditional writes take effect only if
+// their hook succeeds, that versions never repeat, and that no entry exceeds
+// its limits. It knows neither hooks nor the chain.
+package local
+
+import (
+	"encoding/json"
+	"strconv"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
+)
+
+// Limits of the values of one scope: of an entry, or of the keys that a ring shares.
+const (
+	maxBytes = 4 << 20 // of keys and values together
+	maxKeys  = 4096
+)
+
+// Values holds the run-local values of all entries of a run. It is a plain
+// value that is persisted with the run and survives pauses and restarts.
+type Values struct {
+	mu          sync.Mutex
+	lastVersion int64
+	scopes      map[string]map[string]value
+	sizes       map[string]int // bytes of keys and values, by scope
+
+	dirty   map[scopedKey]bool  // changed since the last call of Changes
+	pending map[scopedKey]int64 // what calls in progress have added to counters
+	holds   map[*Hold]bool      // of exchanges in progress that have changed values
+
+	share *account.Share // of the run's memory; nil if it is not counted
+}
+
+type value struct {
+	Value   json.RawMessage `json:"value"`
+	Version int64           `json:"version"`
+}
+
+// New returns the values of a new run, which has none.
+func New() *Values {
+	return &Values{scopes: map[string]map[string]value{}, sizes: map[string]int{},
+		dirty: map[scopedKey]bool{}, pending: map[scopedKey]int64{}, holds: map[*Hold]bool{}}
+}
+
+// Count charges the values to an account from now on, including those that
+// exist already, which it charges even beyond the limit. Nil stops the counting.
+func (v *Values) Count(a *account.Account) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.share != nil {
+		_ = v.share.Set(0)
+		v.share = nil
+	}
+	if a == nil {
+		return
+	}
+	v.share = account.NewShare(a)
+	for scope, values := range v.scopes {
+		v.share.Force(int64(v.sizes[scope] + len(values)*size.Overhead))
+	}
+}
+
+// MarshalJSON writes all values with their versions.
+func (v *Values) MarshalJSON() ([]byte, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return abi.Marshal(v.scopes)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (v *Values) UnmarshalJSON(b []byte) error {
+	scopes := map[string]map[string]value{}
+	if err := json.Unmarshal(b, &scopes); err != nil {
+		return err
+	}
+	fresh := New()
+	v.scopes, v.sizes, v.lastVersion, v.dirty, v.pending, v.holds = scopes, fresh.sizes, 0, fresh.dirty, fresh.pending, fresh.holds
+	for scope, values := range scopes {
+		for key, have := range values {
+			v.lastVersion = max(v.lastVersion, have.Version)
+			v.sizes[scope] += len(key) + len(have.Value)
+		}
+	}
+	return nil
+}
+
+func checkKey(key string) error {
+	if key == "" {
+		return &abi.Error{Code: abi.CodeInvalid, Message: "a run-local key is empty"}
+	}
+	if len(key) > abi.MaxKey {
+		return &abi.Error{Code: abi.CodeLimit, Message: "a run-local key has at most " + strconv.Itoa(abi.MaxKey) + " bytes"}
+	}
+	return nil
+}
+
+func errFull() error {
+	return &abi.Error{Code: abi.CodeLimit, Message: "run-local values are limited to " +
+		strconv.Itoa(maxBytes) + " bytes and " + strconv.Itoa(maxKeys) + " keys"}
+}

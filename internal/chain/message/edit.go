@@ -1,0 +1,81 @@
+package message
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// maxInsert is how many messages one answer may add.
+const MaxInsert = 10_000
+
+// edit applies a module's patch to a list. Ids and origins are the host's: a
+// module's are taken over only from a message that the same answer removed.
+func Edit(l *List, p *abi.ListPatch, entry string, newID func() string) (*List, error) {
+	if p.IsZero() {
+		return l, nil
+	}
+	if err := p.Check(l.Len()); err != nil {
+		return nil, fmt.Errorf("messages: %w", err)
+	}
+	splices := slices.Clone(p.Splice)
+	if p.Whole {
+		splices = []abi.Splice{wholeSplice(l, p.Replace)}
+	}
+	removed := map[string]*abi.Message{}
+	added := 0
+	for _, s := range splices {
+		added += len(s.Insert)
+		for _, it := range l.items[s.At : s.At+s.Remove] {
+			removed[it.message.ID] = &it.message
+		}
+	}
+	if added > MaxInsert+l.Len() {
+		return nil, fmt.Errorf("messages: an answer may add %d messages", MaxInsert)
+	}
+	for i := range splices {
+		splices[i].Insert = slices.Clone(splices[i].Insert)
+		for j := range splices[i].Insert {
+			if err := checkCalls(&splices[i].Insert[j]); err != nil {
+				return nil, err
+			}
+			Own(&splices[i].Insert[j], removed, entry, newID)
+		}
+	}
+	if len(splices) == 0 {
+		return l, nil
+	}
+	return l.splice(splices), nil
+}
+
+// wholeSplice is the one splice that turns l into messages: what both begin
+// with stays.
+func wholeSplice(l *List, messages []abi.Message) abi.Splice {
+	same := 0
+	for same < min(l.Len(), len(messages)) && messages[same].ID != "" &&
+		messages[same].ID == l.items[same].message.ID && equalMessage(&messages[same], l.items[same]) {
+		same++
+	}
+	return abi.Splice{At: same, Remove: l.Len() - same, Insert: messages[same:]}
+}
+
+func equalMessage(m *abi.Message, it *item) bool {
+	b, err := abi.Marshal(m)
+	return err == nil && string(b) == string(it.encoded())
+}
+
+// own gives a message of a module its id and origin. One that takes the place
+// of a removed message keeps that one's; but not its origin if it says that
+// somebody else is speaking.
+func Own(m *abi.Message, removed map[string]*abi.Message, entry string, newID func() string) {
+	if was, ok := removed[m.ID]; ok && m.ID != "" {
+		delete(removed, m.ID)
+		m.Origin = was.Origin
+		if m.Role != was.Role {
+			m.Origin = abi.OriginModule + entry
+		}
+		return
+	}
+	m.ID, m.Origin = newID(), abi.OriginModule+entry
+}

@@ -1,0 +1,106 @@
+package message
+
+import "sync"
+
+// keptRevisions is how many revisions back a module's memory of a list is
+// of use to it.
+const keptRevisions = 4096
+
+// Revisions remember how the lists of one run came from each other, so that
+// a module which kept an older revision learns where to begin.
+type Revisions struct {
+	mu    sync.Mutex
+	last  int64
+	nodes map[int64]revision
+}
+
+// A revision came from another: changed from index first on, or, if derived,
+// by putting a prefix of first messages in front of a list of the other kind.
+type revision struct {
+	parent  int64
+	first   int
+	derived bool
+	prefix  int64 // its revision; 0: none
+}
+
+// NewRevisions returns the revisions of a new run.
+func NewRevisions() *Revisions {
+	return &Revisions{nodes: map[int64]revision{}}
+}
+
+// ResumeRevisions returns the revisions of a resumed run, numbered from last+1 on. All
+// earlier revisions are unknown to it: lists count as changed since then from their start.
+func ResumeRevisions(last int64) *Revisions {
+	r := NewRevisions()
+	r.last = last
+	return r
+}
+
+// Last returns the number of the latest revision.
+func (r *Revisions) Last() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+func (r *Revisions) root() int64 { return r.add(revision{}) }
+
+func (r *Revisions) next(parent int64, first int) int64 {
+	return r.add(revision{parent: parent, first: first})
+}
+
+func (r *Revisions) derive(parent int64, shift int, prefix int64) int64 {
+	return r.add(revision{parent, shift, true, prefix})
+}
+
+func (r *Revisions) add(n revision) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last++
+	r.nodes[r.last] = n
+	delete(r.nodes, r.last-keptRevisions)
+	return r.last
+}
+
+// changed climbs from both revisions to where they meet. A parent is older
+// than its children, so the younger of the two climbs.
+func (r *Revisions) changed(a, b int64) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	const unchanged = int(^uint(0) >> 1)
+	first, shift := unchanged, 0
+	for a != b {
+		if a < b {
+			a, b = b, a
+		}
+		n, ok := r.nodes[a]
+		if !ok || n.parent == 0 {
+			return 0
+		}
+		if !n.derived {
+			first = min(first, n.first+shift)
+			a = n.parent
+			continue
+		}
+		// Lists of the other kind meet below their prefixes, or not at all.
+		for {
+			m, ok := r.nodes[b]
+			if !ok || m.parent == 0 {
+				return 0
+			}
+			if m.derived {
+				if m.prefix != n.prefix {
+					return 0
+				}
+				break
+			}
+			first = min(first, m.first+shift)
+			b = m.parent
+		}
+		a, b, shift = n.parent, r.nodes[b].parent, shift+n.first
+	}
+	if _, ok := r.nodes[a]; !ok {
+		return 0
+	}
+	return first
+}

@@ -1,0 +1,95 @@
+package record
+
+import (
+	"encoding/json"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+)
+
+// A Delta is what changed in the record of a phase and in run-local values.
+// What a hook wrote to run-local values is in it together with the hook's
+// answer: a hook that is called again finds them as it did before.
+type Delta struct {
+	Record map[string]json.RawMessage `json:"record,omitempty"`
+	Asked  json.RawMessage            `json:"asked,omitempty"` // interrupts, answers, approvals: all of them
+	Locals []local.Change             `json:"locals,omitempty"`
+}
+
+// Empty reports whether nothing changed.
+func (d *Delta) Empty() bool { return len(d.Record) == 0 && d.Asked == nil && len(d.Locals) == 0 }
+
+// Size returns about how many bytes the changes take.
+func (d *Delta) Size() int {
+	n := len(d.Asked)
+	for key, b := range d.Record {
+		n += len(key) + len(b)
+	}
+	for i := range d.Locals {
+		n += len(d.Locals[i].Key) + len(d.Locals[i].Value)
+	}
+	return n
+}
+
+// Answers are the answers to interrupts that a delta has, by their ids.
+func (d *Delta) Answers() (map[string]json.RawMessage, error) {
+	if d.Asked == nil {
+		return nil, nil
+	}
+	var f recordFile
+	if err := json.Unmarshal(d.Asked, &f); err != nil {
+		return nil, err
+	}
+	out := map[string]json.RawMessage{}
+	for _, a := range f.Answers {
+		out[a.ID] = a.Answer
+	}
+	return out, nil
+}
+
+// ApplyRecord adds what a delta recorded.
+func (d *Delta) ApplyRecord(r *Record) error {
+	for key, b := range d.Record {
+		var e entry
+		if err := json.Unmarshal(b, &e); err != nil {
+			return err
+		}
+		put(&r.entries, key, &e)
+	}
+	if d.Asked == nil {
+		return nil
+	}
+	var f recordFile
+	if err := json.Unmarshal(d.Asked, &f); err != nil {
+		return err
+	}
+	r.ask(&f)
+	return nil
+}
+
+// changes are the entries that changed since the last time, and if they
+// changed, all interrupts, answers and approvals.
+func (r *Record) Changes() (entries map[string]json.RawMessage, asked json.RawMessage, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, key := range r.dirty {
+		b, err := r.entries[key].encode()
+		if err != nil {
+			return nil, nil, err
+		}
+		if entries == nil {
+			entries = map[string]json.RawMessage{}
+		}
+		entries[key] = b
+	}
+	if r.askedDirty {
+		if asked, err = abi.Marshal(recordFile{Waiting: r.waiting, Answers: r.answers, Approvals: r.approvals}); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, key := range r.dirty {
+		r.entries[key].dirty = false
+	}
+	r.askedDirty, r.dirty = false, r.dirty[:0]
+	return entries, asked, nil
+}

@@ -1,0 +1,174 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
+	"github.com/agent-runner/agent-runner/internal/chain/toolset"
+)
+
+// Pending are the interrupts that wait for an answer, in the order of their ids.
+func (r *Record) Pending() []abi.Pending {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []abi.Pending
+	for _, p := range r.waiting {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b abi.Pending) int {
+		if len(a.ID) != len(b.ID) {
+			return len(a.ID) - len(b.ID)
+		}
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// Answer answers interrupts by their ids. It changes nothing if an id is
+// unknown or an answer makes no sense.
+func (r *Record) Answer(answers map[string]json.RawMessage) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var approvals []approval
+	byID := map[string]string{}
+	for key, p := range r.waiting {
+		byID[p.ID] = key
+	}
+	for id, answer := range answers {
+		key, ok := byID[id]
+		if !ok {
+			return fmt.Errorf("no interrupt %q waits for an answer", id)
+		}
+		if err := abi.Valid(answer); err != nil {
+			return fmt.Errorf("answer to %s: %w", id, err)
+		}
+		p := r.waiting[key]
+		if p.Hook != abi.HookGateTool {
+			continue
+		}
+		a, err := parseApproval(answer)
+		if err != nil {
+			return fmt.Errorf("answer to %s: %w", id, err)
+		}
+		approvals = append(approvals, approval{p.Call.ID, p.Call.Owner, p.Call.Name, p.Call.Arguments, a})
+	}
+	for id, answer := range answers {
+		key := byID[id]
+		put(&r.answers, key, abi.Resume{ID: id, Answer: slices.Clone(answer)})
+		delete(r.waiting, key)
+	}
+	r.approvals = append(r.approvals, approvals...)
+	r.askedDirty = true
+	return nil
+}
+
+// parseApproval reads an answer to a gate's question; a bare true or false
+// approves or denies.
+func parseApproval(answer json.RawMessage) (abi.Approval, error) {
+	switch string(answer) {
+	case "true":
+		return abi.Approval{Decision: abi.Approve}, nil
+	case "false":
+		return abi.Approval{Decision: abi.Reject}, nil
+	}
+	var a abi.Approval
+	if _, err := abi.Decode(answer, &a); err != nil {
+		return a, fmt.Errorf("this is no decision (approve, deny or edit): %w", err)
+	}
+	switch {
+	case a.Decision == abi.Edit && a.Arguments == nil:
+		return a, fmt.Errorf("an edit needs arguments, a JSON object in a string")
+	case a.Decision == abi.Edit:
+		if _, err := toolset.ParseArguments(*a.Arguments); err != nil {
+			return a, fmt.Errorf("arguments: %w", err)
+		}
+	case a.Decision != abi.Approve && a.Decision != abi.Reject:
+		return a, fmt.Errorf("decision is %q; want approve, deny or edit", a.Decision)
+	case a.Arguments != nil:
+		return a, fmt.Errorf("with the decision %s there are no arguments; edit is the one that runs the call with others", a.Decision)
+	}
+	return a, nil
+}
+
+// resume returns the answer to the interrupt of a key, or the interrupt if it
+// still waits for one.
+func (r *Record) Resume(key string) (*abi.Resume, *abi.Pending) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.answers) == 0 && len(r.waiting) == 0 {
+		return nil, nil
+	}
+	if a, ok := r.answers[key]; ok {
+		return &a, nil
+	}
+	if p, ok := r.waiting[key]; ok {
+		return nil, &p
+	}
+	return nil, nil
+}
+
+// maxAsked is how many bytes the interrupts of a phase may have together. All of them
+// are persisted with each new one.
+const maxAsked = 2 << 20
+
+// A tooMuchAskedError reports interrupts of a phase that do not fit a limit.
+type pendingLimitError struct{ cause error }
+
+// Error returns the cause's message.
+func (e *pendingLimitError) Error() string { return "interrupt: " + e.cause.Error() }
+
+// wait notes an interrupt, or returns a [*tooMuchAskedError].
+func (r *Record) Interrupt(key string, p abi.Pending) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := sizeOfPending(&p)
+	if r.asked+n > maxAsked {
+		return &pendingLimitError{fmt.Errorf("reasons, payloads and arguments of the run's interrupts take more than %d bytes; ask for less", maxAsked)}
+	}
+	if err := r.grow(n); err != nil {
+		return &pendingLimitError{err}
+	}
+	r.asked += n
+	delete(r.answers, key)
+	put(&r.waiting, key, p)
+	r.askedDirty = true
+	return nil
+}
+
+// sizeOfPending returns about how many bytes an interrupt takes.
+func sizeOfPending(p *abi.Pending) int64 {
+	n := size.Overhead + len(p.Reason) + len(p.Payload)
+	if p.Call != nil {
+		n += len(p.Call.Arguments)
+	}
+	for i := range p.Asks {
+		n += len(p.Asks[i].Reason) + len(p.Asks[i].Payload)
+	}
+	return int64(n)
+}
+
+// decided returns what somebody decided about an exact call.
+func (r *Record) Decision(call abi.Call, owner string) (abi.Approval, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range slices.Backward(r.approvals) {
+		if a.CallID == call.ID && a.Owner == owner && a.Tool == call.Name && a.Arguments == call.Arguments {
+			return a.Approval, true
+		}
+	}
+	return abi.Approval{}, false
+}
+
+// approve notes that the arguments somebody wrote are approved.
+func (r *Record) Approve(call abi.Call, owner string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.approvals = append(r.approvals, approval{call.ID, owner, call.Name, call.Arguments, abi.Approval{Decision: abi.Approve}})
+	r.askedDirty = true
+}

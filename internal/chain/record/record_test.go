@@ -1,0 +1,20 @@
+package record
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A phase counts its calls from the beginning, and what goes on with an earlier one
+// does not count in it.
+func TestRecordNext(t *testing.T) {
+	t.Parallel()
+	first := (*Record)(nil).NextPhase()
+	require.Equal(t, "a/b#1", first.NextKey("a", "b"))
+	require.Equal(t, "a/b#2", first.NextKey("a", "b"))
+	second := first.NextPhase()
+	require.Equal(t, "a/b#1", second.NextKey("a", "b"))
+	first.NextKey("a", "b")
+	require.Equal(t, "a/b#2", second.NextKey("a", "b"))
+}

@@ -1,0 +1,99 @@
+package size
+
+import "github.com/agent-runner/agent-runner/abi"
+
+// overhead is about what a message, a part or an event takes beside its text.
+const Overhead = 256
+
+// SizeOf returns about how many bytes a message takes, without its JSON.
+func Message(m *abi.Message) int64 {
+	n := int64(Overhead+len(m.ReasoningContent)+len(m.Extra)) + Content(&m.Content) + fields(m.Unknown)
+	for i := range m.ToolCalls {
+		n += int64(Overhead + len(m.ToolCalls[i].Function.Arguments))
+	}
+	return n
+}
+
+// SizeOfContent returns about how many bytes content takes.
+func Content(c *abi.Content) int64 {
+	if !c.IsParts() {
+		return int64(len(c.String()))
+	}
+	var n int64
+	parts := c.Parts()
+	for i := range parts {
+		n += Part(&parts[i])
+	}
+	return n
+}
+
+// SizeOfPart returns about how many bytes a part of content takes.
+func Part(p *abi.Part) int64 {
+	return int64(Overhead+len(p.Text)+len(p.ImageURL)+len(p.InputAudio)+len(p.File)) + fields(p.Unknown)
+}
+
+// SizeOfResult returns about how many bytes a tool's result takes.
+func Result(r *abi.Result) int64 {
+	if r == nil {
+		return 0
+	}
+	return int64(Overhead+len(r.Extra)) + Content(&r.Content)
+}
+
+// SizeOfEvent returns about how many bytes an event takes.
+func Event(e *abi.Event) int64 {
+	n := int64(2*Overhead + len(e.Data) + len(e.Text) + len(e.Reason) + len(e.Cause))
+	for _, line := range e.Stderr {
+		n += int64(len(line))
+	}
+	if e.Message != nil {
+		n += Message(e.Message)
+	}
+	if e.Chunk != nil {
+		n += int64(len(e.Chunk.Text) + len(e.Chunk.Arguments))
+		if e.Chunk.Part != nil {
+			n += Part(e.Chunk.Part)
+		}
+	}
+	if e.Call != nil {
+		n += int64(len(e.Call.Arguments))
+	}
+	if e.Error != nil {
+		n += int64(len(e.Error.Message))
+	}
+	for i := range e.Interrupts {
+		n += int64(Overhead + len(e.Interrupts[i].Payload) + len(e.Interrupts[i].Reason))
+	}
+	if e.Event != nil {
+		n += Event(e.Event)
+	}
+	return n + Result(e.Result)
+}
+
+func fields(fields abi.Fields) int64 {
+	var n int64
+	for i := range fields {
+		n += int64(len(fields[i].Name) + len(fields[i].Value))
+	}
+	return n
+}
+
+// sizeOfChunks returns about how many bytes chunks take.
+func Chunks(chunks []abi.Chunk) int64 {
+	n := 0
+	for i := range chunks {
+		n += Chunk(&chunks[i])
+	}
+	return int64(n)
+}
+
+// chunkSize is about how many bytes a chunk takes.
+func Chunk(c *abi.Chunk) int {
+	const base = 128
+	n := base + len(c.Text) + len(c.ID) + len(c.Name) + len(c.Arguments) + len(c.CallID)
+	if c.Part != nil {
+		b, _ := abi.Marshal(c.Part)
+		n += len(b)
+	}
+	return n
+}

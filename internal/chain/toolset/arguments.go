@@ -1,0 +1,34 @@
+package toolset
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/safetext"
+)
+
+// ParseArguments checks a model's arguments strictly: one JSON object. Nothing
+// counts as an empty one.
+func ParseArguments(arguments string) (string, error) {
+	if arguments == "" {
+		return "{}", nil
+	}
+	if err := abi.Valid([]byte(arguments)); err != nil {
+		return arguments, err
+	}
+	if strings.TrimLeft(arguments, " \t\r\n")[0] != '{' {
+		return arguments, errors.New("want a JSON object")
+	}
+	return arguments, nil
+}
+
+// BadArguments is the result that tells a model that its arguments do not parse.
+func BadArguments(tool, arguments string, err error) *abi.Result {
+	const most = 1024
+	if len(arguments) > most {
+		arguments = safetext.Clean(arguments[:most]) + "…"
+	}
+	return abi.ErrorResult(fmt.Sprintf("The arguments of %s are not valid: %v. They were: %s\nCall the tool again with one JSON object.", tool, err, arguments))
+}

@@ -1,0 +1,139 @@
+package toolset
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// editTools applies a module's patch to a list of tools. Names are unique for
+// the whole run: one that another owner has, or had before it was removed, is
+// not to be had. mayAdd says whether the patch may add tools at all.
+func Edit(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, entry string) ([]abi.Tool, error) {
+	if err := CheckCount(tools, p); err != nil {
+		return nil, err
+	}
+	add, remove := p.Add, p.Remove
+	out := slices.Clone(tools)
+	if p.Whole {
+		out = nil
+		for _, t := range p.Replace {
+			if i := Index(tools, t.Name); i >= 0 {
+				if err := Check(&t); err != nil {
+					return nil, err
+				}
+				t.Owner, t.Idempotent = tools[i].Owner, tools[i].Idempotent
+				if Index(out, t.Name) >= 0 {
+					return nil, fmt.Errorf("tools: %q stands twice", t.Name)
+				}
+				out = append(out, t)
+				continue
+			}
+			add = append(add, t)
+		}
+	}
+	out = slices.DeleteFunc(out, func(t abi.Tool) bool { return slices.Contains(remove, t.Name) })
+	for _, t := range add {
+		if err := Check(&t); err != nil {
+			return nil, err
+		}
+		if Index(out, t.Name) >= 0 || Index(tools, t.Name) >= 0 && !slices.Contains(remove, t.Name) {
+			return nil, fmt.Errorf("tools: %q exists already; choose another name", t.Name)
+		}
+		if owner, had := owners[t.Name]; had && owner != entry {
+			return nil, fmt.Errorf("tools: %q belongs to %s; choose another name", t.Name, owner)
+		}
+		t.Owner = entry
+		out = append(out, t)
+	}
+	if len(out) > Max && len(out) > len(tools) {
+		return nil, fmt.Errorf("tools: %d tools; a run may have %d", len(out), Max)
+	}
+	return out, nil
+}
+
+// maxTools is how many tools a run may have where modules change them: models
+// take far fewer, and every name is compared with every other.
+const Max = 1024
+
+// checkToolCount refuses a patch before anything is done with its lists.
+func CheckCount(tools []abi.Tool, p *abi.ToolsPatch) error {
+	if most := Max + len(tools); len(p.Add) > most || len(p.Remove) > most || len(p.Replace) > most {
+		return fmt.Errorf("tools: an answer may name %d tools", most)
+	}
+	return nil
+}
+
+// checkTool refuses a tool that a model could not be told of.
+func Check(t *abi.Tool) error {
+	if err := t.Check(); err != nil {
+		return fmt.Errorf("tools: %w", err)
+	}
+	return nil
+}
+
+func Index(tools []abi.Tool, name string) int {
+	return slices.IndexFunc(tools, func(t abi.Tool) bool { return t.Name == name })
+}
+
+// checkActive refuses names of tools that are not there.
+func CheckActive(active []string, tools []abi.Tool) error {
+	for i, name := range active {
+		switch {
+		case Index(tools, name) < 0:
+			return fmt.Errorf("active: there is no tool %q", name)
+		case slices.Contains(active[:i], name): // so there are no more of them than tools
+			return fmt.Errorf("active: tool %q stands twice", name)
+		}
+	}
+	return nil
+}
+
+// patchTold changes which tools the model is told of in one call: only
+// active tools of the run can be.
+func EditAdvertised(told, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Tool, error) {
+	if err := CheckCount(active, p); err != nil {
+		return nil, err
+	}
+	add := p.Add
+	out := slices.DeleteFunc(slices.Clone(told), func(t abi.Tool) bool { return slices.Contains(p.Remove, t.Name) })
+	if p.Whole {
+		out, add = []abi.Tool{}, p.Replace
+	}
+	for _, t := range add {
+		i := Index(active, t.Name)
+		if i < 0 {
+			return nil, fmt.Errorf("request: there is no active tool %q; tools are added in before_agent", t.Name)
+		}
+		if Index(out, t.Name) >= 0 {
+			return nil, fmt.Errorf("request: tool %q stands twice", t.Name)
+		}
+		if err := Check(&t); err != nil {
+			return nil, err
+		}
+		t.Owner, t.Idempotent = active[i].Owner, active[i].Idempotent
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// mergeParams returns params with those of a patch; null removes one.
+func MergeParams(params, patch abi.Params) abi.Params {
+	if len(patch) == 0 {
+		return params
+	}
+	out := maps.Clone(params)
+	if out == nil {
+		out = abi.Params{}
+	}
+	for name, value := range patch {
+		if value == nil || string(value) == "null" {
+			delete(out, name)
+			continue
+		}
+		out[name] = value
+	}
+	return out
+}
