@@ -2,15 +2,15 @@ package host
 
 import (
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
 // CompileChildMain is the main function of a compile child. A program that sets
 // [Options.CompileChild] must start with
 //
-//	if sandbox.IsCompileChild() {
+//	if child.IsChild() {
 //		os.Exit(host.CompileChildMain())
 //	}
 //
 // It compiles modules and bundles scripts, and returns the exit code.
-func CompileChildMain() int { return sandbox.CompileChildMain(javascript.Job()) }
+func CompileChildMain() int { return child.Main(javascript.Job()) }

@@ -35,6 +35,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
 // Types of other packages that embedding programs use.
@@ -74,10 +75,10 @@ type Options struct {
 	CacheDir string
 	// CompileChild, if not nil, compiles modules and bundles scripts in child processes, so
 	// that a module that takes too much time or memory does not affect this process. A
-	// program that sets it must check [sandbox.IsCompileChild] at the start of main and call
+	// program that sets it must check [child.IsChild] at the start of main and call
 	// [CompileChildMain]. Without it, this process compiles, and the nesting depth of scripts
 	// is limited to less than some bundled packages have.
-	CompileChild *sandbox.ChildOptions
+	CompileChild *child.Options
 	// MemoryBytes limits the memory of the modules of all runs. A run reserves its maximum
 	// when it starts, waits while other runs hold the memory, and fails with a
 	// *sandbox.TooLargeError if it can never fit. The default is half the memory of the

@@ -33,7 +33,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -50,12 +50,12 @@ var (
 const envMortal = "AGENT_RUNNER_TEST_MORTAL"
 
 func mortalMain() {
-	if sandbox.IsCompileChild() {
+	if child.IsChild() {
 		os.Exit(host.CompileChildMain())
 	}
 	where, number, _ := strings.Cut(os.Getenv(envMortal), ":")
 	at, _ := strconv.ParseInt(number, 10, 64)
-	e := &cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Compile: &sandbox.ChildOptions{},
+	e := &cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Compile: &child.Options{},
 		Journal: func(j journal.Journal) journal.Journal {
 			return &mortalJournal{Journal: j, at: at, after: where == "after"}
 		}}

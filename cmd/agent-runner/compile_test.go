@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
 // TestCompileBudget checks that a module is rejected if it takes too long to compile.
@@ -17,7 +17,7 @@ func TestCompileBudget(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer
 	e := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: func(string) string { return "" },
-		Compile: &sandbox.ChildOptions{Time: time.Nanosecond}}
+		Compile: &child.Options{Timeout: time.Nanosecond}}
 	code := execute(t.Context(), e, []string{"module", "inspect", "--cache-dir", t.TempDir(), "../../testdata/modules/says.wasm"})
 	require.Equal(t, cli.ExitUsage, code)
 	require.Equal(t, "agent-runner: ../../testdata/modules/says.wasm: compiling it took more than 1ns; "+

@@ -25,7 +25,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/jail"
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 	"github.com/agent-runner/agent-runner/internal/server"
 	"github.com/agent-runner/agent-runner/internal/spawner"
 )
@@ -39,12 +39,12 @@ func init() { programs["compromised"] = compromised }
 // code is Go: it makes the system calls that code of any origin could make.
 func compromised() {
 	switch {
-	case sandbox.IsCompileChild():
+	case child.IsChild():
 		os.Exit(host.CompileChildMain())
 	case spawner.IsChild():
 		os.Exit(spawner.Main())
 	}
-	e := &cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Own: true, Compile: &sandbox.ChildOptions{}, Serving: attack}
+	e := &cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Own: true, Compile: &child.Options{}, Serving: attack}
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
 }
 

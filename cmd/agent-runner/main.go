@@ -12,19 +12,19 @@ import (
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 	"github.com/agent-runner/agent-runner/internal/spawner"
 )
 
 func main() {
-	if sandbox.IsCompileChild() {
+	if child.IsChild() {
 		os.Exit(host.CompileChildMain())
 	}
 	if spawner.IsChild() {
 		os.Exit(spawner.Main())
 	}
 	cobra.EnableCommandSorting = false // commands are listed in order of use
-	e := &cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Own: true, Compile: &sandbox.ChildOptions{}}
+	e := &cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Own: true, Compile: &child.Options{}}
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/remote"
 	"github.com/agent-runner/agent-runner/internal/fileref"
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
 // TestProjectReadsNoOtherFile loads and uploads local scripts whose project names files
@@ -67,7 +67,7 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 				require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 			}
 			var out bytes.Buffer
-			e := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &out, Getenv: func(string) string { return "" }, Compile: &sandbox.ChildOptions{}}
+			e := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &out, Getenv: func(string) string { return "" }, Compile: &child.Options{}}
 			execute(t.Context(), e, []string{"module", "inspect", "--cache-dir", t.TempDir(), filepath.Join(root, "guard.ts")})
 			require.NotEmpty(t, out.String())
 			require.NotContains(t, out.String(), fileref.Canary)

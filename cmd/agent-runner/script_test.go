@@ -27,7 +27,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/conformance"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
 // The scripts in testdata run the command in a separate process against scripted models.
@@ -53,7 +53,7 @@ import (
 //	                         and two.sh, for the first and the second terminal
 //	setfrom NAME FILE [RE]   sets $NAME to the content of FILE, or to the match of RE in it
 func TestMain(m *testing.M) {
-	if os.Getenv(envMortal) != "" || sandbox.IsCompileChild() {
+	if os.Getenv(envMortal) != "" || child.IsChild() {
 		mortalMain()
 	}
 	testscript.Main(m, programs)

@@ -26,7 +26,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 	"github.com/agent-runner/agent-runner/internal/fileref"
 	"github.com/agent-runner/agent-runner/internal/jail"
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
@@ -117,7 +117,7 @@ func init() {
 // without returns the main function of the command on a kernel that lacks system calls.
 func without(calls ...string) func() {
 	return func() {
-		if !sandbox.IsCompileChild() { // it has the filter of the process that started it
+		if !child.IsChild() { // it has the filter of the process that started it
 			filter, err := jail.DenySyscalls(calls...)
 			if err != nil {
 				panic(err)

@@ -24,6 +24,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 var (
@@ -285,7 +286,7 @@ func (h *host) judge(c *Case, n int) verdict {
 	for _, text := range h.complaints() {
 		wrong("the host noted a mistake of its own: %s", text)
 	}
-	var refused *sandbox.RefusedError
+	var refused *verify.RefusedError
 	var config *module.ConfigError
 	switch {
 	case o.refusal == nil:

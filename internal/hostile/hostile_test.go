@@ -18,6 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 // slack is how long what takes milliseconds may take on a machine that is busy.
@@ -213,7 +214,7 @@ func TestDigestThatDiffers(t *testing.T) {
 	path := filepath.Join(dir, "m.json")
 	require.NoError(t, os.WriteFile(path, []byte(`{"wasm":[{"path":"m.wasm","hash":"`+strings.Repeat("0", 64)+`"}]}`), 0o600))
 	_, err = h.loader.Load(t.Context(), path, policy.Limits{})
-	var refused *sandbox.RefusedError
+	var refused *verify.RefusedError
 	require.ErrorAs(t, err, &refused)
 	require.ErrorContains(t, err, "the module's SHA-256 is")
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 func TestMain(m *testing.M) {
@@ -297,7 +298,7 @@ func (o *outcome) wasRefused(c *Case) error {
 	if o.refusal == nil {
 		return fmt.Errorf("was not refused; its run ended with %v", o.Last().FinishReason)
 	}
-	var refused *sandbox.RefusedError
+	var refused *verify.RefusedError
 	var config *module.ConfigError
 	if !errors.As(o.refusal, &refused) && !errors.As(o.refusal, &config) {
 		return fmt.Errorf("the refusal is of no type of its own: %w", o.refusal)

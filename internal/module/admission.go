@@ -58,7 +58,7 @@ func (l *Loader) Reserve(ctx context.Context, run []Placed, parallel int) (conte
 	if own > 0 {
 		room.reserved, room.size = n+1, own
 	}
-	ctx = context.WithValue(sandbox.Holding(ctx), roomKey{}, room)
+	ctx = context.WithValue(sandbox.WithReservation(ctx), roomKey{}, room)
 	return ctx, &Reservation{Parallel: n + 1, Room: room, Release: release}, nil
 }
 

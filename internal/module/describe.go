@@ -18,6 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/schema"
 	"github.com/agent-runner/agent-runner/internal/module/script"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 // maxDescription bounds a description, in bytes.
@@ -130,7 +131,7 @@ func (m *Module) callBuilding(ctx context.Context, in *sandbox.Instance, inv *in
 func (m *Module) refusal(err error) error {
 	var failed *abi.Error
 	var fault *ending.FaultError
-	refused := &sandbox.RefusedError{Name: m.Name(), Err: err}
+	refused := &verify.RefusedError{Name: m.Name(), Err: err}
 	switch {
 	case errors.As(err, &fault):
 		refused.Reason = fault.Error()

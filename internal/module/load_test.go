@@ -19,6 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/native"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 // TestRefused checks that a module that cannot be a middleware is refused when
@@ -50,7 +51,7 @@ func TestRefused(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(modules, "refused", file)
 			_, err := l.Load(t.Context(), path, limits)
-			var refused *sandbox.RefusedError
+			var refused *verify.RefusedError
 			require.ErrorAs(t, err, &refused)
 			require.Equal(t, path, refused.Name)
 			for _, w := range want {
@@ -123,7 +124,7 @@ func TestDescribeRefused(t *testing.T) {
 		// The first occurrence is the export.
 		b := bytes.Replace(saying(t, describe, "", 0), []byte("translate_after"), []byte("translate_later"), 1)
 		_, err := loadBytes(t, b, policy.Limits{})
-		var refused *sandbox.RefusedError
+		var refused *verify.RefusedError
 		require.ErrorAs(t, err, &refused, describe)
 		require.ErrorContains(t, err, "says.wasm: ")
 		require.ErrorContains(t, err, want)

@@ -18,6 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 // LoaderOptions configure a [Loader]. They are copied by [NewLoader].
@@ -26,9 +28,9 @@ type LoaderOptions struct {
 	// sandbox.Options. Empty: no cache on disk.
 	CacheDir string
 
-	// CompileChild lets processes of their own compile; see sandbox.ChildOptions
+	// CompileChild lets processes of their own compile; see child.Options
 	// for what main has to do then. Nil: modules are compiled in this process.
-	CompileChild *sandbox.ChildOptions
+	CompileChild *child.Options
 
 	// MemoryBytes is what runs may use for their modules, all together; see
 	// [Loader.Reserve]. Default half of what the machine has.
@@ -87,7 +89,7 @@ func (l *Loader) Close(ctx context.Context) error { return l.sandbox.Close(ctx) 
 
 // Load loads a module: a .wasm file, which may be an Extism plug-in, a script in
 // TypeScript or JavaScript, or an Extism manifest (.json) that names a .wasm file.
-// A manifest may lower limits, not raise them. What is wrong with a module is told in a *sandbox.RefusedError, which names the file, the thing
+// A manifest may lower limits, not raise them. What is wrong with a module is told in a *verify.RefusedError, which names the file, the thing
 // and the fix. The caller closes the module.
 func (l *Loader) Load(ctx context.Context, path string, limits policy.Limits) (*Module, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); ext {
@@ -134,14 +136,14 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits policy.L
 		return nil, fmt.Errorf("load module %s: %w", src.name, err)
 	}
 	image, err := l.sandbox.Load(ctx, src.name, b, limits.Limits)
-	var refused *sandbox.RefusedError
+	var refused *verify.RefusedError
 	switch {
 	case errors.As(err, &refused):
 		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("load module %s: %w", src.name, err)
 	}
-	if slices.ContainsFunc(image.Imports(), func(i sandbox.ImportInfo) bool { return i.Module == javascript.ImportModule }) {
+	if slices.ContainsFunc(image.Imports(), func(i verify.ImportInfo) bool { return i.Module == javascript.ImportModule }) {
 		image.Close()
 		return nil, refuse(src.name, "imports "+javascript.ImportModule+", which is there for the engine of scripts alone", "")
 	}
@@ -220,5 +222,5 @@ func readFile(path string, most int64) ([]byte, error) {
 }
 
 func refuse(name, reason, fix string) error {
-	return &sandbox.RefusedError{Name: name, Reason: reason, Fix: fix}
+	return &verify.RefusedError{Name: name, Reason: reason, Fix: fix}
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/module/script"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 // A Module is a loaded module. It is safe for concurrent use.
@@ -65,7 +66,7 @@ type transport interface {
 	// messages that every transport hands over, in bytes.
 	HostBytes(l *policy.Limits) int64
 	// hook is the type of its exports that are hooks.
-	HookType() sandbox.FuncType
+	HookType() verify.FuncType
 	// call calls the visit's hook, whose input is pending, and tells whether the
 	// module says that it failed. Other errors are faults, endings that a host
 	// call met, or those of the context.

@@ -3,7 +3,7 @@ package module
 import (
 	"slices"
 
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 // A Power is one function that a module imports: something it can do.
@@ -16,7 +16,7 @@ type Power struct {
 }
 
 // powers puts imports in words. Toolchains import some functions twice.
-func powers(imports []sandbox.ImportInfo) []Power {
+func powers(imports []verify.ImportInfo) []Power {
 	known := knownPowers()
 	out := make([]Power, 0, len(imports))
 	for _, imp := range imports {

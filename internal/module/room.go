@@ -80,7 +80,7 @@ func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release fun
 		if has <= p.instances(r.parallel)+r.under[chain.OwnModel]*p.within(chain.OwnModel)+r.under[chain.OwnTool]*p.within(chain.OwnTool) {
 			return nil, nil
 		}
-		return r.loader.sandbox.Reserve(sandbox.Holding(ctx), mw.worstCase())
+		return r.loader.sandbox.Reserve(sandbox.WithReservation(ctx), mw.worstCase())
 	}
 	return nil, nil
 }
@@ -107,7 +107,7 @@ func (r *Room) Take(ctx context.Context, of chain.Own) (release func(), err erro
 	case place:
 		r.reserved--
 	default:
-		if free, err = r.loader.sandbox.Reserve(sandbox.Holding(ctx), bytes); err != nil {
+		if free, err = r.loader.sandbox.Reserve(sandbox.WithReservation(ctx), bytes); err != nil {
 			return nil, noRoom(of, err)
 		}
 	}

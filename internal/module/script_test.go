@@ -17,6 +17,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 // newScriptLoader shares the engine's machine code with other tests.
@@ -205,7 +207,7 @@ export default { gateTool: (): unknown => null.x };`), policy.Limits{})
 // would take the bundler down harms nobody.
 func TestScriptInChild(t *testing.T) {
 	t.Parallel()
-	l, err := NewLoader(t.Context(), &LoaderOptions{CompileChild: &sandbox.ChildOptions{MemoryBytes: 256 << 20, Time: 5 * time.Minute}})
+	l, err := NewLoader(t.Context(), &LoaderOptions{CompileChild: &child.Options{MemoryBytes: 256 << 20, Timeout: 5 * time.Minute}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
 	m := loadScript(t, l, hook("return { instruction: 'from a child' };"), policy.Limits{})
@@ -216,7 +218,7 @@ func TestScriptInChild(t *testing.T) {
 		strings.Repeat("!", 4_000_000) + "1": "the script, or what it imports, is too large or nested too deeply",
 		"let x = ;":                          "guard.ts:1:9: Unexpected",
 	} {
-		var refused *sandbox.RefusedError
+		var refused *verify.RefusedError
 		_, err := l.Load(t.Context(), writeScript(t, "guard.ts", source), policy.Limits{})
 		require.ErrorAs(t, err, &refused)
 		require.ErrorContains(t, err, want)
@@ -293,7 +295,7 @@ func TestScriptRefused(t *testing.T) {
 				m.Close()
 				return
 			}
-			var refused *sandbox.RefusedError
+			var refused *verify.RefusedError
 			require.ErrorAs(t, err, &refused)
 			t.Log(err)
 			require.ErrorContains(t, err, tc.want)

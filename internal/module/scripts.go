@@ -14,6 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/script"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 // loadScript loads a script that was bundled before.
@@ -96,7 +98,7 @@ func (l *Loader) bundle(ctx context.Context, path string, s javascript.Source) (
 		bundle, err = javascript.Build(s)
 	}
 	var mistake *javascript.Mistake
-	var refused *sandbox.RefusedError
+	var refused *verify.RefusedError
 	switch {
 	case errors.As(err, &mistake):
 		return nil, refuse(path, mistake.Text, "")
@@ -120,7 +122,7 @@ func (l *Loader) bundleInChild(ctx context.Context, s javascript.Source) (*javas
 	if err != nil {
 		return nil, err
 	}
-	job := sandbox.Job{Name: javascript.JobName, Input: input}
+	job := child.Job{Name: javascript.JobName, Input: input}
 	if s.Text == nil {
 		job.Directory = s.Root
 	} else {

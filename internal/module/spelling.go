@@ -6,7 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 // maxSpelling bounds how many exports are looked at, and how many are told of.
@@ -35,7 +35,7 @@ func (m *Module) warnOfSpelling() {
 
 // meant is the hook that an export was probably meant to be: it has a hook's
 // type, and nearly its name.
-func meant(e sandbox.ExportInfo, hook sandbox.FuncType) (abi.Hook, bool) {
+func meant(e verify.ExportInfo, hook verify.FuncType) (abi.Hook, bool) {
 	if e.Kind != "function" || abi.Hook(e.Name).Known() || !e.Type.Equal(hook) {
 		return "", false
 	}

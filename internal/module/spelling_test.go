@@ -8,11 +8,11 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 func TestMeant(t *testing.T) {
-	hook := sandbox.FuncType{Params: []api.ValueType{api.ValueTypeI32}, Results: []api.ValueType{api.ValueTypeI32}}
+	hook := verify.FuncType{Params: []api.ValueType{api.ValueTypeI32}, Results: []api.ValueType{api.ValueTypeI32}}
 	for name, want := range map[string]abi.Hook{
 		"beforeModel":     abi.HookBeforeModel,
 		"before-tool":     abi.HookBeforeTool,
@@ -23,11 +23,11 @@ func TestMeant(t *testing.T) {
 		"qjs_eval":        "",
 		"after_model":     "", // it is one
 	} {
-		got, ok := meant(sandbox.ExportInfo{Name: name, Kind: "function", Type: hook}, hook)
+		got, ok := meant(verify.ExportInfo{Name: name, Kind: "function", Type: hook}, hook)
 		require.Equal(t, want, got, name)
 		require.Equal(t, want != "", ok, name)
 	}
-	_, ok := meant(sandbox.ExportInfo{Name: "beforeModel", Kind: "function"}, hook)
+	_, ok := meant(verify.ExportInfo{Name: "beforeModel", Kind: "function"}, hook)
 	require.False(t, ok, "a hook has another type")
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/native"
 	"github.com/agent-runner/agent-runner/internal/module/script"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 // imports are all functions that modules may import, of every transport.
@@ -29,22 +30,22 @@ func surface() sandbox.Surface {
 
 // checkHooks holds exports against the type of the hooks of the transport that
 // the imports are of.
-func checkHooks(imports []sandbox.ImportInfo) (sandbox.CheckExport, error) {
+func checkHooks(imports []verify.ImportInfo) (verify.CheckExport, error) {
 	want := native.HookType
 	switch isExtism, isNative := importsOf(imports); {
 	case isExtism && isNative:
-		return nil, &sandbox.RefusedError{
+		return nil, &verify.RefusedError{
 			Reason: fmt.Sprintf("imports %s and Extism's functions too; a module is of one kind", abi.ImportModule),
 			Fix:    fmt.Sprintf("an Extism plug-in makes the host calls of the ABI by %s", extism.UserModule),
 		}
 	case isExtism:
 		want = extism.HookType
 	}
-	return func(name string) (sandbox.FuncType, bool) { return want, abi.Hook(name).Known() }, nil
+	return func(name string) (verify.FuncType, bool) { return want, abi.Hook(name).Known() }, nil
 }
 
 // importsOf tells which of the ABI's transports a module's imports are of.
-func importsOf(imports []sandbox.ImportInfo) (isExtism, isNative bool) {
+func importsOf(imports []verify.ImportInfo) (isExtism, isNative bool) {
 	for _, imp := range imports {
 		isExtism = isExtism || strings.HasPrefix(imp.Module, extism.ModulePrefix)
 		isNative = isNative || imp.Module == abi.ImportModule

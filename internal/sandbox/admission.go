@@ -5,222 +5,222 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/text"
 )
 
-// Reserve waits until that much of Options.MemoryBytes is free and takes it.
-// Whoever starts work reserves the most that it can come to use (the sum of
-// [Image.WorstCase] of all instances it may hold at once) before it makes any,
-// so that nobody waits for memory while he holds some. Those who wait are served
-// in their order, so that large reservations do not starve; but of those with
-// names, see [Sharing], nobody has more than what is left to all others.
+// Reserve waits until this much of Options.MemoryBytes is free and takes it. A caller
+// reserves the maximum that its work can use (the sum of [Image.WorstCase] of all instances
+// that it may hold at once) before it makes any, so that nobody waits for memory while
+// holding some. Waiting callers are served in order, so that large reservations do not
+// starve. A tenant with a name never holds more than what is left to all others, see
+// [WithTenant].
 //
-// The error is a *TooLargeError at once if it can never be had, a *NoRoomError
-// at once if ctx is of work that holds memory already and it cannot be had now,
-// ctx's cause, or ErrClosed. The caller calls release when the work is done;
-// twice is once.
+// The error is a [*TooLargeError] at once if the reservation can never succeed, a
+// [*NoRoomError] at once if ctx belongs to work that already holds memory and there is not
+// enough now, ctx's cause, or ErrClosed. The caller calls release when the work is done;
+// calling it twice has no effect.
 func (s *Sandbox) Reserve(ctx context.Context, bytes int64) (release func(), err error) {
 	_, release, err = s.ReserveOneOf(ctx, []int64{bytes})
 	return release, err
 }
 
-// ReserveOneOf is Reserve for work that can make do with less: sizes ascend, and
-// it waits for the first of them. It takes the largest that leaves as much as it
-// takes to others, and tells which.
+// ReserveOneOf is Reserve for work that can use different sizes, which ascend. It waits for
+// the first one. It takes the largest one that leaves as much memory to others as it takes,
+// and returns its index.
 func (s *Sandbox) ReserveOneOf(ctx context.Context, sizes []int64) (n int, release func(), err error) {
 	return s.admission.reserve(ctx, sizes)
 }
 
-// Holding marks ctx as that of work that holds a reservation. A reservation that
-// is asked for within it does not wait: what holds memory would wait for those
-// who wait for it.
-func Holding(ctx context.Context) context.Context { return context.WithValue(ctx, holdingKey{}, true) }
-
-type holdingKey struct{}
-
-// holds reports whether ctx is of work that holds memory: a reservation, or the
-// frame of a guest whose import runs.
-func holds(ctx context.Context) bool {
-	return ctx.Value(holdingKey{}) != nil || ctx.Value(instanceKey{}) != nil
+// WithReservation returns a context for work that holds a reservation. A further reservation
+// under it does not wait, because it could wait for work that waits for it.
+func WithReservation(ctx context.Context) context.Context {
+	return context.WithValue(ctx, reservationKey{}, true)
 }
 
-// TooLargeError says that more memory was to be reserved than there is in all.
+type reservationKey struct{}
+
+// holdsMemory reports whether ctx belongs to work that holds memory: a reservation, or a
+// guest whose import runs.
+func holdsMemory(ctx context.Context) bool {
+	return ctx.Value(reservationKey{}) != nil || ctx.Value(instanceKey{}) != nil
+}
+
+// TooLargeError reports a reservation of more memory than there is in total.
 type TooLargeError struct {
 	Bytes, All int64
 }
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("needs up to %s of memory for its modules, of %s that the host may use; lower the memory limits of its modules, or let the host use more",
-		bytesText(e.Bytes), bytesText(e.All))
+		text.Bytes(e.Bytes), text.Bytes(e.All))
 }
 
-// NoRoomError says that there was not enough memory free for work within other
-// work, which cannot wait for it.
+// NoRoomError reports that there was not enough free memory for work within other work,
+// which cannot wait.
 type NoRoomError struct {
 	Bytes, Free, All int64
 }
 
 func (e *NoRoomError) Error() string {
 	return fmt.Sprintf("needs up to %s of memory for its modules; %s of the %s that the host may use is free, and what runs within another run cannot wait for more",
-		bytesText(e.Bytes), bytesText(e.Free), bytesText(e.All))
+		text.Bytes(e.Bytes), text.Bytes(e.Free), text.Bytes(e.All))
 }
 
-// Retryable says that another try may succeed.
+// Retryable reports that another attempt may succeed.
 func (*NoRoomError) Retryable() bool { return true }
 
-// ImageRoomError says that there was no memory for another image: those of all
-// modules together have as much as they may.
+// ImageRoomError reports that there was no memory for another image: the images of all
+// modules have reached their limit, or those of the tenant its share.
 type ImageRoomError struct {
 	Bytes, All int64
 }
 
 func (e *ImageRoomError) Error() string {
 	return fmt.Sprintf("what its instances begin with takes %s, for which there is no room beside other images in the %s that all may have, of which nobody has more than is left to others; close agents and modules that nobody uses, or let this one begin with less",
-		bytesText(e.Bytes), bytesText(e.All))
+		text.Bytes(e.Bytes), text.Bytes(e.All))
 }
 
-// Retryable says that another try may succeed.
+// Retryable reports that another attempt may succeed.
 func (*ImageRoomError) Retryable() bool { return true }
 
-// otherMachine is what a machine has that does not tell.
-const otherMachine = 4 << 30
-
-// WorstCase is the most memory in bytes that one instance can come to hold:
-// linear memory, stack, and what belongs to it.
+// WorstCase returns the maximum memory in bytes that one instance can use: its linear
+// memory, its stack, and overhead.
 func (im *Image) WorstCase() int64 {
-	const rest = 1 << 20 // tables within their limit, and wazero's own bookkeeping
+	const overhead = 1 << 20 // tables within their limit, and wazero's own data
 	_, memory := im.Memory()
-	return memory + 2*im.limits.StackBytes + rest // a stack grows by doubling
+	return memory + 2*im.limits.StackBytes + overhead // a stack grows by doubling
 }
 
-// admission gives out memory in the order in which it was asked for.
+// admission grants memory in the order of the requests.
 type admission struct {
 	mu      sync.Mutex
-	all     int64
+	total   int64
 	free    int64            // guarded by mu
-	held    map[string]int64 // by sharers with names; guarded by mu
-	waiting []*waiting       // guarded by mu
+	held    map[string]int64 // by tenants with names; guarded by mu
+	waiting []*reservation   // guarded by mu
 	closed  bool             // guarded by mu
 }
 
-// waiting is one who waits. Its channel is closed when it was served, or when
-// the sandbox is closed.
-type waiting struct {
-	sizes  []int64
-	name   string // whose it is; may be empty
-	inner  bool   // it is within work that holds memory already, so it must not wait for a share
-	served bool   // guarded by admission.mu
-	n      int    // which of the sizes it was given; guarded by admission.mu
-	done   chan struct{}
+// reservation is a request that waits. Its channel is closed when it is granted, or when the
+// sandbox is closed.
+type reservation struct {
+	sizes   []int64
+	tenant  string // may be empty
+	nested  bool   // within work that holds memory, so that it must not wait for its share
+	granted bool   // guarded by admission.mu
+	n       int    // the index of the granted size; guarded by admission.mu
+	done    chan struct{}
 }
 
 func (a *admission) reserve(ctx context.Context, sizes []int64) (int, func(), error) {
 	if ctx.Err() != nil {
 		return 0, nil, context.Cause(ctx)
 	}
-	least := sizes[0]
+	smallest := sizes[0]
 	a.mu.Lock()
 	switch {
 	case a.closed:
 		a.mu.Unlock()
 		return 0, nil, ErrClosed
-	case least > a.all:
+	case smallest > a.total:
 		a.mu.Unlock()
-		return 0, nil, &TooLargeError{Bytes: least, All: a.all}
-	case holds(ctx) && (a.queue() || least > a.free):
+		return 0, nil, &TooLargeError{Bytes: smallest, All: a.total}
+	case holdsMemory(ctx) && (a.contended() || smallest > a.free):
 		defer a.mu.Unlock()
-		return 0, nil, &NoRoomError{Bytes: least, Free: a.free, All: a.all}
+		return 0, nil, &NoRoomError{Bytes: smallest, Free: a.free, All: a.total}
 	}
-	w := &waiting{sizes: sizes, inner: holds(ctx), done: make(chan struct{})}
-	if s := sharerOf(ctx); s != nil {
-		w.name = s.Name
-	}
-	a.waiting = append(a.waiting, w)
+	r := &reservation{sizes: sizes, tenant: tenantOf(ctx).Name, nested: holdsMemory(ctx), done: make(chan struct{})}
+	a.waiting = append(a.waiting, r)
 	a.serve()
 	a.mu.Unlock()
 
 	select {
-	case <-w.done:
+	case <-r.done:
 	case <-ctx.Done():
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case w.served:
-		return w.n, sync.OnceFunc(func() { a.give(w.name, sizes[w.n]) }), nil
+	case r.granted:
+		return r.n, sync.OnceFunc(func() { a.release(r.tenant, sizes[r.n]) }), nil
 	case a.closed:
 		return 0, nil, ErrClosed
 	default:
-		a.waiting = slices.DeleteFunc(a.waiting, func(o *waiting) bool { return o == w })
-		a.serve() // those behind may have waited for this one only
+		a.waiting = slices.DeleteFunc(a.waiting, func(o *reservation) bool { return o == r })
+		a.serve() // later requests may have waited only for this one
 		return 0, nil, context.Cause(ctx)
 	}
 }
 
-// serve gives to those who wait, the first first, but for those who have their share:
-// they keep nobody else waiting. The caller holds mu.
+// serve grants waiting requests in order. A request of a tenant that has its share does not
+// block later ones. The caller holds mu.
 func (a *admission) serve() {
 	for i := 0; i < len(a.waiting); {
-		w := a.waiting[i]
-		if !w.inner && !a.within(w.name, w.sizes[0]) {
+		r := a.waiting[i]
+		if !r.nested && !a.withinShare(r.tenant, r.sizes[0]) {
 			i++
 			continue
 		}
-		if w.sizes[0] > a.free {
+		if r.sizes[0] > a.free {
 			return
 		}
 		a.waiting = slices.Delete(a.waiting, i, i+1)
-		for w.n+1 < len(w.sizes) && w.sizes[w.n+1] <= a.free/2 && a.within(w.name, w.sizes[w.n+1]) {
-			w.n++
+		for r.n+1 < len(r.sizes) && r.sizes[r.n+1] <= a.free/2 && a.withinShare(r.tenant, r.sizes[r.n+1]) {
+			r.n++
 		}
-		a.take(w.name, w.sizes[w.n])
-		w.served = true
-		close(w.done)
+		a.take(r.tenant, r.sizes[r.n])
+		r.granted = true
+		close(r.done)
 	}
 }
 
-// queue reports whether somebody waits for memory, and not for a share. The caller
+// contended reports whether a request waits for free memory, not only for its share. The
+// caller holds mu.
+func (a *admission) contended() bool {
+	return slices.ContainsFunc(a.waiting, func(r *reservation) bool { return a.withinShare(r.tenant, r.sizes[0]) })
+}
+
+// withinShare reports whether a tenant that takes bytes more holds no more than it leaves to
+// all others. So some memory is always left: the first tenant gets at most half, a second
+// one half of the rest. A tenant that holds nothing may take all that is free. The caller
 // holds mu.
-func (a *admission) queue() bool {
-	return slices.ContainsFunc(a.waiting, func(w *waiting) bool { return a.within(w.name, w.sizes[0]) })
+func (a *admission) withinShare(tenant string, bytes int64) bool {
+	held := a.held[tenant]
+	return tenant == "" || held == 0 || held+bytes <= a.free-bytes
 }
 
-// within reports whether a sharer that takes so much more has no more than it leaves to
-// all others. So there is always something left: the first has half at most, a second
-// one half of the rest. Who has nothing yet may have what there is.
-func (a *admission) within(name string, bytes int64) bool {
-	held := a.held[name]
-	return name == "" || held == 0 || held+bytes <= a.free-bytes
-}
-
-func (a *admission) take(name string, bytes int64) {
+// take takes bytes. The caller holds mu.
+func (a *admission) take(tenant string, bytes int64) {
 	a.free -= bytes
-	if name == "" {
+	if tenant == "" {
 		return
 	}
 	if a.held == nil {
 		a.held = map[string]int64{}
 	}
-	a.held[name] += bytes
+	a.held[tenant] += bytes
 }
 
-// try takes so much at once, or not at all.
-func (a *admission) try(name string, bytes int64) bool {
+// try takes bytes without waiting and reports whether it did.
+func (a *admission) try(tenant string, bytes int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if bytes > a.free || !a.within(name, bytes) {
+	if bytes > a.free || !a.withinShare(tenant, bytes) {
 		return false
 	}
-	a.take(name, bytes)
+	a.take(tenant, bytes)
 	return true
 }
 
-func (a *admission) give(name string, bytes int64) {
+// release returns bytes that a tenant took.
+func (a *admission) release(tenant string, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.free += bytes
-	if name != "" {
-		if a.held[name] -= bytes; a.held[name] <= 0 {
-			delete(a.held, name)
+	if tenant != "" {
+		if a.held[tenant] -= bytes; a.held[tenant] <= 0 {
+			delete(a.held, tenant)
 		}
 	}
 	if !a.closed {
@@ -228,13 +228,13 @@ func (a *admission) give(name string, bytes int64) {
 	}
 }
 
-// close sends away those who wait.
+// close fails all waiting requests.
 func (a *admission) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
-	for _, w := range a.waiting {
-		close(w.done)
+	for _, r := range a.waiting {
+		close(r.done)
 	}
 	a.waiting = nil
 }

@@ -35,6 +35,7 @@ func TestReserve(t *testing.T) {
 	require.EqualValues(t, 5<<20, im.WorstCase())
 }
 
+// TestReserveInOrder checks that requests are granted in order, except canceled ones.
 func TestReserveInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +60,7 @@ func TestReserveInOrder(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		wait(ctx, "large", 90)
 		wait(t.Context(), "small", 10)
-		require.Empty(t, order, "the small one waits behind the large one")
+		require.Empty(t, order, "the small request waits for the large one")
 		cancel(errors.New("never mind"))
 		synctest.Wait()
 		require.ElementsMatch(t, []string{"large: never mind", "small"}, []string{<-order, <-order})
@@ -98,7 +99,7 @@ func TestReserveHammer(t *testing.T) {
 						return err
 					}
 					if held.Add(n) > 100 {
-						return errors.New("more was given than there is")
+						return errors.New("more was granted than there is")
 					}
 					held.Add(-n)
 					release()
@@ -114,7 +115,8 @@ func TestReserveHammer(t *testing.T) {
 	require.EqualValues(t, 100, s.admission.free)
 }
 
-// Work that can make do with less takes more while there is plenty.
+// TestReserveOneOf checks that work that can use several sizes takes large ones while there is
+// enough memory.
 func TestReserveOneOf(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, Options{MemoryBytes: 100})
@@ -136,20 +138,20 @@ func TestReserveOneOf(t *testing.T) {
 	}
 	require.EqualValues(t, 100, s.admission.free)
 	_, _, err := s.ReserveOneOf(t.Context(), []int64{101, 120})
-	require.ErrorContains(t, err, "needs up to 101 bytes", "the least it could do with")
+	require.ErrorContains(t, err, "needs up to 101 bytes", "the smallest size")
 }
 
-// Who holds memory does not wait for more, in an import or by its own word.
-func TestReserveWithinOther(t *testing.T) {
+// TestNestedReservation checks that work that holds memory does not wait for more.
+func TestNestedReservation(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, Options{MemoryBytes: 100})
 	release, err := s.Reserve(t.Context(), 60)
 	require.NoError(t, err)
-	_, err = s.Reserve(Holding(t.Context()), 50)
+	_, err = s.Reserve(WithReservation(t.Context()), 50)
 	var noRoom *NoRoomError
 	require.ErrorAs(t, err, &noRoom)
 	require.ErrorContains(t, err, "needs up to 50 bytes of memory for its modules; 40 bytes of the 100 bytes that the host may use is free, and what runs within")
-	inner, err := s.Reserve(Holding(t.Context()), 40)
+	inner, err := s.Reserve(WithReservation(t.Context()), 40)
 	require.NoError(t, err)
 	inner()
 

@@ -10,10 +10,11 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// goBench is an image of the Go guest that has worked once.
+// goBench returns an image of the Go guest that has worked once.
 func goBench(b *testing.B) *Image {
 	wasm, err := goGuest()
 	require.NoError(b, err)
@@ -27,7 +28,7 @@ func goBench(b *testing.B) *Image {
 	return im
 }
 
-// What a clean instance of a 2.6 MB Go guest costs.
+// BenchmarkInstantiate measures an instance of a 2.6 MB Go guest from the pool.
 func BenchmarkInstantiate(b *testing.B) {
 	im := goBench(b)
 	b.ReportAllocs()
@@ -40,7 +41,7 @@ func BenchmarkInstantiate(b *testing.B) {
 	}
 }
 
-// What it costs if the pool has none.
+// BenchmarkInstantiateNew measures a new instance of the same guest.
 func BenchmarkInstantiateNew(b *testing.B) {
 	im := goBench(b)
 	b.ReportAllocs()
@@ -49,13 +50,13 @@ func BenchmarkInstantiateNew(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		in.dead = true // so that it does not go back
+		in.dead = true // so that it does not return to the pool
 		in.Close()
 	}
 }
 
-// A hook that decodes and encodes JSON: on a clean instance each time, on a warm
-// one, and on one of wazero's without metering.
+// BenchmarkWork measures a hook that decodes and encodes JSON: on a new instance from the pool
+// each time, on the same instance, and on wazero without metering.
 func BenchmarkWork(b *testing.B) {
 	im := goBench(b)
 	for _, kilobytes := range []uint64{1, 100} {
@@ -87,7 +88,7 @@ func BenchmarkWork(b *testing.B) {
 	}
 }
 
-// unmetered is the Go guest on wazero alone, with nothing that could stop it.
+// unmetered returns the hook of the Go guest on wazero alone, without any limits.
 func unmetered(b *testing.B) api.Function {
 	wasm, err := goGuest()
 	require.NoError(b, err)
@@ -98,12 +99,12 @@ func unmetered(b *testing.B) api.Function {
 	_, err = r.NewHostModuleBuilder("test_v1").NewFunctionBuilder().
 		WithFunc(func(n uint32) uint32 { return n }).Export("call").Instantiate(ctx)
 	require.NoError(b, err)
-	in, err := r.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig().WithStartFunctions(initialize))
+	in, err := r.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig().WithStartFunctions(verify.Initialize))
 	require.NoError(b, err)
 	return in.ExportedFunction("work")
 }
 
-// What a call of a small export costs.
+// BenchmarkCall measures a call of a small export.
 func BenchmarkCall(b *testing.B) {
 	in := guest(b, InstanceConfig{}, Limits{})
 	b.ReportAllocs()
@@ -112,14 +113,14 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// What a call of an import that does nothing costs.
+// BenchmarkImport measures a call of an import that does nothing.
 func BenchmarkImport(b *testing.B) {
 	const times = 1000
 	im := load(b, newSandbox(b, Options{}), module(func(m *wasm.Module) {
 		m.Types = append(m.Types, wasm.FuncType{Results: []wasm.ValueType{wasm.I32}})
-		m.Imports = []wasm.Import{function(wasiModule, "sched_yield", 3)}
+		m.Imports = []wasm.Import{function(verify.WASIModule, "sched_yield", 3)}
 		m.Exports[1].Index = 1
-		// loop: drop what call 0 returns; parameter--; again if it is not 0
+		// do { call 0 } while (--parameter != 0)
 		m.Code[0].Body = []byte{0x03, 0x40, 0x10, 0, 0x1a, 0x20, 0, 0x41, 1, 0x6b, 0x22, 0, 0x0d, 0, 0x0b, 0x41, 0, 0x0b}
 	}), Limits{})
 	in := instantiate(b, im, InstanceConfig{})

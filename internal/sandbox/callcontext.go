@@ -6,27 +6,26 @@ import (
 	"sync/atomic"
 )
 
-// A callContext is what the imports of a call work under: the caller's context, which
-// also ends when the instance is closed, and when the call is over. Most calls are
-// over before anybody has waited for that, so what can be waited for is made when
-// somebody does.
+// A callContext is the context of the imports of a call: the caller's context, which also
+// ends when the instance is closed and when the call is over. Most calls are over before
+// anybody waits for that, so the cancelable context is made when somebody does.
 type callContext struct {
 	context.Context // the caller's
 	in              *Instance
 
 	mu   sync.Mutex
-	own  atomic.Pointer[endable] // made under mu; nil until it is needed
-	over atomic.Bool             // the call is; set under mu
+	own  atomic.Pointer[cancelableContext] // made under mu; nil until it is needed
+	over atomic.Bool                       // the call is; set under mu
 }
 
-// An endable is a context with what ends it.
-type endable struct {
+// A cancelableContext is a context and the function that cancels it.
+type cancelableContext struct {
 	context.Context
-	end context.CancelCauseFunc
+	cancel context.CancelCauseFunc
 }
 
-// needed is the context that can be waited for.
-func (c *callContext) needed() *endable {
+// cancelable returns the cancelable context.
+func (c *callContext) cancelable() *cancelableContext {
 	if own := c.own.Load(); own != nil {
 		return own
 	}
@@ -35,29 +34,29 @@ func (c *callContext) needed() *endable {
 	if own := c.own.Load(); own != nil {
 		return own
 	}
-	own := &endable{}
-	own.Context, own.end = context.WithCancelCause(c.Context)
+	own := &cancelableContext{}
+	own.Context, own.cancel = context.WithCancelCause(c.Context)
 	if c.over.Load() {
-		own.end(nil)
+		own.cancel(nil)
 	}
 	c.own.Store(own)
 	return own
 }
 
-// finish says that the call is over.
+// finish ends the context, because the call is over.
 func (c *callContext) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over.Store(true)
 	if own := c.own.Load(); own != nil {
-		own.end(nil)
+		own.cancel(nil)
 	}
 }
 
-// Done is closed when the context ends.
-func (c *callContext) Done() <-chan struct{} { return c.needed().Done() }
+// Done returns a channel that is closed when the context ends.
+func (c *callContext) Done() <-chan struct{} { return c.cancelable().Done() }
 
-// Err says whether the context has ended.
+// Err returns an error if the context has ended.
 func (c *callContext) Err() error {
 	if own := c.own.Load(); own != nil {
 		return own.Err()
@@ -71,8 +70,8 @@ func (c *callContext) Err() error {
 	return nil
 }
 
-// Value finds the instance, and whatever the caller's context has. The causes of ends
-// are found by it, too.
+// Value returns the instance for instanceKey, and the values of the caller's context.
+// [context.Cause] uses it too.
 func (c *callContext) Value(key any) any {
 	if key == (instanceKey{}) {
 		return c.in
@@ -83,16 +82,16 @@ func (c *callContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// An inContext is what wazero is called under. It looks for values with each call,
-// and hands the context on to imports, which find the instance in it; there is nothing
-// else in it.
-type inContext struct {
+// A wazeroContext is the context that wazero gets. wazero looks up values for each call, and
+// passes the context to host functions, which find the instance in it. It has no other
+// values.
+type wazeroContext struct {
 	context.Context
 	in *Instance
 }
 
-// Value finds the instance.
-func (c *inContext) Value(key any) any {
+// Value returns the instance for instanceKey.
+func (c *wazeroContext) Value(key any) any {
 	if key == (instanceKey{}) {
 		return c.in
 	}

@@ -3,49 +3,50 @@ package sandbox
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
+	"github.com/agent-runner/agent-runner/internal/sandbox/engine"
+	"github.com/agent-runner/agent-runner/internal/sandbox/image"
+	"github.com/agent-runner/agent-runner/internal/sandbox/text"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// core is an instance of wazero's with its memory. It knows nothing of whom it
-// serves, so that a pool can hand it from one Instance to the next.
+// core is an instance of wazero with its memory. It does not know whom it serves, so that a
+// pool can pass it from one Instance to the next.
 type core struct {
 	code      *code
 	module    api.Module
 	memory    api.Memory
-	linear    memory
-	globals   []api.MutableGlobal // what a snapshot keeps
-	fuel      api.MutableGlobal   // metering's counters; nil while the start function runs
-	depth     api.MutableGlobal
+	linear    image.Memory
+	globals   []api.MutableGlobal // that a snapshot contains
+	fuel      api.MutableGlobal   // counter of metering; nil while the start function runs
+	depth     api.MutableGlobal   // counter of metering, like fuel
 	functions map[string]api.Function
-	state     *state // that it was made from and can be reset to, or nil
-	born      time.Time
-	uses      int // how many instances it served that are closed
+	created   time.Time
+	uses      int // number of closed instances that it served
 }
 
-// instantiate makes c an instance, from s if there is one and from the module's
-// data otherwise. The module's start function runs under ctx. The caller's use
-// of s becomes that of c.
-func (c *core) instantiate(ctx context.Context, s *state, im *Image) (err error) {
+// instantiate makes c an instance, from s if that is not nil and from the module's data
+// otherwise. The module's start function runs under ctx. The caller's reference to s becomes
+// c's.
+func (c *core) instantiate(ctx context.Context, s *image.Snapshot, im *Image) (err error) {
 	limit := uint64(im.limits.MemoryBytes)
-	c.state, c.born = s, time.Now()
+	c.created = time.Now()
 	if s != nil {
-		c.linear.pages, err = s.pages.open(s.pages.size(), limit)
+		err = c.linear.Open(s, limit)
 	} else {
-		c.linear.pages, err = c.code.freshPages(limit, im.sandbox.portable)
+		err = c.openFresh(limit, im.sandbox.portable)
 	}
 	if err != nil {
 		return err
 	}
 	ctx = experimental.WithMemoryAllocator(ctx, &c.linear)
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
-	if c.module, err = c.code.runtime.InstantiateModule(ctx, c.code.compiled, config); err != nil {
+	if c.module, err = c.code.Runtime.InstantiateModule(ctx, c.code.Compiled, config); err != nil {
 		return err
 	}
 	c.memory = c.module.Memory()
@@ -55,17 +56,28 @@ func (c *core) instantiate(ctx context.Context, s *state, im *Image) (err error)
 	if s == nil {
 		return nil
 	}
-	missing := uint32((s.pages.size() - uint64(c.memory.Size())) / pageBytes)
+	missing := uint32((s.Size() - uint64(c.memory.Size())) / pageBytes)
 	if _, ok := c.memory.Grow(missing); !ok {
-		return fmt.Errorf("sandbox: the image of %d bytes does not fit", s.pages.size())
+		return fmt.Errorf("sandbox: the image of %d bytes does not fit", s.Size())
 	}
-	s.restoreGlobals(c)
+	c.restoreGlobals(s)
 	return nil
 }
 
-// findGlobals looks up what metering exported.
+// openFresh starts the memory with the module's data.
+func (c *core) openFresh(limit uint64, portable bool) error {
+	size := c.code.Outline.MemoryMin
+	b := c.linear.OpenEmpty(size, limit, portable)
+	if b == nil {
+		return fmt.Errorf("sandbox: there is no memory for %s", text.Bytes(int64(size)))
+	}
+	c.code.Data.Write(b)
+	return nil
+}
+
+// findGlobals looks up the globals that metering exports.
 func (c *core) findGlobals() error {
-	names := append([]string{wasm.FuelExport, wasm.DepthExport}, c.code.globals...)
+	names := append([]string{wasm.FuelExport, wasm.DepthExport}, c.code.Globals...)
 	all := make([]api.MutableGlobal, len(names))
 	for i, name := range names {
 		g, ok := c.module.ExportedGlobal(name).(api.MutableGlobal)
@@ -78,39 +90,57 @@ func (c *core) findGlobals() error {
 	return nil
 }
 
-// freshPages are what the memory of a module is before anything ran: its data.
-func (c *code) freshPages(limit uint64, portable bool) (pages, error) {
-	p := newPages(limit, portable)
-	b := p.resize(c.shape.memoryMin)
-	if b == nil {
-		p.free()
-		return nil, fmt.Errorf("sandbox: there is no memory for %s", bytesText(int64(c.shape.memoryMin)))
+// capture takes a snapshot of an instance that is not running, if the image budget has room
+// for it. The caller has the only reference. The snapshot may be stored as a difference from
+// near, which may be nil.
+func (c *core) capture(ctx context.Context, box *Sandbox, near *image.Snapshot) (*image.Snapshot, error) {
+	memory, _ := c.memory.Read(0, c.memory.Size())
+	s, err := c.linear.Capture(memory, near, box.portable)
+	if err != nil {
+		return nil, err
 	}
-	c.data.write(b)
-	return p, nil
+	name, n, room := tenantOf(ctx).Name, s.Bytes(), &box.imageBudget
+	if !room.try(name, n) {
+		s.Release()
+		return nil, &ImageRoomError{Bytes: n, All: room.total}
+	}
+	s.OnFree(func() { room.release(name, n) })
+	s.Globals = make([]uint64, len(c.globals))
+	for i, g := range c.globals {
+		s.Globals[i] = g.Get()
+	}
+	return s, nil
 }
 
-// reset puts c back to the state it was made from. It reports false if that
-// cannot be done, and otherwise how many bytes c keeps for itself.
+// restoreGlobals sets the globals to those of s.
+func (c *core) restoreGlobals(s *image.Snapshot) {
+	for i, g := range c.globals {
+		g.Set(s.Globals[i])
+	}
+}
+
+// reset restores c to its snapshot and returns the number of bytes that c does not share. It
+// reports false if c cannot be reset.
 func (c *core) reset() (own int64, ok bool) {
-	if c.state == nil || c.memory == nil || uint64(c.memory.Size()) != c.state.pages.size() {
-		return 0, false // it never began, or its memory grew, which cannot shrink again
+	s := c.linear.Snapshot()
+	if s == nil || c.memory == nil || uint64(c.memory.Size()) != s.Size() {
+		return 0, false // it never started, or its memory grew, which cannot shrink
 	}
-	own = c.linear.pages.reset()
-	c.state.restoreGlobals(c)
-	return own + c.keepStacks(), true
+	own = c.linear.Reset()
+	c.restoreGlobals(s)
+	return own + c.trimStacks(), true
 }
 
-// keptStack is how large a stack may be that an instance keeps when it is reset.
-const keptStack = 128 << 10
+// maxIdleStack is the size in bytes of the largest stack that an idle instance keeps.
+const maxIdleStack = 128 << 10
 
-// keepStacks drops the functions whose stacks have become large, and returns how many
-// bytes the others take. A stack begins small and grows by being copied: for most
-// guests that would be all that a new one comes to, in each run again.
-func (c *core) keepStacks() (own int64) {
+// trimStacks drops the functions with large stacks, and returns the size of the others in
+// bytes. A stack starts small and grows by being copied. For most guests that would
+// otherwise be most of the cost of a new instance, in each run.
+func (c *core) trimStacks() (own int64) {
 	for name, f := range c.functions {
-		size, ok := stackOf(f)
-		if !ok || size > keptStack {
+		size, ok := engine.StackBytes(f)
+		if !ok || size > maxIdleStack {
 			delete(c.functions, name)
 			continue
 		}
@@ -119,21 +149,7 @@ func (c *core) keepStacks() (own int64) {
 	return own
 }
 
-// stackOf is how many bytes the stack of a function takes; false if that cannot be
-// known. wazero does not tell, so its field is looked at.
-func stackOf(f api.Function) (int64, bool) {
-	engine := reflect.ValueOf(f) // of kind Invalid for nil
-	if engine.Kind() != reflect.Pointer || engine.Elem().Kind() != reflect.Struct {
-		return 0, false
-	}
-	stack := engine.Elem().FieldByName("stack")
-	if stack.Kind() != reflect.Slice {
-		return 0, false
-	}
-	return int64(stack.Cap()) * int64(stack.Type().Elem().Size()), true
-}
-
-// function looks up an exported function.
+// function returns an exported function.
 func (c *core) function(name string) api.Function {
 	f, ok := c.functions[name]
 	if !ok {
@@ -146,16 +162,11 @@ func (c *core) function(name string) api.Function {
 	return f
 }
 
-// free gives everything back. Nothing of c may be running.
-func (c *core) free() {
+// close frees everything. Nothing of c may be running.
+func (c *core) close() {
 	if c.module != nil {
 		_ = c.module.Close(context.Background()) // only file systems of guests could fail
 	}
-	if c.linear.pages != nil {
-		c.linear.pages.free()
-	}
-	if c.state != nil {
-		c.state.release()
-	}
-	*c = core{} // the garbage collector must not see what points to pages that are gone
+	c.linear.Close()
+	*c = core{} // the garbage collector must not see pointers to unmapped pages
 }

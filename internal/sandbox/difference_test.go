@@ -12,12 +12,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/internal/sandbox/image"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// described is an image whose instances begin in a state that is known, so that others
-// which are prepared from it are differences.
-func described(t *testing.T, opts Options, wasm []byte) *Image {
+// snapshotted returns an image that has a snapshot, so that images prepared from it are
+// differences.
+func snapshotted(t *testing.T, opts Options, wasm []byte) *Image {
 	im := load(t, newSandbox(t, opts), wasm, Limits{})
 	in, err := im.Instantiate(t.Context(), InstanceConfig{})
 	require.NoError(t, err)
@@ -25,7 +26,7 @@ func described(t *testing.T, opts Options, wasm []byte) *Image {
 	return im
 }
 
-// prepared lets an instance's hook be called once.
+// prepared returns an image whose setup calls the hook.
 func prepared(t *testing.T, from *Image, parameter uint64) *Image {
 	im, err := from.Prepare(t.Context(), InstanceConfig{}, func(ctx context.Context, in *Instance) error {
 		_, err := in.Call(ctx, "hook", parameter)
@@ -36,18 +37,14 @@ func prepared(t *testing.T, from *Image, parameter uint64) *Image {
 	return im
 }
 
-// An image that differs in a page takes what differs, and the instance that was prepared
-// is the first of it.
+// TestDifference checks that a prepared image stores only the difference, and that the
+// instance that ran its setup is its first instance.
 func TestDifference(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, opts Options) {
-		base := described(t, opts, large(nil))
+	eachPlatform(t, func(t *testing.T, opts Options) {
+		base := snapshotted(t, opts, large(nil))
 		free := base.sandbox.imageBudget.free
 		im := prepared(t, base, 50)
-		d, ok := im.pool.peek().(*difference)
-		require.True(t, ok)
-		require.Equal(t, []place{{0, differingPiece}}, d.places)
-		require.EqualValues(t, 50, d.content[0])
 		require.Less(t, free-base.sandbox.imageBudget.free, int64(100), "bytes")
 		require.Equal(t, base.Reset(), im.Reset())
 
@@ -58,18 +55,18 @@ func TestDifference(t *testing.T) {
 		require.Equal(t, []uint64{102}, call(t, in, "hook", 1))
 		require.Equal(t, []uint64{2}, call(t, instantiate(t, base, InstanceConfig{}), "hook", 1))
 
-		again := prepared(t, im, 7) // differs from the same image
-		require.Same(t, d.whole, again.pool.peek().(*difference).whole)
+		again := prepared(t, im, 7) // a difference from the same image
+		require.Less(t, again.pool.snapshot.Bytes(), int64(100))
 		require.Equal(t, []uint64{116}, call(t, instantiate(t, again, InstanceConfig{}), "hook", 1))
 		require.Equal(t, []uint64{102}, call(t, instantiate(t, im, InstanceConfig{}), "hook", 1))
 	})
 }
 
-// Also an image that is prepared anew, from the module's bytes on, is a difference.
+// TestDifferenceAnew checks that PrepareAnew makes differences too.
 func TestDifferenceAnew(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, opts Options) {
-		base := described(t, opts, growing())
+	eachPlatform(t, func(t *testing.T, opts Options) {
+		base := snapshotted(t, opts, growing())
 		anew := func(parameter uint64) *Image {
 			im, err := base.PrepareAnew(t.Context(), InstanceConfig{}, func(ctx context.Context, in *Instance) error {
 				_, err := in.Call(ctx, "hook", parameter)
@@ -79,9 +76,9 @@ func TestDifferenceAnew(t *testing.T) {
 			t.Cleanup(im.Close)
 			return im
 		}
-		const first = 2 * copyAtMost / pageBytes
+		const first = 2 * image.MaxCopied / pageBytes
 		im := anew(3)
-		require.Len(t, im.pool.peek().(*difference).places, 1)
+		require.Less(t, im.pool.snapshot.Bytes(), int64(100))
 		again, err := im.PrepareAnew(t.Context(), InstanceConfig{}, func(context.Context, *Instance) error { return nil })
 		require.NoError(t, err)
 		t.Cleanup(again.Close)
@@ -95,36 +92,28 @@ func TestDifferenceAnew(t *testing.T) {
 			}
 			in.Close()
 		}
-
-		// One that is shorter than the other is whole.
-		d := newDifference(base.pool.state, anywhere, make([]byte, first*pageBytes), opts.portable)
-		require.NotNil(t, d)
-		d.close()
-		require.Nil(t, newDifference(base.pool.state, anywhere, make([]byte, (first-1)*pageBytes), opts.portable))
 	})
 }
 
-// What differs in many pages had better be shared.
+// TestManyPagesDiffer checks images that are small and large differences, or whole.
 func TestManyPagesDiffer(t *testing.T) {
 	t.Parallel()
 	filling := large(func(m *wasm.Module) {
-		m.Memories[0].Size.Min = 4 * copyAtMost / pageBytes
+		m.Memories[0].Size.Min = 4 * image.MaxCopied / pageBytes
 		m.Code[0].Body = []byte{ // fill parameter bytes with 1; load from 0
 			0x41, 0, 0x41, 1, 0x20, 0, 0xfc, 0x0b, 0,
 			0x41, 0, 0x28, 2, 0, 0x0b,
 		}
 	})
-	eachWay(t, func(t *testing.T, opts Options) {
-		base := described(t, opts, filling)
+	eachPlatform(t, func(t *testing.T, opts Options) {
+		base := snapshotted(t, opts, filling)
 		memoryOf := func(in *Instance) []byte {
 			b, _ := in.core.memory.Read(0, in.core.memory.Size())
 			return b
 		}
 		fresh := bytes.Clone(memoryOf(instantiate(t, base, InstanceConfig{})))
-		for n, is := range map[int]bool{0: true, mostDiffering * differingPage: true, mostDiffering*differingPage + 1: false, len(fresh): false} {
+		for _, n := range []int{0, 1, len(fresh) / 2, len(fresh)/2 + 1, len(fresh)} {
 			im := prepared(t, base, uint64(n))
-			_, ok := im.pool.peek().(*difference)
-			require.Equal(t, is, ok, n)
 			want := append(bytes.Repeat([]byte{1}, n), fresh[n:]...)
 			for range 3 {
 				in := instantiate(t, im, InstanceConfig{})
@@ -136,8 +125,9 @@ func TestManyPagesDiffer(t *testing.T) {
 	})
 }
 
-// growing is large, and its hook grows the memory by its parameter and keeps that at its
-// end. It returns what stands there, and the memory's size.
+// growing returns a large module. Its hook grows the memory by its parameter, if that is not
+// 0, and stores it at the end of the memory. It returns the sum of the value at the end and
+// the memory's size in pages.
 func growing() []byte {
 	return large(func(m *wasm.Module) {
 		last := []byte{0x3f, 0, 0x41, 0x10, 0x74, 0x41, 4, 0x6b} // memory.size << 16 - 4
@@ -148,13 +138,13 @@ func growing() []byte {
 	})
 }
 
-// Memory that grew while an instance was prepared belongs to what is reset.
+// TestDifferenceThatGrew checks that a reset restores memory that grew during setup.
 func TestDifferenceThatGrew(t *testing.T) {
 	t.Parallel()
-	const first = 2 * copyAtMost / pageBytes
-	eachWay(t, func(t *testing.T, opts Options) {
-		im := prepared(t, described(t, opts, growing()), 3)
-		require.IsType(t, &difference{}, im.pool.peek())
+	const first = 2 * image.MaxCopied / pageBytes
+	eachPlatform(t, func(t *testing.T, opts Options) {
+		im := prepared(t, snapshotted(t, opts, growing()), 3)
+		require.Less(t, im.pool.snapshot.Bytes(), int64(1000))
 		require.EqualValues(t, (first+3)*pageBytes, im.Reset().ImageBytes)
 		var live []*Instance
 		for range 3 {
@@ -180,16 +170,16 @@ func TestDifferenceThatGrew(t *testing.T) {
 		require.Equal(t, []uint64{1 + first + 4}, call(t, in, "hook", 1))
 		in.Close()
 		in = instantiate(t, im, InstanceConfig{})
-		require.NotSame(t, before, in.core, "memory that grew in a run cannot shrink")
+		require.NotSame(t, before, in.core, "memory that grew after setup cannot shrink")
 		require.Equal(t, []uint64{3 + first + 3}, call(t, in, "hook", 0))
 	})
 }
 
-// Many open instances of many images that differ from one, and find what is theirs.
-func TestDifferencesAtOnce(t *testing.T) {
+// TestDifferencesConcurrently checks many instances of many differences from one image.
+func TestDifferencesConcurrently(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, opts Options) {
-		base := described(t, opts, large(nil))
+	eachPlatform(t, func(t *testing.T, opts Options) {
+		base := snapshotted(t, opts, large(nil))
 		const images = 6
 		ims := make([]*Image, images)
 		errs := make(chan error, 2*images)
@@ -221,11 +211,11 @@ func TestDifferencesAtOnce(t *testing.T) {
 		for _, im := range ims {
 			im.Close()
 		}
-		require.Equal(t, base.sandbox.imageBudget.all, base.sandbox.imageBudget.free)
+		require.Equal(t, base.sandbox.imageBudget.total, base.sandbox.imageBudget.free)
 	})
 }
 
-// useOften calls the hook on clean instances.
+// useOften calls the hook of new instances.
 func useOften(im *Image, want uint64) error {
 	ctx := context.Background()
 	for range 40 {
@@ -243,7 +233,7 @@ func useOften(im *Image, want uint64) error {
 				return err
 			}
 			if got[0] != want {
-				return fmt.Errorf("the hook returned %d, not %d: it began with what is another's", got[0], want)
+				return fmt.Errorf("the hook returned %d, not %d: the instance started with the state of another one", got[0], want)
 			}
 			in.Close()
 		}
@@ -251,8 +241,8 @@ func useOften(im *Image, want uint64) error {
 	return nil
 }
 
-// The image that others differ from lives as long as they do, in whatever order all of
-// them are closed. This test is not parallel, so that no other holds images meanwhile.
+// TestDifferencesClose checks that everything is freed in whatever order an image, a difference
+// from it, and an instance are closed. It does not run in parallel with tests that hold images.
 func TestDifferencesClose(t *testing.T) {
 	for name, order := range map[string]string{
 		"base first":    "base image instance",
@@ -279,12 +269,12 @@ func TestDifferencesClose(t *testing.T) {
 					in.Close()
 				}}
 				for _, what := range strings.Fields(order) {
-					require.NotEqual(t, s.imageBudget.all, s.imageBudget.free)
+					require.NotEqual(t, s.imageBudget.total, s.imageBudget.free)
 					closes[what]()
 				}
-				require.Equal(t, s.imageBudget.all, s.imageBudget.free)
+				require.Equal(t, s.imageBudget.total, s.imageBudget.free)
 				maps, err := os.ReadFile("/proc/self/maps")
-				if err == nil && canMap() {
+				if err == nil && image.CanMap() {
 					require.NotContains(t, string(maps), "sandbox-image")
 				}
 				require.NoError(t, s.Close(t.Context()))
@@ -293,16 +283,16 @@ func TestDifferencesClose(t *testing.T) {
 	}
 }
 
-// Nothing of one image can be found in another one's instances, nor in the one that both
-// differ from.
-func TestDifferencesKeepToThemselves(t *testing.T) {
+// TestDifferencesAreIsolated checks that nothing of one image is visible in instances of
+// another one, or of the image that both differ from.
+func TestDifferencesAreIsolated(t *testing.T) {
 	t.Parallel()
-	const secret = "a key that nobody else may see"
-	eachWay(t, func(t *testing.T, opts Options) {
-		base := described(t, opts, large(nil))
+	const secret = "a key that others must not see"
+	eachPlatform(t, func(t *testing.T, opts Options) {
+		base := snapshotted(t, opts, large(nil))
 		keeping := func(text string) *Image {
 			im, err := base.Prepare(t.Context(), InstanceConfig{}, func(_ context.Context, in *Instance) error {
-				for _, at := range []uint32{70, 4096*3 - 5, 2*copyAtMost - 100} {
+				for _, at := range []uint32{70, 4096*3 - 5, 2*image.MaxCopied - 100} {
 					if !in.core.memory.Write(at, []byte(text)) {
 						return errors.New("out of bounds")
 					}
@@ -319,7 +309,7 @@ func TestDifferencesKeepToThemselves(t *testing.T) {
 			require.NoError(t, err)
 			memory, _ := in.core.memory.Read(0, in.core.memory.Size())
 			require.Equal(t, 3, bytes.Count(memory, []byte(secret)))
-			copy(memory[40_000:], secret) // what a run leaves
+			copy(memory[40_000:], secret) // left by a run
 			in.Close()
 			for name, im := range map[string]*Image{"the other": b, "the base": base} {
 				in := instantiate(t, im, InstanceConfig{})
@@ -327,6 +317,5 @@ func TestDifferencesKeepToThemselves(t *testing.T) {
 				require.NotContains(t, string(memory), secret, name)
 			}
 		}
-		require.NotContains(t, string(b.pool.peek().(*difference).content), secret)
 	})
 }

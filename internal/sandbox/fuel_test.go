@@ -15,11 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/agent-runner/agent-runner/internal/sandbox/engine"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// The fuel of a call does not depend on the engine, on how instances are made,
-// or on what they did before.
+// TestFuelIsDeterministic checks that the fuel of a call does not depend on the engine, on how
+// instances are made, or on their earlier calls.
 func TestFuelIsDeterministic(t *testing.T) {
 	t.Parallel()
 	var counts [][]uint64
@@ -45,11 +46,12 @@ func TestFuelIsDeterministic(t *testing.T) {
 		require.NotContains(t, count, uint64(0))
 	}
 	read := counts[0][6]
-	require.Greater(t, read, uint64(65536/fuelBytes+importFuel), "moving bytes costs")
+	require.Greater(t, read, uint64(65536/fuelBytes+importFuel), "moving bytes costs fuel")
 	require.Less(t, read, uint64(65536/fuelBytes+importFuel+50))
 }
 
-// A budget is enough if it is what the call takes, and not if it is half.
+// TestFuelBudget checks that the fuel a call uses is enough for the same call, and half of it
+// is not.
 func TestFuelBudget(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, Options{})
@@ -75,44 +77,45 @@ func TestFuelBudget(t *testing.T) {
 	in = instantiate(t, load(t, s, guestWasm, Limits{HookTime: time.Hour, Fuel: int64(used / 2)}), cfg)
 	_, err = in.Call(t.Context(), "call_loop")
 	requireFault(t, in, err, FaultFuel, "used more than its")
-	require.InDelta(t, 25_000, calls, 2*leastSlice/importFuel, "imports count")
-	require.InDelta(t, used/2, in.Report().Fuel, 2*leastSlice)
+	require.InDelta(t, 25_000, calls, 2*minSlice/importFuel, "imports count")
+	require.InDelta(t, used/2, in.Report().Fuel, 2*minSlice)
 }
 
+// TestSlices checks how slices adapt to their time and to the size of the memory.
 func TestSlices(t *testing.T) {
 	t.Parallel()
-	tank := new(code).slices(0)
-	require.EqualValues(t, leastSlice, tank.slice)
+	tank := new(code).slicing(0)
+	require.EqualValues(t, minSlice, tank.slice)
 	ran := time.Duration(0)
-	after := func(took time.Duration, memory uint64) int64 {
-		ran += took
-		tank.measure(ran, memory)
+	after := func(elapsed time.Duration, memory uint64) int64 {
+		ran += elapsed
+		tank.adapt(ran, memory)
 		return tank.slice
 	}
-	require.EqualValues(t, leastSlice, after(quick-1, 1<<20), "memory has grown")
-	require.EqualValues(t, 2*leastSlice, after(quick-1, 1<<20), "quick slices grow")
+	require.EqualValues(t, minSlice, after(fastSlice-1, 1<<20), "memory has grown")
+	require.EqualValues(t, 2*minSlice, after(fastSlice-1, 1<<20), "fast slices grow")
 	for range 10 {
-		after(quick-1, 1<<20)
+		after(fastSlice-1, 1<<20)
 	}
-	require.EqualValues(t, mostSlice, after(quick, 1<<20))
-	require.EqualValues(t, mostSlice/2, after(long+1, 1<<20), "long ones shrink")
-	require.EqualValues(t, leastSlice, after(quick-1, largeMemory), "memory has grown")
+	require.EqualValues(t, maxSlice, after(fastSlice, 1<<20))
+	require.EqualValues(t, maxSlice/2, after(longSlice+1, 1<<20), "long ones shrink")
+	require.EqualValues(t, minSlice, after(fastSlice-1, largeMemory), "memory has grown")
 	for range 10 {
-		after(quick-1, largeMemory)
+		after(fastSlice-1, largeMemory)
 	}
-	require.EqualValues(t, mostSlice, after(quick-1, largeMemory))
-	require.EqualValues(t, leastSlice, after(quick-1, largeMemory+1))
-	require.EqualValues(t, mostOfLarge, after(quick-1, largeMemory+1), "they are smaller if there are many pages to touch")
-	after(quick-1, 1<<20)
-	require.EqualValues(t, leastSlice, after(slow+1, 1<<20), "slow ones shrink at once")
-	require.EqualValues(t, leastSlice, after(long+1, 1<<20))
+	require.EqualValues(t, maxSlice, after(fastSlice-1, largeMemory))
+	require.EqualValues(t, minSlice, after(fastSlice-1, largeMemory+1))
+	require.EqualValues(t, maxLargeMemorySlice, after(fastSlice-1, largeMemory+1), "they are smaller if there are many pages to touch")
+	after(fastSlice-1, 1<<20)
+	require.EqualValues(t, minSlice, after(slowSlice+1, 1<<20), "slow ones shrink at once")
+	require.EqualValues(t, minSlice, after(longSlice+1, 1<<20))
 }
 
-// A guest that has got much memory does not go on with the slice that it had before.
-func TestSliceOfMemoryThatGrew(t *testing.T) {
+// TestSliceAfterGrowth checks that a slice is small after the memory has grown.
+func TestSliceAfterGrowth(t *testing.T) {
 	t.Parallel()
 	var left []int64
-	look := func(_ context.Context, g *Guest, _ uint32) uint32 {
+	record := func(_ context.Context, g *Guest, _ uint32) uint32 {
 		left = append(left, int64(g.in.core.fuel.Get()))
 		return 0
 	}
@@ -120,35 +123,35 @@ func TestSliceOfMemoryThatGrew(t *testing.T) {
 		m.Imports = []wasm.Import{function("test_v1", "call", 0)}
 		m.Exports[1].Index = 1
 		m.Code[0].Body = []byte{
-			0x03, 0x40, 0x20, 0, 0x41, 1, 0x6b, 0x22, 0, 0x0d, 0, 0x0b, // many turns
+			0x03, 0x40, 0x20, 0, 0x41, 1, 0x6b, 0x22, 0, 0x0d, 0, 0x0b, // many iterations
 			0x41, 0, 0x10, 0, 0x1a, // call
 			0x41, 0xac, 2, 0x40, 0, 0x1a, // grow by 300 pages
 			0x41, 0, 0x10, 0, 0x0b,
 		}
 	}), Limits{HookTime: time.Hour})
-	most := int64(0)
-	for turns := range uint64(40) { // ends of slices are elsewhere each time
+	largest := int64(0)
+	for n := range uint64(40) { // slices end at another place each time
 		left = nil
-		call(t, instantiate(t, im, InstanceConfig{Value: &testValue{call: look}}), "hook", 100_000+turns*500)
+		call(t, instantiate(t, im, InstanceConfig{Value: &testValue{call: record}}), "hook", 100_000+n*500)
 		require.Len(t, left, 2)
-		require.LessOrEqual(t, left[1], int64(leastSlice))
-		most = max(most, left[0])
+		require.LessOrEqual(t, left[1], int64(minSlice))
+		largest = max(largest, left[0])
 	}
-	require.Greater(t, most, int64(mostOfLarge), "slices were large before")
+	require.Greater(t, largest, int64(maxLargeMemorySlice), "slices were large before")
 }
 
-// Code that keeps a processor for long is looked at more often, for a while. What an
-// import works, or others do meanwhile, is not its doing.
-func TestSlicesOfWhoHeldUpTheWorld(t *testing.T) {
+// TestShortSlices checks that code whose slice used a processor for long gets short slices for
+// a while, and that the work of imports and other threads does not count.
+func TestShortSlices(t *testing.T) {
 	t.Parallel()
 	if thread, _ := threadTime(); thread == 0 {
-		t.Skip("this system does not tell what a thread works")
+		t.Skip("this system does not report the processor time of a thread")
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	work := func() {
 		for _, began := threadTime(); ; {
-			if _, now := threadTime(); now-began > mostHeld+turn+time.Millisecond {
+			if _, now := threadTime(); now-began > maxHeld+yieldInterval+time.Millisecond {
 				return
 			}
 		}
@@ -158,14 +161,14 @@ func TestSlicesOfWhoHeldUpTheWorld(t *testing.T) {
 		want  int64
 	}{
 		"work":              {func(*Instance) { work() }, shortSlice},
-		"work of an import": {func(in *Instance) { work(); in.afterImport(in.look()) }, mostSlice},
-		"work before": {func(in *Instance) {
+		"work of an import": {func(in *Instance) { work(); in.afterImport(in.checkLimits()) }, maxSlice},
+		"earlier work": {func(in *Instance) {
 			work()
 			in.tank.ran = in.watch.ran()
 			in.watch.began = in.watch.began.Add(-time.Hour)
-		}, mostSlice},
-		"others' work":   {func(in *Instance) { in.watch.began = in.watch.began.Add(-time.Hour) }, mostSlice},
-		"another thread": {func(in *Instance) { work(); in.watch.thread++ }, mostSlice},
+		}, maxSlice},
+		"others' work":   {func(in *Instance) { in.watch.began = in.watch.began.Add(-time.Hour) }, maxSlice},
+		"another thread": {func(in *Instance) { work(); in.watch.thread++ }, maxSlice},
 	} {
 		im := load(t, newSandbox(t, Options{}), guestWasm, Limits{HookTime: time.Hour})
 		in := instantiate(t, im, InstanceConfig{Value: &testValue{call: func(_ context.Context, g *Guest, _ uint32) uint32 {
@@ -175,18 +178,18 @@ func TestSlicesOfWhoHeldUpTheWorld(t *testing.T) {
 			in.watch.marks = true
 			in.watch.mark()
 			test.slice(in)
-			in.heldUp(in.watch.ran())
-			require.Equal(t, test.want, in.tank.most, name)
+			in.checkSlice(in.watch.ran())
+			require.Equal(t, test.want, in.tank.max, name)
 			return 0
 		}}})
 		call(t, in, "call", 1)
-		next := im.code.slices(0)
-		require.Equal(t, test.want, next.most, name)
-		require.LessOrEqual(t, next.slice, next.most, name)
-		im.code.heldUp.at.Add(-int64(shortFor))
-		require.EqualValues(t, mostSlice, im.code.slices(0).most, "not for ever")
+		next := im.code.slicing(0)
+		require.Equal(t, test.want, next.max, name)
+		require.LessOrEqual(t, next.slice, next.max, name)
+		im.code.heldHost.at.Add(-int64(shortSlicePeriod))
+		require.EqualValues(t, maxSlice, im.code.slicing(0).max, "not forever")
 	}
-	// At first it is not known whose work a long slice was.
+	// The first long slice may have been the work of others.
 	im := load(t, newSandbox(t, Options{}), guestWasm, Limits{HookTime: time.Hour})
 	for _, suspect := range []bool{false, true} {
 		call(t, instantiate(t, im, InstanceConfig{Value: &testValue{call: func(_ context.Context, g *Guest, _ uint32) uint32 {
@@ -194,30 +197,30 @@ func TestSlicesOfWhoHeldUpTheWorld(t *testing.T) {
 			require.Equal(t, suspect, in.watch.marks)
 			in.tank.ran = in.watch.ran()
 			in.watch.began = in.watch.began.Add(-time.Hour)
-			in.heldUp(in.watch.ran())
-			require.EqualValues(t, mostSlice, in.tank.most)
+			in.checkSlice(in.watch.ran())
+			require.EqualValues(t, maxSlice, in.tank.max)
 			return 0
 		}}}), "call", 1)
 	}
-	tank := slicing{most: shortSlice}
-	tank.measure(quick-1, 0)
+	tank := slicing{max: shortSlice}
+	tank.adapt(fastSlice-1, 0)
 	require.LessOrEqual(t, tank.slice, int64(shortSlice))
-	tank.measure(quick, 2*largeMemory)
+	tank.adapt(fastSlice, 2*largeMemory)
 	require.EqualValues(t, shortSlice, tank.slice)
 }
 
-// A guest lets others have the processor now and then, not after each slice.
+// TestYield checks that a guest yields the processor from time to time, not after each slice.
 func TestYield(t *testing.T) {
 	t.Parallel()
 	tank := slicing{}
-	require.False(t, tank.yields(turn))
-	require.True(t, tank.yields(turn+1))
-	require.False(t, tank.yields(2*turn))
-	require.True(t, tank.yields(2*turn+2))
+	require.False(t, tank.shouldYield(yieldInterval))
+	require.True(t, tank.shouldYield(yieldInterval+1))
+	require.False(t, tank.shouldYield(2*yieldInterval))
+	require.True(t, tank.shouldYield(2*yieldInterval+2))
 }
 
-// Go's garbage collector stops the world, which a guest in a loop must not hold
-// up: without calls to the host this test would never end.
+// TestGarbageCollectionDuringLoop checks that a guest in a loop does not block the garbage
+// collector: without calls of the host, this test would never end.
 func TestGarbageCollectionDuringLoop(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})
@@ -235,15 +238,15 @@ func TestGarbageCollectionDuringLoop(t *testing.T) {
 	for range 3 {
 		runtime.GC()
 	}
-	cause := errors.New("that is all")
+	cause := errors.New("canceled by the test")
 	cancel(cause)
 	require.Equal(t, cause, <-done)
 }
 
-// Work of every shape ends at the time limit, on both engines.
+// TestEveryLoopEnds checks that every kind of work ends at the time limit, on both engines.
 func TestEveryLoopEnds(t *testing.T) {
 	t.Parallel()
-	// A function of one parameter and one result, and what else it needs.
+	// Each sets the body of a function with one parameter and one result.
 	shapes := map[string]func(m *wasm.Module){
 		"branches": func(m *wasm.Module) { m.Code[0].Body = []byte{0x03, 0x40, 0x0c, 0, 0x0b, 0x00, 0x0b} },
 		"branches of a table": func(m *wasm.Module) {
@@ -295,7 +298,7 @@ func TestEveryLoopEnds(t *testing.T) {
 	}
 }
 
-// The stack is bounded by bytes, not by calls: large frames end sooner.
+// TestStackLimit checks that the limit counts bytes, not calls: large frames reach it sooner.
 func TestStackLimit(t *testing.T) {
 	t.Parallel()
 	// f(n) = n == 0 ? 0 : f(n-1), with some locals
@@ -312,20 +315,20 @@ func TestStackLimit(t *testing.T) {
 	require.Equal(t, FaultStack, faultOf(t, err).Kind)
 	require.Contains(t, faultOf(t, err).Error(), "more than 100000 bytes of stack")
 
-	// What the first call used, the second has again.
+	// Each call has the whole stack.
 	in := im(t, 0, Limits{StackBytes: 1 << 20})
 	for range 100 {
 		require.Equal(t, []uint64{0}, call(t, in, "hook", 5000))
 	}
 }
 
-// Code that is made for it takes more stack than was estimated, 16 times as much. It
-// does not come to that.
-func TestStackOfCodeThatIsMadeForIt(t *testing.T) {
+// TestStackBeyondEstimate runs code that would use 16 times the estimated stack, and checks that
+// it ends before that.
+func TestStackBeyondEstimate(t *testing.T) {
 	t.Parallel()
 	const loops, locals = 60, 400
 	leb := func(n uint64) []byte { return binary.AppendUvarint(nil, n) }
-	// As many loops, in each of which every local may be another one.
+	// Nested loops, each of which may change every local.
 	body := bytes.Repeat([]byte{0x03, 0x40}, loops)
 	for i := range uint64(locals) {
 		body = slices.Concat(body, []byte{0x20}, leb(1+i), []byte{0x42, 1, 0x7c, 0x21}, leb(1+i))
@@ -340,20 +343,19 @@ func TestStackOfCodeThatIsMadeForIt(t *testing.T) {
 		m.Exports[1].Index = 1
 		m.Code[0] = wasm.Code{Locals: []wasm.Locals{{Count: locals, Type: wasm.I64}}, Body: append(body, 0x41, 0, 0x0b)}
 	}), Limits{StackBytes: 1 << 20, HookTime: time.Hour})
-	most := int64(0)
+	largest := int64(0)
 	in := instantiate(t, im, InstanceConfig{Value: &testValue{call: func(_ context.Context, g *Guest, _ uint32) uint32 {
-		size, _ := stackOf(g.in.core.functions["hook"])
-		most = max(most, size)
+		size, _ := engine.StackBytes(g.in.core.functions["hook"])
+		largest = max(largest, size)
 		return 0
 	}}})
 	_, err := in.Call(t.Context(), "hook", 0)
 	require.Equal(t, FaultStack, faultOf(t, err).Kind)
-	require.Greater(t, most, int64(1<<20), "it is code that is made for it")
-	require.Less(t, most, int64(3*(2<<20+overStack)))
+	require.Greater(t, largest, int64(1<<20), "the code exceeds the estimate")
+	require.Less(t, largest, int64(3*(2<<20+stackExcess)))
 }
 
-// Faults are the same on wazero's interpreter, where its compiler is not
-// available.
+// TestInterpreter checks that faults on wazero's interpreter are the same as on its compiler.
 func TestInterpreter(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, Options{interpret: true})

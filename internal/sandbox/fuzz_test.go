@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// Whatever the bytes are: they are refused, or run and end, with an error of a
-// kind that callers know, and leave nothing behind.
+// FuzzSandbox checks that any bytes are rejected, or run and end with a documented error, and
+// that everything is freed.
 func FuzzSandbox(f *testing.F) {
 	f.Add(guestWasm)
 	f.Add(module(nil))
@@ -26,12 +28,11 @@ func FuzzSandbox(f *testing.F) {
 	})
 }
 
-// run loads a module and calls all that it exports. It returns errors only that
-// should not be.
+// run loads a module and calls all its exports. It returns unexpected errors.
 func (s *Sandbox) run(b []byte, limits Limits) error {
 	ctx := context.Background()
 	im, err := s.Load(ctx, "fuzz", b, limits)
-	if refused := new(RefusedError); errors.As(err, &refused) {
+	if refused := new(verify.RefusedError); errors.As(err, &refused) {
 		return nil
 	} else if err != nil {
 		return err
@@ -54,9 +55,9 @@ func (s *Sandbox) run(b []byte, limits Limits) error {
 		if err != nil && !errors.As(err, &fault) {
 			return err
 		}
-		// Imports see no value while an image is built, which the test's do not
-		// expect; nothing else is the host's fault.
-		if fault.Kind == FaultInternal && fault.Export != initialize && fault.Export != "" {
+		// The test's imports panic while an image is built, because they have no value then.
+		// Other internal faults are mistakes of the host.
+		if fault.Kind == FaultInternal && fault.Export != verify.Initialize && fault.Export != "" {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// goGuest builds testdata/goguest, once for all tests.
+// goGuest builds testdata/goguest once for all tests.
 var goGuest = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "goguest")
 	if err != nil {
@@ -30,20 +30,20 @@ var goGuest = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(out)
 })
 
-// All that a Go program needs to start, and how it ends, on one compiled module:
-// compiling takes longer than all the rest.
+// TestGoGuest checks that a Go program runs, and how it ends. All subtests share a compiled
+// module, because compiling takes most of the time.
 func TestGoGuest(t *testing.T) {
 	t.Parallel()
 	b, err := goGuest()
 	require.NoError(t, err)
 	s := newSandbox(t, Options{})
-	load(t, s, b, Limits{}) // holds the code, so that it is compiled once
+	load(t, s, b, Limits{}) // keeps the code, so that it is compiled once
 	t.Run("hook", func(t *testing.T) { goGuestHook(t, load(t, s, b, Limits{HookTime: time.Minute})) })
 	for export, want := range map[string]struct {
 		limits Limits
 		kind   FaultKind
 		text   string
-		frame  string // one that is somewhere on the guest's stack
+		frame  string // on the guest's stack
 	}{
 		"fail": {Limits{}, FaultTrap, "fail: unreachable executed (panic: the guest gave up)", "main.fail"},
 		"eat": {Limits{HookTime: time.Minute, MemoryBytes: 8 << 20}, FaultMemory,

@@ -7,54 +7,57 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/image"
+	"github.com/agent-runner/agent-runner/internal/sandbox/text"
 )
 
-// Guest is what an [Import] sees of the instance that called it. It is valid
-// until the import returns, and on the goroutine that it was called on.
+// Guest is the instance that called an [Import]. It is valid until the import returns, and
+// only on the goroutine of the import.
 type Guest struct{ in *Instance }
 
-// Value is what InstanceConfig.Value was; nil while the instance is being made.
-func (g *Guest) Value() any { return g.in.config.Value }
+// Value returns InstanceConfig.Value, or nil while the instance is being made.
+func (g *Guest) Value() any { return g.in.value }
 
-// Export is the name of the export that is being called; empty while the
-// module's start function runs.
+// Export returns the name of the export that is being called. It is empty in the module's
+// start function.
 func (g *Guest) Export() string { return g.in.export }
 
-// Read returns a copy of length bytes of the guest's memory. If they do not lie
-// in it, Read does not return: the call ends with a Fault of kind FaultBounds.
-// It may be as long as the memory is large: check the length first. Each 16
-// bytes cost one fuel, and the call ends there if that was the last.
+// Read returns a copy of length bytes of the guest's memory. For a range outside of the
+// memory, Read does not return: the call ends with a [Fault] of kind FaultBounds. The copy may
+// be as large as the memory, so check the length first. Each 16 bytes cost 1 fuel, and the
+// call ends if the fuel is used up.
 func (g *Guest) Read(ptr, length uint32) []byte { return g.ReadInto(nil, ptr, length) }
 
-// ReadInto is Read into the room of b, or a new one where that is too small.
+// ReadInto is Read into b, or into a new slice if the capacity of b is too small.
 func (g *Guest) ReadInto(b []byte, ptr, length uint32) []byte {
 	from := g.view(ptr, length)
 	if len(from) > cap(b) {
-		return clonePieces(from)
+		return image.Clone(from)
 	}
-	copyPieces(b[:len(from)], from)
+	image.Copy(b[:len(from)], from)
 	return b[:len(from)]
 }
 
-// Write copies b to the guest's memory. If it does not fit there, Write does not
-// return: the call ends with a Fault of kind FaultBounds. It costs what Read does.
+// Write copies b to the guest's memory. If it does not fit, Write does not return: the call
+// ends with a [Fault] of kind FaultBounds. It costs the same fuel as Read.
 func (g *Guest) Write(ptr uint32, b []byte) {
-	copyPieces(g.view(ptr, uint32(min(len(b), maxMemoryBytes-1))), b)
+	image.Copy(g.view(ptr, uint32(min(len(b), maxMemoryBytes-1))), b)
 }
 
-// MemorySize is the present size of the guest's memory in bytes.
+// MemorySize returns the current size of the guest's memory in bytes.
 func (g *Guest) MemorySize() uint32 { return g.in.core.memory.Size() }
 
-// Charge makes work that an import does count as if it copied so many bytes, and
-// ends the call if that was the last of the fuel.
+// Charge charges the work of an import like a copy of this many bytes, and ends the call if
+// the fuel is used up.
 func (g *Guest) Charge(bytes int) { g.in.charge(int64(bytes) / fuelBytes) }
 
-// ChargeFuel adds to the fuel that the call has used, and ends the call if that was the last of it.
+// ChargeFuel charges fuel, and ends the call if the fuel is used up.
 func (g *Guest) ChargeFuel(fuel int64) { g.in.charge(fuel) }
 
-// Abort ends the call from inside an import: all frames of the guest are
-// discarded, and [Instance.Call] returns err as it is. It does not return. An
-// import whose call of another guest failed hands the error outward with it.
+// Abort ends the call from inside an import and does not return. All frames of the guest are
+// discarded, and [Instance.Call] returns err unchanged. An import uses it to pass on the
+// error of a call of another guest.
 func (g *Guest) Abort(err error) {
 	if err == nil {
 		g.in.fail(FaultInternal, "aborted without an error", nil)
@@ -63,7 +66,7 @@ func (g *Guest) Abort(err error) {
 	panic(unwind{})
 }
 
-// fail ends the call from inside an import with a fault of its own.
+// fail ends the call from inside an import with a fault of this guest.
 func (in *Instance) fail(kind FaultKind, message string, cause error) {
 	fault := in.fault(kind, message)
 	fault.Cause = cause
@@ -71,13 +74,15 @@ func (in *Instance) fail(kind FaultKind, message string, cause error) {
 	panic(unwind{})
 }
 
-// view is the part of the guest's memory itself. It must not be kept.
+// view returns a range of the guest's memory without copying, and charges for it. The result
+// must not be kept.
 func (g *Guest) view(ptr, length uint32) []byte {
 	b := g.in.bounds(ptr, length)
 	g.in.charge(int64(length) / fuelBytes)
 	return b
 }
 
+// bounds is view without the charge.
 func (in *Instance) bounds(ptr, length uint32) []byte {
 	b, ok := in.core.memory.Read(ptr, length)
 	if !ok {
@@ -87,22 +92,22 @@ func (in *Instance) bounds(ptr, length uint32) []byte {
 	return b
 }
 
-// unwind is the panic with which Abort passes through wazero, which turns it
-// into an error and discards the frames.
+// unwind is the panic with which an import ends a call. wazero turns it into an error and
+// discards the guest's frames.
 type unwind struct{}
 
 func (unwind) Error() string { return "aborted by the host" }
 
-// instanceKey is the context key of the instance whose call it is.
+// instanceKey is the context key of the instance that is called.
 type instanceKey struct{}
 
-// hostFunction makes an import a function for wazero. The instance is found by
-// the context, since host modules are shared by all instances of a module.
+// hostFunction returns the function that wazero calls for an import. It finds the instance in
+// the context, because all instances of a module share the host modules.
 func hostFunction(imp *Import) api.GoModuleFunc {
 	inside := imp.Module + "." + imp.Name
 	return func(ctx context.Context, mod api.Module, stack []uint64) {
 		in := ctx.Value(instanceKey{}).(*Instance)
-		if in.core.memory == nil { // in a start function it is not known yet
+		if in.core.memory == nil { // not set yet in a start function
 			in.core.memory = mod.Memory()
 		}
 		in.inside = inside
@@ -110,21 +115,20 @@ func hostFunction(imp *Import) api.GoModuleFunc {
 		defer in.recoverImport()
 		in.charge(importFuel)
 		if imp.Waits {
-			in.endTurn()
+			in.releaseCPU()
 			in.watch.pause()
 			defer in.waited()
 		}
 		imp.Func(in.hostCtx, &in.guest, stack)
-		if !imp.Quick { // then charge does, from time to time
-			in.afterImport(in.look())
+		if !imp.Quick { // charge checks the limits of quick imports from time to time
+			in.afterImport(in.checkLimits())
 		}
 	}
 }
 
-// look looks at the limits after an import: what it cost the host is the
-// guest's, and there may be no other place where a guest that does nothing
-// else is stopped.
-func (in *Instance) look() (ran time.Duration) {
+// checkLimits checks the limits during or after an import, whose cost counts as the guest's. A
+// guest that only calls imports may be stopped nowhere else.
+func (in *Instance) checkLimits() (ran time.Duration) {
 	left := int64(0)
 	if in.core.fuel != nil {
 		left = int64(in.core.fuel.Get())
@@ -132,20 +136,19 @@ func (in *Instance) look() (ran time.Duration) {
 	return in.checkpoint(left)
 }
 
-// Wait calls fn, whose time does not count as the guest's: it waits for a
-// model, a tool, another guest, a slow reader. What the host does for the
-// guest before and after belongs outside of fn. The guest's clock stands still;
-// see Tick.
+// Wait calls fn, whose time does not count as the guest's, because it waits for a model, a
+// tool, another guest or a slow reader. Work for the guest should be outside of fn. The
+// guest's clock stands still, see Tick.
 func (g *Guest) Wait(fn func()) {
-	if w := &g.in.watch; w.running { // it may be waited already, or be over
-		g.in.endTurn()
+	if w := &g.in.watch; w.running { // not within another wait, or after the call
+		g.in.releaseCPU()
 		w.pause()
 		defer w.resume()
 	}
 	fn()
 }
 
-// Used tells what the call has used so far of Limits.HookTime and Limits.Fuel.
+// Used returns what the call has used so far of Limits.HookTime and Limits.Fuel.
 func (g *Guest) Used() (ran time.Duration, fuel int64) {
 	left := int64(0)
 	if g.in.core.fuel != nil {
@@ -154,15 +157,26 @@ func (g *Guest) Used() (ran time.Duration, fuel int64) {
 	return g.in.watch.ran(), g.in.tank.used(left)
 }
 
-// Look ends the call, and does not return, if that has to end: its time or fuel is
-// used up, or nobody waits for it. An import that works for long looks now and then.
-func (g *Guest) Look() { g.in.look() }
+// CheckLimits ends the call, and does not return, if its time or fuel is used up or it was
+// canceled. An import that works for long calls it from time to time.
+func (g *Guest) CheckLimits() { g.in.checkLimits() }
 
-// Tick lets the guest's clock show what InstanceConfig.Clock says now.
-func (g *Guest) Tick() { g.in.now = max(g.in.now, g.in.config.Clock()) }
+// Tick sets the guest's clock to the current time of InstanceConfig.Clock.
+func (g *Guest) Tick() { g.in.wasi.Tick() }
 
-// recoverImport makes a panic of an import the end of the call. Abort's own
-// passes.
+// wasiGuest implements [wasi.Guest].
+type wasiGuest Instance
+
+func (g *wasiGuest) View(ptr, length uint32) []byte { return g.guest.view(ptr, length) }
+func (g *wasiGuest) CheckBounds(ptr, length uint32) { (*Instance)(g).bounds(ptr, length) }
+func (g *wasiGuest) Charge(fuel int64)              { (*Instance)(g).charge(fuel) }
+func (g *wasiGuest) Wait(fn func())                 { g.guest.Wait(fn) }
+
+func (g *wasiGuest) Exit(code uint32) {
+	(*Instance)(g).fail(FaultExit, fmt.Sprintf("proc_exit(%d)", code), nil)
+}
+
+// recoverImport ends the call if an import panics. It passes on the panic of Abort.
 func (in *Instance) recoverImport() {
 	switch r := recover().(type) {
 	case nil:
@@ -172,6 +186,6 @@ func (in *Instance) recoverImport() {
 		in.image.sandbox.log.Error("a host function panicked", "import", in.inside, "module", in.image.name,
 			"digest", in.image.code.digest, "panic", r, "stack", string(debug.Stack()))
 		cause, _ := r.(error)
-		in.fail(FaultInternal, cut(fmt.Sprintf("the host function %s panicked: %v", in.inside, r), 512), cause)
+		in.fail(FaultInternal, text.Cut(fmt.Sprintf("the host function %s panicked: %v", in.inside, r), 512), cause)
 	}
 }

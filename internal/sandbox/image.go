@@ -6,147 +6,148 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/image"
+	"github.com/agent-runner/agent-runner/internal/sandbox/text"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// Image is a loaded module under its limits, from which instances are made. It
-// is safe for concurrent use. Images of the same bytes share the machine code.
+// Image is a loaded module with its limits, from which instances are made. It is safe for
+// concurrent use. Images of the same bytes share the machine code.
 type Image struct {
 	sandbox *Sandbox
 	code    *code
 	name    string
 	limits  Limits
-	stages  []stage // what Prepare was given, nothing in an image that Load returned
-	before  *state  // while it is made: what its last stage begins with; or nil
-	near    *state  // while it is made: what it may be little else than; or nil
+	stages  []stage // of Prepare; none in an image from Load
 	pool    pool
+
+	// Only while the image is prepared, and nil if unknown:
+	start   *image.Snapshot // that its last stage starts from
+	similar *image.Snapshot // that its own snapshot probably resembles
 
 	mu     sync.Mutex
 	closed bool // guarded by mu
 }
 
-// Load verifies and compiles a module. The name is for messages. What is wrong
-// with the module is told in a *RefusedError; other errors are limits that make
-// no sense, ErrClosed, and ctx's cause. When ctx ends, Load returns at once, and
-// a compilation that has begun goes on for nobody.
+// Load verifies and compiles a module. The name is for messages. The error is a
+// [*verify.RefusedError] for a mistake in the module, invalid limits, ErrClosed, or ctx's
+// cause. When ctx ends, Load returns at once; a compilation without any caller left is
+// abandoned.
 //
-// The bytes must not change afterwards. The caller closes the image.
+// The bytes must not be modified afterwards. The caller closes the image.
 func (s *Sandbox) Load(ctx context.Context, name string, b []byte, l Limits) (*Image, error) {
 	l, err := l.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	if int64(len(b)) > l.ModuleBytes {
-		return nil, &RefusedError{
+		return nil, &verify.RefusedError{
 			Name:   name,
-			Reason: fmt.Sprintf("has %s, more than the limit of %s", bytesText(int64(len(b))), bytesText(l.ModuleBytes)),
+			Reason: fmt.Sprintf("has %s, more than the limit of %s", text.Bytes(int64(len(b))), text.Bytes(l.ModuleBytes)),
 			Fix:    "strip debug information (Go: -ldflags=-s -w; Rust: strip = true; wasm-opt --strip-debug), or raise the limit",
 		}
 	}
 	c, err := s.acquire(ctx, b)
-	var refused *RefusedError
+	var refused *verify.RefusedError
 	if errors.As(err, &refused) {
-		mine := *refused // the code is shared, the name is not
-		mine.Name = name
-		return nil, &mine
+		own := *refused // the code is shared, the name is not
+		own.Name = name
+		return nil, &own
 	}
 	if err != nil {
 		return nil, err
 	}
-	if c.shape.memoryMin > uint64(l.MemoryBytes) {
+	if c.Outline.MemoryMin > uint64(l.MemoryBytes) {
 		defer s.release(c)
-		return nil, &RefusedError{
+		return nil, &verify.RefusedError{
 			Name: name,
 			Reason: fmt.Sprintf("asks for %s of memory from the start, more than the limit of %s",
-				bytesText(int64(c.shape.memoryMin)), bytesText(l.MemoryBytes)),
+				text.Bytes(int64(c.Outline.MemoryMin)), text.Bytes(l.MemoryBytes)),
 			Fix: "build it with a smaller initial memory, or raise the limit",
 		}
 	}
 	return s.newImage(c, name, l), nil
 }
 
-// Name is what the module was loaded as.
+// Name returns the name that the module was loaded with.
 func (im *Image) Name() string { return im.name }
 
-// Digest is the SHA-256 of the module's bytes, in hexadecimal.
+// Digest returns the SHA-256 of the module's bytes, in hexadecimal.
 func (im *Image) Digest() string { return im.code.digest }
 
-// Size is the length of the module in bytes.
+// Size returns the length of the module in bytes.
 func (im *Image) Size() int64 { return im.code.size }
 
-// Limits are the limits its instances run under, defaults filled in.
+// Limits returns the limits of the instances, with defaults.
 func (im *Image) Limits() Limits { return im.limits }
 
-// Imports are the functions that the module imports: what it can do.
-func (im *Image) Imports() []ImportInfo { return slices.Clone(im.code.shape.imports) }
+// Imports returns the functions that the module imports: what it can do.
+func (im *Image) Imports() []verify.ImportInfo { return slices.Clone(im.code.Outline.Imports) }
 
-// Exports are what the module exports, sorted by name.
-func (im *Image) Exports() []ExportInfo { return slices.Clone(im.code.shape.exports) }
+// Exports returns what the module exports, sorted by name.
+func (im *Image) Exports() []verify.ExportInfo { return slices.Clone(im.code.Outline.Exports) }
 
 // HasExport reports whether the module exports a function of that name.
 func (im *Image) HasExport(name string) bool {
-	_, ok := im.code.shape.funcType(name)
+	_, ok := im.code.Outline.FuncType(name)
 	return ok
 }
 
-// Memory is how many bytes of linear memory an instance has at first, and the
-// most it can have: the module's own maximum or the limit, whichever is less.
-func (im *Image) Memory() (first, most int64) {
-	return int64(im.code.shape.memoryMin), min(int64(im.code.shape.memoryMax), im.limits.MemoryBytes)
+// Memory returns the initial and the maximum size in bytes of an instance's linear memory.
+// The maximum is the module's own or the limit, whichever is less.
+func (im *Image) Memory() (initial, maximum int64) {
+	return int64(im.code.Outline.MemoryMin), min(int64(im.code.Outline.MemoryMax), im.limits.MemoryBytes)
 }
 
-// ResetInfo tells how instances are made clean between uses.
+// ResetInfo describes how instances are reset between uses.
 type ResetInfo struct {
-	// Method says it in words: "copies back the pages it wrote to".
+	// Method describes it for people: "copies back the pages it wrote to".
 	Method string
-	// ImageBytes is how much memory an instance begins with; 0 if each is made
-	// anew, and before the first was made.
+	// ImageBytes is the size of the memory that an instance starts with. It is 0 if instances
+	// cannot be reset, and before the first was made.
 	ImageBytes int64
 }
 
-// Reset tells how instances are made clean between uses.
+// Reset describes how instances are reset between uses.
 func (im *Image) Reset() ResetInfo {
-	if why := im.code.notResettable; why != "" {
+	if why := im.code.NotResettable; why != "" {
 		return ResetInfo{Method: "is made anew each time: " + why}
 	}
-	pages := im.pool.peek()
-	if pages == nil {
-		return ResetInfo{Method: "is known when the first instance was made"}
-	}
-	return ResetInfo{Method: pages.method(), ImageBytes: int64(pages.size())}
+	return im.pool.resetInfo()
 }
 
-// Prepare returns an image whose instances begin where setup left one: with the
-// configuration read, say. It makes an instance now and runs setup on it, under
-// cfg, and fails if setup does. The new image is closed on its own.
+// Prepare returns an image whose instances start in the state in which setup leaves an
+// instance, for example after it has read its configuration. Prepare makes an instance, runs
+// setup on it under cfg, and fails if setup does. The caller closes the new image.
 //
-// Setup runs once for a module that can be reset, and for each instance
-// otherwise, so it must do the same each time, and keep nothing of the instance
-// that it is given. Clock and Seed of cfg are best left empty: they are then
-// fixed, and every instance begins in the same state.
+// Setup runs once for a module that can be reset, and for each instance otherwise. So it
+// must do the same each time and must not keep its instance. Clock and Seed of cfg should be
+// empty: they are then fixed, and every instance starts in the same state.
 func (im *Image) Prepare(ctx context.Context, cfg InstanceConfig, setup func(ctx context.Context, in *Instance) error) (*Image, error) {
-	return im.prepared(ctx, im.pool.begin(), nil, stage{cfg, setup})
+	return im.prepared(ctx, im.pool.retainSnapshot(), nil, stage{cfg, setup})
 }
 
-// PrepareAnew is Prepare for a module which may do something else under this context
-// from the start: what came before setup is done again.
+// PrepareAnew is Prepare for a module that may behave differently from the start under this
+// context: everything before setup is repeated.
 func (im *Image) PrepareAnew(ctx context.Context, cfg InstanceConfig, setup func(ctx context.Context, in *Instance) error) (*Image, error) {
-	return im.prepared(ctx, nil, im.pool.begin(), stage{cfg, setup})
+	return im.prepared(ctx, nil, im.pool.retainSnapshot(), stage{cfg, setup})
 }
 
-// prepared makes an image with another stage, which begins with a state, unless that
-// is nil, and may end near to one. The caller's uses of both become those of the image.
-func (im *Image) prepared(ctx context.Context, before, near *state, last stage) (*Image, error) {
+// prepared returns an image with another stage, which starts from a snapshot, unless that is
+// nil, and probably ends in a similar one. The caller's references become the image's.
+func (im *Image) prepared(ctx context.Context, start, similar *image.Snapshot, last stage) (*Image, error) {
 	if err := im.retain(); err != nil {
-		before.release()
-		near.release()
+		start.Release()
+		similar.Release()
 		return nil, err
 	}
 	out := im.sandbox.newImage(im.code, im.name, im.limits)
-	out.stages, out.before, out.near = append(slices.Clone(im.stages), last), before, near
+	out.stages, out.start, out.similar = append(slices.Clone(im.stages), last), start, similar
 	in, err := out.Instantiate(ctx, InstanceConfig{})
-	out.before.release() // nil, unless it did not come to that
-	near.release()
-	out.before, out.near = nil, nil
+	out.start.Release() // nil if it was used
+	similar.Release()
+	out.start, out.similar = nil, nil
 	if err != nil {
 		out.Close()
 		return nil, err
@@ -155,19 +156,19 @@ func (im *Image) prepared(ctx context.Context, before, near *state, last stage) 
 	return out, nil
 }
 
-// stage is one step of the way to the state in which instances begin.
+// A stage is a setup of Prepare and its configuration.
 type stage struct {
 	config InstanceConfig
 	do     func(ctx context.Context, in *Instance) error
 }
 
-// Instantiate makes an instance: the start function and _initialize have run, a
-// prepared image's setup too. All of them run under a fixed clock and random
-// bytes that the digest determines, with a nil Value, and print to nobody; setup
-// runs under the configuration that Prepare was given. Then cfg applies.
+// Instantiate makes an instance. Its start function and _initialize have run, and the setups
+// of a prepared image. The first two run with a fixed clock, random bytes that the digest
+// determines, a nil Value and discarded output; a setup runs under the configuration of its
+// Prepare. Then cfg applies.
 //
-// The error is a *Fault if the guest did wrong, ctx's cause if ctx ended, what
-// setup returned, an *ImageRoomError, or ErrClosed. The caller closes the instance.
+// The error is a [*Fault] for a mistake of the guest, ctx's cause, the error of a setup, an
+// [*ImageRoomError], or ErrClosed. The caller closes the instance.
 func (im *Image) Instantiate(ctx context.Context, cfg InstanceConfig) (*Instance, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -184,37 +185,37 @@ func (im *Image) Instantiate(ctx context.Context, cfg InstanceConfig) (*Instance
 	return in, nil
 }
 
-// supply gives in its core: a clean one from the pool, a new one in the state in
-// which instances begin, or one that goes all the way there itself.
+// supply sets the core of in: one from the pool, a new one from the snapshot, or one that
+// repeats all steps.
 func (im *Image) supply(ctx context.Context, in *Instance) error {
 	if in.core = im.pool.take(); in.core != nil {
 		return nil
 	}
 	in.core = &core{code: im.code}
-	if s := im.pool.begin(); s != nil {
+	if s := im.pool.retainSnapshot(); s != nil {
 		return in.core.instantiate(ctx, s, im)
 	}
-	if err := im.build(ctx, in); err != nil || im.code.notResettable != "" {
+	if err := im.build(ctx, in); err != nil || im.code.NotResettable != "" {
 		return err
 	}
-	s, err := in.core.capture(ctx, im.sandbox, im.near)
+	s, err := in.core.capture(ctx, im.sandbox, im.similar)
 	if err != nil {
 		return err
 	}
 	adopted := im.pool.adopt(s)
-	if adopted == s && in.core.become(s) {
+	if adopted == s && in.core.linear.Adopt(s) {
 		return nil
 	}
-	in.core.free()
+	in.core.close()
 	in.core = &core{code: im.code}
 	return in.core.instantiate(ctx, adopted, im)
 }
 
-// build brings an instance from the module's bytes to the state in which
-// instances begin, or only from that of the image which was prepared.
+// build runs the start function, _initialize and all setups of an instance, or only the last
+// setup if the image has a snapshot to start from.
 func (im *Image) build(ctx context.Context, in *Instance) error {
-	if s := im.before; s != nil {
-		im.before = nil // it is the instance's now
+	if s := im.start; s != nil {
+		im.start = nil // the reference is the instance's now
 		if err := in.core.instantiate(ctx, s, im); err != nil {
 			return err
 		}
@@ -224,15 +225,15 @@ func (im *Image) build(ctx context.Context, in *Instance) error {
 	if err := in.start(ctx); err != nil {
 		return err
 	}
-	if im.HasExport(initialize) {
-		if _, err := in.Call(ctx, initialize); err != nil {
+	if im.HasExport(verify.Initialize) {
+		if _, err := in.Call(ctx, verify.Initialize); err != nil {
 			return err
 		}
 	}
 	return im.prepare(ctx, in, im.stages)
 }
 
-// prepare lets an instance go through stages.
+// prepare runs stages on an instance.
 func (im *Image) prepare(ctx context.Context, in *Instance, stages []stage) error {
 	for _, s := range stages {
 		in.configure(im.fixed(s.config))
@@ -243,7 +244,7 @@ func (im *Image) prepare(ctx context.Context, in *Instance, stages []stage) erro
 	return nil
 }
 
-// fixed fills in a clock and a seed that depend on the module alone.
+// fixed sets a clock and a seed that depend only on the module, if cfg has none.
 func (im *Image) fixed(cfg InstanceConfig) InstanceConfig {
 	if cfg.Seed == nil {
 		cfg.Seed = []byte(im.code.digest)
@@ -254,16 +255,16 @@ func (im *Image) fixed(cfg InstanceConfig) InstanceConfig {
 	return cfg
 }
 
-// newImage counts on a use of the code that the caller has.
+// newImage returns an image. The caller's reference to the code becomes the image's.
 func (s *Sandbox) newImage(c *code, name string, l Limits) *Image {
-	im := &Image{sandbox: s, code: c, name: name, limits: l, pool: pool{budget: &s.idleBudget, rest: s.idleTime}}
+	im := &Image{sandbox: s, code: c, name: name, limits: l, pool: pool{budget: &s.idleBudget, timeout: s.idleTimeout}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.images[im] = struct{}{}
 	return im
 }
 
-// retain counts another user of the image's code, unless the image is closed.
+// retain adds a reference to the image's code, unless the image is closed.
 func (im *Image) retain() error {
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -274,8 +275,8 @@ func (im *Image) retain() error {
 	return nil
 }
 
-// Close gives the image back. Instances go on, and what they share is freed with
-// the last of them. Closing twice does nothing.
+// Close closes the image. Instances remain usable, and what they share is freed with the
+// last of them. Closing twice has no effect.
 func (im *Image) Close() {
 	im.mu.Lock()
 	defer im.mu.Unlock()

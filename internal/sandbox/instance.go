@@ -2,64 +2,62 @@ package sandbox
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/engine"
+	"github.com/agent-runner/agent-runner/internal/sandbox/text"
+	"github.com/agent-runner/agent-runner/internal/sandbox/wasi"
 )
 
-// initialize is the export that a reactor's toolchain sets the module up with.
-const initialize = "_initialize"
-
-// imageTime is what a guest's clock shows while its image is built, so that
-// images do not depend on when that was: 2024-01-01T00:00:00Z.
+// imageTime is the time of a guest's clock while its image is built, 2024-01-01T00:00:00Z in
+// nanoseconds, so that images do not depend on when they are built.
 const imageTime = 1_704_067_200_000_000_000
 
-// InstanceConfig is what one instance is given.
+// InstanceConfig configures one instance.
 type InstanceConfig struct {
-	// Value is the caller's own; imports reach it with Guest.Value.
+	// Value is a value of the caller, which imports get from Guest.Value.
 	Value any
 
-	// Stdout and Stderr are called for each line that the guest prints, without
-	// its line end, control characters and invalid UTF-8 escaped. They are called
-	// during a call, on its goroutine, and may keep the line. Their time is not the
-	// guest's. Nil: dropped.
+	// Stdout and Stderr receive each line that the guest prints, without its line end, with
+	// control characters and invalid UTF-8 escaped. They are called during a call, on its
+	// goroutine, and may keep the line. Their time does not count as the guest's. Nil: the
+	// output is dropped.
 	Stdout, Stderr func(line []byte)
 
-	// LineFuel is what printing a line costs in fuel, and ByteFuel what each byte of it costs. Output
-	// beyond the limits, which is dropped, is free.
+	// LineFuel is the fuel for a printed line, and ByteFuel for each of its bytes. Output
+	// beyond the limits is dropped and free.
 	LineFuel, ByteFuel int64
 
-	// Seed determines the guest's random bytes. Nil: taken from the system.
+	// Seed determines the guest's random bytes. Nil: the system's.
 	Seed []byte
 
-	// Clock is the guest's time in nanoseconds since 1970. It is asked when a
-	// call begins and after an import that waits, and stands still between; the
+	// Clock returns the guest's time in nanoseconds since 1970. It is called when a call
+	// begins and after an import that waits; the guest's clock stands still between. The
 	// guest sees whole milliseconds. Nil: the system's clock.
 	Clock func() int64
 }
 
-// Report tells what a call took.
+// Report describes the last call.
 type Report struct {
 	Fuel      uint64        // see Limits.Fuel; the same on every machine
 	Time      time.Duration // the guest's own running time
-	Waited    time.Duration // time spent in imports that wait, and waiting for a processor
-	HostCalls int           // calls of imports, WASI's included
-	Memory    int64         // linear memory at the end, in bytes
-	Dropped   int           // bytes that it printed beyond the limits
-	TimedOut  bool          // it was ended for Limits.HookTime, at Fuel
+	Waited    time.Duration // the time in imports that wait, and waiting for a processor
+	HostCalls int           // calls of imports, including WASI
+	Memory    int64         // size of the linear memory at the end, in bytes
+	Dropped   int           // bytes that the guest printed beyond the limits
+	TimedOut  bool          // the call was ended for Limits.HookTime, at Fuel
 }
 
-// Instance is a running module. Its methods are safe for concurrent use, but it
-// serves one call at a time.
+// Instance is a running module. Its methods are safe for concurrent use, but it serves one
+// call at a time.
 type Instance struct {
-	image *Image
-	core  *core
-	guest Guest
-	inner inContext // what wazero is called under
+	image   *Image
+	core    *core
+	guest   Guest
+	context wazeroContext // of calls of wazero
 
 	mu      sync.Mutex
 	busy    bool         // guarded by mu
@@ -67,43 +65,35 @@ type Instance struct {
 	closed  bool         // guarded by mu
 	calling *callContext // of the call that runs; guarded by mu
 
-	// The rest belongs to the goroutine of the call that runs.
-	config  InstanceConfig
-	stdout  lines
-	stderr  lines
-	recent  [][]byte // the last lines of both
-	words   []byte   // what it printed in this call that tells most
-	gaveUp  bool     // words say that its runtime gave up
-	printed int      // bytes printed in this call
-	random  *mathrand.ChaCha8
-	reseed  func() []byte // determines it; nil: the configuration does
-	now     int64         // what the guest's clock shows
-	slept   int64         // by how much sleeping moved it, in nanoseconds
+	// The following fields belong to the goroutine of the running call.
+	value any // of the configuration
+	wasi  wasi.Process
 
-	export   string       // that is being called
-	stack    []uint64     // its parameters, and then its results
-	inside   string       // the import that was called last
-	depth    int          // how many guests wait below this call
-	hostCtx  *callContext // for imports
-	sharer   *Sharer      // whose call it is; may be nil
-	turnOver func()       // ends its turn; nil: it has none
-	watch    stopwatch
-	tank     tank
-	fuel     int64  // the most that a call may use
-	ending   error  // why an import ended the call
-	own      *Fault // the same, if it is this guest's fault
-	report   Report
-	profiled []profileFrame // the functions that run, if there is a profile
+	export     string       // that is being called
+	stack      []uint64     // its parameters, and then its results
+	inside     string       // the import that was called last
+	depth      int          // the number of guests that wait for this call
+	hostCtx    *callContext // for imports
+	tenant     *Tenant      // of the call; never nil
+	cpuRelease func()       // releases the processor; nil if none was acquired
+	watch      stopwatch
+	tank       tank
+	fuel       int64  // limit of a call
+	ending     error  // why an import ended the call
+	own        *Fault // the same, if this guest made the mistake
+	report     Report
+	profiled   []profileFrame // the functions that run, if there is a profile
 }
 
-// newInstance makes an instance that has no core yet.
+// newInstance returns an instance without a core.
 func (im *Image) newInstance() (*Instance, error) {
 	if err := im.retain(); err != nil {
 		return nil, err
 	}
 	in := &Instance{image: im}
 	in.guest.in = in
-	in.inner = inContext{context.Background(), in}
+	in.wasi.Init((*wasiGuest)(in))
+	in.context = wazeroContext{context.Background(), in}
 	if !im.sandbox.enter(in) {
 		im.sandbox.release(im.code)
 		return nil, ErrClosed
@@ -111,47 +101,48 @@ func (im *Image) newInstance() (*Instance, error) {
 	return in, nil
 }
 
-// start makes the core from the module, whose start function runs.
+// start instantiates the core, which runs the module's start function.
 func (in *Instance) start(ctx context.Context) error {
 	return in.run(ctx, "", nil, 0)
 }
 
-// configure makes cfg the configuration from now on.
+// configure sets the configuration.
 func (in *Instance) configure(cfg InstanceConfig) {
 	if cfg.Clock == nil {
 		cfg.Clock = func() int64 { return time.Now().UnixNano() }
 	}
-	in.config = cfg
-	in.stdout = lines{in: in, sink: cfg.Stdout}
-	in.stderr = lines{in: in, sink: cfg.Stderr}
-	in.recent, in.random, in.reseed, in.now, in.slept = nil, nil, nil, 0, 0
-	in.fuel = in.image.limits.Fuel
+	limits := &in.image.limits
+	in.value = cfg.Value
+	in.wasi.Configure(wasi.Config{
+		Stdout: cfg.Stdout, Stderr: cfg.Stderr, LineFuel: cfg.LineFuel, ByteFuel: cfg.ByteFuel,
+		LogBytes: limits.LogBytes, LogLineBytes: limits.LogLineBytes, Seed: cfg.Seed, Clock: cfg.Clock,
+	})
+	in.fuel = limits.Fuel
 }
 
-// Reseed determines the guest's random bytes from now on. seed is called once the guest
-// asks for some: few calls do. Reseed must not be called during a call.
-func (in *Instance) Reseed(seed func() []byte) { in.reseed, in.random = seed, nil }
+// Reseed makes seed determine the guest's random bytes from now on. It is called when the
+// guest first requests some, which few calls do. Reseed must not be called during a call.
+func (in *Instance) Reseed(seed func() []byte) { in.wasi.Reseed(seed) }
 
-// LimitFuel bounds the fuel of each call from now on, within Limits.Fuel. It must
-// not be called during a call.
-func (in *Instance) LimitFuel(most int64) { in.fuel = min(most, in.image.limits.Fuel) }
+// LimitFuel bounds the fuel of each call from now on, within Limits.Fuel. It must not be
+// called during a call.
+func (in *Instance) LimitFuel(limit int64) { in.fuel = min(limit, in.image.limits.Fuel) }
 
-// Report tells what the last call took. It must not be called during a call.
+// Report describes the last call. It must not be called during a call.
 func (in *Instance) Report() Report { return in.report }
 
-// Image is what the instance was made from.
+// Image returns the image that the instance was made from.
 func (in *Instance) Image() *Image { return in.image }
 
-// Call calls an exported function. The parameters and results are encoded as
-// wazero's api.Encode functions do.
+// Call calls an exported function. The parameters and results are encoded as by wazero's
+// api.Encode functions. The results are valid until the next call. The imports get a context
+// with the values of ctx.
 //
-// The error is a *Fault if the guest did wrong; what Guest.Abort was given; the
-// cause of ctx if that ended; ErrBusy, ErrDead or ErrClosed. After any of these
-// but ErrBusy, and after a fault of kind FaultNesting, the instance is dead and
-// should be closed. The context reaches the imports. The results are there until the
-// next call.
+// The error is a [*Fault] for a mistake of the guest, the error that Guest.Abort got, the
+// cause of ctx, ErrBusy, ErrDead or ErrClosed. After ErrBusy and a fault of kind FaultNesting
+// the instance is still usable; after all others it is dead and should be closed.
 func (in *Instance) Call(ctx context.Context, export string, args ...uint64) ([]uint64, error) {
-	want, ok := in.image.code.shape.funcType(export)
+	want, ok := in.image.code.Outline.FuncType(export)
 	if !ok {
 		return nil, fmt.Errorf("sandbox: %s exports no function %q", in.image.name, export)
 	}
@@ -164,8 +155,7 @@ func (in *Instance) Call(ctx context.Context, export string, args ...uint64) ([]
 	return in.stack[:len(want.Results)], nil
 }
 
-// run lets guest code run, an export or for "" the start function, and sees to all that
-// bounds it.
+// run runs guest code, an export or the start function if export is empty, within all limits.
 func (in *Instance) run(ctx context.Context, export string, args []uint64, results int) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -186,15 +176,14 @@ func (in *Instance) run(ctx context.Context, export string, args []uint64, resul
 		return in.fault(FaultNesting, fmt.Sprintf("guests call guests more than %d deep", in.image.limits.Nesting))
 	}
 	in.export, in.inside, in.depth, in.hostCtx, in.ending, in.own = export, "", depth, hostCtx, nil, nil
-	in.sharer = sharerOf(ctx)
-	in.core.linear.refused, in.printed, in.report = false, 0, Report{}
-	in.words, in.gaveUp = nil, false
-	in.now = max(in.now, in.config.Clock())
+	in.tenant = tenantOf(ctx)
+	in.core.linear.Refused, in.report = false, Report{}
+	in.wasi.Begin()
 
 	in.fill()
-	in.watch = startWatch(in.image.code.suspect.lately())
+	in.watch = startWatch(in.image.code.slow.happened())
 	err := in.enter(hostCtx, export, args, results)
-	in.endTurn()
+	in.releaseCPU()
 	in.watch.stop()
 	in.drain()
 	in.image.sandbox.profile.finish(in)
@@ -206,7 +195,7 @@ func (in *Instance) run(ctx context.Context, export string, args []uint64, resul
 	return nil
 }
 
-// enter is where guest code runs. A panic in wazero itself is an error.
+// enter enters guest code. It returns a panic in wazero itself as an error.
 func (in *Instance) enter(ctx context.Context, export string, args []uint64, results int) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -220,16 +209,16 @@ func (in *Instance) enter(ctx context.Context, export string, args []uint64, res
 	for len(in.stack) < results {
 		in.stack = append(in.stack, 0)
 	}
-	return in.core.function(export).CallWithStack(&in.inner, in.stack)
+	return in.core.function(export).CallWithStack(&in.context, in.stack)
 }
 
-// panicError is a panic that did not come from an import.
+// panicError is a panic outside of imports.
 type panicError struct{ value any }
 
 func (e panicError) Error() string { return fmt.Sprint(e.value) }
 
-// begin takes the instance for one call. It counts as dead until the call ended
-// well, so that whatever cuts the call short leaves it dead.
+// begin starts a call. The instance counts as dead until the call succeeds, so that it stays
+// dead however the call is cut short.
 func (in *Instance) begin(c *callContext) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -251,13 +240,13 @@ func (in *Instance) setDead(dead bool) {
 	in.dead = dead
 }
 
-// end gives the instance free again, and frees it if it was closed meanwhile.
+// end ends a call, and frees the instance if it was closed during the call.
 func (in *Instance) end() {
 	in.mu.Lock()
 	in.busy, in.calling = false, nil
 	closed := in.closed
 	if in.dead {
-		in.core.functions = nil // they hold the guest's stack, which may be large
+		in.core.functions = nil // they reference the guest's stack, which may be large
 	}
 	in.mu.Unlock()
 	if closed {
@@ -265,8 +254,8 @@ func (in *Instance) end() {
 	}
 }
 
-// Close ends the instance. A call that is running is interrupted, returns
-// ErrClosed, and the memory is freed then. Closing twice does nothing.
+// Close closes the instance. A running call is interrupted and returns ErrClosed, and the
+// memory is freed then. Closing twice has no effect.
 func (in *Instance) Close() {
 	in.mu.Lock()
 	if in.closed {
@@ -276,7 +265,7 @@ func (in *Instance) Close() {
 	in.closed = true
 	busy := in.busy
 	if busy {
-		in.calling.needed().end(ErrClosed)
+		in.calling.cancelable().cancel(ErrClosed)
 	}
 	in.mu.Unlock()
 	if !busy {
@@ -284,17 +273,18 @@ func (in *Instance) Close() {
 	}
 }
 
+// free returns the core to the pool, or closes it.
 func (in *Instance) free() {
 	if in.core != nil && (in.dead || !in.image.pool.put(in.core)) {
-		in.core.free()
+		in.core.close()
 	}
 	in.core = nil
 	in.image.sandbox.release(in.image.code)
 	in.image.sandbox.leave(in)
 }
 
-// outcome says how the call ended, given what wazero returned. What the host
-// wanted comes before what the guest did.
+// outcome returns the error of the call, given the error of wazero. The host's reasons to end
+// a call take precedence over the guest's mistakes.
 func (in *Instance) outcome(ctx context.Context, err error) error {
 	switch {
 	case in.ending != nil:
@@ -309,64 +299,45 @@ func (in *Instance) outcome(ctx context.Context, err error) error {
 	}
 	if p := (panicError{}); errors.As(err, &p) {
 		in.image.sandbox.log.Error("the WebAssembly runtime panicked", "module", in.image.name, "digest", in.image.code.digest, "panic", p.value)
-		fault := in.fault(FaultInternal, "the WebAssembly runtime panicked: "+cut(err.Error(), 512))
+		fault := in.fault(FaultInternal, "the WebAssembly runtime panicked: "+text.Cut(err.Error(), 512))
 		fault.Cause = err
 		return fault
 	}
 	trap, stack := in.splitTrap(err)
-	kind, message := FaultTrap, trapText(trap)
+	kind, message := FaultTrap, engine.DescribeTrap(trap)
 	switch {
-	case trap == "stack overflow": // of wazero's own stack, with a limit beyond that
+	case trap == engine.TrapStackOverflow:
 		kind, message = FaultStack, "its calls nest too deep: more than there is stack"
-	case in.core.linear.refused:
+	case in.core.linear.Refused:
 		kind = FaultMemory
-		message += fmt.Sprintf(", after it was refused memory beyond %s", bytesText(in.image.limits.MemoryBytes))
+		message += fmt.Sprintf(", after it was refused memory beyond %s", text.Bytes(in.image.limits.MemoryBytes))
 	}
 	fault := in.fault(kind, message)
 	fault.Stack = stack
 	return fault
 }
 
+// fault returns a fault of the running call.
 func (in *Instance) fault(kind FaultKind, message string) *Fault {
-	output := make([]string, len(in.recent))
-	for i, line := range in.recent {
-		output[i] = string(line)
-	}
 	limit, value := in.image.limits.limitOf(kind)
 	return &Fault{
 		Kind: kind, Message: message, Limit: limit, Value: value,
 		Module: in.image.name, Digest: in.image.code.digest, Export: in.export,
-		Output: output, words: string(in.words),
+		Output: in.wasi.Output(), reason: in.wasi.Reason(),
 	}
 }
 
+// finishReport ends the output and completes the report.
 func (in *Instance) finishReport() {
-	in.stdout.flush()
-	in.stderr.flush()
-	in.reportDropped()
+	in.wasi.End()
+	in.report.Dropped = in.wasi.Dropped()
 	in.report.Time, in.report.Waited = in.watch.used, in.watch.waited
-	in.report.Memory = int64(in.core.linear.size)
+	in.report.Memory = int64(in.core.linear.Size)
 }
 
-// waited ends an import that waits: the guest's time runs again, and its clock
-// shows what it is now.
+// waited ends an import that waits: the guest's time continues, and its clock is set to the
+// current time.
 func (in *Instance) waited() {
-	in.now = max(in.now, in.config.Clock())
+	in.wasi.Tick()
 	in.watch.resume()
-}
-
-// draw writes random bytes, which the seed determines.
-func (in *Instance) draw(b []byte) {
-	if in.random == nil {
-		seed := in.config.Seed
-		if in.reseed != nil {
-			seed = in.reseed()
-		}
-		if seed == nil {
-			seed = make([]byte, 32)
-			_, _ = rand.Read(seed) // never fails
-		}
-		in.random = mathrand.NewChaCha8(sha256.Sum256(seed))
-	}
-	_, _ = in.random.Read(b) // never fails
 }

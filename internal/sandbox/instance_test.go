@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireFault holds err against a fault of that kind and text, and the instance
-// against being dead.
+// requireFault requires that err is a fault of this kind and text, and that the instance is
+// dead.
 func requireFault(t *testing.T, in *Instance, err error, kind FaultKind, text string) {
 	t.Helper()
 	fault := faultOf(t, err)
@@ -27,7 +27,7 @@ func requireFault(t *testing.T, in *Instance, err error, kind FaultKind, text st
 	require.ErrorIs(t, err, ErrDead)
 }
 
-// A fault names the limit that was passed, as the code of its caller does.
+// TestFaultNamesLimit checks that a fault names the limit that was exceeded.
 func TestFaultNamesLimit(t *testing.T) {
 	t.Parallel()
 	for export, want := range map[string]struct {
@@ -121,8 +121,8 @@ func TestAbort(t *testing.T) {
 	require.ErrorIs(t, err, ErrDead)
 }
 
-// An import runs another guest, whose import aborts: the error passes through
-// the frames of both.
+// TestAbortThroughNestedGuests checks that an error of an import of a nested guest passes through
+// the frames of both guests.
 func TestAbortThroughNestedGuests(t *testing.T) {
 	t.Parallel()
 	sentinel := errors.New("stopped by the host")
@@ -146,9 +146,9 @@ func TestAbortThroughNestedGuests(t *testing.T) {
 	require.Equal(t, sentinel, err)
 }
 
-// Re-entering a wazero function overflows the stack of the process, so that this
-// test would end all others.
-func TestReentryIsRefused(t *testing.T) {
+// TestReentryFails checks that an import cannot call its own instance. Re-entering a function of
+// wazero would overflow the stack and crash the process.
+func TestReentryFails(t *testing.T) {
 	t.Parallel()
 	var in *Instance
 	var errs []error
@@ -224,8 +224,8 @@ func TestImportPanics(t *testing.T) {
 	}
 }
 
-// An import that ends its goroutine, as testing's FailNow does, leaves the
-// instance dead, not busy for ever.
+// TestImportExitsItsGoroutine checks that an import that ends its goroutine, like FailNow of
+// package testing, leaves the instance dead, not busy.
 func TestImportExitsItsGoroutine(t *testing.T) {
 	t.Parallel()
 	in := guest(t, InstanceConfig{Value: &testValue{
@@ -278,7 +278,7 @@ func TestCanceledBefore(t *testing.T) {
 	require.Equal(t, []uint64{101}, call(t, in, "count"), "nothing happened to it")
 }
 
-// Only the guest's own time counts: the import waits for longer than the limit.
+// TestWaitingDoesNotCount checks that an import can wait for longer than the limit of time.
 func TestWaitingDoesNotCount(t *testing.T) {
 	t.Parallel()
 	const limit = 100 * time.Millisecond
@@ -295,18 +295,18 @@ func TestWaitingDoesNotCount(t *testing.T) {
 	require.GreaterOrEqual(t, report.Time, limit, "what was left runs on after the wait")
 }
 
-// A loop of cheap imports counts, import and all.
+// TestLoopOfImports checks that the time of cheap imports counts.
 func TestLoopOfImports(t *testing.T) {
 	t.Parallel()
 	in := guest(t, InstanceConfig{Value: &testValue{
 		call: func(context.Context, *Guest, uint32) uint32 { return 0 },
-	}}, Limits{HookTime: 20 * mostLap})
+	}}, Limits{HookTime: 20 * maxLap})
 	_, err := in.Call(t.Context(), "call_loop")
 	requireFault(t, in, err, FaultTimeout, "ran longer than 500ms")
 	require.Greater(t, in.Report().HostCalls, 10, "also on a machine that lets others run between any two of them")
 }
 
-func TestParallelCallIsRefused(t *testing.T) {
+func TestParallelCallFails(t *testing.T) {
 	t.Parallel()
 	begun, end := make(chan struct{}), make(chan struct{})
 	in := guest(t, InstanceConfig{Value: &testValue{
@@ -339,7 +339,7 @@ func TestCloseDuringCall(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-func TestCallOfWhatIsNotThere(t *testing.T) {
+func TestCallOfMissingExport(t *testing.T) {
 	t.Parallel()
 	in := guest(t, InstanceConfig{}, Limits{})
 	_, err := in.Call(t.Context(), "nothing")
@@ -389,7 +389,8 @@ func TestPrepareFails(t *testing.T) {
 	require.Equal(t, FaultTrap, faultOf(t, err).Kind)
 }
 
-// The configuration of Prepare holds while setup runs, that of Instantiate after.
+// TestPrepareConfiguration checks that the configuration of Prepare applies to setup, and that of
+// Instantiate afterwards.
 func TestPrepareConfiguration(t *testing.T) {
 	t.Parallel()
 	im := load(t, newSandbox(t, Options{}), guestWasm, Limits{})
@@ -453,8 +454,8 @@ func TestSandboxCloseInterruptsCalls(t *testing.T) {
 	require.NoError(t, s.Close(t.Context()))
 }
 
-// An import that does not obey its context holds up Close no longer than Close's
-// own context allows.
+// TestSandboxCloseGivesUp checks that an import that ignores its context delays Close only until
+// the context of Close ends.
 func TestSandboxCloseGivesUp(t *testing.T) {
 	t.Parallel()
 	s, err := New(t.Context(), &Options{Surface: testSurface()})

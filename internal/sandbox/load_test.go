@@ -7,8 +7,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
+// TestLoadSharesCode checks that concurrent loads of the same bytes share the code, and that it
+// is freed with its last user.
 func TestLoadSharesCode(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, Options{})
@@ -30,7 +34,7 @@ func TestLoadSharesCode(t *testing.T) {
 	}
 	require.Equal(t, loads, s.refs(images[0].Digest()))
 
-	// It lives as long as its last instance does.
+	// The last instance keeps the code.
 	in, err := images[0].Instantiate(t.Context(), InstanceConfig{})
 	require.NoError(t, err)
 	for _, im := range images {
@@ -46,7 +50,7 @@ func TestLoadSharesCode(t *testing.T) {
 	require.Zero(t, s.refs(in.Image().Digest()))
 }
 
-// refs is how many hold the code of that digest.
+// refs returns the number of references to the code with that digest.
 func (s *Sandbox) refs(digest string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,25 +60,26 @@ func (s *Sandbox) refs(digest string) int {
 	return 0
 }
 
-func TestImageTells(t *testing.T) {
+// TestImageProperties checks what an image reports about its module.
+func TestImageProperties(t *testing.T) {
 	t.Parallel()
 	im := load(t, newSandbox(t, Options{}), guestWasm, Limits{})
 	require.Equal(t, "guest.wasm", im.Name())
 	require.Len(t, im.Digest(), 64)
 	require.EqualValues(t, len(guestWasm), im.Size())
-	first, most := im.Memory()
-	require.EqualValues(t, 2*65536, first)
-	require.EqualValues(t, 64<<20, most)
+	initial, maximum := im.Memory()
+	require.EqualValues(t, 2*65536, initial)
+	require.EqualValues(t, 64<<20, maximum)
 	require.Equal(t, "test_v1", im.Imports()[0].Module)
 	require.Equal(t, "(i32, i32) -> i32", im.Imports()[2].Type.String())
-	require.Contains(t, im.Exports(), ExportInfo{Name: "memory", Kind: "memory"})
+	require.Contains(t, im.Exports(), verify.ExportInfo{Name: "memory", Kind: "memory"})
 	require.True(t, im.HasExport("add"))
-	require.False(t, im.HasExport("memory"), "is no function")
+	require.False(t, im.HasExport("memory"), "it is not a function")
 	require.False(t, im.HasExport("nothing"))
 }
 
-// A load whose context ends returns at once, and others that wait for the same
-// bytes get them.
+// TestLoadCanceled checks that a load whose context ends returns at once, and that others that
+// wait for the same bytes succeed.
 func TestLoadCanceled(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, Options{})
@@ -82,13 +87,13 @@ func TestLoadCanceled(t *testing.T) {
 	cause := errors.New("never mind")
 	cancel(cause)
 	_, err := s.Load(ctx, "guest.wasm", guestWasm, Limits{})
-	if err != nil { // or it was quicker than the context
+	if err != nil { // nil if it was faster than the context
 		require.ErrorIs(t, err, cause)
 	}
 	load(t, s, guestWasm, Limits{})
 }
 
-func TestLimitsThatMakeNoSense(t *testing.T) {
+func TestInvalidLimits(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, Options{})
 	for text, l := range map[string]Limits{
@@ -102,12 +107,12 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-func TestSurfaceThatContradictsItself(t *testing.T) {
+func TestInconsistentSurface(t *testing.T) {
 	t.Parallel()
 	do := testSurface().Imports[0].Func
 	for text, imports := range map[string][]Import{
 		"needs a module, a name and a function": {{Module: "m", Name: "f"}},
-		"WASI is the sandbox's own":             {{Module: wasiModule, Name: "fd_write", Func: do}},
+		"WASI is the sandbox's own":             {{Module: verify.WASIModule, Name: "fd_write", Func: do}},
 		"m.f is there twice":                    {{Module: "m", Name: "f", Func: do}, {Module: "m", Name: "f", Func: do}},
 	} {
 		_, err := New(t.Context(), &Options{Surface: Surface{Imports: imports}})
@@ -115,8 +120,8 @@ func TestSurfaceThatContradictsItself(t *testing.T) {
 	}
 }
 
-// Loads, instances and calls of many goroutines, of which some fail, leave
-// nothing behind.
+// TestHammer checks that concurrent loads, instances and calls, of which some fail, free
+// everything.
 func TestHammer(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, Options{})
@@ -152,7 +157,7 @@ func hammer(s *Sandbox, g, rounds int) error {
 		}
 		im.Close()
 		closed := make(chan struct{})
-		go func() { // a stranger closes it at any time
+		go func() { // closes it at any time
 			defer close(closed)
 			if i%3 == 0 {
 				in.Close()

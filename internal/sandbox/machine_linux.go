@@ -11,51 +11,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machineMemory is how much memory this process may use in bytes: the machine's,
-// or the limit of a container around it.
+// machineMemory returns the memory in bytes that this process may use: the machine's, or the
+// limit of its container.
 var machineMemory = sync.OnceValue(func() int64 {
-	most := int64(otherMachine)
+	limit := int64(unknownMachine)
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
-		most = int64(info.Totalram) * int64(info.Unit)
+		limit = int64(info.Totalram) * int64(info.Unit)
 	}
 	const root = "/sys/fs/cgroup"
-	limits := []string{filepath.Join(root, "memory/memory.limit_in_bytes")} // version 1
+	files := []string{filepath.Join(root, "memory/memory.limit_in_bytes")} // version 1
 	own, _ := os.ReadFile("/proc/self/cgroup")
 	for line := range strings.Lines(string(own)) {
-		// Version 2 has one line, "0::/the/group". In a container it may be told
-		// as it is outside, where nothing lies there; the root is looked at too.
+		// Version 2 has one line, "0::/the/group". In a container that may be the path
+		// outside of it, which does not exist inside, so that the parents are read too.
 		if group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
 			for dir := filepath.Clean("/" + group); ; dir = filepath.Dir(dir) {
-				limits = append(limits, filepath.Join(root, dir, "memory.max"))
+				files = append(files, filepath.Join(root, dir, "memory.max"))
 				if dir == "/" {
 					break
 				}
 			}
 		}
 	}
-	for _, path := range limits {
+	for _, path := range files {
 		if b, err := os.ReadFile(path); err == nil {
-			most = min(most, memoryLimit(string(b)))
+			limit = min(limit, memoryLimit(string(b)))
 		}
 	}
-	return most
-})
-
-// maxMappings is how many mappings this process may have: one that has none left can
-// have no memory either, and ends. See max_map_count in
-// https://docs.kernel.org/admin-guide/sysctl/vm.html.
-var maxMappings = sync.OnceValue(func() int64 {
-	b, err := os.ReadFile("/proc/sys/vm/max_map_count")
-	if err != nil {
-		return 65_530 // what Linux has if nobody changed it
-	}
-	return memoryLimit(string(b))
+	return limit
 })
 
 const unlimited = math.MaxInt64
 
-// memoryLimit reads what a control group says.
+// memoryLimit parses the memory limit of a control group, which may be "max".
 func memoryLimit(text string) int64 {
 	var n int64
 	if _, err := fmt.Sscan(text, &n); err != nil || n <= 0 {

@@ -2,4 +2,4 @@
 
 package sandbox
 
-func machineMemory() int64 { return otherMachine }
+func machineMemory() int64 { return unknownMachine }

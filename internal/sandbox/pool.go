@@ -3,52 +3,54 @@ package sandbox
 import (
 	"sync"
 	"time"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/image"
 )
 
-// pool holds the state that an image's instances begin in, and instances that
-// were put back to it. There is one for each image, so that an instance never
-// serves two owners. Instances that faulted, were interrupted, or whose memory
-// grew do not come back.
+// pool holds the snapshot that an image's instances start from, and idle instances that were
+// reset to it. Each image has its own pool, so that an instance never serves two owners.
+// Instances that faulted, were interrupted, or whose memory grew do not return to it.
 type pool struct {
-	budget *budget
-	rest   time.Duration // how long an instance is kept unused
+	budget  *budget
+	timeout time.Duration // after which an idle instance is closed
 
-	mu     sync.Mutex
-	state  *state // nil until the first instance was made; guarded by mu
-	idle   []idle // the longest unused first; guarded by mu
-	timer  *time.Timer
-	closed bool // guarded by mu
+	mu       sync.Mutex
+	snapshot *image.Snapshot // nil until the first instance was made; guarded by mu
+	idle     []idle          // the longest idle first; guarded by mu
+	timer    *time.Timer
+	closed   bool // guarded by mu
 }
 
 type idle struct {
 	core  *core
-	bytes int64 // that it keeps for itself
+	bytes int64 // that it does not share
 	since time.Time
 }
 
-// budget bounds what all pools of a sandbox keep together, or all images.
+// budget bounds the memory of the idle instances of all pools of a sandbox.
 type budget struct {
-	mu         sync.Mutex
-	used, most int64 // used is guarded by mu
+	mu        sync.Mutex
+	used, max int64 // bytes; used is guarded by mu
 }
 
+// take reports whether n bytes are left, and takes them.
 func (b *budget) take(n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.used+n > b.most {
+	if b.used+n > b.max {
 		return false
 	}
 	b.used += n
 	return true
 }
 
-func (b *budget) give(n int64) {
+func (b *budget) release(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n
 }
 
-// take returns the clean instance that was used last, or nil.
+// take returns the most recently used idle instance, or nil.
 func (p *pool) take() *core {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,21 +61,21 @@ func (p *pool) take() *core {
 	i := p.idle[last]
 	p.idle[last] = idle{}
 	p.idle = p.idle[:last]
-	p.budget.give(i.bytes)
+	p.budget.release(i.bytes)
 	return i.core
 }
 
-// An instance is retired after so much. It is as clean as on its first day, but
-// the pages that became its own stay its own, also if only one user in a
-// thousand needed them; and what wazero may keep for it goes too.
+// An instance is retired at these limits. It is still clean, but the pages that it has
+// written to remain its own, even if only one user in a thousand needed them; and so does
+// what wazero keeps for it.
 const (
-	mostUses = 1000
-	mostAge  = 10 * time.Minute
+	maxUses = 1000
+	maxAge  = 10 * time.Minute
 )
 
-// put takes back an instance, if it can be cleaned and there is room for it.
+// put returns an instance to the pool, if it can be reset and there is room for it.
 func (p *pool) put(c *core) bool {
-	if c.uses++; c.uses >= mostUses || time.Since(c.born) >= mostAge {
+	if c.uses++; c.uses >= maxUses || time.Since(c.created) >= maxAge {
 		return false
 	}
 	bytes, ok := c.reset()
@@ -82,17 +84,17 @@ func (p *pool) put(c *core) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || crowded() || !p.budget.take(bytes) {
+	if p.closed || image.Crowded() || !p.budget.take(bytes) {
 		return false
 	}
 	p.idle = append(p.idle, idle{c, bytes, time.Now()})
 	if p.timer == nil {
-		p.timer = time.AfterFunc(p.rest, p.shrink)
+		p.timer = time.AfterFunc(p.timeout, p.shrink)
 	}
 	return true
 }
 
-// shrink frees what was not used for a while, and comes back for the rest.
+// shrink closes the instances whose timeout has passed, and schedules itself for the rest.
 func (p *pool) shrink() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +102,7 @@ func (p *pool) shrink() {
 	if p.closed {
 		return
 	}
-	before := time.Now().Add(-p.rest)
+	before := time.Now().Add(-p.timeout)
 	n := 0
 	for n < len(p.idle) && !p.idle[n].since.After(before) {
 		n++
@@ -111,54 +113,53 @@ func (p *pool) shrink() {
 	}
 }
 
-// drop frees the first n. The caller holds mu.
+// drop closes the first n instances. The caller holds mu.
 func (p *pool) drop(n int) {
 	for _, i := range p.idle[:n] {
-		p.budget.give(i.bytes)
-		i.core.free()
+		p.budget.release(i.bytes)
+		i.core.close()
 	}
 	p.idle = append([]idle(nil), p.idle[n:]...)
 }
 
-// begin returns the state that a new instance begins in, for which the caller is
-// counted as a user, or nil.
-func (p *pool) begin() *state {
+// retainSnapshot returns the snapshot with a reference for the caller, or nil.
+func (p *pool) retainSnapshot() *image.Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state != nil {
-		p.state.retain()
+	if p.snapshot != nil {
+		p.snapshot.Retain()
 	}
-	return p.state
+	return p.snapshot
 }
 
-// adopt makes s, of which the caller is the one user, the state of the pool,
-// unless there is one. It returns the pool's, with the caller as a user.
-func (p *pool) adopt(s *state) *state {
+// adopt makes s, to which the caller has the only reference, the snapshot of the pool,
+// unless there is one. It returns the pool's snapshot with a reference for the caller.
+func (p *pool) adopt(s *image.Snapshot) *image.Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return s
 	}
-	if p.state != nil {
-		s.release()
+	if p.snapshot != nil {
+		s.Release()
 	} else {
-		p.state = s
+		p.snapshot = s
 	}
-	p.state.retain()
-	return p.state
+	p.snapshot.Retain()
+	return p.snapshot
 }
 
-// reset tells how the pool cleans, or nil if it does not know yet.
-func (p *pool) peek() pageImage {
+// resetInfo describes how the pool resets instances.
+func (p *pool) resetInfo() ResetInfo {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state == nil {
-		return nil
+	if p.snapshot == nil {
+		return ResetInfo{Method: "is known when the first instance was made"}
 	}
-	return p.state.pages
+	return ResetInfo{Method: p.snapshot.Method(), ImageBytes: int64(p.snapshot.Size())}
 }
 
-// close frees what is idle. Instances that are in use go on.
+// close closes the idle instances. Instances in use are not affected.
 func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,8 +171,8 @@ func (p *pool) close() {
 		p.timer.Stop()
 	}
 	p.drop(len(p.idle))
-	if p.state != nil {
-		p.state.release()
-		p.state = nil
+	if p.snapshot != nil {
+		p.snapshot.Release()
+		p.snapshot = nil
 	}
 }

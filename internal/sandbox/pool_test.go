@@ -10,10 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/internal/sandbox/engine"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// An instance that served often, or for long, makes room for another one.
+// TestOldInstancesRetire checks that the pool replaces an instance after many uses or a long
+// time.
 func TestOldInstancesRetire(t *testing.T) {
 	t.Parallel()
 	im := load(t, newSandbox(t, Options{}), guestWasm, Limits{})
@@ -27,15 +29,16 @@ func TestOldInstancesRetire(t *testing.T) {
 	}
 	nothing := func(*core) {}
 	first := use(nothing)
-	for range mostUses - 1 {
+	for range maxUses - 1 {
 		require.Same(t, first, use(nothing))
 	}
 	second := use(nothing)
 	require.NotSame(t, first, second)
-	require.Same(t, second, use(func(c *core) { c.born = c.born.Add(-mostAge) }))
+	require.Same(t, second, use(func(c *core) { c.created = c.created.Add(-maxAge) }))
 	require.NotSame(t, second, use(nothing))
 }
 
+// TestIdleBudget checks that the memory of idle instances is bounded.
 func TestIdleBudget(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -63,10 +66,11 @@ func TestIdleBudget(t *testing.T) {
 	}
 }
 
-func TestIdleTime(t *testing.T) {
+// TestIdleTimeout checks that an instance is closed after its idle timeout.
+func TestIdleTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := New(t.Context(), &Options{Surface: testSurface(), IdleTime: time.Minute})
+		s, err := New(t.Context(), &Options{Surface: testSurface(), IdleTimeout: time.Minute})
 		require.NoError(t, err)
 		im, err := s.Load(t.Context(), "guest.wasm", guestWasm, Limits{})
 		require.NoError(t, err)
@@ -82,11 +86,11 @@ func TestIdleTime(t *testing.T) {
 		require.Equal(t, 2, im.pool.count())
 		time.Sleep(21 * time.Second)
 		synctest.Wait()
-		require.Equal(t, 1, im.pool.count(), "a is a minute old, b is not")
+		require.Equal(t, 1, im.pool.count(), "only a has been idle for a minute")
 		hold().Close()
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
-		require.Equal(t, 1, im.pool.count(), "b was used meanwhile")
+		require.Equal(t, 1, im.pool.count(), "b was used since")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		require.Zero(t, im.pool.count())
@@ -97,11 +101,10 @@ func TestIdleTime(t *testing.T) {
 	})
 }
 
-// Many goroutines use the pool of one image at once, and each finds a clean
-// instance.
+// TestPoolHammer checks that goroutines that share a pool get clean instances.
 func TestPoolHammer(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, opts Options) {
+	eachPlatform(t, func(t *testing.T, opts Options) {
 		s := newSandbox(t, opts)
 		im := load(t, s, large(nil), Limits{})
 		errs := make(chan error, 8)
@@ -135,9 +138,9 @@ func TestPoolHammer(t *testing.T) {
 	})
 }
 
-// A stack that became large goes when its instance is reset; others need not grow
-// anew, and count among what is kept.
-func TestStacksOfTheIdle(t *testing.T) {
+// TestIdleStacks checks that a reset drops large stacks, and that small ones are kept and
+// counted.
+func TestIdleStacks(t *testing.T) {
 	counting := module(func(m *wasm.Module) { // hook(n) is 0, or hook(n-1) + 1
 		m.Code[0].Body = []byte{0x20, 0, 0x04, 0x7f, 0x20, 0, 0x41, 1, 0x6b, 0x10, 0, 0x41, 1, 0x6a, 0x05, 0x41, 0, 0x0b, 0x0b}
 	})
@@ -145,8 +148,8 @@ func TestStacksOfTheIdle(t *testing.T) {
 	in, err := im.Instantiate(t.Context(), InstanceConfig{})
 	require.NoError(t, err)
 	require.Equal(t, []uint64{3}, call(t, in, "hook", 3))
-	few, ok := stackOf(in.core.function("hook"))
-	require.True(t, ok, "wazero has a stack where it is looked for")
+	few, ok := engine.StackBytes(in.core.function("hook"))
+	require.True(t, ok)
 	kept := in.core
 	in.Close()
 	require.Len(t, kept.functions, 1)
@@ -155,18 +158,15 @@ func TestStacksOfTheIdle(t *testing.T) {
 	in, err = im.Instantiate(t.Context(), InstanceConfig{})
 	require.NoError(t, err)
 	require.Equal(t, []uint64{10_000}, call(t, in, "hook", 10_000))
-	many, ok := stackOf(in.core.function("hook"))
+	many, ok := engine.StackBytes(in.core.function("hook"))
 	require.True(t, ok)
-	require.Greater(t, many, int64(keptStack))
+	require.Greater(t, many, int64(maxIdleStack))
 	in.Close()
 	require.Empty(t, kept.functions)
 	require.Less(t, im.pool.idle[0].bytes, many)
-
-	_, ok = stackOf(nil)
-	require.False(t, ok)
 }
 
-// count is how many instances the pool holds.
+// count returns the number of idle instances.
 func (p *pool) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An image begins where the one that it was prepared from does, or goes all the way
-// there again.
+// TestPreparedFromPrepared checks images that are prepared from a prepared one, with Prepare
+// and PrepareAnew.
 func TestPreparedFromPrepared(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, opts Options) {
+	eachPlatform(t, func(t *testing.T, opts Options) {
 		im := load(t, newSandbox(t, opts), guestWasm, Limits{})
 		counts := 0
 		count := func(ctx context.Context, in *Instance) error {
@@ -26,7 +26,7 @@ func TestPreparedFromPrepared(t *testing.T) {
 		for name, tc := range map[string]struct {
 			prepare func(context.Context, InstanceConfig, func(context.Context, *Instance) error) (*Image, error)
 			counts  int
-		}{"from there": {first.Prepare, 1}, "anew": {first.PrepareAnew, 2}} {
+		}{"Prepare": {first.Prepare, 1}, "PrepareAnew": {first.PrepareAnew, 2}} {
 			counts = 0
 			second, err := tc.prepare(t.Context(), InstanceConfig{}, count)
 			require.NoError(t, err)

@@ -3,64 +3,64 @@ package sandbox
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
+	"github.com/agent-runner/agent-runner/internal/sandbox/compile"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// What a profile keeps of modules that call ever deeper, and ever another way, so that all
-// its stacks together take 160 MB at most: what goes beyond is counted where it was called.
+// Limits of a profile, so that all its stacks take at most 160 MB, whatever the modules call.
+// Calls beyond them are counted for their caller.
 const (
 	maxProfileDepth = 200
 	maxProfileNodes = 50_000
 )
 
-// A Profile collects how much fuel each function of guests uses, and on which way it was
-// called; see [Options.Profile]. The zero value is ready. It is safe for concurrent use.
+// A Profile collects how much fuel each function of guests uses, by call stack; see
+// [Options.Profile]. The zero value is ready to use. It is safe for concurrent use.
 //
-// It counts, and does not look from time to time: the same calls give the same profile on
-// every machine, and all its fuel together is what the reports of the calls tell. Fuel
-// that imports use is that of the function that calls them.
+// It counts instead of sampling: the same calls have the same profile on every machine, and
+// its total is the fuel in the reports of the calls. The fuel of imports counts for the
+// function that calls them.
 type Profile struct {
 	mu    sync.Mutex
 	roots map[profileRoot]*profileNode // guarded by mu
 	nodes int                          // guarded by mu
 }
 
-// A profileRoot is where calls begin.
+// A profileRoot is the bottom of call stacks: an export of a module.
 type profileRoot struct {
 	module, export string
-	names          *names
+	names          *compile.Names
 }
 
-// A profileNode is a function that was called on one way.
+// A profileNode is a function with one call stack.
 type profileNode struct {
 	calls, fuel int64
-	inner       map[uint32]*profileNode // what it called
+	callees     map[uint32]*profileNode // by function
 }
 
-// A ProfileSample is what a function took that was called on one way.
+// A ProfileSample is the cost of a function with one call stack.
 type ProfileSample struct {
-	Module string   // its name, as it was loaded
+	Module string   // the name that it was loaded with
 	Export string   // that the host called
-	Stack  []string // the function, what called it, and so on
+	Stack  []string // the function, its caller, and so on
 	Calls  int64
-	Fuel   int64 // without that of the functions which it called
+	Fuel   int64 // without that of the functions that it called
 }
 
-// Reset forgets what was collected.
+// Reset clears the profile.
 func (p *Profile) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.roots, p.nodes = nil, 0
 }
 
-// Samples is what was collected, what took most first.
+// Samples returns what was collected, in descending order of fuel.
 func (p *Profile) Samples() []ProfileSample {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,27 +75,23 @@ func (p *Profile) Samples() []ProfileSample {
 	return all
 }
 
-// samples appends those of all that n called. callers begins with n.
+// samples appends the samples of all callees of n. callers starts with n.
 func (n *profileNode) samples(all []ProfileSample, root profileRoot, callers []string) []ProfileSample {
-	for function, called := range n.inner {
-		name := root.names.of(function)
-		if name == "" {
-			name = fmt.Sprintf("$%d", function)
-		}
-		stack := append([]string{name}, callers...)
+	for function, called := range n.callees {
+		stack := append([]string{root.names.Function(function)}, callers...)
 		all = append(all, ProfileSample{root.module, root.export, stack, called.calls, called.fuel})
 		all = called.samples(all, root, stack)
 	}
 	return all
 }
 
-// node is where a function counts that in calls now.
+// node returns the node of a function that in calls now, and counts the call.
 func (p *Profile) node(in *Instance, function uint32) *profileNode {
 	var caller *profileNode
 	if n := len(in.profiled); n > 0 {
 		caller = in.profiled[n-1].node
 	} else {
-		root := profileRoot{in.image.name, in.export, in.image.code.names}
+		root := profileRoot{in.image.name, in.export, in.image.code.Names}
 		if caller = p.roots[root]; caller == nil {
 			caller = &profileNode{}
 			if p.roots == nil {
@@ -104,78 +100,71 @@ func (p *Profile) node(in *Instance, function uint32) *profileNode {
 			p.roots[root] = caller
 		}
 	}
-	n := caller.inner[function]
+	n := caller.callees[function]
 	if n == nil {
 		if len(in.profiled) > 0 && (len(in.profiled) >= maxProfileDepth || p.nodes >= maxProfileNodes) {
 			return caller
 		}
 		n = &profileNode{}
 		p.nodes++
-		if caller.inner == nil {
-			caller.inner = map[uint32]*profileNode{}
+		if caller.callees == nil {
+			caller.callees = map[uint32]*profileNode{}
 		}
-		caller.inner[function] = n
+		caller.callees[function] = n
 	}
 	n.calls++
 	return n
 }
 
-// A profileFrame is a function of a guest that is being called.
+// A profileFrame is a running function of a guest.
 type profileFrame struct {
-	node  *profileNode
-	began int64 // what the call had used then
-	inner int64 // used by what it called
+	node    *profileNode
+	began   int64 // fuel that the call had used at its start
+	callees int64 // fuel used by its callees
 }
 
-// enter is told when a function of in begins.
+// enter notes the start of a function.
 func (p *Profile) enter(in *Instance, function uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	in.profiled = append(in.profiled, profileFrame{node: p.node(in, function), began: in.usedNow()})
 }
 
-// leave is told when the function ends that began last, at that much fuel.
+// leave notes the end of the innermost function, when the call had used this fuel.
 func (p *Profile) leave(in *Instance, used int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := len(in.profiled) - 1
 	f := in.profiled[last]
 	in.profiled = in.profiled[:last]
-	f.node.fuel += used - f.began - f.inner
+	f.node.fuel += used - f.began - f.callees
 	if last > 0 {
-		in.profiled[last-1].inner += used - f.began
+		in.profiled[last-1].callees += used - f.began
 	}
 }
 
-// finish ends the functions that did not return, since the call was ended in them.
+// finish ends the functions that did not return, because the call was ended in them.
 func (p *Profile) finish(in *Instance) {
 	for len(in.profiled) > 0 {
 		p.leave(in, int64(in.report.Fuel))
 	}
 }
 
-// usedNow is what the call that runs has used so far.
+// usedNow returns the fuel that the running call has used so far.
 func (in *Instance) usedNow() int64 { return in.tank.used(int64(in.core.fuel.Get())) }
 
-// listen has wazero tell the profile of each function of c that begins or ends.
-func (p *Profile) listen(ctx context.Context, c *code) context.Context {
-	if p == nil {
-		return ctx
-	}
-	return experimental.WithFunctionListenerFactory(ctx, listeners{p, c})
-}
-
+// listeners makes the listeners with which wazero reports the start and end of each function.
 type listeners struct {
-	p *Profile
-	c *code
+	p     *Profile
+	facts *compile.Facts
 }
 
-// NewFunctionListener listens to the functions that the module came with.
+// NewFunctionListener returns a listener for a function of the original module.
 func (l listeners) NewFunctionListener(def api.FunctionDefinition) experimental.FunctionListener {
 	if _, _, imported := def.Import(); imported || def.ModuleName() == wasm.ReservedModule {
 		return nil
 	}
-	function, ok := l.c.original(def.Index())
+	function, ok := l.facts.Original(def.Index())
 	if !ok {
 		return nil
 	}
@@ -187,24 +176,25 @@ type listener struct {
 	function uint32
 }
 
-// Before is called when the function begins.
+// Before implements [experimental.FunctionListener].
 func (l *listener) Before(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
 	if in := profiledIn(ctx); in != nil {
 		l.p.enter(in, l.function)
 	}
 }
 
-// After is called when it returns.
+// After implements [experimental.FunctionListener].
 func (l *listener) After(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64) {
 	if in := profiledIn(ctx); in != nil {
 		l.p.leave(in, in.usedNow())
 	}
 }
 
-// Abort is called when it does not, for one or all that were called: see finish.
+// Abort implements [experimental.FunctionListener]. It does nothing, see finish.
 func (*listener) Abort(context.Context, api.Module, api.FunctionDefinition, error) {}
 
-// profiledIn is whose function runs; nil in a start function, which has no counters yet.
+// profiledIn returns the running instance, or nil in a start function, which has no counters
+// yet.
 func profiledIn(ctx context.Context) *Instance {
 	in := ctx.Value(instanceKey{}).(*Instance)
 	if in.core.fuel == nil {

@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
 // profiled is what a sandbox with a profile counted of a call, and what the call told.
 func profiled(t *testing.T, module []byte, l Limits, cfg InstanceConfig, export string, args ...uint64) ([]ProfileSample, Report) {
 	t.Helper()
 	var p Profile
-	s := newSandbox(t, Options{Profile: &p, CacheDir: t.TempDir(), CompileChild: &ChildOptions{}})
+	s := newSandbox(t, Options{Profile: &p, CacheDir: t.TempDir(), CompileChild: &child.Options{}})
 	in := instantiate(t, load(t, s, module, l), cfg)
 	p.Reset()
 	_, _ = in.Call(t.Context(), export, args...) // the fuel is the same if it fails

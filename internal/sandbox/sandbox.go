@@ -1,141 +1,145 @@
-// Package sandbox turns untrusted WebAssembly bytes into instances that are
-// safe to call. It knows nothing of what guests are for: which functions they
-// may import, and what those do, is the caller's [Surface].
+// Package sandbox turns untrusted WebAssembly bytes into instances that are safe to call.
+// It does not know what guests are for: the caller's [Surface] says which functions they
+// can import and what those do.
 //
 // # From bytes to a closed instance
 //
-//  1. Verify (verify.go, and package wasm below). Nothing reaches wazero before
-//     our own strict reading of the module has passed: its structure, caps on
-//     all that can be counted, imports from the surface or WASI with exactly
-//     their types, an exported memory that fits the limit, exports of the type
-//     that the surface wants. What is wrong is told in a [RefusedError].
-//  2. Meter (package wasm, fuel.go, slice.go). The module is rewritten so that it counts
-//     its work and its stack, and calls the host each time a slice of fuel is
-//     used up: only then does anything look at the limits of work and time, at
-//     cancellation, and only then can Go's garbage collector stop the world.
-//  3. Compile (compile.go, cache.go). Once for each digest, however many load the
-//     same bytes at once; shared, counted, and closed with its last user. With
-//     [Options.CacheDir], machine code is kept on disk, and checked before it is
-//     used. With [Options.CompileChild] a process of its own does it, in bounded
-//     time and memory (child.go, childmain.go), otherwise this one, with no limit
-//     but those on the size of everything that a module has.
-//  4. Snapshot (snapshot.go, memory_linux.go, difference.go). The first instance of an image
-//     runs the module's start function and _initialize, and what
-//     [Image.Prepare] was given; its memory and globals are then the state in
-//     which all others begin. On Linux they map that memory privately, and a
-//     reset copies back only the pages that were written to; elsewhere all of
-//     it is copied. An image that was prepared from another one and differs from it in few
-//     pages keeps only what differs. A module that changes its tables, or has a start function,
-//     goes all the way each time; [Image.Reset] says so.
-//  5. Pool (pool.go). An instance that is closed is reset and waits for the next
-//     user of the same image, as long as there is memory for it, it did not
-//     fault or grow, and is not old. Who starts work that needs instances reserves their memory
-//     first, with [Sandbox.Reserve] (admission.go).
-//  6. Call (instance.go, guest.go). One at a time; the guest's own time is
-//     limited, its memory bounded, its pointers checked. What it does wrong is a
-//     [Fault], after which the instance is dead.
+//  1. Verify (package verify, and package wasm below it). wazero gets no module that our
+//     own strict decoder and verifier have not accepted: its structure, caps on everything
+//     that can be counted, imports from the surface or WASI with exactly their types, an
+//     exported memory within the limit, exports with the types that the surface expects. A
+//     rejection is a [*verify.RefusedError].
+//  2. Meter (package wasm, fuel.go, slice.go). The module is rewritten so that it counts its
+//     work and its stack, and calls the host whenever a slice of fuel is used up. Only then
+//     are the limits of work and time and cancellation checked, and only then can Go's
+//     garbage collector stop the world.
+//  3. Compile (package compile, code.go). Each digest is compiled once, however many callers
+//     load the same bytes concurrently. The code is shared and reference-counted. With
+//     [Options.CacheDir], machine code is stored on disk and verified before it is used.
+//     With [Options.CompileChild], a child process compiles in bounded time and memory;
+//     otherwise this process compiles, bounded only by the size of the module's parts.
+//  4. Snapshot (package image, core.go). The first instance of an image runs the module's
+//     start function, _initialize, and the setup of [Image.Prepare]. Its memory and globals
+//     are the state in which all other instances start. On Linux they map that memory
+//     privately, and a reset copies back only the pages that were written to; elsewhere all
+//     of it is copied. A module that changes its tables, or has a start function, repeats
+//     all steps for each instance; [Image.Reset] reports that.
+//  5. Pool (pool.go). A closed instance is reset and waits for the next user of the same
+//     image, if there is memory for it, it did not fault or grow, and it is not old. The
+//     caller reserves the memory of instances before it starts work that needs them, with
+//     [Sandbox.Reserve] (admission.go).
+//  6. Call (instance.go, guest.go). One at a time; the guest's own time is limited, its
+//     memory bounded, its pointers checked. A mistake of the guest is a [*Fault], after which
+//     the instance is dead.
+//
+// The package imports the packages below it, and nothing that knows agents.
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental"
 
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
+	"github.com/agent-runner/agent-runner/internal/sandbox/compile"
+	"github.com/agent-runner/agent-runner/internal/sandbox/engine"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// ErrClosed is what a closed sandbox, image or instance answers, and how a call
-// ends in whose middle its instance or sandbox was closed.
-var ErrClosed = errors.New("sandbox: closed")
+var (
+	// ErrClosed is the error of a closed sandbox, image or instance, and of a call whose
+	// instance or sandbox was closed during the call.
+	ErrClosed = errors.New("sandbox: closed")
 
-// Options configure a [Sandbox]. They are copied by [New].
+	// ErrNoChildren is the error of RunJob without Options.CompileChild.
+	ErrNoChildren = errors.New("sandbox: there are no children")
+)
+
+// Options configure a [Sandbox]. [New] copies them.
 type Options struct {
-	// CacheDir keeps compiled machine code between processes. It is made with
-	// mode 0700 if it is missing, and refused if others own it or can write there. Entries
-	// are found by the digest of the module as it is compiled; within that, by
-	// the version of wazero, the operating system, and the processor's
-	// architecture and features. One that is not exactly what was once written
-	// is removed and made again. Empty: no cache on disk.
+	// CacheDir stores compiled machine code between processes. It is created with mode 0700
+	// if it is missing, and rejected if others own it or can write to it. Entries are found
+	// by the digest of the module, the version of wazero, the operating system, and the
+	// architecture and features of the processor. An entry that is not byte-for-byte what was
+	// stored is removed and compiled again. Empty: no cache on disk.
 	CacheDir string
 
-	// CacheBytes bounds the cache directory; what was not used for the longest
-	// time is removed. Default 1 GiB.
+	// CacheBytes bounds the cache directory; the least recently used entries are evicted.
+	// Default 1 GiB.
 	CacheBytes int64
 
-	// CompileChild lets processes of their own compile, within these limits. Nil:
-	// modules are compiled in this process.
-	CompileChild *ChildOptions
+	// CompileChild lets child processes compile, within these limits. Nil: this process
+	// compiles.
+	CompileChild *child.Options
 
-	// Surface is what guests may import beside WASI, and how their exports must
-	// be typed. The zero value allows WASI alone and any exports.
+	// Surface is what guests can import in addition to WASI, and how their exports must be
+	// typed. The zero value allows only WASI and any exports.
 	Surface Surface
 
-	// Structure caps what can be counted in a module; ModuleBytes and MemoryPages
-	// in it do not matter, since Limits bounds them for each module. Nil:
-	// wasm.DefaultLimits.
+	// Structure caps what can be counted in a module. Its ModuleBytes and MemoryPages have
+	// no effect, because Limits bounds them for each module. Nil: wasm.DefaultLimits.
 	Structure *wasm.Limits
 
-	// MemoryBytes is what [Sandbox.Reserve] gives out. Default half of the
-	// machine's memory, or of what the container may use; 2 GiB where that cannot
-	// be known.
+	// MemoryBytes is the memory that [Sandbox.Reserve] grants in total. Default half of the
+	// machine's memory, or of the container's limit; 2 GiB where that is unknown.
 	MemoryBytes int64
 
-	// ImageBytes bounds the memory that all images hold together: what instances
-	// begin with, pages of zeros aside. Beyond it no image is made, nor for one
-	// who has his share of it, see [Sharing]: that is an [*ImageRoomError]. Default a third of the machine's memory, or of what the
-	// container may use.
+	// ImageBytes bounds the memory of all images: the content that instances start with,
+	// without pages of zeros. An image beyond it, or beyond the share of its [Tenant], fails
+	// with an [*ImageRoomError]. Default a third of the machine's memory, or of the
+	// container's limit.
 	ImageBytes int64
 
-	// IdleBytes bounds the memory that instances which nobody uses keep for
-	// themselves, all together. Default 256 MiB, negative: none are kept.
+	// IdleBytes bounds the memory of all idle instances that they do not share. Default
+	// 256 MiB, negative: no instance is kept.
 	IdleBytes int64
 
-	// IdleTime is how long an instance is kept that nobody uses. Default 30 s.
-	IdleTime time.Duration
+	// IdleTimeout is the time after which an idle instance is closed. Default 30 s.
+	IdleTimeout time.Duration
 
-	// Profile collects which functions of guests use their fuel, for their authors:
-	// calls take several times as long, and modules are compiled in this process each
-	// time, without CacheDir and CompileChild. Nil: nothing is collected.
+	// Profile collects which functions of guests use how much fuel. Calls take several times
+	// as long then, and modules are compiled in this process each time, without CacheDir and
+	// CompileChild. Nil: no profile.
 	Profile *Profile
 
-	// Logger hears what an operator should look into: panics of host functions,
-	// which are bugs of the host. Nil: nobody hears it.
+	// Logger receives what an operator should look into: panics of host functions, which are
+	// bugs of the host. Nil: discarded.
 	Logger *slog.Logger
 
-	// interpret uses wazero's interpreter even where its compiler works, so that
-	// tests can compare both.
+	// interpret uses wazero's interpreter even where its compiler works, so that tests can
+	// compare both.
 	interpret bool
 
-	// portable uses what works on every system, for the same reason.
+	// portable uses what works on every system, so that tests can compare both.
 	portable bool
 }
 
+// unknownMachine is the memory in bytes of a machine where it cannot be determined.
+const unknownMachine = 4 << 30
+
 // Sandbox loads modules. It is safe for concurrent use.
 type Sandbox struct {
-	surface   *surface
-	structure wasm.Limits
-	log       *slog.Logger
-	config    wazero.RuntimeConfig
-	disk      *diskCache // nil without one
-	children  *children  // nil without them
-	profile   *Profile   // nil without one
-	compiles  bool       // wazero does, and does not interpret
-	portable  bool
-
-	running context.Context // ends when the sandbox is closed
-	stop    context.CancelCauseFunc
+	surface  *surface
+	log      *slog.Logger
+	compiler *compile.Compiler
+	children *child.Pool // nil without them
+	profile  *Profile    // nil without one
+	portable bool
 
 	admission   admission
 	idleBudget  budget
-	idleTime    time.Duration
+	idleTimeout time.Duration
 	imageBudget admission
 
 	mu        sync.Mutex
@@ -147,61 +151,63 @@ type Sandbox struct {
 	idle      *sync.Cond             // signals that live or compiling shrank; uses mu
 }
 
-// New returns a sandbox. It fails if the cache directory cannot be used, or if
-// the surface contradicts itself. The caller must close it.
+// New returns a sandbox, which the caller must close. It fails if the cache directory cannot
+// be used, or if the surface is inconsistent.
 func New(_ context.Context, opts *Options) (*Sandbox, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
 	s := &Sandbox{
-		log: opts.Logger, portable: opts.portable, idleTime: opts.IdleTime, profile: opts.Profile,
+		log: opts.Logger, portable: opts.portable, idleTimeout: cmp.Or(opts.IdleTimeout, 30*time.Second), profile: opts.Profile,
 		images: map[*Image]struct{}{}, codes: map[string]*code{}, live: map[*Instance]struct{}{},
 	}
-	s.admission.free = opts.MemoryBytes
-	def(&s.admission.free, machineMemory()/2)
-	s.admission.all = s.admission.free
-	def(&s.idleTime, 30*time.Second)
-	s.idleBudget.most = opts.IdleBytes
-	def(&s.idleBudget.most, 256<<20)
-	s.imageBudget.free = opts.ImageBytes
-	def(&s.imageBudget.free, machineMemory()/3)
-	s.imageBudget.all = s.imageBudget.free
+	s.admission.total = cmp.Or(opts.MemoryBytes, machineMemory()/2)
+	s.admission.free = s.admission.total
+	s.imageBudget.total = cmp.Or(opts.ImageBytes, machineMemory()/3)
+	s.imageBudget.free = s.imageBudget.total
+	s.idleBudget.max = cmp.Or(opts.IdleBytes, 256<<20)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.idle = sync.NewCond(&s.mu)
-	s.structure = wasm.DefaultLimits()
-	if opts.Structure != nil {
-		s.structure = *opts.Structure
-	}
-	s.structure.ModuleBytes, s.structure.MemoryPages = math.MaxInt, maxMemoryBytes/pageBytes
 	var err error
 	if s.surface, err = newSurface(opts.Surface); err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	if opts.CacheDir != "" && opts.Profile == nil {
-		most := opts.CacheBytes
-		def(&most, 1<<30)
-		if s.disk, err = openDiskCache(opts.CacheDir, most); err != nil {
+	if opts.CompileChild != nil && opts.Profile == nil && !opts.interpret && engine.HasCompiler() {
+		if s.children, err = child.NewPool(*opts.CompileChild); err != nil {
 			return nil, fmt.Errorf("sandbox: %w", err)
 		}
 	}
-	s.config, s.compiles = runtimeConfig(opts.interpret), !opts.interpret && hasCompiler()
-	if opts.CompileChild != nil && opts.Profile == nil && s.compiles {
-		if s.children, err = newChildren(*opts.CompileChild); err != nil {
-			return nil, fmt.Errorf("sandbox: %w", err)
-		}
+	if s.compiler, err = compile.New(s.compileOptions(opts)); err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	s.running, s.stop = context.WithCancelCause(context.Background())
 	return s, nil
 }
 
-// Close interrupts the calls that are running, waits until they have ended, and
-// frees everything. Guests and compilations in children stop at once; a host
-// function that waits has to obey its context, and a compilation that has begun
-// in this process is waited for. When ctx ends before that, Close returns an
-// error with its cause, and what is still in use is not freed. Closing twice
-// does nothing.
+// compileOptions returns the options of the compiler.
+func (s *Sandbox) compileOptions(opts *Options) compile.Options {
+	structure := wasm.DefaultLimits()
+	if opts.Structure != nil {
+		structure = *opts.Structure
+	}
+	structure.ModuleBytes, structure.MemoryPages = math.MaxInt, verify.MaxMemoryBytes/verify.PageBytes
+	o := compile.Options{
+		CacheDir: opts.CacheDir, CacheBytes: cmp.Or(opts.CacheBytes, 1<<30), Children: s.children, Surface: s.surface.types,
+		Structure: structure, StartStackBytes: startStack, Interpret: opts.interpret, Logger: s.log,
+	}
+	if s.profile != nil {
+		o.CacheDir = ""
+		o.Listen = func(f *compile.Facts) experimental.FunctionListenerFactory { return listeners{s.profile, f} }
+	}
+	return o
+}
+
+// Close interrupts the running calls, waits until they have ended, and frees everything.
+// Guests and compilations in children stop at once. A host function that waits must obey its
+// context, and Close waits for a compilation in this process. If ctx ends before, Close
+// returns an error with its cause, and does not free what is still in use. Closing twice has
+// no effect.
 func (s *Sandbox) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
@@ -215,7 +221,9 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.admission.close()
-	s.stop(ErrClosed)
+	if s.children != nil {
+		s.children.Close(ErrClosed)
+	}
 	for _, in := range open {
 		in.Close()
 	}
@@ -224,7 +232,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	images, codes := slices.Collect(maps.Keys(s.images)), s.codes
-	s.codes = nil // images that are closed from now on have little to do
+	s.codes = nil // closing an image later has little effect
 	s.mu.Unlock()
 	for _, im := range images {
 		im.pool.close()
@@ -267,10 +275,26 @@ func (s *Sandbox) enter(in *Instance) bool {
 	return true
 }
 
-// leave ends what enter began.
+// leave reverts enter.
 func (s *Sandbox) leave(in *Instance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.live, in)
 	s.idle.Broadcast()
+}
+
+// RunJob lets a child process do a job within the limits of Options.CompileChild, and
+// returns its output. The error contains the text of the job's own error. It is a
+// [*verify.RefusedError] if the job exceeded a limit, ErrNoChildren, ctx's cause, or an error
+// of this system.
+func (s *Sandbox) RunJob(ctx context.Context, job child.Job) ([]byte, error) {
+	if s.children == nil {
+		return nil, ErrNoChildren
+	}
+	dir, err := s.compiler.TempDir()
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: job %s: %w", job.Name, err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	return s.children.Run(ctx, tenantOf(ctx).Name, dir, job)
 }

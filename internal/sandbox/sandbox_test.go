@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/tetratelabs/wazero/api"
 	"go.uber.org/goleak"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 func TestMain(m *testing.M) {
-	if IsCompileChild() {
-		os.Exit(CompileChildMain(ChildJob{"reverse", reverse}, ChildJob{"attempt", attemptJob})) //nolint:forbidigo // this is a main
-	}
-	if len(os.Args) == 4 && (os.Args[1] == "confined" || os.Args[1] == "free") {
-		os.Exit(confinedMain(os.Args[1] == "free", os.Args[2:])) //nolint:forbidigo // this is a main
+	if child.IsChild() {
+		os.Exit(child.Main(child.Handler{Name: "where", Do: whereJob})) //nolint:forbidigo // this is a main
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -48,8 +48,10 @@ func testSurface() Surface {
 				stack[0] = uint64(len(g.Read(uint32(stack[0]), uint32(stack[1]))))
 			}},
 		},
-		Exports: func([]ImportInfo) (CheckExport, error) {
-			return func(name string) (FuncType, bool) { return FuncType{Params: one, Results: one}, name == "hook" }, nil
+		Exports: func([]verify.ImportInfo) (verify.CheckExport, error) {
+			return func(name string) (verify.FuncType, bool) {
+				return verify.FuncType{Params: one, Results: one}, name == "hook"
+			}, nil
 		},
 	}
 }

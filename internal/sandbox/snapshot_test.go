@@ -1,10 +1,8 @@
 package sandbox
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"strings"
@@ -12,12 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/internal/sandbox/image"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// This test is not parallel, so that no other holds images meanwhile.
+// TestNothingStaysMapped checks that images are unmapped with their last user. It does not run
+// in parallel with tests that hold images.
 func TestNothingStaysMapped(t *testing.T) {
-	if !canMap() {
+	if !image.CanMap() {
 		t.Skip("this system maps no images")
 	}
 	mapped := func() int {
@@ -41,18 +41,18 @@ func TestNothingStaysMapped(t *testing.T) {
 	a.Close()
 	require.Equal(t, 2, mapped())
 	im.Close()
-	require.Equal(t, 2, mapped(), "b lives")
+	require.Equal(t, 2, mapped(), "b is still open")
 	require.NoError(t, s.Close(t.Context()))
 	require.Zero(t, mapped())
 	_, err = b.Call(t.Context(), "hook", 1)
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// large is a module whose memory is large enough to be mapped. Its hook adds its
+// large returns a module whose memory is large enough to be mapped. Its hook adds its
 // parameter to a counter in memory and to one in a global, and returns the sum.
 func large(change func(m *wasm.Module)) []byte {
 	return module(func(m *wasm.Module) {
-		m.Memories[0].Size.Min = 2 * copyAtMost / pageBytes
+		m.Memories[0].Size.Min = 2 * image.MaxCopied / pageBytes
 		m.Globals = []wasm.Global{{GlobalType: wasm.GlobalType{Type: wasm.I32, Mutable: true}, Init: wasm.ConstExpr{Op: wasm.OpI32Const}}}
 		m.Data = []wasm.Data{{Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: 300_000}, Init: []byte("some data")}}
 		m.Code[0].Body = []byte{
@@ -66,8 +66,8 @@ func large(change func(m *wasm.Module)) []byte {
 	})
 }
 
-// eachWay runs a test with images that are mapped and with ones that are copied.
-func eachWay(t *testing.T, test func(t *testing.T, opts Options)) {
+// eachPlatform runs a test with mapped and with copied images.
+func eachPlatform(t *testing.T, test func(t *testing.T, opts Options)) {
 	for name, portable := range map[string]bool{"mapped": false, "copied": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,23 +76,24 @@ func eachWay(t *testing.T, test func(t *testing.T, opts Options)) {
 	}
 }
 
-// eachImage runs a test with images that are whole, and with ones that are differences
-// from the one that they are prepared from: ready makes that one's.
-func eachImage(t *testing.T, test func(t *testing.T, opts Options, ready func(base *Image))) {
-	for name, ready := range map[string]func(*Image){
+// eachImage runs a test with prepared images that are whole, and with ones that are
+// differences from their base: start makes the base's snapshot.
+func eachImage(t *testing.T, test func(t *testing.T, opts Options, start func(base *Image))) {
+	for name, start := range map[string]func(*Image){
 		"whole":      func(*Image) {},
 		"difference": func(base *Image) { instantiate(t, base, InstanceConfig{}).Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachWay(t, func(t *testing.T, opts Options) { test(t, opts, ready) })
+			eachPlatform(t, func(t *testing.T, opts Options) { test(t, opts, start) })
 		})
 	}
 }
 
+// TestInstancesAreClean checks that an instance from the pool starts in the initial state.
 func TestInstancesAreClean(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, opts Options) {
+	eachPlatform(t, func(t *testing.T, opts Options) {
 		im := load(t, newSandbox(t, opts), large(nil), Limits{})
 		var first *core
 		for i := range 3 {
@@ -101,30 +102,32 @@ func TestInstancesAreClean(t *testing.T) {
 			if i == 0 {
 				first = in.core
 			}
-			require.Same(t, first, in.core, "the instance before was used again")
+			require.Same(t, first, in.core, "the previous instance was used again")
 			data, _ := in.core.memory.Read(300_000, 9)
 			require.Equal(t, "some data", string(data))
 			require.Equal(t, []uint64{6}, call(t, in, "hook", 3))
 			require.Equal(t, []uint64{10}, call(t, in, "hook", 2))
 			copy(data, "overwritten")
 			in.Close()
-			if !canMap() || opts.portable {
+			if !image.CanMap() || opts.portable {
 				require.Contains(t, im.Reset().Method, "copies all of it back")
 			} else {
 				require.Equal(t, "copies back the pages it wrote to", im.Reset().Method)
 				kept := im.pool.idle[0]
-				require.EqualValues(t, int64(2*os.Getpagesize())+kept.core.keepStacks(), kept.bytes)
+				require.EqualValues(t, int64(2*os.Getpagesize())+kept.core.trimStacks(), kept.bytes)
 			}
-			require.EqualValues(t, 2*copyAtMost, im.Reset().ImageBytes)
+			require.EqualValues(t, 2*image.MaxCopied, im.Reset().ImageBytes)
 		}
 	})
 }
 
+// TestPreparedInstancesAreClean checks that instances of a prepared image start after its
+// setup, which runs once.
 func TestPreparedInstancesAreClean(t *testing.T) {
 	t.Parallel()
-	eachImage(t, func(t *testing.T, opts Options, ready func(*Image)) {
+	eachImage(t, func(t *testing.T, opts Options, start func(*Image)) {
 		base := load(t, newSandbox(t, opts), large(nil), Limits{})
-		ready(base)
+		start(base)
 		runs := 0
 		im, err := base.Prepare(t.Context(), InstanceConfig{},
 			func(ctx context.Context, in *Instance) error {
@@ -149,12 +152,12 @@ func TestPreparedInstancesAreClean(t *testing.T) {
 	})
 }
 
-// What an image is made from may have grown beyond the module's first memory.
+// TestImageThatGrew checks images of a memory that is larger than the module's initial one.
 func TestImageThatGrew(t *testing.T) {
 	t.Parallel()
-	eachImage(t, func(t *testing.T, opts Options, ready func(*Image)) {
+	eachImage(t, func(t *testing.T, opts Options, start func(*Image)) {
 		base := load(t, newSandbox(t, opts), guestWasm, Limits{})
-		ready(base)
+		start(base)
 		im, err := base.Prepare(t.Context(), InstanceConfig{},
 			func(ctx context.Context, in *Instance) error {
 				if _, err := in.Call(ctx, "grow", 20); err != nil {
@@ -173,7 +176,7 @@ func TestImageThatGrew(t *testing.T) {
 			in.Close()
 		}
 
-		// An instance that grows does not come back.
+		// An instance that grows does not return to the pool.
 		in := instantiate(t, im, InstanceConfig{})
 		before := in.core
 		require.Equal(t, []uint64{22}, call(t, in, "grow", 30))
@@ -189,11 +192,11 @@ func TestImageThatGrew(t *testing.T) {
 	})
 }
 
-// Memory of a small image that grows is not taken from Go's heap, which would
-// clear and copy it in one piece. This test is not parallel, since it counts what
-// all of them allocate.
+// TestGrowthIsMapped checks that a small image does not grow on Go's heap, which would clear
+// and copy the memory without interruption. It does not run in parallel with other tests,
+// because it counts all allocations.
 func TestGrowthIsMapped(t *testing.T) {
-	if !canMap() {
+	if !image.CanMap() {
 		t.Skip("this system maps no images")
 	}
 	im := load(t, newSandbox(t, Options{}), guestWasm, Limits{})
@@ -210,7 +213,9 @@ func TestGrowthIsMapped(t *testing.T) {
 	require.Equal(t, []uint64{0}, call(t, in, "load", 1000<<16))
 }
 
-func TestFaultedInstancesDoNotComeBack(t *testing.T) {
+// TestFaultedInstances checks that instances that faulted or were aborted do not return to the
+// pool.
+func TestFaultedInstances(t *testing.T) {
 	t.Parallel()
 	im := load(t, newSandbox(t, Options{}), guestWasm, Limits{})
 	in := instantiate(t, im, InstanceConfig{})
@@ -230,7 +235,8 @@ func TestFaultedInstancesDoNotComeBack(t *testing.T) {
 	require.NotSame(t, before, in.core)
 }
 
-// Modules that cannot be reset are made anew, and come out the same.
+// TestNotResettable checks that each instance of a module that cannot be reset repeats all
+// steps and starts in the same state.
 func TestNotResettable(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(m *wasm.Module){
@@ -278,7 +284,7 @@ func TestNotResettable(t *testing.T) {
 	}
 }
 
-// A passive segment is still there for memory.init, an active one is not.
+// TestMemoryInit checks that memory.init can use passive segments, but no active ones.
 func TestMemoryInit(t *testing.T) {
 	t.Parallel()
 	im := load(t, newSandbox(t, Options{}), module(func(m *wasm.Module) {
@@ -302,7 +308,7 @@ func TestMemoryInit(t *testing.T) {
 	require.Equal(t, FaultTrap, faultOf(t, err).Kind)
 }
 
-// What all images take is bounded, and given back with each.
+// TestImageRoom checks that the memory of all images is bounded, in total and by tenant.
 func TestImageRoom(t *testing.T) {
 	t.Parallel()
 	fill := func(ctx context.Context, in *Instance) error {
@@ -312,7 +318,7 @@ func TestImageRoom(t *testing.T) {
 	filling := large(func(m *wasm.Module) {
 		m.Code[0].Body = []byte{0x41, 0, 0x41, 1, 0x20, 0, 0xfc, 0x0b, 0, 0x20, 0, 0x0b} // memory.fill
 	})
-	eachWay(t, func(t *testing.T, opts Options) {
+	eachPlatform(t, func(t *testing.T, opts Options) {
 		opts.ImageBytes = 3 << 20
 		s := newSandbox(t, opts)
 		im := load(t, s, filling, Limits{})
@@ -327,8 +333,8 @@ func TestImageRoom(t *testing.T) {
 			}
 			made = append(made, p)
 		}
-		require.Contains(t, []int{6, 7}, len(made), "whole, or without the pages of zeros")
-		require.Positive(t, s.imageBudget.all-s.imageBudget.free)
+		require.Contains(t, []int{6, 7}, len(made), "with or without the pages of zeros")
+		require.Positive(t, s.imageBudget.total-s.imageBudget.free)
 		made[0].Close()
 		again, err := im.Prepare(t.Context(), InstanceConfig{}, fill)
 		require.NoError(t, err)
@@ -336,10 +342,10 @@ func TestImageRoom(t *testing.T) {
 		for _, p := range made {
 			p.Close()
 		}
-		require.Equal(t, s.imageBudget.all, s.imageBudget.free)
+		require.Equal(t, s.imageBudget.total, s.imageBudget.free)
 
-		// One with a name leaves as much to others as he has.
-		ctx := Sharing(t.Context(), &Sharer{Name: "a"})
+		// A tenant with a name leaves as much to others as it has.
+		ctx := WithTenant(t.Context(), &Tenant{Name: "a"})
 		var own int
 		for ; own < 10; own++ {
 			p, err := im.Prepare(ctx, InstanceConfig{}, fill)
@@ -349,93 +355,8 @@ func TestImageRoom(t *testing.T) {
 			defer p.Close()
 		}
 		require.Equal(t, len(made)/2, own)
-		p, err := im.Prepare(Sharing(t.Context(), &Sharer{Name: "b"}), InstanceConfig{}, fill)
+		p, err := im.Prepare(WithTenant(t.Context(), &Tenant{Name: "b"}), InstanceConfig{}, fill)
 		require.NoError(t, err)
 		p.Close()
 	})
-}
-
-// Memories of an image show the image whatever was written to them before.
-func FuzzPages(f *testing.F) {
-	f.Add(uint64(1), uint16(10))
-	f.Fuzz(func(t *testing.T, seed uint64, writes uint16) {
-		random := rand.New(rand.NewPCG(seed, 0))
-		content := make([]byte, (1+random.IntN(20))*pageBytes)
-		for range random.IntN(40) {
-			content[random.IntN(len(content))] = byte(random.Uint32())
-		}
-		for _, image := range images(t, content) {
-			a, err := image.open(uint64(len(content)), uint64(len(content))+2*pageBytes)
-			require.NoError(t, err)
-			b, err := image.open(uint64(len(content)), uint64(len(content)))
-			require.NoError(t, err)
-			mine, other := a.resize(uint64(len(content))), b.resize(uint64(len(content)))
-			for range 2 {
-				require.True(t, bytes.Equal(content, mine))
-				for range writes {
-					at := random.IntN(len(mine))
-					n := min(random.IntN(10_000), len(mine)-at)
-					for i := range n {
-						mine[at+i] ^= byte(i)
-					}
-				}
-				a.reset()
-			}
-			require.True(t, bytes.Equal(content, mine))
-			require.True(t, bytes.Equal(content, other))
-			require.Nil(t, b.resize(uint64(len(content))+pageBytes))
-			for range 2 {
-				mine = a.resize(uint64(len(mine)) + pageBytes)
-				require.True(t, bytes.Equal(content, mine[:len(content)]), "growing moves what is there")
-				require.Equal(t, make([]byte, pageBytes), mine[len(mine)-pageBytes:])
-			}
-			require.Nil(t, a.resize(uint64(len(mine))+pageBytes))
-			a.free()
-			b.free()
-			image.close()
-		}
-	})
-}
-
-func images(t *testing.T, content []byte) []pageImage {
-	var all []pageImage
-	for _, whole := range wholeImages(t, content) {
-		all = append(all, whole)
-	}
-	// The same as differences from others, which are shorter, or not.
-	random := rand.New(rand.NewPCG(uint64(len(content)), 1))
-	other := bytes.Clone(content[:(1+random.IntN(len(content)/pageBytes))*pageBytes])
-	for range random.IntN(40) {
-		copy(other[random.IntN(len(other)):], "something else")
-	}
-	for _, whole := range wholeImages(t, other) {
-		base := &state{pages: whole, budget: &admission{}}
-		base.retain()
-		p, err := whole.open(whole.size(), uint64(len(content))+2*pageBytes)
-		require.NoError(t, err)
-		copy(p.resize(uint64(len(content))), content)
-		if d := newDifference(base, p.written, content, opensCopies(whole)); d != nil {
-			all = append(all, d)
-		}
-		p.free()
-		base.release()
-	}
-	return all
-}
-
-// opensCopies reports whether an image was made for systems that map nothing.
-func opensCopies(i wholeImage) bool {
-	c, ok := i.(*copiedImage)
-	return ok && c.portable
-}
-
-func wholeImages(t *testing.T, content []byte) []wholeImage {
-	copied, err := newPageImage(content, true)
-	require.NoError(t, err)
-	if !canMap() {
-		return []wholeImage{copied}
-	}
-	mapped, err := mapImage(content)
-	require.NoError(t, err)
-	return []wholeImage{copied, &copiedImage{content: content}, mapped}
 }

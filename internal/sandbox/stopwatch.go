@@ -2,57 +2,57 @@ package sandbox
 
 import "time"
 
-// mostLap is the most that counts as the guest's between two looks at the watch. A
-// slice of fuel, or an import that does not wait, takes less, whatever the guest does:
-// what is longer is that the machine, or this process, let others run.
-const mostLap = 25 * time.Millisecond
+// maxLap is the maximum time between two readings that counts as the guest's. A slice of
+// fuel, or an import that does not wait, takes less, whatever the guest does. In a longer
+// one the machine, or this process, has run others.
+const maxLap = 25 * time.Millisecond
 
 // stopwatch measures the guest's own time in a call.
 type stopwatch struct {
 	began        time.Time
-	used, waited time.Duration // until it was last started, paused or resumed
-	since        time.Duration // when that was, after began
+	used, waited time.Duration // up to since
+	since        time.Duration // of the last start, pause, resume or reading, after began
 	running      bool
 
-	marks  bool          // there are marks
-	thread int           // that it ran on at the last mark; 0: not known
-	busy   time.Duration // how much processor time the thread had used then, at most
-	marked time.Duration // how long the guest had run then
+	marks  bool          // whether to make marks
+	thread int           // of the last mark; 0 if unknown
+	busy   time.Duration // upper bound of the thread's processor time at the mark
+	marked time.Duration // the guest's running time at the mark
 }
 
-// startWatch starts a watch, which makes marks or does not.
+// startWatch returns a running watch, which makes marks or not.
 func startWatch(marks bool) stopwatch {
 	w := stopwatch{began: time.Now(), running: true, marks: marks}
 	w.mark()
 	return w
 }
 
-// now is what has passed since the watch was started. It is asked for at each slice of
-// fuel: time.Since takes half as long as time.Now.
+// now returns the time since the start. It is read at each slice of fuel, and time.Since
+// takes half the time of time.Now.
 func (w *stopwatch) now() time.Duration { return time.Since(w.began) }
 
-// pause stops the clock; nothing happens if it stands.
+// pause stops the watch. It has no effect if the watch is paused.
 func (w *stopwatch) pause() {
 	if w.running {
-		w.turn()
+		w.toggle()
 	}
 }
 
-// resume lets it run again; nothing happens if it runs.
+// resume continues the watch. It has no effect if the watch is running.
 func (w *stopwatch) resume() {
 	if !w.running {
-		w.turn()
+		w.toggle()
 	}
 }
 
-func (w *stopwatch) turn() {
+func (w *stopwatch) toggle() {
 	w.lap(w.now())
 	if w.running = !w.running; w.running {
 		w.mark()
 	}
 }
 
-// mark notes what the thread has worked so far, at most.
+// mark notes the processor time of the thread.
 func (w *stopwatch) mark() {
 	if !w.marks {
 		return
@@ -61,35 +61,35 @@ func (w *stopwatch) mark() {
 	w.marked = w.used
 }
 
-// worked is how much processor time the guest has used at least since it had run for
-// so long, no earlier than at the last mark; 0 if that is not known.
+// worked returns a lower bound of the processor time of the guest after its running time
+// was since, which is not before the last mark. It returns 0 if that is unknown.
 func (w *stopwatch) worked(since time.Duration) time.Duration {
 	thread, busy := threadTime()
-	if thread == 0 || thread != w.thread { // it went on elsewhere
+	if thread == 0 || thread != w.thread { // it continued on another thread
 		return 0
 	}
 	return busy - w.busy - max(0, since-w.marked)
 }
 
-// lap counts what has passed since the last look.
+// lap counts the time since the last reading.
 func (w *stopwatch) lap(now time.Duration) {
 	passed := now - w.since
 	w.since = now
 	if w.running {
-		own := min(passed, mostLap)
+		own := min(passed, maxLap)
 		w.used += own
 		passed -= own
 	}
 	w.waited += passed
 }
 
-// stop ends the measurement. The watch may stand, after an import was aborted.
+// stop ends the measurement. The watch may be paused, after an import was aborted.
 func (w *stopwatch) stop() {
-	w.turn()
+	w.toggle()
 	w.running = false
 }
 
-// ran is how long the guest has run so far.
+// ran returns the guest's running time so far.
 func (w *stopwatch) ran() time.Duration {
 	if w.running {
 		w.lap(w.now())

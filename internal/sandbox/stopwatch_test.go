@@ -8,28 +8,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a thread has worked at most is no less than what it has, and little more.
+// TestThreadTimeAtMost checks that the upper bound of a thread's processor time is close.
 func TestThreadTimeAtMost(t *testing.T) {
 	t.Parallel()
 	if thread, _ := threadTime(); thread == 0 {
-		t.Skip("this system does not tell what a thread works")
+		t.Skip("this system does not report the processor time of a thread")
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	const sameClock = 10 * time.Microsecond // two of them may differ by that in a turn
-	for began := time.Now(); time.Since(began) < 5*turn; {
+	const sameClock = 10 * time.Microsecond // maximum difference of two clocks in a yieldInterval
+	for began := time.Now(); time.Since(began) < 5*yieldInterval; {
 		own, before := threadTime()
-		thread, most := threadTimeAtMost()
+		thread, bound := threadTimeAtMost()
 		_, after := threadTime()
 		require.Equal(t, own, thread)
-		require.GreaterOrEqual(t, most+sameClock, before)
-		require.LessOrEqual(t, most, after+turn+sameClock)
+		require.GreaterOrEqual(t, bound+sameClock, before)
+		require.LessOrEqual(t, bound, after+yieldInterval+sameClock)
 	}
 }
 
-// What a guest cannot have done between two looks is not counted as its time: others
-// had the processor.
-func TestStopwatchOfABusyMachine(t *testing.T) {
+// TestStopwatchOnBusyMachine checks that time beyond maxLap between two readings does not count
+// as the guest's: others used the processor.
+func TestStopwatchOnBusyMachine(t *testing.T) {
 	t.Parallel()
 	now := time.Duration(0)
 	w := startWatch(false)
@@ -40,10 +40,10 @@ func TestStopwatchOfABusyMachine(t *testing.T) {
 	pass(time.Millisecond)
 	require.Equal(t, time.Millisecond, w.used)
 	pass(time.Second)
-	require.Equal(t, time.Millisecond+mostLap, w.used)
-	require.Equal(t, time.Second-mostLap, w.waited)
+	require.Equal(t, time.Millisecond+maxLap, w.used)
+	require.Equal(t, time.Second-maxLap, w.waited)
 	w.running = false
 	pass(time.Second)
-	require.Equal(t, time.Millisecond+mostLap, w.used)
-	require.Equal(t, 2*time.Second-mostLap, w.waited)
+	require.Equal(t, time.Millisecond+maxLap, w.used)
+	require.Equal(t, 2*time.Second-maxLap, w.waited)
 }

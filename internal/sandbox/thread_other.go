@@ -4,8 +4,8 @@ package sandbox
 
 import "time"
 
-// threadTime is not known here.
+// threadTime returns 0: the processor time of a thread is unknown on this system.
 func threadTime() (thread int, used time.Duration) { return 0, 0 }
 
-// threadTimeAtMost is not known either.
-func threadTimeAtMost() (thread int, most time.Duration) { return 0, 0 }
+// threadTimeAtMost returns 0, like threadTime.
+func threadTimeAtMost() (thread int, used time.Duration) { return 0, 0 }

@@ -10,10 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// module is a small valid module; change makes it something else.
+// module returns a small valid module. change modifies it.
 func module(change func(m *wasm.Module)) []byte {
 	m := &wasm.Module{
 		Types: []wasm.FuncType{
@@ -35,7 +36,7 @@ func module(change func(m *wasm.Module)) []byte {
 	return m.Encode()
 }
 
-// importing adds an import to the module.
+// importing returns the module with an import.
 func importing(imp wasm.Import) []byte {
 	return module(func(m *wasm.Module) {
 		m.Imports = []wasm.Import{imp}
@@ -45,8 +46,8 @@ func importing(imp wasm.Import) []byte {
 	})
 }
 
-// elements is a module with a table of 10 entries, of which a segment sets some
-// from at on.
+// elements returns a module with a table of 10 entries and a segment that sets some of them,
+// starting at index at.
 func elements(at uint64, functions ...uint32) []byte {
 	return module(func(m *wasm.Module) {
 		m.Tables = []wasm.Table{{Type: wasm.FuncRef, Size: wasm.Range{Min: 10}}}
@@ -58,7 +59,7 @@ func function(module, name string, index uint32) wasm.Import {
 	return wasm.Import{Module: module, Name: name, Kind: wasm.ExternalFunction, Type: index}
 }
 
-func TestRefused(t *testing.T) {
+func TestRejected(t *testing.T) {
 	t.Parallel()
 	var gz bytes.Buffer
 	w := gzip.NewWriter(&gz)
@@ -91,7 +92,7 @@ func TestRefused(t *testing.T) {
 		}), Limits{}, "guest.wasm: hook: want (i32) -> i32, got (i32, i32) -> i64"},
 		"hook that is a memory": {module(func(m *wasm.Module) { m.Exports[1].Kind = wasm.ExternalMemory }), Limits{},
 			"exports hook as a memory; want a function (i32) -> i32"},
-		"_initialize of a wrong type": {module(func(m *wasm.Module) { m.Exports[1].Name = initialize }), Limits{},
+		"_initialize of a wrong type": {module(func(m *wasm.Module) { m.Exports[1].Name = verify.Initialize }), Limits{},
 			"_initialize: want () -> (), got (i32) -> i32"},
 		"operand of a wrong type": {module(func(m *wasm.Module) { m.Code[0].Body = []byte{0x42, 0, 0x0b} }), Limits{}, "is not valid: "},
 
@@ -128,8 +129,8 @@ func TestRefused(t *testing.T) {
 			"imports other.f, but ABI v1 has no module other; there are test_v1, wasi_snapshot_preview1"},
 		"C function that is not there": {importing(function("env", "helper", 0)), Limits{}, "declared but not linked in"},
 		"AssemblyScript's abort":       {importing(function("env", "abort", 0)), Limits{}, "--use abort="},
-		"unknown WASI function":        {importing(function(wasiModule, "fd_wrte", 0)), Limits{}, "which WASI preview 1 does not have; did you mean fd_write?"},
-		"WASI function of a wrong type": {importing(function(wasiModule, "proc_exit", 0)), Limits{},
+		"unknown WASI function":        {importing(function(verify.WASIModule, "fd_wrte", 0)), Limits{}, "which WASI preview 1 does not have; did you mean fd_write?"},
+		"WASI function of a wrong type": {importing(function(verify.WASIModule, "proc_exit", 0)), Limits{},
 			"imports wasi_snapshot_preview1.proc_exit as (i32) -> i32, want (i32) -> ()"},
 		"imported memory": {importing(wasm.Import{Module: "env", Name: "memory", Kind: wasm.ExternalMemory}), Limits{}, "memor"},
 		"imported table": {importing(wasm.Import{Module: "env", Name: "t", Kind: wasm.ExternalTable,
@@ -148,7 +149,7 @@ func TestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := newSandbox(t, Options{}).Load(t.Context(), "guest.wasm", tc.wasm, tc.limits)
-			var refused *RefusedError
+			var refused *verify.RefusedError
 			require.ErrorAs(t, err, &refused)
 			require.Equal(t, "guest.wasm", refused.Name)
 			require.Contains(t, refused.Error(), tc.want)
@@ -157,8 +158,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A refusal does not stick to the digest: other limits, another chance.
-func TestRefusedThenLoaded(t *testing.T) {
+// TestRejectedThenLoaded checks that a module rejected for its limits can be loaded with others.
+func TestRejectedThenLoaded(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, Options{})
 	large := module(func(m *wasm.Module) { m.Memories[0].Size.Min = 1025 })
@@ -168,8 +169,7 @@ func TestRefusedThenLoaded(t *testing.T) {
 	require.Equal(t, []uint64{9}, call(t, instantiate(t, im, InstanceConfig{}), "hook", 9))
 }
 
-// What a module exports beside the surface's names is its own business, and so
-// is what it exports under them twice.
+// TestOtherExportsAreFree checks that exports which the surface does not know are allowed.
 func TestOtherExportsAreFree(t *testing.T) {
 	t.Parallel()
 	im := load(t, newSandbox(t, Options{}), module(func(m *wasm.Module) {
@@ -205,7 +205,8 @@ func TestStartFunction(t *testing.T) {
 	}
 }
 
-// An import may be exported, and is called on the instance it was exported by.
+// TestExportedImport checks that an import can be exported, and is called for the instance that
+// exports it.
 func TestExportedImport(t *testing.T) {
 	t.Parallel()
 	im := load(t, newSandbox(t, Options{}), module(func(m *wasm.Module) {
@@ -223,7 +224,7 @@ func TestExportedImport(t *testing.T) {
 	require.Equal(t, FaultBounds, faultOf(t, err).Kind)
 }
 
-// table.grow is held to the maximum that is set for tables without one.
+// TestTableCannotGrow checks that tables without a maximum cannot grow.
 func TestTableCannotGrow(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -247,7 +248,7 @@ func TestTableCannotGrow(t *testing.T) {
 	}
 }
 
-// Segments that end where the table does are good.
+// TestElementsAtTheEnd checks that segments may end at the end of the table.
 func TestElementsAtTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, b := range map[string][]byte{"some": elements(8, 0, 0), "none": elements(10), "all": elements(0, make([]uint32, 10)...)} {
@@ -255,16 +256,5 @@ func TestElementsAtTheEnd(t *testing.T) {
 			t.Parallel()
 			instantiate(t, load(t, newSandbox(t, Options{}), b, Limits{}), InstanceConfig{})
 		})
-	}
-}
-
-func TestNearest(t *testing.T) {
-	t.Parallel()
-	names := []string{"next", "next_stream", "read", "write", "local_get", "local_set"}
-	for name, want := range map[string]string{
-		"nxt": "next", "nextstream": "next_stream", "local-get": "local_get", "local_ge": "local_get",
-		"x": "", "": "", "completely_different": "",
-	} {
-		require.Equal(t, want, nearest(name, names), name)
 	}
 }

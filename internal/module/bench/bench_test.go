@@ -14,12 +14,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
 func TestMain(m *testing.M) {
-	if sandbox.IsCompileChild() {
-		os.Exit(sandbox.CompileChildMain(javascript.Job())) //nolint:forbidigo // this is a main
+	if child.IsChild() {
+		os.Exit(child.Main(javascript.Job())) //nolint:forbidigo // this is a main
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -145,7 +145,7 @@ func alloc(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) 
 		inv.Abort(g, err)
 	}
 	g.Charge(int(n))
-	stack[0] = p.add(p.fresh(n, g.Look), false)
+	stack[0] = p.add(p.fresh(n, g.CheckLimits), false)
 }
 
 // free does nothing to what is no block, or not any more, as in Extism:

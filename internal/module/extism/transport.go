@@ -21,6 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 // Transport is the transport of Extism plug-ins: hooks are exports of type () -> i32,
@@ -39,13 +40,13 @@ const (
 	UserModule   = "extism:host/user"
 )
 
-var HookType = sandbox.FuncType{Results: []api.ValueType{api.ValueTypeI32}}
+var HookType = verify.FuncType{Results: []api.ValueType{api.ValueTypeI32}}
 
 func (Transport) Name() string { return "extism" }
 
 func (Transport) HostBytes(l *policy.Limits) int64 { return int64(blockBytes(l)) }
 
-func (Transport) HookType() sandbox.FuncType { return HookType }
+func (Transport) HookType() verify.FuncType { return HookType }
 
 // Start sets up what languages' runtimes want to be set up, as Extism does: in
 // Haskell hs_init, and elsewhere the constructors, if there is no _initialize that

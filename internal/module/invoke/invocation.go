@@ -207,7 +207,7 @@ const smallJSON = 16 << 10
 // time is over; then it does not return.
 func (inv *Invocation) checkTime() error {
 	if inv.guest != nil {
-		inv.guest.Look()
+		inv.guest.CheckLimits()
 	}
 	return nil
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
 // JobName is what sandbox.RunJob knows the bundling of scripts as.
@@ -12,8 +12,8 @@ const JobName = "bundle"
 
 // Job bundles a script in a child: its input is a [Source], its output a
 // [Bundle], or a [Mistake].
-func Job() sandbox.ChildJob {
-	return sandbox.ChildJob{Name: JobName, Do: func(input []byte) ([]byte, error) {
+func Job() child.Handler {
+	return child.Handler{Name: JobName, Do: func(input []byte) ([]byte, error) {
 		var s Source
 		if err := json.Unmarshal(input, &s); err != nil {
 			return nil, err

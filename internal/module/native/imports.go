@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 // Transport calls the hooks of native modules.
@@ -26,7 +27,7 @@ func (Transport) Name() string { return "native" }
 
 func (Transport) HostBytes(*policy.Limits) int64 { return 0 }
 
-func (Transport) HookType() sandbox.FuncType { return HookType }
+func (Transport) HookType() verify.FuncType { return HookType }
 
 func (Transport) Start(context.Context, *sandbox.Instance, *invoke.Invocation) error { return nil }
 
@@ -47,7 +48,7 @@ func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Inv
 	}
 }
 
-var HookType = sandbox.FuncType{Params: []api.ValueType{api.ValueTypeI32}, Results: []api.ValueType{api.ValueTypeI32}}
+var HookType = verify.FuncType{Params: []api.ValueType{api.ValueTypeI32}, Results: []api.ValueType{api.ValueTypeI32}}
 
 // A function is one row of the ABI's table of imports.
 type function struct {

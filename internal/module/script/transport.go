@@ -22,6 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/native"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
 // Transport is the transport of JavaScript. The module is the engine, which speaks
@@ -70,7 +71,7 @@ func New(bundle []byte, l sandbox.Limits) (*Transport, error) {
 
 func (s *Transport) HostBytes(*policy.Limits) int64 { return 0 }
 
-func (s *Transport) HookType() sandbox.FuncType { return native.HookType }
+func (s *Transport) HookType() verify.FuncType { return native.HookType }
 
 func (s *Transport) Name() string { return "javascript" }
 

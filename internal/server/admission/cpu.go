@@ -14,8 +14,8 @@ const contention = 50 * time.Microsecond
 
 // Sharer returns a tenant as the sandbox sees it: its memory is counted together, and its guests
 // that run for longer than a moment take turns with those of other tenants.
-func (c *Controller) Sharer(tenant string) *sandbox.Sharer {
-	return &sandbox.Sharer{Name: tenant, Turn: func(ctx context.Context) (func(), error) { return c.Turn(ctx, tenant) }}
+func (c *Controller) Sharer(tenant string) *sandbox.Tenant {
+	return &sandbox.Tenant{Name: tenant, AcquireCPU: func(ctx context.Context) (func(), error) { return c.Turn(ctx, tenant) }}
 }
 
 // Turn waits for a processor for one turn of a guest, which done ends.

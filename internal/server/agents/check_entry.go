@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/module"
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/policy"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -50,7 +50,7 @@ func (a *Service) checkEntry(ctx context.Context, c *httpapi.Caller, p *policy.P
 	}
 	defer done()
 	loaded, release, err := a.modules.Take(ctx, c.Tenant, found.Digest, host.ModuleLimits(&m.Limits))
-	var refused *sandbox.RefusedError
+	var refused *verify.RefusedError
 	switch {
 	case errors.As(err, &refused):
 		named := *refused // it is shared, and what it is called here is not

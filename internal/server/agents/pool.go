@@ -90,7 +90,7 @@ func (f *Pool) make(ctx context.Context, key string, r *PooledAgent, p *AgentPla
 	done, err := f.options.Admission.Build(ctx, r.Tenant)
 	var a *host.Agent
 	if err == nil {
-		a, err = f.fit(sandbox.Sharing(ctx, f.options.Admission.Sharer(r.Tenant)), p, r.Tenant)
+		a, err = f.fit(sandbox.WithTenant(ctx, f.options.Admission.Sharer(r.Tenant)), p, r.Tenant)
 		done()
 	}
 	bytes := p.bytes()

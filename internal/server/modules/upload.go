@@ -21,6 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -140,7 +141,7 @@ func (u *upload) run(r *http.Request) (*Module, error) {
 	}
 	var shown *Module
 	admission.RunLowPriority(func() {
-		shown, err = u.take(sandbox.Sharing(r.Context(), u.modules.admission.Sharer(u.caller.Key.Tenant)), content, r.Header.Get("Content-Type"))
+		shown, err = u.take(sandbox.WithTenant(r.Context(), u.modules.admission.Sharer(u.caller.Key.Tenant)), content, r.Header.Get("Content-Type"))
 	})
 	return shown, err
 }
@@ -198,7 +199,7 @@ func (u *upload) take(ctx context.Context, content []byte, contentType string) (
 	}
 	u.tell("compiling", nil)
 	m, err := u.modules.host.LoadBytes(ctx, name, content, host.Limits{Limits: sandbox.Limits{ModuleBytes: most}})
-	var refused *sandbox.RefusedError
+	var refused *verify.RefusedError
 	switch {
 	case errors.As(err, &refused):
 		return nil, httpapi.NewProblem(httpapi.CodeRefused, "%s", strings.TrimPrefix(refused.Error(), refused.Name+": "))

@@ -32,7 +32,7 @@ func (e *alreadyRunningError) Problem() *httpapi.Problem {
 // it. Of several that have its id at once, one gets as far as that. The agent is
 // released by it.
 func (r *Service) run(t *store.Tenant, id string, o *agents.Handle, admit func() error, events func(context.Context) (iter.Seq2[agent.ClientEvent, error], error)) (*ActiveRun, error) {
-	ctx, cancel := context.WithCancelCause(sandbox.Sharing(context.Background(), r.admission.Sharer(t.ID())))
+	ctx, cancel := context.WithCancelCause(sandbox.WithTenant(context.Background(), r.admission.Sharer(t.ID())))
 	pins := o.Pins()
 	hide := NewRedactor(pins)
 	l := r.Active.Add(id, t.ID(), pins, cancel)

@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 	"github.com/agent-runner/agent-runner/internal/server"
 )
 
@@ -28,7 +28,7 @@ type Env struct {
 	Getenv   func(string) string
 	// Compile bounds the processes that compile modules; nil: this one does,
 	// since it is not the command's own.
-	Compile *sandbox.ChildOptions
+	Compile *child.Options
 	// Own reports whether the process is the command's own, so that serve may confine it.
 	Own bool
 	// Serving is called when serve begins to serve: a test acts as an attacker who runs

@@ -53,7 +53,7 @@ func applyBudget(e *cli.Env, o *host.Options) error {
 		if err != nil || d <= 0 {
 			return cli.Usagef("%s is %q; want a time with its unit, such as 30s", written("compile-time", envCompileTime, b.CompileTime), text)
 		}
-		child.Time = d
+		child.Timeout = d
 	}
 	o.CompileChild = &child
 	return nil

@@ -22,7 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/overload"
-	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 	"github.com/agent-runner/agent-runner/internal/server"
 	"github.com/agent-runner/agent-runner/internal/spawner"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -220,7 +220,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if missing := sandbox.JailSupport(); missing != "" {
+	if missing := child.MissingProtections(); missing != "" {
 		o.Logger.Warn("the kernel cannot fully confine the server and the processes that compile modules; see docs/security.md", "missing", missing)
 	}
 	keep := &store.Options{}

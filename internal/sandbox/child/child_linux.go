@@ -1,0 +1,55 @@
+package child
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// thisProgram returns the file that this process runs, even if it was replaced since.
+func thisProgram() (string, error) { return "/proc/self/exe", nil }
+
+// childEnviron returns the whole environment of a child.
+func childEnviron() []string { return []string{childEnv + "=1"} }
+
+// childAttr makes the child the leader of a process group.
+func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+func killChild(p *os.Process) error { return unix.Kill(-p.Pid, unix.SIGKILL) }
+
+// limitChild sets the resource limits of this process, a child.
+func limitChild(memory, cpuSeconds uint64) error {
+	const low = 10
+	if err := unix.Setpriority(unix.PRIO_PGRP, 0, low); err != nil {
+		return err
+	}
+	// Data is private writable memory: Go's heap, but not the addresses that Go and the C
+	// library only reserve, which make a limit on the address space useless.
+	limits := map[int]uint64{
+		unix.RLIMIT_DATA:  dataBytes() + memory + memory/4,
+		unix.RLIMIT_FSIZE: memory,
+		unix.RLIMIT_CPU:   cpuSeconds,
+		unix.RLIMIT_CORE:  0,
+	}
+	for resource, limit := range limits {
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dataBytes returns the size of the data of this process, 0 if it is unknown.
+func dataBytes() uint64 {
+	var size, resident, shared, text, lib, data uint64
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	if _, err := fmt.Sscan(string(b), &size, &resident, &shared, &text, &lib, &data); err != nil {
+		return 0
+	}
+	return data * uint64(os.Getpagesize())
+}

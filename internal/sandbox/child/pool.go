@@ -1,0 +1,233 @@
+package child
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/text"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
+)
+
+// Pool starts child processes. It is safe for concurrent use.
+type Pool struct {
+	program string
+	opts    Options
+	slots   *slots
+
+	running context.Context // ends when the pool is closed
+	stop    context.CancelCauseFunc
+}
+
+// NewPool returns a pool, or an error in a child.
+func NewPool(opts Options) (*Pool, error) {
+	if IsChild() {
+		return nil, errIsChild
+	}
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	program, err := thisProgram()
+	if err != nil {
+		return nil, fmt.Errorf("compile in a child: %w", err)
+	}
+	p := &Pool{program: program, opts: opts, slots: newSlots(opts.MaxProcesses)}
+	p.running, p.stop = context.WithCancelCause(context.Background())
+	return p, nil
+}
+
+// Close kills the children. Their work fails with cause.
+func (p *Pool) Close(cause error) { p.stop(cause) }
+
+// InUse returns the number of children that run or are about to start.
+func (p *Pool) InUse() int { return p.slots.inUse() }
+
+// errTimeout ends a child that takes too long.
+var errTimeout = errors.New("the child takes too long")
+
+// Compile lets a child write the machine code of a module to dir. tenant may be empty. The
+// error is a [*verify.RefusedError] for a mistake in the module, the cause of ctx or of
+// Close, or an error of this system.
+func (p *Pool) Compile(ctx context.Context, tenant, dir string, module []byte) error {
+	return p.run(ctx, tenant, dir, Job{Input: module}, &prefixBuffer{})
+}
+
+// Run lets a child do a job and returns its output. dir is the child's working directory.
+// The error contains the text of the handler's error. It is a [*verify.RefusedError] if the
+// job exceeded a limit, the cause of ctx or of Close, or an error of this system.
+func (p *Pool) Run(ctx context.Context, tenant, dir string, job Job) ([]byte, error) {
+	out := &limitedBuffer{max: maxOutput}
+	if err := p.run(ctx, tenant, dir, job, out); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// An output receives what a child writes to stdout, including the text of its error.
+type output interface {
+	io.Writer
+	String() string
+}
+
+// run lets a child do a job, or compile if the job has no name.
+func (p *Pool) run(ctx context.Context, tenant, dir string, job Job, stdout output) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(p.running, func() { cancel(context.Cause(p.running)) })()
+	release, err := p.slots.acquire(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	defer release()
+	limits := p.limitsOf(job)
+	ctx, stop := context.WithTimeoutCause(ctx, p.opts.Timeout, errTimeout)
+	defer stop()
+	cmd := exec.CommandContext(ctx, p.program)
+	cmd.Args = []string{os.Args[0], childArg}
+	cmd.Env = childEnviron()
+	cmd.Dir = dir
+	cmd.SysProcAttr = childAttr()
+	cmd.Cancel = func() error { return killChild(cmd.Process) }
+	cmd.WaitDelay = time.Second
+	stderr := &prefixBuffer{}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	err = feed(cmd, job, limits)
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), errTimeout):
+		return limitExceeded(job.Name, p.opts.Timeout.String(), "time")
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !errors.As(err, &exit):
+		return fmt.Errorf("sandbox: compile in a child: %w", err)
+	}
+	return limits.explain(job.Name, exit, stdout.String(), stderr.String())
+}
+
+// limits are the limits that a child sets itself.
+type limits struct {
+	memory int64
+	cpu    time.Duration
+}
+
+// limitsOf returns the limits of a child that does the job.
+func (p *Pool) limitsOf(job Job) limits {
+	l := limits{p.opts.MemoryBytes, p.opts.Timeout * time.Duration(runtime.NumCPU())}
+	if job.MemoryBytes > 0 {
+		l.memory = min(l.memory, job.MemoryBytes)
+	}
+	if job.CPUTime > 0 {
+		l.cpu = min(l.cpu, job.CPUTime)
+	}
+	return l
+}
+
+// feed runs the child on the module or input. It keeps the child's stdin open until the
+// child has exited, because the child exits at the end of stdin: its parent is gone then.
+func feed(cmd *exec.Cmd, job Job, limits limits) error {
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	fed := make(chan struct{})
+	go func() {
+		defer close(fed)
+		header := request{
+			Magic: requestMagic, InputBytes: uint32(len(job.Input)), PathBytes: uint32(len(job.Directory)), MemoryBytes: uint64(limits.memory),
+			CPUSeconds: uint64(math.Ceil(limits.cpu.Seconds())),
+		}
+		copy(header.Job[:], job.Name)
+		// A child that does not read all of it reports why.
+		_ = binary.Write(stdin, binary.LittleEndian, header)
+		_, _ = io.WriteString(stdin, job.Directory)
+		_, _ = stdin.Write(job.Input)
+	}()
+	err = cmd.Wait()
+	<-fed
+	return err
+}
+
+// outOfMemoryTexts are what the runtimes of Go and C and wazero print when there is no
+// memory left. A new thread needs memory for its stack, and Go's runtime dies of a
+// segmentation violation if there is none. The last text is the race detector's.
+var outOfMemoryTexts = []string{"out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread", "SIGSEGV: segmentation violation", "ThreadSanitizer failed to allocate"}
+
+// explain returns the error of a child that failed.
+func (l limits) explain(job string, exit *exec.ExitError, stdout, stderr string) error {
+	lacksMemory := func(text string) bool { return strings.Contains(stderr, text) }
+	switch code := exit.ExitCode(); {
+	case code == exitInvalid && job != "":
+		return errors.New(stdout)
+	case code == exitInvalid:
+		return verify.Invalid(errors.New(stdout))
+	case code == exitNoHandler:
+		return fmt.Errorf("sandbox: the child does not know the job %s: give it to CompileChildMain, at the beginning of main", job)
+	case code == exitNoJail:
+		return fmt.Errorf("sandbox: confine the child that compiles: %s", stdout)
+	case code == exitNoDisk:
+		return &fs.PathError{Op: "compile", Path: "the cache of compiled modules", Err: errors.New(stdout)}
+	case strings.Contains(stderr, "SIGXCPU"), code == -1 && exit.UserTime()+exit.SystemTime() >= l.cpu/10*9: // the kernel kills it at its limit
+		return limitExceeded(job, l.cpu.String()+" of processor time", "time")
+	case code == exitNoMemory, slices.ContainsFunc(outOfMemoryTexts, lacksMemory), code == -1: // a signal: the kernel's, when the machine has no memory left
+		return limitExceeded(job, text.Bytes(l.memory)+" of memory", "memory")
+	default:
+		line, _, _ := strings.Cut(strings.TrimSpace(stderr), "\n")
+		what := "cannot be compiled: the compiler"
+		if job != "" {
+			what = activity(job)
+		}
+		return &verify.RefusedError{Reason: fmt.Sprintf("%s ended with %v: %s", what, exit, text.Cut(line, 512))}
+	}
+}
+
+// activity names for people what a child does.
+func activity(job string) string {
+	if job == "" {
+		return "compiling it"
+	}
+	return "the job " + job
+}
+
+// limitExceeded rejects a module or a job that exceeded a limit of a resource.
+func limitExceeded(job, limit, resource string) error {
+	refused := &verify.RefusedError{Reason: fmt.Sprintf("%s took more than %s", activity(job), limit)}
+	if job == "" {
+		refused.Fix = fmt.Sprintf("split its largest functions, or raise the %s that compiling may take", resource)
+	}
+	return refused
+}
+
+// maxMessage is the number of bytes kept of what a child prints.
+const maxMessage = 8 << 10
+
+// prefixBuffer keeps the first maxMessage bytes of what is written to it.
+type prefixBuffer struct{ bytes.Buffer }
+
+func (h *prefixBuffer) Write(b []byte) (int, error) {
+	if room := maxMessage - h.Len(); room > 0 {
+		_, _ = h.Buffer.Write(b[:min(room, len(b))]) // never fails
+	}
+	return len(b), nil
+}
+
+// ReadFrom hides the method of [bytes.Buffer], which has no limit.
+func (h *prefixBuffer) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{h}, r)
+}

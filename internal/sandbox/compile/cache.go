@@ -1,0 +1,291 @@
+package compile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/tetratelabs/wazero"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/engine"
+	"github.com/agent-runner/agent-runner/internal/wasm"
+)
+
+// diskCache stores compiled modules between processes. An entry is a directory, named by
+// Compiler.cacheKey, with the machine code that wazero wrote, the module that wazero gets
+// with it (see [engine.Stub]), the facts, and a file with the entry's name and checksums.
+//
+// Nothing is used unverified: wazero maps the machine code into the process, a truncated
+// file could make it allocate without bound, and the facts decide what a module can import.
+// The checksums detect damage and an entry in the place of another. They do not detect
+// manipulation by someone who can write to the directory. That is the host's own user, who
+// could modify the host as well. So a checksum suffices; a digest of the machine code, about
+// 20 MB for a module, took a fifth of the time of a start. wazero reads the code itself once
+// and compares it with a checksum that is verified here; see [engine.ChecksumFile].
+//
+// Several processes can use one directory concurrently.
+type diskCache struct {
+	dir string
+	max int64 // bytes of all entries
+
+	mu sync.Mutex // for shrink
+}
+
+const (
+	sumFile    = "sum" // in an entry: its name, and the checksum and path of each file
+	moduleFile = "module.wasm"
+	factsName  = "facts"
+	tempName   = "new-" // prefix of the name of an entry that is being made
+	tempTTL    = time.Hour
+)
+
+// openDiskCache opens or makes a cache directory. It fails if others could write to it.
+func openDiskCache(dir string, max int64) (*diskCache, error) {
+	const fix = "choose another cache directory, or none"
+	fail := func(what string, err error) (*diskCache, error) {
+		return nil, fmt.Errorf("%s cache directory %s: %w; %s", what, dir, err, fix)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fail("make", err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fail("open", err)
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("cache directory %s can be written by others (mode %v), who could put machine code there; chmod go-w it", dir, info.Mode().Perm())
+	}
+	if uid, foreign := foreignOwner(info); foreign {
+		return nil, fmt.Errorf("cache directory %s belongs to user %d, who could put machine code there; chown it, or %s", dir, uid, fix)
+	}
+	probe, err := os.MkdirTemp(dir, tempName)
+	if err != nil {
+		return fail("write to", err)
+	}
+	if err := os.Remove(probe); err != nil {
+		return fail("write to", err)
+	}
+	return &diskCache{dir: dir, max: max}, nil
+}
+
+// cacheEntry is the entry of one module in a cache.
+type cacheEntry struct {
+	cache *diskCache // nil: the entry is temporary
+	final string     // the directory of the entry, whether it exists or not
+	dir   string     // the directory for wazero; empty before makeRoom
+
+	// Of a hit:
+	module []byte
+	facts  *Facts
+}
+
+// find returns the entry with this key.
+func (d *diskCache) find(key string) *cacheEntry {
+	e := &cacheEntry{cache: d}
+	if d == nil {
+		return e
+	}
+	e.final = filepath.Join(d.dir, key)
+	var ok bool
+	if e.facts, e.module, ok = e.read(); ok {
+		now := time.Now()
+		_ = os.Chtimes(filepath.Join(e.final, sumFile), now, now) // so that it is evicted last
+		e.dir = e.final
+	}
+	return e
+}
+
+// makeRoom makes a directory for an entry that is missing, and removes one that is damaged.
+// Without a cache it makes a temporary directory.
+func (e *cacheEntry) makeRoom() (err error) {
+	if e.cache == nil {
+		e.dir, err = e.cache.tempDir()
+		return err
+	}
+	if err := os.RemoveAll(e.final); err != nil {
+		return err
+	}
+	e.dir, err = os.MkdirTemp(e.cache.dir, tempName)
+	return err
+}
+
+// tempDir makes a temporary directory. If this process is killed, shrink removes one in the
+// cache later; without a cache, it stays.
+func (d *diskCache) tempDir() (string, error) {
+	if d != nil {
+		if dir, err := os.MkdirTemp(d.dir, tempName); err == nil {
+			return dir, nil
+		}
+	}
+	return os.MkdirTemp("", "agent-runner-"+tempName)
+}
+
+// hit reports whether the entry is complete.
+func (e *cacheEntry) hit() bool { return e.dir != "" && e.dir == e.final }
+
+// read returns the facts and the module of an entry, if its files are exactly those that
+// were stored.
+func (e *cacheEntry) read() (f *Facts, module []byte, ok bool) {
+	want, err := os.ReadFile(filepath.Join(e.final, sumFile))
+	if err != nil {
+		return nil, nil, false
+	}
+	own := map[string][]byte{moduleFile: nil, factsName: nil}
+	got, err := sumOf(e.final, filepath.Base(e.final), own)
+	if err != nil || string(want) != got || own[moduleFile] == nil {
+		return nil, nil, false
+	}
+	f, err = decodeFacts(own[factsName])
+	return f, own[moduleFile], err == nil
+}
+
+// sumOf returns the name of an entry and the checksums and paths of its files. The files
+// that contents has keys for are read into it.
+func sumOf(dir, name string, contents map[string][]byte) (string, error) {
+	var b strings.Builder
+	fmt.Fprintln(&b, name)
+	err := filepath.WalkDir(dir, func(path string, f fs.DirEntry, err error) error {
+		if err != nil || f.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		switch {
+		case err != nil:
+			return err
+		case name == sumFile:
+			return nil
+		case !f.Type().IsRegular():
+			return fmt.Errorf("%s is not a file", path)
+		}
+		sum := xxhash.New()
+		if _, wanted := contents[name]; wanted {
+			if contents[name], err = os.ReadFile(path); err != nil {
+				return err
+			}
+			_, _ = sum.Write(contents[name])
+		} else if err := engine.ChecksumFile(sum, path); err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%x %s\n", sum.Sum(nil), filepath.ToSlash(name))
+		return nil
+	})
+	return b.String(), err
+}
+
+// store completes a new entry, so that find returns it, with the stub of the module m that
+// was compiled, or with m itself if it can have no stub. It does nothing if the entry exists
+// or another process was faster.
+func (e *cacheEntry) store(ctx context.Context, config wazero.RuntimeConfig, m *wasm.Module, f *Facts) error {
+	if e.hit() {
+		return nil
+	}
+	defer e.discard()
+	if e.cache == nil {
+		return nil
+	}
+	module := engine.Stub(m)
+	switch ok, err := engine.RenameCode(ctx, config, e.dir, module, e.cache.tempDir); {
+	case err != nil:
+		return err
+	case !ok:
+		module = m.Encode()
+	}
+	for name, b := range map[string][]byte{moduleFile: module, factsName: f.encode()} {
+		if err := os.WriteFile(filepath.Join(e.dir, name), b, 0o600); err != nil {
+			return err
+		}
+	}
+	sum, err := sumOf(e.dir, filepath.Base(e.final), nil)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(e.dir, sumFile), []byte(sum), 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(e.dir, e.final); err != nil && !errors.Is(err, fs.ErrExist) {
+		if _, _, ok := e.read(); !ok {
+			return err
+		}
+	}
+	return e.cache.shrink()
+}
+
+// discard removes an entry that was not stored.
+func (e *cacheEntry) discard() {
+	if !e.hit() && e.dir != "" {
+		_ = os.RemoveAll(e.dir) // shrink removes what stays
+	}
+}
+
+// drop removes an entry that cannot be used.
+func (e *cacheEntry) drop() {
+	e.discard()
+	_ = os.RemoveAll(e.final) // no harm if that fails: the entry is verified before each use
+}
+
+// shrink evicts the least recently used entries until the rest is within the limit, and
+// removes what killed processes left.
+func (d *diskCache) shrink() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	type entry struct {
+		path string
+		size int64
+		used time.Time
+	}
+	var entries []entry
+	total := int64(0)
+	dirs, err := os.ReadDir(d.dir)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		path := filepath.Join(d.dir, dir.Name())
+		if strings.HasPrefix(dir.Name(), tempName) {
+			if info, err := dir.Info(); err == nil && time.Since(info.ModTime()) > tempTTL {
+				_ = os.RemoveAll(path)
+			}
+			continue
+		}
+		info, err := os.Stat(filepath.Join(path, sumFile))
+		if err != nil {
+			continue // not an entry, or just removed by another process
+		}
+		size := sizeOf(path)
+		total += size
+		entries = append(entries, entry{path, size, info.ModTime()})
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return a.used.Compare(b.used) })
+	for _, e := range entries {
+		if total <= d.max {
+			break
+		}
+		if err := os.RemoveAll(e.path); err != nil {
+			return err
+		}
+		total -= e.size
+	}
+	return nil
+}
+
+// sizeOf returns the size of all files below a directory that can be read.
+func sizeOf(dir string) (total int64) {
+	_ = filepath.WalkDir(dir, func(_ string, f fs.DirEntry, err error) error {
+		if err == nil && f.Type().IsRegular() {
+			if info, err := f.Info(); err == nil {
+				total += info.Size()
+			}
+		}
+		return nil
+	})
+	return total
+}

@@ -1,0 +1,219 @@
+// Package compile turns the bytes of an untrusted module into machine code.
+//
+// [Compiler.Compile] verifies a module strictly, takes its data out, meters it, and lets
+// wazero compile the result: in this process, or in a child process with limits. With a
+// cache directory, machine code is stored on disk and verified before it is used. The
+// result is a [Module]: the code, and the [Facts] that instances need.
+//
+// The package guarantees that wazero reads only modules that this project has written, and
+// only machine code that it has stored itself. A mistake in a module is a
+// [*verify.RefusedError]; a broken cache never rejects a module.
+//
+// The package imports the packages child, engine, image, text and verify of the sandbox. It
+// knows nothing of instances and limits of calls.
+package compile
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
+	"github.com/agent-runner/agent-runner/internal/sandbox/engine"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
+	"github.com/agent-runner/agent-runner/internal/wasm"
+)
+
+// Options configure a [Compiler].
+type Options struct {
+	// CacheDir stores machine code between processes. Empty: no cache.
+	CacheDir string
+	// CacheBytes bounds the cache directory.
+	CacheBytes int64
+	// Children compile modules, unless wazero interprets them. Nil: this process compiles.
+	Children *child.Pool
+	// Surface is what modules are verified against.
+	Surface *verify.Surface
+	// Structure caps what can be counted in a module.
+	Structure wasm.Limits
+	// StartStackBytes bounds the stack of a start function.
+	StartStackBytes int64
+	// Interpret makes wazero interpret where it could compile.
+	Interpret bool
+	// Listen returns a listener for the functions of a module, which is then compiled in
+	// this process. Nil: none.
+	Listen func(facts *Facts) experimental.FunctionListenerFactory
+	// Logger receives failures of the cache and panics of the compiler.
+	Logger *slog.Logger
+}
+
+// A Compiler compiles modules. It is safe for concurrent use.
+type Compiler struct {
+	opts     Options
+	config   wazero.RuntimeConfig
+	disk     *diskCache  // nil without a cache
+	children *child.Pool // nil without them
+}
+
+// New returns a compiler, or an error if the cache directory cannot be used.
+func New(opts Options) (*Compiler, error) {
+	c := &Compiler{opts: opts, config: engine.Config(opts.Interpret), children: opts.Children}
+	if opts.CacheDir == "" {
+		return c, nil
+	}
+	var err error
+	c.disk, err = openDiskCache(opts.CacheDir, opts.CacheBytes)
+	return c, err
+}
+
+// compiles reports whether wazero compiles and does not interpret.
+func (c *Compiler) compiles() bool { return !c.opts.Interpret && engine.HasCompiler() }
+
+// TempDir makes a temporary directory. It is in the cache if there is one, which removes it
+// later if this process is killed.
+func (c *Compiler) TempDir() (string, error) { return c.disk.tempDir() }
+
+// A Module is compiled and ready to be linked and instantiated. It has its own runtime, so
+// that everything that belongs to it, such as function types and instances, is freed with
+// it.
+type Module struct {
+	*Facts
+	Runtime  wazero.Runtime
+	Compiled wazero.CompiledModule
+
+	cache wazero.CompilationCache // nil without a cache on disk
+}
+
+// Close frees the machine code. Nothing of the module may run.
+func (m *Module) Close() {
+	ctx := context.Background() // wazero does not use it
+	if m.Compiled != nil {
+		_ = m.Compiled.Close(ctx) // always nil
+	}
+	if m.Runtime != nil {
+		_ = m.Runtime.Close(ctx) // only file systems of guests could fail
+	}
+	if m.cache != nil {
+		_ = m.cache.Close(ctx) // always nil
+	}
+	m.Compiled, m.Runtime, m.cache = nil, nil, nil
+}
+
+// Compile compiles the module in b, whose SHA-256 digest is given in hexadecimal. A panic of
+// the compiler is an error, because it is a mistake in the module. If a child compiles,
+// tenant is whose turn it takes, and the compilation stops when ctx ends.
+func (c *Compiler) Compile(ctx context.Context, tenant, digest string, b []byte) (m *Module, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.opts.Logger.Error("the WebAssembly compiler panicked", "digest", digest, "panic", r)
+			m, err = nil, &verify.RefusedError{Reason: fmt.Sprintf("cannot be compiled: %v", r)}
+		}
+	}()
+	if c.disk != nil {
+		m, err := c.compileIn(ctx, c.disk, tenant, digest, b)
+		if errors.Is(err, engine.ErrNotCached) { // for another processor, say; it has been removed
+			m, err = c.compileIn(ctx, c.disk, tenant, digest, b)
+		}
+		if err == nil || !engine.IsCacheError(err) {
+			return m, err
+		}
+		c.opts.Logger.Warn("the cache of compiled modules does not work", "dir", c.disk.dir, "error", err)
+	}
+	if c.children != nil {
+		return c.compileIn(ctx, nil, tenant, digest, b)
+	}
+	return c.compileHere(ctx, b)
+}
+
+// compileHere compiles in this process, without a cache.
+func (c *Compiler) compileHere(ctx context.Context, b []byte) (*Module, error) {
+	facts, metered, err := c.prepare(b)
+	if err != nil {
+		return nil, err
+	}
+	ctx = engine.WithWorkers(ctx)
+	if c.opts.Listen != nil {
+		ctx = experimental.WithFunctionListenerFactory(ctx, c.opts.Listen(facts))
+	}
+	m := &Module{Facts: facts, Runtime: wazero.NewRuntimeWithConfig(ctx, c.config)}
+	if m.Compiled, err = m.Runtime.CompileModule(ctx, metered.Encode()); err != nil {
+		m.Close()
+		return nil, verify.Invalid(err)
+	}
+	return m, nil
+}
+
+// compileIn loads the module from a cache. If it is missing, compileIn compiles it into the
+// cache, or into a temporary one if disk is nil.
+func (c *Compiler) compileIn(ctx context.Context, disk *diskCache, tenant, digest string, b []byte) (_ *Module, err error) {
+	entry := disk.find(c.cacheKey(digest))
+	m := &Module{Facts: entry.facts}
+	var metered *wasm.Module
+	module := entry.module
+	if entry.hit() {
+		if err := c.opts.Surface.Verify(m.Outline); err != nil { // another host may have stored it
+			return nil, err
+		}
+	} else {
+		if m.Facts, metered, err = c.prepare(b); err != nil {
+			return nil, err
+		}
+		module = metered.Encode()
+		if err := entry.makeRoom(); err != nil {
+			return nil, err
+		}
+	}
+	defer func() {
+		if err != nil {
+			entry.drop()
+			m.Close()
+		}
+	}()
+	compiling := engine.CachedOnly(ctx)
+	switch {
+	case entry.hit():
+	case c.children != nil:
+		if err := c.children.Compile(ctx, tenant, entry.dir, module); err != nil {
+			return nil, err
+		}
+	default:
+		compiling = engine.WithWorkers(ctx)
+	}
+	if m.cache, err = engine.OpenCache(entry.dir); err != nil {
+		return nil, err
+	}
+	m.Runtime = wazero.NewRuntimeWithConfig(ctx, c.config.WithCompilationCache(m.cache))
+	m.Compiled, err = m.Runtime.CompileModule(compiling, module)
+	switch {
+	case err == nil:
+		if err := entry.store(ctx, c.config, metered, m.Facts); err != nil {
+			c.opts.Logger.Warn("a compiled module was not kept", "digest", digest, "error", err)
+		}
+		return m, nil
+	case entry.hit() && engine.IsCacheError(err): // such as a wrong checksum of the code
+		return nil, fmt.Errorf("sandbox: take from the cache: %w: %w", engine.ErrNotCached, err)
+	case errors.Is(err, engine.ErrNotCached), engine.IsCacheError(err):
+		return nil, fmt.Errorf("sandbox: compile: %w", err)
+	default:
+		return nil, verify.Invalid(err)
+	}
+}
+
+// prepareVersion is part of the cache key. Increment it when prepare, including the
+// decoder, rejects more modules or determines other facts, or when the encoding of facts
+// changes. wasm.MeterVersion is the version of metering.
+const prepareVersion = 5
+
+// cacheKey returns the name of the cache entry of the module with this digest: a hash of
+// everything that the compiled module, and the decision to accept it, depend on.
+func (c *Compiler) cacheKey(digest string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "module %s, rewritten %d, metered %d, start with %d bytes of stack, within %+v, compiled: %v",
+		digest, prepareVersion, wasm.MeterVersion, c.opts.StartStackBytes, c.opts.Structure, c.compiles()))
+	return hex.EncodeToString(sum[:])
+}

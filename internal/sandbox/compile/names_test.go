@@ -1,0 +1,54 @@
+package compile
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
+)
+
+// TestNames checks that stack traces have the names and indexes of the original module.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	n := readNames(guest(t))
+	require.Equal(t, "call", n.Function(0), "imports have names too")
+	require.Equal(t, "trap", n.Function(15))
+	require.Equal(t, "$1000", n.Function(1000))
+	f := &Facts{Names: n, functions: 40, Outline: &verify.Outline{Imports: make([]verify.ImportInfo, 8)}}
+	require.Equal(t, "trap(i32) i32", f.Frame("$16(i32) i32"), "metering adds an import")
+	require.Equal(t, "call()", f.Frame("$0()"))
+	for _, line := range []string{"env.f(i32)", "$x()", "$15", "", "$99999999999()"} {
+		require.Equal(t, line, f.Frame(line))
+	}
+	for _, line := range []string{"$41()", "$1000()", "agent_runner_v1.refuel(i64,i64) i64"} {
+		require.Empty(t, f.Frame(line), "a function that metering added")
+	}
+}
+
+func TestNamesAreBounded(t *testing.T) {
+	t.Parallel()
+	section := func(entries ...byte) []byte {
+		sub := append([]byte{1, byte(len(entries))}, entries...)
+		custom := append([]byte("\x04name"), sub...)
+		return append([]byte("\x00asm\x01\x00\x00\x00\x00"), append([]byte{byte(len(custom))}, custom...)...)
+	}
+	require.Equal(t, "a", readNames(section(1, 7, 1, 'a')).Function(7))
+	require.Equal(t, `\x1b[31m`, readNames(section(1, 7, 5, 0x1b, '[', '3', '1', 'm')).Function(7))
+	require.Equal(t, "a", readNames(section(0xff, 0xff, 0xff, 0xff, 0x0f, 7, 1, 'a')).Function(7), "a count beyond the end")
+	require.Equal(t, "a", readNames(section(2, 7, 1, 'a', 7, 1, 'b')).Function(7), "the same function twice")
+	require.Equal(t, "$7", readNames(section(1, 7, 99, 'a')).Function(7), "a length beyond the end")
+}
+
+func FuzzNames(f *testing.F) {
+	f.Add(guest(f))
+	f.Add([]byte("\x00asm\x01\x00\x00\x00\x00\x0b\x04name\x01\x04\x01\x07\x01a"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n := readNames(b)
+		for _, e := range n.index {
+			require.LessOrEqual(t, len(n.Function(e.function)), 10*maxNameBytes)
+			require.False(t, bytes.ContainsRune([]byte(n.Function(e.function)), '\x1b'))
+		}
+	})
+}

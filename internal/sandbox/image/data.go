@@ -1,0 +1,21 @@
+package image
+
+// A Place is a range of bytes in a memory.
+type Place struct{ At, Length uint32 }
+
+// Data is the content of a new memory: the bytes at each place, and zeros elsewhere. A Go
+// module has tens of thousands of places, so that they contain no pointers, which each
+// garbage collection would follow.
+type Data struct {
+	Places []Place
+	Bytes  []byte // of all places, concatenated
+}
+
+// Write copies the data to a memory that contains all places.
+func (d *Data) Write(memory []byte) {
+	content := d.Bytes
+	for _, p := range d.Places {
+		Copy(memory[p.At:], content[:p.Length])
+		content = content[p.Length:]
+	}
+}

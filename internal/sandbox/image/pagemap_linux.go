@@ -1,0 +1,137 @@
+package image
+
+import (
+	"encoding/binary"
+	"os"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+var osPage = os.Getpagesize()
+
+// openPagemap opens the kernel's table of this process's pages, which has one 64-bit entry
+// for each; see https://docs.kernel.org/admin-guide/mm/pagemap.html.
+var openPagemap = sync.OnceValue(func() *os.File {
+	f, err := os.Open("/proc/self/pagemap")
+	if err != nil {
+		return nil
+	}
+	return f
+})
+
+// Bits of an entry of the pagemap.
+const (
+	pagePresent = 1 << 63
+	pageSwapped = 1 << 62
+	pageShared  = 1 << 61 // of a file, or shared: not the process's own copy
+)
+
+// pmScanArg is struct pm_scan_arg of linux/fs.h, the argument of the ioctl PAGEMAP_SCAN. It
+// finds ranges of pages of a category, so that nobody reads an entry for each page. Linux
+// 6.7 and later have it.
+type pmScanArg struct {
+	size, flags, start, end, walkEnd                              uint64
+	vec, vecLen, maxPages                                         uint64
+	categoryInverted, categoryMask, categoryAnyOfMask, returnMask uint64
+}
+
+const (
+	pagemapScan   = 0xc0606610 // the ioctl's number
+	pageIsFile    = 1 << 2
+	pageIsPresent = 1 << 3
+	pageIsSwapped = 1 << 4
+	pageIsZero    = 1 << 5 // the kernel's zero page, which all untouched pages share after a read
+)
+
+// pageRegion is struct page_region of linux/fs.h: adjacent pages, by their addresses.
+type pageRegion struct{ start, end, categories uint64 }
+
+// regionBuffers holds buffers for the kernel's output. The kernel gets their address as a
+// number, which nothing corrects when a stack moves, so that they must never be on a stack.
+var regionBuffers = sync.Pool{New: func() any { return new([64]pageRegion) }}
+
+// canScan reports whether this kernel has PAGEMAP_SCAN.
+var canScan = sync.OnceValue(func() bool {
+	found := regionBuffers.Get().(*[64]pageRegion)
+	defer regionBuffers.Put(found)
+	_, _, err := scanPages(make([]byte, 2*osPage), 0, found)
+	return err == nil
+})
+
+// scanPages finds the pages of space, beginning at an offset, of which the process has its
+// own copy, or the zero page, which their categories report. It returns the number of
+// regions and the offset at which it stopped. found is one of the regionBuffers.
+func scanPages(space []byte, from uint64, found *[64]pageRegion) (n int, upTo uint64, err error) {
+	begin := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(space)))) &^ uint64(osPage-1)
+	arg := pmScanArg{
+		start: begin + from, end: begin + uint64(len(space)), vec: uint64(uintptr(unsafe.Pointer(found))), vecLen: uint64(len(found)),
+		categoryInverted: pageIsFile, categoryMask: pageIsFile, categoryAnyOfMask: pageIsPresent | pageIsSwapped, returnMask: pageIsZero,
+	}
+	arg.size = uint64(unsafe.Sizeof(arg))
+	got, _, errno := unix.Syscall(unix.SYS_IOCTL, openPagemap().Fd(), pagemapScan, uintptr(unsafe.Pointer(&arg)))
+	runtime.KeepAlive(found)
+	if errno != 0 {
+		return 0, 0, errno
+	}
+	return int(got), arg.walkEnd - begin, nil
+}
+
+// changed implements [imagePages].
+func (p *mappedPages) changed(length uint64, each func(from, to uint64)) {
+	if !p.changedRegions(length, each) && !p.changedEntries(length, each) {
+		each(0, length)
+	}
+}
+
+// changedRegions reports the changed ranges with PAGEMAP_SCAN. If that fails, it returns
+// false and has reported none.
+func (p *mappedPages) changedRegions(length uint64, each func(from, to uint64)) bool {
+	if !canScan() {
+		return false
+	}
+	found := regionBuffers.Get().(*[64]pageRegion)
+	defer regionBuffers.Put(found)
+	begin := uint64(uintptr(unsafe.Pointer(&p.space[0])))
+	for from := uint64(0); from < length; {
+		n, upTo, err := scanPages(p.space[:length], from, found)
+		if err != nil && from == 0 {
+			return false
+		}
+		if err != nil {
+			each(from, length)
+			return true
+		}
+		for _, r := range found[:n] {
+			at, to := r.start-begin, r.end-begin
+			if r.categories&pageIsZero != 0 && equals(p.space[at:to], p.image.content, at) {
+				continue // only read, in a gap
+			}
+			each(at, to)
+		}
+		from = upTo
+	}
+	return true
+}
+
+// changedEntries reports the changed pages by their entries in the pagemap. If that cannot
+// be read, it returns false and has reported none.
+func (p *mappedPages) changedEntries(length uint64, each func(from, to uint64)) bool {
+	size := uint64(osPage)
+	if n := int(length / size * 8); n != len(p.entries) {
+		p.entries = make([]byte, n)
+	}
+	at := int64(uintptr(unsafe.Pointer(&p.space[0]))) / int64(osPage) * 8
+	if _, err := openPagemap().ReadAt(p.entries, at); err != nil {
+		return false
+	}
+	for page := uint64(0); page < length; page += size {
+		entry := binary.NativeEndian.Uint64(p.entries[page/size*8:])
+		if entry&(pagePresent|pageSwapped) != 0 && entry&pageShared == 0 {
+			each(page, page+size)
+		}
+	}
+	return true
+}

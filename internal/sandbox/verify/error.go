@@ -1,0 +1,29 @@
+package verify
+
+// RefusedError reports why a module was not loaded.
+type RefusedError struct {
+	Name   string // that the module was loaded as, often its file
+	Reason string // the mistake in the module
+	Fix    string // what the module's author can do; may be empty
+	Err    error  // the underlying error, such as a *wasm.Error; may be nil
+}
+
+// Unwrap returns the underlying error.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+func (e *RefusedError) Error() string {
+	text := e.Reason
+	if e.Name != "" {
+		text = e.Name + ": " + text
+	}
+	if e.Fix != "" {
+		text += "; " + e.Fix
+	}
+	return text
+}
+
+// Invalid rejects a module in which wazero found a mistake. The sandbox leaves only the
+// types of operands to wazero.
+func Invalid(err error) error {
+	return &RefusedError{Reason: "is not valid: " + err.Error(), Fix: "build it again; the toolchain made a mistake", Err: err}
+}

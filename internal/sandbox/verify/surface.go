@@ -1,0 +1,205 @@
+// Package verify decides whether a module fits a host.
+//
+// [OutlineOf] reads the imports, exports and memory of a decoded module, and
+// [Surface.Verify] compares them with what the host offers and expects. A module that does
+// not fit is rejected with a [*RefusedError], which names the mistake and, where possible,
+// what its author can do.
+//
+// The package depends on internal/wasm and on wazero's value types. It knows neither what
+// the functions do nor how modules are compiled.
+package verify
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/text"
+)
+
+const (
+	// Initialize is the export with which a toolchain initializes a reactor module.
+	Initialize = "_initialize"
+
+	// WASIModule is the name under which modules import WASI preview 1.
+	WASIModule = "wasi_snapshot_preview1"
+)
+
+// CheckExport returns the type that an exported function of this name must have, and
+// whether the host knows the name. Other exports are not restricted.
+type CheckExport func(name string) (want FuncType, known bool)
+
+// Surface is what modules can import and how their exports must be typed.
+type Surface struct {
+	name    string
+	imports map[string]map[string]FuncType // by module and name
+	exports func(imports []ImportInfo) (CheckExport, error)
+}
+
+// NewSurface returns a surface. The name appears in messages. exports returns the check for
+// the exports of a module with these imports, or an error that rejects the module; if it is
+// nil, no exports are restricted.
+func NewSurface(name string, exports func(imports []ImportInfo) (CheckExport, error)) *Surface {
+	if exports == nil {
+		free := func(string) (FuncType, bool) { return FuncType{}, false }
+		exports = func([]ImportInfo) (CheckExport, error) { return free, nil }
+	}
+	return &Surface{name: name, imports: map[string]map[string]FuncType{}, exports: exports}
+}
+
+// Add adds a function that modules can import. It reports false if the surface has a
+// function of that name.
+func (s *Surface) Add(imp ImportInfo) bool {
+	if s.imports[imp.Module] == nil {
+		s.imports[imp.Module] = map[string]FuncType{}
+	}
+	if _, ok := s.imports[imp.Module][imp.Name]; ok {
+		return false
+	}
+	s.imports[imp.Module][imp.Name] = imp.Type
+	return true
+}
+
+// Verify returns a [*RefusedError] if a module with this outline does not fit the surface.
+// It does not know the limits, which differ from load to load.
+func (s *Surface) Verify(o *Outline) error {
+	for _, imp := range o.Imports {
+		if err := s.verifyImport(imp); err != nil {
+			return err
+		}
+	}
+	if !slices.ContainsFunc(o.Exports, func(e ExportInfo) bool { return e.Name == "memory" && e.Kind == "memory" }) {
+		return &RefusedError{
+			Reason: `does not export its memory as "memory"`,
+			Fix:    "in C: -Wl,--export-memory; in WebAssembly text: (memory (export \"memory\") 1)",
+		}
+	}
+	check, err := s.exports(o.Imports)
+	if err != nil {
+		return err
+	}
+	for _, exp := range o.Exports {
+		want, known := check(exp.Name)
+		if exp.Name == Initialize {
+			want, known = FuncType{}, true
+		}
+		switch {
+		case !known:
+		case exp.Kind != "function":
+			return &RefusedError{Reason: fmt.Sprintf("exports %s as a %s; want a function %v", exp.Name, exp.Kind, want)}
+		case !exp.Type.Equal(want):
+			return &RefusedError{Reason: fmt.Sprintf("%s: want %v, got %v", exp.Name, want, exp.Type)}
+		}
+	}
+	return nil
+}
+
+func (s *Surface) verifyImport(imp ImportInfo) error {
+	functions, ok := s.imports[imp.Module]
+	if !ok {
+		return s.unknownModule(imp)
+	}
+	want, ok := functions[imp.Name]
+	if !ok {
+		names := make([]string, 0, len(functions))
+		for name := range functions {
+			names = append(names, name)
+		}
+		owner := s.name
+		if imp.Module == WASIModule {
+			owner = "WASI preview 1"
+		}
+		refused := &RefusedError{Reason: fmt.Sprintf("imports %s.%s, which %s does not have", imp.Module, text.Cut(imp.Name, 64), owner)}
+		if near := nearest(imp.Name, names); near != "" {
+			refused.Fix = "did you mean " + near + "?"
+		}
+		return refused
+	}
+	if !want.Equal(imp.Type) {
+		return &RefusedError{Reason: fmt.Sprintf("imports %s.%s as %v, want %v", imp.Module, imp.Name, imp.Type, want)}
+	}
+	return nil
+}
+
+// unknownModule explains an import from a module that the surface does not have. If only
+// the version differs from a known name, it says so.
+func (s *Surface) unknownModule(imp ImportInfo) error {
+	module := text.Cut(imp.Module, 64)
+	family, version, versioned := cutVersion(imp.Module)
+	modules := make([]string, 0, len(s.imports))
+	for known := range s.imports {
+		modules = append(modules, known)
+		knownFamily, knownVersion, ok := cutVersion(known)
+		if ok && versioned && family == knownFamily {
+			return &RefusedError{
+				Reason: fmt.Sprintf("imports %s: it asks for ABI version %d; this host speaks version %d", module, version, knownVersion),
+				Fix:    fmt.Sprintf("build it with an SDK for version %d", knownVersion),
+			}
+		}
+	}
+	slices.Sort(modules)
+	refused := &RefusedError{
+		Reason: fmt.Sprintf("imports %s.%s, but %s has no module %s", module, text.Cut(imp.Name, 64), s.name, module),
+		Fix:    "there are " + strings.Join(modules, ", "),
+	}
+	switch {
+	case imp.Module == "env" && imp.Name == "abort":
+		refused.Fix = "AssemblyScript: compile with --use abort=<a function of yours>"
+	case imp.Module == "env":
+		refused.Fix = "a C function was declared but not linked in, or lacks its import_module attribute; " + refused.Fix
+	case strings.HasPrefix(imp.Module, "wasi_snapshot_preview2"), strings.HasPrefix(imp.Module, "wasi:"):
+		refused.Fix = "build it for WASI preview 1"
+	case imp.Module == "gojs":
+		refused.Fix = "build it with GOOS=wasip1, not GOOS=js"
+	}
+	return refused
+}
+
+// cutVersion splits a module name that ends with _v and a number.
+func cutVersion(module string) (family string, version int, ok bool) {
+	i := strings.LastIndex(module, "_v")
+	if i < 0 {
+		return "", 0, false
+	}
+	version, err := strconv.Atoi(module[i+2:])
+	return module[:i], version, err == nil
+}
+
+// nearest returns the closest name whose distance from name is at most a third of its
+// letters, or "".
+func nearest(name string, names []string) string {
+	if len(name) > 64 {
+		return ""
+	}
+	slices.Sort(names)
+	best, bestDistance := "", len(name)
+	for _, candidate := range names {
+		if d := distance(name, candidate); d < bestDistance && d*3 <= max(len(name), len(candidate)) {
+			best, bestDistance = candidate, d
+		}
+	}
+	return best
+}
+
+// distance is the Levenshtein distance.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			above := row[j+1]
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			row[j+1] = min(change, above+1, row[j]+1)
+			diagonal = above
+		}
+	}
+	return row[len(b)]
+}

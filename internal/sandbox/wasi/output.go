@@ -1,0 +1,95 @@
+package wasi
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/text"
+)
+
+// recentLines is the number of lines that Process.Output returns.
+const recentLines = 16
+
+// lineCost is the number of bytes that each line counts in addition to its length, because
+// its reader has work with each line.
+const lineCost = 32
+
+// lines splits what a guest prints to one stream into lines that are safe to show: they are
+// bounded and contain nothing that a terminal obeys.
+type lines struct {
+	process *Process
+	sink    func(line []byte)
+	buf     []byte // the incomplete line
+	cut     int    // bytes of it that were dropped
+}
+
+// write accepts printed bytes as far as the limits of the call allow.
+func (l *lines) write(b []byte) {
+	p := l.process
+	for len(b) > 0 {
+		left := p.config.LogBytes - p.printed
+		if left <= 0 {
+			p.dropped += len(b)
+			return
+		}
+		line, _, complete := bytes.Cut(b[:min(len(b), left)], []byte{'\n'})
+		b = b[len(line):]
+		p.printed += len(line)
+		fuel := int64(len(line)) * p.config.ByteFuel
+		if complete {
+			b = b[1:]
+			p.printed += lineCost
+			fuel += p.config.LineFuel
+		}
+		p.guest.Charge(fuel)
+		if room := p.config.LogLineBytes - len(l.buf); len(line) > room {
+			l.cut += len(line) - room
+			p.dropped += len(line) - room
+			line = line[:room]
+		}
+		l.buf = append(l.buf, line...)
+		if complete {
+			l.emit()
+		}
+	}
+}
+
+// flush emits an incomplete line.
+func (l *lines) flush() {
+	if len(l.buf) > 0 {
+		l.emit()
+	}
+}
+
+// emit sends the line to the sink.
+func (l *lines) emit() {
+	line := text.Escape(bytes.TrimSuffix(l.buf, []byte{'\r'}))
+	if l.cut > 0 {
+		line = fmt.Appendf(line, "… (%d bytes more)", l.cut)
+	}
+	l.buf, l.cut = l.buf[:0], 0
+	l.process.remember(line)
+	if l.sink != nil {
+		l.process.guest.Wait(func() { l.sink(line) }) // the reader may be slow
+	}
+}
+
+// remember keeps the last lines and the reason; see [Process.Reason].
+func (p *Process) remember(line []byte) {
+	if len(p.recent) == recentLines {
+		p.recent = append(p.recent[:0], p.recent[1:]...)
+	}
+	p.recent = append(p.recent, line)
+	if !p.gaveUp {
+		p.reason = line
+		p.gaveUp = bytes.Contains(line, []byte("panic")) || bytes.Contains(line, []byte("fatal error"))
+	}
+}
+
+// reportDropped prints to stderr how much output of the call was dropped.
+func (p *Process) reportDropped() {
+	if p.dropped > 0 && p.stderr.sink != nil {
+		p.stderr.sink(fmt.Appendf(nil, "(%d bytes of output dropped: the limit is %s a call, %s a line)",
+			p.dropped, text.Bytes(int64(p.config.LogBytes)), text.Bytes(int64(p.config.LogLineBytes))))
+	}
+}

@@ -1,0 +1,110 @@
+package wasi
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	mathrand "math/rand/v2"
+)
+
+// Config is what a process gets. The caller sets all fields but Stdout, Stderr and Seed.
+type Config struct {
+	// Stdout and Stderr receive each printed line, without its line end, with control
+	// characters and invalid UTF-8 escaped. They may keep the line. Their time does not
+	// count as the guest's. Nil: the output is dropped.
+	Stdout, Stderr func(line []byte)
+
+	// LineFuel is the fuel for a printed line, and ByteFuel for each of its bytes. Output
+	// beyond the limits is dropped and free.
+	LineFuel, ByteFuel int64
+
+	// LogBytes bounds the output of a call, with 32 bytes for each line, and LogLineBytes
+	// one line.
+	LogBytes, LogLineBytes int
+
+	// Seed determines the random bytes. Nil: the system's.
+	Seed []byte
+
+	// Clock returns the time in nanoseconds since 1970.
+	Clock func() int64
+}
+
+// Process is what WASI keeps for one instance. The zero value is not usable; see
+// [Process.Init] and [Process.Configure].
+type Process struct {
+	guest  Guest
+	config Config
+
+	stdout, stderr lines
+	recent         [][]byte // the last lines of both
+	reason         []byte   // the line of this call that says most
+	gaveUp         bool     // reason is the message of a runtime that gave up
+	printed        int      // bytes printed in this call
+	dropped        int      // bytes dropped in this call
+
+	random *mathrand.ChaCha8
+	reseed func() []byte // returns the seed; nil: the configuration's
+	now    int64         // the time of the guest's clock, without sleep
+	slept  int64         // the time that sleeping added, in nanoseconds
+}
+
+// Init sets the guest of the process.
+func (p *Process) Init(g Guest) { p.guest = g }
+
+// Configure sets the configuration and resets the process.
+func (p *Process) Configure(c Config) {
+	*p = Process{guest: p.guest, config: c}
+	p.stdout = lines{process: p, sink: c.Stdout}
+	p.stderr = lines{process: p, sink: c.Stderr}
+}
+
+// Begin starts a call.
+func (p *Process) Begin() {
+	p.printed, p.dropped, p.reason, p.gaveUp = 0, 0, nil, false
+	p.Tick()
+}
+
+// End ends a call: it emits incomplete lines and reports dropped output to Stderr.
+func (p *Process) End() {
+	p.stdout.flush()
+	p.stderr.flush()
+	p.reportDropped()
+}
+
+// Tick sets the guest's clock to the current time.
+func (p *Process) Tick() { p.now = max(p.now, p.config.Clock()) }
+
+// Reseed makes seed determine the random bytes from now on. It is called at the guest's
+// next request for some.
+func (p *Process) Reseed(seed func() []byte) { p.reseed, p.random = seed, nil }
+
+// Dropped returns the number of bytes of the last call that were dropped.
+func (p *Process) Dropped() int { return p.dropped }
+
+// Output returns the last lines that the guest printed, at most 16.
+func (p *Process) Output() []string {
+	output := make([]string, len(p.recent))
+	for i, line := range p.recent {
+		output[i] = string(line)
+	}
+	return output
+}
+
+// Reason returns the line of the current call that best explains a failure: the first in
+// which a language runtime gives up, because stack traces follow it, or the last line.
+func (p *Process) Reason() string { return string(p.reason) }
+
+// draw writes random bytes, which the seed determines.
+func (p *Process) draw(b []byte) {
+	if p.random == nil {
+		seed := p.config.Seed
+		if p.reseed != nil {
+			seed = p.reseed()
+		}
+		if seed == nil {
+			seed = make([]byte, 32)
+			_, _ = rand.Read(seed) // never fails
+		}
+		p.random = mathrand.NewChaCha8(sha256.Sum256(seed))
+	}
+	_, _ = p.random.Read(b) // never fails
+}
