@@ -30,7 +30,7 @@ func TestAgents(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	var m modules.Module
-	require.NoError(t, json.Unmarshal(f.push(f.acme, "?name=wrap&version=1.0", wasm(t, "wrap.wasm"), "application/wasm").body, &m))
+	require.NoError(t, json.Unmarshal(f.pushModule(f.acme, "?name=wrap&version=1.0", wasm(t, "wrap.wasm"), "application/wasm").body, &m))
 	const yaml = "model: {name: gpt}\nmiddlewares:\n- module: wrap\n"
 	var a, again agents.Agent
 	r := f.apply(f.acme, "helper", yaml)
@@ -44,7 +44,7 @@ func TestAgents(t *testing.T) {
 	f.send("DELETE", "/v1/modules/wrap", f.acme, nil).problem(t, 409)
 
 	// A name that comes to stand for another module changes no agent that is there.
-	require.Equal(t, 200, f.push(f.acme, "?name=wrap&version=2.0", wasm(t, "own.wasm"), "application/wasm").status)
+	require.Equal(t, 200, f.pushModule(f.acme, "?name=wrap&version=2.0", wasm(t, "own.wasm"), "application/wasm").status)
 	file, shown, err := f.server.agents.Load(t.Context(), f.store.Tenant("acme"), "helper", 0)
 	require.NoError(t, err)
 	require.Equal(t, m.Digest, shown.Modules[0].Digest)
@@ -71,8 +71,8 @@ func TestAgents(t *testing.T) {
 func TestAgentRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	require.Equal(t, 200, f.push(f.acme, "?name=wrap", wasm(t, "wrap.wasm"), "application/wasm").status)
-	require.Equal(t, 200, f.push(f.acme, "?name=sized", []byte(`export default { name: "sized",
+	require.Equal(t, 200, f.pushModule(f.acme, "?name=wrap", wasm(t, "wrap.wasm"), "application/wasm").status)
+	require.Equal(t, 200, f.pushModule(f.acme, "?name=sized", []byte(`export default { name: "sized",
 		configSchema: { type: "object", properties: { n: { type: "integer" } }, additionalProperties: false }, before_agent() { return {}; } };`), "application/javascript").status)
 	for yaml, want := range map[string]string{
 		"mdoel: x":                             "did you mean",
@@ -105,7 +105,7 @@ func TestAgentRefused(t *testing.T) {
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	require.Equal(t, 200, f.push(f.acme, "?name=wrap", wasm(t, "wrap.wasm"), "application/wasm").status)
+	require.Equal(t, 200, f.pushModule(f.acme, "?name=wrap", wasm(t, "wrap.wasm"), "application/wasm").status)
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": map[string]any{"grants": []string{"store", "tool:*"},
 		"hosts": []string{"*.example.com"}, "models": []string{"gpt-4*"}, "max_steps": 10}}, nil)
 	for yaml, status := range map[string]int{
@@ -173,7 +173,7 @@ func TestStoredStepsAreLowered(t *testing.T) {
 		}
 		file, err := agentfile.Parse("helper", []byte(text))
 		require.NoError(t, err)
-		require.Equal(t, tc.lowered, agents.LimitSteps(file, (&policy.Policy{MaxSteps: tc.policy}).StepLimit()))
+		require.Equal(t, tc.lowered, agents.CapSteps(file, (&policy.Policy{MaxSteps: tc.policy}).StepLimit()))
 		require.Equal(t, tc.want, file.Limits.MaxSteps, "%+v", tc)
 		if len(file.Agents) > 0 {
 			require.Equal(t, tc.want, file.Agents[0].Spec().Limits.MaxSteps, "%+v", tc)
@@ -188,7 +188,7 @@ func TestAgentLimits(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, key := range []string{f.acme, f.operator} {
-		require.Equal(t, 200, f.push(key, "?name=wrap", wasm(t, "wrap.wasm"), "application/wasm").status)
+		require.Equal(t, 200, f.pushModule(key, "?name=wrap", wasm(t, "wrap.wasm"), "application/wasm").status)
 	}
 	const high = "middlewares: [{module: wrap, limits: {memory: 128MiB}}]"
 	require.Contains(t, f.apply(f.acme, "helper", high).problem(t, 422).Detail, "limits.memory")
@@ -215,7 +215,7 @@ func TestHostsAndPorts(t *testing.T) {
 	} {
 		u, err := url.Parse(test.asked)
 		require.NoError(t, err)
-		require.Equal(t, test.want, policy.CoversHost([]string{test.allowed}, policy.HostOf(u)), "%+v", test)
+		require.Equal(t, test.want, policy.CoversHost([]string{test.allowed}, policy.HostPort(u)), "%+v", test)
 	}
 	f := newFixture(t)
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Hosts: []string{"*"}}}, nil)

@@ -167,15 +167,15 @@ func TestSlowloris(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return uploading() == admission.MaxUploads }, time.Minute, time.Millisecond)
 	require.Eventually(t, func() bool {
-		r := slow.push(slow.acme, "", wasm(t, "own.wasm"), "application/wasm")
+		r := slow.pushModule(slow.acme, "", wasm(t, "own.wasm"), "application/wasm")
 		return r.status == 429 && r.problem(t, 429).Quota == "uploads"
 	}, time.Minute, time.Millisecond)
-	require.Equal(t, 200, slow.push(slow.beta, "", wasm(t, "own.wasm"), "application/wasm").status)
+	require.Equal(t, 200, slow.pushModule(slow.beta, "", wasm(t, "own.wasm"), "application/wasm").status)
 	for _, conn := range conns {
 		require.NoError(t, conn.Close())
 	}
 	require.Eventually(t, func() bool { return uploading() == 0 }, time.Minute, time.Millisecond)
-	require.Equal(t, 200, slow.push(slow.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
+	require.Equal(t, 200, slow.pushModule(slow.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
 	// and only for their time.
 	for i := range conns {
 		conns[i] = upload(f, address)
@@ -183,7 +183,7 @@ func TestSlowloris(t *testing.T) {
 	for _, conn := range conns {
 		_, _ = io.ReadAll(conn)
 	}
-	require.Equal(t, 200, f.push(f.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
+	require.Equal(t, 200, f.pushModule(f.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
 }
 
 // talk is an agent that says a lot.
@@ -310,8 +310,8 @@ func TestTakeoverIsFair(t *testing.T) {
 		create("acme", fmt.Sprint("run_a", i))
 	}
 	create("beta", "run_b")
-	require.NoError(t, f.server.runs.TakeAll(t.Context()))
-	require.NoError(t, f.server.runs.TakeAll(t.Context()))
+	require.NoError(t, f.server.runs.TakeOverAll(t.Context()))
+	require.NoError(t, f.server.runs.TakeOverAll(t.Context()))
 	require.Eventually(t, func() bool {
 		info, err := f.store.Run(t.Context(), "run_b")
 		return err == nil && info.Status == journal.StatusFinished

@@ -220,7 +220,7 @@ func TestRingsAreHiddenInAGUI(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			f, _ := runFixture(t, map[string]func() *agent.Options{"guarded": func() *agent.Options {
-				c, err := chain.New(chain.Entry{Name: agents.Operators + ".secret-guard", Ring: chain.Outer, Middleware: guard})
+				c, err := chain.New(chain.Entry{Name: agents.OperatorName + ".secret-guard", Ring: chain.Outer, Middleware: guard})
 				require.NoError(t, err)
 				o := asks()
 				o.Chain = c
@@ -323,7 +323,7 @@ func TestSameBytesOfManyTenants(t *testing.T) {
 		require.NoError(t, err)
 		key := f.key(id, httpapi.ScopeNames(httpapi.TenantScopes)...)
 		wg.Go(func() {
-			r := f.push(key, "?name=own&version=1", b, "application/wasm")
+			r := f.pushModule(key, "?name=own&version=1", b, "application/wasm")
 			var list struct{ Modules []modules.Module }
 			if r.status == 200 && json.Unmarshal(f.send("GET", "/v1/modules", key, nil).body, &list) == nil && len(list.Modules) == 1 && len(list.Modules[0].Names) == 1 {
 				same.Add(1)
@@ -345,11 +345,11 @@ func TestRefusedModulesAreNotKept(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"modules": 1}}, nil)
-	require.Equal(t, 200, f.push(f.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
-	r := f.push(f.acme, "", wasm(t, "wrap.wasm"), "application/wasm")
+	require.Equal(t, 200, f.pushModule(f.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
+	r := f.pushModule(f.acme, "", wasm(t, "wrap.wasm"), "application/wasm")
 	require.Equal(t, "modules", r.problem(t, 429).Quota)
 	require.NotEmpty(t, r.header.Get("Retry-After"))
-	require.Equal(t, "modules", f.push(f.acme, "", []byte(script), "application/typescript").problem(t, 429).Quota)
+	require.Equal(t, "modules", f.pushModule(f.acme, "", []byte(script), "application/typescript").problem(t, 429).Quota)
 	n, err := f.store.DeleteUnusedModules(t.Context(), -time.Hour)
 	require.NoError(t, err)
 	require.Zero(t, n)

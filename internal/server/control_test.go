@@ -95,7 +95,7 @@ func TestControlBeforeData(t *testing.T) {
 		return &agent.Options{Model: scripted.New(scripted.Text("x")), Chain: c, MaxSteps: 10_000}
 	}})
 	acme, beta := f.floods(f.acme, 3), f.floods(f.beta, 3)
-	go f.server.runs.Heed(t.Context())
+	go f.server.runs.WatchBlocks(t.Context())
 	time.Sleep(2 * time.Second) // for a backlog
 	var all []time.Duration
 	for i, id := range acme {

@@ -29,7 +29,7 @@ func TestUploadsReadNoFile(t *testing.T) {
 	answers := func() map[string]string {
 		all := map[string]string{}
 		for kind, body := range bodies {
-			r := f.push(f.acme, "?name=shout", []byte(body), "application/typescript")
+			r := f.pushModule(f.acme, "?name=shout", []byte(body), "application/typescript")
 			require.NotContains(t, string(r.body), canary, kind)
 			var answer struct{ Digest, Detail string }
 			require.NoError(t, json.Unmarshal(r.body, &answer))

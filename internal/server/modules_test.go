@@ -32,7 +32,7 @@ const script = `import { middleware } from "@agent-runner/middleware";
 export default { name: "shout", before_agent(input: { x: number }) { return {}; } };`
 
 // push uploads a module.
-func (f *fixture) push(key, query string, b []byte, kind string) *reply {
+func (f *fixture) pushModule(key, query string, b []byte, kind string) *reply {
 	f.t.Helper()
 	return f.send("PUT", "/v1/modules"+query, key, b, "Content-Type", kind)
 }
@@ -42,7 +42,7 @@ func TestUpload(t *testing.T) {
 	f := newFixture(t)
 	b := wasm(t, "wrap.wasm")
 	var m, again modules.Module
-	r := f.push(f.acme, "?name=wrap&version=1.0", b, "application/wasm")
+	r := f.pushModule(f.acme, "?name=wrap&version=1.0", b, "application/wasm")
 	require.Equal(t, 200, r.status, string(r.body))
 	require.NoError(t, json.Unmarshal(r.body, &m))
 	require.Equal(t, "wasm", m.Kind)
@@ -57,14 +57,14 @@ func TestUpload(t *testing.T) {
 		require.Equal(t, m, again, ref)
 	}
 	f.send("GET", "/v1/modules/wrap@2.0", f.acme, nil).problem(t, 404)
-	f.push(f.acme, "?name=wrap&version=1.0", wasm(t, "own.wasm"), "application/wasm").problem(t, 409)
-	require.Equal(t, 200, f.push(f.acme, "?name=wrap&version=2.0", wasm(t, "own.wasm"), "application/wasm").status)
+	f.pushModule(f.acme, "?name=wrap&version=1.0", wasm(t, "own.wasm"), "application/wasm").problem(t, 409)
+	require.Equal(t, 200, f.pushModule(f.acme, "?name=wrap&version=2.0", wasm(t, "own.wasm"), "application/wasm").status)
 	f.ok("GET", "/v1/modules/wrap", f.acme, nil, &again)
 	require.NotEqual(t, m.Digest, again.Digest, "a name is its newest version")
 
 	// Another tenant brings the same, and neither learns of the other.
 	f.send("GET", "/v1/modules/"+m.Digest, f.beta, nil).problem(t, 404)
-	require.Equal(t, 200, f.push(f.beta, "", b, "application/wasm").status)
+	require.Equal(t, 200, f.pushModule(f.beta, "", b, "application/wasm").status)
 	f.ok("GET", "/v1/modules/"+m.Digest, f.beta, nil, &again)
 	require.Empty(t, again.Names)
 	f.ok("DELETE", "/v1/modules/"+m.Digest, f.beta, nil, nil)
@@ -74,18 +74,18 @@ func TestUpload(t *testing.T) {
 func TestUploadScript(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	r := f.push(f.acme, "?name=shout", []byte(script), "application/typescript")
+	r := f.pushModule(f.acme, "?name=shout", []byte(script), "application/typescript")
 	require.Equal(t, 200, r.status, string(r.body))
 	var m modules.Module
 	require.NoError(t, json.Unmarshal(r.body, &m))
 	require.Equal(t, "script", m.Kind)
 	require.Equal(t, "javascript", m.About.Transport)
-	loaded, release, err := f.server.modules.Take(t.Context(), f.store.Tenant("acme"), httpapi.TrimDigest(m.Digest), host.Limits{})
+	loaded, release, err := f.server.modules.Acquire(t.Context(), f.store.Tenant("acme"), httpapi.TrimDigest(m.Digest), host.Limits{})
 	require.NoError(t, err, "what is kept loads again")
 	require.Equal(t, httpapi.TrimDigest(m.Digest), loaded.Digest())
 	release()
-	require.Contains(t, f.push(f.acme, "", []byte("export default {"), "application/typescript").problem(t, 422).Detail, "module.ts:1")
-	f.push(f.acme, "", []byte(`import x from "fs"; export default {}`), "text/javascript").problem(t, 422)
+	require.Contains(t, f.pushModule(f.acme, "", []byte("export default {"), "application/typescript").problem(t, 422).Detail, "module.ts:1")
+	f.pushModule(f.acme, "", []byte(`import x from "fs"; export default {}`), "text/javascript").problem(t, 422)
 }
 
 func TestUploadRefuses(t *testing.T) {
@@ -94,7 +94,7 @@ func TestUploadRefuses(t *testing.T) {
 	own := wasm(t, "own.wasm")
 	data, err := json.Marshal(map[string]any{"wasm": []any{map[string]any{"data": own}}, "config": map[string]string{"a": "b"}, "allowed_hosts": []string{"*"}})
 	require.NoError(t, err)
-	r := f.push(f.acme, "", data, "application/json")
+	r := f.pushModule(f.acme, "", data, "application/json")
 	require.Equal(t, 200, r.status, string(r.body))
 	require.Contains(t, string(r.body), "config is not kept")
 	require.Contains(t, string(r.body), "allowed_hosts grant nothing")
@@ -111,18 +111,18 @@ func TestUploadRefuses(t *testing.T) {
 		`{"wasm":` + strings.Repeat("[", 200) + strings.Repeat("]", 200): "nested",
 		string(own[:len(own)/2]):                                         "",
 	} {
-		p := f.push(f.acme, "", []byte(body), "application/octet-stream").problem(t, 422, body)
+		p := f.pushModule(f.acme, "", []byte(body), "application/octet-stream").problem(t, 422, body)
 		require.Contains(t, p.Detail, want)
 		require.NotEmpty(t, p.Detail)
 	}
 	for _, query := range []string{"?version=1", "?name=A", "?name=../x", "?name=x&version=a/b", "?mdoel=x", "?name=" + strings.Repeat("a", 64)} {
-		f.push(f.acme, query, own, "application/wasm").problem(t, 422, query)
+		f.pushModule(f.acme, query, own, "application/wasm").problem(t, 422, query)
 	}
-	f.push(f.acme, "", make([]byte, 13<<20), "application/wasm").problem(t, 413)
+	f.pushModule(f.acme, "", make([]byte, 13<<20), "application/wasm").problem(t, 413)
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"upload_bytes": 10}}, nil)
-	require.Equal(t, "upload_bytes", f.push(f.acme, "", own, "application/wasm").problem(t, 413).Quota)
+	require.Equal(t, "upload_bytes", f.pushModule(f.acme, "", own, "application/wasm").problem(t, 413).Quota)
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"modules": 1}}, nil)
-	require.Equal(t, "modules", f.push(f.acme, "", wasm(t, "wrap.wasm"), "application/wasm").problem(t, 429).Quota)
+	require.Equal(t, "modules", f.pushModule(f.acme, "", wasm(t, "wrap.wasm"), "application/wasm").problem(t, 429).Quota)
 	var list struct{ Modules []modules.Module }
 	f.ok("GET", "/v1/modules", f.acme, nil, &list)
 	require.Len(t, list.Modules, 1, "what was refused is not kept")
@@ -138,7 +138,7 @@ func TestHostileUploads(t *testing.T) {
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
-		require.NotEmpty(t, f.push(f.acme, "", b, "application/wasm").problem(t, 422, file).Detail, file)
+		require.NotEmpty(t, f.pushModule(f.acme, "", b, "application/wasm").problem(t, 422, file).Detail, file)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestUploadBreaksOff(t *testing.T) {
 	cancel()
 	require.NoError(t, w.CloseWithError(io.ErrUnexpectedEOF)) // the client may wait for it
 	require.Error(t, <-done)
-	f.push(f.acme, "", wasm(t, "own.wasm"), "application/wasm")
+	f.pushModule(f.acme, "", wasm(t, "own.wasm"), "application/wasm")
 	var list struct{ Modules []modules.Module }
 	f.ok("GET", "/v1/modules", f.acme, nil, &list)
 	require.Len(t, list.Modules, 1)
@@ -197,12 +197,12 @@ func TestBlockedUpload(t *testing.T) {
 	f := newFixture(t)
 	b := wasm(t, "own.wasm")
 	var m modules.Module
-	require.NoError(t, json.Unmarshal(f.push(f.acme, "", b, "application/wasm").body, &m))
+	require.NoError(t, json.Unmarshal(f.pushModule(f.acme, "", b, "application/wasm").body, &m))
 	f.ok("PUT", "/v1/blocks/"+m.Digest, f.operator, map[string]any{"reason": "it leaks"}, nil)
-	require.Contains(t, f.push(f.beta, "", b, "application/wasm").problem(t, 403).Detail, "it leaks")
+	require.Contains(t, f.pushModule(f.beta, "", b, "application/wasm").problem(t, 403).Detail, "it leaks")
 	f.ok("GET", "/v1/modules/"+m.Digest, f.acme, nil, &m)
 	require.Equal(t, "it leaks", m.Blocked)
-	_, _, err := f.server.modules.Take(t.Context(), f.store.Tenant("acme"), httpapi.TrimDigest(m.Digest), host.Limits{})
+	_, _, err := f.server.modules.Acquire(t.Context(), f.store.Tenant("acme"), httpapi.TrimDigest(m.Digest), host.Limits{})
 	require.ErrorContains(t, err, "it leaks")
 }
 
@@ -212,13 +212,13 @@ func TestModulesAreSwept(t *testing.T) {
 	f := newFixture(t)
 	var m modules.Module
 	for _, key := range []string{f.acme, f.beta} {
-		require.NoError(t, json.Unmarshal(f.push(key, "", wasm(t, "own.wasm"), "application/wasm").body, &m))
+		require.NoError(t, json.Unmarshal(f.pushModule(key, "", wasm(t, "own.wasm"), "application/wasm").body, &m))
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	f.ok("DELETE", "/v1/modules/"+m.Digest, f.acme, nil, nil)
-	go f.server.modules.Sweep(ctx, time.Millisecond, -time.Hour)
-	_, _, err := f.server.modules.Take(ctx, f.store.Tenant("beta"), httpapi.TrimDigest(m.Digest), host.Limits{})
+	go f.server.modules.DeleteUnused(ctx, time.Millisecond, -time.Hour)
+	_, _, err := f.server.modules.Acquire(ctx, f.store.Tenant("beta"), httpapi.TrimDigest(m.Digest), host.Limits{})
 	require.NoError(t, err, "another tenant has it")
 	f.ok("DELETE", "/v1/modules/"+m.Digest, f.beta, nil, nil)
 	require.Eventually(t, func() bool {

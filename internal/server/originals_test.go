@@ -61,7 +61,7 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 			reply := scripted.Text("Write to dan@example.net.")
 			reply.Response.Message.ReasoningContent = "It is dan@example.net."
 			f.model(scripted.Calls(abi.NewToolCall("1", "lookup", `{"for":"cy@example.net"}`)), reply)
-			require.Less(t, f.push(f.acme, "?name=redact&version=1", redact, "application/wasm").status, 300)
+			require.Less(t, f.pushModule(f.acme, "?name=redact&version=1", redact, "application/wasm").status, 300)
 			f.upload(f.acme, "directory", directory)
 			r := f.apply(f.acme, "helper", "model: {name: small}\nmiddlewares: [{module: directory}, {module: redact, config: "+tc.config+"}]\n")
 			require.Equal(t, 200, r.status, string(r.body))

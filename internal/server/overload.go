@@ -13,27 +13,27 @@ import (
 
 // An evictor ends the runs of this process that hold the most memory.
 type evictor struct {
-	log *slog.Logger
-	of  *account.Account // the process's
+	log     *slog.Logger
+	process *account.Account // the process's
 
-	mu     sync.Mutex
-	ending map[*account.Account]bool // runs that were told to end
+	mu       sync.Mutex
+	canceled map[*account.Account]bool // runs that were told to end
 }
 
 func newEvictor(log *slog.Logger) *evictor {
-	return &evictor{log: log, of: account.Process(), ending: map[*account.Account]bool{}}
+	return &evictor{log: log, process: account.Process(), canceled: map[*account.Account]bool{}}
 }
 
 // evict ends the largest run that is not ending yet. It reports whether there was one.
 func (e *evictor) evict(s overload.State) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	runs := e.of.Evictables()
-	ending := make(map[*account.Account]bool, len(e.ending))
+	runs := e.process.Evictables()
+	ending := make(map[*account.Account]bool, len(e.canceled))
 	for _, r := range runs {
-		ending[r] = e.ending[r]
+		ending[r] = e.canceled[r]
 	}
-	e.ending = ending
+	e.canceled = ending
 	for _, r := range runs {
 		if ending[r] {
 			continue

@@ -61,11 +61,11 @@ func TestOverloadEndsTheLargestRun(t *testing.T) {
 		return &agent.Options{Model: scripted.New(scripted.Text("done")), Chain: c}
 	}})
 	e := newEvictor(f.server.log)
-	e.of = account.New(account.LevelProcess, "test", nil, 0)
+	e.process = account.New(account.LevelProcess, "test", nil, 0)
 	var started [2]runs.Run
 	for i := range started {
 		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "waits", Input: "hi"}, &started[i])
-		a := account.New(account.LevelRun, started[i].ID, e.of, 0)
+		a := account.New(account.LevelRun, started[i].ID, e.process, 0)
 		a.Evictable(f.server.runs.Active.Get("acme", started[i].ID).Cancel)
 		require.NoError(t, a.TryReserve(int64(1+i)<<20))
 	}

@@ -200,7 +200,7 @@ func TestNoRoomForImages(t *testing.T) {
 	require.NoError(t, err)
 	other.Release()
 	room := 2 // the other one, and that which is made
-	fleet.Builds = func(ctx context.Context, p *agents.AgentPlan) (*host.Agent, error) {
+	fleet.Builds = func(ctx context.Context, p *agents.Plan) (*host.Agent, error) {
 		if fleet.Count() > room {
 			return nil, &agents.NotReadyError{Agent: p.Spec.Agent, Err: &sandbox.ImageRoomError{Bytes: 1 << 20, All: 1 << 20}}
 		}

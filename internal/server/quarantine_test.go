@@ -62,7 +62,7 @@ func (f *fixture) quarantined() (ids []string) {
 func (f *fixture) settles(what string, fn func() bool) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool {
-		require.NoError(f.t, f.server.runs.TakeAll(f.t.Context()))
+		require.NoError(f.t, f.server.runs.TakeOverAll(f.t.Context()))
 		f.server.quarantine.EndTrial(f.t.Context(), time.Now(), overload.State{})
 		return fn()
 	}, 20*time.Second, 20*time.Millisecond, what)
@@ -78,7 +78,7 @@ func TestQuarantine(t *testing.T) {
 	for _, id := range []string{"run_honest", "run_flood", "run_large", "run_third"} {
 		d.run(t, id)
 	}
-	d.dies(t, 300, store.RunAccount{Run: "run_honest", Held: 99, Share: 100, Over: quarantine.OverTime - 1}, store.RunAccount{Run: "run_flood", Held: 10, Share: 100, Over: quarantine.OverTime},
+	d.dies(t, 300, store.RunAccount{Run: "run_honest", Held: 99, Share: 100, Over: quarantine.ExcessTime - 1}, store.RunAccount{Run: "run_flood", Held: 10, Share: 100, Over: quarantine.ExcessTime},
 		store.RunAccount{Run: "run_large", Held: 101, Share: 100}, store.RunAccount{Run: "run_third", Held: 101, Share: 100})
 	f.settles("honest", func() bool { return f.statusOf("run_honest") == journal.StatusFinished && len(f.quarantined()) == 3 })
 	require.Equal(t, []string{"run_flood", "run_large", "run_third"}, f.quarantined())
@@ -230,5 +230,5 @@ func TestOOMKillLeavesSuspects(t *testing.T) {
 	resume, err := f.server.quarantine.Judge(ctx, info)
 	require.NoError(t, err)
 	require.True(t, resume)
-	require.True(t, f.server.quarantine.Trying())
+	require.True(t, f.server.quarantine.OnTrial())
 }

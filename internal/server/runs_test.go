@@ -59,7 +59,7 @@ func (n *nativeAgents) Open(_ context.Context, t *store.Tenant, spec agents.Spec
 		return nil, err
 	}
 	o.Name = name
-	o.Journal = &journal.Options{Journal: t.Journal(), Tenant: t.ID(), Owner: fmt.Sprintf("%p", n.server), Drain: n.server.draining, Abort: n.server.left, Spec: kept, LeaseTTL: 2 * time.Second}
+	o.Journal = &journal.Options{Journal: t.Journal(), Tenant: t.ID(), Owner: fmt.Sprintf("%p", n.server), Drain: n.server.draining, Abort: n.server.aborted, Spec: kept, LeaseTTL: 2 * time.Second}
 	a, err := agent.New(o)
 	if err != nil {
 		return nil, err
@@ -366,7 +366,7 @@ func TestRunsOutliveTheirServer(t *testing.T) {
 		b, _ := io.ReadAll(res.Body)
 		stream <- parseSSE(t, string(b))
 	}()
-	f.server.drain.Do(func() { close(f.server.draining) })
+	f.server.drainOnce.Do(func() { close(f.server.draining) })
 	close(let) // the tool ends, and with it the phase
 	first := <-stream
 	require.NotContains(t, kinds(first), "run_finished")
@@ -380,7 +380,7 @@ func TestRunsOutliveTheirServer(t *testing.T) {
 	next.runs.Agents = of.source(next)
 	hs := httptest.NewServer(next)
 	t.Cleanup(hs.Close)
-	require.NoError(t, next.runs.TakeAll(t.Context()))
+	require.NoError(t, next.runs.TakeOverAll(t.Context()))
 	other := *f
 	other.url = hs.URL
 	require.Equal(t, "done", other.finished(f.acme, run.ID).Output)
@@ -439,7 +439,7 @@ func TestBlockedModuleEndsRuns(t *testing.T) {
 	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, nil) }})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	go f.server.runs.Heed(ctx)
+	go f.server.runs.WatchBlocks(ctx)
 	var its, around runs.Run
 	for digest, run := range map[string]*runs.Run{strings.Repeat("ab", 32): &its, strings.Repeat("cd", 32): &around} {
 		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}, run)
@@ -491,11 +491,11 @@ func TestRunOutlastsItsServer(t *testing.T) {
 	info, err := f.store.Run(t.Context(), run.ID)
 	require.NoError(t, err)
 	require.Equal(t, journal.StatusRunning, info.Status)
-	list, err := f.store.ExpiredRuns(t.Context(), []byte(runs.SpecBegins), 9, 9)
+	list, err := f.store.ExpiredRuns(t.Context(), []byte(runs.SpecPrefix), 9, 9)
 	require.NoError(t, err)
 	require.Len(t, list, 1, "its lease is over")
 
-	require.NoError(t, f.server.runs.TakeAll(t.Context()))
+	require.NoError(t, f.server.runs.TakeOverAll(t.Context()))
 	<-began
 	f.ok("POST", "/v1/runs/"+run.ID+"/cancel", f.acme, nil, nil)
 	require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
@@ -564,12 +564,12 @@ func TestOperatorsRunsAreTakenOver(t *testing.T) {
 	var run runs.Run
 	other.ok("POST", "/v1/runs", f.operator, runs.StartRun{Agent: "slow", Input: "hi"}, &run)
 	<-began
-	gone.leave.Do(func() { close(gone.left) })
+	gone.abort.Do(func() { close(gone.aborted) })
 	gone.work.Wait()
 	require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: "run_command", Agent: "slow", Owner: "a command", Log: []byte("x"),
 		Spec: []byte(`{"version":1,"agent":{"name":"slow"}}`)}))
 
-	require.NoError(t, f.server.runs.TakeAll(t.Context()))
+	require.NoError(t, f.server.runs.TakeOverAll(t.Context()))
 	<-began
 	close(let)
 	require.Equal(t, "done", f.finished(f.operator, run.ID).Output)

@@ -104,11 +104,11 @@ type Server struct {
 	metrics    *metrics
 	dropped    atomic.Int64 // events of stopped runs that were not persisted
 
-	draining chan struct{}
-	drain    sync.Once
-	left     chan struct{} // closed when what is still under way is ended
-	leave    sync.Once
-	work     sync.WaitGroup
+	draining  chan struct{}
+	drainOnce sync.Once
+	aborted   chan struct{} // closed when what is still under way is ended
+	abort     sync.Once
+	work      sync.WaitGroup
 }
 
 // New makes a server. Serve, or another HTTP server, calls it.
@@ -116,7 +116,7 @@ func New(o *Options) (*Server, error) {
 	if o == nil || o.Store == nil || o.Host == nil {
 		return nil, errors.New("a server needs a store and a host")
 	}
-	s := &Server{options: *o, log: o.Logger, timeouts: httpapi.DefaultTimeouts(), draining: make(chan struct{}), left: make(chan struct{})}
+	s := &Server{options: *o, log: o.Logger, timeouts: httpapi.DefaultTimeouts(), draining: make(chan struct{}), aborted: make(chan struct{})}
 	s.setDefaults()
 	s.admission = admission.New(s.options.Processors, s.options.Now, s.draining)
 	s.overload = newOverload(s)
@@ -160,7 +160,7 @@ func (s *Server) newServices() {
 	s.blocks = blocks.NewList(o.Store, s.log)
 	s.modules = modules.New(&modules.Options{Store: o.Store, Host: o.Host, Blocks: s.blocks, Admission: s.admission, Logger: s.log, Now: o.Now, Timeouts: s.timeouts, MaxUpload: o.MaxUpload})
 	s.agents = agents.New(&agents.Options{Store: o.Store, Host: o.Host, Modules: s.modules, Admission: s.admission, Logger: s.log, Now: o.Now,
-		Journal: journal.Options{Owner: o.Owner, Gone: o.Gone, LeaseTTL: o.Lease, Drain: s.draining, Abort: s.left, Originals: o.Originals, Dropped: &s.dropped},
+		Journal: journal.Options{Owner: o.Owner, Gone: o.Gone, LeaseTTL: o.Lease, Drain: s.draining, Abort: s.aborted, Originals: o.Originals, Dropped: &s.dropped},
 		Tracer:  s.tracer, Getenv: o.Getenv, Model: o.Model, Private: o.Private, Commands: o.Commands})
 	s.fleet = agents.NewPool(s.agents)
 	s.runs = runs.New(&runs.Options{Store: o.Store, Agents: s.fleet, Admission: s.admission, Overload: s.overload, Blocks: s.blocks, Logger: s.log, Now: o.Now, Timeouts: s.timeouts,
@@ -207,9 +207,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		all.Go(func() { s.quarantine.Watch(background) })
 		all.Go(func() { s.runs.TakeOver(background) })
 		all.Go(func() { s.fleet.Tidy(background) })
-		all.Go(func() { s.runs.Heed(background) })
+		all.Go(func() { s.runs.WatchBlocks(background) })
 		all.Go(func() { s.runs.WatchCancels(background) })
-		all.Go(func() { s.modules.Sweep(background, modules.SweepEvery, modules.OrphanAge) })
+		all.Go(func() { s.modules.DeleteUnused(background, modules.UnusedInterval, modules.UnusedAge) })
 		all.Wait()
 	}()
 	failed := make(chan error, 1)
@@ -233,10 +233,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // shutdown ends what is under way, for the time that there is. Runs that take longer are
 // cut off, and left to another server; requests that do are cut off.
 func (s *Server) shutdown(ctx context.Context, hs *http.Server) error {
-	s.drain.Do(func() { close(s.draining) })
+	s.drainOnce.Do(func() { close(s.draining) })
 	if s.await(ctx, hs, s.options.DrainTime) != nil {
 		s.log.Warn("what takes longer than the server may take to end is cut off", "drain", s.options.DrainTime)
-		s.leave.Do(func() { close(s.left) })
+		s.abort.Do(func() { close(s.aborted) })
 		_ = s.await(ctx, hs, s.timeouts.HandBack)
 		_ = hs.Close()
 	}

@@ -28,20 +28,20 @@ func TestGivingUpIsNotByTheLease(t *testing.T) {
 	var ahead atomic.Int64
 	began := time.Now()
 	f.server.runs.Options.Now = func() time.Time { return began.Add(time.Duration(ahead.Load())) }
-	require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "gone", Lease: -2 * runs.GiveUp,
+	require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "gone", Lease: -2 * runs.MaxTakeoverTime,
 		Spec: []byte(`{"agent":"greeter","version":1}`), Log: []byte(`{"head":{"id":"run_a","phase":"start"},"fixed":{}}` + "\n")}))
 	take := func() journal.Status {
 		info, err := f.store.Run(t.Context(), "run_a")
 		require.NoError(t, err)
-		f.server.runs.Take(t.Context(), info)
+		f.server.runs.TakeOverRun(t.Context(), info)
 		info, err = f.store.Run(t.Context(), "run_a")
 		require.NoError(t, err)
 		return info.Status
 	}
 	require.Equal(t, journal.StatusRunning, take())
-	ahead.Store(int64(runs.GiveUp))
+	ahead.Store(int64(runs.MaxTakeoverTime))
 	require.Equal(t, journal.StatusRunning, take())
-	ahead.Store(int64(runs.GiveUp + time.Second))
+	ahead.Store(int64(runs.MaxTakeoverTime + time.Second))
 	require.Equal(t, journal.StatusFinished, take())
 }
 

@@ -119,7 +119,7 @@ func (a *Service) list(ctx context.Context, c *httpapi.Caller, in *listAgentsInp
 	if err != nil {
 		return nil, err
 	}
-	if page.After, err = httpapi.AfterName(page.After, in.After); err != nil {
+	if page.After, err = httpapi.PositionAfter(page.After, in.After); err != nil {
 		return nil, err
 	}
 	list, next, err := c.Tenant.Agents(ctx, page)
@@ -130,7 +130,7 @@ func (a *Service) list(ctx context.Context, c *httpapi.Caller, in *listAgentsInp
 	out.Body.Agents = []*Agent{}
 	out.Body.SetNext(httpapi.ListAgents, c.Tenant.ID(), next)
 	for i := range list {
-		_, shown, err := pinned(&list[i])
+		_, shown, err := readStored(&list[i])
 		if err != nil {
 			return nil, err
 		}
@@ -150,12 +150,12 @@ func (a *Service) Load(ctx context.Context, t *store.Tenant, name string, versio
 	if err != nil {
 		return nil, nil, err
 	}
-	return pinned(kept)
+	return readStored(kept)
 }
 
 // pinned reads what was kept, with the modules that its names stood for: each
 // path in the file is a digest, and .wasm.
-func pinned(kept *store.StoredAgent) (*agentfile.File, *Agent, error) {
+func readStored(kept *store.StoredAgent) (*agentfile.File, *Agent, error) {
 	f, err := agentfile.Parse(kept.Name, kept.Body)
 	if err != nil {
 		return nil, nil, err // it was read before it was kept
@@ -180,6 +180,6 @@ func pinned(kept *store.StoredAgent) (*agentfile.File, *Agent, error) {
 // that the operator blocks is not loaded.
 func (a *Service) LoadModule(t *store.Tenant) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
 	return func(ctx context.Context, _, path string, limits host.Limits) (*host.Module, func(), error) {
-		return a.modules.Take(ctx, t, strings.TrimSuffix(path, ".wasm"), limits)
+		return a.modules.Acquire(ctx, t, strings.TrimSuffix(path, ".wasm"), limits)
 	}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // build makes the agent.
-func (f *Pool) Build(ctx context.Context, p *AgentPlan) (*host.Agent, error) {
+func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 	if err := p.read(); err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (f *Pool) Build(ctx context.Context, p *AgentPlan) (*host.Agent, error) {
 	if p.rings != nil {
 		file.Rings = *p.rings
 	}
-	if most := p.policy.StepLimit(); p.tenant.ID() != store.Operator && LimitSteps(file, most) {
+	if most := p.policy.StepLimit(); p.tenant.ID() != store.Operator && CapSteps(file, most) {
 		f.log.Warn("an agent runs with fewer steps than its file says", slog.String("tenant", p.tenant.ID()), slog.String("agent", p.Spec.Agent), slog.Int("max_steps", most))
 	}
 	spec, err := json.Marshal(p.Spec)
@@ -38,7 +38,7 @@ func (f *Pool) Build(ctx context.Context, p *AgentPlan) (*host.Agent, error) {
 	journal := f.options.Journal
 	journal.Journal, journal.Tenant, journal.Spec = p.tenant.Journal(), p.tenant.ID(), spec
 	operator := p.tenant.ID() == store.Operator
-	vault := &vault{fleet: f, plan: p}
+	vault := &secretsEnv{fleet: f, plan: p}
 	o := &host.FileOptions{
 		Getenv: vault.getenv(ctx), Logger: f.log, Values: f.options.Store, Tenant: p.tenant.ID(), Tracer: f.options.Tracer(p.tenant),
 		Journal: &journal,
@@ -51,19 +51,19 @@ func (f *Pool) Build(ctx context.Context, p *AgentPlan) (*host.Agent, error) {
 		o.MayAsk = func(model string) bool { return policy.Matches(models, model) }
 	}
 	if !operator {
-		o.MayPass = p.policy.CheckParam()
-		if err := checkSpending(file, &p.policy); err != nil { // the policy may be another one than when it was kept
+		o.MayPass = p.policy.ParamCheck()
+		if err := checkModels(file, &p.policy); err != nil { // the policy may be another one than when it was kept
 			return nil, &NotReadyError{p.Spec.Agent, err}
 		}
 	}
-	if p.shared() {
+	if p.usesOperatorModel() {
 		o.Model = f.options.Model
 		if !operator {
 			o.ModelFailed = f.modelFailed(p)
 		}
 	}
 	a, err := f.options.Host.NewAgentFromFile(ctx, file, o)
-	if lost := vault.lost(); lost != nil {
+	if lost := vault.err(); lost != nil {
 		if err == nil {
 			a.Close()
 		}
@@ -78,7 +78,7 @@ func (f *Pool) Build(ctx context.Context, p *AgentPlan) (*host.Agent, error) {
 
 // modelFailed logs what the operator's model says of a failed call. The tenant is not
 // shown it: it has the address of the model and the text of its endpoint.
-func (f *Pool) modelFailed(p *AgentPlan) func(context.Context, *model.Request, *model.Error) {
+func (f *Pool) modelFailed(p *Plan) func(context.Context, *model.Request, *model.Error) {
 	return func(ctx context.Context, req *model.Request, e *model.Error) {
 		f.log.WarnContext(ctx, "a call of the operator's model failed", "tenant", p.tenant.ID(), "agent", p.Spec.Agent, "model", req.Model, "code", e.Code, "status", e.Status, "error", e.Message)
 	}
@@ -86,11 +86,11 @@ func (f *Pool) modelFailed(p *AgentPlan) func(context.Context, *model.Request, *
 
 // limitSteps lowers the steps of an agent, and of each agent inside it, to most. It reports whether a
 // file says more.
-func LimitSteps(f *agentfile.File, most int) (lowered bool) {
+func CapSteps(f *agentfile.File, most int) (lowered bool) {
 	lowered = f.Limits.MaxSteps > most
 	f.Limits.MaxSteps = min(cmp.Or(f.Limits.MaxSteps, agent.DefaultMaxSteps), most)
 	for i := range f.Agents {
-		if inner := f.Agents[i].Spec(); inner != nil && LimitSteps(inner, most) {
+		if inner := f.Agents[i].Spec(); inner != nil && CapSteps(inner, most) {
 			lowered = true
 		}
 	}
@@ -116,10 +116,10 @@ func (e *NotReadyError) Problem() *httpapi.Problem {
 func (e *NotReadyError) Unwrap() error { return e.Err }
 
 // loadModule loads modules by their digests: the operator's from the operator.
-func (f *Pool) loadModule(p *AgentPlan) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
+func (f *Pool) loadModule(p *Plan) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
 	own, operators := f.agents.LoadModule(p.tenant), f.agents.LoadModule(f.options.Store.Tenant(store.Operator))
 	return func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
-		if p.rival[strings.TrimSuffix(path, ".wasm")] && p.ringed(entry) {
+		if p.operatorModules[strings.TrimSuffix(path, ".wasm")] && p.fromRings(entry) {
 			return operators(ctx, entry, path, limits)
 		}
 		return own(ctx, entry, path, limits)
@@ -127,7 +127,7 @@ func (f *Pool) loadModule(p *AgentPlan) func(ctx context.Context, entry, path st
 }
 
 // ringed reports whether an entry is one of the operator's.
-func (p *AgentPlan) ringed(entry string) bool {
+func (p *Plan) fromRings(entry string) bool {
 	for _, list := range [][]agentfile.Middleware{p.rings.Outer, p.rings.Inner} {
 		for i := range list {
 			if list[i].Name == entry {

@@ -40,7 +40,7 @@ func (a *checkedAgent) add(at string, m *agentfile.Middleware, digest string) {
 	for _, g := range m.Grants {
 		grants = append(grants, string(g))
 	}
-	for _, w := range modules.Combined(true, grants, "") {
+	for _, w := range modules.CombinedWarnings(true, grants, "") {
 		a.warnings = append(a.warnings, m.Name+": "+w)
 	}
 }
@@ -88,7 +88,7 @@ func (a *Service) check(ctx context.Context, c *httpapi.Caller, name string, bod
 		err = checkFile(f, c, &policy, a.Options.commandsOf(c.Key.Tenant))
 	}
 	if err != nil {
-		return nil, misplaced(err)
+		return nil, fileProblem(err)
 	}
 	out := &checkedAgent{}
 	if f.Model.Name == "" && name != ringsName {
@@ -110,7 +110,7 @@ func (a *Service) check(ctx context.Context, c *httpapi.Caller, name string, bod
 }
 
 // misplaced is what is wrong with a file, as a problem with its place.
-func misplaced(err error) error {
+func fileProblem(err error) error {
 	if room := (*sandbox.ImageRoomError)(nil); errors.As(err, &room) {
 		return err // nothing is wrong with the file
 	}
@@ -138,8 +138,8 @@ func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands 
 			}
 		case err != nil:
 			return f.ErrorAt(at+".url", err)
-		case !operator && !policy.CoversHost(p.Hosts, policy.HostOf(u)):
-			return f.ErrorAt(at+".url", fmt.Errorf("url: the operator's policy does not allow this tenant to reach %s; %s%s", u.Host, choice(p.Hosts), policy.AboutPorts(policy.HostOf(u))))
+		case !operator && !policy.CoversHost(p.Hosts, policy.HostPort(u)):
+			return f.ErrorAt(at+".url", fmt.Errorf("url: the operator's policy does not allow this tenant to reach %s; %s%s", u.Host, allowedText(p.Hosts), policy.PortHint(policy.HostPort(u))))
 		}
 	}
 	if !operator && len(f.Rings.Outer)+len(f.Rings.Inner) > 0 {

@@ -22,7 +22,7 @@ var defaultGrants = []string{"read:*"}
 func (a *Service) checkEntry(ctx context.Context, c *httpapi.Caller, p *policy.Policy, f *agentfile.File, at string, m *agentfile.Middleware) (digest string, err error) {
 	found, err := a.modules.Find(ctx, c.Tenant, string(m.Module))
 	if errors.Is(err, store.ErrNoModule) {
-		return "", misplaced(f.ErrorAt(at+".module", fmt.Errorf("module: %w; upload it with PUT /v1/modules?name=NAME", err)))
+		return "", fileProblem(f.ErrorAt(at+".module", fmt.Errorf("module: %w; upload it with PUT /v1/modules?name=NAME", err)))
 	}
 	if err != nil {
 		return "", err
@@ -35,13 +35,13 @@ func (a *Service) checkEntry(ctx context.Context, c *httpapi.Caller, p *policy.P
 		for i, g := range m.Grants {
 			host, isHost := strings.CutPrefix(string(g), "http:")
 			if may := policy.Matches(allowed, string(g)) || isHost && policy.CoversHost(p.Hosts, host); !may {
-				return "", misplaced(f.ErrorAt(fmt.Sprintf("%s.grants[%d]", at, i), fmt.Errorf("grants: the operator's policy does not allow this tenant to grant %s; %s", g, choice(allowed))))
+				return "", fileProblem(f.ErrorAt(fmt.Sprintf("%s.grants[%d]", at, i), fmt.Errorf("grants: the operator's policy does not allow this tenant to grant %s; %s", g, allowedText(allowed))))
 			}
 		}
 	}
 	if c.Key.Tenant != store.Operator {
 		if err := checkLimits(f, at, &m.Limits); err != nil {
-			return "", misplaced(err)
+			return "", fileProblem(err)
 		}
 	}
 	done, err := a.admission.Compile(ctx, c.Key.Tenant)
@@ -49,27 +49,27 @@ func (a *Service) checkEntry(ctx context.Context, c *httpapi.Caller, p *policy.P
 		return "", err
 	}
 	defer done()
-	loaded, release, err := a.modules.Take(ctx, c.Tenant, found.Digest, host.ModuleLimits(&m.Limits))
+	loaded, release, err := a.modules.Acquire(ctx, c.Tenant, found.Digest, host.ModuleLimits(&m.Limits))
 	var refused *verify.RefusedError
 	switch {
 	case errors.As(err, &refused):
 		named := *refused // it is shared, and what it is called here is not
 		named.Name = string(m.Module)
-		return "", misplaced(f.ErrorAt(at+".module", &named))
+		return "", fileProblem(f.ErrorAt(at+".module", &named))
 	case err != nil:
 		return "", err
 	}
 	defer release()
 	grants, err := m.ModuleGrants()
 	if err != nil {
-		return "", misplaced(f.ErrorAt(at+".grants", err))
+		return "", fileProblem(f.ErrorAt(at+".grants", err))
 	}
 	configured, err := loaded.Configure(ctx, m.Name, m.Config, grants)
 	var config *module.ConfigError
 	switch {
 	case errors.As(err, &config):
 		config.Module = string(m.Module)
-		return "", misplaced(f.ErrorAt(at+".config", err))
+		return "", fileProblem(f.ErrorAt(at+".config", err))
 	case err != nil:
 		return "", err
 	}

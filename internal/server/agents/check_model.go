@@ -12,13 +12,13 @@ import (
 
 // checkSpending refuses a file that asks for models or parameters which the tenant may
 // not have, in itself or in an agent inside of it.
-func checkSpending(f *agentfile.File, p *policy.Policy) error {
+func checkModels(f *agentfile.File, p *policy.Policy) error {
 	if err := checkModel(f, p); err != nil {
 		return err
 	}
 	for i := range f.Agents {
 		if inner := f.Agents[i].Spec(); inner != nil {
-			if err := checkSpending(inner, p); err != nil {
+			if err := checkModels(inner, p); err != nil {
 				return err
 			}
 		}
@@ -28,7 +28,7 @@ func checkSpending(f *agentfile.File, p *policy.Policy) error {
 
 // checkModel refuses models and parameters that the tenant may not have.
 func checkModel(f *agentfile.File, p *policy.Policy) error {
-	if mayPass := p.CheckParam(); mayPass != nil {
+	if mayPass := p.ParamCheck(); mayPass != nil {
 		for _, name := range slices.Sorted(maps.Keys(f.Model.Params)) {
 			if err := mayPass(name); err != nil {
 				return f.ErrorAt("model.params."+name, fmt.Errorf("params: %w", err))
@@ -42,7 +42,7 @@ func checkModel(f *agentfile.File, p *policy.Policy) error {
 		if name == "" || policy.Matches(p.Models, name) {
 			return nil
 		}
-		return f.ErrorAt(at, fmt.Errorf("model: the operator's policy does not allow this tenant to use %q; %s", name, choice(p.Models)))
+		return f.ErrorAt(at, fmt.Errorf("model: the operator's policy does not allow this tenant to use %q; %s", name, allowedText(p.Models)))
 	}
 	if err := check("model.name", f.Model.Name); err != nil {
 		return err
@@ -61,7 +61,7 @@ func checkModel(f *agentfile.File, p *policy.Policy) error {
 }
 
 // choice says what is allowed.
-func choice(list []string) string {
+func allowedText(list []string) string {
 	if len(list) == 0 {
 		return "none are allowed"
 	}

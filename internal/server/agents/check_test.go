@@ -26,7 +26,7 @@ func FuzzAgent(f *testing.F) {
 			return
 		}
 		if err := checkFile(parsed, c, &policy.Policy{Hosts: []string{"*.example.com"}}, noCommands{}); err != nil {
-			require.NotEmpty(t, misplaced(err).Error())
+			require.NotEmpty(t, fileProblem(err).Error())
 			return
 		}
 		var look func(*agentfile.File)
@@ -43,7 +43,7 @@ func FuzzAgent(f *testing.F) {
 			}
 		}
 		look(parsed)
-		namesEndpoint(parsed)
-		takesKey(parsed)
+		setsEndpoint(parsed)
+		usesOperatorKey(parsed)
 	})
 }

@@ -9,21 +9,21 @@ import (
 // shared reports whether the agent may ask the operator's model: the policy names its
 // models, neither the file nor a secret of the tenant says that it is elsewhere, and
 // the file wants the operator's key nowhere else.
-func (p *AgentPlan) shared() bool {
+func (p *Plan) usesOperatorModel() bool {
 	for _, s := range p.Secrets {
 		if s.Name == host.EnvBaseURL {
 			return false
 		}
 	}
 	if p.tenant.ID() == store.Operator {
-		return !namesEndpoint(p.file)
+		return !setsEndpoint(p.file)
 	}
-	return len(p.policy.Models) > 0 && !namesEndpoint(p.file) && !takesKey(p.file)
+	return len(p.policy.Models) > 0 && !setsEndpoint(p.file) && !usesOperatorKey(p.file)
 }
 
 // modelURL is where the operator's model is, if the agent may ask it.
-func (f *Pool) modelURL(p *AgentPlan) string {
-	if !p.shared() {
+func (f *Pool) modelURL(p *Plan) string {
+	if !p.usesOperatorModel() {
 		return ""
 	}
 	return f.options.Getenv(host.EnvBaseURL)
@@ -31,7 +31,7 @@ func (f *Pool) modelURL(p *AgentPlan) string {
 
 // namesEndpoint reports whether a file, or one of an agent inside of it, says where a
 // model is.
-func namesEndpoint(f *agentfile.File) bool {
+func setsEndpoint(f *agentfile.File) bool {
 	if f.Model.BaseURL != "" {
 		return true
 	}
@@ -41,7 +41,7 @@ func namesEndpoint(f *agentfile.File) bool {
 		}
 	}
 	for i := range f.Agents {
-		if inner := f.Agents[i].Spec(); inner != nil && namesEndpoint(inner) {
+		if inner := f.Agents[i].Spec(); inner != nil && setsEndpoint(inner) {
 			return true
 		}
 	}
@@ -51,7 +51,7 @@ func namesEndpoint(f *agentfile.File) bool {
 // takesKey reports whether a file, or one of an agent inside of it, would send what
 // the operator's model is asked with to somebody else: to a server of tools, or to
 // hosts that modules reach.
-func takesKey(f *agentfile.File) bool {
+func usesOperatorKey(f *agentfile.File) bool {
 	operators := func(name string) bool { return name == host.EnvAPIKey || name == host.EnvBaseURL }
 	for _, s := range f.Secrets {
 		if operators(s.Env) {
@@ -64,7 +64,7 @@ func takesKey(f *agentfile.File) bool {
 		}
 	}
 	for i := range f.Agents {
-		if inner := f.Agents[i].Spec(); inner != nil && takesKey(inner) {
+		if inner := f.Agents[i].Spec(); inner != nil && usesOperatorKey(inner) {
 			return true
 		}
 	}

@@ -27,25 +27,25 @@ const (
 )
 
 // An agentPlan is all that an agent is made of.
-type AgentPlan struct {
+type Plan struct {
 	*store.AgentSnapshot
 	tenant *store.Tenant
 	policy policy.Policy
 	Spec   Spec
 
 	// What is read when it is made.
-	file  *agentfile.File
-	rings *agentfile.Rings
-	rival map[string]bool // digests of the operator's modules
+	file            *agentfile.File
+	rings           *agentfile.Rings
+	operatorModules map[string]bool // digests of the operator's modules
 }
 
 // plan looks up what an agent is made of, as it is now.
-func (f *Pool) plan(ctx context.Context, t *store.Tenant, spec Spec) (*AgentPlan, error) {
+func (f *Pool) plan(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, error) {
 	around := ringsName
 	if t.ID() == store.Operator || spec.Rings < 0 { // it began when there were none
 		around = ""
 	}
-	p := &AgentPlan{tenant: t, Spec: spec}
+	p := &Plan{tenant: t, Spec: spec}
 	var err error
 	if p.AgentSnapshot, err = t.AgentSnapshot(ctx, spec.Agent, spec.Version, around, max(0, spec.Rings)); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (f *Pool) plan(ctx context.Context, t *store.Tenant, spec Spec) (*AgentPlan
 }
 
 // key names the plan: the same plan makes the same agent.
-func (p *AgentPlan) key() (string, error) {
+func (p *Plan) key() (string, error) {
 	parts := []any{p.tenant.ID(), p.Info.Policy, p.Spec, p.Secrets}
 	for _, a := range []*store.StoredAgent{p.Agent, p.Around} {
 		if a != nil {
@@ -83,43 +83,43 @@ func (p *AgentPlan) key() (string, error) {
 }
 
 // bytes is how much memory its agent takes, once it was read.
-func (p *AgentPlan) bytes() int64 {
+func (p *Plan) bytes() int64 {
 	n := int64(AgentBytes)
 	if p.file == nil {
 		return n
 	}
 	walk(p.file, func(*agentfile.File, string, *agentfile.Middleware) { n += entryBytes })
-	return n + int64(serversOf(p.file))*serverBytes
+	return n + int64(countServers(p.file))*serverBytes
 }
 
 // serversOf is how many servers of tools a file names, with the agents inside of it.
-func serversOf(f *agentfile.File) int {
+func countServers(f *agentfile.File) int {
 	n := len(f.Tools.MCP)
 	for i := range f.Agents {
 		if inner := f.Agents[i].Spec(); inner != nil {
-			n += serversOf(inner)
+			n += countServers(inner)
 		}
 	}
 	return n
 }
 
 // read reads the files of the plan, and puts the operator's rings around a tenant's agent.
-func (p *AgentPlan) read() (err error) {
-	p.rival = map[string]bool{}
-	if p.file, _, err = pinned(p.Agent); err != nil || p.Around == nil {
+func (p *Plan) read() (err error) {
+	p.operatorModules = map[string]bool{}
+	if p.file, _, err = readStored(p.Agent); err != nil || p.Around == nil {
 		return err
 	}
-	file, shown, err := pinned(p.Around)
+	file, shown, err := readStored(p.Around)
 	if err != nil {
 		return err
 	}
 	for _, e := range shown.Modules {
-		p.rival[httpapi.TrimDigest(e.Digest)] = true
+		p.operatorModules[httpapi.TrimDigest(e.Digest)] = true
 	}
 	p.rings = &file.Rings
 	for _, list := range [][]agentfile.Middleware{file.Rings.Outer, file.Rings.Inner} {
 		for i := range list {
-			list[i].Name = Operators + "." + list[i].Name
+			list[i].Name = OperatorName + "." + list[i].Name
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ func TestAgentBytes(t *testing.T) {
 	} {
 		file, err := agentfile.Parse("agent", []byte("model: {name: small}\n"+tc.file))
 		require.NoError(t, err, name)
-		require.Equal(t, tc.want, (&AgentPlan{file: file}).bytes(), name)
+		require.Equal(t, tc.want, (&Plan{file: file}).bytes(), name)
 	}
-	require.EqualValues(t, AgentBytes, new(AgentPlan).bytes(), "it could not be read")
+	require.EqualValues(t, AgentBytes, new(Plan).bytes(), "it could not be read")
 }

@@ -29,7 +29,7 @@ type Pool struct {
 	agents  *Service
 	log     *slog.Logger
 	now     func() time.Time
-	Builds  func(context.Context, *AgentPlan) (*host.Agent, error)
+	Builds  func(context.Context, *Plan) (*host.Agent, error)
 
 	Mu    sync.Mutex
 	Ready map[string]*PooledAgent
@@ -86,7 +86,7 @@ func (f *Pool) Open(ctx context.Context, t *store.Tenant, spec Spec) (*Handle, e
 	return &Handle{Agent: r.agent.Agent, Release: release, Memory: p.Info.Quota.MemoryBytes}, nil
 }
 
-func (f *Pool) make(ctx context.Context, key string, r *PooledAgent, p *AgentPlan) {
+func (f *Pool) make(ctx context.Context, key string, r *PooledAgent, p *Plan) {
 	done, err := f.options.Admission.Build(ctx, r.Tenant)
 	var a *host.Agent
 	if err == nil {
@@ -155,7 +155,7 @@ func (f *Pool) Close(age time.Duration, most int64) {
 
 // fit makes an agent. Where images have no room for it modules and agents that nobody
 // uses are closed: agents of its tenant, then those of others, more each time.
-func (f *Pool) fit(ctx context.Context, p *AgentPlan, tenant string) (*host.Agent, error) {
+func (f *Pool) fit(ctx context.Context, p *Plan, tenant string) (*host.Agent, error) {
 	a, err := f.Builds(ctx, p)
 	own := true
 	for most := 8; ; {

@@ -11,9 +11,9 @@ import (
 )
 
 // A vault is what an agent's file finds in the place of an environment.
-type vault struct {
+type secretsEnv struct {
 	fleet *Pool
-	plan  *AgentPlan
+	plan  *Plan
 
 	mu    sync.Mutex
 	first error // why a secret could not be had
@@ -21,15 +21,15 @@ type vault struct {
 
 // getenv finds the tenant's secrets, and the operator's model where the policy names
 // its models and the file names no other address.
-func (v *vault) getenv(ctx context.Context) func(string) string {
+func (v *secretsEnv) getenv(ctx context.Context) func(string) string {
 	known := map[string]bool{}
 	for _, s := range v.plan.Secrets {
 		known[s.Name] = true
 	}
-	shared := v.plan.shared()
+	shared := v.plan.usesOperatorModel()
 	return func(name string) string {
 		if known[name] {
-			return v.Open(ctx, name)
+			return v.open(ctx, name)
 		}
 		if shared && (name == host.EnvAPIKey || name == host.EnvBaseURL) {
 			return v.fleet.options.Getenv(name)
@@ -39,7 +39,7 @@ func (v *vault) getenv(ctx context.Context) func(string) string {
 }
 
 // open opens a secret of the tenant.
-func (v *vault) Open(ctx context.Context, name string) string {
+func (v *secretsEnv) open(ctx context.Context, name string) string {
 	secret, err := v.plan.tenant.Secret(ctx, name)
 	if err == nil {
 		return string(secret)
@@ -59,7 +59,7 @@ func (v *vault) Open(ctx context.Context, name string) string {
 
 // lost says why a secret that the agent needs could not be had: it is not to do
 // without it, and ask a model with no key, or with another one.
-func (v *vault) lost() error {
+func (v *secretsEnv) err() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.first

@@ -20,4 +20,4 @@ func SpecOf(info *journal.RunInfo) (Spec, error) {
 }
 
 // operators is the name that stands for all of them.
-const Operators = "operator"
+const OperatorName = "operator"

@@ -152,12 +152,12 @@ func (x *Chat) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Calle
 		return err
 	}
 	events := x.Runs.Follow(c.Tenant, info, l.From).All(req.Context())
-	return chat.Serve(w, req, q, counted(req.Context(), c.Tenant, l.ID, events, before))
+	return chat.Serve(w, req, q, subtractUsage(req.Context(), c.Tenant, l.ID, events, before))
 }
 
 // counted are all events, with what was used since before where the request ends: at the
 // end of the run, or where it pauses.
-func counted(ctx context.Context, t *store.Tenant, run string, events iter.Seq2[abi.Event, error], before abi.Usage) iter.Seq2[abi.Event, error] {
+func subtractUsage(ctx context.Context, t *store.Tenant, run string, events iter.Seq2[abi.Event, error], before abi.Usage) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		for e, err := range events {
 			used := e.Usage

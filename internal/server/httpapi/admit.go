@@ -18,7 +18,7 @@ func (rt *Router) admit(c *Caller, r *Route, req *http.Request) (leave func(), e
 	if err := rt.checkMemory(r); err != nil {
 		return nil, err
 	}
-	if r.Input && req.ContentLength > r.most(c) {
+	if r.Input && req.ContentLength > r.bodyLimit(c) {
 		return nil, r.tooLarge(c)
 	}
 	c.ReleaseBody, leave, err = rt.admission.InFlight.Enter(c.Key.Tenant, c.Info.Quota.Requests, r.Control, r.bodyBytes(req, c))
@@ -50,16 +50,16 @@ func (r *Route) bodyBytes(req *http.Request, c *Caller) int64 {
 	case r.Streamed || req.Body == nil || req.Body == http.NoBody:
 		return 0
 	case n >= 0:
-		return min(n, r.most(c))
+		return min(n, r.bodyLimit(c))
 	default:
-		return r.most(c)
+		return r.bodyLimit(c)
 	}
 }
 
 // reject answers a request with a problem. Tenants that are rejected often wait for it.
 func (rt *Router) reject(w http.ResponseWriter, r *http.Request, err error) {
 	tenant := admission.NoKey
-	if a := answerOf(r.Context()); a != nil && a.caller != nil {
+	if a := recorderOf(r.Context()); a != nil && a.caller != nil {
 		tenant = a.caller.Key.Tenant
 	}
 	rt.admission.Rejections.Wait(r.Context(), tenant)

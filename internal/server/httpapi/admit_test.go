@@ -18,7 +18,7 @@ func TestBodyOfUnknownLength(t *testing.T) {
 	c := &Caller{Info: info}
 	req := &http.Request{ContentLength: -1, Body: io.NopCloser(strings.NewReader(""))}
 	r := &Route{Body: 8 << 20, Input: true}
-	require.Equal(t, int64(defaultInput), r.bodyBytes(req, c))
+	require.Equal(t, int64(defaultInputBytes), r.bodyBytes(req, c))
 	info.Quota.InputBytes = 5
 	require.Equal(t, int64(5), r.bodyBytes(req, c))
 	r.Input = false

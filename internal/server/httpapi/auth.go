@@ -51,7 +51,7 @@ func (rt *Router) authenticate(r *http.Request) (*Caller, error) {
 		return nil, err
 	}
 	c := &Caller{Key: k, Tenant: rt.store.Tenant(k.Tenant), Info: info}
-	if a := answerOf(r.Context()); a != nil {
+	if a := recorderOf(r.Context()); a != nil {
 		a.caller = c
 	}
 	return c, nil

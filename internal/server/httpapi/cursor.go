@@ -39,21 +39,21 @@ const AboutLists = `If more rows follow, the answer has a next_cursor: send it a
 Rows that exist throughout are listed exactly once, whatever is added, changed or deleted meanwhile. An invalid cursor is a problem: 400.`
 
 // page is the page that the input selects in a list of a tenant.
-func (in *CursorInput) Page(list listName, tenant string, limit int) (store.Page, error) {
+func (in *CursorInput) Page(list ListName, tenant string, limit int) (store.Page, error) {
 	p := store.Page{Limit: limit}
 	if in.Cursor == "" {
 		return p, nil
 	}
 	at, ok := decodeCursor(list, tenant, in.Cursor)
 	if !ok {
-		return p, InvalidParameter("cursor", "the cursor is not a next_cursor of this list; send it unchanged to the endpoint that returned it, with a key of the same tenant, or omit it to start at the first page")
+		return p, NewParameterProblem("cursor", "the cursor is not a next_cursor of this list; send it unchanged to the endpoint that returned it, with a key of the same tenant, or omit it to start at the first page")
 	}
 	p.After = at
 	return p, nil
 }
 
 // invalidParameter is a problem with a query parameter (400).
-func InvalidParameter(name, detail string) *Problem {
+func NewParameterProblem(name, detail string) *Problem {
 	p := NewProblem(CodeInvalid, "%s", detail)
 	p.Status = http.StatusBadRequest
 	p.Errors = []Wrong{{Location: "query." + name, Message: detail}}
@@ -62,36 +62,36 @@ func InvalidParameter(name, detail string) *Problem {
 
 // afterName is the position of a deprecated parameter after, or of the cursor if there is
 // one.
-func AfterName(cursor *store.Position, name string) (*store.Position, error) {
+func PositionAfter(cursor *store.Position, name string) (*store.Position, error) {
 	switch {
 	case name == "":
 		return cursor, nil
 	case cursor != nil:
-		return nil, InvalidParameter("after", "after and cursor are mutually exclusive; send only the cursor")
+		return nil, NewParameterProblem("after", "after and cursor are mutually exclusive; send only the cursor")
 	}
 	return &store.Position{Name: name}, nil
 }
 
 // setNext sets the cursor of the next page, if there is one.
-func (o *ListOutput) SetNext(list listName, tenant string, next *store.Position) {
+func (o *ListOutput) SetNext(list ListName, tenant string, next *store.Position) {
 	if next != nil {
 		o.NextCursor = encodeCursor(list, tenant, next)
 	}
 }
 
 // A listName names a list for its cursors.
-type listName string
+type ListName string
 
 const (
-	ListRuns        listName = "runs"
-	ListAgents      listName = "agents"
-	ListModules     listName = "modules"
-	ListKeys        listName = "keys"
-	ListSecrets     listName = "secrets"
-	ListUsage       listName = "usage"
-	ListTenants     listName = "tenants"
-	ListBlocks      listName = "blocks"
-	ListQuarantined listName = "quarantine"
+	ListRuns        ListName = "runs"
+	ListAgents      ListName = "agents"
+	ListModules     ListName = "modules"
+	ListKeys        ListName = "keys"
+	ListSecrets     ListName = "secrets"
+	ListUsage       ListName = "usage"
+	ListTenants     ListName = "tenants"
+	ListBlocks      ListName = "blocks"
+	ListQuarantined ListName = "quarantine"
 )
 
 const (
@@ -105,7 +105,7 @@ const (
 // checksum covers the list and the tenant, so that a cursor is valid in its own list only.
 // It is no secret: a forged cursor selects a position in a list that its sender may read
 // from the beginning.
-func encodeCursor(list listName, tenant string, at *store.Position) string {
+func encodeCursor(list ListName, tenant string, at *store.Position) string {
 	created := int64(0)
 	if !at.Created.IsZero() {
 		created = at.Created.UnixMilli()
@@ -118,7 +118,7 @@ func encodeCursor(list listName, tenant string, at *store.Position) string {
 
 // decodeCursor returns the position of a cursor that encodeCursor returned for the same
 // list and tenant. It reports false for any other text.
-func decodeCursor(list listName, tenant, cursor string) (at *store.Position, ok bool) {
+func decodeCursor(list ListName, tenant, cursor string) (at *store.Position, ok bool) {
 	if len(cursor) > maxCursor {
 		return nil, false
 	}

@@ -10,7 +10,7 @@ import (
 type EventStream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	part    time.Duration // that a client may take to read one
+	timeout time.Duration // that a client may take to read one
 	Err     error
 }
 
@@ -20,7 +20,7 @@ func NewEventStream(w http.ResponseWriter, part time.Duration) *EventStream {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // proxies are to hand events on as they come
-	s := &EventStream{w: w, control: http.NewResponseController(w), part: part}
+	s := &EventStream{w: w, control: http.NewResponseController(w), timeout: part}
 	w.WriteHeader(http.StatusOK)
 	s.Send([]byte("retry: 1000\n\n"))
 	return s
@@ -31,7 +31,7 @@ func (s *EventStream) Send(b []byte) {
 	if s.Err != nil {
 		return
 	}
-	_ = s.control.SetWriteDeadline(time.Now().Add(s.part))
+	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))
 	if _, s.Err = s.w.Write(b); s.Err == nil {
 		s.Err = s.control.Flush()
 	}

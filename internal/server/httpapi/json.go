@@ -23,14 +23,14 @@ func DecodeJSON(b []byte, v any) error {
 	if !utf8.Valid(b) {
 		return errors.New("the body is not UTF-8")
 	}
-	if err := shallow(b); err != nil {
+	if err := checkDepth(b); err != nil {
 		return err
 	}
 	return json.Unmarshal(b, v)
 }
 
 // shallow refuses JSON that is nested deeper than maxDepth.
-func shallow(b []byte) error {
+func checkDepth(b []byte) error {
 	depth, text := 0, false
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; {

@@ -150,7 +150,7 @@ func (p *Problem) ContentType(string) string { return "application/problem+json"
 const imageRetry = time.Minute
 
 // roomRetry is when to try again where something has to be deleted first.
-const roomRetry = time.Hour
+const quotaRetry = time.Hour
 
 // problemOf is what the caller is told of an error.
 func ProblemOf(err error) *Problem {
@@ -172,9 +172,9 @@ func ProblemOf(err error) *Problem {
 		p.retry, p.cause = imageRetry, err
 		return p
 	case errors.As(err, &model):
-		return problemOfModel(model)
+		return problemOfHuma(model)
 	case errors.As(err, &full):
-		return NewQuotaProblem(full.Quota, cmp.Or(full.RetryAfter, roomRetry), "%v", full)
+		return NewQuotaProblem(full.Quota, cmp.Or(full.RetryAfter, quotaRetry), "%v", full)
 	case errors.As(err, &busy):
 		return NewQuotaProblem(busy.Quota, busy.RetryAfter, "%v", busy)
 	case errors.As(err, &size):
@@ -200,7 +200,7 @@ func ProblemOf(err error) *Problem {
 
 // problemOfModel is what huma says is wrong with a request, without the values:
 // they may be secrets.
-func problemOfModel(m *huma.ErrorModel) *Problem {
+func problemOfHuma(m *huma.ErrorModel) *Problem {
 	code := CodeInvalid
 	for c, t := range titles {
 		if t.status == m.Status && c != CodeRefused && c != CodeBlocked && c != CodeInvalid && c != CodeRunFailed {
@@ -223,14 +223,14 @@ func problemOfModel(m *huma.ErrorModel) *Problem {
 func LogProblem(r *http.Request, err error) *Problem {
 	p := *ProblemOf(err)
 	p.Instance = instance(r)
-	note(r, p.cause)
+	setCause(r, p.cause)
 	return &p
 }
 
 // writeProblem answers a request with a problem, where no handler of huma does.
 func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	p := LogProblem(r, err)
-	if ofOpenAI.MatchString(r.URL.Path) {
+	if openAIPaths.MatchString(r.URL.Path) {
 		p = p.ForOpenAI()
 	}
 	for name, values := range p.GetHeaders() {

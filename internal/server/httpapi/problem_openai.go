@@ -9,7 +9,7 @@ import (
 
 // ofOpenAI are the paths of OpenAI's API, also of what is not here: its clients pass over
 // what is wrong otherwise.
-var ofOpenAI = regexp.MustCompile(`^/v1/(chat|models|responses|completions|embeddings|audio|images|files|batches|moderations|assistants|threads)(/|$)`)
+var openAIPaths = regexp.MustCompile(`^/v1/(chat|models|responses|completions|embeddings|audio|images|files|batches|moderations|assistants|threads)(/|$)`)
 
 // ForOpenAI returns a copy of a problem that also has the error in OpenAI's format.
 func (p *Problem) ForOpenAI() *Problem {

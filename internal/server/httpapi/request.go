@@ -14,7 +14,7 @@ import (
 
 // RequestID is the id of the request that ctx is of; empty if it is of none.
 func RequestID(ctx context.Context) string {
-	if a := answerOf(ctx); a != nil {
+	if a := recorderOf(ctx); a != nil {
 		return a.id
 	}
 	return ""
@@ -27,11 +27,11 @@ var requestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 // ServeHTTP implements [http.Handler].
 func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := rt.now()
-	a := &answer{ResponseWriter: w, id: r.Header.Get("X-Request-Id")}
+	a := &responseRecorder{ResponseWriter: w, id: r.Header.Get("X-Request-Id")}
 	if !requestID.MatchString(a.id) {
 		a.id = "req_" + rand.Text()
 	}
-	r = r.WithContext(context.WithValue(r.Context(), answerKey{}, a))
+	r = r.WithContext(context.WithValue(r.Context(), recorderKey{}, a))
 	h := a.Header()
 	h.Set("X-Request-Id", a.id)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -40,7 +40,7 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = control.SetWriteDeadline(began.Add(rt.timeouts.Response))
 	if r.Body != nil && r.Body != http.NoBody {
 		_ = control.SetReadDeadline(began.Add(rt.timeouts.Body))
-		r.Body = &body{r.Body, control}
+		r.Body = &requestBody{r.Body, control}
 	}
 	defer rt.finish(a, r, began)
 	rt.dispatch(a, r)
@@ -60,7 +60,7 @@ func (rt *Router) dispatch(w http.ResponseWriter, r *http.Request) {
 		rt.mux.ServeHTTP(w, r)
 		return
 	}
-	missing := &nothing{header: http.Header{}}
+	missing := &discardWriter{header: http.Header{}}
 	rt.mux.ServeHTTP(missing, r)
 	if allow := missing.header.Get("Allow"); missing.status == http.StatusMethodNotAllowed {
 		rt.reject(w, r, NewProblem(CodeMethod, "%s %s: want %s", r.Method, r.URL.Path, allow).WithHeader(http.Header{"Allow": {allow}}))
@@ -70,17 +70,17 @@ func (rt *Router) dispatch(w http.ResponseWriter, r *http.Request) {
 }
 
 // nothing takes what the mux says where it has no route.
-type nothing struct {
+type discardWriter struct {
 	header http.Header
 	status int
 }
 
-func (n *nothing) Header() http.Header         { return n.header }
-func (n *nothing) WriteHeader(status int)      { n.status = status }
-func (n *nothing) Write(b []byte) (int, error) { return len(b), nil }
+func (n *discardWriter) Header() http.Header         { return n.header }
+func (n *discardWriter) WriteHeader(status int)      { n.status = status }
+func (n *discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 
 // finish logs the request, and answers one whose handler panicked.
-func (rt *Router) finish(a *answer, r *http.Request, began time.Time) {
+func (rt *Router) finish(a *responseRecorder, r *http.Request, began time.Time) {
 	level := slog.LevelInfo
 	if p := recover(); p != nil {
 		level = slog.LevelError
@@ -109,13 +109,13 @@ func (rt *Router) finish(a *answer, r *http.Request, began time.Time) {
 
 // A body takes its deadline back once it is read: a stream that is answered
 // has none, but for the one of its writes.
-type body struct {
+type requestBody struct {
 	io.ReadCloser
 	control *http.ResponseController
 }
 
 // Read implements [io.Reader].
-func (b *body) Read(p []byte) (int, error) {
+func (b *requestBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
 		_ = b.control.SetReadDeadline(time.Time{})

@@ -6,7 +6,7 @@ import (
 )
 
 // An answer is what became of a request, for its log record.
-type answer struct {
+type responseRecorder struct {
 	http.ResponseWriter
 	id     string
 	status int
@@ -16,7 +16,7 @@ type answer struct {
 }
 
 // WriteHeader implements [http.ResponseWriter].
-func (a *answer) WriteHeader(status int) {
+func (a *responseRecorder) WriteHeader(status int) {
 	if a.status == 0 {
 		a.status = status
 	}
@@ -24,7 +24,7 @@ func (a *answer) WriteHeader(status int) {
 }
 
 // Write implements [http.ResponseWriter].
-func (a *answer) Write(b []byte) (int, error) {
+func (a *responseRecorder) Write(b []byte) (int, error) {
 	if a.status == 0 {
 		a.status = http.StatusOK
 	}
@@ -34,18 +34,18 @@ func (a *answer) Write(b []byte) (int, error) {
 }
 
 // Unwrap is for [http.ResponseController].
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+func (a *responseRecorder) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-type answerKey struct{}
+type recorderKey struct{}
 
-func answerOf(ctx context.Context) *answer {
-	a, _ := ctx.Value(answerKey{}).(*answer)
+func recorderOf(ctx context.Context) *responseRecorder {
+	a, _ := ctx.Value(recorderKey{}).(*responseRecorder)
 	return a
 }
 
 // note keeps an error for the request's log record.
-func note(r *http.Request, err error) {
-	if a := answerOf(r.Context()); a != nil && err != nil {
+func setCause(r *http.Request, err error) {
+	if a := recorderOf(r.Context()); a != nil && err != nil {
 		a.cause = err
 	}
 }

@@ -41,26 +41,26 @@ const bodyTimeout = 30 * time.Second
 
 // scopeMeta and the others are where the document has what tests go by.
 const (
-	scopeMeta = "x-scope"
-	bodyMeta  = "x-max-body"
+	scopeExtension = "x-scope"
+	bodyExtension  = "x-max-body"
 )
 
 // defaultInput is how large a run's input is at most where its tenant's quota does not
 // say. It is about as much as models read at once: the input is parsed, checked, kept, and
 // sent to modules and models as a whole, while the runs of others wait.
-const defaultInput = 1 << 20
+const defaultInputBytes = 1 << 20
 
 // most is how many bytes the caller's body may have.
-func (r *Route) most(c *Caller) int64 {
+func (r *Route) bodyLimit(c *Caller) int64 {
 	if !r.Input {
 		return r.Body
 	}
-	return min(r.Body, cmp.Or(c.Info.Quota.InputBytes, defaultInput))
+	return min(r.Body, cmp.Or(c.Info.Quota.InputBytes, defaultInputBytes))
 }
 
 // tooLarge is what a caller is told whose body has more.
 func (r *Route) tooLarge(c *Caller) error {
-	most := r.most(c)
+	most := r.bodyLimit(c)
 	if most == r.Body {
 		return &http.MaxBytesError{Limit: most}
 	}
@@ -79,7 +79,7 @@ func (rt *Router) operation(r Route) huma.Operation {
 	}
 	op := huma.Operation{OperationID: r.ID, Method: r.Method, Path: r.Path, Tags: []string{r.Tag}, Summary: r.Summary, Description: r.About,
 		MaxBodyBytes: r.Body, BodyReadTimeout: bodyTimeout, DefaultStatus: r.Status,
-		Extensions: map[string]any{scopeMeta: string(r.Scope), bodyMeta: r.Body},
+		Extensions: map[string]any{scopeExtension: string(r.Scope), bodyExtension: r.Body},
 		Responses: map[string]*huma.Response{"default": {Description: "The problem", Content: map[string]*huma.MediaType{
 			"application/problem+json": {Schema: rt.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")}}}},
 	}
@@ -157,13 +157,13 @@ func (rt *Router) Raw(r Route, describe func(*huma.Operation, huma.Registry), ha
 		req, w := humago.Unwrap(ctx)
 		req = req.WithContext(ctx.Context())
 		c := callerOf(ctx.Context())
-		req.Body = http.MaxBytesReader(w, req.Body, r.most(c))
+		req.Body = http.MaxBytesReader(w, req.Body, r.bodyLimit(c))
 		if err := handle(w, req, c); err != nil {
 			if size := (*http.MaxBytesError)(nil); r.Input && errors.As(err, &size) {
 				err = r.tooLarge(c)
 			}
-			if a := answerOf(req.Context()); a != nil && a.status != 0 {
-				note(req, err) // it is too late to answer
+			if a := recorderOf(req.Context()); a != nil && a.status != 0 {
+				setCause(req, err) // it is too late to answer
 				return
 			}
 			writeProblem(w, req, err)

@@ -29,19 +29,19 @@ func describe(m *module.Module) *About {
 			a.Grants = append(a.Grants, p.Grant)
 		}
 	}
-	a.Warnings = append(a.Warnings, Combined(a.reads(), a.Grants, "if it is granted")...)
+	a.Warnings = append(a.Warnings, CombinedWarnings(a.readsConversation(), a.Grants, "if it is granted")...)
 	return a
 }
 
 // reads reports whether the module may come to see the conversation: in its
 // inputs, or because it asks for it.
-func (a *About) reads() bool {
+func (a *About) readsConversation() bool {
 	return a.Messages != abi.MessagesNone || slices.ContainsFunc(a.Powers, func(p Power) bool { return p.Name == "messages" })
 }
 
 // combined warns of powers that are more together than each alone. The grants
 // are such as agents give, or as modules ask for, with HOST and NAME.
-func Combined(reads bool, grants []string, provided string) []string {
+func CombinedWarnings(reads bool, grants []string, provided string) []string {
 	var hosts, tools []string
 	var keeps, asks bool
 	for _, g := range grants {
@@ -61,7 +61,7 @@ func Combined(reads bool, grants []string, provided string) []string {
 	}
 	var out []string
 	warn := func(format string, args ...any) {
-		out = append(out, strings.TrimSuffix(fmt.Sprintf(format, args...), ": ")+ifSaid(provided))
+		out = append(out, strings.TrimSuffix(fmt.Sprintf(format, args...), ": ")+parenthesize(provided))
 	}
 	where := strings.Join(hosts, ", ")
 	if reads && where != "" {
@@ -85,7 +85,7 @@ func Combined(reads bool, grants []string, provided string) []string {
 	return out
 }
 
-func ifSaid(provided string) string {
+func parenthesize(provided string) string {
 	if provided == "" {
 		return ""
 	}

@@ -14,7 +14,7 @@ import (
 // unwrap finds out what came: WebAssembly and bundles say so themselves, a
 // script is told by its type, and a manifest is an object of JSON. The name is
 // what the loader goes by.
-func unwrap(content []byte, contentType string) (name string, module []byte, warnings []string, err error) {
+func detect(content []byte, contentType string) (name string, module []byte, warnings []string, err error) {
 	if bytes.HasPrefix(content, []byte("\x00asm")) {
 		return "module.wasm", content, nil, nil
 	}
@@ -26,7 +26,7 @@ func unwrap(content []byte, contentType string) (name string, module []byte, war
 		return "module.js", content, nil, nil
 	}
 	if trimmed := bytes.TrimSpace(content); len(trimmed) > 0 && trimmed[0] == '{' {
-		module, warnings, err = manifest(trimmed)
+		module, warnings, err = readManifest(trimmed)
 		return "module.wasm", module, warnings, err
 	}
 	return "", nil, nil, httpapi.NewProblem(httpapi.CodeRefused, "not WebAssembly (which starts with \\0asm) and not an Extism manifest; a script needs the header Content-Type: application/typescript, or application/javascript")
@@ -34,7 +34,7 @@ func unwrap(content []byte, contentType string) (name string, module []byte, war
 
 // manifest takes the module out of an Extism manifest. What else is in there is
 // the agent's to say here: one module has one digest, whatever stood around it.
-func manifest(b []byte) (module []byte, warnings []string, err error) {
+func readManifest(b []byte) (module []byte, warnings []string, err error) {
 	var m struct {
 		Wasm []struct {
 			Data []byte `json:"data"`

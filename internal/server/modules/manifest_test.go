@@ -17,7 +17,7 @@ func FuzzUpload(f *testing.F) {
 		f.Add([]byte(s), "application/typescript; x=y")
 	}
 	f.Fuzz(func(t *testing.T, content []byte, kind string) {
-		name, module, _, err := unwrap(content, kind)
+		name, module, _, err := detect(content, kind)
 		if err != nil {
 			require.Equal(t, 422, httpapi.ProblemOf(err).Status)
 			return

@@ -48,7 +48,7 @@ func New(o *Options) *Service {
 
 func (m *Service) Routes(rt *httpapi.Router) {
 	const tag, one = "modules", "/v1/modules/{module}"
-	rt.Raw(httpapi.Route{ID: "put-module", Method: "PUT", Path: "/v1/modules", Scope: httpapi.ModulesWrite, Tag: tag, Body: m.limit*4/3 + manifestExtra, Streamed: true,
+	rt.Raw(httpapi.Route{ID: "put-module", Method: "PUT", Path: "/v1/modules", Scope: httpapi.ModulesWrite, Tag: tag, Body: m.limit*4/3 + maxManifestExtra, Streamed: true,
 		Summary: "Upload a module",
 		About: `The body is WebAssembly, a script (TypeScript or JavaScript), or an Extism manifest with its module as data. The server verifies
 and compiles it and calls its describe before storing it. With Accept: text/event-stream, the response is a stream of events: progress, then module or problem.`},
@@ -73,9 +73,9 @@ func (m *Service) Find(ctx context.Context, t *store.Tenant, ref string) (*store
 	return t.Module(ctx, digest)
 }
 
-var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var digestPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-func isDigest(s string) bool { return digestForm.MatchString(s) }
+func isDigest(s string) bool { return digestPattern.MatchString(s) }
 
 func (m *Service) list(ctx context.Context, c *httpapi.Caller, in *httpapi.ListInput) (*listModulesOutput, error) {
 	page, err := in.Page(httpapi.ListModules, c.Tenant.ID(), in.Limit)
@@ -117,7 +117,7 @@ func (m *Service) delete(ctx context.Context, c *httpapi.Caller, in *ModulePath)
 }
 
 // take is a tenant's module, loaded, unless the operator blocks it. Its name is its digest.
-func (m *Service) Take(ctx context.Context, t *store.Tenant, digest string, limits host.Limits) (loaded *host.Module, release func(), err error) {
+func (m *Service) Acquire(ctx context.Context, t *store.Tenant, digest string, limits host.Limits) (loaded *host.Module, release func(), err error) {
 	if why, blocked := m.blocks.Reason(digest); blocked {
 		return nil, nil, httpapi.NewProblem(httpapi.CodeBlocked, "the operator blocks module sha256:%s: %s", digest, why)
 	}

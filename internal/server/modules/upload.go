@@ -29,19 +29,19 @@ import (
 
 // How uploads are taken.
 const (
-	manifestExtra = 1 << 20
-	progressEvery = 1 << 20 // bytes
+	maxManifestExtra = 1 << 20
+	progressBytes    = 1 << 20 // bytes
 )
 
 var moduleType = reflect.TypeFor[Module]()
 
 // An upload is on its way.
 type upload struct {
-	modules *Service
-	caller  *httpapi.Caller
-	name    string
-	version string
-	tell    func(stage string, more map[string]any) // may be called at any stage
+	modules  *Service
+	caller   *httpapi.Caller
+	name     string
+	version  string
+	progress func(stage string, more map[string]any) // may be called at any stage
 
 	digest string // of what came
 	size   int64
@@ -49,15 +49,15 @@ type upload struct {
 
 // upload takes a module in.
 func (m *Service) upload(w http.ResponseWriter, r *http.Request, c *httpapi.Caller) error {
-	name, version, err := nameOf(r)
+	name, version, err := uploadName(r)
 	if err != nil {
 		return err
 	}
 	if most := c.Info.Quota.UploadBytes; most > 0 {
-		if r.ContentLength > most*4/3+manifestExtra {
+		if r.ContentLength > most*4/3+maxManifestExtra {
 			return tooLarge(most)
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, most*4/3+manifestExtra)
+		r.Body = http.MaxBytesReader(w, r.Body, most*4/3+maxManifestExtra)
 	}
 	done, err := m.admission.Upload(r.Context(), c.Key.Tenant)
 	if err != nil {
@@ -67,7 +67,7 @@ func (m *Service) upload(w http.ResponseWriter, r *http.Request, c *httpapi.Call
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(m.timeouts.Upload))
 	_ = control.SetWriteDeadline(time.Now().Add(2 * m.timeouts.Upload))
-	u := &upload{modules: m, caller: c, name: name, version: version, tell: func(string, map[string]any) {}}
+	u := &upload{modules: m, caller: c, name: name, version: version, progress: func(string, map[string]any) {}}
 	if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
 		shown, err := u.run(r)
 		if err != nil {
@@ -88,7 +88,7 @@ func (m *Service) upload(w http.ResponseWriter, r *http.Request, c *httpapi.Call
 			_ = control.Flush()
 		}
 	}
-	u.tell = func(stage string, more map[string]any) {
+	u.progress = func(stage string, more map[string]any) {
 		if more == nil {
 			more = map[string]any{}
 		}
@@ -120,11 +120,11 @@ func (u *upload) run(r *http.Request) (*Module, error) {
 	if err := u.receive(file, r); err != nil {
 		return nil, err
 	}
-	u.tell("received", map[string]any{"bytes": u.size, "digest": httpapi.DigestPrefix + u.digest})
+	u.progress("received", map[string]any{"bytes": u.size, "digest": httpapi.DigestPrefix + u.digest})
 	if why, blocked := u.modules.blocks.Reason(u.digest); blocked {
 		return nil, httpapi.NewProblem(httpapi.CodeBlocked, "the operator blocks module sha256:%s: %s", u.digest, why)
 	}
-	u.tell("waiting", nil)
+	u.progress("waiting", nil)
 	checked, err := u.modules.admission.Check(r.Context(), u.caller.Key.Tenant)
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (u *upload) run(r *http.Request) (*Module, error) {
 	}
 	var shown *Module
 	admission.RunLowPriority(func() {
-		shown, err = u.take(sandbox.WithTenant(r.Context(), u.modules.admission.Sharer(u.caller.Key.Tenant)), content, r.Header.Get("Content-Type"))
+		shown, err = u.check(sandbox.WithTenant(r.Context(), u.modules.admission.Sharer(u.caller.Key.Tenant)), content, r.Header.Get("Content-Type"))
 	})
 	return shown, err
 }
@@ -158,9 +158,9 @@ func (u *upload) receive(file *os.File, r *http.Request) error {
 		if _, err := file.Write(buffer[:n]); err != nil {
 			return err
 		}
-		if u.size-told >= progressEvery {
+		if u.size-told >= progressBytes {
 			told = u.size
-			u.tell("receiving", map[string]any{"bytes": u.size})
+			u.progress("receiving", map[string]any{"bytes": u.size})
 		}
 		var size *http.MaxBytesError
 		switch {
@@ -182,9 +182,9 @@ func (u *upload) receive(file *os.File, r *http.Request) error {
 }
 
 // take verifies, compiles and describes what came, and keeps it.
-func (u *upload) take(ctx context.Context, content []byte, contentType string) (*Module, error) {
+func (u *upload) check(ctx context.Context, content []byte, contentType string) (*Module, error) {
 	whole := len(content)
-	name, content, warnings, err := unwrap(content, contentType)
+	name, content, warnings, err := detect(content, contentType)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (u *upload) take(ctx context.Context, content []byte, contentType string) (
 			return nil, err
 		}
 	}
-	u.tell("compiling", nil)
+	u.progress("compiling", nil)
 	m, err := u.modules.host.LoadBytes(ctx, name, content, host.Limits{Limits: sandbox.Limits{ModuleBytes: most}})
 	var refused *verify.RefusedError
 	switch {
@@ -210,12 +210,12 @@ func (u *upload) take(ctx context.Context, content []byte, contentType string) (
 	if why, blocked := u.modules.blocks.Reason(m.Digest()); blocked {
 		return nil, httpapi.NewProblem(httpapi.CodeBlocked, "the operator blocks module sha256:%s: %s", m.Digest(), why)
 	}
-	u.tell("described", nil)
-	return u.keep(ctx, m, content, warnings)
+	u.progress("described", nil)
+	return u.store(ctx, m, content, warnings)
 }
 
 // keep stores a module that was loaded.
-func (u *upload) keep(ctx context.Context, m *module.Module, content []byte, warnings []string) (*Module, error) {
+func (u *upload) store(ctx context.Context, m *module.Module, content []byte, warnings []string) (*Module, error) {
 	kind := "wasm"
 	if b := m.Bundle(); b != nil {
 		kind, content = "script", b
@@ -235,7 +235,7 @@ func (u *upload) keep(ctx context.Context, m *module.Module, content []byte, war
 	}
 	version := u.version
 	if version == "" {
-		version = versionOf(about.Version, digest)
+		version = defaultVersion(about.Version, digest)
 	}
 	if err := u.caller.Tenant.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: kind, Size: int64(len(content)), About: text}, u.name, version); err != nil {
 		return nil, err
@@ -268,7 +268,7 @@ func (m *Service) describeUpload(op *huma.Operation, schemas huma.Registry) {
 }
 
 // nameOf is what an upload is to be called.
-func nameOf(r *http.Request) (name, version string, err error) {
+func uploadName(r *http.Request) (name, version string, err error) {
 	q := r.URL.Query()
 	name, version = q.Get("name"), q.Get("version")
 	for parameter := range q {
@@ -288,7 +288,7 @@ func nameOf(r *http.Request) (name, version string, err error) {
 }
 
 // versionOf is a version for a module that was uploaded without one.
-func versionOf(said, digest string) string {
+func defaultVersion(said, digest string) string {
 	if moduleVersion.MatchString(said) {
 		return said
 	}

@@ -26,7 +26,7 @@ func splitPort(s string) (host, port string) {
 }
 
 // hostOf is the host of an address, with its port where that is not its scheme's.
-func HostOf(u *url.URL) string {
+func HostPort(u *url.URL) string {
 	if u.Port() == map[string]string{"https": "443", "http": "80"}[u.Scheme] {
 		return strings.TrimSuffix(u.Host, ":"+u.Port())
 	}
@@ -34,7 +34,7 @@ func HostOf(u *url.URL) string {
 }
 
 // aboutPorts says why a host may be allowed and is not.
-func AboutPorts(asked string) string {
+func PortHint(asked string) string {
 	if _, port := splitPort(asked); port == "" {
 		return ""
 	}

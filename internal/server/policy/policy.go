@@ -45,7 +45,7 @@ var commonParams = []string{
 
 // mayPass says why a parameter may not be passed; nil if any may: where no models are
 // named the tenant asks its own, at its own cost.
-func (p *Policy) CheckParam() func(param string) error {
+func (p *Policy) ParamCheck() func(param string) error {
 	if len(p.Models)+len(p.Params) == 0 {
 		return nil
 	}

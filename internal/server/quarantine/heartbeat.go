@@ -16,31 +16,31 @@ const (
 
 	// A run wants more than its share if its modules waited for room for what they emit
 	// for more than overPart of the time. That is evidence after overTime.
-	overPart = 0.5
-	OverTime = 3 * time.Second
+	excessThreshold = 0.5
+	ExcessTime      = 3 * time.Second
 	// trialTime is how long a suspect runs alone before the next one is resumed.
 	TrialTime = 10 * time.Second
 )
 
 // A blockage is the part of the last seconds in which a run wanted more than its share.
-type blockage struct {
-	at     time.Time
-	excess time.Duration
-	part   float64
-	over   time.Time // since when part is above overPart; zero if it isn't
+type excessRate struct {
+	at       time.Time
+	excess   time.Duration
+	fraction float64
+	over     time.Time // since when part is above overPart; zero if it isn't
 }
 
 // next returns the blockage at a later time. Times in quick succession say nothing.
-func (b *blockage) next(now time.Time, excess time.Duration) *blockage {
+func (b *excessRate) next(now time.Time, excess time.Duration) *excessRate {
 	if b == nil {
-		return &blockage{at: now, excess: excess}
+		return &excessRate{at: now, excess: excess}
 	}
 	took := now.Sub(b.at)
 	if took < heartbeatInterval/2 {
 		return b
 	}
-	n := &blockage{at: now, excess: excess, part: 0.7*b.part + 0.3*float64(excess-b.excess)/float64(took)}
-	if n.part > overPart {
+	n := &excessRate{at: now, excess: excess, fraction: 0.7*b.fraction + 0.3*float64(excess-b.excess)/float64(took)}
+	if n.fraction > excessThreshold {
 		if n.over = b.over; n.over.IsZero() {
 			n.over = now
 		}
@@ -61,7 +61,7 @@ func (q *Service) Watch(ctx context.Context) {
 		}
 		q.EndTrial(ctx, time.Now(), state)
 		wait := heartbeatInterval
-		if state.Rejecting || q.Trying() {
+		if state.Rejecting || q.OnTrial() {
 			wait = pressureInterval
 		}
 		select {
@@ -107,7 +107,7 @@ func (q *Service) End() {
 func (q *Service) accounts(now time.Time, state overload.State) (out []store.RunAccount) {
 	q.Mu.Lock()
 	defer q.Mu.Unlock()
-	seen := make(map[string]*blockage, len(q.seen))
+	seen := make(map[string]*excessRate, len(q.seen))
 	for _, a := range q.of.Evictables() {
 		b := q.seen[a.Name()].next(now, a.Excess())
 		seen[a.Name()] = b
@@ -115,7 +115,7 @@ func (q *Service) accounts(now time.Time, state overload.State) (out []store.Run
 		if !b.over.IsZero() {
 			r.Over = now.Sub(b.over)
 		}
-		if len(out) < maxAccounts && (state.Pressure > 0.5 || q.Trial != nil || exceeded(&r)) {
+		if len(out) < maxAccounts && (state.Pressure > 0.5 || q.Trial != nil || exceedsShare(&r)) {
 			out = append(out, r)
 		}
 	}
@@ -124,6 +124,6 @@ func (q *Service) accounts(now time.Time, state overload.State) (out []store.Run
 }
 
 // exceeded reports whether a run wanted more than its share.
-func exceeded(r *store.RunAccount) bool {
-	return r.Over >= OverTime || r.Share > 0 && r.Held > r.Share
+func exceedsShare(r *store.RunAccount) bool {
+	return r.Over >= ExcessTime || r.Share > 0 && r.Held > r.Share
 }

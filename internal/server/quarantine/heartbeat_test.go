@@ -18,22 +18,22 @@ import (
 func TestBlockedRunsExceedTheirShare(t *testing.T) {
 	at := time.Now()
 	for part, over := range map[float64]bool{0.9: true, 0.6: true, 0.4: false, 0: false} {
-		var b *blockage
+		var b *excessRate
 		excess := time.Duration(0)
 		for range 30 {
 			at = at.Add(heartbeatInterval)
 			excess += time.Duration(part * float64(heartbeatInterval))
 			b = b.next(at, excess)
 		}
-		require.Equal(t, over, !b.over.IsZero() && at.Sub(b.over) >= OverTime, "%v", part)
+		require.Equal(t, over, !b.over.IsZero() && at.Sub(b.over) >= ExcessTime, "%v", part)
 	}
-	b := &blockage{at: at}
+	b := &excessRate{at: at}
 	for i := range 10 {
 		at = at.Add(heartbeatInterval)
 		b = b.next(at, min(time.Duration(i), 3)*heartbeatInterval)
-		require.True(t, b.over.IsZero() || at.Sub(b.over) < OverTime)
+		require.True(t, b.over.IsZero() || at.Sub(b.over) < ExcessTime)
 	}
-	q := &Service{of: account.New(account.LevelProcess, "test", nil, 0), seen: map[string]*blockage{}}
+	q := &Service{of: account.New(account.LevelProcess, "test", nil, 0), seen: map[string]*excessRate{}}
 	a := account.New(account.LevelRun, "run_x", q.of, 100)
 	a.Evictable(func(error) {})
 	require.NoError(t, a.Reserve(t.Context(), 10))

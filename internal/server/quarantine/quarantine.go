@@ -29,9 +29,9 @@ type Service struct {
 	cgroup  string
 
 	Mu    sync.Mutex
-	seen  map[string]*blockage // by run
-	Trial *journal.RunInfo     // the suspect that was resumed here; nil if there is none
-	since time.Time            // when
+	seen  map[string]*excessRate // by run
+	Trial *journal.RunInfo       // the suspect that was resumed here; nil if there is none
+	began time.Time              // when
 }
 
 // QuarantineOptions make a [quarantine].
@@ -48,11 +48,11 @@ type Options struct {
 func New(o *Options) *Service {
 	node, _ := os.Hostname()
 	cgroup, _ := overload.Cgroup()
-	return &Service{Options: o, of: account.Process(), node: node, cgroup: cgroup, seen: map[string]*blockage{}}
+	return &Service{Options: o, of: account.Process(), node: node, cgroup: cgroup, seen: map[string]*excessRate{}}
 }
 
 // trying reports whether a suspect runs here.
-func (q *Service) Trying() bool {
+func (q *Service) OnTrial() bool {
 	q.Mu.Lock()
 	defer q.Mu.Unlock()
 	return q.Trial != nil
@@ -68,12 +68,12 @@ func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool
 	memory := d.Killed || d.Pressure >= 1000*overload.RejectAt
 	reason := ""
 	switch {
-	case exceeded(&d.Account):
+	case exceedsShare(&d.Account):
 		reason = fmt.Sprintf("its server ended while the run wanted to hold more than its share of %d bytes", d.Account.Share)
 	case memory && d.Alone && d.Largest:
 		reason = "its server ran out of memory twice; the second time the run was the only one resumed after the first"
 	case memory:
-		return q.try(ctx, info)
+		return q.startTrial(ctx, info)
 	default:
 		return true, nil
 	}
@@ -83,7 +83,7 @@ func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool
 }
 
 // try reports whether a suspect may be resumed: one at a time is.
-func (q *Service) try(ctx context.Context, info *journal.RunInfo) (bool, error) {
+func (q *Service) startTrial(ctx context.Context, info *journal.RunInfo) (bool, error) {
 	q.Mu.Lock()
 	defer q.Mu.Unlock()
 	if q.Trial != nil {
@@ -92,7 +92,7 @@ func (q *Service) try(ctx context.Context, info *journal.RunInfo) (bool, error) 
 	if err := q.Options.Store.Suspect(ctx, info.ID, q.Options.Owner); err != nil {
 		return false, err
 	}
-	q.Trial, q.since = info, time.Now()
+	q.Trial, q.began = info, time.Now()
 	q.Options.Logger.Info("a run is resumed alone: memory was short when its server ended", "tenant", info.Tenant, "run", info.ID)
 	return true, nil
 }
@@ -105,7 +105,7 @@ func (q *Service) EndTrial(ctx context.Context, now time.Time, state overload.St
 		return
 	}
 	runs := q.Options.InProgress(q.Trial.Tenant, q.Trial.ID)
-	if took := now.Sub(q.since); took < TrialTime && (runs || took < heartbeatInterval) {
+	if took := now.Sub(q.began); took < TrialTime && (runs || took < heartbeatInterval) {
 		return
 	}
 	if err := q.Options.Store.Clear(ctx, q.Trial.ID); err != nil {

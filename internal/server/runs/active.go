@@ -22,8 +22,8 @@ const (
 	maxTailBytes = 2 << 20
 	// maxTaken and maxTakenBytes bound what a follower takes of it at once, and so
 	// what a slow one holds.
-	maxTaken      = 64
-	maxTakenBytes = 128 << 10
+	maxBatch      = 64
+	maxBatchBytes = 128 << 10
 )
 
 // A live is a run that goes on in this process, and the end of what it told.
@@ -77,7 +77,7 @@ func (r *ActiveRun) count(a *account.Account) {
 
 // put adds an event. The oldest ones leave the tail if it is too long, or the tenant's
 // memory is full.
-func (r *ActiveRun) put(l Event) {
+func (r *ActiveRun) append(l Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.tail) == 0 && r.bytes == 0 {
@@ -97,7 +97,7 @@ func (r *ActiveRun) put(l Event) {
 }
 
 // told reports whether the run has told of its end, or that it waits: no event follows.
-func (r *ActiveRun) told() bool {
+func (r *ActiveRun) hasEnded() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.tail) > 0 && r.tail[len(r.tail)-1].last()
@@ -145,7 +145,7 @@ func (r *ActiveRun) Since(after int64) (lines []Event, changed <-chan struct{}, 
 	for i, l := range r.tail {
 		if l.Seq > after {
 			n, bytes := i, 0
-			for n < len(r.tail) && n-i < maxTaken && (n == i || bytes+r.tail[n].size() <= maxTakenBytes) {
+			for n < len(r.tail) && n-i < maxBatch && (n == i || bytes+r.tail[n].size() <= maxBatchBytes) {
 				bytes += r.tail[n].size()
 				n++
 			}
@@ -158,11 +158,11 @@ func (r *ActiveRun) Since(after int64) (lines []Event, changed <-chan struct{}, 
 
 // leaveTime is how long a run that waits for answers may take to be none that goes on
 // here. Whoever is told that it waits may answer before that.
-const leaveTime = keepTrace + 2*time.Second
+const removeTimeout = traceTimeout + 2*time.Second
 
 // leave waits until the run goes on here no more, or does not end.
-func (r *ActiveRun) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+func (r *ActiveRun) waitRemoved(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	select {
 	case <-r.ended:
@@ -187,14 +187,14 @@ func (r *ActiveRun) wait(ctx context.Context) error {
 }
 
 // errLeft is why a run is canceled that nobody follows any more.
-var errLeft = errors.New("its client went away")
+var errAbandoned = errors.New("its client went away")
 
 // follow counts a follower, until it leaves.
 func (r *ActiveRun) Follow() (leave func()) {
 	r.followers.Add(1)
 	return func() {
-		if r.followers.Add(-1) == 0 && r.Attached.Load() && !r.told() {
-			r.Cancel(errLeft)
+		if r.followers.Add(-1) == 0 && r.Attached.Load() && !r.hasEnded() {
+			r.Cancel(errAbandoned)
 		}
 	}
 }

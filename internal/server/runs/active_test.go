@@ -13,12 +13,12 @@ func TestLiveTail(t *testing.T) {
 	r := newActiveRuns().Add("run", "tenant", nil, nil)
 	var read []Event
 	for seq := int64(1); seq <= 3*maxTail; seq++ {
-		r.put(Event{Seq: seq, data: []byte("x")})
+		r.append(Event{Seq: seq, data: []byte("x")})
 		if seq == maxTail {
 			read, _, _, _ = r.Since(0)
 		}
 	}
-	require.Len(t, read, maxTaken)
+	require.Len(t, read, maxBatch)
 	for i, l := range read {
 		require.Equal(t, int64(i+1), l.Seq)
 	}
@@ -27,10 +27,10 @@ func TestLiveTail(t *testing.T) {
 	lines, _, over, ok := r.Since(2 * maxTail)
 	require.True(t, ok)
 	require.False(t, over)
-	require.Len(t, lines, maxTaken)
+	require.Len(t, lines, maxBatch)
 	require.Equal(t, int64(2*maxTail+1), lines[0].Seq)
 
-	r.put(Event{Seq: 3*maxTail + 1, data: make([]byte, maxTailBytes)})
+	r.append(Event{Seq: 3*maxTail + 1, data: make([]byte, maxTailBytes)})
 	lines, _, _, _ = r.Since(3 * maxTail)
 	require.Len(t, lines, 1)
 	require.Len(t, r.tail, 1)
@@ -40,6 +40,6 @@ func BenchmarkLiveTail(b *testing.B) {
 	r := newActiveRuns().Add("run", "tenant", nil, nil)
 	b.ReportAllocs()
 	for i := range b.N {
-		r.put(Event{Seq: int64(i), data: []byte("x")})
+		r.append(Event{Seq: int64(i), data: []byte("x")})
 	}
 }

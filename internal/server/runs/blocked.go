@@ -11,9 +11,9 @@ import (
 
 // allowed refuses an agent with a module that the operator blocks. Which of the
 // operator's own it is, the tenant is not told.
-func (r *Service) allowed(pins []journal.Pin) error {
+func (r *Service) checkBlocked(pins []journal.Pin) error {
 	reasons, _ := r.blocks.Current()
-	switch why := blockedIn(pins, reasons); {
+	switch why := findBlocked(pins, reasons); {
 	case why == nil:
 		return nil
 	case why.Digest == "":
@@ -24,7 +24,7 @@ func (r *Service) allowed(pins []journal.Pin) error {
 }
 
 // heed cancels runs with modules that the operator blocks, until ctx ends.
-func (r *Service) Heed(ctx context.Context) {
+func (r *Service) WatchBlocks(ctx context.Context) {
 	for {
 		reasons, changed := r.blocks.Current()
 		for _, l := range r.Active.all() {
@@ -40,7 +40,7 @@ func (r *Service) Heed(ctx context.Context) {
 
 // stopBlocked cancels a run that has a blocked module.
 func (r *Service) stopBlocked(l *ActiveRun, reasons map[string]string) {
-	if why := blockedIn(l.Pins, reasons); why != nil {
+	if why := findBlocked(l.Pins, reasons); why != nil {
 		r.log.Warn("a run is canceled: a module of it is blocked", "tenant", l.tenant, "run", l.ID, "reason", why)
 		l.Cancel(why)
 	}
@@ -48,7 +48,7 @@ func (r *Service) stopBlocked(l *ActiveRun, reasons map[string]string) {
 
 // blockedIn says which of a run's modules is blocked, as its tenant is told; nil if
 // none is. Of the operator's own it is not told which one it is.
-func blockedIn(pins []journal.Pin, reasons map[string]string) *agent.Blocked {
+func findBlocked(pins []journal.Pin, reasons map[string]string) *agent.Blocked {
 	var hidden *agent.Blocked
 	for _, p := range pins {
 		why, blocked := reasons[p.Digest]

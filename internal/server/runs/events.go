@@ -23,7 +23,7 @@ func sendLines(s *httpapi.EventStream, lines []Event, after int64) int64 {
 		if l.data != nil {
 			fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: %s\n\n", l.Seq, l.Type, l.data)
 		}
-		if b.Len() >= streamPart {
+		if b.Len() >= maxChunkBytes {
 			s.Send(b.Bytes())
 			b.Reset()
 		}
@@ -68,7 +68,7 @@ func (r *Service) stream(w http.ResponseWriter, req *http.Request, f *Follower) 
 	s := httpapi.NewEventStream(w, r.Options.Timeouts.Write)
 	after := f.after
 	for s.Err == nil {
-		lines, err := f.more(ctx, func() { s.Send([]byte(": still here\n\n")) })
+		lines, err := f.next(ctx, func() { s.Send([]byte(": still here\n\n")) })
 		if err != nil || len(lines) == 0 {
 			return
 		}
@@ -78,7 +78,7 @@ func (r *Service) stream(w http.ResponseWriter, req *http.Request, f *Follower) 
 
 // page answers with events as JSON; last is the number of the run's last one.
 func (r *Service) page(w http.ResponseWriter, req *http.Request, f *Follower, last int64) error {
-	list, err := f.tenant.RunEvents(req.Context(), f.run, f.after, pageOf)
+	list, err := f.tenant.RunEvents(req.Context(), f.run, f.after, pageSize)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (r *Service) page(w http.ResponseWriter, req *http.Request, f *Follower, la
 	b.WriteString(`{"events":[`)
 	first := true
 	for i := range list {
-		l := f.hide.line(&list[i])
+		l := f.redactor.encode(&list[i])
 		if l.data == nil {
 			continue
 		}

@@ -61,7 +61,7 @@ func (r *Service) run(t *store.Tenant, id string, o *agents.Handle, admit func()
 		defer r.Active.remove(l)
 		defer func() {
 			if admit != nil && !l.hasBegun() {
-				r.released(t, id)
+				r.releaseQuota(t, id)
 			}
 		}()
 		stream, err := events(ctx)
@@ -71,14 +71,14 @@ func (r *Service) run(t *store.Tenant, id string, o *agents.Handle, admit func()
 		}
 		for e, err := range stream {
 			if e.Event.Type != "" {
-				line := hide.line(&e.Event)
+				line := hide.encode(&e.Event)
 				if line.data != nil {
 					line.Encoded = e.Encoded
 				}
-				l.put(line)
+				l.append(line)
 			} else if err != nil {
 				l.fail(err)
-				r.goneOn(t, id, err)
+				r.logStopped(t, id, err)
 			}
 		}
 	})
@@ -86,7 +86,7 @@ func (r *Service) run(t *store.Tenant, id string, o *agents.Handle, admit func()
 }
 
 // plain are events without a client's protocol.
-func plain(events iter.Seq2[abi.Event, error]) iter.Seq2[agent.ClientEvent, error] {
+func withoutEncoding(events iter.Seq2[abi.Event, error]) iter.Seq2[agent.ClientEvent, error] {
 	return func(yield func(agent.ClientEvent, error) bool) {
 		for e, err := range events {
 			if !yield(agent.ClientEvent{Event: e}, err) {
@@ -97,7 +97,7 @@ func plain(events iter.Seq2[abi.Event, error]) iter.Seq2[agent.ClientEvent, erro
 }
 
 // released gives the place of a run back that never came to the store.
-func (r *Service) released(t *store.Tenant, id string) {
+func (r *Service) releaseQuota(t *store.Tenant, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := t.ReleaseRun(ctx, id); err != nil {
@@ -106,7 +106,7 @@ func (r *Service) released(t *store.Tenant, id string) {
 }
 
 // goneOn logs that a run goes no further here.
-func (r *Service) goneOn(t *store.Tenant, id string, err error) {
+func (r *Service) logStopped(t *store.Tenant, id string, err error) {
 	var full *store.QuotaError
 	if errors.As(err, &full) {
 		return // it did not begin, and who wanted it is told
@@ -129,7 +129,7 @@ func (r *Service) end(ctx context.Context, t *store.Tenant, info *journal.RunInf
 	l, err := r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
 		events, err := o.Cancel(ctx, info.ID)
 		failed <- err
-		return plain(events), err
+		return withoutEncoding(events), err
 	})
 	if err != nil {
 		return nil // it goes on, and hears of it from who runs it

@@ -16,18 +16,18 @@ import (
 
 // How streams of events are written.
 const (
-	streamPart = 32 << 10 // bytes of small events that are written together
-	elsewhere  = 250 * time.Millisecond
-	pageOf     = 500 // events that are read from the store at once
+	maxChunkBytes = 32 << 10 // bytes of small events that are written together
+	pollInterval  = 250 * time.Millisecond
+	pageSize      = 500 // events that are read from the store at once
 )
 
 // A follower follows one run, whether it goes on here, elsewhere, or not at all.
 type Follower struct {
-	runs   *Service
-	tenant *store.Tenant
-	run    string
-	after  int64 // the number of the last event that it has
-	hide   *Redactor
+	runs     *Service
+	tenant   *store.Tenant
+	run      string
+	after    int64 // the number of the last event that it has
+	redactor *Redactor
 
 	live *ActiveRun // where it goes on here, or did
 	last bool       // it has the last event that there is here
@@ -35,16 +35,16 @@ type Follower struct {
 
 // Follow returns a follower of a run's events after a number.
 func (r *Service) Follow(t *store.Tenant, info *journal.RunInfo, after int64) *Follower {
-	return &Follower{runs: r, tenant: t, run: info.ID, after: after, hide: NewRedactor(info.Modules)}
+	return &Follower{runs: r, tenant: t, run: info.ID, after: after, redactor: NewRedactor(info.Modules)}
 }
 
 // more waits for events, and returns them; none when there are no more to come: the
 // run has ended, or waits for answers. beat is called where nothing comes for long.
-func (f *Follower) more(ctx context.Context, beat func()) ([]Event, error) {
+func (f *Follower) next(ctx context.Context, beat func()) ([]Event, error) {
 	pulse := time.NewTicker(httpapi.HeartbeatInterval)
 	defer pulse.Stop()
 	for {
-		lines, changed, over, err := f.now(ctx)
+		lines, changed, over, err := f.poll(ctx)
 		if err != nil || len(lines) > 0 || over {
 			return lines, err
 		}
@@ -60,7 +60,7 @@ func (f *Follower) more(ctx context.Context, beat func()) ([]Event, error) {
 
 // now returns what there is now: from memory, where the run goes on here, else from
 // the store.
-func (f *Follower) now(ctx context.Context) (lines []Event, changed <-chan struct{}, over bool, err error) {
+func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan struct{}, over bool, err error) {
 	if l := f.runs.Active.Get(f.tenant.ID(), f.run); l != nil {
 		f.live = l
 	}
@@ -69,22 +69,22 @@ func (f *Follower) now(ctx context.Context) (lines []Event, changed <-chan struc
 		switch {
 		case ok && len(lines) > 0:
 			f.last = lines[len(lines)-1].last()
-			return f.taken(lines), nil, false, nil
+			return f.advance(lines), nil, false, nil
 		case f.last:
 			return nil, nil, true, nil
 		case ok && !over:
 			return nil, changed, false, nil
 		}
 	}
-	events, err := f.tenant.RunEvents(ctx, f.run, f.after, pageOf)
+	events, err := f.tenant.RunEvents(ctx, f.run, f.after, pageSize)
 	if err != nil {
 		return nil, nil, false, err
 	}
 	for i := range events {
-		lines = append(lines, f.hide.line(&events[i]))
+		lines = append(lines, f.redactor.encode(&events[i]))
 	}
 	if len(lines) > 0 {
-		return f.taken(lines), nil, false, nil
+		return f.advance(lines), nil, false, nil
 	}
 	info, err := f.tenant.Run(ctx, f.run)
 	if err != nil {
@@ -99,11 +99,11 @@ func (f *Follower) now(ctx context.Context) (lines []Event, changed <-chan struc
 	default:
 	}
 	soon := make(chan struct{})
-	time.AfterFunc(elsewhere, func() { close(soon) })
+	time.AfterFunc(pollInterval, func() { close(soon) })
 	return nil, soon, false, nil
 }
 
-func (f *Follower) taken(lines []Event) []Event {
+func (f *Follower) advance(lines []Event) []Event {
 	if len(lines) > 0 {
 		f.after = lines[len(lines)-1].Seq
 	}
@@ -116,7 +116,7 @@ func (f *Follower) All(ctx context.Context) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		ended := false
 		for {
-			lines, err := f.more(ctx, func() {})
+			lines, err := f.next(ctx, func() {})
 			if err != nil || len(lines) == 0 {
 				if !ended {
 					yield(abi.Event{}, &journal.Error{Run: f.run, Err: errors.Join(err, errCutOff)})

@@ -29,7 +29,7 @@ func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (
 		shown := agent.PhaseDeeds{Phase: p.Phase, Step: p.Step, Deeds: []agent.DeedOf{}}
 		for _, d := range p.Deeds {
 			if d.Entry == "" || !hide.Has(kept.Agent, d.Entry) {
-				shown.Deeds = append(shown.Deeds, hide.deed(d))
+				shown.Deeds = append(shown.Deeds, hide.step(d))
 			}
 		}
 		phases = append(phases, shown)
@@ -40,13 +40,13 @@ func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (
 		if err != nil {
 			return nil, err
 		}
-		*to = hide.conceal(b)
+		*to = hide.redactNames(b)
 	}
 	return &historyOutput{out}, nil
 }
 
 // deed is what was done as the tenant is shown it.
-func (h *Redactor) deed(d agent.DeedOf) agent.DeedOf {
+func (h *Redactor) step(d agent.DeedOf) agent.DeedOf {
 	edits := append([]agent.Edit{}, d.Edits...)
 	for i := range edits {
 		edits[i].Removed, edits[i].Inserted = h.messages(edits[i].Removed), h.messages(edits[i].Inserted)

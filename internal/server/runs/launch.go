@@ -32,7 +32,7 @@ func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *StartRun, m
 	if key != "" {
 		id = keyedRunID(c.Tenant.ID(), key)
 		if known, err = r.Find(ctx, c.Tenant, id); err == nil {
-			return nil, known, r.sameRequest(ctx, known, in, messages)
+			return nil, known, r.checkSameRequest(ctx, known, in, messages)
 		} else if !errors.Is(err, journal.ErrNoRun) {
 			return nil, nil, err
 		}
@@ -42,7 +42,7 @@ func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *StartRun, m
 	if key != "" && (errors.As(err, &running) || errors.Is(err, journal.ErrExists)) {
 		// The same request was quicker, here or on another server.
 		if known, err = r.Find(ctx, c.Tenant, id); err == nil {
-			err = r.sameRequest(ctx, known, in, messages)
+			err = r.checkSameRequest(ctx, known, in, messages)
 		}
 		return nil, known, err
 	}
@@ -52,7 +52,7 @@ func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *StartRun, m
 // sameRequest refuses a request that has the Idempotency-Key of another one: who sends it
 // would take that one's answer for its own. Of a run that is not in the store yet, only
 // the agent is known.
-func (r *Service) sameRequest(ctx context.Context, known *journal.RunInfo, in *StartRun, messages []abi.Message) error {
+func (r *Service) checkSameRequest(ctx context.Context, known *journal.RunInfo, in *StartRun, messages []abi.Message) error {
 	another := httpapi.NewProblem(httpapi.CodeInvalid, "the Idempotency-Key belongs to another request, which started %s; use a different key", known.ID)
 	if known.Agent != "" && known.Agent != in.Agent {
 		return another
@@ -107,7 +107,7 @@ func (r *Service) Begin(ctx context.Context, c *httpapi.Caller, name string, ver
 	}
 	a, err := withClientTools(o.Agent, tools)
 	if err == nil {
-		err = r.allowed(o.Pins())
+		err = r.checkBlocked(o.Pins())
 	}
 	if err != nil {
 		o.Release()

@@ -6,16 +6,16 @@ import "time"
 // forward, or this machine slept, runs that live seem to be cut off, until their servers
 // have given another sign of life.
 type leaseClock struct {
-	theirs, ours time.Time // when it was looked at
-	until        time.Time // by ours
+	database, local time.Time // when it was looked at
+	until           time.Time // by ours
 }
 
 // trusts reports whether what leases say holds, at a time by the database's clock and by ours,
 // which only goes on. Who begins trusts them.
-func (c *leaseClock) trusts(theirs, ours time.Time, lease time.Duration) bool {
-	if !c.ours.IsZero() && theirs.Sub(c.theirs)-ours.Sub(c.ours) > lease/2 {
+func (c *leaseClock) trust(theirs, ours time.Time, lease time.Duration) bool {
+	if !c.local.IsZero() && theirs.Sub(c.database)-ours.Sub(c.local) > lease/2 {
 		c.until = ours.Add(lease)
 	}
-	c.theirs, c.ours = theirs, ours
+	c.database, c.local = theirs, ours
 	return !ours.Before(c.until)
 }

@@ -27,7 +27,7 @@ func TestLeasesAreNotTrustedBehindAJump(t *testing.T) {
 	} {
 		clock := &leaseClock{}
 		for i, l := range looks {
-			require.Equal(t, l.want, clock.trusts(begin.Add(l.theirs), begin.Add(l.ours), lease), "%s: look %d", name, i+1)
+			require.Equal(t, l.want, clock.trust(begin.Add(l.theirs), begin.Add(l.ours), lease), "%s: look %d", name, i+1)
 		}
 	}
 }

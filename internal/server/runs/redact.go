@@ -35,7 +35,7 @@ func (h *Redactor) Has(agentName, entry string) bool {
 }
 
 // line is an event as the tenant is shown it; one that it is not shown has no data.
-func (h *Redactor) line(e *abi.Event) Event {
+func (h *Redactor) encode(e *abi.Event) Event {
 	l := Event{Seq: e.Seq, Type: e.Type}
 	shown := h.event(e)
 	if shown == nil {
@@ -45,7 +45,7 @@ func (h *Redactor) line(e *abi.Event) Event {
 	if err != nil {
 		return l
 	}
-	l.data = h.conceal(b)
+	l.data = h.redactNames(b)
 	return l
 }
 
@@ -54,7 +54,7 @@ func (h *Redactor) event(e *abi.Event) *abi.Event {
 	if len(h.entries) == 0 {
 		return e
 	}
-	if e.Message != nil && h.made(e.Message) {
+	if e.Message != nil && h.madeBy(e.Message) {
 		out := *e
 		out.Message = h.message(e.Message)
 		e = &out
@@ -72,7 +72,7 @@ func (h *Redactor) event(e *abi.Event) *abi.Event {
 		out.Event = inner
 		return &out
 	case abi.EventRunFinished:
-		return h.finished(e)
+		return h.runFinished(e)
 	case abi.EventRunPaused:
 		out := *e
 		out.Interrupts = h.pending(e.Interrupts)
@@ -87,11 +87,11 @@ func (h *Redactor) event(e *abi.Event) *abi.Event {
 func (h *Redactor) tool(e *abi.Event) *abi.Event {
 	out := *e
 	if h.Has("", e.Source) {
-		out.Source = agents.Operators
+		out.Source = agents.OperatorName
 	}
 	if c := e.Call; c != nil && c.By != nil && h.Has(e.Agent, c.By.Entry) {
 		call, by := *c, *c.By
-		by.Entry, by.Hook = agents.Operators, ""
+		by.Entry, by.Hook = agents.OperatorName, ""
 		call.By, out.Call = &by, &call
 	}
 	return &out
@@ -103,40 +103,40 @@ func (h *Redactor) encoder(enc chain.Encoder) chain.Encoder {
 	if enc == nil || len(h.entries) == 0 {
 		return enc
 	}
-	return &concealing{enc, h}
+	return &redactingEncoder{enc, h}
 }
 
-type concealing struct {
+type redactingEncoder struct {
 	chain.Encoder
 	hide *Redactor
 }
 
 // Encode implements [chain.Encoder].
-func (c *concealing) Encode(e abi.Event) []chain.Encoded {
+func (c *redactingEncoder) Encode(e abi.Event) []chain.Encoded {
 	shown := c.hide.event(&e)
 	if shown == nil {
 		return nil
 	}
 	out := c.Encoder.Encode(*shown)
 	for i := range out {
-		out[i].JSON = c.hide.conceal(out[i].JSON)
+		out[i].JSON = c.hide.redactNames(out[i].JSON)
 	}
 	return out
 }
 
 // made reports whether one of the entries made a message.
-func (h *Redactor) made(m *abi.Message) bool {
+func (h *Redactor) madeBy(m *abi.Message) bool {
 	entry, byModule := strings.CutPrefix(m.Origin, abi.OriginModule)
 	return byModule && h.Has("", entry)
 }
 
 // message is a message as the tenant is shown it.
 func (h *Redactor) message(m *abi.Message) *abi.Message {
-	if !h.made(m) {
+	if !h.madeBy(m) {
 		return m
 	}
 	out := *m
-	out.Origin = abi.OriginModule + agents.Operators
+	out.Origin = abi.OriginModule + agents.OperatorName
 	return &out
 }
 
@@ -148,7 +148,7 @@ func (h *Redactor) messages(list []abi.Message) []abi.Message {
 	return out
 }
 
-func (h *Redactor) finished(e *abi.Event) *abi.Event {
+func (h *Redactor) runFinished(e *abi.Event) *abi.Event {
 	out := *e
 	out.Entries = nil
 	for _, s := range e.Entries {
@@ -157,10 +157,10 @@ func (h *Redactor) finished(e *abi.Event) *abi.Event {
 		}
 	}
 	if h.Has("", e.StoppedBy) {
-		out.StoppedBy, out.Hook = agents.Operators, ""
+		out.StoppedBy, out.Hook = agents.OperatorName, ""
 	}
 	if h.Has("", e.Source) {
-		out.Source = agents.Operators
+		out.Source = agents.OperatorName
 	}
 	if e.Error != nil {
 		for name := range h.entries {
@@ -175,10 +175,10 @@ func (h *Redactor) finished(e *abi.Event) *abi.Event {
 // conceal takes the names of the operator's entries out of a text, or out of JSON: of
 // what models are told when a policy says no, for one. They are such that they stand
 // there for nothing else, see [fleet.surround].
-func (h *Redactor) conceal(b []byte) []byte {
+func (h *Redactor) redactNames(b []byte) []byte {
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(h.entries))) { // the longer of two that begin alike first
-		if strings.HasPrefix(name, agents.Operators+".") {
-			b = bytes.ReplaceAll(b, []byte(name), []byte(agents.Operators))
+		if strings.HasPrefix(name, agents.OperatorName+".") {
+			b = bytes.ReplaceAll(b, []byte(name), []byte(agents.OperatorName))
 		}
 	}
 	return b
@@ -189,12 +189,12 @@ func (h *Redactor) pending(list []abi.Pending) []abi.Pending {
 	out := append([]abi.Pending{}, list...)
 	for i := range out {
 		if h.Has(out[i].Agent, out[i].Entry) {
-			out[i].Entry = agents.Operators
+			out[i].Entry = agents.OperatorName
 		}
 		asks := append([]abi.Ask{}, out[i].Asks...)
 		for j := range asks {
 			if h.Has(out[i].Agent, asks[j].Entry) {
-				asks[j].Entry = agents.Operators
+				asks[j].Entry = agents.OperatorName
 			}
 		}
 		if len(asks) > 0 {
@@ -212,7 +212,7 @@ func (h *Redactor) spans(line *telemetry.Timeline) {
 		if up, moved := parents[s.Parent]; moved {
 			s.Parent = up
 		}
-		if s.Kind == tracing.OperationHook && (h.Has(s.Agent, s.Entry) || strings.HasPrefix(s.Entry, agents.Operators+".")) {
+		if s.Kind == tracing.OperationHook && (h.Has(s.Agent, s.Entry) || strings.HasPrefix(s.Entry, agents.OperatorName+".")) {
 			parents[s.ID] = s.Parent
 			continue
 		}

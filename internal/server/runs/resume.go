@@ -32,14 +32,14 @@ func (r *Service) Resume(ctx context.Context, t *store.Tenant, id string, answer
 	}
 	a, err := withClientTools(o.Agent, tools)
 	if err == nil {
-		err = r.allowed(o.Pins())
+		err = r.checkBlocked(o.Pins())
 	}
 	if err != nil {
 		o.Release()
 		return nil, err
 	}
 	if old := r.Active.Get(t.ID(), id); old != nil && info.Status == journal.StatusPaused {
-		old.leave(ctx)
+		old.waitRemoved(ctx)
 	}
 	failed := make(chan error, 1)
 	admit := func() error { return t.AdmitRun(ctx, id, info.Agent, false) }

@@ -21,17 +21,17 @@ import (
 
 // runs are tenants' runs of their agents.
 type Service struct {
-	Options   *Options
-	store     store.Store
-	log       *slog.Logger
-	admission *admission.Controller
-	blocks    *blocks.List
-	memory    *memory
-	Active    *activeRuns
-	Agents    AgentSource
-	taking    sync.Map     // tenants whose runs are being taken over
-	vain      sync.Map     // runs that could not be, with since when it is tried
-	handed    atomic.Int64 // runs that were handed back
+	Options         *Options
+	store           store.Store
+	log             *slog.Logger
+	admission       *admission.Controller
+	blocks          *blocks.List
+	memory          *memory
+	Active          *activeRuns
+	Agents          AgentSource
+	taking          sync.Map     // tenants whose runs are being taken over
+	failedTakeovers sync.Map     // runs that could not be, with since when it is tried
+	handed          atomic.Int64 // runs that were handed back
 }
 
 // RunsOptions make [runs].
@@ -113,7 +113,7 @@ func (r *Service) list(ctx context.Context, c *httpapi.Caller, in *listRunInput)
 	}
 	if !in.Before.IsZero() {
 		if page.After != nil {
-			return nil, httpapi.InvalidParameter("before", "before and cursor are mutually exclusive; send only the cursor")
+			return nil, httpapi.NewParameterProblem("before", "before and cursor are mutually exclusive; send only the cursor")
 		}
 		page.After = &store.Position{Created: in.Before}
 	}
@@ -135,7 +135,7 @@ func (r *Service) get(ctx context.Context, c *httpapi.Caller, in *runPath) (*run
 	if err != nil {
 		return nil, err
 	}
-	shown, err := r.whole(ctx, c.Tenant, info)
+	shown, err := r.showDetails(ctx, c.Tenant, info)
 	return &runOutput{shown}, err
 }
 

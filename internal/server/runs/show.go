@@ -48,7 +48,7 @@ func showRun(info *journal.RunInfo) *Run {
 }
 
 // whole is a run with what it came to.
-func (r *Service) whole(ctx context.Context, t *store.Tenant, info *journal.RunInfo) (*Run, error) {
+func (r *Service) showDetails(ctx context.Context, t *store.Tenant, info *journal.RunInfo) (*Run, error) {
 	shown := showRun(info)
 	if info.Status == journal.StatusQuarantined {
 		e, err := r.store.EvidenceOf(ctx, info.ID)
@@ -73,15 +73,15 @@ func (r *Service) whole(ctx context.Context, t *store.Tenant, info *journal.RunI
 	case e.Error != nil:
 		shown.Error = e.Error.Message
 	case e.StoppedBy != "":
-		shown.Error = "stopped by " + e.StoppedBy + after(": ", e.Reason)
+		shown.Error = "stopped by " + e.StoppedBy + prefixed(": ", e.Reason)
 	case e.FinishReason == abi.RunCanceled:
 		shown.Error = e.Reason // of one that could not go on
 	}
-	shown.Output, shown.Error = string(hide.conceal([]byte(shown.Output))), string(hide.conceal([]byte(shown.Error)))
+	shown.Output, shown.Error = string(hide.redactNames([]byte(shown.Output))), string(hide.redactNames([]byte(shown.Error)))
 	return shown, nil
 }
 
-func after(mark, text string) string {
+func prefixed(mark, text string) string {
 	if text == "" {
 		return ""
 	}

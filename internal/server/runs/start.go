@@ -19,7 +19,7 @@ import (
 func describeStart(op *huma.Operation, registry huma.Registry) {
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json": {Schema: registry.Schema(reflect.TypeFor[StartRun](), true, "StartRun")}}}
-	op.Parameters = append(op.Parameters, &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string", Pattern: idempotency.String()},
+	op.Parameters = append(op.Parameters, &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string", Pattern: idempotencyKey.String()},
 		Description: "Identifies the request. Repeating the same request returns the existing run; a different request with the same key is rejected."})
 	run := registry.Schema(reflect.TypeFor[Run](), true, "Run")
 	op.Responses["202"] = &huma.Response{Description: "The run", Content: map[string]*huma.MediaType{"application/json": {Schema: run}}}
@@ -27,7 +27,7 @@ func describeStart(op *huma.Operation, registry huma.Registry) {
 		"application/json": {Schema: run}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
 }
 
-var idempotency = regexp.MustCompile(`^[\x21-\x7e]{1,200}$`)
+var idempotencyKey = regexp.MustCompile(`^[\x21-\x7e]{1,200}$`)
 
 // read reads a body that is valid in every respect.
 func (in *StartRun) read(b []byte) error {
@@ -59,7 +59,7 @@ func (r *Service) start(w http.ResponseWriter, req *http.Request, c *httpapi.Cal
 		return err
 	}
 	key := req.Header.Get("Idempotency-Key")
-	if key != "" && !idempotency.MatchString(key) {
+	if key != "" && !idempotencyKey.MatchString(key) {
 		return httpapi.NewProblem(httpapi.CodeInvalid, "Idempotency-Key has invalid characters, or more than 200 characters")
 	}
 	streams := strings.Contains(req.Header.Get("Accept"), "text/event-stream")
@@ -77,9 +77,9 @@ func (r *Service) start(w http.ResponseWriter, req *http.Request, c *httpapi.Cal
 	}
 	w.Header().Set("Location", "/v1/runs/"+id)
 	if streams {
-		return r.follow(w, req, c, id, in.Run != "", l)
+		return r.respondEvents(w, req, c, id, in.Run != "", l)
 	}
-	return r.answer(w, req, c, id, l)
+	return r.respondRun(w, req, c, id, l)
 }
 
 // check refuses what makes no sense.
@@ -124,7 +124,7 @@ func (in *StartRun) conversation() ([]abi.Message, error) {
 }
 
 // follow answers with the events of a run that was begun or goes on.
-func (r *Service) follow(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, id string, resumed bool, l *ActiveRun) error {
+func (r *Service) respondEvents(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, id string, resumed bool, l *ActiveRun) error {
 	info, err := r.Find(req.Context(), c.Tenant, id)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (r *Service) follow(w http.ResponseWriter, req *http.Request, c *httpapi.Ca
 }
 
 // answer answers with the run.
-func (r *Service) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, id string, l *ActiveRun) error {
+func (r *Service) respondRun(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, id string, l *ActiveRun) error {
 	info, err := r.Find(req.Context(), c.Tenant, id)
 	if errors.Is(err, journal.ErrNoRun) && l != nil && l.failure() != nil {
 		return fmt.Errorf("run %s did not begin: %w", id, l.failure())
@@ -146,7 +146,7 @@ func (r *Service) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Ca
 	if err != nil {
 		return err
 	}
-	shown, err := r.whole(req.Context(), c.Tenant, info)
+	shown, err := r.showDetails(req.Context(), c.Tenant, info)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func TestTailIsCounted(t *testing.T) {
 	r.count(a)
 	text := json.RawMessage(strings.Repeat("x", 10<<10))
 	for seq := range int64(100) {
-		r.put(Event{Seq: seq + 1, Type: abi.EventChunk, data: text, Encoded: []json.RawMessage{text}})
+		r.append(Event{Seq: seq + 1, Type: abi.EventChunk, data: text, Encoded: []json.RawMessage{text}})
 		require.LessOrEqual(t, a.Used(), a.Limit())
 	}
 	_, _, _, ok := r.Since(0)
@@ -36,14 +36,14 @@ func TestTailIsCounted(t *testing.T) {
 func TestFollowersTakeAPartAtATime(t *testing.T) {
 	r := newActiveRuns().Add("run", "tenant", nil, nil)
 	for seq := range int64(maxTail) {
-		r.put(Event{Seq: seq + 1, Type: abi.EventChunk, data: make([]byte, 1<<10)})
+		r.append(Event{Seq: seq + 1, Type: abi.EventChunk, data: make([]byte, 1<<10)})
 	}
 	var after int64
 	for after < maxTail {
 		lines, _, _, ok := r.Since(after)
 		require.True(t, ok)
 		require.NotEmpty(t, lines)
-		require.LessOrEqual(t, len(lines), maxTaken)
+		require.LessOrEqual(t, len(lines), maxBatch)
 		require.Equal(t, len(lines), cap(lines), "they are not a part of the tail")
 		require.Equal(t, after+1, lines[0].Seq)
 		after = lines[len(lines)-1].Seq

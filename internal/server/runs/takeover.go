@@ -18,23 +18,23 @@ import (
 
 // How runs are taken over whose process is gone.
 const (
-	takeEvery    = 3 * time.Second
-	takeMost     = 1000 // at once
-	takeOfTenant = 10
+	takeoverInterval      = 3 * time.Second
+	maxTakeovers          = 1000 // at once
+	maxTakeoversPerTenant = 10
 	// giveUp is for how long a run is tried here whose agent cannot be made: a key of its is
 	// missing, say, or a server of tools.
-	GiveUp = time.Hour
+	MaxTakeoverTime = time.Hour
 )
 
 // takeOver goes on with runs whose process is gone, until ctx ends.
 func (r *Service) TakeOver(ctx context.Context) {
-	ticker := time.NewTicker(takeEvery)
+	ticker := time.NewTicker(takeoverInterval)
 	defer ticker.Stop()
 	clock := &leaseClock{}
 	for {
 		theirs, err := r.store.Now(ctx)
-		if err == nil && clock.trusts(theirs, r.Options.Now(), cmp.Or(r.Options.Lease, journal.DefaultLeaseTTL)) {
-			err = r.TakeAll(ctx)
+		if err == nil && clock.trust(theirs, r.Options.Now(), cmp.Or(r.Options.Lease, journal.DefaultLeaseTTL)) {
+			err = r.TakeOverAll(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			r.log.Error("runs whose process is gone cannot be looked for", "error", err)
@@ -51,19 +51,19 @@ func (r *Service) TakeOver(ctx context.Context) {
 
 // specBegins is how the specs of runs begin that a server began. Those of the command
 // begin otherwise: they are not taken over, nor ended.
-const SpecBegins = `{"agent":"`
+const SpecPrefix = `{"agent":"`
 
-func (r *Service) TakeAll(ctx context.Context) error {
+func (r *Service) TakeOverAll(ctx context.Context) error {
 	if r.Options.Overload.State().Rejecting {
 		return nil // they wait
 	}
-	list, err := r.store.ExpiredRuns(ctx, []byte(SpecBegins), takeMost, takeOfTenant)
+	list, err := r.store.ExpiredRuns(ctx, []byte(SpecPrefix), maxTakeovers, maxTakeoversPerTenant)
 	if err != nil {
 		return err
 	}
-	r.vain.Range(func(id, _ any) bool {
+	r.failedTakeovers.Range(func(id, _ any) bool {
 		if !slices.ContainsFunc(list, func(info journal.RunInfo) bool { return info.ID == id }) {
-			r.vain.Delete(id) // it goes on, or has ended
+			r.failedTakeovers.Delete(id) // it goes on, or has ended
 		}
 		return true
 	})
@@ -74,14 +74,14 @@ func (r *Service) TakeAll(ctx context.Context) error {
 		}
 	}
 	for tenant, its := range of {
-		r.takeOf(ctx, tenant, its)
+		r.takeOverTenant(ctx, tenant, its)
 	}
 	return nil
 }
 
 // takeOf goes on with runs of a tenant, beside those of others: what holds up one of
 // them, such as a server of tools that does not answer, is its tenant's.
-func (r *Service) takeOf(ctx context.Context, tenant string, list []*journal.RunInfo) {
+func (r *Service) takeOverTenant(ctx context.Context, tenant string, list []*journal.RunInfo) {
 	if _, under := r.taking.LoadOrStore(tenant, true); under {
 		return
 	}
@@ -94,14 +94,14 @@ func (r *Service) takeOf(ctx context.Context, tenant string, list []*journal.Run
 			case <-ctx.Done():
 				return
 			default:
-				r.Take(ctx, info)
+				r.TakeOverRun(ctx, info)
 			}
 		}
 	})
 }
 
 // take goes on with one run. One that cannot go on at all is ended.
-func (r *Service) Take(ctx context.Context, info *journal.RunInfo) {
+func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 	t := r.store.Tenant(info.Tenant)
 	log := r.log.With("tenant", info.Tenant, "run", info.ID)
 	if resume, err := r.Options.Judge(ctx, info); err != nil {
@@ -113,8 +113,8 @@ func (r *Service) Take(ctx context.Context, info *journal.RunInfo) {
 	o, err := r.agentOf(ctx, t, info)
 	if err != nil {
 		now := r.Options.Now()
-		since, _ := r.vain.LoadOrStore(info.ID, now)
-		if gone := ctx.Err() == nil && now.Sub(since.(time.Time)) > GiveUp; gone || errors.Is(err, store.ErrNoAgent) || errors.Is(err, store.ErrNoModule) || lasting(err) {
+		since, _ := r.failedTakeovers.LoadOrStore(info.ID, now)
+		if gone := ctx.Err() == nil && now.Sub(since.(time.Time)) > MaxTakeoverTime; gone || errors.Is(err, store.ErrNoAgent) || errors.Is(err, store.ErrNoModule) || isPermanent(err) {
 			log.Warn("a run cannot go on", "error", err)
 			if err := t.AbandonRun(ctx, info.ID, "its process is gone, and it cannot go on: "+err.Error()); err != nil {
 				log.Error("a run that cannot go on is not ended", "error", err)
@@ -148,7 +148,7 @@ func (r *Service) Take(ctx context.Context, info *journal.RunInfo) {
 
 // lasting reports whether an error of making an agent stays as it is: a module is
 // blocked, say. A quota is not.
-func lasting(err error) bool {
+func isPermanent(err error) bool {
 	var p *httpapi.Problem
 	return errors.As(err, &p) && p.Status != http.StatusTooManyRequests
 }

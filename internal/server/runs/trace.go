@@ -22,28 +22,28 @@ import (
 
 // Timelines of a run.
 const (
-	keepTrace = 10 * time.Second // that keeping one may take
-	maxTrace  = 4 << 20          // bytes of one, when it is read
+	traceTimeout = 10 * time.Second // that keeping one may take
+	maxTrace     = 4 << 20          // bytes of one, when it is read
 )
 
 // Timelines returns a tracer that persists the timelines of a tenant's runs.
 func Timelines(t *store.Tenant, log *slog.Logger) tracing.Tracer {
 	return telemetry.Timelines(func(ctx context.Context, line *telemetry.Timeline) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTrace)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceTimeout)
 		defer cancel()
-		if err := keepTimeline(ctx, t, line); err != nil && !errors.Is(err, journal.ErrNoRun) {
+		if err := storeTimeline(ctx, t, line); err != nil && !errors.Is(err, journal.ErrNoRun) {
 			log.Warn("the timeline of a run is not kept", "tenant", t.ID(), "run", line.Run, "error", err)
 		}
 	})
 }
 
 // zippers are used again: one has most of a megabyte, and each run has a timeline.
-var zippers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-func keepTimeline(ctx context.Context, t *store.Tenant, line *telemetry.Timeline) error {
+func storeTimeline(ctx context.Context, t *store.Tenant, line *telemetry.Timeline) error {
 	var b bytes.Buffer
-	z := zippers.Get().(*gzip.Writer)
-	defer zippers.Put(z)
+	z := gzipWriters.Get().(*gzip.Writer)
+	defer gzipWriters.Put(z)
 	z.Reset(&b)
 	if err := json.NewEncoder(z).Encode(line); err != nil {
 		return err
@@ -79,8 +79,8 @@ func (r *Service) trace(ctx context.Context, c *httpapi.Caller, in *runPath) (*t
 	if err != nil {
 		return nil, err
 	}
-	if l := r.Active.Get(c.Tenant.ID(), in.Run); l != nil && (l.told() || info.Status != journal.StatusRunning) {
-		l.leave(ctx) // its timeline is kept last
+	if l := r.Active.Get(c.Tenant.ID(), in.Run); l != nil && (l.hasEnded() || info.Status != journal.StatusRunning) {
+		l.waitRemoved(ctx) // its timeline is kept last
 	}
 	parts, err := c.Tenant.Traces(ctx, in.Run)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 // How long the runs of a tenant that is deleted have for their end, and after what time is
 // looked whether they came to it: at first, and at most.
 const (
-	endTime  = 30 * time.Second
-	endFirst = 50 * time.Millisecond
-	endMost  = 2 * time.Second
+	endTimeout      = 30 * time.Second
+	minPollInterval = 50 * time.Millisecond
+	maxPollInterval = 2 * time.Second
 )
 
 // delete forgets a tenant. First its keys are revoked, so that it begins nothing any more,
@@ -29,9 +29,9 @@ func (t *Tenants) delete(ctx context.Context, _ *httpapi.Caller, in *TenantPath)
 	}
 	whole, cancel := context.WithTimeout(ctx, t.Timeouts.DeleteRuns)
 	defer cancel()
-	ended, cancel := context.WithTimeout(ctx, endTime)
+	ended, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
-	for wait := endFirst; ; wait = min(2*wait, endMost) {
+	for wait := minPollInterval; ; wait = min(2*wait, maxPollInterval) {
 		err := t.Store.DeleteTenant(whole, in.Tenant)
 		if err != nil && whole.Err() != nil && ctx.Err() == nil {
 			return nil, httpapi.NewProblem(httpapi.CodeConflict, "tenant %s has too many runs to delete in one request; its keys are revoked: delete it again to continue", in.Tenant)

@@ -29,7 +29,7 @@ type Tenant struct {
 	Updated time.Time         `json:"updated"`
 }
 
-func showTenant(info *store.TenantInfo) (*Tenant, error) {
+func newTenant(info *store.TenantInfo) (*Tenant, error) {
 	t := &Tenant{ID: info.ID, Name: info.Name, Quota: info.Quota, Created: info.Created.UTC(), Updated: info.Updated.UTC()}
 	var err error
 	t.Policy, err = policy.Of(info)
@@ -100,7 +100,7 @@ func tenantAnswer(info *store.TenantInfo, err error) (*tenantOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	shown, err := showTenant(info)
+	shown, err := newTenant(info)
 	return &tenantOutput{shown}, err
 }
 
@@ -109,7 +109,7 @@ func (t *Tenants) list(ctx context.Context, _ *httpapi.Caller, in *listTenantsIn
 	if err != nil {
 		return nil, err
 	}
-	if page.After, err = httpapi.AfterName(page.After, in.After); err != nil {
+	if page.After, err = httpapi.PositionAfter(page.After, in.After); err != nil {
 		return nil, err
 	}
 	infos, next, err := t.Store.Tenants(ctx, page)
@@ -120,7 +120,7 @@ func (t *Tenants) list(ctx context.Context, _ *httpapi.Caller, in *listTenantsIn
 	out.Body.Tenants = []*Tenant{}
 	out.Body.SetNext(httpapi.ListTenants, store.Operator, next)
 	for i := range infos {
-		shown, err := showTenant(&infos[i])
+		shown, err := newTenant(&infos[i])
 		if err != nil {
 			return nil, err
 		}

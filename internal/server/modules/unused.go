@@ -7,12 +7,12 @@ import (
 
 // How modules are forgotten that no tenant has any more.
 const (
-	SweepEvery = time.Hour
-	OrphanAge  = 24 * time.Hour // since they came: one may be about to be named
+	UnusedInterval = time.Hour
+	UnusedAge      = 24 * time.Hour // since they came: one may be about to be named
 )
 
 // sweep forgets modules that nobody has, until ctx ends.
-func (m *Service) Sweep(ctx context.Context, every, age time.Duration) {
+func (m *Service) DeleteUnused(ctx context.Context, every, age time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
