@@ -178,9 +178,8 @@ export default defineMiddleware({
 // events, timelines and the log.
 func TestKeysAreNotRepeated(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
 	var log lockedBuffer
-	f.server.log = testLogger(&log)
+	f := newFixture(t, withLog(&log))
 	x := newTrap(t)
 	f.server.agents.Options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	const key = "sk-acme-very-own-key-0123456789"

@@ -27,9 +27,8 @@ func TestModelFailuresByAudience(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		t.Run(fmt.Sprint("own model ", own), func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(t)
 			var log lockedBuffer
-			f.server.log = testLogger(&log)
+			f := newFixture(t, withLog(&log))
 			f.server.agents.Options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 			file := "model: {name: small, retries: 0}\n"
 			if own {

@@ -33,13 +33,13 @@ type fixture struct {
 	beta     string
 }
 
-func newFixture(t *testing.T) *fixture {
+func newFixture(t *testing.T, set ...func(*Options)) *fixture {
 	t.Helper()
-	return newFixtureAt(t, filepath.Join(t.TempDir(), "s.db"))
+	return newFixtureAt(t, filepath.Join(t.TempDir(), "s.db"), set...)
 }
 
 // newFixtureAt is a fixture with its store in a file, or at the address of a PostgreSQL database.
-func newFixtureAt(t *testing.T, where string) *fixture {
+func newFixtureAt(t *testing.T, where string, set ...func(*Options)) *fixture {
 	t.Helper()
 	ctx := t.Context()
 	keyring, err := store.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
@@ -54,7 +54,11 @@ func newFixtureAt(t *testing.T, where string) *fixture {
 		defer cancel()
 		require.NoError(t, h.Close(ctx))
 	})
-	srv, err := New(&Options{Store: s, Host: h, MaxUpload: 8 << 20})
+	o := &Options{Store: s, Host: h, MaxUpload: 8 << 20}
+	for _, fn := range set {
+		fn(o)
+	}
+	srv, err := New(o)
 	require.NoError(t, err)
 	hs := httptest.NewServer(srv)
 	t.Cleanup(hs.Close)
@@ -260,3 +264,6 @@ func (f *fixture) expired(tenant string) string {
 func testLogger(to io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
+
+// withLog makes the server log to w at all levels.
+func withLog(w io.Writer) func(*Options) { return func(o *Options) { o.Logger = testLogger(w) } }

@@ -55,7 +55,7 @@ func TestEveryOperation(t *testing.T) {
 				return
 			}
 			require.True(t, op.Scope.Known(), "it declares no scope")
-			for why, key := range map[string]string{"Authorization": "", "not known": "ar_" + strings.Repeat("a", 10) + "_" + strings.Repeat("a", 52), "revoked": revoked, "expired": expired} {
+			for why, key := range map[string]string{"Authorization": "", "unknown key": "ar_" + strings.Repeat("a", 10) + "_" + strings.Repeat("a", 52), "revoked": revoked, "expired": expired} {
 				r := f.send(op.Method, path, key, op.sample(t))
 				require.Contains(t, r.problem(t, 401, why).Detail, why)
 				require.Contains(t, r.header.Get("WWW-Authenticate"), "Bearer")

@@ -18,11 +18,10 @@ import (
 
 // A server that has too little memory begins and resumes no runs, and answers everything else.
 func TestOverloadRejectsRuns(t *testing.T) {
-	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, func(o *Options) { o.Memory = 1 << 20 }) // less than the test uses
 	var run runs.Run
 	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "greeter", Input: "hi"}, &run)
 	f.finished(f.acme, run.ID)
-	f.server.overload = overload.New(overload.Options{Memory: 1 << 20}) // less than the test uses
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go f.server.overload.Watch(ctx)

@@ -68,9 +68,9 @@ func (n *nativeAgents) Open(_ context.Context, t *store.Tenant, spec agents.Spec
 }
 
 // runFixture is a fixture with agents.
-func runFixture(t *testing.T, agents map[string]func() *agent.Options) (*fixture, *agentsOf) {
+func runFixture(t *testing.T, agents map[string]func() *agent.Options, set ...func(*Options)) (*fixture, *agentsOf) {
 	t.Helper()
-	f := newFixture(t)
+	f := newFixture(t, set...)
 	of := &agentsOf{make: agents}
 	f.server.runs.Agents = of.source(f.server)
 	return f, of

@@ -50,9 +50,8 @@ func TestRequestIDs(t *testing.T) {
 // TestPanics lets handlers panic.
 func TestPanics(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
 	var log lockedBuffer
-	f.server.log = slog.New(slog.NewTextHandler(&log, nil))
+	f := newFixture(t, withLog(&log))
 	f.server.router.Raw(httpapi.Route{ID: "panic", Method: "GET", Path: "/panic", Scope: httpapi.Public}, nil, func(http.ResponseWriter, *http.Request, *httpapi.Caller) error { panic("a secret") })
 	f.server.router.Raw(httpapi.Route{ID: "late", Method: "GET", Path: "/late", Scope: httpapi.Public}, nil, func(w http.ResponseWriter, _ *http.Request, _ *httpapi.Caller) error {
 		_, _ = io.WriteString(w, strings.Repeat("x", 10_000))
@@ -96,9 +95,8 @@ func (b *lockedBuffer) String() string {
 // TestSecretsStayOut checks that no key comes into the log, or back in a problem.
 func TestSecretsStayOut(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
 	var log lockedBuffer
-	f.server.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	f := newFixture(t, withLog(&log))
 	var made tenants.Key
 	f.ok("POST", "/v1/keys", f.acme, map[string]any{"name": "ci"}, &made)
 	f.send("GET", "/v1/keys", made.Secret+"x", nil).problem(t, 401)

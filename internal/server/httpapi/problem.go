@@ -165,12 +165,12 @@ func ProblemOf(err error) *Problem {
 	switch {
 	case errors.As(err, &known):
 		return known
-	case errors.As(err, &other):
-		return other.Problem()
 	case errors.As(err, &images):
 		p := NewProblem(CodeUnavailable, "no room for another module's instances: %v. Unused modules are released after a minute: end runs, or try again then", images)
 		p.retry, p.cause = imageRetry, err
 		return p
+	case errors.As(err, &other):
+		return other.Problem()
 	case errors.As(err, &model):
 		return problemOfHuma(model)
 	case errors.As(err, &full):
