@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// health says whether the server lives, and whether it should be sent requests.
+// health serves the liveness and readiness of the server, and its OpenAPI document.
 type health struct {
 	store    store.Store
 	draining <-chan struct{}

@@ -34,59 +34,57 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Options make a server.
+// Options configure a [Server]. Store and Host are required.
 type Options struct {
-	// Store keeps everything. The caller closes it after the server.
+	// Store holds all data. The caller closes it after the server.
 	Store store.Store
 	// Host loads modules and runs agents. The caller closes it after the server.
 	Host *host.Host
-	// Logger hears of requests; nil: nobody.
+	// Logger logs requests and errors. Default: nothing is logged.
 	Logger *slog.Logger
-	// Version is this program's, for the document.
+	// Version is the program's version, for the OpenAPI document.
 	Version string
-	// MaxUpload is the largest module, in bytes; 16 MiB when 0. Tenants may have
-	// less.
+	// MaxUpload is the size limit of modules in bytes. Default: 16 MiB. A tenant's quota may be
+	// lower.
 	MaxUpload int64
-	// DrainTime is how long requests and runs may take to end when the server
-	// does; 30 s when 0.
+	// DrainTime is how long requests and runs may take to end at shutdown. Default: 30 s.
 	DrainTime time.Duration
-	// Owner names this process in the runs that it runs, and Gone reports whether
-	// another one is known to be gone; see [journal.Options].
+	// Owner names this process in the runs that it executes. Gone reports whether another
+	// process is known to have ended; see [journal.Options].
 	Owner string
 	Gone  func(owner string) bool
-	// Lease is after how long without a sign of life a run is taken over by another
-	// server; [journal.DefaultLeaseTTL] when 0.
+	// Lease is how long after the last heartbeat of a run's server another server takes the run
+	// over. Default: [journal.DefaultLeaseTTL].
 	Lease time.Duration
-	// Getenv has the operator's model, which tenants may ask whose policy names its
-	// models: [host.EnvAPIKey] and [host.EnvBaseURL]. Nil: there is none.
+	// Getenv returns the operator's model settings, [host.EnvAPIKey] and [host.EnvBaseURL].
+	// Tenants may use that model if their policy names its models. Default: no model.
 	Getenv func(name string) string
-	// Model, if there is one, answers in the place of the operator's model: a
-	// recording, say.
+	// Model replaces the operator's model, for example with a recording.
 	Model model.Model
-	// Private are ranges of private addresses that agents may reach; nil: none.
+	// Private lists the ranges of private addresses that agents may connect to. Default: none.
 	Private []netip.Prefix
-	// Originals keeps the messages that runs begin with as their clients sent them, also
-	// where modules change them; see [journal.Options].
+	// Originals stores the initial messages of runs as clients sent them, even if modules
+	// change them; see [journal.Options].
 	Originals bool
-	// Commands starts the MCP servers that agents of the operator's tenant name by a
-	// command. Nil: a server's agents start no programs.
+	// Commands starts the MCP servers that agents of the operator's tenant name by a command.
+	// Default: agents start no programs.
 	Commands agents.Commands
-	// Tracer is told of what runs do; nil: nobody is.
+	// Tracer records what runs do. Optional.
 	Tracer tracing.Tracer
-	// Processors is how many of them work may keep busy that goes on for long: guests,
-	// large bodies. GOMAXPROCS when 0; where that is larger, what is short waits less for
-	// what is long.
+	// Processors is the number of processors that long work, such as guests and large bodies,
+	// may use at once. Default: GOMAXPROCS. If it is lower, short requests wait less for long
+	// ones.
 	Processors int
-	// Memory is how many bytes of memory the process may use; the limits of the system
-	// apply besides. Those alone when 0.
+	// Memory limits the memory of the process, in bytes, in addition to the limits of the
+	// system. Default: those limits.
 	Memory int64
 	// TuneGC lets the server set the Go runtime's memory limit.
 	TuneGC bool
-	// Now is the clock; time.Now when nil.
+	// Now returns the time. Default: [time.Now].
 	Now func() time.Time
 }
 
-// A Server is the platform's HTTP. It is made by [New].
+// A Server is an [http.Handler] for the platform. [New] makes one.
 type Server struct {
 	options  Options
 	log      *slog.Logger
@@ -106,12 +104,12 @@ type Server struct {
 
 	draining  chan struct{}
 	drainOnce sync.Once
-	aborted   chan struct{} // closed when what is still under way is ended
+	aborted   chan struct{} // closed when the drain time is over
 	abort     sync.Once
 	work      sync.WaitGroup
 }
 
-// New makes a server. Serve, or another HTTP server, calls it.
+// New returns a server. [Server.Serve], or another HTTP server, serves its requests.
 func New(o *Options) (*Server, error) {
 	if o == nil || o.Store == nil || o.Host == nil {
 		return nil, errors.New("a server needs a store and a host")
@@ -154,7 +152,7 @@ func (s *Server) setDefaults() {
 	o.Version = cmp.Or(o.Version, "devel")
 }
 
-// newServices makes the services behind the routes, each from those before it.
+// newServices makes the services behind the routes. Each depends on those before it.
 func (s *Server) newServices() {
 	o := &s.options
 	s.blocks = blocks.NewList(o.Store, s.log)
@@ -168,7 +166,7 @@ func (s *Server) newServices() {
 	s.quarantine = quarantine.New(&quarantine.Options{Store: o.Store, Overload: s.overload, Logger: s.log, Owner: o.Owner, InProgress: s.runs.InProgress})
 }
 
-// tracer records a tenant's runs: for the server's own tracer, metrics and timelines.
+// tracer returns a tracer of a tenant's runs, for the server's tracer, metrics and timelines.
 func (s *Server) tracer(t *store.Tenant) tracing.Tracer {
 	return telemetry.Join(s.options.Tracer, s.metrics.tracer, runs.Timelines(t, s.log))
 }
@@ -182,16 +180,15 @@ func (s *Server) releaseIdle() {
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.router.ServeHTTP(w, r) }
 
-// HandedBack is how many runs this server has left to whoever goes on with them, since
-// it was to end.
+// HandedBack returns the number of runs that were handed back to the journal at shutdown.
 func (s *Server) HandedBack() int { return int(s.runs.HandedBack()) }
 
-// headerBytes is how large the header of a request may be.
+// headerBytes limits the header of a request.
 const headerBytes = 32 << 10
 
-// Serve answers requests until ctx ends, then lets those under way end, and runs come to
-// their end or be handed back to the journal. What takes longer is cut off. It returns nil
-// if no run was lost sight of: one that was handed back goes on at once at another server.
+// Serve serves requests until ctx is done. Then it drains: requests and runs may end within the
+// drain time. Runs that do not end are handed back to the journal, where another server resumes
+// them at once. Serve returns nil if every run ended or was handed back.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := &http.Server{Handler: s, ReadHeaderTimeout: s.timeouts.Header, IdleTimeout: s.timeouts.Idle, MaxHeaderBytes: headerBytes,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
@@ -230,8 +227,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// shutdown ends what is under way, for the time that there is. Runs that take longer are
-// cut off, and left to another server; requests that do are cut off.
+// shutdown drains the server. After the drain time it aborts runs, which other servers resume,
+// and closes connections.
 func (s *Server) shutdown(ctx context.Context, hs *http.Server) error {
 	s.drainOnce.Do(func() { close(s.draining) })
 	if s.await(ctx, hs, s.options.DrainTime) != nil {
@@ -249,7 +246,7 @@ func (s *Server) shutdown(ctx context.Context, hs *http.Server) error {
 	return nil
 }
 
-// await waits until nothing is under way, for so long.
+// await waits until no request and no run is in progress, at most for the given time.
 func (s *Server) await(ctx context.Context, hs *http.Server, most time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

@@ -26,7 +26,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// AgentsOptions make [agents].
+// Options configure a [Service]. Model, Private and Commands are optional.
 type Options struct {
 	Store     store.Store
 	Host      *host.Host
@@ -34,18 +34,18 @@ type Options struct {
 	Admission *admission.Controller
 	Logger    *slog.Logger
 	Now       func() time.Time
-	// Journal has the options of the journal that all tenants share.
+	// Journal has the journal options that all tenants share.
 	Journal journal.Options
-	// Tracer returns what records a tenant's runs.
+	// Tracer returns the tracer of a tenant's runs.
 	Tracer func(t *store.Tenant) tracing.Tracer
-	// Getenv, Model, Private and Commands are the server's options.
+	// Getenv, Model, Private and Commands are the server's options of the same names.
 	Getenv   func(name string) string
 	Model    model.Model
 	Private  []netip.Prefix
 	Commands Commands
 }
 
-// agents are what tenants run.
+// A Service stores and checks the agents of tenants.
 type Service struct {
 	Options   *Options
 	modules   *modules.Service
@@ -143,8 +143,8 @@ func (a *Service) delete(ctx context.Context, c *httpapi.Caller, in *AgentPath) 
 	return nil, c.Tenant.DeleteAgent(ctx, in.Agent)
 }
 
-// load returns a version of an agent, the newest if that is 0, ready to be
-// made: see [agents.loadModule].
+// Load returns a version of an agent, or the newest for version 0. Its modules are pinned; see
+// [Service.LoadModule].
 func (a *Service) Load(ctx context.Context, t *store.Tenant, name string, version int64) (*agentfile.File, *Agent, error) {
 	kept, err := t.Agent(ctx, name, version)
 	if err != nil {
@@ -153,12 +153,12 @@ func (a *Service) Load(ctx context.Context, t *store.Tenant, name string, versio
 	return readStored(kept)
 }
 
-// pinned reads what was kept, with the modules that its names stood for: each
-// path in the file is a digest, and .wasm.
+// readStored parses a stored agent and pins its modules: the path of each middleware becomes
+// its module's digest with the extension .wasm.
 func readStored(kept *store.StoredAgent) (*agentfile.File, *Agent, error) {
 	f, err := agentfile.Parse(kept.Name, kept.Body)
 	if err != nil {
-		return nil, nil, err // it was read before it was kept
+		return nil, nil, err // it parsed when it was stored
 	}
 	f.Name = kept.Name
 	checked := &checkedAgent{}
@@ -176,8 +176,8 @@ func readStored(kept *store.StoredAgent) (*agentfile.File, *Agent, error) {
 	return f, checked.show(kept), nil
 }
 
-// loadModule is [host.FileOptions.LoadModule] for files that load returned. A module
-// that the operator blocks is not loaded.
+// LoadModule returns a [host.FileOptions.LoadModule] for the files that Load returns. It does
+// not load modules that the operator blocks.
 func (a *Service) LoadModule(t *store.Tenant) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
 	return func(ctx context.Context, _, path string, limits host.Limits) (*host.Module, func(), error) {
 		return a.modules.Acquire(ctx, t, strings.TrimSuffix(path, ".wasm"), limits)

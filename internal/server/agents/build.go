@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// build makes the agent.
+// Build makes the agent of a plan.
 func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 	if err := p.read(); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 	}
 	if !operator {
 		o.MayPass = p.policy.ParamCheck()
-		if err := checkModels(file, &p.policy); err != nil { // the policy may be another one than when it was kept
+		if err := checkModels(file, &p.policy); err != nil { // the policy may have changed since the agent was stored
 			return nil, &NotReadyError{p.Spec.Agent, err}
 		}
 	}
@@ -76,16 +76,16 @@ func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 	return a, err
 }
 
-// modelFailed logs what the operator's model says of a failed call. The tenant is not
-// shown it: it has the address of the model and the text of its endpoint.
+// modelFailed returns a function that logs failed calls of the operator's model. The tenant
+// does not see the error, which contains the model's address and text of its endpoint.
 func (f *Pool) modelFailed(p *Plan) func(context.Context, *model.Request, *model.Error) {
 	return func(ctx context.Context, req *model.Request, e *model.Error) {
 		f.log.WarnContext(ctx, "a call of the operator's model failed", "tenant", p.tenant.ID(), "agent", p.Spec.Agent, "model", req.Model, "code", e.Code, "status", e.Status, "error", e.Message)
 	}
 }
 
-// limitSteps lowers the steps of an agent, and of each agent inside it, to most. It reports whether a
-// file says more.
+// CapSteps lowers the steps of an agent and its sub-agents to most. It reports whether a file
+// asks for more.
 func CapSteps(f *agentfile.File, most int) (lowered bool) {
 	lowered = f.Limits.MaxSteps > most
 	f.Limits.MaxSteps = min(cmp.Or(f.Limits.MaxSteps, agent.DefaultMaxSteps), most)
@@ -97,14 +97,14 @@ func CapSteps(f *agentfile.File, most int) (lowered bool) {
 	return lowered
 }
 
-// A notReadyError says that an agent, which was checked when it was kept, cannot be
-// made now: a key is missing, say, or a server of tools does not answer.
+// A NotReadyError reports that a stored agent cannot run now, for example because a key is
+// missing or an MCP server does not respond.
 type NotReadyError struct {
 	Agent string
 	Err   error
 }
 
-// Error says why.
+// Error implements error.
 func (e *NotReadyError) Error() string { return fmt.Sprintf("agent %s cannot run: %v", e.Agent, e.Err) }
 
 // Problem returns the error as problem details.
@@ -115,7 +115,8 @@ func (e *NotReadyError) Problem() *httpapi.Problem {
 // Unwrap returns the cause.
 func (e *NotReadyError) Unwrap() error { return e.Err }
 
-// loadModule loads modules by their digests: the operator's from the operator.
+// loadModule returns a function that loads the modules of a plan by digest: those of the
+// operator's rings from the operator, and others from the tenant.
 func (f *Pool) loadModule(p *Plan) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
 	own, operators := f.agents.LoadModule(p.tenant), f.agents.LoadModule(f.options.Store.Tenant(store.Operator))
 	return func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
@@ -126,7 +127,7 @@ func (f *Pool) loadModule(p *Plan) func(ctx context.Context, entry, path string,
 	}
 }
 
-// ringed reports whether an entry is one of the operator's.
+// fromRings reports whether a middleware belongs to the operator's rings.
 func (p *Plan) fromRings(entry string) bool {
 	for _, list := range [][]agentfile.Middleware{p.rings.Outer, p.rings.Inner} {
 		for i := range list {

@@ -18,7 +18,7 @@ import (
 
 var agentType = reflect.TypeFor[Agent]()
 
-// A checkedAgent is an agent whose modules were found.
+// A checkedAgent is an agent file whose modules were found.
 type checkedAgent struct {
 	entries  []Entry
 	warnings []string
@@ -32,8 +32,8 @@ func (a *checkedAgent) digests() []string {
 	return out
 }
 
-// add notes an entry, and warns of grants that combine badly. Whether the
-// module looks at the conversation is not asked: the grants let it.
+// add records a middleware, and warns of grants that are dangerous in combination. It assumes
+// that the module reads the conversation, which its grants allow.
 func (a *checkedAgent) add(at string, m *agentfile.Middleware, digest string) {
 	a.entries = append(a.entries, Entry{At: at, Name: m.Name, Module: string(m.Module), Digest: httpapi.DigestPrefix + digest})
 	var grants []string
@@ -50,7 +50,7 @@ func (a *checkedAgent) show(kept *store.StoredAgent) *Agent {
 		Modules: append([]Entry{}, a.entries...), Warnings: append([]string{}, a.warnings...)}
 }
 
-// walk calls fn for each module of an agent, and of the agents inside of it.
+// walk calls fn for each middleware of an agent and its sub-agents.
 func walk(f *agentfile.File, fn func(f *agentfile.File, at string, m *agentfile.Middleware)) {
 	for _, ring := range []struct {
 		at   string
@@ -67,7 +67,7 @@ func walk(f *agentfile.File, fn func(f *agentfile.File, at string, m *agentfile.
 	}
 }
 
-// check reads an agent.yaml, and refuses what could not be run, or not here.
+// check parses an agent file and rejects what cannot run on this server.
 func (a *Service) check(ctx context.Context, c *httpapi.Caller, name string, body []byte) (*checkedAgent, error) {
 	policy, err := policy.Of(c.Info)
 	if err != nil {
@@ -109,10 +109,10 @@ func (a *Service) check(ctx context.Context, c *httpapi.Caller, name string, bod
 	return out, wrong
 }
 
-// misplaced is what is wrong with a file, as a problem with its place.
+// fileProblem returns an error in an agent file as a problem with its line and column.
 func fileProblem(err error) error {
 	if room := (*sandbox.ImageRoomError)(nil); errors.As(err, &room) {
-		return err // nothing is wrong with the file
+		return err // the file is correct
 	}
 	p := httpapi.NewProblem(httpapi.CodeInvalid, "%v", err)
 	var at *agentfile.Error
@@ -122,8 +122,8 @@ func fileProblem(err error) error {
 	return p
 }
 
-// checkFile rejects what reaches out of the tenant: files, commands, hosts and
-// models that the operator did not allow.
+// checkFile rejects what the tenant must not use: files, commands, and hosts and models that
+// its policy does not allow.
 func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands Commands) error {
 	operator := c.Key.Tenant == store.Operator
 	if f.Tools.Root != "" {

@@ -15,10 +15,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// defaultGrants are those that harm nobody but the agent that gives them.
+// defaultGrants are allowed without a policy. They affect only the agent that gives them.
 var defaultGrants = []string{"read:*"}
 
-// checkEntry finds an entry's module, and configures it as a run would.
+// checkEntry finds the module of a middleware, and configures it as a run would. It returns the
+// module's digest.
 func (a *Service) checkEntry(ctx context.Context, c *httpapi.Caller, p *policy.Policy, f *agentfile.File, at string, m *agentfile.Middleware) (digest string, err error) {
 	found, err := a.modules.Find(ctx, c.Tenant, string(m.Module))
 	if errors.Is(err, store.ErrNoModule) {
@@ -53,7 +54,7 @@ func (a *Service) checkEntry(ctx context.Context, c *httpapi.Caller, p *policy.P
 	var refused *verify.RefusedError
 	switch {
 	case errors.As(err, &refused):
-		named := *refused // it is shared, and what it is called here is not
+		named := *refused // the error is shared; the name is this tenant's
 		named.Name = string(m.Module)
 		return "", fileProblem(f.ErrorAt(at+".module", &named))
 	case err != nil:

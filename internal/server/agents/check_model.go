@@ -10,8 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/policy"
 )
 
-// checkSpending refuses a file that asks for models or parameters which the tenant may
-// not have, in itself or in an agent inside of it.
+// checkModels calls checkModel for an agent and its sub-agents.
 func checkModels(f *agentfile.File, p *policy.Policy) error {
 	if err := checkModel(f, p); err != nil {
 		return err
@@ -26,7 +25,7 @@ func checkModels(f *agentfile.File, p *policy.Policy) error {
 	return nil
 }
 
-// checkModel refuses models and parameters that the tenant may not have.
+// checkModel rejects models and parameters that the policy does not allow.
 func checkModel(f *agentfile.File, p *policy.Policy) error {
 	if mayPass := p.ParamCheck(); mayPass != nil {
 		for _, name := range slices.Sorted(maps.Keys(f.Model.Params)) {
@@ -60,7 +59,7 @@ func checkModel(f *agentfile.File, p *policy.Policy) error {
 	return nil
 }
 
-// choice says what is allowed.
+// allowedText lists the allowed values for an error message.
 func allowedText(list []string) string {
 	if len(list) == 0 {
 		return "none are allowed"

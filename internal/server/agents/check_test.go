@@ -11,8 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// FuzzAgent reads agents as tenants put them, and looks for what reaches out of the
-// tenant: what is let in names no file, no program and no ring.
+// FuzzAgent checks that accepted agent files name no local file, no program and no ring.
 func FuzzAgent(f *testing.F) {
 	for _, s := range []string{"model: {name: x}\n", "tools: {root: /}", "tools: {mcp: [{name: x, command: [sh]}]}", "tools: {mcp: [{name: x, url: 'https://a.example.com/'}]}",
 		"rings: {outer: [{module: a}]}", "agents: [{name: b, agent: {tools: {root: /}}}]", "agents: [{name: b, file: /etc/passwd}]",

@@ -10,15 +10,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Commands are the commands of MCP servers that the operator listed when the server
-// started.
+// Commands starts the MCP servers that the operator listed when the server started.
 type Commands interface {
 	mcp.Starter
 	// Allows reports whether a command with exactly these arguments is listed.
 	Allows(command []string) bool
 }
 
-// noCommands starts nothing.
+// noCommands allows no commands.
 type noCommands struct{}
 
 // Allows implements [Commands].
@@ -39,8 +38,8 @@ func (o *Options) commandsOf(tenant string) Commands {
 	return o.Commands
 }
 
-// checkCommand rejects a command that the server does not start, and an environment: the
-// list of commands has it.
+// checkCommand rejects a command that is not listed. It also rejects an environment, which only
+// the list may set.
 func checkCommand(s *agentfile.MCPServer, allowed Commands) error {
 	switch {
 	case allowed == Commands(noCommands{}):

@@ -6,9 +6,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// shared reports whether the agent may ask the operator's model: the policy names its
-// models, neither the file nor a secret of the tenant says that it is elsewhere, and
-// the file wants the operator's key nowhere else.
+// usesOperatorModel reports whether the agent may use the operator's model: the policy names
+// its models, neither the file nor a secret of the tenant sets another endpoint, and the file
+// does not use the operator's key for anything else.
 func (p *Plan) usesOperatorModel() bool {
 	for _, s := range p.Secrets {
 		if s.Name == host.EnvBaseURL {
@@ -21,7 +21,7 @@ func (p *Plan) usesOperatorModel() bool {
 	return len(p.policy.Models) > 0 && !setsEndpoint(p.file) && !usesOperatorKey(p.file)
 }
 
-// modelURL is where the operator's model is, if the agent may ask it.
+// modelURL returns the URL of the operator's model, or "" if the agent may not use it.
 func (f *Pool) modelURL(p *Plan) string {
 	if !p.usesOperatorModel() {
 		return ""
@@ -29,8 +29,7 @@ func (f *Pool) modelURL(p *Plan) string {
 	return f.options.Getenv(host.EnvBaseURL)
 }
 
-// namesEndpoint reports whether a file, or one of an agent inside of it, says where a
-// model is.
+// setsEndpoint reports whether a file, or one of its sub-agents, sets a model's endpoint.
 func setsEndpoint(f *agentfile.File) bool {
 	if f.Model.BaseURL != "" {
 		return true
@@ -48,9 +47,8 @@ func setsEndpoint(f *agentfile.File) bool {
 	return false
 }
 
-// takesKey reports whether a file, or one of an agent inside of it, would send what
-// the operator's model is asked with to somebody else: to a server of tools, or to
-// hosts that modules reach.
+// usesOperatorKey reports whether a file, or one of its sub-agents, would send the operator's
+// key or URL to an MCP server or to hosts that modules reach.
 func usesOperatorKey(f *agentfile.File) bool {
 	operators := func(name string) bool { return name == host.EnvAPIKey || name == host.EnvBaseURL }
 	for _, s := range f.Secrets {

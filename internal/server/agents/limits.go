@@ -8,9 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// checkLimits refuses limits of a tenant's module above the defaults: those are what
-// the server's memory and processors are shared by. Lower ones are the tenant's to
-// choose.
+// checkLimits rejects limits of a tenant's module above the defaults, by which the server's
+// memory and processors are shared. Tenants may lower them.
 func checkLimits(f *agentfile.File, at string, l *agentfile.ModuleLimits) error {
 	for _, limit := range []struct {
 		name       string

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
-// No limit of a module is the tenant's to raise: also none that is added later.
+// Tenants cannot raise any limit of a module, including limits that are added later.
 func TestLimitsAreCapped(t *testing.T) {
 	t.Parallel()
 	f, err := agentfile.Parse("a", []byte("model: {name: x}\nmiddlewares: [{module: wrap}]\n"))

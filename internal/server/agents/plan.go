@@ -13,36 +13,34 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// ringsName is the agent of the operator's whose rings are around the agents of
-// all tenants.
+// ringsName names the operator's agent whose rings surround the agents of all tenants.
 const ringsName = "rings"
 
-// What an agent takes, in bytes: twice of what was measured, for the garbage collector.
-// What its images take is bounded too, by the sandbox, which has room only where agents
-// are closed.
+// Estimates of an agent's memory, in bytes: twice the measured values, for the garbage
+// collector. They exclude module images, which the sandbox limits.
 const (
 	AgentBytes  = 32 << 10
 	entryBytes  = 16 << 10 // of a middleware
-	serverBytes = 1 << 20  // of a server of tools, which has a connection, and a session at its other end
+	serverBytes = 1 << 20  // of an MCP server: a connection, and a session at its other end
 )
 
-// An agentPlan is all that an agent is made of.
+// A Plan has everything that an agent is made of.
 type Plan struct {
 	*store.AgentSnapshot
 	tenant *store.Tenant
 	policy policy.Policy
 	Spec   Spec
 
-	// What is read when it is made.
+	// Set by read.
 	file            *agentfile.File
 	rings           *agentfile.Rings
 	operatorModules map[string]bool // digests of the operator's modules
 }
 
-// plan looks up what an agent is made of, as it is now.
+// plan looks up the current parts of an agent.
 func (f *Pool) plan(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, error) {
 	around := ringsName
-	if t.ID() == store.Operator || spec.Rings < 0 { // it began when there were none
+	if t.ID() == store.Operator || spec.Rings < 0 { // the run began without rings
 		around = ""
 	}
 	p := &Plan{tenant: t, Spec: spec}
@@ -66,7 +64,7 @@ func (f *Pool) plan(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, err
 	return p, nil
 }
 
-// key names the plan: the same plan makes the same agent.
+// key returns a hash of the plan. Equal plans make equal agents.
 func (p *Plan) key() (string, error) {
 	parts := []any{p.tenant.ID(), p.Info.Policy, p.Spec, p.Secrets}
 	for _, a := range []*store.StoredAgent{p.Agent, p.Around} {
@@ -82,7 +80,7 @@ func (p *Plan) key() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// bytes is how much memory its agent takes, once it was read.
+// bytes estimates the agent's memory, once the plan was read.
 func (p *Plan) bytes() int64 {
 	n := int64(AgentBytes)
 	if p.file == nil {
@@ -92,7 +90,7 @@ func (p *Plan) bytes() int64 {
 	return n + int64(countServers(p.file))*serverBytes
 }
 
-// serversOf is how many servers of tools a file names, with the agents inside of it.
+// countServers returns the number of MCP servers of an agent and its sub-agents.
 func countServers(f *agentfile.File) int {
 	n := len(f.Tools.MCP)
 	for i := range f.Agents {
@@ -103,7 +101,7 @@ func countServers(f *agentfile.File) int {
 	return n
 }
 
-// read reads the files of the plan, and puts the operator's rings around a tenant's agent.
+// read parses the plan's files, and puts the operator's rings around a tenant's agent.
 func (p *Plan) read() (err error) {
 	p.operatorModules = map[string]bool{}
 	if p.file, _, err = readStored(p.Agent); err != nil || p.Around == nil {

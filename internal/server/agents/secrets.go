@@ -10,17 +10,17 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A vault is what an agent's file finds in the place of an environment.
+// A secretsEnv provides a tenant's secrets to an agent file as environment variables.
 type secretsEnv struct {
 	fleet *Pool
 	plan  *Plan
 
 	mu    sync.Mutex
-	first error // why a secret could not be had
+	first error // why a secret could not be read
 }
 
-// getenv finds the tenant's secrets, and the operator's model where the policy names
-// its models and the file names no other address.
+// getenv returns a function that looks up the tenant's secrets, and the operator's model
+// settings if the agent may use that model.
 func (v *secretsEnv) getenv(ctx context.Context) func(string) string {
 	known := map[string]bool{}
 	for _, s := range v.plan.Secrets {
@@ -38,7 +38,7 @@ func (v *secretsEnv) getenv(ctx context.Context) func(string) string {
 	}
 }
 
-// open opens a secret of the tenant.
+// open decrypts a secret of the tenant.
 func (v *secretsEnv) open(ctx context.Context, name string) string {
 	secret, err := v.plan.tenant.Secret(ctx, name)
 	if err == nil {
@@ -57,8 +57,8 @@ func (v *secretsEnv) open(ctx context.Context, name string) string {
 	return ""
 }
 
-// lost says why a secret that the agent needs could not be had: it is not to do
-// without it, and ask a model with no key, or with another one.
+// err returns why a needed secret could not be read. The agent must not run without it, since
+// it might use a model with no key or with another key.
 func (v *secretsEnv) err() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 )
 
-// A runSpec is kept with a run: from it the run's agent is found again.
+// A Spec is stored with a run, to find the run's agent again.
 type Spec struct {
 	Agent   string `json:"agent"`
 	Version int64  `json:"version"`         // 0: the newest
-	Rings   int64  `json:"rings,omitempty"` // the version of the operator's rings; 0: the newest, -1: there were none
+	Rings   int64  `json:"rings,omitempty"` // version of the operator's rings; 0: the newest, -1: none
 }
 
 func SpecOf(info *journal.RunInfo) (Spec, error) {
@@ -19,5 +19,6 @@ func SpecOf(info *journal.RunInfo) (Spec, error) {
 	return s, err
 }
 
-// operators is the name that stands for all of them.
+// OperatorName replaces the names of the operator's middlewares in what tenants see, and is the
+// prefix of these names.
 const OperatorName = "operator"

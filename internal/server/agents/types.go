@@ -6,7 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// An Agent is a version of one as the API shows it.
+// An Agent is a version of an agent in the API.
 type Agent struct {
 	Name     string    `json:"name"`
 	Version  int64     `json:"version" doc:"The version number, starting at 1. Each change creates a new version."`
@@ -16,7 +16,7 @@ type Agent struct {
 	YAML     string    `json:"yaml" doc:"The agent.yaml file."`
 }
 
-// An Entry is a module of an agent.
+// An Entry is a middleware of an agent and its module.
 type Entry struct {
 	At     string `json:"at" doc:"The module's location in the file, such as middlewares[0]."`
 	Name   string `json:"name" doc:"The entry's name."`
@@ -25,7 +25,7 @@ type Entry struct {
 }
 
 type (
-	// AgentPath is a part of inputs.
+	// AgentPath is embedded in inputs. It has the path parameter agent.
 	AgentPath struct {
 		Agent string `path:"agent" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" doc:"The agent's name."`
 	}

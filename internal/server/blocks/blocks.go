@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A Block is a blocked module as the API shows it.
+// A Block is a blocked module in the API.
 type Block struct {
 	Digest  string    `json:"digest"`
 	Reason  string    `json:"reason"`
@@ -16,7 +16,7 @@ type Block struct {
 }
 
 type (
-	// DigestPath is a part of inputs.
+	// DigestPath is embedded in inputs. It has the path parameter digest.
 	DigestPath struct {
 		Digest string `path:"digest" pattern:"^(sha256:)?[0-9a-f]{64}$" doc:"The module's SHA-256 in hexadecimal."`
 	}

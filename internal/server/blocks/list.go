@@ -9,19 +9,18 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// blockEvery is how often blocks of other servers are looked for. A module is
-// to stop within a second of its block.
+// pollInterval is how often the list is read for blocks of other servers. A block must take
+// effect within a second.
 const pollInterval = 500 * time.Millisecond
 
-// blocks are the modules that the operator keeps from being called.
+// A List holds the modules that the operator blocks.
 type List struct {
 	store   store.Store
 	log     *slog.Logger
 	current atomic.Pointer[snapshot]
 }
 
-// A blockList is what is blocked, and is never changed: changed is closed when
-// there is another one.
+// A snapshot is an immutable state of the list. changed is closed when there is a newer one.
 type snapshot struct {
 	reasons map[string]string
 	changed chan struct{}
@@ -33,19 +32,20 @@ func NewList(s store.Store, log *slog.Logger) *List {
 	return b
 }
 
-// reason says why a module is blocked, and whether it is.
+// Reason reports whether a module is blocked, and the operator's reason.
 func (b *List) Reason(digest string) (string, bool) {
 	why, ok := b.current.Load().reasons[digest]
 	return why, ok
 }
 
-// current is what is blocked, with a channel that is closed when that changes.
+// Current returns the reasons by the digests of blocked modules, and a channel that is closed
+// when they change.
 func (b *List) Current() (reasons map[string]string, changed <-chan struct{}) {
 	l := b.current.Load()
 	return l.reasons, l.changed
 }
 
-// watch looks for blocks until ctx ends.
+// Watch updates the list until ctx is done.
 func (b *List) Watch(ctx context.Context) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -61,10 +61,10 @@ func (b *List) Watch(ctx context.Context) {
 	}
 }
 
-// refresh reads what is blocked.
+// refresh reads the list from the store.
 func (b *List) refresh(ctx context.Context) error {
-	// What is known is looked at first: another refresh that ends in between has read
-	// later than this one, perhaps, and is not to be undone.
+	// The current snapshot is loaded before the store is read: if another refresh replaces it
+	// meanwhile, that one may have read newer data.
 	old, same := b.current.Load(), true
 	list, err := b.store.Blocked(ctx)
 	if err != nil {
@@ -83,5 +83,5 @@ func (b *List) refresh(ctx context.Context) error {
 		close(old.changed)
 		return nil
 	}
-	return b.refresh(ctx) // another refresh was quicker, perhaps with less
+	return b.refresh(ctx) // another refresh replaced the snapshot, perhaps with older data
 }

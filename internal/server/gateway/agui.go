@@ -24,7 +24,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// frontEnds are clients that speak AG-UI.
+// AGUI serves clients of the AG-UI protocol.
 type AGUI struct {
 	Runs      *runs.Service
 	Admission *admission.Controller
@@ -77,7 +77,7 @@ func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) 
 	return nil
 }
 
-// launch begins a run for a turn, or goes on with the one that waits in it.
+// launch starts the run of a turn, or resumes it if it waits for answers.
 func (x *AGUI) launch(ctx context.Context, c *httpapi.Caller, name string, in *agui.Input) (*runs.ActiveRun, error) {
 	enc := agui.NewEncoder(agui.Options{Thread: in.ThreadID, Run: in.RunID, Messages: in.Raw})
 	id := turnID(c.Tenant.ID(), name, in)
@@ -94,7 +94,7 @@ func (x *AGUI) launch(ctx context.Context, c *httpapi.Caller, name string, in *a
 	case in.Answers != nil:
 		return nil, httpapi.NewProblem(httpapi.CodeConflict, "no interrupt is pending in this turn of thread %.80q", in.ThreadID)
 	case err == nil:
-		id = agent.NewRunID() // the turn is made once more
+		id = agent.NewRunID() // the client repeats the turn
 	}
 	if len(in.Messages) == 0 {
 		return nil, httpapi.NewProblem(httpapi.CodeInvalid, "messages is empty; want a conversation")
@@ -105,8 +105,8 @@ func (x *AGUI) launch(ctx context.Context, c *httpapi.Caller, name string, in *a
 	return x.Runs.Begin(ctx, c, name, 0, agent.Input{RunID: id, Messages: in.Messages}, in.Tools, enc)
 }
 
-// turnID is the run of a turn: what the user said last in a thread. So a thread that
-// comes back with answers finds the run that waits for them.
+// turnID returns the id of the run of a thread's last turn. Since it is derived from the thread
+// and the turn, answers of the thread find the run that waits for them.
 func turnID(tenant, name string, in *agui.Input) string {
 	turn := 0
 	for _, m := range in.Messages {
@@ -118,8 +118,8 @@ func turnID(tenant, name string, in *agui.Input) string {
 	return "run_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
 }
 
-// answersOf are the answers to what a run waits for: those that the client gives, and
-// results of its own tools.
+// answersOf returns the answers to a run's interrupts: those that the client gives, and the
+// results of the client's tools.
 func answersOf(info *journal.RunInfo, in *agui.Input) (map[string]json.RawMessage, error) {
 	answers := map[string]json.RawMessage{}
 	for id, a := range in.Answers {
@@ -156,8 +156,8 @@ func pendingIDs(list []abi.Pending) (ids []string) {
 	return ids
 }
 
-// stream writes the events of a run that goes on here. A client that falls behind by
-// more than is kept in memory is left: the protocol has no way to come back.
+// stream writes the events of a run in progress here. It ends if the client falls behind by
+// more than memory holds: the protocol has no way to reconnect.
 func (x *AGUI) stream(w http.ResponseWriter, req *http.Request, l *runs.ActiveRun) {
 	s := httpapi.NewEventStream(w, x.Timeouts.Write)
 	after := l.From

@@ -21,13 +21,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// completions are OpenAI's endpoints, with agents as models.
+// Chat serves OpenAI's endpoints, with agents as models.
 type Chat struct {
 	Runs      *runs.Service
 	Admission *admission.Controller
 }
 
-// maxConversation is how long a request with a conversation may be, in bytes.
+// maxConversation limits a request with a conversation, in bytes.
 const maxConversation = 8 << 20
 
 type modelsOutput struct {
@@ -39,7 +39,7 @@ type modelsOutput struct {
 
 type modelOutput struct{ Body ChatModel }
 
-// A ChatModel is an agent as clients of OpenAI's API see it.
+// A ChatModel is an agent in the format of OpenAI's models.
 type ChatModel struct {
 	ID      string `json:"id" doc:"The agent's name."`
 	Object  string `json:"object" enum:"model"`
@@ -66,8 +66,8 @@ func describeChat(op *huma.Operation, _ huma.Registry) {
 		"application/json": {Schema: object}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
 }
 
-// objectSchema is the schema of an object of another API: what it must have, with
-// types, and what else means something here.
+// objectSchema returns the schema of another API's object: its required fields with their
+// types, and the optional fields that the server uses.
 func objectSchema(about string, required map[string]string, more ...string) *huma.Schema {
 	s := &huma.Schema{Type: "object", Description: about, Properties: map[string]*huma.Schema{}}
 	for name, kind := range required {
@@ -128,7 +128,7 @@ func (x *Chat) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Calle
 		return err
 	}
 	var l *runs.ActiveRun
-	var before abi.Usage // that earlier requests were told of
+	var before abi.Usage // reported by earlier requests
 	if q.Run != "" {
 		if info, err := c.Tenant.Run(req.Context(), q.Run); err == nil {
 			if info.Agent != q.Model {
@@ -155,8 +155,8 @@ func (x *Chat) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Calle
 	return chat.Serve(w, req, q, subtractUsage(req.Context(), c.Tenant, l.ID, events, before))
 }
 
-// counted are all events, with what was used since before where the request ends: at the
-// end of the run, or where it pauses.
+// subtractUsage yields events in which the run's usage excludes what earlier requests reported.
+// Usage is in the event that ends or pauses the run.
 func subtractUsage(ctx context.Context, t *store.Tenant, run string, events iter.Seq2[abi.Event, error], before abi.Usage) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		for e, err := range events {
@@ -177,7 +177,7 @@ func subtractUsage(ctx context.Context, t *store.Tenant, run string, events iter
 	}
 }
 
-// openAIProblem is what package chat says is wrong.
+// openAIProblem returns an error of package chat as a problem.
 func openAIProblem(e *chat.Error) *httpapi.Problem {
 	code := httpapi.CodeInvalid
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 )
 
-// admit counts a request against the quotas of its tenant, before its body is read. leave
-// ends the request.
+// admit counts a request against its tenant's quotas before its body is read. leave ends the
+// request.
 func (rt *Router) admit(c *Caller, r *Route, req *http.Request) (leave func(), err error) {
 	if err := rt.admission.CheckRate(c.Key.Tenant, r.Control, c.Info.Quota.RequestsPerMin); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (rt *Router) checkMemory(r *Route) error {
 	return p.WithRetry(overload.RetryAfter).WithCause(fmt.Errorf("%d of %d bytes (%s)", state.Used, state.Limit, state.Limited))
 }
 
-// read calls handle. A request that only reads waits for its turn.
+// read calls handle. A request that only reads waits for a slot.
 func (rt *Router) read(ctx context.Context, c *Caller, r *Route, handle func() error) error {
 	if c == nil || r.Method != http.MethodGet {
 		return handle()
@@ -56,7 +56,8 @@ func (r *Route) bodyBytes(req *http.Request, c *Caller) int64 {
 	}
 }
 
-// reject answers a request with a problem. Tenants that are rejected often wait for it.
+// reject answers a request with a problem. If its tenant is rejected often, the response is
+// delayed.
 func (rt *Router) reject(w http.ResponseWriter, r *http.Request, err error) {
 	tenant := admission.NoKey
 	if a := recorderOf(r.Context()); a != nil && a.caller != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// guard lets a request pass that may.
+// guard returns a middleware that admits callers with the route's scope and answers other
+// requests with a problem.
 func (rt *Router) guard(r Route) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if r.Scope == Public {
@@ -36,7 +37,7 @@ func (rt *Router) guard(r Route) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// authenticate finds out who calls.
+// authenticate returns the caller that a request's key belongs to.
 func (rt *Router) authenticate(r *http.Request) (*Caller, error) {
 	scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || shown == "" {

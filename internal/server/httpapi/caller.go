@@ -9,22 +9,24 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A Caller is who a request came from.
+// A Caller is the authenticated sender of a request.
 type Caller struct {
 	Key    *store.Key
-	Tenant *store.Tenant     // what the caller may see
-	Info   *store.TenantInfo // with its quota and policy, as of this request
+	Tenant *store.Tenant     // gives access to the data of the caller's tenant only
+	Info   *store.TenantInfo // the tenant's quota and policy when the request arrived
 
 	BodyBytes   int    // size of the request's body, once it is read
-	ReleaseBody func() // reports that the request's body is no longer in memory; see [Admission]
+	ReleaseBody func() // reports that the request's body is no longer in memory
 }
 
-// Has reports whether the caller's key has a scope.
+// Has reports whether the caller's key has a scope. Only keys of the operator's tenant can have
+// [OperatorScope].
 func (c *Caller) Has(s Scope) bool {
 	return slices.Contains(c.Key.Scopes, string(s)) && (s != OperatorScope || c.Key.Tenant == store.Operator)
 }
 
-// Parse calls fn, which parses the caller's body of so many bytes, when the tenant may.
+// Parse calls fn, which parses the caller's body, when the tenant may. bytes is the body's
+// size.
 func (c *Caller) Parse(ctx context.Context, a *admission.Controller, bytes int, fn func() error) error {
 	c.BodyBytes = bytes
 	return a.Parse(ctx, c.Key.Tenant, bytes, fn)
@@ -32,8 +34,7 @@ func (c *Caller) Parse(ctx context.Context, a *admission.Controller, bytes int, 
 
 type callerKey struct{}
 
-// callerOf is the caller of a request that went through guard; nil on routes
-// for everybody.
+// callerOf returns the caller of a request that passed guard, or nil on a public route.
 func callerOf(ctx context.Context) *Caller {
 	c, _ := ctx.Value(callerKey{}).(*Caller)
 	return c

@@ -13,32 +13,31 @@ import (
 )
 
 type (
-	// ListInput is a part of inputs: the page of a list.
+	// ListInput is embedded in the inputs of lists.
 	ListInput struct {
 		CursorInput
 		Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Maximum number of rows. A page of large rows has fewer."`
 	}
-	// LongListInput is a part of inputs: the page of a list that most callers want as a
-	// whole.
+	// LongListInput is embedded in the inputs of lists that most callers read as a whole.
 	LongListInput struct {
 		CursorInput
 		Limit int `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of rows."`
 	}
-	// CursorInput is a part of inputs: where a page of a list begins.
+	// CursorInput is embedded in the inputs of lists that have a limit of their own.
 	CursorInput struct {
 		Cursor string `query:"cursor" doc:"The next_cursor of the previous page. Default: the first page."`
 	}
-	// ListOutput is a part of answers: where the next page of a list begins.
+	// ListOutput is embedded in the outputs of lists.
 	ListOutput struct {
 		NextCursor string `json:"next_cursor,omitempty" doc:"The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire."`
 	}
 )
 
-// aboutLists describes lists in the document.
+// AboutLists documents paging for the routes of lists.
 const AboutLists = `If more rows follow, the answer has a next_cursor: send it as cursor, with the same filters, for the next page, until an answer has none.
 Rows that exist throughout are listed exactly once, whatever is added, changed or deleted meanwhile. An invalid cursor is a problem: 400.`
 
-// page is the page that the input selects in a list of a tenant.
+// Page returns the page of a tenant's list that the input selects.
 func (in *CursorInput) Page(list ListName, tenant string, limit int) (store.Page, error) {
 	p := store.Page{Limit: limit}
 	if in.Cursor == "" {
@@ -52,7 +51,7 @@ func (in *CursorInput) Page(list ListName, tenant string, limit int) (store.Page
 	return p, nil
 }
 
-// invalidParameter is a problem with a query parameter (400).
+// NewParameterProblem returns a problem with a query parameter, with status 400.
 func NewParameterProblem(name, detail string) *Problem {
 	p := NewProblem(CodeInvalid, "%s", detail)
 	p.Status = http.StatusBadRequest
@@ -60,8 +59,8 @@ func NewParameterProblem(name, detail string) *Problem {
 	return p
 }
 
-// afterName is the position of a deprecated parameter after, or of the cursor if there is
-// one.
+// PositionAfter returns the position of the deprecated parameter after if it is set, or else
+// the cursor's.
 func PositionAfter(cursor *store.Position, name string) (*store.Position, error) {
 	switch {
 	case name == "":
@@ -72,14 +71,14 @@ func PositionAfter(cursor *store.Position, name string) (*store.Position, error)
 	return &store.Position{Name: name}, nil
 }
 
-// setNext sets the cursor of the next page, if there is one.
+// SetNext sets the cursor of the next page. next is nil on the last page.
 func (o *ListOutput) SetNext(list ListName, tenant string, next *store.Position) {
 	if next != nil {
 		o.NextCursor = encodeCursor(list, tenant, next)
 	}
 }
 
-// A listName names a list for its cursors.
+// A ListName names a list in its cursors.
 type ListName string
 
 const (

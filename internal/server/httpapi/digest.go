@@ -4,5 +4,5 @@ import "strings"
 
 const DigestPrefix = "sha256:"
 
-// bare is a digest as the store has it.
+// TrimDigest returns a digest as the store has it: without the prefix sha256:.
 func TrimDigest(digest string) string { return strings.TrimPrefix(digest, DigestPrefix) }

@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
-// A mux knows its patterns, so that a test finds one that is not in the document.
+// A mux records its patterns, so that a test finds routes that the document lacks.
 type mux struct {
 	*http.ServeMux
 	patterns []string
@@ -18,13 +18,13 @@ func (m *mux) HandleFunc(pattern string, handle func(http.ResponseWriter, *http.
 	m.Handle(pattern, http.HandlerFunc(handle))
 }
 
-// Handle registers a handler.
+// Handle registers a handler for a pattern.
 func (m *mux) Handle(pattern string, h http.Handler) {
 	m.patterns = append(m.patterns, pattern)
 	m.ServeMux.Handle(pattern, h)
 }
 
-// newAPI is the document, and how bodies are read and written.
+// newAPI returns huma's API: the OpenAPI document and the encoding of bodies.
 func newAPI(m *mux, version string) huma.API {
 	c := huma.DefaultConfig("agent-runner", version)
 	c.Info.Description = "Tenants bring middlewares as WebAssembly modules, and run agents with them."

@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// A stream is server-sent events.
+// An EventStream writes a response of server-sent events.
 type EventStream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	timeout time.Duration // that a client may take to read one
+	timeout time.Duration // for the client to read one part
 	Err     error
 }
 
-// newStream begins one.
+// NewEventStream begins a response. A client that does not read a part in time is disconnected.
 func NewEventStream(w http.ResponseWriter, part time.Duration) *EventStream {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // proxies are to hand events on as they come
+	h.Set("X-Accel-Buffering", "no") // proxies must not buffer events
 	s := &EventStream{w: w, control: http.NewResponseController(w), timeout: part}
 	w.WriteHeader(http.StatusOK)
 	s.Send([]byte("retry: 1000\n\n"))
 	return s
 }
 
-// write writes at once; a client that does not read in time is left.
+// Send writes b and flushes it. After an error, Send does nothing.
 func (s *EventStream) Send(b []byte) {
 	if s.Err != nil {
 		return
@@ -37,8 +37,8 @@ func (s *EventStream) Send(b []byte) {
 	}
 }
 
-// wait waits for a change, and lets the connection live until there is one. It is
-// false where the client is gone.
+// Wait waits for a change and keeps the connection alive meanwhile. It returns false if the
+// client has disconnected.
 func (s *EventStream) Wait(ctx context.Context, changed <-chan struct{}) bool {
 	pulse := time.NewTicker(HeartbeatInterval)
 	defer pulse.Stop()
@@ -54,5 +54,5 @@ func (s *EventStream) Wait(ctx context.Context, changed <-chan struct{}) bool {
 	}
 }
 
-// HeartbeatInterval is after how long a stream without events sends a comment.
+// HeartbeatInterval is how long a stream is silent before it sends a comment.
 const HeartbeatInterval = 15 * time.Second

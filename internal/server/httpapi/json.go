@@ -14,11 +14,10 @@ import (
 
 var WriteJSON = huma.DefaultJSONFormat.Marshal
 
-// maxDepth is how deeply a body of JSON may be nested.
+// maxDepth limits the nesting of JSON bodies.
 const maxDepth = 64
 
-// readJSON reads what is JSON in every respect: in UTF-8, and not nested for
-// its own sake.
+// DecodeJSON decodes JSON that is UTF-8 and not nested too deeply.
 func DecodeJSON(b []byte, v any) error {
 	if !utf8.Valid(b) {
 		return errors.New("the body is not UTF-8")
@@ -29,7 +28,7 @@ func DecodeJSON(b []byte, v any) error {
 	return json.Unmarshal(b, v)
 }
 
-// shallow refuses JSON that is nested deeper than maxDepth.
+// checkDepth rejects JSON that is nested deeper than maxDepth.
 func checkDepth(b []byte) error {
 	depth, text := 0, false
 	for i := 0; i < len(b); i++ {
@@ -50,7 +49,7 @@ func checkDepth(b []byte) error {
 	return nil
 }
 
-// readJSONBody reads a body that says that it is JSON.
+// ReadJSONBody reads a body and rejects content types other than JSON.
 func ReadJSONBody(req *http.Request) ([]byte, error) {
 	if kind, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";"); kind != "" && !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
 		return nil, NewProblem(CodeMediaType, "the body is %.80q; want application/json", kind)
@@ -62,7 +61,7 @@ func ReadJSONBody(req *http.Request) ([]byte, error) {
 	return b, nil
 }
 
-// readError is why a body could not be read.
+// readError returns the problem of a body that could not be read.
 func readError(err error) error {
 	var size *http.MaxBytesError
 	if errors.As(err, &size) {

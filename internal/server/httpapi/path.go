@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// checkPath refuses addresses that mean one thing here and another elsewhere.
+// checkPath rejects URLs that other programs may interpret differently.
 func checkPath(r *http.Request) error {
 	for _, part := range []string{r.URL.Path, r.URL.RawQuery} {
 		if !utf8.ValidString(part) || strings.ContainsFunc(part, func(c rune) bool { return c < ' ' || c == 0x7f }) {
@@ -25,7 +25,7 @@ func checkPath(r *http.Request) error {
 	return nil
 }
 
-// checkEncoding refuses bodies that are to be unpacked: nothing grows here.
+// checkEncoding rejects compressed bodies: a small one could expand without limit.
 func checkEncoding(r *http.Request) error {
 	for _, coding := range r.Header.Values("Content-Encoding") {
 		if coding != "" && !strings.EqualFold(coding, "identity") {

@@ -21,33 +21,33 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A Problem is an error as programs and people read it (RFC 9457).
+// A Problem is an error in the format of RFC 9457.
 type Problem struct {
-	// Type names the problem for programs, as urn:agent-runner:problem:<code>.
+	// Type identifies the kind of problem for programs.
 	Type   string `json:"type" doc:"The problem type: urn:agent-runner:problem:<code>."`
 	Title  string `json:"title" doc:"A summary of the problem type. It is the same for every problem of a type."`
 	Status int    `json:"status" doc:"The HTTP status code."`
 	Detail string `json:"detail,omitempty" doc:"What is wrong with this request, and how to fix it."`
 	// Instance is the request's id.
 	Instance string `json:"instance,omitempty" doc:"The request's id, as urn:agent-runner:request:<id>. The server logs the same id."`
-	// Quota is the limit that was reached, for the statuses 429 and 413.
+	// Quota names the limit that was exceeded, with status 429 or 413.
 	Quota string `json:"quota,omitempty" doc:"The quota that was exceeded."`
-	// OpenAI is the same for clients of OpenAI's API.
+	// OpenAI is the error in OpenAI's format, for clients of that API.
 	OpenAI *OpenAIError `json:"error,omitempty" doc:"The same error in OpenAI's format. Only on OpenAI-compatible endpoints."`
 	Errors []Wrong      `json:"errors,omitempty" doc:"All invalid parts of the request."`
 
 	retry  time.Duration
 	header http.Header
-	cause  error // for the log
+	cause  error // logged, and not sent to the client
 }
 
-// A Wrong is one thing that is wrong with a request.
+// A Wrong is one invalid part of a request.
 type Wrong struct {
 	Location string `json:"location,omitempty" doc:"The location of the error, such as body.quota.modules."`
 	Message  string `json:"message" doc:"The error at that location."`
 }
 
-// Codes of problems; a type is problemType and one of them.
+// Codes of problems. A problem's type is [ProblemType] followed by its code.
 const (
 	ProblemType = "urn:agent-runner:problem:"
 
@@ -68,7 +68,7 @@ const (
 	CodeRunFailed    = "run-failed"
 )
 
-// titles of problems by their codes.
+// titles has the status and the title of each code.
 var titles = map[string]struct {
 	status int
 	title  string
@@ -121,10 +121,10 @@ func (p *Problem) WithHeader(h http.Header) *Problem {
 	return p
 }
 
-// Error is what is wrong here.
+// Error returns the problem's detail.
 func (p *Problem) Error() string { return p.Detail }
 
-// Unwrap is what the log has, and the caller has not.
+// Unwrap returns the cause.
 func (p *Problem) Unwrap() error { return p.cause }
 
 // GetStatus implements [huma.StatusError].
@@ -146,13 +146,15 @@ func (p *Problem) GetHeaders() http.Header {
 // ContentType implements [huma.ContentTypeFilter].
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
-// imageRetry is when to try again where modules that nobody uses leave room.
+// imageRetry is the Retry-After if there is no room for a module's image: unused images are
+// released after a minute.
 const imageRetry = time.Minute
 
-// roomRetry is when to try again where something has to be deleted first.
+// quotaRetry is the Retry-After of quotas that only free up when something is deleted.
 const quotaRetry = time.Hour
 
-// problemOf is what the caller is told of an error.
+// ProblemOf returns the problem that describes an error to the client. It reveals nothing of
+// unexpected errors.
 func ProblemOf(err error) *Problem {
 	var known *Problem
 	var model *huma.ErrorModel
@@ -198,8 +200,8 @@ func ProblemOf(err error) *Problem {
 	return p
 }
 
-// problemOfModel is what huma says is wrong with a request, without the values:
-// they may be secrets.
+// problemOfHuma converts a validation error of huma. It leaves out the invalid values, which
+// may be secrets.
 func problemOfHuma(m *huma.ErrorModel) *Problem {
 	code := CodeInvalid
 	for c, t := range titles {
@@ -227,7 +229,7 @@ func LogProblem(r *http.Request, err error) *Problem {
 	return &p
 }
 
-// writeProblem answers a request with a problem, where no handler of huma does.
+// writeProblem responds with a problem outside of huma's handlers.
 func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	p := LogProblem(r, err)
 	if openAIPaths.MatchString(r.URL.Path) {

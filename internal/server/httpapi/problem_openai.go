@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/chat"
 )
 
-// ofOpenAI are the paths of OpenAI's API, also of what is not here: its clients pass over
-// what is wrong otherwise.
+// openAIPaths matches the paths of OpenAI's API, including those that the server does not have.
+// OpenAI's clients ignore errors in other formats.
 var openAIPaths = regexp.MustCompile(`^/v1/(chat|models|responses|completions|embeddings|audio|images|files|batches|moderations|assistants|threads)(/|$)`)
 
 // ForOpenAI returns a copy of a problem that also has the error in OpenAI's format.
@@ -23,7 +23,7 @@ func (p *Problem) ForOpenAI() *Problem {
 	return &out
 }
 
-// OpenAIError is what is wrong, as OpenAI's clients read it.
+// OpenAIError is an error in OpenAI's format.
 type OpenAIError struct {
 	Message string  `json:"message"`
 	Type    string  `json:"type"`

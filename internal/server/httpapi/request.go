@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// RequestID is the id of the request that ctx is of; empty if it is of none.
+// RequestID returns the id of the request that ctx belongs to, or "" outside of requests.
 func RequestID(ctx context.Context) string {
 	if a := recorderOf(ctx); a != nil {
 		return a.id
@@ -46,7 +46,7 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt.dispatch(a, r)
 }
 
-// dispatch calls the route, or says that there is none.
+// dispatch calls the handler of a request, or rejects a request that has none.
 func (rt *Router) dispatch(w http.ResponseWriter, r *http.Request) {
 	err := checkPath(r)
 	if err == nil {
@@ -69,7 +69,7 @@ func (rt *Router) dispatch(w http.ResponseWriter, r *http.Request) {
 	rt.reject(w, r, NewProblem(CodeNotFound, "no endpoint for %s %s; see /openapi.json", r.Method, r.URL.Path))
 }
 
-// nothing takes what the mux says where it has no route.
+// A discardWriter records the status and headers with which [http.ServeMux] rejects a request.
 type discardWriter struct {
 	header http.Header
 	status int
@@ -79,7 +79,7 @@ func (n *discardWriter) Header() http.Header         { return n.header }
 func (n *discardWriter) WriteHeader(status int)      { n.status = status }
 func (n *discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 
-// finish logs the request, and answers one whose handler panicked.
+// finish logs a request. If the handler panicked, it responds with a problem.
 func (rt *Router) finish(a *responseRecorder, r *http.Request, began time.Time) {
 	level := slog.LevelInfo
 	if p := recover(); p != nil {
@@ -88,7 +88,7 @@ func (rt *Router) finish(a *responseRecorder, r *http.Request, began time.Time) 
 		if a.status == 0 {
 			writeProblem(a, r, a.cause)
 		} else {
-			// What was written is not whole, and the caller should notice.
+			// The response is incomplete, and the client must notice.
 			defer panic(http.ErrAbortHandler)
 		}
 	}
@@ -107,8 +107,8 @@ func (rt *Router) finish(a *responseRecorder, r *http.Request, began time.Time) 
 	rt.log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// A body takes its deadline back once it is read: a stream that is answered
-// has none, but for the one of its writes.
+// A requestBody removes the read deadline when the body has been read: a stream in response
+// only has write deadlines.
 type requestBody struct {
 	io.ReadCloser
 	control *http.ResponseController

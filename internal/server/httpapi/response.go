@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// An answer is what became of a request, for its log record.
+// A responseRecorder records a response for the request's log record.
 type responseRecorder struct {
 	http.ResponseWriter
 	id     string
@@ -33,7 +33,7 @@ func (a *responseRecorder) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap lets [http.ResponseController] find the original writer.
 func (a *responseRecorder) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 type recorderKey struct{}
@@ -43,7 +43,7 @@ func recorderOf(ctx context.Context) *responseRecorder {
 	return a
 }
 
-// note keeps an error for the request's log record.
+// setCause records an error for the request's log record.
 func setCause(r *http.Request, err error) {
 	if a := recorderOf(r.Context()); a != nil && err != nil {
 		a.cause = err

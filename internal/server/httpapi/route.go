@@ -17,40 +17,40 @@ import (
 
 // A Route is an operation of the API.
 type Route struct {
-	ID      string // such as create-tenant; clients are named by it
+	ID      string // such as create-tenant; the operationId in the document
 	Method  string
 	Path    string
-	Scope   Scope // what a key needs; Public for everybody
+	Scope   Scope // that a key needs; Public for everybody
 	Tag     string
 	Summary string
-	About   string // more about it; may be empty
-	Body    int64  // bytes of the body at most; 1 MiB when 0
-	Status  int    // of a success; 200, or 204 without a body, when 0
-	// Input says that the body is what a run is to read: the tenant's quota may bound it
-	// more narrowly than Body does.
+	About   string // the long description; optional
+	Body    int64  // limit of the body in bytes; default: 1 MiB
+	Status  int    // of a success; default: 200, or 204 without a body
+	// Input marks a body that is the input of a run. The tenant's quota input_bytes limits it
+	// too.
 	Input bool
-	// Control says that the request controls what goes on, or asks for its state: it is not
-	// counted with the tenant's other requests, and waits for none of them.
+	// Control marks a request that controls a run or asks for its state. Such requests have a
+	// rate limit of their own and do not queue behind other requests.
 	Control bool
-	// Streamed says that the body is never in memory as a whole.
+	// Streamed marks a body that is never in memory as a whole.
 	Streamed bool
 }
 
-// bodyTimeout is how long a body of JSON may take to arrive.
+// bodyTimeout is how long a JSON body may take to arrive.
 const bodyTimeout = 30 * time.Second
 
-// scopeMeta and the others are where the document has what tests go by.
+// Extensions of the OpenAPI document, which tests read.
 const (
 	scopeExtension = "x-scope"
 	bodyExtension  = "x-max-body"
 )
 
-// defaultInput is how large a run's input is at most where its tenant's quota does not
-// say. It is about as much as models read at once: the input is parsed, checked, kept, and
-// sent to modules and models as a whole, while the runs of others wait.
+// defaultInputBytes limits the input of a run unless the tenant's quota does. That is about as
+// much as models read at once. The input is parsed, checked, stored and sent to modules and
+// models as a whole, which delays other runs.
 const defaultInputBytes = 1 << 20
 
-// most is how many bytes the caller's body may have.
+// bodyLimit returns the maximum size of the caller's body, in bytes.
 func (r *Route) bodyLimit(c *Caller) int64 {
 	if !r.Input {
 		return r.Body
@@ -58,7 +58,7 @@ func (r *Route) bodyLimit(c *Caller) int64 {
 	return min(r.Body, cmp.Or(c.Info.Quota.InputBytes, defaultInputBytes))
 }
 
-// tooLarge is what a caller is told whose body has more.
+// tooLarge returns the problem of a body that exceeds bodyLimit.
 func (r *Route) tooLarge(c *Caller) error {
 	most := r.bodyLimit(c)
 	if most == r.Body {
@@ -69,7 +69,7 @@ func (r *Route) tooLarge(c *Caller) error {
 	return p
 }
 
-// operation is the route as huma has it.
+// operation returns the route as a huma operation.
 func (rt *Router) operation(r Route) huma.Operation {
 	if r.Scope == "" || r.Scope != Public && !r.Scope.Known() {
 		panic(fmt.Sprintf("route %s %s: it declares no scope; say Public if it is for everybody", r.Method, r.Path))
@@ -90,7 +90,7 @@ func (rt *Router) operation(r Route) huma.Operation {
 	return op
 }
 
-// route registers a handler of JSON.
+// Register registers a handler of JSON.
 func Register[I, O any](rt *Router, r Route, handle func(ctx context.Context, c *Caller, in *I) (*O, error)) {
 	op := rt.operation(r)
 	defer rt.checkParameters(r)
@@ -108,9 +108,8 @@ func Register[I, O any](rt *Router, r Route, handle func(ctx context.Context, c 
 	})
 }
 
-// checkParameters panics if a part of the path goes nowhere: an input whose
-// embedded struct is not exported would have it empty, and an empty tenant is
-// the operator.
+// checkParameters panics if a path parameter has no field in the route's input. huma leaves
+// fields of unexported embedded structs empty, and the empty tenant is the operator's.
 func (rt *Router) checkParameters(r Route) {
 	item := rt.api.OpenAPI().Paths[r.Path]
 	for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Patch, item.Delete} {
@@ -126,8 +125,7 @@ func (rt *Router) checkParameters(r Route) {
 	}
 }
 
-// markDeprecated marks the deprecated parameters of a route in the document: huma marks
-// their schemas alone.
+// markDeprecated marks deprecated parameters in the document. huma only marks their schemas.
 func (rt *Router) markDeprecated(r Route) {
 	item := rt.api.OpenAPI().Paths[r.Path]
 	for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Patch, item.Delete} {
@@ -140,11 +138,10 @@ func (rt *Router) markDeprecated(r Route) {
 	}
 }
 
-// raw registers a handler that has the response and the request for itself: the
-// body is bounded and has [bodyTimeout], which it may change with
-// [http.ResponseController]. An error that is returned before anything is written
-// is answered as a problem. describe adds parameters, bodies and answers to the
-// document.
+// Raw registers a handler that reads the request and writes the response itself. The body is
+// limited in size, and in time to bodyTimeout, which the handler may change with
+// [http.ResponseController]. An error that the handler returns before it writes becomes a
+// problem. describe adds parameters, bodies and responses to the document.
 func (rt *Router) Raw(r Route, describe func(*huma.Operation, huma.Registry), handle func(w http.ResponseWriter, r *http.Request, c *Caller) error) {
 	op := rt.operation(r)
 	r.Body = op.MaxBodyBytes
@@ -163,7 +160,7 @@ func (rt *Router) Raw(r Route, describe func(*huma.Operation, huma.Registry), ha
 				err = r.tooLarge(c)
 			}
 			if a := recorderOf(req.Context()); a != nil && a.status != 0 {
-				setCause(req, err) // it is too late to answer
+				setCause(req, err) // too late for a problem
 				return
 			}
 			writeProblem(w, req, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// RouterOptions make a router. All fields but Version are required.
+// RouterOptions configure a [Router]. All fields are required.
 type RouterOptions struct {
 	Store     store.Store
 	Admission *admission.Controller
@@ -22,7 +22,7 @@ type RouterOptions struct {
 	Timeouts  *Timeouts
 	// Observe records a response by its route's pattern, which is empty without a route.
 	Observe func(pattern string, status int, took time.Duration)
-	// Version is this program's, for the OpenAPI document.
+	// Version is the program's version, for the OpenAPI document.
 	Version string
 }
 
@@ -48,7 +48,8 @@ func NewRouter(o *RouterOptions) *Router {
 	return rt
 }
 
-// Handle serves a pattern of [http.ServeMux] that is no part of the API, without a key.
+// Handle registers a public handler that is no part of the API, for a pattern of
+// [http.ServeMux].
 func (rt *Router) Handle(pattern string, h http.Handler) { rt.mux.Handle(pattern, h) }
 
 // Patterns returns the patterns of all handlers.

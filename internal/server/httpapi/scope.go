@@ -2,13 +2,13 @@ package httpapi
 
 import "slices"
 
-// A Scope is what a key may do.
+// A Scope is a permission of a key.
 type Scope string
 
-// Scopes of keys. A key of the operator's tenant may have all of them; one of
-// another tenant has all but OperatorScope.
+// Scopes of keys. A key of the operator's tenant can have all of them; keys of other tenants
+// can have all but OperatorScope.
 const (
-	OperatorScope Scope = "operator" // tenants, their keys, and blocks
+	OperatorScope Scope = "operator" // tenants, their keys, blocks, quarantine and metrics
 	KeysRead      Scope = "keys:read"
 	KeysWrite     Scope = "keys:write"
 	ModulesRead   Scope = "modules:read"
@@ -20,21 +20,21 @@ const (
 	UsageRead     Scope = "usage:read"
 	SecretsWrite  Scope = "secrets:write"
 
-	// Public is no scope: the route is for everybody, without a key.
+	// Public is the scope of routes that need no key.
 	Public Scope = "public"
 )
 
-// TenantScopes are all scopes that a tenant's key may have.
+// TenantScopes lists the scopes that any tenant's key can have.
 var TenantScopes = []Scope{KeysRead, KeysWrite, ModulesRead, ModulesWrite, AgentsRead, AgentsWrite, RunsRead, RunsWrite, UsageRead, SecretsWrite}
 
-// OperatorScopes are those of the operator's own key.
+// OperatorScopes returns the scopes of the operator's first key.
 func OperatorScopes() []string {
 	return append([]string{string(OperatorScope)}, ScopeNames(TenantScopes)...)
 }
 
 func (s Scope) Known() bool { return s == OperatorScope || slices.Contains(TenantScopes, s) }
 
-// texts are scopes as the store has them.
+// ScopeNames returns scopes as the store has them.
 func ScopeNames(scopes []Scope) []string {
 	out := make([]string, len(scopes))
 	for i, s := range scopes {

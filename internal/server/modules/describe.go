@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
-// describe finds out what a module is.
+// describe returns what a module reports about itself.
 func describe(m *module.Module) *About {
 	info, limits := m.Info(), m.Limits()
 	a := &About{Name: info.Description.Name, Version: info.Description.Version, Description: info.Description.Description,
@@ -33,14 +33,14 @@ func describe(m *module.Module) *About {
 	return a
 }
 
-// reads reports whether the module may come to see the conversation: in its
-// inputs, or because it asks for it.
+// readsConversation reports whether the module can read the conversation, from its inputs or by
+// a host call.
 func (a *About) readsConversation() bool {
 	return a.Messages != abi.MessagesNone || slices.ContainsFunc(a.Powers, func(p Power) bool { return p.Name == "messages" })
 }
 
-// combined warns of powers that are more together than each alone. The grants
-// are such as agents give, or as modules ask for, with HOST and NAME.
+// CombinedWarnings returns warnings about grants that are dangerous in combination. The grants
+// are those of an agent, or those that a module asks for, with HOST and NAME as placeholders.
 func CombinedWarnings(reads bool, grants []string, provided string) []string {
 	var hosts, tools []string
 	var keeps, asks bool

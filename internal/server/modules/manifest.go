@@ -11,9 +11,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// unwrap finds out what came: WebAssembly and bundles say so themselves, a
-// script is told by its type, and a manifest is an object of JSON. The name is
-// what the loader goes by.
+// detect returns the kind of an upload as a file name for the loader, and the module in it.
+// WebAssembly and JSON manifests are recognized by their content, scripts by their content
+// type.
 func detect(content []byte, contentType string) (name string, module []byte, warnings []string, err error) {
 	if bytes.HasPrefix(content, []byte("\x00asm")) {
 		return "module.wasm", content, nil, nil
@@ -32,8 +32,8 @@ func detect(content []byte, contentType string) (name string, module []byte, war
 	return "", nil, nil, httpapi.NewProblem(httpapi.CodeRefused, "not WebAssembly (which starts with \\0asm) and not an Extism manifest; a script needs the header Content-Type: application/typescript, or application/javascript")
 }
 
-// manifest takes the module out of an Extism manifest. What else is in there is
-// the agent's to say here: one module has one digest, whatever stood around it.
+// readManifest returns the module of an Extism manifest. It ignores the manifest's other
+// fields, which the agent file sets, so that a module has the same digest in every manifest.
 func readManifest(b []byte) (module []byte, warnings []string, err error) {
 	var m struct {
 		Wasm []struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// FuzzUpload finds out what came as a module, an Extism manifest among it.
+// FuzzUpload detects and unpacks arbitrary uploads.
 func FuzzUpload(f *testing.F) {
 	for _, s := range []string{"\x00asm\x01\x00\x00\x00", `{"wasm":[{"data":"AGFzbQ=="}]}`, `{"wasm":[{"data":"AGFzbQ==","hash":"00"}],"config":{"a":"b"},"memory":{"max_pages":4}}`,
 		`{"wasm":[{"url":"http://169.254.169.254/"}]}`, `{"wasm":[{"path":"/etc/passwd"}]}`, `{"wasm":[]}`, "export default 1", "", " {", strings.Repeat(`{"wasm":[`, 100)} {

@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// modules are those that tenants bring.
+// A Service stores, describes and loads the modules of tenants.
 type Service struct {
 	store     store.Store
 	host      *host.Host
@@ -23,12 +23,12 @@ type Service struct {
 	log       *slog.Logger
 	admission *admission.Controller
 	timeouts  *httpapi.Timeouts
-	limit     int64 // bytes of one
+	limit     int64 // bytes of one module
 
 	cache *cache
 }
 
-// ModulesOptions make [modules]. All fields are required.
+// Options configure a [Service]. All fields are required.
 type Options struct {
 	Store     store.Store
 	Host      *host.Host
@@ -59,7 +59,7 @@ and compiles it and calls its describe before storing it. With Accept: text/even
 		About: "Fails with 409 if the newest version of an agent uses the module."}, m.delete)
 }
 
-// find returns a module by what a path or an agent calls it.
+// Find returns a tenant's module by its digest, its name, or name@version.
 func (m *Service) Find(ctx context.Context, t *store.Tenant, ref string) (*store.TenantModule, error) {
 	digest := httpapi.TrimDigest(ref)
 	if !isDigest(digest) {
@@ -116,7 +116,8 @@ func (m *Service) delete(ctx context.Context, c *httpapi.Caller, in *ModulePath)
 	return nil, c.Tenant.DeleteModule(ctx, kept.Digest)
 }
 
-// take is a tenant's module, loaded, unless the operator blocks it. Its name is its digest.
+// Acquire loads a tenant's module, unless the operator blocks it. The module is named by its
+// digest, since tenants share it.
 func (m *Service) Acquire(ctx context.Context, t *store.Tenant, digest string, limits host.Limits) (loaded *host.Module, release func(), err error) {
 	if why, blocked := m.blocks.Reason(digest); blocked {
 		return nil, nil, httpapi.NewProblem(httpapi.CodeBlocked, "the operator blocks module sha256:%s: %s", digest, why)
@@ -127,13 +128,13 @@ func (m *Service) Acquire(ctx context.Context, t *store.Tenant, digest string, l
 	return m.cache.take(ctx, digest, limits)
 }
 
-// CloseIdle closes all modules that nobody uses, and returns how many.
+// CloseIdle closes all unused modules, and returns their number.
 func (m *Service) CloseIdle() int { return m.cache.close(0, 0) }
 
-// CloseOld closes modules that nobody used for a minute, and those above a maximum.
+// CloseOld closes modules that are unused for a minute, and unused ones above a maximum.
 func (m *Service) CloseOld() { m.cache.close(idleModule, idleModules) }
 
-// load loads a module, for everybody who has it.
+// load loads a module for all tenants that have it.
 func (m *Service) load(ctx context.Context, digest string, limits host.Limits) (*host.Module, error) {
 	content, err := m.store.Module(ctx, digest)
 	if err != nil {
@@ -142,7 +143,7 @@ func (m *Service) load(ctx context.Context, digest string, limits host.Limits) (
 	return m.host.LoadBytes(ctx, digest+".wasm", content, limits)
 }
 
-// showModule is what a tenant sees of its module.
+// show returns a module as its tenant sees it.
 func (m *Service) show(kept *store.TenantModule) (*Module, error) {
 	out := &Module{Digest: httpapi.DigestPrefix + kept.Digest, Kind: kept.Kind, Size: kept.Size, Names: []ModuleName{}, Created: kept.Created.UTC()}
 	for _, n := range kept.Names {

@@ -2,8 +2,8 @@ package modules
 
 import "os"
 
-// newSpool opens a file for what comes. Where the system allows that it has no name any
-// more: nothing of it is left when this process is killed.
+// newSpool opens a temporary file for an upload. Where the system allows, the file has no name,
+// so that it disappears if the process is killed.
 func newSpool() (file *os.File, remove func(), err error) {
 	if file, err = os.CreateTemp("", "agent-runner-upload-*"); err != nil {
 		return nil, nil, err

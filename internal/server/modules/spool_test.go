@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What comes is nowhere when the server is killed.
+// A spool file does not outlive a killed server.
 func TestSpoolHasNoName(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file keeps its name there")

@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// About is what a module is and can do, found out when it was uploaded.
+// About describes a module. It is stored when the module is uploaded.
 type About struct {
 	Name         string          `json:"name,omitempty" doc:"The name that the module reports."`
 	Version      string          `json:"version,omitempty"`
@@ -22,14 +22,14 @@ type About struct {
 	Warnings     []string        `json:"warnings" nullable:"false" doc:"Warnings for users of the module."`
 }
 
-// A Power is something that a module can do.
+// A Power is a capability that a module uses.
 type Power struct {
 	Name  string `json:"name"`
 	Does  string `json:"does" doc:"A description of the capability."`
 	Grant string `json:"grant,omitempty" doc:"The grant that the capability needs. Without it, the host denies calls."`
 }
 
-// ModuleLimits bound a module.
+// ModuleLimits are the limits of a module's instances and hook calls.
 type ModuleLimits struct {
 	MemoryBytes int64  `json:"memory_bytes" doc:"Maximum memory of one instance."`
 	Fuel        int64  `json:"fuel" doc:"Maximum fuel per hook call."`
@@ -40,7 +40,7 @@ type ModuleLimits struct {
 	HostCalls   int    `json:"host_calls" doc:"Maximum host calls per hook call."`
 }
 
-// A Module is one as the API shows it.
+// A Module is a tenant's module in the API.
 type Module struct {
 	Digest  string       `json:"digest" doc:"The SHA-256 of the content, as sha256:…. The content of a script includes its imports."`
 	Kind    string       `json:"kind" enum:"wasm,script" doc:"The media type of the content."`
@@ -58,7 +58,7 @@ type ModuleName struct {
 }
 
 type (
-	// ModulePath is a part of inputs.
+	// ModulePath is embedded in inputs. It has the path parameter module.
 	ModulePath struct {
 		Module string `path:"module" pattern:"^[A-Za-z0-9][A-Za-z0-9.@:+_-]{0,140}$" doc:"A digest, a name, or name@version. A name without version is its newest version."`
 	}

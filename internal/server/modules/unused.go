@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// How modules are forgotten that no tenant has any more.
+// Modules that no tenant has are deleted.
 const (
 	UnusedInterval = time.Hour
-	UnusedAge      = 24 * time.Hour // since they came: one may be about to be named
+	UnusedAge      = 24 * time.Hour // since the upload; newer ones may be about to get a name
 )
 
-// sweep forgets modules that nobody has, until ctx ends.
+// DeleteUnused deletes modules that no tenant has, until ctx is done.
 func (m *Service) DeleteUnused(ctx context.Context, every, age time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

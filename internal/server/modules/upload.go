@@ -27,15 +27,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// How uploads are taken.
+// Limits of uploads, in bytes.
 const (
 	maxManifestExtra = 1 << 20
-	progressBytes    = 1 << 20 // bytes
+	progressBytes    = 1 << 20 // received between two progress events
 )
 
 var moduleType = reflect.TypeFor[Module]()
 
-// An upload is on its way.
+// An upload is an upload in progress.
 type upload struct {
 	modules  *Service
 	caller   *httpapi.Caller
@@ -43,11 +43,11 @@ type upload struct {
 	version  string
 	progress func(stage string, more map[string]any) // may be called at any stage
 
-	digest string // of what came
+	digest string // of the received bytes
 	size   int64
 }
 
-// upload takes a module in.
+// upload receives, checks and stores a module.
 func (m *Service) upload(w http.ResponseWriter, r *http.Request, c *httpapi.Caller) error {
 	name, version, err := uploadName(r)
 	if err != nil {
@@ -76,14 +76,14 @@ func (m *Service) upload(w http.ResponseWriter, r *http.Request, c *httpapi.Call
 		w.Header().Set("Content-Type", "application/json")
 		return httpapi.WriteJSON(w, shown)
 	}
-	// What is told while the body still arrives does not end the body.
+	// Full duplex allows progress events while the body is read.
 	_ = control.EnableFullDuplex()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	send := func(event string, data any) {
 		b, err := json.Marshal(data)
 		if err == nil {
-			_ = control.SetWriteDeadline(time.Now().Add(m.timeouts.Write)) // it may hold a turn that others wait for
+			_ = control.SetWriteDeadline(time.Now().Add(m.timeouts.Write)) // a slow client must not hold a compile slot
 			_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, b)
 			_ = control.Flush()
 		}
@@ -110,7 +110,7 @@ func tooLarge(most int64) *httpapi.Problem {
 	return p
 }
 
-// run is an upload from its first byte to what is kept.
+// run receives, checks and stores the module of a request.
 func (u *upload) run(r *http.Request) (*Module, error) {
 	file, remove, err := newSpool()
 	if err != nil {
@@ -146,7 +146,7 @@ func (u *upload) run(r *http.Request) (*Module, error) {
 	return shown, err
 }
 
-// receive writes the body to a file.
+// receive writes the body to a file and computes its digest.
 func (u *upload) receive(file *os.File, r *http.Request) error {
 	sum := sha256.New()
 	told := int64(0)
@@ -181,7 +181,7 @@ func (u *upload) receive(file *os.File, r *http.Request) error {
 	}
 }
 
-// take verifies, compiles and describes what came, and keeps it.
+// check verifies, compiles and describes the received content, and stores it.
 func (u *upload) check(ctx context.Context, content []byte, contentType string) (*Module, error) {
 	whole := len(content)
 	name, content, warnings, err := detect(content, contentType)
@@ -192,7 +192,7 @@ func (u *upload) check(ctx context.Context, content []byte, contentType string) 
 	if q := u.caller.Info.Quota.UploadBytes; q > 0 && q < most && int64(len(content)) > q {
 		return nil, tooLarge(q)
 	}
-	if len(content) == whole && bytes.HasPrefix(content, []byte("\x00asm")) { // what others come to is not known yet
+	if len(content) == whole && bytes.HasPrefix(content, []byte("\x00asm")) { // the digest of other content changes when it is bundled or unpacked
 		if err := u.caller.Tenant.CheckModuleQuota(ctx, u.digest, u.size); err != nil {
 			return nil, err
 		}
@@ -214,7 +214,7 @@ func (u *upload) check(ctx context.Context, content []byte, contentType string) 
 	return u.store(ctx, m, content, warnings)
 }
 
-// keep stores a module that was loaded.
+// store stores a loaded module.
 func (u *upload) store(ctx context.Context, m *module.Module, content []byte, warnings []string) (*Module, error) {
 	kind := "wasm"
 	if b := m.Bundle(); b != nil {
@@ -227,7 +227,7 @@ func (u *upload) store(ctx context.Context, m *module.Module, content []byte, wa
 		return nil, err
 	}
 	if err := u.caller.Tenant.CheckModuleQuota(ctx, m.Digest(), int64(len(content))); err != nil {
-		return nil, err // or it would be kept for nobody
+		return nil, err // or its content would be stored without an owner
 	}
 	digest, err := u.modules.store.PutModule(ctx, content)
 	if err != nil {
@@ -247,7 +247,7 @@ func (u *upload) store(ctx context.Context, m *module.Module, content []byte, wa
 	return u.modules.show(kept)
 }
 
-// moduleVersion is what a version of a module may be called.
+// moduleVersion matches the versions of modules.
 var moduleVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
 
 func (m *Service) describeUpload(op *huma.Operation, schemas huma.Registry) {
@@ -267,7 +267,7 @@ func (m *Service) describeUpload(op *huma.Operation, schemas huma.Registry) {
 		"application/json": {Schema: huma.SchemaFromType(schemas, moduleType)}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
 }
 
-// nameOf is what an upload is to be called.
+// uploadName returns the name and version that an upload asks for.
 func uploadName(r *http.Request) (name, version string, err error) {
 	q := r.URL.Query()
 	name, version = q.Get("name"), q.Get("version")
@@ -287,7 +287,8 @@ func uploadName(r *http.Request) (name, version string, err error) {
 	return name, version, nil
 }
 
-// versionOf is a version for a module that was uploaded without one.
+// defaultVersion returns the version of an upload that gives none: the one that the module
+// reports if it is valid, or the beginning of the digest.
 func defaultVersion(said, digest string) string {
 	if moduleVersion.MatchString(said) {
 		return said

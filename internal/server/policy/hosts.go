@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// covered reports whether hosts that are allowed have all of what is asked
-// for: a host, or *. and one. Ports count: what has one is allowed as it is.
+// CoversHost reports whether the allowed hosts include the requested one. Both can be a host or
+// a pattern such as *.example.com, with an optional port. Without a port, an allowed host
+// includes only its scheme's default port; with the port *, it includes all ports.
 func CoversHost(allowed []string, asked string) bool {
 	host, port := splitPort(strings.ToLower(asked))
 	return slices.ContainsFunc(allowed, func(p string) bool {
@@ -17,7 +18,7 @@ func CoversHost(allowed []string, asked string) bool {
 	})
 }
 
-// splitPort takes the port from a host, which has none if it means its scheme's.
+// splitPort splits a host into its name and port. The port is empty for the scheme's default.
 func splitPort(s string) (host, port string) {
 	if at := strings.LastIndexByte(s, ':'); at > strings.LastIndexByte(s, ']') {
 		return s[:at], s[at+1:]
@@ -25,7 +26,7 @@ func splitPort(s string) (host, port string) {
 	return s, ""
 }
 
-// hostOf is the host of an address, with its port where that is not its scheme's.
+// HostPort returns the host of a URL, and its port unless it is the scheme's default.
 func HostPort(u *url.URL) string {
 	if u.Port() == map[string]string{"https": "443", "http": "80"}[u.Scheme] {
 		return strings.TrimSuffix(u.Host, ":"+u.Port())
@@ -33,7 +34,7 @@ func HostPort(u *url.URL) string {
 	return u.Host
 }
 
-// aboutPorts says why a host may be allowed and is not.
+// PortHint explains the rule for ports if the rejected host has one.
 func PortHint(asked string) string {
 	if _, port := splitPort(asked); port == "" {
 		return ""

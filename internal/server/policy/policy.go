@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A Policy is what the operator allows a tenant. Its zero value allows a module
-// what harms nobody: reading the conversation of its own agent.
+// A Policy is what the operator allows a tenant. The zero value allows modules to read the
+// conversation of their own agent, which affects nobody else.
 type Policy struct {
 	Grants   []string `json:"grants,omitempty" doc:"Grants that the tenant's agents may give to modules, as in agent.yaml. A trailing * matches anything: read:*, tool:*. Default: read:*, which cannot affect other tenants."`
 	Models   []string `json:"models,omitempty" doc:"Models that the tenant's agents may use. A trailing * matches anything. Default: any, with the tenant's own credentials."`
@@ -21,11 +21,11 @@ type Policy struct {
 	MaxSteps int      `json:"max_steps,omitempty" minimum:"0" maximum:"100000" doc:"Maximum number of steps per run, up to 100,000. Default: 1,000."`
 }
 
-// defaultMaxSteps is the policy's max_steps where the operator says nothing.
+// defaultMaxSteps is the default of max_steps.
 const defaultMaxSteps = 1_000
 
-// StepLimit returns the most steps that a run of the tenant may have. A policy that was stored before
-// there was a maximum may exceed it.
+// StepLimit returns the maximum number of steps of a tenant's run. Stored policies may exceed
+// [agentfile.MaxSteps], which is newer.
 func (p *Policy) StepLimit() int { return min(cmp.Or(p.MaxSteps, defaultMaxSteps), agentfile.MaxSteps) }
 
 // Of returns the policy of a tenant.
@@ -33,18 +33,19 @@ func Of(info *store.TenantInfo) (p Policy, err error) {
 	return p, json.Unmarshal(info.Policy, &p)
 }
 
-// usualParams are the parameters of a model that everybody may pass: they choose how it
-// answers, and neither another model, nor what it is paid for beside its tokens, nor what
-// becomes of the request. Those of a provider's own (service_tier, models, route, plugins,
-// web_search_options) may do all of that, and n multiplies what an answer costs.
+// commonParams lists the model parameters that every tenant may set. They choose how the model
+// answers. Other parameters (service_tier, models, route, plugins, web_search_options) may
+// choose another model, change the price, or send the request elsewhere; n multiplies the
+// price.
 var commonParams = []string{
 	"frequency_penalty", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens", "min_p", "parallel_tool_calls",
 	"presence_penalty", "prompt_cache_key", "reasoning_effort", "repetition_penalty", "response_format", "safety_identifier", "seed", "stop",
 	"stream_options", "temperature", "tool_choice", "top_k", "top_logprobs", "top_p", "user", "verbosity",
 }
 
-// mayPass says why a parameter may not be passed; nil if any may: where no models are
-// named the tenant asks its own, at its own cost.
+// ParamCheck returns a function that returns an error for a parameter that the tenant may not
+// set. It returns nil if the policy names neither models nor parameters: the tenant then pays
+// for its own model.
 func (p *Policy) ParamCheck() func(param string) error {
 	if len(p.Models)+len(p.Params) == 0 {
 		return nil
@@ -59,7 +60,8 @@ func (p *Policy) ParamCheck() func(param string) error {
 	}
 }
 
-// matches reports whether one of the patterns, which may end in *, is for s.
+// Matches reports whether s matches one of the patterns, in which a trailing * matches
+// anything.
 func Matches(patterns []string, s string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		start, open := strings.CutSuffix(p, "*")

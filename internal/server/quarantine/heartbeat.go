@@ -8,29 +8,30 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// How runs that ended their process are found.
+// Heartbeats and their evidence.
 const (
 	heartbeatInterval = time.Second
-	pressureInterval  = 100 * time.Millisecond // the heartbeat's while new runs are rejected
-	maxAccounts       = 64                     // of a heartbeat, the largest
+	pressureInterval  = 100 * time.Millisecond // of heartbeats while new runs are rejected
+	maxAccounts       = 64                     // in a heartbeat; the largest ones
 
-	// A run wants more than its share if its modules waited for room for what they emit
-	// for more than overPart of the time. That is evidence after overTime.
+	// A run exceeds its share if its modules wait for memory for what they emit during more
+	// than excessThreshold of the time, for ExcessTime or longer.
 	excessThreshold = 0.5
 	ExcessTime      = 3 * time.Second
-	// trialTime is how long a suspect runs alone before the next one is resumed.
+	// TrialTime is how long a suspect runs alone before the next one is resumed.
 	TrialTime = 10 * time.Second
 )
 
-// A blockage is the part of the last seconds in which a run wanted more than its share.
+// An excessRate is the fraction of recent time in which a run wanted more than its share.
 type excessRate struct {
 	at       time.Time
 	excess   time.Duration
 	fraction float64
-	over     time.Time // since when part is above overPart; zero if it isn't
+	over     time.Time // since when fraction exceeds excessThreshold; zero if it does not
 }
 
-// next returns the blockage at a later time. Times in quick succession say nothing.
+// next returns the rate at a later time. Intervals below half a heartbeat are too short to
+// measure and change nothing.
 func (b *excessRate) next(now time.Time, excess time.Duration) *excessRate {
 	if b == nil {
 		return &excessRate{at: now, excess: excess}
@@ -48,7 +49,7 @@ func (b *excessRate) next(now time.Time, excess time.Duration) *excessRate {
 	return n
 }
 
-// watch sends heartbeats until ctx ends.
+// Watch sends heartbeats until ctx is done.
 func (q *Service) Watch(ctx context.Context) {
 	owner := q.Options.Owner
 	if owner == "" {
@@ -72,8 +73,8 @@ func (q *Service) Watch(ctx context.Context) {
 	}
 }
 
-// begin stores the first heartbeat, before runs are resumed here. It says of the processes
-// before whether the kernel killed them for want of memory.
+// Begin stores the first heartbeat, before runs are resumed here. The store derives from it
+// whether the kernel's OOM killer ended earlier processes.
 func (q *Service) Begin(ctx context.Context) {
 	if q.Options.Owner == "" {
 		return
@@ -83,14 +84,14 @@ func (q *Service) Begin(ctx context.Context) {
 	}
 }
 
-// process returns what a heartbeat says of the process.
+// process returns the process's part of a heartbeat.
 func (q *Service) process(state overload.State) *store.Process {
 	_, kills := overload.Cgroup()
 	return &store.Process{Owner: q.Options.Owner, Node: q.node, Pressure: int64(1000 * state.Pressure), Used: state.Used, Limit: state.Limit,
 		Cgroup: q.cgroup, OOMKills: kills}
 }
 
-// end says that the process ends by itself.
+// End records that the process ends cleanly.
 func (q *Service) End() {
 	if q.Options.Owner == "" {
 		return
@@ -102,8 +103,8 @@ func (q *Service) End() {
 	}
 }
 
-// accounts returns what a heartbeat says of the runs: all that want more than their share,
-// and if memory may become short, or a suspect runs here, the largest.
+// accounts returns the runs' part of a heartbeat: runs that exceed their share and, if memory
+// is more than half used or a suspect runs here, the largest runs.
 func (q *Service) accounts(now time.Time, state overload.State) (out []store.RunAccount) {
 	q.Mu.Lock()
 	defer q.Mu.Unlock()
@@ -123,7 +124,7 @@ func (q *Service) accounts(now time.Time, state overload.State) (out []store.Run
 	return out
 }
 
-// exceeded reports whether a run wanted more than its share.
+// exceedsShare reports whether a run wanted more than its share of memory.
 func exceedsShare(r *store.RunAccount) bool {
 	return r.Over >= ExcessTime || r.Share > 0 && r.Held > r.Share
 }

@@ -15,31 +15,31 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A quarantine decides which runs are resumed whose process ended uncleanly.
+// A Service decides which runs of crashed processes are resumed.
 //
-// A process tells the store each second how much memory it uses and which of its runs hold
-// the most. Another process that takes such a run over reads that. A run that wanted more
-// than its share until the end is quarantined. If memory was short the others are suspects,
-// which are resumed one at a time: one that is resumed alone and then holds the most when
-// memory is short again at the end of that process is quarantined too.
+// Each second, a process stores how much memory it uses, and which of its runs hold the most.
+// The process that takes over such a run reads this evidence. A run that exceeded its share
+// until the end is quarantined. If memory was short, the other runs are suspects, which are
+// resumed one at a time. A suspect is quarantined if its second process also runs out of memory
+// while the suspect is the largest run.
 type Service struct {
 	Options *Options
-	of      *account.Account // the process's
+	of      *account.Account // of the process
 	node    string
 	cgroup  string
 
 	Mu    sync.Mutex
 	seen  map[string]*excessRate // by run
-	Trial *journal.RunInfo       // the suspect that was resumed here; nil if there is none
-	began time.Time              // when
+	Trial *journal.RunInfo       // the suspect that was resumed here, or nil
+	began time.Time              // when the trial began
 }
 
-// QuarantineOptions make a [quarantine].
+// Options configure a [Service]. All fields but Owner are required.
 type Options struct {
 	Store    store.Store
 	Overload *overload.Manager
 	Logger   *slog.Logger
-	// Owner is the server's option; without it, there are no heartbeats.
+	// Owner is the server's option. Without it, there are no heartbeats.
 	Owner string
 	// InProgress reports whether a run is in progress here.
 	InProgress func(tenant, run string) bool
@@ -51,15 +51,15 @@ func New(o *Options) *Service {
 	return &Service{Options: o, of: account.Process(), node: node, cgroup: cgroup, seen: map[string]*excessRate{}}
 }
 
-// trying reports whether a suspect runs here.
+// OnTrial reports whether a suspect runs here.
 func (q *Service) OnTrial() bool {
 	q.Mu.Lock()
 	defer q.Mu.Unlock()
 	return q.Trial != nil
 }
 
-// judge reports whether a run may be resumed here now whose process is gone. If it is to
-// blame for that, it is quarantined.
+// Judge reports whether a run of an ended process may be resumed here now. It quarantines the
+// run if the evidence says that the run crashed its process.
 func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool, err error) {
 	d, err := q.Options.Store.CrashOf(ctx, info.Owner, info.ID)
 	if err != nil || d == nil {
@@ -82,7 +82,7 @@ func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool
 		Used: d.Used, Limit: d.Limit, Memory: memory})
 }
 
-// try reports whether a suspect may be resumed: one at a time is.
+// startTrial reports whether a suspect may be resumed: only if no other one is on trial.
 func (q *Service) startTrial(ctx context.Context, info *journal.RunInfo) (bool, error) {
 	q.Mu.Lock()
 	defer q.Mu.Unlock()
@@ -97,7 +97,8 @@ func (q *Service) startTrial(ctx context.Context, info *journal.RunInfo) (bool, 
 	return true, nil
 }
 
-// endTrial clears the suspect once it ended, or ran for trialTime without memory pressure.
+// EndTrial clears the suspect when it has ended, or has run for TrialTime without memory
+// pressure.
 func (q *Service) EndTrial(ctx context.Context, now time.Time, state overload.State) {
 	q.Mu.Lock()
 	defer q.Mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A QuarantinedRun is one as the operator is shown it.
+// A QuarantinedRun is a quarantined run and its evidence in the API.
 type QuarantinedRun struct {
 	Run         string    `json:"run"`
 	Tenant      string    `json:"tenant"`

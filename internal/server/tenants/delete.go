@@ -9,19 +9,18 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// How long the runs of a tenant that is deleted have for their end, and after what time is
-// looked whether they came to it: at first, and at most.
+// How long deleting a tenant waits for its runs to end, and how often it checks.
 const (
 	endTimeout      = 30 * time.Second
 	minPollInterval = 50 * time.Millisecond
 	maxPollInterval = 2 * time.Second
 )
 
-// delete forgets a tenant. First its keys are revoked, so that it begins nothing any more,
-// and runs that are under way are canceled, on all servers.
+// delete deletes a tenant and its data. First it revokes the tenant's keys, so that no new runs
+// start, and cancels its runs on all servers.
 func (t *Tenants) delete(ctx context.Context, _ *httpapi.Caller, in *TenantPath) (*struct{}, error) {
 	if in.Tenant == store.Operator {
-		return nil, t.Store.DeleteTenant(ctx, in.Tenant) // which refuses it
+		return nil, t.Store.DeleteTenant(ctx, in.Tenant) // fails
 	}
 	tenant := t.Store.Tenant(in.Tenant)
 	if err := tenant.RevokeKeys(ctx); err != nil {
@@ -39,7 +38,8 @@ func (t *Tenants) delete(ctx context.Context, _ *httpapi.Caller, in *TenantPath)
 		if !errors.Is(err, store.ErrInUse) {
 			return nil, err
 		}
-		// Requests that were let in before may begin runs for a moment: they are looked for again.
+		// Requests that were admitted before may still start runs, so each round looks for
+		// them.
 		if err := t.Runs.CancelAll(ctx, tenant); err != nil {
 			return nil, err
 		}

@@ -10,10 +10,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// keys are those of tenants: the operator's to give, and the tenants' own.
+// Keys serves keys: the operator's for any tenant, and each tenant's own.
 type Keys struct{ Store store.Store }
 
-// A Key is one as the API shows it. Its secret is shown once, in Secret.
+// A Key is a key in the API. Only the response that creates it has its Secret.
 type Key struct {
 	ID      string     `json:"id"`
 	Tenant  string     `json:"tenant" doc:"The tenant that owns the key."`
@@ -38,7 +38,7 @@ func showKey(k *store.Key) *Key {
 }
 
 type (
-	// KeyPath is a part of inputs.
+	// KeyPath is embedded in inputs. It has the path parameter key.
 	KeyPath struct {
 		Key string `path:"key" pattern:"^[a-z2-7]{10}$" doc:"The key's id: the part between ar_ and the next underscore."`
 	}
@@ -66,7 +66,7 @@ type (
 		TenantPath
 		Body newKeyBody
 	}
-	// TenantKeyPath is a part of inputs.
+	// TenantKeyPath is embedded in inputs. It has the path parameters tenant and key.
 	TenantKeyPath struct {
 		TenantPath
 		KeyPath
@@ -120,7 +120,7 @@ func (k *Keys) Routes(rt *httpapi.Router) {
 		})
 }
 
-// create makes a key with some of the scopes that may be given.
+// create makes a key with scopes out of may.
 func (k *Keys) create(ctx context.Context, _ *httpapi.Caller, t *store.Tenant, may []string, in *newKeyBody) (*keyOutput, error) {
 	scopes := in.Scopes
 	if len(scopes) == 0 {
@@ -163,8 +163,8 @@ func (k *Keys) list(ctx context.Context, t *store.Tenant, in *httpapi.LongListIn
 	return out, nil
 }
 
-// rotate replaces a key. Nobody gets scopes by it that they do not have: the
-// new key would show its secret to a caller who may do less than it.
+// rotate replaces a key. A caller cannot rotate a key that has more scopes than its own, since
+// it would receive the new key.
 func (k *Keys) rotate(ctx context.Context, c *httpapi.Caller, t *store.Tenant, id string, in *rotateBody) (*keyOutput, error) {
 	old, err := t.Key(ctx, id)
 	if err != nil {

@@ -7,18 +7,18 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// secrets are a tenant's credentials: of models, of servers of tools. They come
-// in and are never shown again.
+// Secrets serves a tenant's credentials of models and MCP servers. It never returns their
+// values.
 type Secrets struct{}
 
-// A Secret is what is told of one.
+// A Secret is a secret in the API, without its value.
 type Secret struct {
 	Name    string    `json:"name"`
 	Updated time.Time `json:"updated"`
 }
 
 type (
-	// SecretPath is a part of inputs.
+	// SecretPath is embedded in inputs. It has the path parameter secret.
 	SecretPath struct {
 		Secret string `path:"secret" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$" doc:"The secret's name, as used by api_key_env in agent.yaml, such as OPENAI_API_KEY."`
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// tenants are the operator's business.
+// Tenants serves the operator's routes for tenants.
 type Tenants struct {
 	Store    store.Store
 	Timeouts *httpapi.Timeouts
@@ -19,7 +19,7 @@ type Tenants struct {
 	}
 }
 
-// A Tenant is one as the API shows it.
+// A Tenant is a tenant in the API.
 type Tenant struct {
 	ID      string            `json:"id"`
 	Name    string            `json:"name"`
@@ -37,8 +37,7 @@ func newTenant(info *store.TenantInfo) (*Tenant, error) {
 }
 
 type (
-	// TenantPath is a part of inputs. Such parts are exported, or their fields would
-	// not be filled in.
+	// TenantPath is embedded in inputs. It has the path parameter tenant.
 	TenantPath struct {
 		Tenant string `path:"tenant" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" doc:"The tenant's id."`
 	}

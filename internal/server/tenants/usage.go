@@ -8,19 +8,19 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// usage is what tenants used.
+// Usages serves the usage of tenants.
 type Usages struct {
 	Store store.Store
 	Now   func() time.Time
 }
 
-// Kept is what a tenant keeps now, as its quotas count it.
+// Kept is what a tenant stores now, as its quotas count it.
 type Kept struct {
 	JournalBytes int64 `json:"journal_bytes" doc:"Size of the journals of the tenant's runs, in bytes."`
 }
 
 type (
-	// UsageInput is a part of inputs.
+	// UsageInput is embedded in inputs.
 	UsageInput struct {
 		From string `query:"from" format:"date" doc:"The first day (UTC). Default: today."`
 		To   string `query:"to" format:"date" doc:"The last day (UTC). Default: today."`
