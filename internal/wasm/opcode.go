@@ -29,6 +29,7 @@ const (
 	OpLocalTee     Opcode = 0x22
 	OpGlobalGet    Opcode = 0x23
 	OpGlobalSet    Opcode = 0x24
+	OpTableGet     Opcode = 0x25
 	OpTableSet     Opcode = 0x26
 	OpMemoryGrow   Opcode = 0x40
 	OpI32Const     Opcode = 0x41
@@ -138,7 +139,7 @@ func plainOperations() (t [256]operation) {
 		OpLocalGet: {name: "local.get", imm: immLocal}, OpLocalSet: {name: "local.set", imm: immLocal},
 		OpLocalTee:  {name: "local.tee", imm: immLocal},
 		OpGlobalGet: {name: "global.get", imm: immGlobal}, OpGlobalSet: {name: "global.set", imm: immGlobal},
-		0x25: {name: "table.get", imm: immTable}, OpTableSet: {name: "table.set", imm: immTable},
+		OpTableGet: {name: "table.get", imm: immTable}, OpTableSet: {name: "table.set", imm: immTable},
 		0x3f: {name: "memory.size", imm: immMemory}, OpMemoryGrow: {name: "memory.grow", imm: immMemory},
 		OpI32Const: {name: "i32.const", imm: immI32}, OpI64Const: {name: "i64.const", imm: immI64},
 		OpF32Const: {name: "f32.const", imm: immF32}, OpF64Const: {name: "f64.const", imm: immF64},

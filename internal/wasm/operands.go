@@ -189,7 +189,7 @@ func (o *operands) step(in *Instruction) {
 		o.push(o.locals[in.X])
 	case OpGlobalGet:
 		o.push(o.globals[in.X].Type)
-	case opTableGet:
+	case OpTableGet:
 		o.pop(1)
 		o.push(o.tables[in.X].Type)
 	case OpRefNull:

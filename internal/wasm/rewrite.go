@@ -282,7 +282,6 @@ const (
 	opDrop              Opcode = 0x1a
 	opSelect            Opcode = 0x1b
 	opSelectTyped       Opcode = 0x1c
-	opTableGet          Opcode = 0x25
 	opMemorySize        Opcode = 0x3f
 	opI32Eqz            Opcode = 0x45
 	opI32LtU            Opcode = 0x49

@@ -88,7 +88,7 @@ func onlyCalled(m *Module, entries int) bool {
 			switch in.Op {
 			case OpCallIndirect:
 				types[in.X] = true
-			case opTableGet, OpTableSet, OpTableInit, OpElemDrop, OpTableCopy, OpTableGrow, OpTableSize, OpTableFill, OpRefFunc:
+			case OpTableGet, OpTableSet, OpTableInit, OpElemDrop, OpTableCopy, OpTableGrow, OpTableSize, OpTableFill, OpRefFunc:
 				return false
 			}
 		}

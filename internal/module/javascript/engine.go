@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/internal/wasm"
+	wasmlink "github.com/agent-runner/agent-runner/internal/wasm/link"
 )
 
 // The types for authors, and the copy of their package.
@@ -41,7 +42,7 @@ func link() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("glue.wasm: %w", err)
 	}
-	linked, err := wasm.Link(engine, part, "env", "engine", "memory", "_initialize")
+	linked, err := wasmlink.Modules(engine, part, "env", "engine", "memory", "_initialize")
 	if err != nil {
 		return nil, err
 	}

@@ -1,19 +1,27 @@
-package wasm
+// Package link combines two WebAssembly modules into one, such as an engine and a script
+// that was compiled for it.
+//
+// It takes two decoded modules and returns a new one, which has to be encoded and is as
+// untrusted as its parts. The package imports only internal/wasm.
+package link
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// Link combines two modules that import functions of each other. It resolves the
+// Modules combines two modules that import functions of each other. It resolves the
 // functions that main imports from module mainImports with the exports of part, and those
 // that part imports from module partImports with the exports of main. Both must come from
-// Decode.
+// [wasm.Decode].
 //
 // The result exports what part exports, except the functions that main imported, and
 // those exports of main that keep names. part may contain only functions, which can use
 // main's memory. It must not have data, tables or globals of its own.
-func Link(main, part *Module, mainImports, partImports string, keep ...string) (*Module, error) {
+func Modules(main, part *wasm.Module, mainImports, partImports string, keep ...string) (*wasm.Module, error) {
 	l := linker{main: main, part: part, out: *main}
 	l.out.Types = slices.Concat(main.Types, part.Types)
 	l.out.Imports, l.out.Exports, l.out.Code = nil, nil, nil
@@ -42,31 +50,32 @@ func Link(main, part *Module, mainImports, partImports string, keep ...string) (
 		l.out.Functions = append(l.out.Functions[:len(l.out.Functions):len(l.out.Functions)], t+uint32(len(main.Types)))
 	}
 	for i := range main.Code {
-		l.out.Code = append(l.out.Code, Code{Locals: main.Code[i].Locals, Body: renumber(&main.Code[i], mainAt)})
+		l.out.Code = append(l.out.Code, wasm.Code{Locals: main.Code[i].Locals, Body: renumber(&main.Code[i], mainAt)})
 	}
 	for i := range part.Code {
 		if err := checkLinkable(&part.Code[i]); err != nil {
 			return nil, err
 		}
-		l.out.Code = append(l.out.Code, Code{Locals: part.Code[i].Locals, Body: renumber(&part.Code[i], partAt)})
+		l.out.Code = append(l.out.Code, wasm.Code{Locals: part.Code[i].Locals, Body: renumber(&part.Code[i], partAt)})
 	}
 	l.tables(mainAt)
 	l.exports(mainAt, partAt, mainWants, keep)
 	return &l.out, nil
 }
 
+// A linker combines two modules.
 type linker struct {
-	main, part *Module
-	out        Module
+	main, part *wasm.Module
+	out        wasm.Module
 }
 
 // imports adds the functions that a module imports from elsewhere to the output, each
 // once. It returns the new index of each imported function, and the functions that the
 // other module must supply.
-func (l *linker) imports(m *Module, from string, types uint32) (at []uint32, wanted map[int]string) {
+func (l *linker) imports(m *wasm.Module, from string, types uint32) (at []uint32, wanted map[int]string) {
 	wanted = map[int]string{}
 	for _, imp := range m.Imports {
-		if imp.Kind != ExternalFunction {
+		if imp.Kind != wasm.ExternalFunction {
 			continue // the part's memory, which is main's
 		}
 		if imp.Module == from {
@@ -74,7 +83,7 @@ func (l *linker) imports(m *Module, from string, types uint32) (at []uint32, wan
 			at = append(at, 0)
 			continue
 		}
-		known := slices.IndexFunc(l.out.Imports, func(o Import) bool { return o.Module == imp.Module && o.Name == imp.Name })
+		known := slices.IndexFunc(l.out.Imports, func(o wasm.Import) bool { return o.Module == imp.Module && o.Name == imp.Name })
 		if known < 0 {
 			known = len(l.out.Imports)
 			imp.Type += types
@@ -86,10 +95,10 @@ func (l *linker) imports(m *Module, from string, types uint32) (at []uint32, wan
 }
 
 // supply resolves the wanted functions with the exports of the other module.
-func supply(m *Module, at []uint32, wanted map[int]string, other *Module, otherAt []uint32) error {
+func supply(m *wasm.Module, at []uint32, wanted map[int]string, other *wasm.Module, otherAt []uint32) error {
 	for i, name := range wanted {
 		exp := other.Export(name)
-		if exp == nil || exp.Kind != ExternalFunction {
+		if exp == nil || exp.Kind != wasm.ExternalFunction {
 			return fmt.Errorf("link: function %s is not exported", name)
 		}
 		want, _ := m.FunctionType(uint32(i))
@@ -102,42 +111,46 @@ func supply(m *Module, at []uint32, wanted map[int]string, other *Module, otherA
 	return nil
 }
 
-// checkLinkable returns an error if a body uses anything that Link does not support.
-func checkLinkable(c *Code) error {
-	var in Instruction
+// unsupported are the instructions that refer to globals, tables or segments.
+var unsupported = []wasm.Opcode{
+	wasm.OpGlobalGet, wasm.OpGlobalSet, wasm.OpCallIndirect, wasm.OpMemoryInit, wasm.OpDataDrop, wasm.OpElemDrop,
+	wasm.OpTableGet, wasm.OpTableSet, wasm.OpTableInit, wasm.OpTableCopy, wasm.OpTableGrow, wasm.OpTableSize, wasm.OpTableFill,
+}
+
+// checkLinkable returns an error if a body uses anything that Modules does not support.
+func checkLinkable(c *wasm.Code) error {
+	var in wasm.Instruction
 	for it := c.Instructions(); it.Next(&in); {
-		switch in.Op.info().imm {
-		case immGlobal, immIndirect, immData, immDataMemory, immTable, immTables, immElem, immElemTable:
+		if slices.Contains(unsupported, in.Op) {
 			return fmt.Errorf("link: part must not use %s", in.Op)
-		case immBlock:
-			if in.Block.HasIndex {
-				return fmt.Errorf("link: part must not have blocks with several values")
-			}
+		}
+		if in.Block.HasIndex {
+			return fmt.Errorf("link: part must not have blocks with several values")
 		}
 	}
 	return nil
 }
 
 // renumber copies a body with new function indices.
-func renumber(c *Code, at []uint32) []byte {
-	a := make(assembler, 0, len(c.Body)+len(c.Body)/16)
+func renumber(c *wasm.Code, at []uint32) []byte {
+	b := make([]byte, 0, len(c.Body)+len(c.Body)/16)
 	copied := 0
-	var in Instruction
+	var in wasm.Instruction
 	for it := c.Instructions(); it.Next(&in); {
-		if in.Op != OpCall && in.Op != OpRefFunc {
+		if in.Op != wasm.OpCall && in.Op != wasm.OpRefFunc {
 			continue
 		}
-		a = append(a, c.Body[copied:in.Start]...)
-		a.index(in.Op, at[in.X])
+		b = append(append(b, c.Body[copied:in.Start]...), byte(in.Op))
+		b = binary.AppendUvarint(b, uint64(at[in.X]))
 		copied = in.End
 	}
-	return append(a, c.Body[copied:]...)
+	return append(b, c.Body[copied:]...)
 }
 
 // tables renumbers the functions in main's tables, globals and start function.
 func (l *linker) tables(at []uint32) {
-	move := func(c ConstExpr) ConstExpr {
-		if c.Op == OpRefFunc {
+	move := func(c wasm.ConstExpr) wasm.ConstExpr {
+		if c.Op == wasm.OpRefFunc {
 			c.Bits = uint64(at[c.Bits])
 		}
 		return c
@@ -163,10 +176,11 @@ func (l *linker) tables(at []uint32) {
 	}
 }
 
+// exports adds the exports of both modules to the output.
 func (l *linker) exports(mainAt, partAt []uint32, inside map[int]string, keep []string) {
 	for _, exp := range l.main.Exports {
 		if slices.Contains(keep, exp.Name) {
-			if exp.Kind == ExternalFunction {
+			if exp.Kind == wasm.ExternalFunction {
 				exp.Index = mainAt[exp.Index]
 			}
 			l.out.Exports = append(l.out.Exports, exp)
@@ -177,7 +191,7 @@ func (l *linker) exports(mainAt, partAt []uint32, inside map[int]string, keep []
 		used[name] = true
 	}
 	for _, exp := range l.part.Exports {
-		if exp.Kind == ExternalFunction && !used[exp.Name] {
+		if exp.Kind == wasm.ExternalFunction && !used[exp.Name] {
 			exp.Index = partAt[exp.Index]
 			l.out.Exports = append(l.out.Exports, exp)
 		}
