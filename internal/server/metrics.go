@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -15,7 +17,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// metrics are what Prometheus is told. Labels are routes, statuses, hooks and kinds:
+// journalTimeout bounds reading the size of the journals for one scrape.
+const journalTimeout = 5 * time.Second
+
+// metrics are the metrics of a server for Prometheus. Labels are routes, statuses, hooks and kinds:
 // nothing that a tenant chooses.
 type metrics struct {
 	registry *prometheus.Registry
@@ -25,19 +30,20 @@ type metrics struct {
 
 func newMetrics(s *Server) (*metrics, error) {
 	m := &metrics{registry: prometheus.NewRegistry(), requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "agent_runner_http_request_seconds", Help: "Time of requests until they are answered, by route and status.",
+		Name: "agent_runner_http_request_seconds", Help: "Time from a request to its response, by route and status.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 9)}, []string{"route", "status"})}
 	var err error
 	if m.tracer, err = telemetry.Metrics(m.registry); err != nil {
 		return nil, err
 	}
-	here := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "agent_runner_server_runs", Help: "Runs that go on in this server."},
+	active := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "agent_runner_server_runs", Help: "Active runs of this server."},
 		func() float64 { return float64(s.runs.Count()) })
-	ready := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "agent_runner_server_agents", Help: "Agents that are ready to run in this server."},
-		func() float64 { return float64(s.fleet.Count()) })
-	dropped := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "agent_runner_events_dropped_total", Help: "Events that modules emitted or logged and that were not persisted, since their run was stopped."},
+	pooled := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "agent_runner_server_agents", Help: "Agents in the pool of this server."},
+		func() float64 { return float64(s.pool.Len()) })
+	journal := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "agent_runner_journal_bytes", Help: "Bytes in the journals of all tenants' runs, in the database of this server. NaN if it cannot be read."}, s.journalBytes)
+	dropped := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "agent_runner_events_dropped_total", Help: "Events of modules that were not persisted because their run was stopped."},
 		func() float64 { return float64(s.dropped.Load()) })
-	for _, c := range append(s.overloadMetrics(), m.requests, here, ready, dropped, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) {
+	for _, c := range append(s.overloadMetrics(), m.requests, active, pooled, journal, dropped, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) {
 		if err := m.registry.Register(c); err != nil {
 			return nil, err
 		}
@@ -58,7 +64,19 @@ func (m *metrics) Routes(rt *httpapi.Router) {
 		})
 }
 
-// note counts a request. Those to no route are counted together.
+// journalBytes returns the size of the journals, or NaN.
+func (s *Server) journalBytes() float64 {
+	ctx, cancel := context.WithTimeout(context.Background(), journalTimeout)
+	defer cancel()
+	n, err := s.options.Store.JournalBytes(ctx)
+	if err != nil {
+		s.log.Warn("the size of the journals cannot be read", "error", err)
+		return math.NaN()
+	}
+	return float64(n)
+}
+
+// note counts a request. Requests to unknown paths are counted together.
 func (m *metrics) note(pattern string, status int, took time.Duration) {
 	if pattern == "" {
 		pattern = "none"

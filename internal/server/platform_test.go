@@ -195,16 +195,16 @@ func TestNoRoomForImages(t *testing.T) {
 		require.Equal(t, 200, f.apply(f.acme, name, "model: {name: small}\n").status)
 	}
 	require.Equal(t, 200, f.apply(f.operator, "its", "model: {name: small}\n").status)
-	fleet := f.server.fleet
-	other, err := fleet.Open(t.Context(), f.store.Tenant(""), agents.Spec{Agent: "its"})
+	pool := f.server.pool
+	other, err := pool.Open(t.Context(), f.store.Tenant(""), agents.Spec{Agent: "its"})
 	require.NoError(t, err)
 	other.Release()
 	room := 2 // the other one, and that which is made
-	fleet.Builds = func(ctx context.Context, p *agents.Plan) (*host.Agent, error) {
-		if fleet.Count() > room {
+	pool.BuildAgent = func(ctx context.Context, p *agents.Plan) (*host.Agent, error) {
+		if pool.Len() > room {
 			return nil, &agents.NotReadyError{Agent: p.Spec.Agent, Err: &sandbox.ImageRoomError{Bytes: 1 << 20, All: 1 << 20}}
 		}
-		return fleet.Build(ctx, p)
+		return pool.Build(ctx, p)
 	}
 	for _, name := range []string{"first", "second"} {
 		var run runs.Run
@@ -212,13 +212,13 @@ func TestNoRoomForImages(t *testing.T) {
 		require.Empty(t, f.finished(f.acme, run.ID).Error)
 		require.Eventually(t, func() bool { return f.server.runs.Active.Get("acme", run.ID) == nil }, 5*time.Second, time.Millisecond)
 	}
-	require.Equal(t, 2, fleet.Count(), "the first is closed")
+	require.Equal(t, 2, pool.Len(), "the first is closed")
 
 	// Who has more agents under way than others have takes nothing from these.
 	room = 3
 	var held []*agents.Handle
 	for _, name := range []string{"first", "second"} {
-		o, err := fleet.Open(t.Context(), f.store.Tenant("acme"), agents.Spec{Agent: name})
+		o, err := pool.Open(t.Context(), f.store.Tenant("acme"), agents.Spec{Agent: name})
 		require.NoError(t, err)
 		held = append(held, o)
 	}
@@ -233,16 +233,16 @@ func TestNoRoomForImages(t *testing.T) {
 		require.Contains(t, r.problem(t, 503).Detail, "end runs, or try again", path)
 		require.Equal(t, "60", r.header.Get("Retry-After"), path)
 	}
-	require.Equal(t, 3, fleet.Count())
+	require.Equal(t, 3, pool.Len())
 
 	// Who has none does.
 	for _, o := range held {
 		o.Release()
 	}
-	fleet.Evict("acme")
-	require.Equal(t, 1, fleet.Count())
+	pool.EvictTenant("acme")
+	require.Equal(t, 1, pool.Len())
 	room = 1
-	o, err := fleet.Open(t.Context(), f.store.Tenant("acme"), agents.Spec{Agent: "third"})
+	o, err := pool.Open(t.Context(), f.store.Tenant("acme"), agents.Spec{Agent: "third"})
 	require.NoError(t, err)
 	o.Release()
 }

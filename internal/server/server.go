@@ -96,7 +96,7 @@ type Server struct {
 	blocks     *blocks.List
 	modules    *modules.Service
 	agents     *agents.Service
-	fleet      *agents.Pool
+	pool       *agents.Pool
 	runs       *runs.Service
 	quarantine *quarantine.Service
 	metrics    *metrics
@@ -160,8 +160,8 @@ func (s *Server) newServices() {
 	s.agents = agents.New(&agents.Options{Store: o.Store, Host: o.Host, Modules: s.modules, Admission: s.admission, Logger: s.log, Now: o.Now,
 		Journal: journal.Options{Owner: o.Owner, Gone: o.Gone, LeaseTTL: o.Lease, Drain: s.draining, Abort: s.aborted, Originals: o.Originals, Dropped: &s.dropped},
 		Tracer:  s.tracer, Getenv: o.Getenv, Model: o.Model, Private: o.Private, Commands: o.Commands})
-	s.fleet = agents.NewPool(s.agents)
-	s.runs = runs.New(&runs.Options{Store: o.Store, Agents: s.fleet, Admission: s.admission, Overload: s.overload, Blocks: s.blocks, Logger: s.log, Now: o.Now, Timeouts: s.timeouts,
+	s.pool = agents.NewPool(s.agents)
+	s.runs = runs.New(&runs.Options{Store: o.Store, Agents: s.pool, Admission: s.admission, Overload: s.overload, Blocks: s.blocks, Logger: s.log, Now: o.Now, Timeouts: s.timeouts,
 		Owner: o.Owner, Lease: o.Lease, Draining: s.draining, Go: s.work.Go, Judge: func(ctx context.Context, info *journal.RunInfo) (bool, error) { return s.quarantine.Judge(ctx, info) }})
 	s.quarantine = quarantine.New(&quarantine.Options{Store: o.Store, Overload: s.overload, Logger: s.log, Owner: o.Owner, InProgress: s.runs.InProgress})
 }
@@ -173,7 +173,7 @@ func (s *Server) tracer(t *store.Tenant) tracing.Tracer {
 
 // releaseIdle closes agents and modules that no run uses.
 func (s *Server) releaseIdle() {
-	s.fleet.Close(0, 0)
+	s.pool.CloseIdle()
 	s.modules.CloseIdle()
 }
 
@@ -203,7 +203,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		all.Go(func() { s.overload.Watch(background) })
 		all.Go(func() { s.quarantine.Watch(background) })
 		all.Go(func() { s.runs.TakeOver(background) })
-		all.Go(func() { s.fleet.Tidy(background) })
+		all.Go(func() { s.pool.Watch(background) })
 		all.Go(func() { s.runs.WatchBlocks(background) })
 		all.Go(func() { s.runs.WatchCancels(background) })
 		all.Go(func() { s.modules.DeleteUnused(background, modules.UnusedInterval, modules.UnusedAge) })

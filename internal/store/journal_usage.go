@@ -118,6 +118,15 @@ func (f freedBytes) subtract(t database.Tx) error {
 	return nil
 }
 
+// JournalBytes implements [Platform].
+func (s *store) JournalBytes(ctx context.Context) (size int64, err error) {
+	err = s.db.View(ctx, func(t database.Tx) error {
+		_, err := database.One(t, `SELECT CAST(COALESCE(sum(bytes), 0) AS BIGINT) FROM journal_room`, nil, &size)
+		return err
+	})
+	return size, err
+}
+
 // JournalBytes returns the size of the journals of the tenant's runs.
 func (n *Tenant) JournalBytes(ctx context.Context) (size int64, err error) {
 	err = n.view(ctx, func(t scoped) error {

@@ -51,6 +51,9 @@ type Platform interface {
 	Blocked(ctx context.Context) ([]Block, error)
 	Blocks(ctx context.Context, p Page) ([]Block, *Position, error)
 
+	// JournalBytes returns the size of the journals of all tenants' runs.
+	JournalBytes(ctx context.Context) (int64, error)
+
 	// MissingKeys returns the names of keys that sealed secrets and that this store's
 	// keyring lacks or has with another value. It tries the oldest and the newest secret of
 	// each name.

@@ -38,7 +38,7 @@ func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 	journal := f.options.Journal
 	journal.Journal, journal.Tenant, journal.Spec = p.tenant.Journal(), p.tenant.ID(), spec
 	operator := p.tenant.ID() == store.Operator
-	vault := &secretsEnv{fleet: f, plan: p}
+	vault := &secretsEnv{pool: f, plan: p}
 	o := &host.FileOptions{
 		Getenv: vault.getenv(ctx), Logger: f.log, Values: f.options.Store, Tenant: p.tenant.ID(), Tracer: f.options.Tracer(p.tenant),
 		Journal: &journal,

@@ -12,8 +12,8 @@ import (
 
 // A secretsEnv provides a tenant's secrets to an agent file as environment variables.
 type secretsEnv struct {
-	fleet *Pool
-	plan  *Plan
+	pool *Pool
+	plan *Plan
 
 	mu    sync.Mutex
 	first error // why a secret could not be read
@@ -32,7 +32,7 @@ func (v *secretsEnv) getenv(ctx context.Context) func(string) string {
 			return v.open(ctx, name)
 		}
 		if shared && (name == host.EnvAPIKey || name == host.EnvBaseURL) {
-			return v.fleet.options.Getenv(name)
+			return v.pool.options.Getenv(name)
 		}
 		return ""
 	}
@@ -51,7 +51,7 @@ func (v *secretsEnv) open(ctx context.Context, name string) string {
 	}
 	v.first = err
 	if errors.Is(err, store.ErrNoKeyring) {
-		v.fleet.log.Error("a secret cannot be opened; is this the file of keys that it was sealed with?", "tenant", v.plan.tenant.ID(), "secret", name, "error", err)
+		v.pool.log.Error("a secret cannot be opened; is this the file of keys that it was sealed with?", "tenant", v.plan.tenant.ID(), "secret", name, "error", err)
 		v.first = &NotReadyError{v.plan.Spec.Agent, fmt.Errorf("decrypt secret %s: the operator's keys for secrets have changed; set the secret again, or ask the operator to restore the former keys", name)}
 	}
 	return ""

@@ -24,6 +24,7 @@ type Service struct {
 	admission *admission.Controller
 	timeouts  *httpapi.Timeouts
 	limit     int64 // bytes of one module
+	now       func() time.Time
 
 	cache *cache
 }
@@ -41,8 +42,7 @@ type Options struct {
 }
 
 func New(o *Options) *Service {
-	m := &Service{store: o.Store, host: o.Host, blocks: o.Blocks, admission: o.Admission, log: o.Logger, timeouts: o.Timeouts, limit: o.MaxUpload}
-	m.cache = newCache(m.load, o.Now)
+	m := &Service{store: o.Store, host: o.Host, blocks: o.Blocks, admission: o.Admission, log: o.Logger, timeouts: o.Timeouts, limit: o.MaxUpload, now: o.Now, cache: newCache(o.Now)}
 	return m
 }
 
@@ -125,22 +125,7 @@ func (m *Service) Acquire(ctx context.Context, t *store.Tenant, digest string, l
 	if _, err := t.Module(ctx, digest); err != nil {
 		return nil, nil, err
 	}
-	return m.cache.take(ctx, digest, limits)
-}
-
-// CloseIdle closes all unused modules, and returns their number.
-func (m *Service) CloseIdle() int { return m.cache.close(0, 0) }
-
-// CloseOld closes modules that are unused for a minute, and unused ones above a maximum.
-func (m *Service) CloseOld() { m.cache.close(idleModule, idleModules) }
-
-// load loads a module for all tenants that have it.
-func (m *Service) load(ctx context.Context, digest string, limits host.Limits) (*host.Module, error) {
-	content, err := m.store.Module(ctx, digest)
-	if err != nil {
-		return nil, err
-	}
-	return m.host.LoadBytes(ctx, digest+".wasm", content, limits)
+	return m.acquire(ctx, digest, limits)
 }
 
 // show returns a module as its tenant sees it.

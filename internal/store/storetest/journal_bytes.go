@@ -110,6 +110,13 @@ func testJournalBytes(t *testing.T, open Opener) {
 	other := newJournaled(t, s, "acme", "large", 300<<10)
 	total := traced.JournalBytes + other.bytes
 	requireJournal(t, acme, total, total)
+	newTenant(t, s, "beta", store.TenantQuota{})
+	of := newJournaled(t, s, "beta", "of another tenant", 300<<10)
+	all, err := s.JournalBytes(ctx)
+	require.NoError(t, err)
+	require.Equal(t, total+of.bytes, all)
+	require.NoError(t, s.Abandon(ctx, "of another tenant", ""))
+	require.NoError(t, s.Delete(ctx, "of another tenant"))
 	cut := newJournaled(t, s, "acme", "cut off", 1000)
 	gone := cut.next(1000, 0, journal.StatusRunning)
 	gone.Lease = -time.Second
