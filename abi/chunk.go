@@ -3,6 +3,8 @@ package abi
 import (
 	"errors"
 	"strconv"
+
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // The kinds of chunks.
@@ -50,45 +52,42 @@ func (c *Chunk) Check() error {
 }
 
 // MarshalJSON writes the fields that belong to the chunk's kind.
-func (c Chunk) MarshalJSON() ([]byte, error) { return marshal(&c) }
-
-func (c *Chunk) writeValue(w *writer) {
-	w.b = append(w.b, '{')
-	if c.Seq != 0 {
-		w.key(`"seq":`)
-		w.int(c.Seq)
-	}
-	w.key(`"kind":`)
-	w.text(c.Kind)
-	optional := func(key, text string) {
-		if text != "" {
-			w.key(key)
-			w.text(text)
-		}
-	}
+func (c Chunk) MarshalJSON() ([]byte, error) {
+	base := chunkBase{c.Seq, c.Kind}
 	switch c.Kind {
 	case ChunkToolCall:
-		w.key(`"index":`)
-		w.int(int64(c.Index))
-		optional(`"id":`, c.ID)
-		optional(`"name":`, c.Name)
-		w.key(`"arguments":`)
-		w.text(c.Arguments)
+		return jsoncodec.AppendValue(nil, toolCallChunk{base, c.Index, c.ID, c.Name, c.Arguments})
 	case ChunkPart:
-		optional(`"call_id":`, c.CallID)
-		w.key(`"part":`)
-		if c.Part == nil {
-			w.null()
-		} else {
-			c.Part.writeValue(w)
-		}
+		return jsoncodec.AppendValue(nil, partChunk{base, c.CallID, c.Part})
 	default:
-		optional(`"call_id":`, c.CallID)
-		w.key(`"text":`)
-		w.text(c.Text)
+		return jsoncodec.AppendValue(nil, textChunk{base, c.CallID, c.Text})
 	}
-	w.b = append(w.b, '}')
 }
+
+// The encodings of the kinds of chunks.
+type (
+	chunkBase struct {
+		Seq  int64  `json:"seq,omitempty"`
+		Kind string `json:"kind"`
+	}
+	toolCallChunk struct {
+		chunkBase
+		Index     int    `json:"index"`
+		ID        string `json:"id,omitempty"`
+		Name      string `json:"name,omitempty"`
+		Arguments string `json:"arguments"`
+	}
+	partChunk struct {
+		chunkBase
+		CallID string `json:"call_id,omitempty"`
+		Part   *Part  `json:"part"`
+	}
+	textChunk struct {
+		chunkBase
+		CallID string `json:"call_id,omitempty"`
+		Text   string `json:"text"`
+	}
+)
 
 // Chunks returns chunks that represent the whole message: its reasoning, its content and
 // its tool calls, in this order. Empty texts are omitted.
@@ -110,6 +109,18 @@ func (m *Message) Chunks() []Chunk {
 	for i := range m.ToolCalls {
 		c := &m.ToolCalls[i]
 		out = append(out, Chunk{Kind: ChunkToolCall, Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
+	}
+	return out
+}
+
+// Chunks returns chunks that represent the whole result of a call.
+func (r *Result) Chunks(callID string) []Chunk {
+	if !r.Content.IsParts() {
+		return []Chunk{{Kind: ChunkToolResult, CallID: callID, Text: r.Content.String()}}
+	}
+	var out []Chunk
+	for _, p := range r.Content.Parts() {
+		out = append(out, Chunk{Kind: ChunkPart, CallID: callID, Part: &p})
 	}
 	return out
 }

@@ -2,14 +2,16 @@ package abi
 
 import (
 	"errors"
-	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // Content is the content of a message or of a tool result: null, a string, or parts. The
 // zero value is null.
 type Content struct {
+	// Package abijson relies on the order of the fields.
 	text  string
 	parts []Part
 	kind  contentKind
@@ -52,6 +54,11 @@ func (c Content) String() string {
 	if c.kind != contentParts {
 		return c.text
 	}
+	return c.joined()
+}
+
+// joined returns the concatenated text parts. It is separate so that String is inlined.
+func (c Content) joined() string {
 	var b strings.Builder
 	for _, p := range c.parts {
 		b.WriteString(p.Text)
@@ -60,48 +67,32 @@ func (c Content) String() string {
 }
 
 // MarshalJSON writes null, a string or an array of parts.
-func (c Content) MarshalJSON() ([]byte, error) { return marshal(&c) }
-
-// UnmarshalJSON reads null, a string or an array of parts.
-func (c *Content) UnmarshalJSON(b []byte) error { return unmarshal(b, c) }
-
-func (c *Content) writeValue(w *writer) {
+func (c Content) MarshalJSON() ([]byte, error) {
 	switch c.kind {
 	case contentText:
-		w.text(c.text)
+		return jsoncodec.AppendText(nil, c.text), nil
 	case contentParts:
-		w.b = append(w.b, '[')
-		for i := range c.parts {
-			if i > 0 {
-				w.b = append(w.b, ',')
-			}
-			c.parts[i].writeValue(w)
-		}
-		w.b = append(w.b, ']')
+		return jsoncodec.AppendValue(nil, append([]Part{}, c.parts...))
 	default:
-		w.null()
+		return []byte("null"), nil
 	}
 }
 
-func (c *Content) fill(t *trusted) {
-	switch t.space() {
-	case '"':
-		c.text, c.kind = t.text(), contentText
-	case '[':
+// UnmarshalJSON reads null, a string or an array of parts.
+func (c *Content) UnmarshalJSON(b []byte) error {
+	*c = Content{}
+	switch {
+	case len(b) > 0 && b[0] == '"':
+		c.kind = contentText
+		return unmarshal(b, &c.text)
+	case len(b) > 0 && b[0] == '[':
 		c.kind = contentParts
-		fillSlice(t, &c.parts, func(t *trusted, p *Part) { p.fill(t) })
+		return unmarshal(b, &c.parts)
+	case string(b) == "null":
+		return nil
 	default:
-		if !t.null() {
-			t.fail()
-		}
+		return errors.New("content must be a string, null or an array of parts")
 	}
-}
-
-func (Content) shape(first byte) reflect.Type {
-	if first == '[' {
-		return reflect.TypeFor[[]Part]()
-	}
-	return nil
 }
 
 // The part types that the host knows. Other types pass through unchanged.
@@ -148,32 +139,27 @@ func (p *Part) Check() error {
 func (c *Content) Check() error {
 	for i := range c.parts {
 		if err := c.parts[i].Check(); err != nil {
-			return Wrap("content["+strconv.Itoa(i)+"]", err)
+			return jsoncodec.Wrap("content["+strconv.Itoa(i)+"]", err)
 		}
 	}
 	return nil
 }
 
 // MarshalJSON writes the known fields, then the unknown ones.
-func (p Part) MarshalJSON() ([]byte, error) { return marshal(&p) }
+func (p Part) MarshalJSON() ([]byte, error) {
+	type known Part
+	if p.Type != PartText || p.Text != "" {
+		return object(known(p), p.Unknown)
+	}
+	return object(struct { // a text part always has a text
+		known
+		Text string `json:"text"`
+	}{known: known(p)}, p.Unknown)
+}
 
 // UnmarshalJSON reads the known fields and stores the others in Unknown.
 func (p *Part) UnmarshalJSON(b []byte) error {
+	type known Part
 	*p = Part{}
-	return unmarshal(b, p)
+	return unmarshalObject(b, (*known)(p), &p.Unknown)
 }
-
-func (p *Part) writeValue(w *writer) {
-	w.b = append(w.b, '{')
-	p.writeFields(w)
-	if p.Type == PartText && p.Text == "" {
-		w.key(`"text":`)
-		w.text("")
-	}
-	w.fields(p.Unknown)
-	w.b = append(w.b, '}')
-}
-
-func (p *Part) keep(name string, raw []byte) { p.Unknown = p.Unknown.with(name, raw) }
-
-func (Part) open() {}

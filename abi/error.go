@@ -114,18 +114,3 @@ type Control struct {
 
 // Ending returns c. The host uses it to read the control part of any answer.
 func (c *Control) Ending() *Control { return c }
-
-// Wrap returns an error with the message "what: err" that unwraps to err. Modules use it
-// instead of fmt.Errorf because fmt would make them 0.7 MB larger.
-func Wrap(what string, err error) error { return &wrapped{what, err} }
-
-type wrapped struct {
-	what string
-	err  error
-}
-
-// Error returns the message with its cause.
-func (w *wrapped) Error() string { return w.what + ": " + w.err.Error() }
-
-// Unwrap returns the cause.
-func (w *wrapped) Unwrap() error { return w.err }

@@ -1,8 +1,6 @@
 package abi
 
-import (
-	"reflect"
-)
+import "github.com/agent-runner/agent-runner/internal/jsoncodec"
 
 // Fields holds the unknown fields of an object, unchanged and in their original order.
 type Fields []Field
@@ -23,52 +21,26 @@ func (f Fields) Get(name string) JSON {
 	return nil
 }
 
-// with returns f with one more field.
-func (f Fields) with(name string, raw []byte) Fields {
-	return append(f, Field{name, Clone(raw)})
+// object encodes a struct followed by unknown fields.
+func object(v any, unknown Fields) ([]byte, error) {
+	b, err := jsoncodec.AppendValue(nil, v)
+	if err != nil || len(unknown) == 0 {
+		return b, err
+	}
+	w := jsoncodec.Writer{B: b[:len(b)-1]}
+	for i := range unknown {
+		w.Field(unknown[i].Name, unknown[i].Value)
+	}
+	return append(w.B, '}'), w.Err
 }
 
-// FieldOf returns the value of a field of the JSON object b, or nil if there is no such
-// field. b must be valid JSON. The result is a part of b.
-func FieldOf(b []byte, name string) []byte {
-	var found []byte
-	if eachField(b, func(field string, value []byte) error {
-		if field == name {
-			found = value
-		}
-		return nil
-	}) != nil {
-		return nil
-	}
-	return found
+// unmarshalObject decodes b into the struct that v points to and appends the fields that
+// it does not have to unknown.
+func unmarshalObject(b []byte, v any, unknown *Fields) error {
+	return jsoncodec.ReadObject(jsoncodec.Clone(b), v, func(name string, raw []byte) {
+		*unknown = append(*unknown, Field{name, jsoncodec.Clone(raw)})
+	})
 }
 
-// Marshal encodes v as encoding/json does, but without escaping <, > and &.
-func Marshal(v any) ([]byte, error) {
-	if known := valueOf(v); known != nil {
-		return marshal(known)
-	}
-	return MarshalValue(v)
-}
-
-// valueOf returns v as a value if its type is one of this package's, or a pointer to one.
-// It returns nil for other types, including those that embed one and inherit its methods.
-func valueOf(v any) value {
-	t := reflect.TypeOf(v)
-	if t == nil {
-		return nil
-	}
-	if t.Kind() == reflect.Struct && t.PkgPath() == ownPath {
-		p := reflect.New(t)
-		p.Elem().Set(reflect.ValueOf(v))
-		known, _ := p.Interface().(value)
-		return known
-	}
-	known, ok := v.(value)
-	if !ok || t.Kind() != reflect.Pointer || t.Elem().PkgPath() != ownPath || reflect.ValueOf(v).IsNil() {
-		return nil
-	}
-	return known
-}
-
-var ownPath = reflect.TypeFor[Error]().PkgPath()
+// unmarshal decodes b into the value that v points to, which has no method of its own.
+func unmarshal(b []byte, v any) error { return jsoncodec.ReadValue(jsoncodec.Clone(b), v) }

@@ -2,8 +2,9 @@ package abi
 
 import (
 	"errors"
-	"reflect"
 	"strconv"
+
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // The lists of messages that a hook can read.
@@ -39,6 +40,7 @@ type Splice struct {
 	Insert []Message `json:"insert,omitempty"`
 }
 
+// A spliceObject is the encoding of a ListPatch that is not whole.
 type spliceObject struct {
 	Splice []Splice `json:"splice"`
 }
@@ -47,30 +49,24 @@ type spliceObject struct {
 func (p ListPatch) IsZero() bool { return !p.Whole && len(p.Splice) == 0 }
 
 // MarshalJSON writes {"splice": [...]} or an array of messages.
-func (p ListPatch) MarshalJSON() ([]byte, error) { return marshal(&p) }
+func (p ListPatch) MarshalJSON() ([]byte, error) {
+	if p.Whole {
+		return jsoncodec.AppendValue(nil, append([]Message{}, p.Replace...))
+	}
+	return jsoncodec.AppendValue(nil, spliceObject{p.Splice})
+}
 
 // UnmarshalJSON reads {"splice": [...]}, an array of messages, or null, which means no
 // change.
-func (p *ListPatch) UnmarshalJSON(b []byte) error { return unmarshal(b, p) }
-
-func (p *ListPatch) writeValue(w *writer) {
-	switch {
-	case !p.Whole:
-		w.b = append(w.b, `{"splice":`...)
-		writeSlice(w, p.Splice, func(w *writer, s *Splice) { s.writeValue(w) })
-		w.b = append(w.b, '}')
-	case p.Replace == nil:
-		w.b = append(w.b, "[]"...)
-	default:
-		writeSlice(w, p.Replace, func(w *writer, m *Message) { m.writeValue(w) })
+func (p *ListPatch) UnmarshalJSON(b []byte) error {
+	*p = ListPatch{Whole: len(b) > 0 && b[0] == '['}
+	if p.Whole {
+		return unmarshal(b, &p.Replace)
 	}
-}
-
-func (ListPatch) shape(first byte) reflect.Type {
-	if first == '[' {
-		return reflect.TypeFor[[]Message]()
-	}
-	return reflect.TypeFor[spliceObject]()
+	var o spliceObject
+	err := unmarshal(b, &o)
+	p.Splice = o.Splice
+	return err
 }
 
 // Check returns an error if the patch does not fit a list of total messages.
@@ -86,7 +82,7 @@ func (p *ListPatch) Check(total int) error {
 		}
 		end = s.At + s.Remove
 		if err := checkMessages(s.Insert); err != nil {
-			return Wrap("splice "+strconv.Itoa(i), err)
+			return jsoncodec.Wrap("splice "+strconv.Itoa(i), err)
 		}
 	}
 	return nil
@@ -95,7 +91,7 @@ func (p *ListPatch) Check(total int) error {
 func checkMessages(messages []Message) error {
 	for i := range messages {
 		if err := messages[i].Check(); err != nil {
-			return Wrap("message "+strconv.Itoa(i), err)
+			return jsoncodec.Wrap("message "+strconv.Itoa(i), err)
 		}
 	}
 	return nil

@@ -78,24 +78,17 @@ func (m *Message) Check() error {
 }
 
 // MarshalJSON writes the known fields, then the unknown ones.
-func (m Message) MarshalJSON() ([]byte, error) { return marshal(&m) }
+func (m Message) MarshalJSON() ([]byte, error) {
+	type known Message
+	return object(known(m), m.Unknown)
+}
 
 // UnmarshalJSON reads the known fields and stores the others in Unknown.
 func (m *Message) UnmarshalJSON(b []byte) error {
+	type known Message
 	*m = Message{}
-	return unmarshal(b, m)
+	return unmarshalObject(b, (*known)(m), &m.Unknown)
 }
-
-func (m *Message) writeValue(w *writer) {
-	w.b = append(w.b, '{')
-	m.writeFields(w)
-	w.fields(m.Unknown)
-	w.b = append(w.b, '}')
-}
-
-func (m *Message) keep(name string, raw []byte) { m.Unknown = m.Unknown.with(name, raw) }
-
-func (Message) open() {}
 
 // A ToolCall is one call in an assistant's message. Its arguments are the model's string,
 // unchanged.
@@ -120,25 +113,17 @@ func NewToolCall(id, name, arguments string) ToolCall {
 }
 
 // MarshalJSON writes the known fields, then the unknown ones.
-func (c ToolCall) MarshalJSON() ([]byte, error) { return marshal(&c) }
+func (c ToolCall) MarshalJSON() ([]byte, error) {
+	type known ToolCall
+	if c.Type == "" {
+		c.Type = "function"
+	}
+	return object(known(c), c.Unknown)
+}
 
 // UnmarshalJSON reads the known fields and stores the others in Unknown.
 func (c *ToolCall) UnmarshalJSON(b []byte) error {
+	type known ToolCall
 	*c = ToolCall{}
-	return unmarshal(b, c)
+	return unmarshalObject(b, (*known)(c), &c.Unknown)
 }
-
-func (c *ToolCall) writeValue(w *writer) {
-	typed := *c
-	if typed.Type == "" {
-		typed.Type = "function"
-	}
-	w.b = append(w.b, '{')
-	typed.writeFields(w)
-	w.fields(c.Unknown)
-	w.b = append(w.b, '}')
-}
-
-func (c *ToolCall) keep(name string, raw []byte) { c.Unknown = c.Unknown.with(name, raw) }
-
-func (ToolCall) open() {}

@@ -2,9 +2,10 @@ package abi
 
 import (
 	"errors"
-	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A Tool describes a tool to the model.
@@ -37,7 +38,7 @@ func notInToolName(c rune) bool {
 // Check returns an error if the tool is invalid.
 func (t *Tool) Check() error {
 	if t.Name == "" || len(t.Name) > maxToolName || strings.ContainsFunc(t.Name, notInToolName) {
-		return errors.New("invalid tool name " + strconv.Quote(cut(t.Name, 80)) + ": want 1 to " + strconv.Itoa(maxToolName) +
+		return errors.New("invalid tool name " + strconv.Quote(t.Name[:min(len(t.Name), 80)]) + ": want 1 to " + strconv.Itoa(maxToolName) +
 			" letters (a-z, A-Z), digits, _ and -")
 	}
 	if len(t.Parameters) > 0 && t.Parameters[0] != '{' && string(t.Parameters) != "null" {
@@ -55,6 +56,7 @@ type ToolsPatch struct {
 	Whole   bool
 }
 
+// A toolsObject is the encoding of a ToolsPatch that is not whole.
 type toolsObject struct {
 	Add    []Tool   `json:"add,omitempty"`
 	Remove []string `json:"remove,omitempty"`
@@ -64,40 +66,23 @@ type toolsObject struct {
 func (p ToolsPatch) IsZero() bool { return !p.Whole && len(p.Add) == 0 && len(p.Remove) == 0 }
 
 // MarshalJSON writes {"add", "remove"} or an array of tools.
-func (p ToolsPatch) MarshalJSON() ([]byte, error) { return marshal(&p) }
+func (p ToolsPatch) MarshalJSON() ([]byte, error) {
+	if p.Whole {
+		return jsoncodec.AppendValue(nil, append([]Tool{}, p.Replace...))
+	}
+	return jsoncodec.AppendValue(nil, toolsObject{p.Add, p.Remove})
+}
 
 // UnmarshalJSON reads {"add", "remove"}, an array of tools, or null for no change.
-func (p *ToolsPatch) UnmarshalJSON(b []byte) error { return unmarshal(b, p) }
-
-func writeTools(w *writer, list []Tool) {
-	writeSlice(w, list, func(w *writer, t *Tool) { t.writeValue(w) })
-}
-
-func (p *ToolsPatch) writeValue(w *writer) {
-	switch {
-	case !p.Whole:
-		w.b = append(w.b, '{')
-		if len(p.Add) > 0 {
-			w.key(`"add":`)
-			writeTools(w, p.Add)
-		}
-		if len(p.Remove) > 0 {
-			w.key(`"remove":`)
-			writeSlice(w, p.Remove, func(w *writer, name *string) { w.text(*name) })
-		}
-		w.b = append(w.b, '}')
-	case p.Replace == nil:
-		w.b = append(w.b, "[]"...)
-	default:
-		writeTools(w, p.Replace)
+func (p *ToolsPatch) UnmarshalJSON(b []byte) error {
+	*p = ToolsPatch{Whole: len(b) > 0 && b[0] == '['}
+	if p.Whole {
+		return unmarshal(b, &p.Replace)
 	}
-}
-
-func (ToolsPatch) shape(first byte) reflect.Type {
-	if first == '[' {
-		return reflect.TypeFor[[]Tool]()
-	}
-	return reflect.TypeFor[toolsObject]()
+	var o toolsObject
+	err := unmarshal(b, &o)
+	p.Add, p.Remove = o.Add, o.Remove
+	return err
 }
 
 // A Call is a tool call as the tool hooks receive it.

@@ -119,11 +119,11 @@ func (c *conversation) find(id string) (*schema.Message, abi.Message) {
 }
 
 func equal(a, b abi.Message) bool {
-	x, err := abi.Marshal(a)
+	x, err := json.Marshal(a)
 	if err != nil {
 		return false
 	}
-	y, err := abi.Marshal(b)
+	y, err := json.Marshal(b)
 	return err == nil && bytes.Equal(x, y)
 }
 
@@ -321,13 +321,13 @@ func partFrom(part any) (abi.Part, error) {
 		out = abi.Part{Type: abi.PartText, Text: c.Text}
 	case c.Type == einoImage && c.Image != nil:
 		out.Type = abi.PartImage
-		out.ImageURL, err = abi.Marshal(map[string]string{"url": c.Image.url(), "detail": either(c.Image.Detail, "auto")})
+		out.ImageURL, err = json.Marshal(map[string]string{"url": c.Image.url(), "detail": either(c.Image.Detail, "auto")})
 	case c.Type == einoAudio && c.Audio != nil && c.Audio.Base64 != "":
 		out.Type = abi.PartAudio
-		out.InputAudio, err = abi.Marshal(map[string]string{"data": c.Audio.Base64, "format": strings.TrimPrefix(c.Audio.MIME, "audio/")})
+		out.InputAudio, err = json.Marshal(map[string]string{"data": c.Audio.Base64, "format": strings.TrimPrefix(c.Audio.MIME, "audio/")})
 	case c.Type == einoFile && c.File != nil:
 		out.Type = abi.PartFile
-		out.File, err = abi.Marshal(map[string]string{"filename": c.File.Name, "file_data": c.File.url()})
+		out.File, err = json.Marshal(map[string]string{"filename": c.File.Name, "file_data": c.File.url()})
 	default:
 		err = json.Unmarshal(b, &out)
 	}
@@ -336,7 +336,7 @@ func partFrom(part any) (abi.Part, error) {
 
 // partTo is a part in Eino's form: one of those that were there, or a new one.
 func partTo[P any](p abi.Part, base []P) (out P, err error) {
-	want, err := abi.Marshal(p)
+	want, err := json.Marshal(p)
 	if err != nil {
 		return out, err
 	}
@@ -345,7 +345,7 @@ func partTo[P any](p abi.Part, base []P) (out P, err error) {
 		if err != nil {
 			return out, err
 		}
-		if have, err := abi.Marshal(was); err == nil && bytes.Equal(have, want) {
+		if have, err := json.Marshal(was); err == nil && bytes.Equal(have, want) {
 			return b, nil
 		}
 	}

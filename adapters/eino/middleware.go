@@ -2,6 +2,7 @@ package eino
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -216,7 +217,7 @@ func declaration(info *schema.ToolInfo) (abi.Tool, error) {
 	}
 	js, err := info.ParamsOneOf.ToJSONSchema()
 	if err == nil && js != nil {
-		d.Parameters, err = abi.Marshal(js)
+		d.Parameters, err = json.Marshal(js)
 	}
 	if err != nil {
 		return d, fmt.Errorf("the parameters of tool %q: %w", info.Name, err)
@@ -277,5 +278,5 @@ func resumeAnswer(ctx context.Context) (answer []byte, err error) {
 	if raw, ok := data.([]byte); ok {
 		return raw, nil
 	}
-	return abi.Marshal(data)
+	return json.Marshal(data)
 }

@@ -184,7 +184,7 @@ func (c *modelCall) options(q chain.ModelRequest) ([]model.Option, error) {
 		MaxTokens   *int     `json:"max_tokens"`
 		Stop        []string `json:"stop"`
 	}
-	b, err := abi.Marshal(q.Params)
+	b, err := json.Marshal(q.Params)
 	if err == nil {
 		err = json.Unmarshal(b, &o)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/bench/internal/five"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 )
@@ -122,7 +123,7 @@ func functions() []host.Middleware {
 			if err != nil {
 				return nil, err
 			}
-			b, err := abi.Marshal(res)
+			b, err := abijson.Marshal(res)
 			if err == nil {
 				_, err = c.LocalSet(key, b, abi.LocalAlways)
 			}
@@ -178,14 +179,14 @@ func functions() []host.Middleware {
 // forwarded are the five elsewhere: call sends a hook's whole input as JSON.
 func forwarded(ctx context.Context, name string, h *host.Host, talk []abi.Message, call func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error)) (*peer, error) {
 	ask := func(ctx context.Context, middleware, hook string, in, out any) error {
-		b, err := abi.Marshal(in)
+		b, err := abijson.Marshal(in)
 		if err != nil {
 			return err
 		}
 		if b, err = call(ctx, middleware, hook, b); err != nil {
 			return err
 		}
-		_, err = abi.Decode(b, out)
+		_, err = abijson.Decode(b, out)
 		return err
 	}
 	list := []host.Middleware{
@@ -207,7 +208,7 @@ func forwarded(ctx context.Context, name string, h *host.Host, talk []abi.Messag
 			if err != nil {
 				return nil, err
 			}
-			if question.Result, err = abi.Marshal(res); err != nil {
+			if question.Result, err = abijson.Marshal(res); err != nil {
 				return nil, err
 			}
 			return &abi.WrapToolCallAnswer{Result: res}, ask(ctx, "cache", "cache_put", question, &kept)

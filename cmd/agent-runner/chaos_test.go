@@ -30,6 +30,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/run"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
@@ -313,7 +314,7 @@ func (v *victim) take(line, how string) {
 	}
 	require.Equal(v.t, v.last+1, e.Seq, "%s: %s: %s", v.key, how, line)
 	v.last, v.run = e.Seq, e.Run
-	b, err := abi.Marshal(&e)
+	b, err := abijson.Marshal(&e)
 	require.NoError(v.t, err)
 	v.lines[e.Seq] = string(b)
 	if e := v.work(&e); e != nil && e.Type == abi.EventToolResult {
@@ -356,7 +357,7 @@ func (v *victim) catchUp() {
 	events, err := v.w.at.Events(v.t.Context(), v.run, v.last, 10_000)
 	require.NoError(v.t, err)
 	for i := range events {
-		b, err := abi.Marshal(&events[i])
+		b, err := abijson.Marshal(&events[i])
 		require.NoError(v.t, err)
 		v.take(string(b), "kept")
 	}
@@ -397,7 +398,7 @@ func (v *victim) check(info *journal.RunInfo) {
 	counts := map[abi.EventType]int{}
 	for i, e := range kept {
 		require.EqualValues(t, i+1, e.Seq)
-		b, err := abi.Marshal(&e)
+		b, err := abijson.Marshal(&e)
 		require.NoError(t, err)
 		require.Equal(t, v.lines[e.Seq], string(b), "what was told is what is kept")
 		if i == len(kept)-1 {

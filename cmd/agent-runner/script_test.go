@@ -24,6 +24,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/conformance"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
@@ -157,7 +158,7 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 func runID(ts *testscript.TestScript, _ bool, args []string) {
 	var e abi.Event
 	line, _, _ := strings.Cut(ts.ReadFile(args[0]), "\n")
-	if _, err := abi.Decode([]byte(line), &e); err != nil || e.Run == "" {
+	if _, err := abijson.Decode([]byte(line), &e); err != nil || e.Run == "" {
 		ts.Fatalf("%s does not begin with an event of a run: %v", args[0], err)
 	}
 	ts.Setenv("ID", e.Run)
@@ -179,7 +180,7 @@ func events(ts *testscript.TestScript, _ bool, args []string) {
 	var last abi.Event
 	for i, line := range strings.Split(strings.TrimSuffix(ts.ReadFile(args[0]), "\n"), "\n") {
 		var e abi.Event
-		if unknown, err := abi.Decode([]byte(line), &e); err != nil || len(unknown) > 0 {
+		if unknown, err := abijson.Decode([]byte(line), &e); err != nil || len(unknown) > 0 {
 			ts.Fatalf("line %d is no event: %v %v: %s", i+1, err, unknown, line)
 		}
 		if last.Type == abi.EventRunFinished {

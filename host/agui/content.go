@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // contentOf is a message's or result's content as clients have it: a string,
@@ -85,16 +86,16 @@ func (p *part) toABI() (abi.Part, error) {
 		return out, invalid("a part of type %q needs a source", p.Type)
 	case p.Type == "image":
 		out.Type = abi.PartImage
-		out.ImageURL, err = abi.Marshal(map[string]string{"url": p.Source.url()})
+		out.ImageURL, err = abijson.Marshal(map[string]string{"url": p.Source.url()})
 	case p.Type == "audio" && p.Source.Type == "data":
 		out.Type = abi.PartAudio
-		out.InputAudio, err = abi.Marshal(map[string]string{"data": p.Source.Value, "format": strings.TrimPrefix(p.Source.MIMEType, "audio/")})
+		out.InputAudio, err = abijson.Marshal(map[string]string{"data": p.Source.Value, "format": strings.TrimPrefix(p.Source.MIMEType, "audio/")})
 	case p.Type == "document" && p.Source.Type == "file":
 		out.Type = abi.PartFile
-		out.File, err = abi.Marshal(map[string]string{"file_id": p.Source.Value})
+		out.File, err = abijson.Marshal(map[string]string{"file_id": p.Source.Value})
 	case p.Type == "document":
 		out.Type = abi.PartFile
-		out.File, err = abi.Marshal(map[string]string{"file_data": p.Source.url()})
+		out.File, err = abijson.Marshal(map[string]string{"file_data": p.Source.url()})
 	default:
 		return out, invalid("a part of type %q with a source of type %q cannot be sent to a model; send text, image, audio as data, or document", p.Type, p.Source.Type)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -72,7 +73,7 @@ func fixed() []string {
 
 func (e *Encoder) send(x *event) {
 	x.Timestamp = e.now
-	b, err := abi.Marshal(x)
+	b, err := abijson.Marshal(x)
 	if err != nil {
 		return // strings and numbers always can be
 	}
@@ -93,7 +94,7 @@ func (e *Encoder) say(m message) {
 	if e.size > maxSaid {
 		return
 	}
-	b, err := abi.Marshal(m)
+	b, err := abijson.Marshal(m)
 	if err != nil {
 		return
 	}
@@ -537,7 +538,7 @@ func (e *Encoder) correct(ev abi.Event, m *abi.Message) {
 			break
 		}
 		last.Content = text
-		if b, err := abi.Marshal(last); err == nil {
+		if b, err := abijson.Marshal(last); err == nil {
 			e.said[i] = b
 		}
 		e.snapshot(last)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // MaxInput is how long a client's input may be, in bytes.
@@ -61,7 +62,7 @@ func ParseInput(b []byte) (*Input, error) {
 		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("the input has %d bytes; at most %d are allowed", len(b), MaxInput)}
 	}
 	var f inputFile
-	if _, err := abi.Decode(b, &f); err != nil {
+	if _, err := abijson.Decode(b, &f); err != nil {
 		return nil, invalid("%v", err)
 	}
 	if f.ThreadID == "" || f.RunID == "" {
@@ -117,7 +118,7 @@ func messageFrom(raw json.RawMessage) (out abi.Message, ok bool, err error) {
 		ToolCalls  []toolCall      `json:"toolCalls"`
 		ToolCallID string          `json:"toolCallId"`
 	}
-	if _, err := abi.Decode(raw, &m); err != nil {
+	if _, err := abijson.Decode(raw, &m); err != nil {
 		return out, false, err
 	}
 	switch m.Role {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agui"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 func TestParseInput(t *testing.T) {
@@ -26,7 +27,7 @@ func TestParseInput(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, in.Messages, 3)
 	require.Len(t, in.Raw, 5)
-	b, err := abi.Marshal(in.Messages[0].Content)
+	b, err := abijson.Marshal(in.Messages[0].Content)
 	require.NoError(t, err)
 	require.JSONEq(t, `[{"type":"text","text":"see"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}},
 		{"type":"input_audio","input_audio":{"data":"BBBB","format":"wav"}},{"type":"file","file":{"file_data":"https://example.com/a.pdf"}}]`, string(b))

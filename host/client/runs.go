@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A Run is one of a tenant's.
@@ -172,7 +173,7 @@ func (c *Client) Events(ctx context.Context, id string, after int64) (events []a
 }
 
 func decodeEvent(b []byte) (e abi.Event, err error) {
-	if _, err = abi.Decode(b, &e); err != nil {
+	if _, err = abijson.Decode(b, &e); err != nil {
 		err = fmt.Errorf("an event of the run cannot be read; the server may be of another version: %w", err)
 	}
 	return e, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // ClientReason is the reason of interrupts by tools of [ByClient].
@@ -42,7 +43,7 @@ func clientResult(answer json.RawMessage) (*abi.Result, error) {
 		}
 		return abi.TextResult(text), nil
 	case len(answer) > 0 && answer[0] == '{':
-		if _, err := abi.Decode(answer, &res); err != nil {
+		if _, err := abijson.Decode(answer, &res); err != nil {
 			return nil, fmt.Errorf("the client's answer is not a tool result: %w", err)
 		}
 		return &res, nil

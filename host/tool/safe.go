@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // Defaults of SafeOptions.
@@ -173,7 +174,7 @@ func (t *SafeTool) cleanParts(parts []abi.Part) []abi.Part {
 			out = append(out, p)
 			continue
 		}
-		b, err := abi.Marshal(p)
+		b, err := abijson.Marshal(p)
 		switch {
 		case err != nil || !utf8.Valid(b):
 			p = textPart(fmt.Sprintf("[left out: a part of type %q that is not valid JSON]", strings.ToValidUTF8(p.Type, "\ufffd")))

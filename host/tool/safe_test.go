@@ -16,6 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -80,9 +82,9 @@ func TestSafeCutsResults(t *testing.T) {
 			res, err := call(t.Context(), safe)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, res.Content.String())
-			b, err := abi.Marshal(res)
+			b, err := abijson.Marshal(res)
 			require.NoError(t, err)
-			require.NoError(t, abi.Valid(b))
+			require.NoError(t, jsoncodec.Valid(b))
 		})
 	}
 }

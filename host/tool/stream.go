@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A Streamer is a tool that can stream its result.
@@ -76,9 +78,9 @@ func (o *Out) Part(p abi.Part) error {
 	size := len(p.Text)
 	budget := &o.text
 	if p.Type != abi.PartText {
-		b, err := abi.Marshal(p)
+		b, err := abijson.Marshal(p)
 		if err == nil {
-			err = abi.Valid(b)
+			err = jsoncodec.Valid(b)
 		}
 		if err != nil {
 			return fmt.Errorf("a part of type %q that is not valid JSON: %w", p.Type, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
@@ -127,12 +128,12 @@ func TestReadNone(t *testing.T) {
 	var saw []string
 	spy := &chain.Native{
 		Observe: func(_ context.Context, _ *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
-			b, err := abi.Marshal(in.Events)
+			b, err := abijson.Marshal(in.Events)
 			saw = append(saw, string(b))
 			return nil, err
 		},
 		AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
-			b, err := abi.Marshal(in)
+			b, err := abijson.Marshal(in)
 			saw = append(saw, string(b))
 			return nil, err
 		},

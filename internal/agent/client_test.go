@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
@@ -29,7 +30,7 @@ func (lines) Encode(e abi.Event) []chain.Encoded {
 	case e.Message != nil:
 		line += " " + e.Message.Content.String()
 	}
-	b, _ := abi.Marshal(map[string]string{"line": line})
+	b, _ := abijson.Marshal(map[string]string{"line": line})
 	return []chain.Encoded{{JSON: b}}
 }
 
@@ -49,7 +50,7 @@ func translator() *chain.Native {
 		default:
 			return nil, nil
 		}
-		b, err := abi.Marshal(e)
+		b, err := abijson.Marshal(e)
 		return &abi.TranslateAnswer{Event: b}, err
 	}}
 }

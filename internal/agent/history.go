@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
@@ -207,8 +208,8 @@ func (r *reader) edit(d *DeedOf) {
 func wholeSplice(before, after []abi.Message) abi.Splice {
 	same := func(a, b abi.Message) bool {
 		a.Origin, b.Origin = "", ""
-		x, errX := abi.Marshal(a)
-		y, errY := abi.Marshal(b)
+		x, errX := abijson.Marshal(a)
+		y, errY := abijson.Marshal(b)
 		return errX == nil && errY == nil && string(x) == string(y)
 	}
 	head := 0

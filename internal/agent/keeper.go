@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
@@ -163,7 +164,7 @@ func (k *keeper) release() {
 func (k *keeper) call(i int, c *CallState) {
 	state := *c
 	state.Child, state.Kept = nil, nil // it has a log of its own
-	b, err := abi.Marshal(&state)
+	b, err := abijson.Marshal(&state)
 	if err != nil {
 		_ = k.fail(err)
 	}
@@ -489,7 +490,7 @@ func (k *keeper) collect() (c *journal.Commit, events []ClientEvent, waiters []*
 func logLines(log []entry) ([]byte, error) {
 	var out bytes.Buffer
 	for i := range log {
-		b, err := abi.Marshal(&log[i])
+		b, err := abijson.Marshal(&log[i])
 		if err != nil {
 			return nil, err
 		}
@@ -502,7 +503,7 @@ func logLines(log []entry) ([]byte, error) {
 func lines(events []ClientEvent) ([]byte, error) {
 	var out bytes.Buffer
 	for i := range events {
-		b, err := abi.Marshal(&events[i].Event)
+		b, err := abijson.Marshal(&events[i].Event)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
@@ -42,11 +43,11 @@ func (g given) rewritten(l *message.List, from int) (*journal.Rewrite, error) {
 		if !there {
 			m = abi.Message{ID: was.ID, Role: was.Role, Origin: was.Origin, Content: abi.Text("")}
 		}
-		x, err := abi.Marshal(&was)
+		x, err := abijson.Marshal(&was)
 		if err != nil {
 			return nil, err
 		}
-		y, err := abi.Marshal(&m)
+		y, err := abijson.Marshal(&m)
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // MaxDepth is how deeply runs may stand in one another: a run that is a tool of
@@ -209,7 +210,7 @@ func (c *caller) keep(child *State) {
 
 // result is what a run's end is to the model that made it.
 func result(a *Agent, last *abi.Event, ended error) (*abi.Result, error) {
-	extra, err := abi.Marshal(map[string]any{"run": last.Run, "agent": a.Name, "finish_reason": last.FinishReason})
+	extra, err := abijson.Marshal(map[string]any{"run": last.Run, "agent": a.Name, "finish_reason": last.FinishReason})
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -107,7 +108,7 @@ func (t transferTool) Declaration() abi.Tool {
 			text.WriteString(": " + a.Description)
 		}
 	}
-	enum, _ := abi.Marshal(names)
+	enum, _ := abijson.Marshal(names)
 	// Who asks twice for one transfer gets it once.
 	return abi.Tool{Name: TransferTool, Idempotent: true, Description: text.String(), Parameters: json.RawMessage(
 		`{"type":"object","properties":{"agent":{"type":"string","enum":` + string(enum) + `}},"required":["agent"]}`)}

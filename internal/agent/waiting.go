@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // Pending are the interrupts that the run waits for, in the order of its calls.
@@ -95,7 +96,7 @@ func (s *State) answer(answers map[string]json.RawMessage) error {
 		if err != nil {
 			return fmt.Errorf("call %s: %w", c.Call.ID, err)
 		}
-		if own[p.ID], err = abi.Marshal(down); err != nil {
+		if own[p.ID], err = abijson.Marshal(down); err != nil {
 			return err
 		}
 	}

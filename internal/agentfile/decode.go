@@ -17,7 +17,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // Bounds of a file. Aliases count each time they are used.
@@ -336,11 +336,11 @@ func (d *decoder) json(n ast.Node) ([]byte, error) {
 		if at.Token.Type == token.StringType && isNumber(at.Value) { // too large for the parser's integers
 			return []byte(at.Value), nil
 		}
-		return abi.Marshal(at.Value)
+		return abijson.Marshal(at.Value)
 	case *ast.LiteralNode:
-		return abi.Marshal(at.Value.Value)
+		return abijson.Marshal(at.Value.Value)
 	case ast.ScalarNode:
-		b, err := abi.Marshal(at.GetValue())
+		b, err := abijson.Marshal(at.GetValue())
 		if err != nil {
 			return nil, d.errorf(n, "cannot be written in JSON: %w", err)
 		}
@@ -356,7 +356,7 @@ func (d *decoder) jsonObject(n ast.Node) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		k, err := abi.Marshal(name)
+		k, err := abijson.Marshal(name)
 		if err != nil {
 			return nil, err
 		}

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // MarshalText formats a duration for UnmarshalText.
@@ -15,4 +15,4 @@ func (s Bytes) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int
 
 // Text returns the agent as JSON for [Parse]. It writes paths unchanged, and omits the
 // directories of MCP servers.
-func (f *File) Text() ([]byte, error) { return abi.Marshal(f) }
+func (f *File) Text() ([]byte, error) { return abijson.Marshal(f) }

@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // Limits of one hook call.
@@ -238,7 +239,7 @@ func (c *Call) Emit(name string, data json.RawMessage) error {
 	if err := c.awaitMemory("emit", len(data)); err != nil {
 		return err
 	}
-	c.send(abi.Event{Type: abi.EventCustom, Entry: c.member.Name, Hook: c.Hook, Name: name, Data: abi.Clone(data)})
+	c.send(abi.Event{Type: abi.EventCustom, Entry: c.member.Name, Hook: c.Hook, Name: name, Data: jsoncodec.Clone(data)})
 	return nil
 }
 

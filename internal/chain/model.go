@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
+	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
 // A ModelRequest is one model call as the chain hands it on.
@@ -210,9 +211,9 @@ func (k *modelKind) chunks(_ ModelRequest, res *abi.Response) []abi.Chunk {
 	return res.Message.Chunks()
 }
 
-func (k *modelKind) assemble(res *abi.Response, chunks []abi.Chunk) *abi.Response {
-	var a abi.Assembly
-	a.Add(chunks...)
+func (k *modelKind) assemble(res *abi.Response, pieces []abi.Chunk) *abi.Response {
+	var a chunks.Assembly
+	a.Add(pieces...)
 	out := *res
 	out.Message = a.Message(res.Message)
 	return &out
@@ -220,7 +221,7 @@ func (k *modelKind) assemble(res *abi.Response, chunks []abi.Chunk) *abi.Respons
 
 // Says reports whether chunks that were delivered say what a message says.
 func Says(delivered []abi.Chunk, m *abi.Message) bool {
-	var a abi.Assembly
+	var a chunks.Assembly
 	a.Add(delivered...)
 	return a.Says(m.Chunks())
 }

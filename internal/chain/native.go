@@ -105,7 +105,7 @@ func (s *nativeSession) Call(ctx context.Context, c *Call, in, out any) (err err
 		var fault *ending.FaultError
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.stats.Count(c.Hook, time.Since(began)-c.Waited(), errors.As(err, &fault))
+		CountCall(&s.stats, c.Hook, time.Since(began)-c.Waited(), errors.As(err, &fault))
 	}()
 	err = s.dispatch(ctx, c, in, out)
 	if err != nil && !ending.Is(err) {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
@@ -270,7 +271,7 @@ func (c *Call) own(ctx context.Context, of Own, fn func(Nester) error) error {
 // whatever else the hook does before it. It tells apart calls of the same that
 // one hook makes, in their order.
 func (c *Call) identify(of Own, request any) (string, error) {
-	b, err := abi.Marshal(request)
+	b, err := abijson.Marshal(request)
 	if err != nil {
 		return "", err
 	}

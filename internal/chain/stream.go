@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
+	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
 // A stream is the way of one reply outward through one ring: what came from
@@ -19,8 +20,8 @@ type stream struct {
 	members  []*member
 	off      map[*member]bool // faulted, passed over for the rest of this stream
 	out      outlet           // nil: chunks go nowhere as they come
-	came     abi.Assembly
-	passed   abi.Assembly
+	came     chunks.Assembly
+	passed   chunks.Assembly
 	n        int               // batches that came
 	finished bool              // the last of the message came
 	failed   *ending.HookError // the on_chunk, here or further out, that refused what came
@@ -50,7 +51,7 @@ func (s *stream) anew() bool {
 	if s.n > 0 && !s.out.anew() {
 		return false
 	}
-	s.n, s.finished, s.failed, s.came, s.passed, s.id = 0, false, nil, abi.Assembly{}, abi.Assembly{}, s.run.streams.Add(1)
+	s.n, s.finished, s.failed, s.came, s.passed, s.id = 0, false, nil, chunks.Assembly{}, chunks.Assembly{}, s.run.streams.Add(1)
 	s.held.Release()
 	return true
 }
@@ -145,7 +146,7 @@ func (s *stream) changed(came, passed []abi.Chunk) bool {
 	if len(s.members) == 0 {
 		return false
 	}
-	var a abi.Assembly
+	var a chunks.Assembly
 	a.Add(passed...)
 	return !a.Says(came)
 }

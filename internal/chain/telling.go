@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
+	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
 // What one call of a hook may send.
@@ -28,7 +29,7 @@ type telling struct {
 	held   *account.Meter // what was said; the caller releases it
 
 	mu     sync.Mutex
-	said   abi.Assembly
+	said   chunks.Assembly
 	sent   int               // chunks
 	bytes  int               // of them, about
 	failed *ending.HookError // the on_chunk hook that refused some: nothing more passes
@@ -74,7 +75,7 @@ func (t *telling) send(ctx context.Context, chunks []abi.Chunk) error {
 func (t *telling) take() []abi.Chunk {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	chunks := t.said.Chunks()
-	t.said = abi.Assembly{}
-	return chunks
+	pieces := t.said.Chunks()
+	t.said = chunks.Assembly{}
+	return pieces
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
+	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
 // A ToolCall is everything about one call of a tool.
@@ -361,9 +362,9 @@ func (k *toolKind) patch(q abi.Call, p abi.CallPatch, _ *member) (abi.Call, erro
 
 func (k *toolKind) chunks(q abi.Call, res *abi.Result) []abi.Chunk { return res.Chunks(q.ID) }
 
-func (k *toolKind) assemble(res *abi.Result, chunks []abi.Chunk) *abi.Result {
-	var a abi.Assembly
-	a.Add(chunks...)
+func (k *toolKind) assemble(res *abi.Result, pieces []abi.Chunk) *abi.Result {
+	var a chunks.Assembly
+	a.Add(pieces...)
 	out := a.Result(*res)
 	return &out
 }

@@ -10,8 +10,10 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // An Encoder puts a run's events into the protocol of one client. It belongs
@@ -149,7 +151,7 @@ func (t *translation) before(ctx context.Context, e abi.Event) (abi.Event, bool)
 // translate runs a member's translate_before over an event. It returns false if
 // the member drops it, and an error if it is left as it was because the member failed.
 func (t *translation) translate(ctx context.Context, m *member, e abi.Event) (out abi.Event, ok bool, failed error) {
-	event, err := abi.Marshal(e)
+	event, err := abijson.Marshal(e)
 	if err != nil {
 		return e, true, err // nothing that a module could be shown
 	}
@@ -166,7 +168,7 @@ func (t *translation) translate(ctx context.Context, m *member, e abi.Event) (ou
 			return nil
 		}
 		var changed abi.Event
-		if _, err := abi.Decode(answer.Event, &changed); err != nil {
+		if _, err := abijson.Decode(answer.Event, &changed); err != nil {
 			return fmt.Errorf("event: %w", err)
 		}
 		if err := keepIdentity(&changed, &e); err != nil {
@@ -340,7 +342,7 @@ func (t *translation) after(ctx context.Context, x Encoded) (json.RawMessage, bo
 
 // keepFixed puts back the fixed keys of an encoded event.
 func keepFixed(event, was json.RawMessage, fixed []string) (json.RawMessage, error) {
-	if err := abi.Valid(event); err != nil {
+	if err := jsoncodec.Valid(event); err != nil {
 		return nil, fmt.Errorf("event: %w", err)
 	}
 	var fields, before map[string]json.RawMessage
@@ -364,5 +366,5 @@ func keepFixed(event, was json.RawMessage, fixed []string) (json.RawMessage, err
 			fields[key] = v
 		}
 	}
-	return abi.Marshal(fields)
+	return abijson.Marshal(fields)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
@@ -21,7 +22,7 @@ func (shout) Protocol() string { return "shout" }
 
 func (shout) Encode(e abi.Event) []Encoded {
 	encoded := func(kind, text string, keep bool) Encoded {
-		b, _ := abi.Marshal(map[string]any{"type": kind, "id": e.Seq, "text": text})
+		b, _ := abijson.Marshal(map[string]any{"type": kind, "id": e.Seq, "text": text})
 		return Encoded{JSON: b, Fixed: []string{"type", "id"}, Keep: keep}
 	}
 	switch e.Type {
@@ -53,7 +54,7 @@ func translating(name string, ring Ring, before, after func(c *Call, event map[s
 }
 
 func answered(event any) (*abi.TranslateAnswer, error) {
-	b, err := abi.Marshal(event)
+	b, err := abijson.Marshal(event)
 	return &abi.TranslateAnswer{Event: b}, err
 }
 

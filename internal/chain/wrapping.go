@@ -9,6 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
 // A wrapping is one call of a wrapper: what it does with what it wraps, and
@@ -29,9 +30,9 @@ type wrapping[Q, P, R any] struct {
 	good           []reply[R]
 	stream         *opened[R] // of next_stream
 
-	head abi.Assembly // what was sent before the last next
-	body []abi.Chunk  // what that let pass
-	tell telling      // what was sent since
+	head chunks.Assembly // what was sent before the last next
+	body []abi.Chunk     // what that let pass
+	tell telling         // what was sent since
 }
 
 // An opened is a stream that a wrapper reads.
@@ -290,7 +291,7 @@ func (w *wrapping[Q, P, R]) said(blank *R) *R {
 	if w.lastGood.res != nil {
 		blank = w.lastGood.res
 	}
-	var all abi.Assembly
+	var all chunks.Assembly
 	all.Add(w.head.Chunks()...)
 	all.Add(w.body...)
 	all.Add(w.tell.said.Chunks()...)

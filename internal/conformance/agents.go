@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
@@ -133,7 +134,7 @@ func (b *builder) entry(ctx context.Context, f entryFile) (chain.Entry, error) {
 	default:
 		return e, fmt.Errorf("no ring %q", f.Ring)
 	}
-	config, err := abi.Marshal(f.Config)
+	config, err := abijson.Marshal(f.Config)
 	if err != nil {
 		return e, err
 	}
@@ -151,7 +152,7 @@ func (b *builder) entry(ctx context.Context, f entryFile) (chain.Entry, error) {
 	for _, h := range hooks {
 		e.Hooks = append(e.Hooks, abi.Hook(h))
 	}
-	use, err := abi.Marshal(map[string]any{"use": b.c.Name + "/" + stem, "config": json.RawMessage(orNull(config))})
+	use, err := abijson.Marshal(map[string]any{"use": b.c.Name + "/" + stem, "config": json.RawMessage(orNull(config))})
 	if err != nil {
 		return e, err
 	}

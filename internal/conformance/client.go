@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agui"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -34,7 +34,7 @@ func (o *Outcome) client(types string) (string, error) {
 		for _, key := range []string{"type", "timestamp", "threadId", "runId", "protocolVersion", "messageId", "parentMessageId", "usage"} {
 			delete(e, key)
 		}
-		rest, err := abi.Marshal(e)
+		rest, err := abijson.Marshal(e)
 		if err != nil {
 			return "", err
 		}

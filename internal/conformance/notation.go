@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A message on one line: "role: text [tool#id {arguments}] …".
@@ -19,7 +20,7 @@ var (
 func ParseMessage(line string) (abi.Message, error) {
 	if strings.HasPrefix(line, "{") {
 		var m abi.Message
-		_, err := abi.Decode([]byte(line), &m)
+		_, err := abijson.Decode([]byte(line), &m)
 		return m, err
 	}
 	f := messageLine.FindStringSubmatch(line)
@@ -53,7 +54,7 @@ func FormatMessage(m abi.Message) string {
 	}
 	text := escape(m.Content.String())
 	if m.Content.IsParts() {
-		b, _ := abi.Marshal(m.Content)
+		b, _ := abijson.Marshal(m.Content)
 		text = string(b)
 	}
 	if m.ReasoningContent != "" {
@@ -144,7 +145,7 @@ func formatPending(list []abi.Pending) string {
 
 func formatContent(c abi.Content) string {
 	if c.IsParts() {
-		b, _ := abi.Marshal(c)
+		b, _ := abijson.Marshal(c)
 		return string(b)
 	}
 	return escape(c.String())
@@ -155,7 +156,7 @@ func formatChunk(c *abi.Chunk) string {
 	case abi.ChunkToolCall:
 		return fmt.Sprintf("tool_call %d %s#%s %s", c.Index, c.Name, c.ID, c.Arguments)
 	case abi.ChunkPart:
-		b, _ := abi.Marshal(c.Part)
+		b, _ := abijson.Marshal(c.Part)
 		return "part " + string(b)
 	default:
 		return c.Kind + " " + strconv.Quote(c.Text)

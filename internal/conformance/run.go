@@ -14,6 +14,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
@@ -177,7 +178,7 @@ func (o *Outcome) asked() string {
 	for _, r := range o.Requests {
 		b.WriteString(r.model)
 		if len(r.params) > 0 {
-			params, _ := abi.Marshal(r.params)
+			params, _ := abijson.Marshal(r.params)
 			b.WriteString(" " + string(params))
 		}
 		b.WriteByte('\n')

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -136,7 +137,7 @@ func padded() []byte {
 // shortEvents looks for what a module could make an event long with.
 func shortEvents(s *Seen) error {
 	for _, e := range s.Events {
-		if b, err := abi.Marshal(e); err != nil || len(b) > 64<<10 {
+		if b, err := abijson.Marshal(e); err != nil || len(b) > 64<<10 {
 			return fmt.Errorf("an event of %d bytes: %w", len(b), err)
 		}
 	}

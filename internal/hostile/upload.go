@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // honest is a small module that does nothing wrong, and has one of every
@@ -315,7 +316,7 @@ func notANumber() []byte {
 // noControlCharacters looks for what a terminal would obey.
 func noControlCharacters(s *Seen) error {
 	for _, e := range s.Events {
-		b, err := abi.Marshal(e)
+		b, err := abijson.Marshal(e)
 		if err != nil {
 			return err
 		}

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/schema"
@@ -82,7 +84,7 @@ func (m *Module) Configure(ctx context.Context, entry string, config json.RawMes
 	if err := schema.Check(m.schema, config); err != nil {
 		return nil, refused(fmt.Errorf("config: %w", err))
 	}
-	input, err := abi.Marshal(abi.ConfigureInput{Entry: entry, Config: config})
+	input, err := abijson.Marshal(abi.ConfigureInput{Entry: entry, Config: config})
 	if err != nil {
 		return nil, refused(err)
 	}
@@ -134,7 +136,7 @@ func (mw *Middleware) buildVisit() *invoke.Invocation {
 // otherwise.
 func (s *source) configure(config json.RawMessage) (json.RawMessage, error) {
 	if len(config) > 0 {
-		if err := abi.Valid(config); err != nil {
+		if err := jsoncodec.Valid(config); err != nil {
 			return nil, fmt.Errorf("config: not valid JSON: %w", err)
 		}
 	}
@@ -151,14 +153,14 @@ func (s *source) configure(config json.RawMessage) (json.RawMessage, error) {
 	}
 	merged := map[string]json.RawMessage{}
 	for key, value := range s.config {
-		b, err := abi.Marshal(value)
+		b, err := abijson.Marshal(value)
 		if err != nil {
 			return nil, err
 		}
 		merged[key] = b
 	}
 	maps.Copy(merged, own)
-	return abi.Marshal(merged)
+	return abijson.Marshal(merged)
 }
 
 // Describe tells the chain which hooks to call.

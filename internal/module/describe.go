@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
@@ -44,7 +45,7 @@ func (m *Module) prepare(ctx context.Context) error {
 		return refuse(m.Name(), fmt.Sprintf("describe: the answer has %d bytes", len(output)), fmt.Sprintf("at most %d are allowed", maxDescription))
 	}
 	if len(output) > 0 {
-		unknown, err := abi.Decode(output, &m.desc)
+		unknown, err := abijson.Decode(output, &m.desc)
 		if err != nil {
 			return refuse(m.Name(), "describe: the answer: "+err.Error(), "")
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -140,7 +141,7 @@ func TestFuelOfReplies(t *testing.T) {
 	require.Empty(t, r.host.logs())
 	paid, _, err := fuelOf(t, b, policy.Limits{})
 	require.NoError(t, err)
-	list, err := abi.Marshal(conversation("hello", "how are you?").All())
+	list, err := abijson.Marshal(conversation("hello", "how are you?").All())
 	require.NoError(t, err)
 	require.InDelta(t, len(list)/16, paid-free, 4)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 
@@ -301,10 +302,10 @@ func TestHostileBundles(t *testing.T) {
 func TestBlob(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"", "text <&> \u2028", `{"a": 1}`, "\xff\x00", "null"} {
-		b, err := abi.Marshal(replay.Blob(s))
+		b, err := abijson.Marshal(replay.Blob(s))
 		require.NoError(t, err)
 		var again replay.Blob
-		_, err = abi.Decode(b, &again)
+		_, err = abijson.Decode(b, &again)
 		require.NoError(t, err)
 		require.Equal(t, s, string(again))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
@@ -53,7 +54,7 @@ func TestScriptVectors(t *testing.T) {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
 		var v vector
-		_, err = abi.Decode(b, &v)
+		_, err = abijson.Decode(b, &v)
 		require.NoError(t, err, file)
 		shape, ok := shapes[v.Hook]
 		if !ok {
@@ -78,7 +79,7 @@ func scriptVector(t *testing.T, l *Loader, v *vector, shape [2]any) {
 	s := &session{mw: configure(t, loadScript(t, l, text, policy.Limits{}), ""), entry: "guard", run: "run-7"}
 	defer s.Close()
 	in := reflect.New(reflect.TypeOf(shape[0])).Interface()
-	_, err := abi.Decode(v.Input, in)
+	_, err := abijson.Decode(v.Input, in)
 	require.NoError(t, err)
 	out := reflect.New(reflect.TypeOf(shape[1])).Interface()
 	visit, err := s.visit(&chain.Call{Hook: v.Hook}, in)
@@ -88,14 +89,14 @@ func scriptVector(t *testing.T, l *Loader, v *vector, shape [2]any) {
 	var failed *abi.Error
 	if v.Error != nil {
 		require.True(t, errors.As(err, &failed), "%v", err)
-		got, err := abi.Marshal(failed)
+		got, err := abijson.Marshal(failed)
 		require.NoError(t, err)
 		require.JSONEq(t, string(v.Error), string(got))
 		return
 	}
 	require.NoError(t, err)
 	if v.Answer != nil {
-		got, err := abi.Marshal(out)
+		got, err := abijson.Marshal(out)
 		require.NoError(t, err)
 		require.JSONEq(t, string(v.Answer), string(got))
 	}

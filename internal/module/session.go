@@ -285,7 +285,7 @@ func (s *session) Close() {
 func (s *session) count(inv *invoke.Invocation, wall time.Duration, faulted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stats.Count(inv.Hook, wall, faulted)
+	chain.CountCall(&s.stats, inv.Hook, wall, faulted)
 	s.stats.BytesIn += inv.BytesIn
 	s.stats.BytesOut += inv.BytesOut
 	s.stats.Fuel += int64(inv.Report.Fuel)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
@@ -350,18 +351,18 @@ func TestShown(t *testing.T) {
 
 func requireShown(t *testing.T, input []byte, in any, list func() *abi.List, want []abi.Message) {
 	t.Helper()
-	unknown, err := abi.Decode(input, in)
+	unknown, err := abijson.Decode(input, in)
 	require.NoError(t, err)
 	require.Empty(t, unknown)
-	got, err := abi.Marshal(list().Items)
+	got, err := abijson.Marshal(list().Items)
 	require.NoError(t, err)
 	if len(want) == 0 {
 		want = []abi.Message{}
 	}
-	encoded, err := abi.Marshal(want)
+	encoded, err := abijson.Marshal(want)
 	require.NoError(t, err)
 	require.Equal(t, string(encoded), string(got))
-	again, err := abi.Marshal(in)
+	again, err := abijson.Marshal(in)
 	require.NoError(t, err)
 	require.Equal(t, string(again), string(input), "the very bytes")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
@@ -80,7 +81,7 @@ func TestVectors(t *testing.T) {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
 		var v vector
-		unknown, err := abi.Decode(b, &v)
+		unknown, err := abijson.Decode(b, &v)
 		require.NoError(t, err, file)
 		require.Empty(t, unknown, file)
 		shape, ok := shapes[v.Hook]
@@ -103,7 +104,7 @@ func TestVectors(t *testing.T) {
 func vectorInput(t *testing.T, mirror *Middleware, v *vector, shape reflect.Type) {
 	t.Helper()
 	in := reflect.New(shape).Interface()
-	_, err := abi.Decode(v.Input, in)
+	_, err := abijson.Decode(v.Input, in)
 	require.NoError(t, err)
 	s := &session{mw: mirror, entry: "guard", run: "run-7"}
 	visit, err := s.visit(&chain.Call{Hook: v.Hook}, in)
@@ -125,7 +126,7 @@ func vectorAnswer(t *testing.T, v *vector, shape [2]any) {
 	if v.Error != nil {
 		answer, returns = compact(t, v.Error), 1
 	}
-	hooks, err := abi.Marshal(abi.Description{Hooks: []abi.Hook{v.Hook}})
+	hooks, err := abijson.Marshal(abi.Description{Hooks: []abi.Hook{v.Hook}})
 	require.NoError(t, err)
 	m, err := loadBytes(t, unconfigured(t, saying(t, string(hooks), answer, returns)), policy.Limits{})
 	require.NoError(t, err)
@@ -138,13 +139,13 @@ func vectorAnswer(t *testing.T, v *vector, shape [2]any) {
 	var failed *abi.Error
 	if v.Error != nil {
 		require.True(t, errors.As(err, &failed))
-		got, err := abi.Marshal(failed)
+		got, err := abijson.Marshal(failed)
 		require.NoError(t, err)
 		require.Equal(t, answer, string(got))
 		return
 	}
 	require.NoError(t, err)
-	got, err := abi.Marshal(out)
+	got, err := abijson.Marshal(out)
 	require.NoError(t, err)
 	require.Equal(t, answer, string(got))
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // maxRequest is the size of a request's body, in bytes.
@@ -161,7 +162,7 @@ func problem(e *model.Error) any {
 }
 
 func write(w io.Writer, v any) {
-	b, err := abi.Marshal(v)
+	b, err := abijson.Marshal(v)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A Call is one that a module made of the host.
@@ -139,7 +140,7 @@ func (h *Host) call(m api.Module, name string, params []int, stack []uint64) int
 	h.Calls = append(h.Calls, c)
 	reply, failed := h.Answer(c)
 	if failed != nil {
-		b, err := abi.Marshal(failed)
+		b, err := abijson.Marshal(failed)
 		if err != nil {
 			panic(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A conversation answers for a list of messages whose revisions are told apart
@@ -51,7 +52,7 @@ func (c *conversation) read(t *testing.T, h *Host, revision, total int) (saw, ca
 	require.NoError(t, err)
 	require.True(t, ok, output)
 	var answer abi.WrapModelAnswer
-	_, err = abi.Decode([]byte(output), &answer)
+	_, err = abijson.Decode([]byte(output), &answer)
 	require.NoError(t, err)
 	saw, _, _ = strings.Cut(answer.Response.Message.Content.String(), "; beyond")
 	made := lines(h.Calls)

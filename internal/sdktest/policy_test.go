@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // policies runs a test of the example tool-policy in every language that it is in.
@@ -43,7 +44,7 @@ func (p *policy) decide(tool, arguments string) string {
 	require.NoError(p.t, err)
 	require.True(p.t, ok, output)
 	var answer abi.GateToolAnswer
-	_, err = abi.Decode([]byte(output), &answer)
+	_, err = abijson.Decode([]byte(output), &answer)
 	require.NoError(p.t, err)
 	require.Equal(p.t, answer.Decision != "allow", answer.Message != "", "who denies or asks says why")
 	return answer.Decision

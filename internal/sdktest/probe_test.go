@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
@@ -76,7 +77,7 @@ func TestHostCalls(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, ok, output)
 		var answer abi.WrapModelAnswer
-		_, err = abi.Decode([]byte(output), &answer)
+		_, err = abijson.Decode([]byte(output), &answer)
 		require.NoError(t, err)
 		require.Equal(t, "message=m5; message=m4; message=m3; message=m2; message=m1; message=m0; beyond=invalid; changed=4; "+
 			`local_get=["x", 1] 7; missing=0; local_set=ok; local_set=ok; local_add=-41; local_delete=ok; `+
@@ -111,7 +112,7 @@ func TestHostErrors(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, ok, output)
 		var answer abi.WrapModelAnswer
-		_, err = abi.Decode([]byte(output), &answer)
+		_, err = abijson.Decode([]byte(output), &answer)
 		require.NoError(t, err)
 		require.Equal(t, "message=denied; beyond=invalid; changed=0; local_get=denied; missing=denied; local_set=denied; local_set=denied; "+
 			"local_add=denied; local_delete=denied; store_get=denied; store_set=denied; store_add=denied; store_delete=denied; "+
@@ -192,7 +193,7 @@ func TestBadInput(t *testing.T) {
 			require.NoError(t, err, input)
 			require.False(t, ok, "%s: %s", input, output)
 			var failed abi.Error
-			_, err = abi.Decode([]byte(output), &failed)
+			_, err = abijson.Decode([]byte(output), &failed)
 			require.NoError(t, err, input)
 			require.Equal(t, abi.CodeInternal, failed.Code)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
@@ -70,7 +71,7 @@ func (r *redactor) says(pieces ...string) (shown string, most int) {
 		require.NoError(r.t, err)
 		require.True(r.t, ok, output)
 		var answer abi.OnChunkAnswer
-		_, err = abi.Decode([]byte(output), &answer)
+		_, err = abijson.Decode([]byte(output), &answer)
 		require.NoError(r.t, err, output)
 		for _, c := range answer.Chunks {
 			shown += c.Text

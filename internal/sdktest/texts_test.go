@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // places are texts of every length up to a few words, with something at each place.
@@ -27,7 +28,7 @@ func TestTexts(t *testing.T) {
 	each(t, "mirror", func(t *testing.T, h *Host) {
 		for _, what := range []string{"", `"`, `\`, "\n", "\x01", "\x1f", "\x7f", "é", "日", "😀", "\u2028", "\u2029x", `""`, `"a\`, "\"\n\\\t", "\u0080"} {
 			for _, text := range places(what) {
-				want, err := abi.Marshal(&abi.Error{Code: "c", Message: text})
+				want, err := abijson.Marshal(&abi.Error{Code: "c", Message: text})
 				require.NoError(t, err)
 				got, ok, err := h.Hook(t.Context(), "error", string(want))
 				require.NoError(t, err)

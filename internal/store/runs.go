@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store/blob"
 	"github.com/agent-runner/agent-runner/internal/store/database"
@@ -48,7 +49,7 @@ func scanRun(scan func(...any) error) (*journal.RunInfo, error) {
 }
 
 func marshal(v any) (string, error) {
-	b, err := abi.Marshal(v)
+	b, err := abijson.Marshal(v)
 	return string(b), err
 }
 
@@ -152,7 +153,7 @@ func (s *store) Abandon(ctx context.Context, id, reason string) error {
 		}
 		e := abi.Event{Type: abi.EventRunFinished, Seq: r.LastSeq + 1, Run: id, TimeMS: time.Now().UnixMilli(), Step: r.Step,
 			FinishReason: abi.RunCanceled, Usage: &r.Usage, Reason: reason}
-		b, err := abi.Marshal(&e)
+		b, err := abijson.Marshal(&e)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
@@ -71,8 +72,8 @@ func (s *store) GetValue(ctx context.Context, scope chain.ValueScope, key string
 // SetValue implements [chain.Values].
 func (s *store) SetValue(ctx context.Context, scope chain.ValueScope, key string, value json.RawMessage, version int64, ttl time.Duration) (now int64, err error) {
 	switch {
-	case abi.Valid(value) != nil:
-		return 0, forModule(valueError(abi.CodeInvalid, "the value of durable key %s is not JSON: %v", key, abi.Valid(value)))
+	case jsoncodec.Valid(value) != nil:
+		return 0, forModule(valueError(abi.CodeInvalid, "the value of durable key %s is not JSON: %v", key, jsoncodec.Valid(value)))
 	case int64(len(value)) > s.quota.Value:
 		return 0, forModule(valueError(abi.CodeLimit, "the value of durable key %s has %d bytes; at most %d are allowed", key, len(value), s.quota.Value))
 	case ttl < 0 || ttl > maxTTL:

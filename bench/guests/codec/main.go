@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A Plan says how often, and how: by sdk, as hooks do, or by json, that is with
@@ -31,7 +32,7 @@ type codec struct {
 
 // GateTool does the work.
 func (c *codec) GateTool(*middleware.Context, *middleware.Call) (middleware.Decision, error) {
-	buf := make([]byte, 0, len(c.input)+abi.Pad)
+	buf := make([]byte, 0, len(c.input)+abijson.Pad)
 	for range c.plan.Times {
 		buf = append(buf[:0], c.input...)
 		do := plain
@@ -53,7 +54,7 @@ func sample() []byte {
 		Tool:   abi.Tool{Name: "search", Description: "Searches the orders.", Parameters: abi.JSON(`{"type":"object","properties":{"query":{"type":"string"}}}`)},
 		Result: result, Source: "tool",
 	}
-	b, err := abi.Marshal(in)
+	b, err := abijson.Marshal(in)
 	if err != nil {
 		panic(err)
 	}
@@ -62,10 +63,10 @@ func sample() []byte {
 
 func sdk(b []byte) ([]byte, error) {
 	var in abi.AfterToolInput
-	if err := abi.Read(b, &in); err != nil {
+	if err := abijson.Read(b, (*abijson.AfterToolInput)(&in)); err != nil {
 		return nil, err
 	}
-	return abi.Write(nil, &abi.AfterToolAnswer{Result: in.Result})
+	return abijson.Write(nil, &abijson.AfterToolAnswer{Result: in.Result})
 }
 
 type (

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A Remote is the five for a caller elsewhere, who gives them the whole input
@@ -27,15 +28,27 @@ var (
 	// Usual is Go's own, as the kits of plug-ins have it.
 	Usual = Codec{json.Unmarshal, json.Marshal}
 	// Fast is this project's, as its guests have it.
-	Fast = Codec{fastRead, abi.Marshal}
+	Fast = Codec{fastRead, abijson.Marshal}
 )
 
-// fastRead reads a value of package abi as a guest does, and others as usual.
+// fastRead reads a hook's input as a guest does, and other values with encoding/json.
 func fastRead(b []byte, v any) error {
-	if r, ok := v.(abi.Readable); ok {
-		return abi.Read(b, r)
+	var in abijson.Readable
+	switch v := v.(type) {
+	case *abi.BeforeModelRewriteStateInput:
+		in = (*abijson.BeforeModelRewriteStateInput)(v)
+	case *abi.GateToolInput:
+		in = (*abijson.GateToolInput)(v)
+	case *abi.OnChunkInput:
+		in = (*abijson.OnChunkInput)(v)
+	case *abi.AfterToolInput:
+		in = (*abijson.AfterToolInput)(v)
+	case *abi.ObserveInput:
+		in = (*abijson.ObserveInput)(v)
+	default:
+		return json.Unmarshal(b, v)
 	}
-	return json.Unmarshal(b, v)
+	return abijson.Read(b, in)
 }
 
 // NewRemote returns the five with nothing kept.

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
+	guestjson "github.com/agent-runner/agent-runner/guest-sdk/go/json"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
@@ -92,7 +93,7 @@ func (a *approve) question(ctx *middleware.Context, call *middleware.Call) ([]ab
 	for i := range texts {
 		texts[i] = visible(texts[i])
 	}
-	material, err := abi.Marshal(struct {
+	material, err := guestjson.Marshal(struct {
 		User        []string `json:"the_user_wrote"`
 		Tool        string   `json:"tool"`
 		Description string   `json:"what_the_tool_says_of_itself"`
@@ -122,7 +123,7 @@ func read(answer string) (*verdict, error) {
 		return nil, fmt.Errorf("the reviewer's answer has %d bytes, more than %d", len(text), maxAnswer)
 	}
 	// Two risks in one object would be read as the last.
-	if err := abi.Valid([]byte(text)); err != nil {
+	if err := guestjson.Valid([]byte(text)); err != nil {
 		return nil, fmt.Errorf("the reviewer's answer is not the JSON that it should be: %w", err)
 	}
 	var fields map[string]json.RawMessage

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
@@ -15,7 +16,7 @@ Answer with one JSON object and nothing else: {"unsafe": true or false}`
 // judge asks a model, and says what is wrong; empty if it clearly says that
 // nothing is. No clear answer is something wrong.
 func (g *guard) judge(ctx *middleware.Context, from, text string) string {
-	quoted := string(abi.AppendText(nil, text))
+	quoted := string(json.AppendString(nil, text))
 	messages := []abi.Message{abi.System(instruction), abi.User("From: " + from + "\n" + quoted)}
 	for _, model := range g.Models {
 		res, err := ctx.Model(middleware.ModelCall{Messages: messages, Tools: []abi.Tool{}, Model: model})
@@ -36,10 +37,10 @@ func (g *guard) judge(ctx *middleware.Context, from, text string) string {
 // answer reads what a judge says; not ok if it is not what it was asked for.
 func answer(m abi.Message) (unsafe, ok bool) {
 	text := []byte(strings.TrimSpace(m.Content.String()))
-	if len(m.ToolCalls) > 0 || abi.Valid(text) != nil {
+	if len(m.ToolCalls) > 0 || json.Valid(text) != nil {
 		return false, false
 	}
-	r := abi.NewReader(text)
+	r := json.NewReader(text)
 	for r.Key() {
 		ours := r.Name() == "unsafe" && r.Kind() == 't'
 		if value := r.Bool(); ours {

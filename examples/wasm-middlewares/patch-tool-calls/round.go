@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
@@ -83,7 +84,7 @@ func synthetic(m abi.Message) bool {
 	var extra struct {
 		Synthetic bool `json:"synthetic"`
 	}
-	return len(m.Extra) > 0 && abi.ReadValue(m.Extra, &extra) == nil && extra.Synthetic
+	return len(m.Extra) > 0 && json.Unmarshal(m.Extra, &extra) == nil && extra.Synthetic
 }
 
 // check says what is not sound in the round that begins with message i.

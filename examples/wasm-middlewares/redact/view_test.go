@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
 func TestDisguises(t *testing.T) {
@@ -55,18 +56,18 @@ func TestCutAnywhere(t *testing.T) {
 	s := scannerOf(t, func(r *redact) { r.Strategies = map[string]string{"credit_card": strategyMask, "iban": strategyHash} })
 	text := `{"to": "bob@example.com", "cc": "b\u00f6b%40example.org", "card": 4111111111111111, "x": "ｅｖｅ＠ｘ．ｏｒｇ", "ip": "10.0.0.1", ` +
 		`"b": "` + base64.StdEncoding.EncodeToString([]byte("amy@example.com")) + `", "iban": "DE89 3704 0044 0532 0130 00\n4111 1111 1111 1111", "n": "no\u200b\nbody@x"}`
-	for _, json := range []bool{false, true} {
-		want := s.next(&tail{JSON: json}, text, true, finds{})
+	for _, isJSON := range []bool{false, true} {
+		want := s.next(&tail{JSON: isJSON}, text, true, finds{})
 		for _, data := range []string{"bob", "4111111", "10.0", "3704", "ｘ", "YW15"} {
 			require.NotContains(t, want, data)
 		}
 		for cut := range text {
-			tail := &tail{JSON: json}
+			tail := &tail{JSON: isJSON}
 			shown := s.next(tail, text[:cut], false, finds{})
 			require.True(t, strings.HasPrefix(want, shown), "%d", cut)
 			require.Equal(t, want, shown+s.next(tail, text[cut:], true, finds{}), "%d", cut)
 		}
-		require.Equal(t, json, abi.Valid([]byte(want)) == nil, "JSON stays JSON: %s", want)
+		require.Equal(t, isJSON, json.Valid([]byte(want)) == nil, "JSON stays JSON: %s", want)
 	}
 }
 

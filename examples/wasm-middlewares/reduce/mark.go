@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
 // A mark in the extra of a result, and of the message that records it, says what
@@ -16,7 +17,7 @@ func markOf(extra abi.JSON) mark {
 	var e struct {
 		Reduce mark `json:"reduce"`
 	}
-	if len(extra) > 0 && abi.ReadValue(extra, &e) != nil {
+	if len(extra) > 0 && json.Unmarshal(extra, &e) != nil {
 		return mark{}
 	}
 	return e.Reduce
@@ -27,14 +28,14 @@ func withMark(extra abi.JSON, m mark) abi.JSON {
 	fields := map[string]any{}
 	if len(extra) > 0 {
 		var others map[string]abi.JSON
-		if abi.ReadValue(extra, &others) == nil {
+		if json.Unmarshal(extra, &others) == nil {
 			for key, value := range others {
 				fields[key] = value
 			}
 		}
 	}
 	fields["reduce"] = m
-	out, err := abi.Marshal(fields)
+	out, err := json.Marshal(fields)
 	if err != nil {
 		return extra
 	}

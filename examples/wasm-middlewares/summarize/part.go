@@ -5,6 +5,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/tokens"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
 // A part is the older part of a conversation, as it is to be summarized.
@@ -32,7 +33,7 @@ func readPart(messages []abi.Message) *part {
 	p := &part{messages: messages, tokens: tokens.Messages(messages)}
 	if len(messages) > 0 {
 		var e extra
-		if first := messages[0]; len(first.Extra) > 0 && abi.ReadValue(first.Extra, &e) == nil && e.Summarize != nil {
+		if first := messages[0]; len(first.Extra) > 0 && json.Unmarshal(first.Extra, &e) == nil && e.Summarize != nil {
 			p.earlier, p.messages = *e.Summarize, messages[1:]
 		}
 	}

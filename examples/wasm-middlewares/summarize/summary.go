@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/tokens"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
@@ -124,6 +125,6 @@ func (s *summarizer) message(summary string, p *part) abi.Message {
 	}
 	b.WriteString("\n\nGo on from what follows. Do not answer again what was answered.")
 	out := abi.User(b.String())
-	out.Extra, _ = abi.Marshal(extra{&m}) // strings and a number
+	out.Extra, _ = json.Marshal(extra{&m}) // strings and a number
 	return out
 }

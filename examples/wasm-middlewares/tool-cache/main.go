@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/callkey"
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
@@ -92,7 +93,7 @@ func (c *cache) WrapToolCall(ctx *middleware.Context, call *middleware.Call, nex
 	if err != nil || result.IsError {
 		return result, err
 	}
-	if raw, err := abi.Marshal(result); err == nil && len(raw) <= c.MaxBytes {
+	if raw, err := json.Marshal(result); err == nil && len(raw) <= c.MaxBytes {
 		// At once, and only if a parallel call has not been faster. What finds
 		// no room is not kept.
 		if err := c.shelf.save(ctx, key, kept{raw, ctx.Run.NowMS}, version); err != nil {
@@ -104,7 +105,7 @@ func (c *cache) WrapToolCall(ctx *middleware.Context, call *middleware.Call, nex
 
 func (c *cache) hit(ctx *middleware.Context, call *middleware.Call, key string, answer kept) (*abi.Result, error) {
 	var result abi.Result
-	if _, err := abi.Decode(answer.Result, &result); err != nil {
+	if _, err := json.Decode(answer.Result, &result); err != nil {
 		return nil, err
 	}
 	return &result, ctx.Emit("cache_hit", map[string]string{"tool": call.Name, "key": key})
@@ -124,7 +125,7 @@ func (c *cache) key(ctx *middleware.Context, call *middleware.Call) (string, err
 	for i, name := range c.By {
 		by[i] = ctx.Run.Metadata[name]
 	}
-	b, err := abi.Marshal([]any{n, same, by})
+	b, err := json.Marshal([]any{n, same, by})
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
@@ -190,7 +191,7 @@ func (s *searcher) look(ctx *middleware.Context, messages *middleware.Messages) 
 		if !searched {
 			continue
 		}
-		if _, err := abi.Decode([]byte(m.Content.String()), &result); err != nil {
+		if _, err := json.Decode([]byte(m.Content.String()), &result); err != nil {
 			continue
 		}
 		for _, name := range result.Matches {

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
@@ -38,7 +39,7 @@ func (s *searcher) find(ctx *middleware.Context, args searchArgs) (*abi.Result, 
 	if err != nil {
 		return abi.ErrorResult(err.Error()), nil
 	}
-	b, err := abi.Marshal(result{Matches: matches, Hidden: len(list)})
+	b, err := json.Marshal(result{Matches: matches, Hidden: len(list)})
 	if err != nil {
 		return nil, err
 	}

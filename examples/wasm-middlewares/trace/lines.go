@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
 // A value is OpenTelemetry's AnyValue in JSON.
@@ -87,7 +87,7 @@ func (it *item) otlp(o *open, most int) string {
 		}
 		line = s
 	}
-	b, err := abi.MarshalValue(line)
+	b, err := json.Marshal(line)
 	if err != nil {
 		return `{"error":"a line could not be written"}` // it consists of strings and numbers
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/values"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
@@ -198,7 +198,7 @@ func (c *checker) number(s map[string]any, value values.Number, at place) {
 // canonical is the same for values that are equal: numbers by what they are, and
 // objects without their order. It takes a step for each value in it.
 func (c *checker) canonical(value any) string {
-	b, err := abi.Marshal(c.plain(value))
+	b, err := json.Marshal(c.plain(value))
 	if err != nil {
 		return middleware.Sprintf("%v", value)
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // An AgentStart is a run before its first step. The hook may change Instruction, Tools,
@@ -62,8 +63,8 @@ func (a *AgentStart) Respond(message abi.Message) { a.respond = &message }
 
 func (*AgentStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeAgentHook](m) }
 
-func (*AgentStart) serve(s *served) (answer abi.Writable, err error) {
-	v := visitOf[abi.BeforeAgentInput, abi.BeforeAgentAnswer](s)
+func (*AgentStart) serve(s *served) (answer abijson.Writable, err error) {
+	v := visitOf[abijson.BeforeAgentInput, abijson.BeforeAgentAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
@@ -116,8 +117,8 @@ type AgentEnd struct {
 
 func (*AgentEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterAgentHook](m) }
 
-func (*AgentEnd) serve(s *served) (answer abi.Writable, err error) {
-	v := visitOf[abi.AfterAgentInput, abi.AfterAgentAnswer](s)
+func (*AgentEnd) serve(s *served) (answer abijson.Writable, err error) {
+	v := visitOf[abijson.AfterAgentInput, abijson.AfterAgentAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err

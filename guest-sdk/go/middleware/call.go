@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
 // A Call is a call of a tool. Arguments is a JSON object in a string. A hook may change
@@ -26,7 +28,7 @@ func (c *Call) Args(v any) error {
 	if text == "" {
 		text = "{}"
 	}
-	unknown, err := abi.DecodeValue([]byte(text), v)
+	unknown, err := abijson.DecodeValue([]byte(text), v)
 	if err != nil {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "arguments of " + c.Name + ": " + err.Error()}
 	}
@@ -38,7 +40,7 @@ func (c *Call) Args(v any) error {
 
 // SetArgs sets the arguments to the JSON encoding of v.
 func (c *Call) SetArgs(v any) error {
-	b, err := abi.MarshalValue(v)
+	b, err := abijson.MarshalValue(v)
 	if err != nil {
 		return err
 	}
@@ -58,8 +60,8 @@ func (s *ToolStart) Respond(result *abi.Result) { s.result = result }
 
 func (*ToolStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeToolHook](m) }
 
-func (*ToolStart) serve(s *served) (abi.Writable, error) {
-	v := visitOf[abi.BeforeToolInput, abi.BeforeToolAnswer](s)
+func (*ToolStart) serve(s *served) (abijson.Writable, error) {
+	v := visitOf[abijson.BeforeToolInput, abijson.BeforeToolAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
@@ -96,8 +98,8 @@ type NextTool func(call *Call) (*abi.Result, error)
 
 func (NextTool) collect(m *Module, _ abi.Hook) any { return collect[WrapToolCallHook](m) }
 
-func (NextTool) serve(s *served) (abi.Writable, error) {
-	v := visitOf[abi.WrapToolCallInput, abi.WrapToolCallAnswer](s)
+func (NextTool) serve(s *served) (abijson.Writable, error) {
+	v := visitOf[abijson.WrapToolCallInput, abijson.WrapToolCallAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
@@ -120,20 +122,20 @@ var toolCalls = wrapping[Call, abi.Result]{
 	copy:  func(to, from *abi.Result) { *to = copyResult(from) },
 	same:  sameResult,
 	aside: func(q *Call) *aside { return &q.aside },
-	patch: func(came, q *Call) (abi.Writable, bool, error) {
+	patch: func(came, q *Call) (abijson.Writable, bool, error) {
 		if came.Arguments == q.Arguments {
 			return nil, true, nil
 		}
-		return &abi.CallPatch{Arguments: &q.Arguments}, false, nil
+		return &abijson.CallPatch{Arguments: &q.Arguments}, false, nil
 	},
 	reply: func(b []byte) (*abi.Result, error) {
 		var reply abi.ToolReply
-		err := abi.Read(b, &reply)
+		err := abijson.Read(b, (*abijson.ToolReply)(&reply))
 		return reply.Result, err
 	},
 	end:    func(e *abi.StreamEnd) *abi.Result { return e.Result },
 	chunks: func(came *Call, r *abi.Result) []abi.Chunk { return r.Chunks(came.ID) },
-	said: func(good *abi.Result, said *abi.Assembly) *abi.Result {
+	said: func(good *abi.Result, said *chunks.Assembly) *abi.Result {
 		if good == nil {
 			good = &abi.Result{}
 		}
@@ -165,8 +167,8 @@ func (e *ToolEnd) Again(reason string) { e.again = &reason }
 
 func (*ToolEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterToolHook](m) }
 
-func (*ToolEnd) serve(s *served) (abi.Writable, error) {
-	v := visitOf[abi.AfterToolInput, abi.AfterToolAnswer](s)
+func (*ToolEnd) serve(s *served) (abijson.Writable, error) {
+	v := visitOf[abijson.AfterToolInput, abijson.AfterToolAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
@@ -217,8 +219,8 @@ type ToolRecord struct {
 
 func (*ToolRecord) collect(m *Module, _ abi.Hook) any { return collect[ToolMessagesHook](m) }
 
-func (*ToolRecord) serve(s *served) (abi.Writable, error) {
-	v := visitOf[abi.ToolMessagesInput, abi.ToolMessagesAnswer](s)
+func (*ToolRecord) serve(s *served) (abijson.Writable, error) {
+	v := visitOf[abijson.ToolMessagesInput, abijson.ToolMessagesAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
@@ -244,8 +246,8 @@ type ToolsEnd struct {
 
 func (*ToolsEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterToolsHook](m) }
 
-func (*ToolsEnd) serve(s *served) (answer abi.Writable, err error) {
-	v := visitOf[abi.AfterToolsInput, abi.AfterToolsAnswer](s)
+func (*ToolsEnd) serve(s *served) (answer abijson.Writable, err error) {
+	v := visitOf[abijson.AfterToolsInput, abijson.AfterToolsAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
@@ -278,8 +280,8 @@ func (*Translation) collect(m *Module, hook abi.Hook) any {
 	return collect[TranslateAfterHook](m)
 }
 
-func (*Translation) serve(s *served) (abi.Writable, error) {
-	v := visitOf[abi.TranslateInput, abi.TranslateAnswer](s)
+func (*Translation) serve(s *served) (abijson.Writable, error) {
+	v := visitOf[abijson.TranslateInput, abijson.TranslateAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
@@ -310,8 +312,8 @@ type observing struct{}
 
 func (observing) collect(m *Module, _ abi.Hook) any { return collect[ObserveHook](m) }
 
-func (observing) serve(s *served) (abi.Writable, error) {
-	v := visitOf[abi.ObserveInput, abi.ObserveAnswer](s)
+func (observing) serve(s *served) (abijson.Writable, error) {
+	v := visitOf[abijson.ObserveInput, abijson.ObserveAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // Chunks are the available pieces of a streamed answer. The hook may change Items in any
@@ -17,10 +18,10 @@ type Chunks struct {
 
 func (*Chunks) collect(m *Module, _ abi.Hook) any { return collect[OnChunkHook](m) }
 
-func (*Chunks) serve(s *served) (abi.Writable, error) {
-	v := visitOf[chunksInput, abi.OnChunkAnswer](s)
+func (*Chunks) serve(s *served) (abijson.Writable, error) {
+	v := visitOf[chunksInput, abijson.OnChunkAnswer](s)
 	v.in.Chunks = v.in.one[:0]
-	if err := v.begin(s, &v.in.OnChunkInput, &v.in.Common); err != nil {
+	if err := v.begin(s, (*abijson.OnChunkInput)(&v.in.OnChunkInput), &v.in.Common); err != nil {
 		return nil, err
 	}
 	made := &struct {

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A part is one middleware of a module.
@@ -83,9 +85,9 @@ func (p *part) configType() reflect.Type {
 
 // configure decodes and checks the configuration, and clears what earlier calls left
 // behind.
-func (m *Module) configure(host Host, b []byte) (abi.Writable, error) {
+func (m *Module) configure(host Host, b []byte) (abijson.Writable, error) {
 	var in abi.ConfigureInput
-	if err := abi.Read(b, &in); err != nil {
+	if err := abijson.Read(b, (*abijson.ConfigureInput)(&in)); err != nil {
 		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "input: " + err.Error()}
 	}
 	m.lists = [2]listCache{}
@@ -102,7 +104,7 @@ func (m *Module) configure(host Host, b []byte) (abi.Writable, error) {
 		return nil, err
 	}
 	m.collect()
-	return &abi.ConfigureAnswer{}, nil
+	return &abijson.ConfigureAnswer{}, nil
 }
 
 // byType configures middlewares according to their types.
@@ -206,7 +208,7 @@ func renew(v reflect.Value, depth int) {
 
 // readConfig decodes a configuration. Unknown keys are errors.
 func readConfig(config abi.JSON, v any) error {
-	unknown, err := abi.ReadStrict(config, v)
+	unknown, err := jsoncodec.ReadStrict(config, v)
 	if err != nil {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + err.Error()}
 	}

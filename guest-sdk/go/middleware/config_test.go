@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // denier has every kind of configuration field.
@@ -98,7 +99,7 @@ func TestConfigureErrors(t *testing.T) {
 		output, ok := m.Call(nil, abi.HookConfigure, []byte(`{"entry":"e","config":`+in+`}`))
 		require.False(t, ok, in)
 		var failed abi.Error
-		_, err := abi.Decode(output, &failed)
+		_, err := abijson.Decode(output, &failed)
 		require.NoError(t, err)
 		require.Equal(t, abi.CodeInvalid, failed.Code, in)
 		require.Contains(t, failed.Message, want, in)

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A Context belongs to one call of a hook. It describes the current run and gives access
@@ -28,9 +30,9 @@ type Context struct {
 // encode returns the JSON encoding of value, which is valid until the next call.
 func (c *Context) encode(value any) ([]byte, error) {
 	if c.room == nil {
-		return abi.MarshalValue(value)
+		return abijson.MarshalValue(value)
 	}
-	b, err := abi.AppendValue((*c.room)[:0], value)
+	b, err := abijson.AppendValue((*c.room)[:0], value)
 	if err == nil && cap(b) <= mostKept {
 		*c.room = b
 	}
@@ -45,15 +47,15 @@ const mostKept = 32 << 10
 func (c *Context) Emit(name string, data any) error {
 	event := abi.Custom{Name: name}
 	if data != nil {
-		raw, err := abi.MarshalValue(data)
+		raw, err := abijson.MarshalValue(data)
 		if err != nil {
-			return abi.Wrap("encode the data of event "+strconv.Quote(name), err)
+			return jsoncodec.Wrap("encode the data of event "+strconv.Quote(name), err)
 		}
 		event.Data = raw
 	}
-	b, err := abi.Write(nil, &event)
+	b, err := abijson.Write(nil, (*abijson.Custom)(&event))
 	if err != nil {
-		return abi.Wrap("encode event "+strconv.Quote(name), err)
+		return jsoncodec.Wrap("encode event "+strconv.Quote(name), err)
 	}
 	return c.host.Emit(b)
 }
@@ -100,7 +102,7 @@ func (c *Context) Stop(reason, code string) error {
 func (c *Context) Interrupt(reason string, payload any) error {
 	raw, err := encodePayload(payload)
 	if err != nil {
-		return abi.Wrap("encode the payload of interrupt "+strconv.Quote(reason), err)
+		return jsoncodec.Wrap("encode the payload of interrupt "+strconv.Quote(reason), err)
 	}
 	return &ending{abi.Control{Interrupt: &abi.Interrupt{Reason: reason, Payload: raw}}}
 }
@@ -109,7 +111,7 @@ func encodePayload(payload any) (abi.JSON, error) {
 	if payload == nil {
 		return nil, nil
 	}
-	return abi.MarshalValue(payload)
+	return abijson.MarshalValue(payload)
 }
 
 // An ending is an error that ends or pauses the run.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A Declaration is a module whose hooks and configuration fields are declared
@@ -42,7 +43,7 @@ func (d *Declaration) Module() *Module {
 	return m
 }
 
-type serveFunc = func(s *served) (abi.Writable, error)
+type serveFunc = func(s *served) (abijson.Writable, error)
 
 // declare adds a middleware to those that have the hook.
 func declare[H any](d *Declaration, hook abi.Hook, serve serveFunc, h H) {

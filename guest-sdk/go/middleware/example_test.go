@@ -7,6 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // toolPolicy denies tools by name, and asks about every call after the first few.
@@ -79,7 +80,7 @@ func ExampleMessages() {
 		fmt.Println(err)
 		return
 	}
-	patch, err := abi.Marshal(answer.Messages)
+	patch, err := abijson.Marshal(answer.Messages)
 	fmt.Println(string(patch), err)
 	fmt.Println("pulled:", host.Pulled)
 	// Output:

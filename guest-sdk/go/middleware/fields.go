@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // fields are the configuration fields of a [Declaration]. A field that is absent from the
@@ -17,38 +18,38 @@ type field struct {
 	name   string
 	schema schema
 	reset  func()
-	read   func(r *abi.Reader)
+	read   func(r *jsoncodec.Reader)
 }
 
 // add declares a field. read reads its value.
-func add[T any](d *Declaration, p *T, name string, s schema, read func(r *abi.Reader) T) {
+func add[T any](d *Declaration, p *T, name string, s schema, read func(r *jsoncodec.Reader) T) {
 	initial := *p
 	d.fields.all = append(d.fields.all, field{
 		name: name, schema: s,
 		reset: func() { *p = initial },
-		read:  func(r *abi.Reader) { *p = read(r) },
+		read:  func(r *jsoncodec.Reader) { *p = read(r) },
 	})
 }
 
 // String declares that the configuration can set *p with the key name. doc describes the
 // field in the JSON Schema.
 func (d *Declaration) String(p *string, name, doc string) {
-	add(d, p, name, schema{kind: "string", description: doc}, (*abi.Reader).Text)
+	add(d, p, name, schema{kind: "string", description: doc}, (*jsoncodec.Reader).Text)
 }
 
 // Bool is like [Declaration.String] for a boolean.
 func (d *Declaration) Bool(p *bool, name, doc string) {
-	add(d, p, name, schema{kind: "boolean", description: doc}, (*abi.Reader).Bool)
+	add(d, p, name, schema{kind: "boolean", description: doc}, (*jsoncodec.Reader).Bool)
 }
 
 // Int is like [Declaration.String] for an integer.
 func (d *Declaration) Int(p *int, name, doc string) {
-	add(d, p, name, schema{kind: "integer", description: doc}, func(r *abi.Reader) int { return int(r.Int()) })
+	add(d, p, name, schema{kind: "integer", description: doc}, func(r *jsoncodec.Reader) int { return int(r.Int()) })
 }
 
 // Float is like [Declaration.String] for a number.
 func (d *Declaration) Float(p *float64, name, doc string) {
-	add(d, p, name, schema{kind: "number", description: doc}, (*abi.Reader).Float)
+	add(d, p, name, schema{kind: "number", description: doc}, (*jsoncodec.Reader).Float)
 }
 
 // Strings is like [Declaration.String] for a list of strings.
@@ -58,7 +59,7 @@ func (d *Declaration) Strings(p *[]string, name, doc string) {
 		name:   name,
 		schema: schema{kind: "array", description: doc, items: &schema{kind: "string"}},
 		reset:  func() { *p = slices.Clone(initial) },
-		read: func(r *abi.Reader) {
+		read: func(r *jsoncodec.Reader) {
 			*p = nil
 			for r.Next() {
 				*p = append(*p, r.Text())
@@ -69,7 +70,7 @@ func (d *Declaration) Strings(p *[]string, name, doc string) {
 
 // Value is like [Declaration.String] for any JSON, which read reads. read is not called
 // if the configuration does not have the key.
-func (d *Declaration) Value(name, doc string, read func(r *abi.Reader)) {
+func (d *Declaration) Value(name, doc string, read func(r *jsoncodec.Reader)) {
 	d.fields.all = append(d.fields.all, field{name: name, schema: schema{description: doc}, reset: func() {}, read: read})
 }
 
@@ -89,7 +90,7 @@ func (f *fields) configure(ctx *Context, config abi.JSON) error {
 	}
 	var unknown, known []string
 	seen := make([]bool, len(f.all))
-	r := abi.NewReader(config)
+	r := jsoncodec.NewReader(config)
 	for r.Key() {
 		i := slices.IndexFunc(f.all, func(one field) bool { return one.name == r.Name() })
 		if i < 0 {

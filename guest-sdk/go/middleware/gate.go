@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A Decision is a gate's decision about a tool call. The zero value is no decision; the
@@ -53,8 +54,8 @@ func (d Decision) strictness() int {
 
 func (Decision) collect(m *Module, _ abi.Hook) any { return collect[GateToolHook](m) }
 
-func (Decision) serve(s *served) (abi.Writable, error) {
-	v := visitOf[abi.GateToolInput, abi.GateToolAnswer](s)
+func (Decision) serve(s *served) (abijson.Writable, error) {
+	v := visitOf[abijson.GateToolInput, abijson.GateToolAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
@@ -84,14 +85,14 @@ func (Decision) serve(s *served) (abi.Writable, error) {
 
 // gateEnding returns the answer for a gate that returned a stop or an interrupt. A stop
 // also needs a decision, and an interrupt asks for approval.
-func gateEnding(err error) (abi.Writable, error) {
+func gateEnding(err error) (abijson.Writable, error) {
 	end, ok := errors.AsType[*ending](err)
 	switch {
 	case !ok:
 		return nil, err
 	case end.Stop != nil:
-		return &abi.GateToolAnswer{Control: end.Control, Decision: abi.DecideStop, Message: end.Stop.Reason}, nil
+		return &abijson.GateToolAnswer{Control: end.Control, Decision: abi.DecideStop, Message: end.Stop.Reason}, nil
 	default:
-		return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: end.Interrupt.Reason, Payload: end.Interrupt.Payload}, nil
+		return &abijson.GateToolAnswer{Decision: abi.DecideAsk, Message: end.Interrupt.Reason, Payload: end.Interrupt.Payload}, nil
 	}
 }

@@ -2,6 +2,8 @@ package middleware
 
 import (
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // HTTP sends a request. It needs the grant http:HOST. The host replaces {{secret:NAME}}
@@ -14,16 +16,16 @@ import (
 // time. A hook that is called again after its run was cut off sends the request again.
 // HTTP does not return if the run ends meanwhile.
 func (c *Context) HTTP(request abi.HTTPRequest) (*abi.HTTPResponse, error) {
-	b, err := abi.Write(nil, &request)
+	b, err := abijson.Write(nil, (*abijson.HTTPRequest)(&request))
 	if err != nil {
-		return nil, abi.Wrap("encode the request", err)
+		return nil, jsoncodec.Wrap("encode the request", err)
 	}
 	b, err = c.host.HTTP(b)
 	if err != nil {
 		return nil, err
 	}
 	res := &abi.HTTPResponse{}
-	if err := abi.Read(b, res); err != nil {
+	if err := abijson.Read(b, (*abijson.HTTPResponse)(res)); err != nil {
 		return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to http cannot be read"}
 	}
 	return res, nil

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // maxBlock is the maximum number of messages fetched in one host call.
@@ -164,11 +166,11 @@ func (s *shown) pull(from, to int) {
 	}
 	b, err := s.host.Messages(s.List.List, from, to)
 	if err != nil {
-		panic(hostFailure{abi.Wrap(reading(from, to), err)})
+		panic(hostFailure{jsoncodec.Wrap(reading(from, to), err)})
 	}
 	var got []abi.Message
-	if got, err = abi.ReadMessages(b, to-from); err != nil {
-		panic(hostFailure{abi.Wrap(reading(from, to), err)})
+	if got, err = abijson.ReadMessages(b, to-from); err != nil {
+		panic(hostFailure{jsoncodec.Wrap(reading(from, to), err)})
 	}
 	if len(got) != to-from {
 		panic(hostFailure{errors.New(reading(from, to) + ": the host gave " + strconv.Itoa(len(got)))})

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A Local is a value that belongs to the run and outlives the module's memory: it is
@@ -37,8 +39,8 @@ func (l Local[T]) Load(ctx *Context) (value T, version int64, err error) {
 	if err != nil || len(b) == 0 {
 		return value, 0, err
 	}
-	if version, err = abi.ReadLocal(b, &value); err != nil {
-		return value, 0, abi.Wrap("local "+strconv.Quote(string(l)), err)
+	if version, err = abijson.ReadLocal(b, &value); err != nil {
+		return value, 0, jsoncodec.Wrap("local "+strconv.Quote(string(l)), err)
 	}
 	return value, version, nil
 }
@@ -75,7 +77,7 @@ func (l Local[T]) Update(ctx *Context, fn func(old T) (T, error)) error {
 func (l Local[T]) store(ctx *Context, value T, version int64) error {
 	b, err := ctx.encode(value)
 	if err != nil {
-		return abi.Wrap("local "+strconv.Quote(string(l)), err)
+		return jsoncodec.Wrap("local "+strconv.Quote(string(l)), err)
 	}
 	_, err = ctx.host.LocalSet(string(l), b, version)
 	return err
@@ -93,7 +95,7 @@ func (c Counter) Add(ctx *Context, delta int64) (int64, error) {
 	}
 	value, err := strconv.ParseInt(string(b), 10, 64)
 	if err != nil {
-		return 0, abi.Wrap("counter "+strconv.Quote(string(c)), err)
+		return 0, jsoncodec.Wrap("counter "+strconv.Quote(string(c)), err)
 	}
 	return value, nil
 }
@@ -113,13 +115,13 @@ func (c Counter) Reset(ctx *Context) error { return ctx.host.LocalDelete(string(
 // countOf decodes a counter without reflection.
 func countOf(key string, b []byte) (int64, error) {
 	var reply abi.LocalValue
-	err := abi.Read(b, &reply)
+	err := abijson.Read(b, (*abijson.LocalValue)(&reply))
 	if err == nil {
-		r := abi.NewReader(reply.Value)
+		r := jsoncodec.NewReader(reply.Value)
 		n := r.Int()
 		if err = r.Err(); err == nil {
 			return n, nil
 		}
 	}
-	return 0, abi.Wrap("counter "+strconv.Quote(key), err)
+	return 0, jsoncodec.Wrap("counter "+strconv.Quote(key), err)
 }

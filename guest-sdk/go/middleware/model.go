@@ -1,6 +1,10 @@
 package middleware
 
-import "github.com/agent-runner/agent-runner/abi"
+import (
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/chunks"
+)
 
 // A ModelStart is a model call before it is made.
 type ModelStart struct {
@@ -14,8 +18,8 @@ func (s *ModelStart) Respond(response *abi.Response) { s.response = response }
 
 func (*ModelStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeModelHook](m) }
 
-func (*ModelStart) serve(s *served) (answer abi.Writable, err error) {
-	v := visitOf[abi.BeforeModelInput, abi.BeforeModelAnswer](s)
+func (*ModelStart) serve(s *served) (answer abijson.Writable, err error) {
+	v := visitOf[abijson.BeforeModelInput, abijson.BeforeModelAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
@@ -41,8 +45,8 @@ type NextModel func(req *Request) (*abi.Response, error)
 
 func (NextModel) collect(m *Module, _ abi.Hook) any { return collect[WrapModelHook](m) }
 
-func (NextModel) serve(s *served) (answer abi.Writable, err error) {
-	v := visitOf[abi.WrapModelInput, abi.WrapModelAnswer](s)
+func (NextModel) serve(s *served) (answer abijson.Writable, err error) {
+	v := visitOf[abijson.WrapModelInput, abijson.WrapModelAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
@@ -61,18 +65,18 @@ var modelCalls = wrapping[Request, abi.Response]{
 	copy:  func(to, from *abi.Response) { *to = *cloneResponse(from) },
 	same:  sameResponse,
 	aside: func(q *Request) *aside { return &q.aside },
-	patch: func(_, q *Request) (abi.Writable, bool, error) {
+	patch: func(_, q *Request) (abijson.Writable, bool, error) {
 		patch, err := q.patch()
-		return &patch, patch.IsZero(), err
+		return (*abijson.RequestPatch)(&patch), patch.IsZero(), err
 	},
 	reply: func(b []byte) (*abi.Response, error) {
 		var reply abi.ModelReply
-		err := abi.Read(b, &reply)
+		err := abijson.Read(b, (*abijson.ModelReply)(&reply))
 		return reply.Response, err
 	},
 	end:    func(e *abi.StreamEnd) *abi.Response { return e.Response },
 	chunks: func(_ *Request, r *abi.Response) []abi.Chunk { return r.Message.Chunks() },
-	said: func(good *abi.Response, said *abi.Assembly) *abi.Response {
+	said: func(good *abi.Response, said *chunks.Assembly) *abi.Response {
 		if good == nil {
 			good = &abi.Response{Message: abi.Message{Role: abi.RoleAssistant}}
 		}
@@ -104,8 +108,8 @@ func (e *ModelEnd) Again(reason string) { e.again = &reason }
 
 func (*ModelEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterModelHook](m) }
 
-func (*ModelEnd) serve(s *served) (answer abi.Writable, err error) {
-	v := visitOf[abi.AfterModelInput, abi.AfterModelAnswer](s)
+func (*ModelEnd) serve(s *served) (answer abijson.Writable, err error) {
+	v := visitOf[abijson.AfterModelInput, abijson.AfterModelAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err

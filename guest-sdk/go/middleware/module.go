@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A Module implements the ABI for one WebAssembly module. It dispatches the host's hook
@@ -22,7 +24,7 @@ type Module struct {
 // A served is a hook that the module has.
 type served struct {
 	hook   abi.Hook
-	serve  func(s *served) (abi.Writable, error)
+	serve  func(s *served) (abijson.Writable, error)
 	called any    // slice of the hook's interface with the middlewares that have the hook; nil until collected
 	server server // collects them; nil if they are fixed
 	visit  any    // the last call's memory, for reuse
@@ -46,7 +48,7 @@ type server interface {
 	// collect returns the middlewares that have the hook.
 	collect(m *Module, hook abi.Hook) any
 	// serve decodes the input, calls the hook and returns the answer.
-	serve(s *served) (abi.Writable, error)
+	serve(s *served) (abijson.Writable, error)
 }
 
 // A call is one call of a hook.
@@ -101,7 +103,7 @@ func (m *Module) callInto(room []byte, host Host, hook abi.Hook, input []byte) (
 }
 
 // answer calls a hook and returns its answer, or nil if it changes nothing.
-func (m *Module) answer(host Host, hook abi.Hook, input []byte) (answer abi.Writable, err error) {
+func (m *Module) answer(host Host, hook abi.Hook, input []byte) (answer abijson.Writable, err error) {
 	s := m.find(hook)
 	if s == nil {
 		return m.other(host, hook, input)
@@ -114,7 +116,7 @@ func (m *Module) answer(host Host, hook abi.Hook, input []byte) (answer abi.Writ
 }
 
 // answered encodes the answer or the error of a hook.
-func answered(room []byte, hook abi.Hook, answer abi.Writable, err error) (output []byte, ok bool) {
+func answered(room []byte, hook abi.Hook, answer abijson.Writable, err error) (output []byte, ok bool) {
 	if err == nil && answer != nil {
 		output, err = encodeAnswer(room, answer)
 	}
@@ -129,7 +131,7 @@ func failed(hook abi.Hook, err error) (output []byte, ok bool) {
 	if output, err = endingOf(hook, err); err == nil {
 		return output, true
 	}
-	if output, err = abi.Write(nil, errorObject(err)); err != nil { // cannot be invalid UTF-8, which is replaced
+	if output, err = abijson.Write(nil, (*abijson.Error)(errorObject(err))); err != nil { // cannot be invalid UTF-8, which is replaced
 		output = []byte(`{"code":"internal","message":"the error could not be encoded"}`)
 	}
 	return output, false
@@ -146,10 +148,10 @@ func (m *Module) find(hook abi.Hook) *served {
 }
 
 // other handles hooks that no middleware has.
-func (m *Module) other(host Host, hook abi.Hook, input []byte) (abi.Writable, error) {
+func (m *Module) other(host Host, hook abi.Hook, input []byte) (abijson.Writable, error) {
 	switch {
 	case hook == abi.HookDescribe:
-		return &m.description, nil
+		return (*abijson.Description)(&m.description), nil
 	case hook == abi.HookConfigure:
 		return m.configure(host, input)
 	case slices.Contains(abi.Hooks(), hook):
@@ -184,10 +186,10 @@ func visitOf[I, A any](s *served) *visit[I, A] {
 
 // begin decodes a hook's input, whose common part is common. It ignores unknown keys,
 // which a newer host may send.
-func (c *call) begin(s *served, in abi.Readable, common *abi.Common) error {
+func (c *call) begin(s *served, in abijson.Readable, common *abi.Common) error {
 	m, host, input := s.m, s.host, s.input
 	s.host, s.input = nil, nil
-	if err := abi.Read(input, in); err != nil {
+	if err := abijson.Read(input, in); err != nil {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "input: " + err.Error()}
 	}
 	if s.called == nil {
@@ -236,7 +238,7 @@ func hooks[H any](s *served) []H {
 
 // caught converts the recovered panic value p to an error if reading a list failed.
 // Functions that expose lists defer a call of it.
-func caught(p any, answer abi.Writable, err error) (abi.Writable, error) {
+func caught(p any, answer abijson.Writable, err error) (abijson.Writable, error) {
 	switch p := p.(type) {
 	case nil:
 		return answer, err
@@ -256,10 +258,10 @@ func joined(failed []error) error {
 }
 
 // encodeAnswer encodes an answer. An answer without changes has no output.
-func encodeAnswer(room []byte, answer abi.Writable) ([]byte, error) {
-	b, err := abi.Write(room, answer)
+func encodeAnswer(room []byte, answer abijson.Writable) ([]byte, error) {
+	b, err := abijson.Write(room, answer)
 	if err != nil {
-		return nil, abi.Wrap("encode the answer", err)
+		return nil, jsoncodec.Wrap("encode the answer", err)
 	}
 	if len(b) == len("{}") {
 		return nil, nil
@@ -286,7 +288,7 @@ func endingOf(hook abi.Hook, err error) ([]byte, error) {
 			return nil, misuse("on_chunk cannot interrupt a run: " + err.Error())
 		}
 	}
-	return abi.Write(nil, &end.Control)
+	return abijson.Write(nil, (*abijson.Control)(&end.Control))
 }
 
 // null reports whether raw JSON is absent.

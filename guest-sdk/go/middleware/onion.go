@@ -2,6 +2,9 @@ package middleware
 
 import (
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // An onion is one call of a module's wrappers around the host's next. The first wrapper
@@ -29,7 +32,7 @@ type wrapping[Q, R any] struct {
 	wrap  func(hooks any, i int, ctx *Context, req *Q, next func(*Q) (*R, error)) (*R, error)
 	clone func(to, from *Q)
 	aside func(*Q) *aside
-	patch func(came, req *Q) (patch abi.Writable, unchanged bool, err error)
+	patch func(came, req *Q) (patch abijson.Writable, unchanged bool, err error)
 	// reply decodes a reply of the host's next, and end converts the end of its stream.
 	reply func([]byte) (*R, error)
 	end   func(*abi.StreamEnd) *R
@@ -38,7 +41,7 @@ type wrapping[Q, R any] struct {
 	// chunks converts a reply to chunks. said is the inverse; it takes the fields that
 	// chunks cannot represent from a reply, which may be nil.
 	chunks func(came *Q, reply *R) []abi.Chunk
-	said   func(*R, *abi.Assembly) *R
+	said   func(*R, *chunks.Assembly) *R
 }
 
 // A listener receives the chunks of a wrapped call while it streams.
@@ -65,14 +68,14 @@ func listenerOf(a aside) *listener {
 
 // A frame is a running wrapper: what it sent and where to.
 type frame struct {
-	out        *listener    // nil for the host
-	head, tail abi.Assembly // chunks sent before and after the last call of next
+	out        *listener       // nil for the host
+	head, tail chunks.Assembly // chunks sent before and after the last call of next
 	sent       bool
 }
 
 func (f *frame) begin() {
 	f.head.Add(f.tail.Chunks()...)
-	f.tail = abi.Assembly{}
+	f.tail = chunks.Assembly{}
 }
 
 // enter makes f the current frame and returns the previous one, to which leave must be
@@ -205,8 +208,8 @@ func (o *onion[Q, R]) next(req *Q, pass *listener) (*R, error) {
 	}
 	var b []byte
 	if !unchanged {
-		if b, err = abi.Write(nil, patch); err != nil {
-			return nil, abi.Wrap("encode the patch for next", err)
+		if b, err = abijson.Write(nil, patch); err != nil {
+			return nil, jsoncodec.Wrap("encode the patch for next", err)
 		}
 	}
 	reply, err := o.ask(b, pass)

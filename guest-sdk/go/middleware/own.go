@@ -2,6 +2,8 @@ package middleware
 
 import (
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A ModelCall is a model call by a module, for example to summarize or to judge.
@@ -29,25 +31,25 @@ func (c *Context) Model(call ModelCall) (*abi.Response, error) {
 		patch.Tools = abi.ToolsPatch{Whole: true, Replace: call.Tools}
 	}
 	for name, value := range call.Params {
-		raw, err := abi.MarshalValue(value)
+		raw, err := abijson.MarshalValue(value)
 		if err != nil {
-			return nil, abi.Wrap("encode parameter "+name, err)
+			return nil, jsoncodec.Wrap("encode parameter "+name, err)
 		}
 		if patch.Params == nil {
 			patch.Params = abi.Params{}
 		}
 		patch.Params[name] = raw
 	}
-	b, err := abi.Write(nil, &patch)
+	b, err := abijson.Write(nil, (*abijson.RequestPatch)(&patch))
 	if err != nil {
-		return nil, abi.Wrap("encode the model call", err)
+		return nil, jsoncodec.Wrap("encode the model call", err)
 	}
 	b, err = c.host.Model(b)
 	if err != nil {
 		return nil, err
 	}
 	var reply abi.ModelReply
-	if err := abi.Read(b, &reply); err != nil || reply.Response == nil {
+	if err := abijson.Read(b, (*abijson.ModelReply)(&reply)); err != nil || reply.Response == nil {
 		return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to model has no response"}
 	}
 	return reply.Response, nil
@@ -62,22 +64,22 @@ func (c *Context) Model(call ModelCall) (*abi.Response, error) {
 func (c *Context) Tool(name string, args any) (*abi.Result, error) {
 	req := abi.ToolRequest{Name: name}
 	if args != nil {
-		raw, err := abi.MarshalValue(args)
+		raw, err := abijson.MarshalValue(args)
 		if err != nil {
-			return nil, abi.Wrap("encode the arguments of "+name, err)
+			return nil, jsoncodec.Wrap("encode the arguments of "+name, err)
 		}
 		req.Arguments = string(raw)
 	}
-	b, err := abi.Write(nil, &req)
+	b, err := abijson.Write(nil, (*abijson.ToolRequest)(&req))
 	if err != nil {
-		return nil, abi.Wrap("encode the call of "+name, err)
+		return nil, jsoncodec.Wrap("encode the call of "+name, err)
 	}
 	b, err = c.host.Tool(b)
 	if err != nil {
 		return nil, err
 	}
 	var reply abi.ToolReply
-	if err := abi.Read(b, &reply); err != nil || reply.Result == nil {
+	if err := abijson.Read(b, (*abijson.ToolReply)(&reply)); err != nil || reply.Result == nil {
 		return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to tool has no result"}
 	}
 	return reply.Result, nil

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A Request is a model call as it will be sent. A hook may change Messages, Tools, Model
@@ -38,9 +40,9 @@ func (c *call) request(in *abi.Request) *Request {
 // SetParam sets a parameter of the call by its OpenAI name, for example
 // SetParam("temperature", 0.2).
 func (r *Request) SetParam(name string, value any) error {
-	raw, err := abi.MarshalValue(value)
+	raw, err := abijson.MarshalValue(value)
 	if err != nil {
-		return abi.Wrap("encode parameter "+name, err)
+		return jsoncodec.Wrap("encode parameter "+name, err)
 	}
 	r.Params[name] = raw
 	return nil

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A schema is a JSON Schema for decoding a Go type.
@@ -29,11 +29,11 @@ func (s *schema) append(b []byte) []byte {
 	b = append(b, '{')
 	if s.kind != "" {
 		b = key(b, "type")
-		b = abi.AppendText(b, s.kind)
+		b = jsoncodec.AppendText(b, s.kind)
 	}
 	if s.description != "" {
 		b = key(b, "description")
-		b = abi.AppendText(b, s.description)
+		b = jsoncodec.AppendText(b, s.description)
 	}
 	if s.items != nil {
 		b = key(b, "items")
@@ -55,7 +55,7 @@ func (s *schema) append(b []byte) []byte {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = abi.AppendText(b, name)
+			b = jsoncodec.AppendText(b, name)
 		}
 		b = append(b, ']')
 	}
@@ -76,7 +76,7 @@ func key(b []byte, name string) []byte {
 	if b[len(b)-1] != '{' {
 		b = append(b, ',')
 	}
-	return append(abi.AppendText(b, name), ':')
+	return append(jsoncodec.AppendText(b, name), ':')
 }
 
 // A schemaMaker derives the schema of a type.

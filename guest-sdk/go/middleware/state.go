@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A State is the part of a run that persists between steps: its messages and its active
@@ -56,7 +57,7 @@ func (*State) collect(m *Module, hook abi.Hook) any {
 	return collect[AfterModelRewriteStateHook](m)
 }
 
-func (*State) serve(s *served) (abi.Writable, error) {
+func (*State) serve(s *served) (abijson.Writable, error) {
 	if s.hook == abi.HookBeforeModelRewriteState {
 		return beforeRewrite(s)
 	}
@@ -76,9 +77,9 @@ func (c *call) state(l abi.List, tools []abi.StateTool) *State {
 	return &out.State
 }
 
-func beforeRewrite(s *served) (answer abi.Writable, err error) {
+func beforeRewrite(s *served) (answer abijson.Writable, err error) {
 	defer func() { answer, err = caught(recover(), answer, err) }()
-	v := visitOf[abi.BeforeModelRewriteStateInput, abi.BeforeModelRewriteStateAnswer](s)
+	v := visitOf[abijson.BeforeModelRewriteStateInput, abijson.BeforeModelRewriteStateAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
@@ -97,9 +98,9 @@ func beforeRewrite(s *served) (answer abi.Writable, err error) {
 	return out, err
 }
 
-func afterRewrite(s *served) (answer abi.Writable, err error) {
+func afterRewrite(s *served) (answer abijson.Writable, err error) {
 	defer func() { answer, err = caught(recover(), answer, err) }()
-	v := visitOf[abi.AfterModelRewriteStateInput, abi.AfterModelRewriteStateAnswer](s)
+	v := visitOf[abijson.AfterModelRewriteStateInput, abijson.AfterModelRewriteStateAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A Stored is a durable value that all runs of the entry share, on every machine. It
@@ -46,8 +48,8 @@ func (s Stored[T]) Load(ctx *Context) (value T, version int64, err error) {
 	if err != nil || len(b) == 0 {
 		return value, 0, err
 	}
-	if version, err = abi.ReadLocal(b, &value); err != nil {
-		return value, 0, abi.Wrap("stored "+strconv.Quote(string(s)), err)
+	if version, err = abijson.ReadLocal(b, &value); err != nil {
+		return value, 0, jsoncodec.Wrap("stored "+strconv.Quote(string(s)), err)
 	}
 	return value, version, nil
 }
@@ -84,7 +86,7 @@ func (s Stored[T]) Update(ctx *Context, ttl Lifetime, fn func(old T) (T, error))
 func (s Stored[T]) set(ctx *Context, value T, version int64, ttl Lifetime) error {
 	b, err := ctx.encode(value)
 	if err != nil {
-		return abi.Wrap("stored "+strconv.Quote(string(s)), err)
+		return jsoncodec.Wrap("stored "+strconv.Quote(string(s)), err)
 	}
 	seconds := int64(0)
 	if ttl != nil && ttl.Nanoseconds() > 0 {
@@ -106,7 +108,7 @@ func (c StoredCounter) Add(ctx *Context, delta int64) (int64, error) {
 	}
 	value, err := strconv.ParseInt(string(b), 10, 64)
 	if err != nil {
-		return 0, abi.Wrap("counter "+strconv.Quote(string(c)), err)
+		return 0, jsoncodec.Wrap("counter "+strconv.Quote(string(c)), err)
 	}
 	return value, nil
 }

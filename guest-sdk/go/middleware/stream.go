@@ -5,6 +5,8 @@ import (
 	"iter"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A Stream is an answer that a wrapper reads while it arrives, returned by
@@ -131,9 +133,9 @@ func (c *Context) SendText(text string) error {
 }
 
 func (c *Context) sendToHost(chunks []abi.Chunk) error {
-	b, err := abi.Write(nil, &abi.Sent{Chunks: chunks})
+	b, err := abijson.Write(nil, &abijson.Sent{Chunks: chunks})
 	if err != nil {
-		return abi.Wrap("encode the chunks to send", err)
+		return jsoncodec.Wrap("encode the chunks to send", err)
 	}
 	if err := c.host.Send(b); err != nil {
 		return err
@@ -154,7 +156,7 @@ func readStream(h Host, patch []byte, hear func([]abi.Chunk) error) (*abi.Stream
 		}
 		var got abi.Received
 		if len(b) > 0 {
-			if err := abi.Read(b, &got); err != nil {
+			if err := abijson.Read(b, (*abijson.Received)(&got)); err != nil {
 				return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to recv: " + err.Error()}
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A Tool is a tool and the function that runs it.
@@ -48,9 +50,9 @@ func resultOf(value any) (*abi.Result, error) {
 	case *abi.Result:
 		return v, nil
 	}
-	b, err := abi.MarshalValue(value)
+	b, err := abijson.MarshalValue(value)
 	if err != nil {
-		return nil, abi.Wrap("encode the result", err)
+		return nil, jsoncodec.Wrap("encode the result", err)
 	}
 	return abi.TextResult(string(b)), nil
 }
@@ -109,8 +111,8 @@ func runnerOf(list []CallToolHook, tool string) (runs CallToolHook) {
 
 func (*Call) collect(m *Module, _ abi.Hook) any { return collect[CallToolHook](m) }
 
-func (*Call) serve(s *served) (abi.Writable, error) {
-	v := visitOf[abi.CallToolInput, abi.CallToolAnswer](s)
+func (*Call) serve(s *served) (abijson.Writable, error) {
+	v := visitOf[abijson.CallToolInput, abijson.CallToolAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A vector is a file of testdata/abi: a hook's input and the expected answer. Hosts and
@@ -86,7 +87,7 @@ func TestVectors(t *testing.T) {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
 		var v vector
-		unknown, err := abi.Decode(b, &v)
+		unknown, err := abijson.Decode(b, &v)
 		require.NoError(t, err, name)
 		require.Empty(t, unknown, name)
 		require.True(t, strings.HasPrefix(name, string(v.Hook)), "%s is a vector of %s", name, v.Hook)
@@ -187,7 +188,7 @@ func (r *recorded) Send(chunks []byte) error {
 }
 
 func (r *recorded) Messages(_, from, to int) ([]byte, error) {
-	return abi.Marshal(r.v.Messages[from:to])
+	return abijson.Marshal(r.v.Messages[from:to])
 }
 
 func checkAnswer(t *testing.T, name string, v *vector) {
@@ -502,12 +503,12 @@ type translator struct{}
 
 func (translator) TranslateBefore(_ *middleware.Context, t *middleware.Translation) error {
 	var event abi.Event
-	if _, err := abi.Decode(t.Event, &event); err != nil {
+	if _, err := abijson.Decode(t.Event, &event); err != nil {
 		return err
 	}
 	event.Data = nil
 	var err error
-	t.Event, err = abi.Marshal(event)
+	t.Event, err = abijson.Marshal(event)
 	return err
 }
 
@@ -531,10 +532,10 @@ func sameSpelling(t *testing.T, raw abi.JSON, shape any) {
 		return
 	}
 	v := reflect.New(reflect.TypeOf(shape))
-	unknown, err := abi.Decode(raw, v.Interface())
+	unknown, err := abijson.Decode(raw, v.Interface())
 	require.NoError(t, err)
 	require.Empty(t, unknown)
-	b, err := abi.Marshal(v.Interface())
+	b, err := abijson.Marshal(v.Interface())
 	require.NoError(t, err)
 	require.Equal(t, compact(t, raw), compact(t, b))
 }

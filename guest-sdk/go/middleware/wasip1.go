@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // Every hook is exported, because Go's exports are fixed when a program is built. The
@@ -168,12 +169,12 @@ type imports struct{}
 
 // pending reads n pending bytes. The caller owns them, and decoded values refer to them.
 // They share blocks, because allocating a slice costs as much as reading several hundred
-// bytes. The space after them is the padding for [abi.Read].
+// bytes. The space after them is the padding for [abijson.Read].
 func (*imports) pending(n int32) []byte {
 	if n == 0 {
 		return nil
 	}
-	size := int(n) + abi.Pad
+	size := int(n) + abijson.Pad
 	came += size
 	if size > len(pool) {
 		if size > blockBytes/4 {
@@ -193,7 +194,7 @@ func (h *imports) reply(n int32) ([]byte, error) {
 		return h.pending(n), nil
 	}
 	failed := &abi.Error{}
-	if err := abi.Read(h.pending(-n), failed); err != nil {
+	if err := abijson.Read(h.pending(-n), (*abijson.Error)(failed)); err != nil {
 		return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's error: " + err.Error()}
 	}
 	return nil, failed

@@ -19,6 +19,7 @@ import (
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // guestBinary builds testdata/guest once.
@@ -74,7 +75,7 @@ func (h *wasmHost) reply(v any, failed *abi.Error) int32 {
 	if failed != nil {
 		v = failed
 	}
-	b, err := abi.Marshal(v)
+	b, err := abijson.Marshal(v)
 	require.NoError(h.t, err)
 	h.pending = b
 	if failed != nil {
@@ -120,7 +121,7 @@ func (h *wasmHost) imports() map[string]any {
 
 // call calls a hook.
 func (h *wasmHost) call(hook abi.Hook, input any) (status int32, output string, err error) {
-	b, err := abi.Marshal(input)
+	b, err := abijson.Marshal(input)
 	require.NoError(h.t, err)
 	h.pending, h.output = b, nil
 	results, err := h.module.ExportedFunction(string(hook)).Call(context.Background(), uint64(len(b)))

@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // appending returns a middleware that appends text to the instruction.
@@ -212,7 +213,7 @@ func TestTools(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, name)
-		b, err := abi.Marshal(answer.Result)
+		b, err := abijson.Marshal(answer.Result)
 		require.NoError(t, err)
 		require.JSONEq(t, tc.want, string(b), name)
 	}

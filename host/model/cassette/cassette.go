@@ -40,6 +40,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // Version is the version of the file format.
@@ -115,7 +117,7 @@ func Parse(name string, b []byte) (*Cassette, error) {
 		Version      int               `json:"version"`
 		Interactions []json.RawMessage `json:"interactions"`
 	}
-	unknown, err := abi.Decode(b, &doc)
+	unknown, err := abijson.Decode(b, &doc)
 	switch {
 	case err != nil:
 		return nil, p.refuse(0, err)
@@ -152,9 +154,9 @@ func (p *parser) errorf(offset int, format string, args ...any) error {
 	return fmt.Errorf("%s:%d: not a cassette: %w", p.name, line, fmt.Errorf(format, args...))
 }
 
-// refuse adds the position to an error of abi.Decode in the value at start.
+// refuse adds the position to an error of abijson.Decode in the value at start.
 func (p *parser) refuse(start int, err error) error {
-	var at *abi.DecodeError
+	var at *jsoncodec.DecodeError
 	if errors.As(err, &at) {
 		return p.errorf(start+at.Offset, "%s", at.Reason())
 	}
@@ -197,7 +199,7 @@ func (p *parser) elements(key string) []int {
 
 func (p *parser) interaction(raw json.RawMessage, start int, before *interaction) (*interaction, error) {
 	var it interaction
-	unknown, err := abi.Decode(raw, &it)
+	unknown, err := abijson.Decode(raw, &it)
 	switch {
 	case err != nil:
 		return nil, p.refuse(start, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 const (
@@ -94,7 +95,7 @@ func linesOf(messages []abi.Message, tools []tool) ([]line, error) {
 
 func linesOfEach[T any](out []line, path string, list []T) ([]line, error) {
 	for i := range list {
-		b, err := abi.Marshal(list[i])
+		b, err := abijson.Marshal(list[i])
 		if err != nil {
 			return nil, err
 		}

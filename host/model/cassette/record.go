@@ -11,6 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A Recorder is a model that records the answers of another model. It should wrap retries
@@ -131,7 +132,7 @@ func marshalEach[T any](list []T) ([][]byte, error) {
 	out := make([][]byte, len(list))
 	for i := range list {
 		var err error
-		if out[i], err = abi.Marshal(list[i]); err != nil {
+		if out[i], err = abijson.Marshal(list[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -191,7 +192,7 @@ func (f *form) name(name string) {
 }
 
 func (f *form) field(name string, value any) {
-	b, err := abi.Marshal(value)
+	b, err := abijson.Marshal(value)
 	f.err = errors.Join(f.err, err)
 	f.name(name)
 	f.b.Write(b)

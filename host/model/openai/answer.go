@@ -7,6 +7,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // maxFields is how many fields that the host does not know a message may have.
@@ -323,7 +325,7 @@ func usage(raw json.RawMessage) *abi.Usage {
 // that one does not, invalid UTF-8 or a key that stands twice, is mended the
 // way Go's reader does: a stray byte becomes U+FFFD, the last key counts.
 func strict(raw []byte) ([]byte, error) {
-	if abi.Valid(raw) == nil {
+	if jsoncodec.Valid(raw) == nil {
 		return raw, nil
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -332,11 +334,11 @@ func strict(raw []byte) ([]byte, error) {
 	if err := dec.Decode(&v); err != nil {
 		return raw, err
 	}
-	b, err := abi.Marshal(v)
+	b, err := abijson.Marshal(v)
 	if err != nil {
 		return raw, err
 	}
-	return b, abi.Valid(b)
+	return b, jsoncodec.Valid(b)
 }
 
 // fieldsOf returns the fields of an object in their order.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -52,7 +53,7 @@ func FuzzAnswer(f *testing.F) {
 			require.NoError(t, res.Message.Check())
 			b, err := json.Marshal(res)
 			require.NoError(t, err)
-			require.NoError(t, abi.Valid(b))
+			require.NoError(t, jsoncodec.Valid(b))
 		}
 		for _, again := range []*Client{whole, client(iotest.OneByteReader), client(iotest.DataErrReader)} {
 			res2, err2 := again.Generate(t.Context(), ask(), nil)

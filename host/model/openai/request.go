@@ -9,6 +9,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // reserved says of a name what to do in place of a parameter, if it is that of another
@@ -53,7 +55,7 @@ func (c *Client) body(req *model.Request, stream, options bool) ([]byte, error) 
 		if instead := reserved(name); instead != "" {
 			return nil, invalid("%q is not a parameter; %s", name, instead)
 		}
-		if err := abi.Valid(value); err != nil {
+		if err := jsoncodec.Valid(value); err != nil {
 			return nil, invalid("parameter %q is not JSON: %w", name, err)
 		}
 		if name == "stream_options" && !stream {
@@ -122,7 +124,7 @@ func (o *object) raw(name string, value []byte) {
 }
 
 func (o *object) add(name string, value any) error {
-	b, err := abi.Marshal(value)
+	b, err := abijson.Marshal(value)
 	if err != nil {
 		return err
 	}
@@ -134,7 +136,7 @@ func (o *object) bytes() []byte { return append(o.b.Bytes(), '}') }
 
 // text is a string in JSON.
 func text(s string) []byte {
-	b, err := abi.Marshal(s)
+	b, err := abijson.Marshal(s)
 	if err != nil {
 		panic(err) // a string always marshals
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // line is the JSON form of a reply.
@@ -47,7 +48,7 @@ func Parse(text []byte) ([]Reply, error) {
 
 func parseLine(b []byte) (Reply, error) {
 	var l line
-	unknown, err := abi.Decode(b, &l)
+	unknown, err := abijson.Decode(b, &l)
 	switch {
 	case err != nil:
 		return Reply{}, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // define returns a tool implemented by a function that takes its arguments as a struct A and
@@ -42,7 +43,7 @@ func decodeArguments(arguments string, args any) error {
 	if strings.TrimSpace(arguments) == "" {
 		arguments = "{}"
 	}
-	unknown, err := abi.Decode([]byte(arguments), args)
+	unknown, err := abijson.Decode([]byte(arguments), args)
 	if err != nil {
 		return fmt.Errorf("the arguments are wrong: %w", err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 func TestCalculator(t *testing.T) {
@@ -117,7 +117,7 @@ func TestCalculatorRefuses(t *testing.T) {
 		strings.Repeat("1+", 2500):                              "it has 5000 bytes; at most 4096 are allowed",
 		"max(" + strings.Repeat("1,", 64) + "1)":                "max takes at most 64 arguments",
 	} {
-		b, err := abi.Marshal(map[string]string{"expression": expression})
+		b, err := abijson.Marshal(map[string]string{"expression": expression})
 		require.NoError(t, err)
 		got := ask(t, newCalculator(), string(b))
 		require.True(t, strings.HasPrefix(got, "ERROR "), "%s: %s", expression, got)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 func write(t testing.TB, dir, name, text string) {
@@ -67,7 +67,7 @@ func TestNothingLeadsOut(t *testing.T) {
 			if name == SearchFiles {
 				a["pattern"] = "."
 			}
-			b, err := abi.Marshal(a)
+			b, err := abijson.Marshal(a)
 			require.NoError(t, err)
 			got := ask(t, one(t, name, dir), string(b))
 			require.True(t, strings.HasPrefix(got, "ERROR "), "%s %q: %s", name, p, got)
@@ -92,7 +92,7 @@ func FuzzNothingLeadsOut(f *testing.F) {
 			if tl.Declaration().Name == SearchFiles {
 				a["pattern"] = "SECRET|root:"
 			}
-			b, err := abi.Marshal(a)
+			b, err := abijson.Marshal(a)
 			require.NoError(t, err)
 			got := ask(t, tl, string(b))
 			if strings.Contains(got, "secret.txt  ") || strings.Contains(got, ":SECRET") || strings.HasPrefix(got, "SECRET") || !utf8.ValidString(got) {

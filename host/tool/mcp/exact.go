@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // schemaKey is where a tool's schema travels through the SDK as it came.
@@ -73,7 +73,7 @@ func isEmptyArray(b json.RawMessage) bool {
 
 // marshal writes what was just read from JSON, which cannot fail.
 func marshal(v any) json.RawMessage {
-	b, err := abi.Marshal(v)
+	b, err := abijson.Marshal(v)
 	if err != nil {
 		return json.RawMessage("null")
 	}

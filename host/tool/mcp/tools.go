@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // Tools lists the server's tools, under the names that it gives them. A tool
@@ -104,7 +105,7 @@ func schema(raw json.RawMessage) (json.RawMessage, error) {
 		Properties map[string]json.RawMessage `json:"properties"`
 		Required   []string                   `json:"required"`
 	}
-	if err := abi.Valid(raw); err != nil {
+	if err := jsoncodec.Valid(raw); err != nil {
 		return nil, fmt.Errorf("is not strict JSON: %w", err)
 	}
 	if object(raw) == nil {
@@ -167,7 +168,7 @@ func callArguments(arguments string) (json.RawMessage, error) {
 		arguments = "{}"
 	}
 	raw := json.RawMessage(arguments)
-	if err := abi.Valid(raw); err != nil {
+	if err := jsoncodec.Valid(raw); err != nil {
 		return nil, &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("the arguments are wrong: %v", err)}
 	}
 	if object(raw) == nil {

@@ -10,7 +10,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 func TestParseCommand(t *testing.T) {
@@ -175,7 +175,7 @@ func TestResult(t *testing.T) {
 			t.Parallel()
 			res := result(&sdk.CallToolResult{Content: tc.in, IsError: true})
 			require.True(t, res.IsError)
-			b, err := abi.Marshal(res.Content)
+			b, err := abijson.Marshal(res.Content)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, string(b))
 		})

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A Rewrite replaces what a journal has of messages that a run began with, because
@@ -70,13 +70,13 @@ func (r *Rewrite) line(line []byte) ([]byte, error) {
 		return nil, nil
 	}
 	var err error
-	if d.Items, err = abi.Marshal(items); err != nil {
+	if d.Items, err = abijson.Marshal(items); err != nil {
 		return nil, err
 	}
-	if e["messages"], err = abi.Marshal(&d); err != nil {
+	if e["messages"], err = abijson.Marshal(&d); err != nil {
 		return nil, err
 	}
-	return abi.Marshal(e)
+	return abijson.Marshal(e)
 }
 
 // A messagesDelta replaces the messages from an index on.

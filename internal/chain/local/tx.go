@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A Tx holds the reads and writes of one hook call. It stages unconditional
@@ -79,10 +80,10 @@ func (tx *Tx) Set(key string, val json.RawMessage, version int64, stop func() er
 	if err := tx.checkSet(key, val, version); err != nil {
 		return 0, err
 	}
-	if err := abi.ValidUntil(val, stop); err != nil {
+	if err := jsoncodec.ValidUntil(val, stop); err != nil {
 		return 0, &abi.Error{Code: abi.CodeInvalid, Message: "the value of run-local key " + key + " is not JSON: " + err.Error()}
 	}
-	val, err := abi.CloneUntil(val, stop)
+	val, err := jsoncodec.CloneUntil(val, stop)
 	if err != nil {
 		return 0, err
 	}

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
@@ -72,7 +73,7 @@ func (v *Values) Count(a *account.Account) {
 func (v *Values) MarshalJSON() ([]byte, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return abi.Marshal(v.scopes)
+	return abijson.Marshal(v.scopes)
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // Rings of an entry, as the chain names them.
@@ -211,7 +212,7 @@ func TestLocalSetStopsWhileItCopies(t *testing.T) {
 	value := json.RawMessage(`"` + strings.Repeat("x", 3<<20) + `"`)
 	asked := 0
 	stop := func() error { asked++; return nil }
-	require.NoError(t, abi.ValidUntil(value, stop))
+	require.NoError(t, jsoncodec.ValidUntil(value, stop))
 	reading := asked
 	_, err := c.Set("k", value, abi.LocalAlways, stop)
 	require.NoError(t, err)

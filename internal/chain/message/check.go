@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // checkCalls refuses a message that would keep the host busy for long.
@@ -87,7 +88,7 @@ func Same(a, b *abi.Message) bool {
 
 // sameJSON compares two values as they are written.
 func SameJSON(a, b any) bool {
-	x, errX := abi.Marshal(a)
-	y, errY := abi.Marshal(b)
+	x, errX := abijson.Marshal(a)
+	y, errY := abijson.Marshal(b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }

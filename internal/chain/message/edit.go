@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // maxInsert is how many messages one answer may add.
@@ -61,7 +62,7 @@ func wholeSplice(l *List, messages []abi.Message) abi.Splice {
 }
 
 func equalMessage(m *abi.Message, it *item) bool {
-	b, err := abi.Marshal(m)
+	b, err := abijson.Marshal(m)
 	return err == nil && string(b) == string(it.encoded())
 }
 

@@ -6,7 +6,9 @@ import (
 	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A List is an immutable list of messages: a run's state, or the request of
@@ -60,7 +62,7 @@ func (it *item) encoded() []byte {
 	if b := it.json.Load(); b != nil {
 		return *b
 	}
-	b, err := abi.Marshal(&it.message)
+	b, err := abijson.Marshal(&it.message)
 	if err != nil {
 		// A message holds only what was decoded or made by the host.
 		b = []byte(`{"role":"user","content":null}`)
@@ -152,7 +154,7 @@ func (l *List) AppendJSON(b []byte, from, to, limit int) (all []byte, ok bool) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = abi.Append(b, it.encoded())
+		b = jsoncodec.Append(b, it.encoded())
 	}
 	return append(b, ']'), true
 }

@@ -3,7 +3,7 @@ package record
 import (
 	"encoding/json"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
@@ -83,7 +83,7 @@ func (r *Record) Changes() (entries map[string]json.RawMessage, asked json.RawMe
 		entries[key] = b
 	}
 	if r.askedDirty {
-		if asked, err = abi.Marshal(recordFile{Waiting: r.waiting, Answers: r.answers, Approvals: r.approvals}); err != nil {
+		if asked, err = abijson.Marshal(recordFile{Waiting: r.waiting, Answers: r.answers, Approvals: r.approvals}); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -6,8 +6,10 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // Pending are the interrupts that wait for an answer, in the order of their ids.
@@ -45,7 +47,7 @@ func (r *Record) Answer(answers map[string]json.RawMessage) error {
 		if !ok {
 			return fmt.Errorf("no interrupt %q waits for an answer", id)
 		}
-		if err := abi.Valid(answer); err != nil {
+		if err := jsoncodec.Valid(answer); err != nil {
 			return fmt.Errorf("answer to %s: %w", id, err)
 		}
 		p := r.waiting[key]
@@ -78,7 +80,7 @@ func parseApproval(answer json.RawMessage) (abi.Approval, error) {
 		return abi.Approval{Decision: abi.Reject}, nil
 	}
 	var a abi.Approval
-	if _, err := abi.Decode(answer, &a); err != nil {
+	if _, err := abijson.Decode(answer, &a); err != nil {
 		return a, fmt.Errorf("this is no decision (approve, deny or edit): %w", err)
 	}
 	switch {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
@@ -97,13 +98,13 @@ type recordFile struct {
 // encode writes an entry; what it answered is encoded once.
 func (e *entry) encode() ([]byte, error) {
 	if e.value != nil {
-		b, err := abi.Marshal(e.value)
+		b, err := abijson.Marshal(e.value)
 		if err != nil {
 			return nil, err
 		}
 		e.Answer, e.value = b, nil
 	}
-	return abi.Marshal(e)
+	return abijson.Marshal(e)
 }
 
 // MarshalJSON writes what was done, and what waits for an answer.
@@ -115,7 +116,7 @@ func (r *Record) MarshalJSON() ([]byte, error) {
 			return nil, err
 		}
 	}
-	return abi.Marshal(recordFile{r.entries, r.waiting, r.answers, r.approvals})
+	return abijson.Marshal(recordFile{r.entries, r.waiting, r.answers, r.approvals})
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
@@ -203,7 +204,7 @@ func (r *Record) Load(key string, out any) (v Verdict, ok bool, err error) {
 		return v, false, nil
 	}
 	if e.value != nil {
-		b, err := abi.Marshal(e.value)
+		b, err := abijson.Marshal(e.value)
 		if err != nil {
 			return v, true, err
 		}

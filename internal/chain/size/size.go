@@ -1,6 +1,9 @@
 package size
 
-import "github.com/agent-runner/agent-runner/abi"
+import (
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+)
 
 // overhead is about what a message, a part or an event takes beside its text.
 const Overhead = 256
@@ -92,7 +95,7 @@ func Chunk(c *abi.Chunk) int {
 	const base = 128
 	n := base + len(c.Text) + len(c.ID) + len(c.Name) + len(c.Arguments) + len(c.CallID)
 	if c.Part != nil {
-		b, _ := abi.Marshal(c.Part)
+		b, _ := abijson.Marshal(c.Part)
 		n += len(b)
 	}
 	return n

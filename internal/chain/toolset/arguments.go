@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // ParseArguments checks a model's arguments strictly: one JSON object. Nothing
@@ -15,7 +16,7 @@ func ParseArguments(arguments string) (string, error) {
 	if arguments == "" {
 		return "{}", nil
 	}
-	if err := abi.Valid([]byte(arguments)); err != nil {
+	if err := jsoncodec.Valid([]byte(arguments)); err != nil {
 		return arguments, err
 	}
 	if strings.TrimLeft(arguments, " \t\r\n")[0] != '{' {

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
@@ -77,11 +78,11 @@ func pending(n int32) ([]byte, error) {
 type imports struct{ ofTool bool }
 
 func (imports) Tell(name, text string) error {
-	data, err := abi.Marshal(text)
+	data, err := abijson.Marshal(text)
 	if err != nil {
 		return err
 	}
-	event, err := abi.Marshal(struct {
+	event, err := abijson.Marshal(struct {
 		Name string   `json:"name"`
 		Data abi.JSON `json:"data"`
 	}{name, data})
@@ -96,16 +97,16 @@ func (imports) Tell(name, text string) error {
 func (h imports) reply(b []byte) (any, error) {
 	if h.ofTool {
 		var r abi.ToolReply
-		_, err := abi.Decode(b, &r)
+		_, err := abijson.Decode(b, &r)
 		return r.Result, err
 	}
 	var r abi.ModelReply
-	_, err := abi.Decode(b, &r)
+	_, err := abijson.Decode(b, &r)
 	return r.Response, err
 }
 
 func (h imports) Next(patch any) (any, error) {
-	b, err := abi.Marshal(patch)
+	b, err := abijson.Marshal(patch)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +147,7 @@ func (imports) Messages(list int) ([]abi.Message, error) {
 		return nil, err
 	}
 	var out []abi.Message
-	_, err = abi.Decode(b, &out)
+	_, err = abijson.Decode(b, &out)
 	return out, err
 }
 
@@ -164,7 +165,7 @@ func (imports) Get(key string) (string, error) {
 }
 
 func (imports) Set(key, value string) error {
-	b, err := abi.Marshal(value)
+	b, err := abijson.Marshal(value)
 	if err != nil {
 		return err
 	}
@@ -185,7 +186,7 @@ func (imports) Add(key string) (n int64, err error) {
 }
 
 func (imports) Model(text string) (*abi.Response, error) {
-	b, err := abi.Marshal(abi.RequestPatch{Messages: abi.ListPatch{Whole: true, Replace: []abi.Message{abi.User(text)}}})
+	b, err := abijson.Marshal(abi.RequestPatch{Messages: abi.ListPatch{Whole: true, Replace: []abi.Message{abi.User(text)}}})
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +199,7 @@ func (imports) Model(text string) (*abi.Response, error) {
 }
 
 func (imports) Tool(name, arguments string) (*abi.Result, error) {
-	b, err := abi.Marshal(abi.ToolRequest{Name: name, Arguments: arguments})
+	b, err := abijson.Marshal(abi.ToolRequest{Name: name, Arguments: arguments})
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +225,7 @@ func play[I, O any](hook abi.Hook, n int32) int32 {
 		panic(err)
 	}
 	in, out := new(I), new(O)
-	if _, err := abi.Decode(b, in); err != nil {
+	if _, err := abijson.Decode(b, in); err != nil {
 		panic(err)
 	}
 	input := any(in).(puppet.Input)
@@ -237,9 +238,9 @@ func play[I, O any](hook abi.Hook, n int32) int32 {
 	failed, isError := err.(*abi.Error)
 	switch {
 	case isError:
-		b, err = abi.Marshal(failed)
+		b, err = abijson.Marshal(failed)
 	case err == nil:
-		b, err = abi.Marshal(out)
+		b, err = abijson.Marshal(out)
 	}
 	if err != nil {
 		panic(err)

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
@@ -136,7 +138,7 @@ func (p *plugin) take(inv *invoke.Invocation, g *sandbox.Guest, name string, at 
 	b := p.whole(inv, g, name, at)
 	g.Charge(len(b))
 	inv.ChargeBytes(g, len(b))
-	return abi.Clone(b)
+	return jsoncodec.Clone(b)
 }
 
 func alloc(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) {
@@ -294,7 +296,7 @@ func configGet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint
 		config = inv.BuildConfig
 	}
 	g.Charge(len(config) + len(name))
-	value := abi.FieldOf(config, string(name))
+	value := jsoncodec.FieldOf(config, string(name))
 	var text string
 	switch {
 	case len(value) == 0 || string(value) == "null":
@@ -372,7 +374,7 @@ func varSet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64)
 func variable(b []byte) ([]byte, error) {
 	binary := func(c rune) bool { return unicode.IsControl(c) && !strings.ContainsRune("\t\n\r", c) }
 	if utf8.Valid(b) && !bytes.ContainsFunc(b, binary) {
-		return abi.Marshal(string(b))
+		return abijson.Marshal(string(b))
 	}
 	const open, end = `{"base64":"`, `"}`
 	out := make([]byte, 0, len(open)+base64.StdEncoding.EncodedLen(len(b))+len(end))
@@ -384,7 +386,7 @@ func logText(level int32) func(*plugin, *invoke.Invocation, *sandbox.Guest, []ui
 		text := p.whole(inv, g, "log", stack[0])
 		inv.LogGuest(g, level, len(text), func(keep int) []byte {
 			g.Charge(keep)
-			return abi.Clone(text[:keep])
+			return jsoncodec.Clone(text[:keep])
 		})
 		p.free(stack[0])
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
@@ -44,7 +45,7 @@ func sendHTTP(ctx context.Context, p *plugin, inv *invoke.Invocation, g *sandbox
 		if err != nil {
 			return nil, err
 		}
-		return abi.Marshal(res)
+		return abijson.Marshal(res)
 	})
 	g.Tick()
 	if err == nil && len(reply) > inv.Limits.ReplyBytes {
@@ -52,7 +53,7 @@ func sendHTTP(ctx context.Context, p *plugin, inv *invoke.Invocation, g *sandbox
 	}
 	var res abi.HTTPResponse
 	if err == nil {
-		_, err = abi.Decode(reply, &res)
+		_, err = abijson.Decode(reply, &res)
 	}
 	if err == nil {
 		p.headers, err = headerLines(res.Headers)

@@ -12,14 +12,14 @@ import (
 
 	sdk "github.com/extism/go-sdk"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 // ParseManifest reads a manifest. A warning names each key that has no effect.
 func ParseManifest(b []byte) (m sdk.Manifest, warnings []string, err error) {
-	if err := abi.Valid(b); err != nil {
+	if err := jsoncodec.Valid(b); err != nil {
 		return m, nil, fmt.Errorf("not valid JSON: %w", err)
 	}
 	if err := json.Unmarshal(b, &m); err != nil {

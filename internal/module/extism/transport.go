@@ -18,6 +18,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -109,7 +111,7 @@ func (p *plugin) explain(code int32, late func() error) ([]byte, error) {
 	}
 	if len(said) > 0 && said[0] == '{' {
 		var e abi.Error
-		_, err := abi.DecodeUntil(said, &e, late)
+		_, err := abijson.DecodeUntil(said, &e, late)
 		var over *sandbox.Fault
 		if errors.As(err, &over) {
 			return nil, over
@@ -120,9 +122,9 @@ func (p *plugin) explain(code int32, late func() error) ([]byte, error) {
 	case object:
 		return said, nil
 	case len(p.failure) > 0:
-		return abi.Marshal(abi.Error{Code: abi.CodeInternal, Message: strings.ToValidUTF8(string(p.failure), "\ufffd")})
+		return abijson.Marshal(abi.Error{Code: abi.CodeInternal, Message: strings.ToValidUTF8(string(p.failure), "\ufffd")})
 	default:
-		return abi.Marshal(abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("returned %d, and set no error", code)})
+		return abijson.Marshal(abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("returned %d, and set no error", code)})
 	}
 }
 
@@ -170,7 +172,7 @@ func (p *plugin) free(at uint64) bool {
 
 // own makes a block one that may be changed.
 func (p *plugin) own(b *block) {
-	b.data, b.shared = abi.Clone(b.data), false
+	b.data, b.shared = jsoncodec.Clone(b.data), false
 	if b.at == p.inputAt {
 		p.input = b.data[:len(p.input)]
 	}

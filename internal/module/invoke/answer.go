@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -22,7 +23,7 @@ func (inv *Invocation) DecodeAnswer(out any) error {
 	if len(inv.Output) == 0 {
 		return nil
 	}
-	unknown, err := abi.DecodeUntil(inv.Output, out, inv.AnswerDeadline())
+	unknown, err := abijson.DecodeUntil(inv.Output, out, inv.AnswerDeadline())
 	if err != nil {
 		if late, ok := errors.AsType[*sandbox.Fault](err); ok {
 			return late
@@ -73,7 +74,7 @@ func (inv *Invocation) DecodeFailure() (*abi.Error, error) {
 		return &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("%s failed without saying why", inv.Hook)}, nil
 	}
 	var e abi.Error
-	unknown, err := abi.DecodeUntil(inv.Output, &e, inv.AnswerDeadline())
+	unknown, err := abijson.DecodeUntil(inv.Output, &e, inv.AnswerDeadline())
 	var late *sandbox.Fault
 	switch {
 	case errors.As(err, &late):

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -14,7 +15,7 @@ func (inv *Invocation) Emit(b []byte) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "emit", Bytes: []replay.Blob{b}} }, func() ([]byte, error) {
 		defer inv.syncClock()
 		var e abi.Custom
-		unknown, err := abi.DecodeUntil(b, &e, inv.checkTime)
+		unknown, err := abijson.DecodeUntil(b, &e, inv.checkTime)
 		switch {
 		case err != nil:
 			return nil, &abi.Error{Code: abi.CodeInvalid, Message: "emit: " + err.Error()}

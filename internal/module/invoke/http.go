@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -19,7 +20,7 @@ func (inv *Invocation) HTTP(ctx context.Context, request []byte) ([]byte, error)
 		if err != nil {
 			return nil, err
 		}
-		return abi.Marshal(res)
+		return abijson.Marshal(res)
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // Encode encodes the hook's input, with the messages that it shows, and holds its memory.
@@ -19,9 +21,9 @@ func (inv *Invocation) encoded(in any) ([]byte, error) {
 	var b []byte
 	var err error
 	if inv.Recorder != nil { // and keeps the input
-		b, err = abi.Marshal(in)
+		b, err = abijson.Marshal(in)
 	} else {
-		b, err = abi.AppendJSON(inv.inputBuffer, in)
+		b, err = abijson.AppendJSON(inv.inputBuffer, in)
 		inv.inputBuffer = b[:0]
 	}
 	items, n := inv.Call.Shown()
@@ -33,15 +35,15 @@ func (inv *Invocation) encoded(in any) ([]byte, error) {
 	}
 	object := b
 	if n == abi.ListRequest {
-		object = abi.FieldOf(b, "request")
+		object = jsoncodec.FieldOf(b, "request")
 	}
-	list := abi.FieldOf(object, "messages")
+	list := jsoncodec.FieldOf(object, "messages")
 	if list == nil {
 		return nil, fmt.Errorf("it has no list %d of messages", n)
 	}
 	const key = `,"items":`
 	end := cap(b) - cap(list) + len(list) - 1 // where the list's brace closes
 	out := make([]byte, 0, len(b)+len(key)+len(items))
-	out = abi.Append(append(abi.Append(out, b[:end]), key...), items)
-	return abi.Append(out, b[end:]), nil
+	out = jsoncodec.Append(append(jsoncodec.Append(out, b[:end]), key...), items)
+	return jsoncodec.Append(out, b[end:]), nil
 }

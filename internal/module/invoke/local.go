@@ -3,7 +3,8 @@ package invoke
 import (
 	"strconv"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -16,7 +17,7 @@ func (inv *Invocation) LocalGet(key string) ([]byte, error) {
 			return nil, err
 		}
 		b := append(make([]byte, 0, len(value.Value)+40), `{"value":`...)
-		b = abi.Append(b, value.Value)
+		b = jsoncodec.Append(b, value.Value)
 		b = append(b, `,"version":`...)
 		return append(strconv.AppendInt(b, value.Version, 10), '}'), nil
 	})
@@ -53,6 +54,6 @@ func (inv *Invocation) LocalAdd(key string, delta int64) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		return abi.Marshal(sum)
+		return abijson.Marshal(sum)
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -24,7 +26,7 @@ func (inv *Invocation) Next(ctx context.Context, patch []byte) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			return abi.Marshal(&abi.ModelReply{Response: res})
+			return abijson.Marshal(&abi.ModelReply{Response: res})
 		case abi.HookWrapToolCall:
 			p, err := inv.callPatch("next: patch of the call", patch)
 			if err != nil {
@@ -35,7 +37,7 @@ func (inv *Invocation) Next(ctx context.Context, patch []byte) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			return abi.Marshal(&abi.ToolReply{Result: res})
+			return abijson.Marshal(&abi.ToolReply{Result: res})
 		default:
 			_, err := inv.Call.Next(ctx, nil) // says why not
 			return nil, err
@@ -48,7 +50,7 @@ func (inv *Invocation) Decode(what string, b []byte, out any) error {
 	if len(b) == 0 {
 		return nil
 	}
-	unknown, err := abi.DecodeUntil(b, out, inv.checkTime)
+	unknown, err := abijson.DecodeUntil(b, out, inv.checkTime)
 	if err != nil {
 		return &abi.Error{Code: abi.CodeInvalid, Message: what + ": " + err.Error()}
 	}
@@ -61,7 +63,7 @@ func (inv *Invocation) Decode(what string, b []byte, out any) error {
 // What is wrong with them is the chain's to say.
 func (inv *Invocation) callPatch(what string, patch []byte) (p abi.CallPatch, err error) {
 	if err = inv.Decode(what, patch, &p); err == nil && p.Arguments != nil {
-		_ = abi.ValidUntil([]byte(*p.Arguments), inv.checkTime)
+		_ = jsoncodec.ValidUntil([]byte(*p.Arguments), inv.checkTime)
 	}
 	return p, err
 }

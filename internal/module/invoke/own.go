@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -26,7 +27,7 @@ func (inv *Invocation) Model(ctx context.Context, request []byte) ([]byte, error
 		if err != nil {
 			return nil, err
 		}
-		return abi.Marshal(&abi.ModelReply{Response: res})
+		return abijson.Marshal(&abi.ModelReply{Response: res})
 	})
 }
 
@@ -53,7 +54,7 @@ func (inv *Invocation) Tool(ctx context.Context, request []byte) ([]byte, error)
 		if err != nil {
 			return nil, err
 		}
-		return abi.Marshal(&abi.ToolReply{Result: res})
+		return abijson.Marshal(&abi.ToolReply{Result: res})
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -42,7 +43,7 @@ func (inv *Invocation) SetReply(g *sandbox.Guest, reply []byte, err error) int32
 		inv.Pending = reply
 		return int32(len(reply))
 	}
-	if inv.Pending, err = abi.Marshal(ending.AsError(err, abi.CodeInternal)); err != nil {
+	if inv.Pending, err = abijson.Marshal(ending.AsError(err, abi.CodeInternal)); err != nil {
 		g.Abort(err)
 	}
 	return -int32(len(inv.Pending))

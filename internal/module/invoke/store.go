@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -30,7 +31,7 @@ func (inv *Invocation) StoreGet(ctx context.Context, key string) ([]byte, error)
 		if err != nil || !ok {
 			return nil, err
 		}
-		return abi.Marshal(value)
+		return abijson.Marshal(value)
 	})
 }
 
@@ -49,7 +50,7 @@ func (inv *Invocation) StoreSet(ctx context.Context, key string, value []byte, v
 		if err != nil {
 			return nil, err
 		}
-		return abi.Marshal(abi.LocalVersion{Version: now})
+		return abijson.Marshal(abi.LocalVersion{Version: now})
 	})
 }
 
@@ -69,6 +70,6 @@ func (inv *Invocation) StoreAdd(ctx context.Context, key string, delta int64) ([
 		if err != nil {
 			return nil, err
 		}
-		return abi.Marshal(sum)
+		return abijson.Marshal(sum)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -45,7 +46,7 @@ func (inv *Invocation) Recv(ctx context.Context) ([]byte, error) {
 		if err != nil || got.End == nil && len(got.Chunks) == 0 {
 			return nil, err
 		}
-		return abi.Marshal(got)
+		return abijson.Marshal(got)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
@@ -44,7 +45,7 @@ func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, e
 		return nil, fmt.Errorf("the module has no hook %s that runs call; it has %v", o.Hook, m.Hooks())
 	}
 	if len(o.Input) > 0 {
-		if _, err := abi.Decode(o.Input, in); err != nil {
+		if _, err := abijson.Decode(o.Input, in); err != nil {
 			return nil, fmt.Errorf("the input of %s: %w", o.Hook, err)
 		}
 	}
@@ -70,7 +71,7 @@ func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, e
 	if reflect.ValueOf(answer).Elem().IsZero() {
 		return nil, nil
 	}
-	return abi.Marshal(answer)
+	return abijson.Marshal(answer)
 }
 
 // showLists gives a probe the lists that its input stands for: what items the
@@ -113,7 +114,7 @@ func (o *Options) next() func(context.Context, any) (any, error) {
 			Result   *abi.Result   `json:"result"`
 			Error    *abi.Error    `json:"error"`
 		}
-		if _, err := abi.Decode(o.Next[n-1], &reply); err != nil {
+		if _, err := abijson.Decode(o.Next[n-1], &reply); err != nil {
 			return nil, fmt.Errorf("reply %d of next: %w", n, err)
 		}
 		switch {

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"unicode/utf8"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // Blob is bytes that stand in JSON as a string where they are UTF-8, and as
@@ -18,9 +18,9 @@ type base64Blob struct {
 // MarshalJSON writes a string, or an object with base64.
 func (b Blob) MarshalJSON() ([]byte, error) {
 	if utf8.Valid(b) {
-		return abi.Marshal(string(b))
+		return abijson.Marshal(string(b))
 	}
-	return abi.Marshal(base64Blob{b})
+	return abijson.Marshal(base64Blob{b})
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.

@@ -17,7 +17,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
@@ -72,7 +72,7 @@ func (b *Bundle) encode(w io.Writer, module *PackedModule) error {
 	if err := module.write(z); err != nil {
 		return err
 	}
-	text, err := abi.Marshal(b)
+	text, err := abijson.Marshal(b)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func Read(path string) (*Bundle, error) {
 	b := &Bundle{}
 	text, err := readPart(z, "bundle.json", maxJSON)
 	if err == nil {
-		_, err = abi.Decode(text, b)
+		_, err = abijson.Decode(text, b)
 	}
 	switch {
 	case err != nil:

@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 const (
@@ -171,7 +171,7 @@ func follow(v any, pointer string) (any, error) {
 // Check holds a configuration against a schema. The error begins with
 // the path of what is wrong.
 func Check(schema *jsonschema.Resolved, config json.RawMessage) (err error) {
-	if err := abi.Valid(config); err != nil {
+	if err := jsoncodec.Valid(config); err != nil {
 		return err
 	}
 	if schema == nil {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // TestHostileSchema checks that a module's schema cannot make the host work
@@ -56,7 +56,7 @@ func FuzzSchema(f *testing.F) {
 	f.Add([]byte(`{"$ref":"#/a/b","a":{"b":{"items":{"$ref":"#/a/b"}}}}`), []byte(`[[1]]`))
 	f.Add([]byte(`{"multipleOf":0,"$id":"x","uniqueItems":true}`), []byte(`[1,1]`))
 	f.Fuzz(func(t *testing.T, schema, config []byte) {
-		if abi.Valid(schema) != nil {
+		if jsoncodec.Valid(schema) != nil {
 			return // config_schema comes out of a strict reader
 		}
 		compiled, err := Compile(schema)

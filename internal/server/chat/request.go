@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A Request is a completion that somebody asks for.
@@ -61,7 +62,7 @@ const (
 // passed over. The error is an *Error.
 func ParseRequest(b []byte) (*Request, error) {
 	var in body
-	if _, err := abi.Decode(b, &in); err != nil {
+	if _, err := abijson.Decode(b, &in); err != nil {
 		return nil, badf("", "the body is no request for a chat completion: %v", err)
 	}
 	switch {
@@ -132,7 +133,7 @@ func (r *Request) goesOn() error {
 		if r.Answers[interrupt] != nil {
 			continue // the later one counts
 		}
-		answer, err := abi.Marshal(abi.Result{Content: m.Content})
+		answer, err := abijson.Marshal(abi.Result{Content: m.Content})
 		if err != nil {
 			return badf("messages", "messages[%d]: %v", i, err)
 		}
@@ -207,7 +208,7 @@ func (e *Error) object() any {
 // Write answers a request with the error.
 func (e *Error) Write(w http.ResponseWriter) {
 	maps.Copy(w.Header(), e.Header)
-	b, err := abi.Marshal(e.object())
+	b, err := abijson.Marshal(e.object())
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
@@ -70,7 +71,7 @@ func (s *sender) whole(events iter.Seq2[abi.Event, error]) error {
 	o := s.object("chat.completion", map[string]any{"index": 0, "message": message, "logprobs": nil, "finish_reason": s.turn.finish})
 	o["usage"] = usageOf(s.turn.usage)
 	o["agent_runner"] = s.turn.about(s.run)
-	b, err := abi.Marshal(o)
+	b, err := abijson.Marshal(o)
 	if err != nil {
 		return err
 	}
@@ -240,7 +241,7 @@ func (s *sender) delta(delta map[string]any, finish *string) {
 }
 
 func (s *sender) send(v any) {
-	b, err := abi.Marshal(v)
+	b, err := abijson.Marshal(v)
 	if err != nil {
 		return
 	}

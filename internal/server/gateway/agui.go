@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agui"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -136,7 +137,7 @@ func answersOf(info *journal.RunInfo, in *agui.Input) (map[string]json.RawMessag
 			continue
 		}
 		if m, ok := results[p.Call.ID]; ok {
-			b, err := abi.Marshal(abi.Result{Content: m.Content})
+			b, err := abijson.Marshal(abi.Result{Content: m.Content})
 			if err != nil {
 				return nil, err
 			}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
@@ -36,7 +36,7 @@ func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (
 	}
 	out := &RunHistory{}
 	for to, v := range map[*json.RawMessage]any{&out.Input: hide.messages(h.Input), &out.Messages: hide.messages(h.State.Messages.All()), &out.Phases: phases, &out.Answered: append([]agent.Answered{}, h.Answered...)} {
-		b, err := abi.Marshal(v)
+		b, err := abijson.Marshal(v)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 
 	"bytes"
@@ -70,8 +71,8 @@ func (r *Service) checkSameRequest(ctx context.Context, known *journal.RunInfo, 
 	}
 	if !slices.EqualFunc(h.Input, messages, func(a, b abi.Message) bool {
 		a.ID, a.Origin, b.ID, b.Origin = "", "", "", ""
-		first, err := abi.Marshal(a)
-		second, wrong := abi.Marshal(b)
+		first, err := abijson.Marshal(a)
+		second, wrong := abijson.Marshal(b)
 		return err == nil && wrong == nil && bytes.Equal(first, second)
 	}) {
 		return another

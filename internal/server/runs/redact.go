@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 
@@ -41,7 +42,7 @@ func (h *Redactor) encode(e *abi.Event) Event {
 	if shown == nil {
 		return l
 	}
-	b, err := abi.Marshal(shown)
+	b, err := abijson.Marshal(shown)
 	if err != nil {
 		return l
 	}

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 
 	"errors"
@@ -31,7 +32,7 @@ var idempotencyKey = regexp.MustCompile(`^[\x21-\x7e]{1,200}$`)
 
 // read reads a body that is valid in every respect.
 func (in *StartRun) read(b []byte) error {
-	unknown, err := abi.Decode(b, in)
+	unknown, err := abijson.Decode(b, in)
 	if err != nil {
 		return httpapi.NewProblem(httpapi.CodeInvalid, "the body is not valid: %v", err)
 	}
@@ -111,7 +112,7 @@ func (in *StartRun) conversation() ([]abi.Message, error) {
 	out := make([]abi.Message, len(in.Messages))
 	for i, raw := range in.Messages {
 		m := &out[i]
-		_, err := abi.Decode(raw, m)
+		_, err := abijson.Decode(raw, m)
 		if err == nil {
 			err = m.Check()
 		}
@@ -150,7 +151,7 @@ func (r *Service) respondRun(w http.ResponseWriter, req *http.Request, c *httpap
 	if err != nil {
 		return err
 	}
-	b, err := abi.Marshal(shown)
+	b, err := abijson.Marshal(shown)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
@@ -35,10 +36,10 @@ func FuzzStartRun(f *testing.F) {
 			require.NoError(t, m.Check())
 			require.Empty(t, m.Origin)
 		}
-		b, err := abi.Marshal(messages)
+		b, err := abijson.Marshal(messages)
 		require.NoError(t, err)
 		var again []abi.Message
-		_, err = abi.Decode(b, &again)
+		_, err = abijson.Decode(b, &again)
 		require.NoError(t, err, "what is kept can be read")
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 	"github.com/agent-runner/agent-runner/internal/store/database"
@@ -32,7 +33,7 @@ func large(size int, of string) []byte {
 // largeEvent is one with so long a text.
 func largeEvent(t *testing.T, seq int64, size int) []byte {
 	t.Helper()
-	b, err := abi.Marshal(&abi.Event{Type: abi.EventLog, Seq: seq, Run: "r", Text: string(large(size, fmt.Sprint("event ", seq)))})
+	b, err := abijson.Marshal(&abi.Event{Type: abi.EventLog, Seq: seq, Run: "r", Text: string(large(size, fmt.Sprint("event ", seq)))})
 	require.NoError(t, err)
 	return append(b, '\n')
 }
@@ -99,7 +100,7 @@ func testLarge(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	var lines []byte
 	for i := range got {
-		b, err := abi.Marshal(&got[i])
+		b, err := abijson.Marshal(&got[i])
 		require.NoError(t, err)
 		lines = append(append(lines, b...), '\n')
 	}

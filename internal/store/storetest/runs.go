@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 func event(run string, seq int64) []byte {
-	b, _ := abi.Marshal(&abi.Event{Type: abi.EventLog, Seq: seq, Run: run, Text: fmt.Sprint("event ", seq)})
+	b, _ := abijson.Marshal(&abi.Event{Type: abi.EventLog, Seq: seq, Run: run, Text: fmt.Sprint("event ", seq)})
 	return append(b, '\n')
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 func init() {
@@ -36,7 +37,7 @@ func (s *selected) Configure(ctx *middleware.Context) error {
 	}
 	s.it = make()
 	if len(s.Config) > 0 && string(s.Config) != "null" {
-		if unknown, err := abi.Decode(s.Config, s.it); err != nil {
+		if unknown, err := abijson.Decode(s.Config, s.it); err != nil {
 			return err
 		} else if len(unknown) > 0 {
 			return fmt.Errorf("unknown key %q", unknown[0])

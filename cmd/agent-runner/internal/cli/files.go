@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // MaxText is the maximum size of a prompt or of a file of messages, in bytes.
@@ -19,7 +20,7 @@ func ReadMessages(path string) ([]abi.Message, error) {
 		return nil, err
 	}
 	var messages []abi.Message
-	if _, err := abi.Decode(b, &messages); err != nil {
+	if _, err := abijson.Decode(b, &messages); err != nil {
 		return nil, Usagef("%s: not messages: %v; want a JSON array such as [{\"role\": \"user\", \"content\": \"hi\"}]", path, err)
 	}
 	for i := range messages {

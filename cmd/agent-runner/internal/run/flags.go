@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
 	"github.com/agent-runner/agent-runner/host/tool/mcp"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // maxConfig is the maximum size of a module's configuration file, in bytes.
@@ -165,7 +165,7 @@ func (c *runCommand) configure(f *agentfile.File) error {
 		if err != nil {
 			return err
 		}
-		if err := abi.Valid(b); err != nil {
+		if err := jsoncodec.Valid(b); err != nil {
 			return cli.Usagef("%s: not valid JSON: %v", from, err)
 		}
 		all[at].Config = b

@@ -17,8 +17,10 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A pausedFile is the stored form of a run that waits for answers. It does not contain
@@ -34,7 +36,7 @@ const maxPaused = 256 << 20
 // keep writes a paused run to its file atomically.
 func (c *runCommand) keep(paused *agent.Paused) (path string, err error) {
 	path = c.pausedPath(paused.State.ID)
-	b, err := abi.Marshal(pausedFile{1, paused.State})
+	b, err := abijson.Marshal(pausedFile{1, paused.State})
 	if err != nil {
 		return path, fmt.Errorf("save the paused run: %w", err)
 	}
@@ -89,10 +91,10 @@ func answerJSON(text string) json.RawMessage {
 	switch text = strings.TrimSpace(text); {
 	case text == abi.Approve || text == abi.Reject:
 		return json.RawMessage(`{"decision":"` + text + `"}`)
-	case abi.Valid([]byte(text)) == nil:
+	case jsoncodec.Valid([]byte(text)) == nil:
 		return json.RawMessage(text)
 	default:
-		b, _ := abi.Marshal(strings.ToValidUTF8(text, "\ufffd"))
+		b, _ := abijson.Marshal(strings.ToValidUTF8(text, "\ufffd"))
 		return b
 	}
 }
@@ -204,15 +206,15 @@ func askOne(p abi.Pending, read func(format string, args ...any) (string, bool))
 			return json.RawMessage(`{"decision":"approve"}`), true
 		case "d", "deny", "n", "no":
 			a.Decision = abi.Reject
-			b, _ := abi.Marshal(a)
+			b, _ := abijson.Marshal(a)
 			return b, true
 		case "e", "edit":
 			arguments, ok := read("new arguments, as JSON, instead of %s: ", p.Call.Arguments)
 			if !ok {
 				return nil, false
 			}
-			if abi.Valid([]byte(arguments)) == nil && strings.HasPrefix(arguments, "{") {
-				b, _ := abi.Marshal(abi.Approval{Decision: abi.Edit, Arguments: &arguments})
+			if jsoncodec.Valid([]byte(arguments)) == nil && strings.HasPrefix(arguments, "{") {
+				b, _ := abijson.Marshal(abi.Approval{Decision: abi.Edit, Arguments: &arguments})
 				return b, true
 			}
 		}

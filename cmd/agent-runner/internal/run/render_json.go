@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A renderer shows the events of a run as they arrive.
@@ -15,7 +16,7 @@ type renderer interface {
 type jsonRenderer struct{ out io.Writer }
 
 func (r *jsonRenderer) event(e abi.Event) error {
-	b, err := abi.Marshal(e)
+	b, err := abijson.Marshal(e)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
@@ -279,7 +280,7 @@ func (r *recorded) again(ctx context.Context, a *host.Agent, x *exported) ([]abi
 // that are not compared.
 func eventText(e *abi.Event) string {
 	text := func(v any) string {
-		b, _ := abi.Marshal(v)
+		b, _ := abijson.Marshal(v)
 		return cli.OneLine(cli.Short(string(b), showLong))
 	}
 	switch e.Type {

@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/remote"
 	"github.com/agent-runner/agent-runner/host/client"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
@@ -100,7 +101,7 @@ func (c *runsCommand) readAtServer(ctx context.Context, id string) (*exported, e
 		from []byte
 		to   any
 	}{{h.Input, &x.History.Input}, {h.Phases, &x.History.Phases}, {h.Answered, &x.History.Answered}} {
-		if _, err := abi.Decode(part.from, part.to); err != nil {
+		if _, err := abijson.Decode(part.from, part.to); err != nil {
 			return nil, fmt.Errorf("read the history of run %s (the server may have another version): %w", id, err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 )
 
@@ -318,7 +319,7 @@ func (v *runView) said(d *agent.DeedOf) string {
 	if len(answer) == 0 {
 		return ""
 	}
-	b, err := abi.Marshal(answer)
+	b, err := abijson.Marshal(answer)
 	if err != nil {
 		return ""
 	}
@@ -382,6 +383,6 @@ func decode(b []byte, out any) bool {
 	if len(b) == 0 {
 		return false
 	}
-	_, err := abi.Decode(b, out)
+	_, err := abijson.Decode(b, out)
 	return err == nil
 }

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -41,7 +41,7 @@ func specOf(f *agentfile.File, replay string) (json.RawMessage, error) {
 	if s.Agent, err = f.Text(); err != nil {
 		return nil, err
 	}
-	return abi.Marshal(s)
+	return abijson.Marshal(s)
 }
 
 // settle makes the paths of an agent file absolute, and inlines the files of its

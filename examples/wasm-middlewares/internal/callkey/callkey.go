@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/abi"
+	guestjson "github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
 // Of returns a key that is the same for all ways to write one call: order of
@@ -14,7 +14,7 @@ import (
 func Of(name, arguments string) (string, error) {
 	object := map[string]any{}
 	if arguments != "" {
-		if err := abi.Valid([]byte(arguments)); err != nil {
+		if err := guestjson.Valid([]byte(arguments)); err != nil {
 			return "", err
 		}
 		d := json.NewDecoder(strings.NewReader(arguments))
@@ -23,6 +23,6 @@ func Of(name, arguments string) (string, error) {
 			return "", err
 		}
 	}
-	b, err := abi.Marshal([]any{name, object})
+	b, err := json.Marshal([]any{name, object})
 	return string(b), err
 }

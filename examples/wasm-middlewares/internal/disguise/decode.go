@@ -9,7 +9,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
 // escapes are the ways to write a character by its number, or its name in HTML.
@@ -154,14 +154,14 @@ func readable(b []byte) []string {
 // jsons are the strings in a text that is JSON as a whole.
 func jsons(text string) []string {
 	trimmed := strings.TrimSpace(text)
-	if trimmed == "" || !strings.ContainsRune(`{["`, rune(trimmed[0])) || abi.Valid([]byte(trimmed)) != nil {
+	if trimmed == "" || !strings.ContainsRune(`{["`, rune(trimmed[0])) || json.Valid([]byte(trimmed)) != nil {
 		return nil
 	}
-	return texts(abi.NewReader([]byte(trimmed)), nil)
+	return texts(json.NewReader([]byte(trimmed)), nil)
 }
 
 // texts adds the strings of a value to out, keys among them.
-func texts(r *abi.Reader, out []string) []string {
+func texts(r *json.Reader, out []string) []string {
 	switch r.Kind() {
 	case '{':
 		for r.Key() {

@@ -2,7 +2,7 @@
 // without encoding/json, which makes a module a megabyte larger.
 package values
 
-import "github.com/agent-runner/agent-runner/abi"
+import "github.com/agent-runner/agent-runner/guest-sdk/go/json"
 
 // A Number is a number as it stands in the text: no digit of it is lost.
 type Number string
@@ -17,15 +17,15 @@ func (n Number) MarshalJSON() ([]byte, error) { return []byte(n), nil }
 // comes out is map[string]any, []any, string, [Number], bool or nil, without escapes that
 // could hide something.
 func Read(text []byte) (any, error) {
-	if err := abi.Valid(text); err != nil {
+	if err := json.Valid(text); err != nil {
 		return nil, err
 	}
-	r := abi.NewReader(text)
+	r := json.NewReader(text)
 	value := read(r)
 	return value, r.Err()
 }
 
-func read(r *abi.Reader) any {
+func read(r *json.Reader) any {
 	switch r.Kind() {
 	case '{':
 		object := map[string]any{}

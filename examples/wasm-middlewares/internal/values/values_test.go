@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/values"
+	guestjson "github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
 func TestRead(t *testing.T) {
@@ -19,7 +19,7 @@ func TestRead(t *testing.T) {
 		"a": []any{values.Number("1"), values.Number("-2.50e1"), values.Number("12345678901234567890"), true, false, nil, map[string]any{}, []any{}},
 		"b": `"😀`,
 	}, value)
-	again, err := abi.Marshal(value)
+	again, err := guestjson.Marshal(value)
 	require.NoError(t, err)
 	require.Equal(t, `{"a":[1,-2.50e1,12345678901234567890,true,false,null,{},[]],"b":"\"😀"}`, string(again))
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A Host runs one module. A test may set and read its fields between hooks. It is not
@@ -109,7 +110,7 @@ func newHost(m *middleware.Module) *Host {
 
 // Configure configures the module with any value that can be encoded as JSON.
 func (h *Host) Configure(config any) error {
-	raw, err := abi.Marshal(config)
+	raw, err := abijson.Marshal(config)
 	if err != nil {
 		return err
 	}
@@ -173,14 +174,14 @@ func call[A any](h *Host, hook abi.Hook, input any) (A, error) {
 	if c, ok := input.(interface{ Envelope() *abi.Common }); ok {
 		*c.Envelope() = abi.Common{Run: h.Run, Entry: h.Entry}
 	}
-	b, err := abi.Marshal(input)
+	b, err := abijson.Marshal(input)
 	if err != nil {
 		return answer, fmt.Errorf("encode the input of %s: %w", hook, err)
 	}
 	output, ok := h.Call(hook, b)
 	if !ok {
 		failed := &abi.Error{}
-		if _, err := abi.Decode(output, failed); err != nil {
+		if _, err := abijson.Decode(output, failed); err != nil {
 			return answer, fmt.Errorf("%s failed, and its error object %q is none: %w", hook, output, err)
 		}
 		return answer, failed
@@ -188,7 +189,7 @@ func call[A any](h *Host, hook abi.Hook, input any) (A, error) {
 	if len(output) == 0 {
 		return answer, nil
 	}
-	unknown, err := abi.Decode(output, &answer)
+	unknown, err := abijson.Decode(output, &answer)
 	if err == nil && len(unknown) > 0 {
 		err = errors.New("unknown keys " + strings.Join(unknown, ", "))
 	}

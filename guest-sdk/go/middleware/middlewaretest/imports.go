@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // imports implements the module's imports during a hook.
@@ -64,7 +65,7 @@ func (i *imports) nextModel(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, asError(err, abi.CodeModel)
 	}
-	return abi.Marshal(abi.ModelReply{Response: response})
+	return abijson.Marshal(abi.ModelReply{Response: response})
 }
 
 func (i *imports) nextTool(b []byte) ([]byte, error) {
@@ -86,7 +87,7 @@ func (i *imports) nextTool(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, asError(err, abi.CodeTool)
 	}
-	return abi.Marshal(abi.ToolReply{Result: result})
+	return abijson.Marshal(abi.ToolReply{Result: result})
 }
 
 func applyTools(tools []abi.Tool, patch abi.ToolsPatch) []abi.Tool {
@@ -106,7 +107,7 @@ func (i *imports) Messages(id, from, to int) ([]byte, error) {
 	from = min(max(from, 0), len(now))
 	to = min(max(to, from), len(now))
 	i.h.Pulled += to - from
-	return abi.Marshal(append([]abi.Message{}, now[from:to]...))
+	return abijson.Marshal(append([]abi.Message{}, now[from:to]...))
 }
 
 // Changed implements the changed import.
@@ -140,7 +141,7 @@ func decode(b []byte, v any) error {
 	if len(b) == 0 {
 		return nil
 	}
-	unknown, err := abi.Decode(b, v)
+	unknown, err := abijson.Decode(b, v)
 	if err == nil && len(unknown) > 0 {
 		err = fmt.Errorf("unknown keys %v", unknown)
 	}

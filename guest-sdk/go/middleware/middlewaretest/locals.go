@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // locals holds the run-local values. Plain sets and deletes apply when the hook succeeds;
@@ -73,7 +75,7 @@ func (i *imports) LocalGet(key string) ([]byte, error) {
 	if !ok {
 		return nil, nil
 	}
-	return abi.Marshal(value)
+	return abijson.Marshal(value)
 }
 
 // LocalDelete implements the local_delete import.
@@ -90,20 +92,20 @@ func (i *imports) LocalSet(key string, value []byte, version int64) ([]byte, err
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
-	if err := abi.Valid(value); err != nil {
+	if err := jsoncodec.Valid(value); err != nil {
 		return nil, fail(abi.CodeInvalid, "the value of %q: %v", key, err)
 	}
 	l := &i.h.locals
-	value = abi.Clone(value)
+	value = jsoncodec.Clone(value)
 	if version == abi.LocalAlways {
 		next := l.next(value)
 		l.staged[key] = &next
-		return abi.Marshal(abi.LocalVersion{Version: next.Version})
+		return abijson.Marshal(abi.LocalVersion{Version: next.Version})
 	}
 	if now, _ := l.get(key); now.Version != version {
 		return nil, fail(abi.CodeConflict, "%q has version %d, not %d", key, now.Version, version)
 	}
-	return abi.Marshal(abi.LocalVersion{Version: l.setNow(key, value).Version})
+	return abijson.Marshal(abi.LocalVersion{Version: l.setNow(key, value).Version})
 }
 
 // LocalAdd implements the local_add import.

@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // Model runs Host.OwnModel.
@@ -26,7 +27,7 @@ func (i *imports) Model(request []byte) ([]byte, error) {
 	if err != nil {
 		return nil, asError(err, abi.CodeModel)
 	}
-	return abi.Marshal(abi.ModelReply{Response: res})
+	return abijson.Marshal(abi.ModelReply{Response: res})
 }
 
 // Tool runs Host.OwnTool.
@@ -52,7 +53,7 @@ func (i *imports) Tool(request []byte) ([]byte, error) {
 	if err != nil {
 		return nil, asError(err, abi.CodeInternal)
 	}
-	return abi.Marshal(abi.ToolReply{Result: res})
+	return abijson.Marshal(abi.ToolReply{Result: res})
 }
 
 // HTTP runs Host.HTTP.
@@ -71,7 +72,7 @@ func (i *imports) HTTP(request []byte) ([]byte, error) {
 	if err != nil {
 		return nil, asError(err, abi.CodeUnavailable)
 	}
-	return abi.Marshal(res)
+	return abijson.Marshal(res)
 }
 
 // mayCall denies a module's own calls in hooks in which a host denies them.

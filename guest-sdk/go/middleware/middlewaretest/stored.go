@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // stored holds the durable values. They persist when the module's memory is reset and
@@ -51,7 +53,7 @@ func (i *imports) StoreGet(key string) ([]byte, error) {
 	if err != nil || value.Version == 0 {
 		return nil, err
 	}
-	return abi.Marshal(value)
+	return abijson.Marshal(value)
 }
 
 // StoreDelete implements the store_delete import.
@@ -67,7 +69,7 @@ func (i *imports) StoreSet(key string, value []byte, version, ttl int64) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	if err := abi.Valid(value); err != nil {
+	if err := jsoncodec.Valid(value); err != nil {
 		return nil, fail(abi.CodeInvalid, "the value of %q: %v", key, err)
 	}
 	if ttl < 0 {
@@ -76,12 +78,12 @@ func (i *imports) StoreSet(key string, value []byte, version, ttl int64) ([]byte
 	if version != abi.LocalAlways && version != now.Version {
 		return nil, fail(abi.CodeConflict, "%q has version %d, not %d", key, now.Version, version)
 	}
-	value = abi.Clone(value)
+	value = jsoncodec.Clone(value)
 	var expires time.Time
 	if ttl > 0 {
 		expires = time.UnixMilli(i.h.Run.NowMS).Add(time.Duration(ttl) * time.Second)
 	}
-	return abi.Marshal(abi.LocalVersion{Version: i.h.stored.set(key, value, expires).Version})
+	return abijson.Marshal(abi.LocalVersion{Version: i.h.stored.set(key, value, expires).Version})
 }
 
 // StoreAdd implements the store_add import.
@@ -101,7 +103,7 @@ func (i *imports) StoreAdd(key string, delta int64) ([]byte, error) {
 
 // SetStored sets a durable value, as an earlier run might have done.
 func (h *Host) SetStored(key string, value any) error {
-	b, err := abi.Marshal(value)
+	b, err := abijson.Marshal(value)
 	if err == nil {
 		h.stored.set(key, b, time.Time{})
 	}

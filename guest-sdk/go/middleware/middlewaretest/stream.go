@@ -2,6 +2,7 @@ package middlewaretest
 
 import (
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 // A stream is an answer that a wrapper reads while it arrives.
@@ -70,7 +71,7 @@ func (i *imports) Recv() ([]byte, error) {
 	case len(s.chunks) > 0:
 		c := s.chunks[0]
 		s.chunks = s.chunks[1:]
-		return abi.Marshal(abi.Received{Chunks: []abi.Chunk{c}})
+		return abijson.Marshal(abi.Received{Chunks: []abi.Chunk{c}})
 	case s.failed != nil:
 		err := s.failed
 		s.failed = nil
@@ -78,7 +79,7 @@ func (i *imports) Recv() ([]byte, error) {
 	case s.end != nil:
 		end := s.end
 		s.end = nil
-		return abi.Marshal(abi.Received{End: end})
+		return abijson.Marshal(abi.Received{End: end})
 	}
 	return nil, nil
 }

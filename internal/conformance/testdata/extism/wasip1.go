@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
 //go:wasmexport describe
@@ -223,7 +224,7 @@ func ask(function func(uint64) uint64, argument any) ([]byte, error) {
 	b, ok := argument.([]byte)
 	if !ok {
 		var err error
-		if b, err = abi.Marshal(argument); err != nil {
+		if b, err = abijson.Marshal(argument); err != nil {
 			return nil, &abi.Error{Code: abi.CodeInvalid, Message: err.Error()}
 		}
 	}

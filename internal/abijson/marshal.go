@@ -1,0 +1,60 @@
+//go:build !wasip1 && !guest
+
+package abijson
+
+import (
+	"sync"
+
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
+)
+
+// writers pools writers. The output is copied from the writer's buffer, so that it has
+// exactly the capacity it needs.
+var writers = sync.Pool{New: func() any { return &jsoncodec.Writer{B: make([]byte, 0, 4<<10)} }}
+
+// maxPooledBytes is the maximum buffer size of a pooled writer, in bytes. Larger outputs are
+// returned without a copy.
+const maxPooledBytes = 64 << 10
+
+// Marshal encodes v as encoding/json does, but without escaping <, > and &.
+func Marshal(v any) ([]byte, error) {
+	if known := codecOf(v); known != nil {
+		return marshal(known)
+	}
+	return MarshalValue(v)
+}
+
+// marshal encodes a type of package abi.
+func marshal(v codec) ([]byte, error) {
+	w := writers.Get().(*jsoncodec.Writer)
+	v.writeValue(w)
+	b, err := w.B, w.Err
+	if cap(b) > maxPooledBytes {
+		return b, err // w is not reused
+	}
+	out := append(make([]byte, 0, len(b)), b...)
+	w.B, w.Err = b[:0], nil
+	writers.Put(w)
+	return out, err
+}
+
+// AppendJSON appends the JSON encoding of v to b, as Marshal encodes it. On error it
+// returns b unchanged.
+func AppendJSON(b []byte, v any) ([]byte, error) {
+	known := codecOf(v)
+	if known == nil {
+		text, err := MarshalValue(v)
+		return jsoncodec.Append(b, text), err
+	}
+	w := writers.Get().(*jsoncodec.Writer)
+	own := w.B
+	w.B = b
+	known.writeValue(w)
+	out, err := w.B, w.Err
+	w.B, w.Err = own, nil
+	writers.Put(w)
+	if err != nil {
+		return b, err
+	}
+	return out, nil
+}

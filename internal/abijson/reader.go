@@ -1,0 +1,11 @@
+//go:build !wasm
+
+package abijson
+
+import "github.com/agent-runner/agent-runner/internal/jsoncodec"
+
+// newReader returns a reader that reads b. If own is set, it may change b.
+func newReader(b []byte, own bool) *reader { return &reader{Parser: jsoncodec.Parser{B: b, Own: own}} }
+
+// finish returns an error if the text was malformed.
+func (t *reader) finish() error { return t.End() }

@@ -1,0 +1,17 @@
+package chain
+
+import (
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// CountCall records one call of hook h, its duration and whether it faulted.
+func CountCall(s *abi.EntryStats, h abi.Hook, wall time.Duration, faulted bool) {
+	s.Calls++
+	s.Hooks[h]++
+	s.WallUS += wall.Microseconds()
+	if faulted {
+		s.Faults++
+	}
+}

@@ -1,0 +1,75 @@
+package word
+
+import "unsafe"
+
+// Load returns the eight bytes of b at i as a little-endian integer. They must exist.
+// With encoding/binary the compiler would emit eight loads.
+func Load(b []byte, i int) uint64 {
+	return *(*uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i))
+}
+
+// Byte returns b[i], which must exist.
+func Byte(b []byte, i int) byte {
+	return *(*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i))
+}
+
+// LoadTwo returns the sixteen bytes of b at i. They must exist.
+func LoadTwo(b []byte, i int) (first, second uint64) {
+	p := unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)
+	return *(*uint64)(p), *(*uint64)(unsafe.Add(p, 8))
+}
+
+// Store stores eight bytes in b at i. They must exist.
+func Store(b []byte, i int, w uint64) {
+	*(*uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)) = w
+}
+
+// StoreByte stores one byte in b at i, which must exist.
+func StoreByte(b []byte, i int, c byte) {
+	*(*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)) = c
+}
+
+// LoadString returns the eight bytes of s at i as a little-endian integer. They must exist.
+func LoadString(s string, i int) uint64 {
+	return *(*uint64)(unsafe.Add(unsafe.Pointer(unsafe.StringData(s)), i))
+}
+
+// Rest returns the last bytes of s from i on, at most seven, padded with spaces. It may
+// read bytes before s, which always exist in linear memory.
+func Rest(s string, i int) uint64 {
+	left := (len(s) - i) & 7
+	return LoadString(s, len(s)-8)>>(64-8*left) | Spaces<<(8*left)
+}
+
+// CopyConst copies a constant to b at out. At least eight bytes must follow it in b. It may
+// read bytes after the constant, which always exist.
+func CopyConst(b []byte, out int, key string) {
+	Store(b, out, LoadString(key, 0))
+	for i := 8; i < len(key); i += 8 {
+		Store(b, out+i, LoadString(key, i))
+	}
+}
+
+// StoreHalf stores four bytes in b at i. They must exist.
+func StoreHalf(b []byte, i int, w uint32) {
+	*(*uint32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)) = w
+}
+
+// StoreString makes the string at address at refer to the n bytes of b at i, which must not
+// change afterwards. It bypasses the garbage collector's write barrier. That is safe
+// because the reader of a text holds it until everything is read, and the collector knows of the
+// string itself.
+func StoreString(at unsafe.Pointer, b []byte, i, n int) {
+	text := (*[2]uintptr)(at)
+	text[0], text[1] = uintptr(unsafe.Pointer(unsafe.SliceData(b)))+uintptr(i), uintptr(n)
+}
+
+// StorePointer stores p at address at without a write barrier. The collector knows of p
+// from elsewhere.
+func StorePointer(at, p unsafe.Pointer) { *(*uintptr)(at) = uintptr(p) }
+
+// StoreTwo stores sixteen bytes in b at i. They must exist.
+func StoreTwo(b []byte, i int, first, second uint64) {
+	p := unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)
+	*(*uint64)(p), *(*uint64)(unsafe.Add(p, 8)) = first, second
+}
