@@ -14,17 +14,17 @@ import (
 // An evictor ends the runs of this process that hold the most memory.
 type evictor struct {
 	log     *slog.Logger
-	process *account.Account // the process's
+	process *account.Account // of the process
 
 	mu       sync.Mutex
-	canceled map[*account.Account]bool // runs that were told to end
+	canceled map[*account.Account]bool // runs that were canceled and have not ended
 }
 
 func newEvictor(log *slog.Logger) *evictor {
 	return &evictor{log: log, process: account.Process(), canceled: map[*account.Account]bool{}}
 }
 
-// evict ends the largest run that is not ending yet. It reports whether there was one.
+// evict cancels the largest run that is not canceled yet. It reports whether there was one.
 func (e *evictor) evict(s overload.State) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -52,7 +52,7 @@ func newOverload(s *Server) *overload.Manager {
 	return overload.New(overload.Options{Memory: s.options.Memory, TuneGC: s.options.TuneGC, Logger: s.log, Evict: newEvictor(s.log).evict, Release: s.releaseIdle})
 }
 
-// overloadMetrics are the states of the overload manager.
+// overloadMetrics returns metrics of the overload manager's state.
 func (s *Server) overloadMetrics() []prometheus.Collector {
 	gauge := func(name, help string, value func(overload.State) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(s.overload.State()) })

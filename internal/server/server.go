@@ -47,14 +47,14 @@ type Options struct {
 	// MaxUpload is the size limit of modules in bytes. Default: 16 MiB. A tenant's quota may be
 	// lower.
 	MaxUpload int64
-	// DrainTime is how long requests and runs may take to end at shutdown. Default: 30 s.
+	// DrainTime limits the time in which requests and runs end at shutdown. Default: 30 s.
 	DrainTime time.Duration
 	// Owner names this process in the runs that it executes. Gone reports whether another
 	// process is known to have ended; see [journal.Options].
 	Owner string
 	Gone  func(owner string) bool
-	// Lease is how long after the last heartbeat of a run's server another server takes the run
-	// over. Default: [journal.DefaultLeaseTTL].
+	// Lease is the time after the last heartbeat of a run's server at which another server takes
+	// over the run. Default: [journal.DefaultLeaseTTL].
 	Lease time.Duration
 	// Getenv returns the operator's model settings, [host.EnvAPIKey] and [host.EnvBaseURL].
 	// Tenants may use that model if their policy names its models. Default: no model.

@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// pollInterval is how often the list is read for blocks of other servers. A block must take
+// pollInterval is the time between two reads of the list, for blocks of other servers. A block must take
 // effect within a second.
 const pollInterval = 500 * time.Millisecond
 

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A server runs one agent, and keeps what waits.
+// A server runs one agent and remembers its paused run.
 type server struct {
 	agent *agent.Agent
 	mu    sync.Mutex
@@ -90,7 +90,7 @@ func (s *server) keep(events iter.Seq2[abi.Event, error]) iter.Seq2[abi.Event, e
 	}
 }
 
-// said is what the client made of one answer.
+// said is the client's view of one response.
 type said struct {
 	Deltas  []string `json:"deltas"`
 	ID      string   `json:"id"`
@@ -121,7 +121,7 @@ func serve(t *testing.T, o agent.Options) *httptest.Server {
 	return srv
 }
 
-// talk lets the official client make requests.
+// talk makes requests with OpenAI's official client.
 func talk(t *testing.T, o agent.Options, steps string) []said {
 	t.Helper()
 	srv := serve(t, o)
@@ -138,7 +138,7 @@ func look() tool.Tool {
 	return tool.Func(abi.Tool{Name: "look"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("sunny"), nil })
 }
 
-// Stream or not, the answer is what the agent said, and its own tools stay here.
+// Responses contain the agent's text, streamed or whole, and not the agent's own tools.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []string{"true", "false"} {
@@ -163,7 +163,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// The client's tools are called by the client, in the middle of the same run.
+// The client runs its own tools, in the middle of one run.
 func TestClientTools(t *testing.T) {
 	t.Parallel()
 	const tools = `"tools":[{"type":"function","function":{"name":"show","parameters":{"type":"object"}}}]`
@@ -281,8 +281,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// A text that was streamed and is another in the end cannot be taken back: the
-// client is told what is right.
+// If the final text differs from the streamed text, the client receives a correction.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	n := &chain.Native{AfterModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {

@@ -1,9 +1,9 @@
-// Package chat serves OpenAI's chat completions, with agents in the place of models:
-// any client of that API runs an agent, stream or not.
+// Package chat implements OpenAI's chat completions for agents: it parses requests, and writes
+// the events of a run as a completion, streamed or whole.
 //
-// A run's text is the completion: what the agent said in all its steps, a blank line
-// between them. Tools that the request brings are the client's own: where the model
-// calls them, after all gates, the completion ends with those calls, and the next
-// request, with their results behind the same conversation, goes on with the same
-// run. Its other tools, their results and the steps between stay on the server.
+// The completion is the text of all steps of the run, with a blank line between them. Tools of
+// the request run in the client. If the model calls them, and the gates allow it, the
+// completion ends with these calls. The next request, which has their results after the same
+// conversation, resumes the same run. The agent's other tools, their results and the steps
+// between stay on the server. The package knows no server.
 package chat

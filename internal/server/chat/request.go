@@ -12,22 +12,22 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A Request is a completion that somebody asks for.
+// A Request is a request for a completion.
 type Request struct {
-	Model    string // the agent
+	Model    string // the name of the agent
 	Messages []abi.Message
-	Tools    []abi.Tool // that the client runs itself
+	Tools    []abi.Tool // that run in the client
 	Metadata abi.Params
-	// Run is the run that goes on, with Answers by the ids of its interrupts; empty:
-	// a new one begins with Messages.
+	// Run is the run to resume, with Answers by the ids of its interrupts. If it is empty, a
+	// new run starts with Messages.
 	Run     string
 	Answers map[string]json.RawMessage
 
 	stream bool
-	usage  bool // is told at the end of a stream
+	usage  bool // report usage at the end of a stream
 }
 
-// body is what a client sends, as far as it means something here.
+// body has the fields of a request that have a meaning here.
 type body struct {
 	Model         string                     `json:"model"`
 	Messages      []abi.Message              `json:"messages"`
@@ -57,9 +57,8 @@ const (
 	maxTools    = 128
 )
 
-// ParseRequest reads a request. What cannot be done is refused; parameters of the
-// model, such as temperature, are the agent's own, and those of the request are
-// passed over. The error is an *Error.
+// ParseRequest parses a request. It rejects what is not supported. It ignores parameters of the
+// model, such as temperature, since the agent sets them. The error is an *Error.
 func ParseRequest(b []byte) (*Request, error) {
 	var in body
 	if _, err := abijson.Decode(b, &in); err != nil {
@@ -89,7 +88,7 @@ func ParseRequest(b []byte) (*Request, error) {
 		if err := m.Check(); err != nil {
 			return nil, badf(fmt.Sprintf("messages[%d]", i), "messages[%d]: %v", i, err)
 		}
-		m.ID, m.Origin, m.Extra = "", "", nil // are the host's to give
+		m.ID, m.Origin, m.Extra = "", "", nil // the host sets these
 	}
 	if err := r.addTools(in.Tools, in.ToolChoice); err != nil {
 		return nil, err
@@ -97,7 +96,7 @@ func ParseRequest(b []byte) (*Request, error) {
 	return r, r.goesOn()
 }
 
-// addTools takes the client's tools, unless it wants none called.
+// addTools adds the client's tools, unless tool_choice is none.
 func (r *Request) addTools(specs []toolSpec, choice json.RawMessage) error {
 	switch c := strings.TrimSpace(string(choice)); c {
 	case "", `"auto"`, "null":
@@ -118,20 +117,20 @@ func (r *Request) addTools(specs []toolSpec, choice json.RawMessage) error {
 	return nil
 }
 
-// goesOn looks for results of the client's tools at the end of the conversation,
-// which go on with the run that called them.
+// goesOn finds results of the client's tools at the end of the conversation. They resume the
+// run that called the tools.
 func (r *Request) goesOn() error {
 	for i := len(r.Messages) - 1; i >= 0 && r.Messages[i].Role == abi.RoleTool; i-- {
 		m := &r.Messages[i]
 		run, interrupt, ok := splitCallID(m.ToolCallID)
 		switch {
 		case !ok:
-			continue // a conversation of its own
+			continue // another conversation's
 		case r.Run != "" && r.Run != run:
 			return badf("messages", "the results at the end of the conversation belong to several runs, %s and %s", r.Run, run)
 		}
 		if r.Answers[interrupt] != nil {
-			continue // the later one counts
+			continue // the later result replaces it
 		}
 		answer, err := abijson.Marshal(abi.Result{Content: m.Content})
 		if err != nil {
@@ -146,8 +145,8 @@ func (r *Request) goesOn() error {
 	return nil
 }
 
-// The id of a call that the client is to make names the run that waits for it, and
-// the interrupt that it answers.
+// The ids of the client's tool calls contain the run and the interrupt that their results
+// answer.
 const callPrefix = "call_"
 
 func callID(run, interrupt string) string { return callPrefix + run + "." + interrupt }
@@ -161,23 +160,23 @@ func splitCallID(id string) (run, interrupt string, ok bool) {
 	return run, interrupt, ok && strings.HasPrefix(run, "run_") && interrupt != ""
 }
 
-// An Error is a problem in the form of OpenAI's API.
+// An Error is an error in OpenAI's format.
 type Error struct {
 	Status  int
 	Message string
-	Param   string // the part of the request that is wrong
+	Param   string // the invalid part of the request
 	Code    string
-	Header  http.Header // beside the usual
+	Header  http.Header // additional headers of the response
 }
 
-// Error is the message.
+// Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
 func badf(param, format string, args ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...), Param: param}
 }
 
-// Type is what kind of error it is, in OpenAI's words.
+// Type returns OpenAI's type for the error's status.
 func (e *Error) Type() string {
 	kind := "invalid_request_error"
 	switch {
@@ -193,7 +192,7 @@ func (e *Error) Type() string {
 	return kind
 }
 
-// object is the error as it is sent.
+// object returns the error's JSON.
 func (e *Error) object() any {
 	o := map[string]any{"message": e.Message, "type": e.Type(), "param": nil, "code": nil}
 	if e.Param != "" {
@@ -205,7 +204,7 @@ func (e *Error) object() any {
 	return map[string]any{"error": o}
 }
 
-// Write answers a request with the error.
+// Write responds with the error.
 func (e *Error) Write(w http.ResponseWriter) {
 	maps.Copy(w.Header(), e.Header)
 	b, err := abijson.Marshal(e.object())

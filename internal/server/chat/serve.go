@@ -18,16 +18,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// How long a client may take to read, and how often one that has nothing to read
-// hears that the connection lives.
+// How long a client may take to read a part of a stream, and how often a silent stream sends a
+// comment.
 const (
 	writeTime = 30 * time.Second
 	beat      = 15 * time.Second
 )
 
-// Serve answers a request with the events of its run, which end with run_finished
-// or run_paused. The error is a failure to begin, before anything is written: an
-// *Error where the client is to see what it is.
+// Serve responds to a request with the events of its run, which must end with run_finished or
+// run_paused. It returns an error, which is an *Error if the client may see it, only if nothing
+// was written.
 func Serve(w http.ResponseWriter, r *http.Request, q *Request, events iter.Seq2[abi.Event, error]) error {
 	s := &sender{w: w, control: http.NewResponseController(w), request: q, made: time.Now().Unix()}
 	if !q.stream {
@@ -36,7 +36,7 @@ func Serve(w http.ResponseWriter, r *http.Request, q *Request, events iter.Seq2[
 	return s.stream(r.Context(), events)
 }
 
-// A sender writes one completion.
+// A sender writes a completion.
 type sender struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -48,7 +48,7 @@ type sender struct {
 	begun bool // the stream
 }
 
-// whole answers with one object, when the run is over.
+// whole responds with one object when the run is over.
 func (s *sender) whole(events iter.Seq2[abi.Event, error]) error {
 	for e, err := range events {
 		s.run = e.Run
@@ -81,7 +81,7 @@ func (s *sender) whole(events iter.Seq2[abi.Event, error]) error {
 	return nil
 }
 
-// failure is the error that a run ended with, where the client is told of it as one.
+// failure returns the error of a run that failed, or nil.
 func (s *sender) failure(e abi.Event, err error) error {
 	var journal *journal.Error
 	var ended *agent.Error
@@ -106,13 +106,13 @@ func (s *sender) failure(e abi.Event, err error) error {
 	}
 }
 
-// modelFailed says how the model failed. Its address and the text of its endpoint are not
-// for the users of an agent; the run's events have what the tenant may see.
+// modelFailed returns the error of a failed model call. The model's address and the text of its
+// endpoint are not for the agent's users; the run's events have what the tenant may see.
 func modelFailed(e abi.Event, how string) *Error {
 	return &Error{Status: http.StatusBadGateway, Code: string(e.Error.Code), Header: retryAfter(e.Error), Message: fmt.Sprintf("%s; run %s has its events", how, e.Run)}
 }
 
-// retryAfter tells the client when to ask again, if somebody knows.
+// retryAfter returns a Retry-After header if the error has a delay.
 func retryAfter(err *abi.Error) http.Header {
 	if err.RetryAfterMS <= 0 {
 		return nil
@@ -134,7 +134,7 @@ func text(e abi.Event) string {
 	return "the run ended with " + e.FinishReason
 }
 
-// object is what all objects of a completion have.
+// object returns a completion object with the given choices.
 func (s *sender) object(kind string, choices ...any) map[string]any {
 	if choices == nil {
 		choices = []any{}
@@ -142,7 +142,7 @@ func (s *sender) object(kind string, choices ...any) map[string]any {
 	return map[string]any{"id": "chatcmpl-" + s.run, "object": kind, "created": s.made, "model": s.request.Model, "choices": choices}
 }
 
-// stream answers with an event for each piece, as they come.
+// stream responds with a chunk for each piece of text as it arrives.
 func (s *sender) stream(ctx context.Context, events iter.Seq2[abi.Event, error]) error {
 	next, stop := iter.Pull2(events)
 	defer stop()
@@ -174,7 +174,7 @@ func (s *sender) stream(ctx context.Context, events iter.Seq2[abi.Event, error])
 		return errors.New("the run told of nothing")
 	}
 	s.begin()
-	if text, ok := s.turn.corrected(); ok { // what was said before cannot be taken back
+	if text, ok := s.turn.corrected(); ok { // streamed text cannot be withdrawn
 		o := s.object("chat.completion.chunk", map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": nil})
 		o["agent_runner"] = map[string]any{"run": s.run, "replaced": text}
 		s.send(o)
@@ -195,14 +195,14 @@ func (s *sender) stream(ctx context.Context, events iter.Seq2[abi.Event, error])
 	return nil
 }
 
-// An item is an event of a run, as it comes from another goroutine.
+// An item is an event of a run, received from another goroutine.
 type item struct {
 	event abi.Event
 	err   error
 	ok    bool
 }
 
-// wait returns the next event, and lets the connection live until there is one.
+// wait returns the next event, and keeps the connection alive until then.
 func (s *sender) wait(ctx context.Context, next func() (abi.Event, error, bool)) (abi.Event, error, bool) {
 	came := make(chan item, 1)
 	go func() {
@@ -223,7 +223,7 @@ func (s *sender) wait(ctx context.Context, next func() (abi.Event, error, bool))
 	}
 }
 
-// begin answers that there will be a stream.
+// begin starts the stream.
 func (s *sender) begin() {
 	if s.begun {
 		return
@@ -232,7 +232,7 @@ func (s *sender) begin() {
 	h := s.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // proxies are to hand events on as they come
+	h.Set("X-Accel-Buffering", "no") // proxies must not buffer events
 	s.delta(map[string]any{"role": abi.RoleAssistant, "content": ""}, nil)
 }
 
@@ -250,8 +250,8 @@ func (s *sender) send(v any) {
 
 func (s *sender) done() { s.write([]byte("data: [DONE]\n\n")) }
 
-// write writes at once. A client that does not read in time loses the connection,
-// which ends the request.
+// write writes and flushes b. A client that does not read in time is disconnected, which
+// cancels the request.
 func (s *sender) write(b []byte) {
 	_ = s.control.SetWriteDeadline(time.Now().Add(writeTime))
 	if _, err := s.w.Write(b); err == nil {
@@ -266,7 +266,7 @@ func usageOf(u *abi.Usage) any {
 	return u
 }
 
-// waitsForClient reports whether a pause is for tools of the client alone.
+// waitsForClient reports whether a run is paused only for tools of the client.
 func waitsForClient(interrupts []abi.Pending) bool {
 	for _, p := range interrupts {
 		if tool.ByClientIs(p) {

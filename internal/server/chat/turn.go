@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-// finish_reason, as OpenAI has it.
+// Values of OpenAI's finish_reason.
 const (
 	finishStop     = "stop"
 	finishLength   = "length"
@@ -16,12 +16,12 @@ const (
 	finishFiltered = "content_filter"
 )
 
-// A turn is what the agent has said in a run, as a client of completions is told.
+// A turn collects what an agent says in a run, for a client of completions.
 type turn struct {
-	said     strings.Builder // that was told as it came
-	step     strings.Builder // of the step, as it was told
-	steps    []string        // of the steps that are over, as their messages have it
-	replaced bool            // a message is not what was told of it
+	said     strings.Builder // text that was streamed
+	step     strings.Builder // text of the current step that was streamed
+	steps    []string        // texts of the finished steps, from their messages
+	replaced bool            // a message differs from its streamed text
 	finish   string
 	refused  string
 	usage    *abi.Usage
@@ -29,7 +29,7 @@ type turn struct {
 	notice   string
 }
 
-// take takes an event, and returns what is to be told of it now.
+// take processes an event and returns the chunks to send for it.
 func (t *turn) take(e abi.Event) []map[string]any {
 	switch e.Type {
 	case abi.EventChunk:
@@ -47,7 +47,7 @@ func (t *turn) take(e abi.Event) []map[string]any {
 
 func (t *turn) chunk(c *abi.Chunk) []map[string]any {
 	switch {
-	case c.CallID != "" || c.Text == "": // of a tool, or of a call
+	case c.CallID != "" || c.Text == "": // text of a tool or of a tool call
 		return nil
 	case c.Kind == abi.ChunkReasoning:
 		return []map[string]any{{"reasoning_content": c.Text}}
@@ -57,7 +57,7 @@ func (t *turn) chunk(c *abi.Chunk) []map[string]any {
 	return nil
 }
 
-// tell tells of text of the step, behind a blank line if there is some before it.
+// tell returns the chunk for text of the current step, after a blank line between steps.
 func (t *turn) tell(text string) []map[string]any {
 	if t.step.Len() == 0 && t.said.Len() > 0 {
 		text = "\n\n" + text
@@ -69,13 +69,13 @@ func (t *turn) tell(text string) []map[string]any {
 	return []map[string]any{{"content": text}}
 }
 
-// message ends the text of a step: the message is what counts.
+// message ends a step. The message's text replaces the streamed text.
 func (t *turn) message(e abi.Event) []map[string]any {
 	text := e.Message.Content.String()
 	told := t.step.String()
 	var out []map[string]any
 	switch {
-	case told == "" && text != "": // it was not streamed
+	case told == "" && text != "": // the text was not streamed
 		out = t.tell(text)
 	case told != text:
 		t.replaced = true
@@ -87,7 +87,7 @@ func (t *turn) message(e abi.Event) []map[string]any {
 	return out
 }
 
-// pause ends the turn with what the run waits for.
+// pause ends the turn with the interrupts of a paused run.
 func (t *turn) pause(interrupts []abi.Pending) []map[string]any {
 	t.waiting = interrupts
 	if waitsForClient(interrupts) {
@@ -122,9 +122,9 @@ func (t *turn) end(e abi.Event) []map[string]any {
 		text, last := m.Content.String(), len(t.steps)-1
 		switch {
 		case text == "" || last >= 0 && t.steps[last] == text:
-		case last >= 0 && m.Role == abi.RoleAssistant: // after_agent made another of it
+		case last >= 0 && m.Role == abi.RoleAssistant: // after_agent changed it
 			t.steps[last], t.replaced = text, true
-		default: // a tool's result is the answer
+		default: // the answer is a tool's result
 			t.steps = append(t.steps, text)
 			return t.tell(text)
 		}
@@ -132,16 +132,16 @@ func (t *turn) end(e abi.Event) []map[string]any {
 	return nil
 }
 
-// text is the completion.
+// text returns the text of the completion.
 func (t *turn) text() string { return strings.Join(t.steps, "\n\n") }
 
-// corrected is the completion where it is not what was told while it came.
+// corrected returns the completion's text if it differs from the streamed text.
 func (t *turn) corrected() (string, bool) {
 	whole := t.text()
 	return whole, t.replaced && whole != t.said.String()
 }
 
-// refusal is why a module stopped the run; nil if none did.
+// refusal returns the reason if a module stopped the run, or nil.
 func (t *turn) refusal() any {
 	if t.finish != finishFiltered {
 		return nil
@@ -149,7 +149,7 @@ func (t *turn) refusal() any {
 	return t.refused
 }
 
-// calls are those of the client's own tools that the run waits for.
+// calls returns the calls of the client's tools that the run waits for.
 func (t *turn) calls(run string, indexed bool) []map[string]any {
 	var out []map[string]any
 	for _, p := range t.waiting {
@@ -165,7 +165,7 @@ func (t *turn) calls(run string, indexed bool) []map[string]any {
 	return out
 }
 
-// about is what only clients of this server look at.
+// about returns the fields that only clients of this server read.
 func (t *turn) about(run string) any {
 	o := map[string]any{"run": run}
 	if t.waiting != nil {

@@ -1,11 +1,10 @@
-// Package console is the server's page for people: static files that ask the
-// API with the key that somebody signs in with. Nothing in it is secret, and
-// nothing of it is made at the time of a request.
+// Package console serves the web console: static files that call the API with the key of the
+// signed-in user. The files contain no secrets and do not depend on the request.
 //
-// The page is at "/"; what it loads is below a path that has the digest of all
-// files, so that it is kept by browsers for good, and another build has another
-// path. Its policy ([Policy]) lets it load and ask this server alone, run no
-// script that is not one of the files, and make no HTML of a text.
+// The page is at "/". It loads files from a path that contains the digest of all files:
+// browsers cache them forever, and another build has another path. The Content-Security-Policy
+// ([Policy]) allows only this server's files and API, no inline scripts, and no HTML from
+// strings.
 package console
 
 import (
@@ -27,33 +26,33 @@ import (
 //go:embed web
 var embedded embed.FS
 
-// Policy is the Content-Security-Policy of the console. With trusted-types none, a
-// browser refuses what would make HTML of a string.
+// Policy is the console's Content-Security-Policy. With trusted-types none, browsers refuse to
+// make HTML of strings.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 const (
-	// Page is what the page is registered as; files have patterns of their own.
+	// Page is the pattern of the page. The other files have patterns of their own.
 	Page  = "GET /{$}"
 	index = "index.html"
-	// forGood is how long a file is kept whose address changes with it.
+	// forGood is the Cache-Control of files whose path contains their digest.
 	forGood = "public, max-age=31536000, immutable"
 )
 
-// kinds are the types of the files: those of the machine are not asked.
+// kinds has the media types of files by extension. Those of the machine are not used.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// Mount registers each file of the console, by its pattern: what is none of them
-// stays the caller's, with its own word for what is not there.
+// Mount registers the console's files. It registers no other path, so that the caller answers
+// requests for missing files.
 func Mount(handle func(pattern string, h http.Handler)) {
 	web, err := fs.Sub(embedded, "web")
 	if err == nil {
 		err = mount(web, handle)
 	}
 	if err != nil {
-		panic("console: " + err.Error()) // the files are this program's own
+		panic("console: " + err.Error()) // the files are embedded in the program
 	}
 }
 
@@ -88,7 +87,7 @@ func mount(web fs.FS, handle func(pattern string, h http.Handler)) error {
 	return nil
 }
 
-// read returns the files by their names, and the path that has their digest.
+// read returns the files by name, and the path with their digest.
 func read(web fs.FS) (files map[string][]byte, base string, err error) {
 	files = map[string][]byte{}
 	sum := sha256.New()
@@ -108,7 +107,7 @@ func read(web fs.FS) (files map[string][]byte, base string, err error) {
 	return files, "/console/" + hex.EncodeToString(sum.Sum(nil))[:16] + "/", err
 }
 
-// A file is one of the console, as it is sent.
+// A file is a file of the console and its encodings.
 type file struct {
 	name, kind, tag, cache string
 	plain, packed          []byte
@@ -152,7 +151,7 @@ func (f *file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, f.name, time.Time{}, bytes.NewReader(content))
 }
 
-// accepts reports whether a request takes an encoding.
+// accepts reports whether a request accepts a content encoding.
 func accepts(r *http.Request, coding string) bool {
 	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		name, quality, _ := strings.Cut(strings.TrimSpace(part), ";")

@@ -21,7 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// served is a console, and the patterns that it has.
+// served returns the console's handler and patterns.
 func served(t *testing.T) (h http.Handler, patterns []string) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -32,7 +32,7 @@ func served(t *testing.T) (h http.Handler, patterns []string) {
 	return mux, patterns
 }
 
-// A page has all quotas that a tenant may have.
+// The page shows all quotas of a tenant.
 func TestQuotasAreShown(t *testing.T) {
 	t.Parallel()
 	page, err := embedded.ReadFile("web/operator.js")
@@ -102,7 +102,7 @@ func TestFiles(t *testing.T) {
 	require.Equal(t, 404, ask(h, "/main.js").StatusCode)
 }
 
-// The policy allows the console's own files, and no text as HTML or script.
+// The policy allows the console's own files, and no strings as HTML or scripts.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	require.NotContains(t, Policy, "unsafe")
@@ -113,7 +113,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// The path of the files changes with each of them.
+// The path of the files changes with their content.
 func TestPathHasDigest(t *testing.T) {
 	t.Parallel()
 	bases := map[string]bool{}
@@ -132,8 +132,8 @@ func TestPathHasDigest(t *testing.T) {
 	require.Error(t, mount(fstest.MapFS{"index.html": {Data: []byte("{{")}}, func(string, http.Handler) {}))
 }
 
-// forbidden is what would make HTML, a script or a request of a text. Browsers that
-// know of trusted types refuse most of it too.
+// forbidden matches code that makes HTML, scripts or requests of strings. Browsers that support
+// trusted types refuse most of it, too.
 var forbidden = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|setHTML|DOMParser|createContextualFragment|document\.write|srcdoc|` +
 	`\beval\(|new Function|Function\(|setTimeout\(["'` + "`" + `]|javascript:|\bstyle=|\son[a-z]+=|setAttribute\("(?:on|style|src)|https?://|localStorage|document\.cookie|import\(`)
 

@@ -102,7 +102,7 @@ const (
 // encodeCursor encodes a position in a list of a tenant as a cursor: base64url of the
 // version, a checksum, the creation time in milliseconds as a varint, and the name. The
 // checksum covers the list and the tenant, so that a cursor is valid in its own list only.
-// It is no secret: a forged cursor selects a position in a list that its sender may read
+// It protects nothing: a forged cursor selects a position in a list that its sender may read
 // from the beginning.
 func encodeCursor(list ListName, tenant string, at *store.Position) string {
 	created := int64(0)

@@ -54,5 +54,5 @@ func (s *EventStream) Wait(ctx context.Context, changed <-chan struct{}) bool {
 	}
 }
 
-// HeartbeatInterval is how long a stream is silent before it sends a comment.
+// HeartbeatInterval is the longest silence of a stream. After it, the stream sends a comment.
 const HeartbeatInterval = 15 * time.Second

@@ -36,7 +36,7 @@ type Route struct {
 	Streamed bool
 }
 
-// bodyTimeout is how long a JSON body may take to arrive.
+// bodyTimeout limits the time in which a JSON body arrives.
 const bodyTimeout = 30 * time.Second
 
 // Extensions of the OpenAPI document, which tests read.

@@ -48,7 +48,7 @@ func NewRouter(o *RouterOptions) *Router {
 	return rt
 }
 
-// Handle registers a public handler that is no part of the API, for a pattern of
+// Handle registers a public handler outside of the API, for a pattern of
 // [http.ServeMux].
 func (rt *Router) Handle(pattern string, h http.Handler) { rt.mux.Handle(pattern, h) }
 

@@ -18,7 +18,7 @@ const (
 	// than excessThreshold of the time, for ExcessTime or longer.
 	excessThreshold = 0.5
 	ExcessTime      = 3 * time.Second
-	// TrialTime is how long a suspect runs alone before the next one is resumed.
+	// TrialTime is the time for which a suspect runs alone before the next one is resumed.
 	TrialTime = 10 * time.Second
 )
 

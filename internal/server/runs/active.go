@@ -15,18 +15,18 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
-// How much of a run under way is kept in memory for those who follow it. Who is
-// further behind reads from the store.
+// Limits of the latest events of a run that are in memory for its followers. Followers further
+// behind read from the store.
 const (
 	maxTail      = 1024
 	maxTailBytes = 2 << 20
-	// maxTaken and maxTakenBytes bound what a follower takes of it at once, and so
-	// what a slow one holds.
+	// maxBatch and maxBatchBytes limit what a follower takes at once, and so what a slow one
+	// holds in memory.
 	maxBatch      = 64
 	maxBatchBytes = 128 << 10
 )
 
-// A live is a run that goes on in this process, and the end of what it told.
+// An ActiveRun is a run in progress in this process, with its latest events.
 type ActiveRun struct {
 	ID, tenant string
 	Cancel     context.CancelCauseFunc
@@ -34,31 +34,31 @@ type ActiveRun struct {
 	begun      chan struct{}
 	ended      chan struct{}
 
-	From      int64 // the number of the event before those that are told here
+	From      int64 // the number of the last event before this process executed the run
 	followers atomic.Int64
-	Attached  atomic.Bool // it ends when nobody follows it any more
+	Attached  atomic.Bool // the run is canceled when its last follower leaves
 
 	mu      sync.Mutex
 	tail    []Event
 	bytes   int
 	share   *account.Share // of the tenant's memory, for tail
-	changed chan struct{}  // closed when there is more
+	changed chan struct{}  // closed when tail or over changes
 	over    bool
-	failed  error // why it never began, or goes no further here
+	failed  error // why the run did not begin or did not end here
 }
 
-// A line is an event as followers are sent it. It is not changed.
+// An Event is an event as followers receive it. It is immutable.
 type Event struct {
 	Seq     int64
 	Type    abi.EventType
-	data    []byte            // JSON; nil: it is not shown
-	Encoded []json.RawMessage // what it is in the protocol of who began the run, if it has one
+	data    []byte            // JSON; nil if the tenant must not see the event
+	Encoded []json.RawMessage // in the protocol of the client that started the run, if it has one
 }
 
-// last reports whether no event of its run follows here.
+// last reports whether the event ends or pauses its run.
 func (l *Event) last() bool { return l.Type == abi.EventRunFinished || l.Type == abi.EventRunPaused }
 
-// size returns about how many bytes a line takes.
+// size estimates the event's memory, in bytes.
 func (l *Event) size() int {
 	const overhead = 128
 	n := overhead + len(l.data)
@@ -68,14 +68,14 @@ func (l *Event) size() int {
 	return n
 }
 
-// count counts the tail in the account of the run's tenant.
+// count counts tail in the memory account of the run's tenant.
 func (r *ActiveRun) count(a *account.Account) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.share = account.NewShare(a)
 }
 
-// put adds an event. The oldest ones leave the tail if it is too long, or the tenant's
+// append adds an event to tail. It drops the oldest events if tail is too long, or the tenant's
 // memory is full.
 func (r *ActiveRun) append(l Event) {
 	r.mu.Lock()
@@ -87,30 +87,30 @@ func (r *ActiveRun) append(l Event) {
 	for len(r.tail) > 1 && (len(r.tail) > maxTail || r.bytes > maxTailBytes || r.share.Set(int64(r.bytes)) != nil) {
 		r.bytes -= r.tail[0].size()
 		r.tail[0] = Event{}
-		r.tail = r.tail[1:] // append moves what is left, now and then
+		r.tail = r.tail[1:] // append copies what is left now and then
 	}
 	if len(r.tail) == 1 {
-		_ = r.share.Set(int64(r.bytes)) // followers need the last one
+		_ = r.share.Set(int64(r.bytes)) // even if memory is full: followers need the last event
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// told reports whether the run has told of its end, or that it waits: no event follows.
+// hasEnded reports whether the run's last event ends or pauses it.
 func (r *ActiveRun) hasEnded() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.tail) > 0 && r.tail[len(r.tail)-1].last()
 }
 
-// fail says why the run goes no further here.
+// fail records why the run cannot continue here.
 func (r *ActiveRun) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failed = err
 }
 
-// hasBegun reports whether the run has told of its beginning: the journal has it.
+// hasBegun reports whether the run's first event is in the journal.
 func (r *ActiveRun) hasBegun() bool {
 	select {
 	case <-r.begun:
@@ -136,8 +136,8 @@ func (r *ActiveRun) end() {
 	close(r.ended)
 }
 
-// since returns the next of what came after an event, a channel that is closed when there is
-// more, and whether the run is over. ok is false where memory does not reach so far.
+// Since returns the next batch of events after a number, a channel that is closed when there
+// are more, and whether the run is over here. ok is false if tail begins later than that.
 func (r *ActiveRun) Since(after int64) (lines []Event, changed <-chan struct{}, over, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,18 +149,18 @@ func (r *ActiveRun) Since(after int64) (lines []Event, changed <-chan struct{}, 
 				bytes += r.tail[n].size()
 				n++
 			}
-			lines = slices.Clip(slices.Clone(r.tail[i:n])) // a part of tail would hold all of it
+			lines = slices.Clip(slices.Clone(r.tail[i:n])) // a slice of tail would retain all of it
 			break
 		}
 	}
 	return lines, r.changed, r.over, ok
 }
 
-// leaveTime is how long a run that waits for answers may take to be none that goes on
-// here. Whoever is told that it waits may answer before that.
+// removeTimeout is how long to wait for a paused run to leave this process. Clients may answer
+// as soon as they see the pause, which is earlier.
 const removeTimeout = traceTimeout + 2*time.Second
 
-// leave waits until the run goes on here no more, or does not end.
+// waitRemoved waits until the run has left this process, at most for removeTimeout.
 func (r *ActiveRun) waitRemoved(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
@@ -170,7 +170,7 @@ func (r *ActiveRun) waitRemoved(ctx context.Context) {
 	}
 }
 
-// wait returns when the run has told of its beginning, or why it did not begin.
+// wait returns when the run has begun, or the error with which it failed to begin.
 func (r *ActiveRun) wait(ctx context.Context) error {
 	select {
 	case <-r.begun:
@@ -186,10 +186,10 @@ func (r *ActiveRun) wait(ctx context.Context) error {
 	return nil
 }
 
-// errLeft is why a run is canceled that nobody follows any more.
+// errAbandoned cancels a run whose last follower has left.
 var errAbandoned = errors.New("its client went away")
 
-// follow counts a follower, until it leaves.
+// Follow counts a follower until it calls leave.
 func (r *ActiveRun) Follow() (leave func()) {
 	r.followers.Add(1)
 	return func() {

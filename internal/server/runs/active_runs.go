@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
-// lives are the runs that go on in this process.
+// activeRuns holds the runs in progress in this process.
 type activeRuns struct {
 	mu   sync.Mutex
 	runs map[string]*ActiveRun
@@ -17,7 +17,7 @@ type activeRuns struct {
 
 func newActiveRuns() *activeRuns { return &activeRuns{runs: map[string]*ActiveRun{}} }
 
-// add makes a run one that goes on here; nil if it does already.
+// Add adds a run. It returns nil if the run is already in progress here.
 func (l *activeRuns) Add(id, tenant string, pins []journal.Pin, cancel context.CancelCauseFunc) *ActiveRun {
 	r := &ActiveRun{share: account.NewShare(nil), ID: id, tenant: tenant, Pins: pins, Cancel: cancel, changed: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{})}
 	l.mu.Lock()
@@ -36,7 +36,7 @@ func (l *activeRuns) remove(r *ActiveRun) {
 	r.end()
 }
 
-// get returns one of a tenant's runs; nil if it does not go on here.
+// Get returns a run of a tenant, or nil if it is not in progress here.
 func (l *activeRuns) Get(tenant, id string) *ActiveRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,14 +46,14 @@ func (l *activeRuns) Get(tenant, id string) *ActiveRun {
 	return nil
 }
 
-// find returns the run with an id; nil if it does not go on here.
+// find returns the run with an id, or nil if it is not in progress here.
 func (l *activeRuns) find(id string) *ActiveRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.runs[id]
 }
 
-// all are the runs that go on here now.
+// all returns all runs.
 func (l *activeRuns) all() []*ActiveRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,7 +64,7 @@ func (l *activeRuns) all() []*ActiveRun {
 	return out
 }
 
-// count is how many of them there are.
+// Count returns the number of runs.
 func (l *activeRuns) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

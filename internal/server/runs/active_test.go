@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tail of a run keeps the newest lines, within its bounds, and what was read of it
-// stays as it was.
+// The tail of a run keeps the newest events within its limits, and what was read from it does
+// not change.
 func TestLiveTail(t *testing.T) {
 	t.Parallel()
 	r := newActiveRuns().Add("run", "tenant", nil, nil)

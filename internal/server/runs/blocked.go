@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// allowed refuses an agent with a module that the operator blocks. Which of the
-// operator's own it is, the tenant is not told.
+// checkBlocked rejects an agent with a blocked module. The tenant does not learn which of the
+// operator's own modules is blocked.
 func (r *Service) checkBlocked(pins []journal.Pin) error {
 	reasons, _ := r.blocks.Current()
 	switch why := findBlocked(pins, reasons); {
@@ -23,7 +23,7 @@ func (r *Service) checkBlocked(pins []journal.Pin) error {
 	}
 }
 
-// heed cancels runs with modules that the operator blocks, until ctx ends.
+// WatchBlocks cancels runs with blocked modules, until ctx is done.
 func (r *Service) WatchBlocks(ctx context.Context) {
 	for {
 		reasons, changed := r.blocks.Current()
@@ -46,8 +46,8 @@ func (r *Service) stopBlocked(l *ActiveRun, reasons map[string]string) {
 	}
 }
 
-// blockedIn says which of a run's modules is blocked, as its tenant is told; nil if
-// none is. Of the operator's own it is not told which one it is.
+// findBlocked returns the blocked module of a run, or nil. It does not name the operator's own
+// modules.
 func findBlocked(pins []journal.Pin, reasons map[string]string) *agent.Blocked {
 	var hidden *agent.Blocked
 	for _, p := range pins {

@@ -11,11 +11,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// cancelInterval is how often a server looks for runs that were canceled through another
-// one. A cancel takes effect within a second.
+// cancelInterval is how often a server checks for runs that were canceled through another
+// server. A cancel must take effect within a second.
 const cancelInterval = 500 * time.Millisecond
 
-// watchCancels cancels runs that were canceled through another server, until ctx ends.
+// WatchCancels cancels runs that were canceled through another server, until ctx is done.
 func (r *Service) WatchCancels(ctx context.Context) {
 	ticker := time.NewTicker(cancelInterval)
 	defer ticker.Stop()
@@ -40,11 +40,10 @@ func (r *Service) WatchCancels(ctx context.Context) {
 	}
 }
 
-// errDeleted is why runs end whose tenant the operator deletes.
+// errDeleted cancels the runs of a deleted tenant.
 var errDeleted = errors.New("the operator deletes its tenant")
 
-// CancelAll cancels a tenant's runs: those that go on here at once, others when those who
-// run them look.
+// CancelAll cancels a tenant's runs: those here at once, and others through the store.
 func (r *Service) CancelAll(ctx context.Context, t *store.Tenant) error {
 	for _, l := range r.Active.all() {
 		if l.tenant == t.ID() {
@@ -79,12 +78,12 @@ func (r *Service) cancel(ctx context.Context, c *httpapi.Caller, in *runPath) (*
 	if err != nil {
 		return nil, err
 	}
-	now, err := r.store.Now(ctx) // leases are by its clock, whatever ours says
+	now, err := r.store.Now(ctx) // leases use the database's clock
 	if err != nil {
 		return nil, err
 	}
 	if info.Status == journal.StatusRunning && info.LeaseExpires.After(now) {
-		err = c.Tenant.CancelRun(ctx, in.Run) // whoever runs it looks
+		err = c.Tenant.CancelRun(ctx, in.Run) // the server that executes the run notices
 	} else {
 		err = r.end(ctx, c.Tenant, info)
 	}
@@ -97,5 +96,5 @@ func (r *Service) cancel(ctx context.Context, c *httpapi.Caller, in *runPath) (*
 	return &runOutput{showRun(info)}, nil
 }
 
-// errCanceled is why a run ends that its tenant cancels.
+// ErrCanceled cancels a run at its tenant's request.
 var ErrCanceled = errors.New("its tenant canceled it")

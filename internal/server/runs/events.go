@@ -15,8 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// lines writes events, several small ones together, and returns the number of the
-// last.
+// sendLines writes events, small ones together, and returns the number of the last event.
 func sendLines(s *httpapi.EventStream, lines []Event, after int64) int64 {
 	var b bytes.Buffer
 	for _, l := range lines {
@@ -35,8 +34,8 @@ func sendLines(s *httpapi.EventStream, lines []Event, after int64) int64 {
 	return after
 }
 
-// events answers with the events of a run: a stream where the client takes one, else
-// those that there are.
+// events responds with the events of a run: as a stream if the client accepts one, or else a
+// page of JSON.
 func (r *Service) events(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
 	id := req.PathValue("run")
 	after, err := lastID(req)
@@ -52,14 +51,15 @@ func (r *Service) events(w http.ResponseWriter, req *http.Request, c *httpapi.Ca
 		return r.page(w, req, f, info.LastSeq)
 	}
 	if info.Status != journal.StatusRunning && after >= info.LastSeq && after > 0 {
-		w.WriteHeader(http.StatusNoContent) // which tells browsers not to come again
+		w.WriteHeader(http.StatusNoContent) // browsers then do not reconnect
 		return nil
 	}
 	r.stream(w, req, f)
 	return nil
 }
 
-// stream writes events until there are no more, the client leaves, or the server ends.
+// stream sends events until the run ends or pauses, the client disconnects, or the server
+// drains.
 func (r *Service) stream(w http.ResponseWriter, req *http.Request, f *Follower) {
 	ctx := req.Context()
 	if l := r.Active.Get(f.tenant.ID(), f.run); l != nil {
@@ -76,7 +76,7 @@ func (r *Service) stream(w http.ResponseWriter, req *http.Request, f *Follower) 
 	}
 }
 
-// page answers with events as JSON; last is the number of the run's last one.
+// page responds with a page of events as JSON. last is the number of the run's last event.
 func (r *Service) page(w http.ResponseWriter, req *http.Request, f *Follower, last int64) error {
 	list, err := f.tenant.RunEvents(req.Context(), f.run, f.after, pageSize)
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *Service) page(w http.ResponseWriter, req *http.Request, f *Follower, la
 	return err
 }
 
-// lastID is the number of the last event that a client has.
+// lastID returns the number of the last event that the client has received.
 func lastID(req *http.Request) (int64, error) {
 	text := req.Header.Get("Last-Event-Id")
 	if text == "" {

@@ -28,9 +28,9 @@ func (e *alreadyRunningError) Problem() *httpapi.Problem {
 	return httpapi.NewProblem(httpapi.CodeConflict, "%v", e)
 }
 
-// run runs a run beside the requests, to its end here, if it is admitted: nil admits
-// it. Of several that have its id at once, one gets as far as that. The agent is
-// released by it.
+// run executes a run on its own goroutine. If admit is not nil, the run starts only if admit
+// succeeds. At most one of several concurrent calls with the same id gets that far. run
+// releases the agent when the run is over.
 func (r *Service) run(t *store.Tenant, id string, o *agents.Handle, admit func() error, events func(context.Context) (iter.Seq2[agent.ClientEvent, error], error)) (*ActiveRun, error) {
 	ctx, cancel := context.WithCancelCause(sandbox.WithTenant(context.Background(), r.admission.Sharer(t.ID())))
 	pins := o.Pins()
@@ -53,7 +53,7 @@ func (r *Service) run(t *store.Tenant, id string, o *agents.Handle, admit func()
 	ctx = account.WithContext(ctx, memory)
 	l.count(memory)
 	reasons, _ := r.blocks.Current()
-	r.stopBlocked(l, reasons) // one that was blocked while it was opened
+	r.stopBlocked(l, reasons) // the block may be newer than the agent
 	r.Options.Go(func() {
 		defer closeMemory()
 		defer o.Release()
@@ -85,7 +85,7 @@ func (r *Service) run(t *store.Tenant, id string, o *agents.Handle, admit func()
 	return l, nil
 }
 
-// plain are events without a client's protocol.
+// withoutEncoding yields events that are not encoded for a client's protocol.
 func withoutEncoding(events iter.Seq2[abi.Event, error]) iter.Seq2[agent.ClientEvent, error] {
 	return func(yield func(agent.ClientEvent, error) bool) {
 		for e, err := range events {
@@ -96,7 +96,7 @@ func withoutEncoding(events iter.Seq2[abi.Event, error]) iter.Seq2[agent.ClientE
 	}
 }
 
-// released gives the place of a run back that never came to the store.
+// releaseQuota releases the quota of a run that never reached the store.
 func (r *Service) releaseQuota(t *store.Tenant, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -105,11 +105,11 @@ func (r *Service) releaseQuota(t *store.Tenant, id string) {
 	}
 }
 
-// goneOn logs that a run goes no further here.
+// logStopped logs why a run cannot continue here.
 func (r *Service) logStopped(t *store.Tenant, id string, err error) {
 	var full *store.QuotaError
 	if errors.As(err, &full) {
-		return // it did not begin, and who wanted it is told
+		return // the run did not begin, and its client receives the error
 	}
 	if errors.Is(err, journal.ErrReleased) {
 		r.handed.Add(1)
@@ -119,7 +119,8 @@ func (r *Service) logStopped(t *store.Tenant, id string, err error) {
 	r.log.Error("a run goes no further here", "tenant", t.ID(), "run", id, "error", err)
 }
 
-// end ends a run that nobody runs: its modules learn of it, if its agent is there.
+// end cancels a run that no server executes. If its agent can be made, its modules are
+// notified.
 func (r *Service) end(ctx context.Context, t *store.Tenant, info *journal.RunInfo) error {
 	o, err := r.agentOf(ctx, t, info)
 	if err != nil {
@@ -132,7 +133,7 @@ func (r *Service) end(ctx context.Context, t *store.Tenant, info *journal.RunInf
 		return withoutEncoding(events), err
 	})
 	if err != nil {
-		return nil // it goes on, and hears of it from who runs it
+		return nil // the run is in progress and notices the cancel itself
 	}
 	if err := <-failed; err != nil {
 		return t.AbandonRun(ctx, info.ID, "canceled")

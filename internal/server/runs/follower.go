@@ -14,32 +14,32 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// How streams of events are written.
+// Limits of streams of events.
 const (
-	maxChunkBytes = 32 << 10 // bytes of small events that are written together
+	maxChunkBytes = 32 << 10 // small events are written together up to this size
 	pollInterval  = 250 * time.Millisecond
 	pageSize      = 500 // events that are read from the store at once
 )
 
-// A follower follows one run, whether it goes on here, elsewhere, or not at all.
+// A Follower reads the events of a run, whether it is in progress here, elsewhere, or over.
 type Follower struct {
 	runs     *Service
 	tenant   *store.Tenant
 	run      string
-	after    int64 // the number of the last event that it has
+	after    int64 // the number of the last event that was read
 	redactor *Redactor
 
-	live *ActiveRun // where it goes on here, or did
-	last bool       // it has the last event that there is here
+	live *ActiveRun // set if the run is or was in progress here
+	last bool       // live has no more events
 }
 
-// Follow returns a follower of a run's events after a number.
+// Follow returns a [Follower] that reads a run's events after a number.
 func (r *Service) Follow(t *store.Tenant, info *journal.RunInfo, after int64) *Follower {
 	return &Follower{runs: r, tenant: t, run: info.ID, after: after, redactor: NewRedactor(info.Modules)}
 }
 
-// more waits for events, and returns them; none when there are no more to come: the
-// run has ended, or waits for answers. beat is called where nothing comes for long.
+// next waits for events and returns them. It returns none when the run has ended or paused. It
+// calls beat when no event arrives for [httpapi.HeartbeatInterval].
 func (f *Follower) next(ctx context.Context, beat func()) ([]Event, error) {
 	pulse := time.NewTicker(httpapi.HeartbeatInterval)
 	defer pulse.Stop()
@@ -58,7 +58,7 @@ func (f *Follower) next(ctx context.Context, beat func()) ([]Event, error) {
 	}
 }
 
-// now returns what there is now: from memory, where the run goes on here, else from
+// poll returns the available events: from memory if the run is in progress here, or else from
 // the store.
 func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan struct{}, over bool, err error) {
 	if l := f.runs.Active.Get(f.tenant.ID(), f.run); l != nil {
@@ -95,7 +95,7 @@ func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan stru
 	}
 	select {
 	case <-f.runs.Options.Draining:
-		return nil, nil, true, nil // the client comes again, to another server
+		return nil, nil, true, nil // the client reconnects, to another server
 	default:
 	}
 	soon := make(chan struct{})
@@ -110,8 +110,8 @@ func (f *Follower) advance(lines []Event) []Event {
 	return lines
 }
 
-// all are the events from here on, as they are shown. What goes no further here ends
-// with an error.
+// All yields all further events. If the run does not end or pause here, the last value is an
+// error.
 func (f *Follower) All(ctx context.Context) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		ended := false

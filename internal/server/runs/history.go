@@ -45,7 +45,7 @@ func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (
 	return &historyOutput{out}, nil
 }
 
-// deed is what was done as the tenant is shown it.
+// step returns a recorded step as the tenant may see it.
 func (h *Redactor) step(d agent.DeedOf) agent.DeedOf {
 	edits := append([]agent.Edit{}, d.Edits...)
 	for i := range edits {

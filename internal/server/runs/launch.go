@@ -22,8 +22,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// launch lets a run begin with messages, or go on. known is the run that the same
-// request began before.
+// launch starts a run with messages, or resumes one. known is the run that an earlier identical
+// request started.
 func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *StartRun, messages []abi.Message, key string) (l *ActiveRun, known *journal.RunInfo, err error) {
 	if in.Run != "" {
 		l, err = r.Resume(ctx, c.Tenant, in.Run, in.Answers, nil, nil)
@@ -41,7 +41,7 @@ func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *StartRun, m
 	l, err = r.Begin(ctx, c, in.Agent, in.Version, agent.Input{RunID: id, Messages: messages, Metadata: in.Metadata}, nil, nil)
 	var running *alreadyRunningError
 	if key != "" && (errors.As(err, &running) || errors.Is(err, journal.ErrExists)) {
-		// The same request was quicker, here or on another server.
+		// A concurrent identical request came first, here or on another server.
 		if known, err = r.Find(ctx, c.Tenant, id); err == nil {
 			err = r.checkSameRequest(ctx, known, in, messages)
 		}
@@ -50,9 +50,9 @@ func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *StartRun, m
 	return l, nil, err
 }
 
-// sameRequest refuses a request that has the Idempotency-Key of another one: who sends it
-// would take that one's answer for its own. Of a run that is not in the store yet, only
-// the agent is known.
+// checkSameRequest rejects a request that reuses the Idempotency-Key of a different request,
+// whose response it would otherwise get. Of a run that is not in the store yet, only the agent
+// is known.
 func (r *Service) checkSameRequest(ctx context.Context, known *journal.RunInfo, in *StartRun, messages []abi.Message) error {
 	another := httpapi.NewProblem(httpapi.CodeInvalid, "the Idempotency-Key belongs to another request, which started %s; use a different key", known.ID)
 	if known.Agent != "" && known.Agent != in.Agent {
@@ -85,11 +85,11 @@ func keyedRunID(tenant, key string) string {
 	return "run_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
 }
 
-// maxMetadata is how many bytes of metadata a run has at most. Modules are shown it in
-// each hook, and it is kept with the run.
+// MaxMetadata limits a run's metadata, in bytes. Each hook receives the metadata, and the run
+// stores it.
 const MaxMetadata = 64 << 10
 
-// begin begins a run of an agent, with tools that the client runs beside its own.
+// Begin starts a run of an agent. tools are additional tools that the client executes.
 func (r *Service) Begin(ctx context.Context, c *httpapi.Caller, name string, version int64, in agent.Input, tools []abi.Tool, enc chain.Encoder) (*ActiveRun, error) {
 	size := 0
 	for key, value := range in.Metadata {
@@ -99,7 +99,7 @@ func (r *Service) Begin(ctx context.Context, c *httpapi.Caller, name string, ver
 		return nil, httpapi.NewProblem(httpapi.CodeInvalid, "metadata has %d bytes; at most %d are allowed", size, MaxMetadata)
 	}
 	t := c.Tenant
-	if err := t.CheckRunQuotas(ctx); err != nil { // or what it needs would be waited for
+	if err := t.CheckRunQuotas(ctx); err != nil { // before waiting for what the run needs
 		return nil, err
 	}
 	o, err := r.Agents.Open(ctx, t, agents.Spec{Agent: name, Version: version})
@@ -144,7 +144,7 @@ func withClientTools(a *agent.Agent, tools []abi.Tool) (*agent.Agent, error) {
 	return b, nil
 }
 
-// agentOf opens the agent of a run that was begun before.
+// agentOf returns the agent of an existing run.
 func (r *Service) agentOf(ctx context.Context, t *store.Tenant, info *journal.RunInfo) (*agents.Handle, error) {
 	spec, err := agents.SpecOf(info)
 	if err != nil || spec.Agent == "" {

@@ -2,16 +2,15 @@ package runs
 
 import "time"
 
-// A leaseClock tells when leases cannot be trusted: where the database's clock was set
-// forward, or this machine slept, runs that live seem to be cut off, until their servers
-// have given another sign of life.
+// A leaseClock detects when leases cannot be trusted. If the database's clock was set forward
+// or this machine slept, live runs appear expired until their servers send another heartbeat.
 type leaseClock struct {
-	database, local time.Time // when it was looked at
-	until           time.Time // by ours
+	database, local time.Time // at the last call of trust
+	until           time.Time // by the local clock
 }
 
-// trusts reports whether what leases say holds, at a time by the database's clock and by ours,
-// which only goes on. Who begins trusts them.
+// trust reports whether expired leases can be trusted, given the time of the database and of
+// the local monotonic clock. The first call trusts them.
 func (c *leaseClock) trust(theirs, ours time.Time, lease time.Duration) bool {
 	if !c.local.IsZero() && theirs.Sub(c.database)-ours.Sub(c.local) > lease/2 {
 		c.until = ours.Add(lease)

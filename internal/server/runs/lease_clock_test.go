@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A database's clock that is set forward makes runs that live look cut off: nobody takes
-// them over until their servers have given another sign of life.
+// After the database's clock jumps forward, no run is taken over until its server had time for
+// another heartbeat.
 func TestLeasesAreNotTrustedBehindAJump(t *testing.T) {
 	t.Parallel()
 	const lease = 15 * time.Second
 	begin := time.Date(2026, 11, 21, 23, 59, 0, 0, time.UTC)
 	type look struct {
-		theirs, ours time.Duration // since the begin
+		theirs, ours time.Duration // since the start
 		want         bool
 	}
 	for name, looks := range map[string][]look{

@@ -6,7 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
-// A memory has the accounts of the tenants that have runs here.
+// memory holds the memory accounts of tenants with runs here.
 type memory struct {
 	process *account.Account
 
@@ -14,7 +14,7 @@ type memory struct {
 	tenants map[string]*tenantMemory
 }
 
-// A tenantMemory is the account of a tenant, and how many runs use it.
+// A tenantMemory is a tenant's account and the number of runs that use it.
 type tenantMemory struct {
 	account *account.Account
 	runs    int
@@ -24,8 +24,8 @@ func newMemory(process *account.Account) *memory {
 	return &memory{process: process, tenants: map[string]*tenantMemory{}}
 }
 
-// open returns the account of a tenant, for a run that calls release when it has
-// ended. The limit is the tenant's quota, by default a quarter of the process's limit.
+// Open returns the account of a tenant. The run calls release when it has ended. quota is the
+// limit in bytes; 0 is the default, a quarter of the process's limit.
 func (m *memory) Open(tenant string, quota int64) (a *account.Account, release func()) {
 	if quota <= 0 {
 		quota = account.DefaultTenant(m.process)

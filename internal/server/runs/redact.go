@@ -16,11 +16,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 )
 
-// hidden are the entries that are the operator's: tenants learn nothing of their
-// logs, faults and values.
+// A Redactor removes the operator's middlewares from what tenants see: their logs, failures and
+// values.
 type Redactor struct{ entries map[string]bool }
 
-// hiddenIn are those of a run.
+// NewRedactor returns the redactor of a run's modules.
 func NewRedactor(pins []journal.Pin) *Redactor {
 	h := &Redactor{map[string]bool{}}
 	for _, p := range pins {
@@ -35,7 +35,7 @@ func (h *Redactor) Has(agentName, entry string) bool {
 	return entry != "" && (h.entries[entry] || h.entries[agentName+"/"+entry])
 }
 
-// line is an event as the tenant is shown it; one that it is not shown has no data.
+// encode returns an event as the tenant may see it. Hidden events have no data.
 func (h *Redactor) encode(e *abi.Event) Event {
 	l := Event{Seq: e.Seq, Type: e.Type}
 	shown := h.event(e)
@@ -50,7 +50,7 @@ func (h *Redactor) encode(e *abi.Event) Event {
 	return l
 }
 
-// event is what the tenant is shown of an event; nil for nothing.
+// event returns what the tenant may see of an event, or nil.
 func (h *Redactor) event(e *abi.Event) *abi.Event {
 	if len(h.entries) == 0 {
 		return e
@@ -61,7 +61,7 @@ func (h *Redactor) event(e *abi.Event) *abi.Event {
 		e = &out
 	}
 	if h.Has(e.Agent, e.Entry) {
-		return nil // its log lines, its faults, its limits
+		return nil // a log line, failure or limit of the operator's middleware
 	}
 	switch e.Type {
 	case abi.EventChild:
@@ -84,7 +84,7 @@ func (h *Redactor) event(e *abi.Event) *abi.Event {
 	return e
 }
 
-// tool is an event of a tool, which one of the entries may have called or answered.
+// tool redacts an event of a tool that the operator's middleware called or answered.
 func (h *Redactor) tool(e *abi.Event) *abi.Event {
 	out := *e
 	if h.Has("", e.Source) {
@@ -98,8 +98,7 @@ func (h *Redactor) tool(e *abi.Event) *abi.Event {
 	return &out
 }
 
-// encoder returns one that puts into a protocol what the tenant is shown, and nothing
-// else.
+// encoder returns an encoder that encodes only what the tenant may see.
 func (h *Redactor) encoder(enc chain.Encoder) chain.Encoder {
 	if enc == nil || len(h.entries) == 0 {
 		return enc
@@ -125,13 +124,13 @@ func (c *redactingEncoder) Encode(e abi.Event) []chain.Encoded {
 	return out
 }
 
-// made reports whether one of the entries made a message.
+// madeBy reports whether an operator's middleware made a message.
 func (h *Redactor) madeBy(m *abi.Message) bool {
 	entry, byModule := strings.CutPrefix(m.Origin, abi.OriginModule)
 	return byModule && h.Has("", entry)
 }
 
-// message is a message as the tenant is shown it.
+// message returns a message as the tenant may see it.
 func (h *Redactor) message(m *abi.Message) *abi.Message {
 	if !h.madeBy(m) {
 		return m
@@ -165,7 +164,7 @@ func (h *Redactor) runFinished(e *abi.Event) *abi.Event {
 	}
 	if e.Error != nil {
 		for name := range h.entries {
-			if strings.Contains(e.Error.Message, name) { // its fault, in its own words
+			if strings.Contains(e.Error.Message, name) { // the middleware's own error message
 				out.Error = &abi.Error{Code: e.Error.Code, Message: "a module of the operator's failed"}
 			}
 		}
@@ -173,11 +172,11 @@ func (h *Redactor) runFinished(e *abi.Event) *abi.Event {
 	return &out
 }
 
-// conceal takes the names of the operator's entries out of a text, or out of JSON: of
-// what models are told when a policy says no, for one. They are such that they stand
-// there for nothing else, see [fleet.surround].
+// redactNames replaces the names of the operator's middlewares in text or JSON, such as a
+// model's messages about a denied tool call. The names have a prefix, so they cannot mean
+// anything else.
 func (h *Redactor) redactNames(b []byte) []byte {
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(h.entries))) { // the longer of two that begin alike first
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(h.entries))) { // longer names before their prefixes
 		if strings.HasPrefix(name, agents.OperatorName+".") {
 			b = bytes.ReplaceAll(b, []byte(name), []byte(agents.OperatorName))
 		}
@@ -185,7 +184,7 @@ func (h *Redactor) redactNames(b []byte) []byte {
 	return b
 }
 
-// pending are interrupts, of which those of the operator's have only its reason.
+// pending redacts interrupts. Of the operator's, only the reason and payload remain.
 func (h *Redactor) pending(list []abi.Pending) []abi.Pending {
 	out := append([]abi.Pending{}, list...)
 	for i := range out {
@@ -205,7 +204,8 @@ func (h *Redactor) pending(list []abi.Pending) []abi.Pending {
 	return out
 }
 
-// spans leaves out the hooks of the operator's modules; what is within them moves up.
+// spans removes the hooks of the operator's middlewares from a timeline. Spans inside them move
+// to the parent.
 func (h *Redactor) spans(line *telemetry.Timeline) {
 	parents := map[int]int{}
 	shown := []telemetry.Span{}

@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// resume goes on with a run that waits for answers.
+// Resume resumes a run that waits for answers.
 func (r *Service) Resume(ctx context.Context, t *store.Tenant, id string, answers map[string]json.RawMessage, tools []abi.Tool, enc chain.Encoder) (*ActiveRun, error) {
 	info, err := t.Run(ctx, id)
 	if err != nil {
@@ -58,7 +58,7 @@ func (r *Service) Resume(ctx context.Context, t *store.Tenant, id string, answer
 	return l, nil
 }
 
-// resumeProblem is why a run cannot go on.
+// resumeProblem returns the problem of a run that cannot resume.
 func resumeProblem(err error) error {
 	var pins *journal.PinError
 	var waits *journal.WaitingError

@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// runs are tenants' runs of their agents.
+// A Service executes and serves the runs of tenants.
 type Service struct {
 	Options         *Options
 	store           store.Store
@@ -30,11 +30,11 @@ type Service struct {
 	Active          *activeRuns
 	Agents          AgentSource
 	taking          sync.Map     // tenants whose runs are being taken over
-	failedTakeovers sync.Map     // runs that could not be, with since when it is tried
-	handed          atomic.Int64 // runs that were handed back
+	failedTakeovers sync.Map     // run id to the time of the first attempt
+	handed          atomic.Int64 // number of runs that were handed back
 }
 
-// RunsOptions make [runs].
+// Options configure a [Service].
 type Options struct {
 	Store     store.Store
 	Agents    AgentSource
@@ -44,7 +44,7 @@ type Options struct {
 	Logger    *slog.Logger
 	Now       func() time.Time
 	Timeouts  *httpapi.Timeouts
-	// Owner and Lease are the server's options.
+	// Owner and Lease are the server's options of the same names.
 	Owner string
 	Lease time.Duration
 	// Judge reports whether a run whose server is gone may be resumed.
@@ -68,10 +68,9 @@ func (r *Service) HandedBack() int64 { return r.handed.Load() }
 // InProgress reports whether a run of a tenant is in progress here.
 func (r *Service) InProgress(tenant, id string) bool { return r.Active.Get(tenant, id) != nil }
 
-// An agentSource has the agents of tenants, ready to run.
+// An AgentSource makes the agents of runs.
 type AgentSource interface {
-	// open returns a version of an agent, the newest if that is 0. It is given back by
-	// release, when its run is over.
+	// Open returns the agent of a spec. The caller releases it when its run is over.
 	Open(ctx context.Context, t *store.Tenant, spec agents.Spec) (*agents.Handle, error)
 }
 
@@ -95,12 +94,12 @@ func (r *Service) Routes(rt *httpapi.Router) {
 	httpapi.Register(rt, httpapi.Route{ID: "delete-run", Method: "DELETE", Path: "/v1/runs/{run}", Scope: httpapi.RunsWrite, Tag: tag, Summary: "Delete a run that has ended or is paused"}, r.delete)
 }
 
-// find returns one of a tenant's runs, also one that has not come to the store yet.
+// Find returns a run of a tenant, also if the run is not in the store yet.
 func (r *Service) Find(ctx context.Context, t *store.Tenant, id string) (*journal.RunInfo, error) {
 	info, err := t.Run(ctx, id)
 	if l := r.Active.Get(t.ID(), id); errors.Is(err, journal.ErrNoRun) && l != nil {
-		// Its modules are those that it will have in the store: what is hidden of them
-		// is hidden from the first event on.
+		// These are the modules that the store will have, so that redaction is the same from
+		// the first event on.
 		return &journal.RunInfo{ID: id, Tenant: t.ID(), Progress: journal.Progress{Status: "queued"}, Modules: l.Pins, Created: time.Now(), Updated: time.Now()}, nil
 	}
 	return info, err

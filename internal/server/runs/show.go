@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// showInterrupts are interrupts as their tenant is shown them.
+// showInterrupts returns interrupts as the API shows them.
 func showInterrupts(list []abi.Pending) (out []Interrupt) {
 	for _, p := range list {
 		i := Interrupt{ID: p.ID, Agent: p.Agent, Entry: p.Entry, Hook: string(p.Hook), Reason: p.Reason, Payload: p.Payload, Client: tool.ByClientIs(p)}
@@ -24,10 +24,10 @@ func showInterrupts(list []abi.Pending) (out []Interrupt) {
 	return out
 }
 
-// showRun is a run as its tenant is shown it.
+// showRun returns a run as its tenant sees it.
 func showRun(info *journal.RunInfo) *Run {
 	hide := NewRedactor(info.Modules)
-	spec, _ := agents.SpecOf(info) // a run of the command has another
+	spec, _ := agents.SpecOf(info) // runs of the command have other specs
 	r := &Run{ID: info.ID, Agent: info.Agent, Version: spec.Version, Title: info.Title, Status: string(info.Status), FinishReason: info.FinishReason,
 		Step: info.Step, Usage: Tokens(info.Usage), JournalBytes: info.JournalBytes, Interrupts: showInterrupts(hide.pending(info.Pending)), LastEvent: info.LastSeq, Created: info.Created.UTC(), Updated: info.Updated.UTC()}
 	for _, s := range info.Stats {
@@ -47,7 +47,7 @@ func showRun(info *journal.RunInfo) *Run {
 	return r
 }
 
-// whole is a run with what it came to.
+// showDetails returns a run with its output or error.
 func (r *Service) showDetails(ctx context.Context, t *store.Tenant, info *journal.RunInfo) (*Run, error) {
 	shown := showRun(info)
 	if info.Status == journal.StatusQuarantined {
@@ -75,7 +75,7 @@ func (r *Service) showDetails(ctx context.Context, t *store.Tenant, info *journa
 	case e.StoppedBy != "":
 		shown.Error = "stopped by " + e.StoppedBy + prefixed(": ", e.Reason)
 	case e.FinishReason == abi.RunCanceled:
-		shown.Error = e.Reason // of one that could not go on
+		shown.Error = e.Reason // why the run could not continue
 	}
 	shown.Output, shown.Error = string(hide.redactNames([]byte(shown.Output))), string(hide.redactNames([]byte(shown.Error)))
 	return shown, nil

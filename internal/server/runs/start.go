@@ -30,7 +30,7 @@ func describeStart(op *huma.Operation, registry huma.Registry) {
 
 var idempotencyKey = regexp.MustCompile(`^[\x21-\x7e]{1,200}$`)
 
-// read reads a body that is valid in every respect.
+// read parses and checks a request body.
 func (in *StartRun) read(b []byte) error {
 	unknown, err := abijson.Decode(b, in)
 	if err != nil {
@@ -42,7 +42,7 @@ func (in *StartRun) read(b []byte) error {
 	return in.check()
 }
 
-// start begins a run or goes on with one, and answers with it, or with its events.
+// start starts or resumes a run, and responds with the run or its events.
 func (r *Service) start(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
 	b, err := httpapi.ReadJSONBody(req)
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *Service) start(w http.ResponseWriter, req *http.Request, c *httpapi.Cal
 	return r.respondRun(w, req, c, id, l)
 }
 
-// check refuses what makes no sense.
+// check rejects contradictory fields.
 func (in *StartRun) check() error {
 	switch {
 	case in.Run != "" && (in.Agent != "" || in.Input != "" || in.Messages != nil || in.Metadata != nil):
@@ -104,7 +104,7 @@ func (in *StartRun) check() error {
 	return nil
 }
 
-// conversation is what the run begins with.
+// conversation returns the run's initial messages.
 func (in *StartRun) conversation() ([]abi.Message, error) {
 	if in.Input != "" {
 		return []abi.Message{abi.User(in.Input)}, nil
@@ -119,12 +119,12 @@ func (in *StartRun) conversation() ([]abi.Message, error) {
 		if err != nil {
 			return nil, httpapi.NewProblem(httpapi.CodeInvalid, "messages[%d]: %v", i, err)
 		}
-		m.ID, m.Origin, m.Extra = "", "", nil // are the host's to give
+		m.ID, m.Origin, m.Extra = "", "", nil // the host sets these
 	}
 	return out, nil
 }
 
-// follow answers with the events of a run that was begun or goes on.
+// respondEvents responds with the events of a run.
 func (r *Service) respondEvents(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, id string, resumed bool, l *ActiveRun) error {
 	info, err := r.Find(req.Context(), c.Tenant, id)
 	if err != nil {
@@ -138,7 +138,7 @@ func (r *Service) respondEvents(w http.ResponseWriter, req *http.Request, c *htt
 	return nil
 }
 
-// answer answers with the run.
+// respondRun responds with the run.
 func (r *Service) respondRun(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, id string, l *ActiveRun) error {
 	info, err := r.Find(req.Context(), c.Tenant, id)
 	if errors.Is(err, journal.ErrNoRun) && l != nil && l.failure() != nil {

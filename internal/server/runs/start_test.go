@@ -12,8 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// FuzzStartRun reads bodies that begin runs or go on with them: what is taken is a
-// conversation that a run can have.
+// FuzzStartRun parses request bodies. An accepted one contains a valid conversation.
 func FuzzStartRun(f *testing.F) {
 	for _, s := range []string{`{"agent":"a","input":"hi"}`, `{"agent":"a","version":2,"messages":[{"role":"user","content":"hi"}],"metadata":{"a":1},"disconnect":"cancel"}`,
 		`{"run":"run_1","answers":{"int_1":{"approve":true}}}`, `{"agent":"a","messages":[{"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"x"}]}]}`,

@@ -11,8 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
-// The end of what a run told is held in memory as far as its tenant may, with what AG-UI's
-// clients get.
+// The tail of a run, with its AG-UI encoding, counts toward its tenant's memory limit.
 func TestTailIsCounted(t *testing.T) {
 	a := account.New(account.LevelTenant, "", nil, 256<<10)
 	lives := newActiveRuns()
@@ -32,7 +31,7 @@ func TestTailIsCounted(t *testing.T) {
 	require.Zero(t, a.Used())
 }
 
-// A slow reader pins a part of what a run told, not all of it.
+// A slow follower retains a batch of a run's events, and not all of them.
 func TestFollowersTakeAPartAtATime(t *testing.T) {
 	r := newActiveRuns().Add("run", "tenant", nil, nil)
 	for seq := range int64(maxTail) {

@@ -16,17 +16,17 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// How runs are taken over whose process is gone.
+// Runs whose server is gone are taken over.
 const (
 	takeoverInterval      = 3 * time.Second
 	maxTakeovers          = 1000 // at once
 	maxTakeoversPerTenant = 10
-	// giveUp is for how long a run is tried here whose agent cannot be made: a key of its is
-	// missing, say, or a server of tools.
+	// MaxTakeoverTime is how long a server retries a run whose agent cannot be made, for
+	// example because a key is missing or an MCP server does not respond.
 	MaxTakeoverTime = time.Hour
 )
 
-// takeOver goes on with runs whose process is gone, until ctx ends.
+// TakeOver resumes runs whose server is gone, until ctx is done.
 func (r *Service) TakeOver(ctx context.Context) {
 	ticker := time.NewTicker(takeoverInterval)
 	defer ticker.Stop()
@@ -49,13 +49,13 @@ func (r *Service) TakeOver(ctx context.Context) {
 	}
 }
 
-// specBegins is how the specs of runs begin that a server began. Those of the command
-// begin otherwise: they are not taken over, nor ended.
+// SpecPrefix begins the specs of runs that a server started. Runs of the command have other
+// specs, and are neither taken over nor ended.
 const SpecPrefix = `{"agent":"`
 
 func (r *Service) TakeOverAll(ctx context.Context) error {
 	if r.Options.Overload.State().Rejecting {
-		return nil // they wait
+		return nil // until there is memory
 	}
 	list, err := r.store.ExpiredRuns(ctx, []byte(SpecPrefix), maxTakeovers, maxTakeoversPerTenant)
 	if err != nil {
@@ -63,7 +63,7 @@ func (r *Service) TakeOverAll(ctx context.Context) error {
 	}
 	r.failedTakeovers.Range(func(id, _ any) bool {
 		if !slices.ContainsFunc(list, func(info journal.RunInfo) bool { return info.ID == id }) {
-			r.failedTakeovers.Delete(id) // it goes on, or has ended
+			r.failedTakeovers.Delete(id) // in progress elsewhere, or over
 		}
 		return true
 	})
@@ -79,8 +79,8 @@ func (r *Service) TakeOverAll(ctx context.Context) error {
 	return nil
 }
 
-// takeOf goes on with runs of a tenant, beside those of others: what holds up one of
-// them, such as a server of tools that does not answer, is its tenant's.
+// takeOverTenant resumes runs of a tenant, concurrently with those of other tenants. A slow
+// run, for example because of an MCP server that does not respond, only delays its own tenant.
 func (r *Service) takeOverTenant(ctx context.Context, tenant string, list []*journal.RunInfo) {
 	if _, under := r.taking.LoadOrStore(tenant, true); under {
 		return
@@ -100,7 +100,7 @@ func (r *Service) takeOverTenant(ctx context.Context, tenant string, list []*jou
 	})
 }
 
-// take goes on with one run. One that cannot go on at all is ended.
+// TakeOverRun resumes a run. It ends a run that can never resume.
 func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 	t := r.store.Tenant(info.Tenant)
 	log := r.log.With("tenant", info.Tenant, "run", info.ID)
@@ -130,7 +130,7 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 		switch {
 		case err == nil:
 			log.Info("a run is taken over")
-		case errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished): // another server was quicker
+		case errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished): // another server came first
 		case errors.As(err, &pins):
 			log.Warn("a run cannot go on", "error", err)
 			if err := t.AbandonRun(ctx, info.ID, err.Error()); err != nil {
@@ -146,8 +146,8 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 	}
 }
 
-// lasting reports whether an error of making an agent stays as it is: a module is
-// blocked, say. A quota is not.
+// isPermanent reports whether an error of making an agent is permanent, such as a blocked
+// module. Exceeded quotas are not.
 func isPermanent(err error) bool {
 	var p *httpapi.Problem
 	return errors.As(err, &p) && p.Status != http.StatusTooManyRequests

@@ -20,10 +20,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Timelines of a run.
+// Limits of timelines.
 const (
-	traceTimeout = 10 * time.Second // that keeping one may take
-	maxTrace     = 4 << 20          // bytes of one, when it is read
+	traceTimeout = 10 * time.Second // for storing a timeline
+	maxTrace     = 4 << 20          // bytes, uncompressed
 )
 
 // Timelines returns a tracer that persists the timelines of a tenant's runs.
@@ -37,7 +37,7 @@ func Timelines(t *store.Tenant, log *slog.Logger) tracing.Tracer {
 	})
 }
 
-// zippers are used again: one has most of a megabyte, and each run has a timeline.
+// gzipWriters reuses writers: each takes most of a megabyte, and each run has a timeline.
 var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 func storeTimeline(ctx context.Context, t *store.Tenant, line *telemetry.Timeline) error {
@@ -73,14 +73,14 @@ type traceOutput struct {
 	}
 }
 
-// trace answers with the timelines of a run, without the operator's modules.
+// trace responds with the timelines of a run, without the operator's middlewares.
 func (r *Service) trace(ctx context.Context, c *httpapi.Caller, in *runPath) (*traceOutput, error) {
 	info, err := c.Tenant.Run(ctx, in.Run)
 	if err != nil {
 		return nil, err
 	}
 	if l := r.Active.Get(c.Tenant.ID(), in.Run); l != nil && (l.hasEnded() || info.Status != journal.StatusRunning) {
-		l.waitRemoved(ctx) // its timeline is kept last
+		l.waitRemoved(ctx) // the timeline is stored last
 	}
 	parts, err := c.Tenant.Traces(ctx, in.Run)
 	if err != nil {

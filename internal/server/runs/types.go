@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// A Run is one as the API shows it.
+// A Run is a run in the API.
 type Run struct {
 	ID           string      `json:"id"`
 	Agent        string      `json:"agent"`
@@ -28,14 +28,14 @@ type Run struct {
 	Updated      time.Time   `json:"updated"`
 }
 
-// Tokens are those that models read and wrote.
+// Tokens counts the tokens that models read and wrote.
 type Tokens struct {
 	PromptTokens     int64 `json:"prompt_tokens"`
 	CompletionTokens int64 `json:"completion_tokens"`
 	TotalTokens      int64 `json:"total_tokens"`
 }
 
-// An Interrupt waits for an answer.
+// An Interrupt is a question of a paused run.
 type Interrupt struct {
 	ID      string          `json:"id" doc:"The id to answer the interrupt with."`
 	Agent   string          `json:"agent,omitempty" doc:"The sub-agent that waits. Empty for the agent itself."`
@@ -47,14 +47,14 @@ type Interrupt struct {
 	Client  bool            `json:"client,omitempty" doc:"The tool runs in the client. The answer is the tool's result."`
 }
 
-// A ToolCall is one that an interrupt is about.
+// A ToolCall is the tool call of an interrupt.
 type ToolCall struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments" doc:"JSON, as the model wrote it."`
 }
 
-// A RunModule is a module that a run began with, and goes on with.
+// A RunModule is a module of a run. Resumed runs use the same modules.
 type RunModule struct {
 	Entry  string `json:"entry"`
 	Digest string `json:"digest,omitempty"`
@@ -80,7 +80,7 @@ type (
 	}
 )
 
-// A RunHistory is what a run did.
+// A RunHistory is what a run did so far.
 type RunHistory struct {
 	Input    json.RawMessage `json:"input" doc:"The initial messages, in OpenAI's format."`
 	Messages json.RawMessage `json:"messages" doc:"The current conversation."`
@@ -88,7 +88,7 @@ type RunHistory struct {
 	Answered json.RawMessage `json:"answered" doc:"Answers to interrupts."`
 }
 
-// A StartRun begins a run, or goes on with one that waits.
+// A StartRun is the request that starts a run, or resumes a paused one.
 type StartRun struct {
 	Agent    string                     `json:"agent,omitempty" doc:"The agent to run."`
 	Version  int64                      `json:"version,omitempty" doc:"The agent's version. Default: the newest."`
@@ -97,6 +97,6 @@ type StartRun struct {
 	Metadata map[string]json.RawMessage `json:"metadata,omitempty" doc:"Metadata of the caller, at most 64 KiB. Modules can read it."`
 	Run      string                     `json:"run,omitempty" doc:"The run to resume."`
 	Answers  map[string]json.RawMessage `json:"answers,omitempty" doc:"Answers to interrupts, by their ids."`
-	// Disconnect says what becomes of the run when nobody follows it any more.
+	// Disconnect selects what happens to the run when its last follower disconnects.
 	Disconnect string `json:"disconnect,omitempty" enum:"continue,cancel" doc:"Whether the run continues or is canceled when its last follower disconnects. Default: continue."`
 }
