@@ -48,7 +48,7 @@ func compromised() {
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
 }
 
-// targets are what an attacker tries to reach.
+// targets are the files, ports and processes that an attacker tries to reach.
 type targets struct {
 	Victim                int    // a process
 	Home                  string // of the operator, with a file "key"
@@ -308,7 +308,7 @@ func spawn(o *server.Options, command ...string) error {
 	return child.Wait()
 }
 
-// findInMemory looks for the inverse of some bytes in the heap.
+// findInMemory searches the heap for the inverse of some bytes.
 func findInMemory(inverse []byte) error {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -348,7 +348,7 @@ func isInverse(b, inverse []byte) bool {
 	return true
 }
 
-// attack makes all attempts and prints what came of them.
+// attack makes all attempts and prints their results.
 func attack(o *server.Options) {
 	var t targets
 	outcomes := map[string]string{}
@@ -368,8 +368,8 @@ func attack(o *server.Options) {
 	fmt.Printf("outcomes: %s\n", b)
 }
 
-// attacked starts a server that is under attack and returns what came of the attempts:
-// errors by their names, empty for those that worked.
+// attacked starts a server that is attacked and returns the errors of the attempts by
+// their names, "" for those that succeeded.
 func attacked(t *testing.T, args ...string) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
@@ -445,8 +445,8 @@ func attacked(t *testing.T, args ...string) map[string]string {
 	return outcomes
 }
 
-// TestCompromised lets an attacker run code in a confined server. What that reaches is what
-// docs/security.md says. Without confinement all of it works: each attempt can succeed.
+// TestCompromised lets an attacker run code in a confined server. It reaches exactly what
+// docs/security.md lists. Without confinement every attempt succeeds.
 func TestCompromised(t *testing.T) {
 	t.Parallel()
 	if missing := jail.Support().Missing(); missing != "" {

@@ -20,7 +20,7 @@ import (
 )
 
 // TestConfinedStores lets confined servers compile a script, run an agent with it, end, and
-// go on after a restart, with SQLite and with PostgreSQL by TCP and by a Unix socket.
+// serve again after a restart, with SQLite and with PostgreSQL by TCP and by a Unix socket.
 func TestConfinedStores(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { confinedLife(t, filepath.Join(t.TempDir(), "p.db")) })
@@ -54,7 +54,7 @@ func confinedLife(t *testing.T, store string) {
 		go func() { ended <- cmd.Wait(); close(ended) }()
 		t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
 		require.True(t, out.wait("serving at ", ended), out.all.String())
-		require.True(t, out.wait("secrets: cannot be kept", ended), out.all.String())
+		require.True(t, out.wait("secrets: tenants cannot store any", ended), out.all.String())
 		if key == "" {
 			require.True(t, out.wait("ar_", ended), out.all.String())
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // TestProjectReadsNoOtherFile loads and uploads local scripts whose project names files
-// outside of its root. Commands print no byte of them, and put none into what is uploaded.
+// outside of its root. Commands print no byte of them and upload none.
 func TestProjectReadsNoOtherFile(t *testing.T) {
 	t.Parallel()
 	outside, err := filepath.EvalSymlinks(t.TempDir())

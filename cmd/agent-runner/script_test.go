@@ -60,7 +60,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, programs)
 }
 
-// programs are those that scripts and tests can start.
+// programs lists the programs that scripts and tests can start.
 var programs = map[string]func(){"agent-runner": main, "mcp-server": mcpServer}
 
 func TestScripts(t *testing.T) {

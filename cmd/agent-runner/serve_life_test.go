@@ -20,8 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// serveHere serves in this process until end is called, which returns the exit code and
-// what was printed.
+// serveHere serves in this process until end is called. end returns the exit code; out and
+// err collect the output.
 func serveHere(t *testing.T, environment map[string]string, args ...string) (out, err *watch, end func() int) {
 	t.Helper()
 	out, err = &watch{more: make(chan struct{}, 1)}, &watch{more: make(chan struct{}, 1)}
@@ -40,8 +40,8 @@ func serveHere(t *testing.T, environment map[string]string, args ...string) (out
 	}
 }
 
-// TestServe serves, runs an agent, and ends: nothing of it is left, and its spans were
-// sent. It is not parallel to others, whose goroutines would be in its way.
+// TestServe serves, runs an agent, and ends. No goroutine is left, and its spans were sent.
+// It is not parallel: it counts goroutines.
 func TestServe(t *testing.T) {
 	spans := newSpanCollector(t)
 	before := goleak.IgnoreCurrent()
@@ -77,7 +77,7 @@ func TestServe(t *testing.T) {
 	}
 	transport.CloseIdleConnections()
 	require.Zero(t, end(), errs.all.String())
-	require.Contains(t, errs.all.String(), "ended; everything under way came to its end")
+	require.Contains(t, errs.all.String(), "ended; all requests and runs finished")
 	require.Equal(t, 2, strings.Count(strings.Join(spans.got(), " "), "execute_tool calculator"), spans.got())
 	require.Contains(t, spans.got(), "invoke_agent sums")
 	spans.Close() // and with it the connection to it

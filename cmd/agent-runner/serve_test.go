@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/serve"
 )
 
-// serving are the servers of the scripts that run, by script.
+// serving holds the servers of running scripts, by script.
 var serving sync.Map
 
 // A servingProcess is a server that a script started.
@@ -26,7 +26,7 @@ type servingProcess struct {
 	ended chan error
 }
 
-// end sends a signal, and waits for the end.
+// end sends a signal and waits for the process.
 func (p *servingProcess) end(signal os.Signal) {
 	_ = p.cmd.Process.Signal(signal)
 	<-p.ended
@@ -34,8 +34,8 @@ func (p *servingProcess) end(signal os.Signal) {
 
 var servingAt = regexp.MustCompile(`serving at (http://[^ ,]+)`)
 
-// startServer starts a server with flags, in the place of the one that there was. The
-// next one is at the same address.
+// startServer starts a server with flags. It replaces the script's earlier server and
+// listens on the same address.
 func startServer(ts *testscript.TestScript, _ bool, args []string) {
 	if p, ok := serving.LoadAndDelete(ts.Name()); ok {
 		p.(*servingProcess).end(syscall.SIGTERM)
@@ -69,7 +69,7 @@ func startServer(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(serve.EnvListen, strings.TrimPrefix(at[1], "http://"))
 }
 
-// scriptEnv is the environment of a command that runs beside a script.
+// scriptEnv returns the environment of a command that runs in the background of a script.
 func scriptEnv(ts *testscript.TestScript) []string {
 	env := os.Environ()
 	for _, name := range []string{"HOME", hosting.EnvCacheDir, serve.EnvListen, remote.EnvKey, remote.EnvServer, serve.EnvSecrets, "OPENAI_API_KEY", "OPENAI_BASE_URL"} {
@@ -78,8 +78,8 @@ func scriptEnv(ts *testscript.TestScript) []string {
 	return env
 }
 
-// endServer ends the server with a signal once a text shows, and checks its exit code.
-// What it wrote is in the files out and err.
+// endServer sends a signal to the server once a text shows, and checks its exit code. The
+// output is in the files out and err.
 func endServer(ts *testscript.TestScript, _ bool, args []string) {
 	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}
 	found, ok := serving.LoadAndDelete(ts.Name())
@@ -122,7 +122,7 @@ func quickStart(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("two.sh"), []byte(strings.Join(commands[1:], "")), 0o600))
 }
 
-// setFrom sets a variable to what a file says, or to what a pattern finds in it.
+// setFrom sets a variable to the content of a file, or to the match of a pattern in it.
 func setFrom(ts *testscript.TestScript, _ bool, args []string) {
 	text := strings.TrimSpace(ts.ReadFile(args[1]))
 	if len(args) > 2 {

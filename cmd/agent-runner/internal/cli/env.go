@@ -26,15 +26,15 @@ type Env struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Getenv   func(string) string
-	// Compile bounds the processes that compile modules; nil: this one does,
-	// since it is not the command's own.
+	// Compile limits the child processes that compile modules. If it is nil, this process
+	// compiles, because it cannot start itself as a child.
 	Compile *child.Options
 	// Own reports whether the process is the command's own, so that serve may confine it.
 	Own bool
-	// Serving is called when serve begins to serve: a test acts as an attacker who runs
-	// code in the server. Nil in the command.
+	// Serving, if not nil, is called when the server starts to serve. A test runs the code of
+	// an attacker there.
 	Serving func(o *server.Options)
-	// Budget is what the host may use.
+	// Budget limits the resources of the host.
 	Budget Budget
 	// TinyGo builds source folders of Go modules with TinyGo.
 	TinyGo bool

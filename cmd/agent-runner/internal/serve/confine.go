@@ -15,15 +15,14 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 )
 
-// dnsPort is always allowed: answers too long for UDP come by TCP.
+// dnsPort is always allowed, because long DNS answers use TCP.
 const dnsPort = 53
 
-// confines reports whether the server confines its process: the command's own, unless
-// --no-confine is given.
+// confines reports whether the server confines the process. Tests that serve in their own
+// process do not.
 func (c *serveCommand) confines() bool { return c.env.Own && !c.noConfine }
 
-// ownTempDir gives the process a temporary directory that it shares with other servers of
-// its user, not with other programs.
+// ownTempDir sets $TMPDIR to a directory that only servers of this user share.
 func (c *serveCommand) ownTempDir() error {
 	if !c.confines() {
 		return nil
@@ -32,19 +31,19 @@ func (c *serveCommand) ownTempDir() error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	// Somebody else may have made it, or a link.
+	// Another user may have created it, or a link in its place.
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return err
 	}
 	if !info.IsDir() || !hosting.IsOwn(info) || info.Mode().Perm()&0o077 != 0 {
-		return cli.Usagef("%s belongs to somebody else, or others may read it; remove it, or set $TMPDIR to a directory of your own", dir)
+		return cli.Usagef("%s belongs to another user, or others can read it; remove it, or set $TMPDIR to a directory of your own", dir)
 	}
 	return os.Setenv("TMPDIR", dir)
 }
 
-// confine confines the process to what the server needs from now on, as far as the kernel
-// can.
+// confine restricts the process to the files, ports and system calls that the server
+// needs, as far as the kernel supports it.
 func (c *serveCommand) confine(store, cacheDir string) error {
 	if !c.confines() {
 		return nil
@@ -54,12 +53,12 @@ func (c *serveCommand) confine(store, cacheDir string) error {
 		return err
 	}
 	if err := needs.enforce(); err != nil {
-		return fmt.Errorf("the server cannot confine itself: %w; to serve without: --no-confine", err)
+		return fmt.Errorf("confine the server: %w; to serve without confinement: --no-confine", err)
 	}
 	return nil
 }
 
-// needs returns what the server needs beyond what every server does.
+// needs returns the paths, sockets and ports that depend on the flags.
 func (c *serveCommand) needs(store, cacheDir string) (*confinement, error) {
 	n := &confinement{write: []string{os.TempDir()}}
 	if cacheDir != "" {
@@ -82,7 +81,7 @@ func (c *serveCommand) needs(store, cacheDir string) (*confinement, error) {
 			}
 		}
 	} else {
-		// SQLite creates and removes files beside the database.
+		// SQLite creates and removes files in the directory of the database.
 		path, err := filepath.EvalSymlinks(strings.TrimPrefix(store, "file://"))
 		if err != nil {
 			return nil, err
@@ -112,7 +111,7 @@ func isPostgres(store string) bool {
 	return scheme == "postgres" || scheme == "postgresql"
 }
 
-// portOf returns the port of a URL, 0 if it has none.
+// portOf returns the port of a URL, or 0 if it has none.
 func portOf(address string) uint16 {
 	u, err := url.Parse(address)
 	if err != nil {

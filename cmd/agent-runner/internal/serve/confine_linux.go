@@ -11,19 +11,19 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jail"
 )
 
-// A confinement is what a server may still do once it is confined, beyond what every
+// A confinement lists the access that a confined server keeps in addition to what every
 // server needs.
 type confinement struct {
 	write   []string // directories
-	sockets []string // Unix sockets; none: no such connections at all
-	connect []uint16 // TCP ports; nil: all
+	sockets []string // Unix sockets; if empty, no Unix connections
+	connect []uint16 // TCP ports; nil allows all
 }
 
-// pinned are open directories and files of /proc. Landlock's rules are about inodes, and
-// the kernel makes new ones of a file in /proc that nobody has open.
+// pinned keeps directories and files of /proc open. Landlock's rules apply to inodes, and
+// the kernel creates a new inode when a file in /proc that is not open is opened again.
 var pinned []int
 
-// enforce confines this process for good.
+// enforce confines this process. It cannot be undone.
 func (c *confinement) enforce() error {
 	files := slices.Concat(jail.ResolverFiles(), jail.CertificateFiles(), jail.SystemFiles())
 	for _, path := range files {
@@ -36,7 +36,7 @@ func (c *confinement) enforce() error {
 		return err
 	}
 	p := jail.Profile{
-		Read: files, List: []string{"/proc"}, // in which a child finds its threads
+		Read: files, List: []string{"/proc"}, // a child lists its threads there
 		Execute: program(), Write: append([]string{os.DevNull}, c.write...), Sockets: c.sockets,
 		ConnectTCP: c.connect, AnyConnectTCP: c.connect == nil, AnyUDP: true, Syscalls: calls,
 	}
@@ -44,11 +44,11 @@ func (c *confinement) enforce() error {
 	return err
 }
 
-// oPath is O_PATH, which package syscall lacks.
+// oPath is O_PATH, which package syscall does not define.
 const oPath = 0x200000
 
-// program returns this program's file, which it starts to compile modules, and the shared
-// libraries if it needs such.
+// program returns the file of this program, which the server starts to compile modules,
+// and the shared libraries that it needs.
 func program() []string {
 	files := []string{"/proc/self/exe"}
 	f, err := elf.Open("/proc/self/exe")
@@ -71,13 +71,13 @@ const (
 	tioclinux  = 0x541c
 )
 
-// syscalls returns a filter. It denies what no server does, and the ways past Landlock's
-// rules: executable files without a path, files' attributes, and connections that are not
-// plain TCP.
+// syscalls returns the seccomp filter. It denies system calls that no server uses and those
+// that evade Landlock: executing files without a path, changing file attributes, and
+// connections other than TCP and UDP.
 func (c *confinement) syscalls() (*jail.Filter, error) {
 	denied := append(jail.AdminSyscalls(), "memfd_create", "memfd_secret", "execveat",
-		"clone3",                                                        // its flags cannot be seen; callers use clone when it is missing
-		"chmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchownat", // Landlock is not about attributes
+		"clone3",                                                        // a filter cannot read its flags; callers fall back to clone
+		"chmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchownat", // Landlock does not cover attributes
 		"setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat",
 		"setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setgroups", "setfsuid", "setfsgid", "capset")
 	f, err := jail.DenySyscalls(denied...)
@@ -99,12 +99,12 @@ func (c *confinement) syscalls() (*jail.Filter, error) {
 		families = append(families, syscall.AF_UNIX)
 	}
 	f.DenyIf("socket", none(0, families...)...)
-	f.DenyIf("socket", none(2, 0, syscall.IPPROTO_TCP, syscall.IPPROTO_UDP)...) // not multipath TCP
+	f.DenyIf("socket", none(2, 0, syscall.IPPROTO_TCP, syscall.IPPROTO_UDP)...) // no multipath TCP
 	f.DenyIf("sendto", any(3, fastOpen))
 	f.DenyIf("sendmsg", any(2, fastOpen))
 	f.DenyIf("sendmmsg", any(3, fastOpen))
 	f.DenyIf("clone", any(0, namespaces))
-	const high = 0xffffffff00000000 // which the kernel ignores
+	const high = 0xffffffff00000000 // bits that the kernel ignores
 	f.DenyIf("ioctl", any(1, high))
 	f.DenyIf("ioctl", seccomp.Condition{Argument: 1, Operation: seccomp.Equal, Value: tiocsti})
 	f.DenyIf("ioctl", seccomp.Condition{Argument: 1, Operation: seccomp.Equal, Value: tioclinux})

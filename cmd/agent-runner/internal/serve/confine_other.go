@@ -2,7 +2,7 @@
 
 package serve
 
-// A confinement is what a confined server may do. Nothing confines one on this system.
+// A confinement lists the access of a confined server. This system does not support it.
 type confinement struct {
 	write, sockets []string
 	connect        []uint16

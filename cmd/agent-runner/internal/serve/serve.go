@@ -28,7 +28,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// The environment of a server.
+// Environment variables of a server.
 const (
 	EnvSecrets = "AGENT_RUNNER_SECRETS_KEY"
 	EnvListen  = "AGENT_RUNNER_LISTEN"
@@ -36,7 +36,7 @@ const (
 
 const DefaultListen = "127.0.0.1:8080"
 
-// A serveCommand is what was typed after serve.
+// A serveCommand holds the flags of serve.
 type serveCommand struct {
 	env         *cli.Env
 	listen      string
@@ -53,7 +53,7 @@ type serveCommand struct {
 	memoryLimit string
 	logFormat   string
 	cacheDir    string
-	chosen      bool // a cache directory was asked for
+	chosen      bool // --cache-dir is set
 	mcpCommands string
 
 	noConfine    bool
@@ -65,38 +65,37 @@ func NewServe(e *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a platform: tenants bring modules and run agents over HTTP",
-		Long: `Serves a platform: tenants bring modules and run agents over HTTP. At / there is a
-console for people, at /openapi.json what programs want to know; the commands login,
-tenants, keys, modules, agents, secrets, usage, blocks and runs speak to it.
+		Long: `Serves a platform: tenants upload modules and run agents over HTTP. / is the console,
+/openapi.json describes the API. The commands login, tenants, keys, modules, agents,
+secrets, usage, blocks and runs are its clients.
 
-The first start prints the operator's key to standard output, once, and what to type
-next. The store is ` + hosting.StoreHelp + `;
-without --store that of $` + hosting.EnvStore + `, else the default. Several servers may
-have one PostgreSQL database; runs of a server that is gone go on at another one.
+The first start prints the operator's key to standard output, once, and the next
+commands to standard error. The store is ` + hosting.StoreHelp + `;
+it defaults to $` + hosting.EnvStore + `, else default. Several servers can
+share a PostgreSQL database; if one of them dies, another resumes its runs.
 
-$` + host.EnvAPIKey + ` and $` + host.EnvBaseURL + ` are the operator's model: tenants may ask it for
-the models that their policy names (tenants create --allow-model). Agents of other
-tenants bring a key of their own (secrets set). With ` + hosting.EnvOTLP + `
-spans of runs are sent there.
+$` + host.EnvAPIKey + ` and $` + host.EnvBaseURL + ` configure the operator's model endpoint. Tenants
+can use the models that their policy allows (tenants create --allow-model), or set a
+key of their own (secrets set). If ` + hosting.EnvOTLP + `
+is set, spans of runs are sent there.
 
-Secrets of tenants are kept encrypted, with keys from --secrets-key-file or
-$` + EnvSecrets + `: lines of name:key with 32 bytes in base64, the newest first.
-Without them no secrets can be kept.
+Secrets of tenants are encrypted with the keys of --secrets-key-file or
+$` + EnvSecrets + `: lines of name:key with 32 bytes in base64, newest first.
+Without a key, tenants cannot store secrets.
 
-SIGINT and SIGTERM end it: requests under way are answered, runs come to their end or
-are handed back to the journal, from which another server, or the next one here, goes
-on with them at once. What takes longer than --drain is cut off; runs are handed back
-then too. A second signal ends it at once.
+SIGINT and SIGTERM drain the server: requests in flight are answered; runs finish, or
+return to the journal, from which another server or the next start resumes them at
+once. After --drain, the remaining requests and runs are interrupted, and the runs
+return to the journal too. A second signal exits immediately.
 
-Exit codes: 0 all runs under way came to their end or were handed back, 1 one of them
-was not, or the server failed, 2 wrong usage, or the server cannot begin, 130 ended at
-once.`,
+Exit codes: 0 all runs finished or returned to the journal; 1 a run did not, or the
+server failed; 2 wrong usage, or the server could not start; 130 a second signal.`,
 		Example: `  agent-runner serve
   agent-runner serve --listen 0.0.0.0:8080 --store postgres://localhost/agents
   (umask 077; echo "main:$(openssl rand -base64 32)" > secrets.key); agent-runner serve --secrets-key-file secrets.key`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return cli.Usagef("%s takes no arguments; to listen at an address: --listen %s", cmd.CommandPath(), cli.Short(args[0], 60))
+				return cli.Usagef("%s takes no arguments; to listen on an address: --listen %s", cmd.CommandPath(), cli.Short(args[0], 60))
 			}
 			return nil
 		},
@@ -106,7 +105,7 @@ once.`,
 				return err
 			}
 			ctx, stop := cli.Interruptible(cmd.Context(), func() {
-				fmt.Fprintf(e.Err, "agent-runner: ending: what is under way has %v; another signal ends it at once\n", c.drain)
+				fmt.Fprintf(e.Err, "agent-runner: draining for at most %v; another signal exits immediately\n", c.drain)
 			})
 			defer stop()
 			return c.run(ctx)
@@ -114,37 +113,37 @@ once.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&c.listen, "listen", "", "listen at `ADDRESS`; port 0 takes a free one; default: $"+EnvListen+", else "+DefaultListen)
-	f.StringVar(&c.storeAt, "store", "", "keep everything in a store: `WHERE` is "+hosting.StoreHelp)
+	f.StringVar(&c.listen, "listen", "", "listen on `ADDRESS`; port 0 selects a free port (default: $"+EnvListen+", else "+DefaultListen+")")
+	f.StringVar(&c.storeAt, "store", "", "the store: `WHERE` is "+hosting.StoreHelp)
 	f.StringVar(&c.secretsFile, "secrets-key-file", "", "the `FILE` with the keys that encrypt tenants' secrets; default: $"+EnvSecrets)
-	f.StringVar(&c.replay, "replay", "", "answer from the recording in `FILE` in the place of the operator's model; demo: from the built-in one")
-	f.StringArrayVar(&c.private, "allow-private", nil, "let agents connect to private addresses in `RANGE`, such as 10.1.0.0/16, at hosts that their policy allows")
-	f.BoolVar(&c.newKey, "new-operator-key", false, "make another key of the operator, and print it")
-	f.DurationVar(&c.drain, "drain", 30*time.Second, "the `TIME` that requests and runs may take to end at a signal")
-	f.DurationVar(&c.lease, "lease", journal.DefaultLeaseTTL, "the `TIME` without a heartbeat after which other servers, and the next one here, resume this one's runs; 5s or more")
-	f.StringVar(&c.mcpCommands, "mcp-commands", "", "let agents of the operator's tenant start the MCP servers listed in `FILE`; default: agents start no programs")
-	f.BoolVar(&c.noConfine, "no-confine", false, "let the process read and write all files of its user, start programs and connect to anything")
-	f.UintSliceVar(&c.connectPorts, "connect-ports", nil, "connect to these TCP `PORTS` only, such as 443, and to those of the store, $"+host.EnvBaseURL+" and $"+hosting.EnvOTLP+"; default: to all")
-	f.StringVar(&c.retention, "retention", forever, "keep runs that have ended for `AGE`, such as 30d or 12h; forever: until their tenants delete them")
+	f.StringVar(&c.replay, "replay", "", "answer from the recording in `FILE` instead of the operator's model; demo is the built-in recording")
+	f.StringArrayVar(&c.private, "allow-private", nil, "let agents connect to private addresses in `RANGE`, such as 10.1.0.0/16, of hosts that their policy allows")
+	f.BoolVar(&c.newKey, "new-operator-key", false, "create another operator key and print it")
+	f.DurationVar(&c.drain, "drain", 30*time.Second, "the maximum `TIME` that requests and runs may take to end after a signal")
+	f.DurationVar(&c.lease, "lease", journal.DefaultLeaseTTL, "the `TIME` without a heartbeat after which other servers resume this server's runs; at least 5s")
+	f.StringVar(&c.mcpCommands, "mcp-commands", "", "let agents of the operator's tenant start the MCP servers listed in `FILE` (default: agents start no programs)")
+	f.BoolVar(&c.noConfine, "no-confine", false, "do not confine the process: it can use all files of its user, start programs and connect anywhere")
+	f.UintSliceVar(&c.connectPorts, "connect-ports", nil, "connect only to these TCP `PORTS`, such as 443, and to those of the store, $"+host.EnvBaseURL+" and $"+hosting.EnvOTLP+" (default: all)")
+	f.StringVar(&c.retention, "retention", forever, "keep ended runs for `AGE`, such as 30d or 12h, or forever, until their tenants delete them")
 	f.BoolVar(&c.originals, "keep-originals", false, "store the input of runs as clients sent it, also where modules changed it before the first model call")
-	f.Int64Var(&c.maxUpload, "max-upload", 16<<20, "the largest module, in `BYTES`")
-	f.StringVar(&c.memoryLimit, "memory-limit", "", "the `SIZE` of memory that the process may use, such as 3GiB: above 85 % of it new runs are rejected, above 95 % the largest run ends; default: what cgroups, rlimits and the machine allow")
-	f.StringVar(&c.logFormat, "log", "text", "how requests are logged to standard error: `text`, json or off")
-	f.StringVar(&c.cacheDir, "cache-dir", "", "keep compiled modules in `DIR`, \"\" for nowhere; default: $"+hosting.EnvCacheDir+", else the user's cache")
+	f.Int64Var(&c.maxUpload, "max-upload", 16<<20, "the maximum size of a module, in `BYTES`")
+	f.StringVar(&c.memoryLimit, "memory-limit", "", "the maximum `SIZE` of the process, such as 3GiB: above 85 % of it new runs are rejected, above 95 % the largest run ends (default: the limit of the cgroup, the rlimit or the machine)")
+	f.StringVar(&c.logFormat, "log", "text", "the format of request logs on standard error: `text`, json or off")
+	f.StringVar(&c.cacheDir, "cache-dir", "", "cache compiled modules in `DIR`; \"\" disables the cache (default: $"+hosting.EnvCacheDir+", else the user's cache directory)")
 	return cmd
 }
 
-// minLease is the shortest lease: a server that ended is known to have missed heartbeats
-// before its runs are resumed.
+// minLease is the minimum of --lease. It covers several missed heartbeats, so that a slow
+// server does not lose its runs.
 const minLease = 5 * time.Second
 
-// check refuses flags that make no sense, before anything is done.
+// check validates the flags before anything else happens.
 func (c *serveCommand) check(cmd *cobra.Command) error {
 	switch {
 	case c.lease < minLease:
 		return cli.Usagef("--lease is %v; want %v or more", c.lease, minLease)
 	case c.drain <= 0:
-		return cli.Usagef("--drain is %v; want a time above 0, such as 30s", c.drain)
+		return cli.Usagef("--drain is %v; want a duration above 0, such as 30s", c.drain)
 	case c.maxUpload < 1:
 		return cli.Usagef("--max-upload is %d; want 1 or more", c.maxUpload)
 	}
@@ -154,17 +153,17 @@ func (c *serveCommand) check(cmd *cobra.Command) error {
 		}
 	}
 	if len(c.connectPorts) > 0 && c.noConfine {
-		return cli.Usagef("--connect-ports needs confinement; leave out --no-confine")
+		return cli.Usagef("--connect-ports needs confinement; remove --no-confine")
 	}
 	for _, name := range []string{"listen", "store", "secrets-key-file", "replay", "mcp-commands"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-			return cli.Usagef("--%s is empty; give it a value, or leave it out", name)
+			return cli.Usagef("--%s is empty; set a value or remove the flag", name)
 		}
 	}
 	return nil
 }
 
-// options makes what the server is made of, but for its store and its host.
+// options returns the options of the server, without its store and host.
 func (c *serveCommand) options() (*server.Options, error) {
 	o := &server.Options{Version: cli.Version(), DrainTime: c.drain, MaxUpload: c.maxUpload, Lease: c.lease, Owner: hosting.Owner(), Gone: hosting.OwnerGone, Originals: c.originals, Getenv: c.env.Getenv}
 	var err error
@@ -202,10 +201,10 @@ func (c *serveCommand) startCommands(o *server.Options) (stop func(), err error)
 	return func() { _ = commands.Close() }, nil
 }
 
-// spread lets more threads run Go at once than there are processors, until restore. Of
-// goroutines that want to run Go lets the one that came first; of threads the system lets
-// the one that had least. So what comes back from the disk or the network, for a moment,
-// does not wait for guests that have had all of Go's turns.
+// spread doubles GOMAXPROCS until restore is called, unless the user set it. Go schedules
+// runnable goroutines in order of arrival; the kernel prefers threads that used the least
+// CPU time. With more threads than processors, short work that returns from the disk or the
+// network preempts guests that compute.
 func spread(getenv func(string) string) (processors int, restore func()) {
 	processors = runtime.GOMAXPROCS(0)
 	if getenv("GOMAXPROCS") != "" {
@@ -235,7 +234,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer stopCommands()
-	// A port that is taken is told before anything is made.
+	// Report a port in use before creating anything.
 	address := cmp.Or(c.listen, c.env.Getenv(EnvListen), DefaultListen)
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -279,7 +278,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 	return c.serve(ctx, srv, listener, o)
 }
 
-// serve answers until ctx ends.
+// serve answers requests until ctx is done.
 func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.Listener, o *server.Options) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -293,17 +292,17 @@ func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.List
 		return cli.Ended(cli.ExitFailed, err)
 	}
 	if n := srv.HandedBack(); n > 0 {
-		fmt.Fprintf(c.env.Err, "agent-runner: ended; handed back %s, for another server or the next start\n", cli.Count(int64(n), "run"))
+		fmt.Fprintf(c.env.Err, "agent-runner: ended; returned %s to the journal for another server or the next start\n", cli.Count(int64(n), "run"))
 		return nil
 	}
-	fmt.Fprintln(c.env.Err, "agent-runner: ended; everything under way came to its end")
+	fmt.Fprintln(c.env.Err, "agent-runner: ended; all requests and runs finished")
 	return nil
 }
 
-// forever is how long runs are kept that nobody deletes.
+// forever is the value of --retention that keeps runs until they are deleted.
 const forever = "forever"
 
-// keeps is for how long runs are kept that have ended; 0: until they are deleted.
+// keeps returns the retention of ended runs; 0 means until they are deleted.
 func (c *serveCommand) keeps() (time.Duration, error) {
 	if c.retention == forever {
 		return 0, nil
@@ -315,23 +314,22 @@ func (c *serveCommand) keeps() (time.Duration, error) {
 	return keep, err
 }
 
-// beforeServing is an error from before the server began, which may be that it was
-// ended.
+// beforeServing returns the error of a server that did not start. If ctx is done, the
+// error says that a signal ended it.
 func beforeServing(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return cli.Ended(cli.ExitCanceled, errors.New("ended before it began"))
+		return cli.Ended(cli.ExitCanceled, errors.New("ended before it started"))
 	}
 	return err
 }
 
-// How often modules are looked for that nobody names any more, and for how long they
-// are kept.
+// Unreferenced modules older than tidyAge are deleted every tidyEvery.
 const (
 	tidyEvery = time.Hour
 	tidyAge   = 24 * time.Hour
 )
 
-// tidy deletes modules that nobody names any more, until ctx ends.
+// tidy deletes unreferenced modules until ctx is done.
 func tidy(ctx context.Context, s store.Store, log *slog.Logger) {
 	ticker := time.NewTicker(tidyEvery)
 	defer ticker.Stop()
@@ -340,9 +338,9 @@ func tidy(ctx context.Context, s store.Store, log *slog.Logger) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			log.Error("modules that nobody names cannot be deleted", "error", err)
+			log.Error("deleting unreferenced modules failed", "error", err)
 		case n > 0:
-			log.Info("modules that nobody names are deleted", "modules", n)
+			log.Info("deleted unreferenced modules", "modules", n)
 		}
 		select {
 		case <-ticker.C:
@@ -364,10 +362,10 @@ func (c *serveCommand) logger() (*slog.Logger, error) {
 	return nil, cli.Usagef("--log is %q; want text, json or off", c.logFormat)
 }
 
-// maxKeyFile is the size of the largest file of keys.
+// maxKeyFile is the maximum size of a key file, in bytes.
 const maxKeyFile = 64 << 10
 
-// keyring reads the keys of secrets; nil if there are none.
+// keyring reads the keys that encrypt secrets. It returns nil if none are configured.
 func (c *serveCommand) keyring() (*store.Keyring, error) {
 	text, from := c.env.Getenv(EnvSecrets), "$"+EnvSecrets
 	if c.secretsFile != "" {
@@ -395,21 +393,21 @@ func (c *serveCommand) keyring() (*store.Keyring, error) {
 	return k, nil
 }
 
-// listenError says what to do about an address that cannot be had.
+// listenError explains why the server cannot listen on the address.
 func listenError(address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return cli.Usagef("--listen %s: another program listens there; end it, or give another port: --listen 127.0.0.1:0 takes a free one", address)
+		return cli.Usagef("--listen %s: the address is in use; stop the other program or use another port: --listen 127.0.0.1:0 selects a free one", address)
 	case errors.Is(err, syscall.EACCES):
-		return cli.Usagef("--listen %s: this user may not listen there; take a port above 1023", address)
+		return cli.Usagef("--listen %s: permission denied; use a port above 1023", address)
 	}
 	return cli.Usagef("--listen %s: %w; want HOST:PORT, such as %s", address, err, DefaultListen)
 }
 
-// minMemory is the least memory that a server can be given.
+// minMemory is the minimum of --memory-limit, in bytes.
 const minMemory = 256 << 20
 
-// processMemory reads the value of --memory-limit; 0 if there is none.
+// processMemory parses --memory-limit. It returns 0 if the flag is not set.
 func (c *serveCommand) processMemory() (int64, error) {
 	if c.memoryLimit == "" {
 		return 0, nil

@@ -13,15 +13,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A greeting is what a server says when it begins.
+// A greeting is the text that a server prints when it starts.
 type greeting struct {
 	env        *cli.Env
 	url, store string
-	secrets    bool // can be kept
+	secrets    bool // tenants can store secrets
 	replay     string
 }
 
-// say says where the server is, what it lacks, and, once, how to go on.
+// say prints the address, the model and the store. On the first start it also prints the
+// operator's key and the next commands.
 func (g *greeting) say(ctx context.Context, s store.Store, newKey bool) error {
 	key, err := operatorKey(ctx, s, newKey)
 	if err != nil {
@@ -35,7 +36,7 @@ func (g *greeting) say(ctx context.Context, s store.Store, newKey bool) error {
 	shared := true
 	switch {
 	case g.replay == hosting.Demo:
-		fmt.Fprintf(g.env.Err, "model: the built-in recording, which knows one question: %s\n", hosting.DemoPrompt)
+		fmt.Fprintf(g.env.Err, "model: the built-in recording, which answers one question: %s\n", hosting.DemoPrompt)
 	case g.replay != "":
 		fmt.Fprintf(g.env.Err, "model: the recording %s\n", g.replay)
 	case g.env.Getenv(host.EnvBaseURL) != "":
@@ -44,45 +45,45 @@ func (g *greeting) say(ctx context.Context, s store.Store, newKey bool) error {
 		fmt.Fprintf(g.env.Err, "model: OpenAI's\n")
 	default:
 		shared = false
-		fmt.Fprintf(g.env.Err, "model: none for all, since $%s is not set; tenants bring their own (to try it without one: --replay %s)\n", host.EnvAPIKey, hosting.Demo)
+		fmt.Fprintf(g.env.Err, "model: none, because $%s is not set; tenants set their own keys (to try it without a key: --replay %s)\n", host.EnvAPIKey, hosting.Demo)
 	}
 	if !g.secrets {
-		fmt.Fprintf(g.env.Err, "secrets: cannot be kept without --secrets-key-file\n")
+		fmt.Fprintf(g.env.Err, "secrets: tenants cannot store any without --secrets-key-file\n")
 	}
 	if len(lost) > 0 {
-		fmt.Fprintf(g.env.Err, "secrets: some were sealed by a key %s that is not in --secrets-key-file as it was then; agents that need them cannot run until its line is back, or their tenants set them again\n", strings.Join(lost, ", "))
+		fmt.Fprintf(g.env.Err, "secrets: some are encrypted with key %s, which --secrets-key-file no longer has; agents that need them cannot run until the line is restored or their tenants set them again\n", strings.Join(lost, ", "))
 	}
 	if key == "" {
 		return nil
 	}
-	// The key goes to where programs read it; what is said about it does not.
+	// The key goes to standard output for programs; the text about it to standard error.
 	if cli.IsTerminal(g.env.Out) {
-		fmt.Fprintf(g.env.Err, "\nThis is the operator's key. It is shown this once; keep it safe:\n\n")
+		fmt.Fprintf(g.env.Err, "\nThis is the operator's key. It is shown only once; store it safely:\n\n")
 	} else {
-		fmt.Fprintf(g.env.Err, "\nThe operator's key goes to standard output, this once; keep it safe.\n")
+		fmt.Fprintf(g.env.Err, "\nThe operator's key is on standard output. It is shown only once; store it safely.\n")
 	}
 	if _, err := fmt.Fprintln(g.env.Out, key); err != nil {
-		return fmt.Errorf("the operator's key cannot be shown: %w; make another one with: agent-runner serve --new-operator-key", err)
+		return fmt.Errorf("print the operator's key: %w; create another one with: agent-runner serve --new-operator-key", err)
 	}
 	models := ""
 	if shared {
 		models = " --allow-model '*'"
 	}
 	fmt.Fprintf(g.env.Err, `
-To go on, in another terminal:
+Next, in another terminal:
 
   agent-runner login %[1]s
   agent-runner tenants create acme%[2]s
   agent-runner keys create first --tenant acme
 
-Or with a browser: %[1]s/
+Or open %[1]s/ in a browser.
 
 `, g.url, models)
 	return nil
 }
 
-// operatorKey makes the first key of the operator, or another one where it is asked
-// for; empty if there is one already.
+// operatorKey creates the first operator key, or another one. It returns "" if there is a
+// key already and no other is wanted.
 func operatorKey(ctx context.Context, s store.Store, another bool) (string, error) {
 	operator := s.Tenant(store.Operator)
 	o := &store.KeyOptions{Name: "operator", Scopes: httpapi.OperatorScopes()}
@@ -93,7 +94,7 @@ func operatorKey(ctx context.Context, s store.Store, another bool) (string, erro
 	return operator.CreateFirstKey(ctx, o)
 }
 
-// reachable is an address that a command on this machine can use.
+// reachable returns an address at which commands on this machine reach the listener.
 func reachable(a net.Addr) string {
 	t, ok := a.(*net.TCPAddr)
 	if !ok || !t.IP.IsUnspecified() {
