@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
@@ -123,7 +124,7 @@ func with(t *testing.T, entries ...chain.Entry) *chain.Chain {
 	return c
 }
 
-func native(name string, n *chain.Native) chain.Entry {
+func nativeEntry(name string, n *chain.Native) chain.Entry {
 	return chain.Entry{Name: name, Ring: chain.Tenant, Middleware: n}
 }
 
@@ -205,7 +206,7 @@ func TestOrderInOneRing(t *testing.T) {
 	var log []string
 	var mu sync.Mutex
 	try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")},
-		Chain: with(t, native("h1", orderOf("h1", &log, &mu)), native("h2", orderOf("h2", &log, &mu)))},
+		Chain: with(t, nativeEntry("h1", orderOf("h1", &log, &mu)), nativeEntry("h2", orderOf("h2", &log, &mu)))},
 		[]scripted.Reply{calls("t#1"), scripted.Text("done")})
 	modelPhase := "h1.bs h2.bs h1.bm h2.bm h1.wm< h2.wm< h2.wm> h1.wm> h1.am h2.am h1.as h2.as "
 	require.Equal(t, "h1.ba h2.ba "+modelPhase+"h1.bt h2.bt h1.wt< h2.wt< h1.gate h2.gate h2.wt> h1.wt> h1.at h2.at h1.ats h2.ats "+
@@ -231,10 +232,10 @@ func TestOrderOfRings(t *testing.T) {
 
 func TestStatePipelineCommitsAsAWhole(t *testing.T) {
 	t.Parallel()
-	add := chain.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+	add := native.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
 		return append(m, abi.User("added")), nil
 	})
-	fail := chain.WithBeforeModelRewriteState(func(context.Context, []abi.Message) ([]abi.Message, error) {
+	fail := native.WithBeforeModelRewriteState(func(context.Context, []abi.Message) ([]abi.Message, error) {
 		return nil, errors.New("no")
 	})
 	var end abi.AfterAgentInput
@@ -243,7 +244,7 @@ func TestStatePipelineCommitsAsAWhole(t *testing.T) {
 		end, total = *in, c.List(abi.ListState).Len()
 		return nil, nil
 	}}
-	tr := try(t, agent.Options{Chain: with(t, native("add", add), native("fail", fail), native("look", look))}, nil)
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("add", add), nativeEntry("fail", fail), nativeEntry("look", look))}, nil)
 	require.ErrorContains(t, tr.err, "fail: before_model_rewrite_state failed: no")
 	require.Empty(t, tr.model.Requests())
 	require.Equal(t, 1, total, "what the first module added is not kept")
@@ -309,7 +310,7 @@ func TestEventsComeAsThingsHappenResultsInOrder(t *testing.T) {
 		}
 		return nil, nil
 	}}
-	tr := try(t, agent.Options{Tools: []tool.Tool{slow, quick}, Chain: with(t, native("m", done))},
+	tr := try(t, agent.Options{Tools: []tool.Tool{slow, quick}, Chain: with(t, nativeEntry("m", done))},
 		[]scripted.Reply{calls("slow#1", "quick#2"), scripted.Text("done")})
 	require.Equal(t, []string{"2=quick", "1=slow"}, tr.results())
 	require.Equal(t, []string{"U:hi", "A:[slow#1][quick#2]", "T:slow#1", "T:quick#2"}, tr.saw(1))
@@ -332,7 +333,7 @@ func TestMaxSteps(t *testing.T) {
 		ended++
 		return nil, nil
 	}}
-	tr := try(t, agent.Options{MaxSteps: 2, Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("m", end))},
+	tr := try(t, agent.Options{MaxSteps: 2, Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", end))},
 		[]scripted.Reply{calls("t#1"), calls("t#2"), scripted.Text("never")})
 	require.ErrorContains(t, tr.err, "2 steps")
 	require.Equal(t, abi.RunMaxSteps, tr.last().FinishReason)
@@ -352,7 +353,7 @@ func TestStopCannotBeCaught(t *testing.T) {
 		}
 		return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
 	}}
-	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("caught", caught), native("stop", stop))},
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("caught", caught), nativeEntry("stop", stop))},
 		[]scripted.Reply{calls("t#1", "t#2")})
 	var e *agent.Error
 	require.ErrorAs(t, tr.err, &e)
@@ -384,7 +385,7 @@ func TestStricterGateWins(t *testing.T) {
 			t.Parallel()
 			var entries []chain.Entry
 			for i, g := range tc.gates {
-				entries = append(entries, native(fmt.Sprintf("g%d", i), g))
+				entries = append(entries, nativeEntry(fmt.Sprintf("g%d", i), g))
 			}
 			tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, entries...)},
 				[]scripted.Reply{calls("t#1"), scripted.Text("done")})
@@ -407,7 +408,7 @@ func TestCancelWhileAToolHangs(t *testing.T) {
 		ended = in.FinishReason
 		return nil, nil
 	}}
-	a, err := agent.New(&agent.Options{Model: scripted.New(calls("hang#1")), Tools: []tool.Tool{hang}, Chain: with(t, native("m", end))})
+	a, err := agent.New(&agent.Options{Model: scripted.New(calls("hang#1")), Tools: []tool.Tool{hang}, Chain: with(t, nativeEntry("m", end))})
 	require.NoError(t, err)
 	var last abi.Event
 	var result string
@@ -432,7 +433,7 @@ func TestCallerGoesAway(t *testing.T) {
 		ended = in.FinishReason
 		return nil, nil
 	}}
-	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Hang()), Chain: with(t, native("m", end))})
+	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Hang()), Chain: with(t, nativeEntry("m", end))})
 	require.NoError(t, err)
 	for range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
 		break
@@ -455,7 +456,7 @@ func TestModelError(t *testing.T) {
 		return nil, nil
 	}}
 	bad := &model.Error{Code: abi.CodeModel, Message: "overloaded", Status: 529, Retryable: true, RetryAfter: time.Second}
-	tr := try(t, agent.Options{Chain: with(t, native("m", watch))}, []scripted.Reply{scripted.Error(bad)})
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("m", watch))}, []scripted.Reply{scripted.Error(bad)})
 	require.ErrorContains(t, tr.err, "overloaded")
 	require.Equal(t, &abi.Error{Code: abi.CodeModel, Message: "overloaded", Status: 529, Retryable: true, RetryAfterMS: 1000}, seen)
 	require.Equal(t, abi.CodeModel, tr.last().Error.Code)
@@ -463,12 +464,12 @@ func TestModelError(t *testing.T) {
 
 func TestCallerInputIsNotChanged(t *testing.T) {
 	t.Parallel()
-	shout := chain.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+	shout := native.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
 		m[0].Content = abi.Text(m[0].Content.String() + "!")
 		return m, nil
 	})
 	messages := []abi.Message{abi.User("hi")}
-	tr := try(t, agent.Options{Chain: with(t, native("m", shout))}, []scripted.Reply{scripted.Text("done")}, messages...)
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("m", shout))}, []scripted.Reply{scripted.Text("done")}, messages...)
 	require.Equal(t, []string{"U:hi!"}, tr.saw(0))
 	require.Equal(t, abi.User("hi"), messages[0])
 }
@@ -477,7 +478,7 @@ func TestAfterModelRewriteStateDecides(t *testing.T) {
 	t.Parallel()
 	once := func(change func(m []abi.Message) []abi.Message) *chain.Native {
 		did := false
-		return chain.WithAfterModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+		return native.WithAfterModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
 			if did {
 				return m, nil
 			}
@@ -486,7 +487,7 @@ func TestAfterModelRewriteStateDecides(t *testing.T) {
 		})
 	}
 	o := func(n *chain.Native) agent.Options {
-		return agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("m", n))}
+		return agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", n))}
 	}
 	t.Run("a call that the module adds runs", func(t *testing.T) {
 		tr := try(t, o(once(func(m []abi.Message) []abi.Message {
@@ -545,7 +546,7 @@ func TestObserversSeeEventsAsTheyWereSent(t *testing.T) {
 			return nil, nil
 		},
 	}
-	tr := try(t, agent.Options{Chain: with(t, native("talk", talk)), NoStream: true}, []scripted.Reply{scripted.Text("done")})
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("talk", talk)), NoStream: true}, []scripted.Reply{scripted.Text("done")})
 	require.Len(t, seen, len(tr.events))
 	for i, e := range tr.events {
 		require.Equal(t, []any{e.Type, e.Seq, e.Step, e.Run}, []any{seen[i].Type, seen[i].Seq, seen[i].Step, seen[i].Run})

@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
@@ -23,7 +24,7 @@ func TestMessagesBesideAnAnswer(t *testing.T) {
 	beside := &chain.Native{ToolMessages: func(_ context.Context, _ *chain.Call, in *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error) {
 		return &abi.ToolMessagesAnswer{Messages: []abi.Message{abi.User("see " + in.Call.ID), in.Default}}, nil
 	}}
-	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("m", beside))},
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", beside))},
 		[]scripted.Reply{calls("t#1", "t#2"), scripted.Text("done")})
 	require.NoError(t, tr.err)
 	require.Equal(t, []string{"U:hi", "A:[t#1][t#2]", "T:ok#1", "T:ok#2", "U:see 1", "U:see 2"}, tr.saw(1))
@@ -34,7 +35,7 @@ func TestAnAnswerIsTakenAway(t *testing.T) {
 	remove := &chain.Native{AfterTools: func(_ context.Context, c *chain.Call, in *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
 		return &abi.AfterToolsAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: in.Messages.Total - 1, Remove: 1}}}}, nil
 	}}
-	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("m", remove))},
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", remove))},
 		[]scripted.Reply{calls("t#1"), scripted.Text("done")})
 	require.Equal(t, []string{"U:hi", "A:[t#1]", "T:The result of this call of t is no longer in the conversation.#1"}, tr.saw(1))
 	require.Equal(t, 1, tr.count(abi.EventToolCall), "it is not told again")
@@ -58,7 +59,7 @@ func TestCompactedHistory(t *testing.T) {
 		},
 	}
 	history := []abi.Message{abi.User("1"), abi.Assistant("2"), abi.User("3"), abi.Assistant("4"), abi.User("5")}
-	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("m", compact))}, []scripted.Reply{calls("t#1", "t#2")}, history...)
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", compact))}, []scripted.Reply{calls("t#1", "t#2")}, history...)
 	require.Equal(t, 2, tr.count(abi.EventToolResult))
 	require.Equal(t, 1, newFrom)
 	require.Equal(t, 4, total)
@@ -69,27 +70,27 @@ func TestRespondWithCalls(t *testing.T) {
 	respond := &chain.Native{BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		return &abi.BeforeAgentAnswer{Respond: &abi.Message{Role: "assistant", ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", "{}")}}}, nil
 	}}
-	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("m", respond))}, []scripted.Reply{scripted.Text("done")})
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", respond))}, []scripted.Reply{scripted.Text("done")})
 	require.Equal(t, []string{"U:hi", "A:[t#1]", "T:ok#1"}, tr.saw(0))
 }
 
 func TestMessageEventsAreAnAssistants(t *testing.T) {
 	t.Parallel()
 	did := false
-	remove := chain.WithAfterModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+	remove := native.WithAfterModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
 		if did {
 			return m, nil
 		}
 		did = true
 		return m[:1], nil
 	})
-	tr := try(t, agent.Options{Chain: with(t, native("m", remove))}, []scripted.Reply{scripted.Text("gone"), scripted.Text("done")})
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("m", remove))}, []scripted.Reply{scripted.Text("gone"), scripted.Text("done")})
 	require.Equal(t, 1, tr.count(abi.EventMessage))
 
 	fails := &chain.Native{AfterModelRewriteState: func(context.Context, *chain.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
 		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "no"}
 	}}
-	tr = try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("m", fails))}, []scripted.Reply{calls("t#1")})
+	tr = try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", fails))}, []scripted.Reply{calls("t#1")})
 	require.Equal(t, 1, tr.count(abi.EventMessage), "whoever hears of the calls has heard of their message")
 	require.Equal(t, 1, tr.count(abi.EventToolResult))
 }
@@ -99,7 +100,7 @@ func TestACallThatRanIsNotSaidToBeCutOff(t *testing.T) {
 	stop := &chain.Native{AfterTool: func(context.Context, *chain.Call, *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
 		return &abi.AfterToolAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "seen enough"}}}, nil
 	}}
-	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "secret")}, Chain: with(t, native("m", stop))}, []scripted.Reply{calls("t#1")})
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "secret")}, Chain: with(t, nativeEntry("m", stop))}, []scripted.Reply{calls("t#1")})
 	require.Equal(t, []string{"1=The call of t was made; its result was withheld when the run ended."}, tr.results())
 }
 
@@ -109,7 +110,7 @@ func TestFinalIsAnAnswer(t *testing.T) {
 		end := &chain.Native{AfterAgent: func(context.Context, *chain.Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 			return &abi.AfterAgentAnswer{Final: &m}, nil
 		}}
-		tr := try(t, agent.Options{Chain: with(t, native("m", end))}, []scripted.Reply{scripted.Text("done")})
+		tr := try(t, agent.Options{Chain: with(t, nativeEntry("m", end))}, []scripted.Reply{scripted.Text("done")})
 		require.Equal(t, 1, tr.count(abi.EventFault))
 		require.Equal(t, "done", tr.last().Message.Content.String())
 	}
@@ -118,7 +119,7 @@ func TestFinalIsAnAnswer(t *testing.T) {
 func TestNamesThatStandForSomethingElse(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"host", "model", "tool", "a\nb", "a\x1b[31m"} {
-		_, err := chain.New(native(name, &chain.Native{}))
+		_, err := chain.New(nativeEntry(name, &chain.Native{}))
 		require.Error(t, err, name)
 	}
 }
@@ -138,7 +139,7 @@ func TestReadNone(t *testing.T) {
 			return nil, err
 		},
 	}
-	e := native("spy", spy)
+	e := nativeEntry("spy", spy)
 	e.Read = chain.ReadNone
 	tr := try(t, agent.Options{Chain: with(t, e)}, []scripted.Reply{scripted.Text("SECRET")})
 	require.NoError(t, tr.err)

@@ -35,7 +35,7 @@ func busy(after time.Duration) scripted.Reply {
 func TestAttemptsAreEvents(t *testing.T) {
 	t.Parallel()
 	hooks := 0
-	look := native("look", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	look := nativeEntry("look", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		hooks++
 		return nil, nil
 	}})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
@@ -115,7 +116,7 @@ func TestRunForEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	waits := chain.WithBeforeAgent(func(ctx context.Context, _ *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	waits := native.WithBeforeAgent(func(ctx context.Context, _ *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		<-ctx.Done()
 		return nil, nil
 	})

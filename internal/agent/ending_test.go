@@ -46,7 +46,7 @@ func as[T error](err error) bool {
 func TestEveryEndingHasAType(t *testing.T) {
 	t.Parallel()
 	before := func(answer *abi.BeforeModelAnswer, err error) []chain.Entry {
-		return []chain.Entry{native("guard", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		return []chain.Entry{nativeEntry("guard", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			return answer, err
 		}})}
 	}
@@ -64,10 +64,10 @@ func TestEveryEndingHasAType(t *testing.T) {
 		{name: "time-out", reply: scripted.Hang(), o: agent.Options{Timeout: 10 * time.Millisecond}, want: "timed out", reason: abi.RunTimeout},
 		{name: "steps", reply: calls("t#1"), o: agent.Options{MaxSteps: 1}, want: "limited", reason: abi.RunMaxSteps},
 		{name: "tool calls", reply: calls("t#1", "t#2"), o: agent.Options{Limits: agent.Limits{ToolCalls: 1}}, want: "limited", reason: abi.RunLimit},
-		{name: "fault", entries: []chain.Entry{native("guard", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		{name: "fault", entries: []chain.Entry{nativeEntry("guard", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			panic("oops")
 		}})}, want: "fault", reason: abi.RunError},
-		{name: "hook failed", entries: []chain.Entry{native("guard", &chain.Native{BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		{name: "hook failed", entries: []chain.Entry{nativeEntry("guard", &chain.Native{BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			return nil, errors.New("no")
 		}})}, want: "hook failed", reason: abi.RunError},
 		{name: "model", reply: scripted.Error(model.Errorf(abi.CodeModel, "overloaded")), want: "model", reason: abi.RunError},
@@ -111,7 +111,7 @@ func TestEveryEndingHasAType(t *testing.T) {
 
 func TestWhoFailedTheModelCall(t *testing.T) {
 	t.Parallel()
-	tr := try(t, agent.Options{Chain: with(t, native("guard", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("guard", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		return nil, &abi.Error{Code: abi.CodeDenied, Message: "not today"}
 	}}))}, nil)
 	var failed *agent.ModelError
@@ -136,7 +136,7 @@ func TestTheCallersDeadline(t *testing.T) {
 
 func TestTheRecordOfAPhaseHasALimit(t *testing.T) {
 	t.Parallel()
-	large := native("large", &chain.Native{BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	large := nativeEntry("large", &chain.Native{BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		c.Weigh(200 << 20)
 		return nil, nil
 	}})

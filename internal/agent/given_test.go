@@ -11,6 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
@@ -49,10 +50,10 @@ func TestChainOfARun(t *testing.T) {
 func TestChainOfARunRefused(t *testing.T) {
 	t.Parallel()
 	m := scripted.New(scripted.Text("one"))
-	a, err := agent.New(&agent.Options{Model: m, Chain: with(t, native("guard", &chain.Native{}))})
+	a, err := agent.New(&agent.Options{Model: m, Chain: with(t, nativeEntry("guard", &chain.Native{}))})
 	require.NoError(t, err)
 	var failed error
-	for _, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}, Chain: with(t, native("guard", &chain.Native{}))}) {
+	for _, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}, Chain: with(t, nativeEntry("guard", &chain.Native{}))}) {
 		failed = err
 	}
 	require.ErrorContains(t, failed, `two middlewares are named "guard"`)
@@ -64,7 +65,7 @@ func TestChainOfARunRefused(t *testing.T) {
 func TestChainOfARunResumes(t *testing.T) {
 	t.Parallel()
 	calls := 0
-	given := with(t, native("asks", chain.WithBeforeAgent(func(_ context.Context, _ *chain.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	given := with(t, nativeEntry("asks", native.WithBeforeAgent(func(_ context.Context, _ *chain.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		if calls++; in.Resume != nil {
 			return nil, nil
 		}

@@ -30,7 +30,7 @@ func flooder(t *testing.T) *chain.Chain {
 		}
 		return nil
 	}
-	return with(t, native("flooder", &chain.Native{
+	return with(t, nativeEntry("flooder", &chain.Native{
 		BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			return nil, flood(c)
 		},
@@ -140,7 +140,7 @@ func TestAResumedRunGoesOnCounting(t *testing.T) {
 	each.BeforeModel = func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		return nil, errors.Join(c.Emit("large", data), c.Emit("large", data), c.Emit("large", data))
 	}
-	a, err := agent.New(&agent.Options{Model: &busyModel{history: 1, steps: 10}, Chain: with(t, native("asks", each)), Tools: []tool.Tool{busyTool()},
+	a, err := agent.New(&agent.Options{Model: &busyModel{history: 1, steps: 10}, Chain: with(t, nativeEntry("asks", each)), Tools: []tool.Tool{busyTool()},
 		Journal: &journal.Options{Journal: s, MaxBytes: 1 << 20}})
 	require.NoError(t, err)
 	_, err = eventsOf(t, a, agent.Input{})

@@ -61,7 +61,7 @@ func (f *flood) emit(c *chain.Call) {
 
 // native floods in each hook that may emit, and goes on for some steps: it answers for
 // the model, with a call of a tool of its own.
-func (f *flood) native(steps int) *chain.Native {
+func (f *flood) nativeEntry(steps int) *chain.Native {
 	step := 0
 	return &chain.Native{
 		BeforeAgent: func(_ context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
@@ -111,7 +111,7 @@ func TestEventsWaitForASlowJournal(t *testing.T) {
 		var ahead int64
 		f.before = func() { ahead = max(ahead, f.emitted.Load()-j.bytes.Load()) }
 		process := account.New(account.LevelProcess, "", nil, 1<<30)
-		a, err := agent.New(&agent.Options{Model: modelFunc(nil), Chain: with(t, native("flood", f.native(10))), Journal: &journal.Options{Journal: j, MaxBytes: 1 << 30}})
+		a, err := agent.New(&agent.Options{Model: modelFunc(nil), Chain: with(t, nativeEntry("flood", f.nativeEntry(10))), Journal: &journal.Options{Journal: j, MaxBytes: 1 << 30}})
 		require.NoError(t, err)
 		var last abi.Event
 		for e, err := range a.Run(account.WithContext(t.Context(), process), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
@@ -173,7 +173,7 @@ func TestMemoryIsLimited(t *testing.T) {
 
 	t.Run("a conversation that grows ends the run", func(t *testing.T) {
 		last, peak, err := limited(t, &agent.Options{Model: modelFunc(nil), MaxSteps: 100, Memory: most,
-			Chain: with(t, native("grows", step(func(*chain.Call) *abi.WrapModelAnswer { return again() })))}, nil)
+			Chain: with(t, nativeEntry("grows", step(func(*chain.Call) *abi.WrapModelAnswer { return again() })))}, nil)
 		var full *agent.MemoryError
 		require.ErrorAs(t, err, &full)
 		require.Equal(t, []any{"run", int64(most)}, []any{full.Level, full.Limit})
@@ -185,7 +185,7 @@ func TestMemoryIsLimited(t *testing.T) {
 	t.Run("run-local values are refused", func(t *testing.T) {
 		var failed error
 		entry := func(name string) chain.Entry {
-			return native(name, step(func(c *chain.Call) *abi.WrapModelAnswer {
+			return nativeEntry(name, step(func(c *chain.Call) *abi.WrapModelAnswer {
 				_, _ = c.NextModel(t.Context(), abi.RequestPatch{})
 				if _, err := c.LocalSet("key", value, 0); err != nil {
 					failed = err
@@ -212,7 +212,7 @@ func TestMemoryIsLimited(t *testing.T) {
 	t.Run("the largest run can be ended", func(t *testing.T) {
 		why := &agent.MemoryError{Level: "process", Limit: 7, Err: fmt.Errorf("the process is short of memory")}
 		last, _, err := limited(t, &agent.Options{Model: modelFunc(nil), MaxSteps: 1000,
-			Chain: with(t, native("goes on", step(func(*chain.Call) *abi.WrapModelAnswer { return again() })))},
+			Chain: with(t, nativeEntry("goes on", step(func(*chain.Call) *abi.WrapModelAnswer { return again() })))},
 			func(process *account.Account, e *abi.Event) {
 				if e.Type == abi.EventStepFinished && e.Step == 1 {
 					require.True(t, process.Largest().Cancel(why))
@@ -228,7 +228,7 @@ func TestMemoryOfSubAgents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &flood{}
-		inner, err := agent.New(&agent.Options{Name: "inner", Model: modelFunc(nil), Chain: with(t, native("flood", f.native(5)))})
+		inner, err := agent.New(&agent.Options{Name: "inner", Model: modelFunc(nil), Chain: with(t, nativeEntry("flood", f.nativeEntry(5)))})
 		require.NoError(t, err)
 		asked := 0
 		outer := modelFunc(func() (*abi.Response, error) {
@@ -296,7 +296,7 @@ func TestParallelToolsAreCounted(t *testing.T) {
 				},
 			}
 			var entries []chain.Entry
-			entries = append(entries, native("own", own))
+			entries = append(entries, nativeEntry("own", own))
 			_, peak, err := limited(t, &agent.Options{Model: modelFunc(ask()), NoStream: true, Parallel: calls, Memory: most, Chain: with(t, entries...)}, nil)
 			require.NoError(t, err)
 			require.LessOrEqual(t, held.Load(), int64(most))

@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
@@ -42,7 +43,7 @@ func saying(text string) abi.RequestPatch {
 
 // judging asks the model in before_agent, and hands on what came of it.
 func judging(req abi.RequestPatch, took func(*abi.Response, error)) *chain.Native {
-	return chain.WithBeforeAgent(func(ctx context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	return native.WithBeforeAgent(func(ctx context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		res, err := c.Model(ctx, req)
 		took(res, err)
 		if err != nil && !ending.Is(err) {
@@ -126,7 +127,7 @@ func TestOwnModelRequest(t *testing.T) {
 			m := answering(nil)
 			asked := false
 			tr := runOn(t, m, agent.Options{ModelName: "small", Models: []string{"tiny"}, Params: abi.Params{"seed": json.RawMessage("1")},
-				Chain: with(t, native("judge", judging(test.req, func(_ *abi.Response, err error) {
+				Chain: with(t, nativeEntry("judge", judging(test.req, func(_ *abi.Response, err error) {
 					asked = true
 					if test.code == "" {
 						require.NoError(t, err)
@@ -180,13 +181,13 @@ func TestOwnModelFails(t *testing.T) {
 		}
 		return scripted.Text("done")
 	})
-	tr := runOn(t, broken, agent.Options{Chain: with(t, native("judge", judging(saying("judge x"), func(_ *abi.Response, err error) {
+	tr := runOn(t, broken, agent.Options{Chain: with(t, nativeEntry("judge", judging(saying("judge x"), func(_ *abi.Response, err error) {
 		require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable})
 	})))})
 	require.NoError(t, tr.err)
 
 	tr = runOn(t, answering(nil), agent.Options{Limits: agent.Limits{ModelCalls: 1}, Chain: with(t,
-		native("judge", &chain.Native{AfterModel: func(ctx context.Context, c *chain.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+		nativeEntry("judge", &chain.Native{AfterModel: func(ctx context.Context, c *chain.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 			_, err := c.Model(ctx, saying("judge x"))
 			require.True(t, ending.Is(err))
 			return nil, nil // which it cannot catch
@@ -197,7 +198,7 @@ func TestOwnModelFails(t *testing.T) {
 
 // calling calls a tool in before_agent.
 func calling(name, arguments string, took func(*abi.Result, error)) *chain.Native {
-	return chain.WithBeforeAgent(func(ctx context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	return native.WithBeforeAgent(func(ctx context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		res, err := c.Tool(ctx, name, arguments)
 		took(res, err)
 		return nil, nil
@@ -288,7 +289,7 @@ func TestOwnToolRefused(t *testing.T) {
 				return nil, nil
 			}}
 			tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo"), echo("hidden"), echo("denied"), fails},
-				Chain: with(t, native("gate", denies), native("hides", hides), native("caller", caller))})
+				Chain: with(t, nativeEntry("gate", denies), nativeEntry("hides", hides), nativeEntry("caller", caller))})
 			require.NoError(t, tr.err)
 			require.True(t, called)
 		})
@@ -321,7 +322,7 @@ func TestOwnCallsWhere(t *testing.T) {
 			return nil, nil
 		},
 	}
-	a, err := agent.New(&agent.Options{Model: answering(&abi.Usage{TotalTokens: 3}), Tools: []tool.Tool{echo("echo")}, Chain: with(t, native("n", n))})
+	a, err := agent.New(&agent.Options{Model: answering(&abi.Usage{TotalTokens: 3}), Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("n", n))})
 	require.NoError(t, err)
 	var last abi.Event
 	for e, err := range a.RunFor(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}, lines{}) {
@@ -340,7 +341,7 @@ func TestOwnToolCycles(t *testing.T) {
 	t.Parallel()
 	var deepest error
 	var calledSelf atomic.Int64
-	self := chain.WithTools(chain.Tool{Tool: abi.Tool{Name: "self"}})
+	self := native.WithTools(native.Tool{Tool: abi.Tool{Name: "self"}})
 	self.CallTool = func(ctx context.Context, c *chain.Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
 		calledSelf.Add(1)
 		res, err := c.Tool(ctx, "self", "")
@@ -350,7 +351,7 @@ func TestOwnToolCycles(t *testing.T) {
 		}
 		return &abi.CallToolAnswer{Result: res}, nil
 	}
-	tr := try(t, agent.Options{Chain: with(t, native("m", self))}, []scripted.Reply{calls("self#1"), scripted.Text("done")})
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("m", self))}, []scripted.Reply{calls("self#1"), scripted.Text("done")})
 	require.NoError(t, tr.err)
 	require.ErrorIs(t, deepest, &abi.Error{Code: abi.CodeLimit})
 	require.EqualValues(t, 1+abi.MaxNested, calledSelf.Load())
@@ -368,19 +369,19 @@ func TestOwnToolCycles(t *testing.T) {
 			return nil, nil
 		}}
 	}
-	tr = try(t, agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, native("a", meddler()), native("b", meddler()))},
+	tr = try(t, agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("a", meddler()), nativeEntry("b", meddler()))},
 		[]scripted.Reply{calls("echo#1"), scripted.Text("done")})
 	require.NoError(t, tr.err)
 	require.EqualValues(t, 2+2*abi.MaxNested, hooks.Load(), "each call passes the other's hook")
 
 	var limited error
-	many := chain.WithBeforeAgent(func(ctx context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	many := native.WithBeforeAgent(func(ctx context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		for range 65 {
 			_, limited = c.Tool(ctx, "echo", "")
 		}
 		return nil, nil
 	})
-	runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, native("many", many))})
+	runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("many", many))})
 	require.ErrorIs(t, limited, &abi.Error{Code: abi.CodeLimit})
 }
 
@@ -430,8 +431,8 @@ func TestOwnToolStop(t *testing.T) {
 	stops := &chain.Native{GateTool: func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		return &abi.GateToolAnswer{Decision: abi.DecideStop, Message: "enough"}, nil
 	}}
-	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, native("stops", stops),
-		native("caller", calling("echo", "", func(_ *abi.Result, err error) { require.True(t, ending.Is(err)) })))})
+	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("stops", stops),
+		nativeEntry("caller", calling("echo", "", func(_ *abi.Result, err error) { require.True(t, ending.Is(err)) })))})
 	var stop *ending.StoppedError
 	require.ErrorAs(t, tr.err, &stop)
 	require.Equal(t, "stops", tr.last().StoppedBy)
@@ -449,7 +450,7 @@ func TestOwnToolFaultsAtTheEnd(t *testing.T) {
 		_, err := c.Tool(ctx, "echo", "")
 		return nil, err
 	}}
-	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, native("caller", caller), native("faulty", faulty))})
+	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("caller", caller), nativeEntry("faulty", faulty))})
 	require.NoError(t, tr.err)
 	for _, e := range tr.events {
 		if e.Type == abi.EventFault {
@@ -499,7 +500,7 @@ func TestOwnToolPauses(t *testing.T) {
 			p := &pauser{t: t}
 			var err error
 			p.agent, err = agent.New(&agent.Options{Model: m, Tools: []tool.Tool{counting("first", &first), counting("second", &second)},
-				Chain: with(t, native("gate", gate), native("caller", caller))})
+				Chain: with(t, nativeEntry("gate", gate), nativeEntry("caller", caller))})
 			require.NoError(t, err)
 			p.drain(p.agent.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}, RunID: "r"}))
 			require.NotNil(t, p.paused)
@@ -545,7 +546,7 @@ func TestOwnToolWhereNobodyCanBeAsked(t *testing.T) {
 	gate := &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		return &abi.GateToolAnswer{Decision: map[bool]string{true: abi.DecideAsk, false: abi.DecideAllow}[in.Call.Name == "echo"]}, nil
 	}}
-	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo"), interrupts}, Chain: with(t, native("caller", caller), native("gate", gate))})
+	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo"), interrupts}, Chain: with(t, nativeEntry("caller", caller), nativeEntry("gate", gate))})
 	require.NoError(t, tr.err)
 	require.Equal(t, []string{"The call of echo needs an approval, and nobody can be asked for it here.", "it asks, and nobody can be asked here: well?"}, got)
 }
@@ -554,8 +555,8 @@ func TestOwnToolWhereNobodyCanBeAsked(t *testing.T) {
 // end where the run ends before it is made again.
 func TestOwnToolPausedThenCanceled(t *testing.T) {
 	t.Parallel()
-	p := pause(t, agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, native("asks", asks("echo")),
-		native("caller", calling("echo", "", func(*abi.Result, error) {})))}, scripted.Text("done"))
+	p := pause(t, agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("asks", asks("echo")),
+		nativeEntry("caller", calling("echo", "", func(*abi.Result, error) {})))}, scripted.Text("done"))
 	require.NotNil(t, p.paused, "%v", p.err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

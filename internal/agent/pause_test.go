@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
@@ -129,7 +130,7 @@ func TestAskSomebody(t *testing.T) {
 				return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
 			}}
 			p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n), counting("u", &other)},
-				Chain: with(t, native("strict", strict), native("asks", asks("t")))}, calls("t#1", "u#2"), scripted.Text("done"))
+				Chain: with(t, nativeEntry("strict", strict), nativeEntry("asks", asks("t")))}, calls("t#1", "u#2"), scripted.Text("done"))
 			require.Equal(t, abi.EventRunPaused, p.events[len(p.events)-1].Type)
 			i := p.paused.Interrupts[0]
 			require.Equal(t, abi.Pending{ID: i.ID, Entry: "asks", Hook: abi.HookGateTool, Reason: "May I?", Payload: json.RawMessage(`{"risk":3}`),
@@ -163,7 +164,7 @@ func TestAYesIsForTheExactCall(t *testing.T) {
 		_, err := c.NextTool(ctx, abi.CallPatch{Arguments: &args})
 		return nil, err
 	}}
-	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, native("change", change), native("asks", asks("t")))},
+	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, nativeEntry("change", change), nativeEntry("asks", asks("t")))},
 		calls("t#1"), scripted.Text("done"))
 	p.one("true")
 	require.NotNil(t, p.paused, "other arguments ask again")
@@ -178,7 +179,7 @@ func TestAYesIsForTheExactCall(t *testing.T) {
 func TestSomeAnswers(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
-	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, native("asks", asks("t")))},
+	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, nativeEntry("asks", asks("t")))},
 		calls("t#1", "t#2"), scripted.Text("done"))
 	require.Len(t, p.paused.Interrupts, 2)
 	second := p.paused.Interrupts[1]
@@ -193,7 +194,7 @@ func TestSomeAnswers(t *testing.T) {
 func TestStateHookInterrupts(t *testing.T) {
 	t.Parallel()
 	var firsts, answers []string
-	first := chain.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+	first := native.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
 		firsts = append(firsts, "called")
 		return append(m, abi.User("from first")), nil
 	})
@@ -215,7 +216,7 @@ func TestStateHookInterrupts(t *testing.T) {
 		}
 		return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Insert: []abi.Message{abi.User(string(in.Resume.Answer))}}}}}, nil
 	}}
-	p := pause(t, agent.Options{MaxSteps: 1, Chain: with(t, native("first", first), native("interrupt", interrupt))}, scripted.Text("done"))
+	p := pause(t, agent.Options{MaxSteps: 1, Chain: with(t, nativeEntry("first", first), nativeEntry("interrupt", interrupt))}, scripted.Text("done"))
 	require.Empty(t, p.model.Requests())
 	p.one(`"blue"`)
 	require.NoError(t, p.err, "no step is burnt")
@@ -254,7 +255,7 @@ func TestModelIsNotAskedTwice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := pause(t, agent.Options{NoStream: true, Chain: with(t, native("m", n))}, scripted.Text("once"))
+			p := pause(t, agent.Options{NoStream: true, Chain: with(t, nativeEntry("m", n))}, scripted.Text("once"))
 			p.one("true")
 			require.NoError(t, p.err)
 			require.Len(t, p.model.Requests(), 1)
@@ -270,7 +271,7 @@ func TestNoInterruptOnceDelivered(t *testing.T) {
 	n := &chain.Native{AfterModel: func(context.Context, *chain.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 		return &abi.AfterModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "check"}}}, nil
 	}}
-	p := pause(t, agent.Options{Chain: with(t, native("m", n))}, scripted.Text("told"))
+	p := pause(t, agent.Options{Chain: with(t, nativeEntry("m", n))}, scripted.Text("told"))
 	require.ErrorContains(t, p.err, "an interrupt after a part of the answer was delivered")
 }
 
@@ -284,7 +285,7 @@ func TestDeliveredBeforeAPause(t *testing.T) {
 		}
 		return nil, nil
 	}}
-	p := pause(t, agent.Options{Chain: with(t, native("m", n))}, scripted.Text("Hello you"))
+	p := pause(t, agent.Options{Chain: with(t, nativeEntry("m", n))}, scripted.Text("Hello you"))
 	p.paused.State.Streamed = []abi.Chunk{{Kind: abi.ChunkText, Text: "Hel"}}
 	p.one("true")
 	require.NoError(t, p.err)
@@ -320,7 +321,7 @@ func TestBeforeAgentInterrupts(t *testing.T) {
 		text := "for " + string(in.Resume.Answer)
 		return &abi.BeforeAgentAnswer{Instruction: &text}, nil
 	}}
-	p := pause(t, agent.Options{Chain: with(t, native("m", n))}, scripted.Text("done"))
+	p := pause(t, agent.Options{Chain: with(t, nativeEntry("m", n))}, scripted.Text("done"))
 	p.one(`"Ada"`)
 	require.NoError(t, p.err)
 	require.Equal(t, []string{`S:for "Ada"`, "U:hi"}, short(p.model.Requests()[0].Messages))
@@ -329,7 +330,7 @@ func TestBeforeAgentInterrupts(t *testing.T) {
 func TestResumeRefusesWhatMakesNoSense(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
-	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, native("asks", asks("t")))}, calls("t#1"), scripted.Text("done"))
+	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, nativeEntry("asks", asks("t")))}, calls("t#1"), scripted.Text("done"))
 	id := p.paused.Interrupts[0].ID
 	for name, tc := range map[string]struct {
 		answers map[string]json.RawMessage
@@ -355,9 +356,9 @@ func TestResumeRefusesWhatMakesNoSense(t *testing.T) {
 func TestResumeWithOtherModules(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
-	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, native("asks", asks("t")))}, calls("t#1"), scripted.Text("done"))
+	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, nativeEntry("asks", asks("t")))}, calls("t#1"), scripted.Text("done"))
 	answers := map[string]json.RawMessage{p.paused.Interrupts[0].ID: []byte("true")}
-	other, err := agent.New(&agent.Options{Model: p.model, Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, native("other", asks("u")))})
+	other, err := agent.New(&agent.Options{Model: p.model, Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, nativeEntry("other", asks("u")))})
 	require.NoError(t, err)
 	b, err := json.Marshal(p.paused.State)
 	require.NoError(t, err)

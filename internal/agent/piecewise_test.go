@@ -44,7 +44,7 @@ func TestWrapperStreams(t *testing.T) {
 	for name, noStream := range map[string]bool{"streamed": false, "whole": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, NoStream: noStream, Chain: with(t, native("upper", upper()))},
+			tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, NoStream: noStream, Chain: with(t, nativeEntry("upper", upper()))},
 				[]scripted.Reply{r, pieces("done at last")})
 			require.NoError(t, tr.err)
 			got := tr.message(t)
@@ -71,7 +71,7 @@ func TestOperatorSeesAllThatIsSent(t *testing.T) {
 	sends := upper(func(ctx context.Context, c *chain.Call) error {
 		return c.Send(ctx, abi.Chunk{Kind: abi.ChunkText, Text: leak}, abi.Chunk{Kind: abi.ChunkReasoning, Text: leak})
 	})
-	tr := try(t, agent.Options{Chain: with(t, native("tenant", sends), chain.Entry{Name: "op", Ring: chain.Outer, Middleware: onText(clean)})}, []scripted.Reply{pieces("fine")})
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("tenant", sends), chain.Entry{Name: "op", Ring: chain.Outer, Middleware: onText(clean)})}, []scripted.Reply{pieces("fine")})
 	require.NoError(t, tr.err)
 	require.Equal(t, "FINE**", tr.streamed())
 	m := tr.message(t)
@@ -99,7 +99,7 @@ func TestCharactersAreNotSplit(t *testing.T) {
 	t.Parallel()
 	const text = "aä€😀ÿ"
 	var got []string
-	a, err := agent.New(&agent.Options{Model: chars(text), Chain: with(t, native("same", onText(func(s string) string { return s })))})
+	a, err := agent.New(&agent.Options{Model: chars(text), Chain: with(t, nativeEntry("same", onText(func(s string) string { return s })))})
 	require.NoError(t, err)
 	for e, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
 		if e.Type == abi.EventRunFinished {
@@ -122,7 +122,7 @@ func TestCharactersAreNotSplit(t *testing.T) {
 func TestCallerLeavesAStream(t *testing.T) {
 	t.Parallel()
 	endless := &endless{}
-	a, err := agent.New(&agent.Options{Model: endless, Chain: with(t, native("one", upper()), native("two", upper()))})
+	a, err := agent.New(&agent.Options{Model: endless, Chain: with(t, nativeEntry("one", upper()), nativeEntry("two", upper()))})
 	require.NoError(t, err)
 	n := 0
 	for e := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
@@ -168,7 +168,7 @@ func TestStreamingTools(t *testing.T) {
 	for name, noStream := range map[string]bool{"streamed": false, "whole": true} {
 		t.Run(name, func(t *testing.T) {
 			tr := try(t, agent.Options{Tools: []tool.Tool{slowly("a", "\xc3", "\xa4", "b"), toolNamed("u", "whole")}, NoStream: noStream,
-				Chain: with(t, native("upper", onText(strings.ToUpper)), native("sees", sees))},
+				Chain: with(t, nativeEntry("upper", onText(strings.ToUpper)), nativeEntry("sees", sees))},
 				[]scripted.Reply{calls("t#1", "u#2"), scripted.Text("done")})
 			require.NoError(t, tr.err)
 			require.ElementsMatch(t, []string{"1=AÄB", "2=WHOLE"}, tr.results())
@@ -224,7 +224,7 @@ func TestStreamsOverAPause(t *testing.T) {
 		}
 		return nil, s.End()
 	}}
-	p := pause(t, agent.Options{Tools: []tool.Tool{once}, Chain: with(t, native("asks", asks))}, calls("t#1"), scripted.Text("done"))
+	p := pause(t, agent.Options{Tools: []tool.Tool{once}, Chain: with(t, nativeEntry("asks", asks))}, calls("t#1"), scripted.Text("done"))
 	p.one("true")
 	require.NoError(t, p.err)
 	require.EqualValues(t, 1, ran.Load())

@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
@@ -57,7 +58,7 @@ func pieces(text string) scripted.Reply {
 
 func TestChunksPassInOrder(t *testing.T) {
 	t.Parallel()
-	c := with(t, native("upper", onText(strings.ToUpper)), native("x", onText(func(s string) string { return strings.ReplaceAll(s, "L", "x") })))
+	c := with(t, nativeEntry("upper", onText(strings.ToUpper)), nativeEntry("x", onText(func(s string) string { return strings.ReplaceAll(s, "L", "x") })))
 	for name, noStream := range map[string]bool{"streamed": false, "whole": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,7 +83,7 @@ func TestChunksOfAllKindsMakeTheMessage(t *testing.T) {
 		ToolCalls: []abi.ToolCall{abi.NewToolCall("a", "t", `{"x":1}`), abi.NewToolCall("b", "t", `{"y":2}`)}}
 	r := scripted.Message(m)
 	r.Size = 2
-	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("upper", onText(strings.ToUpper)))},
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("upper", onText(strings.ToUpper)))},
 		[]scripted.Reply{r, scripted.Text("done")})
 	got := tr.message(t).Message
 	require.Equal(t, "TEXT", got.Content.String())
@@ -102,7 +103,7 @@ func TestFinalIsTrueOnce(t *testing.T) {
 		finals++
 		return &abi.OnChunkAnswer{Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: "held"}}}, nil
 	}}
-	tr := try(t, agent.Options{Chain: with(t, native("hold", hold))}, []scripted.Reply{pieces("withheld for now")})
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("hold", hold))}, []scripted.Reply{pieces("withheld for now")})
 	require.Equal(t, 1, finals)
 	require.True(t, last)
 	require.Equal(t, "held", tr.message(t).Message.Content.String())
@@ -119,7 +120,7 @@ func TestShortCircuitPassesTheHooks(t *testing.T) {
 		source = in.Source
 		return nil, nil
 	}}
-	tr := try(t, agent.Options{Chain: with(t, native("cut", cut), native("after", after), native("upper", onText(strings.ToUpper)))}, nil)
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("cut", cut), nativeEntry("after", after), nativeEntry("upper", onText(strings.ToUpper)))}, nil)
 	require.NoError(t, tr.err)
 	require.Empty(t, tr.model.Requests())
 	require.Equal(t, "FROM CUT", tr.message(t).Message.Content.String())
@@ -162,7 +163,7 @@ func TestOperatorHasTheLastWord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := with(t, native("tenant", tenant), chain.Entry{Name: "op", Ring: chain.Outer, Middleware: outer})
+			c := with(t, nativeEntry("tenant", tenant), chain.Entry{Name: "op", Ring: chain.Outer, Middleware: outer})
 			tr := try(t, agent.Options{Chain: c}, []scripted.Reply{pieces("fine")})
 			require.NoError(t, tr.err)
 			require.NotContains(t, tr.streamed(), leak)
@@ -179,7 +180,7 @@ func TestAfterModelReplaces(t *testing.T) {
 		res.Message.Content = abi.Text("better")
 		return &abi.AfterModelAnswer{Response: &res}, nil
 	}}
-	tr := try(t, agent.Options{Chain: with(t, native("edit", edit))}, []scripted.Reply{pieces("first")})
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("edit", edit))}, []scripted.Reply{pieces("first")})
 	require.Equal(t, "first", tr.streamed())
 	e := tr.message(t)
 	require.Equal(t, "better", e.Message.Content.String())
@@ -189,7 +190,7 @@ func TestAfterModelReplaces(t *testing.T) {
 
 func TestHoldStream(t *testing.T) {
 	t.Parallel()
-	hold := chain.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
+	hold := native.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
 		res, err := next(ctx, abi.RequestPatch{})
 		if err == nil {
 			res.Message.Content = abi.Text("[" + res.Message.Content.String() + "]")
@@ -197,14 +198,14 @@ func TestHoldStream(t *testing.T) {
 		return res, err
 	})
 	hold.Description.HoldStream = true
-	tr := try(t, agent.Options{Chain: with(t, native("hold", hold))}, []scripted.Reply{pieces("text")})
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("hold", hold))}, []scripted.Reply{pieces("text")})
 	require.Equal(t, "[text]", tr.streamed())
 	require.False(t, tr.message(t).Replaced, "the caller got nothing else")
 }
 
 func TestWrapperRetries(t *testing.T) {
 	t.Parallel()
-	retry := chain.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
+	retry := native.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
 		if res, err := next(ctx, abi.RequestPatch{}); err == nil {
 			return res, nil
 		}
@@ -212,7 +213,7 @@ func TestWrapperRetries(t *testing.T) {
 	})
 	t.Run("before anything was delivered", func(t *testing.T) {
 		t.Parallel()
-		tr := try(t, agent.Options{Chain: with(t, native("retry", retry))},
+		tr := try(t, agent.Options{Chain: with(t, nativeEntry("retry", retry))},
 			[]scripted.Reply{scripted.Error(&model.Error{Code: abi.CodeUnavailable, Message: "down"}), pieces("second")})
 		require.NoError(t, tr.err)
 		require.Equal(t, []string{"U:hi", "U:again"}, tr.saw(1))
@@ -223,7 +224,7 @@ func TestWrapperRetries(t *testing.T) {
 		t.Parallel()
 		cut := scripted.Error(&model.Error{Code: abi.CodeModel, Message: "cut"})
 		cut.Chunks = []abi.Chunk{{Kind: abi.ChunkText, Text: "fir"}}
-		tr := try(t, agent.Options{Chain: with(t, native("retry", retry))}, []scripted.Reply{cut, pieces("second")})
+		tr := try(t, agent.Options{Chain: with(t, nativeEntry("retry", retry))}, []scripted.Reply{cut, pieces("second")})
 		require.NoError(t, tr.err)
 		require.Equal(t, "fir", tr.streamed())
 		require.Equal(t, "second", tr.message(t).Message.Content.String())
@@ -241,7 +242,7 @@ func TestAgain(t *testing.T) {
 		}
 		return &abi.AfterModelAnswer{Again: &abi.ModelAgain{Reason: "too short"}}, nil
 	}}
-	o := agent.Options{NoStream: true, Chain: with(t, native("judge", judge))}
+	o := agent.Options{NoStream: true, Chain: with(t, nativeEntry("judge", judge))}
 	tr := try(t, o, []scripted.Reply{scripted.Text("bad"), scripted.Text("bad"), scripted.Text("good")})
 	require.NoError(t, tr.err)
 	require.Equal(t, "good", tr.last().Message.Content.String())
@@ -260,7 +261,7 @@ func TestOnChunkFails(t *testing.T) {
 		n++
 		return nil, errors.New("unsafe")
 	}}
-	tr := try(t, agent.Options{Chain: with(t, native("fail", fail))}, []scripted.Reply{pieces("some text")})
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("fail", fail))}, []scripted.Reply{pieces("some text")})
 	require.ErrorContains(t, tr.err, "unsafe")
 	require.Empty(t, tr.streamed())
 	require.Equal(t, 1, n)
@@ -293,7 +294,7 @@ func TestSkippedFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := native("m", n)
+			e := nativeEntry("m", n)
 			tr := try(t, agent.Options{Chain: with(t, e)}, []scripted.Reply{pieces("answer"), pieces("never asked")})
 			require.ErrorContains(t, tr.err, "m: ", "a fault ends the run")
 			require.Equal(t, 1, tr.count(abi.EventFault))
@@ -320,7 +321,7 @@ func TestObserversSeeTheFinalForm(t *testing.T) {
 		return nil, nil
 	}}
 	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "secret")}, Chain: with(t,
-		native("watch", watch), native("clean", onText(func(s string) string { return strings.ReplaceAll(s, "secret", "*") })))},
+		nativeEntry("watch", watch), nativeEntry("clean", onText(func(s string) string { return strings.ReplaceAll(s, "secret", "*") })))},
 		[]scripted.Reply{calls("t#1"), pieces("the secret")})
 	var types []string
 	for _, e := range seen {
@@ -358,7 +359,7 @@ func TestEachAttemptIsAStream(t *testing.T) {
 	}}
 	broken := pieces("lost")
 	broken.Err = &model.Error{Code: abi.CodeModel, Message: "broke off"}
-	tr := try(t, agent.Options{Chain: with(t, native("hold", hold), native("retry", retry))}, []scripted.Reply{broken, pieces("found")})
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("hold", hold), nativeEntry("retry", retry))}, []scripted.Reply{broken, pieces("found")})
 	require.NoError(t, tr.err)
 	require.Equal(t, "found", tr.message(t).Message.Content.String())
 	require.Equal(t, "found", tr.streamed())
@@ -367,7 +368,7 @@ func TestEachAttemptIsAStream(t *testing.T) {
 func TestACrashLoopIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	called := 0
-	e := native("m", &chain.Native{BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	e := nativeEntry("m", &chain.Native{BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		called++
 		panic("boom")
 	}})

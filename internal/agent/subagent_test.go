@@ -54,7 +54,7 @@ func lastOf(events []abi.Event) abi.Event { return events[len(events)-1] }
 func TestAnAgentAsATool(t *testing.T) {
 	t.Parallel()
 	var seen abi.Run
-	look := native("look", &chain.Native{BeforeModel: func(_ context.Context, c *chain.Call, in *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	look := nativeEntry("look", &chain.Native{BeforeModel: func(_ context.Context, c *chain.Call, in *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		seen = in.Run
 		n, err := c.LocalAdd("calls", 1)
 		require.EqualValues(t, 1, n, "run-local values are the run's own")
@@ -114,7 +114,7 @@ func TestWhatIsForwarded(t *testing.T) {
 
 func TestAChildsFailureIsAnErrorResult(t *testing.T) {
 	t.Parallel()
-	stop := native("guard", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	stop := nativeEntry("guard", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		return &abi.BeforeModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
 	}})
 	for _, test := range []struct {
@@ -149,7 +149,7 @@ func TestAChildsFailureIsAnErrorResult(t *testing.T) {
 func TestCancelReachesTheChild(t *testing.T) {
 	t.Parallel()
 	ended := make(chan string, 1)
-	note := native("note", &chain.Native{AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+	note := nativeEntry("note", &chain.Native{AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 		ended <- in.FinishReason
 		return nil, nil
 	}})
@@ -167,7 +167,7 @@ func TestCancelReachesTheChild(t *testing.T) {
 
 // asking is an agent whose tool waits for a yes, twice.
 func asking(t *testing.T, replies ...scripted.Reply) *agent.Agent {
-	gate := native("gate", &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+	gate := nativeEntry("gate", &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "call " + in.Call.ID + "?"}, nil
 	}})
 	a, _ := agentOf(t, agent.Options{Name: "researcher", Tools: []tool.Tool{toolNamed("t", "t-ok")}, Chain: with(t, gate)}, replies...)
@@ -228,7 +228,7 @@ func TestAnInterruptInAChild(t *testing.T) {
 func TestEachRunOfACallHasItsOwnIDs(t *testing.T) {
 	t.Parallel()
 	child := asking(t, calls("t#a"), scripted.Text("one"), calls("t#a"), scripted.Text("two"))
-	twice := native("twice", &chain.Native{WrapToolCall: func(ctx context.Context, c *chain.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+	twice := nativeEntry("twice", &chain.Native{WrapToolCall: func(ctx context.Context, c *chain.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 		if _, err := c.NextTool(ctx, abi.CallPatch{}); err != nil {
 			return nil, err
 		}

@@ -21,7 +21,7 @@ func transfer(id, to string) scripted.Reply {
 
 // traced notes before_agent and after_agent, and counts in a run-local value.
 func traced(name string, log *[]string) chain.Entry {
-	return native("trace", &chain.Native{
+	return nativeEntry("trace", &chain.Native{
 		BeforeAgent: func(_ context.Context, c *chain.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			own, err := c.LocalAdd("turns", 1)
 			if err != nil {
@@ -97,7 +97,7 @@ func TestTransfersAreBoundedByTheSteps(t *testing.T) {
 
 func TestTransfersThatAreNone(t *testing.T) {
 	t.Parallel()
-	deny := native("deny", &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+	deny := nativeEntry("deny", &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		if in.Call.ID == "denied" {
 			return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "stay"}, nil
 		}

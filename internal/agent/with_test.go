@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
@@ -19,7 +20,7 @@ type nextTool = func(context.Context, abi.CallPatch) (*abi.Result, error)
 // TestConstructors runs an agent with each of the simple constructors.
 func TestConstructors(t *testing.T) {
 	t.Parallel()
-	add := chain.Tool{Tool: abi.Tool{Name: "added"}, Call: func(_ context.Context, c abi.Call) (*abi.Result, error) {
+	add := native.Tool{Tool: abi.Tool{Name: "added"}, Call: func(_ context.Context, c abi.Call) (*abi.Result, error) {
 		return abi.TextResult("added" + c.Arguments), nil
 	}}
 	shout := func(ctx context.Context, c abi.Call, next nextTool) (*abi.Result, error) {
@@ -38,29 +39,29 @@ func TestConstructors(t *testing.T) {
 		replies     []scripted.Reply
 		want        []string // what the model saw last
 	}{
-		"WithInstruction": {[]*chain.Native{chain.WithInstruction("one"), chain.WithInstruction("two")},
+		"WithInstruction": {[]*chain.Native{native.WithInstruction("one"), native.WithInstruction("two")},
 			[]scripted.Reply{scripted.Text("done")}, []string{"S:base\n\none\n\ntwo", "U:hi"}},
-		"WithInstructionFunc": {[]*chain.Native{chain.WithInstructionFunc(func(_ context.Context, s string) (string, error) { return s + "|x", nil })},
+		"WithInstructionFunc": {[]*chain.Native{native.WithInstructionFunc(func(_ context.Context, s string) (string, error) { return s + "|x", nil })},
 			[]scripted.Reply{scripted.Text("done")}, []string{"S:base|x", "U:hi"}},
-		"WithTools": {[]*chain.Native{chain.WithTools(add)},
+		"WithTools": {[]*chain.Native{native.WithTools(add)},
 			[]scripted.Reply{calls("added#1"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:[added#1]", "T:added{}#1"}},
-		"WithToolsFunc": {[]*chain.Native{chain.WithToolsFunc(func(_ context.Context, tools []abi.Tool) ([]abi.Tool, error) { return tools[1:], nil })},
+		"WithToolsFunc": {[]*chain.Native{native.WithToolsFunc(func(_ context.Context, tools []abi.Tool) ([]abi.Tool, error) { return tools[1:], nil })},
 			[]scripted.Reply{calls("u#1"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:[u#1]", "T:u-ok#1"}},
-		"WithBeforeModelRewriteState": {[]*chain.Native{chain.WithBeforeModelRewriteState(appendTo("before"))},
+		"WithBeforeModelRewriteState": {[]*chain.Native{native.WithBeforeModelRewriteState(appendTo("before"))},
 			[]scripted.Reply{scripted.Text("done")}, []string{"S:base", "U:hi", "U:before"}},
-		"WithAfterModelRewriteState": {[]*chain.Native{chain.WithAfterModelRewriteState(func(ctx context.Context, m []abi.Message) ([]abi.Message, error) {
+		"WithAfterModelRewriteState": {[]*chain.Native{native.WithAfterModelRewriteState(func(ctx context.Context, m []abi.Message) ([]abi.Message, error) {
 			if once(m) {
 				return appendTo("after")(ctx, m)
 			}
 			return m, nil
 		})}, []scripted.Reply{scripted.Text("first"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:first", "U:after"}},
-		"WithModelWrapper": {[]*chain.Native{chain.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
+		"WithModelWrapper": {[]*chain.Native{native.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
 			return next(ctx, abi.RequestPatch{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 1, Insert: []abi.Message{abi.User("pre")}}}}})
 		})}, []scripted.Reply{scripted.Text("done")}, []string{"S:base", "U:pre", "U:hi"}},
-		"WithToolCallWrapper": {[]*chain.Native{chain.WithToolCallWrapper(shout)},
+		"WithToolCallWrapper": {[]*chain.Native{native.WithToolCallWrapper(shout)},
 			[]scripted.Reply{calls("t#1"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:[t#1]", "T:T-OK#1"}},
-		"the older style": {[]*chain.Native{chain.AgentMiddleware{AdditionalInstruction: "m", AdditionalTools: []chain.Tool{add},
-			BeforeChatModel: appendTo("b"), WrapToolCall: shout}.Native(), chain.WithInstructionFunc(func(_ context.Context, s string) (string, error) { return s + "|h1", nil })},
+		"the older style": {[]*chain.Native{native.AgentMiddleware{AdditionalInstruction: "m", AdditionalTools: []native.Tool{add},
+			BeforeChatModel: appendTo("b"), WrapToolCall: shout}.Native(), native.WithInstructionFunc(func(_ context.Context, s string) (string, error) { return s + "|h1", nil })},
 			[]scripted.Reply{calls("added#1"), scripted.Text("done")},
 			[]string{"S:base\n\nm|h1", "U:hi", "U:b", "A:[added#1]", "T:ADDED{}#1", "U:b"}},
 	} {
@@ -68,7 +69,7 @@ func TestConstructors(t *testing.T) {
 			t.Parallel()
 			var entries []chain.Entry
 			for i, m := range tc.middlewares {
-				entries = append(entries, native(string(rune('a'+i)), m))
+				entries = append(entries, nativeEntry(string(rune('a'+i)), m))
 			}
 			tr := try(t, agent.Options{Instruction: "base", Tools: []tool.Tool{toolNamed("t", "t-ok"), toolNamed("u", "u-ok")}, Chain: with(t, entries...)}, tc.replies)
 			require.NoError(t, tr.err)

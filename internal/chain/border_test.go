@@ -61,7 +61,7 @@ func talk() *message.List {
 
 // starting lets a middleware answer before_agent.
 func starting(a abi.BeforeAgentAnswer) *Native {
-	return WithBeforeAgent(func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) { return &a, nil })
+	return &Native{BeforeAgent: func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) { return &a, nil }}
 }
 
 func said(role, text, id, origin string) abi.Message {
@@ -188,10 +188,10 @@ func TestTextOfFaults(t *testing.T) {
 	long := strings.Repeat(nasty, 100_000)
 	for name, n := range map[string]*Native{
 		"fault": starting(abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "t", Parameters: []byte(long)}}}}),
-		"panic": WithBeforeAgent(func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) { panic(long) }),
-		"error": WithBeforeAgent(func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		"panic": {BeforeAgent: func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) { panic(long) }},
+		"error": {BeforeAgent: func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			return nil, &abi.Error{Code: abi.Code(long), Message: long}
-		}),
+		}},
 		"stop": starting(abi.BeforeAgentAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: long, Code: long}}}),
 	} {
 		r, h := openBorder(t, n)
@@ -224,14 +224,14 @@ func TestTextOfFaults(t *testing.T) {
 func TestEventNames(t *testing.T) {
 	t.Parallel()
 	var errs []error
-	r, h := openBorder(t, WithBeforeAgent(func(_ context.Context, c *Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	r, h := openBorder(t, &Native{BeforeAgent: func(_ context.Context, c *Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		errs = append(errs, c.Emit(nasty, nil), c.Emit("", nil), c.Emit(strings.Repeat("n", abi.MaxName+1), nil))
 		data := []byte(`"` + strings.Repeat("x", maxEmitBytes-2) + `"`)
 		for range 9 {
 			errs = append(errs, c.Emit("large", data))
 		}
 		return nil, nil
-	}))
+	}})
 	_, err := r.BeforeAgent(t.Context(), Start{Messages: talk()})
 	require.NoError(t, err)
 	for _, err := range errs[:3] {

@@ -177,17 +177,19 @@ func TestStreamOfAWholeAnswer(t *testing.T) {
 	require.Empty(t, h.heard)
 }
 
-func TestWithModelStream(t *testing.T) {
+// TestSendOfAStream changes the chunks of an answer as they arrive.
+func TestSendOfAStream(t *testing.T) {
 	t.Parallel()
 	h := &theatre{lines: []string{"a", "b"}}
-	n := WithModelStream(func(_ context.Context, _ abi.Request, answer *Stream[abi.Response], send func(...abi.Chunk) error) error {
+	n := &Native{WrapModel: func(ctx context.Context, c *Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		answer := c.StreamModel(ctx, abi.RequestPatch{})
 		for chunk := range answer.Chunks() {
-			if err := send(textChunk(strings.ToUpper(chunk.Text))); err != nil {
-				return err
+			if err := c.Send(ctx, textChunk(strings.ToUpper(chunk.Text))); err != nil {
+				return nil, err
 			}
 		}
-		return answer.End()
-	})
+		return nil, answer.End()
+	}}
 	res, _, err := h.play(t.Context(), h.open(t, Entry{Name: "w", Middleware: n}))
 	require.NoError(t, err)
 	require.Equal(t, "AB", res.Message.Content.String())

@@ -1,24 +1,35 @@
-package chain
+// Package native makes middlewares in Go. They run in the host's process, with its rights;
+// untrusted middlewares are modules. The constructors cover the usual cases: set the
+// functions of a [Middleware] for anything else.
+package native
 
 import (
 	"context"
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
-// The simplest middlewares, as values. For anything else set the functions
-// of a [Native].
+type (
+	// A Middleware has the hooks whose functions are set. Its functions are called by
+	// concurrent runs.
+	Middleware = chain.Native
+	// A Call is one call of a hook: the run, the messages, run-local values, and next.
+	Call = chain.Call
+	// A Stream is the answer of a model or a tool in pieces.
+	Stream[T any] = chain.Stream[T]
+)
 
 // WithInstruction adds text to the agent's instruction, as a paragraph of its own.
-func WithInstruction(text string) *Native {
+func WithInstruction(text string) *Middleware {
 	return WithInstructionFunc(func(_ context.Context, instruction string) (string, error) {
 		return paragraph(instruction, text), nil
 	})
 }
 
 // WithInstructionFunc rewrites the agent's instruction.
-func WithInstructionFunc(rewrite func(ctx context.Context, instruction string) (string, error)) *Native {
+func WithInstructionFunc(rewrite func(ctx context.Context, instruction string) (string, error)) *Middleware {
 	return WithBeforeAgent(func(ctx context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		instruction, err := rewrite(ctx, in.Instruction)
 		return &abi.BeforeAgentAnswer{Instruction: &instruction}, err
@@ -32,7 +43,7 @@ type Tool struct {
 }
 
 // WithTools adds tools to the agent.
-func WithTools(tools ...Tool) *Native {
+func WithTools(tools ...Tool) *Middleware {
 	declared := make([]abi.Tool, len(tools))
 	for i, t := range tools {
 		declared[i] = t.Tool
@@ -53,7 +64,7 @@ func WithTools(tools ...Tool) *Native {
 
 // WithToolsFunc chooses among the agent's tools: what it returns is told to
 // the model. It cannot add tools; see [WithTools].
-func WithToolsFunc(choose func(ctx context.Context, tools []abi.Tool) ([]abi.Tool, error)) *Native {
+func WithToolsFunc(choose func(ctx context.Context, tools []abi.Tool) ([]abi.Tool, error)) *Middleware {
 	return WithBeforeAgent(func(ctx context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		tools, err := choose(ctx, slices.Clone(in.Tools))
 		return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Whole: true, Replace: tools}}, err
@@ -61,13 +72,13 @@ func WithToolsFunc(choose func(ctx context.Context, tools []abi.Tool) ([]abi.Too
 }
 
 // WithBeforeAgent is a middleware of one before_agent hook.
-func WithBeforeAgent(hook func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error)) *Native {
-	return &Native{BeforeAgent: hook}
+func WithBeforeAgent(hook func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error)) *Middleware {
+	return &Middleware{BeforeAgent: hook}
 }
 
 // WithBeforeModelRewriteState rewrites the run's messages before each model call.
-func WithBeforeModelRewriteState(rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error)) *Native {
-	return &Native{BeforeModelRewriteState: func(ctx context.Context, c *Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+func WithBeforeModelRewriteState(rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error)) *Middleware {
+	return &Middleware{BeforeModelRewriteState: func(ctx context.Context, c *Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 		messages, err := rewrite(ctx, c.List(abi.ListState).All())
 		return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Whole: true, Replace: messages}}, err
 	}}
@@ -75,16 +86,16 @@ func WithBeforeModelRewriteState(rewrite func(ctx context.Context, messages []ab
 
 // WithAfterModelRewriteState rewrites the run's messages after each model
 // call; the response is the last of them.
-func WithAfterModelRewriteState(rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error)) *Native {
-	return &Native{AfterModelRewriteState: func(ctx context.Context, c *Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+func WithAfterModelRewriteState(rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error)) *Middleware {
+	return &Middleware{AfterModelRewriteState: func(ctx context.Context, c *Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
 		messages, err := rewrite(ctx, c.List(abi.ListState).All())
 		return &abi.AfterModelRewriteStateAnswer{Messages: abi.ListPatch{Whole: true, Replace: messages}}, err
 	}}
 }
 
 // WithModelWrapper wraps each model call.
-func WithModelWrapper(wrap func(ctx context.Context, req abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error)) *Native {
-	return &Native{WrapModel: func(ctx context.Context, c *Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+func WithModelWrapper(wrap func(ctx context.Context, req abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error)) *Middleware {
+	return &Middleware{WrapModel: func(ctx context.Context, c *Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 		res, err := wrap(ctx, in.Request, c.NextModel)
 		return &abi.WrapModelAnswer{Response: res}, err
 	}}
@@ -93,7 +104,7 @@ func WithModelWrapper(wrap func(ctx context.Context, req abi.Request, next func(
 // WithModelStream reads each model's answer as it comes. What fn sends is the
 // answer; if it sends nothing, the answer stays what it was.
 //
-//	chain.WithModelStream(func(ctx context.Context, _ abi.Request, answer *chain.Stream[abi.Response], send func(...abi.Chunk) error) error {
+//	chain.WithModelStream(func(ctx context.Context, _ abi.Request, answer *Stream[abi.Response], send func(...abi.Chunk) error) error {
 //		for chunk := range answer.Chunks() {
 //			chunk.Text = strings.ToUpper(chunk.Text)
 //			if err := send(chunk); err != nil {
@@ -102,15 +113,15 @@ func WithModelWrapper(wrap func(ctx context.Context, req abi.Request, next func(
 //		}
 //		return answer.End()
 //	})
-func WithModelStream(fn func(ctx context.Context, req abi.Request, answer *Stream[abi.Response], send func(...abi.Chunk) error) error) *Native {
-	return &Native{WrapModel: func(ctx context.Context, c *Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+func WithModelStream(fn func(ctx context.Context, req abi.Request, answer *Stream[abi.Response], send func(...abi.Chunk) error) error) *Middleware {
+	return &Middleware{WrapModel: func(ctx context.Context, c *Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 		return nil, fn(ctx, in.Request, c.StreamModel(ctx, abi.RequestPatch{}), func(chunks ...abi.Chunk) error { return c.Send(ctx, chunks...) })
 	}}
 }
 
 // WithToolCallWrapper wraps each tool call.
-func WithToolCallWrapper(wrap func(ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error)) (*abi.Result, error)) *Native {
-	return &Native{WrapToolCall: func(ctx context.Context, c *Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+func WithToolCallWrapper(wrap func(ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error)) (*abi.Result, error)) *Middleware {
+	return &Middleware{WrapToolCall: func(ctx context.Context, c *Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 		res, err := wrap(ctx, in.Call, c.NextTool)
 		return &abi.WrapToolCallAnswer{Result: res}, err
 	}}
@@ -128,7 +139,7 @@ type AgentMiddleware struct {
 
 // Native turns the struct into a middleware. To have the effect that Eino
 // gives it, register it before those of the newer style.
-func (a AgentMiddleware) Native() *Native {
+func (a AgentMiddleware) Native() *Middleware {
 	n := WithTools(a.AdditionalTools...)
 	tools := n.BeforeAgent
 	n.BeforeAgent = func(ctx context.Context, c *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
