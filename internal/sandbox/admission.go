@@ -13,8 +13,9 @@ import (
 // reserves the maximum that its work can use (the sum of [Image.WorstCase] of all instances
 // that it may hold at once) before it makes any, so that nobody waits for memory while
 // holding some. Waiting callers are served in order, so that large reservations do not
-// starve. A tenant with a name never holds more than what is left to all others, see
-// [WithTenant].
+// starve. A tenant with a name never holds more than half of the memory, nor gets more than
+// what it leaves to all others, see [WithTenant]. So a reservation of at most half never
+// waits for one other tenant alone.
 //
 // The error is a [*TooLargeError] at once if the reservation can never succeed, a
 // [*NoRoomError] at once if ctx belongs to work that already holds memory and there is not
@@ -46,13 +47,13 @@ func holdsMemory(ctx context.Context) bool {
 	return ctx.Value(reservationKey{}) != nil || ctx.Value(instanceKey{}) != nil
 }
 
-// TooLargeError reports a reservation of more memory than there is in total.
+// TooLargeError reports a reservation of more memory than its tenant, or the host, may use.
 type TooLargeError struct {
 	Bytes, All int64
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("needs up to %s of memory for its modules, of %s that the host may use; lower the memory limits of its modules, or let the host use more",
+	return fmt.Sprintf("needs up to %s of memory for its modules, of %s that it may use; lower the memory limits of its modules, or let the host use more",
 		text.Bytes(e.Bytes), text.Bytes(e.All))
 }
 
@@ -117,20 +118,22 @@ func (a *admission) reserve(ctx context.Context, sizes []int64) (int, func(), er
 	if ctx.Err() != nil {
 		return 0, nil, context.Cause(ctx)
 	}
-	smallest := sizes[0]
+	smallest, tenant := sizes[0], tenantOf(ctx).Name
 	a.mu.Lock()
+	most := a.share(tenant)
+	left := min(a.free, most-a.held[tenant])
 	switch {
 	case a.closed:
 		a.mu.Unlock()
 		return 0, nil, ErrClosed
-	case smallest > a.total:
+	case smallest > most:
 		a.mu.Unlock()
-		return 0, nil, &TooLargeError{Bytes: smallest, All: a.total}
-	case holdsMemory(ctx) && (a.contended() || smallest > a.free):
-		defer a.mu.Unlock()
-		return 0, nil, &NoRoomError{Bytes: smallest, Free: a.free, All: a.total}
+		return 0, nil, &TooLargeError{Bytes: smallest, All: most}
+	case holdsMemory(ctx) && (a.contended() || smallest > left):
+		a.mu.Unlock()
+		return 0, nil, &NoRoomError{Bytes: smallest, Free: left, All: most}
 	}
-	r := &reservation{sizes: sizes, tenant: tenantOf(ctx).Name, nested: holdsMemory(ctx), done: make(chan struct{})}
+	r := &reservation{sizes: sizes, tenant: tenant, nested: holdsMemory(ctx), done: make(chan struct{})}
 	a.waiting = append(a.waiting, r)
 	a.serve()
 	a.mu.Unlock()
@@ -181,13 +184,20 @@ func (a *admission) contended() bool {
 	return slices.ContainsFunc(a.waiting, func(r *reservation) bool { return a.withinShare(r.tenant, r.sizes[0]) })
 }
 
+// share returns the most memory that a tenant can hold: half of it for one with a name.
+func (a *admission) share(tenant string) int64 {
+	if tenant == "" {
+		return a.total
+	}
+	return a.total / 2
+}
+
 // withinShare reports whether a tenant that takes bytes more holds no more than it leaves to
-// all others. So some memory is always left: the first tenant gets at most half, a second
-// one half of the rest. A tenant that holds nothing may take all that is free. The caller
-// holds mu.
+// all others. A tenant that holds nothing may take half of the memory, if that is free. The
+// caller holds mu.
 func (a *admission) withinShare(tenant string, bytes int64) bool {
 	held := a.held[tenant]
-	return tenant == "" || held == 0 || held+bytes <= a.free-bytes
+	return tenant == "" || held == 0 && bytes <= a.share(tenant) || held+bytes <= a.free-bytes
 }
 
 // take takes bytes. The caller holds mu.

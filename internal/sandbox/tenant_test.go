@@ -2,7 +2,9 @@ package sandbox
 
 import (
 	"context"
+	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -32,10 +34,10 @@ func TestSharesOfMemory(t *testing.T) {
 	require.NoError(t, err, "nested work does not fail because another one waits for its share")
 	require.Zero(t, n, "more would exceed its share")
 	release()
-	_, release, err = a.reserve(WithReservation(as("mallory")), []int64{10})
-	require.NoError(t, err, "nor does it wait for its share: it would wait for itself")
-	release()
-	take("acme", 30) // a first reservation may take all that is free
+	_, _, err = a.reserve(WithReservation(as("mallory")), []int64{10})
+	var noRoom *NoRoomError
+	require.ErrorAs(t, err, &noRoom, "nor does it wait for its share: it would wait for itself")
+	take("acme", 30) // a first reservation may take half of all memory
 	require.Equal(t, int64(10), a.left())
 	select {
 	case <-served:
@@ -51,6 +53,56 @@ func TestSharesOfMemory(t *testing.T) {
 	a.release("acme", 30)
 	(<-served)()
 	require.Equal(t, int64(60), a.left())
+}
+
+// TestOneTenantLeavesHalf checks that no reservations of one tenant, nested or not, granted or
+// waiting, keep a reservation of another tenant waiting.
+func TestOneTenantLeavesHalf(t *testing.T) {
+	t.Parallel()
+	const total, half = 1000, 500
+	for seed := range uint64(50) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			ctx, cancel := context.WithCancel(t.Context())
+			mallory := WithTenant(ctx, &Tenant{Name: "mallory"})
+			acme := WithTenant(ctx, &Tenant{Name: "acme"})
+			a := &admission{total: total, free: total}
+			held := make(chan func(), 1000)
+			for range 200 {
+				size := random.Int64N(half)
+				sizes := []int64{size, 2 * size, 3 * size}[:1+random.IntN(3)]
+				work := mallory
+				if random.IntN(2) == 0 {
+					work = WithReservation(mallory)
+				}
+				go func() {
+					if _, release, err := a.reserve(work, sizes); err == nil {
+						held <- release
+					}
+				}()
+				synctest.Wait()
+				if len(held) > 0 && random.IntN(3) == 0 {
+					(<-held)()
+				}
+				require.GreaterOrEqual(t, a.left(), int64(half))
+				_, release, err := a.reserve(acme, []int64{half})
+				require.NoError(t, err)
+				release()
+			}
+			cancel()
+		})
+	}
+}
+
+// TestShareOfOneReservation checks the largest reservation of a tenant.
+func TestShareOfOneReservation(t *testing.T) {
+	t.Parallel()
+	a := &admission{total: 1000, free: 1000}
+	_, _, err := a.reserve(WithTenant(t.Context(), &Tenant{Name: "mallory"}), []int64{501})
+	require.ErrorContains(t, err, "of 500 bytes that it may use")
+	_, release, err := a.reserve(t.Context(), []int64{1000})
+	require.NoError(t, err, "without tenants all of it can be used")
+	release()
 }
 
 // waits returns the number of waiting requests.
