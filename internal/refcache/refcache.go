@@ -215,6 +215,16 @@ func (c *Cache[K, V]) EvictAll() int {
 	return c.Evict(func(idle []Idle[K, V]) []Idle[K, V] { return idle })
 }
 
+// Refs returns the number of references to the value of a key, including callers that wait for it.
+func (c *Cache[K, V]) Refs(key K) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[key]; e != nil {
+		return e.refs
+	}
+	return 0
+}
+
 // Keys returns the keys of all values, in no order. Those that are being loaded are included.
 func (c *Cache[K, V]) Keys() []K {
 	c.mu.Lock()

@@ -23,7 +23,7 @@ func FuzzSandbox(f *testing.F) {
 		require.NoError(t, err)
 		require.NoError(t, s.run(b, limits))
 		require.Empty(t, s.live)
-		require.Empty(t, s.codes)
+		require.Empty(t, s.codes.Keys())
 		require.NoError(t, s.Close(t.Context()))
 	})
 }

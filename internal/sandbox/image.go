@@ -16,7 +16,8 @@ import (
 // concurrent use. Images of the same bytes share the machine code.
 type Image struct {
 	sandbox *Sandbox
-	code    *code
+	ref     *codeRef
+	code    *code // of ref
 	name    string
 	limits  Limits
 	stages  []stage // of Prepare; none in an image from Load
@@ -48,7 +49,7 @@ func (s *Sandbox) Load(ctx context.Context, name string, b []byte, l Limits) (*I
 			Fix:    "strip debug information (Go: -ldflags=-s -w; Rust: strip = true; wasm-opt --strip-debug), or raise the limit",
 		}
 	}
-	c, err := s.acquire(ctx, b)
+	ref, err := s.acquire(ctx, b)
 	var refused *verify.RefusedError
 	if errors.As(err, &refused) {
 		own := *refused // the code is shared, the name is not
@@ -58,8 +59,8 @@ func (s *Sandbox) Load(ctx context.Context, name string, b []byte, l Limits) (*I
 	if err != nil {
 		return nil, err
 	}
-	if c.Outline.MemoryMin > uint64(l.MemoryBytes) {
-		defer s.release(c)
+	if c := ref.Value; c.Outline.MemoryMin > uint64(l.MemoryBytes) {
+		defer ref.Release()
 		return nil, &verify.RefusedError{
 			Name: name,
 			Reason: fmt.Sprintf("asks for %s of memory from the start, more than the limit of %s",
@@ -67,7 +68,7 @@ func (s *Sandbox) Load(ctx context.Context, name string, b []byte, l Limits) (*I
 			Fix: "build it with a smaller initial memory, or raise the limit",
 		}
 	}
-	return s.newImage(c, name, l), nil
+	return s.newImage(ref, name, l), nil
 }
 
 // Name returns the name that the module was loaded with.
@@ -137,12 +138,13 @@ func (im *Image) PrepareAnew(ctx context.Context, cfg InstanceConfig, setup func
 // prepared returns an image with another stage, which starts from a snapshot, unless that is
 // nil, and probably ends in a similar one. The caller's references become the image's.
 func (im *Image) prepared(ctx context.Context, start, similar *image.Snapshot, last stage) (*Image, error) {
-	if err := im.retain(); err != nil {
+	ref, err := im.retain()
+	if err != nil {
 		start.Release()
 		similar.Release()
 		return nil, err
 	}
-	out := im.sandbox.newImage(im.code, im.name, im.limits)
+	out := im.sandbox.newImage(ref, im.name, im.limits)
 	out.stages, out.start, out.similar = append(slices.Clone(im.stages), last), start, similar
 	in, err := out.Instantiate(ctx, InstanceConfig{})
 	out.start.Release() // nil if it was used
@@ -256,23 +258,22 @@ func (im *Image) fixed(cfg InstanceConfig) InstanceConfig {
 }
 
 // newImage returns an image. The caller's reference to the code becomes the image's.
-func (s *Sandbox) newImage(c *code, name string, l Limits) *Image {
-	im := &Image{sandbox: s, code: c, name: name, limits: l, pool: pool{budget: &s.idleBudget, timeout: s.idleTimeout}}
+func (s *Sandbox) newImage(ref *codeRef, name string, l Limits) *Image {
+	im := &Image{sandbox: s, ref: ref, code: ref.Value, name: name, limits: l, pool: pool{budget: &s.idleBudget, timeout: s.idleTimeout}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.images[im] = struct{}{}
 	return im
 }
 
-// retain adds a reference to the image's code, unless the image is closed.
-func (im *Image) retain() error {
+// retain returns another reference to the image's code, unless the image is closed.
+func (im *Image) retain() (*codeRef, error) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	if im.closed {
-		return ErrClosed
+		return nil, ErrClosed
 	}
-	im.sandbox.retain(im.code)
-	return nil
+	return im.ref.Retain(), nil
 }
 
 // Close closes the image. Instances remain usable, and what they share is freed with the
@@ -286,7 +287,7 @@ func (im *Image) Close() {
 	im.closed = true
 	im.pool.close()
 	im.sandbox.forget(im)
-	im.sandbox.release(im.code)
+	im.ref.Release()
 }
 
 func (s *Sandbox) forget(im *Image) {

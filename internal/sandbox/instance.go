@@ -55,6 +55,7 @@ type Report struct {
 // call at a time.
 type Instance struct {
 	image   *Image
+	ref     *codeRef // to the code of image
 	core    *core
 	guest   Guest
 	context wazeroContext // of calls of wazero
@@ -87,15 +88,16 @@ type Instance struct {
 
 // newInstance returns an instance without a core.
 func (im *Image) newInstance() (*Instance, error) {
-	if err := im.retain(); err != nil {
+	ref, err := im.retain()
+	if err != nil {
 		return nil, err
 	}
-	in := &Instance{image: im}
+	in := &Instance{image: im, ref: ref}
 	in.guest.in = in
 	in.wasi.Init((*wasiGuest)(in))
 	in.context = wazeroContext{context.Background(), in}
 	if !im.sandbox.enter(in) {
-		im.sandbox.release(im.code)
+		ref.Release()
 		return nil, ErrClosed
 	}
 	return in, nil
@@ -279,7 +281,7 @@ func (in *Instance) free() {
 		in.core.close()
 	}
 	in.core = nil
-	in.image.sandbox.release(in.image.code)
+	in.ref.Release()
 	in.image.sandbox.leave(in)
 }
 

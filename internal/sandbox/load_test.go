@@ -32,7 +32,7 @@ func TestLoadSharesCode(t *testing.T) {
 		require.NotNil(t, im)
 		require.Same(t, images[0].code, im.code, "compiled once")
 	}
-	require.Equal(t, loads, s.refs(images[0].Digest()))
+	require.Equal(t, loads, s.codes.Refs(images[0].Digest()))
 
 	// The last instance keeps the code.
 	in, err := images[0].Instantiate(t.Context(), InstanceConfig{})
@@ -41,23 +41,13 @@ func TestLoadSharesCode(t *testing.T) {
 		im.Close()
 		im.Close()
 	}
-	require.Equal(t, 1, s.refs(in.Image().Digest()))
+	require.Equal(t, 1, s.codes.Refs(in.Image().Digest()))
 	require.Equal(t, []uint64{101}, call(t, in, "count"))
 	_, err = images[0].Instantiate(t.Context(), InstanceConfig{})
 	require.ErrorIs(t, err, ErrClosed)
 	in.Close()
 	in.Close()
-	require.Zero(t, s.refs(in.Image().Digest()))
-}
-
-// refs returns the number of references to the code with that digest.
-func (s *Sandbox) refs(digest string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c := s.codes[digest]; c != nil {
-		return c.refs
-	}
-	return 0
+	require.Zero(t, s.codes.Refs(in.Image().Digest()))
 }
 
 // TestImageProperties checks what an image reports about its module.
@@ -141,7 +131,7 @@ func TestHammer(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	require.Empty(t, s.live)
-	require.Empty(t, s.codes)
+	require.Empty(t, s.codes.Keys())
 }
 
 func hammer(s *Sandbox, g, rounds int) error {

@@ -50,6 +50,7 @@ import (
 
 	"github.com/tetratelabs/wazero/experimental"
 
+	"github.com/agent-runner/agent-runner/internal/refcache"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 	"github.com/agent-runner/agent-runner/internal/sandbox/compile"
 	"github.com/agent-runner/agent-runner/internal/sandbox/engine"
@@ -143,12 +144,12 @@ type Sandbox struct {
 	imageBudget admission
 
 	mu        sync.Mutex
-	images    map[*Image]struct{}    // guarded by mu
-	codes     map[string]*code       // by digest; guarded by mu
-	live      map[*Instance]struct{} // guarded by mu
-	compiling int                    // guarded by mu
-	closed    bool                   // guarded by mu
-	idle      *sync.Cond             // signals that live or compiling shrank; uses mu
+	images    map[*Image]struct{}            // guarded by mu
+	codes     *refcache.Cache[string, *code] // by digest
+	live      map[*Instance]struct{}         // guarded by mu
+	compiling int                            // guarded by mu
+	closed    bool                           // guarded by mu
+	idle      *sync.Cond                     // signals that live or compiling shrank; uses mu
 }
 
 // New returns a sandbox, which the caller must close. It fails if the cache directory cannot
@@ -159,7 +160,7 @@ func New(_ context.Context, opts *Options) (*Sandbox, error) {
 	}
 	s := &Sandbox{
 		log: opts.Logger, portable: opts.portable, idleTimeout: cmp.Or(opts.IdleTimeout, 30*time.Second), profile: opts.Profile,
-		images: map[*Image]struct{}{}, codes: map[string]*code{}, live: map[*Instance]struct{}{},
+		images: map[*Image]struct{}{}, codes: newCodes(), live: map[*Instance]struct{}{},
 	}
 	s.admission.total = cmp.Or(opts.MemoryBytes, machineMemory()/2)
 	s.admission.free = s.admission.total
@@ -231,14 +232,10 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	images, codes := slices.Collect(maps.Keys(s.images)), s.codes
-	s.codes = nil // closing an image later has little effect
+	images := slices.Collect(maps.Keys(s.images))
 	s.mu.Unlock()
 	for _, im := range images {
-		im.pool.close()
-	}
-	for _, c := range codes {
-		c.close()
+		im.Close()
 	}
 	return nil
 }
