@@ -20,7 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// apply puts an agent.
+// apply stores an agent.
 func (f *fixture) apply(key, name, yaml string) *reply {
 	f.t.Helper()
 	return f.send("PUT", "/v1/agents/"+name, key, []byte(yaml), "Content-Type", "application/yaml")
@@ -43,7 +43,7 @@ func TestAgents(t *testing.T) {
 	require.Equal(t, a, again)
 	f.send("DELETE", "/v1/modules/wrap", f.acme, nil).problem(t, 409)
 
-	// A name that comes to stand for another module changes no agent that is there.
+	// An existing agent keeps its modules when their names get new versions.
 	require.Equal(t, 200, f.pushModule(f.acme, "?name=wrap&version=2.0", wasm(t, "own.wasm"), "application/wasm").status)
 	file, shown, err := f.server.agents.Load(t.Context(), f.store.Tenant("acme"), "helper", 0)
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestAgents(t *testing.T) {
 	f.send("GET", "/v1/agents/helper", f.acme, nil).problem(t, 404)
 }
 
-func TestAgentRefused(t *testing.T) {
+func TestAgentIsRejected(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	require.Equal(t, 200, f.pushModule(f.acme, "?name=wrap", wasm(t, "wrap.wasm"), "application/wasm").status)
@@ -101,7 +101,7 @@ func TestAgentRefused(t *testing.T) {
 	f.send("GET", "/v1/agents/helper", f.acme, nil).problem(t, 404)
 }
 
-// TestPolicy lets the operator allow more, and less.
+// TestPolicy changes what the operator allows a tenant.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -132,8 +132,8 @@ func TestPolicy(t *testing.T) {
 	require.Contains(t, string(r.body), "wrap: it reads the conversation and may call api.example.com")
 }
 
-// TestStepsAreBounded checks the most steps that agents may have: 1,000 without a policy, and 100,000
-// with any.
+// TestStepsAreBounded checks the maximum of max_steps: 1,000 without a policy, and 100,000 with
+// any.
 func TestStepsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -152,8 +152,8 @@ func TestStepsAreBounded(t *testing.T) {
 	require.Contains(t, f.apply(f.acme, "helper", "limits: {timeout: 100000h}").problem(t, 422).Detail, "timeout: 100000h0m0s exceeds the maximum of 720h0m0s")
 }
 
-// TestStoredStepsAreLowered checks that an agent which was stored with more steps than it may have now
-// runs with fewer.
+// TestStoredStepsAreLowered checks that an agent that was stored with more steps than its
+// tenant may use now runs with fewer.
 func TestStoredStepsAreLowered(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -195,11 +195,12 @@ func TestAgentLimits(t *testing.T) {
 	require.Contains(t, f.apply(f.acme, "helper", "agents: [{name: b, agent: {"+high+"}}]").problem(t, 422).Detail, "limits.memory")
 	require.Equal(t, 200, f.apply(f.operator, "helper", high).status, "the operator may")
 	require.Equal(t, 200, f.apply(f.acme, "helper", "middlewares: [{module: wrap, limits: {memory: 32MiB}}]").status)
-	// A limit that the module cannot live with is found when the agent is put.
+	// A limit that is too low for the module is rejected when the agent is stored.
 	require.Contains(t, f.apply(f.acme, "helper", "middlewares: [{module: wrap, limits: {module_bytes: 10}}]").problem(t, 422).Detail, "module")
 }
 
-// Ports count as they do when a request is made: an agent that is kept is not refused then.
+// Ports are checked as they are when a request is made, so that a stored agent is not rejected
+// later.
 func TestHostsAndPorts(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

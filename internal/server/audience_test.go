@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
-// A failed model call is shown to each audience as far as it may know: the operator has all
-// of it in the log, a tenant only what its own model says, and the users of an agent how it
+// Each audience sees what it may of a failed model call: the operator's log has everything, a
+// tenant sees only the texts of its own model, and the agent's users see only how the call
 // failed.
 func TestModelFailuresByAudience(t *testing.T) {
 	t.Parallel()

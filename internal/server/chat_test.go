@@ -15,9 +15,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// Each request is told of the tokens that it used: one that ends as a tool of the client
-// is called too, and the next of no token twice.
-func TestChatCountsEachTokenOnce(t *testing.T) {
+// Each response reports the tokens that its request used, also if it ends with a call of a
+// client's tool. No token is reported twice.
+func TestChatReportsEachTokenOnce(t *testing.T) {
 	t.Parallel()
 	calls, says := scripted.Calls(abi.NewToolCall("c1", "mine", "{}")), scripted.Text("done")
 	calls.Response.Usage = &abi.Usage{PromptTokens: 7, CompletionTokens: 3, TotalTokens: 10}
@@ -44,8 +44,8 @@ func TestChatCountsEachTokenOnce(t *testing.T) {
 	require.Equal(t, *says.Response.Usage, used)
 }
 
-// A model that fails is not the server's failure, and the client is told no more of it than
-// how: the run's events have its words.
+// A failed model call is not an error of the server. The client learns only how it failed; the
+// run's events have the model's message.
 func TestChatModelFails(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Error(&model.Error{Code: abi.CodeModel, Status: 401, Message: "https://inside.example answered 401: no key sk-1234", RetryAfter: 1500 * time.Millisecond}))
@@ -61,9 +61,9 @@ func TestChatModelFails(t *testing.T) {
 	require.Equal(t, "2", r.header.Get("Retry-After"))
 }
 
-// Who goes on with a run names the agent that it is of: another one is refused, and the
-// run waits on.
-func TestChatGoesOnWithTheSameModel(t *testing.T) {
+// A request that resumes a run must name the run's agent. Another agent is rejected, and the
+// run remains paused.
+func TestChatResumesWithTheSameModel(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Calls(abi.NewToolCall("c1", "mine", "{}")), scripted.Text("done"))
 	for _, name := range []string{"agent", "other"} {
@@ -90,9 +90,8 @@ func TestChatGoesOnWithTheSameModel(t *testing.T) {
 	require.Equal(t, "done", out.Choices[0].Message["content"])
 }
 
-// OpenAI's clients ask for one model, and for what is not here: they are told of it in
-// their own way.
-func TestModelsOfOpenAI(t *testing.T) {
+// Errors of OpenAI's endpoints, including missing ones, are in OpenAI's format.
+func TestOpenAIErrors(t *testing.T) {
 	t.Parallel()
 	f := platform(t)
 	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)

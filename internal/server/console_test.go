@@ -21,8 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/console"
 )
 
-// The console is for everybody, without a key, beside the API's own answers for
-// what is not there.
+// The console is public, and other unknown paths remain problems of the API.
 func TestConsoleIsServed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -46,7 +45,7 @@ func (r *reply) problemHeader(t *testing.T, status int) http.Header {
 	return r.header
 }
 
-// mask is a module that changes what the user says, and what the model answers.
+// mask is a module that changes the user's message and the model's answer.
 const mask = `import { defineMiddleware, textOf } from "@agent-runner/middleware";
 
 const hidden = (text) => text.replace(/[\w.]+@[\w.]+\w/g, "[address]");
@@ -64,7 +63,7 @@ export default defineMiddleware({
 });
 `
 
-// asker is a module with a tool of its own, and a question before each call of it.
+// asker is a module with a tool, and an interrupt before each call of it.
 const asker = `import { defineMiddleware, textResult } from "@agent-runner/middleware";
 
 export default defineMiddleware({
@@ -75,13 +74,13 @@ export default defineMiddleware({
 });
 `
 
-// crash is a module that makes a mistake.
+// crash is a module that fails.
 const crash = `import { defineMiddleware } from "@agent-runner/middleware";
 
 export default defineMiddleware({ name: "crash", beforeAgent: ({ messages }) => ({ instruction: messages.at(99).content }) });
 `
 
-// A cutting is a server whose streams of events break off after a while, each once.
+// A cutting is a server whose event streams are cut off after a while, each once.
 type cutting struct {
 	http.Handler
 	mu    sync.Mutex
@@ -105,7 +104,7 @@ func (c *cutting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.Handler.ServeHTTP(w, r)
 }
 
-// A cutWriter aborts its connection before the write behind its last.
+// A cutWriter aborts its connection after a number of writes.
 type cutWriter struct {
 	http.ResponseWriter
 	left int
@@ -120,18 +119,18 @@ func (w *cutWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// browse is what testdata/console.mjs is told.
+// browse is the input of testdata/console.mjs.
 type browse struct {
 	URL      string `json:"url"`
 	Folder   string `json:"folder"` // of the npm packages
 	Chromium string `json:"chromium"`
-	Shots    string `json:"shots"` // where screenshots are put; none without
+	Shots    string `json:"shots"` // where to save screenshots; empty for none
 	Key      string `json:"key"`
 	Operator string `json:"operator"`
 }
 
-// A person signs in, starts a run, answers its question, and sees what was changed;
-// in light and dark, wide and narrow, by mouse and by keyboard.
+// A user signs in, starts a run, answers its interrupt and sees what modules changed: in light
+// and dark mode, on wide and narrow screens, with mouse and keyboard.
 func TestConsoleInBrowser(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -148,7 +147,7 @@ func TestConsoleInBrowser(t *testing.T) {
 		replies = append(replies, call, answer, scripted.Reply{Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: "I am still "}, {Kind: abi.ChunkText, Text: "thinking"}}, Hang: true})
 	}
 	f := platform(t, replies...)
-	f.server.agents.Options.Journal.Originals = true // else the diff of what mask changed has no original
+	f.server.agents.Options.Journal.Originals = true // the diff of what mask changed needs the original
 	f.upload(f.acme, "mask", mask)
 	f.upload(f.acme, "asker", asker)
 	r := f.apply(f.acme, "archivist", "model: {name: small}\n")

@@ -22,7 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A fixture is a server with two tenants.
+// A fixture is a server with the tenants acme and beta.
 type fixture struct {
 	t        *testing.T
 	server   *Server
@@ -38,7 +38,7 @@ func newFixture(t *testing.T, set ...func(*Options)) *fixture {
 	return newFixtureAt(t, filepath.Join(t.TempDir(), "s.db"), set...)
 }
 
-// newFixtureAt is a fixture with its store in a file, or at the address of a PostgreSQL database.
+// newFixtureAt returns a fixture with its store in an SQLite file or a PostgreSQL database.
 func newFixtureAt(t *testing.T, where string, set ...func(*Options)) *fixture {
 	t.Helper()
 	ctx := t.Context()
@@ -50,7 +50,7 @@ func newFixtureAt(t *testing.T, where string, set ...func(*Options)) *fixture {
 	h, err := host.New(ctx, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a run that is told as ended may still be leaving
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a run whose end was reported may still be cleaning up
 		defer cancel()
 		require.NoError(t, h.Close(ctx))
 	})
@@ -71,7 +71,7 @@ func newFixtureAt(t *testing.T, where string, set ...func(*Options)) *fixture {
 	return f
 }
 
-// key makes a key.
+// key creates a key.
 func (f *fixture) key(tenant string, scopes ...string) string {
 	f.t.Helper()
 	_, shown, err := f.store.Tenant(tenant).CreateKey(f.t.Context(), &store.KeyOptions{Name: "key of " + tenant, Scopes: scopes})
@@ -81,14 +81,14 @@ func (f *fixture) key(tenant string, scopes ...string) string {
 
 func keyID(shown string) string { return strings.Split(shown, "_")[1] }
 
-// A reply is what the server answered.
+// A reply is a response of the server.
 type reply struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// send sends a request; body is sent as it is if it is bytes, else as JSON.
+// send sends a request. A body of bytes is sent as it is, and others as JSON.
 func (f *fixture) send(method, path, key string, body any, header ...string) *reply {
 	f.t.Helper()
 	var sent io.Reader
@@ -121,7 +121,7 @@ func (f *fixture) send(method, path, key string, body any, header ...string) *re
 	return &reply{res.StatusCode, res.Header, b}
 }
 
-// ok sends a request that succeeds, and reads its answer.
+// ok sends a request that must succeed, and decodes its response.
 func (f *fixture) ok(method, path, key string, body, out any) *reply {
 	f.t.Helper()
 	r := f.send(method, path, key, body)
@@ -132,7 +132,7 @@ func (f *fixture) ok(method, path, key string, body, out any) *reply {
 	return r
 }
 
-// problem checks that an answer is a problem of a status, and returns it.
+// problem requires a response to be a problem with a status, and returns it.
 func (r *reply) problem(t *testing.T, status int, what ...any) *httpapi.Problem {
 	t.Helper()
 	require.Equal(t, status, r.status, "%v: %s", what, r.body)
@@ -148,17 +148,17 @@ func (r *reply) problem(t *testing.T, status int, what ...any) *httpapi.Problem 
 	return &p
 }
 
-// An operation is one of the document.
+// An operation is an operation of the OpenAPI document.
 type operation struct {
 	ID, Method, Path string
 	Scope            httpapi.Scope
 	MaxBody          int64
 	JSON, Body       bool
 	Schema           map[string]any
-	Params           []string // of the path
+	Params           []string // path parameters
 }
 
-// operations reads the document that the server gives.
+// operations returns the operations of the server's OpenAPI document.
 func (f *fixture) operations() []operation {
 	f.t.Helper()
 	var doc struct {
@@ -203,7 +203,7 @@ func resolve(all map[string]map[string]any, schema map[string]any) map[string]an
 	return schema
 }
 
-// at is the operation's path with values in it.
+// at returns the operation's path with values for its parameters.
 func (o *operation) at(t *testing.T, values map[string]string) string {
 	t.Helper()
 	path := o.Path
@@ -215,7 +215,7 @@ func (o *operation) at(t *testing.T, values map[string]string) string {
 	return path
 }
 
-// sample makes a body that the operation's schema takes: what it requires.
+// sample returns a body with the required fields of the operation's schema.
 func (o *operation) sample(t *testing.T) any {
 	t.Helper()
 	if !o.Body {
@@ -249,7 +249,7 @@ func (o *operation) sample(t *testing.T) any {
 	return out
 }
 
-// expired makes a key whose time is over.
+// expired returns an expired key.
 func (f *fixture) expired(tenant string) string {
 	f.t.Helper()
 	_, shown, err := f.store.Tenant(tenant).CreateKey(f.t.Context(), &store.KeyOptions{Scopes: httpapi.OperatorScopes(), TTL: time.Millisecond})
@@ -265,5 +265,5 @@ func testLogger(to io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// withLog makes the server log to w at all levels.
+// withLog sets a logger that writes all levels to w.
 func withLog(w io.Writer) func(*Options) { return func(o *Options) { o.Logger = testLogger(w) } }

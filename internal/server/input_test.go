@@ -17,21 +17,21 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 )
 
-// inputs are requests that begin a run, by their paths; %s is what the user says.
+// inputs are requests that start a run, by path. %s is the user's message.
 var inputs = map[string]string{
 	"/v1/runs":                `{"agent":"greeter","input":"%s"}`,
 	"/v1/chat/completions":    `{"model":"greeter","messages":[{"role":"user","content":"%s"}]}`,
 	"/v1/agents/greeter/agui": `{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"%s"}]}`,
 }
 
-// inputOf is a request of so many bytes.
+// inputOf returns a request body of size bytes.
 func inputOf(path string, size int) []byte {
 	form := inputs[path]
 	return fmt.Appendf(nil, form, strings.Repeat("x", size+len("%s")-len(form)))
 }
 
-// What a run is to read has a size that the tenant's quota says, whichever endpoint it
-// comes through, and whether the request says how large it is or not.
+// The tenant's quota limits the input of a run at every endpoint, with and without
+// Content-Length.
 func TestInputsAreBounded(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
@@ -43,7 +43,7 @@ func TestInputsAreBounded(t *testing.T) {
 	}{
 		{0, 1 << 20, 1<<20 + 1, "input_bytes"},
 		{1000, 1000, 1001, "input_bytes"},
-		{1 << 30, 2 << 20, 8<<20 + 1, ""}, // not more than the route has
+		{1 << 30, 2 << 20, 8<<20 + 1, ""}, // the route's limit is lower
 	} {
 		f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"input_bytes": test.quota}}, nil)
 		for path := range inputs {
@@ -54,7 +54,7 @@ func TestInputsAreBounded(t *testing.T) {
 			require.Equal(t, test.name, p.Quota, path)
 			require.Contains(t, p.Detail, fmt.Sprintf("more than %d bytes", test.refused-1))
 
-			req, err := http.NewRequestWithContext(t.Context(), "POST", f.url+path, io.MultiReader(bytes.NewReader(body))) // of no size
+			req, err := http.NewRequestWithContext(t.Context(), "POST", f.url+path, io.MultiReader(bytes.NewReader(body))) // without Content-Length
 			require.NoError(t, err)
 			req.Header.Set("Authorization", "Bearer "+f.acme)
 			res, err := http.DefaultClient.Do(req)
@@ -67,8 +67,8 @@ func TestInputsAreBounded(t *testing.T) {
 	}
 }
 
-// A request that says that it is too large is answered without what it would send.
-func TestLargeInputsAreNotAwaited(t *testing.T) {
+// A request whose Content-Length is too large is rejected before its body arrives.
+func TestTooLargeInputsAreRejectedEarly(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	address := f.serve(t)
@@ -81,8 +81,8 @@ func TestLargeInputsAreNotAwaited(t *testing.T) {
 	}
 }
 
-// TestLargeInputsWait checks that a tenant's large inputs are parsed, and written, one at a time.
-// Small ones, and those of other tenants, do not wait.
+// TestLargeInputsWait checks that a tenant's large inputs are parsed, and written, one at a
+// time. Small inputs, and those of other tenants, do not wait.
 func TestLargeInputsWait(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})

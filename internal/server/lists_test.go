@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// lists are the lists of the API: the field of their rows, and the fields that identify a
+// lists has the lists of the API, with the field of their rows and the fields that identify a
 // row. A tenant's own lists come first.
 var lists = []struct {
 	path, rows string
@@ -37,8 +37,8 @@ var lists = []struct {
 	{"/v1/quarantine", "runs", []string{"run"}, true},
 }
 
-// listed reads a list page by page and returns its rows' ids. between is called after each
-// page with its cursor.
+// listed reads a list page by page and returns its rows' ids. It calls between after each page,
+// with the page's cursor.
 func (f *fixture) listed(path, key, rows string, id []string, query url.Values, between func(cursor string)) (ids []string) {
 	f.t.Helper()
 	q := url.Values{}
@@ -72,8 +72,7 @@ func (f *fixture) listed(path, key, rows string, id []string, query url.Values, 
 	}
 }
 
-// addRuns creates runs of a tenant without waiting for the disk, so that many of them
-// begin within the same millisecond.
+// addRuns creates runs of a tenant without fsync, so that many begin in the same millisecond.
 func (f *fixture) addRuns(tenant string, n int) {
 	f.t.Helper()
 	for i := range n {
@@ -81,9 +80,9 @@ func (f *fixture) addRuns(tenant string, n int) {
 	}
 }
 
-// TestListsLoseNoRuns pages through thousands of runs. A timestamp as the cursor lost the
-// runs that began in the same millisecond as the last run of a page.
-func TestListsLoseNoRuns(t *testing.T) {
+// TestListsSkipNoRuns pages through thousands of runs. With a timestamp as the cursor, runs
+// that began in the same millisecond as the last run of a page were lost.
+func TestListsSkipNoRuns(t *testing.T) {
 	t.Parallel()
 	const n = 6327
 	f := newFixture(t)
@@ -136,8 +135,8 @@ func furnishLists(t *testing.T, f *fixture, n int) {
 	}
 }
 
-// TestListsHaveCursors pages through every list, and sends its cursors where they are not
-// valid.
+// TestListsHaveCursors pages through every list, and sends its cursors to lists for which they
+// are not valid.
 func TestListsHaveCursors(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -183,7 +182,7 @@ func TestListsHaveCursors(t *testing.T) {
 	}
 }
 
-// TestListsAreInTheDocument finds lists that have no cursor.
+// TestListsAreInTheDocument finds lists of the document that have no cursor.
 func TestListsAreInTheDocument(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -209,7 +208,7 @@ func TestListsAreInTheDocument(t *testing.T) {
 	for path, methods := range doc.Paths {
 		op, ok := methods["get"]
 		if !ok || !strings.HasPrefix(op.ID, "list-") && !strings.HasSuffix(op.ID, "-usage") || strings.HasPrefix(path, "/v1/models") {
-			continue // that list is OpenAI's, which has no pages
+			continue // this list is OpenAI's, which has no pages
 		}
 		found = append(found, path)
 		parameters := map[string]bool{} // whether they are deprecated
@@ -235,8 +234,8 @@ func TestListsAreInTheDocument(t *testing.T) {
 	require.ElementsMatch(t, known, found, "add new lists to the table lists")
 }
 
-// TestOldCursors checks the parameters that clients used before there were cursors.
-func TestOldCursors(t *testing.T) {
+// TestDeprecatedParameters checks the parameters that preceded cursors.
+func TestDeprecatedParameters(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	furnishLists(t, f, 5)

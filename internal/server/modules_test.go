@@ -31,7 +31,7 @@ func wasm(t *testing.T, name string) []byte {
 const script = `import { middleware } from "@agent-runner/middleware";
 export default { name: "shout", before_agent(input: { x: number }) { return {}; } };`
 
-// push uploads a module.
+// pushModule uploads a module.
 func (f *fixture) pushModule(key, query string, b []byte, kind string) *reply {
 	f.t.Helper()
 	return f.send("PUT", "/v1/modules"+query, key, b, "Content-Type", kind)
@@ -62,7 +62,7 @@ func TestUpload(t *testing.T) {
 	f.ok("GET", "/v1/modules/wrap", f.acme, nil, &again)
 	require.NotEqual(t, m.Digest, again.Digest, "a name is its newest version")
 
-	// Another tenant brings the same, and neither learns of the other.
+	// Another tenant uploads the same module. Neither tenant learns of the other.
 	f.send("GET", "/v1/modules/"+m.Digest, f.beta, nil).problem(t, 404)
 	require.Equal(t, 200, f.pushModule(f.beta, "", b, "application/wasm").status)
 	f.ok("GET", "/v1/modules/"+m.Digest, f.beta, nil, &again)
@@ -88,7 +88,7 @@ func TestUploadScript(t *testing.T) {
 	f.pushModule(f.acme, "", []byte(`import x from "fs"; export default {}`), "text/javascript").problem(t, 422)
 }
 
-func TestUploadRefuses(t *testing.T) {
+func TestUploadIsRejected(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	own := wasm(t, "own.wasm")
@@ -128,7 +128,7 @@ func TestUploadRefuses(t *testing.T) {
 	require.Len(t, list.Modules, 1, "what was refused is not kept")
 }
 
-// TestHostileUploads brings what the sandbox refuses.
+// TestHostileUploads uploads modules that the sandbox rejects.
 func TestHostileUploads(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -142,7 +142,7 @@ func TestHostileUploads(t *testing.T) {
 	}
 }
 
-// TestUploadProgress follows an upload, one that is kept and one that is not.
+// TestUploadProgress checks the events of a successful and of a rejected upload.
 func TestUploadProgress(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -164,8 +164,8 @@ func TestUploadProgress(t *testing.T) {
 	require.NotContains(t, got, "event: module")
 }
 
-// TestUploadBreaksOff ends an upload in its middle.
-func TestUploadBreaksOff(t *testing.T) {
+// TestIncompleteUpload cancels an upload halfway.
+func TestIncompleteUpload(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -184,7 +184,7 @@ func TestUploadBreaksOff(t *testing.T) {
 	_, err = w.Write(bytes.Repeat([]byte("x"), 100_000))
 	require.NoError(t, err)
 	cancel()
-	require.NoError(t, w.CloseWithError(io.ErrUnexpectedEOF)) // the client may wait for it
+	require.NoError(t, w.CloseWithError(io.ErrUnexpectedEOF)) // the client may be waiting for it
 	require.Error(t, <-done)
 	f.pushModule(f.acme, "", wasm(t, "own.wasm"), "application/wasm")
 	var list struct{ Modules []modules.Module }
@@ -206,8 +206,8 @@ func TestBlockedUpload(t *testing.T) {
 	require.ErrorContains(t, err, "it leaks")
 }
 
-// What a tenant forgets is forgotten when nobody has it.
-func TestModulesAreSwept(t *testing.T) {
+// A module is deleted when no tenant has it.
+func TestUnusedModulesAreDeleted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	var m modules.Module
@@ -227,8 +227,8 @@ func TestModulesAreSwept(t *testing.T) {
 	}, 10*time.Second, time.Millisecond)
 }
 
-// Tenants with the same module share what is loaded of it, and are told of it by the
-// names that they gave it.
+// Tenants with the same module share its loaded form. Errors name the module as each tenant
+// does.
 func TestTenantsShareModules(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// furnish gives acme one of everything, and returns what paths call it.
+// furnish gives acme one of everything, and returns the values of path parameters.
 func furnish(t *testing.T, f *fixture) map[string]string {
 	t.Helper()
 	ctx := t.Context()
@@ -34,7 +34,7 @@ func furnish(t *testing.T, f *fixture) map[string]string {
 		"module": "acme-module", "version": "1", "run": "run_acme", "secret": "acme-secret"}
 }
 
-// TestEveryOperation goes over all operations of the document.
+// TestEveryOperation checks keys, scopes, bodies and paths of all operations of the document.
 func TestEveryOperation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -45,7 +45,7 @@ func TestEveryOperation(t *testing.T) {
 	for _, scope := range append([]httpapi.Scope{httpapi.OperatorScope}, httpapi.TenantScopes...) {
 		unscoped[scope] = f.key(store.Operator, slices.DeleteFunc(httpapi.OperatorScopes(), func(s string) bool { return s == string(scope) })...)
 	}
-	posing := f.key("beta", httpapi.OperatorScopes()...) // a tenant's key that says it is the operator's
+	posing := f.key("beta", httpapi.OperatorScopes()...) // a tenant's key with the operator's scopes
 
 	for _, op := range f.operations() {
 		t.Run(op.ID, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestEveryOperation(t *testing.T) {
 	}
 }
 
-// checkBodies sends bodies that are too large, and such that are no JSON.
+// checkBodies sends bodies that are too large, and bodies that are not JSON.
 func checkBodies(t *testing.T, f *fixture, op *operation, path string) {
 	t.Helper()
 	if !op.Body {
@@ -92,7 +92,7 @@ func checkBodies(t *testing.T, f *fixture, op *operation, path string) {
 	f.send(op.Method, path, f.operator, []byte("<a/>"), "Content-Type", "text/xml").problem(t, 415)
 }
 
-// checkPaths puts into a path what no path has.
+// checkPaths sends invalid values of path parameters.
 func checkPaths(t *testing.T, f *fixture, op *operation, samples map[string]string) {
 	t.Helper()
 	for _, name := range op.Params {
@@ -109,9 +109,8 @@ func checkPaths(t *testing.T, f *fixture, op *operation, samples map[string]stri
 	}
 }
 
-// TestTenantsAreApart lets a tenant try all operations on what belongs to
-// another one.
-func TestTenantsAreApart(t *testing.T) {
+// TestTenantIsolation calls all operations with another tenant's ids.
+func TestTenantIsolation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	samples := furnish(t, f)
@@ -126,12 +125,12 @@ func TestTenantsAreApart(t *testing.T) {
 	before := look()
 	require.Contains(t, strings.Join(before, "\n"), "acme")
 	all := f.operations()
-	slices.SortStableFunc(all, func(a, b operation) int { // what beta sees comes before what it makes
+	slices.SortStableFunc(all, func(a, b operation) int { // reads come before writes
 		return strings.Compare(strings.TrimPrefix(a.Method, "GET"), strings.TrimPrefix(b.Method, "GET"))
 	})
 	for _, op := range all {
 		if op.Scope == httpapi.Public || op.Scope == httpapi.OperatorScope {
-			continue // TestEveryOperation shows that a tenant's key has no such scope
+			continue // TestEveryOperation checks that a tenant's keys lack this scope
 		}
 		r := f.send(op.Method, op.at(t, samples), f.beta, op.sample(t))
 		require.Less(t, r.status, 500, "%s: %s", op.ID, r.body)
@@ -146,8 +145,8 @@ func TestTenantsAreApart(t *testing.T) {
 	require.Equal(t, before, look(), "and nothing of it changed")
 }
 
-// TestRoutesAreDocumented finds routes that are not in the document, which
-// TestEveryOperation would not see.
+// TestRoutesAreDocumented finds routes that are not in the document, which TestEveryOperation
+// would miss.
 func TestRoutesAreDocumented(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

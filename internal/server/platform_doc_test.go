@@ -16,8 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// docs/platform.md names each scope, quota, policy and metric, and no test that is not
-// there.
+// docs/platform.md names every scope, quota, policy field and metric, and only tests that
+// exist.
 func TestPlatformIsDocumented(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

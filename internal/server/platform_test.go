@@ -36,7 +36,7 @@ export default defineMiddleware({
 });
 `
 
-// platform is a fixture with a model at the operator's, which acme may ask.
+// platform returns a fixture with an operator's model that acme may use.
 func platform(t *testing.T, replies ...scripted.Reply) *fixture {
 	t.Helper()
 	f := newFixture(t)
@@ -44,7 +44,7 @@ func platform(t *testing.T, replies ...scripted.Reply) *fixture {
 	return f
 }
 
-// model puts a model at the operator's, which acme may ask.
+// model sets the operator's model, which acme may use.
 func (f *fixture) model(replies ...scripted.Reply) {
 	t := f.t
 	t.Helper()
@@ -63,8 +63,8 @@ func (f *fixture) upload(key, name, source string) {
 	require.Less(f.t, r.status, 300, "%s", r.body)
 }
 
-// A tenant's module runs in its agent, between the operator's rings, of which it is
-// shown nothing.
+// A tenant's module runs in the tenant's agent, inside the operator's rings, which the tenant
+// cannot see.
 func TestPlatform(t *testing.T) {
 	t.Parallel()
 	usage := &abi.Usage{PromptTokens: 7, CompletionTokens: 3, TotalTokens: 10}
@@ -122,9 +122,9 @@ func TestPlatform(t *testing.T) {
 	require.Contains(t, f.send("POST", "/v1/runs", f.beta, runs.StartRun{Agent: "greeter", Input: "hi"}).problem(t, 422).Detail, "no key")
 }
 
-// A tenant's agent that names an address of its own gets no key of the operator's, and
-// reaches nothing of the operator's network.
-func TestTenantsModelStaysOutside(t *testing.T) {
+// An agent with an endpoint of its own gets no key of the operator, and cannot reach the
+// operator's network.
+func TestTenantsEndpointGetsNoOperatorKey(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("x"))
 	inside := f.server.agents.Options.Getenv(host.EnvBaseURL)
@@ -137,7 +137,7 @@ func TestTenantsModelStaysOutside(t *testing.T) {
 	require.Contains(t, done.Error, "private")
 }
 
-// OpenAI's own client runs a tenant's agent.
+// OpenAI's official client runs a tenant's agent.
 func TestOpenAIClient(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Calls(abi.NewToolCall("1", "show", `{"text":"a"}`)), scripted.Text("done as asked"))
@@ -162,7 +162,7 @@ func TestOpenAIClient(t *testing.T) {
 	require.Equal(t, "agent", models.Data[0].ID)
 }
 
-// AG-UI's own client runs a tenant's agent, with a tool of the front end's.
+// AG-UI's official client runs a tenant's agent, with a tool of the front end.
 func TestAGUIClient(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Calls(abi.NewToolCall("1", "show", `{"text":"a"}`)), scripted.Text("done as asked"))
@@ -185,10 +185,10 @@ func TestAGUIClient(t *testing.T) {
 	require.Len(t, list.Runs, 1, "one run, that waited in between")
 }
 
-// An agent for whose modules there is no memory is made when agents that nobody runs are
-// closed: of its tenant, or else of those who have as many; if that is not enough it can
-// be tried again.
-func TestNoRoomForImages(t *testing.T) {
+// If there is no memory for the images of an agent's modules, unused agents are closed: first
+// those of its tenant, then those of tenants with at least as many. If that is not enough, the
+// request fails and can be repeated.
+func TestNoMemoryForImages(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("one"), scripted.Text("two"))
 	for _, name := range []string{"first", "second", "third"} {
@@ -199,7 +199,7 @@ func TestNoRoomForImages(t *testing.T) {
 	other, err := pool.Open(t.Context(), f.store.Tenant(""), agents.Spec{Agent: "its"})
 	require.NoError(t, err)
 	other.Release()
-	room := 2 // the other one, and that which is made
+	room := 2 // the other agent, and the new one
 	pool.BuildAgent = func(ctx context.Context, p *agents.Plan) (*host.Agent, error) {
 		if pool.Len() > room {
 			return nil, &agents.NotReadyError{Agent: p.Spec.Agent, Err: &sandbox.ImageRoomError{Bytes: 1 << 20, All: 1 << 20}}
@@ -214,7 +214,7 @@ func TestNoRoomForImages(t *testing.T) {
 	}
 	require.Equal(t, 2, pool.Len(), "the first is closed")
 
-	// Who has more agents under way than others have takes nothing from these.
+	// A tenant with more agents in use than others takes no room from them.
 	room = 3
 	var held []*agents.Handle
 	for _, name := range []string{"first", "second"} {
@@ -235,7 +235,7 @@ func TestNoRoomForImages(t *testing.T) {
 	}
 	require.Equal(t, 3, pool.Len())
 
-	// Who has none does.
+	// A tenant with none takes it.
 	for _, o := range held {
 		o.Release()
 	}

@@ -17,13 +17,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A deadServer is one whose process ended without saying so.
+// A deadServer is a server whose process ended without a clean exit.
 type deadServer struct {
 	f     *fixture
 	owner string
 }
 
-// run makes a run that the server ran.
+// run creates a run of the server.
 func (d *deadServer) run(t *testing.T, id string) {
 	t.Helper()
 	err := d.f.store.Create(t.Context(), &journal.Creation{ID: id, Tenant: "acme", Agent: "greeter", Owner: d.owner, Spec: []byte(`{"agent":"greeter","version":1}`),
@@ -31,7 +31,7 @@ func (d *deadServer) run(t *testing.T, id string) {
 	require.NoError(t, err)
 }
 
-// dies stores the server's last heartbeat, and waits until it is missed.
+// dies stores the server's last heartbeat, and waits until its lease expires.
 func (d *deadServer) dies(t *testing.T, pressure int64, runs ...store.RunAccount) {
 	t.Helper()
 	p := &store.Process{Owner: d.owner, Node: "node", Pressure: pressure, Used: pressure, Limit: 1000}
@@ -58,7 +58,7 @@ func (f *fixture) quarantined() (ids []string) {
 	return ids
 }
 
-// settles takes runs over until fn holds.
+// settles takes over runs until fn returns true.
 func (f *fixture) settles(what string, fn func() bool) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool {
@@ -68,8 +68,8 @@ func (f *fixture) settles(what string, fn func() bool) {
 	}, 20*time.Second, 20*time.Millisecond, what)
 }
 
-// Runs that wanted more than their share when their server ended are quarantined; others are
-// resumed. A tenant sees why, an operator releases, and a canceled one ends.
+// Runs that exceeded their share when their server ended are quarantined; others are resumed.
+// The tenant sees the reason, the operator can release a run, and a canceled run ends.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
@@ -103,8 +103,8 @@ func TestQuarantine(t *testing.T) {
 	require.Empty(t, f.quarantined())
 }
 
-// After a server died for want of memory its runs are resumed one at a time. The one that
-// was alone and the largest when the next server died the same way is quarantined.
+// After a server ran out of memory, its runs are resumed one at a time. The run that was alone
+// and the largest when the next server ran out of memory is quarantined.
 func TestSuspectsAreResumedAlone(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
@@ -137,7 +137,7 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 		suspect  bool
 		want     journal.Status
 	}{
-		{pressure: 400, largest: true, suspect: true, want: journal.StatusRunning}, // somebody killed it
+		{pressure: 400, largest: true, suspect: true, want: journal.StatusRunning}, // killed for another reason
 		{pressure: 900, largest: false, suspect: true, want: journal.StatusRunning},
 		{pressure: 900, largest: true, suspect: false, want: journal.StatusRunning},
 		{pressure: 900, largest: true, suspect: true, want: journal.StatusQuarantined},
@@ -161,8 +161,8 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 	}
 }
 
-// Honest runs are never quarantined, however often somebody kills their server, and whether
-// or not another run holds more.
+// Runs within their share are never quarantined, however often their server is killed, and
+// whether or not another run holds more.
 func TestHonestRunsAreNotQuarantined(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
@@ -185,7 +185,7 @@ func TestHonestRunsAreNotQuarantined(t *testing.T) {
 	require.Empty(t, f.quarantined())
 }
 
-// A server that ends says so, and nothing is held against its runs.
+// After a clean exit of a server, its runs are not suspects.
 func TestCleanExitIsNoEvidence(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -201,9 +201,8 @@ func TestCleanExitIsNoEvidence(t *testing.T) {
 	require.Nil(t, death)
 }
 
-// A server whose cgroup had a process killed for want of memory after its last heartbeat
-// leaves suspects, however little it used before. Later kills say nothing about it, nor do
-// those of another cgroup.
+// If the OOM killer ended a process in a server's cgroup after the server's last heartbeat, its
+// runs are suspects, even if it used little memory. Later kills and other cgroups do not count.
 func TestOOMKillLeavesSuspects(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})

@@ -32,7 +32,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// agentsOf are agents in Go, for servers on one database.
+// agentsOf provides native agents to servers of one database.
 type agentsOf struct {
 	mu   sync.Mutex
 	make map[string]func() *agent.Options
@@ -67,7 +67,7 @@ func (n *nativeAgents) Open(_ context.Context, t *store.Tenant, spec agents.Spec
 	return &agents.Handle{Agent: a, Release: func() {}}, nil
 }
 
-// runFixture is a fixture with agents.
+// runFixture returns a fixture with native agents.
 func runFixture(t *testing.T, agents map[string]func() *agent.Options, set ...func(*Options)) (*fixture, *agentsOf) {
 	t.Helper()
 	f := newFixture(t, set...)
@@ -76,7 +76,7 @@ func runFixture(t *testing.T, agents map[string]func() *agent.Options, set ...fu
 	return f, of
 }
 
-// An sse is one event of a stream.
+// An sse is an event of a stream.
 type sse struct{ id, kind, data string }
 
 // events reads a stream of events to its end.
@@ -181,7 +181,7 @@ func TestRun(t *testing.T) {
 	require.Equal(t, int64(1), used.Total.Runs)
 }
 
-func TestRunIsRefused(t *testing.T) {
+func TestRunIsRejected(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
 	for body, want := range map[string]string{
@@ -202,7 +202,7 @@ func TestRunIsRefused(t *testing.T) {
 	require.NotEmpty(t, r.header.Get("Retry-After"))
 }
 
-// The same request again is the same run.
+// Repeating a request returns the same run.
 func TestRunIdempotency(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
@@ -219,8 +219,8 @@ func TestRunIdempotency(t *testing.T) {
 	f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", strings.Repeat("a", 300)).problem(t, 422)
 }
 
-// Another request with the key of one that was is not taken for that.
-func TestKeyOfAnotherRequest(t *testing.T) {
+// A different request with a used Idempotency-Key is rejected.
+func TestIdempotencyKeyOfAnotherRequest(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello, "other": hello})
 	talk := func(last string) []json.RawMessage {
@@ -241,7 +241,7 @@ func TestKeyOfAnotherRequest(t *testing.T) {
 	}
 }
 
-// asks is an agent whose tool waits for an answer.
+// asks returns an agent whose tool waits for an answer.
 func asks() *agent.Options {
 	return &agent.Options{Model: scripted.New(scripted.Calls(abi.NewToolCall("1", "ask", "{}")), scripted.Text("thanks")),
 		Tools: []tool.Tool{tool.ByClient(abi.Tool{Name: "ask"})}}
@@ -263,7 +263,7 @@ func TestRunPauses(t *testing.T) {
 	answers := func(id, answer string) runs.StartRun {
 		return runs.StartRun{Run: run.ID, Answers: map[string]json.RawMessage{id: json.RawMessage(answer)}}
 	}
-	for range 20 { // whoever was refused may answer again at once
+	for range 20 { // a rejected client may answer again at once
 		require.Contains(t, f.send("POST", "/v1/runs", f.acme, answers("int_99", `"a"`)).problem(t, 422).Detail, "int_99")
 	}
 	f.send("POST", "/v1/runs", f.beta, answers(run.Interrupts[0].ID, `"a"`)).problem(t, 404)
@@ -273,7 +273,7 @@ func TestRunPauses(t *testing.T) {
 	f.send("POST", "/v1/runs", f.acme, answers(run.Interrupts[0].ID, `"again"`)).problem(t, 409)
 }
 
-// slow is an agent whose tool goes on until its run ends, or it is let go.
+// slow returns an agent whose tool runs until its run ends or let is closed.
 func slow(began chan<- string, let <-chan struct{}) *agent.Options {
 	return &agent.Options{Model: scripted.New(scripted.Calls(abi.NewToolCall("1", "wait", "{}")), scripted.Text("done")),
 		Tools: []tool.Tool{tool.Idempotent(tool.Func(abi.Tool{Name: "wait"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
@@ -299,15 +299,15 @@ func TestRunIsCanceled(t *testing.T) {
 	require.Equal(t, 202, f.ok("POST", "/v1/runs/"+run.ID+"/cancel", f.acme, nil, nil).status)
 	require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
 
-	events := f.events("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "asker", Input: "hi"}) // one that waits for answers
+	events := f.events("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "asker", Input: "hi"}) // a run that waits for answers
 	var paused abi.Event
 	require.NoError(t, json.Unmarshal([]byte(events[len(events)-1].data), &paused))
 	f.ok("POST", "/v1/runs/"+paused.Run+"/cancel", f.acme, nil, nil)
 	require.Equal(t, "canceled", f.finished(f.acme, paused.Run).FinishReason)
 }
 
-// A run goes on when its client leaves, or ends with it, as the client says.
-func TestClientLeaves(t *testing.T) {
+// When its client disconnects, a run continues or is canceled, as the request says.
+func TestClientDisconnects(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan string, 9), make(chan struct{})
 	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
@@ -342,8 +342,8 @@ func TestClientLeaves(t *testing.T) {
 	require.Equal(t, "stop", f.finished(f.acme, ids[1]).FinishReason)
 }
 
-// A server that ends hands its runs back, and another one goes on with them; who
-// follows the events gets each of them once.
+// A server that shuts down hands back its runs, and another server resumes them. Followers
+// receive each event once.
 func TestRunsOutliveTheirServer(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan string, 9), make(chan struct{})
@@ -396,7 +396,7 @@ func TestRunsOutliveTheirServer(t *testing.T) {
 	next.work.Wait()
 }
 
-// What is the operator's in a run, its tenant is not shown.
+// Tenants do not see the operator's modules in their runs.
 func TestOperatorsModulesAreHidden(t *testing.T) {
 	t.Parallel()
 	guard := &chain.Native{
@@ -449,7 +449,7 @@ func TestBlockedModuleEndsRuns(t *testing.T) {
 			ring = "outer"
 		}
 		l := f.server.runs.Active.Get("acme", run.ID)
-		l.Pins = []journal.Pin{{Entry: "m", Ring: ring, Digest: digest}} // native Go has none
+		l.Pins = []journal.Pin{{Entry: "m", Ring: ring, Digest: digest}} // native middlewares have no digest
 		f.ok("PUT", "/v1/blocks/"+digest, f.operator, map[string]string{"reason": "it phones home"}, nil)
 		require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
 	}
@@ -467,8 +467,8 @@ func TestBlockedModuleEndsRuns(t *testing.T) {
 	}
 }
 
-// A run that takes longer than a server may take to end is left at once to another one.
-func TestRunOutlastsItsServer(t *testing.T) {
+// A run that does not end within the drain time is handed back to another server at once.
+func TestRunExceedsTheDrainTime(t *testing.T) {
 	t.Parallel()
 	began := make(chan string, 9)
 	f, of := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, nil) }})
@@ -501,7 +501,7 @@ func TestRunOutlastsItsServer(t *testing.T) {
 	require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
 }
 
-// A deaf model answers when it is let, whatever becomes of who asks.
+// A deaf model ignores cancellation and answers when let is closed.
 type deaf struct{ began, let chan struct{} }
 
 func (d deaf) Generate(context.Context, *model.Request, func(abi.Chunk) error) (*abi.Response, error) {
@@ -510,8 +510,8 @@ func (d deaf) Generate(context.Context, *model.Request, func(abi.Chunk) error) (
 	return nil, errors.New("it is too late")
 }
 
-// A run that does not let itself be ended is said to be lost sight of.
-func TestRunIsLostSightOf(t *testing.T) {
+// Serve returns an error if a run can neither end nor be handed back.
+func TestRunThatCannotBeHandedBack(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan struct{}), make(chan struct{})
 	f, of := runFixture(t, map[string]func() *agent.Options{"deaf": func() *agent.Options {
@@ -537,7 +537,7 @@ func TestRunIsLostSightOf(t *testing.T) {
 	srv.work.Wait()
 }
 
-// Metadata is a note, and no place for a conversation.
+// Metadata is limited in size.
 func TestMetadataIsBounded(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
@@ -548,8 +548,8 @@ func TestMetadataIsBounded(t *testing.T) {
 	require.Contains(t, start(runs.MaxMetadata+1).problem(t, 422).Detail, "metadata has 65537 bytes; at most 65536 are allowed")
 }
 
-// Runs of the operator's own that a server began are taken over, and those that its
-// command keeps in the same store are left alone.
+// Runs of the operator's tenant that a server started are taken over. Runs of the command in
+// the same store are not.
 func TestOperatorsRunsAreTakenOver(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan string, 9), make(chan struct{})

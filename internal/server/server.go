@@ -232,16 +232,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) shutdown(ctx context.Context, hs *http.Server) error {
 	s.drainOnce.Do(func() { close(s.draining) })
 	if s.await(ctx, hs, s.options.DrainTime) != nil {
-		s.log.Warn("what takes longer than the server may take to end is cut off", "drain", s.options.DrainTime)
+		s.log.Warn("drain time is over: aborting what is in progress", "drain", s.options.DrainTime)
 		s.abort.Do(func() { close(s.aborted) })
 		_ = s.await(ctx, hs, s.timeouts.HandBack)
 		_ = hs.Close()
 	}
 	if n := s.HandedBack(); n > 0 {
-		s.log.Info("runs are handed back: another server goes on with them, or this one when it begins again", "runs", n)
+		s.log.Info("runs handed back: another server resumes them, or this one when it restarts", "runs", n)
 	}
 	if n := s.runs.Count(); n > 0 {
-		return fmt.Errorf("%d runs did not end in time, nor could they be handed back; they go on from the journal when they have been missed", n)
+		return fmt.Errorf("%d runs neither ended in time nor were handed back; a server resumes them when their leases expire", n)
 	}
 	return nil
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// used is what changes by looking.
+// used matches what a request changes in its own key.
 var used = regexp.MustCompile(`"used":"[^"]*"`)
 
-func TestNothingHere(t *testing.T) {
+func TestUnknownPaths(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for path, status := range map[string]int{"/v1": 404, "/index.html": 404, "/v1/tenants/": 404, "/%2e%2e/etc/passwd": 404, "/v1/tenants/%2fx": 422, "/\xc3\x28": 400} {
@@ -47,7 +47,7 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-// TestPanics lets handlers panic.
+// TestPanics checks the responses of handlers that panic.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
@@ -92,7 +92,7 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// TestSecretsStayOut checks that no key comes into the log, or back in a problem.
+// TestSecretsStayOut checks that keys are in neither the log nor problems.
 func TestSecretsStayOut(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
@@ -109,7 +109,7 @@ func TestSecretsStayOut(t *testing.T) {
 	require.Contains(t, log.String(), keyID(f.acme))
 }
 
-// TestKeyLife goes through the life of a tenant's keys.
+// TestKeyLife creates, rotates and revokes a tenant's keys.
 func TestKeyLife(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -139,7 +139,7 @@ func TestRateOfTenant(t *testing.T) {
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"requests_per_minute": 2}}, nil)
 	f.ok("GET", "/v1/keys", f.acme, nil, nil)
 	f.ok("GET", "/v1/keys", f.key("acme", string(httpapi.KeysRead)), nil, nil)
-	r := f.send("GET", "/v1/keys", f.key("acme", string(httpapi.KeysRead)), nil) // more keys are not more requests
+	r := f.send("GET", "/v1/keys", f.key("acme", string(httpapi.KeysRead)), nil) // a second key has no rate limit of its own
 	require.Equal(t, "requests_per_minute", r.problem(t, 429).Quota)
 	require.NotEmpty(t, r.header.Get("Retry-After"))
 	f.ok("GET", "/v1/keys", f.beta, nil, nil)
@@ -157,7 +157,7 @@ func TestBlocks(t *testing.T) {
 	require.Equal(t, "it leaks", why)
 	require.Contains(t, string(f.ok("GET", "/v1/blocks", f.operator, nil, nil).body), digest)
 
-	// Another server of the database learns of it.
+	// Another server of the database sees the block.
 	other := blocks.NewList(f.store, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -193,7 +193,7 @@ func TestUsage(t *testing.T) {
 	f.send("GET", "/v1/usage?from=yesterday", f.acme, nil).problem(t, 422)
 }
 
-// TestDrain ends a server while something is under way.
+// TestDrain shuts down a server during a request.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -229,7 +229,7 @@ func TestDrain(t *testing.T) {
 	require.NoError(t, <-served)
 }
 
-// TestHeaderBomb sends more header than anybody needs.
+// TestHeaderBomb sends a header that is too large.
 func TestHeaderBomb(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -171,7 +171,7 @@ func readStored(kept *store.StoredAgent) (*agentfile.File, *Agent, error) {
 		i++
 	})
 	if i != len(kept.Modules) {
-		return nil, nil, errors.New("agent " + kept.Name + ": its modules are not those of its file; put it again")
+		return nil, nil, errors.New("agent " + kept.Name + ": the stored modules do not match the file; store the agent again")
 	}
 	return f, checked.show(kept), nil
 }

@@ -29,7 +29,7 @@ func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 		file.Rings = *p.rings
 	}
 	if most := p.policy.StepLimit(); p.tenant.ID() != store.Operator && CapSteps(file, most) {
-		f.log.Warn("an agent runs with fewer steps than its file says", slog.String("tenant", p.tenant.ID()), slog.String("agent", p.Spec.Agent), slog.Int("max_steps", most))
+		f.log.Warn("agent runs with fewer steps than its file asks for", slog.String("tenant", p.tenant.ID()), slog.String("agent", p.Spec.Agent), slog.Int("max_steps", most))
 	}
 	spec, err := json.Marshal(p.Spec)
 	if err != nil {
@@ -80,7 +80,7 @@ func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 // does not see the error, which contains the model's address and text of its endpoint.
 func (f *Pool) modelFailed(p *Plan) func(context.Context, *model.Request, *model.Error) {
 	return func(ctx context.Context, req *model.Request, e *model.Error) {
-		f.log.WarnContext(ctx, "a call of the operator's model failed", "tenant", p.tenant.ID(), "agent", p.Spec.Agent, "model", req.Model, "code", e.Code, "status", e.Status, "error", e.Message)
+		f.log.WarnContext(ctx, "call of the operator's model failed", "tenant", p.tenant.ID(), "agent", p.Spec.Agent, "model", req.Model, "code", e.Code, "status", e.Status, "error", e.Message)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Tenants cannot raise any limit of a module, including limits that are added later.
-func TestLimitsAreCapped(t *testing.T) {
+func TestTenantsCannotRaiseLimits(t *testing.T) {
 	t.Parallel()
 	f, err := agentfile.Parse("a", []byte("model: {name: x}\nmiddlewares: [{module: wrap}]\n"))
 	require.NoError(t, err)

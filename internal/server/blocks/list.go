@@ -51,7 +51,7 @@ func (b *List) Watch(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if err := b.refresh(ctx); err != nil && ctx.Err() == nil {
-			b.log.Error("blocks of modules cannot be read", "error", err)
+			b.log.Error("read blocked modules", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -58,7 +58,7 @@ func (s *sender) whole(events iter.Seq2[abi.Event, error]) error {
 		}
 	}
 	if s.run == "" {
-		return errors.New("the run told of nothing")
+		return errors.New("the run ended without an event")
 	}
 	content := s.turn.text()
 	message := map[string]any{"role": abi.RoleAssistant, "content": content, "refusal": s.turn.refusal()}
@@ -171,7 +171,7 @@ func (s *sender) stream(ctx context.Context, events iter.Seq2[abi.Event, error])
 		}
 	}
 	if s.run == "" {
-		return errors.New("the run told of nothing")
+		return errors.New("the run ended without an event")
 	}
 	s.begin()
 	if text, ok := s.turn.corrected(); ok { // streamed text cannot be withdrawn

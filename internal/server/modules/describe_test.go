@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCombinedPowers(t *testing.T) {
+func TestCombinedWarnings(t *testing.T) {
 	t.Parallel()
 	for grants, want := range map[string]int{"": 0, "model": 0, "http:api.example.com": 1, "read:none http:api.example.com": 0,
 		"tool:search": 1, "tool:search http:x": 3, "store": 1, "store http:x": 3, "model http:x": 2, "read:none store": 0} {

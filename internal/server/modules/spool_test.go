@@ -10,7 +10,7 @@ import (
 )
 
 // A spool file does not outlive a killed server.
-func TestSpoolHasNoName(t *testing.T) {
+func TestSpoolFileIsUnlinked(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file keeps its name there")
 	}

@@ -18,9 +18,9 @@ func (m *Service) DeleteUnused(ctx context.Context, every, age time.Duration) {
 	for {
 		switch n, err := m.store.DeleteUnusedModules(ctx, age); {
 		case err != nil && ctx.Err() == nil:
-			m.log.Error("modules that nobody has are not forgotten", "error", err)
+			m.log.Error("delete unused modules", "error", err)
 		case n > 0:
-			m.log.Info("modules that nobody has are forgotten", "modules", n)
+			m.log.Info("unused modules deleted", "modules", n)
 		}
 		select {
 		case <-ctx.Done():

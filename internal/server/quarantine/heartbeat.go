@@ -99,7 +99,7 @@ func (q *Service) End() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := q.Options.Store.EndProcess(ctx, q.Options.Owner); err != nil {
-		q.Options.Logger.Error("the server's end is not stored", "error", err)
+		q.Options.Logger.Error("record the clean end of the server", "error", err)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // A run whose modules wait most of the time for memory for what they emit exceeds its share. A
 // run that waits now and then, or once for long, does not.
-func TestBlockedRunsExceedTheirShare(t *testing.T) {
+func TestExcessRate(t *testing.T) {
 	at := time.Now()
 	for part, over := range map[float64]bool{0.9: true, 0.6: true, 0.4: false, 0: false} {
 		var b *excessRate

@@ -93,7 +93,7 @@ func (q *Service) startTrial(ctx context.Context, info *journal.RunInfo) (bool, 
 		return false, err
 	}
 	q.Trial, q.began = info, time.Now()
-	q.Options.Logger.Info("a run is resumed alone: memory was short when its server ended", "tenant", info.Tenant, "run", info.ID)
+	q.Options.Logger.Info("run resumed alone: memory was short when its server ended", "tenant", info.Tenant, "run", info.ID)
 	return true, nil
 }
 
@@ -110,7 +110,7 @@ func (q *Service) EndTrial(ctx context.Context, now time.Time, state overload.St
 		return
 	}
 	if err := q.Options.Store.Clear(ctx, q.Trial.ID); err != nil {
-		q.Options.Logger.Error("a run that is suspect no more is not stored as such", "run", q.Trial.ID, "error", err)
+		q.Options.Logger.Error("clear suspect run", "run", q.Trial.ID, "error", err)
 		return
 	}
 	q.Trial = nil

@@ -187,7 +187,7 @@ func (r *ActiveRun) wait(ctx context.Context) error {
 }
 
 // errAbandoned cancels a run whose last follower has left.
-var errAbandoned = errors.New("its client went away")
+var errAbandoned = errors.New("its client disconnected")
 
 // Follow counts a follower until it calls leave.
 func (r *ActiveRun) Follow() (leave func()) {

@@ -8,7 +8,7 @@ import (
 
 // The tail of a run keeps the newest events within its limits, and what was read from it does
 // not change.
-func TestLiveTail(t *testing.T) {
+func TestActiveRunTail(t *testing.T) {
 	t.Parallel()
 	r := newActiveRuns().Add("run", "tenant", nil, nil)
 	var read []Event
@@ -36,7 +36,7 @@ func TestLiveTail(t *testing.T) {
 	require.Len(t, r.tail, 1)
 }
 
-func BenchmarkLiveTail(b *testing.B) {
+func BenchmarkActiveRunTail(b *testing.B) {
 	r := newActiveRuns().Add("run", "tenant", nil, nil)
 	b.ReportAllocs()
 	for i := range b.N {

@@ -41,7 +41,7 @@ func (r *Service) WatchBlocks(ctx context.Context) {
 // stopBlocked cancels a run that has a blocked module.
 func (r *Service) stopBlocked(l *ActiveRun, reasons map[string]string) {
 	if why := findBlocked(l.Pins, reasons); why != nil {
-		r.log.Warn("a run is canceled: a module of it is blocked", "tenant", l.tenant, "run", l.ID, "reason", why)
+		r.log.Warn("run canceled: one of its modules is blocked", "tenant", l.tenant, "run", l.ID, "reason", why)
 		l.Cancel(why)
 	}
 }

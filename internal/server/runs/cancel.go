@@ -30,7 +30,7 @@ func (r *Service) WatchCancels(ctx context.Context) {
 		}
 		ids, err := r.store.Canceled(ctx, r.Options.Owner)
 		if err != nil && ctx.Err() == nil {
-			r.log.Error("reading canceled runs failed", "error", err)
+			r.log.Error("read canceled runs", "error", err)
 		}
 		for _, id := range ids {
 			if l := r.Active.find(id); l != nil {

@@ -101,7 +101,7 @@ func (r *Service) releaseQuota(t *store.Tenant, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := t.ReleaseRun(ctx, id); err != nil {
-		r.log.Warn("a run's place is not given back before its time", "run", id, "error", err)
+		r.log.Warn("release the quota of a run", "run", id, "error", err)
 	}
 }
 
@@ -113,10 +113,10 @@ func (r *Service) logStopped(t *store.Tenant, id string, err error) {
 	}
 	if errors.Is(err, journal.ErrReleased) {
 		r.handed.Add(1)
-		r.log.Info("a run is handed back", "tenant", t.ID(), "run", id)
+		r.log.Info("run handed back", "tenant", t.ID(), "run", id)
 		return
 	}
-	r.log.Error("a run goes no further here", "tenant", t.ID(), "run", id, "error", err)
+	r.log.Error("run stopped", "tenant", t.ID(), "run", id, "error", err)
 }
 
 // end cancels a run that no server executes. If its agent can be made, its modules are
@@ -124,7 +124,7 @@ func (r *Service) logStopped(t *store.Tenant, id string, err error) {
 func (r *Service) end(ctx context.Context, t *store.Tenant, info *journal.RunInfo) error {
 	o, err := r.agentOf(ctx, t, info)
 	if err != nil {
-		return t.AbandonRun(ctx, info.ID, "canceled; its agent is not to be had any more")
+		return t.AbandonRun(ctx, info.ID, "canceled; its agent is no longer available")
 	}
 	failed := make(chan error, 1)
 	l, err := r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {

@@ -140,4 +140,4 @@ func (f *Follower) All(ctx context.Context) iter.Seq2[abi.Event, error] {
 	}
 }
 
-var errCutOff = errors.New("its events do not come any more")
+var errCutOff = errors.New("its events ended early")

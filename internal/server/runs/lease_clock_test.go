@@ -9,7 +9,7 @@ import (
 
 // After the database's clock jumps forward, no run is taken over until its server had time for
 // another heartbeat.
-func TestLeasesAreNotTrustedBehindAJump(t *testing.T) {
+func TestLeasesAfterAClockJump(t *testing.T) {
 	t.Parallel()
 	const lease = 15 * time.Second
 	begin := time.Date(2026, 11, 21, 23, 59, 0, 0, time.UTC)

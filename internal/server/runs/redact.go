@@ -165,7 +165,7 @@ func (h *Redactor) runFinished(e *abi.Event) *abi.Event {
 	if e.Error != nil {
 		for name := range h.entries {
 			if strings.Contains(e.Error.Message, name) { // the middleware's own error message
-				out.Error = &abi.Error{Code: e.Error.Code, Message: "a module of the operator's failed"}
+				out.Error = &abi.Error{Code: e.Error.Code, Message: "a module of the operator failed"}
 			}
 		}
 	}

@@ -142,7 +142,7 @@ func (r *Service) respondEvents(w http.ResponseWriter, req *http.Request, c *htt
 func (r *Service) respondRun(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, id string, l *ActiveRun) error {
 	info, err := r.Find(req.Context(), c.Tenant, id)
 	if errors.Is(err, journal.ErrNoRun) && l != nil && l.failure() != nil {
-		return fmt.Errorf("run %s did not begin: %w", id, l.failure())
+		return fmt.Errorf("start run %s: %w", id, l.failure())
 	}
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 )
 
 // The tail of a run, with its AG-UI encoding, counts toward its tenant's memory limit.
-func TestTailIsCounted(t *testing.T) {
+func TestTailCountsTowardMemory(t *testing.T) {
 	a := account.New(account.LevelTenant, "", nil, 256<<10)
 	lives := newActiveRuns()
 	r := lives.Add("run", "tenant", nil, nil)
@@ -32,7 +32,7 @@ func TestTailIsCounted(t *testing.T) {
 }
 
 // A slow follower retains a batch of a run's events, and not all of them.
-func TestFollowersTakeAPartAtATime(t *testing.T) {
+func TestFollowersReadInBatches(t *testing.T) {
 	r := newActiveRuns().Add("run", "tenant", nil, nil)
 	for seq := range int64(maxTail) {
 		r.append(Event{Seq: seq + 1, Type: abi.EventChunk, data: make([]byte, 1<<10)})

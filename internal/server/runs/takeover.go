@@ -37,7 +37,7 @@ func (r *Service) TakeOver(ctx context.Context) {
 			err = r.TakeOverAll(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.log.Error("runs whose process is gone cannot be looked for", "error", err)
+			r.log.Error("look for runs without a server", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -105,7 +105,7 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 	t := r.store.Tenant(info.Tenant)
 	log := r.log.With("tenant", info.Tenant, "run", info.ID)
 	if resume, err := r.Options.Judge(ctx, info); err != nil {
-		log.Error("the end of a run's server is not known", "error", err)
+		log.Error("read how a run's server ended", "error", err)
 		return
 	} else if !resume {
 		return
@@ -115,13 +115,13 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 		now := r.Options.Now()
 		since, _ := r.failedTakeovers.LoadOrStore(info.ID, now)
 		if gone := ctx.Err() == nil && now.Sub(since.(time.Time)) > MaxTakeoverTime; gone || errors.Is(err, store.ErrNoAgent) || errors.Is(err, store.ErrNoModule) || isPermanent(err) {
-			log.Warn("a run cannot go on", "error", err)
-			if err := t.AbandonRun(ctx, info.ID, "its process is gone, and it cannot go on: "+err.Error()); err != nil {
-				log.Error("a run that cannot go on is not ended", "error", err)
+			log.Warn("run cannot be resumed", "error", err)
+			if err := t.AbandonRun(ctx, info.ID, "its server is gone and it cannot be resumed: "+err.Error()); err != nil {
+				log.Error("end a run that cannot be resumed", "error", err)
 			}
 			return
 		}
-		log.Warn("a run cannot be taken over now", "error", err)
+		log.Warn("take over run", "error", err)
 		return
 	}
 	_, err = r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
@@ -129,20 +129,20 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 		var pins *journal.PinError
 		switch {
 		case err == nil:
-			log.Info("a run is taken over")
+			log.Info("run taken over")
 		case errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished): // another server came first
 		case errors.As(err, &pins):
-			log.Warn("a run cannot go on", "error", err)
+			log.Warn("run cannot be resumed", "error", err)
 			if err := t.AbandonRun(ctx, info.ID, err.Error()); err != nil {
-				log.Error("a run that cannot go on is not ended", "error", err)
+				log.Error("end a run that cannot be resumed", "error", err)
 			}
 		default:
-			log.Error("a run cannot be taken over now", "error", err)
+			log.Error("take over run", "error", err)
 		}
 		return events, err
 	})
 	if err != nil {
-		log.Debug("a run is not taken over", "error", err)
+		log.Debug("run not taken over", "error", err)
 	}
 }
 

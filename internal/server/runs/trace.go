@@ -32,7 +32,7 @@ func Timelines(t *store.Tenant, log *slog.Logger) tracing.Tracer {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceTimeout)
 		defer cancel()
 		if err := storeTimeline(ctx, t, line); err != nil && !errors.Is(err, journal.ErrNoRun) {
-			log.Warn("the timeline of a run is not kept", "tenant", t.ID(), "run", line.Run, "error", err)
+			log.Warn("store the timeline of a run", "tenant", t.ID(), "run", line.Run, "error", err)
 		}
 	})
 }
@@ -92,7 +92,7 @@ func (r *Service) trace(ctx context.Context, c *httpapi.Caller, in *runPath) (*t
 	for _, b := range parts {
 		line, err := readTimeline(b)
 		if err != nil {
-			return nil, fmt.Errorf("a timeline of run %s: %w", in.Run, err)
+			return nil, fmt.Errorf("read timeline of run %s: %w", in.Run, err)
 		}
 		hide.spans(line)
 		out.Body.Timelines = append(out.Body.Timelines, line)

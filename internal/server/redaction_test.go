@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
-// directory is a module with a tool that answers with an address.
+// directory is a module with a tool that returns an email address.
 const directory = `import { defineMiddleware } from "@agent-runner/middleware";
 
 export default defineMiddleware({
@@ -29,8 +29,8 @@ export default defineMiddleware({
 });
 `
 
-// The module redact leaves no address of the input in the store, nor in what the server
-// answers about the run. Addresses that the model and tools answered with remain in the records of phases only.
+// The module redact keeps email addresses of the input out of the store and out of the server's
+// responses. Addresses in answers of the model and tools remain, in the records of phases only.
 func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 	t.Parallel()
 	redact := guestbuild.Build(t, "examples/wasm-middlewares/redact")
@@ -99,8 +99,8 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 	}
 }
 
-// everything returns all that a store has: the bytes of a SQLite database after a
-// checkpoint, or the rows of all tables of PostgreSQL.
+// everything returns the whole content of a store: the bytes of an SQLite database after a
+// checkpoint, or the rows of all PostgreSQL tables.
 func everything(t *testing.T, where string) string {
 	t.Helper()
 	if !strings.HasPrefix(where, "postgres:") {

@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// flooding is an agent whose middleware emits a mebibyte before each of many model calls.
+// flooding returns an agent whose middleware emits 1 MiB before each of many model calls.
 func flooding() *agent.Options {
 	data := json.RawMessage(`"` + strings.Repeat("x", 128<<10) + `"`)
 	c, err := chain.New(chain.Entry{Name: "flood", Ring: chain.Tenant, Middleware: &chain.Native{
@@ -41,8 +41,8 @@ func flooding() *agent.Options {
 		Tools: []tool.Tool{tool.Func(abi.Tool{Name: "again"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("ok"), nil })}}
 }
 
-// TestJournalQuota floods the journal until the quota of a day, and of what is kept, ends
-// the run. Then no run begins or resumes through any endpoint.
+// TestJournalQuota fills the journal until the quota of a day, or of the total, ends the run.
+// After that, no endpoint starts or resumes a run.
 func TestJournalQuota(t *testing.T) {
 	t.Parallel()
 	asker := asks()

@@ -32,23 +32,22 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Several servers on one database, each in a process of its own, so that it can be
-// killed.
+// Several servers on one database, each in its own process, so that they can be killed.
 
-// envServer makes the test's binary a server, with the database that it names.
+// envServer makes the test binary a server of the database that it names.
 const envServer = "AGENT_RUNNER_TEST_SERVER"
 
 func TestMain(m *testing.M) {
 	if where := os.Getenv(envServer); where != "" {
 		if err := serveHere(where); err != nil {
-			panic(err) // which its caller takes for a bad end
+			panic(err) // the parent test then fails
 		}
 		return
 	}
 	m.Run()
 }
 
-// serveHere serves until SIGTERM, and says where.
+// serveHere prints its address and serves until SIGTERM.
 func serveHere(where string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -78,13 +77,13 @@ func serveHere(where string) error {
 	return srv.Serve(ctx, l)
 }
 
-// A process is a server in one.
+// A process is a server in a process of its own.
 type process struct {
 	*fixture
 	cmd *exec.Cmd
 }
 
-// start starts a server in a process.
+// start starts a server process.
 func (f *fixture) start(where, model string) *process {
 	f.t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0])}
@@ -105,7 +104,7 @@ func (f *fixture) start(where, model string) *process {
 	return p
 }
 
-// tenants of a database without a server here.
+// testDatabase returns a fixture without a server, and the database that other servers can use.
 func testDatabase(t *testing.T) (f *fixture, where string) {
 	t.Helper()
 	where = postgrestest.Start(t).Create(t, "platform")
@@ -119,7 +118,7 @@ func testDatabase(t *testing.T) (f *fixture, where string) {
 	return f, where
 }
 
-// A gate is a model that says a part of its answer, and the rest when it is let.
+// A gate is a model that returns a part of its answer, and the rest when let is closed.
 type gate struct {
 	mu    sync.Mutex
 	let   chan struct{}
@@ -160,13 +159,13 @@ func (g *gate) Generate(ctx context.Context, _ *model.Request, sink func(abi.Chu
 	return &abi.Response{Message: abi.Message{Role: abi.RoleAssistant, Content: abi.Text(strings.Repeat("part ", 5) + "whole")}, FinishReason: abi.FinishStop}, nil
 }
 
-// A following is a stream of events that somebody reads.
+// A following is a stream of events that is being read.
 type following struct {
 	events []sse
 	done   chan struct{}
 }
 
-// follow reads a run's events behind a number, until the stream ends, however it does.
+// follow reads a run's events after a number until the stream ends for any reason.
 func (f *fixture) follow(key, run, after string) *following {
 	f.t.Helper()
 	req, err := http.NewRequestWithContext(f.t.Context(), "GET", f.url+"/v1/runs/"+run+"/events", nil)
@@ -183,7 +182,7 @@ func (f *fixture) follow(key, run, after string) *following {
 		defer close(x.done)
 		defer res.Body.Close()
 		b, _ := io.ReadAll(res.Body)
-		if i := strings.LastIndex(string(b), "\n\n"); i >= 0 { // what was cut off is no event
+		if i := strings.LastIndex(string(b), "\n\n"); i >= 0 { // an incomplete event does not count
 			x.events = parseSSE(f.t, string(b[:i+2]))
 		}
 	}()
@@ -197,8 +196,8 @@ func (x *following) last() string {
 	return x.events[len(x.events)-1].id
 }
 
-// A server that is killed, or told to end, in the middle of runs leaves them to
-// another one, and who follows their events there gets each of them once.
+// When a server is killed or shut down during runs, another server takes them over. Followers
+// there receive each event once.
 func TestServersTakeOver(t *testing.T) {
 	t.Parallel()
 	f, where := testDatabase(t)
@@ -227,7 +226,7 @@ func TestServersTakeOver(t *testing.T) {
 		}
 		next = f.start(where, m.URL)
 		require.NoError(t, server.cmd.Process.Signal(end))
-		if end == syscall.SIGTERM { // what is under way is waited for, and not gone on with
+		if end == syscall.SIGTERM { // the shutdown waits for runs, which end here
 			require.Eventually(t, func() bool {
 				res, err := http.Get(server.url + "/readyz")
 				if err == nil {
@@ -246,7 +245,7 @@ func TestServersTakeOver(t *testing.T) {
 			after = append(after, next.follow(f.acme, id, before[i].last()))
 		}
 		if end == syscall.SIGKILL {
-			for range count { // each is asked again where it goes on
+			for range count { // each run repeats its model call after the takeover
 				<-g.asked
 			}
 			close(g.let)
@@ -271,8 +270,8 @@ func TestServersTakeOver(t *testing.T) {
 	require.Equal(t, int64(2*count), used.Total.Runs)
 }
 
-// Quotas hold on all servers of a database together, and stay when they start anew; and
-// a module that is blocked at one stops in running hooks on all of them.
+// Quotas apply to all servers of a database together, and survive restarts. A module that is
+// blocked at one server stops on all servers, also during hooks.
 func TestServersShare(t *testing.T) {
 	t.Parallel()
 	f, where := testDatabase(t)
@@ -319,7 +318,7 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 		require.Equal(t, journal.StatusFinished, journal.Status(done.Status))
 		require.Equal(t, "canceled", done.FinishReason)
 	}
-	require.Eventually(t, func() bool { // where no run was, too
+	require.Eventually(t, func() bool { // also at a server without runs
 		servers[0].ok("GET", "/v1/modules", f.acme, nil, &kept)
 		return kept.Modules[0].Blocked != ""
 	}, 5*time.Second, 10*time.Millisecond)
@@ -328,7 +327,7 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 	require.Contains(t, start(1).problem(t, 403).Detail, "it phones home")
 	servers[0].ok("DELETE", "/v1/blocks/"+kept.Modules[0].Digest, f.operator, nil, nil)
 
-	// What was used is known to a server that starts.
+	// A server that starts knows the usage so far.
 	close(g.let)
 	for _, p := range servers {
 		require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
