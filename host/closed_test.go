@@ -27,7 +27,7 @@ func TestARunAfterCloseOfTheHost(t *testing.T) {
 		_, err := a.Ask(t.Context(), "hi")
 		require.ErrorIs(t, err, host.ErrClosed)
 		require.ErrorContains(t, err, "the run cannot begin: the host is closed")
-		var refused *host.NotAdmitted
+		var refused *host.AdmissionError
 		require.ErrorAs(t, err, &refused)
 	}
 }

@@ -74,11 +74,11 @@ type FileOptions struct {
 	// record only the kind of failure, because their readers may not learn about the
 	// operator's model.
 	ModelFailed func(context.Context, *model.Request, *model.Error)
-	// MayAsk reports whether modules may choose a model. By default, the file decides.
-	MayAsk func(model string) bool
-	// MayPass returns an error if modules may not set a parameter of the model. By default,
+	// AllowModel reports whether modules may choose a model. By default, the file decides.
+	AllowModel func(model string) bool
+	// CheckParam returns an error if modules may not set a parameter of the model. By default,
 	// they may set any.
-	MayPass func(param string) error
+	CheckParam func(param string) error
 	// Tracer, if not nil, observes the operations of runs.
 	Tracer tracing.Tracer
 	// ReadModule, if not nil, returns the content of an entry's module. If it returns nil,
@@ -151,14 +151,14 @@ func closeAll(closers []func()) {
 func (b *builder) build(ctx context.Context) (*Agent, error) {
 	f := b.file
 	o := &AgentOptions{
-		Name: f.Name, Description: b.description, ModelName: f.Model.Name, Params: f.Model.Params, Models: f.Limits.Models, MayAsk: b.opts.MayAsk, MayPass: b.opts.MayPass,
+		Name: f.Name, Description: b.description, ModelName: f.Model.Name, Params: f.Model.Params, Models: f.Limits.Models, AllowModel: b.opts.AllowModel, CheckParam: b.opts.CheckParam,
 		Instruction: f.Instruction, ReturnDirectly: f.ReturnDirectly,
 		Options: chain.Options{ContinueOnError: f.ContinueOnError, ContinueOnResponse: f.ContinueOnResponse,
 			Values: b.opts.Values, Tenant: b.opts.Tenant, Tracer: b.opts.Tracer},
 		Journal:  b.opts.Journal,
 		MaxSteps: f.Limits.MaxSteps, Limits: callLimits(&f.Limits), Timeout: time.Duration(f.Limits.Timeout),
-		PauseLimit: time.Duration(f.Limits.Pause),
-		ToolLimit:  time.Duration(f.Limits.ToolTimeout), Parallel: f.Limits.Parallel,
+		PauseTimeout: time.Duration(f.Limits.Pause),
+		ToolTimeout:  time.Duration(f.Limits.ToolTimeout), Parallel: f.Limits.Parallel,
 		NoStream: f.Stream != nil && !*f.Stream,
 	}
 	var err error

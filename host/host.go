@@ -40,26 +40,26 @@ import (
 
 // Types of other packages that embedding programs use.
 type (
-	Module = module.Module
-	Limits = policy.Limits
-	Grants = policy.Grants
-	Native = chain.Native
-	Input  = agent.Input
-	Event  = abi.Event
-	Error  = agent.Error
-	Paused = agent.Paused
+	Module      = module.Module
+	Limits      = policy.Limits
+	Grants      = policy.Grants
+	Native      = chain.Native
+	Input       = agent.Input
+	Event       = abi.Event
+	Error       = agent.Error
+	PausedError = agent.PausedError
 
 	// Errors that errors.As finds in an Error. Their comments say when.
-	Stop        = ending.StoppedError
-	Fault       = ending.FaultError
-	HookFailed  = ending.HookError
-	Limited     = ending.LimitError
-	ModelError  = agent.ModelError
-	Canceled    = agent.Canceled
-	Blocked     = agent.Blocked
-	TimedOut    = agent.TimedOut
-	NotAdmitted = agent.NotAdmitted
-	Expired     = agent.Expired
+	StoppedError   = ending.StoppedError
+	FaultError     = ending.FaultError
+	HookError      = ending.HookError
+	LimitError     = ending.LimitError
+	ModelError     = agent.ModelError
+	CanceledError  = agent.CanceledError
+	BlockedError   = agent.BlockedError
+	TimeoutError   = agent.TimeoutError
+	AdmissionError = agent.AdmissionError
+	ExpiredError   = agent.ExpiredError
 )
 
 // Consequences of a fault of an entry.
@@ -162,10 +162,10 @@ type AgentOptions struct {
 	ModelName   string
 	Params      abi.Params
 	Models      []string                // models that modules may choose in addition to ModelName; nil for any
-	MayAsk      func(model string) bool // reports whether modules may choose a model of Models; nil for all
-	// MayPass returns an error if modules may not set a parameter of the model. By default,
+	AllowModel  func(model string) bool // reports whether modules may choose a model of Models; nil for all
+	// CheckParam returns an error if modules may not set a parameter of the model. By default,
 	// they may set any.
-	MayPass func(param string) error
+	CheckParam func(param string) error
 
 	Instruction    string
 	Tools          []tool.Tool
@@ -178,19 +178,19 @@ type AgentOptions struct {
 	Inner       []Middleware
 	chain.Options
 
-	MaxSteps  int           // defaults to agent.DefaultMaxSteps, at most agent.MaxStepsBound
-	Limits    agent.Limits  // of model calls and tool calls
-	Timeout   time.Duration // of a run; 0 for none
-	ToolLimit time.Duration // timeout of a tool call; defaults to agent.DefaultCallLimit
-	Parallel  int           // concurrent tool calls; defaults to agent.DefaultParallel
+	MaxSteps    int           // defaults to agent.DefaultMaxSteps, at most agent.MaxStepsBound
+	Limits      agent.Limits  // of model calls and tool calls
+	Timeout     time.Duration // of a run; 0 for none
+	ToolTimeout time.Duration // timeout of a tool call; defaults to agent.DefaultToolTimeout
+	Parallel    int           // concurrent tool calls; defaults to agent.DefaultParallel
 	// Memory limits the bytes that the host holds for a run and the sub-agents in it,
 	// except for the memory of modules; agent.DefaultMemory, 64 MiB, when 0. A run that
 	// does not fit ends with an [agent.MemoryError].
 	Memory   int64
 	NoStream bool // do not stream the model's answers
-	// PauseLimit is the maximum time that a paused run waits for answers. It defaults to
-	// agent.DefaultPauseLimit. A negative value means no limit.
-	PauseLimit time.Duration
+	// PauseTimeout is the maximum time that a paused run waits for answers. It defaults to
+	// agent.DefaultPauseTimeout. A negative value means no limit.
+	PauseTimeout time.Duration
 
 	// Journal, if not nil, journals the agent's runs. Without it, they end with the process.
 	Journal *journal.Options
@@ -213,9 +213,9 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{chain: c}
-	options := &agent.Options{Name: o.Name, Description: o.Description, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models, MayAsk: o.MayAsk, MayPass: o.MayPass,
+	options := &agent.Options{Name: o.Name, Description: o.Description, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models, AllowModel: o.AllowModel, CheckParam: o.CheckParam,
 		Instruction: o.Instruction, Tools: o.Tools, ReturnDirectly: o.ReturnDirectly, Chain: c.Chain,
-		MaxSteps: o.MaxSteps, Limits: o.Limits, Timeout: o.Timeout, PauseLimit: o.PauseLimit, ToolLimit: o.ToolLimit, Parallel: o.Parallel, Memory: o.Memory, NoStream: o.NoStream,
+		MaxSteps: o.MaxSteps, Limits: o.Limits, Timeout: o.Timeout, PauseTimeout: o.PauseTimeout, ToolTimeout: o.ToolTimeout, Parallel: o.Parallel, Memory: o.Memory, NoStream: o.NoStream,
 		Journal: o.Journal}
 	options.Admit = h.admit
 	a.Agent, err = agent.New(options)

@@ -147,9 +147,9 @@ func newHost(t *testing.T) *host.Host {
 }
 
 // take takes the events of a run up to its end or its pause.
-func (o *outcome) take(t *testing.T, events iter.Seq2[abi.Event, error]) *host.Paused {
+func (o *outcome) take(t *testing.T, events iter.Seq2[abi.Event, error]) *host.PausedError {
 	t.Helper()
-	var paused *host.Paused
+	var paused *host.PausedError
 	for event, err := range events {
 		o.events = append(o.events, event)
 		if errors.As(err, &paused) {

@@ -53,8 +53,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	for e, err := range events {
-		var paused *agent.Paused
-		if p, ok := err.(*agent.Paused); ok { //nolint:errorlint // it is the event's own
+		var paused *agent.PausedError
+		if p, ok := err.(*agent.PausedError); ok { //nolint:errorlint // it is the event's own
 			paused = p
 			s.mu.Lock()
 			s.waits[in.ThreadID] = paused.State

@@ -34,11 +34,11 @@ const MaxStepsBound = 100_000
 
 // Defaults of Options.
 const (
-	DefaultMaxSteps  = 20
-	DefaultParallel  = 8
-	DefaultCallLimit = 2 * time.Minute
-	// DefaultPauseLimit is a week.
-	DefaultPauseLimit = 7 * 24 * time.Hour
+	DefaultMaxSteps    = 20
+	DefaultParallel    = 8
+	DefaultToolTimeout = 2 * time.Minute
+	// DefaultPauseTimeout is a week.
+	DefaultPauseTimeout = 7 * 24 * time.Hour
 )
 
 // Options make an agent.
@@ -50,13 +50,13 @@ type Options struct {
 	// change them for a call.
 	ModelName string
 	Params    abi.Params
-	// Models are those that modules may choose beside ModelName; nil: any. MayAsk has
+	// Models are those that modules may choose beside ModelName; nil: any. AllowModel has
 	// to take a chosen one too, where it is not nil.
-	Models []string
-	MayAsk func(model string) bool
-	// MayPass says why modules may not pass a parameter that is not one of Params as it
+	Models     []string
+	AllowModel func(model string) bool
+	// CheckParam says why modules may not pass a parameter that is not one of Params as it
 	// stands there; nil: they may pass any.
-	MayPass func(param string) error
+	CheckParam func(param string) error
 
 	Instruction string
 	Tools       []tool.Tool
@@ -65,21 +65,21 @@ type Options struct {
 	// Chain are the middlewares; nil: none.
 	Chain *chain.Chain
 
-	MaxSteps  int           // model calls of a run; DefaultMaxSteps when 0, at most MaxStepsBound
-	Limits    Limits        // of the calls of a run
-	Timeout   time.Duration // of a run; 0: none
-	ToolLimit time.Duration // of one tool call; DefaultCallLimit when 0
-	Parallel  int           // tool calls at once; DefaultParallel when 0
-	NoStream  bool          // ask the model for whole answers
+	MaxSteps    int           // model calls of a run; DefaultMaxSteps when 0, at most MaxStepsBound
+	Limits      Limits        // of the calls of a run
+	Timeout     time.Duration // of a run; 0: none
+	ToolTimeout time.Duration // of one tool call; DefaultToolTimeout when 0
+	Parallel    int           // tool calls at once; DefaultParallel when 0
+	NoStream    bool          // ask the model for whole answers
 	// Memory limits how many bytes a run, with the runs inside it, makes the host hold:
 	// the conversation, what hooks, model and tools answered in a phase, run-local
 	// values, and at most DefaultPending bytes of pending events and changes. Hooks that
 	// emit events wait while too many are pending; a run that holds more ends with a
 	// [*MemoryError]. DefaultMemory when 0.
 	Memory int64
-	// PauseLimit is how long a paused run waits for answers; resumed later, it ends
-	// with an *Expired. DefaultPauseLimit when 0, for ever when negative.
-	PauseLimit time.Duration
+	// PauseTimeout is how long a paused run waits for answers; resumed later, it ends
+	// with an *ExpiredError. DefaultPauseTimeout when 0, for ever when negative.
+	PauseTimeout time.Duration
 
 	// Journal keeps the agent's runs; nil: a run ends with its process.
 	Journal *journal.Options
@@ -147,8 +147,8 @@ func New(o *Options) (*Agent, error) {
 	if a.Memory <= 0 {
 		a.Memory = DefaultMemory
 	}
-	if a.PauseLimit == 0 {
-		a.PauseLimit = DefaultPauseLimit
+	if a.PauseTimeout == 0 {
+		a.PauseTimeout = DefaultPauseTimeout
 	}
 	if a.Limits, err = o.Limits.complete(); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (a *Agent) addTool(t tool.Tool) error {
 	if inner, ok := t.(*agentTool); ok { // a run, with limits of its own
 		a.tools[d.Name] = inner
 	} else {
-		a.tools[d.Name] = tool.Safe(t, tool.SafeOptions{Timeout: a.ToolLimit})
+		a.tools[d.Name] = tool.Safe(t, tool.SafeOptions{Timeout: a.ToolTimeout})
 	}
 	return nil
 }

@@ -282,7 +282,7 @@ func TestOneToolFailsItsSiblingsFinish(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	tr := try(t, agent.Options{ToolLimit: 20 * time.Millisecond, Tools: []tool.Tool{fails, panics, hangs, toolNamed("t", "ok")}},
+	tr := try(t, agent.Options{ToolTimeout: 20 * time.Millisecond, Tools: []tool.Tool{fails, panics, hangs, toolNamed("t", "ok")}},
 		[]scripted.Reply{calls("fails#1", "panics#2", "hangs#3", "t#4"), scripted.Text("done")})
 	require.NoError(t, tr.err, "a tool's time-out is not the run's")
 	saw := tr.saw(1)

@@ -98,7 +98,7 @@ func TestResumeFor(t *testing.T) {
 		Chain: with(t, chain.Entry{Name: "asks", Middleware: asks}, chain.Entry{Name: "redact", Middleware: translator()})})
 	require.NoError(t, err)
 	got, err := collect(t, a.RunFor(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}, lines{}), 0)
-	var paused *agent.Paused
+	var paused *agent.PausedError
 	require.ErrorAs(t, err, &paused)
 	require.Equal(t, []string{"run_started", "log translated the end", "run_paused"}, got)
 

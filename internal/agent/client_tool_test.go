@@ -26,7 +26,7 @@ func TestClientTools(t *testing.T) {
 	require.NoError(t, err)
 	a, err := base.WithTools(tool.ByClient(abi.Tool{Name: "show", Description: "shows it to the user"}))
 	require.NoError(t, err)
-	var paused *agent.Paused
+	var paused *agent.PausedError
 	for _, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("go")}}) {
 		errors.As(err, &paused)
 	}

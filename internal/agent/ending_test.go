@@ -22,13 +22,13 @@ func kind(t *testing.T, err error) string {
 	var kinds []string
 	for name, is := range map[string]bool{
 		"stop":         as[*ending.StoppedError](err),
-		"canceled":     as[*agent.Canceled](err),
-		"timed out":    as[*agent.TimedOut](err),
+		"canceled":     as[*agent.CanceledError](err),
+		"timed out":    as[*agent.TimeoutError](err),
 		"limited":      as[*ending.LimitError](err),
 		"fault":        as[*ending.FaultError](err),
 		"hook failed":  as[*ending.HookError](err),
 		"model":        as[*agent.ModelError](err),
-		"not admitted": as[*agent.NotAdmitted](err),
+		"not admitted": as[*agent.AdmissionError](err),
 	} {
 		if is {
 			kinds = append(kinds, name)
@@ -129,7 +129,7 @@ func TestTheCallersDeadline(t *testing.T) {
 	defer cancel()
 	for _, err = range a.Run(ctx, agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
 	}
-	var out *agent.TimedOut
+	var out *agent.TimeoutError
 	require.ErrorAs(t, err, &out)
 	require.Zero(t, out.After, "it was not the agent's own time-out")
 }

@@ -16,10 +16,10 @@ func TestAnAnswerThatComesTooLate(t *testing.T) {
 	a := asking(t, calls("t#1"))
 	before := time.Now()
 	events, err := eventsOf(t, a, agent.Input{})
-	var paused *agent.Paused
+	var paused *agent.PausedError
 	require.ErrorAs(t, err, &paused)
 	at := time.UnixMilli(lastOf(events).ExpiresMS)
-	require.WithinRange(t, at, before.Add(agent.DefaultPauseLimit).Truncate(time.Millisecond), time.Now().Add(agent.DefaultPauseLimit))
+	require.WithinRange(t, at, before.Add(agent.DefaultPauseTimeout).Truncate(time.Millisecond), time.Now().Add(agent.DefaultPauseTimeout))
 
 	state := *paused.State
 	state.Expires = before // as if a week had gone by
@@ -32,7 +32,7 @@ func TestAnAnswerThatComesTooLate(t *testing.T) {
 			results = append(results, end.Result.Content.String())
 		}
 	}
-	var late *agent.Expired
+	var late *agent.ExpiredError
 	require.ErrorAs(t, err, &late)
 	require.Equal(t, abi.RunError, end.FinishReason)
 	require.Equal(t, abi.CodeLimit, end.Error.Code)
@@ -44,11 +44,11 @@ func TestAPauseWithoutALimit(t *testing.T) {
 	t.Parallel()
 	b := asking(t, calls("t#1"))
 	o := b.Options
-	o.PauseLimit = -1
+	o.PauseTimeout = -1
 	a, err := agent.New(&o)
 	require.NoError(t, err)
 	events, err := eventsOf(t, a, agent.Input{})
-	var paused *agent.Paused
+	var paused *agent.PausedError
 	require.ErrorAs(t, err, &paused)
 	require.Zero(t, lastOf(events).ExpiresMS)
 	require.True(t, paused.State.Expires.IsZero())

@@ -135,11 +135,11 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 		e.Error = &abi.Error{Code: abi.CodeUnavailable, Message: heavy.Error(), Retryable: true, RetryAfterMS: shortageRetry.Milliseconds()}
 	case errors.As(err, &over) && errors.Is(err, errCanceledByJournal):
 		e.FinishReason = abi.RunCanceled
-		err = &Canceled{errCanceledByJournal}
+		err = &CanceledError{errCanceledByJournal}
 	case errors.As(err, &over) && errors.Is(caller.Err(), context.Canceled):
 		e.FinishReason = abi.RunCanceled
-		err = &Canceled{context.Cause(caller)}
-		if blocked := (*Blocked)(nil); errors.As(err, &blocked) {
+		err = &CanceledError{context.Cause(caller)}
+		if blocked := (*BlockedError)(nil); errors.As(err, &blocked) {
 			e.Error = &abi.Error{Code: abi.CodeDenied, Message: blocked.Error()}
 		}
 	case errors.As(err, &over):
@@ -159,9 +159,9 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 // timedOut is the end of a run for which there was no more time.
 func (r *run) timedOut(cause error) error {
 	if errors.Is(cause, errTimeout) {
-		return &TimedOut{After: r.root.Timeout, Cause: cause}
+		return &TimeoutError{After: r.root.Timeout, Cause: cause}
 	}
-	return &TimedOut{Cause: cause}
+	return &TimeoutError{Cause: cause}
 }
 
 // runError is what run_finished says of an error.
@@ -172,11 +172,11 @@ func runError(err error) *abi.Error {
 		e.Message = failed.Error()
 		return &e
 	}
-	var refused *NotAdmitted
+	var refused *AdmissionError
 	if errors.As(err, &refused) {
 		return &abi.Error{Code: abi.CodeLimit, Message: err.Error(), Retryable: passes(err)}
 	}
-	var late *Expired
+	var late *ExpiredError
 	if errors.As(err, &late) {
 		return &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
 	}

@@ -145,7 +145,7 @@ func TestAResumedRunGoesOnCounting(t *testing.T) {
 	require.NoError(t, err)
 	_, err = eventsOf(t, a, agent.Input{})
 	for range 5 {
-		var paused *agent.Paused
+		var paused *agent.PausedError
 		if !errors.As(err, &paused) {
 			break
 		}

@@ -75,12 +75,12 @@ func (r *run) request() *message.List {
 // they may pass.
 func (r *run) allow(req *chain.ModelRequest) error {
 	a := r.agent
-	if a.MayPass != nil {
+	if a.CheckParam != nil {
 		for _, name := range slices.Sorted(maps.Keys(req.Params)) {
 			if own, ok := a.Params[name]; ok && bytes.Equal(own, req.Params[name]) {
 				continue
 			}
-			if err := a.MayPass(name); err != nil {
+			if err := a.CheckParam(name); err != nil {
 				return err
 			}
 		}
@@ -90,7 +90,7 @@ func (r *run) allow(req *chain.ModelRequest) error {
 		return nil
 	case a.Models != nil && !slices.Contains(a.Models, req.Model):
 		return fmt.Errorf("model %q is not one of this agent's: %s", req.Model, strings.Join(append([]string{a.ModelName}, a.Models...), ", "))
-	case a.MayAsk != nil && !a.MayAsk(req.Model):
+	case a.AllowModel != nil && !a.AllowModel(req.Model):
 		return fmt.Errorf("model %q is not one that this agent may ask", req.Model)
 	}
 	return nil

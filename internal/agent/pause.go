@@ -14,15 +14,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
-// A Paused is the error of a run that waits for answers. It is no end:
+// A PausedError is the error of a run that waits for answers. It is no end:
 // after_agent has not run, and [Agent.Resume] goes on with its State.
-type Paused struct {
+type PausedError struct {
 	State      *State
 	Interrupts []abi.Pending
 }
 
 // Error says what the run waits for.
-func (p *Paused) Error() string {
+func (p *PausedError) Error() string {
 	if len(p.Interrupts) == 1 {
 		return "the run waits for an answer: " + p.Interrupts[0].Reason
 	}
@@ -35,7 +35,7 @@ func (r *run) pause(ctx context.Context) {
 	defer cancel()
 	pending := r.state.Pending()
 	e := abi.Event{Type: abi.EventRunPaused, Interrupts: pending, Resume: r.state.ID}
-	if limit := r.root.PauseLimit; limit > 0 {
+	if limit := r.root.PauseTimeout; limit > 0 {
 		r.state.Expires = time.Now().Add(limit)
 		e.ExpiresMS = r.state.Expires.UnixMilli()
 	}
@@ -52,7 +52,7 @@ func (r *run) pause(ctx context.Context) {
 	if r.state.Parent == "" {
 		state.Modules = r.root.Pins()
 	}
-	r.paused = &Paused{State: &state, Interrupts: pending}
+	r.paused = &PausedError{State: &state, Interrupts: pending}
 	r.last(out, journal.StatusPaused)
 }
 
@@ -97,7 +97,7 @@ func (r *run) expired() error {
 	if at.IsZero() || time.Now().Before(at) {
 		return nil
 	}
-	return &Expired{Limit: r.root.PauseLimit, At: at}
+	return &ExpiredError{Limit: r.root.PauseTimeout, At: at}
 }
 
 // legacyRevisions exceeds every revision of a run that was paused by a version which

@@ -26,7 +26,7 @@ type pauser struct {
 	agent  *agent.Agent
 	model  *scripted.Model
 	events []abi.Event
-	paused *agent.Paused
+	paused *agent.PausedError
 	err    error
 }
 

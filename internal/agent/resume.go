@@ -76,7 +76,7 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	claim.Steal = kept.Status == journal.StatusRunning && o.Gone != nil && o.Gone(kept.Owner)
 	wasRunning := !waits(kept)
 	var expires time.Time
-	if limit := a.PauseLimit; kept.Status == journal.StatusPaused && limit > 0 {
+	if limit := a.PauseTimeout; kept.Status == journal.StatusPaused && limit > 0 {
 		expires = kept.Updated.Add(limit)
 	}
 	if kept, err = o.Journal.Claim(ctx, claim); err != nil {

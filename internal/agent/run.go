@@ -30,9 +30,9 @@ type run struct {
 	chain    *chain.Run
 	events   *outbox
 	client   client
-	wrong    error   // with what the run was to begin with
-	err      *Error  // set before run_finished is sent
-	paused   *Paused // set before run_paused is sent
+	wrong    error        // with what the run was to begin with
+	err      *Error       // set before run_finished is sent
+	paused   *PausedError // set before run_paused is sent
 	journal  *journal.Options
 	keeper   *keeper // nil: the run is not kept
 	crashed  bool    // the process that ran it before has ended in the middle
@@ -284,7 +284,7 @@ func (r *run) admit(ctx context.Context, a *Agent) (context.Context, error) {
 	case ctx.Err() != nil:
 		return ctx, &ending.AbortedError{Cause: err}
 	default:
-		return ctx, &NotAdmitted{err}
+		return ctx, &AdmissionError{err}
 	}
 }
 

@@ -30,8 +30,8 @@ func TestShortagesPass(t *testing.T) {
 		got.Message = ""
 		require.Equal(t, test.want, *got, name)
 	}
-	late := runError(&NotAdmitted{&sandbox.NoRoomError{Bytes: 1 << 20, All: 1 << 20}})
+	late := runError(&AdmissionError{&sandbox.NoRoomError{Bytes: 1 << 20, All: 1 << 20}})
 	require.Equal(t, abi.CodeLimit, late.Code)
 	require.True(t, late.Retryable)
-	require.False(t, runError(&NotAdmitted{&sandbox.TooLargeError{Bytes: 1 << 20, All: 1 << 10}}).Retryable)
+	require.False(t, runError(&AdmissionError{&sandbox.TooLargeError{Bytes: 1 << 20, All: 1 << 10}}).Retryable)
 }

@@ -33,7 +33,7 @@ type ToolOptions struct {
 // Tool makes an agent a tool of another. A call of it is a run of its own: with
 // its own chain, run-local values, steps and limits, its parent set, and the
 // caller's metadata. What it uses counts as the parent's as well, it ends when
-// the call's context does, and Options.ToolLimit does not bound it. Its answer
+// the call's context does, and Options.ToolTimeout does not bound it. Its answer
 // is the call's result; a run that comes to none is an error result.
 //
 // Where it waits for an answer, so does the run around it: under the
@@ -106,7 +106,7 @@ func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 			from.run.childEvent(&call, e.Event, t.forward)
 		}
 	}
-	var paused *Paused
+	var paused *PausedError
 	if errors.As(ended, &paused) {
 		return nil, from.wait(t.agent, paused)
 	}
@@ -189,7 +189,7 @@ func idPart(id string) string {
 }
 
 // wait pauses the run of the call as well.
-func (c *caller) wait(a *Agent, paused *Paused) error {
+func (c *caller) wait(a *Agent, paused *PausedError) error {
 	if c.call == nil {
 		return &abi.Error{Code: abi.CodeTool, Message: fmt.Sprintf("agent %q waits for an answer, and nobody can be asked where it was called: %s", a.Name, paused)}
 	}

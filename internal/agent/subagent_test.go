@@ -182,7 +182,7 @@ func TestAnInterruptInAChild(t *testing.T) {
 		scripted.Calls(abi.NewToolCall("1", "researcher", `{"request":"go"}`), abi.NewToolCall("2", "t", "{}")), scripted.Text("done"))
 	_, err := eventsOf(t, parent, agent.Input{})
 	ids := func(err error) (out []string) {
-		var paused *agent.Paused
+		var paused *agent.PausedError
 		require.ErrorAs(t, err, &paused)
 		for _, p := range paused.Interrupts {
 			require.Equal(t, "r.1.1", p.Run)
@@ -194,7 +194,7 @@ func TestAnInterruptInAChild(t *testing.T) {
 	}
 	waits := ids(err)
 	require.Len(t, waits, 2)
-	var paused *agent.Paused
+	var paused *agent.PausedError
 	require.ErrorAs(t, err, &paused)
 
 	_, err = parent.Resume(t.Context(), paused.State, map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage(`"perhaps"`)})
@@ -239,7 +239,7 @@ func TestEachRunOfACallHasItsOwnIDs(t *testing.T) {
 	var runs, ids []string
 	_, err := eventsOf(t, parent, agent.Input{})
 	for range 2 {
-		var paused *agent.Paused
+		var paused *agent.PausedError
 		require.ErrorAs(t, err, &paused)
 		require.Len(t, paused.Interrupts, 1)
 		p := paused.Interrupts[0]

@@ -129,7 +129,7 @@ func TestAPauseAfterATransfer(t *testing.T) {
 	a, _ := agentOf(t, agent.Options{Name: "a"}, transfer("1", "researcher"))
 	require.NoError(t, a.AllowTransfer(b))
 	_, err := eventsOf(t, a, agent.Input{})
-	var paused *agent.Paused
+	var paused *agent.PausedError
 	require.ErrorAs(t, err, &paused)
 	require.Equal(t, "researcher", paused.State.Agent)
 	bytes, err := json.Marshal(paused.State)

@@ -78,7 +78,7 @@ func (s *seen) runFor(ctx context.Context, c *Composition, a *agent.Agent, id st
 	events := a.RunFor(ctx, agent.Input{Messages: []abi.Message{abi.User(question)}, RunID: id}, encoder())
 	waiting, answered := map[string]bool{}, map[string]bool{}
 	for {
-		var paused *agent.Paused
+		var paused *agent.PausedError
 		for e, err := range events {
 			s.events = append(s.events, e.Event)
 			if e.Encoded != nil || e.Event.Type == abi.EventCustom {
@@ -136,7 +136,7 @@ func (s *seen) switchedOff() bool {
 }
 
 // resume goes on with a paused run, whose state went through JSON.
-func resume(ctx context.Context, a *agent.Agent, p *agent.Paused, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[agent.ClientEvent, error], error) {
+func resume(ctx context.Context, a *agent.Agent, p *agent.PausedError, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[agent.ClientEvent, error], error) {
 	b, err := json.Marshal(p.State)
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func (p *player) play(ctx context.Context, c *Case, a, later *agent.Agent, out *
 	defer p.cancel()
 	events := a.RunFor(ctx, agent.Input{Messages: c.Messages, RunID: "run"}, c.client())
 	for n := 0; ; n++ {
-		var paused *agent.Paused
+		var paused *agent.PausedError
 		for e, err := range events {
 			out.Events = append(out.Events, e.Event)
 			out.Client = append(out.Client, e.Encoded...)

@@ -64,7 +64,7 @@ func TestParallelRuns(t *testing.T) {
 	for range runs {
 		all.Go(func() {
 			for _, err := range a.Run(t.Context(), host.Input{Messages: []abi.Message{abi.User("go")}}) {
-				var stop *host.Stop
+				var stop *host.StoppedError
 				assert.True(t, err == nil || errors.As(err, &stop), "%v", err)
 			}
 		})

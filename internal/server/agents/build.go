@@ -48,10 +48,10 @@ func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 	if operator {
 		o.Network.Hosts = nil
 	} else if models := p.policy.Models; len(models) > 0 {
-		o.MayAsk = func(model string) bool { return policy.Matches(models, model) }
+		o.AllowModel = func(model string) bool { return policy.Matches(models, model) }
 	}
 	if !operator {
-		o.MayPass = p.policy.ParamCheck()
+		o.CheckParam = p.policy.ParamCheck()
 		if err := checkModels(file, &p.policy); err != nil { // the policy may have changed since the agent was stored
 			return nil, &NotReadyError{p.Spec.Agent, err}
 		}

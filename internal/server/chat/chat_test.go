@@ -77,7 +77,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, b []byte) error {
 func (s *server) keep(events iter.Seq2[abi.Event, error]) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		for e, err := range events {
-			var paused *agent.Paused
+			var paused *agent.PausedError
 			if errors.As(err, &paused) {
 				s.mu.Lock()
 				s.waits[paused.State.ID] = paused.State

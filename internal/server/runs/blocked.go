@@ -48,16 +48,16 @@ func (r *Service) stopBlocked(l *ActiveRun, reasons map[string]string) {
 
 // findBlocked returns the blocked module of a run, or nil. It does not name the operator's own
 // modules.
-func findBlocked(pins []journal.Pin, reasons map[string]string) *agent.Blocked {
-	var hidden *agent.Blocked
+func findBlocked(pins []journal.Pin, reasons map[string]string) *agent.BlockedError {
+	var hidden *agent.BlockedError
 	for _, p := range pins {
 		why, blocked := reasons[p.Digest]
 		switch {
 		case !blocked:
 		case p.Ring != "tenant":
-			hidden = &agent.Blocked{}
+			hidden = &agent.BlockedError{}
 		default:
-			return &agent.Blocked{Digest: p.Digest, Reason: why}
+			return &agent.BlockedError{Digest: p.Digest, Reason: why}
 		}
 	}
 	return hidden

@@ -34,7 +34,7 @@ type pausedFile struct {
 const maxPaused = 256 << 20
 
 // keep writes a paused run to its file atomically.
-func (c *runCommand) keep(paused *agent.Paused) (path string, err error) {
+func (c *runCommand) keep(paused *agent.PausedError) (path string, err error) {
 	path = c.pausedPath(paused.State.ID)
 	b, err := abijson.Marshal(pausedFile{1, paused.State})
 	if err != nil {

@@ -246,7 +246,7 @@ func (r *recorded) again(ctx context.Context, a *host.Agent, x *exported) ([]abi
 	events := a.Run(ctx, host.Input{Messages: x.History.Input, RunID: x.Run.ID, Parent: x.Run.Parent, Metadata: x.History.State.Metadata})
 	var out []abi.Event
 	for {
-		var paused *agent.Paused
+		var paused *agent.PausedError
 		for e, err := range events {
 			out = append(out, e)
 			errors.As(err, &paused)

@@ -309,7 +309,7 @@ func (c *runCommand) follow(ctx context.Context, cancel func(), a *host.Agent, e
 		if err != nil {
 			return err
 		}
-		var waits *agent.Paused
+		var waits *agent.PausedError
 		if !errors.As(ended, &waits) {
 			return exitOf(ended, c.storeAt)
 		}
@@ -348,7 +348,7 @@ func (c *runCommand) show(cancel func(), events iter.Seq2[abi.Event, error], sho
 		if shown != nil || event.Type == "" {
 			continue // nobody reads any more, but the run still comes to its end; or the journal has failed
 		}
-		var paused *agent.Paused
+		var paused *agent.PausedError
 		if errors.As(err, &paused) && !c.canAsk() && c.store == nil {
 			if event.Resume, err = c.keep(paused); err != nil {
 				return nil, cli.Ended(cli.ExitFailed, err)
