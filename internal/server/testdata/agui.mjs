@@ -1,5 +1,5 @@
-// Follows an agent with AG-UI's official client: a front end with a tool of its own.
-// It prints the messages in the end.
+// Runs an agent with AG-UI's official client: a front end with a tool of its own. It prints the
+// final messages.
 import { HttpAgent } from "@ag-ui/client";
 
 const agent = new HttpAgent({ url: process.env.AGUI_URL, threadId: "thread-1", headers: { Authorization: `Bearer ${process.env.AGUI_KEY}` } });

@@ -1,5 +1,5 @@
-// A visit to the console, as a person makes it, in Chromium. What it is told comes
-// on stdin; it ends with an error where something is not as it should be.
+// Uses the console as a person would, in Chromium. It reads its input from stdin, and fails if
+// anything is not as expected.
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ const require = createRequire(join(told.folder, "package.json"));
 const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
-// plain is a run that is made up.
+// plain is a run that the server does not have.
 const plain = { id: "run_made", agent: "archivist", title: "Made up", status: "finished", step: 1, usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }, fuel: 0, last_event: 0,
   created: new Date().toISOString(), updated: new Date().toISOString() };
 
@@ -31,14 +31,14 @@ async function visit(scheme, viewport) {
   const light = scheme === "light";
   const context = await browser.newContext({ colorScheme: scheme, viewport, reducedMotion: "reduce" });
   page = await context.newPage();
-  page.setDefaultTimeout(20000); // of a machine that does much else
-  await page.clock.install(); // so that nobody has to wait for what is done every few seconds
+  page.setDefaultTimeout(20000); // the machine may be busy
+  await page.clock.install(); // timers run without waiting
   const audits = await auditor(scheme, viewport);
   const wrong = [];
   page.on("pageerror", (e) => wrong.push(`error: ${e.message}`));
   page.on("dialog", (d) => wrong.push(`dialog: ${d.message()}`));
   page.on("console", (m) => {
-    // What the server refuses, and streams that break off, browsers say by themselves.
+    // Browsers log rejected requests and broken streams themselves.
     if (m.type() === "error" && !m.text().startsWith("Failed to load resource")) wrong.push(`console: ${m.text()}`);
   });
   page.on("request", (r) => {
@@ -67,18 +67,18 @@ async function visit(scheme, viewport) {
   await page.keyboard.press("Enter");
   await title("Runs");
 
-  await page.locator("h1:focus", { hasText: "Runs" }).waitFor(); // where a page begins
+  await page.locator("h1:focus", { hasText: "Runs" }).waitFor(); // the focus starts at the heading
   await page.getByRole("link", { name: "Skip to the content" }).press("Enter");
   await page.locator("main:focus").waitFor();
 
-  // A run is started, by the keyboard.
+  // A run is started with the keyboard.
   await page.getByRole("link", { name: "Start a run" }).click();
   await title("Start a run");
   await page.getByLabel("Input").fill("Please delete the report of 2019 and tell ann@example.com <b>when</b> it is gone.");
   await shot("start", "start");
   await page.keyboard.press("Control+Enter");
 
-  // It asks, and the arguments are changed.
+  // It asks for approval, and the arguments are changed.
   await page.getByRole("heading", { name: "Approve this tool call?" }).waitFor();
   await page.getByText("May <em>reports/2019.txt</em> be deleted?").waitFor();
   await page.getByText("needs an answer").waitFor();
@@ -91,7 +91,7 @@ async function visit(scheme, viewport) {
   await page.getByLabel("Arguments").fill('{"path": "reports/2019-copy.txt"}');
   await page.getByRole("button", { name: "Approve with these arguments" }).click();
 
-  // It ends, and says what was changed.
+  // It ends, and shows the changes of modules.
   await page.locator(".facts").getByText("finished").waitFor();
   await page.locator(".talk").getByText("deleted reports/2019-copy.txt").waitFor();
   const first = page.locator(".diff", { hasText: "message 1 (user)" });
@@ -104,20 +104,20 @@ async function visit(scheme, viewport) {
   assert.match(await page.title(), /^Please delete/);
   assert.equal(await page.locator("main img, main script, main em, main i").count(), 0);
   await shot("run", "run");
-  if (told.shots && light) await page.screenshot({ path: join(told.shots, "console.png"), clip: { x: 0, y: 0, width: 1280, height: 800 } }); // of docs/console.md
+  if (told.shots && light) await page.screenshot({ path: join(told.shots, "console.png"), clip: { x: 0, y: 0, width: 1280, height: 800 } }); // for docs/console.md
 
-  // The timeline leads to what a hook changed.
+  // The timeline links to the changes of a hook.
   await page.getByRole("button", { name: "changed" }).first().click();
   await page.locator(".deed.found", { hasText: "message 1 (user)" }).waitFor();
 
-  // One that goes on is cancelled.
+  // A run in progress is canceled.
   await page.getByRole("link", { name: "Start another" }).click();
   await title("Start a run");
   await page.getByLabel("Input").fill("Wait for me.");
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.getByText("live", { exact: true }).waitFor();
   await page.locator(".timeline .bar.open").first().waitFor();
-  await page.locator(".message .said", { hasText: "I am still thinking" }).waitFor(); // of a message that is not over
+  await page.locator(".message .said", { hasText: "I am still thinking" }).waitFor(); // of an unfinished message
   await shot("live");
   await page.getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("button", { name: "Cancel this run?" }).click();
@@ -143,8 +143,7 @@ async function visit(scheme, viewport) {
   await page.getByRole("link", { name: "mask" }).click();
   await page.getByText("Hides addresses from the model.").waitFor();
   await shot("module", "module");
-  // A module that makes a mistake: its fault is told where the run is, and found from
-  // where the module is.
+  // A faulty module: its fault is shown with the run and with the module.
   await page.goto(`${told.url}/#/start?agent=clumsy`);
   await title("Start a run");
   await page.getByLabel("Input").fill("Stumble.");
@@ -169,7 +168,7 @@ async function visit(scheme, viewport) {
   await shot("usage", "usage");
   assert.equal(await page.getByRole("link", { name: "Tenants" }).count(), 0);
 
-  // A reload stays signed in; signing out forgets the key.
+  // A reload stays signed in; signing out deletes the key.
   await page.reload();
   await title("Usage");
   await page.getByRole("button", { name: "Sign out" }).click();
@@ -205,7 +204,7 @@ async function visit(scheme, viewport) {
       body: JSON.stringify({ agent: "clumsy", input: "Elsewhere." }) });
     assert.equal(begun.status, 202);
     await page.clock.fastForward(3000);
-    await page.getByRole("link", { name: "Elsewhere." }).waitFor(); // the list is kept up to date
+    await page.getByRole("link", { name: "Elsewhere." }).waitFor(); // the list is updated
   }
 
   async function open(name) {
@@ -216,7 +215,7 @@ async function visit(scheme, viewport) {
 }
 
 
-// make answers requests for a run with what is made up.
+// make answers requests for a run with made-up data.
 async function make(made, { history, events, posted } = {}) {
   const routed = new RegExp(`/v1/runs(/${made.id}.*)?$`);
   let streamed = false;
@@ -236,8 +235,8 @@ async function make(made, { history, events, posted } = {}) {
   return () => page.unroute(routed);
 }
 
-// questions answers each kind of question, of a run that is made up. What is typed
-// into one stays while others are answered.
+// questions answers each kind of interrupt of a made-up run. What is typed into one stays while
+// others are answered.
 async function questions(title, shot) {
   const sent = [];
   const call = (id, name) => ({ id, name, arguments: '{"sum":5}' });
@@ -266,7 +265,7 @@ async function questions(title, shot) {
   await press("where_am_i", "Send");
   await press("another dollar", "Send");
   await press("May it pay?", "Deny");
-  // By the keyboard alone.
+  // With the keyboard only.
   await page.locator("h1:focus").waitFor();
   const approve = ask("May it tip?").getByRole("button", { name: "Approve" });
   for (let i = 0; i < 12 && !(await approve.evaluate((e) => e === document.activeElement)); i++) await page.keyboard.press("Tab");
@@ -276,8 +275,8 @@ async function questions(title, shot) {
   await end();
 }
 
-// elsewhere questions are answered, and the run comes to its end: who looks at it sees
-// that, and keeps what is typed.
+// elsewhere: interrupts are answered by others, and the run ends. The page shows that, and
+// keeps what is typed.
 async function elsewhere(title) {
   const ask = (id, tool) => ({ id, entry: "asker", hook: "gate_tool", reason: "May it?", call: { id, name: tool, arguments: "{}" } });
   const made = { ...plain, id: "run_elsewhere", title: "Elsewhere", status: "paused", interrupts: [ask("int_1", "pay"), ask("int_2", "tip")] };
@@ -298,8 +297,8 @@ async function elsewhere(title) {
   await end();
 }
 
-// What was typed is there again after the key had to be given anew, but not for whoever
-// comes after somebody has signed out.
+// Drafts are restored after the key was entered again, but not for another user after signing
+// out.
 async function drafts(title) {
   const signIn = async () => {
     await page.getByLabel("Key").fill(told.key);
@@ -334,7 +333,7 @@ async function drafts(title) {
   assert.equal(await page.getByLabel("Input").inputValue(), "");
 }
 
-// hostile names are text, wherever they are.
+// hostile: names are shown as text everywhere.
 async function hostile(title) {
   const bad = `<img src=x onerror="document.title='owned'">`;
   const link = "javascript:alert(document.domain)";
@@ -372,7 +371,7 @@ async function hostile(title) {
   await page.unroute(/\/v1\/agents\/archivist$/);
 }
 
-// A large run is shown in part, and more of it when it is asked for.
+// A large run is shown in part, and more of it on request.
 async function large(title) {
   const many = (n, f) => Array.from({ length: n }, (_, i) => f(i));
   const lines = (word) => many(10000, (i) => `line ${i} of ${word(i)}`).join("\n");
@@ -406,7 +405,7 @@ async function large(title) {
   await end();
 }
 
-// Where there is nothing yet, it is said what to type.
+// Empty lists say which command adds to them.
 async function empty() {
   const none = /\/v1\/(runs|agents|modules)\?/;
   await page.route(none, (route) => route.fulfill({ json: { runs: [], agents: [], modules: [] } }));
@@ -417,7 +416,7 @@ async function empty() {
   await page.unroute(none);
 }
 
-// troubles: too many requests, no server, and a key that is not good any more.
+// troubles: too many requests, no server, and an invalid key.
 async function troubles(title) {
   const answers = [{ status: 429, headers: { "Retry-After": "1" }, json: { title: "quota" } }, undefined, { status: 401, json: { title: "no valid key" } }];
   await page.route(/\/v1\/usage/, (route) => {
@@ -439,9 +438,9 @@ async function troubles(title) {
   await page.unroute(/\/v1\/usage/);
 }
 
-// auditor looks for what keeps people out: names, roles, contrast. It looks at pages
-// as they were at a moment, in a window of its own: one that changes meanwhile says
-// nothing, and axe is no script that the page's policy allows.
+// auditor checks accessibility: names, roles and contrast. It checks copies of pages in a
+// window of its own: a page that changes meanwhile gives no result, and the console's policy
+// does not allow the script axe.
 async function auditor(scheme, viewport) {
   const context = await browser.newContext({ colorScheme: scheme, viewport, reducedMotion: "reduce" });
   const still = await context.newPage();
@@ -461,7 +460,7 @@ async function auditor(scheme, viewport) {
   return {
     add(kind, html) {
       last = last.then(() => look(kind, html));
-      last.catch(() => {}); // it is told at the end
+      last.catch(() => {}); // reported at the end
     },
     async end() {
       await last;

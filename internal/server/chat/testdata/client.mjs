@@ -1,6 +1,6 @@
-// Talks to the server with OpenAI's own client, and prints what it made of it: a
-// line of JSON for each of the requests in OPENAI_STEPS. {"messages": …} begins a
-// conversation, and "results" gives results to the calls of the last answer.
+// Sends requests with OpenAI's official client, and prints each result as a line of JSON, one
+// for each request in OPENAI_STEPS. {"messages": …} starts a conversation, and "results" has
+// results of the tool calls in the last response.
 import OpenAI from "openai";
 
 const client = new OpenAI({ baseURL: process.env.OPENAI_URL, apiKey: process.env.OPENAI_KEY ?? "ar_test", maxRetries: 0 });

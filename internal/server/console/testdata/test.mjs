@@ -27,7 +27,7 @@ assert.deepEqual(diff("", "new"), [{ kind: "new", text: "new" }]);
 assert.deepEqual(diff("gone", ""), [{ kind: "gone", text: "gone" }]);
 assert.deepEqual(diff("", ""), []);
 assert.deepEqual(diff("the same", "the same"), [{ kind: "same", text: "the same" }]);
-// Whatever is compared: the parts make both texts again.
+// For any two texts, the parts of the difference make up both.
 let seed = 1;
 const random = (n) => (seed = (seed * 48271) % 2147483647) % n;
 const sample = () => Array.from({ length: random(12) }, () => ["a", "b", " ", "\n", "é", "👋", "x1", ",", "  "][random(9)]).join("");
@@ -44,7 +44,7 @@ assert.deepEqual(diff(file.join(""), edited.join("")).map((p) => [p.kind, p.text
 const long = (w) => Array.from({ length: 20000 }, (_, i) => w + i).join(" ");
 assert.deepEqual(diff(long("a"), long("b")).map((p) => p.kind), ["gone", "new"], "a change that is too large is shown whole");
 
-// timeline.js imports what makes elements; its spans of events need none.
+// timeline.js imports dom.js; computing spans from events needs no elements.
 const timeline = readFileSync(new URL("../web/timeline.js", import.meta.url), "utf8").replace(/^import .*$/m, "");
 const { fromEvents } = await import(`data:text/javascript;base64,${Buffer.from(timeline).toString("base64")}`);
 const spans = fromEvents([

@@ -31,7 +31,7 @@ export async function agent({ id, query, signal }) {
     h("section", null, h("h2", null, "agent.yaml"), h("pre", { class: "yaml", tabindex: "0" }, a.yaml), a.version > 1 && since(path, a, signal)));
 }
 
-// since shows what is different from the version before, when it is opened.
+// since shows the difference to the previous version when it is opened.
 function since(path, a, signal) {
   const place = h("div");
   const d = h("details", null, h("summary", null, `Changes since version ${a.version - 1}`), place);

@@ -1,5 +1,5 @@
-// What asks the server. The key is kept for as long as the tab is open, and sent
-// in a header: there is no cookie that another site could use.
+// Requests to the server. The key is stored for as long as the tab is open, and sent in a
+// header: there is no cookie that another site could use.
 import { SSE } from "./sse.js";
 
 const place = "agent-runner-key";
@@ -14,12 +14,12 @@ export function signOut() {
   sessionStorage.removeItem(`${place}-operator`);
 }
 
-// onLost is called when the server does not know the key any more.
+// onLost is called when the server rejects the key.
 export function onLost(f) {
   lost = f;
 }
 
-// A Problem is what the server says is wrong.
+// A Problem is an error of the server, as problem details.
 export class Problem extends Error {
   constructor(response, body) {
     super(body?.detail || body?.title || `the server answered ${response.status}`);
@@ -47,7 +47,7 @@ async function send(method, path, { body, accept = "application/json", signal, h
   throw p;
 }
 
-// call asks for JSON.
+// call sends a request and returns its JSON.
 export async function call(method, path, options) {
   const response = await send(method, path, options);
   const text = await response.text();
@@ -67,7 +67,7 @@ export async function all(path, rows, signal) {
   }
 }
 
-// signIn finds out what a key may do: the operator's alone may list tenants.
+// signIn finds out what a key may do: only the operator's key may list tenants.
 export async function signIn(text) {
   let operator = "yes";
   try {
@@ -90,13 +90,13 @@ export const pause = (ms, signal) => new Promise((done) => {
   signal?.addEventListener("abort", over);
 });
 
-// passing reports whether what is wrong may be over in a while.
+// passing reports whether an error may be temporary.
 export const passing = (e) => e.gone === true || [429, 502, 503, 504].includes(e.status);
 
-// trouble is why something is tried again.
+// trouble explains why a request is retried.
 export const trouble = (e) => (e.status === 429 ? "Too many requests" : e.status ? "The server is unavailable" : "The server is not responding");
 
-// countdown tells how many seconds are left, each second.
+// countdown reports how many seconds are left, each second.
 export async function countdown(seconds, signal, told) {
   for (let s = Math.max(1, Math.ceil(seconds)); s > 0 && !signal.aborted; s--) {
     told(s);
@@ -104,8 +104,8 @@ export async function countdown(seconds, signal, told) {
   }
 }
 
-// events yields a run's events from behind a number on, until the run ends or waits
-// for answers. A stream that breaks off goes on where it was.
+// events yields a run's events after a number, until the run ends or pauses. A stream that
+// breaks is resumed where it was.
 export async function* events(run, after, signal, told = () => {}) {
   let wait = 500;
   while (!signal.aborted) {
@@ -130,7 +130,7 @@ export async function* events(run, after, signal, told = () => {}) {
       if (signal.aborted) return;
       if (e.status && e.status < 500 && e.status !== 429) throw e;
       if (wait < 1000 && !e.retry) {
-        told(false, "Reconnecting…"); // a stream that broke off
+        told(false, "Reconnecting…"); // a stream that broke
         await pause(wait, signal);
       } else {
         await countdown(Math.max(wait / 1000, e.retry ?? 0), signal, (s) => told(false, `${trouble(e)}. Retrying in ${s} s`));

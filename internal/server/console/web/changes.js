@@ -1,16 +1,15 @@
-// What was done, phase by phase: what each module answered, and what it changed,
-// as a difference.
+// What a run did, phase by phase: the answer of each module, and its changes as a difference.
 import { h, fill, few, later, long, badge, json, pretty, textOf } from "./dom.js";
 import { diff } from "./diff.js";
 import { hookKey } from "./timeline.js";
 
 const most = 24; // steps that are shown at once
-const atOnce = 2000; // characters whose difference is found at once
+const atOnce = 2000; // characters that are compared at once
 
 const states = ["before_agent", "before_model_rewrite_state", "after_model_rewrite_state", "after_tools"];
 
-// changes shows a history, of a run that is over or not. It notes in places where it shows what each hook changed,
-// and in kept how much of it somebody wants to see.
+// changes shows a run's history. It records in places where the changes of each hook are shown,
+// and in kept how much of the history the user has opened.
 export function changes(over, history, questions, places, kept) {
   const phases = history?.phases ?? [];
   const answered = [...(history?.answered ?? [])];
@@ -21,7 +20,7 @@ export function changes(over, history, questions, places, kept) {
     h("ul", { class: "deeds" }, answered.flatMap((a) => Object.entries(a.answers).map(([id, value]) => answer(questions.get(id), value, a)))))];
 }
 
-// steps puts the phases of a step together: rewriting, the model, tools, the round.
+// steps groups the phases of a step: rewriting, the model, tools and the end of the round.
 function steps(phases) {
   const out = [];
   for (const p of phases) {
@@ -33,7 +32,7 @@ function steps(phases) {
 }
 
 function phase(p, calls, places) {
-  const now = { response: undefined, arguments: new Map(), result: new Map() }; // as the deed before left it
+  const now = { response: undefined, arguments: new Map(), result: new Map() }; // as the previous record left it
   const quiet = [];
   const shown = [];
   for (const d of p.deeds) {
@@ -52,7 +51,7 @@ function phase(p, calls, places) {
 
 const decisions = { approve: ["approved", "good"], edit: ["approved with other arguments", "warn"], deny: ["denied", "bad"] };
 
-// answer shows one to a question.
+// answer shows the answer to an interrupt.
 function answer(q, value, a) {
   const at = new Date(a.time_ms).toLocaleTimeString("en");
   const decision = q?.hook === "gate_tool" && (value === true ? "approve" : value === false ? "deny" : value?.decision);
@@ -62,7 +61,7 @@ function answer(q, value, a) {
     decision === "edit" && between("arguments", pretty(q.call?.arguments ?? ""), pretty(value.arguments), "code"));
 }
 
-// deed shows one; nothing, if it changed nothing.
+// deed shows a record, or nothing if the record changed nothing.
 function deed(d, now, calls) {
   const a = d.answer ?? {};
   const parts = [];
@@ -132,11 +131,10 @@ function said(m) {
   return text && h("p", { class: "said clip" }, text);
 }
 
-// beside is what a message is, without what the host says of it.
+// beside returns a message without the fields that the host sets.
 const beside = (m) => JSON.stringify({ ...m, id: undefined, origin: undefined }, null, 2);
 
-// edit shows where messages were changed: each that went beside the one that came
-// for it.
+// edit shows changed messages: each removed message next to its replacement.
 function edit(e) {
   const gone = e.removed ?? [];
   const came = e.inserted ?? [];
@@ -150,7 +148,7 @@ function edit(e) {
   return out;
 }
 
-// between shows two texts as one, with what went and what came.
+// between shows the difference of two texts.
 export function between(what, before, after, kind = "") {
   const place = h("p", { class: `said ${kind}` });
   const show = () => fill(place, few(diff(before, after), 400, ({ kind, text }) => {

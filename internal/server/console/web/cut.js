@@ -1,8 +1,8 @@
-// What is too long to be shown at once is cut here: a browser that lays out a
-// megabyte of text stands still.
+// Texts that are too long to show at once are cut here: laying out a megabyte of text would
+// block the browser.
 
-// cut returns the beginning, the middle and the end of a text; the middle is what is
-// not shown, and empty if the text is within the bounds.
+// cut returns the beginning, the middle and the end of a text. The middle is hidden; it is
+// empty if the text is within the limits.
 export function cut(text, chars, lines) {
   const ahead = after(text, Math.ceil(lines / 2));
   const behind = before(text, Math.floor(lines / 2));
@@ -13,10 +13,10 @@ export function cut(text, chars, lines) {
   return [text.slice(0, head), text.slice(head, tail), text.slice(tail)];
 }
 
-// begin returns as much of a text's beginning as is within the bounds.
+// begin returns the beginning of a text within the limits.
 export const begin = (text, chars, lines) => text.slice(0, whole(text, Math.min(chars, after(text, lines))));
 
-// after is where the n-th line ends.
+// after returns the index at which the n-th line ends.
 function after(text, n) {
   let at = 0;
   for (; n > 0; n--) {
@@ -26,14 +26,14 @@ function after(text, n) {
   return at;
 }
 
-// before is where the n-th line from the end begins.
+// before returns the index at which the n-th line from the end begins.
 function before(text, n) {
   let at = text.length;
   for (; n > 0 && at > 0; n--) at = text.lastIndexOf("\n", at - 1);
   return n > 0 ? 0 : at + 1;
 }
 
-// whole is a place that is not within a character of two units.
+// whole moves an index out of a surrogate pair.
 function whole(text, at) {
   const c = text.charCodeAt(at);
   return at > 0 && at < text.length && c >= 0xdc00 && c < 0xe000 ? at - 1 : at;

@@ -1,23 +1,24 @@
-// What was changed: the longest common sequence of two texts' words; of long texts,
-// that of their lines.
+// Differences of texts: the longest common subsequence of their words, or of the lines of long
+// texts.
 
-const most = 1e6; // comparisons; a larger change is shown whole
-const long = 200000; // characters of a text whose words are not looked for
+const most = 1e6; // comparisons; larger changes are shown whole
+const long = 200000; // characters; longer texts are compared by lines
 
-// words cuts a text so that its pieces put together are the text.
+// words splits a text. Its pieces joined are the text.
 export const words = (text) => text.match(/\n|[^\S\n]+|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) ?? [];
 
-// linesOf does the same by lines.
+// linesOf splits a text into lines.
 const linesOf = (text) => text.match(/[^\n]*\n|[^\n]+/g) ?? [];
 
-// diff returns what stayed ("same"), went ("gone") and came ("new"), in order.
+// diff returns the parts that are in both texts ("same"), only in the old ("gone") and only in
+// the new text ("new"), in order.
 export function diff(before, after) {
   const byWords = before.length + after.length <= long ? compare(words(before), words(after)) : undefined;
   const out = byWords ?? compare(linesOf(before), linesOf(after));
   return tidy(out ?? [{ kind: "gone", text: before }, { kind: "new", text: after }].filter((p) => p.text !== ""));
 }
 
-// compare returns nothing if there is too much to compare.
+// compare returns undefined if there is too much to compare.
 function compare(a, b) {
   let head = 0;
   while (head < Math.min(a.length, b.length) && a[head] === b[head]) head++;
@@ -39,7 +40,7 @@ function compare(a, b) {
   return out;
 }
 
-// common walks along the longest common sequence.
+// common walks along the longest common subsequence.
 function* common(a, b) {
   const width = b.length + 1;
   const long = new Uint16Array((a.length + 1) * width);
@@ -62,7 +63,7 @@ function* common(a, b) {
   }
 }
 
-// tidy puts what went before what came, where nothing or only blanks stayed between.
+// tidy moves removed parts before added ones if only white space is between them.
 function tidy(parts) {
   const out = [];
   let gone = "";

@@ -1,11 +1,10 @@
-// Elements are made here, and nowhere else. Whatever comes from modules, models
-// and tenants becomes text nodes and attributes that can do nothing; a text that is
-// too long is shown in part.
+// All elements are made here. Data from modules, models and tenants becomes text nodes and
+// harmless attributes. Long texts are shown in part.
 import { cut, begin } from "./cut.js";
 
-const chars = 20000; // of one text that are shown at once
+const chars = 20000; // of a text that are shown at once
 const lines = 500;
-const step = 100000; // characters that are shown more
+const step = 100000; // characters that a button shows in addition
 const rowsOf = 200; // rows of a table that are shown at once
 
 const plain = new Set(["class", "id", "for", "name", "type", "value", "placeholder", "autocomplete", "rows", "cols", "role", "tabindex", "scope", "title",
@@ -20,7 +19,7 @@ export function h(tag, attributes, ...children) {
       if (typeof value !== "function") throw new TypeError(`${name} is not a function`);
       e.addEventListener(name.slice(2), value);
     } else if (name === "href") {
-      // Pages of the console alone.
+      // Only pages of the console.
       if (!String(value).startsWith("#")) throw new TypeError("a link leads elsewhere");
       e.setAttribute(name, value);
     } else if (plain.has(name) || name.startsWith("aria-") || name.startsWith("data-")) {
@@ -42,7 +41,7 @@ function put(e, children) {
   }
 }
 
-// long is a text with a bound, and a button in its middle that shows more.
+// long shows a text, with a button in the middle that shows more of a long one.
 export function long(text, mostChars = chars, mostLines = lines) {
   const [head, middle, tail] = cut(text, mostChars, mostLines);
   if (middle === "") return document.createTextNode(text);
@@ -64,13 +63,13 @@ export function long(text, mostChars = chars, mostLines = lines) {
   return span;
 }
 
-// few makes the first and the last of many, and a button between them that makes
-// more. What somebody has asked for stays in kept when it is drawn again.
+// few makes the first and the last of many elements, and a button between them that makes more.
+// kept remembers how many the user asked for when the list is drawn again.
 export function few(list, most, make, kept = {}, tag = "li") {
   kept.shown ??= most;
   if (list.length <= kept.shown) return list.map(make);
   const first = Math.min(5, Math.floor(most / 4));
-  let from = list.length - (kept.shown - first); // what is made is before first, and from here on
+  let from = list.length - (kept.shown - first); // elements before first and from here on are made
   const b = h("button", { type: "button", class: "more", onclick: () => {
     const next = Math.max(first, from - most);
     kept.shown += from - next;
@@ -93,7 +92,7 @@ export function few(list, most, make, kept = {}, tag = "li") {
 
 const jobs = [];
 
-// later does what takes long in turns, so that the page goes on in between.
+// later does long work in pieces, so that the page stays responsive.
 export function later(job) {
   if (jobs.push(job) === 1) setTimeout(turn);
 }
@@ -104,14 +103,14 @@ function turn() {
   if (jobs.length > 0) setTimeout(turn);
 }
 
-// fill replaces what is in an element.
+// fill replaces the content of an element.
 export function fill(e, ...children) {
   e.replaceChildren();
   put(e, children);
   return e;
 }
 
-// say tells those who listen to the page.
+// say announces a text to screen readers.
 export function say(text) {
   document.getElementById("said").textContent = text;
 }
@@ -125,8 +124,8 @@ export function field(label, control, hint) {
   return h("div", { class: "field" }, h("label", { for: control.id }, label), control, note);
 }
 
-// doing lets a button do something that takes time, once at a time, and shows what
-// went wrong in a place of its own.
+// doing makes a button run an action that takes time, once at a time, and show its error in a
+// given place.
 export function doing(button, place, work) {
   return async (event) => {
     event?.preventDefault();
@@ -143,7 +142,7 @@ export function doing(button, place, work) {
   };
 }
 
-// sure is a button that asks once more.
+// sure is a button that asks for confirmation.
 export function sure(label, again, work, kind = "quiet") {
   const place = h("span", { class: "inline" });
   const b = h("button", { type: "button", class: kind }, label);
@@ -176,7 +175,7 @@ export function badge(text, kind = "") {
 
 const statuses = { running: "info", queued: "info", paused: "warn", finished: "good", failed: "bad", quarantined: "bad" };
 
-// statusOf is a run's status, with what it means in colour and in words.
+// statusOf shows a run's status, by color and text.
 export function statusOf(run) {
   let text = run.status;
   let kind = statuses[run.status] ?? "";
@@ -201,7 +200,7 @@ export function bytes(n) {
   return `${n.toFixed(1)} GiB`;
 }
 
-// took is a duration, from microseconds.
+// took shows a duration given in microseconds.
 export function took(us) {
   if (us < 0) return "…";
   if (us < 1000) return `${us} µs`;
@@ -210,7 +209,7 @@ export function took(us) {
   return `${Math.floor(us / 6e7)} min ${Math.round((us % 6e7) / 1e6)} s`;
 }
 
-// when is a time, as people say it.
+// when shows a time in relation to now.
 export function when(text) {
   const t = new Date(text);
   if (Number.isNaN(t.getTime())) return "";
@@ -222,12 +221,12 @@ export function when(text) {
   return h("time", { datetime: t.toISOString(), title: t.toLocaleString("en") }, shown);
 }
 
-// digest is the beginning of one, with all of it as its title.
+// digest shows the beginning of a digest, with all of it as its title.
 export function digest(text) {
   return h("code", { title: text }, (text ?? "").replace("sha256:", "").slice(0, 12));
 }
 
-// facts are pairs of names and values; those without a value are left out.
+// facts shows pairs of names and values, except pairs without a value.
 export function facts(...pairs) {
   return h("dl", { class: "facts" }, pairs.filter(([, v]) => v !== undefined && v !== null && v !== "" && v !== false).map(([k, v]) => h("div", null, h("dt", null, k), h("dd", null, v))));
 }
@@ -243,17 +242,17 @@ export function table(label, heads, rows, empty) {
     h("table", null, h("thead", null, h("tr", null, heads.map((c) => h("th", { scope: "col", class: c.startsWith("#") ? "number" : "" }, c.replace("#", ""))))), body)), more];
 }
 
-// none says that there is nothing yet, and what to type into a terminal for it.
+// none says that a list is empty, and which command adds to it.
 export function none(text, ...commands) {
   return h("div", { class: "empty" }, h("p", null, text), h("pre", { tabindex: "0" }, commands.join("\n")));
 }
 
-// json is a value as people read it.
+// json shows a value as indented JSON.
 export function json(v) {
   return h("pre", { class: "json" }, typeof v === "string" ? v : JSON.stringify(v, null, 2));
 }
 
-// textOf is what a content of a message says.
+// textOf returns the text of a message's content.
 export function textOf(content) {
   if (content === null || content === undefined) return "";
   if (typeof content === "string") return content;
@@ -261,7 +260,7 @@ export function textOf(content) {
   return content.map((p) => p?.text ?? `[${p?.type ?? "part"}]`).join("\n");
 }
 
-// pretty is JSON with its lines, or the text as it is.
+// pretty indents JSON, or returns other text as it is.
 export function pretty(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);

@@ -1,9 +1,9 @@
-// What somebody has typed and not sent yet: it outlives its page, so that it is there
-// again after the key had to be given once more. It is kept in memory alone.
+// Drafts are what the user has typed and not sent yet. They outlive their page, so that they
+// are restored after the key had to be entered again. They are in memory only.
 const drafts = new Map();
 
-// draft keeps what is typed into a field, under a name, and puts it there again. What
-// the field shows otherwise is no draft.
+// draft saves what is typed into a field, under a name, and restores it. Other values of the
+// field are not drafts.
 export function draft(field, name) {
   const begin = field.value;
   if (drafts.has(name)) field.value = drafts.get(name);
@@ -11,8 +11,7 @@ export function draft(field, name) {
   return field;
 }
 
-// sent forgets drafts whose names begin so: what they were for is done. Without a name
-// all are forgotten.
+// sent deletes the drafts whose names begin with a prefix, or all drafts without one.
 export function sent(begin = "") {
   for (const name of drafts.keys()) if (name.startsWith(begin)) drafts.delete(name);
 }

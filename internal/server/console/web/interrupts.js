@@ -1,8 +1,8 @@
-// The questions that a run waits for, answered with a click.
+// The interrupts of a run, answered with a click.
 import { h, field, doing, badge, json, pretty } from "./dom.js";
 import { draft } from "./drafts.js";
 
-// question shows an interrupt; give is given the answer. What is typed is kept as drafts
+// question shows an interrupt and calls give with the answer. What is typed is saved as drafts
 // whose names begin with name.
 export function question(i, name, give) {
   const place = h("div");
@@ -15,7 +15,7 @@ export function question(i, name, give) {
     kind(i, (field, what) => draft(field, `${name}${what}`), give, place), place);
 }
 
-// button is one that gives an answer.
+// button is a button that gives an answer.
 function button(text, kind, place, make, give) {
   const b = h("button", { type: "button", class: kind }, text);
   b.addEventListener("click", doing(b, place, () => give(make())));

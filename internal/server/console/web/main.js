@@ -1,4 +1,4 @@
-// The console: who is signed in, which page is shown.
+// The console's frame: who is signed in, and which page is shown.
 import { h, fill, field, doing, say, wrong } from "./dom.js";
 import { passing, trouble, countdown, key, keyName, isOperator, signIn, signOut, onLost } from "./api.js";
 import { sent } from "./drafts.js";
@@ -49,14 +49,14 @@ function signInPage(why) {
   input.focus();
 }
 
-// present shows what the header says.
+// present updates the header.
 function present(content) {
   fill(main, content);
   main.ariaBusy = null;
 }
 
 let shown = 0;
-let failed = 0; // how often in a row a page was not to be had
+let failed = 0; // how often in a row a page failed to load
 
 async function show() {
   leave.abort();
@@ -66,7 +66,7 @@ async function show() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/");
   const page = Object.hasOwn(pages, name || "runs") ? name || "runs" : "";
-  main.ariaBusy = "true"; // until what it shows is what the header says
+  main.ariaBusy = "true"; // until the page matches the header
   header(page);
   if (!key()) return signInPage();
   const views = pages[page];
@@ -102,7 +102,7 @@ async function show() {
   say(title?.textContent ?? "");
 }
 
-// again shows a page once more after a while: longer, the more often it failed.
+// again reloads a page after a delay, which grows with the number of failures.
 async function again(e, place, signal) {
   const seconds = Math.max(e.retry ?? 0, Math.min(60, 2 ** failed++));
   await countdown(seconds, signal, (s) => fill(place, `${trouble(e)}. Retrying in ${s} s.`));
@@ -118,7 +118,7 @@ onLost(() => {
 });
 window.addEventListener("hashchange", show);
 document.querySelector(".skip").addEventListener("click", (e) => {
-  e.preventDefault(); // the address says which page is shown
+  e.preventDefault(); // the address selects the page
   main.focus();
 });
 show();

@@ -1,8 +1,8 @@
-// Modules: what they are called for, what they can do, what to know of them.
+// Modules: their names, capabilities and warnings.
 import { h, fill, none, doing, table, when, digest, badge, facts, bytes, count, json, sure, short } from "./dom.js";
 import { get, all, call } from "./api.js";
 
-const lookBack = 50; // runs in which faults are looked for
+const lookBack = 50; // runs that are searched for faults
 
 const named = (m) => m.names[0]?.name ?? m.about.name ?? m.digest.slice(7, 19);
 
@@ -16,8 +16,8 @@ export async function modules({ signal }) {
       h("td", { class: "number nowrap" }, bytes(m.size)), h("td", { class: "soft nowrap" }, when(m.created)))), none("No modules yet. Upload one with:", "agent-runner modules push PATH")));
 }
 
-// faults looks for those of a module in the last runs, when it is asked to: each
-// finished run's last event counts them.
+// faults counts a module's faults in the last runs, when asked to. The last event of a finished
+// run counts them.
 function faults(m, signal) {
   const found = h("div", { role: "status" });
   const place = h("div");

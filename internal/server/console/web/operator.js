@@ -3,8 +3,7 @@ import { h, none, table, when, facts, badge, field, doing, sure, count, bytes, s
 import { get, all, call } from "./api.js";
 import { totals, rows } from "./usage.js";
 
-// What there is a quota of: its name, what people call it, how it is shown, and what holds
-// where a tenant has none.
+// The quotas: name, label, unit, and the default.
 const quotas = [["concurrent_runs", "Concurrent runs"], ["runs_per_day", "Runs per day"], ["tokens_per_day", "Tokens per day"], ["fuel_per_day", "Fuel per day"],
   ["modules", "Modules"], ["storage_bytes", "Storage", bytes], ["value_bytes", "Durable values", bytes, 64 << 20], ["journal_bytes", "Journals", bytes, 4 * 2 ** 30], ["journal_bytes_per_day", "Journals per day", bytes, 2 * 2 ** 30], ["memory_bytes", "Memory of runs", bytes], ["upload_bytes", "Upload", bytes], ["input_bytes", "Run input", bytes, 1 << 20], ["concurrent_requests", "Concurrent requests", count, 4096], ["requests_per_minute", "Requests per minute"]];
 

@@ -1,4 +1,4 @@
-// The page of one run: what was said, what was done, what it waits for.
+// The page of a run: its messages, its records and its interrupts.
 import { h, fill, few, facts, statusOf, when, took, short, count, digest, sure, wrong, say, textOf, pretty, json, table, badge } from "./dom.js";
 import { get, call, events, pause, passing, trouble, countdown } from "./api.js";
 import { question } from "./interrupts.js";
@@ -6,11 +6,11 @@ import { sent } from "./drafts.js";
 import { timeline } from "./timeline.js";
 import { changes } from "./changes.js";
 
-const keptLogs = 500; // lines that are shown of modules' logs
+const keptLogs = 500; // lines of modules' logs that are shown
 const messages = 60; // that are shown at once
 const mistakes = 30;
-const every = 3000; // milliseconds after which a run that waits is looked at again
-const lastSaid = 10000; // characters that are shown of a message that is not over
+const every = 3000; // milliseconds between updates of a paused run
+const lastSaid = 10000; // characters that are shown of an unfinished message
 
 export async function run({ id, signal, again }) {
   const r = await get(`/v1/runs/${encodeURIComponent(id)}`, signal);
@@ -28,11 +28,11 @@ class Page {
     this.events = [];
     this.heard = 0;
     this.drawn = {};
-    this.kept = { talk: {}, changes: {}, faults: {} }; // how much somebody wants to see
-    this.asked = new Map(); // the questions that are shown, by their ids
-    this.tookLast = 0; // milliseconds of the last look
-    this.live = ""; // what the model has said of a message that history does not have yet
-    this.whole = false; // that message is over
+    this.kept = { talk: {}, changes: {}, faults: {} }; // how much the user has opened
+    this.asked = new Map(); // the interrupts that are shown, by their ids
+    this.tookLast = 0; // milliseconds that the last update took
+    this.live = ""; // the model's text that is not in the history yet
+    this.whole = false; // that message is complete
     this.title = h("h1", { tabindex: "-1" });
     this.part = Object.fromEntries(["actions", "facts", "wrong", "asks", "talk", "line", "changes", "modules", "faults", "connection"].map((n) => [n, h("div", { class: `part-${n}` })]));
     const p = this.part;
@@ -48,8 +48,8 @@ class Page {
           p.modules)), signal));
   }
 
-  // contents leads to the parts of the page, where they stand below each other: by
-  // buttons, as the address says which page is shown.
+  // contents links to the parts of the page if they are stacked: by buttons, since the address
+  // selects the page.
   contents() {
     return h("nav", { class: "contents", "aria-label": "On this page" }, [["talk", "Conversation"], ["line", "Timeline"], ["changes", "Steps"]].map(([id, text]) => h("button", { type: "button", onclick: () => {
       const to = document.getElementById(id);
@@ -58,14 +58,14 @@ class Page {
     } }, text)));
   }
 
-  // look asks for everything again that the server has of the run.
+  // look reloads everything that the server has of the run.
   async look() {
     const path = `/v1/runs/${encodeURIComponent(this.run.id)}`;
     const none = (e) => {
       if (this.signal.aborted) throw e;
       return undefined;
     };
-    // A run that is queued has no history, and one that goes on has no trace.
+    // A queued run has no history, and a run in progress has no trace.
     const whole = this.whole;
     const [r, history, trace] = await Promise.all([get(path, this.signal), get(`${path}/history`, this.signal).catch(none), get(`${path}/trace`, this.signal).catch(none)]);
     const before = this.run.status;
@@ -77,8 +77,8 @@ class Page {
     this.draw();
   }
 
-  // soon looks again, once for all that asks for it at about the same time: the more
-  // there is to look at, the less often.
+  // soon reloads once for all calls at about the same time, and less often the longer a reload
+  // takes.
   soon(ms = Math.max(150, 3 * this.tookLast)) {
     if (this.looking) {
       this.late = true;
@@ -126,19 +126,19 @@ class Page {
     this.traced();
   }
 
-  // traced looks once more if a run's timeline is kept a little after its last event.
+  // traced reloads once more, since a run's timeline is stored shortly after its last event.
   async traced() {
     const known = this.trace?.timelines?.length ?? 0;
     await pause(1500, this.signal);
     if (!this.signal.aborted && (this.trace?.timelines?.length ?? 0) === known && known < this.parts()) this.soon(0);
   }
 
-  // questions are all that were asked, by their ids.
+  // questions returns all interrupts so far, by their ids.
   questions() {
     return new Map(this.events.flatMap((e) => (e.type === "run_paused" ? e.interrupts ?? [] : [])).map((i) => [i.id, i]));
   }
 
-  // parts is how often the run went on.
+  // parts returns how often the run was started or resumed.
   parts() {
     return this.events.filter((e) => e.type === "run_paused" || e.type === "run_finished").length;
   }
@@ -153,7 +153,7 @@ class Page {
       if (e.chunk?.kind === "text") {
         this.live = (this.whole ? "" : this.live) + e.chunk.text;
         this.whole = false;
-        this.frame ??= requestAnimationFrame(() => { // once, however many pieces come
+        this.frame ??= requestAnimationFrame(() => { // once, however many pieces arrive
           this.frame = undefined;
           this.drawLive();
         });
@@ -206,8 +206,8 @@ class Page {
     if (r.status === "paused") this.watch();
   }
 
-  // redraw draws a part again if what it is drawn from is another: what somebody has
-  // opened, scrolled or chosen in it stays otherwise.
+  // redraw draws a part again only if its data has changed, to keep what the user has opened,
+  // scrolled or selected.
   redraw(name, from, make) {
     const text = JSON.stringify(from) ?? "";
     if (this.drawn[name] === text) return;
@@ -215,8 +215,7 @@ class Page {
     fill(this.part[name], make());
   }
 
-  // drawAsks leaves a question alone that is still the same: somebody may be about to
-  // answer it, while others are answered.
+  // drawAsks does not redraw an unchanged interrupt: the user may be about to answer it.
   drawAsks() {
     const list = this.run.status === "paused" ? this.run.interrupts ?? [] : [];
     const cards = list.map((i) => {
@@ -230,7 +229,7 @@ class Page {
     });
     const place = this.part.asks;
     for (const c of [...place.children]) if (!cards.includes(c)) c.remove();
-    // A card that moves would lose the focus in it.
+    // A card that moves would lose the focus.
     cards.forEach((c, i) => place.children[i] !== c && place.insertBefore(c, place.children[i] ?? null));
   }
 
@@ -239,7 +238,7 @@ class Page {
     return `${this.run.id}/${id}/`;
   }
 
-  // watch looks at a run that waits: somebody else may answer, or cancel it.
+  // watch updates a paused run: others may answer or cancel it.
   async watch() {
     if (this.watching) return;
     this.watching = true;
@@ -319,8 +318,7 @@ class Page {
   }
 }
 
-// sticky lets the shorter of two columns stay in sight: its end, if it is higher than
-// the window.
+// sticky keeps the shorter of two columns visible: its end, if it is higher than the window.
 function sticky(columns, signal) {
   const place = () => {
     for (const c of columns.children) c.style.top = `${Math.min(16, innerHeight - c.offsetHeight - 16)}px`;
@@ -339,7 +337,7 @@ function fault(e) {
     (e.stderr ?? []).length > 0 && h("pre", { class: "excerpt", tabindex: "0" }, e.stderr.join("\n")));
 }
 
-// message is one of the conversation.
+// message shows a message of the conversation.
 export function message(m) {
   const by = m.origin?.startsWith("module:") ? m.origin.slice(7) : "";
   const text = textOf(m.content);

@@ -1,10 +1,10 @@
-// The list of runs, and the form that begins one.
+// The list of runs, and the form that starts one.
 import { h, fill, field, none, say, doing, statusOf, when, short } from "./dom.js";
 import { get, all, call, pause, countdown, trouble } from "./api.js";
 import { draft, sent } from "./drafts.js";
 
 const pageOf = 50;
-const every = 3000; // milliseconds after which the list is asked for again
+const every = 3000; // milliseconds between updates of the list
 
 export async function runs({ query, signal }) {
   const filter = { agent: query.get("agent") ?? "", status: query.get("status") ?? "" };
@@ -46,7 +46,7 @@ export async function runs({ query, signal }) {
     list.element, place, more);
 }
 
-// follow keeps the list up to date while somebody looks at it.
+// follow updates the list while it is visible.
 async function follow(ask, list, note, signal) {
   let wait = every;
   while (!signal.aborted) {
@@ -69,8 +69,7 @@ async function follow(ask, list, note, signal) {
   }
 }
 
-// Rows are the rows of a table of runs: one that did not change is left alone, and
-// so is the focus in it.
+// Rows are the rows of a table of runs. Unchanged rows are not redrawn and keep the focus.
 class Rows {
   #rows = new Map();
   #body = h("tbody", { role: "rowgroup" });
@@ -117,7 +116,7 @@ export async function start({ query, signal }) {
   const input = draft(h("textarea", { rows: "6", required: true, placeholder: "User message" }), "start");
   const place = h("div");
   const button = h("button", { type: "submit", class: "main" }, "Start");
-  // Once more is not twice: the same form begins one run.
+  // Submitting the same form again starts no second run.
   const same = Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
   let begun;
   const go = doing(button, place, async () => {

@@ -1,10 +1,10 @@
-// SSE reads server-sent events as they arrive in pieces: EventSource cannot send
-// the key, so that the stream is read by hand.
+// SSE parses server-sent events as they arrive in pieces. EventSource cannot send the key, so
+// the stream is read by hand.
 export class SSE {
   #rest = "";
   #event = { id: "", kind: "", data: [] };
 
-  // push takes a piece, and returns the events that it completes.
+  // push takes a piece and returns the events that it completes.
   push(piece) {
     const out = [];
     const lines = (this.#rest + piece).split("\n");

@@ -1,11 +1,11 @@
-// The timeline: what took how long, one within the other.
+// The timeline: nested spans with their durations.
 import { h, took, short } from "./dom.js";
 
 const most = 400; // rows that are drawn
 
-// timeline draws the timelines of a trace, one for each time that the run went on;
-// of what goes on now there is none yet, and events say what they can. changed has
-// the places where it is shown what hooks changed, by [hookKey].
+// timeline draws the timelines of a trace, one for each start or resumption of the run. The
+// part in progress has no timeline yet and is drawn from events. changed has the places where
+// the changes of hooks are shown, by [hookKey].
 export function timeline(trace, events, goesOn, changed) {
   const parts = (trace?.timelines ?? []).filter((t) => Array.isArray(t.spans) && t.spans.length > 0);
   const traced = parts.length > 0;
@@ -22,7 +22,7 @@ function part(t, title, changed) {
   const rows = tree(t.spans);
   const open = t.spans.some((s) => s.took_us < 0);
   const known = Math.max(1, ...t.spans.map((s) => s.start_us + Math.max(s.took_us, 0)));
-  const end = open ? known * 1.25 : known; // what is not over reaches to the end
+  const end = open ? known * 1.25 : known; // unfinished spans reach to the end
   const left = (t.dropped ?? 0) + Math.max(0, rows.length - most);
   return [
     h("p", { class: "soft small over" }, title && `Part ${title} · `, !open && took(known), t.rough && `${open ? "" : " · "}from events: hooks appear once the run has ended or paused`, left > 0 && ` · ${left} more not shown`),
@@ -30,7 +30,7 @@ function part(t, title, changed) {
   ];
 }
 
-// since are the events behind the last pause.
+// since returns the events after the last pause.
 function since(events) {
   return events.slice(events.findLastIndex((e) => e.type === "run_paused") + 1);
 }
@@ -78,7 +78,7 @@ function withSteps(rows, rough) {
   });
 }
 
-// hookKey names a call of a hook.
+// hookKey identifies a call of a hook.
 export const hookKey = (step, entry, hook, call) => [step ?? 0, entry, hook, call ?? ""].join("\n");
 
 function row(s, depth, end, changed) {
@@ -95,7 +95,7 @@ function row(s, depth, end, changed) {
     h("span", { class: "number" }, took(s.took_us)), h("span", { class: "number soft fuel" }, s.fuel ? `${short(s.fuel)} fuel` : s.tokens ? `${short(s.tokens)} tok` : ""));
 }
 
-// find goes to where it is shown what a hook changed.
+// find scrolls to the changes of a hook.
 function find(place) {
   document.querySelector(".deed.found")?.classList.remove("found");
   place.classList.add("found");
@@ -103,7 +103,7 @@ function find(place) {
   place.focus({ preventScroll: true });
 }
 
-// fromEvents makes spans of what events say.
+// fromEvents makes spans from events.
 export function fromEvents(events) {
   if (events.length === 0) return [];
   const began = events[0].time_ms;

@@ -1,4 +1,4 @@
-// What was used, by day, agent and module.
+// Usage by day, agent and module.
 import { h, field, table, count, bytes, digest, took, facts } from "./dom.js";
 import { get } from "./api.js";
 
