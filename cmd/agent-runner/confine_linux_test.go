@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
@@ -70,7 +72,7 @@ func confinedLife(t *testing.T, store string) {
 		require.NoError(t, err)
 		_, err = c.PutAgent(t.Context(), "sums", []byte("model: {name: m}\nmiddlewares: [{module: mine}]"))
 		require.NoError(t, err)
-		run, err := c.StartRun(t.Context(), &client.StartRun{Agent: "sums", Input: hosting.DemoPrompt}, "")
+		run, err := c.StartRun(t.Context(), &api.StartRun{Agent: "sums", Input: hosting.DemoPrompt}, "")
 		require.NoError(t, err)
 		var end abi.Event
 		for end, err = range c.Follow(t.Context(), run.ID, 0) {

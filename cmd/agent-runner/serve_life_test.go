@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -57,16 +59,16 @@ func TestServe(t *testing.T) {
 		return c
 	}
 	operator := connect(strings.TrimSpace(out.all.String()))
-	_, err := operator.CreateTenant(t.Context(), &client.NewTenant{ID: "acme", Policy: &client.Policy{Models: []string{"*"}}})
+	_, err := operator.CreateTenant(t.Context(), &api.NewTenant{ID: "acme", Policy: &api.Policy{Models: []string{"*"}}})
 	require.NoError(t, err)
-	key, err := operator.CreateKey(t.Context(), "acme", &client.NewKey{Name: "first"})
+	key, err := operator.CreateKey(t.Context(), "acme", &api.NewKey{Name: "first"})
 	require.NoError(t, err)
 	tenant := connect(key.Secret)
 	_, err = tenant.PutAgent(t.Context(), "sums", []byte("model: {name: m}"))
 	require.NoError(t, err)
 	var ran []string
 	for range 2 { // the recording answers again
-		run, err := tenant.StartRun(t.Context(), &client.StartRun{Agent: "sums", Input: hosting.DemoPrompt}, "")
+		run, err := tenant.StartRun(t.Context(), &api.StartRun{Agent: "sums", Input: hosting.DemoPrompt}, "")
 		require.NoError(t, err)
 		ran = append(ran, run.ID)
 		var last abi.Event

@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host/client"
@@ -71,9 +73,9 @@ func startUploadServer(t *testing.T, program string) *uploadServer {
 	operator, err := client.New(s.url, key, nil)
 	require.NoError(t, err)
 	for id, to := range map[string]*string{"acme": &s.acme, "beta": &s.beta} {
-		_, err := operator.CreateTenant(t.Context(), &client.NewTenant{ID: id})
+		_, err := operator.CreateTenant(t.Context(), &api.NewTenant{ID: id})
 		require.NoError(t, err)
-		key, err := operator.CreateKey(t.Context(), id, &client.NewKey{Name: "first"})
+		key, err := operator.CreateKey(t.Context(), id, &api.NewKey{Name: "first"})
 		require.NoError(t, err)
 		*to = key.Secret
 	}

@@ -1,11 +1,13 @@
 // Package client is a client of the agent-runner server's HTTP API, which the server
-// describes at /openapi.json. It has one method per operation.
+// describes at /openapi.json. It has one method per operation. The package imports nothing
+// of the server.
 //
 //	c, err := client.New("https://agents.example.com", key, nil)
-//	run, err := c.StartRun(ctx, &client.StartRun{Agent: "support", Input: "hello"}, "")
+//	run, err := c.StartRun(ctx, &api.StartRun{Agent: "support", Input: "hello"}, "")
 //	for event, err := range c.Follow(ctx, run.ID, 0) { … }
 //
-// If the server rejects a request, the error is a [*Problem]. If the server is unreachable,
+// Package api defines what requests and responses contain. If the server rejects a request,
+// the error is an [*api.Problem]. If the server is unreachable,
 // it is an [*UnreachableError].
 package client
 
@@ -23,8 +25,8 @@ import (
 	"time"
 )
 
-// maxAnswer is the maximum size of a response, in bytes.
-const maxAnswer = 256 << 20
+// maxResponse is the maximum size of a response, in bytes.
+const maxResponse = 256 << 20
 
 // Options configure a client. They are copied.
 type Options struct {
@@ -58,7 +60,7 @@ func New(server, key string, o *Options) (*Client, error) {
 		o = &Options{}
 	}
 	if strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return nil, errors.New("the key has characters that no key has")
+		return nil, errors.New("the key contains invalid characters")
 	}
 	c := &Client{server: address, key: key, agent: o.UserAgent, retry: o.Retry}
 	if o.HTTP != nil {
@@ -79,7 +81,7 @@ func Address(server string) (string, error) {
 	u, err := url.Parse(strings.TrimRight(server, "/"))
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.Opaque != "":
-		return "", fmt.Errorf("%.200q is no address of a server; want one such as https://agents.example.com or http://127.0.0.1:8080", server)
+		return "", fmt.Errorf("%.200q is not the address of a server; want one such as https://agents.example.com or http://127.0.0.1:8080", server)
 	case u.User != nil, u.RawQuery != "", u.Fragment != "":
 		return "", fmt.Errorf("the address of the server has more than scheme, host and path; want %s://%s", u.Scheme, u.Host)
 	}
@@ -191,20 +193,20 @@ func (c *Client) call(ctx context.Context, r *request, out any) error {
 
 // read decodes a JSON response.
 func (c *Client) read(ctx context.Context, res *http.Response, out any) error {
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
 	switch {
 	case err != nil:
-		return c.unreachable(ctx, fmt.Errorf("its answer broke off: %w", err))
-	case len(b) > maxAnswer:
-		return fmt.Errorf("the answer of %s is larger than %d bytes", c.server, maxAnswer)
+		return c.unreachable(ctx, fmt.Errorf("the response is incomplete: %w", err))
+	case len(b) > maxResponse:
+		return fmt.Errorf("the response of %s is larger than %d bytes", c.server, maxResponse)
 	case out == nil:
 		return nil
 	}
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "application/json" {
-		return fmt.Errorf("%s answers, but not as a server of agent-runner does (%.80q instead of JSON); is the address right?", c.server, kind)
+		return fmt.Errorf("%s is not an agent-runner server: it returns %.80q instead of JSON; check the address", c.server, kind)
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return fmt.Errorf("the answer of %s cannot be read; it may be of another version: %w", c.server, err)
+		return fmt.Errorf("decode response of %s, which may be of another version: %w", c.server, err)
 	}
 	return nil
 }

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host"
@@ -95,49 +97,49 @@ func uses() map[string]use {
 	second := client.Page{Cursor: "c", Limit: 3}
 	return map[string]use{
 		"create-tenant": {func(ctx context.Context, c *client.Client) error {
-			return one(c.CreateTenant(ctx, &client.NewTenant{ID: "x"}))
-		}, client.NewTenant{}, client.Tenant{}},
-		"list-tenants": {func(ctx context.Context, c *client.Client) error { return page(c.Tenants(ctx, second)) }, nil, list[[]*client.Tenant]{}},
-		"get-tenant":   {func(ctx context.Context, c *client.Client) error { return one(c.Tenant(ctx, "x")) }, nil, client.Tenant{}},
+			return one(c.CreateTenant(ctx, &api.NewTenant{ID: "x"}))
+		}, api.NewTenant{}, api.Tenant{}},
+		"list-tenants": {func(ctx context.Context, c *client.Client) error { return page(c.Tenants(ctx, second)) }, nil, list[[]*api.Tenant]{}},
+		"get-tenant":   {func(ctx context.Context, c *client.Client) error { return one(c.Tenant(ctx, "x")) }, nil, api.Tenant{}},
 		"update-tenant": {func(ctx context.Context, c *client.Client) error {
-			return one(c.UpdateTenant(ctx, "x", &client.TenantUpdate{}))
-		}, client.TenantUpdate{}, client.Tenant{}},
+			return one(c.UpdateTenant(ctx, "x", &api.TenantUpdate{}))
+		}, api.TenantUpdate{}, api.Tenant{}},
 		"delete-tenant":     {func(ctx context.Context, c *client.Client) error { return c.DeleteTenant(ctx, "x") }, nil, nil},
-		"create-key":        {func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "", &client.NewKey{})) }, client.NewKey{}, client.Key{}},
-		"list-keys":         {func(ctx context.Context, c *client.Client) error { return page(c.Keys(ctx, "", second)) }, nil, list[[]*client.Key]{}},
-		"rotate-key":        {func(ctx context.Context, c *client.Client) error { return one(c.RotateKey(ctx, "", "k", time.Minute)) }, nil, client.Key{}},
+		"create-key":        {func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "", &api.NewKey{})) }, api.NewKey{}, api.Key{}},
+		"list-keys":         {func(ctx context.Context, c *client.Client) error { return page(c.Keys(ctx, "", second)) }, nil, list[[]*api.Key]{}},
+		"rotate-key":        {func(ctx context.Context, c *client.Client) error { return one(c.RotateKey(ctx, "", "k", time.Minute)) }, nil, api.Key{}},
 		"revoke-key":        {func(ctx context.Context, c *client.Client) error { return c.RevokeKey(ctx, "", "k") }, nil, nil},
-		"create-tenant-key": {func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "x", &client.NewKey{})) }, client.NewKey{}, client.Key{}},
-		"list-tenant-keys":  {func(ctx context.Context, c *client.Client) error { return page(c.Keys(ctx, "x", second)) }, nil, list[[]*client.Key]{}},
-		"rotate-tenant-key": {func(ctx context.Context, c *client.Client) error { return one(c.RotateKey(ctx, "x", "k", 0)) }, nil, client.Key{}},
+		"create-tenant-key": {func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "x", &api.NewKey{})) }, api.NewKey{}, api.Key{}},
+		"list-tenant-keys":  {func(ctx context.Context, c *client.Client) error { return page(c.Keys(ctx, "x", second)) }, nil, list[[]*api.Key]{}},
+		"rotate-tenant-key": {func(ctx context.Context, c *client.Client) error { return one(c.RotateKey(ctx, "x", "k", 0)) }, nil, api.Key{}},
 		"revoke-tenant-key": {func(ctx context.Context, c *client.Client) error { return c.RevokeKey(ctx, "x", "k") }, nil, nil},
 		"block-module":      {func(ctx context.Context, c *client.Client) error { return c.Block(ctx, "d", "why") }, nil, nil},
 		"unblock-module":    {func(ctx context.Context, c *client.Client) error { return c.Unblock(ctx, "d") }, nil, nil},
-		"list-blocks":       {func(ctx context.Context, c *client.Client) error { return page(c.Blocks(ctx, second)) }, nil, list[[]client.Block]{}},
-		"list-quarantined":  {func(ctx context.Context, c *client.Client) error { return page(c.Quarantined(ctx, second)) }, nil, list[[]client.QuarantinedRun]{}},
+		"list-blocks":       {func(ctx context.Context, c *client.Client) error { return page(c.Blocks(ctx, second)) }, nil, list[[]api.Block]{}},
+		"list-quarantined":  {func(ctx context.Context, c *client.Client) error { return page(c.Quarantined(ctx, second)) }, nil, list[[]api.QuarantinedRun]{}},
 		"release-run":       {func(ctx context.Context, c *client.Client) error { return c.ReleaseRun(ctx, "run_x") }, nil, nil},
 		"get-usage": {func(ctx context.Context, c *client.Client) error {
 			return one(c.Usage(ctx, "", "2026-01-01", "2026-01-02", second))
-		}, nil, client.Usage{}},
-		"get-tenant-usage": {func(ctx context.Context, c *client.Client) error { return one(c.Usage(ctx, "x", "", "", second)) }, nil, client.Usage{}},
+		}, nil, api.Usage{}},
+		"get-tenant-usage": {func(ctx context.Context, c *client.Client) error { return one(c.Usage(ctx, "x", "", "", second)) }, nil, api.Usage{}},
 		"put-module": {func(ctx context.Context, c *client.Client) error {
 			return one(c.PutModule(ctx, &client.Upload{Name: "n", Version: "1", Type: "application/wasm", Body: strings.NewReader("x")}))
-		}, nil, client.Module{}},
-		"list-modules":  {func(ctx context.Context, c *client.Client) error { return page(c.Modules(ctx, second)) }, nil, list[[]*client.Module]{}},
-		"get-module":    {func(ctx context.Context, c *client.Client) error { return one(c.Module(ctx, "m")) }, nil, client.Module{}},
+		}, nil, api.Module{}},
+		"list-modules":  {func(ctx context.Context, c *client.Client) error { return page(c.Modules(ctx, second)) }, nil, list[[]*api.Module]{}},
+		"get-module":    {func(ctx context.Context, c *client.Client) error { return one(c.Module(ctx, "m")) }, nil, api.Module{}},
 		"delete-module": {func(ctx context.Context, c *client.Client) error { return c.DeleteModule(ctx, "m") }, nil, nil},
-		"put-agent":     {func(ctx context.Context, c *client.Client) error { return one(c.PutAgent(ctx, "a", []byte("{}"))) }, nil, client.Agent{}},
-		"list-agents":   {func(ctx context.Context, c *client.Client) error { return page(c.Agents(ctx, second)) }, nil, list[[]*client.Agent]{}},
-		"get-agent":     {func(ctx context.Context, c *client.Client) error { return one(c.Agent(ctx, "a", 3)) }, nil, client.Agent{}},
+		"put-agent":     {func(ctx context.Context, c *client.Client) error { return one(c.PutAgent(ctx, "a", []byte("{}"))) }, nil, api.Agent{}},
+		"list-agents":   {func(ctx context.Context, c *client.Client) error { return page(c.Agents(ctx, second)) }, nil, list[[]*api.Agent]{}},
+		"get-agent":     {func(ctx context.Context, c *client.Client) error { return one(c.Agent(ctx, "a", 3)) }, nil, api.Agent{}},
 		"delete-agent":  {func(ctx context.Context, c *client.Client) error { return c.DeleteAgent(ctx, "a") }, nil, nil},
 		"put-secret":    {func(ctx context.Context, c *client.Client) error { return c.SetSecret(ctx, "s", "v") }, nil, nil},
-		"list-secrets":  {func(ctx context.Context, c *client.Client) error { return page(c.Secrets(ctx, second)) }, nil, list[[]client.Secret]{}},
+		"list-secrets":  {func(ctx context.Context, c *client.Client) error { return page(c.Secrets(ctx, second)) }, nil, list[[]api.Secret]{}},
 		"delete-secret": {func(ctx context.Context, c *client.Client) error { return c.DeleteSecret(ctx, "s") }, nil, nil},
-		"create-run":    {func(ctx context.Context, c *client.Client) error { return one(c.StartRun(ctx, &client.StartRun{}, "")) }, client.StartRun{}, client.Run{}},
+		"create-run":    {func(ctx context.Context, c *client.Client) error { return one(c.StartRun(ctx, &api.StartRun{}, "")) }, api.StartRun{}, api.Run{}},
 		"list-runs": {func(ctx context.Context, c *client.Client) error {
 			return page(c.Runs(ctx, client.RunFilter{Agent: "a", Status: "paused"}, second))
-		}, nil, list[[]*client.Run]{}},
-		"get-run": {func(ctx context.Context, c *client.Client) error { return one(c.Run(ctx, "run_x")) }, nil, client.Run{}},
+		}, nil, list[[]*api.Run]{}},
+		"get-run": {func(ctx context.Context, c *client.Client) error { return one(c.Run(ctx, "run_x")) }, nil, api.Run{}},
 		"run-events": {func(ctx context.Context, c *client.Client) error {
 			for _, err := range c.Follow(ctx, "run_x", 3) {
 				return err
@@ -145,9 +147,9 @@ func uses() map[string]use {
 			_, _, err := c.Events(ctx, "run_x", 3)
 			return err
 		}, nil, nil},
-		"run-history": {func(ctx context.Context, c *client.Client) error { return one(c.RunHistory(ctx, "run_x")) }, nil, client.RunHistory{}},
-		"run-trace":   {func(ctx context.Context, c *client.Client) error { return one(c.RunTrace(ctx, "run_x")) }, nil, list[[]*client.Timeline]{}},
-		"cancel-run":  {func(ctx context.Context, c *client.Client) error { return one(c.CancelRun(ctx, "run_x")) }, nil, client.Run{}},
+		"run-history": {func(ctx context.Context, c *client.Client) error { return one(c.RunHistory(ctx, "run_x")) }, nil, api.RunHistory{}},
+		"run-trace":   {func(ctx context.Context, c *client.Client) error { return one(c.RunTrace(ctx, "run_x")) }, nil, list[[]*api.Timeline]{}},
+		"cancel-run":  {func(ctx context.Context, c *client.Client) error { return one(c.CancelRun(ctx, "run_x")) }, nil, api.Run{}},
 		"delete-run":  {func(ctx context.Context, c *client.Client) error { return c.DeleteRun(ctx, "run_x") }, nil, nil},
 	}
 }
@@ -195,7 +197,7 @@ func TestContract(t *testing.T) {
 		}
 	}
 	require.Empty(t, slices.Collect(maps.Keys(left)), "the server has no such operations")
-	doc.same(t, "problem", schema{"$ref": "#/components/schemas/Problem"}, reflect.TypeFor[client.Problem]())
+	doc.same(t, "problem", schema{"$ref": "#/components/schemas/Problem"}, reflect.TypeFor[api.Problem]())
 }
 
 // foreign reports whether an endpoint implements another API, such as OpenAI's.
@@ -279,7 +281,7 @@ func (d *document) fields(t *testing.T, at string, s schema, typ reflect.Type) {
 	properties, _ := s["properties"].(map[string]any)
 	var want, got []string
 	for name := range properties {
-		if name == "$schema" || name == "error" && typ == reflect.TypeFor[client.Problem]() {
+		if name == "$schema" {
 			continue
 		}
 		want = append(want, name)

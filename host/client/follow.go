@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/agent-runner/agent-runner/abi"
 )
 
@@ -40,7 +42,7 @@ func (c *Client) Follow(ctx context.Context, run string, after int64) iter.Seq2[
 type following struct {
 	client *Client
 	run    string
-	after  int64
+	after  int64 // number of the last event that was yielded
 	yield  func(abi.Event, error) bool
 
 	last abi.EventType
@@ -65,7 +67,7 @@ func (f *following) all(ctx context.Context) error {
 			pause, since = firstPause, time.Now()
 		}
 		wait := pause
-		var p *Problem
+		var p *api.Problem
 		if errors.As(err, &p) && p.RetryAfter > 0 {
 			wait = p.RetryAfter
 		}
@@ -87,7 +89,7 @@ func (f *following) all(ctx context.Context) error {
 // again reports whether a retry may succeed.
 func again(err error) bool {
 	var gone *UnreachableError
-	var p *Problem
+	var p *api.Problem
 	return errors.As(err, &gone) || errors.As(err, &p) && (p.Status == http.StatusTooManyRequests || p.Status >= 500)
 }
 
@@ -106,7 +108,7 @@ func (f *following) once(ctx context.Context) (over bool, err error) {
 		return true, nil
 	}
 	if kind := res.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
-		return false, fmt.Errorf("%s answers with %.80q instead of a stream of events; is the address right?", f.client.server, kind)
+		return false, fmt.Errorf("%s returns %.80q instead of a stream of events; check the address", f.client.server, kind)
 	}
 	events := newReader(res.Body)
 	for {

@@ -4,28 +4,9 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/agent-runner/agent-runner/host/api"
 )
-
-// A Key is a key of a tenant. Secret is the key itself, which only the response that
-// creates it contains.
-type Key struct {
-	ID      string     `json:"id"`
-	Tenant  string     `json:"tenant"`
-	Name    string     `json:"name"`
-	Scopes  []string   `json:"scopes"`
-	Created time.Time  `json:"created"`
-	Expires *time.Time `json:"expires,omitempty"`
-	Revoked *time.Time `json:"revoked,omitempty"`
-	Used    *time.Time `json:"used,omitempty"` // last use, with a resolution of one minute
-	Secret  string     `json:"secret,omitempty"`
-}
-
-// A NewKey describes a key to create.
-type NewKey struct {
-	Name      string   `json:"name"`
-	Scopes    []string `json:"scopes,omitempty"`     // defaults to all that the caller may grant
-	ExpiresIn int64    `json:"expires_in,omitempty"` // in seconds; 0 means never
-}
 
 // keysOf returns the path of a tenant's keys. An empty tenant is the caller's own.
 func keysOf(tenant string) string {
@@ -36,17 +17,17 @@ func keysOf(tenant string) string {
 }
 
 // CreateKey creates a key for a tenant. An empty tenant is the caller's own.
-func (c *Client) CreateKey(ctx context.Context, tenant string, k *NewKey) (*Key, error) {
-	out := &Key{}
+func (c *Client) CreateKey(ctx context.Context, tenant string, k *api.NewKey) (*api.Key, error) {
+	out := &api.Key{}
 	return out, c.call(ctx, &request{method: http.MethodPost, path: keysOf(tenant), in: k}, out)
 }
 
 // Keys returns a page of a tenant's keys without their secrets, newest first, and the next
 // page's cursor. An empty tenant is the caller's own.
-func (c *Client) Keys(ctx context.Context, tenant string, p Page) (keys []*Key, next string, err error) {
+func (c *Client) Keys(ctx context.Context, tenant string, p Page) (keys []*api.Key, next string, err error) {
 	var out struct {
-		Keys []*Key `json:"keys"`
-		Next string `json:"next_cursor"`
+		Keys []*api.Key `json:"keys"`
+		Next string     `json:"next_cursor"`
 	}
 	err = c.get(ctx, keysOf(tenant), p.query(), &out)
 	return out.Keys, out.Next, err
@@ -54,11 +35,11 @@ func (c *Client) Keys(ctx context.Context, tenant string, p Page) (keys []*Key, 
 
 // RotateKey replaces the key with the given id. The old key remains valid for grace, rounded
 // to whole seconds.
-func (c *Client) RotateKey(ctx context.Context, tenant, id string, grace time.Duration) (*Key, error) {
+func (c *Client) RotateKey(ctx context.Context, tenant, id string, grace time.Duration) (*api.Key, error) {
 	in := struct {
 		Grace int64 `json:"grace,omitempty"`
 	}{int64(grace / time.Second)}
-	out := &Key{}
+	out := &api.Key{}
 	return out, c.call(ctx, &request{method: http.MethodPost, path: keysOf(tenant) + path("/%s/rotate", id), in: in}, out)
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host"
@@ -15,7 +17,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
-	"github.com/agent-runner/agent-runner/internal/server/modules"
 	"github.com/agent-runner/agent-runner/internal/server/policy"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -29,15 +30,15 @@ func (f *fixture) apply(key, name, yaml string) *reply {
 func TestAgents(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	var m modules.Module
+	var m api.Module
 	require.NoError(t, json.Unmarshal(f.pushModule(f.acme, "?name=wrap&version=1.0", wasm(t, "wrap.wasm"), "application/wasm").body, &m))
 	const yaml = "model: {name: gpt}\nmiddlewares:\n- module: wrap\n"
-	var a, again agents.Agent
+	var a, again api.Agent
 	r := f.apply(f.acme, "helper", yaml)
 	require.Equal(t, 200, r.status, string(r.body))
 	require.NoError(t, json.Unmarshal(r.body, &a))
 	require.Equal(t, int64(1), a.Version)
-	require.Equal(t, []agents.Entry{{At: "middlewares[0]", Name: "wrap", Module: "wrap", Digest: m.Digest}}, a.Modules)
+	require.Equal(t, []api.Entry{{At: "middlewares[0]", Name: "wrap", Module: "wrap", Digest: m.Digest}}, a.Modules)
 	require.Equal(t, yaml, a.YAML)
 	f.ok("GET", "/v1/agents/helper", f.acme, nil, &again)
 	require.Equal(t, a, again)
@@ -59,7 +60,7 @@ func TestAgents(t *testing.T) {
 	require.Equal(t, int64(2), a.Version, "put again it is another one")
 	require.NotEqual(t, m.Digest, a.Modules[0].Digest)
 
-	var list struct{ Agents []agents.Agent }
+	var list struct{ Agents []api.Agent }
 	f.ok("GET", "/v1/agents", f.acme, nil, &list)
 	require.Len(t, list.Agents, 1)
 	f.ok("GET", "/v1/agents/helper?version=1", f.acme, nil, &a)

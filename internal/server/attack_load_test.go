@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -22,7 +24,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
-	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -42,18 +43,18 @@ func TestQuotaAtOnce(t *testing.T) {
 	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "slow", []byte("{}"), nil)
 	require.NoError(t, err)
 	// Runs that wait, and go on at the same time as others begin.
-	var waiting []runs.Run
+	var waiting []api.Run
 	for range 5 {
-		events := f.events("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "asker", Input: "hi"})
+		events := f.events("POST", "/v1/runs", f.acme, api.StartRun{Agent: "asker", Input: "hi"})
 		var e abi.Event
 		require.NoError(t, json.Unmarshal([]byte(events[len(events)-1].data), &e))
-		var run runs.Run
+		var run api.Run
 		f.ok("GET", "/v1/runs/"+e.Run, f.acme, nil, &run)
 		waiting = append(waiting, run)
 	}
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"concurrent_runs": 2}}, nil)
 	for range 2 {
-		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}, nil)
+		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}, nil)
 	}
 	<-began
 	<-began
@@ -64,14 +65,14 @@ func TestQuotaAtOnce(t *testing.T) {
 			var r *reply
 			switch i % 4 {
 			case 0:
-				r = f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"})
+				r = f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"})
 			case 1:
 				r = f.send("POST", "/v1/chat/completions", f.acme, []byte(`{"model":"slow","messages":[{"role":"user","content":"hi"}]}`))
 			case 2:
 				r = f.send("POST", "/v1/agents/slow/agui", f.acme, fmt.Appendf(nil, `{"threadId":"t%d","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`, i))
 			default:
 				run := waiting[i/4]
-				r = f.send("POST", "/v1/runs", f.acme, runs.StartRun{Run: run.ID, Answers: map[string]json.RawMessage{run.Interrupts[0].ID: json.RawMessage(`"a"`)}})
+				r = f.send("POST", "/v1/runs", f.acme, api.StartRun{Run: run.ID, Answers: map[string]json.RawMessage{run.Interrupts[0].ID: json.RawMessage(`"a"`)}})
 			}
 			refused <- r
 		})
@@ -83,11 +84,11 @@ func TestQuotaAtOnce(t *testing.T) {
 		require.Equal(t, "1", r.header.Get("Retry-After"))
 	}
 	require.Empty(t, began)
-	f.ok("POST", "/v1/runs", f.beta, runs.StartRun{Agent: "slow", Input: "hi"}, nil) // another tenant's are its own
+	f.ok("POST", "/v1/runs", f.beta, api.StartRun{Agent: "slow", Input: "hi"}, nil) // another tenant's are its own
 	close(let)
 	// A run that is over leaves its place at once.
 	require.Eventually(t, func() bool {
-		return f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}).status == 202
+		return f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}).status == 202
 	}, 10*time.Second, 5*time.Millisecond)
 }
 
@@ -206,7 +207,7 @@ func TestSlowReaders(t *testing.T) {
 	say(t, address, post("/v1/runs", `{"agent":"talker","input":"hi"}`))
 	say(t, address, post("/v1/agents/talker/agui", `{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`))
 	say(t, address, post("/v1/runs", `{"agent":"talker","input":"hi","disconnect":"cancel"}`))
-	var list struct{ Runs []runs.Run }
+	var list struct{ Runs []api.Run }
 	require.Eventually(t, func() bool {
 		f.ok("GET", "/v1/runs", f.acme, nil, &list)
 		return len(list.Runs) == 3
@@ -232,8 +233,8 @@ func TestRequestsAtOnce(t *testing.T) {
 	began, let := make(chan string, 99), make(chan struct{})
 	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"concurrent_requests": 3}}, nil)
-	var run runs.Run
-	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}, &run)
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}, &run)
 	underWay := func(want int64) {
 		t.Helper()
 		require.Eventually(t, func() bool {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 
 	"context"
@@ -26,7 +27,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
-	"github.com/agent-runner/agent-runner/internal/server/modules"
 	"github.com/agent-runner/agent-runner/internal/server/policy"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -80,10 +80,10 @@ func TestOperatorsKeyStaysHome(t *testing.T) {
 		"innermcp": "model: {name: small}\nagents: [{name: inner, description: d, agent: {tools: {mcp: [{name: x, url: '" + x.URL + "', api_key_env: OPENAI_API_KEY}]}}}]\n",
 	} {
 		require.Equal(t, 200, f.apply(f.acme, name, file).status, name)
-		r := f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: name, Input: "hi"})
+		r := f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: name, Input: "hi"})
 		require.NotContains(t, string(r.body), operatorsKey, name)
 		if r.status < 300 {
-			var run runs.Run
+			var run api.Run
 			require.NoError(t, json.Unmarshal(r.body, &run))
 			require.NotContains(t, f.finished(f.acme, run.ID).Error, operatorsKey, name)
 		}
@@ -107,8 +107,8 @@ export default defineMiddleware({
 });
 `)
 	require.Equal(t, 200, f.apply(f.acme, "spender", "model: {name: small}\nmiddlewares: [{module: chooser}]\n").status)
-	var run runs.Run
-	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "spender", Input: "hi"}, &run)
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "spender", Input: "hi"}, &run)
 	f.finished(f.acme, run.ID)
 	require.Empty(t, asked.Requests())
 	require.Contains(t, string(f.ok("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, nil).body), `model \"huge\" is not one that this agent may ask`)
@@ -147,8 +147,8 @@ export default defineMiddleware({
 		`params: the operator's policy does not allow this tenant to set the parameter "service_tier"; allowed are the usual ones, and those in params of the tenant's policy: none`)
 	require.Equal(t, 422, f.apply(f.acme, "own", "model: {name: small}\nagents: [{name: b, agent: {model: {name: small, params: {Seed: 1}}}}]\n").status, "names are compared exactly")
 	events := func(agent string) string {
-		var run runs.Run
-		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: agent, Input: "hi"}, &run)
+		var run api.Run
+		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: agent, Input: "hi"}, &run)
 		f.finished(f.acme, run.ID)
 		return string(f.ok("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, nil).body)
 	}
@@ -165,7 +165,7 @@ export default defineMiddleware({
 	require.Equal(t, 5, len(asked.Requests()))
 	require.JSONEq(t, `"flex"`, string(asked.Requests()[4].Params["service_tier"]))
 	allow(policy.Policy{Params: []string{"models"}})
-	require.Contains(t, f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "own", Input: "hi"}).problem(t, 422).Detail, `set the parameter "service_tier"`)
+	require.Contains(t, f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "own", Input: "hi"}).problem(t, 422).Detail, `set the parameter "service_tier"`)
 	require.Len(t, asked.Requests(), 5, "what was allowed when it was kept is not for ever")
 
 	require.Equal(t, 200, f.apply(f.acme, "plain", "model: {name: small}\n").status)
@@ -185,8 +185,8 @@ func TestKeysAreNotRepeated(t *testing.T) {
 	const key = "sk-acme-very-own-key-0123456789"
 	f.ok("PUT", "/v1/secrets/OPENAI_API_KEY", f.acme, map[string]any{"value": key}, nil)
 	require.Equal(t, 200, f.apply(f.acme, "helper", "model: {name: small, retries: 0, base_url: '"+x.URL+"'}\n").status)
-	var run runs.Run
-	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "helper", Input: "hi"}, &run)
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "helper", Input: "hi"}, &run)
 	f.finished(f.acme, run.ID)
 	require.Contains(t, x.heard(), key, "the endpoint is asked with it")
 	for _, path := range []string{"", "/events", "/history", "/trace"} {
@@ -231,7 +231,7 @@ func TestRingsAreHiddenInAGUI(t *testing.T) {
 			require.Equal(t, 200, r.status, "%s", r.body)
 			require.Contains(t, string(r.body), "RUN_STARTED")
 			require.NotContains(t, string(r.body), "secret")
-			var list struct{ Runs []runs.Run }
+			var list struct{ Runs []api.Run }
 			f.ok("GET", "/v1/runs", f.acme, nil, &list)
 			require.Len(t, list.Runs, 1)
 			for _, path := range []string{"", "/events", "/history", "/trace"} {
@@ -282,8 +282,8 @@ func TestIdempotencyAtOnce(t *testing.T) {
 	for i := range 20 {
 		key := []string{f.acme, f.beta}[i%2]
 		wg.Go(func() {
-			var run runs.Run
-			r := f.send("POST", "/v1/runs", key, runs.StartRun{Agent: "slow", Input: "hi"}, "Idempotency-Key", "once")
+			var run api.Run
+			r := f.send("POST", "/v1/runs", key, api.StartRun{Agent: "slow", Input: "hi"}, "Idempotency-Key", "once")
 			mu.Lock()
 			defer mu.Unlock()
 			if r.status != 202 || json.Unmarshal(r.body, &run) != nil {
@@ -300,7 +300,7 @@ func TestIdempotencyAtOnce(t *testing.T) {
 		for id := range of {
 			f.finished(key, id)
 		}
-		var used struct{ Total store.Usage }
+		var used struct{ Total api.UsageRow }
 		f.ok("GET", "/v1/usage", key, nil, &used)
 		require.Equal(t, int64(1), used.Total.Runs)
 	}
@@ -323,7 +323,7 @@ func TestSameBytesOfManyTenants(t *testing.T) {
 		key := f.key(id, httpapi.ScopeNames(httpapi.TenantScopes)...)
 		wg.Go(func() {
 			r := f.pushModule(key, "?name=own&version=1", b, "application/wasm")
-			var list struct{ Modules []modules.Module }
+			var list struct{ Modules []api.Module }
 			if r.status == 200 && json.Unmarshal(f.send("GET", "/v1/modules", key, nil).body, &list) == nil && len(list.Modules) == 1 && len(list.Modules[0].Names) == 1 {
 				same.Add(1)
 			}
@@ -334,7 +334,7 @@ func TestSameBytesOfManyTenants(t *testing.T) {
 	n, err := f.store.DeleteUnusedModules(t.Context(), -time.Hour)
 	require.NoError(t, err)
 	require.Zero(t, n)
-	var list struct{ Modules []modules.Module }
+	var list struct{ Modules []api.Module }
 	f.ok("GET", "/v1/modules", f.beta, nil, &list)
 	require.Empty(t, list.Modules, "who has not brought it does not have it")
 }
@@ -374,12 +374,12 @@ func TestNoWayInside(t *testing.T) {
 				r.problem(t, 422, host)
 				continue
 			}
-			r := f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: name, Input: "hi"})
+			r := f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: name, Input: "hi"})
 			if r.status >= 300 {
 				require.Equal(t, 422, r.status, "%s: %s", host, r.body)
 				continue
 			}
-			var run runs.Run
+			var run api.Run
 			require.NoError(t, json.Unmarshal(r.body, &run))
 			require.Equal(t, "error", f.finished(f.acme, run.ID).FinishReason, host)
 		}
@@ -397,8 +397,8 @@ export default defineMiddleware({ name: "talks", afterModel(_, ctx) {
 	for (let i = 0; i < 1000; i++) ctx.log.info(line);
 } });`)
 	require.Equal(t, 200, f.apply(f.acme, "talker", "model: {name: small}\nmiddlewares: [{module: talks, on_fault: skip}]\n").status)
-	var run runs.Run
-	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "talker", Input: "hi"}, &run)
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "talker", Input: "hi"}, &run)
 	done := f.finished(f.acme, run.ID)
 	require.Equal(t, "hello", done.Output)
 	size, after := 0, int64(0)
@@ -429,8 +429,8 @@ func TestTimelinesAreBounded(t *testing.T) {
 	}
 	f := platform(t, scripted.Calls(calls...), scripted.Text("done"))
 	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small, retries: 0}\n").status)
-	var run runs.Run
-	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "agent", Input: "hi"}, &run)
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "agent", Input: "hi"}, &run)
 	f.finished(f.acme, run.ID)
 	require.Eventually(t, func() bool {
 		r := f.ok("GET", "/v1/runs/"+run.ID+"/trace", f.acme, nil, nil)
@@ -454,7 +454,7 @@ func TestMetricsAreBounded(t *testing.T) {
 		}
 		name := fmt.Sprint("agent-", i)
 		f.apply(f.acme, name, fmt.Sprintf("model: {name: small-%d}\n", i))
-		f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: name, Input: "hi"})
+		f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: name, Input: "hi"})
 		f.send("POST", "/v1/chat/completions", f.acme, map[string]any{"model": name, "messages": []any{}})
 	}
 	flood(0)
@@ -483,8 +483,8 @@ func TestHostileModel(t *testing.T) {
 		`{"choices":[{"message":{"role":"operator","content":"x"},"finish_reason":"` + strings.Repeat("y", 10_000) + `"}]}`, "\xff\xfe", ""} {
 		name := fmt.Sprint("m", i)
 		require.Equal(t, 200, f.apply(f.acme, name, "model: {name: small, retries: 0, base_url: '"+raw(body)+"'}\n").status)
-		var run runs.Run
-		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: name, Input: "hi"}, &run)
+		var run api.Run
+		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: name, Input: "hi"}, &run)
 		f.finished(f.acme, run.ID)
 	}
 	f.ok("GET", "/healthz", "", nil, nil)
@@ -507,8 +507,8 @@ func TestInnerAgentsKeepToThePolicysSteps(t *testing.T) {
 	f.server.agents.Options.Model = asked
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"*"}, MaxSteps: 3}}, nil)
 	require.Equal(t, 200, f.apply(f.acme, "outer", "model: {name: small}\ntools: {builtin: []}\nagents: [{name: inner, description: d, agent: {tools: {builtin: [time]}}}]\n").status)
-	var run runs.Run
-	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "outer", Input: "hi"}, &run)
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "outer", Input: "hi"}, &run)
 	require.Equal(t, "stop", f.finished(f.acme, run.ID).FinishReason)
 	require.Equal(t, 2+3, len(asked.Requests()), "two of the outer one, three of the inner one")
 }

@@ -7,11 +7,12 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/server/policy"
-	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
 // Each audience sees what it may of a failed model call: the operator's log has everything, a
@@ -43,8 +44,8 @@ func TestModelFailuresByAudience(t *testing.T) {
 			require.Equal(t, 200, f.apply(f.acme, "inner", file).status)
 			require.Equal(t, 200, f.apply(f.acme, "helper", file).status)
 
-			var run runs.Run
-			f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "helper", Input: "hi"}, &run)
+			var run api.Run
+			f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "helper", Input: "hi"}, &run)
 			run = *f.finished(f.acme, run.ID)
 			tenant := run.Error
 			for _, path := range []string{"/v1/runs", "/v1/runs/" + run.ID, "/v1/runs/" + run.ID + "/events", "/v1/runs/" + run.ID + "/history", "/v1/runs/" + run.ID + "/trace"} {

@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/server/gateway"
-	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
 // Each response reports the tokens that its request used, also if it ends with a call of a
@@ -53,7 +54,7 @@ func TestChatModelFails(t *testing.T) {
 	r := f.send("POST", "/v1/chat/completions", f.acme, map[string]any{"model": "agent", "messages": []any{map[string]any{"role": "user", "content": "hi"}}})
 	p := r.problem(t, 502)
 	require.Equal(t, "Model failed", p.Title)
-	require.Equal(t, httpapi.ProblemType+httpapi.CodeModelFailed, p.Type)
+	require.Equal(t, api.ProblemType+api.CodeModelFailed, p.Type)
 	require.Contains(t, p.Detail, "the model that the agent asks failed: it answered 401 Unauthorized; run run_")
 	require.NotContains(t, string(r.body), "inside")
 	require.NotContains(t, string(r.body), "sk-1234")
@@ -80,7 +81,7 @@ func TestChatResumesWithTheSameModel(t *testing.T) {
 	for _, model := range []string{"other", "none"} {
 		r := f.send("POST", "/v1/chat/completions", f.acme, message{"model": model, "messages": messages, "tools": tools})
 		r.problem(t, 409, model)
-		var refused struct{ Error httpapi.OpenAIError }
+		var refused struct{ Error api.OpenAIError }
 		require.NoError(t, json.Unmarshal(r.body, &refused))
 		require.Equal(t, "model", *refused.Error.Param)
 		require.Equal(t, "model_mismatch", *refused.Error.Code)
@@ -103,7 +104,7 @@ func TestOpenAIErrors(t *testing.T) {
 		method, at, _ := strings.Cut(path, " ")
 		r := f.send(method, at, f.acme, nil)
 		r.problem(t, 404, path)
-		var out struct{ Error httpapi.OpenAIError }
+		var out struct{ Error api.OpenAIError }
 		require.NoError(t, json.Unmarshal(r.body, &out), path)
 		require.Contains(t, out.Error.Message, want, path)
 	}

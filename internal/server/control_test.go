@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -18,7 +20,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
 // flooder is a module that emits as much as it may in each hook and keeps its run going with
@@ -60,12 +61,12 @@ func flooder() *chain.Native {
 func (f *fixture) floods(key string, n int) (ids []string) {
 	f.t.Helper()
 	for range n {
-		var run runs.Run
-		f.ok("POST", "/v1/runs", key, runs.StartRun{Agent: "flood", Input: "hi"}, &run)
+		var run api.Run
+		f.ok("POST", "/v1/runs", key, api.StartRun{Agent: "flood", Input: "hi"}, &run)
 		ids = append(ids, run.ID)
 	}
 	for _, id := range ids {
-		var run runs.Run
+		var run api.Run
 		require.Eventually(f.t, func() bool {
 			f.ok("GET", "/v1/runs/"+id, key, nil, &run)
 			return run.LastEvent > 0
@@ -75,7 +76,7 @@ func (f *fixture) floods(key string, n int) (ids []string) {
 }
 
 // ends waits until a run has ended, and returns how long that took.
-func (f *fixture) ends(key, id string) (run *runs.Run, took time.Duration) {
+func (f *fixture) ends(key, id string) (run *api.Run, took time.Duration) {
 	f.t.Helper()
 	began := time.Now()
 	require.Eventually(f.t, func() bool {
@@ -132,8 +133,8 @@ func TestDeadlineAndDeletionBeforeData(t *testing.T) {
 	f.floods(f.acme, 2)
 	beta := f.floods(f.beta, 2)
 	began := time.Now()
-	var short runs.Run
-	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "short", Input: "hi"}, &short)
+	var short api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "short", Input: "hi"}, &short)
 	ended, _ := f.ends(f.acme, short.ID)
 	require.Equal(t, abi.RunTimeout, ended.FinishReason)
 	t.Log("deadline of 3 s:", time.Since(began))

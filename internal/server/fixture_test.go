@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host"
@@ -143,7 +145,7 @@ func (r *reply) problem(t *testing.T, status int, what ...any) *httpapi.Problem 
 	require.NoError(t, d.Decode(&p), string(r.body))
 	require.Equal(t, status, p.Status)
 	require.NotEmpty(t, p.Title)
-	require.True(t, strings.HasPrefix(p.Type, httpapi.ProblemType), p.Type)
+	require.True(t, strings.HasPrefix(p.Type, api.ProblemType), p.Type)
 	require.Equal(t, "urn:agent-runner:request:"+r.header.Get("X-Request-Id"), p.Instance)
 	return &p
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -31,11 +33,11 @@ func (h *health) Routes(rt *httpapi.Router) {
 		func(ctx context.Context, _ *httpapi.Caller, _ *struct{}) (*healthOutput, error) {
 			select {
 			case <-h.draining:
-				return nil, httpapi.NewProblem(httpapi.CodeUnavailable, "the server is shutting down")
+				return nil, httpapi.NewProblem(api.CodeUnavailable, "the server is shutting down")
 			default:
 			}
 			if _, err := h.store.TenantInfo(ctx, store.Operator); err != nil {
-				return nil, httpapi.NewProblem(httpapi.CodeUnavailable, "the database is unreachable").WithCause(err)
+				return nil, httpapi.NewProblem(api.CodeUnavailable, "the database is unreachable").WithCause(err)
 			}
 			return healthy(), nil
 		})

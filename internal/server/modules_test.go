@@ -13,11 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
-	"github.com/agent-runner/agent-runner/internal/server/modules"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -41,13 +42,13 @@ func TestUpload(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	b := wasm(t, "wrap.wasm")
-	var m, again modules.Module
+	var m, again api.Module
 	r := f.pushModule(f.acme, "?name=wrap&version=1.0", b, "application/wasm")
 	require.Equal(t, 200, r.status, string(r.body))
 	require.NoError(t, json.Unmarshal(r.body, &m))
 	require.Equal(t, "wasm", m.Kind)
 	require.Equal(t, int64(len(b)), m.Size)
-	require.Equal(t, []modules.ModuleName{{Name: "wrap", Version: "1.0"}}, m.Names)
+	require.Equal(t, []api.ModuleName{{Name: "wrap", Version: "1.0"}}, m.Names)
 	require.NotEmpty(t, m.About.Hooks)
 	require.NotEmpty(t, m.About.Powers)
 	require.Positive(t, m.About.Limits.Fuel)
@@ -76,7 +77,7 @@ func TestUploadScript(t *testing.T) {
 	f := newFixture(t)
 	r := f.pushModule(f.acme, "?name=shout", []byte(script), "application/typescript")
 	require.Equal(t, 200, r.status, string(r.body))
-	var m modules.Module
+	var m api.Module
 	require.NoError(t, json.Unmarshal(r.body, &m))
 	require.Equal(t, "script", m.Kind)
 	require.Equal(t, "javascript", m.About.Transport)
@@ -123,7 +124,7 @@ func TestUploadIsRejected(t *testing.T) {
 	require.Equal(t, "upload_bytes", f.pushModule(f.acme, "", own, "application/wasm").problem(t, 413).Quota)
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"modules": 1}}, nil)
 	require.Equal(t, "modules", f.pushModule(f.acme, "", wasm(t, "wrap.wasm"), "application/wasm").problem(t, 429).Quota)
-	var list struct{ Modules []modules.Module }
+	var list struct{ Modules []api.Module }
 	f.ok("GET", "/v1/modules", f.acme, nil, &list)
 	require.Len(t, list.Modules, 1, "what was refused is not kept")
 }
@@ -187,7 +188,7 @@ func TestIncompleteUpload(t *testing.T) {
 	require.NoError(t, w.CloseWithError(io.ErrUnexpectedEOF)) // the client may be waiting for it
 	require.Error(t, <-done)
 	f.pushModule(f.acme, "", wasm(t, "own.wasm"), "application/wasm")
-	var list struct{ Modules []modules.Module }
+	var list struct{ Modules []api.Module }
 	f.ok("GET", "/v1/modules", f.acme, nil, &list)
 	require.Len(t, list.Modules, 1)
 }
@@ -196,7 +197,7 @@ func TestBlockedUpload(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	b := wasm(t, "own.wasm")
-	var m modules.Module
+	var m api.Module
 	require.NoError(t, json.Unmarshal(f.pushModule(f.acme, "", b, "application/wasm").body, &m))
 	f.ok("PUT", "/v1/blocks/"+m.Digest, f.operator, map[string]any{"reason": "it leaks"}, nil)
 	require.Contains(t, f.pushModule(f.beta, "", b, "application/wasm").problem(t, 403).Detail, "it leaks")
@@ -210,7 +211,7 @@ func TestBlockedUpload(t *testing.T) {
 func TestUnusedModulesAreDeleted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	var m modules.Module
+	var m api.Module
 	for _, key := range []string{f.acme, f.beta} {
 		require.NoError(t, json.Unmarshal(f.pushModule(key, "", wasm(t, "own.wasm"), "application/wasm").body, &m))
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -13,21 +15,20 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/overload"
-	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
 // A server that has too little memory begins and resumes no runs, and answers everything else.
 func TestOverloadRejectsRuns(t *testing.T) {
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, func(o *Options) { o.Memory = 1 << 20 }) // less than the test uses
-	var run runs.Run
-	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "greeter", Input: "hi"}, &run)
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}, &run)
 	f.finished(f.acme, run.ID)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go f.server.overload.Watch(ctx)
 	require.Eventually(t, func() bool { return f.server.overload.State().Rejecting }, 20*time.Second, time.Millisecond)
 	for path, body := range map[string]any{
-		"/v1/runs":                runs.StartRun{Agent: "greeter", Input: "hi"},
+		"/v1/runs":                api.StartRun{Agent: "greeter", Input: "hi"},
 		"/v1/chat/completions":    map[string]any{"model": "greeter", "messages": []abi.Message{abi.User("hi")}},
 		"/v1/agents/greeter/agui": map[string]any{"threadId": "t", "runId": "r"},
 	} {
@@ -61,9 +62,9 @@ func TestOverloadEndsTheLargestRun(t *testing.T) {
 	}})
 	e := newEvictor(f.server.log)
 	e.process = account.New(account.LevelProcess, "test", nil, 0)
-	var started [2]runs.Run
+	var started [2]api.Run
 	for i := range started {
-		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "waits", Input: "hi"}, &started[i])
+		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "waits", Input: "hi"}, &started[i])
 		a := account.New(account.LevelRun, started[i].ID, e.process, 0)
 		a.Evictable(f.server.runs.Active.Get("acme", started[i].ID).Cancel)
 		require.NoError(t, a.TryReserve(int64(1+i)<<20))

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -19,7 +21,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/gateway"
 	"github.com/agent-runner/agent-runner/internal/server/policy"
-	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
 // loud is a module that makes answers loud, and logs.
@@ -76,8 +77,8 @@ func TestPlatform(t *testing.T) {
 	require.Equal(t, 200, f.apply(f.operator, "rings", "model: {name: none}\nrings: {outer: [{module: stamp}]}\n").status)
 	require.Equal(t, 200, f.apply(f.acme, "greeter", "model: {name: small}\nmiddlewares: [{module: loud}]\n").status)
 
-	var run runs.Run
-	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "greeter", Input: "hi"}, &run)
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}, &run)
 	done := f.finished(f.acme, run.ID)
 	require.Equal(t, "HELLO FROM THE MODEL (checked)", done.Output)
 	require.Len(t, done.Modules, 1)
@@ -119,7 +120,7 @@ func TestPlatform(t *testing.T) {
 	// Another tenant has neither the model nor the module.
 	f.send("PUT", "/v1/agents/greeter", f.beta, []byte("model: {name: small}\nmiddlewares: [{module: loud}]\n"), "Content-Type", "application/yaml").problem(t, 422)
 	require.Equal(t, 200, f.apply(f.beta, "greeter", "model: {name: small}\n").status)
-	require.Contains(t, f.send("POST", "/v1/runs", f.beta, runs.StartRun{Agent: "greeter", Input: "hi"}).problem(t, 422).Detail, "no key")
+	require.Contains(t, f.send("POST", "/v1/runs", f.beta, api.StartRun{Agent: "greeter", Input: "hi"}).problem(t, 422).Detail, "no key")
 }
 
 // An agent with an endpoint of its own gets no key of the operator, and cannot reach the
@@ -129,8 +130,8 @@ func TestTenantsEndpointGetsNoOperatorKey(t *testing.T) {
 	f := platform(t, scripted.Text("x"))
 	inside := f.server.agents.Options.Getenv(host.EnvBaseURL)
 	require.Equal(t, 200, f.apply(f.acme, "spy", "model: {name: small, base_url: "+inside+"}\nlimits: {max_steps: 1}\n").status)
-	var run runs.Run
-	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "spy", Input: "hi"}, &run)
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "spy", Input: "hi"}, &run)
 	done := f.finished(f.acme, run.ID)
 	require.Equal(t, "error", done.FinishReason)
 	require.NotContains(t, done.Error, "the operator's own key")
@@ -180,7 +181,7 @@ func TestAGUIClient(t *testing.T) {
 	require.Equal(t, "RUN_FINISHED", said.Events[len(said.Events)-1])
 	last := said.Messages[len(said.Messages)-1]
 	require.Equal(t, "done as asked", last.Content, out)
-	var list struct{ Runs []runs.Run }
+	var list struct{ Runs []api.Run }
 	f.ok("GET", "/v1/runs", f.acme, nil, &list)
 	require.Len(t, list.Runs, 1, "one run, that waited in between")
 }
@@ -207,8 +208,8 @@ func TestNoMemoryForImages(t *testing.T) {
 		return pool.Build(ctx, p)
 	}
 	for _, name := range []string{"first", "second"} {
-		var run runs.Run
-		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: name, Input: "hi"}, &run)
+		var run api.Run
+		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: name, Input: "hi"}, &run)
 		require.Empty(t, f.finished(f.acme, run.ID).Error)
 		require.Eventually(t, func() bool { return f.server.runs.Active.Get("acme", run.ID) == nil }, 5*time.Second, time.Millisecond)
 	}
@@ -222,7 +223,7 @@ func TestNoMemoryForImages(t *testing.T) {
 		require.NoError(t, err)
 		held = append(held, o)
 	}
-	r := f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "third", Input: "hi"})
+	r := f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "third", Input: "hi"})
 	require.Contains(t, r.problem(t, 503).Detail, "end runs, or try again")
 	require.Equal(t, "60", r.header.Get("Retry-After"))
 	for path, body := range map[string]string{

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 
 	"encoding/json"
@@ -13,7 +14,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/server/quarantine"
-	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -50,7 +50,7 @@ func (f *fixture) statusOf(id string) journal.Status {
 
 // quarantined returns the ids of the quarantined runs.
 func (f *fixture) quarantined() (ids []string) {
-	var list struct{ Runs []quarantine.QuarantinedRun }
+	var list struct{ Runs []api.QuarantinedRun }
 	f.ok("GET", "/v1/quarantine", f.operator, nil, &list)
 	for _, r := range list.Runs {
 		ids = append(ids, r.Run)
@@ -83,14 +83,14 @@ func TestQuarantine(t *testing.T) {
 	f.settles("honest", func() bool { return f.statusOf("run_honest") == journal.StatusFinished && len(f.quarantined()) == 3 })
 	require.Equal(t, []string{"run_flood", "run_large", "run_third"}, f.quarantined())
 
-	var run runs.Run
+	var run api.Run
 	f.ok("GET", "/v1/runs/run_flood", f.acme, nil, &run)
 	require.Equal(t, "quarantined", run.Status)
 	require.Contains(t, run.Error, "its share of 100 bytes; cancel the run, or ask the operator")
-	var list struct{ Runs []runs.Run }
+	var list struct{ Runs []api.Run }
 	f.ok("GET", "/v1/runs?status=quarantined", f.acme, nil, &list)
 	require.Len(t, list.Runs, 3)
-	f.send("POST", "/v1/runs", f.acme, runs.StartRun{Run: "run_flood", Answers: map[string]json.RawMessage{"x": json.RawMessage("1")}}).problem(t, 409)
+	f.send("POST", "/v1/runs", f.acme, api.StartRun{Run: "run_flood", Answers: map[string]json.RawMessage{"x": json.RawMessage("1")}}).problem(t, 409)
 	f.send("GET", "/v1/quarantine", f.acme, nil).problem(t, 403)
 	f.send("DELETE", "/v1/quarantine/run_flood", f.acme, nil).problem(t, 403)
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -14,9 +16,6 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/server/runs"
-	"github.com/agent-runner/agent-runner/internal/server/tenants"
-	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // flooding returns an agent whose middleware emits 1 MiB before each of many model calls.
@@ -49,26 +48,26 @@ func TestJournalQuota(t *testing.T) {
 	f, _ := runFixture(t, map[string]func() *agent.Options{"flood": flooding, "greeter": hello, "asker": func() *agent.Options { o := *asker; return &o }})
 	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "greeter", []byte("{}"), nil)
 	require.NoError(t, err)
-	events := f.events("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "asker", Input: "hi"})
+	events := f.events("POST", "/v1/runs", f.acme, api.StartRun{Agent: "asker", Input: "hi"})
 	var paused abi.Event
 	require.NoError(t, json.Unmarshal([]byte(events[len(events)-1].data), &paused))
-	answer := runs.StartRun{Run: paused.Run, Answers: map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage(`"a"`)}}
+	answer := api.StartRun{Run: paused.Run, Answers: map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage(`"a"`)}}
 	quota := func(q map[string]any) {
 		f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": q}, nil)
 	}
 	var used struct {
-		Total store.Usage
-		Kept  tenants.Kept
+		Total api.UsageRow
+		Kept  api.Kept
 	}
 	const mebibyte = 1 << 20
-	var floods []*runs.Run
+	var floods []*api.Run
 	for _, name := range []string{"journal_bytes_per_day", "journal_bytes"} {
 		f.ok("GET", "/v1/usage", f.acme, nil, &used)
 		before := map[string]int64{"journal_bytes_per_day": used.Total.JournalBytes, "journal_bytes": used.Kept.JournalBytes}[name]
 		require.Positive(t, before)
 		quota(map[string]any{name: before + 2*mebibyte})
-		var run runs.Run
-		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "flood", Input: "hi"}, &run)
+		var run api.Run
+		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "flood", Input: "hi"}, &run)
 		done := f.finished(f.acme, run.ID)
 		require.Equal(t, abi.RunLimit, done.FinishReason)
 		require.Contains(t, done.Error, "quota "+name+" ")
@@ -82,7 +81,7 @@ func TestJournalQuota(t *testing.T) {
 		now := map[string]int64{"journal_bytes_per_day": used.Total.JournalBytes, "journal_bytes": used.Kept.JournalBytes}[name]
 		require.GreaterOrEqual(t, now, before+done.JournalBytes, "and its timeline, if there is one by now")
 		for _, r := range []*reply{
-			f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "greeter", Input: "hi"}),
+			f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}),
 			f.send("POST", "/v1/chat/completions", f.acme, []byte(`{"model":"greeter","messages":[{"role":"user","content":"hi"}]}`)),
 			f.send("POST", "/v1/agents/greeter/agui", f.acme, []byte(`{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`)),
 			f.send("POST", "/v1/runs", f.acme, answer),
@@ -91,13 +90,13 @@ func TestJournalQuota(t *testing.T) {
 			require.Contains(t, string(r.body), name)
 			require.NotEmpty(t, r.header.Get("Retry-After"))
 		}
-		f.ok("POST", "/v1/runs", f.beta, runs.StartRun{Agent: "greeter", Input: "hi"}, nil)
+		f.ok("POST", "/v1/runs", f.beta, api.StartRun{Agent: "greeter", Input: "hi"}, nil)
 	}
 
 	for _, run := range floods {
 		require.Equal(t, 204, f.send("DELETE", "/v1/runs/"+run.ID, f.acme, nil).status)
 	}
-	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "greeter", Input: "hi"}, nil)
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}, nil)
 	quota(map[string]any{"journal_bytes": 1})
 	require.Equal(t, 202, f.send("POST", "/v1/runs/"+paused.Run+"/cancel", f.acme, nil).status, "a run may always be canceled")
 	require.Equal(t, "canceled", f.finished(f.acme, paused.Run).FinishReason)

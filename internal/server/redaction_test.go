@@ -10,13 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
-	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
 // directory is a module with a tool that returns an email address.
@@ -66,7 +67,7 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 			r := f.apply(f.acme, "helper", "model: {name: small}\nmiddlewares: [{module: directory}, {module: redact, config: "+tc.config+"}]\n")
 			require.Equal(t, 200, r.status, string(r.body))
 
-			var run runs.Run
+			var run api.Run
 			f.ok("POST", "/v1/runs", f.acme, map[string]any{"agent": "helper", "messages": input}, &run)
 			run = *f.finished(f.acme, run.ID)
 			require.Equal(t, tc.finish, run.FinishReason, run.Error)
@@ -75,7 +76,7 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 				require.Contains(t, everything(t, where), "ann@")
 				return
 			}
-			var history runs.RunHistory
+			var history api.RunHistory
 			f.ok("GET", "/v1/runs/"+run.ID+"/history", f.acme, nil, &history)
 			shown := string(history.Input) + string(history.Messages)
 			for _, path := range []string{"/v1/runs", "/v1/runs/" + run.ID, "/v1/runs/" + run.ID + "/events", "/v1/runs/" + run.ID + "/trace"} {

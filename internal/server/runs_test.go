@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 
 	"bufio"
@@ -123,9 +124,9 @@ func hello() *agent.Options {
 	return &agent.Options{Model: scripted.New(scripted.Text("Hello there, how are you?"))}
 }
 
-func (f *fixture) finished(key, id string) *runs.Run {
+func (f *fixture) finished(key, id string) *api.Run {
 	f.t.Helper()
-	var run runs.Run
+	var run api.Run
 	require.Eventually(f.t, func() bool {
 		f.ok("GET", "/v1/runs/"+id, key, nil, &run)
 		return run.Status == "finished"
@@ -136,8 +137,8 @@ func (f *fixture) finished(key, id string) *runs.Run {
 func TestRun(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
-	var run runs.Run
-	r := f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "greeter", Input: "hi"}, &run)
+	var run api.Run
+	r := f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}, &run)
 	require.Equal(t, 202, r.status)
 	require.Equal(t, "/v1/runs/"+run.ID, r.header.Get("Location"))
 	require.Equal(t, "greeter", run.Agent)
@@ -162,12 +163,12 @@ func TestRun(t *testing.T) {
 	f.ok("GET", "/v1/runs/"+run.ID+"/events?after=1", f.acme, nil, &page)
 	require.Len(t, page.Events, len(all)-1)
 
-	var list struct{ Runs []runs.Run }
+	var list struct{ Runs []api.Run }
 	f.ok("GET", "/v1/runs?agent=greeter&status=finished", f.acme, nil, &list)
 	require.Len(t, list.Runs, 1)
 	f.ok("GET", "/v1/runs?status=paused", f.acme, nil, &list)
 	require.Empty(t, list.Runs)
-	var history runs.RunHistory
+	var history api.RunHistory
 	f.ok("GET", "/v1/runs/"+run.ID+"/history", f.acme, nil, &history)
 	var messages []abi.Message
 	require.NoError(t, json.Unmarshal(history.Messages, &messages))
@@ -176,7 +177,7 @@ func TestRun(t *testing.T) {
 	require.Equal(t, 204, f.send("DELETE", "/v1/runs/"+run.ID, f.acme, nil).status)
 	f.send("GET", "/v1/runs/"+run.ID, f.acme, nil).problem(t, 404)
 
-	var used struct{ Total store.Usage }
+	var used struct{ Total api.UsageRow }
 	f.ok("GET", "/v1/usage", f.acme, nil, &used)
 	require.Equal(t, int64(1), used.Total.Runs)
 }
@@ -191,13 +192,13 @@ func TestRunIsRejected(t *testing.T) {
 	} {
 		require.Contains(t, f.send("POST", "/v1/runs", f.acme, []byte(body)).problem(t, 422, body).Detail, want)
 	}
-	f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "nobody", Input: "a"}).problem(t, 404)
-	f.send("POST", "/v1/runs", f.acme, runs.StartRun{Run: "run_1", Answers: map[string]json.RawMessage{"int_1": json.RawMessage(`1`)}}).problem(t, 404)
+	f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "nobody", Input: "a"}).problem(t, 404)
+	f.send("POST", "/v1/runs", f.acme, api.StartRun{Run: "run_1", Answers: map[string]json.RawMessage{"int_1": json.RawMessage(`1`)}}).problem(t, 404)
 
 	_, err := f.store.UpdateTenant(t.Context(), "beta", &store.TenantUpdate{Quota: &store.TenantQuota{RunsPerDay: 1}})
 	require.NoError(t, err)
-	f.ok("POST", "/v1/runs", f.beta, runs.StartRun{Agent: "greeter", Input: "a"}, nil)
-	r := f.send("POST", "/v1/runs", f.beta, runs.StartRun{Agent: "greeter", Input: "a"})
+	f.ok("POST", "/v1/runs", f.beta, api.StartRun{Agent: "greeter", Input: "a"}, nil)
+	r := f.send("POST", "/v1/runs", f.beta, api.StartRun{Agent: "greeter", Input: "a"})
 	require.Equal(t, "runs_per_day", r.problem(t, 429).Quota)
 	require.NotEmpty(t, r.header.Get("Retry-After"))
 }
@@ -208,15 +209,15 @@ func TestRunIdempotency(t *testing.T) {
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
 	var ids []string
 	for _, key := range []string{f.acme, f.acme, f.beta} {
-		var run runs.Run
-		r := f.send("POST", "/v1/runs", key, runs.StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", "once")
+		var run api.Run
+		r := f.send("POST", "/v1/runs", key, api.StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", "once")
 		require.Equal(t, 202, r.status, "%s", r.body)
 		require.NoError(t, json.Unmarshal(r.body, &run))
 		ids = append(ids, run.ID)
 	}
 	require.Equal(t, ids[0], ids[1])
 	require.NotEqual(t, ids[0], ids[2], "tenants' keys are apart")
-	f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", strings.Repeat("a", 300)).problem(t, 422)
+	f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", strings.Repeat("a", 300)).problem(t, 422)
 }
 
 // A different request with a used Idempotency-Key is rejected.
@@ -228,14 +229,14 @@ func TestIdempotencyKeyOfAnotherRequest(t *testing.T) {
 			[]byte(`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"look","arguments":"{ \"a\":1}"}}]}`),
 			[]byte(`{"role":"tool","tool_call_id":"c1","content":"seen"}`), []byte(`{"role":"user","content":"` + last + `"}`)}
 	}
-	for key, first := range map[string]runs.StartRun{"text": {Agent: "greeter", Input: "hi"}, "talk": {Agent: "greeter", Messages: talk("and?")}} {
-		begin := func(in runs.StartRun) *reply { return f.send("POST", "/v1/runs", f.acme, in, "Idempotency-Key", key) }
-		var run, again runs.Run
+	for key, first := range map[string]api.StartRun{"text": {Agent: "greeter", Input: "hi"}, "talk": {Agent: "greeter", Messages: talk("and?")}} {
+		begin := func(in api.StartRun) *reply { return f.send("POST", "/v1/runs", f.acme, in, "Idempotency-Key", key) }
+		var run, again api.Run
 		require.NoError(t, json.Unmarshal(begin(first).body, &run))
 		f.finished(f.acme, run.ID)
 		require.NoError(t, json.Unmarshal(begin(first).body, &again))
 		require.Equal(t, run.ID, again.ID)
-		for what, another := range map[string]runs.StartRun{"agent": {Agent: "other", Input: first.Input, Messages: first.Messages}, "input": {Agent: "greeter", Input: "hi!"}, "messages": {Agent: "greeter", Messages: talk("or?")}} {
+		for what, another := range map[string]api.StartRun{"agent": {Agent: "other", Input: first.Input, Messages: first.Messages}, "input": {Agent: "greeter", Input: "hi!"}, "messages": {Agent: "greeter", Messages: talk("or?")}} {
 			require.Contains(t, begin(another).problem(t, 422).Detail, "belongs to another request, which started "+run.ID, what)
 		}
 	}
@@ -251,17 +252,17 @@ func TestRunPauses(t *testing.T) {
 	t.Parallel()
 	shared := asks()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"asker": func() *agent.Options { o := *shared; return &o }})
-	first := f.events("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "asker", Input: "hi"})
+	first := f.events("POST", "/v1/runs", f.acme, api.StartRun{Agent: "asker", Input: "hi"})
 	require.Equal(t, "run_paused", first[len(first)-1].kind)
 	var paused abi.Event
 	require.NoError(t, json.Unmarshal([]byte(first[len(first)-1].data), &paused))
-	var run runs.Run
+	var run api.Run
 	f.ok("GET", "/v1/runs/"+paused.Run, f.acme, nil, &run)
 	require.Equal(t, "paused", run.Status)
 	require.Len(t, run.Interrupts, 1)
 
-	answers := func(id, answer string) runs.StartRun {
-		return runs.StartRun{Run: run.ID, Answers: map[string]json.RawMessage{id: json.RawMessage(answer)}}
+	answers := func(id, answer string) api.StartRun {
+		return api.StartRun{Run: run.ID, Answers: map[string]json.RawMessage{id: json.RawMessage(answer)}}
 	}
 	for range 20 { // a rejected client may answer again at once
 		require.Contains(t, f.send("POST", "/v1/runs", f.acme, answers("int_99", `"a"`)).problem(t, 422).Detail, "int_99")
@@ -291,15 +292,15 @@ func TestRunIsCanceled(t *testing.T) {
 	t.Parallel()
 	began := make(chan string, 9)
 	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, nil) }, "asker": asks})
-	var run runs.Run
-	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}, &run)
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}, &run)
 	<-began
 	f.send("DELETE", "/v1/runs/"+run.ID, f.acme, nil).problem(t, 409)
 	f.send("POST", "/v1/runs/"+run.ID+"/cancel", f.beta, nil).problem(t, 404)
 	require.Equal(t, 202, f.ok("POST", "/v1/runs/"+run.ID+"/cancel", f.acme, nil, nil).status)
 	require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
 
-	events := f.events("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "asker", Input: "hi"}) // a run that waits for answers
+	events := f.events("POST", "/v1/runs", f.acme, api.StartRun{Agent: "asker", Input: "hi"}) // a run that waits for answers
 	var paused abi.Event
 	require.NoError(t, json.Unmarshal([]byte(events[len(events)-1].data), &paused))
 	f.ok("POST", "/v1/runs/"+paused.Run+"/cancel", f.acme, nil, nil)
@@ -314,7 +315,7 @@ func TestClientDisconnects(t *testing.T) {
 	var ids []string
 	for _, disconnect := range []string{"cancel", "continue"} {
 		ctx, leave := context.WithCancel(t.Context())
-		body, err := json.Marshal(runs.StartRun{Agent: "slow", Input: "hi", Disconnect: disconnect})
+		body, err := json.Marshal(api.StartRun{Agent: "slow", Input: "hi", Disconnect: disconnect})
 		require.NoError(t, err)
 		req, err := http.NewRequestWithContext(ctx, "POST", f.url+"/v1/runs", strings.NewReader(string(body)))
 		require.NoError(t, err)
@@ -349,8 +350,8 @@ func TestRunsOutliveTheirServer(t *testing.T) {
 	began, let := make(chan string, 9), make(chan struct{})
 	shared := slow(began, let)
 	f, of := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { o := *shared; return &o }})
-	var run runs.Run
-	f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}, &run)
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}, &run)
 	<-began
 	stream := make(chan []sse)
 	go func() {
@@ -417,7 +418,7 @@ func TestOperatorsModulesAreHidden(t *testing.T) {
 		require.NoError(t, err)
 		return &agent.Options{Model: scripted.New(scripted.Text("x")), Chain: c}
 	}})
-	events := f.events("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "guarded", Input: "hi"})
+	events := f.events("POST", "/v1/runs", f.acme, api.StartRun{Agent: "guarded", Input: "hi"})
 	id := ""
 	text := fmt.Sprint(events)
 	require.Contains(t, text, "a thought of its own")
@@ -440,9 +441,9 @@ func TestBlockedModuleEndsRuns(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go f.server.runs.WatchBlocks(ctx)
-	var its, around runs.Run
-	for digest, run := range map[string]*runs.Run{strings.Repeat("ab", 32): &its, strings.Repeat("cd", 32): &around} {
-		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}, run)
+	var its, around api.Run
+	for digest, run := range map[string]*api.Run{strings.Repeat("ab", 32): &its, strings.Repeat("cd", 32): &around} {
+		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}, run)
 		<-began
 		ring := "tenant"
 		if run == &around {
@@ -482,8 +483,8 @@ func TestRunExceedsTheDrainTime(t *testing.T) {
 	go func() { ended <- srv.Serve(ctx, l) }()
 	first := *f
 	first.url = "http://" + l.Addr().String()
-	var run runs.Run
-	first.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}, &run)
+	var run api.Run
+	first.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}, &run)
 	<-began
 	stop()
 	require.NoError(t, <-ended, "it was handed back")
@@ -528,7 +529,7 @@ func TestRunThatCannotBeHandedBack(t *testing.T) {
 	go func() { ended <- srv.Serve(ctx, l) }()
 	other := *f
 	other.url = "http://" + l.Addr().String()
-	other.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "deaf", Input: "hi"}, nil)
+	other.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "deaf", Input: "hi"}, nil)
 	<-began
 	stop()
 	require.ErrorContains(t, <-ended, "1 runs did not end in time")
@@ -542,7 +543,7 @@ func TestMetadataIsBounded(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
 	start := func(bytes int) *reply {
-		return f.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "greeter", Input: "hi", Metadata: map[string]json.RawMessage{"a": json.RawMessage(`"` + strings.Repeat("x", bytes-3) + `"`)}})
+		return f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi", Metadata: map[string]json.RawMessage{"a": json.RawMessage(`"` + strings.Repeat("x", bytes-3) + `"`)}})
 	}
 	require.Equal(t, 202, start(runs.MaxMetadata).status)
 	require.Contains(t, start(runs.MaxMetadata+1).problem(t, 422).Detail, "metadata has 65537 bytes; at most 65536 are allowed")
@@ -561,8 +562,8 @@ func TestOperatorsRunsAreTakenOver(t *testing.T) {
 	hs := httptest.NewServer(gone)
 	defer hs.Close()
 	other.url = hs.URL
-	var run runs.Run
-	other.ok("POST", "/v1/runs", f.operator, runs.StartRun{Agent: "slow", Input: "hi"}, &run)
+	var run api.Run
+	other.ok("POST", "/v1/runs", f.operator, api.StartRun{Agent: "slow", Input: "hi"}, &run)
 	<-began
 	gone.abort.Do(func() { close(gone.aborted) })
 	gone.work.Wait()

@@ -14,11 +14,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/server/blocks"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
-	"github.com/agent-runner/agent-runner/internal/server/tenants"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -97,7 +98,7 @@ func TestSecretsStayOut(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
 	f := newFixture(t, withLog(&log))
-	var made tenants.Key
+	var made api.Key
 	f.ok("POST", "/v1/keys", f.acme, map[string]any{"name": "ci"}, &made)
 	f.send("GET", "/v1/keys", made.Secret+"x", nil).problem(t, 401)
 	r := f.send("POST", "/v1/keys", f.acme, map[string]any{"name": map[string]string{"token": "hush-hush"}})
@@ -113,14 +114,14 @@ func TestSecretsStayOut(t *testing.T) {
 func TestKeyLife(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	var first, second tenants.Key
+	var first, second api.Key
 	f.ok("POST", "/v1/tenants/acme/keys", f.operator, map[string]any{"name": "first", "expires_in": 3600}, &first)
 	require.Len(t, first.Scopes, len(httpapi.TenantScopes))
 	require.NotNil(t, first.Expires)
 	f.send("POST", "/v1/tenants/acme/keys", f.operator, map[string]any{"name": "x", "scopes": []string{"operator"}}).problem(t, 403)
 	f.send("POST", "/v1/tenants/none/keys", f.operator, map[string]any{"name": "x"}).problem(t, 404)
 
-	var small tenants.Key
+	var small api.Key
 	f.ok("POST", "/v1/keys", first.Secret, map[string]any{"name": "small", "scopes": []string{"keys:write", "runs:read"}}, &small)
 	f.send("POST", "/v1/keys", small.Secret, map[string]any{"name": "x", "scopes": []string{"runs:write"}}).problem(t, 403)
 	f.send("POST", "/v1/keys/"+first.ID+"/rotate", small.Secret, nil).problem(t, 403)
@@ -182,12 +183,12 @@ func TestUsage(t *testing.T) {
 	acme := f.store.Tenant("acme")
 	require.NoError(t, acme.AddUsage(t.Context(), store.Usage{Day: "2026-01-30", Agent: "a", Runs: 1, PromptTokens: 5}, store.Usage{Day: "2026-01-31", Agent: "a", Module: "m", Fuel: 7}))
 	var out struct {
-		Total store.Usage
-		Rows  []store.Usage
+		Total api.UsageRow
+		Rows  []api.UsageRow
 	}
 	f.ok("GET", "/v1/usage?from=2026-01-01&to=2026-01-31", f.acme, nil, &out)
 	require.Len(t, out.Rows, 2)
-	require.Equal(t, store.Usage{Runs: 1, PromptTokens: 5, Fuel: 7}, out.Total)
+	require.Equal(t, api.UsageRow{Runs: 1, PromptTokens: 5, Fuel: 7}, out.Total)
 	f.ok("GET", "/v1/tenants/acme/usage?from=2026-01-31&to=2026-01-31", f.operator, nil, &out)
 	require.Len(t, out.Rows, 1)
 	f.send("GET", "/v1/usage?from=yesterday", f.acme, nil).problem(t, 422)

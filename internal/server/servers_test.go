@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -27,8 +29,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
-	"github.com/agent-runner/agent-runner/internal/server/modules"
-	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -214,8 +214,8 @@ func TestServersTakeOver(t *testing.T) {
 		var ids []string
 		var before []*following
 		for i := range count {
-			var run runs.Run
-			r := server.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "agent", Input: "hi"}, "Idempotency-Key", fmt.Sprintf("%d-%d", round, i))
+			var run api.Run
+			r := server.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "agent", Input: "hi"}, "Idempotency-Key", fmt.Sprintf("%d-%d", round, i))
 			require.Equal(t, 202, r.status, "%s", r.body)
 			require.NoError(t, json.Unmarshal(r.body, &run))
 			ids = append(ids, run.ID)
@@ -258,14 +258,14 @@ func TestServersTakeOver(t *testing.T) {
 			}
 			require.Equal(t, "run_finished", all[len(all)-1].kind)
 			require.Equal(t, "part part part part part whole", next.finished(f.acme, id).Output)
-			var run runs.Run
-			r := next.send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "agent", Input: "hi"}, "Idempotency-Key", fmt.Sprintf("%d-%d", round, i))
+			var run api.Run
+			r := next.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "agent", Input: "hi"}, "Idempotency-Key", fmt.Sprintf("%d-%d", round, i))
 			require.NoError(t, json.Unmarshal(r.body, &run))
 			require.Equal(t, id, run.ID, "the same request is the same run on another server")
 		}
 		g.shut()
 	}
-	var used struct{ Total store.Usage }
+	var used struct{ Total api.UsageRow }
 	next.ok("GET", "/v1/usage", f.acme, nil, &used)
 	require.Equal(t, int64(2*count), used.Total.Runs)
 }
@@ -286,7 +286,7 @@ func TestServersShare(t *testing.T) {
 export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { return { response: await ctx.next() }; } });`)
 	require.Equal(t, 200, servers[1].apply(f.acme, "agent", "model: {name: small}\nmiddlewares: [{module: waits}]\n").status)
 	start := func(i int) *reply {
-		return servers[i%2].send("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "agent", Input: "hi"})
+		return servers[i%2].send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "agent", Input: "hi"})
 	}
 	var wg sync.WaitGroup
 	replies := make(chan *reply, 99)
@@ -301,7 +301,7 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 			require.Equal(t, "concurrent_runs", r.problem(t, 429).Quota)
 			continue
 		}
-		var run runs.Run
+		var run api.Run
 		require.NoError(t, json.Unmarshal(r.body, &run))
 		ids = append(ids, run.ID)
 	}
@@ -309,7 +309,7 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 	for range ids {
 		<-g.asked // from within their hooks
 	}
-	var kept struct{ Modules []modules.Module }
+	var kept struct{ Modules []api.Module }
 	servers[0].ok("GET", "/v1/modules", f.acme, nil, &kept)
 	began := time.Now()
 	servers[1].ok("PUT", "/v1/blocks/"+kept.Modules[0].Digest, f.operator, map[string]any{"reason": "it phones home"}, nil)

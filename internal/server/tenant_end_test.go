@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 
 	"testing"
@@ -9,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
 // A tenant that is deleted begins nothing any more, and what it runs ends, here and on
@@ -19,10 +19,10 @@ func TestDeletedTenantEnds(t *testing.T) {
 	began, let := make(chan string, 9), make(chan struct{})
 	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
 	ctx := t.Context()
-	var others runs.Run
-	f.ok("POST", "/v1/runs", f.beta, runs.StartRun{Agent: "slow", Input: "hi"}, &others)
+	var others api.Run
+	f.ok("POST", "/v1/runs", f.beta, api.StartRun{Agent: "slow", Input: "hi"}, &others)
 	for range 2 {
-		f.ok("POST", "/v1/runs", f.acme, runs.StartRun{Agent: "slow", Input: "hi"}, nil)
+		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}, nil)
 	}
 	for range 3 {
 		<-began

@@ -83,23 +83,23 @@ type TenantInfo struct {
 	Updated time.Time
 }
 
-// A TenantQuota limits a tenant. The store keeps it as JSON. Fields without a default are
-// unlimited when 0.
+// A TenantQuota limits a tenant. The store saves it as JSON. Fields are unlimited when 0,
+// except those with a default. The server enforces the limits from MemoryBytes on.
 type TenantQuota struct {
-	ConcurrentRuns     int64 `json:"concurrent_runs,omitempty" minimum:"0" doc:"Runs under way at once."`
-	RunsPerDay         int64 `json:"runs_per_day,omitempty" minimum:"0" doc:"Runs that begin on a day (UTC)."`
-	TokensPerDay       int64 `json:"tokens_per_day,omitempty" minimum:"0" doc:"Tokens of models on a day, prompts and answers together. A run that has begun ends."`
-	FuelPerDay         int64 `json:"fuel_per_day,omitempty" minimum:"0" doc:"Fuel of modules on a day. A run that has begun ends."`
-	Modules            int64 `json:"modules,omitempty" minimum:"0" doc:"Modules that are kept."`
-	StorageBytes       int64 `json:"storage_bytes,omitempty" minimum:"0" doc:"Bytes of modules, agents and secrets that are kept."`
-	ValueBytes         int64 `json:"value_bytes,omitempty" minimum:"0" doc:"Bytes of durable values that modules keep. Default: 67108864."`
-	JournalBytes       int64 `json:"journal_bytes,omitempty" minimum:"0" doc:"Bytes of the journals of runs that are kept. A run in progress that passes it ends. Default: 4294967296."`
-	JournalBytesPerDay int64 `json:"journal_bytes_per_day,omitempty" minimum:"0" doc:"Bytes that runs write to their journals on a day (UTC). A run in progress that passes it ends. Default: 2147483648."`
-	MemoryBytes        int64 `json:"memory_bytes,omitempty" minimum:"0" doc:"Bytes that one server holds in memory for all runs under way together. Default: a quarter of the server's."`
-	UploadBytes        int64 `json:"upload_bytes,omitempty" minimum:"0" doc:"Bytes of one module."`
-	InputBytes         int64 `json:"input_bytes,omitempty" minimum:"0" doc:"Bytes of a request that begins a run, or goes on with one; 8388608 at most. Default: 1048576."`
-	Requests           int64 `json:"concurrent_requests,omitempty" minimum:"0" doc:"Requests under way at once on one server, streams of events included. Default: 4096."`
-	RequestsPerMin     int64 `json:"requests_per_minute,omitempty" minimum:"0" doc:"Requests a minute, on one server."`
+	ConcurrentRuns     int64 `json:"concurrent_runs,omitempty"`
+	RunsPerDay         int64 `json:"runs_per_day,omitempty"`
+	TokensPerDay       int64 `json:"tokens_per_day,omitempty"` // prompts and completions together
+	FuelPerDay         int64 `json:"fuel_per_day,omitempty"`
+	Modules            int64 `json:"modules,omitempty"`
+	StorageBytes       int64 `json:"storage_bytes,omitempty"`         // of modules, agents and secrets
+	ValueBytes         int64 `json:"value_bytes,omitempty"`           // of durable values; [Quota].All when 0
+	JournalBytes       int64 `json:"journal_bytes,omitempty"`         // of stored runs; [DefaultJournalBytes] when 0
+	JournalBytesPerDay int64 `json:"journal_bytes_per_day,omitempty"` // [DefaultJournalBytesPerDay] when 0
+	MemoryBytes        int64 `json:"memory_bytes,omitempty"`
+	UploadBytes        int64 `json:"upload_bytes,omitempty"`
+	InputBytes         int64 `json:"input_bytes,omitempty"`
+	Requests           int64 `json:"concurrent_requests,omitempty"`
+	RequestsPerMin     int64 `json:"requests_per_minute,omitempty"`
 }
 
 // A TenantUpdate selects changes of a tenant. Nil fields do not change.

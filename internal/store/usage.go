@@ -9,16 +9,16 @@ import (
 // A Usage is what an agent used on a day. The row without a module counts the agent's runs,
 // tokens and time; each row with one counts what the module used.
 type Usage struct {
-	Day              string `json:"day,omitempty" doc:"The day (UTC)."`
-	Agent            string `json:"agent,omitempty"`
-	Module           string `json:"module,omitempty" doc:"The module's digest; empty for the agent itself."`
-	Runs             int64  `json:"runs" doc:"Runs that began."`
-	PromptTokens     int64  `json:"prompt_tokens"`
-	CompletionTokens int64  `json:"completion_tokens"`
-	Fuel             int64  `json:"fuel" doc:"Fuel of the module."`
-	WallMS           int64  `json:"wall_ms" doc:"Time of the runs, or of the module's hooks."`
-	Calls            int64  `json:"calls" doc:"Calls of the model, or of the module's hooks."`
-	JournalBytes     int64  `json:"journal_bytes" doc:"Bytes that the runs wrote to the journal. A run in progress counts up to 65536 bytes late."`
+	Day              string // UTC, as 2026-01-31
+	Agent            string
+	Module           string // digest; empty for the agent itself
+	Runs             int64  // runs that started
+	PromptTokens     int64
+	CompletionTokens int64
+	Fuel             int64 // of the module
+	WallMS           int64 // of the runs, or of the module's hooks
+	Calls            int64 // of the model, or of the module's hooks
+	JournalBytes     int64 // written to the journal; up to 64 KiB of a run in progress are counted late
 }
 
 // Add adds the counts of another usage.

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 
@@ -77,7 +78,7 @@ func describePutAgent(op *huma.Operation, schemas huma.Registry) {
 func (a *Service) put(w http.ResponseWriter, r *http.Request, c *httpapi.Caller) error {
 	name := r.PathValue("agent")
 	if !store.Name.MatchString(name) {
-		return httpapi.NewProblem(httpapi.CodeInvalid, "the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
+		return httpapi.NewProblem(api.CodeInvalid, "the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
 	}
 	body, err := io.ReadAll(r.Body)
 	var size *http.MaxBytesError
@@ -85,9 +86,9 @@ func (a *Service) put(w http.ResponseWriter, r *http.Request, c *httpapi.Caller)
 	case errors.As(err, &size):
 		return err
 	case err != nil:
-		return httpapi.NewProblem(httpapi.CodeInvalid, "the body is incomplete").WithCause(err)
+		return httpapi.NewProblem(api.CodeInvalid, "the body is incomplete").WithCause(err)
 	case !utf8.Valid(body):
-		return httpapi.NewProblem(httpapi.CodeInvalid, "the body is not UTF-8")
+		return httpapi.NewProblem(api.CodeInvalid, "the body is not UTF-8")
 	}
 	done, err := a.admission.Check(r.Context(), c.Key.Tenant)
 	if err != nil {
@@ -127,7 +128,7 @@ func (a *Service) list(ctx context.Context, c *httpapi.Caller, in *listAgentsInp
 		return nil, err
 	}
 	out := &listAgentsOutput{}
-	out.Body.Agents = []*Agent{}
+	out.Body.Agents = []*api.Agent{}
 	out.Body.SetNext(httpapi.ListAgents, c.Tenant.ID(), next)
 	for i := range list {
 		_, shown, err := readStored(&list[i])
@@ -145,7 +146,7 @@ func (a *Service) delete(ctx context.Context, c *httpapi.Caller, in *AgentPath) 
 
 // Load returns a version of an agent, or the newest for version 0. Its modules are pinned; see
 // [Service.LoadModule].
-func (a *Service) Load(ctx context.Context, t *store.Tenant, name string, version int64) (*agentfile.File, *Agent, error) {
+func (a *Service) Load(ctx context.Context, t *store.Tenant, name string, version int64) (*agentfile.File, *api.Agent, error) {
 	kept, err := t.Agent(ctx, name, version)
 	if err != nil {
 		return nil, nil, err
@@ -155,7 +156,7 @@ func (a *Service) Load(ctx context.Context, t *store.Tenant, name string, versio
 
 // readStored parses a stored agent and pins its modules: the path of each middleware becomes
 // its module's digest with the extension .wasm.
-func readStored(kept *store.StoredAgent) (*agentfile.File, *Agent, error) {
+func readStored(kept *store.StoredAgent) (*agentfile.File, *api.Agent, error) {
 	f, err := agentfile.Parse(kept.Name, kept.Body)
 	if err != nil {
 		return nil, nil, err // it parsed when it was stored

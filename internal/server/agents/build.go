@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/agent"
@@ -109,7 +111,7 @@ func (e *NotReadyError) Error() string { return fmt.Sprintf("agent %s cannot run
 
 // Problem returns the error as problem details.
 func (e *NotReadyError) Problem() *httpapi.Problem {
-	return httpapi.NewProblem(httpapi.CodeRefused, "%v", e)
+	return httpapi.NewProblem(api.CodeRefused, "%v", e)
 }
 
 // Unwrap returns the cause.

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"reflect"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
@@ -16,11 +18,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-var agentType = reflect.TypeFor[Agent]()
+var agentType = reflect.TypeFor[api.Agent]()
 
 // A checkedAgent is an agent file whose modules were found.
 type checkedAgent struct {
-	entries  []Entry
+	entries  []api.Entry
 	warnings []string
 }
 
@@ -35,7 +37,7 @@ func (a *checkedAgent) digests() []string {
 // add records a middleware, and warns of grants that are dangerous in combination. It assumes
 // that the module reads the conversation, which its grants allow.
 func (a *checkedAgent) add(at string, m *agentfile.Middleware, digest string) {
-	a.entries = append(a.entries, Entry{At: at, Name: m.Name, Module: string(m.Module), Digest: httpapi.DigestPrefix + digest})
+	a.entries = append(a.entries, api.Entry{At: at, Name: m.Name, Module: string(m.Module), Digest: httpapi.DigestPrefix + digest})
 	var grants []string
 	for _, g := range m.Grants {
 		grants = append(grants, string(g))
@@ -45,9 +47,9 @@ func (a *checkedAgent) add(at string, m *agentfile.Middleware, digest string) {
 	}
 }
 
-func (a *checkedAgent) show(kept *store.StoredAgent) *Agent {
-	return &Agent{Name: kept.Name, Version: kept.Version, Created: kept.Created.UTC(), YAML: string(kept.Body),
-		Modules: append([]Entry{}, a.entries...), Warnings: append([]string{}, a.warnings...)}
+func (a *checkedAgent) show(kept *store.StoredAgent) *api.Agent {
+	return &api.Agent{Name: kept.Name, Version: kept.Version, Created: kept.Created.UTC(), YAML: string(kept.Body),
+		Modules: append([]api.Entry{}, a.entries...), Warnings: append([]string{}, a.warnings...)}
 }
 
 // walk calls fn for each middleware of an agent and its sub-agents.
@@ -114,10 +116,10 @@ func fileProblem(err error) error {
 	if room := (*sandbox.ImageRoomError)(nil); errors.As(err, &room) {
 		return err // the file is correct
 	}
-	p := httpapi.NewProblem(httpapi.CodeInvalid, "%v", err)
+	p := httpapi.NewProblem(api.CodeInvalid, "%v", err)
 	var at *agentfile.Error
 	if errors.As(err, &at) {
-		p.Errors = []httpapi.Wrong{{Location: fmt.Sprintf("line %d, column %d", at.Line, at.Column), Message: at.Err.Error()}}
+		p.Errors = []api.Wrong{{Location: fmt.Sprintf("line %d, column %d", at.Line, at.Column), Message: at.Err.Error()}}
 	}
 	return p
 }

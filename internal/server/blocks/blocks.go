@@ -2,18 +2,12 @@ package blocks
 
 import (
 	"context"
-	"time"
+
+	"github.com/agent-runner/agent-runner/host/api"
 
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
-
-// A Block is a blocked module in the API.
-type Block struct {
-	Digest  string    `json:"digest"`
-	Reason  string    `json:"reason"`
-	Created time.Time `json:"created"`
-}
 
 type (
 	// DigestPath is embedded in inputs. It has the path parameter digest.
@@ -28,7 +22,7 @@ type (
 	}
 	blocksOutput struct {
 		Body struct {
-			Blocks []Block `json:"blocks" nullable:"false"`
+			Blocks []api.Block `json:"blocks" nullable:"false"`
 			httpapi.ListOutput
 		}
 	}
@@ -66,10 +60,10 @@ func (b *List) list(ctx context.Context, _ *httpapi.Caller, in *httpapi.LongList
 		return nil, err
 	}
 	out := &blocksOutput{}
-	out.Body.Blocks = []Block{}
+	out.Body.Blocks = []api.Block{}
 	out.Body.SetNext(httpapi.ListBlocks, store.Operator, next)
 	for _, x := range list {
-		out.Body.Blocks = append(out.Body.Blocks, Block{Digest: httpapi.DigestPrefix + x.Digest, Reason: x.Reason, Created: x.Created.UTC()})
+		out.Body.Blocks = append(out.Body.Blocks, api.Block{Digest: httpapi.DigestPrefix + x.Digest, Reason: x.Reason, Created: x.Created.UTC()})
 	}
 	return out, nil
 }

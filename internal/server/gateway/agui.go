@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 
 	"context"
@@ -49,7 +50,7 @@ an answer, or for the result of such a tool, resumes when the same thread sends 
 func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
 	name := req.PathValue("agent")
 	if !store.Name.MatchString(name) {
-		return httpapi.NewProblem(httpapi.CodeInvalid, "the agent's name is %.80q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
+		return httpapi.NewProblem(api.CodeInvalid, "the agent's name is %.80q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
 	}
 	b, err := httpapi.ReadJSONBody(req)
 	if err != nil {
@@ -58,7 +59,7 @@ func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) 
 	var in *agui.Input
 	if err := c.Parse(req.Context(), x.Admission, len(b), func() error {
 		if in, err = agui.ParseInput(b); err != nil {
-			return httpapi.NewProblem(httpapi.CodeInvalid, "%v", err)
+			return httpapi.NewProblem(api.CodeInvalid, "%v", err)
 		}
 		return nil
 	}); err != nil {
@@ -93,12 +94,12 @@ func (x *AGUI) launch(ctx context.Context, c *httpapi.Caller, name string, in *a
 		}
 		return x.Runs.Resume(ctx, c.Tenant, id, answers, in.Tools, enc)
 	case in.Answers != nil:
-		return nil, httpapi.NewProblem(httpapi.CodeConflict, "no interrupt is pending in this turn of thread %.80q", in.ThreadID)
+		return nil, httpapi.NewProblem(api.CodeConflict, "no interrupt is pending in this turn of thread %.80q", in.ThreadID)
 	case err == nil:
 		id = agent.NewRunID() // the client repeats the turn
 	}
 	if len(in.Messages) == 0 {
-		return nil, httpapi.NewProblem(httpapi.CodeInvalid, "messages is empty; want a conversation")
+		return nil, httpapi.NewProblem(api.CodeInvalid, "messages is empty; want a conversation")
 	}
 	for i := range in.Messages {
 		in.Messages[i].Origin, in.Messages[i].Extra = "", nil
@@ -145,7 +146,7 @@ func answersOf(info *journal.RunInfo, in *agui.Input) (map[string]json.RawMessag
 		}
 	}
 	if len(answers) == 0 {
-		return nil, httpapi.NewProblem(httpapi.CodeConflict, "run %s of this turn waits for answers to %s; resume with them", info.ID, strings.Join(pendingIDs(info.Pending), ", "))
+		return nil, httpapi.NewProblem(api.CodeConflict, "run %s of this turn waits for answers to %s; resume with them", info.ID, strings.Join(pendingIDs(info.Pending), ", "))
 	}
 	return answers, nil
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -179,19 +181,19 @@ func subtractUsage(ctx context.Context, t *store.Tenant, run string, events iter
 
 // openAIProblem returns an error of package chat as a problem.
 func openAIProblem(e *chat.Error) *httpapi.Problem {
-	code := httpapi.CodeInvalid
+	code := api.CodeInvalid
 	switch {
 	case e.Status == http.StatusBadGateway:
-		code = httpapi.CodeModelFailed
+		code = api.CodeModelFailed
 	case e.Status == http.StatusServiceUnavailable:
-		code = httpapi.CodeUnavailable
+		code = api.CodeUnavailable
 	case e.Status >= 500:
-		code = httpapi.CodeRunFailed
+		code = api.CodeRunFailed
 	case e.Status == http.StatusConflict:
-		code = httpapi.CodeConflict
+		code = api.CodeConflict
 	}
 	p := httpapi.NewProblem(code, "%s", e.Message)
-	p.Status, p.OpenAI = e.Status, &httpapi.OpenAIError{Message: e.Message, Type: e.Type()}
+	p.Status, p.OpenAI = e.Status, &api.OpenAIError{Message: e.Message, Type: e.Type()}
 	if e.Param != "" {
 		p.OpenAI.Param = &e.Param
 	}

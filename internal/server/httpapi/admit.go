@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 )
@@ -31,7 +33,7 @@ func (rt *Router) checkMemory(r *Route) error {
 		return nil
 	}
 	state := rt.overload.State()
-	p := NewProblem(CodeUnavailable, "the server uses %.0f %% of its memory and starts no new runs; try again later", 100*state.Pressure)
+	p := NewProblem(api.CodeUnavailable, "the server uses %.0f %% of its memory and starts no new runs; try again later", 100*state.Pressure)
 	return p.WithRetry(overload.RetryAfter).WithCause(fmt.Errorf("%d of %d bytes (%s)", state.Used, state.Limit, state.Limited))
 }
 

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
@@ -59,5 +61,5 @@ func (rt *Router) authenticate(r *http.Request) (*Caller, error) {
 }
 
 func unauthorized(why string) *Problem {
-	return NewProblem(CodeUnauthorized, "%s", why).WithHeader(http.Header{"Www-Authenticate": {`Bearer realm="agent-runner"`}})
+	return NewProblem(api.CodeUnauthorized, "%s", why).WithHeader(http.Header{"Www-Authenticate": {`Bearer realm="agent-runner"`}})
 }

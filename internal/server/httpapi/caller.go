@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -45,5 +47,5 @@ func (c *Caller) authorize(r *Route) error {
 	if c.Has(r.Scope) {
 		return nil
 	}
-	return NewProblem(CodeForbidden, "key %s has the scopes %s; this needs %s", c.Key.ID, strings.Join(c.Key.Scopes, ", "), r.Scope)
+	return NewProblem(api.CodeForbidden, "key %s has the scopes %s; this needs %s", c.Key.ID, strings.Join(c.Key.Scopes, ", "), r.Scope)
 }

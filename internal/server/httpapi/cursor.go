@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -53,9 +55,9 @@ func (in *CursorInput) Page(list ListName, tenant string, limit int) (store.Page
 
 // NewParameterProblem returns a problem with a query parameter, with status 400.
 func NewParameterProblem(name, detail string) *Problem {
-	p := NewProblem(CodeInvalid, "%s", detail)
+	p := NewProblem(api.CodeInvalid, "%s", detail)
 	p.Status = http.StatusBadRequest
-	p.Errors = []Wrong{{Location: "query." + name, Message: detail}}
+	p.Errors = []api.Wrong{{Location: "query." + name, Message: detail}}
 	return p
 }
 
@@ -73,9 +75,16 @@ func PositionAfter(cursor *store.Position, name string) (*store.Position, error)
 
 // SetNext sets the cursor of the next page. next is nil on the last page.
 func (o *ListOutput) SetNext(list ListName, tenant string, next *store.Position) {
-	if next != nil {
-		o.NextCursor = encodeCursor(list, tenant, next)
+	o.NextCursor = NextCursor(list, tenant, next)
+}
+
+// NextCursor returns the cursor of a page that starts after a position, or an empty string
+// if next is nil.
+func NextCursor(list ListName, tenant string, next *store.Position) string {
+	if next == nil {
+		return ""
 	}
+	return encodeCursor(list, tenant, next)
 }
 
 // A ListName names a list in its cursors.

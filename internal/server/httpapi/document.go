@@ -2,9 +2,12 @@ package httpapi
 
 import (
 	"net/http"
+	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/agent-runner/agent-runner/host/api"
 )
 
 // A mux records its patterns, so that a test finds routes that the document lacks.
@@ -24,6 +27,23 @@ func (m *mux) Handle(pattern string, h http.Handler) {
 	m.ServeMux.Handle(pattern, h)
 }
 
+// schemaNames are the names in the document of types whose names in package api differ.
+var schemaNames = map[reflect.Type]string{
+	reflect.TypeFor[api.NewKey]():       "NewKeyBody",
+	reflect.TypeFor[api.NewTenant]():    "CreateTenantInputBody",
+	reflect.TypeFor[api.TenantUpdate](): "UpdateTenantInputBody",
+	reflect.TypeFor[api.Usage]():        "UsageOutputBody",
+	reflect.TypeFor[api.UsageRow]():     "Usage",
+}
+
+// schemaName returns the name of a type in the document.
+func schemaName(t reflect.Type, hint string) string {
+	if name, ok := schemaNames[t]; ok {
+		return name
+	}
+	return huma.DefaultSchemaNamer(t, hint)
+}
+
 // newAPI returns huma's API: the OpenAPI document and the encoding of bodies.
 func newAPI(m *mux, version string) huma.API {
 	c := huma.DefaultConfig("agent-runner", version)
@@ -32,6 +52,7 @@ func newAPI(m *mux, version string) huma.API {
 	c.RejectUnknownQueryParameters = true
 	format := huma.Format{Marshal: WriteJSON, Unmarshal: DecodeJSON}
 	c.Formats = map[string]huma.Format{"application/json": format, "json": format}
+	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", BearerFormat: "ar_…"}}
 	c.Transformers = []huma.Transformer{func(ctx huma.Context, _ string, v any) (any, error) {
 		err, ok := v.(error)

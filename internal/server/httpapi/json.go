@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/danielgtaylor/huma/v2"
 )
 
@@ -52,7 +54,7 @@ func checkDepth(b []byte) error {
 // ReadJSONBody reads a body and rejects content types other than JSON.
 func ReadJSONBody(req *http.Request) ([]byte, error) {
 	if kind, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";"); kind != "" && !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
-		return nil, NewProblem(CodeMediaType, "the body is %.80q; want application/json", kind)
+		return nil, NewProblem(api.CodeMediaType, "the body is %.80q; want application/json", kind)
 	}
 	b, err := io.ReadAll(req.Body)
 	if err != nil {
@@ -67,5 +69,5 @@ func readError(err error) error {
 	if errors.As(err, &size) {
 		return err
 	}
-	return NewProblem(CodeInvalid, "read the body: %v", err)
+	return NewProblem(api.CodeInvalid, "read the body: %v", err)
 }

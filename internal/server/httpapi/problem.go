@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
@@ -21,85 +22,45 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A Problem is an error in the format of RFC 9457.
+// A Problem is an error of a request, with what else the response and the log need.
 type Problem struct {
-	// Type identifies the kind of problem for programs.
-	Type   string `json:"type" doc:"The problem type: urn:agent-runner:problem:<code>."`
-	Title  string `json:"title" doc:"A summary of the problem type. It is the same for every problem of a type."`
-	Status int    `json:"status" doc:"The HTTP status code."`
-	Detail string `json:"detail,omitempty" doc:"What is wrong with this request, and how to fix it."`
-	// Instance is the request's id.
-	Instance string `json:"instance,omitempty" doc:"The request's id, as urn:agent-runner:request:<id>. The server logs the same id."`
-	// Quota names the limit that was exceeded, with status 429 or 413.
-	Quota string `json:"quota,omitempty" doc:"The quota that was exceeded."`
-	// OpenAI is the error in OpenAI's format, for clients of that API.
-	OpenAI *OpenAIError `json:"error,omitempty" doc:"The same error in OpenAI's format. Only on OpenAI-compatible endpoints."`
-	Errors []Wrong      `json:"errors,omitempty" doc:"All invalid parts of the request."`
-
-	retry  time.Duration
+	api.Problem
 	header http.Header
-	cause  error // logged, and not sent to the client
+	cause  error // logged, not sent
 }
-
-// A Wrong is one invalid part of a request.
-type Wrong struct {
-	Location string `json:"location,omitempty" doc:"The location of the error, such as body.quota.modules."`
-	Message  string `json:"message" doc:"The error at that location."`
-}
-
-// Codes of problems. A problem's type is [ProblemType] followed by its code.
-const (
-	ProblemType = "urn:agent-runner:problem:"
-
-	CodeInvalid      = "invalid-request"
-	CodeUnauthorized = "no-valid-key"
-	CodeForbidden    = "scope-missing"
-	CodeNotFound     = "not-found"
-	CodeMethod       = "method-not-allowed"
-	CodeConflict     = "conflict"
-	CodeTooLarge     = "too-large"
-	CodeMediaType    = "media-type"
-	CodeRefused      = "refused"
-	CodeBlocked      = "blocked"
-	CodeQuota        = "quota-reached"
-	CodeInternal     = "internal"
-	CodeUnavailable  = "unavailable"
-	CodeModelFailed  = "model-failed"
-	CodeRunFailed    = "run-failed"
-)
 
 // titles has the status and the title of each code.
 var titles = map[string]struct {
 	status int
 	title  string
 }{
-	CodeInvalid:      {http.StatusUnprocessableEntity, "Invalid request"},
-	CodeUnauthorized: {http.StatusUnauthorized, "Unauthorized"},
-	CodeForbidden:    {http.StatusForbidden, "Forbidden"},
-	CodeNotFound:     {http.StatusNotFound, "Not found"},
-	CodeMethod:       {http.StatusMethodNotAllowed, "Method not allowed"},
-	CodeConflict:     {http.StatusConflict, "Conflict"},
-	CodeTooLarge:     {http.StatusRequestEntityTooLarge, "Request body too large"},
-	CodeMediaType:    {http.StatusUnsupportedMediaType, "Unsupported media type"},
-	CodeRefused:      {http.StatusUnprocessableEntity, "Rejected"},
-	CodeBlocked:      {http.StatusForbidden, "Blocked by the operator"},
-	CodeQuota:        {http.StatusTooManyRequests, "Quota exceeded"},
-	CodeInternal:     {http.StatusInternalServerError, "Internal server error"},
-	CodeUnavailable:  {http.StatusServiceUnavailable, "Service unavailable"},
-	CodeModelFailed:  {http.StatusBadGateway, "Model failed"},
-	CodeRunFailed:    {http.StatusInternalServerError, "Run failed"},
+	api.CodeInvalid:      {http.StatusUnprocessableEntity, "Invalid request"},
+	api.CodeUnauthorized: {http.StatusUnauthorized, "Unauthorized"},
+	api.CodeForbidden:    {http.StatusForbidden, "Forbidden"},
+	api.CodeNotFound:     {http.StatusNotFound, "Not found"},
+	api.CodeMethod:       {http.StatusMethodNotAllowed, "Method not allowed"},
+	api.CodeConflict:     {http.StatusConflict, "Conflict"},
+	api.CodeTooLarge:     {http.StatusRequestEntityTooLarge, "Request body too large"},
+	api.CodeMediaType:    {http.StatusUnsupportedMediaType, "Unsupported media type"},
+	api.CodeRefused:      {http.StatusUnprocessableEntity, "Rejected"},
+	api.CodeBlocked:      {http.StatusForbidden, "Blocked by the operator"},
+	api.CodeQuota:        {http.StatusTooManyRequests, "Quota exceeded"},
+	api.CodeInternal:     {http.StatusInternalServerError, "Internal server error"},
+	api.CodeUnavailable:  {http.StatusServiceUnavailable, "Service unavailable"},
+	api.CodeModelFailed:  {http.StatusBadGateway, "Model failed"},
+	api.CodeRunFailed:    {http.StatusInternalServerError, "Run failed"},
 }
 
 // NewProblem returns a problem with a code and the code's status.
 func NewProblem(code, format string, args ...any) *Problem {
 	t := titles[code]
-	return &Problem{Type: ProblemType + code, Title: t.title, Status: t.status, Detail: fmt.Sprintf(format, args...)}
+	return &Problem{Problem: api.Problem{Type: api.ProblemType + code, Title: t.title, Status: t.status, Detail: fmt.Sprintf(format, args...)}}
 }
 
 // NewQuotaProblem returns a problem that names an exceeded quota and when to retry.
 func NewQuotaProblem(quota string, retry time.Duration, format string, args ...any) *Problem {
-	p := NewProblem(CodeQuota, format, args...)
-	p.Quota, p.retry = quota, retry
+	p := NewProblem(api.CodeQuota, format, args...)
+	p.Quota, p.RetryAfter = quota, retry
 	return p
 }
 
@@ -111,7 +72,7 @@ func (p *Problem) WithCause(err error) *Problem {
 
 // WithRetry sets when the client should try again.
 func (p *Problem) WithRetry(after time.Duration) *Problem {
-	p.retry = after
+	p.RetryAfter = after
 	return p
 }
 
@@ -136,9 +97,9 @@ func (p *Problem) GetHeaders() http.Header {
 	if h == nil {
 		h = http.Header{}
 	}
-	if p.retry > 0 || p.Status == http.StatusTooManyRequests {
-		p.retry = max(p.retry, time.Second)
-		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(p.retry.Seconds()))))
+	if p.RetryAfter > 0 || p.Status == http.StatusTooManyRequests {
+		p.RetryAfter = max(p.RetryAfter, time.Second)
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(p.RetryAfter.Seconds()))))
 	}
 	return h
 }
@@ -168,8 +129,8 @@ func ProblemOf(err error) *Problem {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &images):
-		p := NewProblem(CodeUnavailable, "no room for another module's instances: %v. Unused modules are released after a minute: end runs, or try again then", images)
-		p.retry, p.cause = imageRetry, err
+		p := NewProblem(api.CodeUnavailable, "no room for another module's instances: %v. Unused modules are released after a minute: end runs, or try again then", images)
+		p.RetryAfter, p.cause = imageRetry, err
 		return p
 	case errors.As(err, &other):
 		return other.Problem()
@@ -180,22 +141,22 @@ func ProblemOf(err error) *Problem {
 	case errors.As(err, &busy):
 		return NewQuotaProblem(busy.Quota, busy.RetryAfter, "%v", busy)
 	case errors.As(err, &size):
-		return NewProblem(CodeTooLarge, "the body has more than %d bytes", size.Limit)
+		return NewProblem(api.CodeTooLarge, "the body has more than %d bytes", size.Limit)
 	case errors.Is(err, store.ErrNoTenant), errors.Is(err, store.ErrNoKey), errors.Is(err, store.ErrNoAgent), errors.Is(err, store.ErrNoSecret),
 		errors.Is(err, store.ErrNoModule), errors.Is(err, journal.ErrNoRun):
-		return NewProblem(CodeNotFound, "%v", err)
+		return NewProblem(api.CodeNotFound, "%v", err)
 	case errors.Is(err, store.ErrExists), errors.Is(err, store.ErrInUse), errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished), errors.Is(err, journal.ErrExists):
-		return NewProblem(CodeConflict, "%v", err)
+		return NewProblem(api.CodeConflict, "%v", err)
 	case errors.Is(err, store.ErrNoKeyring):
-		p := NewProblem(CodeUnavailable, "this server does not store secrets: its operator has not configured a key for them")
+		p := NewProblem(api.CodeUnavailable, "this server does not store secrets: its operator has not configured a key for them")
 		p.cause = err
 		return p
 	case errors.As(err, &db) && (db.Retryable() || db.Kind == database.Full):
-		p := NewProblem(CodeUnavailable, "the database is unavailable; try again")
-		p.retry, p.cause = time.Second, err
+		p := NewProblem(api.CodeUnavailable, "the database is unavailable; try again")
+		p.RetryAfter, p.cause = time.Second, err
 		return p
 	}
-	p := NewProblem(CodeInternal, "the server failed to handle the request; its log has the reason under this request's id")
+	p := NewProblem(api.CodeInternal, "the server failed to handle the request; its log has the reason under this request's id")
 	p.cause = err
 	return p
 }
@@ -203,19 +164,19 @@ func ProblemOf(err error) *Problem {
 // problemOfHuma converts a validation error of huma. It leaves out the invalid values, which
 // may be secrets.
 func problemOfHuma(m *huma.ErrorModel) *Problem {
-	code := CodeInvalid
+	code := api.CodeInvalid
 	for c, t := range titles {
-		if t.status == m.Status && c != CodeRefused && c != CodeBlocked && c != CodeInvalid && c != CodeRunFailed {
+		if t.status == m.Status && c != api.CodeRefused && c != api.CodeBlocked && c != api.CodeInvalid && c != api.CodeRunFailed {
 			code = c
 		}
 	}
 	p := NewProblem(code, "%s", m.Detail)
 	p.Status = m.Status
-	if code == CodeInternal {
+	if code == api.CodeInternal {
 		p.cause = m
 	}
 	for _, e := range m.Errors {
-		p.Errors = append(p.Errors, Wrong{Location: e.Location, Message: e.Message})
+		p.Errors = append(p.Errors, api.Wrong{Location: e.Location, Message: e.Message})
 	}
 	return p
 }

@@ -2,7 +2,8 @@ package httpapi
 
 import (
 	"regexp"
-	"strings"
+
+	"github.com/agent-runner/agent-runner/host/api"
 
 	"github.com/agent-runner/agent-runner/internal/server/chat"
 )
@@ -16,17 +17,9 @@ func (p *Problem) ForOpenAI() *Problem {
 	if p.OpenAI != nil {
 		return p
 	}
-	code := strings.TrimPrefix(p.Type, ProblemType)
+	code := p.Code()
 	e := chat.Error{Status: p.Status}
 	out := *p
-	out.OpenAI = &OpenAIError{Message: p.Detail, Type: e.Type(), Code: &code}
+	out.OpenAI = &api.OpenAIError{Message: p.Detail, Type: e.Type(), Code: &code}
 	return &out
-}
-
-// OpenAIError is an error in OpenAI's format.
-type OpenAIError struct {
-	Message string  `json:"message"`
-	Type    string  `json:"type"`
-	Param   *string `json:"param"`
-	Code    *string `json:"code"`
 }

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"runtime/debug"
 	"time"
+
+	"github.com/agent-runner/agent-runner/host/api"
 )
 
 // RequestID returns the id of the request that ctx belongs to, or "" outside of requests.
@@ -63,10 +65,10 @@ func (rt *Router) dispatch(w http.ResponseWriter, r *http.Request) {
 	missing := &discardWriter{header: http.Header{}}
 	rt.mux.ServeHTTP(missing, r)
 	if allow := missing.header.Get("Allow"); missing.status == http.StatusMethodNotAllowed {
-		rt.reject(w, r, NewProblem(CodeMethod, "%s %s: want %s", r.Method, r.URL.Path, allow).WithHeader(http.Header{"Allow": {allow}}))
+		rt.reject(w, r, NewProblem(api.CodeMethod, "%s %s: want %s", r.Method, r.URL.Path, allow).WithHeader(http.Header{"Allow": {allow}}))
 		return
 	}
-	rt.reject(w, r, NewProblem(CodeNotFound, "no endpoint for %s %s; see /openapi.json", r.Method, r.URL.Path))
+	rt.reject(w, r, NewProblem(api.CodeNotFound, "no endpoint for %s %s; see /openapi.json", r.Method, r.URL.Path))
 }
 
 // A discardWriter records the status and headers with which [http.ServeMux] rejects a request.

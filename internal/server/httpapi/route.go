@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
@@ -64,7 +66,7 @@ func (r *Route) tooLarge(c *Caller) error {
 	if most == r.Body {
 		return &http.MaxBytesError{Limit: most}
 	}
-	p := NewProblem(CodeTooLarge, "the body has more than %d bytes, the tenant's quota input_bytes; send less, or ask the operator for a larger quota", most)
+	p := NewProblem(api.CodeTooLarge, "the body has more than %d bytes, the tenant's quota input_bytes; send less, or ask the operator for a larger quota", most)
 	p.Quota = "input_bytes"
 	return p
 }

@@ -5,17 +5,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
 // describe returns what a module reports about itself.
-func describe(m *module.Module) *About {
+func describe(m *module.Module) *api.About {
 	info, limits := m.Info(), m.Limits()
-	a := &About{Name: info.Description.Name, Version: info.Description.Version, Description: info.Description.Description,
-		Transport: info.Transport, Hooks: []string{}, Powers: []Power{}, Grants: []string{}, Messages: info.Description.Messages,
+	a := &api.About{Name: info.Description.Name, Version: info.Description.Version, Description: info.Description.Description,
+		Transport: info.Transport, Hooks: []string{}, Powers: []api.Power{}, Grants: []string{}, Messages: info.Description.Messages,
 		ConfigSchema: info.Description.ConfigSchema, Warnings: append([]string{}, info.Warnings...),
-		Limits: ModuleLimits{MemoryBytes: limits.MemoryBytes, Fuel: limits.Fuel, RunFuel: limits.RunFuel, Timeout: limits.HookTime.String(),
+		Limits: api.ModuleLimits{MemoryBytes: limits.MemoryBytes, Fuel: limits.Fuel, RunFuel: limits.RunFuel, Timeout: limits.HookTime.String(),
 			InputBytes: limits.InputBytes, OutputBytes: limits.OutputBytes, HostCalls: limits.HostCalls}}
 	if a.Messages == "" {
 		a.Messages = abi.MessagesFull
@@ -24,19 +26,19 @@ func describe(m *module.Module) *About {
 		a.Hooks = append(a.Hooks, string(h))
 	}
 	for _, p := range info.Imports {
-		a.Powers = append(a.Powers, Power{Name: p.Name, Does: p.Does, Grant: p.Grant})
+		a.Powers = append(a.Powers, api.Power{Name: p.Name, Does: p.Does, Grant: p.Grant})
 		if p.Grant != "" && !slices.Contains(a.Grants, p.Grant) {
 			a.Grants = append(a.Grants, p.Grant)
 		}
 	}
-	a.Warnings = append(a.Warnings, CombinedWarnings(a.readsConversation(), a.Grants, "if it is granted")...)
+	a.Warnings = append(a.Warnings, CombinedWarnings(readsConversation(a), a.Grants, "if it is granted")...)
 	return a
 }
 
 // readsConversation reports whether the module can read the conversation, from its inputs or by
 // a host call.
-func (a *About) readsConversation() bool {
-	return a.Messages != abi.MessagesNone || slices.ContainsFunc(a.Powers, func(p Power) bool { return p.Name == "messages" })
+func readsConversation(a *api.About) bool {
+	return a.Messages != abi.MessagesNone || slices.ContainsFunc(a.Powers, func(p api.Power) bool { return p.Name == "messages" })
 }
 
 // CombinedWarnings returns warnings about grants that are dangerous in combination. The grants

@@ -8,6 +8,8 @@ import (
 	"mime"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
@@ -29,7 +31,7 @@ func detect(content []byte, contentType string) (name string, module []byte, war
 		module, warnings, err = readManifest(trimmed)
 		return "module.wasm", module, warnings, err
 	}
-	return "", nil, nil, httpapi.NewProblem(httpapi.CodeRefused, "not WebAssembly (which starts with \\0asm) and not an Extism manifest; a script needs the header Content-Type: application/typescript, or application/javascript")
+	return "", nil, nil, httpapi.NewProblem(api.CodeRefused, "not WebAssembly (which starts with \\0asm) and not an Extism manifest; a script needs the header Content-Type: application/typescript, or application/javascript")
 }
 
 // readManifest returns the module of an Extism manifest. It ignores the manifest's other
@@ -48,18 +50,18 @@ func readManifest(b []byte) (module []byte, warnings []string, err error) {
 		Time   json.RawMessage   `json:"timeout_ms"`
 	}
 	if err := httpapi.DecodeJSON(b, &m); err != nil {
-		return nil, nil, httpapi.NewProblem(httpapi.CodeRefused, "manifest: %v", err)
+		return nil, nil, httpapi.NewProblem(api.CodeRefused, "manifest: %v", err)
 	}
 	if len(m.Wasm) != 1 {
-		return nil, nil, httpapi.NewProblem(httpapi.CodeRefused, "manifest: wasm has %d modules; want one", len(m.Wasm))
+		return nil, nil, httpapi.NewProblem(api.CodeRefused, "manifest: wasm has %d modules; want one", len(m.Wasm))
 	}
 	w := m.Wasm[0]
 	if w.Path != "" || w.URL != "" || len(w.Data) == 0 {
-		return nil, nil, httpapi.NewProblem(httpapi.CodeRefused, `manifest: want the module in the manifest, as "data" in base64: the server does not fetch paths or URLs`)
+		return nil, nil, httpapi.NewProblem(api.CodeRefused, `manifest: want the module in the manifest, as "data" in base64: the server does not fetch paths or URLs`)
 	}
 	sum := sha256.Sum256(w.Data)
 	if got := hex.EncodeToString(sum[:]); w.Hash != "" && !strings.EqualFold(got, w.Hash) {
-		return nil, nil, httpapi.NewProblem(httpapi.CodeRefused, "manifest: hash mismatch: the module's SHA-256 is %s", got)
+		return nil, nil, httpapi.NewProblem(api.CodeRefused, "manifest: hash mismatch: the module's SHA-256 is %s", got)
 	}
 	if len(m.Config) > 0 {
 		warnings = append(warnings, "the manifest's config is not kept: give it as config in agent.yaml")

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/blocks"
@@ -87,7 +89,7 @@ func (m *Service) list(ctx context.Context, c *httpapi.Caller, in *httpapi.ListI
 		return nil, err
 	}
 	out := &listModulesOutput{}
-	out.Body.Modules = []*Module{}
+	out.Body.Modules = []*api.Module{}
 	out.Body.SetNext(httpapi.ListModules, c.Tenant.ID(), next)
 	for i := range list {
 		shown, err := m.show(&list[i])
@@ -120,7 +122,7 @@ func (m *Service) delete(ctx context.Context, c *httpapi.Caller, in *ModulePath)
 // digest, since tenants share it.
 func (m *Service) Acquire(ctx context.Context, t *store.Tenant, digest string, limits host.Limits) (loaded *host.Module, release func(), err error) {
 	if why, blocked := m.blocks.Reason(digest); blocked {
-		return nil, nil, httpapi.NewProblem(httpapi.CodeBlocked, "the operator blocks module sha256:%s: %s", digest, why)
+		return nil, nil, httpapi.NewProblem(api.CodeBlocked, "the operator blocks module sha256:%s: %s", digest, why)
 	}
 	if _, err := t.Module(ctx, digest); err != nil {
 		return nil, nil, err
@@ -129,10 +131,10 @@ func (m *Service) Acquire(ctx context.Context, t *store.Tenant, digest string, l
 }
 
 // show returns a module as its tenant sees it.
-func (m *Service) show(kept *store.TenantModule) (*Module, error) {
-	out := &Module{Digest: httpapi.DigestPrefix + kept.Digest, Kind: kept.Kind, Size: kept.Size, Names: []ModuleName{}, Created: kept.Created.UTC()}
+func (m *Service) show(kept *store.TenantModule) (*api.Module, error) {
+	out := &api.Module{Digest: httpapi.DigestPrefix + kept.Digest, Kind: kept.Kind, Size: kept.Size, Names: []api.ModuleName{}, Created: kept.Created.UTC()}
 	for _, n := range kept.Names {
-		out.Names = append(out.Names, ModuleName{n.Name, n.Version})
+		out.Names = append(out.Names, api.ModuleName{Name: n.Name, Version: n.Version})
 	}
 	out.Blocked, _ = m.blocks.Reason(kept.Digest)
 	return out, json.Unmarshal(kept.About, &out.About)

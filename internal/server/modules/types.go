@@ -1,71 +1,19 @@
 package modules
 
 import (
-	"encoding/json"
-	"time"
-
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
-
-// About describes a module. It is stored when the module is uploaded.
-type About struct {
-	Name         string          `json:"name,omitempty" doc:"The name that the module reports."`
-	Version      string          `json:"version,omitempty"`
-	Description  string          `json:"description,omitempty"`
-	Transport    string          `json:"transport" doc:"The calling convention: native, extism or javascript."`
-	Hooks        []string        `json:"hooks" nullable:"false" doc:"The hooks that the module implements."`
-	Powers       []Power         `json:"powers" nullable:"false" doc:"The capabilities that the module uses."`
-	Grants       []string        `json:"grants" nullable:"false" doc:"The grants that the module needs for all its capabilities."`
-	Messages     string          `json:"messages" doc:"How the module receives the conversation: full, lazy or none."`
-	ConfigSchema json.RawMessage `json:"config_schema,omitempty" doc:"The JSON Schema of the module's configuration."`
-	Limits       ModuleLimits    `json:"limits" doc:"The default limits. An agent can set others."`
-	Warnings     []string        `json:"warnings" nullable:"false" doc:"Warnings for users of the module."`
-}
-
-// A Power is a capability that a module uses.
-type Power struct {
-	Name  string `json:"name"`
-	Does  string `json:"does" doc:"A description of the capability."`
-	Grant string `json:"grant,omitempty" doc:"The grant that the capability needs. Without it, the host denies calls."`
-}
-
-// ModuleLimits are the limits of a module's instances and hook calls.
-type ModuleLimits struct {
-	MemoryBytes int64  `json:"memory_bytes" doc:"Maximum memory of one instance."`
-	Fuel        int64  `json:"fuel" doc:"Maximum fuel per hook call."`
-	RunFuel     int64  `json:"run_fuel" doc:"Maximum fuel per run, over all hooks."`
-	Timeout     string `json:"timeout" doc:"Maximum time per hook call, without time spent in host calls."`
-	InputBytes  int    `json:"input_bytes"`
-	OutputBytes int    `json:"output_bytes"`
-	HostCalls   int    `json:"host_calls" doc:"Maximum host calls per hook call."`
-}
-
-// A Module is a tenant's module in the API.
-type Module struct {
-	Digest  string       `json:"digest" doc:"The SHA-256 of the content, as sha256:…. The content of a script includes its imports."`
-	Kind    string       `json:"kind" enum:"wasm,script" doc:"The media type of the content."`
-	Size    int64        `json:"size" doc:"The size of the stored content, in bytes."`
-	Names   []ModuleName `json:"names" nullable:"false"`
-	Created time.Time    `json:"created"`
-	Blocked string       `json:"blocked,omitempty" doc:"The operator's reason, if the module is blocked."`
-	About   About        `json:"about"`
-}
-
-// A ModuleName is a name and a version of a module.
-type ModuleName struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
-}
 
 type (
 	// ModulePath is embedded in inputs. It has the path parameter module.
 	ModulePath struct {
 		Module string `path:"module" pattern:"^[A-Za-z0-9][A-Za-z0-9.@:+_-]{0,140}$" doc:"A digest, a name, or name@version. A name without version is its newest version."`
 	}
-	moduleOutput      struct{ Body *Module }
+	moduleOutput      struct{ Body *api.Module }
 	listModulesOutput struct {
 		Body struct {
-			Modules []*Module `json:"modules" nullable:"false"`
+			Modules []*api.Module `json:"modules" nullable:"false"`
 			httpapi.ListOutput
 		}
 	}

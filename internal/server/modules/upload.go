@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/agent-runner/agent-runner/host"
@@ -33,7 +35,7 @@ const (
 	progressBytes    = 1 << 20 // received between two progress events
 )
 
-var moduleType = reflect.TypeFor[Module]()
+var moduleType = reflect.TypeFor[api.Module]()
 
 // An upload is an upload in progress.
 type upload struct {
@@ -105,13 +107,13 @@ func (m *Service) upload(w http.ResponseWriter, r *http.Request, c *httpapi.Call
 }
 
 func tooLarge(most int64) *httpapi.Problem {
-	p := httpapi.NewProblem(httpapi.CodeTooLarge, "the module has more than %d bytes, the tenant's quota upload_bytes", most)
+	p := httpapi.NewProblem(api.CodeTooLarge, "the module has more than %d bytes, the tenant's quota upload_bytes", most)
 	p.Quota = "upload_bytes"
 	return p
 }
 
 // run receives, checks and stores the module of a request.
-func (u *upload) run(r *http.Request) (*Module, error) {
+func (u *upload) run(r *http.Request) (*api.Module, error) {
 	file, remove, err := newSpool()
 	if err != nil {
 		return nil, err
@@ -122,7 +124,7 @@ func (u *upload) run(r *http.Request) (*Module, error) {
 	}
 	u.progress("received", map[string]any{"bytes": u.size, "digest": httpapi.DigestPrefix + u.digest})
 	if why, blocked := u.modules.blocks.Reason(u.digest); blocked {
-		return nil, httpapi.NewProblem(httpapi.CodeBlocked, "the operator blocks module sha256:%s: %s", u.digest, why)
+		return nil, httpapi.NewProblem(api.CodeBlocked, "the operator blocks module sha256:%s: %s", u.digest, why)
 	}
 	u.progress("waiting", nil)
 	checked, err := u.modules.admission.Check(r.Context(), u.caller.Key.Tenant)
@@ -139,7 +141,7 @@ func (u *upload) run(r *http.Request) (*Module, error) {
 	if _, err := file.ReadAt(content, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	var shown *Module
+	var shown *api.Module
 	admission.RunLowPriority(func() {
 		shown, err = u.check(sandbox.WithTenant(r.Context(), u.modules.admission.Sharer(u.caller.Key.Tenant)), content, r.Header.Get("Content-Type"))
 	})
@@ -167,22 +169,22 @@ func (u *upload) receive(file *os.File, r *http.Request) error {
 		case err == io.EOF:
 			u.digest = hex.EncodeToString(sum.Sum(nil))
 			if u.size == 0 {
-				return httpapi.NewProblem(httpapi.CodeInvalid, "the body is empty; send the module's bytes")
+				return httpapi.NewProblem(api.CodeInvalid, "the body is empty; send the module's bytes")
 			}
 			return nil
 		case errors.As(err, &size):
 			if q := u.caller.Info.Quota.UploadBytes; q > 0 && q < u.modules.limit {
 				return tooLarge(q)
 			}
-			return httpapi.NewProblem(httpapi.CodeTooLarge, "the module has more than %d bytes", u.modules.limit)
+			return httpapi.NewProblem(api.CodeTooLarge, "the module has more than %d bytes", u.modules.limit)
 		case err != nil:
-			return httpapi.NewProblem(httpapi.CodeInvalid, "the body is incomplete").WithCause(err)
+			return httpapi.NewProblem(api.CodeInvalid, "the body is incomplete").WithCause(err)
 		}
 	}
 }
 
 // check verifies, compiles and describes the received content, and stores it.
-func (u *upload) check(ctx context.Context, content []byte, contentType string) (*Module, error) {
+func (u *upload) check(ctx context.Context, content []byte, contentType string) (*api.Module, error) {
 	whole := len(content)
 	name, content, warnings, err := detect(content, contentType)
 	if err != nil {
@@ -202,20 +204,20 @@ func (u *upload) check(ctx context.Context, content []byte, contentType string) 
 	var refused *verify.RefusedError
 	switch {
 	case errors.As(err, &refused):
-		return nil, httpapi.NewProblem(httpapi.CodeRefused, "%s", strings.TrimPrefix(refused.Error(), refused.Name+": "))
+		return nil, httpapi.NewProblem(api.CodeRefused, "%s", strings.TrimPrefix(refused.Error(), refused.Name+": "))
 	case err != nil:
 		return nil, err
 	}
 	defer m.Close()
 	if why, blocked := u.modules.blocks.Reason(m.Digest()); blocked {
-		return nil, httpapi.NewProblem(httpapi.CodeBlocked, "the operator blocks module sha256:%s: %s", m.Digest(), why)
+		return nil, httpapi.NewProblem(api.CodeBlocked, "the operator blocks module sha256:%s: %s", m.Digest(), why)
 	}
 	u.progress("described", nil)
 	return u.store(ctx, m, content, warnings)
 }
 
 // store stores a loaded module.
-func (u *upload) store(ctx context.Context, m *module.Module, content []byte, warnings []string) (*Module, error) {
+func (u *upload) store(ctx context.Context, m *module.Module, content []byte, warnings []string) (*api.Module, error) {
 	kind := "wasm"
 	if b := m.Bundle(); b != nil {
 		kind, content = "script", b
@@ -273,16 +275,16 @@ func uploadName(r *http.Request) (name, version string, err error) {
 	name, version = q.Get("name"), q.Get("version")
 	for parameter := range q {
 		if parameter != "name" && parameter != "version" {
-			return "", "", httpapi.NewProblem(httpapi.CodeInvalid, "unknown parameter %q; want name or version", parameter)
+			return "", "", httpapi.NewProblem(api.CodeInvalid, "unknown parameter %q; want name or version", parameter)
 		}
 	}
 	switch {
 	case name == "" && version != "":
-		return "", "", httpapi.NewProblem(httpapi.CodeInvalid, "a version needs a name: ?name=NAME&version=%s", version)
+		return "", "", httpapi.NewProblem(api.CodeInvalid, "a version needs a name: ?name=NAME&version=%s", version)
 	case name != "" && (!store.Name.MatchString(name) || isDigest(name)):
-		return "", "", httpapi.NewProblem(httpapi.CodeInvalid, "the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores, and not a digest", name)
+		return "", "", httpapi.NewProblem(api.CodeInvalid, "the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores, and not a digest", name)
 	case version != "" && !moduleVersion.MatchString(version):
-		return "", "", httpapi.NewProblem(httpapi.CodeInvalid, "the version is %q; want up to 64 letters, digits, dots, plus signs, dashes and underscores", version)
+		return "", "", httpapi.NewProblem(api.CodeInvalid, "the version is %q; want up to 64 letters, digits, dots, plus signs, dashes and underscores", version)
 	}
 	return name, version, nil
 }

@@ -2,25 +2,12 @@ package quarantine
 
 import (
 	"context"
-	"time"
+
+	"github.com/agent-runner/agent-runner/host/api"
 
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
-
-// A QuarantinedRun is a quarantined run and its evidence in the API.
-type QuarantinedRun struct {
-	Run         string    `json:"run"`
-	Tenant      string    `json:"tenant"`
-	Node        string    `json:"node" doc:"The machine of the server that crashed."`
-	Reason      string    `json:"reason"`
-	HeldBytes   int64     `json:"held_bytes" doc:"Memory that the server held for the run at its last heartbeat."`
-	ShareBytes  int64     `json:"share_bytes" doc:"Memory that the server may hold for the run."`
-	UsedBytes   int64     `json:"used_bytes" doc:"Memory that the server used at its last heartbeat."`
-	LimitBytes  int64     `json:"limit_bytes" doc:"The server's memory limit."`
-	OutOfMemory bool      `json:"out_of_memory" doc:"The server was short of memory at its last heartbeat."`
-	Created     time.Time `json:"created"`
-}
 
 type releaseInput struct {
 	Run string `path:"run" pattern:"^run_[A-Za-z0-9_-]{1,80}$" doc:"The run's id."`
@@ -28,7 +15,7 @@ type releaseInput struct {
 
 type quarantinedOutput struct {
 	Body struct {
-		Runs []QuarantinedRun `json:"runs" nullable:"false"`
+		Runs []api.QuarantinedRun `json:"runs" nullable:"false"`
 		httpapi.ListOutput
 	}
 }
@@ -51,10 +38,10 @@ func (q *Service) list(ctx context.Context, _ *httpapi.Caller, in *httpapi.LongL
 		return nil, err
 	}
 	out := &quarantinedOutput{}
-	out.Body.Runs = []QuarantinedRun{}
+	out.Body.Runs = []api.QuarantinedRun{}
 	out.Body.SetNext(httpapi.ListQuarantined, store.Operator, next)
 	for _, e := range list {
-		out.Body.Runs = append(out.Body.Runs, QuarantinedRun{Run: e.Run, Tenant: e.Tenant, Node: e.Node, Reason: e.Reason, HeldBytes: e.Held,
+		out.Body.Runs = append(out.Body.Runs, api.QuarantinedRun{Run: e.Run, Tenant: e.Tenant, Node: e.Node, Reason: e.Reason, HeldBytes: e.Held,
 			ShareBytes: e.Share, UsedBytes: e.Used, LimitBytes: e.Limit, OutOfMemory: e.Memory, Created: e.Created.UTC()})
 	}
 	return out, nil

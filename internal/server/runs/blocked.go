@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 
 	"context"
@@ -17,9 +18,9 @@ func (r *Service) checkBlocked(pins []journal.Pin) error {
 	case why == nil:
 		return nil
 	case why.Digest == "":
-		return httpapi.NewProblem(httpapi.CodeUnavailable, "%v", why)
+		return httpapi.NewProblem(api.CodeUnavailable, "%v", why)
 	default:
-		return httpapi.NewProblem(httpapi.CodeBlocked, "%v", why)
+		return httpapi.NewProblem(api.CodeBlocked, "%v", why)
 	}
 }
 

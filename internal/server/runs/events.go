@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 
 	"bytes"
@@ -113,7 +114,7 @@ func lastID(req *http.Request) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, httpapi.NewProblem(httpapi.CodeInvalid, "Last-Event-ID, or after, is %.40q; want the number of an event", text)
+		return 0, httpapi.NewProblem(api.CodeInvalid, "Last-Event-ID, or after, is %.40q; want the number of an event", text)
 	}
 	return n, nil
 }

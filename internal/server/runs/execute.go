@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 
 	"context"
@@ -25,7 +26,7 @@ func (e *alreadyRunningError) Error() string { return "run " + e.run + ": run is
 
 // Problem returns the error as problem details.
 func (e *alreadyRunningError) Problem() *httpapi.Problem {
-	return httpapi.NewProblem(httpapi.CodeConflict, "%v", e)
+	return httpapi.NewProblem(api.CodeConflict, "%v", e)
 }
 
 // run executes a run on its own goroutine. If admit is not nil, the run starts only if admit

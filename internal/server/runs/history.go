@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-type historyOutput struct{ Body *RunHistory }
+type historyOutput struct{ Body *api.RunHistory }
 
 func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (*historyOutput, error) {
 	if _, err := c.Tenant.Run(ctx, in.Run); err != nil {
@@ -34,7 +36,7 @@ func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (
 		}
 		phases = append(phases, shown)
 	}
-	out := &RunHistory{}
+	out := &api.RunHistory{}
 	for to, v := range map[*json.RawMessage]any{&out.Input: hide.messages(h.Input), &out.Messages: hide.messages(h.State.Messages.All()), &out.Phases: phases, &out.Answered: append([]agent.Answered{}, h.Answered...)} {
 		b, err := abijson.Marshal(v)
 		if err != nil {

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 
@@ -24,7 +25,7 @@ import (
 
 // launch starts a run with messages, or resumes one. known is the run that an earlier identical
 // request started.
-func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *StartRun, messages []abi.Message, key string) (l *ActiveRun, known *journal.RunInfo, err error) {
+func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *api.StartRun, messages []abi.Message, key string) (l *ActiveRun, known *journal.RunInfo, err error) {
 	if in.Run != "" {
 		l, err = r.Resume(ctx, c.Tenant, in.Run, in.Answers, nil, nil)
 		return l, nil, err
@@ -53,8 +54,8 @@ func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *StartRun, m
 // checkSameRequest rejects a request that reuses the Idempotency-Key of a different request,
 // whose response it would otherwise get. Of a run that is not in the store yet, only the agent
 // is known.
-func (r *Service) checkSameRequest(ctx context.Context, known *journal.RunInfo, in *StartRun, messages []abi.Message) error {
-	another := httpapi.NewProblem(httpapi.CodeInvalid, "the Idempotency-Key belongs to another request, which started %s; use a different key", known.ID)
+func (r *Service) checkSameRequest(ctx context.Context, known *journal.RunInfo, in *api.StartRun, messages []abi.Message) error {
+	another := httpapi.NewProblem(api.CodeInvalid, "the Idempotency-Key belongs to another request, which started %s; use a different key", known.ID)
 	if known.Agent != "" && known.Agent != in.Agent {
 		return another
 	}
@@ -96,7 +97,7 @@ func (r *Service) Begin(ctx context.Context, c *httpapi.Caller, name string, ver
 		size += len(key) + len(value)
 	}
 	if size > MaxMetadata {
-		return nil, httpapi.NewProblem(httpapi.CodeInvalid, "metadata has %d bytes; at most %d are allowed", size, MaxMetadata)
+		return nil, httpapi.NewProblem(api.CodeInvalid, "metadata has %d bytes; at most %d are allowed", size, MaxMetadata)
 	}
 	t := c.Tenant
 	if err := t.CheckRunQuotas(ctx); err != nil { // before waiting for what the run needs
@@ -139,7 +140,7 @@ func withClientTools(a *agent.Agent, tools []abi.Tool) (*agent.Agent, error) {
 	}
 	b, err := a.WithTools(list...)
 	if err != nil {
-		return nil, httpapi.NewProblem(httpapi.CodeInvalid, "%v", err)
+		return nil, httpapi.NewProblem(api.CodeInvalid, "%v", err)
 	}
 	return b, nil
 }
@@ -148,7 +149,7 @@ func withClientTools(a *agent.Agent, tools []abi.Tool) (*agent.Agent, error) {
 func (r *Service) agentOf(ctx context.Context, t *store.Tenant, info *journal.RunInfo) (*agents.Handle, error) {
 	spec, err := agents.SpecOf(info)
 	if err != nil || spec.Agent == "" {
-		return nil, httpapi.NewProblem(httpapi.CodeConflict, "run %s was not started by a server", info.ID)
+		return nil, httpapi.NewProblem(api.CodeConflict, "run %s was not started by a server", info.ID)
 	}
 	return r.Agents.Open(ctx, t, spec)
 }

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
@@ -11,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/telemetry"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 )
@@ -206,14 +206,14 @@ func (h *Redactor) pending(list []abi.Pending) []abi.Pending {
 
 // spans removes the hooks of the operator's middlewares from a timeline. Spans inside them move
 // to the parent.
-func (h *Redactor) spans(line *telemetry.Timeline) {
+func (h *Redactor) spans(line *api.Timeline) {
 	parents := map[int]int{}
-	shown := []telemetry.Span{}
+	shown := []api.Span{}
 	for _, s := range line.Spans {
 		if up, moved := parents[s.Parent]; moved {
 			s.Parent = up
 		}
-		if s.Kind == tracing.OperationHook && (h.Has(s.Agent, s.Entry) || strings.HasPrefix(s.Entry, agents.OperatorName+".")) {
+		if s.Kind == string(tracing.OperationHook) && (h.Has(s.Agent, s.Entry) || strings.HasPrefix(s.Entry, agents.OperatorName+".")) {
 			parents[s.ID] = s.Parent
 			continue
 		}

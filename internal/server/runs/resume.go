@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
@@ -24,7 +25,7 @@ func (r *Service) Resume(ctx context.Context, t *store.Tenant, id string, answer
 		return nil, err
 	}
 	if info.Status == journal.StatusQuarantined {
-		return nil, httpapi.NewProblem(httpapi.CodeConflict, "run %s is quarantined; cancel it, or ask the operator to release it", id)
+		return nil, httpapi.NewProblem(api.CodeConflict, "run %s is quarantined; cancel it, or ask the operator to release it", id)
 	}
 	o, err := r.agentOf(ctx, t, info)
 	if err != nil {
@@ -66,13 +67,13 @@ func resumeProblem(err error) error {
 	case errors.Is(err, journal.ErrNoRun), errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished):
 		return err
 	case errors.As(err, &pins):
-		return httpapi.NewProblem(httpapi.CodeConflict, "%v", pins)
+		return httpapi.NewProblem(api.CodeConflict, "%v", pins)
 	case errors.As(err, &waits):
-		return httpapi.NewProblem(httpapi.CodeConflict, "%v", waits)
+		return httpapi.NewProblem(api.CodeConflict, "%v", waits)
 	}
 	var db *database.Error
 	if errors.As(err, &db) {
 		return err
 	}
-	return httpapi.NewProblem(httpapi.CodeInvalid, "%v", err)
+	return httpapi.NewProblem(api.CodeInvalid, "%v", err)
 }

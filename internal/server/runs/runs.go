@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 
 	"context"
@@ -121,7 +122,7 @@ func (r *Service) list(ctx context.Context, c *httpapi.Caller, in *listRunInput)
 		return nil, err
 	}
 	out := &listRunOutput{}
-	out.Body.Runs = []*Run{}
+	out.Body.Runs = []*api.Run{}
 	out.Body.SetNext(httpapi.ListRuns, c.Tenant.ID(), next)
 	for i := range infos {
 		out.Body.Runs = append(out.Body.Runs, showRun(&infos[i]))

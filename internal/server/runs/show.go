@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -13,11 +14,11 @@ import (
 )
 
 // showInterrupts returns interrupts as the API shows them.
-func showInterrupts(list []abi.Pending) (out []Interrupt) {
+func showInterrupts(list []abi.Pending) (out []api.Interrupt) {
 	for _, p := range list {
-		i := Interrupt{ID: p.ID, Agent: p.Agent, Entry: p.Entry, Hook: string(p.Hook), Reason: p.Reason, Payload: p.Payload, Client: tool.ByClientIs(p)}
+		i := api.Interrupt{ID: p.ID, Agent: p.Agent, Entry: p.Entry, Hook: string(p.Hook), Reason: p.Reason, Payload: p.Payload, Client: tool.ByClientIs(p)}
 		if p.Call != nil {
-			i.Call = &ToolCall{p.Call.ID, p.Call.Name, p.Call.Arguments}
+			i.Call = &api.ToolCall{ID: p.Call.ID, Name: p.Call.Name, Arguments: p.Call.Arguments}
 		}
 		out = append(out, i)
 	}
@@ -25,11 +26,11 @@ func showInterrupts(list []abi.Pending) (out []Interrupt) {
 }
 
 // showRun returns a run as its tenant sees it.
-func showRun(info *journal.RunInfo) *Run {
+func showRun(info *journal.RunInfo) *api.Run {
 	hide := NewRedactor(info.Modules)
 	spec, _ := agents.SpecOf(info) // runs of the command have other specs
-	r := &Run{ID: info.ID, Agent: info.Agent, Version: spec.Version, Title: info.Title, Status: string(info.Status), FinishReason: info.FinishReason,
-		Step: info.Step, Usage: Tokens(info.Usage), JournalBytes: info.JournalBytes, Interrupts: showInterrupts(hide.pending(info.Pending)), LastEvent: info.LastSeq, Created: info.Created.UTC(), Updated: info.Updated.UTC()}
+	r := &api.Run{ID: info.ID, Agent: info.Agent, Version: spec.Version, Title: info.Title, Status: string(info.Status), FinishReason: info.FinishReason,
+		Step: info.Step, Usage: api.Tokens(info.Usage), JournalBytes: info.JournalBytes, Interrupts: showInterrupts(hide.pending(info.Pending)), LastEvent: info.LastSeq, Created: info.Created.UTC(), Updated: info.Updated.UTC()}
 	for _, s := range info.Stats {
 		if !hide.Has(s.Agent, s.Entry) {
 			r.Fuel += s.Fuel
@@ -37,7 +38,7 @@ func showRun(info *journal.RunInfo) *Run {
 	}
 	for _, p := range info.Modules {
 		if !hide.entries[p.Entry] {
-			m := RunModule{Entry: p.Entry}
+			m := api.RunModule{Entry: p.Entry}
 			if p.Digest != "" {
 				m.Digest = httpapi.DigestPrefix + p.Digest
 			}
@@ -48,7 +49,7 @@ func showRun(info *journal.RunInfo) *Run {
 }
 
 // showDetails returns a run with its output or error.
-func (r *Service) showDetails(ctx context.Context, t *store.Tenant, info *journal.RunInfo) (*Run, error) {
+func (r *Service) showDetails(ctx context.Context, t *store.Tenant, info *journal.RunInfo) (*api.Run, error) {
 	shown := showRun(info)
 	if info.Status == journal.StatusQuarantined {
 		e, err := r.store.EvidenceOf(ctx, info.ID)

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 
@@ -19,10 +20,10 @@ import (
 
 func describeStart(op *huma.Operation, registry huma.Registry) {
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-		"application/json": {Schema: registry.Schema(reflect.TypeFor[StartRun](), true, "StartRun")}}}
+		"application/json": {Schema: registry.Schema(reflect.TypeFor[api.StartRun](), true, "StartRun")}}}
 	op.Parameters = append(op.Parameters, &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string", Pattern: idempotencyKey.String()},
 		Description: "Identifies the request. Repeating the same request returns the existing run; a different request with the same key is rejected."})
-	run := registry.Schema(reflect.TypeFor[Run](), true, "Run")
+	run := registry.Schema(reflect.TypeFor[api.Run](), true, "Run")
 	op.Responses["202"] = &huma.Response{Description: "The run", Content: map[string]*huma.MediaType{"application/json": {Schema: run}}}
 	op.Responses["200"] = &huma.Response{Description: "The events of the run, or the existing run", Content: map[string]*huma.MediaType{
 		"application/json": {Schema: run}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
@@ -30,16 +31,16 @@ func describeStart(op *huma.Operation, registry huma.Registry) {
 
 var idempotencyKey = regexp.MustCompile(`^[\x21-\x7e]{1,200}$`)
 
-// read parses and checks a request body.
-func (in *StartRun) read(b []byte) error {
+// decodeStart parses and checks a request body.
+func decodeStart(b []byte, in *api.StartRun) error {
 	unknown, err := abijson.Decode(b, in)
 	if err != nil {
-		return httpapi.NewProblem(httpapi.CodeInvalid, "the body is not valid: %v", err)
+		return httpapi.NewProblem(api.CodeInvalid, "the body is not valid: %v", err)
 	}
 	if len(unknown) > 0 {
-		return httpapi.NewProblem(httpapi.CodeInvalid, "the body has the unknown field %.80q; want agent with input or messages, and version, metadata and disconnect if need be; or run with answers", unknown[0])
+		return httpapi.NewProblem(api.CodeInvalid, "the body has the unknown field %.80q; want agent with input or messages, and version, metadata and disconnect if need be; or run with answers", unknown[0])
 	}
-	return in.check()
+	return checkStart(in)
 }
 
 // start starts or resumes a run, and responds with the run or its events.
@@ -48,20 +49,20 @@ func (r *Service) start(w http.ResponseWriter, req *http.Request, c *httpapi.Cal
 	if err != nil {
 		return err
 	}
-	var in StartRun
+	var in api.StartRun
 	var messages []abi.Message
 	if err := c.Parse(req.Context(), r.admission, len(b), func() error {
-		if err := in.read(b); err != nil {
+		if err := decodeStart(b, &in); err != nil {
 			return err
 		}
-		messages, err = in.conversation()
+		messages, err = conversation(&in)
 		return err
 	}); err != nil {
 		return err
 	}
 	key := req.Header.Get("Idempotency-Key")
 	if key != "" && !idempotencyKey.MatchString(key) {
-		return httpapi.NewProblem(httpapi.CodeInvalid, "Idempotency-Key has invalid characters, or more than 200 characters")
+		return httpapi.NewProblem(api.CodeInvalid, "Idempotency-Key has invalid characters, or more than 200 characters")
 	}
 	streams := strings.Contains(req.Header.Get("Accept"), "text/event-stream")
 	l, known, err := r.launch(req.Context(), c, &in, messages, key)
@@ -83,29 +84,29 @@ func (r *Service) start(w http.ResponseWriter, req *http.Request, c *httpapi.Cal
 	return r.respondRun(w, req, c, id, l)
 }
 
-// check rejects contradictory fields.
-func (in *StartRun) check() error {
+// checkStart rejects contradictory fields.
+func checkStart(in *api.StartRun) error {
 	switch {
 	case in.Run != "" && (in.Agent != "" || in.Input != "" || in.Messages != nil || in.Metadata != nil):
-		return httpapi.NewProblem(httpapi.CodeInvalid, "run resumes an existing run: remove agent, input, messages and metadata")
+		return httpapi.NewProblem(api.CodeInvalid, "run resumes an existing run: remove agent, input, messages and metadata")
 	case in.Run != "" && len(in.Answers) == 0:
-		return httpapi.NewProblem(httpapi.CodeInvalid, "the run waits for answers: set answers, by the ids of its interrupts")
+		return httpapi.NewProblem(api.CodeInvalid, "the run waits for answers: set answers, by the ids of its interrupts")
 	case in.Run != "":
 		return nil
 	case in.Agent == "":
-		return httpapi.NewProblem(httpapi.CodeInvalid, "agent is missing; GET /v1/agents lists them")
+		return httpapi.NewProblem(api.CodeInvalid, "agent is missing; GET /v1/agents lists them")
 	case len(in.Answers) > 0:
-		return httpapi.NewProblem(httpapi.CodeInvalid, "answers needs run")
+		return httpapi.NewProblem(api.CodeInvalid, "answers needs run")
 	case (in.Input == "") == (len(in.Messages) == 0):
-		return httpapi.NewProblem(httpapi.CodeInvalid, "want either input or messages")
+		return httpapi.NewProblem(api.CodeInvalid, "want either input or messages")
 	case in.Disconnect != "" && in.Disconnect != "cancel" && in.Disconnect != "continue":
-		return httpapi.NewProblem(httpapi.CodeInvalid, "disconnect is %.40q; want continue or cancel", in.Disconnect)
+		return httpapi.NewProblem(api.CodeInvalid, "disconnect is %.40q; want continue or cancel", in.Disconnect)
 	}
 	return nil
 }
 
 // conversation returns the run's initial messages.
-func (in *StartRun) conversation() ([]abi.Message, error) {
+func conversation(in *api.StartRun) ([]abi.Message, error) {
 	if in.Input != "" {
 		return []abi.Message{abi.User(in.Input)}, nil
 	}
@@ -117,7 +118,7 @@ func (in *StartRun) conversation() ([]abi.Message, error) {
 			err = m.Check()
 		}
 		if err != nil {
-			return nil, httpapi.NewProblem(httpapi.CodeInvalid, "messages[%d]: %v", i, err)
+			return nil, httpapi.NewProblem(api.CodeInvalid, "messages[%d]: %v", i, err)
 		}
 		m.ID, m.Origin, m.Extra = "", "", nil // the host sets these
 	}

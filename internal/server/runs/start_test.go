@@ -5,6 +5,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -20,12 +22,12 @@ func FuzzStartRun(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		var in StartRun
-		if in.read([]byte(body)) != nil || in.Run != "" {
+		var in api.StartRun
+		if decodeStart([]byte(body), &in) != nil || in.Run != "" {
 			return
 		}
 		require.True(t, utf8.ValidString(body))
-		messages, err := in.conversation()
+		messages, err := conversation(&in)
 		if err != nil {
 			require.NotEmpty(t, httpapi.ProblemOf(err).Detail)
 			return

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/telemetry"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -54,7 +55,7 @@ func storeTimeline(ctx context.Context, t *store.Tenant, line *telemetry.Timelin
 	return t.AddTrace(ctx, line.Run, b.Bytes())
 }
 
-func readTimeline(b []byte) (*telemetry.Timeline, error) {
+func readTimeline(b []byte) (*api.Timeline, error) {
 	z, err := gzip.NewReader(bytes.NewReader(b))
 	if err != nil {
 		return nil, err
@@ -63,13 +64,13 @@ func readTimeline(b []byte) (*telemetry.Timeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	var line telemetry.Timeline
+	var line api.Timeline
 	return &line, json.Unmarshal(text, &line)
 }
 
 type traceOutput struct {
 	Body struct {
-		Timelines []*telemetry.Timeline `json:"timelines" nullable:"false" doc:"One timeline for each time the run was started, resumed or taken over."`
+		Timelines []*api.Timeline `json:"timelines" nullable:"false" doc:"One timeline for each time the run was started, resumed or taken over."`
 	}
 }
 
@@ -88,7 +89,7 @@ func (r *Service) trace(ctx context.Context, c *httpapi.Caller, in *runPath) (*t
 	}
 	hide := NewRedactor(info.Modules)
 	out := &traceOutput{}
-	out.Body.Timelines = []*telemetry.Timeline{}
+	out.Body.Timelines = []*api.Timeline{}
 	for _, b := range parts {
 		line, err := readTimeline(b)
 		if err != nil {

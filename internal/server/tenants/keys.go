@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -13,20 +15,7 @@ import (
 // Keys serves keys: the operator's for any tenant, and each tenant's own.
 type Keys struct{ Store store.Store }
 
-// A Key is a key in the API. Only the response that creates it has its Secret.
-type Key struct {
-	ID      string     `json:"id"`
-	Tenant  string     `json:"tenant" doc:"The tenant that owns the key."`
-	Name    string     `json:"name"`
-	Scopes  []string   `json:"scopes" nullable:"false"`
-	Created time.Time  `json:"created"`
-	Expires *time.Time `json:"expires,omitempty"`
-	Revoked *time.Time `json:"revoked,omitempty"`
-	Used    *time.Time `json:"used,omitempty" doc:"The time of the last use, with a resolution of one minute."`
-	Secret  string     `json:"secret,omitempty" doc:"The key itself. It is returned only once: the server does not store it."`
-}
-
-func showKey(k *store.Key) *Key {
+func showKey(k *store.Key) *api.Key {
 	at := func(t time.Time) *time.Time {
 		if t.IsZero() {
 			return nil
@@ -34,7 +23,7 @@ func showKey(k *store.Key) *Key {
 		t = t.UTC()
 		return &t
 	}
-	return &Key{ID: k.ID, Tenant: k.Tenant, Name: k.Name, Scopes: k.Scopes, Created: k.Created.UTC(), Expires: at(k.Expires), Revoked: at(k.Revoked), Used: at(k.Used)}
+	return &api.Key{ID: k.ID, Tenant: k.Tenant, Name: k.Name, Scopes: k.Scopes, Created: k.Created.UTC(), Expires: at(k.Expires), Revoked: at(k.Revoked), Used: at(k.Used)}
 }
 
 type (
@@ -42,17 +31,12 @@ type (
 	KeyPath struct {
 		Key string `path:"key" pattern:"^[a-z2-7]{10}$" doc:"The key's id: the part between ar_ and the next underscore."`
 	}
-	keyOutput  struct{ Body *Key }
+	keyOutput  struct{ Body *api.Key }
 	keysOutput struct {
 		Body struct {
-			Keys []*Key `json:"keys" nullable:"false"`
+			Keys []*api.Key `json:"keys" nullable:"false"`
 			httpapi.ListOutput
 		}
-	}
-	newKeyBody struct {
-		Name      string   `json:"name" minLength:"1" maxLength:"200" example:"ci" doc:"The purpose of the key."`
-		Scopes    []string `json:"scopes,omitempty" maxItems:"20" doc:"The key's scopes. Default: all scopes of the tenant; for a key that a tenant creates, the scopes of the creating key."`
-		ExpiresIn int64    `json:"expires_in,omitempty" minimum:"1" maximum:"315360000" doc:"Seconds until it expires. Default: never."`
 	}
 	rotateBody struct {
 		Grace int64 `json:"grace,omitempty" minimum:"0" maximum:"2592000" doc:"Seconds for which the old key remains valid. Default: 0."`
@@ -61,10 +45,10 @@ type (
 		TenantPath
 		httpapi.LongListInput
 	}
-	createKeyInput       struct{ Body newKeyBody }
+	createKeyInput       struct{ Body api.NewKey }
 	createTenantKeyInput struct {
 		TenantPath
-		Body newKeyBody
+		Body api.NewKey
 	}
 	// TenantKeyPath is embedded in inputs. It has the path parameters tenant and key.
 	TenantKeyPath struct {
@@ -121,14 +105,14 @@ func (k *Keys) Routes(rt *httpapi.Router) {
 }
 
 // create makes a key with scopes out of may.
-func (k *Keys) create(ctx context.Context, _ *httpapi.Caller, t *store.Tenant, may []string, in *newKeyBody) (*keyOutput, error) {
+func (k *Keys) create(ctx context.Context, _ *httpapi.Caller, t *store.Tenant, may []string, in *api.NewKey) (*keyOutput, error) {
 	scopes := in.Scopes
 	if len(scopes) == 0 {
 		scopes = may
 	}
 	for _, scope := range scopes {
 		if !slices.Contains(may, scope) {
-			return nil, httpapi.NewProblem(httpapi.CodeForbidden, "scope %q cannot be granted here; want one of %s", scope, strings.Join(may, ", "))
+			return nil, httpapi.NewProblem(api.CodeForbidden, "scope %q cannot be granted here; want one of %s", scope, strings.Join(may, ", "))
 		}
 	}
 	made, shown, err := t.CreateKey(ctx, &store.KeyOptions{Name: in.Name, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes))),
@@ -155,7 +139,7 @@ func (k *Keys) list(ctx context.Context, t *store.Tenant, in *httpapi.LongListIn
 		return nil, err
 	}
 	out := &keysOutput{}
-	out.Body.Keys = []*Key{}
+	out.Body.Keys = []*api.Key{}
 	out.Body.SetNext(httpapi.ListKeys, t.ID(), next)
 	for i := range list {
 		out.Body.Keys = append(out.Body.Keys, showKey(&list[i]))
@@ -173,7 +157,7 @@ func (k *Keys) rotate(ctx context.Context, c *httpapi.Caller, t *store.Tenant, i
 	if !c.Has(httpapi.OperatorScope) {
 		for _, scope := range old.Scopes {
 			if !c.Has(httpapi.Scope(scope)) {
-				return nil, httpapi.NewProblem(httpapi.CodeForbidden, "key %s has a scope that this key lacks: %s; rotate it with a key that has that scope", id, scope)
+				return nil, httpapi.NewProblem(api.CodeForbidden, "key %s has a scope that this key lacks: %s; rotate it with a key that has that scope", id, scope)
 			}
 		}
 	}

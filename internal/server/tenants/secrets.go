@@ -2,7 +2,8 @@ package tenants
 
 import (
 	"context"
-	"time"
+
+	"github.com/agent-runner/agent-runner/host/api"
 
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
@@ -10,12 +11,6 @@ import (
 // Secrets serves a tenant's credentials of models and MCP servers. It never returns their
 // values.
 type Secrets struct{}
-
-// A Secret is a secret in the API, without its value.
-type Secret struct {
-	Name    string    `json:"name"`
-	Updated time.Time `json:"updated"`
-}
 
 type (
 	// SecretPath is embedded in inputs. It has the path parameter secret.
@@ -30,7 +25,7 @@ type (
 	}
 	secretsOutput struct {
 		Body struct {
-			Secrets []Secret `json:"secrets" nullable:"false"`
+			Secrets []api.Secret `json:"secrets" nullable:"false"`
 			httpapi.ListOutput
 		}
 	}
@@ -59,10 +54,10 @@ func (x *Secrets) list(ctx context.Context, c *httpapi.Caller, in *httpapi.LongL
 		return nil, err
 	}
 	out := &secretsOutput{}
-	out.Body.Secrets = []Secret{}
+	out.Body.Secrets = []api.Secret{}
 	out.Body.SetNext(httpapi.ListSecrets, c.Tenant.ID(), next)
 	for _, i := range list {
-		out.Body.Secrets = append(out.Body.Secrets, Secret{i.Name, i.Updated.UTC()})
+		out.Body.Secrets = append(out.Body.Secrets, api.Secret{Name: i.Name, Updated: i.Updated.UTC()})
 	}
 	return out, nil
 }

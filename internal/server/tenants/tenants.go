@@ -3,8 +3,8 @@ package tenants
 import (
 	"context"
 	"encoding/json"
-	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/policy"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -19,21 +19,10 @@ type Tenants struct {
 	}
 }
 
-// A Tenant is a tenant in the API.
-type Tenant struct {
-	ID      string            `json:"id"`
-	Name    string            `json:"name"`
-	Quota   store.TenantQuota `json:"quota"`
-	Policy  policy.Policy     `json:"policy"`
-	Created time.Time         `json:"created"`
-	Updated time.Time         `json:"updated"`
-}
-
-func newTenant(info *store.TenantInfo) (*Tenant, error) {
-	t := &Tenant{ID: info.ID, Name: info.Name, Quota: info.Quota, Created: info.Created.UTC(), Updated: info.Updated.UTC()}
-	var err error
-	t.Policy, err = policy.Of(info)
-	return t, err
+func newTenant(info *store.TenantInfo) (*api.Tenant, error) {
+	p, err := policy.Of(info)
+	return &api.Tenant{ID: info.ID, Name: info.Name, Quota: api.TenantQuota(info.Quota), Policy: api.Policy(p),
+		Created: info.Created.UTC(), Updated: info.Updated.UTC()}, err
 }
 
 type (
@@ -41,32 +30,21 @@ type (
 	TenantPath struct {
 		Tenant string `path:"tenant" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" doc:"The tenant's id."`
 	}
-	tenantOutput      struct{ Body *Tenant }
-	createTenantInput struct {
-		Body struct {
-			ID     string            `json:"id" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" example:"acme" doc:"The tenant's id. It cannot be changed later."`
-			Name   string            `json:"name,omitempty" maxLength:"200" doc:"The display name. Default: the id."`
-			Quota  store.TenantQuota `json:"quota,omitempty" doc:"The tenant's quota. Default: no limits."`
-			Policy policy.Policy     `json:"policy,omitempty"`
-		}
-	}
-	listTenantsInput struct {
+	tenantOutput      struct{ Body *api.Tenant }
+	createTenantInput struct{ Body api.NewTenant }
+	listTenantsInput  struct {
 		After string `query:"after" maxLength:"63" deprecated:"true" doc:"Only tenants whose ids sort after this one. Deprecated: use cursor."`
 		httpapi.ListInput
 	}
 	listTenantsOutput struct {
 		Body struct {
-			Tenants []*Tenant `json:"tenants" nullable:"false"`
+			Tenants []*api.Tenant `json:"tenants" nullable:"false"`
 			httpapi.ListOutput
 		}
 	}
 	updateTenantInput struct {
 		TenantPath
-		Body struct {
-			Name   *string            `json:"name,omitempty" maxLength:"200"`
-			Quota  *store.TenantQuota `json:"quota,omitempty" doc:"Replaces the whole quota."`
-			Policy *policy.Policy     `json:"policy,omitempty" doc:"Replaces the whole policy."`
-		}
+		Body api.TenantUpdate
 	}
 )
 
@@ -83,6 +61,12 @@ func (t *Tenants) Routes(rt *httpapi.Router) {
 }
 
 func (t *Tenants) create(ctx context.Context, _ *httpapi.Caller, in *createTenantInput) (*tenantOutput, error) {
+	if in.Body.Quota == nil {
+		in.Body.Quota = &api.TenantQuota{}
+	}
+	if in.Body.Policy == nil {
+		in.Body.Policy = &api.Policy{}
+	}
 	policy, err := json.Marshal(in.Body.Policy)
 	if err != nil {
 		return nil, err
@@ -91,7 +75,7 @@ func (t *Tenants) create(ctx context.Context, _ *httpapi.Caller, in *createTenan
 	if name == "" {
 		name = in.Body.ID
 	}
-	info, err := t.Store.CreateTenant(ctx, in.Body.ID, name, in.Body.Quota, policy)
+	info, err := t.Store.CreateTenant(ctx, in.Body.ID, name, store.TenantQuota(*in.Body.Quota), policy)
 	return tenantAnswer(info, err)
 }
 
@@ -116,7 +100,7 @@ func (t *Tenants) list(ctx context.Context, _ *httpapi.Caller, in *listTenantsIn
 		return nil, err
 	}
 	out := &listTenantsOutput{}
-	out.Body.Tenants = []*Tenant{}
+	out.Body.Tenants = []*api.Tenant{}
 	out.Body.SetNext(httpapi.ListTenants, store.Operator, next)
 	for i := range infos {
 		shown, err := newTenant(&infos[i])
@@ -133,7 +117,7 @@ func (t *Tenants) get(ctx context.Context, _ *httpapi.Caller, in *TenantPath) (*
 }
 
 func (t *Tenants) update(ctx context.Context, _ *httpapi.Caller, in *updateTenantInput) (*tenantOutput, error) {
-	u := &store.TenantUpdate{Name: in.Body.Name, Quota: in.Body.Quota}
+	u := &store.TenantUpdate{Name: in.Body.Name, Quota: (*store.TenantQuota)(in.Body.Quota)}
 	if in.Body.Policy != nil {
 		var err error
 		if u.Policy, err = json.Marshal(in.Body.Policy); err != nil {

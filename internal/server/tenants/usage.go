@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -12,11 +13,6 @@ import (
 type Usages struct {
 	Store store.Store
 	Now   func() time.Time
-}
-
-// Kept is what a tenant stores now, as its quotas count it.
-type Kept struct {
-	JournalBytes int64 `json:"journal_bytes" doc:"Size of the journals of the tenant's runs, in bytes."`
 }
 
 type (
@@ -31,14 +27,7 @@ type (
 		TenantPath
 		UsageInput
 	}
-	usageOutput struct {
-		Body struct {
-			Total store.Usage   `json:"total" doc:"The sum of the rows of all pages. Its day, agent and module are empty."`
-			Rows  []store.Usage `json:"rows" nullable:"false" doc:"By day, agent and module."`
-			Kept  Kept          `json:"kept" doc:"The tenant's current storage, independent of the days."`
-			httpapi.ListOutput
-		}
-	}
+	usageOutput struct{ Body api.Usage }
 )
 
 func (u *Usages) Routes(rt *httpapi.Router) {
@@ -76,8 +65,12 @@ func (u *Usages) get(ctx context.Context, t *store.Tenant, in *UsageInput) (*usa
 	if out.Body.Kept.JournalBytes, err = t.JournalBytes(ctx); err != nil {
 		return nil, err
 	}
-	out.Body.Rows = append([]store.Usage{}, rows...)
-	out.Body.SetNext(httpapi.ListUsage, t.ID(), next)
-	out.Body.Total, err = t.UsageTotal(ctx, from, to)
+	out.Body.Rows = make([]api.UsageRow, len(rows))
+	for i, row := range rows {
+		out.Body.Rows[i] = api.UsageRow(row)
+	}
+	out.Body.NextCursor = httpapi.NextCursor(httpapi.ListUsage, t.ID(), next)
+	total, err := t.UsageTotal(ctx, from, to)
+	out.Body.Total = api.UsageRow(total)
 	return out, err
 }

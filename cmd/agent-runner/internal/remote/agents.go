@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
@@ -50,7 +52,7 @@ The file must contain the agent's name.`,
 
 func agentsList(e *cli.Env) *cobra.Command {
 	return RemoteCommand(e, &cobra.Command{Use: "list", Short: "List agents"}, func(ctx context.Context, r *Session, _ []string) error {
-		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*client.Agent, string, error) { return r.Agents(ctx, p) })
+		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*api.Agent, string, error) { return r.Agents(ctx, p) })
 		if err != nil {
 			return err
 		}

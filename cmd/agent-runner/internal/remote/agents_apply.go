@@ -9,8 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
-	"github.com/agent-runner/agent-runner/host/client"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
@@ -19,7 +20,7 @@ type applied struct {
 	File   string         `json:"file"`
 	Did    string         `json:"did"` // "created", "changed" or "unchanged"
 	Pushed []appliedPush  `json:"pushed"`
-	Agent  *client.Agent  `json:"agent"`
+	Agent  *api.Agent     `json:"agent"`
 	seen   map[string]int // indexes in Pushed, by path
 }
 
@@ -70,8 +71,8 @@ func (r *Session) apply(ctx context.Context, path string) (*applied, error) {
 // unknown reports whether err means that something does not exist, or that the key
 // lacks the scope to check.
 func unknown(err error) bool {
-	var p *client.Problem
-	return errors.As(err, &p) && (p.Code() == client.NotFound || p.Code() == client.Forbidden)
+	var p *api.Problem
+	return errors.As(err, &p) && (p.Code() == api.CodeNotFound || p.Code() == api.CodeForbidden)
 }
 
 // pushPaths uploads the modules that a file names by path, and returns the text with
@@ -89,7 +90,7 @@ func (r *Session) pushPaths(ctx context.Context, a *applied, f *agentfile.File, 
 				local = append(local, p)
 			}
 		}
-		var problem *client.Problem
+		var problem *api.Problem
 		switch {
 		case errors.As(err, &problem):
 			return nil, err // it names the module

@@ -3,6 +3,8 @@ package remote
 import (
 	"context"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
@@ -35,7 +37,7 @@ func blocksAdd(e *cli.Env) *cobra.Command {
 
 func blocksList(e *cli.Env) *cobra.Command {
 	return RemoteCommand(e, &cobra.Command{Use: "list", Short: "List blocked modules"}, func(ctx context.Context, r *Session, _ []string) error {
-		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]client.Block, string, error) { return r.Blocks(ctx, p) })
+		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]api.Block, string, error) { return r.Blocks(ctx, p) })
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
@@ -34,7 +36,7 @@ be shown again. The key goes to standard output, information about it to standar
 		Example: `  agent-runner keys create ci --scope modules:write --scope agents:write --expires 90d
   agent-runner keys create first --tenant acme > acme.key`,
 	}, func(ctx context.Context, r *Session, args []string) error {
-		in := &client.NewKey{Name: args[0], Scopes: scopes}
+		in := &api.NewKey{Name: args[0], Scopes: scopes}
 		if life != "" {
 			d, err := cli.ParseDays("expires", life)
 			if err != nil {
@@ -54,7 +56,7 @@ be shown again. The key goes to standard output, information about it to standar
 }
 
 // showSecret prints a new key, with information about it on standard error.
-func (r *Session) showSecret(k *client.Key, what string) error {
+func (r *Session) showSecret(k *api.Key, what string) error {
 	if r.Output == "json" {
 		return cli.PrintJSON(r.Env, k)
 	}
@@ -70,7 +72,7 @@ func (r *Session) showSecret(k *client.Key, what string) error {
 func keysList(e *cli.Env) *cobra.Command {
 	var tenant string
 	cmd := RemoteCommand(e, &cobra.Command{Use: "list", Short: "List keys, without their secret parts"}, func(ctx context.Context, r *Session, _ []string) error {
-		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*client.Key, string, error) { return r.Keys(ctx, tenant, p) })
+		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*api.Key, string, error) { return r.Keys(ctx, tenant, p) })
 		if err != nil {
 			return err
 		}
@@ -89,7 +91,7 @@ func keysList(e *cli.Env) *cobra.Command {
 	return tenantFlag(cmd, &tenant)
 }
 
-func keyState(k *client.Key, now time.Time) string {
+func keyState(k *api.Key, now time.Time) string {
 	switch {
 	case k.Revoked != nil && k.Revoked.After(now):
 		return "revoked as of " + k.Revoked.Format("2006-01-02 15:04 MST")

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -97,9 +99,9 @@ func plainHTTP(at string) bool {
 
 // A holder describes a key and its owner.
 type holder struct {
-	Server string      `json:"server"`
-	ID     string      `json:"id"`
-	Key    *client.Key `json:"key,omitempty"` // nil if the key lacks the scope keys:read
+	Server string   `json:"server"`
+	ID     string   `json:"id"`
+	Key    *api.Key `json:"key,omitempty"` // nil if the key lacks the scope keys:read
 }
 
 func (h *holder) String() string {
@@ -124,15 +126,15 @@ func ownKey(ctx context.Context, c *client.Client, key string) (*holder, error) 
 		return nil, cli.Usagef("not a server key: want one such as ar_…_…")
 	}
 	h := &holder{Server: c.Server(), ID: part[1]}
-	list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*client.Key, string, error) { return c.Keys(ctx, "", p) })
-	var p *client.Problem
+	list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*api.Key, string, error) { return c.Keys(ctx, "", p) })
+	var p *api.Problem
 	switch {
-	case errors.As(err, &p) && p.Code() == client.Forbidden:
+	case errors.As(err, &p) && p.Code() == api.CodeForbidden:
 		return h, nil // the key is valid, but cannot read keys
 	case err != nil:
 		return nil, err
 	}
-	if at := slices.IndexFunc(list, func(k *client.Key) bool { return k.ID == h.ID }); at >= 0 {
+	if at := slices.IndexFunc(list, func(k *api.Key) bool { return k.ID == h.ID }); at >= 0 {
 		h.Key = list[at]
 	}
 	return h, nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
@@ -58,7 +60,7 @@ module reports. A version is immutable: a different module needs a new version. 
 }
 
 // push uploads a module and shows the progress.
-func (r *Session) push(ctx context.Context, p *parcel, name, version string) (*client.Module, error) {
+func (r *Session) push(ctx context.Context, p *parcel, name, version string) (*api.Module, error) {
 	progress := &uploadProgress{remote: r, size: int64(len(p.Content))}
 	if r.Output != "text" {
 		progress = nil
@@ -78,7 +80,7 @@ type uploadProgress struct {
 	open   bool  // the progress line is not terminated
 }
 
-func (u *uploadProgress) stage(p client.Progress) {
+func (u *uploadProgress) stage(p api.Progress) {
 	if u == nil {
 		return
 	}
@@ -123,7 +125,7 @@ func (r *Session) warn(warnings []string) {
 	}
 }
 
-func pushedText(m *client.Module, name string) string {
+func pushedText(m *api.Module, name string) string {
 	var b strings.Builder
 	called := "stored"
 	for _, n := range m.Names {
@@ -137,7 +139,7 @@ func pushedText(m *client.Module, name string) string {
 }
 
 // aboutText describes a module and its capabilities.
-func aboutText(m *client.Module) string {
+func aboutText(m *api.Module) string {
 	var b strings.Builder
 	row := func(name, text string) {
 		if text != "" {
@@ -164,7 +166,7 @@ func modulesList(e *cli.Env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		list, err := client.Collect(rows, client.MaxPage, func(p client.Page) ([]*client.Module, string, error) { return r.Modules(ctx, p) })
+		list, err := client.Collect(rows, client.MaxPage, func(p client.Page) ([]*api.Module, string, error) { return r.Modules(ctx, p) })
 		if err != nil {
 			return err
 		}

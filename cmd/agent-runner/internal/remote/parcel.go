@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host"
@@ -102,6 +104,6 @@ func (p *parcel) manifest() error {
 	return nil
 }
 
-func (p *parcel) upload(name, version string, progress func(client.Progress)) *client.Upload {
+func (p *parcel) upload(name, version string, progress func(api.Progress)) *client.Upload {
 	return &client.Upload{Name: name, Version: version, Type: p.kind, Body: bytes.NewReader(p.Content), Size: int64(len(p.Content)), Progress: progress}
 }

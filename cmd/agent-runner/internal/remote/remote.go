@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -144,14 +146,14 @@ func newClient(e *cli.Env, at, key string) (*client.Client, error) {
 // exit code and what to do.
 func Explain(ctx context.Context, e *cli.Env, server string, err error) error {
 	var ended *cli.EndedError
-	var p *client.Problem
+	var p *api.Problem
 	var gone *client.UnreachableError
 	switch {
 	case err == nil, errors.As(err, &ended):
 		return err
 	case ctx.Err() != nil:
 		return cli.Ended(cli.ExitCanceled, errors.New("canceled"))
-	case errors.As(err, &p) && p.Code() == client.Invalid && len(p.Errors) == 1 && misplaced[p.Errors[0].Location] != "":
+	case errors.As(err, &p) && p.Code() == api.CodeInvalid && len(p.Errors) == 1 && misplaced[p.Errors[0].Location] != "":
 		return cli.Ended(cli.ExitFailed, errors.New(misplaced[p.Errors[0].Location]))
 	case errors.As(err, &p):
 		return cli.Ended(cli.ExitFailed, fmt.Errorf("%w%s", err, remedy(e, p, server, time.Now())))
@@ -163,7 +165,7 @@ func Explain(ctx context.Context, e *cli.Env, server string, err error) error {
 
 // remedy returns what to do about a problem, as a suffix, unless the server's message
 // says it.
-func remedy(e *cli.Env, p *client.Problem, server string, now time.Time) string {
+func remedy(e *cli.Env, p *api.Problem, server string, now time.Time) string {
 	again := ""
 	if p.RetryAfter > 0 {
 		at := now.Add(p.RetryAfter).Format(time.TimeOnly)
@@ -173,14 +175,14 @@ func remedy(e *cli.Env, p *client.Problem, server string, now time.Time) string 
 		}
 	}
 	switch p.Code() {
-	case client.Unauthorized:
+	case api.CodeUnauthorized:
 		if e.Getenv(EnvKey) != "" {
 			return "; set another key in $" + EnvKey
 		}
 		return "; log in with another key: agent-runner login " + server
-	case client.NotFound:
+	case api.CodeNotFound:
 		return elsewhere(p.Detail)
-	case client.Forbidden:
+	case api.CodeForbidden:
 		if strings.HasSuffix(p.Detail, " needs "+scopeOperator) {
 			return "; log in with the operator's key: agent-runner login " + server
 		}
@@ -188,7 +190,7 @@ func remedy(e *cli.Env, p *client.Problem, server string, now time.Time) string 
 			return "" // the scope in the request is wrong, not the key
 		}
 		return "; create a key with other scopes: agent-runner keys create"
-	case client.Internal:
+	case api.CodeInternal:
 		return cli.After("; request id: ", p.Request())
 	}
 	return again

@@ -4,10 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
-	"github.com/agent-runner/agent-runner/host/client"
 )
 
 // TestTryAgainIsSaidOnce checks that an error names the retry time once.
@@ -19,6 +20,6 @@ func TestTryAgainIsSaidOnce(t *testing.T) {
 		"the quota runs_per_day is reached: 20 of 20; try again in 1h0m0s": ", at 00:00:00",
 		"the database is unavailable; try again":                           "; try again in 1h0m0s, at 00:00:00",
 	} {
-		require.Equal(t, want, remedy(e, &client.Problem{Detail: detail, RetryAfter: time.Hour}, "", now), detail)
+		require.Equal(t, want, remedy(e, &api.Problem{Detail: detail, RetryAfter: time.Hour}, "", now), detail)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -79,7 +81,7 @@ func readSecret(e *cli.Env, name, path string) (string, error) {
 
 func secretsList(e *cli.Env) *cobra.Command {
 	return RemoteCommand(e, &cobra.Command{Use: "list", Short: "List secrets, without their values"}, func(ctx context.Context, r *Session, _ []string) error {
-		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]client.Secret, string, error) { return r.Secrets(ctx, p) })
+		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]api.Secret, string, error) { return r.Secrets(ctx, p) })
 		if err != nil {
 			return err
 		}

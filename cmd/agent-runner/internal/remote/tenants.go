@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
@@ -42,7 +44,7 @@ func quotaNames() []string {
 }
 
 // limits applies the --quota flags to q.
-func (t *tenantFlags) limits(q *client.TenantQuota) error {
+func (t *tenantFlags) limits(q *api.TenantQuota) error {
 	field := map[string]*int64{"concurrent_runs": &q.ConcurrentRuns, "runs_per_day": &q.RunsPerDay, "tokens_per_day": &q.TokensPerDay,
 		"fuel_per_day": &q.FuelPerDay, "modules": &q.Modules, "storage_bytes": &q.StorageBytes, "value_bytes": &q.ValueBytes, "memory_bytes": &q.MemoryBytes,
 		"journal_bytes": &q.JournalBytes, "journal_bytes_per_day": &q.JournalBytesPerDay, "upload_bytes": &q.UploadBytes,
@@ -63,7 +65,7 @@ func (t *tenantFlags) limits(q *client.TenantQuota) error {
 }
 
 // policy applies the policy flags to p, and reports whether one was set.
-func (t *tenantFlags) policy(cmd *cobra.Command, p *client.Policy) bool {
+func (t *tenantFlags) policy(cmd *cobra.Command, p *api.Policy) bool {
 	given := cmd.Flags().Changed
 	some := false
 	for flag, set := range map[string]func(){
@@ -98,7 +100,7 @@ func tenantsCreate(e *cli.Env) *cobra.Command {
 		Example: `  agent-runner tenants create acme --quota concurrent_runs=5 --quota runs_per_day=1000
   agent-runner keys create first --tenant acme`,
 	}, func(ctx context.Context, r *Session, args []string) error {
-		in := &client.NewTenant{ID: args[0], Name: t.name, Quota: &client.TenantQuota{}, Policy: &client.Policy{}}
+		in := &api.NewTenant{ID: args[0], Name: t.name, Quota: &api.TenantQuota{}, Policy: &api.Policy{}}
 		if err := t.limits(in.Quota); err != nil {
 			return err
 		}
@@ -116,7 +118,7 @@ func tenantsCreate(e *cli.Env) *cobra.Command {
 
 func tenantsList(e *cli.Env) *cobra.Command {
 	return RemoteCommand(e, &cobra.Command{Use: "list", Short: "List tenants"}, func(ctx context.Context, r *Session, _ []string) error {
-		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*client.Tenant, string, error) { return r.Tenants(ctx, p) })
+		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*api.Tenant, string, error) { return r.Tenants(ctx, p) })
 		if err != nil {
 			return err
 		}
@@ -131,7 +133,7 @@ func tenantsList(e *cli.Env) *cobra.Command {
 }
 
 // quotaText lists the quotas that are set, as name=value.
-func quotaText(q *client.TenantQuota) []string {
+func quotaText(q *api.TenantQuota) []string {
 	b, _ := json.Marshal(q)
 	var values map[string]int64
 	_ = json.Unmarshal(b, &values)
@@ -144,7 +146,7 @@ func quotaText(q *client.TenantQuota) []string {
 	return out
 }
 
-func tenantText(t *client.Tenant) string {
+func tenantText(t *api.Tenant) string {
 	var b strings.Builder
 	row := func(name, text string) { fmt.Fprintf(&b, "%-8s %s\n", name, cli.OneLine(text)) }
 	list := func(l []string, none string) string {
@@ -196,7 +198,7 @@ flag replace the whole list; "" clears it.`,
 		if err := t.limits(&now.Quota); err != nil {
 			return err
 		}
-		u := &client.TenantUpdate{}
+		u := &api.TenantUpdate{}
 		if len(t.quota) > 0 {
 			u.Quota = &now.Quota
 		}

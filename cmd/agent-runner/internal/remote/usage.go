@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
@@ -24,15 +26,15 @@ CALLS counts hook calls. TIME has millisecond resolution. JOURNAL is the number 
 that runs wrote to the journal: steps and events.`,
 		Example: "  agent-runner usage --from 2026-01-01 --to 2026-01-31",
 	}, func(ctx context.Context, r *Session, _ []string) error {
-		u := &client.Usage{}
+		u := &api.Usage{}
 		var err error
-		if u.Rows, err = client.Collect(0, client.MaxUsagePage, func(p client.Page) ([]client.UsageRow, string, error) {
+		if u.Rows, err = client.Collect(0, client.MaxUsagePage, func(p client.Page) ([]api.UsageRow, string, error) {
 			page, err := r.Usage(ctx, tenant, from, to, p)
 			if err != nil {
 				return nil, "", err
 			}
 			u.Total = page.Total
-			return page.Rows, page.Next, nil
+			return page.Rows, page.NextCursor, nil
 		}); err != nil {
 			return err
 		}
@@ -43,9 +45,9 @@ that runs wrote to the journal: steps and events.`,
 	return tenantFlag(cmd, &tenant)
 }
 
-func usageText(u *client.Usage) string {
+func usageText(u *api.Usage) string {
 	rows := [][]string{{"DAY", "AGENT", "MODULE", "RUNS", "TOKENS", "FUEL", "CALLS", "TIME", "JOURNAL"}}
-	row := func(day, agent, module string, x client.UsageRow) {
+	row := func(day, agent, module string, x api.UsageRow) {
 		rows = append(rows, []string{day, agent, module, cli.Thousands(x.Runs), cli.Thousands(x.PromptTokens + x.CompletionTokens), cli.Thousands(x.Fuel), cli.Thousands(x.Calls),
 			fmt.Sprint(time.Duration(x.WallMS) * time.Millisecond), cli.Thousands(x.JournalBytes)})
 	}

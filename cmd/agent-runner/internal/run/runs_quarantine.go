@@ -3,6 +3,8 @@ package run
 import (
 	"context"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
@@ -14,7 +16,7 @@ import (
 func runsQuarantined(e *cli.Env) *cobra.Command {
 	return remote.RemoteCommand(e, &cobra.Command{Use: "quarantined", Short: "List runs that ended the server that ran them: for a server's operator"},
 		func(ctx context.Context, r *remote.Session, _ []string) error {
-			list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]client.QuarantinedRun, string, error) { return r.Quarantined(ctx, p) })
+			list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]api.QuarantinedRun, string, error) { return r.Quarantined(ctx, p) })
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
@@ -47,7 +49,7 @@ func (c *runsCommand) atServer(ctx context.Context, id string, run func(ctx cont
 
 // listAtServer lists at most limit runs, or all if limit is 0.
 func (c *runsCommand) listAtServer(ctx context.Context, f client.RunFilter, limit int) error {
-	runs, err := client.Collect(limit, client.MaxRunPage, func(p client.Page) ([]*client.Run, string, error) { return c.remote.Runs(ctx, f, p) })
+	runs, err := client.Collect(limit, client.MaxRunPage, func(p client.Page) ([]*api.Run, string, error) { return c.remote.Runs(ctx, f, p) })
 	if err != nil {
 		return err
 	}
@@ -62,7 +64,7 @@ func (c *runsCommand) listAtServer(ctx context.Context, f client.RunFilter, limi
 
 // runInfo converts a run of a server for the code that shows runs of a store. It sets a
 // valid lease, because the server tracks which process runs it.
-func runInfo(r *client.Run) *journal.RunInfo {
+func runInfo(r *api.Run) *journal.RunInfo {
 	i := &journal.RunInfo{ID: r.ID, Agent: r.Agent, Title: r.Title, Created: r.Created, Updated: r.Updated, LastSeq: r.LastEvent, LeaseExpires: time.Now().Add(time.Hour)}
 	i.JournalBytes = r.JournalBytes
 	i.Status, i.FinishReason, i.Step, i.Fuel = journal.Status(r.Status), r.FinishReason, r.Step, r.Fuel
@@ -75,7 +77,7 @@ func runInfo(r *client.Run) *journal.RunInfo {
 }
 
 // pendingOf returns the pending interrupts of a run.
-func pendingOf(r *client.Run) (out []abi.Pending) {
+func pendingOf(r *api.Run) (out []abi.Pending) {
 	for _, p := range r.Interrupts {
 		pending := abi.Pending{ID: p.ID, Agent: p.Agent, Entry: p.Entry, Hook: abi.Hook(p.Hook), Reason: p.Reason, Payload: p.Payload}
 		if p.Call != nil {
@@ -162,7 +164,7 @@ func (c *runsCommand) resumeAtServer(ctx context.Context, r *runCommand, id stri
 			return cli.Usagef("run %s waits for answers: give each one with --answer ID=ANSWER%s", id, waiting(pending))
 		}
 	}
-	if _, err := c.remote.StartRun(ctx, &client.StartRun{Run: id, Answers: answers}, ""); err != nil {
+	if _, err := c.remote.StartRun(ctx, &api.StartRun{Run: id, Answers: answers}, ""); err != nil {
 		return err
 	}
 	f := &following{remote: c.remote, run: r, show: c.renderer(r)}
@@ -171,9 +173,9 @@ func (c *runsCommand) resumeAtServer(ctx context.Context, r *runCommand, id stri
 
 func (c *runsCommand) cancelAtServer(ctx context.Context, id string) error {
 	run, err := c.remote.CancelRun(ctx, id)
-	var p *client.Problem
+	var p *api.Problem
 	switch {
-	case errors.As(err, &p) && p.Code() == client.Conflict:
+	case errors.As(err, &p) && p.Code() == api.CodeConflict:
 		return cli.Usagef("%w", err)
 	case err != nil:
 		return err

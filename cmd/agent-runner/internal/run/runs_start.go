@@ -7,12 +7,13 @@ import (
 	"io"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
+
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/remote"
-	"github.com/agent-runner/agent-runner/host/client"
 )
 
 // maxPrompt is the maximum length of a prompt, in bytes.
@@ -47,7 +48,7 @@ Exit codes: those of run.`,
 		if prompt == "" || len(prompt) > maxPrompt {
 			return cli.Usagef("the prompt has %d bytes; want 1 to %d", len(prompt), maxPrompt)
 		}
-		run, err := r.StartRun(ctx, &client.StartRun{Agent: args[0], Version: version, Input: prompt}, "")
+		run, err := r.StartRun(ctx, &api.StartRun{Agent: args[0], Version: version, Input: prompt}, "")
 		if err != nil {
 			return err
 		}
@@ -91,7 +92,7 @@ func (f *following) follow(ctx context.Context, id string, seq int64) error {
 			return cli.Ended(cli.ExitPaused, fmt.Errorf("run %[1]s waits for answers; resume it with: agent-runner runs resume %[1]s%[2]s --answer ID=ANSWER, one --answer for each:%[3]s",
 				id, cli.After(" --server ", f.remote.Address), waiting(last.Interrupts)))
 		}
-		if _, err := f.remote.StartRun(ctx, &client.StartRun{Run: id, Answers: answers}, ""); err != nil {
+		if _, err := f.remote.StartRun(ctx, &api.StartRun{Run: id, Answers: answers}, ""); err != nil {
 			return err
 		}
 		seq = last.Seq

@@ -1,0 +1,21 @@
+package api
+
+import "time"
+
+// An Agent is one version of an agent.
+type Agent struct {
+	Name     string    `json:"name"`
+	Version  int64     `json:"version" doc:"The version number, starting at 1. Each change creates a new version."`
+	Created  time.Time `json:"created"`
+	Modules  []Entry   `json:"modules" nullable:"false" doc:"The modules that the agent runs with. Their names were resolved to digests when this version was stored."`
+	Warnings []string  `json:"warnings" nullable:"false" doc:"Warnings for users of the agent."`
+	YAML     string    `json:"yaml" doc:"The agent.yaml file."`
+}
+
+// An Entry is a module of an agent.
+type Entry struct {
+	At     string `json:"at" doc:"The module's location in the file, such as middlewares[0]."`
+	Name   string `json:"name" doc:"The entry's name."`
+	Module string `json:"module" doc:"The module as the file names it."`
+	Digest string `json:"digest"`
+}

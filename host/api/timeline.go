@@ -1,0 +1,34 @@
+package api
+
+import "time"
+
+// A Timeline records the operations of a run from its start, resumption or takeover until
+// it finished or paused.
+type Timeline struct {
+	Run     string    `json:"run"`
+	Began   time.Time `json:"began"`
+	Spans   []Span    `json:"spans"`             // ordered by start
+	Dropped int       `json:"dropped,omitempty"` // spans beyond the maximum of 5,000
+}
+
+// A Span is one operation of a run.
+type Span struct {
+	ID      int    `json:"id"`               // starts at 1
+	Parent  int    `json:"parent,omitempty"` // the enclosing span; 0 if there is none
+	Kind    string `json:"kind"`
+	Run     string `json:"run,omitempty"` // the run of a sub-agent
+	Agent   string `json:"agent,omitempty"`
+	Step    int    `json:"step,omitempty"`
+	Entry   string `json:"entry,omitempty"`
+	Hook    string `json:"hook,omitempty"`
+	Model   string `json:"model,omitempty"`
+	Tool    string `json:"tool,omitempty"`
+	CallID  string `json:"call_id,omitempty"`
+	StartUS int64  `json:"start_us"`         // microseconds since the timeline began
+	TookUS  int64  `json:"took_us"`          // microseconds; -1 if the operation has not ended
+	OwnUS   int64  `json:"own_us,omitempty"` // of a hook, without the operations that it wraps
+	Fuel    int64  `json:"fuel,omitempty"`   // of a hook
+	Tokens  int64  `json:"tokens,omitempty"` // of a model call
+	Error   string `json:"error,omitempty"`  // the kind of failure
+	Finish  string `json:"finish,omitempty"` // the finish reason of a run or a model call
+}
