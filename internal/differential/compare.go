@@ -23,15 +23,15 @@ var (
 	errOutOfStack = errors.New("out of stack")
 )
 
-// An Observation is what can be seen of a program that ran.
+// An Observation is the observable result of running a program.
 type Observation struct {
-	Calls   []string // results or trap of each call, and the fuel that was used by then
+	Calls   []string // results or trap of each call, and the fuel used so far
 	Globals string
 	Memory  [sha256.Size]byte
 	Size    uint32
 }
 
-// Difference describes the first thing that two observations do not agree on; empty: they agree.
+// Difference describes the first difference of two observations. Empty if there is none.
 func (o *Observation) Difference(other *Observation) string {
 	for i := range o.Calls {
 		if o.Calls[i] != other.Calls[i] {
@@ -54,7 +54,7 @@ type Engine struct {
 	runtime wazero.Runtime
 }
 
-// NewEngine returns an engine of that configuration: wazero's compiler or its interpreter.
+// NewEngine returns an engine for a configuration: wazero's compiler or its interpreter.
 func NewEngine(ctx context.Context, config wazero.RuntimeConfig) (*Engine, error) {
 	e := &Engine{wazero.NewRuntimeWithConfig(ctx, config.WithCoreFeatures(api.CoreFeaturesV2))}
 	i64 := api.ValueTypeI64
@@ -64,17 +64,17 @@ func NewEngine(ctx context.Context, config wazero.RuntimeConfig) (*Engine, error
 	return e, err
 }
 
-// Close ends the engine.
+// Close closes the engine.
 func (e *Engine) Close(ctx context.Context) error { return e.runtime.Close(ctx) }
 
-// A tank hands out fuel.
+// A tank grants fuel.
 type tank struct {
 	budget, slice, given int64
 }
 
 type tankKey struct{}
 
-// refuel is what a metered module calls when its fuel or its stack is used up.
+// refuel is the host function that a metered module calls when its fuel or stack is used up.
 func refuel(ctx context.Context, _ api.Module, stack []uint64) {
 	t := ctx.Value(tankKey{}).(*tank)
 	left := int64(stack[0])
@@ -89,7 +89,7 @@ func refuel(ctx context.Context, _ api.Module, stack []uint64) {
 	stack[0] = uint64(left + grant)
 }
 
-// Run runs a metered module with what the program says.
+// Run runs a metered module with the program's arguments and fuel.
 func (e *Engine) Run(ctx context.Context, p *Program, module []byte) (*Observation, error) {
 	t := &tank{budget: p.Budget, slice: p.Slice}
 	ctx = context.WithValue(ctx, tankKey{}, t)
@@ -110,7 +110,7 @@ func (e *Engine) Run(ctx context.Context, p *Program, module []byte) (*Observati
 		o.Calls = append(o.Calls, fmt.Sprintf("%s with %d fuel", text, t.given-int64(fuel.Get())))
 	}
 	for i, typ := range valueTypes {
-		if typ != wasm.V128 { // which the host cannot read
+		if typ != wasm.V128 { // the host cannot read vectors
 			o.Globals += fmt.Sprintf(" %x", mutable(m, wasm.GlobalExport(i)).Get())
 		}
 	}
@@ -124,7 +124,7 @@ func mutable(m api.Module, name string) api.MutableGlobal {
 	return m.ExportedGlobal(name).(api.MutableGlobal)
 }
 
-// resultsText writes the bits that each result has.
+// resultsText formats the bits of each result.
 func resultsText(types []wasm.ValueType, results []uint64) []string {
 	out := make([]string, len(results))
 	for i, r := range results {
@@ -149,7 +149,7 @@ func Metered(p *Program) ([]byte, error) {
 	return metered.Encode(), nil
 }
 
-// Compare runs a program in both engines, and returns what they do not agree on.
+// Compare runs a program in both engines and returns the difference.
 func Compare(ctx context.Context, p *Program, a, b *Engine) (difference string, seen *Observation, err error) {
 	module, err := Metered(p)
 	if err != nil {
@@ -166,7 +166,7 @@ func Compare(ctx context.Context, p *Program, a, b *Engine) (difference string, 
 	return first.Difference(second), first, nil
 }
 
-// firstLine is what an error says without the stack that follows.
+// firstLine returns the text of an error without its stack.
 func firstLine(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	return text

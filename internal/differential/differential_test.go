@@ -18,8 +18,8 @@ var (
 	countFlag = flag.Int("modules", 300, "how many modules to run")
 )
 
-// retries is how often a program is run while it is made smaller: a miscompilation may depend on what a
-// register holds.
+// retries is the number of runs of a program while it is shrunk: a miscompilation may depend on the
+// content of a register.
 const retries = 5
 
 func engines(t testing.TB) (compiler, interpreter *Engine) {
@@ -34,8 +34,8 @@ func engines(t testing.TB) (compiler, interpreter *Engine) {
 	return list[0], list[1]
 }
 
-// TestDifferential compares the engines. go test -run TestDifferential -args -seed S -modules 1 repeats
-// one module. A failure is printed as small as it gets.
+// TestDifferential compares the engines. To repeat a module, run go test -run TestDifferential -args
+// -seed S -modules 1. A failing module is shrunk before it is printed.
 func TestDifferential(t *testing.T) {
 	seed := *seedFlag
 	if seed == 0 {
@@ -87,8 +87,8 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// TestKnownMiscompilation checks that the fault which the generator avoids is there still: 0 < (a & b),
-// where it decides a branch. When this fails, wazero compiles it right, and operation.orders can go.
+// TestKnownMiscompilation checks that wazero still has the fault that the generator avoids: 0 < (a & b)
+// as the condition of a branch. If this test fails, the fault is fixed: remove operation.orders.
 func TestKnownMiscompilation(t *testing.T) {
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {
@@ -123,8 +123,7 @@ func TestGenerateIsRepeatable(t *testing.T) {
 	require.NotEqual(t, Generate(1).Module(), Generate(2).Module())
 }
 
-// TestOperations checks that all numeric instructions are generated, and that each is of the type that
-// the decoder knows.
+// TestOperations checks that all numeric instructions are generated, with the types of the decoder.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	count := 0
@@ -151,7 +150,7 @@ func TestOperations(t *testing.T) {
 	require.Equal(t, 128+8+212, count)
 }
 
-// TestShrink checks that what a failure does not need is removed.
+// TestShrink checks that shrinking removes everything that a failure does not need.
 func TestShrink(t *testing.T) {
 	t.Parallel()
 	p := Generate(7)
@@ -167,8 +166,8 @@ func TestShrink(t *testing.T) {
 	require.NoError(t, err, "it is valid still")
 }
 
-// TestDifferenceIsSeen checks that nothing that is observed can differ unseen: one byte, one bit of a
-// global or result, one unit of fuel.
+// TestDifferenceIsSeen checks that each difference is detected: one byte, one bit of a global or
+// result, one unit of fuel.
 func TestDifferenceIsSeen(t *testing.T) {
 	t.Parallel()
 	compiler, interpreter := engines(t)

@@ -19,8 +19,8 @@ const (
 	passiveData = 300
 )
 
-// A statement is code that leaves the stack as it was, with statements inside. It can be removed from
-// a program, which stays valid.
+// A statement is code that does not change the height of the stack, and its inner statements. A program
+// without it is still valid.
 type statement struct {
 	open, end []byte
 	inside    []*statement
@@ -34,7 +34,7 @@ func (s *statement) appendTo(b []byte) []byte {
 	return append(b, s.end...)
 }
 
-// A function is the code of one, before it is encoded.
+// A function is the code of a function before it is encoded.
 type function struct {
 	typ    wasm.FuncType
 	locals []wasm.Locals
@@ -42,12 +42,12 @@ type function struct {
 	result []byte
 }
 
-// A Program is a generated module and what it is run with.
+// A Program is a generated module with its arguments and fuel.
 type Program struct {
 	Seed      uint64
 	Args      [][]uint64 // of each call of each function in turn
 	Budget    int64      // fuel
-	Slice     int64      // fuel that is granted at once
+	Slice     int64      // fuel granted at a time
 	functions []*function
 	module    wasm.Module
 }
@@ -66,7 +66,7 @@ func (p *Program) Module() *wasm.Module {
 	return &m
 }
 
-// Generate returns the program of a seed.
+// Generate returns the program for a seed.
 func Generate(seed uint64) *Program {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0xd1ff)), p: &Program{Seed: seed}}
 	g.types()
@@ -74,7 +74,7 @@ func Generate(seed uint64) *Program {
 	for i := range functions {
 		g.p.functions = append(g.p.functions, g.function(i))
 	}
-	// A third of the programs run out of fuel somewhere.
+	// A third of the programs run out of fuel.
 	g.p.Budget, g.p.Slice = 3_000_000, int64(1+g.IntN(5000))
 	if g.IntN(3) == 0 {
 		g.p.Budget = int64(g.IntN(3000))
@@ -98,15 +98,14 @@ type generator struct {
 	locals  []wasm.ValueType
 	counter uint32 // the local of the next loop
 	scratch map[wasm.ValueType]uint32
-	labels  []wasm.ValueType // what branches to each label take; 0: nothing. The innermost is last
-	loops   []bool           // of the labels: a branch there goes back
-	room    int              // instructions left of the function
+	labels  []wasm.ValueType // value types of branches to each label, 0 for none, innermost last
+	loops   []bool           // whether each label is a loop
+	room    int              // number of instructions left for the function
 }
 
 func (g *generator) someType() wasm.ValueType { return valueTypes[g.IntN(len(valueTypes))] }
 
-// types are those of functions, of which the host can call all: their parameters and results are no
-// vectors.
+// types are the types of functions. They contain no vectors, so that the host can call all functions.
 func (g *generator) types() {
 	for range functions {
 		var t wasm.FuncType
@@ -120,7 +119,7 @@ func (g *generator) types() {
 	}
 }
 
-// outside writes all of the module but its code.
+// outside generates the module without its code.
 func (g *generator) outside() {
 	m := &g.p.module
 	m.Memories = []wasm.Memory{{Size: wasm.Range{Min: pages, Max: maxPages, HasMax: true}}}
@@ -151,7 +150,7 @@ func (g *generator) outside() {
 	m.HasDataCount = true
 }
 
-// bits are those of a constant: often one at which something changes.
+// bits returns the bits of a constant, often a boundary value.
 func (g *generator) bits(t wasm.ValueType) uint64 {
 	small := uint64(g.IntN(20))
 	switch t {
@@ -191,7 +190,7 @@ func (g *generator) function(i int) *function {
 	for range 7 {
 		declare(wasm.I32)
 	}
-	g.locals = g.locals[:usable] // the others are for what the generator writes itself
+	g.locals = g.locals[:usable] // the others are the generator's own
 	f.body = g.statements(0)
 	for _, t := range typ.Results {
 		f.result = append(f.result, g.value(t, 1)...)
@@ -287,7 +286,7 @@ func (g *generator) statement(depth int) *statement {
 	}
 }
 
-// set sets a local or a global.
+// set generates the assignment of a local or a global.
 func (g *generator) set(depth int) *statement {
 	if g.IntN(3) == 0 {
 		i := g.IntN(len(valueTypes))
@@ -297,7 +296,7 @@ func (g *generator) set(depth int) *statement {
 	return leaf(g.value(g.locals[i], depth+1), op(wasm.OpLocalSet, uint32(i)))
 }
 
-// address is one within memory, but for a few.
+// address generates an address, usually within the memory.
 func (g *generator) address(depth int) []byte {
 	if g.IntN(40) == 0 {
 		return g.value(wasm.I32, depth+1)
@@ -305,7 +304,7 @@ func (g *generator) address(depth int) []byte {
 	return code(g.value(wasm.I32, depth+2), i32(0xffff), op(opI32And))
 }
 
-// length is a small number, but for a few.
+// length generates a length, usually a small one.
 func (g *generator) length(depth int) []byte {
 	if g.IntN(60) == 0 {
 		return g.value(wasm.I32, depth+1)
@@ -313,8 +312,8 @@ func (g *generator) length(depth int) []byte {
 	return code(g.value(wasm.I32, depth+2), i32([]int32{7, 63, 1023}[g.IntN(3)]), op(opI32And))
 }
 
-// An access is an instruction that loads or stores a type, with its largest alignment and, for one on
-// a lane, the number of lanes.
+// An access is an instruction that loads or stores a type, with its maximum alignment and, if it
+// accesses a lane, the number of lanes.
 type access struct {
 	op    wasm.Opcode
 	typ   wasm.ValueType
@@ -342,7 +341,7 @@ func allAccesses() (loads, stores []access) {
 	return loads, stores
 }
 
-// at writes the immediates of an access.
+// at generates the immediates of an access.
 func (g *generator) at(a access) []byte {
 	offset := uint32([]int{0, 1, 8, g.IntN(1 << 12)}[g.IntN(4)])
 	if g.IntN(200) == 0 {
@@ -377,7 +376,7 @@ func (g *generator) conditional(depth int) *statement {
 	return &statement{open: open, inside: []*statement{then, other}, end: op(wasm.OpEnd)}
 }
 
-// loop goes round a few times, with a counter of its own.
+// loop generates a loop of a few iterations, with its own counter.
 func (g *generator) loop(depth int) *statement {
 	counter := g.counter
 	g.counter++
@@ -396,7 +395,7 @@ func (g *generator) block(depth int) *statement {
 	return &statement{open: []byte{byte(wasm.OpBlock), noResult}, inside: g.inside(depth, false), end: op(wasm.OpEnd)}
 }
 
-// forward are the labels to which a branch does not loop.
+// forward returns the labels that are not loops.
 func (g *generator) forward() (list []uint32) {
 	for i, back := range g.loops {
 		if !back && g.labels[i] == 0 {
@@ -406,7 +405,7 @@ func (g *generator) forward() (list []uint32) {
 	return list
 }
 
-// branch leaves blocks, by a condition or a table.
+// branch generates a branch out of blocks, by a condition or a table.
 func (g *generator) branch(depth int) *statement {
 	list := g.forward()
 	if len(list) == 0 {
@@ -420,7 +419,7 @@ func (g *generator) branch(depth int) *statement {
 	for range labels[0] {
 		labels = append(labels, to())
 	}
-	// In a block, since nothing that follows it is reached.
+	// In a block, because the code after it is unreachable.
 	for i := range labels[1:] {
 		labels[i+1]++
 	}
@@ -443,7 +442,7 @@ func (g *generator) bulk(depth int) []byte {
 	}
 }
 
-// entry is an index of the table, but for a few.
+// entry generates a table index, usually within the table.
 func (g *generator) entry(depth int) []byte {
 	if g.IntN(40) == 0 {
 		return g.value(wasm.I32, depth+1)
@@ -468,7 +467,7 @@ func (g *generator) tables(depth int) []byte {
 	}
 }
 
-// call calls a later function, or one by the table, and keeps its results in globals.
+// call generates a call of a later function, or through the table, and stores its results in globals.
 func (g *generator) call(depth int) []byte {
 	f := g.fn + 1 + g.IntN(functions)
 	indirect := f >= functions || g.IntN(4) == 0
@@ -481,7 +480,7 @@ func (g *generator) call(depth int) []byte {
 		b = append(b, g.value(t, depth+1)...)
 	}
 	if indirect {
-		// Most entries have another type, so that most of these calls trap: they are few.
+		// Such calls are rare, because most entries have another type, so that most calls trap.
 		if g.IntN(4) > 0 {
 			return code(i32(1), op(opDrop))
 		}
@@ -502,7 +501,7 @@ func (g *generator) results(depth int) (b []byte) {
 	return b
 }
 
-// value leaves a value of a type on the stack.
+// value generates code that leaves a value of a type on the stack.
 func (g *generator) value(t wasm.ValueType, depth int) []byte {
 	if g.room--; depth > 5 || g.room < 0 {
 		return g.leaf(t)
@@ -515,7 +514,7 @@ func (g *generator) value(t wasm.ValueType, depth int) []byte {
 	case 5:
 		return code(g.value(t, depth+1), g.value(t, depth+1), g.value(wasm.I32, depth+1), op(opSelect))
 	case 6:
-		// A branch with a value: br_if leaves it where it is if it does not branch.
+		// A branch with a value, which br_if leaves on the stack if it does not branch.
 		return code([]byte{byte(wasm.OpBlock), byte(t)}, g.value(t, depth+1), g.value(wasm.I32, depth+2), op(wasm.OpBrIf, 0), op(wasm.OpEnd))
 	case 7:
 		return code(g.value(wasm.I32, depth+1), []byte{byte(wasm.OpIf), byte(t)}, g.value(t, depth+1), op(wasm.OpElse), g.value(t, depth+1), op(wasm.OpEnd))
@@ -585,7 +584,7 @@ func (g *generator) operation(t wasm.ValueType, depth int) []byte {
 	for _, from := range o.takes {
 		b = append(b, g.value(from, depth+1)...)
 	}
-	if o.orders { // not to compare with what and returns: see the package's comment
+	if o.orders { // not with the result of and: see the package comment
 		b = append(b, code(g.constant(o.takes[1], 0), op(or[o.takes[1]]))...)
 	}
 	if o.divides && g.IntN(16) > 0 {
@@ -602,7 +601,7 @@ func (g *generator) operation(t wasm.ValueType, depth int) []byte {
 	return b
 }
 
-// canonical replaces a NaN, or the lanes that are one, by the canonical one.
+// canonical replaces a NaN, or the lanes that are NaN, by the canonical NaN.
 func (g *generator) canonical(o operation) []byte {
 	x := g.scratch[o.gives]
 	get := op(wasm.OpLocalGet, x)

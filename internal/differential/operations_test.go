@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// TestEachOperation gives each numeric instruction random operands, and those at which something
-// changes, in both engines.
+// TestEachOperation compares each numeric instruction in both engines, with random and with boundary
+// operands.
 func TestEachOperation(t *testing.T) {
 	t.Parallel()
 	compiler, interpreter := engines(t)
@@ -56,7 +56,7 @@ func TestEachOperation(t *testing.T) {
 	}
 }
 
-// operand is 16 bytes that are numbers of one type.
+// operand returns 16 bytes of numbers of one type.
 func (g *generator) operand() (b []byte) {
 	typ := g.someType()
 	for len(b) < 16 {

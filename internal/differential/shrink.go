@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// Shrink removes statements from a program for as long as it fails without them, and then puts
-// constants in the place of instructions.
+// Shrink removes statements from a program as long as it still fails, and then replaces instructions
+// by constants.
 func Shrink(p *Program, fails func(*Program) bool) {
 	for removed := true; removed; {
 		removed = false
@@ -34,11 +34,11 @@ func Shrink(p *Program, fails func(*Program) bool) {
 	}
 }
 
-// constants stand for what is simplified; nothing is the first to be tried.
+// constants replace instructions that are simplified. The first replacement is nothing.
 var constants = [][]byte{nil, i32(0), {byte(wasm.OpI64Const), 0}, {byte(wasm.OpF32Const), 0, 0, 0, 0}, {byte(wasm.OpF64Const), 0, 0, 0, 0, 0, 0, 0, 0}, vector(0, 0)}
 
-// simplify puts a constant or nothing in the place of runs of instructions, long ones first. Most of what
-// comes of that is not valid, which fails reports as no failure.
+// simplify replaces sequences of instructions by a constant or nothing, long ones first. Most of the
+// results are invalid, for which fails returns false.
 func (f *function) simplify(fails func() bool) {
 	ends := f.ends()
 	for n := len(ends) - 1; n > 0; n-- {
@@ -59,7 +59,7 @@ func (f *function) simplify(fails func() bool) {
 	}
 }
 
-// ends are where the function's instructions end, after 0.
+// ends returns 0 and the offsets of the ends of the function's instructions.
 func (f *function) ends() []int {
 	c := wasm.Code{Body: f.result}
 	out := []int{0}

@@ -12,14 +12,14 @@ type operation struct {
 	op        wasm.Opcode
 	takes     []wasm.ValueType
 	gives     wasm.ValueType
-	lanes     int  // of an instruction on a lane; 0: none
+	lanes     int  // number of lanes if it accesses one; otherwise 0
 	inexact   bool // it may return a NaN, whose bits may differ
 	divides   bool // it traps if the second operand is 0
 	truncates bool // it traps if the operand does not fit
 	orders    bool // it compares integers by size
 }
 
-// operations are all numeric instructions, by what they return.
+// operations are all numeric instructions, by result type.
 var operations = allOperations()
 
 func allOperations() map[wasm.ValueType][]operation {

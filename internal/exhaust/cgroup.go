@@ -11,13 +11,13 @@ import (
 // A cgroup caps the memory of the processes in it.
 type cgroup struct {
 	dir   string
-	procs string // the file that a process joins by
+	procs string // the file with the processes
 }
 
-// A CgroupError says that this process may not limit the memory of another one.
+// A CgroupError reports that this process cannot limit the memory of another one.
 type CgroupError struct{ Err error }
 
-// Error says what is needed.
+// Error returns the cause and what is needed.
 func (e *CgroupError) Error() string {
 	return "limit the server's memory: needs a cgroup that this user may write: " + e.Err.Error()
 }
@@ -26,7 +26,7 @@ func (e *CgroupError) Error() string {
 func (e *CgroupError) Unwrap() error { return e.Err }
 
 // newCgroup makes a cgroup below this process's own with a memory limit, in version 2 or
-// 1 of the interface. It fails where this user may not.
+// 1 of the interface. It fails if this user must not.
 func newCgroup(name string, limit int64) (*cgroup, error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -52,7 +52,7 @@ func newCgroup(name string, limit int64) (*cgroup, error) {
 		if err == nil {
 			return c, nil
 		}
-		// In a container the path may be one of the machine: then the root is the own group.
+		// In a container the path may be one of the machine; the root is this process's group then.
 		if c, err = limited(root, name, files, limit); err == nil {
 			return c, nil
 		}
@@ -78,5 +78,5 @@ func limited(parent, name string, files []string, limit int64) (*cgroup, error) 
 	return c, nil
 }
 
-// remove deletes the cgroup, whose processes have ended.
+// remove deletes the cgroup. Its processes must have exited.
 func (c *cgroup) remove() { _ = os.Remove(c.dir) }

@@ -22,21 +22,21 @@ type Module struct {
 	Hooks  map[string][]Action `json:"hooks,omitempty"`
 }
 
-// A Composition is an agent of a hostile tenant, and how its runs are followed.
+// A Composition is an agent of a hostile tenant, and how clients follow its runs.
 type Composition struct {
 	Seed     uint64 `json:"seed"`
 	Module   Module `json:"module"`
 	Copies   int    `json:"copies"`    // entries of the module in the chain
-	Model    string `json:"model"`     // what the model does; see [model]
-	SubAgent bool   `json:"sub_agent"` // the module is around an agent that is a tool
-	Client   string `json:"client"`    // what follows the runs; see [clients]
-	Runs     int    `json:"runs"`      // at once
-	Quotas   bool   `json:"quotas"`    // the tenant has those of docs/platform.md; else none
-	Small    bool   `json:"small"`     // runs reserve little memory for modules, so that many fit
+	Model    string `json:"model"`     // the behavior of the model; see [model]
+	SubAgent bool   `json:"sub_agent"` // the module wraps an agent that is a tool
+	Client   string `json:"client"`    // how the runs are followed; see [clients]
+	Runs     int    `json:"runs"`      // concurrent runs
+	Quotas   bool   `json:"quotas"`    // the tenant has the quotas of docs/platform.md; otherwise none
+	Small    bool   `json:"small"`     // runs reserve little memory for modules, so that many run concurrently
 }
 
-// actions are the host calls with the largest sizes that the ABI allows, and how often a
-// hook makes them at most.
+// actions are the host calls with the largest sizes that the ABI allows, and the maximum number
+// of calls in a hook.
 var actions = []Action{
 	{"emit", 8 << 10, 255}, {"emit", 250 << 10, 8}, {"emit", 1, 255},
 	{"log", 4 << 10, 256}, {"log", 1, 256},
@@ -48,13 +48,13 @@ var actions = []Action{
 	{"spin", 1000, 1},
 }
 
-// hooks are those in which the module makes host calls.
+// hooks are the hooks in which the module makes host calls.
 var hooks = []string{
 	"before_agent", "before_model_rewrite_state", "before_model", "wrap_model", "on_chunk", "after_model", "after_model_rewrite_state",
 	"before_tool", "wrap_tool_call", "gate_tool", "call_tool", "after_tool", "after_tools", "after_agent", "observe", "translate_before",
 }
 
-// answers are the hooks whose answers can hold text.
+// answers are the hooks whose answers can contain text.
 var answers = []string{"before_agent", "before_model_rewrite_state", "before_model", "wrap_model", "on_chunk", "gate_tool", "call_tool", "after_tools", "after_agent"}
 
 var (
@@ -62,7 +62,7 @@ var (
 	clients = []string{"none", "events", "agui", "chat"}
 )
 
-// Generate returns the composition of a seed.
+// Generate returns the composition for a seed.
 func Generate(seed uint64) *Composition {
 	r := rand.New(rand.NewPCG(seed, 1))
 	c := &Composition{Seed: seed, Copies: 1 + r.IntN(3), Model: pick(r, models), SubAgent: r.IntN(4) == 0, Client: pick(r, clients),
@@ -81,28 +81,28 @@ func Generate(seed uint64) *Composition {
 	return c
 }
 
-// shapes make a composition one that holds as much as it can in a way that random
-// actions rarely reach.
+// shapes change a composition so that it holds much memory in a way that random actions rarely
+// reach.
 var shapes = []func(*Composition){
-	func(c *Composition) { // tools in parallel that stream as much as a hook may, through on_chunk hooks
+	func(c *Composition) { // concurrent tools with the longest streams, through on_chunk hooks
 		c.Module.Loop, c.Module.Calls, c.Copies = true, 64, 3
 		c.Module.Hooks["call_tool"], c.Module.Hooks["on_chunk"] = []Action{{"send", 1 << 20, 16}}, []Action{{"local_add", 0, 1}}
 		c.Module.Answer["on_chunk"] = 1 << 20
 	},
-	func(c *Composition) { // large streams of the model, which each module in turn reads and sends again
+	func(c *Composition) { // large streams of the model, which each module reads and sends again
 		c.Model, c.Module.Loop, c.Copies = "endless", false, 3
 		c.Module.Answer["wrap_model"], c.Module.Answer["on_chunk"] = 256<<10, 64<<10
 	},
-	func(c *Composition) { // model calls of parallel tools' own, with long answers
+	func(c *Composition) { // model calls by concurrent tools, with long answers
 		c.Model, c.Module.Loop, c.Module.Calls = "long", true, 32
 		c.Module.Hooks["call_tool"] = []Action{{"model", 1 << 20, 64}}
 	},
-	func(c *Composition) { // staged writes and large results in each of many calls at once
+	func(c *Composition) { // staged writes and large results in many concurrent calls
 		c.Module.Loop, c.Module.Calls, c.Copies = true, 64, 3
 		c.Module.Hooks["call_tool"], c.Module.Hooks["wrap_tool_call"] = []Action{{"local_set", 1 << 20, 4}}, []Action{{"local_set", 1 << 20, 4}}
 		c.Module.Answer["call_tool"] = 2 << 20
 	},
-	func(c *Composition) { // many sub-agents at once
+	func(c *Composition) { // many concurrent sub-agents
 		c.Model, c.SubAgent, c.Module.Loop, c.Client = "long", true, false, "agui"
 		c.Module.Answer["before_model_rewrite_state"], c.Module.Answer["after_tools"] = 1<<20, 1<<20
 	},
@@ -114,7 +114,7 @@ var shapes = []func(*Composition){
 
 func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
 
-// agentFile is the composition's agent as agent.yaml, of which JSON is a part.
+// agentFile returns the composition's agent file, as JSON, which is valid YAML.
 func (c *Composition) agentFile() []byte {
 	var chain []any
 	limits := map[string]any{"max_steps": 1000}
@@ -137,7 +137,7 @@ func (c *Composition) agentFile() []byte {
 // String prints the composition as JSON.
 func (c *Composition) String() string { return string(encode(c)) }
 
-// encode is json.Marshal of values that always encode.
+// encode is json.Marshal of values for which it never fails.
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

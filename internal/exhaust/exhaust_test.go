@@ -38,13 +38,13 @@ func program(t *testing.T) string {
 	return path
 }
 
-// serve starts a server that the test ends.
+// serve starts a server that ends with the test.
 func serve(t *testing.T, args ...string) *Server {
 	t.Helper()
 	return serveIn(t, *memory, args...)
 }
 
-// serveIn is serve with so many bytes of memory.
+// serveIn is serve with a limit of memory in bytes.
 func serveIn(t *testing.T, memory int64, args ...string) *Server {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -66,7 +66,7 @@ func serveIn(t *testing.T, memory int64, args ...string) *Server {
 	return s
 }
 
-// TestCompositions plays compositions from a seed on.
+// TestCompositions plays compositions for consecutive seeds.
 func TestCompositions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")

@@ -20,15 +20,15 @@ var (
 	goals = flag.Bool("goals", false, "fail TestFlood if a figure misses its goal; needs a quiet machine and a long flood")
 )
 
-// Goals of the figures of TestFlood.
+// Goals of TestFlood.
 const (
 	goalMemory = 1 << 30 // bytes above idle
-	goalRatio  = 1.5     // of the p99 of honest runs, to that beside runs that only compute
+	goalRatio  = 1.5     // of the p99 of honest runs to that next to runs that only compute
 	goalCancel = time.Second
 )
 
 // floods is the composition of the known attack: 255 events of 8 KB in every hook of a run
-// that keeps itself going with its own tool.
+// that continues itself by calling its own tool.
 func floods() *Composition {
 	c := &Composition{Copies: 1, Model: "quick", Module: Module{Loop: true, Hooks: map[string][]Action{}}}
 	for _, hook := range hooks {
@@ -37,7 +37,7 @@ func floods() *Composition {
 	return c
 }
 
-// spins computes where floods emits.
+// spins computes where floods emits events.
 func spins() *Composition {
 	c := &Composition{Copies: 1, Model: "quick", Module: Module{Loop: true, Hooks: map[string][]Action{}}}
 	for _, hook := range hooks {
@@ -46,9 +46,9 @@ func spins() *Composition {
 	return c
 }
 
-// TestFlood floods a server from four runs, and compares what honest runs take with what
-// they take beside four runs that only compute. Runs of the flood are canceled meanwhile,
-// and its module is blocked at the end.
+// TestFlood floods a server from four runs, and compares the latency of honest runs with that
+// next to four runs that only compute. It cancels runs of the flood, and blocks the module at
+// the end.
 func TestFlood(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
@@ -105,7 +105,7 @@ func halves(of []time.Duration) string {
 	return fmt.Sprintf("%.1f / %.1f ms", percentile(of, 50).Seconds()*1e3, percentile(of, 99).Seconds()*1e3)
 }
 
-// honest runs the neighbour's agent again and again, and returns what each run took.
+// honest runs the neighbor's agent repeatedly, and returns the duration of each run.
 func (p *player) honest(t *testing.T, d time.Duration) (took []time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
@@ -118,7 +118,7 @@ func (p *player) honest(t *testing.T, d time.Duration) (took []time.Duration) {
 	return took
 }
 
-// keepRunning keeps n runs of an agent going until stop is called.
+// keepRunning keeps n runs of an agent active until stop is called.
 func (t *tenant) keepRunning(ctx context.Context, agent string, n int) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -171,7 +171,7 @@ func (p *player) block(t *testing.T, wasm []byte) time.Duration {
 	ctx := t.Context()
 	mallory, err := p.server.tenant(ctx, "blocked", nil)
 	require.NoError(t, err)
-	// Another digest than the neighbour's: a custom section named x.
+	// A custom section named x changes the digest.
 	own := append(append([]byte{}, wasm...), 0, 2, 1, 'x')
 	require.NoError(t, mallory.put(ctx, "floods", floods().agentFile(), own))
 	var ids []string

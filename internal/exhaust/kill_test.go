@@ -17,7 +17,8 @@ import (
 
 var kills = flag.Int("kills", 1, "how often TestKillHonest kills its server")
 
-// lease is that of the servers that are killed: with the default, resuming takes longer.
+// lease is the lease of the servers that are killed. It is shorter than the default, so that
+// runs are resumed earlier.
 const lease = 5 * time.Second
 
 // A quarantined is a run that is not resumed, and why.
@@ -66,7 +67,7 @@ func (p *player) restart(t *testing.T) (ready, served time.Duration) {
 	return ready, time.Since(began) - ready
 }
 
-// answered waits until honest runs have the answer that they have without kills, each once.
+// answered waits until each honest run has the same answer as without kills, exactly once.
 func (p *player) answered(t *testing.T, ids []string, steps int) {
 	t.Helper()
 	ctx := t.Context()
@@ -86,8 +87,8 @@ func (p *player) answered(t *testing.T, ids []string, steps int) {
 	}
 }
 
-// ends returns how often a run's journal says that it finished. Its events are numbered
-// without gaps.
+// ends returns the number of run_finished events in a run's journal. It checks that the event
+// numbers have no gaps.
 func (t *tenant) ends(test *testing.T, r *run) (n int) {
 	test.Helper()
 	for after := int64(0); after < r.LastEvent; {
@@ -109,8 +110,8 @@ func (t *tenant) ends(test *testing.T, r *run) (n int) {
 	return n
 }
 
-// TestKillHonest kills a server again and again, at any moment, also at once after its
-// start, while honest runs go on. All of them come to their answer.
+// TestKillHonest kills a server repeatedly at random moments, also directly after its start,
+// during honest runs. All runs must finish.
 func TestKillHonest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
@@ -142,8 +143,8 @@ func TestKillHonest(t *testing.T) {
 	t.Logf("%d kills: %d runs of %d steps have their answer; ready within %v", *kills, len(ids), n, longest.Round(time.Millisecond))
 }
 
-// TestKill kills a server that is flooded, and starts it again: it serves at once, floods
-// are quarantined or end by their limits, and honest runs come to their answer. A run that
+// TestKill kills a server that is flooded, and restarts it. The server must serve at once,
+// floods must be quarantined or end by their limits, and honest runs must finish. A run that
 // the operator releases is resumed.
 func TestKill(t *testing.T) {
 	if testing.Short() {
@@ -187,7 +188,7 @@ func TestKill(t *testing.T) {
 	require.False(t, slices.ContainsFunc(s.quarantined(ctx, t), func(q quarantined) bool { return q.Run == held[0].Run }))
 }
 
-// settled waits until none of the tenant's runs goes on, and returns how many have ended.
+// settled waits until no run of the tenant is active, and returns the number of ended runs.
 func (t *tenant) settled(test *testing.T) (ended int) {
 	test.Helper()
 	require.Eventually(test, func() bool {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Sizes of what the hostile model says.
+// Sizes of the hostile model's answers.
 const (
 	longAnswer = 4 << 20
 	chunkText  = 32 << 10
@@ -20,14 +20,13 @@ const (
 	stepTime   = 300 * time.Millisecond
 )
 
-// newModel starts an endpoint of the OpenAI chat API. What it answers depends on the
-// model's name:
+// newModel starts an endpoint of the OpenAI chat API. The answer depends on the model's name:
 //
 //	quick    one word
-//	calls    a call of each tool that the request declares, 64 in all, without end
+//	calls    64 calls of the tools that the request declares, endlessly
 //	long     4 MiB of text
-//	steps-N  a call of the tool more after 0.3 s, N times, then how many results it was sent
-//	endless  a stream of 32 KiB chunks that ends when the client goes away
+//	steps-N  after 0.3 s a call of the tool, N times, then the number of results received
+//	endless  a stream of 32 KiB chunks that ends when the client disconnects
 func newModel() *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))

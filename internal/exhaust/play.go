@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// A Report says how the server bore a composition.
+// A Report describes the behavior of the server under a composition.
 type Report struct {
-	Runs    int             // that began
-	Refused int             // by a quota, or since the server was overloaded
+	Runs    int             // started
+	Refused int             // rejected by a quota or by the overloaded server
 	Cancel  []time.Duration // from the request to cancel a run to its end
 	Peak    int64           // largest resident memory of the server's process, bytes
-	Served  int             // runs of the neighbour that came to their answer
-	Longest time.Duration   // that one of them took
+	Served  int             // finished runs of the neighbor
+	Longest time.Duration   // duration of the longest of them
 }
 
-// A player plays compositions on a server beside a neighbour.
+// A player plays compositions on a server that also serves a neighbor.
 type player struct {
 	server    *Server
 	wasm      []byte
 	neighbour *tenant
 }
 
-// newPlayer makes the neighbour, an honest tenant with one agent.
+// newPlayer creates the neighbor, an honest tenant with one agent.
 func newPlayer(ctx context.Context, s *Server, wasm []byte) (*player, error) {
 	n, err := s.tenant(ctx, "neighbour", nil)
 	if err == nil {
@@ -77,7 +77,7 @@ func (p *player) play(ctx context.Context, c *Composition, d time.Duration) (*Re
 	return report, errors.Join(failed, p.server.Alive())
 }
 
-// delete deletes a tenant, which may take several requests where it has much.
+// delete deletes a tenant, which may take several requests if it has much data.
 func (p *player) delete(ctx context.Context, t *tenant) error {
 	for {
 		err := p.server.call(ctx, "DELETE", "/v1/tenants/"+t.id, p.server.operator, nil, nil)
@@ -88,7 +88,7 @@ func (p *player) delete(ctx context.Context, t *tenant) error {
 	}
 }
 
-// watch notes the largest resident memory until ctx ends.
+// watch records the largest resident memory until ctx ends.
 func (p *player) watch(ctx context.Context, r *Report) {
 	for ctx.Err() == nil {
 		r.Peak = max(r.Peak, p.server.memory("VmRSS"))
@@ -96,8 +96,8 @@ func (p *player) watch(ctx context.Context, r *Report) {
 	}
 }
 
-// serve runs the neighbour's agent until ctx ends. None of its runs may fail, but one that
-// the end of ctx cut off or that an overloaded server refused.
+// serve runs the neighbor's agent until ctx ends. Runs must not fail, except at the end of ctx
+// or if the overloaded server rejects them.
 func (p *player) serve(ctx context.Context, r *Report) error {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -118,7 +118,7 @@ func (p *player) serve(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// An attack begins runs of the agent main, and follows them as its client does.
+// An attack starts runs of the agent main, and follows them like its client.
 type attack struct {
 	*tenant
 	client string
@@ -126,10 +126,10 @@ type attack struct {
 	mu      sync.Mutex
 	runs    int
 	refused int
-	err     error // an answer that no request may have
+	err     error // an unexpected response
 }
 
-// again begins runs one after the other until ctx ends.
+// again starts runs sequentially until ctx ends.
 func (a *attack) again(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := a.follow(ctx)
@@ -143,7 +143,7 @@ func (a *attack) again(ctx context.Context) {
 	}
 }
 
-// note counts a run by the error of the request that was to begin it.
+// note counts a run by the error of the request to start it.
 func (a *attack) note(ctx context.Context, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -163,7 +163,7 @@ func (a *attack) counts() (runs, refused int) {
 	return a.runs, a.refused
 }
 
-// follow begins a run and follows it to its end.
+// follow starts a run and follows it to its end.
 func (a *attack) follow(ctx context.Context) error {
 	switch a.client {
 	case "agui":
@@ -193,7 +193,7 @@ func (a *attack) follow(ctx context.Context) error {
 	return nil
 }
 
-// stream begins a run whose events are the answer, and reads them slowly.
+// stream starts a run, and reads the events of the response slowly.
 func (a *attack) stream(ctx context.Context, path string, in any) error {
 	res, err := a.server.request(ctx, "POST", path, a.key, encode(in))
 	if err != nil {
@@ -219,11 +219,11 @@ func slowly(ctx context.Context, r io.Reader) {
 	}
 }
 
-// cancelTimeout is how long runs may take to end that are canceled all at once. It is far
-// above the goal, which TestFlood measures: other compositions load the machine.
+// cancelTimeout bounds the time until many runs that are canceled together have ended. It is far
+// above the goal, which TestFlood measures, because other compositions load the machine.
 const cancelTimeout = 30 * time.Second
 
-// cancelAll cancels all runs that have not ended, and returns how long each took to end.
+// cancelAll cancels all active runs, and returns the time until each has ended.
 func (t *tenant) cancelAll(ctx context.Context) ([]time.Duration, error) {
 	var list struct {
 		Runs []*run `json:"runs"`
@@ -241,8 +241,8 @@ func (t *tenant) cancelAll(ctx context.Context) ([]time.Duration, error) {
 	return took, errors.Join(errs...)
 }
 
-// cancel cancels a run and returns how long it took to end. Requests that the tenant's
-// request rate refuses are sent again.
+// cancel cancels a run and returns the time until it has ended. It retries requests that the
+// tenant's request rate rejects.
 func (t *tenant) cancel(ctx context.Context, id string) (time.Duration, error) {
 	began := time.Now()
 	for canceled := false; time.Since(began) < cancelTimeout; time.Sleep(10 * time.Millisecond) {
@@ -263,7 +263,7 @@ func (t *tenant) cancel(ctx context.Context, id string) (time.Duration, error) {
 	return 0, fmt.Errorf("run %s has not ended %v after it was canceled", id, cancelTimeout)
 }
 
-// percentile is the p-th percentile of durations, 0 if there are none.
+// percentile returns the p-th percentile of durations, 0 if there are none.
 func percentile(of []time.Duration, p int) time.Duration {
 	if len(of) == 0 {
 		return 0

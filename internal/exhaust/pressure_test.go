@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
-// envBallast makes the test's program a ballast.
+// envBallast is the variable that makes the test's program a ballast.
 const envBallast = "EXHAUST_BALLAST"
 
 func TestMain(m *testing.M) {
@@ -89,9 +89,9 @@ func (s *Server) metric(t *testing.T, name string) (value float64) {
 	return 0
 }
 
-// TestPressure uses up the memory of a server's cgroup, as a burst of work does. The server
-// rejects new runs, then ends the run that holds the most, and lives; an honest run beside
-// it has its answer, and when there is memory again new runs begin.
+// TestPressure uses up the memory of a server's cgroup, like a burst of work. The server must
+// reject new runs, then end the run that holds the most memory, and survive. An honest run must
+// finish, and new runs must start when memory is free again.
 func TestPressure(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")

@@ -33,8 +33,8 @@ type Server struct {
 	operator string // key
 	group    *cgroup
 	cmd      *exec.Cmd
-	ended    chan struct{} // closed when the process has
-	err      error         // of the process, once it has ended
+	ended    chan struct{} // closed when the process has exited
+	err      error         // of the process, after it has exited
 	client   *http.Client
 }
 
@@ -130,7 +130,7 @@ func (s *Server) Alive() error {
 	}
 }
 
-// log is the end of the server's log.
+// log returns the end of the server's log.
 func (s *Server) log() string {
 	b, _ := os.ReadFile(filepath.Join(s.Dir, "server.log"))
 	return string(b[max(0, len(b)-4<<10):])
@@ -170,7 +170,7 @@ func (s *Server) memory(name string) int64 {
 	return 0
 }
 
-// disk is the size of the server's database.
+// disk returns the size of the server's database.
 func (s *Server) disk() (bytes int64) {
 	for _, name := range []string{"platform.db", "platform.db-wal"} {
 		if info, err := os.Stat(filepath.Join(s.Dir, name)); err == nil {
@@ -180,7 +180,7 @@ func (s *Server) disk() (bytes int64) {
 	return bytes
 }
 
-// A statusError is an answer with another status than the wanted one.
+// A statusError is a response with an unexpected status.
 type statusError struct {
 	status int
 	text   string
@@ -188,7 +188,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %.300s", e.status, e.text) }
 
-// status is that of the answer that err is about, 0 if it is about none.
+// status returns the status of the response in err, 0 if there is none.
 func status(err error) int {
 	var s *statusError
 	if errors.As(err, &s) {
@@ -197,7 +197,7 @@ func status(err error) int {
 	return 0
 }
 
-// request sends a request. The caller closes the answer's body.
+// request sends a request. The caller closes the response's body.
 func (s *Server) request(ctx context.Context, method, path, key string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, s.url+path, bytes.NewReader(body))
 	if err != nil {
@@ -214,7 +214,7 @@ func (s *Server) request(ctx context.Context, method, path, key string, body []b
 	return s.client.Do(req)
 }
 
-// call sends a request and decodes its answer into out, if that is not nil.
+// call sends a request and decodes the response into out, if that is not nil.
 func (s *Server) call(ctx context.Context, method, path, key string, in, out any) error {
 	body, ok := in.([]byte)
 	if !ok && in != nil {
@@ -237,17 +237,17 @@ func (s *Server) call(ctx context.Context, method, path, key string, in, out any
 	return json.Unmarshal(b, out)
 }
 
-// A tenant is one with a key.
+// A tenant is a tenant and its key.
 type tenant struct {
 	server  *Server
 	id, key string
 }
 
-// quotas are those of docs/platform.md for a tenant that the operator does not know.
+// quotas are the quotas of docs/platform.md for an unknown tenant.
 var quotas = map[string]int64{"concurrent_runs": 4, "runs_per_day": 1000, "tokens_per_day": 1e6, "fuel_per_day": 1e12, "modules": 50,
 	"storage_bytes": 256 << 20, "value_bytes": 16 << 20, "upload_bytes": 8 << 20, "input_bytes": 1 << 20, "concurrent_requests": 64, "requests_per_minute": 1200}
 
-// tenant makes a tenant with quotas.
+// tenant creates a tenant with quotas.
 func (s *Server) tenant(ctx context.Context, id string, quota map[string]int64) (*tenant, error) {
 	in := map[string]any{"id": id, "quota": quota, "policy": map[string]any{"models": []string{"*"}, "grants": []string{"*"}}}
 	if err := s.call(ctx, "POST", "/v1/tenants", s.operator, in, nil); err != nil {
@@ -268,7 +268,7 @@ func (t *tenant) put(ctx context.Context, agent string, file, wasm []byte) error
 	return t.server.call(ctx, "PUT", "/v1/agents/"+agent, t.key, file, nil)
 }
 
-// A run is one as the API shows it.
+// A run is a run in the form of the API.
 type run struct {
 	ID           string `json:"id"`
 	Status       string `json:"status"`
@@ -279,13 +279,13 @@ type run struct {
 	JournalBytes int64  `json:"journal_bytes"`
 }
 
-// start begins a run.
+// start starts a run.
 func (t *tenant) start(ctx context.Context, agent string) (*run, error) {
 	out := &run{}
 	return out, t.server.call(ctx, "POST", "/v1/runs", t.key, map[string]any{"agent": agent, "input": "Go."}, out)
 }
 
-// run returns one.
+// run returns a run.
 func (t *tenant) run(ctx context.Context, id string) (*run, error) {
 	out := &run{}
 	return out, t.server.call(ctx, "GET", "/v1/runs/"+id, t.key, nil, out)

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Canary is a text that each file of [Plant] contains, and no reference.
+// Canary is a text that each file of [Plant] contains, but no reference to them.
 const Canary = "canary-4711"
 
 // Plant writes files that a bundler would read, parse, quote or embed to a directory,
@@ -53,7 +53,7 @@ func urls(path string) []string {
 	}
 }
 
-// up leads from any directory to the root.
+// up is a path from any directory to the root.
 var up = strings.Repeat("../", 40)
 
 // Scripts returns scripts that name the files of [Plant] below a directory. A script whose key
@@ -109,7 +109,7 @@ func Scripts(dir string) map[string]string {
 			}
 		}
 	}
-	// Patterns, from which esbuild searches directories.
+	// Patterns, for which esbuild searches directories.
 	in := "./" + up + dir[1:]
 	for i, pattern := range []string{"`" + in + "/${x}`", "`" + in + "/${x}.json`", "`" + in + "/${x}/secret.js`", "'" + in + "/' + x", "`./${x}`", "`../${x}.ts`", "`" + in + "/sec${x}.txt`", "`" + in + "/no${x}`"} {
 		add(fmt.Sprintf("import pattern %d", i), "const x = globalThis.y; import("+pattern+");")
@@ -117,7 +117,7 @@ func Scripts(dir string) map[string]string {
 		add(fmt.Sprintf("caught pattern %d", i), "const x = globalThis.y; try { require("+pattern+") } catch {}")
 		add(fmt.Sprintf("text pattern %d", i), "const x = globalThis.y; import("+pattern+", {with: {type: 'text'}});")
 	}
-	// The same in other letters.
+	// The same with escapes and comments.
 	add("escaped pattern", "const x = globalThis.y; requ\\u0069re(`./${x}`);")
 	add("commented pattern", "const x = globalThis.y; import /* a */ ( /* b */ `./${x}`);")
 	return scripts

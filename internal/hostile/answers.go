@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// failing is a guest that fails in one hook with a text.
+// failing returns a guest that fails in one hook with a text.
 func failing(h abi.Hook, text string) []byte {
 	g := newGuest()
 	write := g.abi("write")
@@ -16,7 +16,7 @@ func failing(h abi.Hook, text string) []byte {
 	return g.export(string(h), g.function("i", "i", i32(answerAt), i32(len(text)), call(write), i32(1))).bytes()
 }
 
-// keys are the fields of an object, all of them different.
+// keys returns n different fields of a JSON object.
 func keys(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -25,11 +25,11 @@ func keys(n int) string {
 	return b.String()[1:]
 }
 
-// answerCases are texts that cost the host more to read than the guest to write.
+// answerCases are texts that cost the host more to parse than the guest to write.
 func answerCases() []Case {
-	const most = 8_388_000 // bytes of an answer
+	const most = 8_388_000 // bytes of the largest answer
 	answer := func(name string, text func() string) Case {
-		return Case{Name: name, Module: func() []byte { return answering(abi.HookBeforeAgent, text()) }, Want: Fine}
+		return Case{Name: name, Module: func() []byte { return answering(abi.HookBeforeAgent, text()) }, Want: Harmless}
 	}
 	late := func(c Case) Case {
 		c = timed(c)
@@ -70,7 +70,7 @@ func answerCases() []Case {
 	}
 }
 
-// nexting is a guest that calls next n times with a patch.
+// nexting returns a guest that calls next n times with a patch.
 func nexting(patch string, n int) []byte {
 	g := newGuest()
 	next := g.abi("next")
@@ -78,7 +78,7 @@ func nexting(patch string, n int) []byte {
 		hook(abi.HookWrapToolCall, count(n0, n, i32(answerAt), i32(len(patch)), call(next), drop)).bytes()
 }
 
-// endlessCalls hand a text to the host again and again.
+// endlessCalls returns a case that passes a text to the host in an endless loop.
 func endlessCalls(name, text, f string) Case {
 	h := abi.HookBeforeAgent
 	if f == "next" {

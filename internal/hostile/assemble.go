@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// The numbers of the binary format's sections.
+// Section numbers of the binary format.
 const (
 	custom = iota
 	types
@@ -23,7 +23,7 @@ const (
 	dataCount
 )
 
-// The kinds of imports and exports.
+// Kinds of imports and exports.
 const (
 	kindFunction = iota
 	kindTable
@@ -31,7 +31,7 @@ const (
 	kindGlobal
 )
 
-// Value types and what stands for the type of a block without values.
+// Value types, and the type of a block without values.
 const (
 	typeI32     = 0x7f
 	typeI64     = 0x7e
@@ -39,29 +39,29 @@ const (
 	noValue     = 0x40
 )
 
-// most is 2^32-1, the largest count that a module can claim.
+// most is 2^32-1, the largest count that a module can declare.
 var most = []byte{0xff, 0xff, 0xff, 0xff, 0x0f}
 
-// binaryOf puts a module together from sections, which need not be right.
+// binaryOf returns a module with these sections, which may be invalid.
 func binaryOf(sections ...[]byte) []byte {
 	return append([]byte("\x00asm\x01\x00\x00\x00"), bytes.Join(sections, nil)...)
 }
 
-// section gives contents a number and their size.
+// section encodes a section.
 func section(id byte, contents ...[]byte) []byte {
 	all := bytes.Join(contents, nil)
 	return slices.Concat([]byte{id}, leb(len(all)), all)
 }
 
-// vec gives items their count.
+// vec encodes a vector of items.
 func vec(items ...[]byte) []byte { return append(leb(len(items)), bytes.Join(items, nil)...) }
 
-// times is a vector of an item n times.
+// times encodes a vector of n copies of an item.
 func times(n int, item ...byte) []byte { return append(leb(n), bytes.Repeat(item, n)...) }
 
 func leb(n int) []byte { return binary.AppendUvarint(nil, uint64(n)) }
 
-// signed is LEB128 of a signed number.
+// signed encodes a signed number as LEB128.
 func signed(n int64) []byte {
 	var b []byte
 	for {
@@ -76,16 +76,16 @@ func signed(n int64) []byte {
 
 func str(s string) []byte { return append(leb(len(s)), s...) }
 
-// function gives locals (as encoded) and code their size, and an end.
+// function encodes a body with its size and end. locals are already encoded.
 func function(locals []byte, code ...byte) []byte {
 	all := slices.Concat(locals, code, []byte{0x0b})
 	return append(leb(len(all)), all...)
 }
 
-// custom1 is a custom section.
+// custom1 encodes a custom section.
 func custom1(name string, contents []byte) []byte { return section(custom, str(name), contents) }
 
-// What follows are pieces of function bodies.
+// Parts of function bodies:
 
 func i32(n int) []byte   { return append([]byte{0x41}, signed(int64(int32(n)))...) }
 func i64(n int64) []byte { return append([]byte{0x42}, signed(n)...) }
@@ -124,21 +124,21 @@ var (
 
 func join(parts ...[]byte) []byte { return slices.Concat(parts...) }
 
-// loop repeats what branches to it; block is left by what does.
+// A branch to a loop repeats it; a branch to a block leaves it.
 func loop(parts ...[]byte) []byte  { return wrapped(0x03, parts) }
 func block(parts ...[]byte) []byte { return wrapped(0x02, parts) }
 
-// when does its parts if what is on the stack is not 0.
+// when executes its parts if the operand is not 0.
 func when(parts ...[]byte) []byte { return wrapped(0x04, parts) }
 
 func wrapped(op byte, parts [][]byte) []byte {
 	return slices.Concat([]byte{op, noValue}, join(parts...), []byte{0x0b})
 }
 
-// forever repeats its parts without end.
+// forever repeats its parts endlessly.
 func forever(parts ...[]byte) []byte { return loop(join(parts...), branch(0)) }
 
-// count repeats its parts n times, with a local that begins at 0 as the counter.
+// count repeats its parts n times. The local counter must be 0.
 func count(counter, n int, parts ...[]byte) []byte {
 	return loop(join(parts...), local(counter), i32(1), add, teeLocal(counter), i32(n), less, branchIf(0))
 }

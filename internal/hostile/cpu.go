@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// endless is a case of a hook that never ends by itself. It has all the fuel
-// there is, since a compiler does nothing in no time, however much of it.
+// endless returns a case of a hook that never ends by itself. Its fuel is unlimited, because
+// compilers remove work that has no effect.
 func endless(name string, build func() []byte) Case {
 	c := timed(Case{Name: name, Module: build, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultTimeout,
 		Text: []string{"ran longer than 60ms"}})
@@ -57,7 +57,7 @@ func loops() []Case {
 		endless("divisions", looping(forever(i64(-7), i64(3), []byte{0x7f}, drop))),
 		endless("square roots", looping(forever(repeat(1000, join([]byte{0x44, 1, 2, 3, 4, 5, 6, 7, 0x40, 0x9f}, drop)...)))),
 		endless("products too small to be normal", func() []byte {
-			tiny := []byte{0x44, 1, 0, 0, 0, 0, 0, 0x10, 0} // the least normal number, and a little
+			tiny := []byte{0x44, 1, 0, 0, 0, 0, 0, 0x10, 0} // slightly above the smallest normal number
 			half := []byte{0x44, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f}
 			return doing(abi.HookBeforeAgent, forever(repeat(10_000, join(tiny, half, []byte{0xa2}, drop)...)))
 		}),
@@ -68,8 +68,8 @@ func loops() []Case {
 			return g.hook(abi.HookBeforeAgent, forever(repeat(5_000, turn...))).bytes()
 		}),
 		endless("quick for long, then pages that nobody touched", func() []byte {
-			// Slices of fuel are large by the time that the stores begin.
-			g := newGuest().memory(120) // below what counts as much memory
+			// Slices of fuel are large when the stores begin.
+			g := newGuest().memory(120) // below the size of a large memory
 			var stores []byte
 			for at := 0; at < 120<<16-4; at += 4096 {
 				stores = append(stores, join(i32(at), i32(1), store32(0))...)
@@ -96,7 +96,7 @@ func loops() []Case {
 			now := g.wasi("clock_time_get")
 			return g.hook(abi.HookBeforeAgent, forever(i32(1), i64(1), i32(64), call(now), drop)).bytes()
 		}),
-		{Name: "sleeping for years", Module: sleeper, Want: Fine},
+		{Name: "sleeping for years", Module: sleeper, Want: Harmless},
 		{Name: "host calls without end", Module: func() []byte { return callingForever("changed") }, Want: Faulted, Hook: abi.HookBeforeAgent,
 			Text: []string{"host_calls", "10000"}},
 		timed(Case{Name: "host calls without end and limit", Module: func() []byte { return callingForever("changed") },
@@ -116,7 +116,7 @@ func loops() []Case {
 	}
 }
 
-// callTree calls 2^40 functions without a loop.
+// callTree returns a guest that makes 2^40 calls without a loop.
 func callTree() []byte {
 	g := newGuest()
 	const deep = 40
@@ -127,7 +127,7 @@ func callTree() []byte {
 	return g.hook(abi.HookBeforeAgent, call(0)).bytes()
 }
 
-// sleeper sleeps a day, 10,000 times.
+// sleeper returns a guest that sleeps for a day 10,000 times.
 func sleeper() []byte {
 	g := newGuest()
 	poll := g.wasi("poll_oneoff")
@@ -136,14 +136,14 @@ func sleeper() []byte {
 	return g.hook(abi.HookBeforeAgent, count(n0, 10_000, i32(0x100), i32(0x200), i32(1), i32(0x300), call(poll), when(unreachable))).bytes()
 }
 
-// callingForever makes a cheap host call again and again.
+// callingForever returns a guest that makes a cheap host call in an endless loop.
 func callingForever(string) []byte {
 	g := newGuest()
 	f := g.abi("changed")
 	return g.hook(abi.HookBeforeAgent, forever(i32(0), i64(0), call(f), drop)).bytes()
 }
 
-// bulks are single instructions that move all there is.
+// bulks are single instructions that move the whole memory or table.
 func bulks() []Case {
 	const pages, size = 1000, 1000 << 16
 	in := func(code ...[]byte) func() []byte {
@@ -168,7 +168,7 @@ func bulks() []Case {
 	}
 }
 
-// hooksThatLoop loop elsewhere than in the first hook of a run.
+// hooksThatLoop loop in other hooks than the first one of a run.
 func hooksThatLoop() []Case {
 	var all []Case
 	for _, h := range []abi.Hook{abi.HookBeforeModelRewriteState, abi.HookBeforeModel, abi.HookWrapModel, abi.HookOnChunk, abi.HookAfterModel,
@@ -181,10 +181,10 @@ func hooksThatLoop() []Case {
 	return all
 }
 
-// costlyCalls let the host work, again and again, for little work of their own.
+// costlyCalls make the host work much in a loop with little work of the guest.
 func costlyCalls() []Case {
 	const text = 0x30000
-	// repeated calls f for ever on a text of so many bytes, after a prelude.
+	// repeated calls f endlessly on a text of this length, after a prelude.
 	repeated := func(h abi.Hook, size int, begin, end string, f string, build func(f int) (before, turn []byte)) func() []byte {
 		return func() []byte {
 			g := newGuest().memory(4 + (text+size)>>16)
@@ -228,8 +228,8 @@ func costlyCalls() []Case {
 	return all
 }
 
-// tiled returns the code that writes a text of so many bytes, or a few less and
-// spaces, which is a part again and again between its begin and end.
+// tiled returns code that writes a text of this length: begin, copies of a part, spaces, and
+// end.
 func (g *guest) tiled(at, size int, begin, part, end string) []byte {
 	first := strings.Repeat(part, 1000)
 	g.memory(1+(at+size)>>16).place(at, begin+first)
@@ -244,8 +244,8 @@ func (g *guest) tiled(at, size int, begin, part, end string) []byte {
 	return join(code...)
 }
 
-// longMessages puts a message of 7 MB into the conversation, and asks for it
-// without end.
+// longMessages returns a guest that puts a message of 7 MB into the conversation and reads it
+// endlessly.
 func longMessages() []byte {
 	g := newGuest()
 	write, messages := g.abi("write"), g.abi("messages")

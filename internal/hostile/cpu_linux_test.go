@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadTime is the processor time of this thread.
+// threadTime returns the processor time of this thread.
 func threadTime() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
@@ -18,7 +18,7 @@ func threadTime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// threadDelay is how long this thread could have run while others did: what a
+// threadDelay returns the time for which this thread was ready to run but others ran, which a
 // busy machine adds to every measurement.
 func threadDelay() time.Duration {
 	b, err := os.ReadFile("/proc/thread-self/schedstat")

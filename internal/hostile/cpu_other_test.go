@@ -6,8 +6,8 @@ import "time"
 
 var epoch = time.Now()
 
-// threadTime is the time of the clock, where that of a thread is not to be had.
+// threadTime returns elapsed time, because the processor time of a thread is unknown here.
 func threadTime() time.Duration { return time.Since(epoch) }
 
-// threadDelay is not known here.
+// threadDelay returns 0: the delay is unknown here.
 func threadDelay() time.Duration { return 0 }

@@ -1,11 +1,9 @@
-// Package hostile makes modules that mean harm, and says what must come of
-// each: what a host has to survive that runs other people's code. Nothing of it
-// is part of the product; its tests run every module through the host, from
-// loading to the end of a run.
+// Package hostile makes hostile modules and states the expected outcome of each: what a host
+// must survive that runs other people's code. It is for tests only, which run every module
+// through the host, from loading to the end of a run.
 //
-// [Cases] are those that somebody thought of, [LimitCases] those that one limit
-// alone stops, and a [Generator] makes as many more as there is time for, the
-// same ones from the same seed.
+// [Cases] are written by hand, [LimitCases] are cases that only one limit stops, and a
+// [Generator] makes any number of others, always the same ones for a seed.
 package hostile
 
 import (
@@ -16,67 +14,66 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// An Outcome is what becomes of a module.
+// An Outcome is the expected outcome of a module.
 type Outcome string
 
 // The outcomes.
 const (
-	// Refused is a module that is not loaded, or not configured.
+	// Refused means that the module is not loaded, or not configured.
 	Refused Outcome = "refused"
-	// Faulted is a hook that ends in a typed fault.
+	// Faulted means that a hook ends in a typed fault.
 	Faulted Outcome = "faulted"
-	// Told is a guest that gets an error object as the reply of a host call.
-	Told Outcome = "told"
-	// Fine is a run that comes to its answer, since what the module does is
-	// harmless.
-	Fine Outcome = "fine"
+	// ErrorReply means that the guest gets an error object as the reply of a host call.
+	ErrorReply Outcome = "error reply"
+	// Harmless means that the run succeeds, because the host makes the module harmless.
+	Harmless Outcome = "harmless"
 )
 
-// A Case is a hostile module and what must come of it.
+// A Case is a hostile module and its expected outcome.
 type Case struct {
 	Group string // of the catalogue
 	Name  string
 	// Module makes the module.
 	Module func() []byte
-	// Config is what it is configured with; nothing when empty.
+	// Config is the module's configuration; none if empty.
 	Config string
-	// Limits are those that it runs under, where they are not the defaults.
+	// Limits are the module's limits where they differ from the defaults.
 	Limits policy.Limits
 
 	Want Outcome
-	// Hook is where it faults; empty while it is loaded.
+	// Hook is the hook that faults; empty if loading fails.
 	Hook abi.Hook
-	// Kind is that of the fault, where it is one of the sandbox.
+	// Kind is the kind of the fault, if it is one of the sandbox.
 	Kind sandbox.FaultKind
-	// Text stands in the refusal, the fault or the error object.
+	// Text lists parts of the text of the rejection, the fault or the error object.
 	Text []string
 
-	// Entries is how many entries of the chain are this module; 0 is one.
+	// Entries is the number of entries of the chain with this module. Default 1.
 	Entries int
-	// OnFault is what a fault does to the run.
+	// OnFault is the effect of a fault on the run.
 	OnFault chain.OnFault
-	// Replies are those of the model; nil: one that calls a tool, and one that
-	// answers with a text in three pieces.
+	// Replies returns the replies of the model. Nil: one that calls a tool, and one with a
+	// text in three chunks.
 	Replies func() []scripted.Reply
-	// Whole asks the model for whole answers, not for streams.
+	// Whole disables streaming of the model's answers.
 	Whole bool
-	// Paced lets the model wait with each chunk until the caller has the one
-	// before, so that each comes alone to on_chunk.
+	// Paced delays each chunk of the model until the caller has the previous one, so that
+	// on_chunk gets each alone.
 	Paced bool
-	// Watch sees the events of the run as they happen.
+	// Watch is called with each event of the run.
 	Watch func(abi.Event)
-	// Check looks at what else came of the run; it returns what is wrong.
+	// Check returns an error if the run had any other unexpected effect.
 	Check func(*Seen) error
 }
 
-// Seen is what was seen of a run.
+// Seen is what a test observes of a run.
 type Seen struct {
 	Events   []abi.Event
 	Requests []Request // that reached the model
-	Err      error     // that run_finished came with
+	Err      error     // of run_finished
 }
 
-// Request is what the model was asked.
+// Request is a request to the model.
 type Request struct {
 	Messages []abi.Message
 	Tools    []abi.Tool
@@ -94,10 +91,10 @@ func (s *Seen) Of(t abi.EventType) []abi.Event {
 	return out
 }
 
-// Last is the run's last event.
+// Last returns the last event of the run.
 func (s *Seen) Last() abi.Event { return s.Events[len(s.Events)-1] }
 
-// Cases are all cases of the catalogue.
+// Cases returns all cases of the catalogue.
 func Cases() []Case {
 	var all []Case
 	for _, g := range []struct {
@@ -107,7 +104,7 @@ func Cases() []Case {
 		{"Upload and compile", uploadCases()},
 		{"Instantiate", startCases()},
 		{"CPU", cpuCases()},
-		{"Long stretches", stretchCases()},
+		{"Large slices", sliceCases()},
 		{"Memory", memoryCases()},
 		{"ABI", abiCases()},
 		{"JSON", jsonCases()},

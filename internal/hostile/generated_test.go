@@ -34,30 +34,29 @@ var (
 	strictFlag = flag.Bool("strict", false, "hold the deadline by the clock too, for a machine that has nothing else to do")
 )
 
-// deadlineSlack is by how much a hook may pass its deadline.
+// deadlineSlack bounds the time by which a hook may exceed its deadline.
 const deadlineSlack = 10 * time.Millisecond
 
-// stuckAfter is how long one module may keep its process.
+// stuckAfter bounds the time of one module.
 const stuckAfter = 2 * time.Minute
 
-// A verdict is what became of one generated module, as a child tells it.
+// A verdict is the outcome of one generated module, as a child process reports it.
 type verdict struct {
 	N     int
-	Begun bool // it is only about to be loaded
-	Done  bool // all are through
+	Begun bool // it is about to be loaded; there is no outcome yet
+	Done  bool // all modules are done
 
 	Group, Outcome string
 	Wrong          []string
 	Calls          int
-	// Late, Own and CPU are by how much its hooks passed their deadline: by the
-	// clock, by the clock without what the machine did for others, and in
-	// processor time.
+	// Late, Own and CPU are the times by which its hooks exceeded their deadline: elapsed
+	// time, elapsed time without that of other threads, and processor time.
 	Late, Own, CPU []time.Duration
 	Load, All      time.Duration
 }
 
-// TestGenerated runs generated modules, each in a process that may die of it.
-// go test -run TestGenerated -args -seed S -first N -modules 1 repeats one.
+// TestGenerated runs generated modules in child processes, which may crash. To repeat module N,
+// run go test -run TestGenerated -args -seed S -first N -modules 1.
 func TestGenerated(t *testing.T) {
 	if fd := os.Getenv("HOSTILE_CHILD"); fd != "" {
 		child(t)
@@ -85,7 +84,7 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// A summary is what became of all modules.
+// A summary counts the outcomes of all modules.
 type summary struct {
 	outcomes  map[string]int
 	wrong     []string
@@ -93,13 +92,13 @@ type summary struct {
 	calls     int
 	load, all time.Duration
 	slowest   int
-	tardy     []int // modules whose hooks ended late
+	tardy     []int // modules whose hooks exceeded their deadline
 
 	late, own, cpu []time.Duration
 }
 
-// batch runs modules from next on in one process. If that dies, died is the
-// module that it died of.
+// batch runs modules, starting with next, in one process. If that crashes, died is the module
+// that it ran.
 func (s *summary) batch(seed uint64, next, last int) (died int, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -120,7 +119,7 @@ func (s *summary) batch(seed uint64, next, last int) (died int, err error) {
 	done := false
 	died = next
 	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 64<<20) // a module of many hook calls has a long verdict
+	lines.Buffer(nil, 64<<20) // a module with many hook calls has a long verdict
 	for lines.Scan() {
 		var v verdict
 		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
@@ -139,7 +138,7 @@ func (s *summary) batch(seed uint64, next, last int) (died int, err error) {
 			s.add(&v)
 		}
 	}
-	_ = r.Close() // a child that still writes is to end
+	_ = r.Close() // ends a child that still writes
 	stuck.Stop()
 	if err = cmd.Wait(); !done || err != nil {
 		return died, fmt.Errorf("%w: %s", err, said.String())
@@ -147,7 +146,7 @@ func (s *summary) batch(seed uint64, next, last int) (died int, err error) {
 	return 0, nil
 }
 
-// tail keeps the first and the last of what a child said.
+// tail keeps the beginning and the end of the output of a child.
 type tail struct{ head, rest []byte }
 
 func (t *tail) Write(b []byte) (int, error) {
@@ -218,7 +217,7 @@ func spread(list []time.Duration) string {
 		len(list), at(500), at(990), at(999), list[len(list)-1].Round(10*time.Microsecond), over(list), deadlineSlack)
 }
 
-// child runs its modules one after the other, and tells of each.
+// child runs its modules sequentially and reports each.
 func child(t *testing.T) {
 	out := os.NewFile(3, "verdicts")
 	tell := func(v verdict) {
@@ -245,7 +244,7 @@ func child(t *testing.T) {
 		end.Wrong = append(end.Wrong, fmt.Sprintf("%d MB of memory were kept", more>>20))
 	}
 	require.NoError(t, h.close())
-	for range 100 { // what was canceled needs a moment to end
+	for range 100 { // canceled work needs a moment to end
 		if runtime.NumGoroutine() <= goroutines {
 			break
 		}
@@ -271,9 +270,9 @@ func honestModules(t *testing.T) [][]byte {
 	return list
 }
 
-// judge runs a generated module and says what became of it.
+// judge runs a generated module and returns its verdict.
 func (h *host) judge(c *Case, n int) verdict {
-	v := verdict{N: n, Group: c.Group, Outcome: "fine"}
+	v := verdict{N: n, Group: c.Group, Outcome: "harmless"}
 	wrong := func(format string, args ...any) { v.Wrong = append(v.Wrong, fmt.Sprintf(format, args...)) }
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -319,8 +318,8 @@ func (h *host) judge(c *Case, n int) verdict {
 	return v
 }
 
-// wrongError says what is wrong with the error of a hook call: it has to be an
-// error of the module's own, an ending, or a typed fault that is not the host's.
+// wrongError returns what is wrong with the error of a hook call, which must be the module's
+// own error, an ending, or a typed fault that is not a mistake of the host.
 func wrongError(err error) string {
 	var own *abi.Error
 	var fault *ending.FaultError

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// A Generator makes hostile modules, the same ones from the same seed: mutated
+// A Generator makes hostile modules, the same ones for the same seed: mutated
 // bytes of honest modules, mutated structure of them, random programs, random
 // conversations with the host, and Extism plug-ins that have them.
 type Generator struct {
@@ -21,19 +21,17 @@ type Generator struct {
 	honest [][]byte
 }
 
-// NewGenerator returns the generator of that seed. The honest modules are what
-// mutations begin with.
+// NewGenerator returns the generator for a seed. It mutates the honest modules.
 func NewGenerator(seed uint64, honest ...[]byte) *Generator { return &Generator{seed, honest} }
 
-// puppetLetters are what the module of the tests that is called puppet can be
-// told to do.
+// puppetLetters are the commands of the test module puppet.
 const puppetLetters = "tldgusibrnpqjhmfFocwekaxOLNPB0123456789MXCDSAKE"
 
-// GeneratedTime is what a hook of a generated module may take.
+// GeneratedTime is the HookTime of generated modules.
 const GeneratedTime = 10 * time.Millisecond
 
-// Case is module n with the circumstances of its run. What becomes of it is
-// not known, only that it must be an answer, a refusal or a typed fault.
+// Case returns module n and the configuration of its run. Its outcome is unknown, but must be
+// an answer, a rejection or a typed fault.
 func (g *Generator) Case(n int) *Case {
 	r := rand.New(rand.NewPCG(g.seed, uint64(n)))
 	c := &Case{Name: fmt.Sprint(n)}
@@ -66,7 +64,7 @@ func (g *Generator) Case(n int) *Case {
 	return c
 }
 
-// base is a module to begin with.
+// base returns a module to mutate.
 func (g *Generator) base(r *rand.Rand) []byte {
 	if n := r.IntN(len(g.honest) + 3); n < len(g.honest) {
 		return g.honest[n]
@@ -74,7 +72,7 @@ func (g *Generator) base(r *rand.Rand) []byte {
 	return newProgram(r, r.IntN(2) == 0).bytes()
 }
 
-// mutateBytes changes a module without knowing what its bytes mean.
+// mutateBytes mutates a module without regard to its structure.
 func mutateBytes(r *rand.Rand, b, other []byte) []byte {
 	b = bytes.Clone(b)
 	for range 1 + r.IntN(4)*r.IntN(3) {
@@ -97,7 +95,7 @@ func mutateBytes(r *rand.Rand, b, other []byte) []byte {
 			b = slices.Insert(b, at, bytes.Clone(b[at:at+n])...)
 		case 6:
 			b = b[:at]
-		case 7: // a count or an index that is as large as can be
+		case 7: // the largest count or index
 			copy(b[at:], most)
 		case 8:
 			from := r.IntN(len(other))
@@ -109,7 +107,7 @@ func mutateBytes(r *rand.Rand, b, other []byte) []byte {
 	return b
 }
 
-// shuffleSections takes sections away, doubles them, or swaps two.
+// shuffleSections removes, duplicates or swaps sections.
 func shuffleSections(r *rand.Rand, b []byte) []byte {
 	list := sectionsOf(b)
 	if len(list) < 2 {
@@ -127,7 +125,7 @@ func shuffleSections(r *rand.Rand, b []byte) []byte {
 	return binaryOf(list...)
 }
 
-// sectionsOf cuts a module into its sections, as far as they can be told apart.
+// sectionsOf splits a module into its sections, as far as possible.
 func sectionsOf(b []byte) [][]byte {
 	var list [][]byte
 	for b = b[min(8, len(b)):]; len(b) > 1; {
@@ -146,8 +144,7 @@ func sectionsOf(b []byte) [][]byte {
 	return list
 }
 
-// mutateStructure changes what a module means, and writes it again as it
-// should be written.
+// mutateStructure decodes a module, mutates its structure and encodes it again.
 func mutateStructure(r *rand.Rand, b []byte) []byte {
 	m, err := wasm.Decode(bytes.Clone(b), wasm.DefaultLimits())
 	if err != nil {
@@ -159,7 +156,7 @@ func mutateStructure(r *rand.Rand, b []byte) []byte {
 	return m.Encode()
 }
 
-// number is one that an index, a size or a count may be, seldom a good one.
+// number returns a number for an index, a size or a count, which is rarely valid.
 func number(r *rand.Rand) uint32 {
 	if r.IntN(3) > 0 {
 		return uint32(r.IntN(12))
@@ -225,11 +222,11 @@ func mutateBody(r *rand.Rand, c *wasm.Code, m *wasm.Module) {
 		body[at] = byte(r.Uint32())
 	case 1:
 		body[at] ^= 1 << r.IntN(8)
-	case 2: // a loop around all of it
+	case 2: // a loop around the body
 		if n := len(body); body[n-1] == 0x0b {
 			body = slices.Concat([]byte{0x03, noValue}, body[:n-1], []byte{0x0c, 0, 0x0b, 0x00, 0x0b})
 		}
-	case 3: // code that traps or ends nothing, in front
+	case 3: // an instruction in front that traps or is invalid
 		body = append(slices.Concat([][]byte{forever(), when(unreachable), i32(-1), growMemory, leave}[r.IntN(5)]), body...)
 	case 4:
 		body = slices.Clone(m.Code[r.IntN(len(m.Code))].Body)

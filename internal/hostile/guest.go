@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// abiTypes are the types of the ABI's imports: parameters and result, a letter
-// each, i for an i32 and I for an i64.
+// abiTypes are the types of the ABI's imports: parameters and result, with i for i32 and I for
+// i64.
 var abiTypes = map[string][2]string{
 	"read": {"ii", "i"}, "write": {"ii", ""}, "next": {"ii", "i"},
 	"next_stream": {"ii", "i"}, "recv": {"", "i"}, "send": {"ii", "i"},
@@ -38,11 +38,10 @@ const (
 	big1
 )
 
-// hookLocals declares n0 to big1.
+// hookLocals declares the locals n0 to big1.
 var hookLocals = []byte{2, 4, typeI32, 2, typeI64}
 
-// A guest is a module in the making that speaks the ABI. Imports come first,
-// then what calls them.
+// A guest builds a module that uses the ABI. Imports must be added before functions.
 type guest struct {
 	signatures [][]byte
 	imported   [][]byte
@@ -60,7 +59,7 @@ type guest struct {
 	extra      []byte // custom sections at the end
 }
 
-// newGuest is a guest with a memory of 4 pages.
+// newGuest returns a guest with a memory of 4 pages.
 func newGuest() *guest { return &guest{names: map[string]int{}, pages: []byte{0, 4}} }
 
 // signature returns the index of a type.
@@ -111,8 +110,8 @@ func (g *guest) wasi(name string) int {
 	return g.use(wasiModule, name, t[0], t[1])
 }
 
-// function adds a function with the locals of hookLocals behind its
-// parameters, and returns its index.
+// function adds a function with the locals of hookLocals after its parameters, and returns its
+// index.
 func (g *guest) function(params, results string, code ...[]byte) int {
 	g.declared = append(g.declared, leb(g.signature(params, results)))
 	g.bodies = append(g.bodies, function(hookLocals, join(code...)...))
@@ -136,20 +135,19 @@ func (g *guest) start(code ...[]byte) *guest {
 	return g
 }
 
-// place puts text into memory.
+// place adds a data segment.
 func (g *guest) place(at int, text string) *guest {
 	g.placed = append(g.placed, join([]byte{0}, i32(at), []byte{0x0b}, str(text)))
 	return g
 }
 
-// memory sets the pages of the memory at first.
+// memory sets the initial number of pages.
 func (g *guest) memory(pages int) *guest {
 	g.pages = append([]byte{0}, leb(pages)...)
 	return g
 }
 
-// entries gives the guest a table of that many entries, the first of which are
-// its functions as listed.
+// entries adds a table of n entries, the first of which are the listed functions.
 func (g *guest) entries(n int, list ...int) *guest {
 	g.table = join([]byte{1, typeFuncRef, 0}, leb(n))
 	if len(list) > 0 {
@@ -161,13 +159,13 @@ func (g *guest) entries(n int, list ...int) *guest {
 	return g
 }
 
-// counter adds a mutable global, an i32 of 0.
+// counter adds a mutable global of type i32.
 func (g *guest) counter() int {
 	g.globals = append(g.globals, []byte{typeI32, 1, 0x41, 0, 0x0b})
 	return len(g.globals) - 1
 }
 
-// bytes is the module.
+// bytes returns the module.
 func (g *guest) bytes() []byte {
 	all := [][]byte{section(types, vec(g.signatures...)), section(imports, vec(g.imported...)), section(functions, vec(g.declared...))}
 	if g.table != nil {
@@ -196,16 +194,15 @@ func (g *guest) bytes() []byte {
 	return binaryOf(append(all, g.extra)...)
 }
 
-// Where show keeps its texts. Guests that use it leave these bytes alone.
+// Addresses of show, which guests that use it must not overwrite.
 const (
 	showText   = 16
 	showNone   = 48
 	showBuffer = 0x10000
 )
 
-// show adds a function that tells what is pending after a host call: given its
-// result, it emits an event "reply" whose data is the reply, or 0 if there is
-// none. read and emit must have been imported.
+// show adds a function that takes the result of a host call and emits an event "reply" with
+// the pending reply, or 0 if there is none. read and emit must have been imported.
 func (g *guest) show() int {
 	read, emit := g.abi2("read"), g.abi2("emit")
 	const head, none = `{"name":"reply","data":`, `{"name":"reply","data":0}`
@@ -219,7 +216,7 @@ func (g *guest) show() int {
 		i32(showBuffer), local(n0), i32(len(head)+1), add, call(emit), drop)
 }
 
-// abi2 is the index of an import that is there already.
+// abi2 returns the index of an existing import.
 func (g *guest) abi2(name string) int {
 	i, ok := g.names[abi.ImportModule+"."+name]
 	if !ok {
@@ -228,8 +225,8 @@ func (g *guest) abi2(name string) int {
 	return i
 }
 
-// asking is a guest that shows in one hook what a host call answers. The code
-// leaves the call's result on the stack. It may use the other imports too.
+// asking returns a guest that shows in one hook the reply of a host call. The code leaves the
+// call's result on the stack. It can use the other imports too.
 func asking(h abi.Hook, name string, code func(g *guest, f int) []byte, others ...string) *guest {
 	g := newGuest()
 	g.abi("read")
@@ -242,10 +239,10 @@ func asking(h abi.Hook, name string, code func(g *guest, f int) []byte, others .
 	return g.hook(h, code(g, f), call(show))
 }
 
-// Where answering keeps its answer.
+// answerAt is the address of the answer of answering.
 const answerAt = 0x400
 
-// answering is a guest that answers one hook with a text.
+// answering returns a guest that answers one hook with a text.
 func answering(h abi.Hook, answer string) []byte {
 	g := newGuest()
 	write := g.abi("write")
@@ -253,5 +250,5 @@ func answering(h abi.Hook, answer string) []byte {
 	return g.hook(h, i32(answerAt), i32(len(answer)), call(write)).bytes()
 }
 
-// doing is a guest with code in one hook and no imports.
+// doing returns a guest with code in one hook and no imports.
 func doing(h abi.Hook, code ...[]byte) []byte { return newGuest().hook(h, code...).bytes() }

@@ -21,15 +21,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// slack is how long what takes milliseconds may take on a machine that is busy.
+// slack bounds the time of milliseconds of work on a busy machine.
 const slack = 2 * time.Second
 
-// heapSlack is how much more of the heap may be in use after a case: pools keep
-// an instance for a while, and tests their logs.
+// heapSlack bounds the growth of the heap by a case in bytes: pools keep an instance for a
+// while, and tests their logs.
 const heapSlack = 48 << 20
 
-// allocSlack is what the host may allocate for a case in all, most of which a
-// garbage collector has to find again: 64 times the longest answer.
+// allocSlack bounds the total allocations of the host for a case in bytes: 64 times the longest
+// answer.
 const allocSlack = 512 << 20
 
 func TestCases(t *testing.T) {
@@ -75,9 +75,9 @@ func TestCases(t *testing.T) {
 	t.Logf("the longest work of a hook after its deadline was %v", worst)
 }
 
-// caseSlack is by how much a hook of a case may pass its deadline: with -strict
-// what the host promises, else so much that no busy machine fails the tests,
-// and a hook that is not stopped still does. The longest is logged.
+// caseSlack returns the time by which a hook of a case may exceed its deadline: with -strict
+// the promise of the host, otherwise enough for a busy machine, but not for a hook that is
+// never stopped. The longest is logged.
 func caseSlack() time.Duration {
 	if *strictFlag {
 		return deadlineSlack
@@ -85,8 +85,8 @@ func caseSlack() time.Duration {
 	return 25 * deadlineSlack
 }
 
-// overshoot is for how long a hook that had too little time worked after its
-// deadline, in processor time: others keep the machine busy, too.
+// overshoot returns the processor time of a hook after its deadline. Elapsed time would include
+// the work of others.
 func (o *outcome) overshoot(c *Case) (worst time.Duration) {
 	for _, call := range o.calls {
 		if c.Kind == sandbox.FaultTimeout && call.hook == c.Hook && call.err != nil && !call.waits {
@@ -96,7 +96,7 @@ func (o *outcome) overshoot(c *Case) (worst time.Duration) {
 	return worst
 }
 
-// Every prefix of a module is refused, and does no harm.
+// TestTruncatedAnywhere checks that every prefix of a module is rejected.
 func TestTruncatedAnywhere(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestTruncatedAnywhere(t *testing.T) {
 	require.Empty(t, h.complaints())
 }
 
-// The same work takes the same fuel each time, and ends at the same place.
+// TestFuelIsExact checks that the same work uses the same fuel, and ends at the same place.
 func TestFuelIsExact(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
@@ -130,12 +130,12 @@ func TestFuelIsExact(t *testing.T) {
 	}
 }
 
-// The same bytes loaded a hundred times at once are one module, compiled once.
+// TestSameBytesAtOnce checks that the same bytes loaded concurrently are compiled once.
 func TestSameBytesAtOnce(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
 	defer func() { require.NoError(t, h.close()) }()
-	large := func(i int) []byte { // takes some 100 ms
+	large := func(i int) []byte { // takes about 100 ms
 		g := newGuest()
 		for range 200 {
 			g.function("i", "i", repeat(300, join(local(0), i32(i), add, setLocal(n0), local(n0), when(local(n0), setLocal(n1)))...), local(n1))
@@ -168,7 +168,7 @@ func TestSameBytesAtOnce(t *testing.T) {
 	require.Less(t, hundred, 20*one+time.Second)
 }
 
-// Go's collector has its turn while guests loop.
+// TestCollectorKeepsRunning checks that guests in loops do not block the garbage collector.
 func TestCollectorKeepsRunning(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
@@ -204,7 +204,8 @@ func TestCollectorKeepsRunning(t *testing.T) {
 	require.Less(t, worst, slack)
 }
 
-// A manifest that names another digest than its module has is refused.
+// TestDigestThatDiffers checks that a manifest with another digest than the module's is
+// rejected.
 func TestDigestThatDiffers(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
@@ -219,7 +220,8 @@ func TestDigestThatDiffers(t *testing.T) {
 	require.ErrorContains(t, err, "the module's SHA-256 is")
 }
 
-// Files that are no modules are refused unread, or read as far as the limit.
+// TestFiles checks that files that are not modules are rejected, and read at most up to the
+// limit.
 func TestFiles(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
@@ -236,8 +238,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A caller that leaves, or cancels, ends a run whose module loops, wherever
-// that is.
+// TestCallerLeaves checks that a caller that leaves or cancels ends a run whose module loops, in
+// every hook.
 func TestCallerLeaves(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
@@ -253,7 +255,7 @@ func TestCallerLeaves(t *testing.T) {
 			defer cancel()
 			c.Watch = func(e abi.Event) {
 				if e.Type == abi.EventLog {
-					cancel() // it is in its loop
+					cancel() // the hook is in its loop
 				}
 			}
 			o := h.run(ctx, c)

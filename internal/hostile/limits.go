@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// LimitCases has for each limit of a module that runs the case that it alone
-// stops: with that limit raised as far as it goes, something else comes of it.
+// LimitCases returns for each runtime limit a case that only this limit stops: with the limit
+// raised to its maximum, the outcome differs.
 func LimitCases() map[string]Case {
 	limited := func(c Case, set func(c *Case)) Case {
 		set(&c)
@@ -41,8 +41,8 @@ func LimitCases() map[string]Case {
 		}, sandbox.FaultStack, "nest too deep"), func(c *Case) { c.Limits.StackBytes = 64 << 10 }),
 		"Nesting": limited(faulted(func() []byte { return wrapping(abi.HookWrapModel, 1, "") }, sandbox.FaultNesting, "more than 3 deep"),
 			func(c *Case) { c.Limits.Nesting, c.Entries, c.Replies, c.Hook = 3, 5, text, abi.HookWrapModel }),
-		"LogBytes":     {Module: func() []byte { return logging(strings.Repeat("x", 4000), 100) }, Want: Fine, Check: atMostLog(100, 80<<10)},
-		"LogLineBytes": {Module: func() []byte { return logging(strings.Repeat("x", 7000), 1) }, Want: Fine, Check: atMostLog(1, 5000)},
+		"LogBytes":     {Module: func() []byte { return logging(strings.Repeat("x", 4000), 100) }, Want: Harmless, Check: atMostLog(100, 80<<10)},
+		"LogLineBytes": {Module: func() []byte { return logging(strings.Repeat("x", 7000), 1) }, Want: Harmless, Check: atMostLog(1, 5000)},
 		"InputBytes": limited(faulted(func() []byte { return doing(abi.HookBeforeAgent) }, "", "limit input_bytes of 100"),
 			func(c *Case) { c.Limits.InputBytes = 100 }),
 		"OutputBytes": limited(faulted(func() []byte {
@@ -50,7 +50,7 @@ func LimitCases() map[string]Case {
 		}, "", "limit output_bytes of 100"), func(c *Case) { c.Limits.OutputBytes = 100 }),
 		"ReplyBytes": limited(Case{Module: func() []byte {
 			return asking(abi.HookBeforeAgent, "messages", func(_ *guest, f int) []byte { return join(i32(0), i32(0), i32(9), call(f)) }).bytes()
-		}, Want: Told, Text: []string{`"code":"limit"`, "16 bytes"}}, func(c *Case) { c.Limits.ReplyBytes = 16 }),
+		}, Want: ErrorReply, Text: []string{`"code":"limit"`, "16 bytes"}}, func(c *Case) { c.Limits.ReplyBytes = 16 }),
 		"HostCalls": limited(faulted(func() []byte {
 			g := newGuest()
 			f := g.abi("changed")
@@ -74,17 +74,17 @@ func LimitCases() map[string]Case {
 	}
 }
 
-// working divides n times, which no compiler leaves out.
+// working returns a guest that divides n times, which compilers do not remove.
 func working(n int) []byte {
 	return doing(abi.HookBeforeAgent, i64(1<<62), setLocal(big0), count(n0, n, local(big0), i64(3), []byte{0x7f, 0x42, 7, 0x7c}, setLocal(big0)),
 		i32(0), local(big0), []byte{0x37, 3, 0})
 }
 
-// StructureCases has for each limit of a module's structure one that passes it,
-// and no other: n is the first number that is too many.
+// StructureCases returns for each limit of a module's structure a module that exceeds only this
+// limit. n is the first value beyond the limit.
 func StructureCases() map[string]func(n int) []byte {
 	none := section(types, []byte{1, 0x60, 0, 0})
-	// bodies is a module of functions () -> () that are all the same.
+	// bodies returns a module of identical functions () -> ().
 	bodies := func(n int, body []byte) []byte {
 		return binaryOf(none, section(functions, times(n, 0)), section(codes, times(n, body...)))
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// most that limits can be raised to that have a maximum.
+// most contains the maximum of limits that cannot be raised further.
 var greatest = map[string]int64{
 	"MemoryBytes": 4 << 30,
 	"InputBytes":  1 << 30, "OutputBytes": 1 << 30, "ReplyBytes": 1 << 30, "HostCalls": 1 << 30, "Instances": 1 << 30,
-	"FuelSchedule": 1, // in which what a module hands to the host is free
+	"FuelSchedule": 1, // in which data that a module passes to the host is free
 }
 
-// runLimits are the names of all limits of a module that runs.
+// runLimits returns the names of all runtime limits.
 func runLimits() []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[policy.Limits]()) {
@@ -29,7 +29,8 @@ func runLimits() []string {
 	return names
 }
 
-// Each limit stops a case that nothing else stops: switched off, its test fails.
+// TestEachLimitStopsItsCase checks that each limit stops a case that nothing else stops. With a
+// limit switched off, its test must fail.
 func TestEachLimitStopsItsCase(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
@@ -71,7 +72,7 @@ func TestEachLimitOfStructureStopsItsCase(t *testing.T) {
 			b := build(int(field.Int()) + 1)
 
 			c := Case{Module: fixed(b), Want: Refused, Text: []string{"limit"}}
-			if name != "ModuleBytes" && name != "MemoryPages" { // what is said of these stands in the limits of a run
+			if name != "ModuleBytes" && name != "MemoryPages" { // these are errors of the runtime limits
 				require.NoError(t, h.run(t.Context(), &c).check(&c))
 			}
 			_, err := wasm.Decode(b, limits)

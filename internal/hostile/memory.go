@@ -12,20 +12,20 @@ func memoryCases() []Case {
 	in := func(code ...[]byte) func() []byte {
 		return func() []byte { return doing(abi.HookBeforeAgent, code...) }
 	}
-	isRefused := join(i32(-1), equal, []byte{0x45}, when(unreachable)) // traps unless the growth was refused
+	isRefused := join(i32(-1), equal, []byte{0x45}, when(unreachable)) // traps unless the growth failed
 	faulted := func(name string, kind sandbox.FaultKind, build func() []byte, text ...string) Case {
 		return Case{Name: name, Module: build, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: kind, Text: text}
 	}
 	return []Case{
-		{Name: "growing by 4 GiB", Module: in(i32(65_535), growMemory, isRefused), Want: Fine},
-		{Name: "growing by -1", Module: in(i32(-1), growMemory, isRefused), Want: Fine},
-		{Name: "growing page by page", Module: in(loop(i32(1), growMemory, i32(0), []byte{0x4e}, branchIf(0))), Want: Fine},
+		{Name: "growing by 4 GiB", Module: in(i32(65_535), growMemory, isRefused), Want: Harmless},
+		{Name: "growing by -1", Module: in(i32(-1), growMemory, isRefused), Want: Harmless},
+		{Name: "growing page by page", Module: in(loop(i32(1), growMemory, i32(0), []byte{0x4e}, branchIf(0))), Want: Harmless},
 		faulted("growing page by page, then a trap", sandbox.FaultMemory, in(loop(i32(1), growMemory, i32(0), []byte{0x4e}, branchIf(0)), unreachable), "64 MiB"),
 		faulted("using memory that was refused", sandbox.FaultMemory, in(i32(4096), growMemory, drop, i32(200<<20), i32(7), store32(0)), "64 MiB"),
-		{Name: "touching all that there is", Module: in(i32(1020), growMemory, drop, i32(0), i32(7), i32(1<<26), fill), Want: Fine},
+		{Name: "touching all that there is", Module: in(i32(1020), growMemory, drop, i32(0), i32(7), i32(1<<26), fill), Want: Harmless},
 		{Name: "growing a table", Module: func() []byte {
 			return newGuest().entries(1).hook(abi.HookBeforeAgent, nullFunc, i32(1<<20), growTable, isRefused).bytes()
-		}, Want: Fine},
+		}, Want: Harmless},
 		faulted("recursion", sandbox.FaultStack, func() []byte {
 			g := newGuest()
 			f := g.function("i", "i", local(0), call(0), i32(1), add)
@@ -60,14 +60,14 @@ func memoryCases() []Case {
 				g.hook(h, grow)
 			}
 			return g.bytes()
-		}, Want: Fine},
-		{Name: "memory of an earlier run", Module: remembering, Want: Fine, Check: func(s *Seen) error { return wantReply(s, "1") }},
+		}, Want: Harmless},
+		{Name: "memory of an earlier run", Module: remembering, Want: Harmless, Check: func(s *Seen) error { return wantReply(s, "1") }},
 		{Name: "module larger than its limit", Module: honest, Limits: policy.Limits{Limits: sandbox.Limits{ModuleBytes: 100}}, Want: Refused,
 			Text: []string{"more than the limit of 100 bytes"}},
 	}
 }
 
-// remembering counts its runs in a global and in memory, and tells the sum.
+// remembering returns a guest that counts its runs in a global and in memory, and shows the sum.
 func remembering() []byte {
 	g := newGuest()
 	g.abi("read")
@@ -83,7 +83,7 @@ func remembering() []byte {
 		i32(key), i32(4), global(n), i32(at), load32(0), []byte{0x6c, 0xac}, call(local1), call(show)).bytes()
 }
 
-// replies are the data of the events that show made.
+// replies returns the data of the events of show.
 func replies(s *Seen) []string {
 	var out []string
 	for _, e := range s.Of(abi.EventCustom) {
@@ -94,7 +94,7 @@ func replies(s *Seen) []string {
 	return out
 }
 
-// wantReply wants one reply, one of several.
+// wantReply checks that there is exactly one reply, and that it is one of these.
 func wantReply(s *Seen, oneOf ...string) error {
 	got := replies(s)
 	for _, want := range oneOf {

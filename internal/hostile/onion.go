@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// wrapping is a guest that calls next n times in a hook, then shows the last
-// reply and leaves.
+// wrapping returns a guest that calls next n times in a hook, then shows the last reply and
+// returns.
 func wrapping(h abi.Hook, n int, patch string, then ...[]byte) []byte {
 	return asking(h, "next", func(g *guest, f int) []byte {
 		g.place(0x800, patch)
@@ -37,8 +37,8 @@ func onionCases() []Case {
 		return []scripted.Reply{r}
 	}
 	return []Case{
-		{Name: "next never called, nothing answered", Module: func() []byte { return doing(abi.HookWrapModel) }, Want: Fine, Check: func(s *Seen) error { return wantRequests(s, 2) }},
-		{Name: "next never called for a tool", Module: func() []byte { return doing(abi.HookWrapToolCall) }, Want: Fine, Check: func(s *Seen) error {
+		{Name: "next never called, nothing answered", Module: func() []byte { return doing(abi.HookWrapModel) }, Want: Harmless, Check: func(s *Seen) error { return wantRequests(s, 2) }},
+		{Name: "next never called for a tool", Module: func() []byte { return doing(abi.HookWrapToolCall) }, Want: Harmless, Check: func(s *Seen) error {
 			if r := s.Of(abi.EventToolResult); len(r) != 1 || r[0].Result.Content.String() != "t-ok" {
 				return fmt.Errorf("the tool was not called")
 			}
@@ -46,15 +46,15 @@ func onionCases() []Case {
 		}},
 		{Name: "next three times", Module: wrap(abi.HookWrapModel, 3, ""), Replies: func() []scripted.Reply {
 			return []scripted.Reply{scripted.Text("one"), scripted.Text("two"), scripted.Text("three")}
-		}, Want: Fine, Check: func(s *Seen) error {
+		}, Want: Harmless, Check: func(s *Seen) error {
 			if got := s.Last().Message.Content.String(); got != "three" {
 				return fmt.Errorf("want the last reply, got %q", got)
 			}
 			return delivered(s, "one")
 		}},
-		{Name: "next 65 times", Module: wrap(abi.HookWrapToolCall, 65, ""), Want: Told, Text: []string{`"code":"limit"`, "64 times"}},
-		{Name: "next with a patch that is no JSON", Module: wrap(abi.HookWrapModel, 1, "nonsense"), Replies: text, Want: Told, Text: []string{`"code":"invalid"`}},
-		{Name: "next with tool arguments that do not parse", Module: wrap(abi.HookWrapToolCall, 1, `{"arguments":"{"}`), Want: Fine, Check: func(s *Seen) error {
+		{Name: "next 65 times", Module: wrap(abi.HookWrapToolCall, 65, ""), Want: ErrorReply, Text: []string{`"code":"limit"`, "64 times"}},
+		{Name: "next with a patch that is no JSON", Module: wrap(abi.HookWrapModel, 1, "nonsense"), Replies: text, Want: ErrorReply, Text: []string{`"code":"invalid"`}},
+		{Name: "next with tool arguments that do not parse", Module: wrap(abi.HookWrapToolCall, 1, `{"arguments":"{"}`), Want: Harmless, Check: func(s *Seen) error {
 			if r := s.Of(abi.EventToolResult); len(r) != 1 || !r[0].Result.IsError {
 				return fmt.Errorf("want an error result")
 			}
@@ -67,7 +67,7 @@ func onionCases() []Case {
 				g.place(0x800, answer)
 				return join(i32(0), i32(0), call(f), i32(0x800), i32(len(answer)), call(write))
 			}, "write").bytes()
-		}, Replies: failing, Want: Fine, Check: func(s *Seen) error {
+		}, Replies: failing, Want: Harmless, Check: func(s *Seen) error {
 			if got := s.Last().Message.Content.String(); got != "all is well" {
 				return fmt.Errorf("want the module's answer, got %q", got)
 			}
@@ -81,16 +81,16 @@ func onionCases() []Case {
 			Kind: sandbox.FaultInternal, Text: []string{"the model broke"}},
 		{Name: "70 guests inside one another", Module: wrap(abi.HookWrapModel, 1, ""), Entries: 70, Replies: text, Want: Faulted, Hook: abi.HookWrapModel,
 			Kind: sandbox.FaultNesting, Text: []string{"more than 64 deep"}},
-		{Name: "60 guests inside one another", Module: wrap(abi.HookWrapModel, 1, ""), Entries: 60, Replies: text, Want: Fine},
+		{Name: "60 guests inside one another", Module: wrap(abi.HookWrapModel, 1, ""), Entries: 60, Replies: text, Want: Harmless},
 		{Name: "more calls at once than instances", Module: wrap(abi.HookWrapToolCall, 1, ""), Limits: policy.Limits{Instances: 1}, Replies: parallelCalls,
 			Want: Faulted, Hook: abi.HookWrapToolCall, Text: []string{"instances of 1"}},
-		{Name: "parallel calls of one entry", Module: wrap(abi.HookWrapToolCall, 1, ""), Replies: parallelCalls, Want: Fine},
+		{Name: "parallel calls of one entry", Module: wrap(abi.HookWrapToolCall, 1, ""), Replies: parallelCalls, Want: Harmless},
 		{Name: "asking once more for ever", Module: func() []byte {
 			return answering(abi.HookAfterModel, `{"again":{"reason":"more"}}`)
 		}, Replies: func() []scripted.Reply {
 			return []scripted.Reply{scripted.Calls(abi.NewToolCall("c1", "t", "{}")), scripted.Calls(abi.NewToolCall("c1", "t", "{}")),
 				scripted.Calls(abi.NewToolCall("c1", "t", "{}")), scripted.Text("done"), scripted.Text("done"), scripted.Text("done"), scripted.Text("done"), scripted.Text("done")}
-		}, Want: Fine, Check: func(s *Seen) error {
+		}, Want: Harmless, Check: func(s *Seen) error {
 			if len(s.Requests) > 8 {
 				return fmt.Errorf("the model was asked %d times", len(s.Requests))
 			}
@@ -99,13 +99,13 @@ func onionCases() []Case {
 	}
 }
 
-// meeting is how many calls parallelCalls makes; the tool holds each until all
-// have come, or the run is over.
-const meeting = 3
+// concurrentCalls is the number of calls of parallelCalls. The tool blocks each until all have
+// arrived, or the run is over.
+const concurrentCalls = 3
 
 func parallelCalls() []scripted.Reply {
 	var list []abi.ToolCall
-	for i := range meeting {
+	for i := range concurrentCalls {
 		list = append(list, abi.NewToolCall(fmt.Sprint("c", i), "meet", "{}"))
 	}
 	return []scripted.Reply{scripted.Calls(list...), scripted.Text("all done")}
@@ -118,7 +118,7 @@ func wantRequests(s *Seen, n int) error {
 	return nil
 }
 
-// delivered wants the text of all chunks to begin with that.
+// delivered checks the beginning of the text of all chunks.
 func delivered(s *Seen, want string) error {
 	if got := chunkText(s); !strings.HasPrefix(got, want) {
 		return fmt.Errorf("want chunks of %q, got %q", want, got)
@@ -142,7 +142,7 @@ func streamCases() []Case {
 		r.Size = 1
 		return []scripted.Reply{r}
 	}
-	// atChunk does something in the third call of on_chunk.
+	// atChunk returns a guest with code in the third call of on_chunk.
 	atChunk := func(code ...[]byte) func() []byte {
 		return func() []byte {
 			g := newGuest()
@@ -170,61 +170,61 @@ func streamCases() []Case {
 		{Name: "trap at the third chunk, skipped", Paced: true, Module: atChunk(unreachable), Replies: text, OnFault: "skip", Want: Faulted, Hook: abi.HookOnChunk,
 			Kind: sandbox.FaultTrap, Check: whole},
 		timed(Case{Name: "loop at the third chunk", Paced: true, Module: atChunk(forever()), Replies: text, Want: Faulted, Hook: abi.HookOnChunk, Kind: sandbox.FaultTimeout, Check: prefix}),
-		{Name: "withholds all", Module: chunks(`[]`), Replies: text, Want: Fine, Check: func(s *Seen) error {
+		{Name: "withholds all", Module: chunks(`[]`), Replies: text, Want: Harmless, Check: func(s *Seen) error {
 			if got := chunkText(s); got != "" {
 				return fmt.Errorf("chunks came through: %q", got)
 			}
 			return nil
 		}},
-		{Name: "sends more after the end", Module: chunks(`[{"kind":"text","text":"x"}]`), Replies: text, Want: Fine},
-		{Name: "numbers chunks anew", Module: chunks(`[{"kind":"text","text":"x","seq":-9},{"kind":"text","text":"y","seq":99999999}]`), Replies: text, Want: Fine},
+		{Name: "sends more after the end", Module: chunks(`[{"kind":"text","text":"x"}]`), Replies: text, Want: Harmless},
+		{Name: "numbers chunks anew", Module: chunks(`[{"kind":"text","text":"x","seq":-9},{"kind":"text","text":"y","seq":99999999}]`), Replies: text, Want: Harmless},
 		{Name: "tool calls in the stream of a tool", Module: chunks(`[{"kind":"tool_call","index":0,"id":"c9","name":"t","arguments":"{}"}]`), Want: Faulted, Hook: abi.HookOnChunk, Text: []string{"a tool_call in this stream"}},
 		{Name: "tool call of index 2^31", Module: chunks(`[{"kind":"tool_call","index":2147483648,"id":"c9","name":"nothing","arguments":"{}"}]`), Replies: text, Want: Faulted, Hook: abi.HookOnChunk, Text: []string{"want 0 to 1023"}},
 		{Name: "text of a tool call as a number", Module: chunks(`[{"kind":"text","text":7}]`), Replies: text, Want: Faulted, Hook: abi.HookOnChunk, Text: []string{"chunks[0].text: want a string"}},
-		{Name: "20,000 chunks for one", Module: chunks(`[` + strings.Repeat(`{"kind":"text","text":"x"},`, 19_999) + `{"kind":"text","text":"x"}]`), Replies: func() []scripted.Reply { return []scripted.Reply{scripted.Text("one")} }, Want: Fine},
-		told("stream opened where nothing streams", "next_stream", `"code":"denied"`, i32(0), i32(0)),
-		told("stream read that is not open", "recv", `"code":"denied"`),
-		told("chunks sent to nobody", "send", `"code":"denied"`, i32(0), i32(0)),
+		{Name: "20,000 chunks for one", Module: chunks(`[` + strings.Repeat(`{"kind":"text","text":"x"},`, 19_999) + `{"kind":"text","text":"x"}]`), Replies: func() []scripted.Reply { return []scripted.Reply{scripted.Text("one")} }, Want: Harmless},
+		errorReply("stream opened where nothing streams", "next_stream", `"code":"denied"`, i32(0), i32(0)),
+		errorReply("stream read that is not open", "recv", `"code":"denied"`),
+		errorReply("chunks sent to nobody", "send", `"code":"denied"`, i32(0), i32(0)),
 	}
 }
 
-// storageCases fill what is kept, and what is shown.
+// storageCases fill stored values, counters, logs and events.
 func storageCases() []Case {
 	logging := func(text string, n int) func() []byte { return func() []byte { return logging(text, n) } }
 	return []Case{
-		{Name: "keys of another entry", Module: remembering, Entries: 2, Want: Fine, Check: func(s *Seen) error {
+		{Name: "keys of another entry", Module: remembering, Entries: 2, Want: Harmless, Check: func(s *Seen) error {
 			if got := replies(s); !slices.Equal(got, []string{"1", "1"}) {
 				return fmt.Errorf("each entry has its own keys; got %v", got)
 			}
 			return nil
 		}},
-		{Name: "value of 5 MB", Module: func() []byte { return storing(1, 5<<20) }, Want: Told, Text: []string{`"code":"limit"`}},
-		{Name: "values of 5 MB in all", Module: func() []byte { return storing(50, 100<<10) }, Want: Told, Text: []string{`"code":"limit"`}},
-		{Name: "5,000 keys", Module: func() []byte { return storing(5_000, 1) }, Want: Told, Text: []string{`"code":"limit"`}},
-		{Name: "4,999 counters", Module: func() []byte { return counting(4_999) }, Limits: within(time.Minute), Want: Told, Text: []string{`"code":"limit"`}},
+		{Name: "value of 5 MB", Module: func() []byte { return storing(1, 5<<20) }, Want: ErrorReply, Text: []string{`"code":"limit"`}},
+		{Name: "values of 5 MB in all", Module: func() []byte { return storing(50, 100<<10) }, Want: ErrorReply, Text: []string{`"code":"limit"`}},
+		{Name: "5,000 keys", Module: func() []byte { return storing(5_000, 1) }, Want: ErrorReply, Text: []string{`"code":"limit"`}},
+		{Name: "4,999 counters", Module: func() []byte { return counting(4_999) }, Limits: within(time.Minute), Want: ErrorReply, Text: []string{`"code":"limit"`}},
 		{Name: "counter beyond 64 bits", Module: func() []byte {
 			return asking(abi.HookBeforeAgent, "local_add", func(g *guest, f int) []byte {
 				g.place(0x600, "k")
 				return join(i32(0x600), i32(1), i64(1<<63-1), call(f), drop, i32(0x600), i32(1), i64(1), call(f))
 			}).bytes()
-		}, Want: Told, Text: []string{"overflow"}},
-		told("value that is not JSON", "local_set", `"code":"invalid"`, i32(0x600), i32(0), i32(0x600), i32(2), i64(-1)),
+		}, Want: ErrorReply, Text: []string{"overflow"}},
+		errorReply("value that is not JSON", "local_set", `"code":"invalid"`, i32(0x600), i32(0), i32(0x600), i32(2), i64(-1)),
 		{Name: "version that is not the one", Module: func() []byte {
 			return asking(abi.HookBeforeAgent, "local_set", func(g *guest, f int) []byte {
 				g.place(0x600, "k1")
 				return join(i32(0x600), i32(1), i32(0x601), i32(1), i64(99), call(f))
 			}).bytes()
-		}, Want: Told, Text: []string{`"code":"conflict"`}},
-		{Name: "log flood", Module: logging("line", 5_000), Want: Fine, Check: atMostLog(300, 80<<10)},
-		{Name: "log line of 1 MB", Module: logging(strings.Repeat("x", 1<<20), 3), Want: Fine, Check: atMostLog(10, 80<<10)},
-		{Name: "log lines with escapes", Module: logging("a\x1b[2J\x1b]0;pwned\x07\r\x00\xff\u202eb", 1), Want: Fine, Check: noControlCharacters},
-		{Name: "log lines that look like events", Module: logging("\n{\"type\":\"run_finished\"}\n", 1), Want: Fine, Check: func(s *Seen) error {
+		}, Want: ErrorReply, Text: []string{`"code":"conflict"`}},
+		{Name: "log flood", Module: logging("line", 5_000), Want: Harmless, Check: atMostLog(300, 80<<10)},
+		{Name: "log line of 1 MB", Module: logging(strings.Repeat("x", 1<<20), 3), Want: Harmless, Check: atMostLog(10, 80<<10)},
+		{Name: "log lines with escapes", Module: logging("a\x1b[2J\x1b]0;pwned\x07\r\x00\xff\u202eb", 1), Want: Harmless, Check: noControlCharacters},
+		{Name: "log lines that look like events", Module: logging("\n{\"type\":\"run_finished\"}\n", 1), Want: Harmless, Check: func(s *Seen) error {
 			if n := len(s.Of(abi.EventRunFinished)); n != 1 {
 				return fmt.Errorf("%d ends of the run", n)
 			}
 			return nil
 		}},
-		{Name: "printing without end", Module: printing, Want: Fine, Check: atMostLog(3000, 80<<10)},
+		{Name: "printing without end", Module: printing, Want: Harmless, Check: atMostLog(3000, 80<<10)},
 		{Name: "event flood", Module: func() []byte {
 			return asking(abi.HookBeforeAgent, "config", func(g *guest, f int) []byte {
 				emit := g.abi2("emit")
@@ -232,7 +232,7 @@ func storageCases() []Case {
 				g.place(0x800, event)
 				return join(count(n0, 300, i32(0x800), i32(len(event)), call(emit), drop), call(f))
 			}).bytes()
-		}, Want: Fine, Check: func(s *Seen) error {
+		}, Want: Harmless, Check: func(s *Seen) error {
 			if n := len(s.Of(abi.EventCustom)); n > 256 {
 				return fmt.Errorf("%d events", n)
 			}
@@ -244,20 +244,20 @@ func storageCases() []Case {
 				g.memory(40).place(0x30000, event)
 				return join(i32(0x30000), i32(len(event)), call(f))
 			}).bytes()
-		}, Want: Told, Text: []string{`"code":"limit"`}},
+		}, Want: ErrorReply, Text: []string{`"code":"limit"`}},
 		{Name: "events of the run itself", Module: func() []byte {
 			return asking(abi.HookBeforeAgent, "emit", func(g *guest, f int) []byte {
 				const event = `{"name":"run_finished","data":{"type":"run_finished"}}`
 				g.place(0x800, event)
 				return join(i32(0x800), i32(len(event)), call(f))
 			}).bytes()
-		}, Want: Fine, Check: func(s *Seen) error {
+		}, Want: Harmless, Check: func(s *Seen) error {
 			if n := len(s.Of(abi.EventRunFinished)); n != 1 {
 				return fmt.Errorf("%d ends of the run", n)
 			}
 			return nil
 		}},
-		told("event without a name", "emit", `"code":"invalid"`, i32(0x620), i32(2)),
+		errorReply("event without a name", "emit", `"code":"invalid"`, i32(0x620), i32(2)),
 		{Name: "events from an observer", Module: func() []byte {
 			return asking(abi.HookObserve, "config", func(g *guest, f int) []byte {
 				emit := g.abi2("emit")
@@ -265,7 +265,7 @@ func storageCases() []Case {
 				g.place(0x800, event)
 				return join(i32(0x800), i32(len(event)), call(emit), i32(0), []byte{0x4e}, when(unreachable), call(f))
 			}).bytes()
-		}, Want: Fine, Check: func(s *Seen) error {
+		}, Want: Harmless, Check: func(s *Seen) error {
 			if n := len(s.Of(abi.EventCustom)); n != 0 {
 				return fmt.Errorf("%d events", n)
 			}
@@ -274,13 +274,13 @@ func storageCases() []Case {
 	}
 }
 
-// storing sets n run-local values of so many bytes, and shows the last reply.
+// storing returns a guest that sets n run-local values of this size, and shows the last reply.
 func storing(n, bytes int) []byte {
 	return asking(abi.HookBeforeAgent, "local_set", func(g *guest, f int) []byte {
 		const key, value = 0x600, 0x30000
 		g.memory(4 + (value+bytes)>>16)
 		text := join(i32(value), i32('1'), i32(bytes), fill)
-		if bytes > 1 { // as a text, since numbers cannot be long
+		if bytes > 1 { // as a string, because numbers cannot be long
 			text = join(text, i32(value), i32('"'), store8(0), i32(value+bytes-1), i32('"'), store8(0))
 		}
 		return join(text, count(n0, n,
@@ -290,7 +290,7 @@ func storing(n, bytes int) []byte {
 	}).bytes()
 }
 
-// counting makes n counters, and shows the last reply.
+// counting returns a guest that makes n counters, and shows the last reply.
 func counting(n int) []byte {
 	return asking(abi.HookBeforeAgent, "local_add", func(_ *guest, f int) []byte {
 		const key = 0x600
@@ -301,7 +301,7 @@ func counting(n int) []byte {
 	}).bytes()
 }
 
-// printing writes 100 MB to stdout, in pieces with and without an end of line.
+// printing returns a guest that writes 100 MB to stdout, in pieces with and without a line end.
 func printing() []byte {
 	g := newGuest()
 	write := g.wasi("fd_write")
@@ -325,7 +325,7 @@ func atMostLog(lines, bytes int) func(*Seen) error {
 	}
 }
 
-// logging logs a text n times.
+// logging returns a guest that logs a text n times.
 func logging(text string, n int) []byte {
 	g := newGuest()
 	log := g.abi("log")

@@ -7,13 +7,13 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// The modules that Extism plug-ins import from.
+// Modules that Extism plug-ins import.
 const (
 	extismEnv  = "extism:host/env"
 	extismUser = "extism:host/user"
 )
 
-// extismTypes are the types of Extism's functions, as those of abiTypes are.
+// extismTypes are the types of Extism's functions, in the form of abiTypes.
 var extismTypes = map[string][2]string{
 	"alloc": {"I", "I"}, "free": {"I", ""}, "length": {"I", "I"}, "load_u8": {"I", "i"}, "load_u64": {"I", "I"},
 	"store_u8": {"Ii", ""}, "store_u64": {"II", ""}, "input_offset": {"", "I"}, "input_load_u8": {"I", "i"}, "input_load_u64": {"I", "I"},
@@ -23,21 +23,20 @@ var extismTypes = map[string][2]string{
 	"error_get": {"", "I"}, "http_headers": {"", "I"}, "get_log_level": {"", "i"}, "log_error": {"I", ""},
 }
 
-// userCalls are the host calls of the ABI as plug-ins make them: with an offset, or
-// with nothing.
+// userCalls are the host calls of the ABI for plug-ins, with an offset or without parameters.
 var userCalls = map[string]string{
 	"next": "I", "next_stream": "I", "recv": "", "send": "I", "messages": "I", "changed": "I", "local_get": "I", "local_set": "I",
 	"local_delete": "I", "local_add": "I", "emit": "I", "config": "", "model": "I", "tool": "I", "http": "I", "store_get": "I", "store_set": "I",
 }
 
-// extism imports a function of Extism's.
+// extism imports a function of Extism.
 func (g *guest) extism(name string) int {
 	t := extismTypes[name]
 	return g.use(extismEnv, name, t[0], t[1])
 }
 
-// pluginHook adds a hook as plug-ins have them, with big0 and big1 for offsets,
-// which end it well. Its locals are those of hookLocals without the parameter.
+// pluginHook adds a hook of a plug-in that returns success. It has the locals of hookLocals
+// without the parameter; big0 and big1 are for offsets.
 func (g *guest) pluginHook(h abi.Hook, code ...[]byte) *guest {
 	return g.export(string(h), g.function("", "i", join(code...), i32(0)))
 }
@@ -48,7 +47,7 @@ const (
 	place1 = big1 - 1
 )
 
-// handing adds code that makes a block of a text and leaves its offset in a local.
+// handing returns code that makes a block with a text and stores its offset in a local.
 func (g *guest) handing(text string, into int) []byte {
 	code := join(i64(int64(len(text))), call(g.extismOf("alloc")), setLocal(into))
 	for i := range text {
@@ -57,7 +56,7 @@ func (g *guest) handing(text string, into int) []byte {
 	return code
 }
 
-// extismOf is the index of an import that is there already.
+// extismOf returns the index of an existing import.
 func (g *guest) extismOf(name string) int {
 	i, ok := g.names[extismEnv+"."+name]
 	if !ok {
@@ -66,7 +65,7 @@ func (g *guest) extismOf(name string) int {
 	return i
 }
 
-// plugin is a plug-in that imports functions, and does in one hook what code says.
+// plugin returns a plug-in with imports and with code in one hook.
 func plugin(code func(g *guest) []byte, names ...string) func() []byte {
 	return func() []byte {
 		g := newGuest()
@@ -77,24 +76,24 @@ func plugin(code func(g *guest) []byte, names ...string) func() []byte {
 	}
 }
 
-// pluginCases are Extism plug-ins, whose memory of blocks lies on the host's side.
+// pluginCases are Extism plug-ins, whose blocks are in the host's memory.
 func pluginCases() []Case {
 	fault := func(name, text string, code func(g *guest) []byte, names ...string) Case {
 		return Case{Name: name, Module: plugin(code, names...), Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{text}}
 	}
-	fine := func(name string, code func(g *guest) []byte, names ...string) Case {
-		return Case{Name: name, Module: plugin(code, names...), Want: Fine}
+	accepted := func(name string, code func(g *guest) []byte, names ...string) Case {
+		return Case{Name: name, Module: plugin(code, names...), Want: Harmless}
 	}
 	f := (*guest).extismOf
 	all := []Case{
 		fault("block of 2^63 bytes", "block_bytes", func(g *guest) []byte { return join(i64(-1<<63), call(f(g, "alloc")), []byte{0x1a}) }, "alloc"),
 		fault("blocks without end", "blocks", func(g *guest) []byte { return forever(i64(1), call(f(g, "alloc")), drop) }, "alloc"),
 		fault("blocks of 1 MB without end", "block_bytes", func(g *guest) []byte { return forever(i64(1<<20), call(f(g, "alloc")), drop) }, "alloc"),
-		fine("200,000 blocks, each freed", func(g *guest) []byte {
+		accepted("200,000 blocks, each freed", func(g *guest) []byte {
 			return count(n0-1, 200_000, i64(100), call(f(g, "alloc")), call(f(g, "free")))
 		}, "alloc", "free"),
-		fine("empty blocks", func(g *guest) []byte { return count(n0-1, 1000, i64(0), call(f(g, "alloc")), call(f(g, "free"))) }, "alloc", "free"),
-		fine("freeing what is no block", func(g *guest) []byte {
+		accepted("empty blocks", func(g *guest) []byte { return count(n0-1, 1000, i64(0), call(f(g, "alloc")), call(f(g, "free"))) }, "alloc", "free"),
+		accepted("freeing what is no block", func(g *guest) []byte {
 			return join(i64(-1), call(f(g, "free")), i64(0), call(f(g, "free")), call(f(g, "input_offset")), teeLocal(place0), call(f(g, "free")), local(place0), call(f(g, "free")))
 		}, "free", "input_offset"),
 		fault("block used after it was freed", "lie in no block", func(g *guest) []byte {
@@ -113,13 +112,13 @@ func pluginCases() []Case {
 		fault("answer whose length wraps around", "lie in no block", func(g *guest) []byte {
 			return join(i64(8), call(f(g, "alloc")), i64(-1), call(f(g, "output_set")))
 		}, "alloc", "output_set"),
-		fine("answer that was freed", func(g *guest) []byte {
+		accepted("answer that was freed", func(g *guest) []byte {
 			return join(g.handing(`{}`, place0), local(place0), i64(2), call(f(g, "output_set")), local(place0), call(f(g, "free")))
 		}, "alloc", "store_u8", "output_set", "free"),
 		fault("input written to, and answered with", "answer", func(g *guest) []byte {
 			return join(call(f(g, "input_offset")), teeLocal(place0), i32('x'), call(f(g, "store_u8")), local(place0), i64(1), call(f(g, "output_set")))
 		}, "input_offset", "store_u8", "output_set"),
-		fine("input read where there is none", func(g *guest) []byte {
+		accepted("input read where there is none", func(g *guest) []byte {
 			return join(i64(-1), call(f(g, "input_load_u8")), drop, i64(-8), call(f(g, "input_load_u64")), drop, i64(1<<62), call(f(g, "input_load_u64")), drop)
 		}, "input_load_u8", "input_load_u64"),
 		fault("error in no block", "no block begins", func(g *guest) []byte { return join(i64(77), call(f(g, "error_set"))) }, "error_set"),
@@ -130,7 +129,7 @@ func pluginCases() []Case {
 		fault("name of a variable of 1 KB", "at most", func(g *guest) []byte {
 			return join(i64(1024), call(f(g, "alloc")), call(f(g, "var_get")), drop)
 		}, "alloc", "var_get"),
-		fine("variable of zeros", func(g *guest) []byte {
+		accepted("variable of zeros", func(g *guest) []byte {
 			return join(g.handing("k", place0), local(place0), i64(1000), call(f(g, "alloc")), call(f(g, "var_set")),
 				g.handing("k", place0), local(place0), call(f(g, "var_get")), call(f(g, "length")), i64(1000), []byte{0x52}, when(unreachable))
 		}, "alloc", "store_u8", "var_set", "var_get", "length"),
@@ -146,7 +145,7 @@ func pluginCases() []Case {
 		{Name: "hook that is an import of Extism's", Module: func() []byte {
 			g := newGuest()
 			return g.export("before_agent", g.extism("http_status_code")).bytes()
-		}, Want: Fine},
+		}, Want: Harmless},
 		refused("start function that is an import of Extism's", func() []byte {
 			g := newGuest()
 			g.startAt = leb(g.extism("reset"))
@@ -156,7 +155,7 @@ func pluginCases() []Case {
 			g := newGuest()
 			g.export("_initialize", g.extism("reset"))
 			return g.pluginHook(abi.HookBeforeAgent).bytes()
-		}, Want: Fine},
+		}, Want: Harmless},
 		timed(refused("__wasm_call_ctors loops", func() []byte {
 			g := newGuest()
 			g.extism("reset")
@@ -188,17 +187,17 @@ func pluginCases() []Case {
 			return join(i64(100), call(f(g, "alloc")), call(g.names[extismUser+".emit"]), call(f(g, "error_set")), i32(1), leave)
 		}, "alloc", "error_set"),
 	}
-	// Host calls of the ABI come from another module of imports.
+	// The host calls of the ABI are in another module of imports.
 	all[len(all)-1].Module = func() []byte {
 		g := newGuest()
 		alloc, failed, emit := g.extism("alloc"), g.extism("error_set"), g.use(extismUser, "emit", "I", "I")
 		return g.pluginHook(abi.HookBeforeAgent, i64(100), call(alloc), call(emit), call(failed), i32(1), leave).bytes()
 	}
-	all[len(all)-1].Hook = "" // it says itself that it failed
+	all[len(all)-1].Hook = "" // the module itself reports the failure
 	return append(all, costlyPlugins()...)
 }
 
-// costlyPlugins let the host work for little work of their own.
+// costlyPlugins make the host work much with little work of the guest.
 func costlyPlugins() []Case {
 	f := (*guest).extismOf
 	endlessly := func(name string, code func(g *guest) []byte, names ...string) Case {
@@ -206,14 +205,14 @@ func costlyPlugins() []Case {
 		c.Limits.HostCalls = 1 << 30
 		return c
 	}
-	const large = 30 << 20 // of the 32 MiB that blocks may have
+	const large = 30 << 20 // the limit of blocks is 32 MiB
 	all := []Case{
 		endlessly("blocks of 30 MB, each freed", func(g *guest) []byte { return forever(i64(large), call(f(g, "alloc")), call(f(g, "free"))) }, "alloc", "free"),
 		endlessly("blocks of 30 MB, and everything reset", func(g *guest) []byte {
 			return forever(i64(large), call(f(g, "alloc")), drop, call(f(g, "reset")))
 		}, "alloc", "reset"),
 		endlessly("bytes from 60,000 blocks in turn", func(g *guest) []byte {
-			// Blocks of one byte lie 32 apart.
+			// Blocks of one byte are 32 bytes apart.
 			one := join(i64(1), call(f(g, "alloc")), teeLocal(place0))
 			first := n1 - 1
 			return join(one, []byte{0xa7}, setLocal(first), count(n0-1, 60_000, one, drop),

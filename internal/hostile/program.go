@@ -8,25 +8,25 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A program is a random module whose code is valid and has no reason to end.
+// A program is a random valid module that need not terminate.
 // All its functions are of type (i32) -> i32, hooks included.
 type program struct {
 	*rand.Rand
 	*guest
-	talks  bool // much with the host
-	first  int  // function
-	count  int  // functions
-	labels int  // that branches may name
-	room   int  // statements left
+	talks  bool // makes many host calls
+	first  int  // index of the first function
+	count  int  // number of functions
+	labels int  // number of labels in scope
+	room   int  // number of statements left
 	texts  []place
-	calls  []string // of the ABI that it imports
+	calls  []string // imported functions of the ABI
 	prints int      // the index of fd_write, or -1
 }
 
 // A place is a text in memory.
 type place struct{ at, n int }
 
-// Memory of a program: texts from textAt on.
+// Memory of a program. Texts start at textAt.
 const textAt = 0x1000
 
 func newProgram(r *rand.Rand, talks bool) *program {
@@ -69,7 +69,7 @@ func newProgram(r *rand.Rand, talks bool) *program {
 	for _, h := range hooks[:1+r.IntN(5)] {
 		if h == abi.HookDescribe || h == abi.HookConfigure {
 			if r.IntN(4) > 0 {
-				continue // or few would come as far as a run
+				continue // otherwise few would be configured and run
 			}
 		}
 		p.export(string(h), p.someFunction())
@@ -95,8 +95,8 @@ var sortedCalls = func() []string {
 
 func (p *program) someFunction() int { return p.first + p.IntN(p.count) }
 
-// callee is a function that comes later as a rule, or most programs would do
-// nothing but recurse.
+// callee returns a function, usually a later one, because most programs would only recurse
+// otherwise.
 func (p *program) callee() int {
 	now := len(p.imported) + len(p.declared)
 	if left := p.first + p.count - now - 1; left > 0 && p.IntN(8) > 0 {
@@ -105,8 +105,7 @@ func (p *program) callee() int {
 	return p.someFunction()
 }
 
-// result is what a function returns: that it is done, that it failed, or what
-// no hook may.
+// result pushes the result of a function: success, failure, or an invalid one.
 func (p *program) result() []byte {
 	switch p.IntN(10) {
 	case 0:
@@ -129,7 +128,7 @@ func (p *program) statements(depth int) []byte {
 	return code
 }
 
-// inside generates statements within one more label.
+// inside generates statements in the scope of another label.
 func (p *program) inside(depth int) []byte {
 	p.labels++
 	code := p.statements(depth + 1)
@@ -173,7 +172,7 @@ func (p *program) statement(depth int) []byte {
 	}
 }
 
-// repeats goes round a loop: always, while a local counts, or by chance.
+// repeats generates a loop that is endless, counts, or ends at random.
 func (p *program) repeats() []byte {
 	switch p.IntN(4) {
 	case 0:
@@ -185,7 +184,7 @@ func (p *program) repeats() []byte {
 	}
 }
 
-// table is a br_table around blocks.
+// table generates a br_table in nested blocks.
 func (p *program) table(depth int) []byte {
 	n := 1 + p.IntN(5)
 	code := repeat(n, 0x02, noValue)
@@ -239,7 +238,7 @@ func (p *program) offset() int {
 	return p.IntN(64)
 }
 
-// address is one in the memory as a rule.
+// address pushes an address that is usually in the memory.
 func (p *program) address() []byte {
 	if p.IntN(12) == 0 {
 		return p.value(0)
@@ -247,7 +246,7 @@ func (p *program) address() []byte {
 	return join(p.value(0), i32(0x7fff), and, i32(0x8000), add)
 }
 
-// size is one that bulk instructions and host calls are given.
+// size pushes a length for bulk instructions and host calls.
 func (p *program) size() []byte {
 	if p.IntN(3) > 0 {
 		return i32(p.IntN(1 << p.IntN(17)))
@@ -267,7 +266,7 @@ func (p *program) bulk() []byte {
 		return join(p.address(), p.value(0), p.size(), fill)
 	case 5, 6:
 		return join(p.address(), p.address(), p.size(), copyMemory)
-	case 7: // all there is
+	case 7: // the whole memory
 		return join(i32(0), i32(1), []byte{0x3f, 0}, i32(16), []byte{0x74}, fill)
 	case 8:
 		return join(p.address(), p.size(), p.size(), initMemory)
@@ -280,7 +279,7 @@ func (p *program) bulk() []byte {
 	}
 }
 
-// host makes a call of the host with parameters that are right in part.
+// host generates a host call with partly valid parameters.
 func (p *program) host() []byte {
 	if p.prints >= 0 && p.IntN(10) == 0 {
 		return join(p.edge(), p.address(), p.size(), p.address(), call(p.prints), drop)
@@ -327,7 +326,7 @@ func (p *program) value(depth int) []byte {
 		return global(p.IntN(2))
 	case 4:
 		return i32(int(int32(p.Uint32())) >> p.IntN(32))
-	case 5: // arithmetic, divisions now and then
+	case 5: // arithmetic, sometimes a division
 		op := byte(0x6a + p.IntN(3))
 		if p.IntN(6) == 0 {
 			op = byte(0x6d + p.IntN(4))

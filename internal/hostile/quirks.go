@@ -10,10 +10,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// quirkCases are valid modules written as no toolchain writes them, and floods of
-// what a module may have many of.
+// quirkCases are valid modules in unusual encodings, and modules with very many items.
 func quirkCases() []Case {
-	fine := func(name string, build func() []byte) Case { return Case{Name: name, Module: build, Want: Fine} }
+	accepted := func(name string, build func() []byte) Case { return Case{Name: name, Module: build, Want: Harmless} }
 	with := func(change func(g *guest)) func() []byte {
 		return func() []byte {
 			g := newGuest()
@@ -29,8 +28,8 @@ func quirkCases() []Case {
 		}
 	}
 	return []Case{
-		fine("section sizes and counts in five bytes", padded),
-		fine("100,000 groups of no locals", func() []byte {
+		accepted("section sizes and counts in five bytes", padded),
+		accepted("100,000 groups of no locals", func() []byte {
 			g := newGuest().hook(abi.HookBeforeAgent)
 			body := join(leb(100_000), bytes.Repeat([]byte{0, typeI32}, 100_000), i32(0), []byte{0x0b})
 			g.bodies[0] = append(leb(len(body)), body...)
@@ -50,7 +49,7 @@ func quirkCases() []Case {
 				g.signatures = append(g.signatures, join([]byte{0x60}, times(99, typeI64), times(16, typeI64)))
 			}
 		}), "parameters and results, more than the limit of 100,000 for all types"),
-		fine("200 imports, all the same", with(func(g *guest) {
+		accepted("200 imports, all the same", with(func(g *guest) {
 			for range 200 {
 				g.imported = append(g.imported, join(str(abi.ImportModule), str("write"), []byte{kindFunction}, leb(g.signature("ii", ""))))
 			}
@@ -59,37 +58,37 @@ func quirkCases() []Case {
 		refused("import of an import's name in other letters", with(func(g *guest) { g.use(abi.ImportModule, "Write", "ii", "") }), "agent_middleware_v1.Write, which ABI version 1 does not have"),
 		refused("module of imports with a NUL behind it", with(func(g *guest) { g.use(abi.ImportModule+"\x00", "write", "ii", "") }), "control character"),
 		refused("module of imports in letters that look alike", with(func(g *guest) { g.use("аgent_middleware_v1", "write", "ii", "") }), "imports "),
-		fine("990 exports of one function", after(func(g *guest) {
+		accepted("990 exports of one function", after(func(g *guest) {
 			for i := range 990 {
 				g.export(strings.Repeat("e", i+1), 0)
 			}
 		})),
-		fine("export without a name", after(func(g *guest) { g.export("", 0) })),
-		fine("imports exported", after(func(g *guest) { g.exported = append(g.exported, join(str("import"), []byte{kindFunction, 0})) })),
-		fine("hook's name in letters that look alike", after(func(g *guest) { g.export("bеfore_model", 0) })),
-		fine("every hook is one function", after(func(g *guest) {
+		accepted("export without a name", after(func(g *guest) { g.export("", 0) })),
+		accepted("imports exported", after(func(g *guest) { g.exported = append(g.exported, join(str("import"), []byte{kindFunction, 0})) })),
+		accepted("hook's name in letters that look alike", after(func(g *guest) { g.export("bеfore_model", 0) })),
+		accepted("every hook is one function", after(func(g *guest) {
 			for _, h := range abi.Hooks() {
 				if h != abi.HookBeforeAgent && h != abi.HookGateTool {
 					g.export(string(h), 0)
 				}
 			}
 		})),
-		fine("999 mutable globals", with(func(g *guest) {
+		accepted("999 mutable globals", with(func(g *guest) {
 			for range 990 {
 				g.counter()
 			}
 		})),
-		fine("globals of vectors and references", with(func(g *guest) {
+		accepted("globals of vectors and references", with(func(g *guest) {
 			g.globals = append(g.globals, join([]byte{typeV128, 1}, noSIMD, []byte{0x0b}), []byte{typeFuncRef, 1, 0xd0, typeFuncRef, 0x0b}, []byte{typeExternRef, 1, 0xd0, typeExternRef, 0x0b})
 		})),
-		fine("tables of functions and of externals", after(func(g *guest) {
+		accepted("tables of functions and of externals", after(func(g *guest) {
 			g.table = []byte{4, typeFuncRef, 0, 1, typeExternRef, 0, 10, typeFuncRef, 1, 0, 0, typeExternRef, 1, 5, 0x80, 0x80, 4}
 		})),
-		fine("10,000 segments of no elements", after(func(g *guest) {
+		accepted("10,000 segments of no elements", after(func(g *guest) {
 			g.table = []byte{1, typeFuncRef, 0, 0}
 			g.elems = times(10_000, 0, 0x41, 0, 0x0b, 0)
 		})),
-		fine("elements given by expressions", after(func(g *guest) {
+		accepted("elements given by expressions", after(func(g *guest) {
 			g.table = join([]byte{1, typeFuncRef, 0}, leb(60_000))
 			g.elems = join([]byte{1, 4, 0x41, 0, 0x0b}, times(60_000, 0xd0, typeFuncRef, 0x0b))
 		})),
@@ -105,7 +104,7 @@ func quirkCases() []Case {
 			g.table = []byte{1, typeFuncRef, 0, 1}
 			g.elems = join([]byte{1, 0}, i32(-1), []byte{0x0b, 1, 0})
 		}), "do not lie in the table"),
-		fine("name section of 10 MB", after(func(g *guest) {
+		accepted("name section of 10 MB", after(func(g *guest) {
 			name := strings.Repeat("n", 100_000)
 			g.extra = custom1("name", section(1, leb(100), bytes.Repeat(join(leb(0), str(name)), 100)))
 		})),
@@ -116,11 +115,11 @@ func quirkCases() []Case {
 		}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultTrap, Check: shortEvents},
 		{Name: "_start beside _initialize", Module: after(func(g *guest) {
 			g.export("_start", g.function("", "", unreachable)).export("_initialize", g.function("", ""))
-		}), Want: Fine},
+		}), Want: Harmless},
 	}
 }
 
-// padded is an honest module each section of which has its size in five bytes.
+// padded returns an honest module with five-byte section sizes.
 func padded() []byte {
 	out := binaryOf()
 	for _, s := range sectionsOf(honest()) {
@@ -134,7 +133,7 @@ func padded() []byte {
 	return out
 }
 
-// shortEvents looks for what a module could make an event long with.
+// shortEvents checks that a module cannot make an event long.
 func shortEvents(s *Seen) error {
 	for _, e := range s.Events {
 		if b, err := abijson.Marshal(e); err != nil || len(b) > 64<<10 {

@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A randomPlugin is an Extism plug-in that makes random calls with random offsets,
-// many of which are of blocks, and were.
+// A randomPlugin is an Extism plug-in that makes random calls with random offsets, many of them
+// of existing or freed blocks.
 type randomPlugin struct {
 	*rand.Rand
 	*guest
@@ -33,14 +33,14 @@ func newRandomPlugin(r *rand.Rand) *randomPlugin {
 	hooks := abi.Hooks()
 	r.Shuffle(len(hooks), func(i, j int) { hooks[i], hooks[j] = hooks[j], hooks[i] })
 	for _, h := range hooks[:1+r.IntN(4)] {
-		if h != abi.HookDescribe || r.IntN(4) == 0 { // or few would come as far as a run
+		if h != abi.HookDescribe || r.IntN(4) == 0 { // otherwise few would be configured and run
 			p.export(string(h), p.function("", "i", p.statements(3+r.IntN(30), 0), i32(r.IntN(5)/4)))
 		}
 	}
 	return p
 }
 
-// statements are calls one after another, some of them again and again.
+// statements generates calls, some of them in loops.
 func (p *randomPlugin) statements(n, depth int) (code []byte) {
 	for range n {
 		switch k := p.IntN(12); {
@@ -79,7 +79,7 @@ func (p *randomPlugin) call() (code []byte) {
 	return code
 }
 
-// offset is one of a block as a rule, or near it, or a length.
+// offset pushes an offset, usually of a block or near one, or a length.
 func (p *randomPlugin) offset() []byte {
 	switch p.IntN(24) {
 	case 0:

@@ -17,7 +17,7 @@ var updateFlag = flag.Bool("update", false, "write the tables of testdata/hostil
 
 const readme = "../../testdata/hostile/README.md"
 
-// The tables of the README are those of the code.
+// TestReadme checks that the tables of the README match the code.
 func TestReadme(t *testing.T) {
 	b, err := os.ReadFile(readme)
 	require.NoError(t, err)

@@ -33,12 +33,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A host is what runs modules: a loader, and what it complained of.
+// A host is a loader of modules and the errors that it logged.
 type host struct {
 	loader *module.Loader
 
 	mu     sync.Mutex
-	errors []string // what it logged as its own mistakes
+	errors []string // the mistakes of the host
 }
 
 func newHost() (*host, error) {
@@ -50,7 +50,7 @@ func newHost() (*host, error) {
 
 func (h *host) close() error { return h.loader.Close(context.Background()) }
 
-// complaints returns what the host logged since it was asked last.
+// complaints returns the errors that the host logged since the last call.
 func (h *host) complaints() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -59,7 +59,7 @@ func (h *host) complaints() []string {
 	return out
 }
 
-// mistakes is a log handler that keeps what is an error.
+// mistakes is a log handler that keeps errors.
 type mistakes struct{ host *host }
 
 func (m mistakes) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
@@ -79,18 +79,18 @@ func (m mistakes) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A hookCall is one call of a hook as a chain made it.
+// A hookCall is a call of a hook by a chain.
 type hookCall struct {
 	hook  abi.Hook
-	wall  time.Duration // without what it waited for in next
-	own   time.Duration // the same without what the machine did for others
-	cpu   time.Duration // of the processor
-	waits bool          // it called next, whose work is in own and cpu
+	wall  time.Duration // without the time in next
+	own   time.Duration // the same without the time of other threads
+	cpu   time.Duration // processor time
+	waits bool          // it called next, whose work counts in own and cpu
 	err   error
-	left  bool // err is that nobody waited for it any more: another module closed its stream, say
+	left  bool // err says that its result was no longer needed, for example because another module closed its stream
 }
 
-// watched is a middleware that notes each call of its hooks.
+// watched is a middleware that records each call of its hooks.
 type watched struct {
 	chain.Middleware
 	note func(hookCall)
@@ -117,17 +117,17 @@ func (s *watchedSession) Call(ctx context.Context, c *chain.Call, in, out any) e
 	return err
 }
 
-// An outcome is what became of a module.
+// An outcome is the result of running a module.
 type outcome struct {
 	Seen
 	refusal error // nil if it ran
 	digest  string
-	rebuilt bool // its instances are made anew each time
+	rebuilt bool // its instances cannot be reset
 	load    time.Duration
 	calls   []hookCall
 }
 
-// run loads a module, configures it, and lets it take part in a run.
+// run loads a module, configures it, and uses it in a run.
 func (h *host) run(ctx context.Context, c *Case) *outcome {
 	out := &outcome{}
 	began := time.Now()
@@ -209,7 +209,7 @@ func (o *outcome) take(ctx context.Context, c *Case, mw chain.Middleware) error 
 	return nil
 }
 
-// paced is a model that waits with each chunk until the last one has come out.
+// paced is a model that delays each chunk until the previous one was delivered.
 type paced struct {
 	model.Model
 	got <-chan struct{}
@@ -239,8 +239,8 @@ func usualReplies() []scripted.Reply {
 	return []scripted.Reply{scripted.Calls(abi.NewToolCall("c1", "t", `{"n":1}`)), last}
 }
 
-// tools are one that answers, and one that holds its calls until as many as
-// parallelCalls makes have come, or until they are released.
+// tools returns a tool that answers, and one that blocks its calls until all of parallelCalls
+// have arrived, or until they are released.
 func tools() (list []tool.Tool, release func()) {
 	var came atomic.Int32
 	all := make(chan struct{})
@@ -248,7 +248,7 @@ func tools() (list []tool.Tool, release func()) {
 	return []tool.Tool{
 		tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("t-ok"), nil }),
 		tool.Func(abi.Tool{Name: "meet"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
-			if came.Add(1) == meeting {
+			if came.Add(1) == concurrentCalls {
 				release()
 			}
 			select {
@@ -261,7 +261,7 @@ func tools() (list []tool.Tool, release func()) {
 	}, release
 }
 
-// fault is the first fault of a hook.
+// fault returns the first fault of a hook.
 func (o *outcome) fault() *ending.FaultError {
 	for _, c := range o.calls {
 		var f *ending.FaultError
@@ -269,13 +269,13 @@ func (o *outcome) fault() *ending.FaultError {
 			return f
 		}
 	}
-	// What was wrong with an answer is found after the call.
+	// A mistake in an answer is found after the call.
 	var f *ending.FaultError
 	errors.As(o.Err, &f)
 	return f
 }
 
-// check compares what became of a module with what has to.
+// check compares the outcome of a module with the expected one.
 func (o *outcome) check(c *Case) error {
 	var err error
 	switch c.Want {
@@ -283,9 +283,9 @@ func (o *outcome) check(c *Case) error {
 		err = o.wasRefused(c)
 	case Faulted:
 		err = o.hasFaulted(c)
-	case Told:
+	case ErrorReply:
 		err = o.wasTold(c)
-	case Fine:
+	case Harmless:
 		err = o.wasFine()
 	}
 	if err == nil && c.Check != nil {
@@ -311,7 +311,7 @@ func (o *outcome) hasFaulted(c *Case) error {
 		return fmt.Errorf("was refused: %w", o.refusal)
 	}
 	events := o.Of(abi.EventFault)
-	if c.Hook == "" { // it says itself that it failed
+	if c.Hook == "" { // the module itself reports the failure
 		return holds("the run's error", fmt.Sprint(o.Err), append([]string{"hostile"}, c.Text...))
 	}
 	if len(events) == 0 {
@@ -374,7 +374,7 @@ func holds(what, text string, want []string) error {
 	return nil
 }
 
-// memory is how much of the heap is in use once nothing is left to collect.
+// memory returns the size of the heap after a garbage collection.
 func memory() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -382,7 +382,7 @@ func memory() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// allocations is what was ever allocated, in bytes.
+// allocations returns the total of all allocations in bytes.
 func allocations() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -392,7 +392,7 @@ func allocations() int64 {
 // wellBehaved is a run that has to come to its answer whatever else happened.
 func wellBehaved(t *testing.T, h *host) {
 	t.Helper()
-	c := &Case{Module: func() []byte { return answering(abi.HookBeforeAgent, `{"instruction":"be kind"}`) }, Want: Fine,
+	c := &Case{Module: func() []byte { return answering(abi.HookBeforeAgent, `{"instruction":"be kind"}`) }, Want: Harmless,
 		Check: func(s *Seen) error { return wantInstruction(s, "be kind") }}
 	require.NoError(t, h.run(t.Context(), c).check(c), "another module no longer works")
 }

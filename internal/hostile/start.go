@@ -10,14 +10,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// hookTime is what hooks get that would take all the time there is.
+// hookTime is the HookTime of hooks that never end.
 const hookTime = 60 * time.Millisecond
 
 func within(t time.Duration) policy.Limits {
 	return policy.Limits{Limits: sandbox.Limits{HookTime: t}}
 }
 
-// timed is a case with little time.
+// timed returns the case with a short HookTime.
 func timed(c Case) Case {
 	c.Limits.HookTime = hookTime
 	return c
@@ -45,13 +45,13 @@ func startCases() []Case {
 			g.startAt = leb(g.function("", "", call(1)))
 			return g.bytes()
 		}, "its start function", "nest too deep"),
-		{Name: "start function makes every host call", Module: func() []byte { return everyCall((*guest).start) }, Want: Fine},
+		{Name: "start function makes every host call", Module: func() []byte { return everyCall((*guest).start) }, Want: Harmless},
 		{Name: "_initialize makes every host call", Module: func() []byte {
 			return everyCall(func(g *guest, code ...[]byte) *guest { return g.export("_initialize", g.function("", "", code...)) })
-		}, Want: Fine},
+		}, Want: Harmless},
 		{Name: "describe makes every host call", Module: func() []byte {
 			return everyCall(func(g *guest, code ...[]byte) *guest { return g.hook(abi.HookDescribe, code...) })
-		}, Want: Fine},
+		}, Want: Harmless},
 		refused("memory larger than the limit", func() []byte { return newGuest().memory(1025).hook(abi.HookBeforeAgent).bytes() }, "memory", "limit"),
 		refused("memory of 4 GiB", func() []byte { return newGuest().memory(1 << 16).hook(abi.HookBeforeAgent).bytes() }, "memory", "limit"),
 		refused("table of 2^27 entries", func() []byte { return newGuest().entries(1 << 27).hook(abi.HookBeforeAgent).bytes() }, "134,217,728 table entries, more than the limit of 65,536"),
@@ -61,7 +61,7 @@ func startCases() []Case {
 			return g.bytes()
 		}, "limit"),
 		timed(refused("_initialize loops", initialize(forever()), "_initialize: ran longer than 60ms")),
-		{Name: "_initialize grows to the limit", Module: initialize(loop(i32(16), growMemory, i32(0), []byte{0x4e}, branchIf(0))), Want: Fine},
+		{Name: "_initialize grows to the limit", Module: initialize(loop(i32(16), growMemory, i32(0), []byte{0x4e}, branchIf(0))), Want: Harmless},
 		refused("_initialize grows, and traps at the limit", initialize(loop(i32(16), growMemory, i32(0), []byte{0x4e}, branchIf(0)), unreachable), "_initialize: unreachable executed", "64 MiB"),
 		timed(refused("_initialize fills 64 MiB for ever", initialize(i32(1020), growMemory, drop, forever(i32(0), i32(1), i32(1<<26), fill)), "_initialize: ran longer")),
 		timed(refused("describe loops", describe(forever()), "describe: ran longer than 60ms")),
@@ -92,7 +92,7 @@ func startCases() []Case {
 	}
 }
 
-// describing is a guest that says that of itself.
+// describing returns a guest with this description.
 func describing(description string) []byte {
 	g := newGuest()
 	write := g.abi("write")
@@ -100,7 +100,7 @@ func describing(description string) []byte {
 	return g.hook(abi.HookBeforeAgent).bytes()
 }
 
-// multiplying is a schema in which each of n steps refers to the next one twice.
+// multiplying returns a schema in which each of n definitions refers to the next one twice.
 func multiplying(n int) string {
 	var b strings.Builder
 	b.WriteString(`{"$ref":"#/$defs/d0","$defs":{`)
@@ -111,8 +111,8 @@ func multiplying(n int) string {
 	return b.String()
 }
 
-// everyCall is a guest that makes each call of the ABI that answers, in a place
-// where none of them is to be had, and traps unless each one fails.
+// everyCall returns a guest that makes each call of the ABI with a reply where none is allowed,
+// and traps unless each one fails.
 func everyCall(in func(g *guest, code ...[]byte) *guest) []byte {
 	g := newGuest()
 	var code []byte

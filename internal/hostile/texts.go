@@ -2,7 +2,7 @@ package hostile
 
 import "strings"
 
-// goodTexts are answers and patches that make sense somewhere.
+// goodTexts are answers and patches that are valid for some hook.
 var goodTexts = []string{
 	`{}`, `null`,
 	`{"instruction":"mine","messages":{"splice":[{"at":0,"remove":1,"insert":[{"role":"user","content":"x"}]}]}}`,
@@ -24,14 +24,14 @@ var goodTexts = []string{
 	`{"name":"me","hooks":["before_agent"],"messages":"lazy","events":["tool_call"],"config_schema":{"type":"object"}}`,
 }
 
-// badTexts are pieces that do not belong into JSON, or should not.
+// badTexts are parts that are invalid or unusual in JSON.
 var badTexts = []string{
 	"\xff", "\x00", "\x1b[2J", `\ud800`, `\u0000`, "1e999999", "-0", "9007199254740993", "NaN", "//", "}", "{", "[", `"`, ",", ":",
 	strings.Repeat("[", 100), strings.Repeat(`{"a":`, 70), strings.Repeat("9", 70), `"instruction":1,`, `"Decision":"allow",`, `"id":"msg_1",`, `"role":"tool",`,
 	`"at":-1,`, `"at":4294967296,`, `"remove":99999999999,`, `"tool_call_id":"c2",`, `{},`, "\ufeff", "\u202e",
 }
 
-// text is one that a guest may hand to the host: good, bent, or broken.
+// text returns a text to pass to the host: valid, mutated, or invalid.
 func (p *program) text() string {
 	s := goodTexts[p.IntN(len(goodTexts))]
 	for range p.IntN(4) * p.IntN(2) {

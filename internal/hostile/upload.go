@@ -9,8 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// honest is a small module that does nothing wrong, and has one of every
-// section.
+// honest returns a small valid module with every section.
 func honest() []byte {
 	g := newGuest()
 	write := g.abi("write")
@@ -22,10 +21,10 @@ func honest() []byte {
 	return g.entries(2, f).bytes()
 }
 
-// fixed is a module that is there already.
+// fixed returns a function that returns b.
 func fixed(b []byte) func() []byte { return func() []byte { return b } }
 
-// refused is a case of a module that is refused with that text.
+// refused returns a case of a module that is rejected with this text.
 func refused(name string, module func() []byte, text ...string) Case {
 	return Case{Name: name, Module: module, Want: Refused, Text: text}
 }
@@ -54,13 +53,13 @@ func noModules() []Case {
 	}
 }
 
-// gzipBomb is 64 MiB of zeros, packed.
+// gzipBomb returns 64 MiB of zeros, compressed.
 func gzipBomb() []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	zeros := make([]byte, 1<<20)
 	for range 64 {
-		_, _ = z.Write(zeros) // a buffer takes all
+		_, _ = z.Write(zeros) // never fails
 	}
 	_ = z.Close()
 	return b.Bytes()
@@ -91,7 +90,7 @@ func badSections() []Case {
 	}
 }
 
-// claims are modules of a few bytes that announce thousands of millions.
+// claims are modules of a few bytes that declare billions of items.
 func claims() []Case {
 	all := []Case{
 		refused("2^32-1 locals", claimed(1, most), "4,294,967,295 locals, more than the limit"),
@@ -122,13 +121,13 @@ func claims() []Case {
 	return append(all, refused("2^32-1 data segments announced", fixed(binaryOf(section(dataCount, most))), "data count section", "4,294,967,295"))
 }
 
-// claimed is a module with one function whose locals are given in groups.
+// claimed returns a module with one function, whose locals are declared in groups.
 func claimed(groups int, locals ...[]byte) func() []byte {
 	body := function(join(leb(groups), join(locals...), []byte{typeI32}))
 	return fixed(binaryOf(section(types, []byte{1, 0x60, 0, 0}), section(functions, []byte{1, 0}), section(codes, vec(body))))
 }
 
-// heavy are modules that would cost a compiler seconds or gigabytes.
+// heavy are modules that take a compiler seconds or gigabytes.
 func heavy() []Case {
 	return []Case{
 		refused("function of 1 MB", func() []byte { return doing(abi.HookBeforeAgent, repeat(1<<20, 0x01)) }, "more than the limit of 262,144 per function body"),
@@ -148,13 +147,13 @@ func heavy() []Case {
 		}, "basic blocks, more than the limit of"),
 		refused("custom section of 50 MB", func() []byte { return append(honest(), custom1("x", make([]byte, 50<<20))...) }, "more than the limit of 16 MiB"),
 		refused("100,001 data segments", func() []byte { return manySegments(100_001) }, "100,001 data segments, more than the limit of 100,000"),
-		{Name: "100,000 data segments", Module: func() []byte { return manySegments(100_000) }, Want: Fine},
+		{Name: "100,000 data segments", Module: func() []byte { return manySegments(100_000) }, Want: Harmless},
 		{Name: "loops with locals at the limits", Module: func() []byte {
 			return binaryOf(section(types, []byte{1, 0x60, 1, typeI32, 1, typeI32}), section(functions, []byte{1, 0}), section(memories, []byte{1, 0, 1}),
 				section(exports, vec(join(str("before_agent"), []byte{kindFunction, 0}), join(str("memory"), []byte{kindMemory, 0}))),
 				section(codes, vec(function(join([]byte{1}, leb(2_000), []byte{typeI64}),
 					join(repeat(240, 0x03, noValue, 0x20, 1, 0x21, 2, 0x0b), i32(0))...))))
-		}, Want: Fine},
+		}, Want: Harmless},
 	}
 }
 
@@ -175,7 +174,7 @@ func manySegments(n int) []byte {
 	return g.hook(abi.HookBeforeAgent).bytes()
 }
 
-// outsides are modules whose imports or exports are not what they have to be.
+// outsides are modules with invalid imports or exports.
 func outsides() []Case {
 	with := func(module, name, params, results string) func() []byte {
 		return func() []byte {
@@ -243,7 +242,7 @@ func outsides() []Case {
 	}
 }
 
-// features are of proposals that are off; the refusal names them.
+// features are modules with disabled proposals; the rejection names them.
 func features() []Case {
 	in := func(code ...byte) func() []byte { return func() []byte { return doing(abi.HookBeforeAgent, code) } }
 	memory := func(limits ...byte) func() []byte {
@@ -264,26 +263,26 @@ func features() []Case {
 	}
 }
 
-// harmless are modules that look bad and are not.
+// harmless are modules that look hostile but are not.
 func harmless() []Case {
 	lie := join(leb(1), leb(20), most, most, most)
 	return []Case{
-		{Name: "name section that lies", Module: func() []byte { return append(honest(), custom1("name", lie)...) }, Want: Fine},
+		{Name: "name section that lies", Module: func() []byte { return append(honest(), custom1("name", lie)...) }, Want: Harmless},
 		{Name: "names for stack traces that are hostile", Module: func() []byte {
 			name := join([]byte{1}, leb(0), str("\x1b]0;pwned\x07\xff\n"))
 			return append(doing(abi.HookBeforeAgent, unreachable), custom1("name", join([]byte{1}, leb(len(name)), name))...)
 		}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: "trap", Text: []string{"unreachable executed"}, Check: noControlCharacters},
 		{Name: "debug information that lies", Module: func() []byte {
 			return join(honest(), custom1(".debug_info", repeat(4000, 0xff)), custom1(".debug_line", most), custom1("producers", most))
-		}, Want: Fine},
-		{Name: "custom sections between all others", Module: func() []byte { return between(honest(), custom1("x", []byte("y"))) }, Want: Fine},
-		{Name: "payload of a NaN", Module: notANumber, Want: Fine, Check: func(s *Seen) error {
+		}, Want: Harmless},
+		{Name: "custom sections between all others", Module: func() []byte { return between(honest(), custom1("x", []byte("y"))) }, Want: Harmless},
+		{Name: "payload of a NaN", Module: notANumber, Want: Harmless, Check: func(s *Seen) error {
 			return wantReply(s, "0", "-4194304", "2143289344") // 0/0 and its canonical form differ by machine, not by run
 		}},
 	}
 }
 
-// between puts something between all sections of a module.
+// between inserts bytes between all sections of a module.
 func between(module, what []byte) []byte {
 	out := append(bytes.Clone(module[:8]), what...)
 	for b := module[8:]; len(b) > 0; {
@@ -301,7 +300,7 @@ func between(module, what []byte) []byte {
 	return out
 }
 
-// notANumber tells the bits of 0/0 as an event.
+// notANumber returns a guest that emits the bits of 0/0 as an event.
 func notANumber() []byte {
 	g := newGuest()
 	local := g.abi("local_add")
@@ -313,7 +312,7 @@ func notANumber() []byte {
 	return g.hook(abi.HookBeforeAgent, i32(answerAt), i32(3), zero, zero, []byte{0x95, 0xbc, 0xac}, call(local), call(show)).bytes()
 }
 
-// noControlCharacters looks for what a terminal would obey.
+// noControlCharacters checks that no text contains control characters.
 func noControlCharacters(s *Seen) error {
 	for _, e := range s.Events {
 		b, err := abijson.Marshal(e)

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// words are numbers of 32 bits as memory has them.
+// words encodes numbers of 32 bits in little endian.
 func words(list ...uint32) string {
 	var b []byte
 	for _, n := range list {
@@ -17,7 +17,7 @@ func words(list ...uint32) string {
 	return string(b)
 }
 
-// subscriptions are n sleeps of a poll_oneoff, of as many nanoseconds each.
+// subscriptions encodes n sleeps for poll_oneoff, with this many nanoseconds each.
 func subscriptions(n int, timeout uint64, flags uint16) string {
 	var b []byte
 	for i := range n {
@@ -31,16 +31,16 @@ func subscriptions(n int, timeout uint64, flags uint16) string {
 	return string(b)
 }
 
-// wasiCases ask WASI for what is not there, or for more than there is.
+// wasiCases call WASI for missing files, or with excessive sizes.
 func wasiCases() []Case {
 	const text = 0x1000
-	// asked is a guest that makes one call of WASI, and traps unless it is answered so.
+	// asked returns a guest that makes one call of WASI and traps unless it returns this value.
 	asked := func(name, f string, answer int, params string, args ...[]byte) Case {
 		return Case{Name: name, Module: func() []byte {
 			g := newGuest()
 			index := g.use(wasiModule, f, params, "i")
 			return g.hook(abi.HookBeforeAgent, join(args...), call(index), i32(answer), []byte{0x47}, when(unreachable)).bytes()
-		}, Want: Fine}
+		}, Want: Harmless}
 	}
 	nowhere := func(name, f, params string, args ...[]byte) Case {
 		c := asked(name, f, 0, params, args...)

@@ -9,10 +9,9 @@ import (
 	"strings"
 )
 
-// A Profile is what a process needs. It can do nothing else of what the kernel
-// can deny: the zero Profile opens no file, no TCP port and no UDP port, and sends
-// signals only to processes that are confined with it. Files and sockets that
-// are open already stay usable.
+// A Profile is what a process can do of everything that the kernel can deny. With the zero
+// Profile it opens no file, no TCP port and no UDP port, and sends signals only to processes
+// that are confined with it. Open files and sockets remain usable.
 //
 // Landlock before ABI 9 does not restrict connections to Unix sockets that have a
 // path, before ABI 10 it does not restrict UDP, and it never restricts TCP's
@@ -31,7 +30,7 @@ type Profile struct {
 	// can be read, written, created, renamed and removed. They have to exist.
 	Write []string
 
-	// Sockets are Unix sockets, and directories with such, that can be connected to.
+	// Sockets are Unix sockets that can be connected to, and directories with them.
 	// Paths that do not exist are skipped. Before Landlock ABI 9 all can be.
 	Sockets []string
 
@@ -54,7 +53,7 @@ type Profile struct {
 	Syscalls *Filter
 }
 
-// A Report tells what confines a process, or could.
+// A Report describes what confines a process, or could.
 type Report struct {
 	// LandlockABI is the version of Landlock; 0 if the kernel has none.
 	LandlockABI int
@@ -84,7 +83,7 @@ func (r Report) Missing() string {
 	return strings.Join(missing, ", ")
 }
 
-// Support reports what the kernel could confine this process with.
+// Support reports what the kernel supports.
 func Support() Report { return support() }
 
 // Enforce confines this process. It enforces as much of the profile as the

@@ -20,8 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An attempt is something that a confined process tries. It runs in a child with
-// its arguments.
+// An attempt is an action that a confined process tries. It runs in a child with its arguments.
 var attempts = map[string]func(args []string) error{
 	"nothing": func([]string) error { return nil },
 	"read": func(args []string) error {
@@ -72,7 +71,7 @@ var attempts = map[string]func(args []string) error{
 		_, err := unix.FcntlInt(0, unix.F_SETOWN, os.Getppid())
 		return err
 	},
-	// An argument has the number of another system call, whose conditions hold.
+	// An argument equals the number of another system call, whose conditions hold.
 	"confused open": func(args []string) error {
 		_, err := unix.Openat(0, args[0], unix.SYS_PRLIMIT64, 0)
 		return err
@@ -86,7 +85,7 @@ func errnoError(errno syscall.Errno) error {
 	return errno
 }
 
-// profiles are what a child confines itself to.
+// profiles are the profiles of children.
 var profiles = map[string]func(dir string) Profile{
 	"landlock": func(dir string) Profile { return Profile{} },
 	"files": func(dir string) Profile {
@@ -123,7 +122,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// jailed runs an attempt on several threads that exist before the jail does.
+// jailed runs an attempt on several threads that were started before the jail.
 func jailed(profile, attempt string, args []string) int {
 	const threads = 4
 	var ready, done sync.WaitGroup
@@ -253,8 +252,7 @@ func TestEnforce(t *testing.T) {
 	}
 }
 
-// Without a jail everything succeeds that the jail denies: the attempts test
-// something.
+// TestAttempts checks that the attempts that the jail denies succeed without it.
 func TestAttempts(t *testing.T) {
 	t.Parallel()
 	for _, attempt := range []string{"udp", "unix", "exec", "fork", "signal", "tgkill", "limits"} {

@@ -122,7 +122,7 @@ var fcntlCommands = []uint64{0, 1, 2, 3, 4, 1030}
 func GoSyscalls() []Syscall {
 	pid := uint64(syscall.Getpid())
 	list := Syscalls(
-		// files that are open already
+		// open files
 		"read", "readv", "write", "writev", "pread64", "pwrite64", "lseek", "close", "fstat",
 		// memory
 		"brk", "mmap", "munmap", "mremap", "mprotect", "madvise", "mincore", "munlock",

@@ -37,7 +37,7 @@ func CertificateFiles() []string {
 }
 
 // SystemFiles are the files about the machine and the process that runtimes read: time
-// zones, devices, limits, and what /proc tells of the process itself.
+// zones, devices, limits, and the process's own entries in /proc.
 func SystemFiles() []string {
 	files := []string{
 		"/etc/localtime", "/usr/share/zoneinfo",

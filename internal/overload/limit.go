@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// A gauge measures memory against one limit of the process.
+// A gauge compares memory with one limit of the process.
 type gauge struct {
 	name  string
 	limit int64
 	used  func() (int64, bool)
 }
 
-// A system is where the limits and the memory in use are read.
+// A system is the file system with the limits and the memory in use.
 type system struct {
 	root   string // of the file system
 	limits func() (address, data uint64)
@@ -27,7 +27,7 @@ type system struct {
 func (s *system) gauges(operators int64) []gauge {
 	var out []gauge
 	add := func(name string, limit int64, used func() (int64, bool)) {
-		if limit > 0 && limit < 1<<60 { // what cgroup v1 and rlimits say if there is none
+		if limit > 0 && limit < 1<<60 { // larger values of cgroup v1 and rlimits mean no limit
 			out = append(out, gauge{name, limit, used})
 		}
 	}
@@ -77,8 +77,8 @@ func (s *system) cgroups() (out []gauge) {
 	return out
 }
 
-// tree returns the limits of a cgroup and of those around it. In a container the cgroup's
-// path may not be there: its files are at the mount's root then.
+// tree returns the limits of a cgroup and of its ancestors. In a container the cgroup's path may
+// not exist; its files are at the mount's root then.
 func (s *system) tree(name, mount, of, limitFile, usedFile, cache string) (out []gauge) {
 	for dir := path.Clean("/" + of); ; dir = path.Dir(dir) {
 		at := path.Join(mount, dir)
@@ -95,8 +95,8 @@ func (s *system) tree(name, mount, of, limitFile, usedFile, cache string) (out [
 	}
 }
 
-// Cgroup returns the name of this process's memory cgroup, and how many of the processes
-// in it the kernel has killed for want of memory. Both are zero if they are not known.
+// Cgroup returns the name of this process's memory cgroup, and the number of its processes that
+// the kernel's OOM killer has killed. Both are zero if unknown.
 func Cgroup() (name string, oomKills int64) { return here().cgroup() }
 
 func (s *system) cgroup() (name string, oomKills int64) {
@@ -115,7 +115,7 @@ func (s *system) cgroup() (name string, oomKills int64) {
 		} else if f[1] != "" {
 			continue
 		}
-		// In a container the cgroup's path may not be there.
+		// In a container the cgroup's path may not exist.
 		for _, dir := range []string{path.Join(mount, f[2]), mount} {
 			if n, ok := s.field(path.Join(dir, file), "oom_kill"); ok {
 				return f[2], n
@@ -129,7 +129,7 @@ func (s *system) read(name string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(s.root, filepath.FromSlash(name)))
 }
 
-// number reads a file that holds one number.
+// number reads a file that contains one number.
 func (s *system) number(name string) (int64, bool) {
 	b, err := s.read(name)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *system) number(name string) (int64, bool) {
 	return n, err == nil
 }
 
-// field reads the number behind a word that begins a line of a file.
+// field reads the number after a word at the beginning of a line.
 func (s *system) field(name, word string) (int64, bool) {
 	b, err := s.read(name)
 	if err != nil {

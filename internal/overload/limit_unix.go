@@ -6,7 +6,7 @@ import "syscall"
 
 func here() *system { return &system{root: "/", limits: resourceLimits} }
 
-// resourceLimits returns how much address space and data the process may have.
+// resourceLimits returns the process's limits of address space and data.
 func resourceLimits() (address, data uint64) {
 	var as, d syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_AS, &as) == nil {

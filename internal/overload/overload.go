@@ -1,7 +1,10 @@
-// Package overload keeps a process within the memory that it may use, as Envoy's overload
-// manager does. Above a first watermark of its limit the process begins no new work and
-// releases caches. Above a second one it ends the work that holds the most memory, one
-// piece after another, until what it uses is below that watermark again.
+// Package overload keeps a process within its memory limits, like Envoy's overload manager. Above
+// a first watermark of the limit, the process rejects new work and releases caches. Above a second
+// one, it ends the work that holds the most memory, one piece after another, until its usage is
+// below that watermark.
+//
+// It reads the limits and the usage from the operating system, and gets functions that release
+// caches and end work. It imports nothing of the project.
 package overload
 
 import (
@@ -15,48 +18,47 @@ import (
 	"time"
 )
 
-// Watermarks, as parts of the limit, and how often memory is measured.
+// Watermarks, as fractions of the limit, and intervals.
 const (
-	RejectAt = 0.85 // new work is rejected from here on
-	EvictAt  = 0.95 // work is ended from here on
-	// hysteresis is how far pressure falls below RejectAt before work is accepted again.
+	RejectAt = 0.85 // new work is rejected above
+	EvictAt  = 0.95 // work is being ended above
+	// hysteresis is the distance of the pressure from RejectAt below which work is accepted again.
 	hysteresis = 0.05
 
 	measureInterval = 100 * time.Millisecond
-	// evictInterval is how long an ended piece of work has to return its memory.
+	// evictInterval is the time for an ended piece of work to return its memory.
 	evictInterval = 500 * time.Millisecond
-	// freeInterval is the least time between two collections that return memory to the
-	// system: each stops the process for some milliseconds.
+	// freeInterval is the minimum time between two collections that return memory to the
+	// system, because each stops the process for some milliseconds.
 	freeInterval = 2 * time.Second
 	tuneInterval = time.Second
 )
 
-// RetryAfter is what clients are told whose work was rejected.
+// RetryAfter is the time after which clients should retry rejected work.
 const RetryAfter = 5 * time.Second
 
-// Options make a Manager.
+// Options configure a [Manager].
 type Options struct {
-	// Memory is the operator's limit, in bytes. Other limits of the process apply
-	// besides. None if zero.
+	// Memory is the operator's limit in bytes. Other limits of the process apply too. None if 0.
 	Memory int64
 	// Release frees caches; nil if there are none.
 	Release func()
-	// Evict ends the work that holds the most memory. It reports whether there was
-	// some. Nil if there is none.
+	// Evict ends the work that holds the most memory, and reports whether there was any. Nil
+	// if there is nothing to end.
 	Evict func(State) bool
 	// TuneGC sets the Go runtime's memory limit from what remains of Memory.
 	TuneGC bool
 	Logger *slog.Logger
 }
 
-// A State says how much memory is used.
+// A State describes the use of memory.
 type State struct {
-	Pressure  float64 // the largest part of a limit that is used; 1 is all of it
+	Pressure  float64 // the largest used fraction of a limit
 	Limited   string  // the name of that limit
 	Used      int64   // bytes
 	Limit     int64   // bytes
 	Rejecting bool    // new work is rejected
-	Evicting  bool    // work is ended
+	Evicting  bool    // work is being ended
 	Rejected  int64   // pieces of work, since the process began
 	Evicted   int64   // pieces of work, since the process began
 }
@@ -175,12 +177,12 @@ func (m *Manager) measure() State {
 	return *s
 }
 
-// minHeap is the least limit that the Go runtime is given: below it the runtime would do
-// nothing but collect.
+// minHeap is the minimum limit of the Go runtime. Below it, the runtime would do nothing but
+// collect garbage.
 const minHeap = 64 << 20
 
-// tune sets the Go runtime's limit to what the smallest limit leaves beside memory that is
-// not Go's, such as that of modules.
+// tune sets the Go runtime's limit to the smallest limit minus memory that is not Go's, such as
+// that of modules.
 func (m *Manager) tune() {
 	limit := int64(math.MaxInt64)
 	for _, g := range m.gauges {
@@ -201,13 +203,13 @@ func (m *Manager) tune() {
 	debug.SetMemoryLimit(heap)
 }
 
-// goLimit returns the Go runtime's limit of a process that may use limit bytes up to the
-// first watermark, and outside of which are not Go's.
+// goLimit returns the Go runtime's limit for a process with this limit, of which outside bytes
+// are not Go's, so that the process stays below the first watermark.
 func goLimit(limit, outside int64) int64 {
 	return max(minHeap, int64(float64(limit)*(RejectAt-hysteresis))-max(0, outside))
 }
 
-// goMemory returns how many bytes the Go runtime has from the system.
+// goMemory returns the number of bytes that the Go runtime has from the system.
 func goMemory() int64 {
 	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(s)

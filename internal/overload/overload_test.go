@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// managed returns a manager of 1,000 bytes, of which used are in use.
+// managed returns a manager with a limit of 1,000 bytes.
 func managed(used *int64, o Options) *Manager {
 	m := New(o)
 	m.gauges = []gauge{{"test", 1000, func() (int64, bool) { return *used, true }}}
@@ -44,7 +44,7 @@ func TestWatermarks(t *testing.T) {
 	require.True(t, (*Manager)(nil).Accept())
 }
 
-// The largest run ends, then the next one, as long as memory is not returned.
+// TestEvictsOneByOne checks that the largest runs end, one after another, until memory is returned.
 func TestEvictsOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := []int64{400, 300, 200, 90}
@@ -75,7 +75,7 @@ func TestEvictsOneByOne(t *testing.T) {
 	})
 }
 
-// Garbage is collected before a run ends for it.
+// TestCollectsBeforeItEvicts checks that garbage is collected before a run is ended.
 func TestCollectsBeforeItEvicts(t *testing.T) {
 	used, evicted, freed := int64(980), 0, 0
 	m := managed(&used, Options{Evict: func(State) bool { evicted++; return true }})

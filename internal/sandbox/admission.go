@@ -11,7 +11,7 @@ import (
 
 // Reserve waits until this much of Options.MemoryBytes is free and takes it. A caller
 // reserves the maximum that its work can use (the sum of [Image.WorstCase] of all instances
-// that it may hold at once) before it makes any, so that nobody waits for memory while
+// that it may hold at once) before it makes any, so that no caller waits for memory while
 // holding some. Waiting callers are served in order, so that large reservations do not
 // starve. A tenant with a name never holds more than half of the memory, nor gets more than
 // what it leaves to all others, see [WithTenant]. So a reservation of at most half never

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
-// profiled is what a sandbox with a profile counted of a call, and what the call told.
+// profiled returns the profile and the report of a call.
 func profiled(t *testing.T, module []byte, l Limits, cfg InstanceConfig, export string, args ...uint64) ([]ProfileSample, Report) {
 	t.Helper()
 	var p Profile

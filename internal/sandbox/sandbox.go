@@ -84,8 +84,8 @@ type Options struct {
 	// compiles.
 	CompileChild *child.Options
 
-	// Surface is what guests can import in addition to WASI, and how their exports must be
-	// typed. The zero value allows only WASI and any exports.
+	// Surface lists what guests can import in addition to WASI, and the types that their
+	// exports must have. The zero value allows only WASI and any exports.
 	Surface Surface
 
 	// Structure caps what can be counted in a module. Its ModuleBytes and MemoryPages have

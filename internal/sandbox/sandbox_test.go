@@ -27,7 +27,7 @@ var guestWasm []byte
 
 const i32 = api.ValueTypeI32
 
-// testValue is what the tests give instances: what their imports do.
+// testValue is the Value of the tests' instances. It implements their imports.
 type testValue struct {
 	call func(ctx context.Context, g *Guest, n uint32) uint32
 	wait func(ctx context.Context, n uint32) uint32

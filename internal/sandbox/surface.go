@@ -42,7 +42,7 @@ type Import struct {
 // Type returns the type of the import.
 func (i *Import) Type() verify.FuncType { return verify.FuncType{Params: i.Params, Results: i.Results} }
 
-// Surface is what guests can import and how their exports must be typed.
+// Surface lists what guests can import and the types that their exports must have.
 type Surface struct {
 	// Name names the surface in messages, such as "ABI v1". Default "this host".
 	Name string

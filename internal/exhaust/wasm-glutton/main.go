@@ -56,7 +56,7 @@ func hostNextStream(ptr unsafe.Pointer, n int32) int32
 //go:wasmimport agent_middleware_v1 recv
 func hostRecv() int32
 
-// An action is a host call that a hook makes again and again.
+// An action is a host call that a hook makes repeatedly.
 type action struct {
 	Do    string `json:"do"`
 	Bytes int    `json:"bytes"`
@@ -104,7 +104,7 @@ func answerError(err error) int32 {
 	return 1
 }
 
-// act makes the host calls of a hook. Errors of the host are what limits are for.
+// act makes the host calls of a hook. It ignores errors, which the limits of the host cause.
 func act(hook string) {
 	for _, a := range config.Hooks[hook] {
 		text := filler(a.Bytes)
@@ -147,7 +147,7 @@ func do(what, number, text string) {
 
 func message(role, text string) string { return `{"role":"` + role + `","content":"` + text + `"}` }
 
-// patch is what a hook of the state adds to it; nothing if the configuration does not say so.
+// patch returns the patch of a state hook, or nothing if the configuration has none.
 func patch(hook string) int32 {
 	act(hook)
 	n := config.Answer[hook]

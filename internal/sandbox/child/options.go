@@ -22,7 +22,7 @@
 // [MissingProtections] reports which of these the kernel cannot enforce.
 //
 // The package imports internal/jail and the packages verify and engine. It does not know
-// what modules or jobs are for.
+// the purpose of modules or jobs.
 package child
 
 import (

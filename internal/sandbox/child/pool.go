@@ -164,7 +164,7 @@ func feed(cmd *exec.Cmd, job Job, limits limits) error {
 	return err
 }
 
-// outOfMemoryTexts are what the runtimes of Go and C and wazero print when there is no
+// outOfMemoryTexts are texts that the runtimes of Go and C and wazero print when there is no
 // memory left. A new thread needs memory for its stack, and Go's runtime dies of a
 // segmentation violation if there is none. The last text is the race detector's.
 var outOfMemoryTexts = []string{"out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread", "SIGSEGV: segmentation violation", "ThreadSanitizer failed to allocate"}

@@ -38,7 +38,7 @@ type Options struct {
 	CacheBytes int64
 	// Children compile modules, unless wazero interprets them. Nil: this process compiles.
 	Children *child.Pool
-	// Surface is what modules are verified against.
+	// Surface lists the imports that modules can use, and the types of their exports.
 	Surface *verify.Surface
 	// Structure caps what can be counted in a module.
 	Structure wasm.Limits

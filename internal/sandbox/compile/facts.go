@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// Facts are what is known of a module in addition to its code.
+// Facts describe a module in addition to its code.
 type Facts struct {
 	Outline *verify.Outline
 	Names   *Names

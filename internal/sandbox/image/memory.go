@@ -78,7 +78,7 @@ func (m *Memory) Close() {
 func (m *Memory) Allocate(_, _ uint64) experimental.LinearMemory { return m }
 
 // Reallocate returns nil, which memory.grow reports to the guest as -1, if size exceeds the
-// limit or there is no memory left. wazero never requests less than before.
+// limit or no memory is left. wazero never requests less than before.
 func (m *Memory) Reallocate(size uint64) []byte {
 	b := m.pages.resize(size)
 	if b == nil {

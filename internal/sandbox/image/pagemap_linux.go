@@ -30,7 +30,7 @@ const (
 )
 
 // pmScanArg is struct pm_scan_arg of linux/fs.h, the argument of the ioctl PAGEMAP_SCAN. It
-// finds ranges of pages of a category, so that nobody reads an entry for each page. Linux
+// finds ranges of pages of a category, which is faster than reading an entry for each page. Linux
 // 6.7 and later have it.
 type pmScanArg struct {
 	size, flags, start, end, walkEnd                              uint64

@@ -30,7 +30,7 @@ type ExportInfo struct {
 	Type FuncType // of a function
 }
 
-// Outline is what a module shows to the outside.
+// Outline describes the imports, exports and memory of a module.
 type Outline struct {
 	Imports []ImportInfo
 	Exports []ExportInfo // sorted by name

@@ -30,7 +30,7 @@ const (
 // whether the host knows the name. Other exports are not restricted.
 type CheckExport func(name string) (want FuncType, known bool)
 
-// Surface is what modules can import and how their exports must be typed.
+// Surface lists what modules can import and the types that their exports must have.
 type Surface struct {
 	name    string
 	imports map[string]map[string]FuncType // by module and name

@@ -6,7 +6,7 @@ import (
 	mathrand "math/rand/v2"
 )
 
-// Config is what a process gets. The caller sets all fields but Stdout, Stderr and Seed.
+// Config configures a process. All fields but Stdout, Stderr and Seed are required.
 type Config struct {
 	// Stdout and Stderr receive each printed line, without its line end, with control
 	// characters and invalid UTF-8 escaped. They may keep the line. Their time does not
@@ -28,7 +28,7 @@ type Config struct {
 	Clock func() int64
 }
 
-// Process is what WASI keeps for one instance. The zero value is not usable; see
+// Process is the state of WASI for one instance. The zero value is not usable; see
 // [Process.Init] and [Process.Configure].
 type Process struct {
 	guest  Guest

@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// abiCases hand the host pointers, lengths and numbers that make no sense.
+// abiCases pass invalid pointers, lengths and numbers to the host.
 func abiCases() []Case {
 	pages := 4 << 16
 	bounds := func(name, f string, args ...[]byte) Case {
@@ -55,31 +55,31 @@ func abiCases() []Case {
 			g := newGuest()
 			write := g.wasi("fd_write")
 			return g.hook(abi.HookBeforeAgent, i32(1), i32(0), i32(-1), i32(0), call(write), []byte{0x45}, when(unreachable)).bytes()
-		}, Want: Fine},
+		}, Want: Harmless},
 		{Name: "nothing at 0", Module: func() []byte {
 			g := newGuest()
 			write := g.abi("write")
 			return g.hook(abi.HookBeforeAgent, i32(0), i32(0), call(write), i32(-1), i32(0), call(write)).bytes()
-		}, Want: Fine},
+		}, Want: Harmless},
 		{Name: "answer over the input", Module: func() []byte {
 			g := newGuest()
 			read, write := g.abi("read"), g.abi("write")
 			return g.place(answerAt, `{"instruction":"mine"}`).hook(abi.HookBeforeAgent,
 				i32(answerAt+8), i32(1<<16), call(read), drop, i32(answerAt), i32(0), i32(0), copyMemory,
 				i32(0), i32(0), call(write)).bytes()
-		}, Want: Fine},
+		}, Want: Harmless},
 		{Name: "answer changed after it was given", Module: func() []byte {
 			g := newGuest()
 			write := g.abi("write")
 			const text = `{"instruction":"first"}`
 			return g.place(answerAt, text).hook(abi.HookBeforeAgent, i32(answerAt), i32(len(text)), call(write),
 				i32(answerAt), i32('x'), i32(len(text)), fill).bytes()
-		}, Want: Fine, Check: func(s *Seen) error { return wantInstruction(s, "first") }},
+		}, Want: Harmless, Check: func(s *Seen) error { return wantInstruction(s, "first") }},
 		{Name: "input kept for later", Module: func() []byte {
 			g := newGuest()
 			read := g.abi("read")
 			return g.hook(abi.HookBeforeAgent, count(n0, 1000, i32(0), i32(1<<17), call(read), drop)).bytes()
-		}, Want: Fine},
+		}, Want: Harmless},
 		fault("returns 2", "returned 2; want 0 for done or 1 for failed", returning(2)),
 		fault("returns -1", "returned -1", returning(-1)),
 		fault("returns the least number", "returned -2147483648", returning(-1<<31)),
@@ -104,34 +104,34 @@ func abiCases() []Case {
 			open := g.wasi("path_open")
 			return g.hook(abi.HookBeforeAgent, i32(3), i32(0), i32(0), i32(4), i32(0), i64(-1), i64(-1), i32(0), i32(0), call(open),
 				[]byte{0x45}, when(unreachable)).bytes()
-		}, Want: Fine},
-		told("list of messages that does not exist", "messages", `"code":"invalid"`, i32(7), i32(0), i32(1)),
-		told("list of messages below 0", "messages", `"code":"invalid"`, i32(-1), i32(0), i32(1)),
-		told("changes of a list that does not exist", "changed", `"code":"invalid"`, i32(99), i64(0)),
+		}, Want: Harmless},
+		errorReply("list of messages that does not exist", "messages", `"code":"invalid"`, i32(7), i32(0), i32(1)),
+		errorReply("list of messages below 0", "messages", `"code":"invalid"`, i32(-1), i32(0), i32(1)),
+		errorReply("changes of a list that does not exist", "changed", `"code":"invalid"`, i32(99), i64(0)),
 		{Name: "messages from the end to the begin", Module: func() []byte {
 			return asking(abi.HookBeforeAgent, "messages", func(_ *guest, f int) []byte { return join(i32(0), i32(1<<31-1), i32(-1<<31), call(f)) }).bytes()
-		}, Want: Fine, Check: func(s *Seen) error { return wantReply(s, "[]") }},
-		told("key of 257 bytes", "local_get", "at most 256 are allowed", i32(0), i32(257)),
-		told("no key", "local_get", `"code":"invalid"`, i32(0), i32(0)),
-		told("key that is not UTF-8", "local_get", "not valid UTF-8", i32(0x600), i32(2)),
-		told("model without a grant", "model", `"code":"denied"`, i32(0), i32(0)),
-		told("tool without a grant", "tool", `"code":"denied"`, i32(0), i32(0)),
-		told("http without a grant", "http", `"code":"denied"`, i32(0), i32(0)),
-		told("store without a grant", "store_get", `"code":"denied"`, i32(0), i32(0)),
-		told("next in a hook that wraps nothing", "next", `"code":"denied"`, i32(0), i32(0)),
-		told("event that is no object", "emit", `"code":"invalid"`, i32(0x600), i32(2)),
+		}, Want: Harmless, Check: func(s *Seen) error { return wantReply(s, "[]") }},
+		errorReply("key of 257 bytes", "local_get", "at most 256 are allowed", i32(0), i32(257)),
+		errorReply("no key", "local_get", `"code":"invalid"`, i32(0), i32(0)),
+		errorReply("key that is not UTF-8", "local_get", "not valid UTF-8", i32(0x600), i32(2)),
+		errorReply("model without a grant", "model", `"code":"denied"`, i32(0), i32(0)),
+		errorReply("tool without a grant", "tool", `"code":"denied"`, i32(0), i32(0)),
+		errorReply("http without a grant", "http", `"code":"denied"`, i32(0), i32(0)),
+		errorReply("store without a grant", "store_get", `"code":"denied"`, i32(0), i32(0)),
+		errorReply("next in a hook that wraps nothing", "next", `"code":"denied"`, i32(0), i32(0)),
+		errorReply("event that is no object", "emit", `"code":"invalid"`, i32(0x600), i32(2)),
 		{Name: "reply larger than its limit", Module: func() []byte {
 			return asking(abi.HookBeforeAgent, "messages", func(_ *guest, f int) []byte { return join(i32(0), i32(0), i32(9), call(f)) }).bytes()
-		}, Limits: policy.Limits{ReplyBytes: 16}, Want: Told, Text: []string{`"code":"limit"`}},
+		}, Limits: policy.Limits{ReplyBytes: 16}, Want: ErrorReply, Text: []string{`"code":"limit"`}},
 		{Name: "switched off after five faults", Module: func() []byte {
 			return doing(abi.HookOnChunk, unreachable)
 		}, OnFault: chain.Skip, Want: Faulted, Hook: abi.HookOnChunk, Kind: sandbox.FaultTrap},
 	}
 }
 
-// told is a case of a host call in before_agent whose reply is an error.
-func told(name, f, text string, args ...[]byte) Case {
-	return Case{Name: name, Want: Told, Text: []string{text}, Module: func() []byte {
+// errorReply returns a case of a host call in before_agent whose reply is an error.
+func errorReply(name, f, text string, args ...[]byte) Case {
+	return Case{Name: name, Want: ErrorReply, Text: []string{text}, Module: func() []byte {
 		return asking(abi.HookBeforeAgent, f, func(g *guest, index int) []byte {
 			g.place(0x600, "\xff\xfe").place(0x620, "{}")
 			return join(join(args...), call(index))
@@ -139,7 +139,7 @@ func told(name, f, text string, args ...[]byte) Case {
 	}}
 }
 
-// wantInstruction wants the model to have been asked with that instruction.
+// wantInstruction checks the instruction of the first request to the model.
 func wantInstruction(s *Seen, want string) error {
 	if len(s.Requests) == 0 {
 		return fmt.Errorf("the model was not asked")
@@ -150,7 +150,7 @@ func wantInstruction(s *Seen, want string) error {
 	return nil
 }
 
-// jsonCases answer with JSON that is not, or not what it seems.
+// jsonCases answer with invalid or ambiguous JSON.
 func jsonCases() []Case {
 	bad := func(name, answer string, text ...string) Case {
 		return Case{Name: name, Module: func() []byte { return answering(abi.HookBeforeAgent, answer) }, Want: Faulted,
@@ -161,7 +161,7 @@ func jsonCases() []Case {
 		return c
 	}
 	good := func(name, answer string, check func(*Seen) error) Case {
-		return Case{Name: name, Module: func() []byte { return answering(abi.HookBeforeAgent, answer) }, Want: Fine, Check: check}
+		return Case{Name: name, Module: func() []byte { return answering(abi.HookBeforeAgent, answer) }, Want: Harmless, Check: check}
 	}
 	deep := func(n int, open, end string) string { return strings.Repeat(open, n) + strings.Repeat(end, n) }
 	long := strings.Repeat("9", 1<<20)
@@ -238,7 +238,7 @@ func jsonCases() []Case {
 		in(abi.HookBeforeTool, bad("result that is a number", "", "result"), `{"result":7}`),
 		Case{Name: "tool arguments of 8 MB", Module: func() []byte {
 			return answering(abi.HookBeforeTool, `{"arguments":"`+strings.Repeat("a", 8<<20-64)+`"}`)
-		}, Want: Fine, Check: func(s *Seen) error {
+		}, Want: Harmless, Check: func(s *Seen) error {
 			if r := s.Of(abi.EventToolResult); len(r) != 1 || !r[0].Result.IsError || len(r[0].Result.Content.String()) > 4096 {
 				return fmt.Errorf("want a short error result, got %d", len(r))
 			}
@@ -255,7 +255,7 @@ func unknownKeys(n int) string {
 	return b.String()[1:]
 }
 
-// forged looks at the ids and origins that reached the model.
+// forged checks the ids and origins that reached the model.
 func forged(s *Seen) error {
 	ids := map[string]bool{}
 	for _, m := range s.Requests[0].Messages {

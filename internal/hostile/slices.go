@@ -2,23 +2,22 @@ package hostile
 
 import "github.com/agent-runner/agent-runner/abi"
 
-// stretchCases are hooks that are quick for long, so that the host lets them run on
-// for as much fuel as it ever does, and then do what takes most time for each fuel.
-func stretchCases() []Case { return append(touches(), slowWork()...) }
+// sliceCases are hooks that are fast for long, so that the host grants the largest slices of
+// fuel, and then do work with the most time for each fuel.
+func sliceCases() []Case { return append(touches(), slowWork()...) }
 
-// turnsBefore is how often they go round a loop first.
-const turnsBefore = 300_000
+// fastIterations is the number of fast iterations at the beginning.
+const fastIterations = 300_000
 
-// quickly is a hook that is quick for long and then does something.
+// quickly returns a guest with a hook that is fast for long and then runs code endlessly.
 func (g *guest) quickly(code ...[]byte) []byte {
-	return g.hook(abi.HookBeforeAgent, count(n0, turnsBefore), join(code...), forever()).bytes()
+	return g.hook(abi.HookBeforeAgent, count(n0, fastIterations), join(code...), forever()).bytes()
 }
 
-// touches write to pages that nobody has written to, two with each store.
+// touches are cases that write to untouched pages, two with each store.
 func touches() []Case {
 	const pages, size = 1000, 1000 << 16
-	// Where the last byte of a page is that a store begins with, and how far it is to
-	// the next such one.
+	// The last byte of a page, with which a store begins, and the distance to the next one.
 	const edge, far = 4094, 2 * 4096
 	vector := func(op byte, at int) []byte { return join([]byte{0xfd, op, 4}, leb(at)) }
 	vectors := func(end, from int) []byte {
@@ -62,13 +61,13 @@ func touches() []Case {
 			return newGuest().memory(1).quickly(i32(pages-1), growMemory, drop, stores(size-4))
 		}),
 		endless("7.5 MB touched by vectors", func() []byte {
-			const few = 120 << 16 // what does not count as much memory
+			const few = 120 << 16 // not a large memory
 			return newGuest().memory(few >> 16).quickly(vectors(few/2, few/2-far))
 		}),
 	}
 }
 
-// slowWork takes long without touching anything for the first time.
+// slowWork are cases that take long without touching new pages.
 func slowWork() []Case {
 	return []Case{
 		endless("quick for long, then loads that wait for one another", func() []byte { return chase(1<<16, 120) }),
@@ -84,8 +83,8 @@ func slowWork() []Case {
 			f := g.function("I", "I", local(0), repeat(14, join(i64(-7), []byte{0x7f})...))
 			return g.quickly(i64(-1<<62), repeat(125_000, call(f)...), drop)
 		}),
-		endless("2,900 locals where ways meet", func() []byte { return meetings(2_900, 12, typeI64, []byte{0x37, 3, 0}) }),
-		endless("900 vectors where ways meet", func() []byte { return meetings(900, 40, typeV128, []byte{0xfd, 11, 4, 0}) }),
+		endless("2,900 locals where ways meet", func() []byte { return joins(2_900, 12, typeI64, []byte{0x37, 3, 0}) }),
+		endless("900 vectors where ways meet", func() []byte { return joins(900, 40, typeV128, []byte{0xfd, 11, 4, 0}) }),
 		endless("900 globals after calls that are seldom made", func() []byte {
 			g := newGuest()
 			const globals = 900
@@ -114,20 +113,20 @@ func slowWork() []Case {
 	}
 }
 
-// chase goes round n words of memory, 64 bytes apart, each of which says where the
-// next one is. No two neighbours follow one another.
+// chase returns a guest that follows n pointers, 64 bytes apart, none of which refers to a
+// neighbor.
 func chase(n, pages int) []byte {
 	shift, times := []byte{0x74}, []byte{0x6c}
 	build := count(n1, n,
 		local(n1), i32(6), shift,
 		local(n1), i32(0x9e35), times, i32(0x3a17), add, i32(n-1), and, i32(6), shift, store32(0))
-	return newGuest().memory(pages).hook(abi.HookBeforeAgent, build, count(n0, turnsBefore),
+	return newGuest().memory(pages).hook(abi.HookBeforeAgent, build, count(n0, fastIterations),
 		forever(local(n2), repeat(10_000, load32(0)...), setLocal(n2))).bytes()
 }
 
-// meetings is a hook with so many locals, which arms set that are never entered. Where
-// the ways meet again, each local may be another one than before.
-func meetings(locals, times int, typ byte, store []byte) []byte {
+// joins returns a guest whose hook has this many locals, which branches set that are never
+// taken. Where control flow joins, the compiler merges each local.
+func joins(locals, times int, typ byte, store []byte) []byte {
 	const first = big1 + 1
 	var set, use []byte
 	for i := range locals {
@@ -136,7 +135,7 @@ func meetings(locals, times int, typ byte, store []byte) []byte {
 	}
 	g := newGuest()
 	f := g.function("i", "i")
-	g.bodies[f] = function(join([]byte{3}, hookLocals[1:], leb(locals), []byte{typ}), join(count(n0, turnsBefore),
+	g.bodies[f] = function(join([]byte{3}, hookLocals[1:], leb(locals), []byte{typ}), join(count(n0, fastIterations),
 		forever(repeat(times, join(local(n3), when(set))...), local(n3), when(use)), i32(0))...)
 	return g.export(string(abi.HookBeforeAgent), f).bytes()
 }
