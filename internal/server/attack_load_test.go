@@ -27,10 +27,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// What a hostile tenant takes from others: places, memory, connections, time.
+// Attacks of a hostile tenant on shared resources: slots, memory, connections and time.
 
-// Many requests at once do not get past a quota, whichever endpoint they come through.
-func TestQuotaAtOnce(t *testing.T) {
+// Concurrent requests do not exceed a quota, at any endpoint.
+func TestQuotaUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan string, 99), make(chan struct{})
 	asker := asks()
@@ -42,7 +42,7 @@ func TestQuotaAtOnce(t *testing.T) {
 		}})
 	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "slow", []byte("{}"), nil)
 	require.NoError(t, err)
-	// Runs that wait, and go on at the same time as others begin.
+	// Paused runs are resumed while others start.
 	var waiting []api.Run
 	for range 5 {
 		events := f.events("POST", "/v1/runs", f.acme, api.StartRun{Agent: "asker", Input: "hi"})
@@ -84,15 +84,15 @@ func TestQuotaAtOnce(t *testing.T) {
 		require.Equal(t, "1", r.header.Get("Retry-After"))
 	}
 	require.Empty(t, began)
-	f.ok("POST", "/v1/runs", f.beta, api.StartRun{Agent: "slow", Input: "hi"}, nil) // another tenant's are its own
+	f.ok("POST", "/v1/runs", f.beta, api.StartRun{Agent: "slow", Input: "hi"}, nil) // other tenants have quotas of their own
 	close(let)
-	// A run that is over leaves its place at once.
+	// A run releases its quota as soon as it is over.
 	require.Eventually(t, func() bool {
 		return f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}).status == 202
 	}, 10*time.Second, 5*time.Millisecond)
 }
 
-// serve serves on a listener of its own, as the command does.
+// serve serves on a listener, as the command does.
 func (f *fixture) serve(t *testing.T) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -107,7 +107,7 @@ func (f *fixture) serve(t *testing.T) (address string) {
 	return l.Addr().String()
 }
 
-// say opens a connection and says something.
+// say opens a connection and sends text.
 func say(t *testing.T, address, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -118,7 +118,7 @@ func say(t *testing.T, address, text string) net.Conn {
 	return conn
 }
 
-// Connections whose requests do not arrive are closed, and answered where that can be.
+// Connections whose requests do not arrive in time are closed, with a response if possible.
 func TestSlowloris(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -129,10 +129,10 @@ func TestSlowloris(t *testing.T) {
 		late[what] = say(t, address, text)
 	}
 	for what, conn := range late {
-		b, _ := io.ReadAll(conn) // ends when the server closes it
+		b, _ := io.ReadAll(conn) // returns when the server closes the connection
 		require.NotContains(t, string(b), "200 OK", what)
 	}
-	conn := say(t, address, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") // that asks nothing more
+	conn := say(t, address, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") // without another request
 	b, err := io.ReadAll(conn)
 	require.NoError(t, err)
 	require.Contains(t, string(b), "200 OK")
@@ -143,7 +143,7 @@ func TestSlowloris(t *testing.T) {
 	for _, path := range []string{"POST /v1/runs", "POST /v1/chat/completions", "POST /v1/agents/a/agui", "PUT /v1/agents/a", "PUT /v1/modules", "POST /v1/keys", "PUT /v1/secrets/x"} {
 		method, path, _ := strings.Cut(path, " ")
 		if path == "/v1/keys" || path == "/v1/secrets/x" {
-			continue // what huma reads has its own time, which is longer
+			continue // huma's own timeout is longer
 		}
 		conn := say(t, address, head(method, path, f.acme, "Content-Length: 100\r\n")+"{")
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -154,7 +154,7 @@ func TestSlowloris(t *testing.T) {
 	upload := func(f *fixture, address string) net.Conn {
 		return say(t, address, head("PUT", "/v1/modules", f.acme, "Content-Length: 100\r\n")+"x")
 	}
-	// Uploads that stall take up their own tenant's places,
+	// Stalled uploads only use their own tenant's slots,
 	slow := newFixture(t)
 	slow.server.timeouts.Upload = time.Minute
 	slowAddress := slow.serve(t)
@@ -177,7 +177,7 @@ func TestSlowloris(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return uploading() == 0 }, time.Minute, time.Millisecond)
 	require.Equal(t, 200, slow.pushModule(slow.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
-	// and only for their time.
+	// and only until they time out.
 	for i := range conns {
 		conns[i] = upload(f, address)
 	}
@@ -187,13 +187,13 @@ func TestSlowloris(t *testing.T) {
 	require.Equal(t, 200, f.pushModule(f.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
 }
 
-// talk is an agent that says a lot.
+// talk returns an agent whose answer has many bytes.
 func talk(bytes int) *agent.Options {
 	return &agent.Options{Model: scripted.New(scripted.Text(strings.Repeat("blah ", bytes/5)))}
 }
 
-// Who does not read a stream of events is left; others who follow the same run get all
-// of it.
+// A client that does not read its event stream is disconnected. Other followers of the run get
+// all events.
 func TestSlowReaders(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"talker": func() *agent.Options { return talk(2 << 20) }})
@@ -227,8 +227,8 @@ func TestSlowReaders(t *testing.T) {
 	}, 20*time.Second, 5*time.Millisecond, "nobody waits for who does not read")
 }
 
-// A tenant's requests and their bodies have bounds, which are its own.
-func TestRequestsAtOnce(t *testing.T) {
+// Each tenant has limits of its own for concurrent requests and for their bodies.
+func TestConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan string, 99), make(chan struct{})
 	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
@@ -242,7 +242,7 @@ func TestRequestsAtOnce(t *testing.T) {
 			return requests == want
 		}, time.Minute, time.Millisecond)
 	}
-	underWay(0) // what was answered has left, too
+	underWay(0) // finished requests no longer count
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() { f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil) })
@@ -258,8 +258,8 @@ func TestRequestsAtOnce(t *testing.T) {
 	f.ok("GET", "/v1/keys", f.acme, nil, nil)
 }
 
-// Bodies that grow when they are read are not read.
-func TestBombs(t *testing.T) {
+// Compressed bodies are rejected.
+func TestCompressedBodies(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, path := range []string{"POST /v1/runs", "PUT /v1/modules", "PUT /v1/agents/a", "POST /v1/keys", "POST /v1/chat/completions"} {
@@ -290,7 +290,7 @@ func TestBombs(t *testing.T) {
 	f.ok("GET", "/healthz", "", nil, nil)
 }
 
-// Runs that cannot go on, of one tenant, do not keep those of others from going on.
+// Runs of one tenant that cannot resume do not delay the resumption of other tenants' runs.
 func TestTakeoverIsFair(t *testing.T) {
 	t.Parallel()
 	f, of := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
@@ -298,7 +298,7 @@ func TestTakeoverIsFair(t *testing.T) {
 	source := of.source(f.server)
 	f.server.runs.Agents = agentSourceFunc(func(ctx context.Context, tn *store.Tenant, spec agents.Spec) (*agents.Handle, error) {
 		if tn.ID() == "acme" {
-			<-stuck // a server of tools that does not answer
+			<-stuck // an MCP server that does not respond
 			return nil, fmt.Errorf("not now")
 		}
 		return source.Open(ctx, tn, spec)

@@ -32,11 +32,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// What a hostile tenant tries to learn: other tenants' things, the operator's, secrets.
+// Attacks of a hostile tenant on data: of other tenants, of the operator, and secrets.
 
 const operatorsKey = "the operator's own key"
 
-// A trap is a server that a tenant has, which notes what it is sent.
+// A trap is a tenant's server that records the requests it receives.
 type trap struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -62,8 +62,8 @@ func (x *trap) heard() string {
 	return strings.Join(x.sent, "\n")
 }
 
-// The operator's key goes to the operator's model, and to nothing that a tenant names.
-func TestOperatorsKeyStaysHome(t *testing.T) {
+// The operator's key is sent to the operator's model, and to no address that a tenant names.
+func TestOperatorKeyIsNotSentElsewhere(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("x"))
 	x := newTrap(t)
@@ -91,9 +91,9 @@ func TestOperatorsKeyStaysHome(t *testing.T) {
 	require.NotContains(t, x.heard(), operatorsKey)
 }
 
-// A module of a tenant's cannot have the operator's model asked for another one than
-// those that the policy names, whether it changes the request or asks by itself.
-func TestModulesKeepToThePolicysModels(t *testing.T) {
+// A tenant's module cannot make the operator's model run a model outside of the policy, neither
+// by changing a request nor by a model call of its own.
+func TestModulesUseAllowedModels(t *testing.T) {
 	t.Parallel()
 	f := platform(t)
 	asked := scripted.Func(func(int, *model.Request) scripted.Reply { return scripted.Text("hello") })
@@ -114,9 +114,10 @@ export default defineMiddleware({
 	require.Contains(t, string(f.ok("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, nil).body), `model \"huge\" is not one that this agent may ask`)
 }
 
-// Parameters of providers that choose dearer models are the operator's to allow: in an agent's
-// file, in a module's request, and in its own model call. What a caller sends reaches no model.
-func TestParamsKeepToThePolicy(t *testing.T) {
+// Only the operator allows parameters that select more expensive models: in agent files, in
+// requests that modules change, and in modules' own model calls. Parameters of API requests
+// reach no model.
+func TestModelParamsFollowThePolicy(t *testing.T) {
 	t.Parallel()
 	f := platform(t)
 	asked := scripted.Func(func(int, *model.Request) scripted.Reply { return scripted.Text("hello") })
@@ -174,8 +175,8 @@ export default defineMiddleware({
 	require.Empty(t, asked.Requests()[5].Params)
 }
 
-// What an endpoint says when it refuses a key is told without the key: in answers,
-// events, timelines and the log.
+// If an endpoint's error quotes the rejected key, the key is removed from responses, events,
+// timelines and the log.
 func TestKeysAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
@@ -196,8 +197,8 @@ func TestKeysAreNotRepeated(t *testing.T) {
 	require.NotContains(t, string(f.ok("GET", "/metrics", f.operator, nil, nil).body), key)
 }
 
-// Nothing of the operator's rings is in AG-UI's events, which are encoded where the
-// run is run.
+// AG-UI's events reveal nothing of the operator's rings. They are encoded where the run
+// executes.
 func TestRingsAreHiddenInAGUI(t *testing.T) {
 	t.Parallel()
 	for what, guard := range map[string]*chain.Native{
@@ -241,9 +242,9 @@ func TestRingsAreHiddenInAGUI(t *testing.T) {
 	}
 }
 
-// A run that has not come to the store yet hides the same as later: its id can be
-// known before, by whoever gave it its Idempotency-Key.
-func TestQueuedRunsHide(t *testing.T) {
+// A run that is not in the store yet is redacted as it is later. Whoever chose its
+// Idempotency-Key can know its id before.
+func TestQueuedRunsAreRedacted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	l := f.server.runs.Active.Add("run_x", "acme", []journal.Pin{{Entry: "secret-guard", Ring: "outer"}}, func(error) {})
@@ -254,8 +255,8 @@ func TestQueuedRunsHide(t *testing.T) {
 	require.ErrorIs(t, err, journal.ErrNoRun)
 }
 
-// A key that is nearly right tells no more than one that is made up.
-func TestKeysAreNotGuessed(t *testing.T) {
+// The response to an almost correct key does not differ from the response to a random one.
+func TestWrongKeysLookAlike(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	known, secret, _ := strings.Cut(f.acme[len("ar_"):], "_")
@@ -270,9 +271,9 @@ func TestKeysAreNotGuessed(t *testing.T) {
 	require.Len(t, said, 1, "%v", said)
 }
 
-// The same Idempotency-Key many times at once is one run, which is counted once; that
-// of another tenant is another run.
-func TestIdempotencyAtOnce(t *testing.T) {
+// Concurrent requests with one Idempotency-Key start one run, which counts once. Another
+// tenant's request with the same key starts another run.
+func TestIdempotencyUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan string, 99), make(chan struct{})
 	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
@@ -309,8 +310,8 @@ func TestIdempotencyAtOnce(t *testing.T) {
 	}
 }
 
-// A hundred tenants bring the same bytes: they are kept once, and nobody sees that.
-func TestSameBytesOfManyTenants(t *testing.T) {
+// If a hundred tenants upload the same module, it is stored once, and none of them can tell.
+func TestSameModuleOfManyTenants(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	b := wasm(t, "own.wasm")
@@ -339,8 +340,8 @@ func TestSameBytesOfManyTenants(t *testing.T) {
 	require.Empty(t, list.Modules, "who has not brought it does not have it")
 }
 
-// What a tenant has no room for is kept for nobody.
-func TestRefusedModulesAreNotKept(t *testing.T) {
+// A module that exceeds its tenant's quota is not stored.
+func TestRejectedModulesAreNotStored(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"modules": 1}}, nil)
@@ -354,9 +355,9 @@ func TestRefusedModulesAreNotKept(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// A model that a tenant names is not a way into the operator's network, however its
-// address is spelled.
-func TestNoWayInside(t *testing.T) {
+// A tenant's model endpoint cannot be an address in the operator's network, however it is
+// spelled.
+func TestModelEndpointsStayOutside(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	x := newTrap(t)
@@ -387,7 +388,7 @@ func TestNoWayInside(t *testing.T) {
 	require.Empty(t, x.heard())
 }
 
-// A module's logs end at its limits, and what they come to is not kept without end.
+// The logs of a module are limited, in each call and in total.
 func TestLogsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("hello"), scripted.Text("hello"))
@@ -420,7 +421,7 @@ export default defineMiddleware({ name: "talks", afterModel(_, ctx) {
 	require.Less(t, size, 4<<20, "of 100 MB")
 }
 
-// Names that a model makes up do not fill a timeline.
+// Long names that a model invents do not fill a timeline.
 func TestTimelinesAreBounded(t *testing.T) {
 	t.Parallel()
 	var calls []abi.ToolCall
@@ -439,7 +440,7 @@ func TestTimelinesAreBounded(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// What Prometheus is told has as many series after a flood as before.
+// A flood of requests adds no Prometheus series.
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("x"), scripted.Text("x"), scripted.Text("x"))
@@ -466,8 +467,8 @@ func TestMetricsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, series(), before+40, "no series for each of what a tenant makes up")
 }
 
-// An endpoint that a tenant has answers whatever it likes; a module's flood of events
-// ends; and the other tenant's runs go on.
+// A tenant's model endpoint may respond with anything, and a module's flood of events ends.
+// Other tenants' runs continue.
 func TestHostileModel(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -490,9 +491,9 @@ func TestHostileModel(t *testing.T) {
 	f.ok("GET", "/healthz", "", nil, nil)
 }
 
-// An agent inside of another has no more steps than the policy says, even if its part of
-// the file says nothing of them.
-func TestInnerAgentsKeepToThePolicysSteps(t *testing.T) {
+// Sub-agents have at most the steps that the policy allows, even if their file does not set a
+// limit.
+func TestSubAgentSteps(t *testing.T) {
 	t.Parallel()
 	f := platform(t)
 	asked := scripted.Func(func(n int, q *model.Request) scripted.Reply {

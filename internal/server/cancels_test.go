@@ -13,8 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
-// A server ends a run that was canceled through another one without waiting for the next
-// renewal of its lease.
+// A run that was canceled through another server ends before the next renewal of its lease.
 func TestCancelsOfOtherServers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -22,12 +22,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
-// flooder is a module that emits as much as it may in each hook and keeps its run going with
-// a tool of its own. It calls no model.
+// flooder returns a middleware that emits as much as allowed in each hook, and keeps its run
+// going with a tool. It needs no model.
 func flooder() *chain.Native {
 	data := json.RawMessage(`"` + strings.Repeat("x", 8000) + `"`)
 	emit := func(ctx context.Context, c *chain.Call) error {
-		time.Sleep(50 * time.Millisecond) // as a module's own code takes
+		time.Sleep(50 * time.Millisecond) // like a module's own computation
 		for range 255 {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -57,7 +57,7 @@ func flooder() *chain.Native {
 	}
 }
 
-// floods starts runs that flood, and returns their ids once all of them do.
+// floods starts runs that flood, and returns their ids when all of them do.
 func (f *fixture) floods(key string, n int) (ids []string) {
 	f.t.Helper()
 	for range n {
@@ -86,8 +86,8 @@ func (f *fixture) ends(key, id string) (run *api.Run, took time.Duration) {
 	return run, time.Since(began)
 }
 
-// A run that floods its journal ends soon after it is canceled or its module is blocked,
-// while others flood the same journal.
+// A run that floods its journal ends soon after it is canceled or its module is blocked, while
+// other runs flood the same journal.
 func TestControlBeforeData(t *testing.T) {
 	const digest = "1111111111111111111111111111111111111111111111111111111111111111"
 	f, _ := runFixture(t, map[string]func() *agent.Options{"flood": func() *agent.Options {
@@ -97,7 +97,7 @@ func TestControlBeforeData(t *testing.T) {
 	}})
 	acme, beta := f.floods(f.acme, 3), f.floods(f.beta, 3)
 	go f.server.runs.WatchBlocks(t.Context())
-	time.Sleep(2 * time.Second) // for a backlog
+	time.Sleep(2 * time.Second) // to build up a backlog
 	var all []time.Duration
 	for i, id := range acme {
 		began := time.Now()
@@ -119,8 +119,8 @@ func TestControlBeforeData(t *testing.T) {
 	require.Less(t, slices.Max(all), 10*time.Second, fmt.Sprint(all))
 }
 
-// Runs that flood end soon after their deadline, and a tenant whose runs flood can be
-// deleted, while others flood the same journal.
+// Runs that flood end soon after their deadline, and a tenant whose runs flood can be deleted,
+// while others flood the same journal.
 func TestDeadlineAndDeletionBeforeData(t *testing.T) {
 	flood := func(timeout time.Duration) func() *agent.Options {
 		return func() *agent.Options {
@@ -149,7 +149,7 @@ func TestDeadlineAndDeletionBeforeData(t *testing.T) {
 	}
 }
 
-// A digested is a native middleware with the digest of a module.
+// A digested is a native middleware with a module's digest.
 type digested struct {
 	*chain.Native
 	digest string
@@ -161,8 +161,8 @@ func (d digested) Describe() chain.Description {
 	return out
 }
 
-// Requests that control runs have a rate and turns of their own: a tenant that used up its
-// requests, or whose lists wait, can still cancel.
+// Control requests have a rate limit and slots of their own: a tenant without requests left, or
+// whose lists are queued, can still cancel.
 func TestControlRequestsDoNotWait(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/overload"
 )
 
-// A server that has too little memory begins and resumes no runs, and answers everything else.
+// If memory is short, a server starts and resumes no runs, and answers all other requests.
 func TestOverloadRejectsRuns(t *testing.T) {
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, func(o *Options) { o.Memory = 1 << 20 }) // less than the test uses
 	var run api.Run
@@ -44,7 +44,7 @@ func TestOverloadRejectsRuns(t *testing.T) {
 	require.Contains(t, metrics, "agent_runner_overload_evicting 1\n")
 }
 
-// The run that holds the most memory ends, and says why; the others go on.
+// The run that holds the most memory ends with an error that says so. Other runs continue.
 func TestOverloadEndsTheLargestRun(t *testing.T) {
 	waits := make(chan struct{})
 	wait := &chain.Native{BeforeAgent: func(ctx context.Context, _ *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {

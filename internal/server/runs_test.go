@@ -532,7 +532,7 @@ func TestRunThatCannotBeHandedBack(t *testing.T) {
 	other.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "deaf", Input: "hi"}, nil)
 	<-began
 	stop()
-	require.ErrorContains(t, <-ended, "1 runs did not end in time")
+	require.ErrorContains(t, <-ended, "1 runs neither ended in time")
 	require.Zero(t, srv.HandedBack())
 	close(let)
 	srv.work.Wait()

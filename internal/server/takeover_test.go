@@ -17,9 +17,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A run whose agent cannot be made is tried for an hour by this server's own clock: that
-// the database's was set forward ends none.
-func TestGivingUpIsNotByTheLease(t *testing.T) {
+// A run whose agent cannot be made is retried for an hour of the server's own clock. A jump of
+// the database's clock does not end the run.
+func TestTakeoverRetriesByTheLocalClock(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
 	f.server.runs.Agents = agentSourceFunc(func(context.Context, *store.Tenant, agents.Spec) (*agents.Handle, error) {
@@ -45,9 +45,9 @@ func TestGivingUpIsNotByTheLease(t *testing.T) {
 	require.Equal(t, journal.StatusFinished, take())
 }
 
-// Whether a run is held is asked of the database, whose clock leases are by: one that another
-// server runs is canceled there, however far ahead this one's clock is.
-func TestTheDatabasesClockJudgesLeases(t *testing.T) {
+// Leases use the database's clock: a run of another server is canceled there, however wrong
+// this server's clock is.
+func TestLeasesUseTheDatabaseClock(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
 	f.server.runs.Options.Now = func() time.Time { return time.Now().Add(48 * time.Hour) }

@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 )
 
-// A tenant that is deleted begins nothing any more, and what it runs ends, here and on
-// other servers; others' runs go on.
+// A deleted tenant can start nothing, and its runs end on all servers. Other tenants' runs
+// continue.
 func TestDeletedTenantEnds(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan string, 9), make(chan struct{})
@@ -47,9 +47,9 @@ func TestDeletedTenantEnds(t *testing.T) {
 	require.Equal(t, "stop", f.finished(f.beta, others.ID).FinishReason)
 }
 
-// Where there is too much to delete for one request, another one goes on; the tenant does
-// nothing any more in between.
-func TestDeletionGoesOn(t *testing.T) {
+// If there is too much to delete for one request, the next request continues. The tenant can
+// start nothing in between.
+func TestDeletionContinues(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{})
 	whole := f.server.timeouts.DeleteRuns

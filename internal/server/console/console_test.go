@@ -193,7 +193,7 @@ func TestSmall(t *testing.T) {
 	require.Less(t, size, 48<<10)
 }
 
-// What needs no browser is tested without one.
+// The scripts that need no page are tested with Node.js alone.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	npmtest.Folder(t) // skips where there is no Node.js
