@@ -35,7 +35,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
-	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // The chaos tests kill processes that run agents, at journal writes and at random times,

@@ -26,7 +26,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/jail"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
-	"github.com/agent-runner/agent-runner/internal/server"
+	"github.com/agent-runner/agent-runner/host/server"
 	"github.com/agent-runner/agent-runner/internal/spawner"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
-	"github.com/agent-runner/agent-runner/internal/server"
+	"github.com/agent-runner/agent-runner/host/server"
 )
 
 // Exit codes.

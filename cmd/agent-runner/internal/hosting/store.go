@@ -16,7 +16,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // EnvStore is the environment variable with the store of runs.

@@ -18,7 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module"
-	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // A runCommand holds the flags and the state of agent-runner run.

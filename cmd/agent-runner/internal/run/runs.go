@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // A runsCommand holds the flags and the state of agent-runner runs.

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
-	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // A spec is stored with a run, and describes how to recreate its agent. It contains no

@@ -18,14 +18,14 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/server"
+	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
-	"github.com/agent-runner/agent-runner/internal/server"
 	"github.com/agent-runner/agent-runner/internal/spawner"
-	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // Environment variables of a server.
@@ -272,7 +272,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	hello := greeting{env: c.env, url: "http://" + reachable(listener.Addr()), store: hosting.Place(where), secrets: keep.Keyring != nil, replay: c.replay}
-	if err := hello.say(ctx, o.Store, c.newKey); err != nil {
+	if err := hello.say(ctx, srv, o.Store, c.newKey); err != nil {
 		return beforeServing(ctx, err)
 	}
 	return c.serve(ctx, srv, listener, o)

@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/internal/server/httpapi"
-	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/host/server"
+	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // A greeting is the text that a server prints when it starts.
@@ -23,8 +23,8 @@ type greeting struct {
 
 // say prints the address, the model and the store. On the first start it also prints the
 // operator's key and the next commands.
-func (g *greeting) say(ctx context.Context, s store.Store, newKey bool) error {
-	key, err := operatorKey(ctx, s, newKey)
+func (g *greeting) say(ctx context.Context, srv *server.Server, s store.Store, newKey bool) error {
+	key, err := srv.OperatorKey(ctx, newKey)
 	if err != nil {
 		return err
 	}
@@ -80,18 +80,6 @@ Or open %[1]s/ in a browser.
 
 `, g.url, models)
 	return nil
-}
-
-// operatorKey creates the first operator key, or another one. It returns "" if there is a
-// key already and no other is wanted.
-func operatorKey(ctx context.Context, s store.Store, another bool) (string, error) {
-	operator := s.Tenant(store.Operator)
-	o := &store.KeyOptions{Name: "operator", Scopes: httpapi.OperatorScopes()}
-	if another {
-		_, shown, err := operator.CreateKey(ctx, o)
-		return shown, err
-	}
-	return operator.CreateFirstKey(ctx, o)
 }
 
 // reachable returns an address at which commands on this machine reach the listener.

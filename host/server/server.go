@@ -1,0 +1,18 @@
+// Package server serves a platform over HTTP: tenants upload modules and run agents. The
+// command agent-runner serve is a thin layer over it. The API is described by
+// /openapi.json; package client is a typed client.
+package server
+
+import "github.com/agent-runner/agent-runner/internal/server"
+
+type (
+	// A Server is an [net/http.Handler]. Its method Serve also takes over runs, deletes old
+	// ones and drains at the end; use it rather than another HTTP server.
+	Server = server.Server
+	// Options configure a server. Store and Host are required; the caller closes both after
+	// the server.
+	Options = server.Options
+)
+
+// New returns a server.
+func New(o *Options) (*Server, error) { return server.New(o) }

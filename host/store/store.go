@@ -1,0 +1,35 @@
+// Package store opens the database of runs, modules and tenants: SQLite or PostgreSQL. A
+// store is the journal of agents that [host.AgentOptions] journals, and the data of a
+// platform that package server serves.
+package store
+
+import (
+	"context"
+
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+type (
+	// A Store holds runs with their journals, modules, durable values and tenants. Its
+	// methods are safe for concurrent use, also by several processes with PostgreSQL.
+	Store = store.Store
+	// Options configure a store: Retention, Quota and Keyring. The zero value has the defaults.
+	Options = store.Options
+	// A Filter selects runs of [Store].
+	Filter = store.Filter
+	// PruneOptions select ended runs to delete.
+	PruneOptions = store.PruneOptions
+	// A Keyring encrypts the secrets of tenants.
+	Keyring = store.Keyring
+)
+
+// Open opens the store at a PostgreSQL URL (postgres://…) or at the path of an SQLite
+// database, which it creates if it does not exist. It migrates a database of an older
+// version, and rejects one of a newer version. o may be nil. The caller closes the store.
+func Open(ctx context.Context, location string, o *Options) (Store, error) {
+	return store.Open(ctx, location, o)
+}
+
+// ParseKeyring parses lines of name:key, with the key's 32 bytes in base64, newest first. It
+// ignores empty lines and lines that start with #.
+func ParseKeyring(text string) (*Keyring, error) { return store.ParseKeyring(text) }
