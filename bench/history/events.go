@@ -8,10 +8,10 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/bench/internal/stats"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // eventsOfStep is how many events the middleware of [events] makes in a step.

@@ -13,9 +13,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/bench/internal/stats"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // journal measures a later step of a run that is kept in SQLite, and of one that is

@@ -30,12 +30,12 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/run"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
-	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // The chaos tests kill processes that run agents, at journal writes and at random times,

@@ -24,9 +24,9 @@ import (
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/server"
 	"github.com/agent-runner/agent-runner/internal/jail"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
-	"github.com/agent-runner/agent-runner/host/server"
 	"github.com/agent-runner/agent-runner/internal/spawner"
 )
 

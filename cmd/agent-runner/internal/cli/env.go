@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/agent-runner/agent-runner/host/server"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
-	"github.com/agent-runner/agent-runner/host/server"
 )
 
 // Exit codes.

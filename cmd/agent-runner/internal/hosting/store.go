@@ -15,8 +15,8 @@ import (
 	"syscall"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // EnvStore is the environment variable with the store of runs.

@@ -13,12 +13,12 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module"
-	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // A runCommand holds the flags and the state of agent-runner run.

@@ -17,9 +17,9 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/remote"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/client"
+	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // A runsCommand holds the flags and the state of agent-runner runs.

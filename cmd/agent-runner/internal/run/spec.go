@@ -9,10 +9,10 @@ import (
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
+	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
-	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // A spec is stored with a run, and describes how to recreate its agent. It contains no
