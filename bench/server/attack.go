@@ -19,7 +19,7 @@ type mallory struct {
 	*tenant
 }
 
-// attacks are what the hostile tenant does, all at once and without end. The runs come first: they
+// attacks are what the hostile tenant does, concurrently and without end. The runs come first: they
 // need modules and agents, for which no requests are left once the other attacks have started.
 var attacks = []struct {
 	name  string

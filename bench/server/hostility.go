@@ -102,7 +102,7 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 		if err != nil {
 			return err
 		}
-		// Its runs would continue beside the next one.
+		// Otherwise its runs would disturb the next one.
 		if err := s.json("DELETE", "/v1/tenants/"+evil.id, s.operator, nil, 204, nil); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func median(rounds []*sample) time.Duration {
 	return all[len(all)/2]
 }
 
-// A neighbour is a load beside the one that is measured.
+// A neighbour is a load in addition to the one that is measured.
 type neighbour struct {
 	start, pause func() error
 	end          func()

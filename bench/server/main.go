@@ -6,7 +6,7 @@
 // It starts AGENT-RUNNER serve with an embedded store, and a model on the loopback interface that
 // answers at once. The model, the load generator and the server share the machine.
 //
-// With -against it compares two builds beside the hostile tenant, in pairs of rounds.
+// With -against it compares two builds under the attack of a hostile tenant, in pairs of rounds.
 package main
 
 import (

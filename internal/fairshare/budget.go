@@ -23,9 +23,9 @@ func NewBudget(share float64, burst time.Duration) *Budget {
 	return &Budget{limit: rate.Limit(share * 1e6), burst: int(burst.Microseconds())}
 }
 
-// Charge deducts what a tenant's work took, and returns how long its next work is to be delayed so
-// that it stays within its share. There is no delay while the burst lasts, and none is longer than
-// [MaxDelay]: a deficit that would take longer is cut.
+// Charge deducts what a tenant's work took, and returns the delay of its next work that keeps
+// it within its share. The delay is zero while the burst lasts, and at most [MaxDelay]: Charge drops
+// a deficit that would need more.
 func (b *Budget) Charge(tenant string, took time.Duration) (delay time.Duration) {
 	now := time.Now()
 	l := b.buckets.get(tenant, now, b.limit, b.burst)

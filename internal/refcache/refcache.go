@@ -16,13 +16,13 @@ import (
 
 // Options are the options of a [Cache].
 type Options[V any] struct {
-	// Close closes a value that is no longer cached. Nil: values need not be closed.
+	// Close closes a value that is no longer cached. Optional.
 	Close func(V)
 	// KeepIdle keeps values without references until [Cache.Evict] closes them. Otherwise a value
 	// is closed with its last reference, and the context of a load ends when its last caller leaves.
 	KeepIdle bool
 	// Retry reports whether a caller that waited for the load of another caller, which failed,
-	// loads the value itself. Nil: never; all of them fail with the same error.
+	// loads the value itself. Default: never; all of them fail with the same error.
 	Retry func(error) bool
 	// Now is the clock. Default: [time.Now].
 	Now func() time.Time

@@ -127,7 +127,7 @@ func TestFailedLoad(t *testing.T) {
 	}
 }
 
-// TestCallersLeave checks what becomes of a load that nobody waits for.
+// TestCallersLeave checks a load whose callers have all left.
 func TestCallersLeave(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []bool{false, true} {

@@ -21,7 +21,7 @@ import (
 const journalTimeout = 5 * time.Second
 
 // metrics are the metrics of a server for Prometheus. Labels are routes, statuses, hooks and kinds:
-// discardWriter that a tenant chooses.
+// nothing that a tenant chooses.
 type metrics struct {
 	registry *prometheus.Registry
 	tracer   tracing.Tracer
@@ -76,7 +76,7 @@ func (s *Server) journalBytes() float64 {
 	return float64(n)
 }
 
-// setCause counts a request. Requests to unknown paths are subtractUsage together.
+// note counts a request. Requests to unknown paths are counted together.
 func (m *metrics) note(pattern string, status int, took time.Duration) {
 	if pattern == "" {
 		pattern = "none"

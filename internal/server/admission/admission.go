@@ -1,8 +1,8 @@
 // Package admission decides when the work of a request may run, so that no tenant of a server
 // keeps another one waiting.
 //
-// What comes in is the name of a tenant and the kind of its work; what goes out is a release
-// function, or a [*QuotaError]. Each kind of work has a [fairshare.Semaphore]. Work that keeps a
+// Callers pass the name of a tenant, and a method for each kind of work. They get a function that
+// releases what the work holds, or a [*QuotaError]. Each kind of work has a [fairshare.Semaphore]. Work that keeps a
 // processor busy is also charged to the tenant's budget: a tenant that used much recently is
 // delayed while others want the processors.
 //
@@ -53,7 +53,7 @@ type Controller struct {
 	yield func() time.Duration // replaced in tests
 }
 
-// New returns a controller of so many processors. Delayed rejections end when draining is closed.
+// New returns a controller for a number of processors. Delayed rejections end when draining is closed.
 func New(processors int, now func() time.Time, draining <-chan struct{}) *Controller {
 	perTenant := max(1, processors/2)
 	return &Controller{

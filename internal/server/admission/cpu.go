@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// contention is how long yielding takes at least when others wanted the processor.
+// contention is the minimum time of a yield that shows that others wanted the processor.
 const contention = 50 * time.Microsecond
 
 // Sharer returns a tenant as the sandbox sees it: its memory is counted together, and its guests

@@ -17,8 +17,8 @@ const (
 	controlRequests = 64
 )
 
-// activeFor is how long a tenant counts as active after its last request: what that started may
-// still run.
+// activeFor is the time after its last request for which a tenant counts as active: the request may
+// have started a run.
 const activeFor = 10 * time.Second
 
 // InFlight counts the requests of each tenant that are being answered.
@@ -42,9 +42,9 @@ type load struct {
 
 func newInFlight() *InFlight { return &InFlight{tenants: map[string]*load{}} }
 
-// Enter admits a request of a tenant with a body of so many bytes, until it calls leave. A quota of
-// zero is the default one. The request calls bodyDone when the body is not in memory any more;
-// leave does so, too.
+// Enter admits a request of a tenant, until it calls leave. bytes is the size of its body in memory; the
+// request calls bodyDone when it is no longer in memory, and leave does so, too. A quota of zero is
+// the default.
 func (f *InFlight) Enter(tenant string, quota int64, control bool, bytes int64) (bodyDone, leave func(), err error) {
 	limit := cmp.Or(quota, maxRequests)
 	if control {

@@ -17,7 +17,7 @@ const (
 	maxDelayed     = 4096
 )
 
-// NoKey stands for all callers without a valid key.
+// NoKey is the tenant of all callers without a valid key.
 const NoKey = "no key"
 
 // Rejections delays the rejections of tenants that are rejected too often.
