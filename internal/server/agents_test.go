@@ -7,11 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agentfile"

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )

@@ -13,11 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )

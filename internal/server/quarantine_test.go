@@ -1,9 +1,6 @@
 package server
 
 import (
-	"github.com/agent-runner/agent-runner/host/api"
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -11,7 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/server/quarantine"
 	"github.com/agent-runner/agent-runner/internal/store"

@@ -10,11 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"

@@ -1,9 +1,6 @@
 package server
 
 import (
-	"github.com/agent-runner/agent-runner/host/api"
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-
 	"bufio"
 	"context"
 	"encoding/json"
@@ -23,10 +20,12 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/runs"

@@ -18,12 +18,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/openaitest"

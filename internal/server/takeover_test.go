@@ -1,8 +1,6 @@
 package server
 
 import (
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-
 	"context"
 	"errors"
 	"sync/atomic"
@@ -12,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"

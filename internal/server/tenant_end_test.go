@@ -1,15 +1,14 @@
 package server
 
 import (
-	"github.com/agent-runner/agent-runner/host/api"
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // A deleted tenant can start nothing, and its runs end on all servers. Other tenants' runs

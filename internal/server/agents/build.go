@@ -9,9 +9,8 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agentfile"

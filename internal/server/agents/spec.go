@@ -1,9 +1,9 @@
 package agents
 
 import (
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-
 	"encoding/json"
+
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // A Spec is stored with a run, to find the run's agent again.

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )

@@ -9,11 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/agents"

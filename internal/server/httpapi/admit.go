@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 )

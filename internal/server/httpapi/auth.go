@@ -5,11 +5,10 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 

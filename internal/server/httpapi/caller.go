@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/store"
 )

@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/host/api"
 )
 
 var WriteJSON = huma.DefaultJSONFormat.Marshal

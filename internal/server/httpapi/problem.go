@@ -1,11 +1,6 @@
 package httpapi
 
 import (
-	"github.com/agent-runner/agent-runner/host/api"
-	"github.com/agent-runner/agent-runner/internal/store/database"
-
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -17,9 +12,12 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
 // A Problem is an error of a request, with what else the response and the log need.

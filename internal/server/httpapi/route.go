@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/agent-runner/agent-runner/host/api"
 )
 
 // A Route is an operation of the API.

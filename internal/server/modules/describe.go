@@ -5,9 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 

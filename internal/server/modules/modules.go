@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/blocks"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"

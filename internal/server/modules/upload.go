@@ -16,11 +16,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"

@@ -1,14 +1,13 @@
 package quarantine
 
 import (
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/store"
 )

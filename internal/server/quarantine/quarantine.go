@@ -1,8 +1,6 @@
 package quarantine
 
 import (
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-
 	"context"
 	"fmt"
 	"log/slog"
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/store"
 )

@@ -1,8 +1,6 @@
 package runs
 
 import (
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // Limits of the latest events of a run that are in memory for its followers. Followers further

@@ -1,12 +1,11 @@
 package runs
 
 import (
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-
 	"context"
 	"sync"
 
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // activeRuns holds the runs in progress in this process.

@@ -1,12 +1,11 @@
 package runs
 
 import (
-	"github.com/agent-runner/agent-runner/host/api"
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-
 	"context"
 
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 

@@ -1,9 +1,6 @@
 package runs
 
 import (
-	"github.com/agent-runner/agent-runner/host/api"
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-
 	"bytes"
 	"fmt"
 	"net/http"
@@ -13,6 +10,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 

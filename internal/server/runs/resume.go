@@ -1,21 +1,19 @@
 package runs
 
 import (
-	"github.com/agent-runner/agent-runner/host/api"
-	"github.com/agent-runner/agent-runner/internal/store/database"
-
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-
 	"context"
 	"encoding/json"
 	"errors"
 	"iter"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
 // Resume resumes a run that waits for answers.

@@ -1,9 +1,6 @@
 package runs
 
 import (
-	"github.com/agent-runner/agent-runner/host/api"
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-
 	"context"
 	"errors"
 	"log/slog"
@@ -11,7 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/agents"

@@ -1,9 +1,6 @@
 package runs
 
 import (
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/chain/tracing"
-
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -17,6 +14,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/telemetry"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )

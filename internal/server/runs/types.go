@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
