@@ -14,7 +14,7 @@ import (
 // byTinyGo is the Go SDK's guest, built by TinyGo and configured.
 func byTinyGo(t *testing.T) *Host {
 	t.Helper()
-	h, err := NewWithWASI(t.Context(), guestbuild.TinyGo(t, "guest-sdk/go/middleware/testdata/tinygo"))
+	h, err := NewWithWASI(t.Context(), guestbuild.TinyGo(t, "guest-sdk/go/internal/wasmtest/testdata/tinygo"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	h.Answer = generous

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/clone"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
@@ -43,7 +44,7 @@ func (a *AgentStart) AddTool(tools ...abi.Tool) error {
 		if err := tools[i].Check(); err != nil {
 			return &abi.Error{Code: abi.CodeInvalid, Message: err.Error()}
 		}
-		if findTool(next, tools[i].Name) >= 0 {
+		if clone.FindTool(next, tools[i].Name) >= 0 {
 			return &abi.Error{Code: abi.CodeConflict, Message: "there is a tool " + strconv.Quote(tools[i].Name) + " already"}
 		}
 		next = append(next, tools[i])
@@ -94,7 +95,7 @@ func (*AgentStart) serve(s *served) (answer abijson.Writable, err error) {
 	if !slices.Equal(run.ReturnDirectly, in.ReturnDirectly) {
 		out.ReturnDirectly = append([]string{}, run.ReturnDirectly...)
 	}
-	if out.Tools, err = toolsPatch(in.Tools, run.Tools); err != nil {
+	if out.Tools, err = clone.ToolsPatch(in.Tools, run.Tools); err != nil {
 		return nil, err
 	}
 	out.Messages, err = run.Messages.patch()
@@ -132,7 +133,7 @@ func (*AgentEnd) serve(s *served) (answer abijson.Writable, err error) {
 		Usage:        in.Usage,
 	}
 	if in.Final != nil {
-		final := cloneMessage(in.Final)
+		final := clone.Message(in.Final)
 		run.Final = &final
 	}
 	// A failing hook must not prevent the others from running.
@@ -145,7 +146,7 @@ func (*AgentEnd) serve(s *served) (answer abijson.Writable, err error) {
 	if failed != nil {
 		return nil, joined(failed)
 	}
-	if run.Final != nil && !sameMessage(run.Final, in.Final) {
+	if run.Final != nil && !clone.SameMessage(run.Final, in.Final) {
 		out.Final = run.Final
 	}
 	return out, nil

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/clone"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chunks"
 )
@@ -119,8 +120,8 @@ var toolCalls = wrapping[Call, abi.Result]{
 		return hooks.([]WrapToolCallHook)[i].WrapToolCall(ctx, req, next)
 	},
 	clone: func(to, from *Call) { *to = *from },
-	copy:  func(to, from *abi.Result) { *to = copyResult(from) },
-	same:  sameResult,
+	copy:  func(to, from *abi.Result) { *to = clone.CopyResult(from) },
+	same:  clone.SameResult,
 	aside: func(q *Call) *aside { return &q.aside },
 	patch: func(came, q *Call) (abijson.Writable, bool, error) {
 		if came.Arguments == q.Arguments {
@@ -182,7 +183,7 @@ func (*ToolEnd) serve(s *served) (abijson.Writable, error) {
 	made.call.Call, made.call.Tool = in.Call, in.Tool
 	end.Call, end.Err, end.Source = &made.call, cloneError(in.Error), in.Source
 	if in.Result != nil {
-		made.result = copyResult(in.Result)
+		made.result = clone.CopyResult(in.Result)
 		end.Result = &made.result
 	}
 	for _, h := range hooks[AfterToolHook](s) {
@@ -202,7 +203,7 @@ func (*ToolEnd) serve(s *served) (abijson.Writable, error) {
 		return nil, misuse("AfterTool changed the arguments of a call that was made: call Again, or change them in BeforeTool")
 	}
 	var err error
-	out.Result, out.Error, err = outcome(sameResult, in.Result, end.Result, in.Error, end.Err)
+	out.Result, out.Error, err = outcome(clone.SameResult, in.Result, end.Result, in.Error, end.Err)
 	return out, err
 }
 
@@ -225,7 +226,7 @@ func (*ToolRecord) serve(s *served) (abijson.Writable, error) {
 		return nil, err
 	}
 	in := &v.in
-	record := &ToolRecord{Call: &Call{Call: in.Call, Tool: in.Tool}, Result: *cloneResult(&in.Result), Default: cloneMessage(&in.Default)}
+	record := &ToolRecord{Call: &Call{Call: in.Call, Tool: in.Tool}, Result: *clone.Result(&in.Result), Default: clone.Message(&in.Default)}
 	for _, h := range hooks[ToolMessagesHook](s) {
 		if err := h.ToolMessages(v.ctx, record); err != nil {
 			return nil, err

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/clone"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
@@ -83,5 +84,5 @@ func sameChunk(a, b *abi.Chunk) bool {
 	}
 	other := *b
 	other.Part = a.Part
-	return samePart(a.Part, b.Part) && *a == other
+	return clone.SamePart(a.Part, b.Part) && *a == other
 }

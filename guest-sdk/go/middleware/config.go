@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/schema"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
@@ -18,7 +19,7 @@ type part struct {
 	// struct, into which the configuration is decoded, or a builder.
 	prototype reflect.Value
 	build     *builder
-	schema    *schema // schema of the configuration
+	schema    *schema.Schema // schema of the configuration
 }
 
 // A builder builds a middleware from its configuration.
@@ -46,7 +47,7 @@ func newPart(mw Middleware) *part {
 			panic("middleware: Build needs a function that returns a concrete type, not an interface: its hooks must be known before it is called")
 		}
 		check(b.sample)
-		return &part{sample: b.sample, build: b, schema: (&schemaMaker{}).schema(b.config)}
+		return &part{sample: b.sample, build: b, schema: (&schema.Maker{}).Schema(b.config)}
 	}
 	check(mw)
 	p := &part{value: mw, sample: mw}
@@ -57,13 +58,13 @@ func newPart(mw Middleware) *part {
 	if v.IsNil() {
 		panic("middleware: " + v.Type().String() + " is nil: register &" + v.Type().Elem().String() + "{}")
 	}
-	if len(configNames(v.Type().Elem())) == 0 {
+	if len(schema.Keys(v.Type().Elem())) == 0 {
 		return p
 	}
-	maker := schemaMaker{}
-	p.schema = maker.schema(v.Type().Elem())
-	if maker.unfit != nil {
-		panic("middleware: " + v.Type().String() + " cannot be configured: values of type " + maker.unfit.String() + " are not in JSON. Tag fields that are no configuration `json:\"-\"`")
+	maker := schema.Maker{}
+	p.schema = maker.Schema(v.Type().Elem())
+	if maker.Unfit != nil {
+		panic("middleware: " + v.Type().String() + " cannot be configured: values of type " + maker.Unfit.String() + " are not in JSON. Tag fields that are no configuration `json:\"-\"`")
 	}
 	p.prototype = reflect.New(v.Type().Elem()).Elem()
 	p.prototype.Set(v.Elem())
@@ -215,7 +216,7 @@ func readConfig(config abi.JSON, v any) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return unknownKeys(unknown, configNames(reflect.TypeOf(v).Elem()))
+	return unknownKeys(unknown, schema.Keys(reflect.TypeOf(v).Elem()))
 }
 
 // unknownKeys returns the error for a configuration with unknown keys.

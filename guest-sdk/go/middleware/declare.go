@@ -38,7 +38,7 @@ func (d *Declaration) Module() *Module {
 	m := &d.module
 	if m.description.ConfigSchema == nil {
 		s := d.fields.schema()
-		m.description.ConfigSchema = s.append(nil)
+		m.description.ConfigSchema = s.Append(nil)
 	}
 	return m
 }

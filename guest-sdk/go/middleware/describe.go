@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/schema"
 )
 
 // Options describes a module to the host. All fields are optional.
@@ -45,9 +46,9 @@ func NewModule(o Options, middlewares ...Middleware) *Module {
 	target := m.target()
 	m.config = byType{m, target}
 	if o.ConfigSchema == nil {
-		m.description.ConfigSchema = noConfig.append(nil)
+		m.description.ConfigSchema = noConfig.Append(nil)
 		if target != nil {
-			m.description.ConfigSchema = target.schema.append(nil)
+			m.description.ConfigSchema = target.schema.Append(nil)
 		}
 	}
 	callers := 0
@@ -76,7 +77,7 @@ func (m *Module) describe(o *Options) {
 }
 
 // noConfig is the configuration schema of a module without configuration.
-var noConfig = schema{kind: "object", closed: true}
+var noConfig = schema.Schema{Kind: "object", Closed: true}
 
 // target returns the part that takes the module's configuration, or nil.
 func (m *Module) target() *part {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/schema"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -16,13 +17,13 @@ type fields struct {
 
 type field struct {
 	name   string
-	schema schema
+	schema schema.Schema
 	reset  func()
 	read   func(r *jsoncodec.Reader)
 }
 
 // add declares a field. read reads its value.
-func add[T any](d *Declaration, p *T, name string, s schema, read func(r *jsoncodec.Reader) T) {
+func add[T any](d *Declaration, p *T, name string, s schema.Schema, read func(r *jsoncodec.Reader) T) {
 	initial := *p
 	d.fields.all = append(d.fields.all, field{
 		name: name, schema: s,
@@ -34,22 +35,22 @@ func add[T any](d *Declaration, p *T, name string, s schema, read func(r *jsonco
 // String declares that the configuration can set *p with the key name. doc describes the
 // field in the JSON Schema.
 func (d *Declaration) String(p *string, name, doc string) {
-	add(d, p, name, schema{kind: "string", description: doc}, (*jsoncodec.Reader).Text)
+	add(d, p, name, schema.Schema{Kind: "string", Description: doc}, (*jsoncodec.Reader).Text)
 }
 
 // Bool is like [Declaration.String] for a boolean.
 func (d *Declaration) Bool(p *bool, name, doc string) {
-	add(d, p, name, schema{kind: "boolean", description: doc}, (*jsoncodec.Reader).Bool)
+	add(d, p, name, schema.Schema{Kind: "boolean", Description: doc}, (*jsoncodec.Reader).Bool)
 }
 
 // Int is like [Declaration.String] for an integer.
 func (d *Declaration) Int(p *int, name, doc string) {
-	add(d, p, name, schema{kind: "integer", description: doc}, func(r *jsoncodec.Reader) int { return int(r.Int()) })
+	add(d, p, name, schema.Schema{Kind: "integer", Description: doc}, func(r *jsoncodec.Reader) int { return int(r.Int()) })
 }
 
 // Float is like [Declaration.String] for a number.
 func (d *Declaration) Float(p *float64, name, doc string) {
-	add(d, p, name, schema{kind: "number", description: doc}, (*jsoncodec.Reader).Float)
+	add(d, p, name, schema.Schema{Kind: "number", Description: doc}, (*jsoncodec.Reader).Float)
 }
 
 // Strings is like [Declaration.String] for a list of strings.
@@ -57,7 +58,7 @@ func (d *Declaration) Strings(p *[]string, name, doc string) {
 	initial := slices.Clone(*p)
 	d.fields.all = append(d.fields.all, field{
 		name:   name,
-		schema: schema{kind: "array", description: doc, items: &schema{kind: "string"}},
+		schema: schema.Schema{Kind: "array", Description: doc, Items: &schema.Schema{Kind: "string"}},
 		reset:  func() { *p = slices.Clone(initial) },
 		read: func(r *jsoncodec.Reader) {
 			*p = nil
@@ -71,13 +72,13 @@ func (d *Declaration) Strings(p *[]string, name, doc string) {
 // Value is like [Declaration.String] for any JSON, which read reads. read is not called
 // if the configuration does not have the key.
 func (d *Declaration) Value(name, doc string, read func(r *jsoncodec.Reader)) {
-	d.fields.all = append(d.fields.all, field{name: name, schema: schema{description: doc}, reset: func() {}, read: read})
+	d.fields.all = append(d.fields.all, field{name: name, schema: schema.Schema{Description: doc}, reset: func() {}, read: read})
 }
 
-func (f *fields) schema() schema {
-	s := schema{kind: "object", closed: true}
+func (f *fields) schema() schema.Schema {
+	s := schema.Schema{Kind: "object", Closed: true}
 	for i := range f.all {
-		s.properties = append(s.properties, property{f.all[i].name, &f.all[i].schema})
+		s.Properties = append(s.Properties, schema.Property{Name: f.all[i].name, Schema: &f.all[i].schema})
 	}
 	return s
 }

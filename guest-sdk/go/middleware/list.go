@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/clone"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
@@ -143,7 +144,7 @@ func (s *shown) copy(out []abi.Message, from int) {
 	s.need(from, from+len(out))
 	known := s.cache
 	for i := range out {
-		copyMessage(&out[i], known.get(from+i))
+		clone.CopyMessage(&out[i], known.get(from+i))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/clone"
 )
 
 // A History is a read-only list of messages. A message is copied to the module when the
@@ -47,9 +48,9 @@ func (h *History) At(i int) abi.Message {
 	h.check(i, h.length-1)
 	p, off := h.find(i)
 	if h.pieces[p].put != nil {
-		return cloneMessage(&h.pieces[p].put[off])
+		return clone.Message(&h.pieces[p].put[off])
 	}
-	return cloneMessage(h.shown.at(h.pieces[p].from + off))
+	return clone.Message(h.shown.at(h.pieces[p].from + off))
 }
 
 // Last returns the last message. ok is false if the list is empty.
@@ -99,7 +100,7 @@ func (h *History) Slice(from, to int) []abi.Message {
 		n := min(piece.len()-off, len(left))
 		if piece.put != nil {
 			for i := range n {
-				copyMessage(&left[i], &piece.put[off+i])
+				clone.CopyMessage(&left[i], &piece.put[off+i])
 			}
 		} else {
 			h.shown.copy(left[:n], piece.from+off)
@@ -165,11 +166,11 @@ func (m *Messages) Replace(from, to int, messages ...abi.Message) {
 	case len(messages) == 0:
 		m.pieces = slices.Delete(m.pieces, a, b)
 	case a > 0 && m.pieces[a-1].put != nil:
-		m.pieces[a-1].put = append(m.pieces[a-1].put, cloneMessages(messages)...)
+		m.pieces[a-1].put = append(m.pieces[a-1].put, clone.Messages(messages)...)
 		m.pieces = slices.Delete(m.pieces, a, b)
 		begin += len(messages)
 	default:
-		m.pieces = slices.Replace(m.pieces, a, b, piece{put: cloneMessages(messages)})
+		m.pieces = slices.Replace(m.pieces, a, b, piece{put: clone.Messages(messages)})
 	}
 	m.length += len(messages) - (to - from)
 	switch n := len(m.pieces); {

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/clone"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chunks"
 )
@@ -62,8 +63,8 @@ var modelCalls = wrapping[Request, abi.Response]{
 		return hooks.([]WrapModelHook)[i].WrapModel(ctx, req, next)
 	},
 	clone: (*Request).cloneOf,
-	copy:  func(to, from *abi.Response) { *to = *cloneResponse(from) },
-	same:  sameResponse,
+	copy:  func(to, from *abi.Response) { *to = *clone.Response(from) },
+	same:  clone.SameResponse,
 	aside: func(q *Request) *aside { return &q.aside },
 	patch: func(_, q *Request) (abijson.Writable, bool, error) {
 		patch, err := q.patch()
@@ -115,7 +116,7 @@ func (*ModelEnd) serve(s *served) (answer abijson.Writable, err error) {
 		return nil, err
 	}
 	in, out := &v.in, &v.out
-	end := &ModelEnd{Request: v.request(&in.Request), Response: cloneResponse(in.Response), Err: cloneError(in.Error), Source: in.Source}
+	end := &ModelEnd{Request: v.request(&in.Request), Response: clone.Response(in.Response), Err: cloneError(in.Error), Source: in.Source}
 	for _, h := range hooks[AfterModelHook](s) {
 		if err := h.AfterModel(v.ctx, end); err != nil {
 			return nil, err
@@ -135,7 +136,7 @@ func (*ModelEnd) serve(s *served) (answer abijson.Writable, err error) {
 	if !patch.IsZero() {
 		return nil, misuse("AfterModel changed the request, which has been sent: call Again, or change it in BeforeModel")
 	}
-	out.Response, out.Error, err = outcome(sameResponse, in.Response, end.Response, in.Error, end.Err)
+	out.Response, out.Error, err = outcome(clone.SameResponse, in.Response, end.Response, in.Error, end.Err)
 	return out, err
 }
 
@@ -145,7 +146,7 @@ func outcome[T any](same func(a, b *T) bool, shown, now *T, shownErr, nowErr *ab
 	switch {
 	case now == nil && nowErr == nil:
 		return nil, nil, misuse("an answer or an error must be left of a call")
-	case nowErr != nil && !samePlain(nowErr, shownErr):
+	case nowErr != nil && !clone.SamePlain(nowErr, shownErr):
 		return nil, nowErr, nil
 	case now != nil && !same(now, shown):
 		return now, nil, nil

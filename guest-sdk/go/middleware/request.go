@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/clone"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
@@ -72,7 +73,7 @@ func (r *Request) patch() (abi.RequestPatch, error) {
 		out.Params = params
 	}
 	var err error
-	if out.Tools, err = toolsPatch(r.shown.Tools, r.Tools); err != nil {
+	if out.Tools, err = clone.ToolsPatch(r.shown.Tools, r.Tools); err != nil {
 		return out, err
 	}
 	out.Messages, err = r.Messages.patch()

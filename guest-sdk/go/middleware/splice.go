@@ -1,6 +1,9 @@
 package middleware
 
-import "github.com/agent-runner/agent-runner/abi"
+import (
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/clone"
+)
 
 // patch returns the edits as a patch of the list in the input: ascending splices with
 // gaps between them, or the whole list if no message of it remains.
@@ -63,10 +66,10 @@ func (s *shown) stays(from, to int, ids map[string]int, m *abi.Message) int {
 	if from == to {
 		return -1
 	}
-	if known := s.knows(from); known != nil && sameMessage(known, m) {
+	if known := s.knows(from); known != nil && clone.SameMessage(known, m) {
 		return from
 	}
-	if i, ok := ids[m.ID]; ok && i > from && sameMessage(s.knows(i), m) {
+	if i, ok := ids[m.ID]; ok && i > from && clone.SameMessage(s.knows(i), m) {
 		return i
 	}
 	return -1

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/schema"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
@@ -24,7 +25,7 @@ type Tool struct {
 // not fit are an error result, which the model can correct. R is a string, an
 // [abi.Content], an *[abi.Result], or any other type that can be encoded as JSON.
 func NewTool[A, R any](name, description string, fn func(ctx *Context, args A) (R, error)) Tool {
-	parameters := (&schemaMaker{required: true}).schema(reflect.TypeFor[A]()).append(nil)
+	parameters := (&schema.Maker{Required: true}).Schema(reflect.TypeFor[A]()).Append(nil)
 	return Tool{
 		Tool: abi.Tool{Name: name, Description: description, Parameters: parameters},
 		Run: func(ctx *Context, call *Call) (*abi.Result, error) {

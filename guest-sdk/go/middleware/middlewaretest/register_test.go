@@ -1,4 +1,4 @@
-package middleware_test
+package middlewaretest_test
 
 import (
 	"fmt"
@@ -47,7 +47,7 @@ func TestNewModuleErrors(t *testing.T) {
 	}{
 		"argument": {
 			[]middleware.Middleware{wrongArgument{}},
-			"middleware: middleware_test.wrongArgument.BeforeAgent is named like a hook and has another type: want func(*middleware.Context, *middleware.AgentStart) error, got func(*middleware.Context, *middleware.State) error",
+			"middleware: middlewaretest_test.wrongArgument.BeforeAgent is named like a hook and has another type: want func(*middleware.Context, *middleware.AgentStart) error, got func(*middleware.Context, *middleware.State) error",
 		},
 		"result": {
 			[]middleware.Middleware{wrongResult{}},
@@ -57,9 +57,9 @@ func TestNewModuleErrors(t *testing.T) {
 		"one of two":       {[]middleware.Middleware{&wrongWrap{}}, "got func(middleware.Context, ...int)"},
 		"no hooks":         {[]middleware.Middleware{noHooks{}}, "noHooks has no hooks"},
 		"configure alone":  {[]middleware.Middleware{onlyConfigure{}}, "has no hooks"},
-		"not a pointer":    {[]middleware.Middleware{byPointer{}}, "pointer receiver: register &middleware_test.byPointer{…}"},
+		"not a pointer":    {[]middleware.Middleware{byPointer{}}, "pointer receiver: register &middlewaretest_test.byPointer{…}"},
 		"nil":              {[]middleware.Middleware{nil}, "nil is no middleware"},
-		"nil pointer":      {[]middleware.Middleware{(*withConfig)(nil)}, "is nil: register &middleware_test.withConfig{}"},
+		"nil pointer":      {[]middleware.Middleware{(*withConfig)(nil)}, "is nil: register &middlewaretest_test.withConfig{}"},
 		"in a combination": {[]middleware.Middleware{middleware.Combine(&byPointer{}, middleware.Combine(noHooks{}))}, "noHooks has no hooks"},
 		"two configurations": {
 			[]middleware.Middleware{&withConfig{}, &withConfig{}},

@@ -1,4 +1,4 @@
-package middleware_test
+package middlewaretest_test
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package middleware_test
+package wasmtest
 
 import (
 	"bytes"
@@ -77,7 +77,7 @@ func compact(t *testing.T, raw abi.JSON) string {
 // middleware returns exactly its answer.
 func TestVectors(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../../../testdata/abi/*.json")
+	files, err := filepath.Glob("../../../../testdata/abi/*.json")
 	require.NoError(t, err)
 	met := map[abi.Hook]bool{}
 	var names []string

@@ -1,4 +1,4 @@
-package middleware
+package clone
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-func findTool(tools []abi.Tool, name string) int {
+func FindTool(tools []abi.Tool, name string) int {
 	return slices.IndexFunc(tools, func(t abi.Tool) bool { return t.Name == name })
 }
 
@@ -18,14 +18,14 @@ func sameTool(a, b *abi.Tool) bool {
 		bytes.Equal(a.Parameters, b.Parameters)
 }
 
-// toolsPatch returns the patch from shown to now: removals and additions at the end, or a
+// ToolsPatch returns the patch from shown to now: removals and additions at the end, or a
 // whole new list if tools were changed or moved.
-func toolsPatch(shown, now []abi.Tool) (abi.ToolsPatch, error) {
+func ToolsPatch(shown, now []abi.Tool) (abi.ToolsPatch, error) {
 	for i := range now {
 		if err := now[i].Check(); err != nil {
 			return abi.ToolsPatch{}, err
 		}
-		if j := findTool(now, now[i].Name); j != i {
+		if j := FindTool(now, now[i].Name); j != i {
 			return abi.ToolsPatch{}, errors.New("two tools are named " + strconv.Quote(now[i].Name))
 		}
 	}
@@ -39,7 +39,7 @@ func toolsPatch(shown, now []abi.Tool) (abi.ToolsPatch, error) {
 		}
 	}
 	for _, t := range now[kept:] {
-		if findTool(shown, t.Name) >= 0 {
+		if FindTool(shown, t.Name) >= 0 {
 			return abi.ToolsPatch{Whole: true, Replace: now}, nil
 		}
 		out.Add = append(out.Add, t)

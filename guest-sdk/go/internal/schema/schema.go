@@ -1,4 +1,6 @@
-package middleware
+// Package schema derives the JSON Schema of a Go type, for the configurations and the tools
+// of modules. It imports no package that makes modules large.
+package schema
 
 import (
 	"encoding"
@@ -8,50 +10,51 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// A schema is a JSON Schema for decoding a Go type.
-type schema struct {
-	kind        string
-	description string
-	items       *schema
-	properties  []property // in the order of the struct's fields
-	required    []string
-	closed      bool    // no additional properties
-	values      *schema // schema of a map's values
+// A Schema is a JSON Schema for decoding a Go type.
+type Schema struct {
+	Kind        string
+	Description string
+	Items       *Schema
+	Properties  []Property // in the order of the struct's fields
+	Required    []string
+	Closed      bool    // no additional properties
+	Values      *Schema // schema of a map's values
 }
 
-type property struct {
-	name   string
-	schema *schema
+// A Property is a property of an object.
+type Property struct {
+	Name   string
+	Schema *Schema
 }
 
-// append appends the schema as JSON.
-func (s *schema) append(b []byte) []byte {
+// Append appends the schema as JSON.
+func (s *Schema) Append(b []byte) []byte {
 	b = append(b, '{')
-	if s.kind != "" {
+	if s.Kind != "" {
 		b = key(b, "type")
-		b = jsoncodec.AppendText(b, s.kind)
+		b = jsoncodec.AppendText(b, s.Kind)
 	}
-	if s.description != "" {
+	if s.Description != "" {
 		b = key(b, "description")
-		b = jsoncodec.AppendText(b, s.description)
+		b = jsoncodec.AppendText(b, s.Description)
 	}
-	if s.items != nil {
+	if s.Items != nil {
 		b = key(b, "items")
-		b = s.items.append(b)
+		b = s.Items.Append(b)
 	}
-	if len(s.properties) > 0 {
+	if len(s.Properties) > 0 {
 		b = key(b, "properties")
 		b = append(b, '{')
-		for _, p := range s.properties {
-			b = key(b, p.name)
-			b = p.schema.append(b)
+		for _, p := range s.Properties {
+			b = key(b, p.Name)
+			b = p.Schema.Append(b)
 		}
 		b = append(b, '}')
 	}
-	if len(s.required) > 0 {
+	if len(s.Required) > 0 {
 		b = key(b, "required")
 		b = append(b, '[')
-		for i, name := range s.required {
+		for i, name := range s.Required {
 			if i > 0 {
 				b = append(b, ',')
 			}
@@ -59,12 +62,12 @@ func (s *schema) append(b []byte) []byte {
 		}
 		b = append(b, ']')
 	}
-	if s.closed {
+	if s.Closed {
 		b = key(b, "additionalProperties")
 		b = append(b, "false"...)
-	} else if s.values != nil {
+	} else if s.Values != nil {
 		b = key(b, "additionalProperties")
-		b = s.values.append(b)
+		b = s.Values.Append(b)
 	}
 	return append(b, '}')
 }
@@ -79,64 +82,65 @@ func key(b []byte, name string) []byte {
 	return append(jsoncodec.AppendText(b, name), ':')
 }
 
-// A schemaMaker derives the schema of a type.
-type schemaMaker struct {
-	required bool           // whether fields without omitempty are required
+// A Maker derives the schema of a type.
+type Maker struct {
+	Required bool           // whether fields without omitempty are required
 	inside   []reflect.Type // the enclosing structs, to detect recursive types
-	unfit    reflect.Type   // a type that JSON cannot represent
+	Unfit    reflect.Type   // a type that JSON cannot represent
 }
 
-func (m *schemaMaker) schema(t reflect.Type) *schema {
+// Schema returns the schema of t. It sets Unfit if JSON cannot represent t.
+func (m *Maker) Schema(t reflect.Type) *Schema {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[interface{ UnmarshalJSON(b []byte) error }]()) {
-		return &schema{}
+		return &Schema{}
 	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
-		return &schema{kind: "string"}
+		return &Schema{Kind: "string"}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return m.schema(t.Elem())
+		return m.Schema(t.Elem())
 	case reflect.Bool:
-		return &schema{kind: "boolean"}
+		return &Schema{Kind: "boolean"}
 	case reflect.String:
-		return &schema{kind: "string"}
+		return &Schema{Kind: "string"}
 	case reflect.Float32, reflect.Float64:
-		return &schema{kind: "number"}
+		return &Schema{Kind: "number"}
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return &schema{kind: "integer"}
+		return &Schema{Kind: "integer"}
 	case reflect.Slice, reflect.Array:
 		if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 {
-			return &schema{kind: "string"} // base64
+			return &Schema{Kind: "string"} // base64
 		}
-		return &schema{kind: "array", items: m.schema(t.Elem())}
+		return &Schema{Kind: "array", Items: m.Schema(t.Elem())}
 	case reflect.Map:
-		return &schema{kind: "object", values: m.schema(t.Elem())}
+		return &Schema{Kind: "object", Values: m.Schema(t.Elem())}
 	case reflect.Struct:
 		return m.object(t)
 	case reflect.Func, reflect.Chan, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
-		m.unfit = t
-		return &schema{}
+		m.Unfit = t
+		return &Schema{}
 	default:
-		return &schema{}
+		return &Schema{}
 	}
 }
 
-func (m *schemaMaker) object(t reflect.Type) *schema {
+func (m *Maker) object(t reflect.Type) *Schema {
 	for _, around := range m.inside {
 		if around == t {
-			return &schema{kind: "object"}
+			return &Schema{Kind: "object"}
 		}
 	}
 	m.inside = append(m.inside, t)
 	defer func() { m.inside = m.inside[:len(m.inside)-1] }()
-	s := &schema{kind: "object", closed: true}
+	s := &Schema{Kind: "object", Closed: true}
 	eachField(t, func(name, options string, f reflect.StructField) {
-		sub := m.schema(f.Type)
-		sub.description = f.Tag.Get("doc")
-		s.properties = append(s.properties, property{name, sub})
-		if m.required && !strings.Contains(options, "omit") && f.Type.Kind() != reflect.Pointer {
-			s.required = append(s.required, name)
+		sub := m.Schema(f.Type)
+		sub.Description = f.Tag.Get("doc")
+		s.Properties = append(s.Properties, Property{name, sub})
+		if m.Required && !strings.Contains(options, "omit") && f.Type.Kind() != reflect.Pointer {
+			s.Required = append(s.Required, name)
 		}
 	})
 	return s
@@ -161,8 +165,8 @@ func eachField(t reflect.Type, fn func(name, options string, f reflect.StructFie
 	}
 }
 
-// configNames returns the keys of a configuration.
-func configNames(t reflect.Type) []string {
+// Keys returns the keys of the objects that a struct is decoded from.
+func Keys(t reflect.Type) []string {
 	if t.Kind() != reflect.Struct {
 		return nil
 	}

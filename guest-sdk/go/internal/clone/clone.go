@@ -1,4 +1,6 @@
-package middleware
+// Package clone copies and compares the types of package abi, so that authors can change
+// what they receive in place. It imports package abi only.
+package clone
 
 import (
 	"bytes"
@@ -7,16 +9,16 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// cloneMessage deep-copies a message, so that changes in place do not affect the message
+// Message deep-copies a message, so that changes in place do not affect the message
 // in the input.
-func cloneMessage(m *abi.Message) (out abi.Message) {
-	copyMessage(&out, m)
+func Message(m *abi.Message) (out abi.Message) {
+	CopyMessage(&out, m)
 	return out
 }
 
-// copyMessage is cloneMessage into an existing message. Most messages have only strings,
+// CopyMessage is Message into an existing message. Most messages have only strings,
 // for which it is a plain assignment.
-func copyMessage(out, m *abi.Message) {
+func CopyMessage(out, m *abi.Message) {
 	*out = *m
 	if m.ToolCalls != nil {
 		out.ToolCalls = slices.Clone(m.ToolCalls)
@@ -32,10 +34,10 @@ func copyMessage(out, m *abi.Message) {
 	}
 }
 
-func cloneMessages(list []abi.Message) []abi.Message {
+func Messages(list []abi.Message) []abi.Message {
 	out := make([]abi.Message, len(list))
 	for i := range list {
-		copyMessage(&out[i], &list[i])
+		CopyMessage(&out[i], &list[i])
 	}
 	return out
 }
@@ -47,12 +49,12 @@ func cloneContent(c abi.Content) abi.Content {
 	return abi.Parts(slices.Clone(c.Parts())...)
 }
 
-func cloneResponse(r *abi.Response) *abi.Response {
+func Response(r *abi.Response) *abi.Response {
 	if r == nil {
 		return nil
 	}
 	out := *r
-	out.Message = cloneMessage(&r.Message)
+	out.Message = Message(&r.Message)
 	if r.Usage != nil {
 		usage := *r.Usage
 		out.Usage = &usage
@@ -60,21 +62,21 @@ func cloneResponse(r *abi.Response) *abi.Response {
 	return &out
 }
 
-func cloneResult(r *abi.Result) *abi.Result {
+func Result(r *abi.Result) *abi.Result {
 	if r == nil {
 		return nil
 	}
-	out := copyResult(r)
+	out := CopyResult(r)
 	return &out
 }
 
-func copyResult(r *abi.Result) abi.Result {
+func CopyResult(r *abi.Result) abi.Result {
 	return abi.Result{Content: cloneContent(r.Content), IsError: r.IsError, Extra: slices.Clone(r.Extra)}
 }
 
 // The functions below report whether two values are equal. Pointers may be nil.
 
-func sameMessage(a, b *abi.Message) bool {
+func SameMessage(a, b *abi.Message) bool {
 	if a == b || a == nil || b == nil {
 		return a == b
 	}
@@ -93,10 +95,10 @@ func sameContent(a, b abi.Content) bool {
 	if !a.IsParts() {
 		return a.String() == b.String()
 	}
-	return slices.EqualFunc(a.Parts(), b.Parts(), func(a, b abi.Part) bool { return samePart(&a, &b) })
+	return slices.EqualFunc(a.Parts(), b.Parts(), func(a, b abi.Part) bool { return SamePart(&a, &b) })
 }
 
-func samePart(a, b *abi.Part) bool {
+func SamePart(a, b *abi.Part) bool {
 	if a == b || a == nil || b == nil {
 		return a == b
 	}
@@ -108,18 +110,18 @@ func sameFields(a, b abi.Fields) bool {
 	return slices.EqualFunc(a, b, func(a, b abi.Field) bool { return a.Name == b.Name && bytes.Equal(a.Value, b.Value) })
 }
 
-func sameResponse(a, b *abi.Response) bool {
+func SameResponse(a, b *abi.Response) bool {
 	if a == b || a == nil || b == nil {
 		return a == b
 	}
-	return a.FinishReason == b.FinishReason && samePlain(a.Usage, b.Usage) && sameMessage(&a.Message, &b.Message)
+	return a.FinishReason == b.FinishReason && SamePlain(a.Usage, b.Usage) && SameMessage(&a.Message, &b.Message)
 }
 
-func sameResult(a, b *abi.Result) bool {
+func SameResult(a, b *abi.Result) bool {
 	if a == b || a == nil || b == nil {
 		return a == b
 	}
 	return a.IsError == b.IsError && bytes.Equal(a.Extra, b.Extra) && sameContent(a.Content, b.Content)
 }
 
-func samePlain[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+func SamePlain[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }

@@ -1,4 +1,4 @@
-package middleware_test
+package wasmtest
 
 import (
 	"os"
@@ -30,7 +30,7 @@ func forWasm(t *testing.T, dir string, args ...string) string {
 // its imports take 0.4 MB, time alone 0.3 MB.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
-	deps := "\n" + forWasm(t, ".", "list", "-deps", ".")
+	deps := "\n" + forWasm(t, ".", "list", "-deps", "../../middleware")
 	for _, heavy := range []string{"fmt", "encoding/json", "os", "time", "log", "syscall", "io/fs", "internal/poll", "internal/godebug", "regexp", "context"} {
 		require.NotContains(t, deps, "\n"+heavy+"\n")
 	}
@@ -55,11 +55,11 @@ func TestSize(t *testing.T) {
 
 // fromTemplate returns a directory with the template of agent-runner module new.
 func fromTemplate(t *testing.T) string {
-	root, err := filepath.Abs("../../..")
+	root, err := filepath.Abs("../../../..")
 	require.NoError(t, err)
 	dir := t.TempDir()
 	for _, name := range []string{"main.go", "go.mod"} {
-		text, err := os.ReadFile(filepath.Join(root, "cmd", "agent-runner", "templates", "go", name+".tmpl"))
+		text, err := os.ReadFile(filepath.Join(root, "cmd", "agent-runner", "internal", "modules", "templates", "go", name+".tmpl"))
 		require.NoError(t, err)
 		var b strings.Builder
 		require.NoError(t, template.Must(template.New(name).Parse(string(text))).Execute(&b, map[string]string{"Name": "template", "Version": "v0.0.0", "SDK": root}))

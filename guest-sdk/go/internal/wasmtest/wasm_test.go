@@ -1,9 +1,10 @@
-package middleware_test
+package wasmtest
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -327,4 +328,13 @@ func BenchmarkWasm(b *testing.B) {
 			}
 		})
 	}
+}
+
+// users returns n messages of a user.
+func users(n int) []abi.Message {
+	out := make([]abi.Message, n)
+	for i := range out {
+		out[i] = abi.User(fmt.Sprintf("text %d", i))
+	}
+	return out
 }
