@@ -78,7 +78,7 @@ type ImageRoomError struct {
 }
 
 func (e *ImageRoomError) Error() string {
-	return fmt.Sprintf("what its instances begin with takes %s, for which there is no room beside other images in the %s that all may have, of which nobody has more than is left to others; close agents and modules that nobody uses, or let this one begin with less",
+	return fmt.Sprintf("the initial memory of its instances takes %s, for which there is no room beside other images within %s for all and the tenant's share of it; close unused agents and modules, or let this one start with less memory",
 		text.Bytes(e.Bytes), text.Bytes(e.All))
 }
 

@@ -328,7 +328,7 @@ func TestImageRoom(t *testing.T) {
 			if err != nil {
 				var full *ImageRoomError
 				require.ErrorAs(t, err, &full)
-				require.ErrorContains(t, err, "no room beside other images in the 3 MiB that all may have, of which nobody has more than is left to others; close agents")
+				require.ErrorContains(t, err, "no room beside other images within 3 MiB for all and the tenant's share of it; close unused agents")
 				break
 			}
 			made = append(made, p)
