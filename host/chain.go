@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
@@ -22,7 +23,7 @@ type Middleware struct {
 	Native  *Native
 	Config  json.RawMessage // for the module
 	Grants  Grants          // for the module; by default it can only read the messages
-	OnFault chain.OnFault   // defaults to Fail
+	OnFault hook.OnFault    // defaults to Fail
 	// Hooks lists the hooks to call. It defaults to all hooks of the module.
 	Hooks []abi.Hook
 }
@@ -33,7 +34,7 @@ type ChainOptions struct {
 	Middlewares []Middleware
 	Outer       []Middleware
 	Inner       []Middleware
-	chain.Options
+	hook.Options
 }
 
 // A Chain is a list of configured middlewares. Each agent has one. A run can have an
@@ -49,12 +50,12 @@ type Chain struct {
 // failing middleware.
 func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
 	c := &Chain{host: h}
-	var entries []chain.Entry
+	var entries []hook.Entry
 	var from []Middleware // of each entry
 	for _, ring := range []struct {
-		ring chain.Ring
+		ring hook.Ring
 		list []Middleware
-	}{{chain.Outer, o.Outer}, {chain.Tenant, o.Middlewares}, {chain.Inner, o.Inner}} {
+	}{{hook.Outer, o.Outer}, {hook.Tenant, o.Middlewares}, {hook.Inner, o.Inner}} {
 		for _, m := range ring.list {
 			e, err := m.entry(ring.ring)
 			if err != nil {
@@ -73,8 +74,8 @@ func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
 }
 
 // entry returns the chain entry of a middleware. That of a module is not yet configured.
-func (m *Middleware) entry(ring chain.Ring) (chain.Entry, error) {
-	e := chain.Entry{Name: m.Name, Ring: ring, OnFault: m.OnFault, Read: m.Grants.Read, Hooks: m.Hooks}
+func (m *Middleware) entry(ring hook.Ring) (hook.Entry, error) {
+	e := hook.Entry{Name: m.Name, Ring: ring, OnFault: m.OnFault, Read: m.Grants.Read, Hooks: m.Hooks}
 	switch {
 	case (m.Module == nil) == (m.Native == nil):
 		return e, fmt.Errorf("middleware %q must have a module or be native, one of them", m.Name)
@@ -90,7 +91,7 @@ func (m *Middleware) entry(ring chain.Ring) (chain.Entry, error) {
 // configure configures the modules of entries and returns the chain. It configures one
 // module per processor at a time, since configuring creates the memory image. If several
 // entries fail, it returns the error of the first one in order.
-func (c *Chain) configure(ctx context.Context, entries []chain.Entry, from []Middleware) (*chain.Chain, error) {
+func (c *Chain) configure(ctx context.Context, entries []hook.Entry, from []Middleware) (*chain.Chain, error) {
 	configured, errs := make([]*module.Middleware, len(entries)), make([]error, len(entries))
 	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
 	var wg sync.WaitGroup

@@ -23,7 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 	"github.com/agent-runner/agent-runner/internal/egress"
 	"github.com/agent-runner/agent-runner/internal/module"
@@ -55,7 +55,7 @@ type FileOptions struct {
 	Journal *journal.Options
 	// Values stores the durable values of modules of Tenant. If it is nil, modules have
 	// none.
-	Values chain.Values
+	Values hook.Values
 	Tenant string
 	// Network sets the addresses and secrets of modules' requests in addition to the grants
 	// and secrets of the file. It defaults to public addresses and no secrets.
@@ -153,7 +153,7 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 	o := &AgentOptions{
 		Name: f.Name, Description: b.description, ModelName: f.Model.Name, Params: f.Model.Params, Models: f.Limits.Models, AllowModel: b.opts.AllowModel, CheckParam: b.opts.CheckParam,
 		Instruction: f.Instruction, ReturnDirectly: f.ReturnDirectly,
-		Options: chain.Options{ContinueOnError: f.ContinueOnError, ContinueOnResponse: f.ContinueOnResponse,
+		Options: hook.Options{ContinueOnError: f.ContinueOnError, ContinueOnResponse: f.ContinueOnResponse,
 			Values: b.opts.Values, Tenant: b.opts.Tenant, Tracer: b.opts.Tracer},
 		Journal:  b.opts.Journal,
 		MaxSteps: f.Limits.MaxSteps, Limits: callLimits(&f.Limits), Timeout: time.Duration(f.Limits.Timeout),
@@ -293,7 +293,7 @@ func (b *builder) load(ctx context.Context) error {
 			return b.file.ErrorAt(s.at+".grants", err)
 		}
 		*s.to = append(*s.to, Middleware{Name: s.from.Name, Module: s.module, Config: s.from.Config,
-			Grants: grants, OnFault: chain.OnFault(s.from.OnFault)})
+			Grants: grants, OnFault: hook.OnFault(s.from.OnFault)})
 	}
 	return nil
 }

@@ -31,6 +31,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
@@ -43,7 +45,7 @@ type (
 	Module      = module.Module
 	Limits      = policy.Limits
 	Grants      = policy.Grants
-	Native      = chain.Native
+	Native      = inproc.Middleware
 	Input       = agent.Input
 	Event       = abi.Event
 	Error       = agent.Error
@@ -64,8 +66,8 @@ type (
 
 // Consequences of a fault of an entry.
 const (
-	Fail = chain.Fail
-	Skip = chain.Skip
+	Fail = hook.Fail
+	Skip = hook.Skip
 )
 
 // Options configure a host. They are copied.
@@ -176,7 +178,7 @@ type AgentOptions struct {
 	Middlewares []Middleware
 	Outer       []Middleware
 	Inner       []Middleware
-	chain.Options
+	hook.Options
 
 	MaxSteps    int           // defaults to agent.DefaultMaxSteps, at most agent.MaxStepsBound
 	Limits      agent.Limits  // of model calls and tool calls

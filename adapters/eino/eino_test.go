@@ -10,12 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/agent-runner/agent-runner/abi"
-	adapter "github.com/agent-runner/agent-runner/adapters/eino"
-	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/chain/ending"
-	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/cloudwego/eino/adk"
 	"github.com/cloudwego/eino/components/model"
 	"github.com/cloudwego/eino/components/tool"
@@ -23,6 +17,14 @@ import (
 	"github.com/cloudwego/eino/compose"
 	"github.com/cloudwego/eino/schema"
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	adapter "github.com/agent-runner/agent-runner/adapters/eino"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
 // scripted is an Eino model that answers from a list and notes what it is asked.
@@ -165,63 +167,63 @@ func read(t *testing.T, events *adk.AsyncIterator[*adk.AgentEvent]) (r result) {
 	}
 }
 
-func native(name string, n *chain.Native) host.Middleware {
+func native(name string, n *inproc.Middleware) host.Middleware {
 	return host.Middleware{Name: name, Native: n}
 }
 
 func TestHooksInOrder(t *testing.T) {
 	var order []string
 	note := func(name string) { order = append(order, name) }
-	mw := &chain.Native{
-		BeforeAgent: func(_ context.Context, _ *chain.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	mw := &inproc.Middleware{
+		BeforeAgent: func(_ context.Context, _ *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			note("before_agent " + in.Instruction)
 			text := in.Instruction + " In verse."
 			return &abi.BeforeAgentAnswer{Instruction: &text}, nil
 		},
-		BeforeModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 			note(fmt.Sprintf("before_model_rewrite_state %d, step %d", c.List(0).Len(), c.Where().Step))
 			return nil, nil
 		},
-		BeforeModel: func(_ context.Context, _ *chain.Call, in *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		BeforeModel: func(_ context.Context, _ *hook.Call, in *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			note("before_model")
 			return nil, nil
 		},
-		WrapModel: func(ctx context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 			note("wrap_model")
 			res, err := c.NextModel(ctx, abi.RequestPatch{Params: abi.Params{"temperature": json.RawMessage("0.5")}})
 			return &abi.WrapModelAnswer{Response: res}, err
 		},
-		AfterModel: func(_ context.Context, _ *chain.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+		AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 			note("after_model " + in.Source)
 			return nil, nil
 		},
-		AfterModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+		AfterModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
 			note(fmt.Sprintf("after_model_rewrite_state %d", c.List(0).Len()))
 			return nil, nil
 		},
-		BeforeTool: func(_ context.Context, _ *chain.Call, in *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+		BeforeTool: func(_ context.Context, _ *hook.Call, in *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
 			note("before_tool " + in.Call.Arguments)
 			args := `{"text":"changed"}`
 			return &abi.BeforeToolAnswer{Arguments: &args}, nil
 		},
-		WrapToolCall: func(ctx context.Context, c *chain.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+		WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 			note("wrap_tool_call")
 			res, err := c.NextTool(ctx, abi.CallPatch{})
 			return &abi.WrapToolCallAnswer{Result: res}, err
 		},
-		GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 			note("gate_tool " + in.Call.Arguments)
 			return &abi.GateToolAnswer{Decision: "allow"}, nil
 		},
-		AfterTool: func(_ context.Context, _ *chain.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+		AfterTool: func(_ context.Context, _ *hook.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
 			note("after_tool " + in.Result.Content.String())
 			return nil, nil
 		},
-		AfterTools: func(_ context.Context, _ *chain.Call, in *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
+		AfterTools: func(_ context.Context, _ *hook.Call, in *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
 			note(fmt.Sprintf("after_tools %d", len(in.Calls)))
 			return nil, nil
 		},
-		AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 			note("after_agent " + in.Final.Content.String())
 			return nil, nil
 		},
@@ -248,15 +250,15 @@ func TestHooksInOrder(t *testing.T) {
 }
 
 func TestStateIsKept(t *testing.T) {
-	mw := &chain.Native{
-		BeforeModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+	mw := &inproc.Middleware{
+		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 			n, err := c.LocalAdd("steps", 1)
 			if err != nil || n > 1 {
 				return nil, err
 			}
 			return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: c.List(0).Len(), Insert: []abi.Message{abi.User("and politely")}}}}}, nil
 		},
-		AfterModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+		AfterModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
 			last, _ := c.List(0).Last()
 			if len(last.ToolCalls) > 0 {
 				return nil, nil
@@ -281,14 +283,14 @@ func TestStateIsKept(t *testing.T) {
 
 func TestToolsOfModulesAndDenials(t *testing.T) {
 	var ran []string
-	mw := &chain.Native{
-		BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	mw := &inproc.Middleware{
+		BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "clock", Description: "the time", Parameters: json.RawMessage(`{"type":"object","properties":{"zone":{"type":"string"}}}`)}}}}, nil
 		},
-		CallTool: func(_ context.Context, _ *chain.Call, in *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+		CallTool: func(_ context.Context, _ *hook.Call, in *abi.CallToolInput) (*abi.CallToolAnswer, error) {
 			return &abi.CallToolAnswer{Result: abi.TextResult("noon " + in.Call.Arguments)}, nil
 		},
-		GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 			if strings.Contains(in.Call.Arguments, "secret") {
 				return &abi.GateToolAnswer{Decision: "deny", Message: "no secrets"}, nil
 			}
@@ -313,8 +315,8 @@ func TestToolsOfModulesAndDenials(t *testing.T) {
 
 func TestToolsThatAreNotActive(t *testing.T) {
 	var ran []string
-	mw := &chain.Native{
-		BeforeModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+	mw := &inproc.Middleware{
+		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 			active := []string{}
 			if c.Where().Step > 1 {
 				active = []string{"echo"}
@@ -348,8 +350,8 @@ func TestErrors(t *testing.T) {
 		s := &setup{
 			model: &scripted{replies: []*schema.Message{schema.AssistantMessage("", []schema.ToolCall{call("c1", "echo", `{"text":"fail"}`)}), schema.AssistantMessage("done", nil)}},
 			tools: []tool.BaseTool{echo(t, nil)},
-			mw: &adapter.Options{Middlewares: []host.Middleware{native("n", &chain.Native{
-				AfterTool: func(_ context.Context, _ *chain.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+			mw: &adapter.Options{Middlewares: []host.Middleware{native("n", &inproc.Middleware{
+				AfterTool: func(_ context.Context, _ *hook.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
 					return &abi.AfterToolAnswer{Result: abi.TextResult("recovered from " + in.Error.Message)}, nil
 				}})}},
 		}
@@ -360,8 +362,8 @@ func TestErrors(t *testing.T) {
 	t.Run("a stop ends the run with its type", func(t *testing.T) {
 		s := &setup{
 			model: &scripted{replies: []*schema.Message{schema.AssistantMessage("hi", nil)}},
-			mw: &adapter.Options{Middlewares: []host.Middleware{native("guard", &chain.Native{
-				BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			mw: &adapter.Options{Middlewares: []host.Middleware{native("guard", &inproc.Middleware{
+				BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 					return &abi.BeforeModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough", Code: "quota"}}}, nil
 				}})}},
 		}
@@ -371,8 +373,8 @@ func TestErrors(t *testing.T) {
 		require.Equal(t, "quota", stop.Code)
 	})
 	t.Run("respond answers without the model", func(t *testing.T) {
-		s := &setup{model: &scripted{}, mw: &adapter.Options{Middlewares: []host.Middleware{native("faq", &chain.Native{
-			BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		s := &setup{model: &scripted{}, mw: &adapter.Options{Middlewares: []host.Middleware{native("faq", &inproc.Middleware{
+			BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 				m := abi.Assistant("we open at nine")
 				return &abi.BeforeAgentAnswer{Respond: &m}, nil
 			}})}}}
@@ -383,7 +385,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestStream(t *testing.T) {
-	upper := &chain.Native{OnChunk: func(_ context.Context, _ *chain.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+	upper := &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 		for i := range in.Chunks {
 			in.Chunks[i].Text = strings.ToUpper(in.Chunks[i].Text)
 		}
@@ -398,11 +400,11 @@ func TestStream(t *testing.T) {
 
 	t.Run("what is changed after its chunks went out is right in the state", func(t *testing.T) {
 		var last string
-		late := &chain.Native{
-			AfterModel: func(context.Context, *chain.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+		late := &inproc.Middleware{
+			AfterModel: func(context.Context, *hook.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 				return &abi.AfterModelAnswer{Response: &abi.Response{Message: abi.Assistant("corrected")}}, nil
 			},
-			AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+			AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 				last = in.Final.Content.String()
 				return nil, nil
 			},
@@ -437,15 +439,15 @@ func (s *memory) Set(_ context.Context, id string, b []byte) error {
 
 func TestInterrupts(t *testing.T) {
 	var ran []string
-	gate := &chain.Native{
-		BeforeModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+	gate := &inproc.Middleware{
+		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 			_, err := c.LocalAdd("steps", 1)
 			return nil, err
 		},
-		GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 			return &abi.GateToolAnswer{Decision: "ask", Message: "may it say " + in.Call.Arguments}, nil
 		},
-		AfterAgent: func(_ context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		AfterAgent: func(_ context.Context, c *hook.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 			v, _, err := c.LocalGet("steps")
 			ran = append(ran, "steps "+string(v.Value))
 			return nil, err
@@ -488,11 +490,11 @@ func TestInterrupts(t *testing.T) {
 }
 
 func TestInterruptedModelCall(t *testing.T) {
-	mw := &chain.Native{
-		BeforeModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+	mw := &inproc.Middleware{
+		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 			return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: c.List(0).Len(), Insert: []abi.Message{abi.User("once")}}}}}, nil
 		},
-		AfterModel: func(_ context.Context, c *chain.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+		AfterModel: func(_ context.Context, c *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 			if in.Resume == nil {
 				return &abi.AfterModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "look at it"}}}, nil
 			}

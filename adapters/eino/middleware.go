@@ -6,14 +6,16 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/cloudwego/eino/adk"
 	"github.com/cloudwego/eino/components/tool"
 	"github.com/cloudwego/eino/compose"
 	"github.com/cloudwego/eino/schema"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
 // Options make a middleware. They are copied.
@@ -25,7 +27,7 @@ type Options struct {
 	Middlewares []host.Middleware
 	Outer       []host.Middleware
 	Inner       []host.Middleware
-	chain.Options
+	hook.Options
 	// OnEvent hears every event of the chain: what modules emit and log, their
 	// faults, the calls and results of tools. Nil: nobody. It is called from
 	// several goroutines at once.

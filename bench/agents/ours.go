@@ -13,7 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 )
 
@@ -106,10 +107,10 @@ func native(ctx context.Context, h *host.Host, name string, talk []abi.Message) 
 // functions are the five in Go.
 func functions() []host.Middleware {
 	return []host.Middleware{
-		{Name: "patch", Native: &chain.Native{BeforeModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		{Name: "patch", Native: &inproc.Middleware{BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 			return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: five.Patch(c.List(0).All())}}, nil
 		}}},
-		{Name: "cache", Native: &chain.Native{WrapToolCall: func(ctx context.Context, c *chain.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+		{Name: "cache", Native: &inproc.Middleware{WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 			key := five.Key(in.Call.Name, in.Call.Arguments)
 			kept, hit, err := c.LocalGet(key)
 			if err != nil || hit {
@@ -129,20 +130,20 @@ func functions() []host.Middleware {
 			}
 			return &abi.WrapToolCallAnswer{Result: res}, err
 		}}},
-		{Name: "policy", Native: &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		{Name: "policy", Native: &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 			if ok, why := five.Allowed(in.Call.Name, in.Call.Arguments); !ok {
 				return &abi.GateToolAnswer{Decision: "deny", Message: why}, nil
 			}
 			return &abi.GateToolAnswer{Decision: "allow"}, nil
 		}}},
-		{Name: "redact", Native: &chain.Native{
-			OnChunk: func(_ context.Context, _ *chain.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+		{Name: "redact", Native: &inproc.Middleware{
+			OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 				for i := range in.Chunks {
 					in.Chunks[i].Text, _ = five.Redact(in.Chunks[i].Text)
 				}
 				return &abi.OnChunkAnswer{Chunks: in.Chunks}, nil
 			},
-			AfterTool: func(_ context.Context, _ *chain.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+			AfterTool: func(_ context.Context, _ *hook.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
 				if in.Result == nil {
 					return nil, nil
 				}
@@ -155,7 +156,7 @@ func functions() []host.Middleware {
 				return &abi.AfterToolAnswer{Result: &res}, nil
 			},
 		}},
-		{Name: "observe", Native: &chain.Native{Description: abi.Description{Events: five.Counted}, Observe: func(_ context.Context, c *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+		{Name: "observe", Native: &inproc.Middleware{Description: abi.Description{Events: five.Counted}, Observe: func(_ context.Context, c *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 			kept, _, err := c.LocalGet("run/counts")
 			if err != nil {
 				return nil, err
@@ -190,12 +191,12 @@ func forwarded(ctx context.Context, name string, h *host.Host, talk []abi.Messag
 		return err
 	}
 	list := []host.Middleware{
-		{Name: "patch", Native: &chain.Native{BeforeModelRewriteState: func(ctx context.Context, c *chain.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		{Name: "patch", Native: &inproc.Middleware{BeforeModelRewriteState: func(ctx context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 			in.Messages.Items = c.List(0).All()
 			var out abi.BeforeModelRewriteStateAnswer
 			return &out, ask(ctx, "patch", "patch", in, &out)
 		}}},
-		{Name: "cache", Native: &chain.Native{WrapToolCall: func(ctx context.Context, c *chain.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+		{Name: "cache", Native: &inproc.Middleware{WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 			question, kept := five.Kept{Run: c.Where().ID, Call: in.Call}, five.Kept{}
 			if err := ask(ctx, "cache", "cache_get", question, &kept); err != nil {
 				return nil, err
@@ -213,21 +214,21 @@ func forwarded(ctx context.Context, name string, h *host.Host, talk []abi.Messag
 			}
 			return &abi.WrapToolCallAnswer{Result: res}, ask(ctx, "cache", "cache_put", question, &kept)
 		}}},
-		{Name: "policy", Native: &chain.Native{GateTool: func(ctx context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		{Name: "policy", Native: &inproc.Middleware{GateTool: func(ctx context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 			var out abi.GateToolAnswer
 			return &out, ask(ctx, "policy", "policy", in, &out)
 		}}},
-		{Name: "redact", Native: &chain.Native{
-			OnChunk: func(ctx context.Context, _ *chain.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+		{Name: "redact", Native: &inproc.Middleware{
+			OnChunk: func(ctx context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 				var out abi.OnChunkAnswer
 				return &out, ask(ctx, "redact", "redact_chunks", in, &out)
 			},
-			AfterTool: func(ctx context.Context, _ *chain.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+			AfterTool: func(ctx context.Context, _ *hook.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
 				var out abi.AfterToolAnswer
 				return &out, ask(ctx, "redact", "redact_result", in, &out)
 			},
 		}},
-		{Name: "observe", Native: &chain.Native{Description: abi.Description{Events: five.Counted}, Observe: func(ctx context.Context, _ *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+		{Name: "observe", Native: &inproc.Middleware{Description: abi.Description{Events: five.Counted}, Observe: func(ctx context.Context, _ *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 			var out abi.ObserveAnswer
 			return &out, ask(ctx, "observe", "observe", in, &out)
 		}}},
@@ -251,9 +252,9 @@ type spy struct {
 func newSpy() *spy { return &spy{seen: map[string]map[string]int{}} }
 
 func (s *spy) middleware() host.Middleware {
-	return host.Middleware{Name: "spy", Native: &chain.Native{
+	return host.Middleware{Name: "spy", Native: &inproc.Middleware{
 		Description: abi.Description{Events: []abi.EventType{abi.EventRunFinished}},
-		Observe: func(_ context.Context, c *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+		Observe: func(_ context.Context, c *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 			kept, _, err := c.LocalGet("run/counts")
 			if err != nil || len(kept.Value) == 0 {
 				return nil, err

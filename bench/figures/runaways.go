@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/hostile"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -59,7 +59,7 @@ func openRunaways(ctx context.Context, h *host.Host) ([]runaway, error) {
 			config = json.RawMessage(c.Config)
 		}
 		began := new(time.Time)
-		clock := &host.Native{BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		clock := &host.Native{BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			*began = time.Now()
 			return nil, nil
 		}}

@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 )
 
 // eventsOfStep is how many events the middleware of [events] makes in a step.
@@ -64,7 +64,7 @@ func events(ctx context.Context, h *host.Host, _ *host.Module) error {
 func eventful(ctx context.Context, h *host.Host, s store.Store) (us [len(before)]stats.Span, run string, err error) {
 	const behind = 10 // steps that are looked at, with their tool
 	m := &script{steps: before[len(before)-1]/eventsOfStep + behind + 2}
-	emit := &host.Native{BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	emit := &host.Native{BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		for range eventsOfStep {
 			if err := c.Emit("seen", abi.JSON(`{"what":"an event of some fifty bytes, as they are"}`)); err != nil {
 				return nil, err

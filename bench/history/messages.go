@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 )
 
 // turns is how often each conversation of [messages] has its turn.
@@ -102,7 +103,7 @@ func looking(ctx context.Context, m *host.Module, at string, wiped bool) (*chain
 	if err != nil {
 		return nil, err
 	}
-	e := chain.Entry{Name: "look", Ring: chain.Tenant, Middleware: mw}
+	e := hook.Entry{Name: "look", Ring: hook.Tenant, Middleware: mw}
 	if wiped {
 		e.Middleware = forgetful{mw}
 	}
@@ -111,20 +112,20 @@ func looking(ctx context.Context, m *host.Module, at string, wiped bool) (*chain
 
 // A forgetful middleware has an instance of its own for each hook: memory is a cache,
 // and this one never hits.
-type forgetful struct{ chain.Middleware }
+type forgetful struct{ hook.Middleware }
 
-// Open implements [chain.Middleware].
-func (f forgetful) Open(_ context.Context, entry, run string) (chain.Session, error) {
+// Open implements [hook.Middleware].
+func (f forgetful) Open(_ context.Context, entry, run string) (hook.Session, error) {
 	return &forgetfulSession{f.Middleware, entry, run}, nil
 }
 
 type forgetfulSession struct {
-	middleware chain.Middleware
+	middleware hook.Middleware
 	entry, run string
 }
 
-// Call implements [chain.Session].
-func (f *forgetfulSession) Call(ctx context.Context, c *chain.Call, in, out any) error {
+// Call implements [hook.Session].
+func (f *forgetfulSession) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	s, err := f.middleware.Open(ctx, f.entry, f.run)
 	if err != nil {
 		return err
@@ -133,8 +134,8 @@ func (f *forgetfulSession) Call(ctx context.Context, c *chain.Call, in, out any)
 	return s.Call(ctx, c, in, out)
 }
 
-// Stats implements [chain.Session]. Nobody looks at them.
+// Stats implements [hook.Session]. Nobody looks at them.
 func (*forgetfulSession) Stats() abi.EntryStats { return abi.EntryStats{} }
 
-// Close implements [chain.Session].
+// Close implements [hook.Session].
 func (*forgetfulSession) Close() {}

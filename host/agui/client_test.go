@@ -19,6 +19,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
 
@@ -129,9 +131,9 @@ func weather() tool.Tool {
 	})
 }
 
-func entries(t *testing.T, n *chain.Native) *chain.Chain {
+func entries(t *testing.T, n *inproc.Middleware) *chain.Chain {
 	t.Helper()
-	c, err := chain.New(chain.Entry{Name: "n", Middleware: n})
+	c, err := chain.New(hook.Entry{Name: "n", Middleware: n})
 	require.NoError(t, err)
 	return c
 }
@@ -180,7 +182,7 @@ func TestClientIsToldWhatIsRight(t *testing.T) {
 	t.Parallel()
 	runs := follow(t, agent.Options{
 		Model: scripted.New(scripted.Reply{Response: &abi.Response{Message: abi.Assistant("the number is 1234"), FinishReason: abi.FinishStop}, Size: 3}),
-		Chain: entries(t, &chain.Native{AfterModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+		Chain: entries(t, &inproc.Middleware{AfterModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
 			n := c.List(0).Len()
 			last := c.List(0).At(n - 1)
 			last.Content = abi.Text("the number is secret")
@@ -194,7 +196,7 @@ func TestClientIsToldWhatIsRight(t *testing.T) {
 
 func TestClientAnswersAnInterrupt(t *testing.T) {
 	t.Parallel()
-	gate := &chain.Native{GateTool: func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+	gate := &inproc.Middleware{GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		return &abi.GateToolAnswer{Decision: "ask", Message: "look up the weather?"}, nil
 	}}
 	for answer, want := range map[string]string{
@@ -223,7 +225,7 @@ func TestClientHearsOfAnError(t *testing.T) {
 	t.Parallel()
 	runs := follow(t, agent.Options{
 		Model: scripted.New(scripted.Text("x")),
-		Chain: entries(t, &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		Chain: entries(t, &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			return &abi.BeforeModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "out of budget"}}}, nil
 		}}),
 	}, `[{"say":"hi"}]`)
@@ -237,15 +239,15 @@ func TestModulesTranslate(t *testing.T) {
 	runs := follow(t, agent.Options{
 		Model: scripted.New(scripted.Calls(abi.NewToolCall("c1", "weather", `{}`)), scripted.Text("done")),
 		Tools: []tool.Tool{weather()},
-		Chain: entries(t, &chain.Native{
-			TranslateBefore: func(_ context.Context, _ *chain.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+		Chain: entries(t, &inproc.Middleware{
+			TranslateBefore: func(_ context.Context, _ *hook.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
 				var e abi.Event
 				if err := json.Unmarshal(in.Event, &e); err != nil {
 					return nil, err
 				}
 				return &abi.TranslateAnswer{Drop: e.Type == abi.EventToolCall || e.Type == abi.EventStepStarted || e.Type == abi.EventRunStarted}, nil
 			},
-			TranslateAfter: func(_ context.Context, _ *chain.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+			TranslateAfter: func(_ context.Context, _ *hook.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
 				if in.Protocol != "ag-ui" {
 					return nil, fmt.Errorf("protocol is %s", in.Protocol)
 				}

@@ -8,17 +8,18 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 type (
 	// A Middleware has the hooks whose functions are set. Its functions are called by
 	// concurrent runs.
-	Middleware = chain.Native
+	Middleware = inproc.Middleware
 	// A Call is one call of a hook: the run, the messages, run-local values, and next.
-	Call = chain.Call
+	Call = hook.Call
 	// A Stream is the answer of a model or a tool in pieces.
-	Stream[T any] = chain.Stream[T]
+	Stream[T any] = hook.Stream[T]
 )
 
 // WithInstruction adds text to the agent's instruction, as a paragraph of its own.

@@ -18,6 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
@@ -25,19 +27,19 @@ import (
 // hook that fails and one that faults.
 func run(t *testing.T, tracer tracing.Tracer) {
 	t.Helper()
-	ok := &chain.Native{
-		WrapToolCall: func(ctx context.Context, c *chain.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+	ok := &inproc.Middleware{
+		WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 			_, err := c.NextTool(ctx, abi.CallPatch{})
 			return nil, err
 		},
 	}
-	bad := &chain.Native{
-		BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) { panic("no") },
+	bad := &inproc.Middleware{
+		BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) { panic("no") },
 	}
-	entries := func(tr tracing.Tracer, e ...chain.Entry) *chain.Chain {
+	entries := func(tr tracing.Tracer, e ...hook.Entry) *chain.Chain {
 		c, err := chain.New(e...)
 		require.NoError(t, err)
-		return c.With(chain.Options{Tracer: tr})
+		return c.With(hook.Options{Tracer: tr})
 	}
 	tools := []tool.Tool{tool.Func(abi.Tool{Name: "find"}, func(context.Context, abi.Call) (*abi.Result, error) {
 		return &abi.Result{Content: abi.Text("nothing"), IsError: true}, nil
@@ -49,7 +51,7 @@ func run(t *testing.T, tracer tracing.Tracer) {
 	first.Response.Usage = usage
 	a, err := agent.New(&agent.Options{Name: "chief", ModelName: "big", Tools: append(tools, agent.Tool(inner, &agent.ToolOptions{Description: "helps"})),
 		Model: scripted.New(first, scripted.Calls(abi.NewToolCall("c2", "helper", `{"request":"help"}`)), scripted.Text("done")),
-		Chain: entries(tracer, chain.Entry{Name: "ok", Middleware: ok}, chain.Entry{Name: "bad", Middleware: bad, OnFault: chain.Skip})})
+		Chain: entries(tracer, hook.Entry{Name: "ok", Middleware: ok}, hook.Entry{Name: "bad", Middleware: bad, OnFault: hook.Skip})})
 	require.NoError(t, err)
 	for _, err := range a.Run(t.Context(), agent.Input{RunID: "run_1", Messages: []abi.Message{abi.User("go")}}) {
 		require.NoError(t, err)

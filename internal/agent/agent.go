@@ -27,6 +27,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 )
 
 // MaxStepsBound is the largest Options.MaxSteps.
@@ -97,7 +98,7 @@ type Admission struct {
 	Release  func() // is called when the run has ended or paused
 	// Room is asked before a middleware makes a call of its own; see
 	// [chain.Nester]. Nil: there always is room.
-	Room func(ctx context.Context, of chain.Own) (release func(), err error)
+	Room func(ctx context.Context, of hook.Own) (release func(), err error)
 }
 
 // An Agent runs. It is used by many runs at once and does not change.

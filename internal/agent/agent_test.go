@@ -20,6 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -117,15 +119,15 @@ func calls(pairs ...string) scripted.Reply {
 	return scripted.Calls(out...)
 }
 
-func with(t *testing.T, entries ...chain.Entry) *chain.Chain {
+func with(t *testing.T, entries ...hook.Entry) *chain.Chain {
 	t.Helper()
 	c, err := chain.New(entries...)
 	require.NoError(t, err)
 	return c
 }
 
-func nativeEntry(name string, n *chain.Native) chain.Entry {
-	return chain.Entry{Name: name, Ring: chain.Tenant, Middleware: n}
+func nativeEntry(name string, n *inproc.Middleware) hook.Entry {
+	return hook.Entry{Name: name, Ring: hook.Tenant, Middleware: n}
 }
 
 func TestToolRound(t *testing.T) {
@@ -139,62 +141,62 @@ func TestToolRound(t *testing.T) {
 }
 
 // orderOf is a middleware that notes each of its hooks.
-func orderOf(name string, log *[]string, mu *sync.Mutex) *chain.Native {
+func orderOf(name string, log *[]string, mu *sync.Mutex) *inproc.Middleware {
 	note := func(what string) {
 		mu.Lock()
 		defer mu.Unlock()
 		*log = append(*log, name+"."+what)
 	}
-	return &chain.Native{
-		BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	return &inproc.Middleware{
+		BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			note("ba")
 			return nil, nil
 		},
-		BeforeModelRewriteState: func(context.Context, *chain.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(context.Context, *hook.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 			note("bs")
 			return nil, nil
 		},
-		BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			note("bm")
 			return nil, nil
 		},
-		WrapModel: func(ctx context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 			note("wm<")
 			_, err := c.NextModel(ctx, abi.RequestPatch{})
 			note("wm>")
 			return nil, err
 		},
-		AfterModel: func(context.Context, *chain.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+		AfterModel: func(context.Context, *hook.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 			note("am")
 			return nil, nil
 		},
-		AfterModelRewriteState: func(context.Context, *chain.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+		AfterModelRewriteState: func(context.Context, *hook.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
 			note("as")
 			return nil, nil
 		},
-		BeforeTool: func(context.Context, *chain.Call, *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+		BeforeTool: func(context.Context, *hook.Call, *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
 			note("bt")
 			return nil, nil
 		},
-		WrapToolCall: func(ctx context.Context, c *chain.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+		WrapToolCall: func(ctx context.Context, c *hook.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 			note("wt<")
 			_, err := c.NextTool(ctx, abi.CallPatch{})
 			note("wt>")
 			return nil, err
 		},
-		GateTool: func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 			note("gate")
 			return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
 		},
-		AfterTool: func(context.Context, *chain.Call, *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+		AfterTool: func(context.Context, *hook.Call, *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
 			note("at")
 			return nil, nil
 		},
-		AfterTools: func(context.Context, *chain.Call, *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
+		AfterTools: func(context.Context, *hook.Call, *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
 			note("ats")
 			return nil, nil
 		},
-		AfterAgent: func(context.Context, *chain.Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		AfterAgent: func(context.Context, *hook.Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 			note("aa")
 			return nil, nil
 		},
@@ -217,12 +219,12 @@ func TestOrderOfRings(t *testing.T) {
 	t.Parallel()
 	var log []string
 	var mu sync.Mutex
-	in := func(name string, ring chain.Ring) chain.Entry {
-		return chain.Entry{Name: name, Ring: ring, Middleware: orderOf(name, &log, &mu)}
+	in := func(name string, ring hook.Ring) hook.Entry {
+		return hook.Entry{Name: name, Ring: ring, Middleware: orderOf(name, &log, &mu)}
 	}
 	// Registered in no particular order: the rings decide.
 	try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")},
-		Chain: with(t, in("in", chain.Inner), in("ten", chain.Tenant), in("out", chain.Outer))},
+		Chain: with(t, in("in", hook.Inner), in("ten", hook.Tenant), in("out", hook.Outer))},
 		[]scripted.Reply{calls("t#1"), scripted.Text("done")})
 	modelPhase := "out.bs ten.bs in.bs out.bm out.wm< ten.bm ten.wm< in.bm in.wm< in.wm> in.am ten.wm> ten.am out.wm> out.am in.as ten.as out.as "
 	require.Equal(t, "out.ba ten.ba in.ba "+modelPhase+
@@ -240,7 +242,7 @@ func TestStatePipelineCommitsAsAWhole(t *testing.T) {
 	})
 	var end abi.AfterAgentInput
 	var total int
-	look := &chain.Native{AfterAgent: func(_ context.Context, c *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+	look := &inproc.Middleware{AfterAgent: func(_ context.Context, c *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 		end, total = *in, c.List(abi.ListState).Len()
 		return nil, nil
 	}}
@@ -304,7 +306,7 @@ func TestEventsComeAsThingsHappenResultsInOrder(t *testing.T) {
 		return abi.TextResult("slow"), nil
 	})
 	quick := toolNamed("quick", "quick")
-	done := &chain.Native{AfterTool: func(_ context.Context, _ *chain.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+	done := &inproc.Middleware{AfterTool: func(_ context.Context, _ *hook.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
 		if in.Call.Name == "quick" {
 			time.AfterFunc(5*time.Millisecond, func() { close(fast) })
 		}
@@ -329,7 +331,7 @@ func TestReturnDirectly(t *testing.T) {
 func TestMaxSteps(t *testing.T) {
 	t.Parallel()
 	ended := 0
-	end := &chain.Native{AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+	end := &inproc.Middleware{AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 		ended++
 		return nil, nil
 	}}
@@ -343,11 +345,11 @@ func TestMaxSteps(t *testing.T) {
 
 func TestStopCannotBeCaught(t *testing.T) {
 	t.Parallel()
-	caught := &chain.Native{WrapToolCall: func(ctx context.Context, c *chain.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+	caught := &inproc.Middleware{WrapToolCall: func(ctx context.Context, c *hook.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 		_, _ = c.NextTool(ctx, abi.CallPatch{})
 		return &abi.WrapToolCallAnswer{Result: abi.TextResult("nothing happened")}, nil
 	}}
-	stop := &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+	stop := &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		if in.Call.ID == "1" {
 			return &abi.GateToolAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "quota", Code: "q"}}}, nil
 		}
@@ -366,24 +368,24 @@ func TestStopCannotBeCaught(t *testing.T) {
 
 func TestStricterGateWins(t *testing.T) {
 	t.Parallel()
-	gate := func(decision, message string) *chain.Native {
-		return &chain.Native{GateTool: func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+	gate := func(decision, message string) *inproc.Middleware {
+		return &inproc.Middleware{GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 			return &abi.GateToolAnswer{Decision: decision, Message: message}, nil
 		}}
 	}
 	for name, tc := range map[string]struct {
-		gates []*chain.Native
+		gates []*inproc.Middleware
 		want  string
 	}{
-		"allow":            {[]*chain.Native{gate("allow", ""), gate("allow", "")}, "ok"},
-		"deny after allow": {[]*chain.Native{gate("allow", ""), gate("deny", "no")}, "no"},
-		"deny beats ask":   {[]*chain.Native{gate("ask", "may I"), gate("deny", "no"), gate("allow", "")}, "no"},
-		"undecided denies": {[]*chain.Native{gate("", "")}, "The policy g0 could not decide."},
-		"nonsense denies":  {[]*chain.Native{gate("maybe", "")}, "The policy g0 could not decide."},
+		"allow":            {[]*inproc.Middleware{gate("allow", ""), gate("allow", "")}, "ok"},
+		"deny after allow": {[]*inproc.Middleware{gate("allow", ""), gate("deny", "no")}, "no"},
+		"deny beats ask":   {[]*inproc.Middleware{gate("ask", "may I"), gate("deny", "no"), gate("allow", "")}, "no"},
+		"undecided denies": {[]*inproc.Middleware{gate("", "")}, "The policy g0 could not decide."},
+		"nonsense denies":  {[]*inproc.Middleware{gate("maybe", "")}, "The policy g0 could not decide."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var entries []chain.Entry
+			var entries []hook.Entry
 			for i, g := range tc.gates {
 				entries = append(entries, nativeEntry(fmt.Sprintf("g%d", i), g))
 			}
@@ -404,7 +406,7 @@ func TestCancelWhileAToolHangs(t *testing.T) {
 		return nil, ctx.Err()
 	})
 	ended := ""
-	end := &chain.Native{AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+	end := &inproc.Middleware{AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 		ended = in.FinishReason
 		return nil, nil
 	}}
@@ -429,7 +431,7 @@ func TestCancelWhileAToolHangs(t *testing.T) {
 func TestCallerGoesAway(t *testing.T) {
 	t.Parallel()
 	ended := ""
-	end := &chain.Native{AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+	end := &inproc.Middleware{AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 		ended = in.FinishReason
 		return nil, nil
 	}}
@@ -451,7 +453,7 @@ func TestTimeout(t *testing.T) {
 func TestModelError(t *testing.T) {
 	t.Parallel()
 	var seen *abi.Error
-	watch := &chain.Native{AfterModel: func(_ context.Context, _ *chain.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+	watch := &inproc.Middleware{AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 		seen = in.Error
 		return nil, nil
 	}}
@@ -476,7 +478,7 @@ func TestCallerInputIsNotChanged(t *testing.T) {
 
 func TestAfterModelRewriteStateDecides(t *testing.T) {
 	t.Parallel()
-	once := func(change func(m []abi.Message) []abi.Message) *chain.Native {
+	once := func(change func(m []abi.Message) []abi.Message) *inproc.Middleware {
 		did := false
 		return native.WithAfterModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
 			if did {
@@ -486,7 +488,7 @@ func TestAfterModelRewriteStateDecides(t *testing.T) {
 			return change(m), nil
 		})
 	}
-	o := func(n *chain.Native) agent.Options {
+	o := func(n *inproc.Middleware) agent.Options {
 		return agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", n))}
 	}
 	t.Run("a call that the module adds runs", func(t *testing.T) {
@@ -536,12 +538,12 @@ func TestDanglingCallsOfTheInputAreAnswered(t *testing.T) {
 func TestObserversSeeEventsAsTheyWereSent(t *testing.T) {
 	t.Parallel()
 	var seen []abi.Event
-	talk := &chain.Native{
-		BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	talk := &inproc.Middleware{
+		BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			c.Log(abi.LogInfo, "about to ask")
 			return nil, c.Emit("asking", nil)
 		},
-		Observe: func(_ context.Context, _ *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+		Observe: func(_ context.Context, _ *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 			seen = append(seen, in.Events...)
 			return nil, nil
 		},

@@ -15,13 +15,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // TestMessagesBesideAnAnswer: what tool_messages adds stands behind all
 // answers of the round, so that no call seems to be open.
 func TestMessagesBesideAnAnswer(t *testing.T) {
 	t.Parallel()
-	beside := &chain.Native{ToolMessages: func(_ context.Context, _ *chain.Call, in *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error) {
+	beside := &inproc.Middleware{ToolMessages: func(_ context.Context, _ *hook.Call, in *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error) {
 		return &abi.ToolMessagesAnswer{Messages: []abi.Message{abi.User("see " + in.Call.ID), in.Default}}, nil
 	}}
 	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", beside))},
@@ -32,7 +34,7 @@ func TestMessagesBesideAnAnswer(t *testing.T) {
 
 func TestAnAnswerIsTakenAway(t *testing.T) {
 	t.Parallel()
-	remove := &chain.Native{AfterTools: func(_ context.Context, c *chain.Call, in *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
+	remove := &inproc.Middleware{AfterTools: func(_ context.Context, c *hook.Call, in *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
 		return &abi.AfterToolsAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: in.Messages.Total - 1, Remove: 1}}}}, nil
 	}}
 	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", remove))},
@@ -46,14 +48,14 @@ func TestAnAnswerIsTakenAway(t *testing.T) {
 func TestCompactedHistory(t *testing.T) {
 	t.Parallel()
 	var newFrom, total int
-	compact := &chain.Native{
-		BeforeModelRewriteState: func(_ context.Context, _ *chain.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+	compact := &inproc.Middleware{
+		BeforeModelRewriteState: func(_ context.Context, _ *hook.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 			return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Remove: in.Messages.Total - 1}}}}, nil
 		},
-		GateTool: func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 			return &abi.GateToolAnswer{Decision: abi.DecideStop, Message: "enough"}, nil
 		},
-		AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 			newFrom, total = in.NewFrom, in.Messages.Total
 			return nil, nil
 		},
@@ -67,7 +69,7 @@ func TestCompactedHistory(t *testing.T) {
 
 func TestRespondWithCalls(t *testing.T) {
 	t.Parallel()
-	respond := &chain.Native{BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	respond := &inproc.Middleware{BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		return &abi.BeforeAgentAnswer{Respond: &abi.Message{Role: "assistant", ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", "{}")}}}, nil
 	}}
 	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", respond))}, []scripted.Reply{scripted.Text("done")})
@@ -87,7 +89,7 @@ func TestMessageEventsAreAnAssistants(t *testing.T) {
 	tr := try(t, agent.Options{Chain: with(t, nativeEntry("m", remove))}, []scripted.Reply{scripted.Text("gone"), scripted.Text("done")})
 	require.Equal(t, 1, tr.count(abi.EventMessage))
 
-	fails := &chain.Native{AfterModelRewriteState: func(context.Context, *chain.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+	fails := &inproc.Middleware{AfterModelRewriteState: func(context.Context, *hook.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
 		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "no"}
 	}}
 	tr = try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", fails))}, []scripted.Reply{calls("t#1")})
@@ -97,7 +99,7 @@ func TestMessageEventsAreAnAssistants(t *testing.T) {
 
 func TestACallThatRanIsNotSaidToBeCutOff(t *testing.T) {
 	t.Parallel()
-	stop := &chain.Native{AfterTool: func(context.Context, *chain.Call, *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+	stop := &inproc.Middleware{AfterTool: func(context.Context, *hook.Call, *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
 		return &abi.AfterToolAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "seen enough"}}}, nil
 	}}
 	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "secret")}, Chain: with(t, nativeEntry("m", stop))}, []scripted.Reply{calls("t#1")})
@@ -107,7 +109,7 @@ func TestACallThatRanIsNotSaidToBeCutOff(t *testing.T) {
 func TestFinalIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	for _, m := range []abi.Message{abi.User("x"), {Role: "assistant", ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", "{}")}}} {
-		end := &chain.Native{AfterAgent: func(context.Context, *chain.Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		end := &inproc.Middleware{AfterAgent: func(context.Context, *hook.Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 			return &abi.AfterAgentAnswer{Final: &m}, nil
 		}}
 		tr := try(t, agent.Options{Chain: with(t, nativeEntry("m", end))}, []scripted.Reply{scripted.Text("done")})
@@ -119,7 +121,7 @@ func TestFinalIsAnAnswer(t *testing.T) {
 func TestNamesThatStandForSomethingElse(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"host", "model", "tool", "a\nb", "a\x1b[31m"} {
-		_, err := chain.New(nativeEntry(name, &chain.Native{}))
+		_, err := chain.New(nativeEntry(name, &inproc.Middleware{}))
 		require.Error(t, err, name)
 	}
 }
@@ -127,20 +129,20 @@ func TestNamesThatStandForSomethingElse(t *testing.T) {
 func TestReadNone(t *testing.T) {
 	t.Parallel()
 	var saw []string
-	spy := &chain.Native{
-		Observe: func(_ context.Context, _ *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+	spy := &inproc.Middleware{
+		Observe: func(_ context.Context, _ *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 			b, err := abijson.Marshal(in.Events)
 			saw = append(saw, string(b))
 			return nil, err
 		},
-		AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 			b, err := abijson.Marshal(in)
 			saw = append(saw, string(b))
 			return nil, err
 		},
 	}
 	e := nativeEntry("spy", spy)
-	e.Read = chain.ReadNone
+	e.Read = hook.ReadNone
 	tr := try(t, agent.Options{Chain: with(t, e)}, []scripted.Reply{scripted.Text("SECRET")})
 	require.NoError(t, tr.err)
 	require.NotEmpty(t, saw)

@@ -11,11 +11,12 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // attempted runs an agent whose model is tried three times, then another.
-func attempted(t *testing.T, entries []chain.Entry, replies ...scripted.Reply) []abi.Event {
+func attempted(t *testing.T, entries []hook.Entry, replies ...scripted.Reply) []abi.Event {
 	t.Helper()
 	m := scripted.New(replies...)
 	first := model.WithRetry(m, model.RetryOptions{Sleep: func(context.Context, time.Duration) error { return nil }})
@@ -35,12 +36,12 @@ func busy(after time.Duration) scripted.Reply {
 func TestAttemptsAreEvents(t *testing.T) {
 	t.Parallel()
 	hooks := 0
-	look := nativeEntry("look", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	look := nativeEntry("look", &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		hooks++
 		return nil, nil
 	}})
 	var got []abi.Event
-	for _, e := range attempted(t, []chain.Entry{look}, busy(time.Second), busy(2*time.Second), busy(3*time.Second), scripted.Text("done")) {
+	for _, e := range attempted(t, []hook.Entry{look}, busy(time.Second), busy(2*time.Second), busy(3*time.Second), scripted.Text("done")) {
 		if e.Type == abi.EventModelAttempt {
 			require.Equal(t, "step_1", e.StepID)
 			got = append(got, abi.Event{Model: e.Model, Attempt: e.Attempt, Next: e.Next, DelayMS: e.DelayMS, Error: e.Error})

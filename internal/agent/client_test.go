@@ -14,6 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // lines is a protocol of one line for each event.
@@ -36,8 +38,8 @@ func (lines) Encode(e abi.Event) []chain.Encoded {
 }
 
 // translator writes [REDACTED] over every chunk's text, and logs at the end.
-func translator() *chain.Native {
-	return &chain.Native{TranslateBefore: func(_ context.Context, c *chain.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+func translator() *inproc.Middleware {
+	return &inproc.Middleware{TranslateBefore: func(_ context.Context, c *hook.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
 		var e abi.Event
 		if err := json.Unmarshal(in.Event, &e); err != nil {
 			return nil, err
@@ -76,7 +78,7 @@ func collect(t *testing.T, stream func(func(agent.ClientEvent, error) bool), fro
 func TestRunFor(t *testing.T) {
 	t.Parallel()
 	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Text("hello")),
-		Chain: with(t, chain.Entry{Name: "redact", Middleware: translator()})})
+		Chain: with(t, hook.Entry{Name: "redact", Middleware: translator()})})
 	require.NoError(t, err)
 	got, err := collect(t, a.RunFor(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}, lines{}), 0)
 	require.NoError(t, err)
@@ -88,14 +90,14 @@ func TestRunFor(t *testing.T) {
 // another client, with the numbers going on.
 func TestResumeFor(t *testing.T) {
 	t.Parallel()
-	asks := &chain.Native{BeforeAgent: func(_ context.Context, _ *chain.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	asks := &inproc.Middleware{BeforeAgent: func(_ context.Context, _ *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		if in.Resume != nil {
 			return nil, nil
 		}
 		return &abi.BeforeAgentAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "may I?"}}}, nil
 	}}
 	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Text("hello")),
-		Chain: with(t, chain.Entry{Name: "asks", Middleware: asks}, chain.Entry{Name: "redact", Middleware: translator()})})
+		Chain: with(t, hook.Entry{Name: "asks", Middleware: asks}, hook.Entry{Name: "redact", Middleware: translator()})})
 	require.NoError(t, err)
 	got, err := collect(t, a.RunFor(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}, lines{}), 0)
 	var paused *agent.PausedError
@@ -116,12 +118,12 @@ func TestRunForEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	waits := native.WithBeforeAgent(func(ctx context.Context, _ *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	waits := native.WithBeforeAgent(func(ctx context.Context, _ *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		<-ctx.Done()
 		return nil, nil
 	})
 	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Text("hello")),
-		Chain: with(t, chain.Entry{Name: "redact", Middleware: translator()}, chain.Entry{Name: "waits", Middleware: waits})})
+		Chain: with(t, hook.Entry{Name: "redact", Middleware: translator()}, hook.Entry{Name: "waits", Middleware: waits})})
 	require.NoError(t, err)
 	var last agent.ClientEvent
 	for e, err := range a.RunFor(ctx, agent.Input{Messages: []abi.Message{abi.User("hi")}}, lines{}) {

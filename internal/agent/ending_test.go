@@ -14,6 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // kind is which of the types of endings an error has; it must be one alone.
@@ -45,15 +47,15 @@ func as[T error](err error) bool {
 
 func TestEveryEndingHasAType(t *testing.T) {
 	t.Parallel()
-	before := func(answer *abi.BeforeModelAnswer, err error) []chain.Entry {
-		return []chain.Entry{nativeEntry("guard", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	before := func(answer *abi.BeforeModelAnswer, err error) []hook.Entry {
+		return []hook.Entry{nativeEntry("guard", &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			return answer, err
 		}})}
 	}
 	for _, test := range []struct {
 		name    string
 		o       agent.Options
-		entries []chain.Entry
+		entries []hook.Entry
 		reply   scripted.Reply
 		cancel  bool
 		want    string
@@ -64,10 +66,10 @@ func TestEveryEndingHasAType(t *testing.T) {
 		{name: "time-out", reply: scripted.Hang(), o: agent.Options{Timeout: 10 * time.Millisecond}, want: "timed out", reason: abi.RunTimeout},
 		{name: "steps", reply: calls("t#1"), o: agent.Options{MaxSteps: 1}, want: "limited", reason: abi.RunMaxSteps},
 		{name: "tool calls", reply: calls("t#1", "t#2"), o: agent.Options{Limits: agent.Limits{ToolCalls: 1}}, want: "limited", reason: abi.RunLimit},
-		{name: "fault", entries: []chain.Entry{nativeEntry("guard", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		{name: "fault", entries: []hook.Entry{nativeEntry("guard", &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			panic("oops")
 		}})}, want: "fault", reason: abi.RunError},
-		{name: "hook failed", entries: []chain.Entry{nativeEntry("guard", &chain.Native{BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		{name: "hook failed", entries: []hook.Entry{nativeEntry("guard", &inproc.Middleware{BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			return nil, errors.New("no")
 		}})}, want: "hook failed", reason: abi.RunError},
 		{name: "model", reply: scripted.Error(model.Errorf(abi.CodeModel, "overloaded")), want: "model", reason: abi.RunError},
@@ -111,7 +113,7 @@ func TestEveryEndingHasAType(t *testing.T) {
 
 func TestWhoFailedTheModelCall(t *testing.T) {
 	t.Parallel()
-	tr := try(t, agent.Options{Chain: with(t, nativeEntry("guard", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("guard", &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		return nil, &abi.Error{Code: abi.CodeDenied, Message: "not today"}
 	}}))}, nil)
 	var failed *agent.ModelError
@@ -136,8 +138,8 @@ func TestTheCallersDeadline(t *testing.T) {
 
 func TestTheRecordOfAPhaseHasALimit(t *testing.T) {
 	t.Parallel()
-	large := nativeEntry("large", &chain.Native{BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-		c.Weigh(200 << 20)
+	large := nativeEntry("large", &inproc.Middleware{BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		hook.ControlOf(c).Weigh(200 << 20)
 		return nil, nil
 	}})
 	tr := try(t, agent.Options{Chain: with(t, large)}, nil)

@@ -13,7 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // TestChainOfARun checks the order of an agent's middlewares and those of one
@@ -22,11 +23,11 @@ func TestChainOfARun(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var log []string
-	of := func(ring chain.Ring, name string) chain.Entry { return at(ring, name, orderOf(name, &log, &mu)) }
+	of := func(ring hook.Ring, name string) hook.Entry { return at(ring, name, orderOf(name, &log, &mu)) }
 	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Text("one"), scripted.Text("two")),
-		Chain: with(t, of(chain.Inner, "ai"), of(chain.Tenant, "at"), of(chain.Outer, "ao"))})
+		Chain: with(t, of(hook.Inner, "ai"), of(hook.Tenant, "at"), of(hook.Outer, "ao"))})
 	require.NoError(t, err)
-	given := with(t, of(chain.Outer, "ro"), of(chain.Inner, "ri"), of(chain.Tenant, "rt"))
+	given := with(t, of(hook.Outer, "ro"), of(hook.Inner, "ri"), of(hook.Tenant, "rt"))
 	hooks := func(in agent.Input, hook string) string {
 		log = nil
 		in.Messages = []abi.Message{abi.User("hi")}
@@ -50,10 +51,10 @@ func TestChainOfARun(t *testing.T) {
 func TestChainOfARunRefused(t *testing.T) {
 	t.Parallel()
 	m := scripted.New(scripted.Text("one"))
-	a, err := agent.New(&agent.Options{Model: m, Chain: with(t, nativeEntry("guard", &chain.Native{}))})
+	a, err := agent.New(&agent.Options{Model: m, Chain: with(t, nativeEntry("guard", &inproc.Middleware{}))})
 	require.NoError(t, err)
 	var failed error
-	for _, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}, Chain: with(t, nativeEntry("guard", &chain.Native{}))}) {
+	for _, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}, Chain: with(t, nativeEntry("guard", &inproc.Middleware{}))}) {
 		failed = err
 	}
 	require.ErrorContains(t, failed, `two middlewares are named "guard"`)
@@ -65,7 +66,7 @@ func TestChainOfARunRefused(t *testing.T) {
 func TestChainOfARunResumes(t *testing.T) {
 	t.Parallel()
 	calls := 0
-	given := with(t, nativeEntry("asks", native.WithBeforeAgent(func(_ context.Context, _ *chain.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	given := with(t, nativeEntry("asks", native.WithBeforeAgent(func(_ context.Context, _ *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		if calls++; in.Resume != nil {
 			return nil, nil
 		}

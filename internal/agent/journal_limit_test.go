@@ -15,6 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -22,7 +24,7 @@ import (
 func flooder(t *testing.T) *chain.Chain {
 	t.Helper()
 	data := json.RawMessage(`"` + strings.Repeat("x", 8<<10) + `"`)
-	flood := func(c *chain.Call) error {
+	flood := func(c *hook.Call) error {
 		for range 255 {
 			if err := c.Emit("flood", data); err != nil {
 				return err
@@ -30,11 +32,11 @@ func flooder(t *testing.T) *chain.Chain {
 		}
 		return nil
 	}
-	return with(t, nativeEntry("flooder", &chain.Native{
-		BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	return with(t, nativeEntry("flooder", &inproc.Middleware{
+		BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			return nil, flood(c)
 		},
-		AfterAgent: func(_ context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		AfterAgent: func(_ context.Context, c *hook.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 			return nil, flood(c)
 		},
 	}))
@@ -137,7 +139,7 @@ func TestAResumedRunGoesOnCounting(t *testing.T) {
 	s := openStore(t)
 	data := json.RawMessage(`"` + strings.Repeat("x", 200<<10) + `"`)
 	each := asks("t")
-	each.BeforeModel = func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	each.BeforeModel = func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		return nil, errors.Join(c.Emit("large", data), c.Emit("large", data), c.Emit("large", data))
 	}
 	a, err := agent.New(&agent.Options{Model: &busyModel{history: 1, steps: 10}, Chain: with(t, nativeEntry("asks", each)), Tools: []tool.Tool{busyTool()},

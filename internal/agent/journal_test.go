@@ -20,6 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -91,7 +93,7 @@ func (w *world) count(key string) {
 	w.calls[key]++
 }
 
-func (w *world) observe(_ context.Context, _ *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+func (w *world) observe(_ context.Context, _ *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range in.Events {
@@ -160,19 +162,19 @@ func (w *world) Generate(_ context.Context, req *model.Request, sink func(abi.Ch
 }
 
 // countsHooks counts its hooks in run-local values.
-func countsHooks() *chain.Native {
-	add := func(c *chain.Call, key string) error {
+func countsHooks() *inproc.Middleware {
+	add := func(c *hook.Call, key string) error {
 		_, err := c.LocalAdd(key, 1)
 		return err
 	}
-	return &chain.Native{
-		BeforeAgent: func(_ context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	return &inproc.Middleware{
+		BeforeAgent: func(_ context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			return nil, errors.Join(add(c, "before_agent"), c.Emit("begun", json.RawMessage(`1`)))
 		},
-		BeforeTool: func(_ context.Context, c *chain.Call, _ *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+		BeforeTool: func(_ context.Context, c *hook.Call, _ *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
 			return nil, add(c, "before_tool")
 		},
-		WrapToolCall: func(ctx context.Context, c *chain.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+		WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 			if in.Call.Name != "asked" { // which is wrapped again after the pause
 				if err := add(c, "wrap_tool_call"); err != nil {
 					return nil, err
@@ -181,17 +183,17 @@ func countsHooks() *chain.Native {
 			res, err := c.NextTool(ctx, abi.CallPatch{})
 			return &abi.WrapToolCallAnswer{Result: res}, err
 		},
-		WrapModel: func(ctx context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 			if err := add(c, "wrap_model"); err != nil {
 				return nil, err
 			}
 			res, err := c.NextModel(ctx, abi.RequestPatch{})
 			return &abi.WrapModelAnswer{Response: res}, err
 		},
-		AfterTools: func(_ context.Context, c *chain.Call, _ *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
+		AfterTools: func(_ context.Context, c *hook.Call, _ *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
 			return nil, add(c, "after_tools")
 		},
-		AfterAgent: func(_ context.Context, c *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		AfterAgent: func(_ context.Context, c *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 			var text string
 			for _, key := range []string{"before_agent", "before_tool", "wrap_tool_call", "wrap_model", "after_tools"} {
 				v, _, err := c.LocalGet(key)
@@ -213,9 +215,9 @@ const eachOnce = "before_agent=1 before_tool=3 wrap_tool_call=2 wrap_model=2 aft
 func (w *world) agent(t *testing.T, j journal.Journal) *agent.Agent {
 	t.Helper()
 	c, err := chain.New(
-		chain.Entry{Name: "counter", Middleware: countsHooks()},
-		chain.Entry{Name: "gate", Middleware: asks("asked")},
-		chain.Entry{Name: "observer", Middleware: &chain.Native{Observe: w.observe}},
+		hook.Entry{Name: "counter", Middleware: countsHooks()},
+		hook.Entry{Name: "gate", Middleware: asks("asked")},
+		hook.Entry{Name: "observer", Middleware: &inproc.Middleware{Observe: w.observe}},
 	)
 	require.NoError(t, err)
 	o := &agent.Options{Name: "worker", Model: w, Chain: c, Tools: []tool.Tool{w.tool("pay", false), w.tool("look", true), w.tool("asked", false)}}

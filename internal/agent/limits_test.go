@@ -13,6 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 func tcalls(ids ...string) scripted.Reply {
@@ -114,7 +116,7 @@ func TestLimits(t *testing.T) {
 
 func TestModelCallsOfOneStep(t *testing.T) {
 	t.Parallel()
-	entry := chain.Entry{Name: "judge", Middleware: &chain.Native{AfterModel: func(_ context.Context, _ *chain.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+	entry := hook.Entry{Name: "judge", Middleware: &inproc.Middleware{AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 		return &abi.AfterModelAnswer{Again: &abi.ModelAgain{Reason: "better, please"}}, nil
 	}}}
 	c, err := chain.New(entry)

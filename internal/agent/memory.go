@@ -68,10 +68,10 @@ func (r *run) closeMemory() {
 	}
 }
 
-// Account implements [chain.Accountant].
+// Account implements [hook.Accountant].
 func (r *run) Account() *account.Account { return r.memory.run }
 
-// AwaitMemory implements [chain.Accountant]. While most of the pending bytes are what
+// AwaitMemory implements [hook.Accountant]. While most of the pending bytes are what
 // modules emitted, waiting counts as an excess of the run: its modules emit faster than
 // the journal persists. A wait for the run's own messages doesn't count.
 func (r *run) AwaitMemory(ctx context.Context, n int64) error {
@@ -88,7 +88,7 @@ func (r *run) AwaitMemory(ctx context.Context, n int64) error {
 	return err
 }
 
-// HasMemory implements [chain.Accountant].
+// HasMemory implements [hook.Accountant].
 func (r *run) HasMemory(n int64) error {
 	p := r.memory.pending
 	err := p.TryReserve(copies * n)

@@ -18,7 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // A slowJournal takes a second for each commit.
@@ -47,7 +48,7 @@ type flood struct {
 
 var block = json.RawMessage(`"` + strings.Repeat("x", 8<<10) + `"`)
 
-func (f *flood) emit(c *chain.Call) {
+func (f *flood) emit(c *hook.Call) {
 	for range 255 {
 		if f.before != nil {
 			f.before()
@@ -61,22 +62,22 @@ func (f *flood) emit(c *chain.Call) {
 
 // native floods in each hook that may emit, and goes on for some steps: it answers for
 // the model, with a call of a tool of its own.
-func (f *flood) nativeEntry(steps int) *chain.Native {
+func (f *flood) nativeEntry(steps int) *inproc.Middleware {
 	step := 0
-	return &chain.Native{
-		BeforeAgent: func(_ context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	return &inproc.Middleware{
+		BeforeAgent: func(_ context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			f.emit(c)
 			return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "own"}}}}, nil
 		},
-		BeforeModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 			f.emit(c)
 			return nil, nil
 		},
-		BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			f.emit(c)
 			return nil, nil
 		},
-		WrapModel: func(_ context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		WrapModel: func(_ context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 			f.emit(c)
 			m := abi.Assistant("on")
 			if step++; step < steps {
@@ -84,19 +85,19 @@ func (f *flood) nativeEntry(steps int) *chain.Native {
 			}
 			return &abi.WrapModelAnswer{Response: &abi.Response{Message: m}}, nil
 		},
-		AfterModel: func(_ context.Context, c *chain.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+		AfterModel: func(_ context.Context, c *hook.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 			f.emit(c)
 			return nil, nil
 		},
-		CallTool: func(_ context.Context, c *chain.Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+		CallTool: func(_ context.Context, c *hook.Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
 			f.emit(c)
 			return &abi.CallToolAnswer{Result: abi.TextResult("did")}, nil
 		},
-		AfterTools: func(_ context.Context, c *chain.Call, _ *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
+		AfterTools: func(_ context.Context, c *hook.Call, _ *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
 			f.emit(c)
 			return nil, nil
 		},
-		AfterAgent: func(_ context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		AfterAgent: func(_ context.Context, c *hook.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 			f.emit(c)
 			return nil, nil
 		},
@@ -149,15 +150,15 @@ func TestMemoryIsLimited(t *testing.T) {
 	const most = 8 << 20
 	long := strings.Repeat("x", 1<<20)
 	value := json.RawMessage(`"` + strings.Repeat("x", 3<<20) + `"`)
-	step := func(run func(c *chain.Call) *abi.WrapModelAnswer) *chain.Native {
-		return &chain.Native{
-			BeforeAgent: func(_ context.Context, _ *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	step := func(run func(c *hook.Call) *abi.WrapModelAnswer) *inproc.Middleware {
+		return &inproc.Middleware{
+			BeforeAgent: func(_ context.Context, _ *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 				return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "own"}}}}, nil
 			},
-			WrapModel: func(_ context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			WrapModel: func(_ context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 				return run(c), nil
 			},
-			CallTool: func(context.Context, *chain.Call, *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+			CallTool: func(context.Context, *hook.Call, *abi.CallToolInput) (*abi.CallToolAnswer, error) {
 				return &abi.CallToolAnswer{Result: abi.TextResult(long)}, nil
 			},
 		}
@@ -173,7 +174,7 @@ func TestMemoryIsLimited(t *testing.T) {
 
 	t.Run("a conversation that grows ends the run", func(t *testing.T) {
 		last, peak, err := limited(t, &agent.Options{Model: modelFunc(nil), MaxSteps: 100, Memory: most,
-			Chain: with(t, nativeEntry("grows", step(func(*chain.Call) *abi.WrapModelAnswer { return again() })))}, nil)
+			Chain: with(t, nativeEntry("grows", step(func(*hook.Call) *abi.WrapModelAnswer { return again() })))}, nil)
 		var full *agent.MemoryError
 		require.ErrorAs(t, err, &full)
 		require.Equal(t, []any{"run", int64(most)}, []any{full.Level, full.Limit})
@@ -184,8 +185,8 @@ func TestMemoryIsLimited(t *testing.T) {
 	})
 	t.Run("run-local values are refused", func(t *testing.T) {
 		var failed error
-		entry := func(name string) chain.Entry {
-			return nativeEntry(name, step(func(c *chain.Call) *abi.WrapModelAnswer {
+		entry := func(name string) hook.Entry {
+			return nativeEntry(name, step(func(c *hook.Call) *abi.WrapModelAnswer {
 				_, _ = c.NextModel(t.Context(), abi.RequestPatch{})
 				if _, err := c.LocalSet("key", value, 0); err != nil {
 					failed = err
@@ -193,13 +194,13 @@ func TestMemoryIsLimited(t *testing.T) {
 				return done
 			}))
 		}
-		var entries []chain.Entry
+		var entries []hook.Entry
 		for i := range 4 {
 			entries = append(entries, entry(fmt.Sprint("e", i)))
 		}
 		for i := range entries[1:] {
-			entries[i+1].Middleware.(*chain.Native).BeforeAgent = nil
-			entries[i+1].Middleware.(*chain.Native).CallTool = nil
+			entries[i+1].Middleware.(*inproc.Middleware).BeforeAgent = nil
+			entries[i+1].Middleware.(*inproc.Middleware).CallTool = nil
 		}
 		last, _, err := limited(t, &agent.Options{Model: modelFunc(func() (*abi.Response, error) { return done.Response, nil }), Memory: most, Chain: with(t, entries...)}, nil)
 		require.NoError(t, err)
@@ -212,7 +213,7 @@ func TestMemoryIsLimited(t *testing.T) {
 	t.Run("the largest run can be ended", func(t *testing.T) {
 		why := &agent.MemoryError{Level: "process", Limit: 7, Err: fmt.Errorf("the process is short of memory")}
 		last, _, err := limited(t, &agent.Options{Model: modelFunc(nil), MaxSteps: 1000,
-			Chain: with(t, nativeEntry("goes on", step(func(*chain.Call) *abi.WrapModelAnswer { return again() })))},
+			Chain: with(t, nativeEntry("goes on", step(func(*hook.Call) *abi.WrapModelAnswer { return again() })))},
 			func(process *account.Account, e *abi.Event) {
 				if e.Type == abi.EventStepFinished && e.Step == 1 {
 					require.True(t, process.Largest().Cancel(why))
@@ -265,9 +266,9 @@ func TestParallelToolsAreCounted(t *testing.T) {
 	}
 	chunk := abi.Chunk{Kind: abi.ChunkToolResult, Text: strings.Repeat("x", 1<<20)}
 	value := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
-	for name, hold := range map[string]func(ctx context.Context, c *chain.Call, n int) error{
-		"sent": func(ctx context.Context, c *chain.Call, _ int) error { return c.Send(ctx, chunk) },
-		"staged": func(_ context.Context, c *chain.Call, n int) error {
+	for name, hold := range map[string]func(ctx context.Context, c *hook.Call, n int) error{
+		"sent": func(ctx context.Context, c *hook.Call, _ int) error { return c.Send(ctx, chunk) },
+		"staged": func(_ context.Context, c *hook.Call, n int) error {
 			_, err := c.LocalSet(fmt.Sprint(n), value, -1)
 			return err
 		},
@@ -278,11 +279,11 @@ func TestParallelToolsAreCounted(t *testing.T) {
 			var refused sync.Map
 			var all sync.WaitGroup
 			all.Add(calls)
-			own := &chain.Native{
-				BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			own := &inproc.Middleware{
+				BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 					return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "own"}}}}, nil
 				},
-				CallTool: func(ctx context.Context, c *chain.Call, in *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+				CallTool: func(ctx context.Context, c *hook.Call, in *abi.CallToolInput) (*abi.CallToolAnswer, error) {
 					for n := range 3 {
 						if err := hold(ctx, c, n); err != nil {
 							refused.Store(in.Call.ID, err)
@@ -295,7 +296,7 @@ func TestParallelToolsAreCounted(t *testing.T) {
 					return &abi.CallToolAnswer{Result: abi.TextResult("did")}, nil
 				},
 			}
-			var entries []chain.Entry
+			var entries []hook.Entry
 			entries = append(entries, nativeEntry("own", own))
 			_, peak, err := limited(t, &agent.Options{Model: modelFunc(ask()), NoStream: true, Parallel: calls, Memory: most, Chain: with(t, entries...)}, nil)
 			require.NoError(t, err)

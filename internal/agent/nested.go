@@ -9,6 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
@@ -44,7 +45,7 @@ func (r *run) OwnTool(name string) (chain.ToolCall, error) {
 }
 
 // Room implements [chain.Nester].
-func (r *run) Room(ctx context.Context, of chain.Own) (release func(), err error) {
+func (r *run) Room(ctx context.Context, of hook.Own) (release func(), err error) {
 	if r.room == nil {
 		return func() {}, nil
 	}

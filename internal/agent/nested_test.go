@@ -19,8 +19,9 @@ import (
 	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // answering is a model that answers a module's own request, which begins with
@@ -42,8 +43,8 @@ func saying(text string) abi.RequestPatch {
 }
 
 // judging asks the model in before_agent, and hands on what came of it.
-func judging(req abi.RequestPatch, took func(*abi.Response, error)) *chain.Native {
-	return native.WithBeforeAgent(func(ctx context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+func judging(req abi.RequestPatch, took func(*abi.Response, error)) *inproc.Middleware {
+	return native.WithBeforeAgent(func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		res, err := c.Model(ctx, req)
 		took(res, err)
 		if err != nil && !ending.Is(err) {
@@ -53,8 +54,8 @@ func judging(req abi.RequestPatch, took func(*abi.Response, error)) *chain.Nativ
 	})
 }
 
-func at(ring chain.Ring, name string, n *chain.Native) chain.Entry {
-	return chain.Entry{Name: name, Ring: ring, Middleware: n}
+func at(ring hook.Ring, name string, n *inproc.Middleware) hook.Entry {
+	return hook.Entry{Name: name, Ring: ring, Middleware: n}
 }
 
 func runOn(t *testing.T, m model.Model, o agent.Options) *trial {
@@ -86,8 +87,8 @@ func TestOwnModel(t *testing.T) {
 		require.Equal(t, []string{"outer.bm", "outer.wm<", "inner.bm", "inner.wm<", "inner.wm>", "inner.am", "outer.wm>", "outer.am"}, log[len(log)-8:])
 	})
 	tr := runOn(t, m, agent.Options{ModelName: "small", Params: abi.Params{"seed": json.RawMessage("1")}, Chain: with(t,
-		at(chain.Outer, "outer", orderOf("outer", &log, &mu)), at(chain.Tenant, "tenant", orderOf("tenant", &log, &mu)),
-		at(chain.Inner, "inner", orderOf("inner", &log, &mu)), at(chain.Tenant, "judge", judge))})
+		at(hook.Outer, "outer", orderOf("outer", &log, &mu)), at(hook.Tenant, "tenant", orderOf("tenant", &log, &mu)),
+		at(hook.Inner, "inner", orderOf("inner", &log, &mu)), at(hook.Tenant, "judge", judge))})
 	require.NoError(t, tr.err)
 	require.Equal(t, "judged this", got.Message.Content.String())
 	requests := m.Requests()
@@ -154,8 +155,8 @@ func TestOwnModelJudges(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	asked := map[string]int{}
-	judge := func(name string) *chain.Native {
-		return &chain.Native{AfterModel: func(ctx context.Context, c *chain.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+	judge := func(name string) *inproc.Middleware {
+		return &inproc.Middleware{AfterModel: func(ctx context.Context, c *hook.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 			mu.Lock()
 			asked[name]++
 			mu.Unlock()
@@ -163,8 +164,8 @@ func TestOwnModelJudges(t *testing.T) {
 			return nil, err
 		}}
 	}
-	tr := runOn(t, answering(nil), agent.Options{Chain: with(t, at(chain.Outer, "a", judge("a")), at(chain.Outer, "b", judge("b")),
-		at(chain.Tenant, "t", judge("t")))})
+	tr := runOn(t, answering(nil), agent.Options{Chain: with(t, at(hook.Outer, "a", judge("a")), at(hook.Outer, "b", judge("b")),
+		at(hook.Tenant, "t", judge("t")))})
 	require.NoError(t, tr.err)
 	// The run's call passes t, a and b. t's call passes a and b, each of whose
 	// passes the other. a's call of the run's passes b, and b's passes a.
@@ -187,7 +188,7 @@ func TestOwnModelFails(t *testing.T) {
 	require.NoError(t, tr.err)
 
 	tr = runOn(t, answering(nil), agent.Options{Limits: agent.Limits{ModelCalls: 1}, Chain: with(t,
-		nativeEntry("judge", &chain.Native{AfterModel: func(ctx context.Context, c *chain.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+		nativeEntry("judge", &inproc.Middleware{AfterModel: func(ctx context.Context, c *hook.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 			_, err := c.Model(ctx, saying("judge x"))
 			require.True(t, ending.Is(err))
 			return nil, nil // which it cannot catch
@@ -197,8 +198,8 @@ func TestOwnModelFails(t *testing.T) {
 }
 
 // calling calls a tool in before_agent.
-func calling(name, arguments string, took func(*abi.Result, error)) *chain.Native {
-	return native.WithBeforeAgent(func(ctx context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+func calling(name, arguments string, took func(*abi.Result, error)) *inproc.Middleware {
+	return native.WithBeforeAgent(func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		res, err := c.Tool(ctx, name, arguments)
 		took(res, err)
 		return nil, nil
@@ -218,7 +219,7 @@ func TestOwnTool(t *testing.T) {
 	var mu sync.Mutex
 	var log []string
 	var gated []abi.Call
-	gate := &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+	gate := &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		gated = append(gated, in.Call)
 		return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
 	}}
@@ -226,13 +227,13 @@ func TestOwnTool(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, `echo{"q":1}`, res.Content.String())
 	})
-	caller.BeforeTool = func(context.Context, *chain.Call, *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+	caller.BeforeTool = func(context.Context, *hook.Call, *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
 		require.Fail(t, "its own hooks are not called")
 		return nil, nil
 	}
 	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t,
-		at(chain.Outer, "outer", orderOf("outer", &log, &mu)), at(chain.Tenant, "gate", gate), at(chain.Tenant, "caller", caller),
-		at(chain.Inner, "inner", orderOf("inner", &log, &mu)))})
+		at(hook.Outer, "outer", orderOf("outer", &log, &mu)), at(hook.Tenant, "gate", gate), at(hook.Tenant, "caller", caller),
+		at(hook.Inner, "inner", orderOf("inner", &log, &mu)))})
 	require.NoError(t, tr.err)
 	require.Subset(t, log, []string{"outer.bt", "inner.bt"})
 	require.Len(t, gated, 1)
@@ -249,13 +250,13 @@ func TestOwnTool(t *testing.T) {
 func TestOwnToolRefused(t *testing.T) {
 	t.Parallel()
 	fails := tool.Func(abi.Tool{Name: "fails"}, func(context.Context, abi.Call) (*abi.Result, error) { return nil, errors.New("broken") })
-	denies := &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+	denies := &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		if in.Call.Name == "denied" {
 			return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "not for modules"}, nil
 		}
 		return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
 	}}
-	hides := &chain.Native{BeforeModelRewriteState: func(context.Context, *chain.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+	hides := &inproc.Middleware{BeforeModelRewriteState: func(context.Context, *hook.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 		return &abi.BeforeModelRewriteStateAnswer{Active: []string{"echo", "fails", "denied"}}, nil
 	}}
 	for name, test := range map[string]struct {
@@ -275,7 +276,7 @@ func TestOwnToolRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			called := false
-			caller := &chain.Native{BeforeModel: func(ctx context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			caller := &inproc.Middleware{BeforeModel: func(ctx context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 				called = true
 				res, err := c.Tool(ctx, test.tool, test.arguments)
 				if test.code != "" {
@@ -301,23 +302,23 @@ func TestOwnToolRefused(t *testing.T) {
 func TestOwnCallsWhere(t *testing.T) {
 	t.Parallel()
 	seen := map[abi.Hook]error{}
-	try := func(ctx context.Context, c *chain.Call) {
+	try := func(ctx context.Context, c *hook.Call) {
 		_, seen[c.Hook] = c.Tool(ctx, "echo", "")
 		_, err := c.Model(ctx, saying("judge x"))
 		if seen[c.Hook] == nil {
 			seen[c.Hook] = err
 		}
 	}
-	n := &chain.Native{
-		AfterAgent: func(ctx context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+	n := &inproc.Middleware{
+		AfterAgent: func(ctx context.Context, c *hook.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 			try(ctx, c)
 			return nil, nil
 		},
-		Observe: func(ctx context.Context, c *chain.Call, _ *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+		Observe: func(ctx context.Context, c *hook.Call, _ *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 			try(ctx, c)
 			return nil, nil
 		},
-		TranslateBefore: func(ctx context.Context, c *chain.Call, _ *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+		TranslateBefore: func(ctx context.Context, c *hook.Call, _ *abi.TranslateInput) (*abi.TranslateAnswer, error) {
 			try(ctx, c)
 			return nil, nil
 		},
@@ -342,7 +343,7 @@ func TestOwnToolCycles(t *testing.T) {
 	var deepest error
 	var calledSelf atomic.Int64
 	self := native.WithTools(native.Tool{Tool: abi.Tool{Name: "self"}})
-	self.CallTool = func(ctx context.Context, c *chain.Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+	self.CallTool = func(ctx context.Context, c *hook.Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
 		calledSelf.Add(1)
 		res, err := c.Tool(ctx, "self", "")
 		if err != nil {
@@ -359,8 +360,8 @@ func TestOwnToolCycles(t *testing.T) {
 	require.Contains(t, tr.saw(1), "T:bottom#1")
 
 	var hooks atomic.Int64
-	meddler := func() *chain.Native {
-		return &chain.Native{BeforeTool: func(ctx context.Context, c *chain.Call, _ *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+	meddler := func() *inproc.Middleware {
+		return &inproc.Middleware{BeforeTool: func(ctx context.Context, c *hook.Call, _ *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
 			hooks.Add(1)
 			_, err := c.Tool(ctx, "echo", "")
 			if err != nil {
@@ -375,7 +376,7 @@ func TestOwnToolCycles(t *testing.T) {
 	require.EqualValues(t, 2+2*abi.MaxNested, hooks.Load(), "each call passes the other's hook")
 
 	var limited error
-	many := native.WithBeforeAgent(func(ctx context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	many := native.WithBeforeAgent(func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		for range 65 {
 			_, limited = c.Tool(ctx, "echo", "")
 		}
@@ -390,15 +391,15 @@ func TestOwnToolCycles(t *testing.T) {
 // others call within it.
 func TestOwnToolAGateOfTheCaller(t *testing.T) {
 	t.Parallel()
-	guard := &chain.Native{
-		BeforeTool: func(ctx context.Context, c *chain.Call, in *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+	guard := &inproc.Middleware{
+		BeforeTool: func(ctx context.Context, c *hook.Call, in *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
 			if in.Call.By != nil {
 				return nil, nil
 			}
 			_, err := c.Tool(ctx, "audit", in.Call.Arguments)
 			return nil, err
 		},
-		GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 			if in.Call.Name == "wipe" {
 				return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "no wiping"}, nil
 			}
@@ -406,7 +407,7 @@ func TestOwnToolAGateOfTheCaller(t *testing.T) {
 		},
 	}
 	var got []string
-	tenant := &chain.Native{BeforeTool: func(ctx context.Context, c *chain.Call, in *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+	tenant := &inproc.Middleware{BeforeTool: func(ctx context.Context, c *hook.Call, in *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
 		if in.Call.Name == "audit" {
 			res, err := c.Tool(ctx, "wipe", "")
 			require.NoError(t, err)
@@ -415,7 +416,7 @@ func TestOwnToolAGateOfTheCaller(t *testing.T) {
 		return nil, nil
 	}}
 	tr := try(t, agent.Options{Tools: []tool.Tool{echo("echo"), echo("audit"), echo("wipe")},
-		Chain: with(t, at(chain.Outer, "guard", guard), at(chain.Tenant, "tenant", tenant))},
+		Chain: with(t, at(hook.Outer, "guard", guard), at(hook.Tenant, "tenant", tenant))},
 		[]scripted.Reply{calls("echo#1"), scripted.Text("done")})
 	require.NoError(t, tr.err)
 	require.NotEmpty(t, got)
@@ -428,7 +429,7 @@ func TestOwnToolAGateOfTheCaller(t *testing.T) {
 // whatever the module does with the error, and that the call gets its end.
 func TestOwnToolStop(t *testing.T) {
 	t.Parallel()
-	stops := &chain.Native{GateTool: func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+	stops := &inproc.Middleware{GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		return &abi.GateToolAnswer{Decision: abi.DecideStop, Message: "enough"}, nil
 	}}
 	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("stops", stops),
@@ -443,10 +444,10 @@ func TestOwnToolStop(t *testing.T) {
 // ends no run that has ended, and says so.
 func TestOwnToolFaultsAtTheEnd(t *testing.T) {
 	t.Parallel()
-	faulty := &chain.Native{WrapToolCall: func(context.Context, *chain.Call, *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+	faulty := &inproc.Middleware{WrapToolCall: func(context.Context, *hook.Call, *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 		panic("no")
 	}}
-	caller := &chain.Native{AfterAgent: func(ctx context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+	caller := &inproc.Middleware{AfterAgent: func(ctx context.Context, c *hook.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 		_, err := c.Tool(ctx, "echo", "")
 		return nil, err
 	}}
@@ -470,14 +471,14 @@ func TestOwnToolPauses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var first, second, judged atomic.Int64
-			gate := &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			gate := &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 				if in.Call.Name == "second" && in.Call.Arguments == "{}" {
 					return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "may it?"}, nil
 				}
 				return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
 			}}
 			var last string
-			caller := &chain.Native{BeforeModel: func(ctx context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			caller := &inproc.Middleware{BeforeModel: func(ctx context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 				if _, err := c.Tool(ctx, "first", ""); err != nil {
 					return nil, err
 				}
@@ -531,7 +532,7 @@ func TestOwnToolWhereNobodyCanBeAsked(t *testing.T) {
 	t.Parallel()
 	interrupts := tool.Func(abi.Tool{Name: "asks"}, func(context.Context, abi.Call) (*abi.Result, error) { return nil, &abi.Interrupt{Reason: "well?"} })
 	var got []string
-	caller := &chain.Native{OnChunk: func(ctx context.Context, c *chain.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+	caller := &inproc.Middleware{OnChunk: func(ctx context.Context, c *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 		if !in.Final {
 			return nil, nil
 		}
@@ -543,7 +544,7 @@ func TestOwnToolWhereNobodyCanBeAsked(t *testing.T) {
 		}
 		return nil, nil
 	}}
-	gate := &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+	gate := &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		return &abi.GateToolAnswer{Decision: map[bool]string{true: abi.DecideAsk, false: abi.DecideAllow}[in.Call.Name == "echo"]}, nil
 	}}
 	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo"), interrupts}, Chain: with(t, nativeEntry("caller", caller), nativeEntry("gate", gate))})

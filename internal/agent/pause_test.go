@@ -17,7 +17,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // A pauser runs an agent through its pauses.
@@ -90,8 +91,8 @@ func (p *pauser) result(id string) string {
 	return ""
 }
 
-func asks(name string) *chain.Native {
-	return &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+func asks(name string) *inproc.Middleware {
+	return &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		if in.Call.Name != name {
 			return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
 		}
@@ -123,7 +124,7 @@ func TestAskSomebody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var n, other atomic.Int64
-			strict := &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			strict := &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 				if strings.Contains(in.Call.Arguments, "bad") {
 					return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "not this"}, nil
 				}
@@ -153,10 +154,10 @@ func TestAYesIsForTheExactCall(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	round := 0
-	change := &chain.Native{BeforeTool: func(context.Context, *chain.Call, *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+	change := &inproc.Middleware{BeforeTool: func(context.Context, *hook.Call, *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
 		round++
 		return nil, nil
-	}, WrapToolCall: func(ctx context.Context, c *chain.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+	}, WrapToolCall: func(ctx context.Context, c *hook.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 		args := `{"sneaky":true}`
 		if _, err := c.NextTool(ctx, abi.CallPatch{}); err != nil {
 			return nil, err
@@ -198,7 +199,7 @@ func TestStateHookInterrupts(t *testing.T) {
 		firsts = append(firsts, "called")
 		return append(m, abi.User("from first")), nil
 	})
-	interrupt := &chain.Native{BeforeModelRewriteState: func(_ context.Context, c *chain.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+	interrupt := &inproc.Middleware{BeforeModelRewriteState: func(_ context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 		n, err := c.LocalAdd("n", 1)
 		if err != nil {
 			return nil, err
@@ -227,14 +228,14 @@ func TestStateHookInterrupts(t *testing.T) {
 
 func TestModelIsNotAskedTwice(t *testing.T) {
 	t.Parallel()
-	for name, n := range map[string]*chain.Native{
-		"after_model": {AfterModel: func(_ context.Context, _ *chain.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+	for name, n := range map[string]*inproc.Middleware{
+		"after_model": {AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 			if in.Resume == nil {
 				return &abi.AfterModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "check"}}}, nil
 			}
 			return nil, nil
 		}},
-		"wrap_model after next": {WrapModel: func(ctx context.Context, c *chain.Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		"wrap_model after next": {WrapModel: func(ctx context.Context, c *hook.Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 			if err := c.Emit("wrapping", nil); err != nil {
 				return nil, err
 			}
@@ -246,7 +247,7 @@ func TestModelIsNotAskedTwice(t *testing.T) {
 			}
 			return nil, nil
 		}},
-		"after_model_rewrite_state": {AfterModelRewriteState: func(_ context.Context, _ *chain.Call, in *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+		"after_model_rewrite_state": {AfterModelRewriteState: func(_ context.Context, _ *hook.Call, in *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
 			if in.Resume == nil {
 				return &abi.AfterModelRewriteStateAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "check"}}}, nil
 			}
@@ -268,7 +269,7 @@ func TestModelIsNotAskedTwice(t *testing.T) {
 
 func TestNoInterruptOnceDelivered(t *testing.T) {
 	t.Parallel()
-	n := &chain.Native{AfterModel: func(context.Context, *chain.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+	n := &inproc.Middleware{AfterModel: func(context.Context, *hook.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 		return &abi.AfterModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "check"}}}, nil
 	}}
 	p := pause(t, agent.Options{Chain: with(t, nativeEntry("m", n))}, scripted.Text("told"))
@@ -279,7 +280,7 @@ func TestNoInterruptOnceDelivered(t *testing.T) {
 // was pausing the run: nothing of the answer is told twice, and the message says so.
 func TestDeliveredBeforeAPause(t *testing.T) {
 	t.Parallel()
-	n := &chain.Native{WrapModel: func(_ context.Context, _ *chain.Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+	n := &inproc.Middleware{WrapModel: func(_ context.Context, _ *hook.Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 		if in.Resume == nil {
 			return &abi.WrapModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "go on?"}}}, nil
 		}
@@ -314,7 +315,7 @@ func TestToolInterrupts(t *testing.T) {
 
 func TestBeforeAgentInterrupts(t *testing.T) {
 	t.Parallel()
-	n := &chain.Native{BeforeAgent: func(_ context.Context, _ *chain.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	n := &inproc.Middleware{BeforeAgent: func(_ context.Context, _ *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		if in.Resume == nil {
 			return &abi.BeforeAgentAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "who?"}}}, nil
 		}

@@ -14,12 +14,13 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // upper hands on what the model says as it says it, in capital letters.
-func upper(send ...func(context.Context, *chain.Call) error) *chain.Native {
-	return &chain.Native{WrapModel: func(ctx context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+func upper(send ...func(context.Context, *hook.Call) error) *inproc.Middleware {
+	return &inproc.Middleware{WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 		stream := c.StreamModel(ctx, abi.RequestPatch{})
 		for chunk := range stream.Chunks() {
 			chunk.Text = strings.ToUpper(chunk.Text)
@@ -68,10 +69,10 @@ func TestOperatorSeesAllThatIsSent(t *testing.T) {
 	t.Parallel()
 	const leak = "SECRET"
 	clean := func(s string) string { return strings.ReplaceAll(s, leak, "*") }
-	sends := upper(func(ctx context.Context, c *chain.Call) error {
+	sends := upper(func(ctx context.Context, c *hook.Call) error {
 		return c.Send(ctx, abi.Chunk{Kind: abi.ChunkText, Text: leak}, abi.Chunk{Kind: abi.ChunkReasoning, Text: leak})
 	})
-	tr := try(t, agent.Options{Chain: with(t, nativeEntry("tenant", sends), chain.Entry{Name: "op", Ring: chain.Outer, Middleware: onText(clean)})}, []scripted.Reply{pieces("fine")})
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("tenant", sends), hook.Entry{Name: "op", Ring: hook.Outer, Middleware: onText(clean)})}, []scripted.Reply{pieces("fine")})
 	require.NoError(t, tr.err)
 	require.Equal(t, "FINE**", tr.streamed())
 	m := tr.message(t)
@@ -161,7 +162,7 @@ func slowly(pieces ...string) tool.Tool {
 func TestStreamingTools(t *testing.T) {
 	t.Parallel()
 	var flag atomic.Bool
-	sees := &chain.Native{BeforeTool: func(_ context.Context, _ *chain.Call, in *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+	sees := &inproc.Middleware{BeforeTool: func(_ context.Context, _ *hook.Call, in *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
 		flag.Store(in.Stream)
 		return nil, nil
 	}}
@@ -211,7 +212,7 @@ func TestStreamsOverAPause(t *testing.T) {
 		return nil, errors.Join(out.Text("one "), out.Text("two"))
 	})
 	read := 0
-	asks := &chain.Native{WrapToolCall: func(ctx context.Context, c *chain.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+	asks := &inproc.Middleware{WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 		s := c.StreamTool(ctx, abi.CallPatch{})
 		for chunk := range s.Chunks() {
 			read++

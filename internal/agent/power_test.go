@@ -22,6 +22,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // A powered journal has what it was given in memory until the disk is waited for. At one
@@ -291,36 +293,36 @@ func TestAnswerIsKeptBeforeItIsSeen(t *testing.T) {
 					seen++
 					require.True(t, l.has(answer))
 				}
-				n := &chain.Native{}
+				n := &inproc.Middleware{}
 				switch where {
 				case "wrap_model":
-					n.WrapModel = func(_ context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+					n.WrapModel = func(_ context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 						_, err := c.NextModel(context.Background(), abi.RequestPatch{})
 						see()
 						return nil, err
 					}
 				case "after_model":
-					n.AfterModel = func(context.Context, *chain.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+					n.AfterModel = func(context.Context, *hook.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 						see()
 						return nil, nil
 					}
 				case "after_model_rewrite_state":
-					n.AfterModelRewriteState = func(context.Context, *chain.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+					n.AfterModelRewriteState = func(context.Context, *hook.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
 						see()
 						return nil, nil
 					}
 				case "gate_tool":
-					n.GateTool = func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+					n.GateTool = func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 						see()
 						return nil, nil
 					}
 				case "after_agent":
-					n.AfterAgent = func(context.Context, *chain.Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+					n.AfterAgent = func(context.Context, *hook.Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 						see()
 						return nil, nil
 					}
 				}
-				entries := []chain.Entry{{Name: "looks", Middleware: n}}
+				entries := []hook.Entry{{Name: "looks", Middleware: n}}
 				if where == "an idempotent tool" {
 					entries = nil
 				}

@@ -13,6 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // A memory is what rememberList keeps of the list that it saw last.
@@ -23,8 +25,8 @@ type memory struct {
 
 // rememberList keeps the revision of each list in a run-local value and checks, at the
 // next step, what the host says has changed since.
-func rememberList(t *testing.T, steps *int) *chain.Native {
-	return &chain.Native{BeforeModelRewriteState: func(_ context.Context, c *chain.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+func rememberList(t *testing.T, steps *int) *inproc.Middleware {
+	return &inproc.Middleware{BeforeModelRewriteState: func(_ context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 		*steps++
 		v, ok, err := c.LocalGet("seen")
 		require.NoError(t, err)
@@ -32,7 +34,7 @@ func rememberList(t *testing.T, steps *int) *chain.Native {
 			var before memory
 			require.NoError(t, json.Unmarshal(v.Value, &before))
 			require.Less(t, before.Revision, in.Messages.Revision, "a revision names one list of the run")
-			first, err := c.Changed(in.Messages.List, before.Revision)
+			first, err := hook.ControlOf(c).Changed(in.Messages.List, before.Revision)
 			require.NoError(t, err)
 			require.LessOrEqual(t, first, before.Total, "messages that were added count as changed")
 		}
@@ -58,7 +60,7 @@ func TestRevisionsAfterResume(t *testing.T) {
 				Tools: []tool.Tool{tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("ok"), nil })},
 			}
 			var err error
-			o.Chain, err = chain.New(chain.Entry{Name: "remember", Middleware: rememberList(t, &steps)}, chain.Entry{Name: "ask", Middleware: asks("t")})
+			o.Chain, err = chain.New(hook.Entry{Name: "remember", Middleware: rememberList(t, &steps)}, hook.Entry{Name: "ask", Middleware: asks("t")})
 			require.NoError(t, err)
 			if tc.journal {
 				o.Journal = &journal.Options{Journal: openStore(t)}

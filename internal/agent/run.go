@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
@@ -50,7 +51,7 @@ type run struct {
 	past     []abi.EntryStats // of agents that handed over
 	parallel int              // tool calls at once
 	// room is asked before a middleware makes a call of its own; nil: there is.
-	room     func(context.Context, chain.Own) (release func(), err error)
+	room     func(context.Context, hook.Own) (release func(), err error)
 	stepOpen bool
 	answered int64 // the revision of the messages whose calls are all answered
 	system   *message.List
@@ -157,7 +158,7 @@ func (r *run) hand(e ClientEvent, held bool) {
 	r.events.send(e)
 }
 
-// Keep implements [chain.Keeper].
+// Keep implements [hook.Keeper].
 func (r *run) Keep(ctx context.Context, safe bool) error {
 	if r.keeper == nil {
 		return nil

@@ -14,7 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 func (tr *trial) streamed() string {
@@ -39,8 +40,8 @@ func (tr *trial) message(t *testing.T) abi.Event {
 }
 
 // onText changes the text of each chunk.
-func onText(change func(string) string) *chain.Native {
-	return &chain.Native{OnChunk: func(_ context.Context, _ *chain.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+func onText(change func(string) string) *inproc.Middleware {
+	return &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 		out := make([]abi.Chunk, 0, len(in.Chunks))
 		for _, c := range in.Chunks {
 			c.Text = change(c.Text)
@@ -95,7 +96,7 @@ func TestChunksOfAllKindsMakeTheMessage(t *testing.T) {
 func TestFinalIsTrueOnce(t *testing.T) {
 	t.Parallel()
 	finals, last := 0, false
-	hold := &chain.Native{OnChunk: func(_ context.Context, _ *chain.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+	hold := &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 		last = in.Final
 		if !in.Final {
 			return &abi.OnChunkAnswer{Chunks: []abi.Chunk{}}, nil
@@ -112,11 +113,11 @@ func TestFinalIsTrueOnce(t *testing.T) {
 
 func TestShortCircuitPassesTheHooks(t *testing.T) {
 	t.Parallel()
-	cut := &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	cut := &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		return &abi.BeforeModelAnswer{Response: &abi.Response{Message: abi.Assistant("from cut")}}, nil
 	}}
 	var source string
-	after := &chain.Native{AfterModel: func(_ context.Context, _ *chain.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+	after := &inproc.Middleware{AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 		source = in.Source
 		return nil, nil
 	}}
@@ -137,7 +138,7 @@ func TestOperatorHasTheLastWord(t *testing.T) {
 	response := func() *abi.Response { return &abi.Response{Message: abi.Assistant(leak)} }
 	clean := func(s string) string { return strings.ReplaceAll(s, leak, "*") }
 	outer := onText(clean)
-	outer.AfterModel = func(_ context.Context, _ *chain.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+	outer.AfterModel = func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 		if in.Response == nil {
 			return nil, nil
 		}
@@ -145,25 +146,25 @@ func TestOperatorHasTheLastWord(t *testing.T) {
 		res.Message.Content = abi.Text(clean(res.Message.Content.String()))
 		return &abi.AfterModelAnswer{Response: &res}, nil
 	}
-	for name, tenant := range map[string]*chain.Native{
-		"before_model": {BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	for name, tenant := range map[string]*inproc.Middleware{
+		"before_model": {BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			return &abi.BeforeModelAnswer{Response: response()}, nil
 		}},
-		"wrap_model without next": {WrapModel: func(context.Context, *chain.Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		"wrap_model without next": {WrapModel: func(context.Context, *hook.Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 			return &abi.WrapModelAnswer{Response: response()}, nil
 		}},
-		"wrap_model after next": {WrapModel: func(ctx context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		"wrap_model after next": {WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 			_, _ = c.NextModel(ctx, abi.RequestPatch{})
 			return &abi.WrapModelAnswer{Response: response()}, nil
 		}},
 		"on_chunk": onText(func(string) string { return leak }),
-		"after_model": {AfterModel: func(context.Context, *chain.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+		"after_model": {AfterModel: func(context.Context, *hook.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 			return &abi.AfterModelAnswer{Response: response()}, nil
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := with(t, nativeEntry("tenant", tenant), chain.Entry{Name: "op", Ring: chain.Outer, Middleware: outer})
+			c := with(t, nativeEntry("tenant", tenant), hook.Entry{Name: "op", Ring: hook.Outer, Middleware: outer})
 			tr := try(t, agent.Options{Chain: c}, []scripted.Reply{pieces("fine")})
 			require.NoError(t, tr.err)
 			require.NotContains(t, tr.streamed(), leak)
@@ -175,7 +176,7 @@ func TestOperatorHasTheLastWord(t *testing.T) {
 
 func TestAfterModelReplaces(t *testing.T) {
 	t.Parallel()
-	edit := &chain.Native{AfterModel: func(_ context.Context, _ *chain.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+	edit := &inproc.Middleware{AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 		res := *in.Response
 		res.Message.Content = abi.Text("better")
 		return &abi.AfterModelAnswer{Response: &res}, nil
@@ -235,7 +236,7 @@ func TestWrapperRetries(t *testing.T) {
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	judged := 0
-	judge := &chain.Native{AfterModel: func(_ context.Context, _ *chain.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+	judge := &inproc.Middleware{AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 		judged++
 		if in.Response.Message.Content.String() == "good" {
 			return nil, nil
@@ -257,7 +258,7 @@ func TestAgain(t *testing.T) {
 func TestOnChunkFails(t *testing.T) {
 	t.Parallel()
 	n := 0
-	fail := &chain.Native{OnChunk: func(context.Context, *chain.Call, *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+	fail := &inproc.Middleware{OnChunk: func(context.Context, *hook.Call, *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 		n++
 		return nil, errors.New("unsafe")
 	}}
@@ -270,25 +271,25 @@ func TestOnChunkFails(t *testing.T) {
 func TestSkippedFaults(t *testing.T) {
 	t.Parallel()
 	boom := func() { panic("boom") }
-	for name, n := range map[string]*chain.Native{
-		"before_model": {BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	for name, n := range map[string]*inproc.Middleware{
+		"before_model": {BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			boom()
 			return nil, nil
 		}},
-		"wrap_model before next": {WrapModel: func(context.Context, *chain.Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		"wrap_model before next": {WrapModel: func(context.Context, *hook.Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 			boom()
 			return nil, nil
 		}},
-		"wrap_model after next": {WrapModel: func(ctx context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		"wrap_model after next": {WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 			_, _ = c.NextModel(ctx, abi.RequestPatch{})
 			boom()
 			return nil, nil
 		}},
-		"on_chunk": {OnChunk: func(context.Context, *chain.Call, *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+		"on_chunk": {OnChunk: func(context.Context, *hook.Call, *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 			boom()
 			return nil, nil
 		}},
-		"a splice that does not fit": {AfterModelRewriteState: func(context.Context, *chain.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+		"a splice that does not fit": {AfterModelRewriteState: func(context.Context, *hook.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
 			return &abi.AfterModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 99}}}}, nil
 		}},
 	} {
@@ -299,7 +300,7 @@ func TestSkippedFaults(t *testing.T) {
 			require.ErrorContains(t, tr.err, "m: ", "a fault ends the run")
 			require.Equal(t, 1, tr.count(abi.EventFault))
 
-			e.OnFault = chain.Skip
+			e.OnFault = hook.Skip
 			tr = try(t, agent.Options{Chain: with(t, e)}, []scripted.Reply{pieces("answer"), pieces("never asked")})
 			require.NoError(t, tr.err)
 			require.Equal(t, "answer", tr.last().Message.Content.String())
@@ -312,7 +313,7 @@ func TestSkippedFaults(t *testing.T) {
 func TestObserversSeeTheFinalForm(t *testing.T) {
 	t.Parallel()
 	var seen []abi.Event
-	watch := &chain.Native{Observe: func(_ context.Context, c *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+	watch := &inproc.Middleware{Observe: func(_ context.Context, c *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 		seen = append(seen, in.Events...)
 		if err := c.Emit("x", nil); !errors.Is(err, &abi.Error{Code: abi.CodeDenied}) {
 			return nil, errors.New("emit in observe was not denied")
@@ -341,7 +342,7 @@ func TestObserversSeeTheFinalForm(t *testing.T) {
 func TestEachAttemptIsAStream(t *testing.T) {
 	t.Parallel()
 	held := map[int64]string{}
-	hold := &chain.Native{OnChunk: func(_ context.Context, _ *chain.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+	hold := &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 		for _, c := range in.Chunks {
 			held[in.Stream] += c.Text
 		}
@@ -350,7 +351,7 @@ func TestEachAttemptIsAStream(t *testing.T) {
 		}
 		return &abi.OnChunkAnswer{Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: held[in.Stream]}}}, nil
 	}}
-	retry := &chain.Native{WrapModel: func(ctx context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+	retry := &inproc.Middleware{WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 		res, err := c.NextModel(ctx, abi.RequestPatch{})
 		if err != nil {
 			res, err = c.NextModel(ctx, abi.RequestPatch{})
@@ -368,11 +369,11 @@ func TestEachAttemptIsAStream(t *testing.T) {
 func TestACrashLoopIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	called := 0
-	e := nativeEntry("m", &chain.Native{BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	e := nativeEntry("m", &inproc.Middleware{BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		called++
 		panic("boom")
 	}})
-	e.OnFault = chain.Skip
+	e.OnFault = hook.Skip
 	c := with(t, e)
 	for range 8 {
 		tr := try(t, agent.Options{Chain: c}, []scripted.Reply{pieces("answer")})

@@ -14,7 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 func agentOf(t *testing.T, o agent.Options, replies ...scripted.Reply) (*agent.Agent, *scripted.Model) {
@@ -54,7 +55,7 @@ func lastOf(events []abi.Event) abi.Event { return events[len(events)-1] }
 func TestAnAgentAsATool(t *testing.T) {
 	t.Parallel()
 	var seen abi.Run
-	look := nativeEntry("look", &chain.Native{BeforeModel: func(_ context.Context, c *chain.Call, in *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	look := nativeEntry("look", &inproc.Middleware{BeforeModel: func(_ context.Context, c *hook.Call, in *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		seen = in.Run
 		n, err := c.LocalAdd("calls", 1)
 		require.EqualValues(t, 1, n, "run-local values are the run's own")
@@ -114,7 +115,7 @@ func TestWhatIsForwarded(t *testing.T) {
 
 func TestAChildsFailureIsAnErrorResult(t *testing.T) {
 	t.Parallel()
-	stop := nativeEntry("guard", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	stop := nativeEntry("guard", &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		return &abi.BeforeModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
 	}})
 	for _, test := range []struct {
@@ -149,7 +150,7 @@ func TestAChildsFailureIsAnErrorResult(t *testing.T) {
 func TestCancelReachesTheChild(t *testing.T) {
 	t.Parallel()
 	ended := make(chan string, 1)
-	note := nativeEntry("note", &chain.Native{AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+	note := nativeEntry("note", &inproc.Middleware{AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 		ended <- in.FinishReason
 		return nil, nil
 	}})
@@ -167,7 +168,7 @@ func TestCancelReachesTheChild(t *testing.T) {
 
 // asking is an agent whose tool waits for a yes, twice.
 func asking(t *testing.T, replies ...scripted.Reply) *agent.Agent {
-	gate := nativeEntry("gate", &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+	gate := nativeEntry("gate", &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "call " + in.Call.ID + "?"}, nil
 	}})
 	a, _ := agentOf(t, agent.Options{Name: "researcher", Tools: []tool.Tool{toolNamed("t", "t-ok")}, Chain: with(t, gate)}, replies...)
@@ -228,7 +229,7 @@ func TestAnInterruptInAChild(t *testing.T) {
 func TestEachRunOfACallHasItsOwnIDs(t *testing.T) {
 	t.Parallel()
 	child := asking(t, calls("t#a"), scripted.Text("one"), calls("t#a"), scripted.Text("two"))
-	twice := nativeEntry("twice", &chain.Native{WrapToolCall: func(ctx context.Context, c *chain.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+	twice := nativeEntry("twice", &inproc.Middleware{WrapToolCall: func(ctx context.Context, c *hook.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 		if _, err := c.NextTool(ctx, abi.CallPatch{}); err != nil {
 			return nil, err
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 func transfer(id, to string) scripted.Reply {
@@ -20,9 +21,9 @@ func transfer(id, to string) scripted.Reply {
 }
 
 // traced notes before_agent and after_agent, and counts in a run-local value.
-func traced(name string, log *[]string) chain.Entry {
-	return nativeEntry("trace", &chain.Native{
-		BeforeAgent: func(_ context.Context, c *chain.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+func traced(name string, log *[]string) hook.Entry {
+	return nativeEntry("trace", &inproc.Middleware{
+		BeforeAgent: func(_ context.Context, c *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			own, err := c.LocalAdd("turns", 1)
 			if err != nil {
 				return nil, err
@@ -31,7 +32,7 @@ func traced(name string, log *[]string) chain.Entry {
 			*log = append(*log, name+" before "+in.Run.Agent+" "+string(rune('0'+own))+string(rune('0'+shared)))
 			return nil, err
 		},
-		AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 			*log = append(*log, name+" after "+in.FinishReason)
 			return nil, nil
 		},
@@ -97,7 +98,7 @@ func TestTransfersAreBoundedByTheSteps(t *testing.T) {
 
 func TestTransfersThatAreNone(t *testing.T) {
 	t.Parallel()
-	deny := nativeEntry("deny", &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+	deny := nativeEntry("deny", &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		if in.Call.ID == "denied" {
 			return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "stay"}, nil
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 type nextTool = func(context.Context, abi.CallPatch) (*abi.Result, error)
@@ -35,39 +36,39 @@ func TestConstructors(t *testing.T) {
 	}
 	once := func(m []abi.Message) bool { return m[len(m)-1].Content.String() == "first" }
 	for name, tc := range map[string]struct {
-		middlewares []*chain.Native
+		middlewares []*inproc.Middleware
 		replies     []scripted.Reply
 		want        []string // what the model saw last
 	}{
-		"WithInstruction": {[]*chain.Native{native.WithInstruction("one"), native.WithInstruction("two")},
+		"WithInstruction": {[]*inproc.Middleware{native.WithInstruction("one"), native.WithInstruction("two")},
 			[]scripted.Reply{scripted.Text("done")}, []string{"S:base\n\none\n\ntwo", "U:hi"}},
-		"WithInstructionFunc": {[]*chain.Native{native.WithInstructionFunc(func(_ context.Context, s string) (string, error) { return s + "|x", nil })},
+		"WithInstructionFunc": {[]*inproc.Middleware{native.WithInstructionFunc(func(_ context.Context, s string) (string, error) { return s + "|x", nil })},
 			[]scripted.Reply{scripted.Text("done")}, []string{"S:base|x", "U:hi"}},
-		"WithTools": {[]*chain.Native{native.WithTools(add)},
+		"WithTools": {[]*inproc.Middleware{native.WithTools(add)},
 			[]scripted.Reply{calls("added#1"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:[added#1]", "T:added{}#1"}},
-		"WithToolsFunc": {[]*chain.Native{native.WithToolsFunc(func(_ context.Context, tools []abi.Tool) ([]abi.Tool, error) { return tools[1:], nil })},
+		"WithToolsFunc": {[]*inproc.Middleware{native.WithToolsFunc(func(_ context.Context, tools []abi.Tool) ([]abi.Tool, error) { return tools[1:], nil })},
 			[]scripted.Reply{calls("u#1"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:[u#1]", "T:u-ok#1"}},
-		"WithBeforeModelRewriteState": {[]*chain.Native{native.WithBeforeModelRewriteState(appendTo("before"))},
+		"WithBeforeModelRewriteState": {[]*inproc.Middleware{native.WithBeforeModelRewriteState(appendTo("before"))},
 			[]scripted.Reply{scripted.Text("done")}, []string{"S:base", "U:hi", "U:before"}},
-		"WithAfterModelRewriteState": {[]*chain.Native{native.WithAfterModelRewriteState(func(ctx context.Context, m []abi.Message) ([]abi.Message, error) {
+		"WithAfterModelRewriteState": {[]*inproc.Middleware{native.WithAfterModelRewriteState(func(ctx context.Context, m []abi.Message) ([]abi.Message, error) {
 			if once(m) {
 				return appendTo("after")(ctx, m)
 			}
 			return m, nil
 		})}, []scripted.Reply{scripted.Text("first"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:first", "U:after"}},
-		"WithModelWrapper": {[]*chain.Native{native.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
+		"WithModelWrapper": {[]*inproc.Middleware{native.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
 			return next(ctx, abi.RequestPatch{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 1, Insert: []abi.Message{abi.User("pre")}}}}})
 		})}, []scripted.Reply{scripted.Text("done")}, []string{"S:base", "U:pre", "U:hi"}},
-		"WithToolCallWrapper": {[]*chain.Native{native.WithToolCallWrapper(shout)},
+		"WithToolCallWrapper": {[]*inproc.Middleware{native.WithToolCallWrapper(shout)},
 			[]scripted.Reply{calls("t#1"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:[t#1]", "T:T-OK#1"}},
-		"the older style": {[]*chain.Native{native.AgentMiddleware{AdditionalInstruction: "m", AdditionalTools: []native.Tool{add},
+		"the older style": {[]*inproc.Middleware{native.AgentMiddleware{AdditionalInstruction: "m", AdditionalTools: []native.Tool{add},
 			BeforeChatModel: appendTo("b"), WrapToolCall: shout}.Native(), native.WithInstructionFunc(func(_ context.Context, s string) (string, error) { return s + "|h1", nil })},
 			[]scripted.Reply{calls("added#1"), scripted.Text("done")},
 			[]string{"S:base\n\nm|h1", "U:hi", "U:b", "A:[added#1]", "T:ADDED{}#1", "U:b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var entries []chain.Entry
+			var entries []hook.Entry
 			for i, m := range tc.middlewares {
 				entries = append(entries, nativeEntry(string(rune('a'+i)), m))
 			}

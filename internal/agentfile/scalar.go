@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
@@ -103,9 +103,9 @@ func (n *Builtin) UnmarshalText(b []byte) error {
 }
 
 // An OnFault is the consequence of a module's fault.
-type OnFault chain.OnFault
+type OnFault hook.OnFault
 
-var onFaults = []string{string(chain.Fail), string(chain.Skip)}
+var onFaults = []string{string(hook.Fail), string(hook.Skip)}
 
 // UnmarshalText reads fail or skip.
 func (o *OnFault) UnmarshalText(b []byte) error {

@@ -11,8 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
@@ -39,9 +42,9 @@ func (h *borderHost) only(t *testing.T, kind abi.EventType) abi.Event {
 	return h.events[at]
 }
 
-func openBorder(t *testing.T, n *Native) (*Run, *borderHost) {
+func openBorder(t *testing.T, n *inproc.Middleware) (*Run, *borderHost) {
 	t.Helper()
-	c, err := New(Entry{Name: "hostile", Middleware: n})
+	c, err := New(hook.Entry{Name: "hostile", Middleware: n})
 	require.NoError(t, err)
 	h := &borderHost{}
 	r, err := c.Open(t.Context(), "run-1", h, local.New())
@@ -60,8 +63,10 @@ func talk() *message.List {
 }
 
 // starting lets a middleware answer before_agent.
-func starting(a abi.BeforeAgentAnswer) *Native {
-	return &Native{BeforeAgent: func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) { return &a, nil }}
+func starting(a abi.BeforeAgentAnswer) *inproc.Middleware {
+	return native.WithBeforeAgent(func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		return &a, nil
+	})
 }
 
 func said(role, text, id, origin string) abi.Message {
@@ -122,7 +127,7 @@ func TestRefusedResponses(t *testing.T) {
 		"a finish_reason of 129 bytes": {Message: abi.Assistant("hi"), FinishReason: strings.Repeat("x", abi.MaxName+1)},
 		"want an assistant's message":  {Message: abi.User("hi")},
 	} {
-		r, _ := openBorder(t, &Native{BeforeModel: func(context.Context, *Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		r, _ := openBorder(t, &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			return &abi.BeforeModelAnswer{Response: &res}, nil
 		}})
 		_, _, err := r.CallModel(t.Context(), ModelCall{Request: ModelRequest{Messages: talk()}, State: talk(), Delivered: func() bool { return false }})
@@ -157,7 +162,7 @@ func TestRefusedAnswers(t *testing.T) {
 			t.Parallel()
 			tc.answer.Instruction = &instruction
 			n := starting(tc.answer)
-			n.CallTool = func(context.Context, *Call, *abi.CallToolInput) (*abi.CallToolAnswer, error) { return nil, nil }
+			n.CallTool = func(context.Context, *hook.Call, *abi.CallToolInput) (*abi.CallToolAnswer, error) { return nil, nil }
 			r, h := openBorder(t, n)
 			before := Start{Instruction: "as it was", Messages: talk(), Tools: []abi.Tool{{Name: "host", Owner: "host"}}}
 			s, err := r.BeforeAgent(t.Context(), before)
@@ -186,12 +191,12 @@ const nasty = "\x1b[2Jgone\u202eevil\u009b31m\xff"
 func TestTextOfFaults(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat(nasty, 100_000)
-	for name, n := range map[string]*Native{
+	for name, n := range map[string]*inproc.Middleware{
 		"fault": starting(abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "t", Parameters: []byte(long)}}}}),
-		"panic": {BeforeAgent: func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) { panic(long) }},
-		"error": {BeforeAgent: func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		"panic": native.WithBeforeAgent(func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) { panic(long) }),
+		"error": native.WithBeforeAgent(func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			return nil, &abi.Error{Code: abi.Code(long), Message: long}
-		}},
+		}),
 		"stop": starting(abi.BeforeAgentAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: long, Code: long}}}),
 	} {
 		r, h := openBorder(t, n)
@@ -224,14 +229,14 @@ func TestTextOfFaults(t *testing.T) {
 func TestEventNames(t *testing.T) {
 	t.Parallel()
 	var errs []error
-	r, h := openBorder(t, &Native{BeforeAgent: func(_ context.Context, c *Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	r, h := openBorder(t, native.WithBeforeAgent(func(_ context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		errs = append(errs, c.Emit(nasty, nil), c.Emit("", nil), c.Emit(strings.Repeat("n", abi.MaxName+1), nil))
-		data := []byte(`"` + strings.Repeat("x", maxEmitBytes-2) + `"`)
+		data := []byte(`"` + strings.Repeat("x", (256<<10)-2) + `"`)
 		for range 9 {
 			errs = append(errs, c.Emit("large", data))
 		}
 		return nil, nil
-	}})
+	}))
 	_, err := r.BeforeAgent(t.Context(), Start{Messages: talk()})
 	require.NoError(t, err)
 	for _, err := range errs[:3] {
@@ -248,12 +253,12 @@ func TestEventNames(t *testing.T) {
 // a tool's result, and that many small chunks are put together in little time.
 func TestChunksOfOthers(t *testing.T) {
 	t.Parallel()
-	answering := func(chunks []abi.Chunk) *Native {
-		return &Native{
-			OnChunk: func(context.Context, *Call, *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+	answering := func(chunks []abi.Chunk) *inproc.Middleware {
+		return &inproc.Middleware{
+			OnChunk: func(context.Context, *hook.Call, *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 				return &abi.OnChunkAnswer{Chunks: chunks}, nil
 			},
-			CallTool: func(context.Context, *Call, *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+			CallTool: func(context.Context, *hook.Call, *abi.CallToolInput) (*abi.CallToolAnswer, error) {
 				return &abi.CallToolAnswer{Result: abi.TextResult("y")}, nil
 			},
 		}

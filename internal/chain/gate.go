@@ -1,13 +1,13 @@
 package chain
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 )
 
@@ -25,21 +25,21 @@ type judgement struct {
 // somebody is to be asked, the run pauses.
 func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, error) {
 	worst := abi.DecideAllow
-	var by *Call
+	var by *hook.Control
 	var answer abi.GateToolAnswer
 	var asks []abi.Ask
-	for _, m := range r.inward(abi.HookGateTool) {
-		c := r.toolCall(m, abi.HookGateTool, call.State, q)
-		c.scope += "/" + digest(q.Arguments)
+	for _, m := range r.Inward(abi.HookGateTool) {
+		c := r.Call(m, abi.HookGateTool, call.State)
+		c.SetTool(&q, "/"+hook.Digest(q.Arguments))
 		out, err := r.askGate(ctx, c, q, call.Tool)
 		if err != nil {
 			return judgement{}, err
 		}
 		if out.Decision == abi.DecideStop {
-			return judgement{}, &ending.StoppedError{Entry: m.Name, Hook: abi.HookGateTool, Reason: safetext.Clip(either(out.Message, "the call of "+q.Name+" is not allowed"), ending.MaxReason)}
+			return judgement{}, &ending.StoppedError{Entry: m.Name, Hook: abi.HookGateTool, Reason: safetext.Clip(cmp.Or(out.Message, "the call of "+q.Name+" is not allowed"), ending.MaxReason)}
 		}
 		if out.Decision == abi.DecideAsk {
-			asks = append(asks, abi.Ask{Entry: m.Name, Reason: safetext.Clip(c.question(out, q), ending.MaxReason), Payload: out.Payload})
+			asks = append(asks, abi.Ask{Entry: m.Name, Reason: safetext.Clip(question(c.Entry(), out, q), ending.MaxReason), Payload: out.Payload})
 		}
 		if strictness[out.Decision] > strictness[worst] {
 			worst, by, answer = out.Decision, c, out
@@ -51,26 +51,17 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 	case abi.DecideAsk:
 		return r.askSomebody(by, asks, call, q)
 	default:
-		name := by.member.Name
-		return judgement{denied: abi.ErrorResult(either(answer.Message, fmt.Sprintf("The call of %s was denied by %s.", q.Name, name))), by: name}, nil
+		name := by.Entry()
+		return judgement{denied: abi.ErrorResult(cmp.Or(answer.Message, fmt.Sprintf("The call of %s was denied by %s.", q.Name, name))), by: name}, nil
 	}
 }
 
-// digest stands for arguments in the key of a call.
-func digest(arguments string) string {
-	sum := sha256.Sum256([]byte(arguments))
-	return hex.EncodeToString(sum[:16])
-}
-
 // askGate asks one gate.
-func (r *Run) askGate(ctx context.Context, c *Call, q abi.Call, tool abi.Tool) (abi.GateToolAnswer, error) {
+func (r *Run) askGate(ctx context.Context, c *hook.Control, q abi.Call, tool abi.Tool) (abi.GateToolAnswer, error) {
 	var out abi.GateToolAnswer
-	v, err := r.invoke(ctx, c, &abi.GateToolInput{Call: q, Tool: tool}, &out, func() error {
+	v, err := c.Invoke(ctx, &abi.GateToolInput{Call: q, Tool: tool}, &out, func() error {
 		if _, ok := strictness[out.Decision]; !ok {
 			return fmt.Errorf("decision is %q; want allow, deny, ask or stop", out.Decision)
-		}
-		if out.Decision == abi.DecideAsk {
-			c.asks = &out // it is asked again, once somebody has decided
 		}
 		return nil
 	})
@@ -78,24 +69,24 @@ func (r *Run) askGate(ctx context.Context, c *Call, q abi.Call, tool abi.Tool) (
 	case v.Failed != nil:
 		out = abi.GateToolAnswer{Decision: abi.DecideDeny, Message: v.Failed.Error()}
 	case v.Faulted:
-		out = abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "The policy " + c.member.Name + " could not decide."}
+		out = abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "The policy " + c.Entry() + " could not decide."}
 	}
 	return out, err
 }
 
 // question is what a gate that asks wants to have approved.
-func (c *Call) question(answer abi.GateToolAnswer, q abi.Call) string {
-	return either(answer.Message, fmt.Sprintf("%s asks to approve a call of %s", c.member.Name, q.Name))
+func question(entry string, answer abi.GateToolAnswer, q abi.Call) string {
+	return cmp.Or(answer.Message, fmt.Sprintf("%s asks to approve a call of %s", entry, q.Name))
 }
 
 // askSomebody goes by what somebody has decided about this very call, or
 // pauses the run until somebody does. Where several gates ask, each question
 // is put: one yes answers them all, and no gate hides another's.
-func (r *Run) askSomebody(by *Call, asks []abi.Ask, call *ToolCall, q abi.Call) (judgement, error) {
-	decided, ok := r.record.Decision(q, call.Tool.Owner)
+func (r *Run) askSomebody(by *hook.Control, asks []abi.Ask, call *ToolCall, q abi.Call) (judgement, error) {
+	decided, ok := r.Record.Decision(q, call.Tool.Owner)
 	switch {
-	case !ok && r.settled:
-		return judgement{denied: abi.ErrorResult(fmt.Sprintf("The call of %s needs an approval, and nobody can be asked for it here.", q.Name)), by: by.member.Name}, nil
+	case !ok && r.Settled:
+		return judgement{denied: abi.ErrorResult(fmt.Sprintf("The call of %s needs an approval, and nobody can be asked for it here.", q.Name)), by: by.Entry()}, nil
 	case !ok:
 		reason, payload := asks[0].Reason, asks[0].Payload
 		if len(asks) > 1 {
@@ -105,10 +96,10 @@ func (r *Run) askSomebody(by *Call, asks []abi.Ask, call *ToolCall, q abi.Call) 
 		} else {
 			asks = nil
 		}
-		err := r.interruptWith(by, abi.Interrupt{Reason: reason, Payload: payload}, asks)
+		err := by.Interrupt(abi.Interrupt{Reason: reason, Payload: payload}, asks)
 		if err != nil && !ending.Is(err) {
-			_, err = r.fault(by, ending.StageAnswer, err)
-			return judgement{denied: abi.ErrorResult("The policy " + by.member.Name + " could not ask."), by: by.member.Name}, err
+			_, err = by.Fault(ending.StageAnswer, err)
+			return judgement{denied: abi.ErrorResult("The policy " + by.Entry() + " could not ask."), by: by.Entry()}, err
 		}
 		return judgement{}, err
 	case decided.Decision == abi.Approve:
@@ -116,6 +107,6 @@ func (r *Run) askSomebody(by *Call, asks []abi.Ask, call *ToolCall, q abi.Call) 
 	case decided.Decision == abi.Edit:
 		return judgement{edited: decided.Arguments}, nil
 	default:
-		return judgement{denied: abi.ErrorResult(either(decided.Message, fmt.Sprintf("The call of %s was not approved.", q.Name))), by: by.member.Name}, nil
+		return judgement{denied: abi.ErrorResult(cmp.Or(decided.Message, fmt.Sprintf("The call of %s was not approved.", q.Name))), by: by.Entry()}, nil
 	}
 }

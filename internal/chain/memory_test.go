@@ -10,6 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
@@ -24,13 +26,13 @@ func (c *counted) Account() *account.Account                { return c.account }
 func (c *counted) AwaitMemory(context.Context, int64) error { return nil }
 func (c *counted) HasMemory(int64) error                    { return nil }
 
-func (c *counted) open(t *testing.T, entries ...Entry) *Run {
+func (c *counted) open(t *testing.T, entries ...hook.Entry) *Run {
 	t.Helper()
 	all, err := New(entries...)
 	require.NoError(t, err)
 	r, err := all.Open(t.Context(), "run-1", c, local.New())
 	require.NoError(t, err)
-	r.locals.Count(c.account)
+	r.Locals.Count(c.account)
 	r.Begin(record.New())
 	return r
 }
@@ -43,10 +45,10 @@ func TestStreamsAreCounted(t *testing.T) {
 	for range 64 {
 		h.lines = append(h.lines, strings.Repeat("x", 64<<10))
 	}
-	pass := &Native{OnChunk: func(_ context.Context, _ *Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+	pass := &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 		return &abi.OnChunkAnswer{Chunks: in.Chunks}, nil
 	}}
-	r := h.open(t, Entry{Name: "a", Middleware: pass}, Entry{Name: "b", Middleware: pass, Ring: Inner})
+	r := h.open(t, hook.Entry{Name: "a", Middleware: pass}, hook.Entry{Name: "b", Middleware: pass, Ring: hook.Inner})
 	_, _, err := r.CallModel(t.Context(), ModelCall{Request: ModelRequest{Messages: talk()}, State: talk(), Generate: h.generate, Out: h.out, Delivered: func() bool { return true }})
 	var limit *abi.Error
 	require.ErrorAs(t, err, &limit)
@@ -63,10 +65,10 @@ func TestInterruptsAreBounded(t *testing.T) {
 	t.Parallel()
 	h := &counted{account: account.New(account.LevelRun, "r", nil, 64<<20)}
 	payload := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
-	asks := &Native{GateTool: func(context.Context, *Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+	asks := &inproc.Middleware{GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		return &abi.GateToolAnswer{Decision: abi.DecideAsk, Payload: payload}, nil
 	}}
-	r := h.open(t, Entry{Name: "gate", Middleware: asks})
+	r := h.open(t, hook.Entry{Name: "gate", Middleware: asks})
 	call := func(id string) (ToolOutcome, error) {
 		return r.CallTool(t.Context(), ToolCall{Call: abi.Call{ID: id, Name: "t", Arguments: "{}"}, Tool: abi.Tool{Name: "t"}, State: talk()})
 	}

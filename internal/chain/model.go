@@ -7,6 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/exchange"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
@@ -42,73 +44,73 @@ type ModelCall struct {
 // entry that answered. The error is an ending, or an *abi.Error if the call
 // failed.
 func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response, source string, err error) {
-	x := &exchange[ModelRequest, abi.RequestPatch, abi.Response]{
-		run: r, kind: &modelKind{r, &call}, delivered: call.Delivered,
-		before: abi.HookBeforeModel, wrap: abi.HookWrapModel, after: abi.HookAfterModel,
-		core: func(ctx context.Context, q ModelRequest, out chunk.Sink) (reply[abi.Response], error) {
-			key := r.record.NextKey(sourceModel + r.scope)
-			if known, v, ok := record.LoadAs[abi.Response](r.record, key); ok {
-				return recordedReply(known, v, sourceModel), nil
+	x := &exchange.Exchange[ModelRequest, abi.RequestPatch, abi.Response]{
+		Run: r.Run, Kind: &modelKind{r, &call}, Delivered: call.Delivered,
+		Before: abi.HookBeforeModel, Wrap: abi.HookWrapModel, After: abi.HookAfterModel,
+		Core: func(ctx context.Context, q ModelRequest, out chunk.Sink) (exchange.Reply[abi.Response], error) {
+			key := r.Record.NextKey(exchange.SourceModel + r.Scope)
+			if known, v, ok := record.LoadAs[abi.Response](r.Record, key); ok {
+				return exchange.Recorded(known, v, exchange.SourceModel), nil
 			}
 			q.Stream = out != nil
 			res, err := call.Generate(ctx, q, out)
 			if err == nil {
-				if full := r.record.ReserveAnswer("the model's answer", res); full != nil {
+				if full := r.Record.ReserveAnswer("the model's answer", res); full != nil {
 					err = full
 				}
 			}
 			if err == nil {
-				r.record.Save(key, res, record.Verdict{})
-				if err := r.keepAnswer(ctx); err != nil {
-					return reply[abi.Response]{}, err
+				r.Record.Save(key, res, record.Verdict{})
+				if err := r.PersistAnswer(ctx); err != nil {
+					return exchange.Reply[abi.Response]{}, err
 				}
-				return reply[abi.Response]{res: res, source: sourceModel}, nil
+				return exchange.Reply[abi.Response]{Res: res, Source: exchange.SourceModel}, nil
 			}
-			refused, ok := failedBy[abi.Response](err)
+			refused, ok := exchange.FailedBy[abi.Response](err)
 			switch {
 			case ok:
 				return refused, nil
 			case ending.Is(err):
-				return reply[abi.Response]{}, err
+				return exchange.Reply[abi.Response]{}, err
 			case ending.FromContext(ctx) != nil:
-				return reply[abi.Response]{}, ending.FromContext(ctx)
+				return exchange.Reply[abi.Response]{}, ending.FromContext(ctx)
 			default:
 				failed := ending.AsError(err, abi.CodeModel)
-				r.record.Save(key, nil, record.Verdict{Failed: failed}) // its end as well: hooks have seen it
-				return reply[abi.Response]{err: failed, source: sourceModel}, r.keepAnswer(ctx)
+				r.Record.Save(key, nil, record.Verdict{Failed: failed}) // its end as well: hooks have seen it
+				return exchange.Reply[abi.Response]{Err: failed, Source: exchange.SourceModel}, r.PersistAnswer(ctx)
 			}
 		},
 	}
-	x.held.Of = r.account
-	defer x.held.Release()
-	rep, _, err := x.call(ctx, call.Request, call.Out)
-	if err == nil && rep.err != nil {
-		err = rep.err
+	x.Held.Of = r.Account
+	defer x.Held.Release()
+	rep, _, err := x.Call(ctx, call.Request, call.Out)
+	if err == nil && rep.Err != nil {
+		err = rep.Err
 	}
-	return rep.res, rep.source, err
+	return rep.Res, rep.Source, err
 }
 
-var _ kind[ModelRequest, abi.RequestPatch, abi.Response] = (*modelKind)(nil)
+var _ exchange.Kind[ModelRequest, abi.RequestPatch, abi.Response] = (*modelKind)(nil)
 
 type modelKind struct {
 	run  *Run
 	call *ModelCall
 }
 
-func (k *modelKind) open(m *member, h abi.Hook, q ModelRequest) (*Call, abi.Request) {
-	c := k.run.call(m, h, k.call.State, q.Messages)
-	c.delivered = k.call.Delivered
-	return c, abi.Request{Messages: c.view(abi.ListRequest), Tools: q.Tools, Model: q.Model, Params: q.Params, Stream: q.Stream}
+func (k *modelKind) open(m *hook.Member, h abi.Hook, q ModelRequest) (*hook.Control, abi.Request) {
+	c := k.run.Call(m, h, k.call.State, q.Messages)
+	c.SetDelivered(k.call.Delivered)
+	return c, abi.Request{Messages: c.View(abi.ListRequest), Tools: q.Tools, Model: q.Model, Params: q.Params, Stream: q.Stream}
 }
 
-func (k *modelKind) callBefore(ctx context.Context, m *member, q ModelRequest) (ModelRequest, *abi.Response, record.Verdict, error) {
+func (k *modelKind) Before(ctx context.Context, m *hook.Member, q ModelRequest) (ModelRequest, *abi.Response, record.Verdict, error) {
 	c, request := k.open(m, abi.HookBeforeModel, q)
 	var out abi.BeforeModelAnswer
-	v, err := k.run.invoke(ctx, c, &abi.BeforeModelInput{Request: request}, &out, func() (err error) {
+	v, err := c.Invoke(ctx, &abi.BeforeModelInput{Request: request}, &out, func() (err error) {
 		if err := message.CheckResponse(out.Response, m.Name, nil); err != nil {
 			return err
 		}
-		q, err = k.patch(q, out.Request, m)
+		q, err = k.Patch(q, out.Request, m)
 		return err
 	})
 	if !v.OK() {
@@ -117,47 +119,47 @@ func (k *modelKind) callBefore(ctx context.Context, m *member, q ModelRequest) (
 	return q, out.Response, v, err
 }
 
-func (k *modelKind) callWrap(ctx context.Context, m *member, q ModelRequest, w *wrapping[ModelRequest, abi.RequestPatch, abi.Response]) (*abi.Response, record.Verdict, error) {
+func (k *modelKind) Wrap(ctx context.Context, m *hook.Member, q ModelRequest, w *exchange.Wrapping[ModelRequest, abi.RequestPatch, abi.Response]) (*abi.Response, record.Verdict, error) {
 	c, request := k.open(m, abi.HookWrapModel, q)
-	w.serve(c)
-	c.hand = w.tell.send
+	w.Serve(c)
+	c.TakeSent(w.Send)
 	var out abi.WrapModelAnswer
-	v, err := k.run.invoke(ctx, c, &abi.WrapModelInput{Request: request}, &out, func() error {
+	v, err := c.Invoke(ctx, &abi.WrapModelInput{Request: request}, &out, func() error {
 		if out.Response == nil {
-			out.Response = w.said(&abi.Response{Message: abi.Message{Role: abi.RoleAssistant}})
+			out.Response = w.Said(&abi.Response{Message: abi.Message{Role: abi.RoleAssistant}})
 		}
-		if err := w.hold(c); err != nil {
+		if err := w.Hold(c); err != nil {
 			return err
 		}
-		return message.CheckResponse(out.Response, m.Name, w.lastGood.res)
+		return message.CheckResponse(out.Response, m.Name, w.LastGood())
 	})
 	return out.Response, v, err
 }
 
 // end is a response as the end of a stream.
-func (k *modelKind) end(res *abi.Response) *abi.StreamEnd {
+func (k *modelKind) End(res *abi.Response) *abi.StreamEnd {
 	out := *res
 	return &abi.StreamEnd{Response: &out}
 }
 
-func (k *modelKind) callAfter(ctx context.Context, m *member, q ModelRequest, rep reply[abi.Response]) (reply[abi.Response], *ModelRequest, record.Verdict, error) {
+func (k *modelKind) After(ctx context.Context, m *hook.Member, q ModelRequest, rep exchange.Reply[abi.Response]) (exchange.Reply[abi.Response], *ModelRequest, record.Verdict, error) {
 	c, request := k.open(m, abi.HookAfterModel, q)
-	in := &abi.AfterModelInput{Request: request, Error: rep.err, Source: rep.source}
-	if rep.res != nil {
-		res := *rep.res
+	in := &abi.AfterModelInput{Request: request, Error: rep.Err, Source: rep.Source}
+	if rep.Res != nil {
+		res := *rep.Res
 		in.Response = &res
 	}
 	var out abi.AfterModelAnswer
 	var again *ModelRequest
-	v, err := k.run.invoke(ctx, c, in, &out, func() error {
+	v, err := c.Invoke(ctx, in, &out, func() error {
 		if out.Response != nil && out.Error != nil {
 			return fmt.Errorf("answers with a response and an error; want one of them")
 		}
-		if err := message.CheckResponse(out.Response, m.Name, rep.res); err != nil {
+		if err := message.CheckResponse(out.Response, m.Name, rep.Res); err != nil {
 			return err
 		}
 		if out.Again != nil {
-			patched, err := k.patch(q, out.Again.Request, m)
+			patched, err := k.Patch(q, out.Again.Request, m)
 			if err != nil {
 				return err
 			}
@@ -170,24 +172,24 @@ func (k *modelKind) callAfter(ctx context.Context, m *member, q ModelRequest, re
 	}
 	switch {
 	case out.Error != nil:
-		rep = reply[abi.Response]{err: ending.CleanError(out.Error), source: m.Name}
+		rep = exchange.Reply[abi.Response]{Err: ending.CleanError(out.Error), Source: m.Name}
 	case out.Response != nil:
-		if rep.res == nil || !k.same(out.Response, rep.res) {
-			rep.source = m.Name
+		if rep.Res == nil || !k.Same(out.Response, rep.Res) {
+			rep.Source = m.Name
 		}
-		rep.res, rep.err = out.Response, nil
+		rep.Res, rep.Err = out.Response, nil
 	}
 	return rep, again, v, err
 }
 
 // patch applies a module's patch of a request, for this call only.
-func (k *modelKind) patch(q ModelRequest, p abi.RequestPatch, m *member) (ModelRequest, error) {
+func (k *modelKind) Patch(q ModelRequest, p abi.RequestPatch, m *hook.Member) (ModelRequest, error) {
 	if p.IsZero() {
 		return q, nil
 	}
 	next := q
 	var err error
-	if next.Messages, err = message.Edit(q.Messages, &p.Messages, m.Name, k.run.newID); err != nil {
+	if next.Messages, err = message.Edit(q.Messages, &p.Messages, m.Name, k.run.NewID); err != nil {
 		return q, err
 	}
 	if !p.Tools.IsZero() {
@@ -207,11 +209,11 @@ func (k *modelKind) patch(q ModelRequest, p abi.RequestPatch, m *member) (ModelR
 	return next, nil
 }
 
-func (k *modelKind) chunks(_ ModelRequest, res *abi.Response) []abi.Chunk {
+func (k *modelKind) Chunks(_ ModelRequest, res *abi.Response) []abi.Chunk {
 	return res.Message.Chunks()
 }
 
-func (k *modelKind) assemble(res *abi.Response, pieces []abi.Chunk) *abi.Response {
+func (k *modelKind) Assemble(res *abi.Response, pieces []abi.Chunk) *abi.Response {
 	var a chunks.Assembly
 	a.Add(pieces...)
 	out := *res
@@ -225,3 +227,6 @@ func Says(delivered []abi.Chunk, m *abi.Message) bool {
 	a.Add(delivered...)
 	return a.Says(m.Chunks())
 }
+
+// same reports whether two responses say the same, whatever their ids.
+func (k *modelKind) Same(a, b *abi.Response) bool { return message.Same(&a.Message, &b.Message) }

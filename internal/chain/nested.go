@@ -6,19 +6,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/exchange"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
-
-// maxOwn is how many calls of Model and Tool one hook may make together.
-const maxOwn = 64
 
 // A Nester is a Host whose middlewares may make calls of their own. Its
 // methods are called from several goroutines at once, while hooks run.
@@ -37,58 +34,32 @@ type Nester interface {
 	// Room takes what the hooks within a call of that import come to use, and
 	// gives it back by release. It must not wait: the middleware that calls holds
 	// what others may wait for. The error is an *abi.Error, unavailable or limit.
-	Room(ctx context.Context, of Own) (release func(), err error)
+	Room(ctx context.Context, of hook.Own) (release func(), err error)
 }
 
-// An Own is a kind of call that middlewares make of their own.
-type Own string
-
-// The kinds, by the names of their imports.
-const (
-	OwnModel Own = "model"
-	OwnTool  Own = "tool"
-)
-
-// A frame is a call that a middleware made of its own, and that others are
-// made within.
-type frame struct {
-	by *member
-	of Own
-}
-
-// Model makes a model call of the middleware's own: to summarise, to judge. req
-// has the messages to ask with, all of them, and tools that the model is told
-// of; its model and parameters are the agent's unless req says otherwise.
-//
-// The call passes the hooks of operators' rings, but not those of the
-// middleware itself. It is not streamed, and no part of the conversation. The
-// error is an *abi.Error, or an ending.
-func (c *Call) Model(ctx context.Context, req abi.RequestPatch) (*abi.Response, error) {
-	var res *abi.Response
-	err := c.own(ctx, OwnModel, func(host Nester) (err error) {
-		call := host.OwnModel()
-		call.Out, call.Delivered = nil, func() bool { return false }
-		if err := c.ownRequest(&call, &req); err != nil {
-			return ending.AsError(err, abi.CodeInvalid)
+// NestedModel makes a call of the model for c's middleware; see [Call.Model].
+func (r *Run) NestedModel(ctx context.Context, c *hook.Control, req abi.RequestPatch) (*abi.Response, error) {
+	host := r.Host.(Nester)
+	call := host.OwnModel()
+	call.Out, call.Delivered = nil, func() bool { return false }
+	if err := r.ownRequest(&call, &req, c.Entry()); err != nil {
+		return nil, ending.AsError(err, abi.CodeInvalid)
+	}
+	if call.Allow != nil {
+		if err := call.Allow(&call.Request); err != nil {
+			return nil, &abi.Error{Code: abi.CodeDenied, Message: "model: " + err.Error()}
 		}
-		if call.Allow != nil {
-			if err := call.Allow(&call.Request); err != nil {
-				return &abi.Error{Code: abi.CodeDenied, Message: "model: " + err.Error()}
-			}
-		}
-		id, err := c.identify(OwnModel, req)
-		if err != nil {
-			return err
-		}
-		c.member.ownModel.Add(1)
-		res, err = c.callModel(ctx, host, id, call)
-		return err
-	})
-	return res, err
+	}
+	id, err := c.Identify(hook.OwnModel, req)
+	if err != nil {
+		return nil, err
+	}
+	c.CountOwn(hook.OwnModel)
+	return r.ownModel(ctx, c, host, id, call)
 }
 
 // ownRequest makes a request of what a middleware asks for.
-func (c *Call) ownRequest(call *ModelCall, req *abi.RequestPatch) (err error) {
+func (r *Run) ownRequest(call *ModelCall, req *abi.RequestPatch, entry string) (err error) {
 	q := &call.Request
 	switch {
 	case !req.Messages.Whole || len(req.Messages.Replace) == 0:
@@ -96,7 +67,7 @@ func (c *Call) ownRequest(call *ModelCall, req *abi.RequestPatch) (err error) {
 	case !req.Tools.IsZero() && !req.Tools.Whole:
 		return errors.New("model: tools must be an array: all that the model is told of")
 	}
-	if q.Messages, err = message.Edit(q.Messages, &req.Messages, c.member.Name, c.run.newID); err != nil {
+	if q.Messages, err = message.Edit(q.Messages, &req.Messages, entry, r.NewID); err != nil {
 		return err
 	}
 	if err := toolset.CheckCount(nil, &req.Tools); err != nil {
@@ -110,7 +81,7 @@ func (c *Call) ownRequest(call *ModelCall, req *abi.RequestPatch) (err error) {
 		if toolset.Index(q.Tools, t.Name) >= 0 {
 			return fmt.Errorf("tools: %q stands twice", t.Name)
 		}
-		t.Owner = c.member.Name
+		t.Owner = entry
 		q.Tools = append(q.Tools, t)
 	}
 	if req.Model != "" {
@@ -120,25 +91,25 @@ func (c *Call) ownRequest(call *ModelCall, req *abi.RequestPatch) (err error) {
 	return nil
 }
 
-// callModel makes the call, unless an earlier pass has.
-func (c *Call) callModel(ctx context.Context, host Nester, id string, call ModelCall) (*abi.Response, error) {
-	rec, key := c.run.record, "own/"+id
+// ownModel makes the call, unless an earlier pass has.
+func (r *Run) ownModel(ctx context.Context, c *hook.Control, host Nester, id string, call ModelCall) (*abi.Response, error) {
+	rec, key := r.Record, "own/"+id
 	var known abi.Response
 	if v, ok, err := rec.Load(key, &known); ok && err == nil {
-		rep := recordedReply(&known, v, sourceModel)
-		if rep.err != nil {
-			return nil, rep.err
+		rep := exchange.Recorded(&known, v, exchange.SourceModel)
+		if rep.Err != nil {
+			return nil, rep.Err
 		}
-		return rep.res, nil
+		return rep.Res, nil
 	}
-	release, err := host.Room(ctx, OwnModel)
+	release, err := host.Room(ctx, hook.OwnModel)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	r := c.within(OwnModel, id)
+	inner := r.within(c, hook.OwnModel, id)
 	ctx, h := local.WithHold(ctx)
-	res, _, err := r.CallModel(ctx, call)
+	res, _, err := inner.CallModel(ctx, call)
 	var failed *abi.Error
 	switch {
 	case err == nil:
@@ -150,55 +121,43 @@ func (c *Call) callModel(ctx context.Context, host Nester, id string, call Model
 	return res, err
 }
 
-// Tool calls one of the agent's tools, through all rings and gates but the
-// hooks of the middleware itself. arguments are a JSON object; "" counts as {}.
-// What becomes of the call is its result, an error result where it failed or
-// was denied: what a model would be told. The call is no part of the
-// conversation. The error is an *abi.Error, or an ending.
-func (c *Call) Tool(ctx context.Context, name, arguments string) (*abi.Result, error) {
-	var res *abi.Result
-	err := c.own(ctx, OwnTool, func(host Nester) error {
-		call, err := host.OwnTool(name)
-		if err != nil {
-			return err
-		}
-		if arguments, err = toolset.ParseArguments(arguments); err != nil {
-			return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("tool: the arguments of %s are not valid: %v", name, err)}
-		}
-		id, err := c.identify(OwnTool, abi.ToolRequest{Name: name, Arguments: arguments})
-		if err != nil {
-			return err
-		}
-		by := &abi.By{Entry: c.member.Name, Hook: c.Hook}
-		if c.tool != nil {
-			by.Call = c.tool.ID
-		}
-		call.Call = abi.Call{ID: "own_" + id, Name: name, Arguments: arguments, Owner: call.Tool.Owner, Idempotent: call.Tool.Idempotent, By: by}
-		c.member.ownTool.Add(1)
-		res, err = c.callTool(ctx, host, id, call)
-		return err
-	})
-	return res, err
+// NestedTool makes a call of a tool for c's middleware; see [Call.Tool].
+func (r *Run) NestedTool(ctx context.Context, c *hook.Control, name, arguments string) (*abi.Result, error) {
+	host := r.Host.(Nester)
+	call, err := host.OwnTool(name)
+	if err != nil {
+		return nil, err
+	}
+	if arguments, err = toolset.ParseArguments(arguments); err != nil {
+		return nil, &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("tool: the arguments of %s are not valid: %v", name, err)}
+	}
+	id, err := c.Identify(hook.OwnTool, abi.ToolRequest{Name: name, Arguments: arguments})
+	if err != nil {
+		return nil, err
+	}
+	call.Call = abi.Call{ID: "own_" + id, Name: name, Arguments: arguments, Owner: call.Tool.Owner, Idempotent: call.Tool.Idempotent, By: c.By()}
+	c.CountOwn(hook.OwnTool)
+	return r.ownTool(ctx, c, host, id, call)
 }
 
-// callTool makes the call, unless an earlier pass has, and tells of it.
-func (c *Call) callTool(ctx context.Context, host Nester, id string, call ToolCall) (*abi.Result, error) {
+// ownTool makes the call, unless an earlier pass has, and tells of it.
+func (r *Run) ownTool(ctx context.Context, c *hook.Control, host Nester, id string, call ToolCall) (*abi.Result, error) {
 	key := "own/" + id
 	var known abi.Result
-	switch v, ok, err := c.run.record.Load(key, &known); {
+	switch v, ok, err := r.Record.Load(key, &known); {
 	case !ok || err != nil:
 	case v.Failed != nil:
 		return nil, v.Failed // it was beyond a limit
 	case v.OK():
 		return &known, nil
 	}
-	release, err := host.Room(ctx, OwnTool)
+	release, err := host.Room(ctx, hook.OwnTool)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	r := c.within(OwnTool, id)
-	if !r.record.HasNested(key) {
+	inner := r.within(c, hook.OwnTool, id)
+	if !r.Record.HasNested(key) {
 		if err := host.CountTool(call.Call.Name); err != nil {
 			if beyond := (*abi.Error)(nil); !ending.Is(err) && errors.As(err, &beyond) {
 				_, h := local.WithHold(ctx)
@@ -207,21 +166,21 @@ func (c *Call) callTool(ctx context.Context, host Nester, id string, call ToolCa
 			return nil, err
 		}
 	}
-	r.tellOnce(r.record, key, 1, abi.Event{Type: abi.EventToolCall, Call: &call.Call})
-	r.record.OpenNested(key, &call.Call)
+	r.tellOnce(r.Record, key, 1, abi.Event{Type: abi.EventToolCall, Call: &call.Call})
+	r.Record.OpenNested(key, &call.Call)
 	ctx, h := local.WithHold(ctx)
-	o, err := r.CallTool(ctx, call)
+	o, err := inner.CallTool(ctx, call)
 	defer func() { o.Release() }()
 	var paused *ending.InterruptedError
 	switch {
 	case errors.As(err, &paused):
 		return nil, err // it is made again, and told of once
 	case err != nil:
-		o = ToolOutcome{Call: call.Call, Result: cutOff(&call.Call), Source: sourceHost}
+		o = ToolOutcome{Call: call.Call, Result: cutOff(&call.Call), Source: exchange.SourceHost}
 	default:
 		r.settleOwn(key, o.Result, record.Verdict{}, h)
 	}
-	r.tellOnce(r.record, key, 2, abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
+	r.tellOnce(r.Record, key, 2, abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
 	if err != nil {
 		return nil, err
 	}
@@ -239,50 +198,8 @@ func (r *Run) EndOwn(record *record.Record) {
 	opened := record.OpenNestedCalls()
 	for _, key := range slices.Sorted(maps.Keys(opened)) {
 		call := opened[key]
-		r.tellOnce(record, key, 2, abi.Event{Type: abi.EventToolResult, Call: call, Result: cutOff(call), Source: sourceHost})
+		r.tellOnce(record, key, 2, abi.Event{Type: abi.EventToolResult, Call: call, Result: cutOff(call), Source: exchange.SourceHost})
 	}
-}
-
-// own does what both kinds of calls have in common. An ending that fn meets is
-// that of the hook.
-func (c *Call) own(ctx context.Context, of Own, fn func(Nester) error) error {
-	host, ok := c.run.host.(Nester)
-	c.mu.Lock()
-	c.owns++
-	n := c.owns
-	c.mu.Unlock()
-	switch {
-	case c.Hook == abi.HookObserve || translates(c.Hook):
-		return denied("%s is not for %s, which changes nothing of the run", of, c.Hook)
-	case !ok:
-		return &abi.Error{Code: abi.CodeUnavailable, Message: fmt.Sprintf("%s is not available: there is no agent around this chain", of)}
-	case len(c.run.path) >= abi.MaxNested:
-		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("calls of model and tool lie within one another %d deep; that is the most there may be", abi.MaxNested)}
-	case n > maxOwn:
-		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may call model and tool %d times", maxOwn)}
-	}
-	if err := c.run.mayHold(string(of)); err != nil {
-		return err
-	}
-	return c.waitFor(func() error { return fn(host) })
-}
-
-// identify names a call of its own: the same in each pass through the phase,
-// whatever else the hook does before it. It tells apart calls of the same that
-// one hook makes, in their order.
-func (c *Call) identify(of Own, request any) (string, error) {
-	b, err := abijson.Marshal(request)
-	if err != nil {
-		return "", err
-	}
-	at := digest(c.run.host.Where().StepID + "\n" + c.key + "\n" + string(of) + "\n" + string(b))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.same == nil {
-		c.same = map[string]int{}
-	}
-	c.same[at]++
-	return digest(at + strconv.Itoa(c.same[at]))[:16], nil
 }
 
 // within is the run as a call of the middleware's own passes it: without the
@@ -292,42 +209,29 @@ func (c *Call) identify(of Own, request any) (string, error) {
 // within it is judged by this one's gates. A model call also passes by those of
 // the model calls that it is made within: two modules that judge answers do not
 // judge each other's judgements for ever.
-func (c *Call) within(of Own, id string) *Run {
-	r := *c.run
-	r.scope = id
-	r.path = append(slices.Clip(c.run.path), frame{c.member, of})
-	r.settled = c.run.settled || c.mayInterrupt() != nil || never[c.Hook]
-	r.last = c.run.last || c.Hook == abi.HookAfterAgent
-	past := map[*member]bool{c.member: true}
-	for i := len(r.path) - 1; of == OwnModel && i >= 0 && r.path[i].of == OwnModel; i-- {
-		past[r.path[i].by] = true
-	}
-	r.lists = c.run.without(func(m *member) bool { return past[m] || of == OwnModel && m.Ring == Tenant })
-	return &r
-}
-
-// never are the hooks that do not pause a run, nor does what they call.
-var never = map[abi.Hook]bool{
-	abi.HookOnChunk:      true,
-	abi.HookToolMessages: true,
-	abi.HookAfterAgent:   true,
+func (r *Run) within(c *hook.Control, of hook.Own, id string) *Run {
+	inner := &Run{Run: c.Within(of, id), members: r.members, queue: r.queue}
+	inner.Nested = inner
+	past := inner.Past()
+	inner.Lists = hook.ListsOf(r.members, func(m *hook.Member) bool { return !past[m] && (of != hook.OwnModel || m.Ring != hook.Tenant) })
+	return inner
 }
 
 // settleOwn records what came of a call of a middleware's own. Nothing of it is
 // called again.
 func (r *Run) settleOwn(key string, out any, v record.Verdict, h *local.Hold) {
-	r.keeping.RLock()
-	defer r.keeping.RUnlock()
-	r.record.Force(out) // the call itself was counted before
-	r.record.Save(key, out, v)
-	r.locals.Release(h)
+	r.Recording(func() {
+		r.Record.Force(out) // the call itself was counted before
+		r.Record.Save(key, out, v)
+		r.Locals.Release(h)
+	})
 }
 
 // tellOnce sends event n of a key, unless an earlier pass did.
-func (r *Run) tellOnce(record *record.Record, key string, n int, e abi.Event) {
-	r.keeping.RLock()
-	defer r.keeping.RUnlock()
-	if !record.WasReported(key, n) {
-		r.send(e)
-	}
+func (r *Run) tellOnce(rec *record.Record, key string, n int, e abi.Event) {
+	r.Recording(func() {
+		if !rec.WasReported(key, n) {
+			r.Send(e)
+		}
+	})
 }

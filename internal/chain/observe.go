@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
@@ -70,55 +71,20 @@ func (q *queue) release() {
 	q.shown = 0
 }
 
-// observes are the events that an entry's observe is told of: those that its
-// description names, else all but chunks. What it may not read is not among them.
-func (e *Entry) observes(types []abi.EventType) map[abi.EventType]bool {
-	events := map[abi.EventType]bool{}
-	if types == nil {
-		for _, t := range abi.EventTypes() {
-			if t != abi.EventChunk {
-				types = append(types, t)
-			}
-		}
-	}
-	for _, t := range types {
-		switch t {
-		case abi.EventChunk, abi.EventMessage, abi.EventToolCall, abi.EventToolResult:
-			events[t] = e.Read == "" || e.Read == ReadAll
-		default:
-			events[t] = true
-		}
-	}
-	return events
-}
-
-// readable is an event without the messages that the member may not read.
-func (m *member) readable(e abi.Event) abi.Event {
-	if m.Read == "" || m.Read == ReadAll {
-		return e
-	}
-	e.Message = m.mayRead(e.Message)
-	e.Interrupts = slices.Clone(e.Interrupts)
-	for i := range e.Interrupts {
-		e.Interrupts[i].Call, e.Interrupts[i].Payload = nil, nil
-	}
-	return e
-}
-
 // wanted are the events that any of the members is told of; nil: there are no
 // observers.
-func wanted(members []*member) map[abi.EventType]bool {
+func wanted(members []*hook.Member) map[abi.EventType]bool {
 	var out map[abi.EventType]bool
 	for _, m := range members {
-		if !m.has(abi.HookObserve) {
+		if !m.Has(abi.HookObserve) {
 			continue
 		}
 		if out == nil {
-			out = m.events
+			out = m.Observes()
 			continue
 		}
 		out = maps.Clone(out)
-		maps.Copy(out, m.events)
+		maps.Copy(out, m.Observes())
 	}
 	return out
 }
@@ -138,7 +104,7 @@ func (r *Run) Observes() bool {
 }
 
 // Observers reports whether there are any.
-func (r *Run) Observers() bool { return len(r.inward(abi.HookObserve)) > 0 }
+func (r *Run) Observers() bool { return len(r.Inward(abi.HookObserve)) > 0 }
 
 // Unobserved reports whether there is something that observers are to be told of.
 func (r *Run) Unobserved() bool {
@@ -152,39 +118,52 @@ func (r *Run) Unobserved() bool {
 
 // Observe tells the observers of what has happened since they were last told.
 func (r *Run) Observe(ctx context.Context) {
-	observers := r.inward(abi.HookObserve)
+	observers := r.Inward(abi.HookObserve)
 	events := r.queue.take()
 	if len(events) == 0 {
 		return
 	}
 	defer r.queue.release()
 	for i, m := range observers {
-		batch := m.observed(events, i == len(observers)-1)
+		batch := observed(m, events, i == len(observers)-1)
 		if len(batch) == 0 {
 			continue
 		}
-		c := r.call(m, abi.HookObserve)
-		v, err := r.invoke(ctx, c, &abi.ObserveInput{Events: batch}, &abi.ObserveAnswer{}, func() error { return nil })
+		c := r.Call(m, abi.HookObserve)
+		v, err := c.Invoke(ctx, &abi.ObserveInput{Events: batch}, &abi.ObserveAnswer{}, func() error { return nil })
 		if err != nil {
 			return
 		}
 		if v.Failed != nil {
-			r.logFailed(c, v.Failed)
+			c.LogFailed(v.Failed)
 		}
 	}
 }
 
 // observed are those of the events that the member is told of, as it may read them. The
 // last member gets what there is itself.
-func (m *member) observed(events []abi.Event, last bool) []abi.Event {
+func observed(m *hook.Member, events []abi.Event, last bool) []abi.Event {
 	batch := events[:0]
 	if !last {
 		batch = make([]abi.Event, 0, len(events))
 	}
 	for i := range events {
-		if m.events[events[i].Type] {
-			batch = append(batch, m.readable(events[i]))
+		if m.Observes()[events[i].Type] {
+			batch = append(batch, readable(m, events[i]))
 		}
 	}
 	return batch
+}
+
+// readable is an event without the messages that the member may not read.
+func readable(m *hook.Member, e abi.Event) abi.Event {
+	if m.Read == "" || m.Read == hook.ReadAll {
+		return e
+	}
+	e.Message = m.MayRead(e.Message)
+	e.Interrupts = slices.Clone(e.Interrupts)
+	for i := range e.Interrupts {
+		e.Interrupts[i].Call, e.Interrupts[i].Payload = nil, nil
+	}
+	return e
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
@@ -19,9 +21,9 @@ func (nowhere) Send(e abi.Event) abi.Event { return e }
 func TestOnlyWantedEventsWait(t *testing.T) {
 	t.Parallel()
 	var got []abi.EventType
-	observing := func(name string, types ...abi.EventType) Entry {
-		return Entry{Name: name, Middleware: &Native{Description: abi.Description{Events: types},
-			Observe: func(_ context.Context, _ *Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+	observing := func(name string, types ...abi.EventType) hook.Entry {
+		return hook.Entry{Name: name, Middleware: &inproc.Middleware{Description: abi.Description{Events: types},
+			Observe: func(_ context.Context, _ *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 				for _, e := range in.Events {
 					got = append(got, e.Type)
 				}
@@ -29,14 +31,14 @@ func TestOnlyWantedEventsWait(t *testing.T) {
 			}}}
 	}
 	for name, tc := range map[string]struct {
-		entries []Entry
+		entries []hook.Entry
 		waits   bool
 	}{
 		"nobody":       {nil, false},
-		"another":      {[]Entry{observing("a", abi.EventLog)}, false},
-		"this one":     {[]Entry{observing("a", abi.EventMessage)}, true},
-		"one of both":  {[]Entry{observing("a", abi.EventLog), observing("b", abi.EventMessage)}, true},
-		"all but some": {[]Entry{observing("a")}, true},
+		"another":      {[]hook.Entry{observing("a", abi.EventLog)}, false},
+		"this one":     {[]hook.Entry{observing("a", abi.EventMessage)}, true},
+		"one of both":  {[]hook.Entry{observing("a", abi.EventLog), observing("b", abi.EventMessage)}, true},
+		"all but some": {[]hook.Entry{observing("a")}, true},
 	} {
 		c, err := New(tc.entries...)
 		require.NoError(t, err)

@@ -28,23 +28,15 @@ type Probe struct {
 // or what it faulted with.
 func (r *Run) Probe(ctx context.Context, p *Probe) error {
 	m := r.find(p.Entry)
-	if m == nil || !m.has(p.Hook) {
+	if m == nil || !m.Has(p.Hook) {
 		return fmt.Errorf("entry %q has no hook %s", p.Entry, p.Hook)
 	}
-	c := r.call(m, p.Hook, p.Lists[:]...)
-	c.next = p.Next
+	c := r.Call(m, p.Hook, p.Lists[:]...)
+	c.Serve(p.Next, nil, nil)
 	for n, l := range p.Lists {
 		if l != nil && p.Shown != nil {
-			p.Shown(n, c.view(n))
+			p.Shown(n, c.View(n))
 		}
 	}
-	if in, ok := p.Input.(envelope); ok {
-		if common := in.Envelope(); common.Run.ID == "" {
-			common.Run, common.Entry = r.host.Where(), m.Name
-		}
-	}
-	if err := m.session.Call(ctx, c, p.Input, p.Answer); err != nil {
-		return err
-	}
-	return c.locals.Commit()
+	return c.Probe(ctx, p.Input, p.Answer)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
@@ -31,12 +32,12 @@ func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 		owners[t.Name] = t.Owner
 	}
 	var p pipeline
-	for _, m := range r.inward(abi.HookBeforeAgent) {
-		c := r.call(m, abi.HookBeforeAgent, s.Messages)
+	for _, m := range r.Inward(abi.HookBeforeAgent) {
+		c := r.Call(m, abi.HookBeforeAgent, s.Messages)
 		in := &abi.BeforeAgentInput{Instruction: s.Instruction, Tools: s.Tools, ReturnDirectly: s.ReturnDirectly,
-			Messages: c.view(abi.ListState), Model: s.Model, Params: s.Params, Limits: s.Limits}
+			Messages: c.View(abi.ListState), Model: s.Model, Params: s.Params, Limits: s.Limits}
 		var out abi.BeforeAgentAnswer
-		v, err := r.invoke(ctx, c, in, &out, func() (err error) {
+		v, err := c.Invoke(ctx, in, &out, func() (err error) {
 			s, err = r.applyStart(s, &out, m, owners)
 			return err
 		})
@@ -57,22 +58,22 @@ func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 type pipeline struct{ err error }
 
 // ends notes what came of one hook, and says whether the rest is not to run.
-func (p *pipeline) ends(r *Run, c *Call, v record.Verdict, err error) bool {
+func (p *pipeline) ends(r *Run, c *hook.Control, v record.Verdict, err error) bool {
 	if err != nil {
 		p.err = err
 		return true
 	}
 	if v.Failed != nil && p.err == nil {
-		p.err = &ending.HookError{Entry: c.member.Name, Hook: c.Hook, Err: v.Failed}
+		p.err = &ending.HookError{Entry: c.Entry(), Hook: c.Hook, Err: v.Failed}
 	}
 	return p.err != nil && !r.ContinueOnError
 }
 
 // applyStart returns s with an answer applied, or s itself with an error.
-func (r *Run) applyStart(s Start, out *abi.BeforeAgentAnswer, m *member, owners map[string]string) (Start, error) {
+func (r *Run) applyStart(s Start, out *abi.BeforeAgentAnswer, m *hook.Member, owners map[string]string) (Start, error) {
 	next := s
 	var err error
-	if next.Messages, err = message.Edit(s.Messages, &out.Messages, m.Name, r.newID); err != nil {
+	if next.Messages, err = message.Edit(s.Messages, &out.Messages, m.Name, r.NewID); err != nil {
 		return s, err
 	}
 	if !out.Tools.IsZero() {
@@ -80,7 +81,7 @@ func (r *Run) applyStart(s Start, out *abi.BeforeAgentAnswer, m *member, owners 
 			return s, err
 		}
 		for _, t := range next.Tools {
-			if t.Owner == m.Name && !m.has(abi.HookCallTool) {
+			if t.Owner == m.Name && !m.Has(abi.HookCallTool) {
 				return s, fmt.Errorf("tools: adds %q, but has no call_tool to run it", t.Name)
 			}
 		}
@@ -129,15 +130,15 @@ func (d *Draft) stateTools() []abi.StateTool {
 // What it returns holds only if there is no error.
 func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, error) {
 	var p pipeline
-	for _, m := range r.inward(abi.HookBeforeModelRewriteState) {
-		c := r.call(m, abi.HookBeforeModelRewriteState, d.Messages)
-		in := &abi.BeforeModelRewriteStateInput{Messages: c.view(abi.ListState), Tools: d.stateTools(), Model: d.Model, Params: d.Params}
+	for _, m := range r.Inward(abi.HookBeforeModelRewriteState) {
+		c := r.Call(m, abi.HookBeforeModelRewriteState, d.Messages)
+		in := &abi.BeforeModelRewriteStateInput{Messages: c.View(abi.ListState), Tools: d.stateTools(), Model: d.Model, Params: d.Params}
 		var out abi.BeforeModelRewriteStateAnswer
-		v, err := r.invoke(ctx, c, in, &out, func() error {
+		v, err := c.Invoke(ctx, in, &out, func() error {
 			if err := toolset.CheckActive(out.Active, d.Tools); err != nil {
 				return err
 			}
-			messages, err := message.Edit(d.Messages, &out.Messages, m.Name, r.newID)
+			messages, err := message.Edit(d.Messages, &out.Messages, m.Name, r.NewID)
 			if err != nil {
 				return err
 			}
@@ -157,12 +158,12 @@ func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, erro
 // AfterModelRewriteState runs after_model_rewrite_state from inside out.
 func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.List, error) {
 	var p pipeline
-	for _, m := range r.outward(abi.HookAfterModelRewriteState) {
-		c := r.call(m, abi.HookAfterModelRewriteState, d.Messages)
-		in := &abi.AfterModelRewriteStateInput{Messages: c.view(abi.ListState), Tools: d.stateTools()}
+	for _, m := range r.Outward(abi.HookAfterModelRewriteState) {
+		c := r.Call(m, abi.HookAfterModelRewriteState, d.Messages)
+		in := &abi.AfterModelRewriteStateInput{Messages: c.View(abi.ListState), Tools: d.stateTools()}
 		var out abi.AfterModelRewriteStateAnswer
-		v, err := r.invoke(ctx, c, in, &out, func() (err error) {
-			d.Messages, err = keep(d.Messages)(message.Edit(d.Messages, &out.Messages, m.Name, r.newID))
+		v, err := c.Invoke(ctx, in, &out, func() (err error) {
+			d.Messages, err = keep(d.Messages)(message.Edit(d.Messages, &out.Messages, m.Name, r.NewID))
 			return err
 		})
 		if p.ends(r, c, v, err) {
@@ -175,12 +176,12 @@ func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.Lis
 // AfterTools runs after_tools from inside out, after each round of calls.
 func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []abi.Call) (*message.List, error) {
 	var p pipeline
-	for _, m := range r.outward(abi.HookAfterTools) {
-		c := r.call(m, abi.HookAfterTools, messages)
-		in := &abi.AfterToolsInput{Messages: c.view(abi.ListState), Calls: calls}
+	for _, m := range r.Outward(abi.HookAfterTools) {
+		c := r.Call(m, abi.HookAfterTools, messages)
+		in := &abi.AfterToolsInput{Messages: c.View(abi.ListState), Calls: calls}
 		var out abi.AfterToolsAnswer
-		v, err := r.invoke(ctx, c, in, &out, func() (err error) {
-			messages, err = keep(messages)(message.Edit(messages, &out.Messages, m.Name, r.newID))
+		v, err := c.Invoke(ctx, in, &out, func() (err error) {
+			messages, err = keep(messages)(message.Edit(messages, &out.Messages, m.Name, r.NewID))
 			return err
 		})
 		if p.ends(r, c, v, err) {
@@ -213,12 +214,12 @@ type End struct {
 // AfterAgent runs after_agent from inside out and returns the final message.
 // Whatever a module does, the others still run and the outcome stands.
 func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
-	for _, m := range r.outward(abi.HookAfterAgent) {
-		c := r.call(m, abi.HookAfterAgent, e.Messages)
-		in := &abi.AfterAgentInput{Messages: c.view(abi.ListState), NewFrom: e.NewFrom, Final: m.mayRead(e.Final), Error: e.Err,
+	for _, m := range r.Outward(abi.HookAfterAgent) {
+		c := r.Call(m, abi.HookAfterAgent, e.Messages)
+		in := &abi.AfterAgentInput{Messages: c.View(abi.ListState), NewFrom: e.NewFrom, Final: m.MayRead(e.Final), Error: e.Err,
 			FinishReason: e.FinishReason, Usage: e.Usage}
 		var out abi.AfterAgentAnswer
-		v, err := r.invoke(ctx, c, in, &out, func() error {
+		v, err := c.Invoke(ctx, in, &out, func() error {
 			if out.Final == nil {
 				return nil
 			}
@@ -237,10 +238,10 @@ func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 			return e.Final
 		}
 		if err != nil { // of a call of its own: the run is over already
-			r.logFailed(c, ending.AsError(err, abi.CodeInternal))
+			c.LogFailed(ending.AsError(err, abi.CodeInternal))
 		}
 		if v.Failed != nil {
-			r.logFailed(c, v.Failed)
+			c.LogFailed(v.Failed)
 		}
 	}
 	return e.Final
@@ -258,17 +259,4 @@ func checkFinal(final, was *abi.Message) error {
 		return fmt.Errorf("final: has tool_calls, which nobody would answer")
 	}
 	return nil
-}
-
-// mayRead is the last message of a run, for a member that may read it.
-func (m *member) mayRead(last *abi.Message) *abi.Message {
-	if m.Read == ReadNone {
-		return nil
-	}
-	return last
-}
-
-// logFailed tells of a hook that returned 1 where that changes nothing.
-func (r *Run) logFailed(c *Call, err *abi.Error) {
-	c.Log(abi.LogError, "failed: "+err.Error())
 }

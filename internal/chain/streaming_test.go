@@ -12,15 +12,19 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/exchange"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestStreamOfAModel(t *testing.T) {
 	t.Parallel()
-	read := func(ctx context.Context, c *Call) error { return c.StreamModel(ctx, abi.RequestPatch{}).End() }
+	read := func(ctx context.Context, c *hook.Call) error { return c.StreamModel(ctx, abi.RequestPatch{}).End() }
 	for name, tc := range map[string]struct {
 		wraps  []wrap
 		fails  error
@@ -31,7 +35,7 @@ func TestStreamOfAModel(t *testing.T) {
 	}{
 		"every piece is changed":   {wraps: []wrap{each(strings.ToUpper)}, heard: "ABC", want: "ABC", source: "w1"},
 		"every piece is handed on": {wraps: []wrap{each(same)}, heard: "abc", want: "abc", source: "model"},
-		"something before and behind": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+		"something before and behind": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			if err := c.Send(ctx, textChunk("<")); err != nil {
 				return "", err
 			}
@@ -40,82 +44,82 @@ func TestStreamOfAModel(t *testing.T) {
 			}
 			return "", c.Send(ctx, textChunk(">"))
 		}}, heard: "<abc>", want: "<abc>", source: "w1"},
-		"an answer beside what was sent": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+		"an answer beside what was sent": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			_, err := each(strings.ToUpper)(ctx, c)
 			return "quite another", err
 		}}, heard: "ABC", want: "quite another", source: "w1"},
-		"nothing but sent": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+		"nothing but sent": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			return "", c.Send(ctx, textChunk("no "), textChunk("model"))
 		}}, heard: "no model", want: "no model", source: "w1"},
-		"read and withheld": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+		"read and withheld": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			return "", read(ctx, c)
 		}}, heard: "abc", want: "abc", source: "model"},
 		"read by the inner one, passed by the outer": {wraps: []wrap{
-			func(ctx context.Context, c *Call) (string, error) {
+			func(ctx context.Context, c *hook.Call) (string, error) {
 				_, err := c.NextModel(ctx, abi.RequestPatch{})
 				return "", err
 			}, each(strings.ToUpper)}, heard: "ABC", want: "ABC", source: "w2"},
 		"read by both": {wraps: []wrap{each(func(s string) string { return "[" + s + "]" }), each(strings.ToUpper)}, heard: "[A][B][C]", want: "[A][B][C]", source: "w1"},
 		"read by the outer one, answered by the inner": {wraps: []wrap{each(strings.ToUpper),
-			func(context.Context, *Call) (string, error) { return "inner", nil }}, heard: "INNER", want: "INNER", source: "w1"},
-		"left in the middle": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+			func(context.Context, *hook.Call) (string, error) { return "inner", nil }}, heard: "INNER", want: "INNER", source: "w1"},
+		"left in the middle": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			for chunk := range c.StreamModel(ctx, abi.RequestPatch{}).Chunks() {
 				return "", c.Send(ctx, chunk)
 			}
 			return "", nil
 		}}, heard: "a", want: "a", source: "w1"},
-		"left in the middle with nothing": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+		"left in the middle with nothing": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			for range c.StreamModel(ctx, abi.RequestPatch{}).Chunks() {
 				break
 			}
 			return "", nil
 		}}, err: "w1 closed the stream before its end"},
-		"opened twice": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+		"opened twice": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			for range c.StreamModel(ctx, abi.RequestPatch{}).Chunks() {
 				break
 			}
 			return each(strings.ToUpper)(ctx, c)
 		}}, heard: "ABC", want: "ABC", source: "w1"},
-		"closed by next": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
-			if err := c.NextStream(ctx, nil); err != nil {
+		"closed by next": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
+			if err := hook.ControlOf(c).NextStream(ctx, nil); err != nil {
 				return "", err
 			}
 			_, err := c.NextModel(ctx, abi.RequestPatch{})
-			if _, closed := c.Recv(ctx, math.MaxInt); closed == nil {
+			if _, closed := hook.ControlOf(c).Recv(ctx, math.MaxInt); closed == nil {
 				return "recv after next must fail", nil
 			}
 			return "", err
 		}}, heard: "abc", want: "abc", source: "model"},
-		"nothing behind the end": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+		"nothing behind the end": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			if err := read(ctx, c); err != nil {
 				return "", err
 			}
-			got, err := c.Recv(ctx, math.MaxInt)
+			got, err := hook.ControlOf(c).Recv(ctx, math.MaxInt)
 			if err != nil || got.End != nil || got.Chunks != nil {
 				return "there was more", nil
 			}
 			return "", nil
 		}}, heard: "abc", want: "abc", source: "model"},
-		"the model fails, and is made up for": {fails: errors.New("broken"), wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+		"the model fails, and is made up for": {fails: errors.New("broken"), wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			if _, err := each(same)(ctx, c); err == nil {
 				return "no error", nil
 			}
 			return "", c.Send(ctx, textChunk(" … sorry"))
 		}}, heard: "abc … sorry", want: "abc … sorry", source: "w1"},
 		"the model fails": {fails: errors.New("broken"), wraps: []wrap{each(same)}, heard: "abc", err: "broken"},
-		"what is wrong is refused": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+		"what is wrong is refused": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			for _, chunk := range []abi.Chunk{{Kind: "smell"}, {Kind: abi.ChunkToolResult, Text: "x"}, {Kind: abi.ChunkPart}, {Kind: abi.ChunkToolCall, Index: -1}} {
 				if err := c.Send(ctx, textChunk("x"), chunk); !errors.Is(err, &abi.Error{Code: abi.CodeInvalid}) {
 					return "not refused", nil
 				}
 			}
-			_, err := c.Recv(ctx, math.MaxInt)
+			_, err := hook.ControlOf(c).Recv(ctx, math.MaxInt)
 			if !errors.Is(err, &abi.Error{Code: abi.CodeInvalid}) {
 				return "recv without a stream", nil
 			}
 			return "fine", nil
 		}}, heard: "fine", want: "fine", source: "w1"},
-		"amplified beyond the limit": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+		"amplified beyond the limit": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			huge := textChunk(strings.Repeat("x", 1<<20))
 			var err error
 			n := 0
@@ -131,9 +135,9 @@ func TestStreamOfAModel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := &theatre{lines: []string{"a", "b", "c"}, fails: tc.fails}
-			var entries []Entry
+			var entries []hook.Entry
 			for i, w := range tc.wraps {
-				entries = append(entries, Entry{Name: "w" + string(rune('1'+i)), Middleware: w.native()})
+				entries = append(entries, hook.Entry{Name: "w" + string(rune('1'+i)), Middleware: w.native()})
 			}
 			res, source, err := h.play(t.Context(), h.open(t, entries...))
 			require.Equal(t, tc.heard, h.text())
@@ -156,7 +160,7 @@ func TestStreamOfAWholeAnswer(t *testing.T) {
 	t.Parallel()
 	h := &theatre{lines: []string{"a", "b", "c"}, whole: true}
 	batches := 0
-	count := wrap(func(ctx context.Context, c *Call) (string, error) {
+	count := wrap(func(ctx context.Context, c *hook.Call) (string, error) {
 		s := c.StreamModel(ctx, abi.RequestPatch{})
 		for batch := range s.Batches() {
 			batches++
@@ -169,7 +173,7 @@ func TestStreamOfAWholeAnswer(t *testing.T) {
 		require.Equal(t, "abc", s.Reply().Message.Content.String())
 		return "", s.End()
 	})
-	res, _, err := h.play(t.Context(), h.open(t, Entry{Name: "w", Middleware: count.native()}))
+	res, _, err := h.play(t.Context(), h.open(t, hook.Entry{Name: "w", Middleware: count.native()}))
 	require.NoError(t, err)
 	require.Equal(t, 1, batches)
 	require.Equal(t, "ABC", res.Message.Content.String())
@@ -181,16 +185,15 @@ func TestStreamOfAWholeAnswer(t *testing.T) {
 func TestSendOfAStream(t *testing.T) {
 	t.Parallel()
 	h := &theatre{lines: []string{"a", "b"}}
-	n := &Native{WrapModel: func(ctx context.Context, c *Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
-		answer := c.StreamModel(ctx, abi.RequestPatch{})
+	n := native.WithModelStream(func(_ context.Context, _ abi.Request, answer *hook.Stream[abi.Response], send func(...abi.Chunk) error) error {
 		for chunk := range answer.Chunks() {
-			if err := c.Send(ctx, textChunk(strings.ToUpper(chunk.Text))); err != nil {
-				return nil, err
+			if err := send(textChunk(strings.ToUpper(chunk.Text))); err != nil {
+				return err
 			}
 		}
-		return nil, answer.End()
-	}}
-	res, _, err := h.play(t.Context(), h.open(t, Entry{Name: "w", Middleware: n}))
+		return answer.End()
+	})
+	res, _, err := h.play(t.Context(), h.open(t, hook.Entry{Name: "w", Middleware: n}))
 	require.NoError(t, err)
 	require.Equal(t, "AB", res.Message.Content.String())
 }
@@ -198,13 +201,13 @@ func TestSendOfAStream(t *testing.T) {
 func TestHoldStreamHoldsWhatIsSent(t *testing.T) {
 	t.Parallel()
 	h := &theatre{lines: []string{"a", "b"}}
-	n := wrap(func(ctx context.Context, c *Call) (string, error) {
+	n := wrap(func(ctx context.Context, c *hook.Call) (string, error) {
 		_, err := each(strings.ToUpper)(ctx, c)
 		require.False(t, h.delivered())
 		return "", err
 	}).native()
 	n.Description.HoldStream = true
-	res, _, err := h.play(t.Context(), h.open(t, Entry{Name: "w", Middleware: n}))
+	res, _, err := h.play(t.Context(), h.open(t, hook.Entry{Name: "w", Middleware: n}))
 	require.NoError(t, err)
 	require.Equal(t, "AB", res.Message.Content.String())
 	require.Equal(t, "AB", h.text())
@@ -214,28 +217,28 @@ func TestHoldStreamHoldsWhatIsSent(t *testing.T) {
 // TestEndingsPassAStream checks that what reads a stream catches no ending.
 func TestEndingsPassAStream(t *testing.T) {
 	t.Parallel()
-	stop := &Native{WrapModel: func(context.Context, *Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+	stop := &inproc.Middleware{WrapModel: func(context.Context, *hook.Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 		return &abi.WrapModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
 	}}
 	unwound := make(chan struct{})
-	last := &Native{WrapModel: func(context.Context, *Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+	last := &inproc.Middleware{WrapModel: func(context.Context, *hook.Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 		defer close(unwound)
 		return &abi.WrapModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
 	}}
 	for name, tc := range map[string]struct {
 		outer wrap
-		inner *Native
+		inner *inproc.Middleware
 	}{
-		"read": {func(ctx context.Context, c *Call) (string, error) {
+		"read": {func(ctx context.Context, c *hook.Call) (string, error) {
 			_ = c.StreamModel(ctx, abi.RequestPatch{}).End()
 			return "caught", nil
 		}, stop},
-		"not read": {func(ctx context.Context, c *Call) (string, error) {
-			err := c.NextStream(ctx, nil)
+		"not read": {func(ctx context.Context, c *hook.Call) (string, error) {
+			err := hook.ControlOf(c).NextStream(ctx, nil)
 			<-unwound
 			return "caught", err
 		}, last},
-		"sent into": {func(ctx context.Context, c *Call) (string, error) {
+		"sent into": {func(ctx context.Context, c *hook.Call) (string, error) {
 			_ = c.StreamModel(ctx, abi.RequestPatch{}).End()
 			return "", c.Send(ctx, textChunk("more"))
 		}, stop},
@@ -243,7 +246,7 @@ func TestEndingsPassAStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := &theatre{}
-			_, _, err := h.play(t.Context(), h.open(t, Entry{Name: "outer", Middleware: tc.outer.native()}, Entry{Name: "inner", Middleware: tc.inner}))
+			_, _, err := h.play(t.Context(), h.open(t, hook.Entry{Name: "outer", Middleware: tc.outer.native()}, hook.Entry{Name: "inner", Middleware: tc.inner}))
 			var stopped *ending.StoppedError
 			require.ErrorAs(t, err, &stopped)
 			require.Equal(t, "inner", stopped.Entry)
@@ -255,7 +258,7 @@ func TestEndingsPassAStream(t *testing.T) {
 // that refused a part of what it sent.
 func TestOnChunkRefusesWhatIsSent(t *testing.T) {
 	t.Parallel()
-	censor := &Native{OnChunk: func(_ context.Context, _ *Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+	censor := &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 		for _, c := range in.Chunks {
 			if strings.Contains(c.Text, "bad") {
 				return nil, &abi.Error{Code: abi.CodeDenied, Message: "not that"}
@@ -270,17 +273,17 @@ func TestOnChunkRefusesWhatIsSent(t *testing.T) {
 		"answered anew":     {answer: "fine", heard: "good ", want: "fine"},
 		"answered the same": {answer: "bad", heard: "good ", err: "not that"},
 	} {
-		for _, ring := range []Ring{Tenant, Outer} {
+		for _, ring := range []hook.Ring{hook.Tenant, hook.Outer} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				h := &theatre{}
-				w := wrap(func(ctx context.Context, c *Call) (string, error) {
+				w := wrap(func(ctx context.Context, c *hook.Call) (string, error) {
 					for _, s := range []string{"good ", "bad ", "better"} {
 						_ = c.Send(ctx, textChunk(s))
 					}
 					return tc.answer, nil
 				})
-				res, _, err := h.play(t.Context(), h.open(t, Entry{Name: "censor", Ring: ring, Middleware: censor}, Entry{Name: "w", Ring: Tenant, Middleware: w.native()}))
+				res, _, err := h.play(t.Context(), h.open(t, hook.Entry{Name: "censor", Ring: ring, Middleware: censor}, hook.Entry{Name: "w", Ring: hook.Tenant, Middleware: w.native()}))
 				require.Equal(t, tc.heard, h.text())
 				if tc.err != "" {
 					require.EqualError(t, err, tc.err)
@@ -297,7 +300,7 @@ func TestOnChunkRefusesWhatIsSent(t *testing.T) {
 func TestStreamFaults(t *testing.T) {
 	t.Parallel()
 	at := func(n int) wrap {
-		return func(ctx context.Context, c *Call) (string, error) {
+		return func(ctx context.Context, c *hook.Call) (string, error) {
 			if n == 0 {
 				panic("at once")
 			}
@@ -321,13 +324,13 @@ func TestStreamFaults(t *testing.T) {
 		"at the second": {2, "A"},
 		"behind":        {99, "ABC"},
 	} {
-		for _, f := range []OnFault{Fail, Skip} {
+		for _, f := range []hook.OnFault{hook.Fail, hook.Skip} {
 			t.Run(name+" "+string(f), func(t *testing.T) {
 				t.Parallel()
 				h := &theatre{lines: []string{"a", "b", "c"}}
-				res, _, err := h.play(t.Context(), h.open(t, Entry{Name: "w", OnFault: f, Middleware: at(tc.at).native()}))
+				res, _, err := h.play(t.Context(), h.open(t, hook.Entry{Name: "w", OnFault: f, Middleware: at(tc.at).native()}))
 				require.LessOrEqual(t, h.calls, 1, "nothing is called twice")
-				if f == Fail {
+				if f == hook.Fail {
 					var fault *ending.FaultError
 					require.ErrorAs(t, err, &fault)
 					if tc.at <= 1 {
@@ -350,16 +353,16 @@ func TestStreamFaults(t *testing.T) {
 func TestStreamIsClosed(t *testing.T) {
 	t.Parallel()
 	h := &theatre{lines: strings.Split(strings.Repeat("x", 10*chunk.MaxWaiting), "")}
-	first := wrap(func(ctx context.Context, c *Call) (string, error) {
+	first := wrap(func(ctx context.Context, c *hook.Call) (string, error) {
 		for chunk := range c.StreamModel(ctx, abi.RequestPatch{}).Chunks() {
 			return "", c.Send(ctx, chunk)
 		}
 		return "", nil
 	})
-	res, _, err := h.play(t.Context(), h.open(t, Entry{Name: "w", Middleware: first.native()}))
+	res, _, err := h.play(t.Context(), h.open(t, hook.Entry{Name: "w", Middleware: first.native()}))
 	require.NoError(t, err)
 	require.Equal(t, "x", res.Message.Content.String())
-	require.ErrorIs(t, h.canceled, errClosed)
+	require.ErrorIs(t, h.canceled, exchange.ErrClosed)
 }
 
 // TestStreamWaits checks that a caller who does not listen slows the wrapper,
@@ -374,9 +377,9 @@ func TestStreamWaits(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				said := 0
 				h := &theatre{listen: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }}
-				var entries []Entry
+				var entries []hook.Entry
 				for i, w := range wraps {
-					entries = append(entries, Entry{Name: "w" + string(rune('1'+i)), Middleware: w.native()})
+					entries = append(entries, hook.Entry{Name: "w" + string(rune('1'+i)), Middleware: w.native()})
 				}
 				r := h.open(t, entries...)
 				ended := make(chan error)
@@ -409,7 +412,7 @@ func TestInterruptOfAStream(t *testing.T) {
 	t.Parallel()
 	for _, sends := range []bool{false, true} {
 		h := &theatre{lines: []string{"a"}}
-		n := &Native{WrapModel: func(ctx context.Context, c *Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		n := &inproc.Middleware{WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 			s := c.StreamModel(ctx, abi.RequestPatch{})
 			for chunk := range s.Chunks() {
 				if sends {
@@ -418,7 +421,7 @@ func TestInterruptOfAStream(t *testing.T) {
 			}
 			return &abi.WrapModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "go on?"}}}, s.End()
 		}}
-		_, _, err := h.play(t.Context(), h.open(t, Entry{Name: "w", Middleware: n}))
+		_, _, err := h.play(t.Context(), h.open(t, hook.Entry{Name: "w", Middleware: n}))
 		if sends {
 			require.ErrorContains(t, err, "after a part of the answer was delivered")
 			continue
@@ -432,31 +435,31 @@ func TestInterruptOfAStream(t *testing.T) {
 // before said has been heard, and that both are not mixed up.
 func TestSecondAttempt(t *testing.T) {
 	t.Parallel()
-	retry := wrap(func(ctx context.Context, c *Call) (string, error) {
+	retry := wrap(func(ctx context.Context, c *hook.Call) (string, error) {
 		if _, err := c.NextModel(ctx, abi.RequestPatch{}); err == nil {
 			return "it did not fail", nil
 		}
 		_, err := c.NextModel(ctx, abi.RequestPatch{})
 		return "", err
 	})
-	holds := &Native{OnChunk: func(_ context.Context, _ *Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+	holds := &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 		if in.Final {
 			return nil, nil
 		}
 		return &abi.OnChunkAnswer{Chunks: []abi.Chunk{}}, nil
 	}}
 	for name, tc := range map[string]struct {
-		outer *Native
+		outer *inproc.Middleware
 		heard string
 	}{
-		"heard":     {&Native{OnChunk: func(context.Context, *Call, *abi.OnChunkInput) (*abi.OnChunkAnswer, error) { return nil, nil }}, "bad"},
+		"heard":     {&inproc.Middleware{OnChunk: func(context.Context, *hook.Call, *abi.OnChunkInput) (*abi.OnChunkAnswer, error) { return nil, nil }}, "bad"},
 		"not heard": {holds, ""},
 		"read":      {each(same).native(), "bad"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := &theatre{}
-			r := h.open(t, Entry{Name: "outer", Ring: Outer, Middleware: tc.outer}, Entry{Name: "retry", Ring: Tenant, Middleware: retry.native()})
+			r := h.open(t, hook.Entry{Name: "outer", Ring: hook.Outer, Middleware: tc.outer}, hook.Entry{Name: "retry", Ring: hook.Tenant, Middleware: retry.native()})
 			n := 0
 			res, _, err := r.CallModel(t.Context(), ModelCall{Request: ModelRequest{Messages: talk(), Stream: true}, State: talk(), Delivered: h.delivered, Out: h.out,
 				Generate: func(ctx context.Context, q ModelRequest, out chunk.Sink) (*abi.Response, error) {

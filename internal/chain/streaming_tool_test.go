@@ -10,13 +10,15 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // TestStreamOfATool checks what wrappers and a module's own tool make of a
 // result that comes in pieces.
 func TestStreamOfATool(t *testing.T) {
 	t.Parallel()
-	louder := &Native{WrapToolCall: func(ctx context.Context, c *Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+	louder := &inproc.Middleware{WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 		require.True(t, in.Stream)
 		s := c.StreamTool(ctx, abi.CallPatch{})
 		for chunk := range s.Chunks() {
@@ -27,13 +29,13 @@ func TestStreamOfATool(t *testing.T) {
 		}
 		return nil, s.End()
 	}}
-	dots := &Native{OnChunk: func(_ context.Context, _ *Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+	dots := &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 		for i := range in.Chunks {
 			in.Chunks[i].Text += "."
 		}
 		return &abi.OnChunkAnswer{Chunks: in.Chunks}, nil
 	}}
-	own := &Native{CallTool: func(ctx context.Context, c *Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+	own := &inproc.Middleware{CallTool: func(ctx context.Context, c *hook.Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
 		for _, s := range []string{"o", "w", "n"} {
 			if err := c.Send(ctx, abi.Chunk{Kind: abi.ChunkToolResult, Text: s}); err != nil {
 				return nil, err
@@ -46,7 +48,7 @@ func TestStreamOfATool(t *testing.T) {
 	}}
 	image := &abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:,"}`)}
 	for name, tc := range map[string]struct {
-		entries []Entry
+		entries []hook.Entry
 		owner   string
 		says    []abi.Chunk
 		heard   string
@@ -54,15 +56,15 @@ func TestStreamOfATool(t *testing.T) {
 		parts   int
 	}{
 		"as it is":               {says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkToolResult, Text: "b"}}, heard: "ab", want: "ab"},
-		"not in pieces":          {entries: []Entry{{Name: "dots", Middleware: dots}}, want: "ab."},
-		"changed by a wrapper":   {entries: []Entry{{Name: "louder", Middleware: louder}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "ab"}}, heard: "AB", want: "AB"},
-		"changed, not in pieces": {entries: []Entry{{Name: "louder", Middleware: louder}}, heard: "AB", want: "AB"},
-		"changed on its way": {entries: []Entry{{Name: "dots", Middleware: dots}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkToolResult, Text: "b"}},
+		"not in pieces":          {entries: []hook.Entry{{Name: "dots", Middleware: dots}}, want: "ab."},
+		"changed by a wrapper":   {entries: []hook.Entry{{Name: "louder", Middleware: louder}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "ab"}}, heard: "AB", want: "AB"},
+		"changed, not in pieces": {entries: []hook.Entry{{Name: "louder", Middleware: louder}}, heard: "AB", want: "AB"},
+		"changed on its way": {entries: []hook.Entry{{Name: "dots", Middleware: dots}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkToolResult, Text: "b"}},
 			heard: "a.b.", want: "a.b."},
-		"the result says more":    {entries: []Entry{{Name: "dots", Middleware: dots}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}}, heard: "a.", want: "ab."},
-		"a module's own":          {entries: []Entry{{Name: "own", Middleware: own}}, owner: "own", heard: "own", want: "own"},
-		"a module's own, changed": {entries: []Entry{{Name: "louder", Middleware: louder}, {Name: "own", Middleware: own}}, owner: "own", heard: "OWN", want: "OWN"},
-		"with an image": {entries: []Entry{{Name: "louder", Middleware: louder}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkPart, Part: image}},
+		"the result says more":    {entries: []hook.Entry{{Name: "dots", Middleware: dots}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}}, heard: "a.", want: "ab."},
+		"a module's own":          {entries: []hook.Entry{{Name: "own", Middleware: own}}, owner: "own", heard: "own", want: "own"},
+		"a module's own, changed": {entries: []hook.Entry{{Name: "louder", Middleware: louder}, {Name: "own", Middleware: own}}, owner: "own", heard: "OWN", want: "OWN"},
+		"with an image": {entries: []hook.Entry{{Name: "louder", Middleware: louder}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkPart, Part: image}},
 			heard: "A", want: "A", parts: 2},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
@@ -96,7 +98,7 @@ func (h *theatre) text() string {
 	return b.String()
 }
 
-func (h *theatre) open(t testing.TB, entries ...Entry) *Run {
+func (h *theatre) open(t testing.TB, entries ...hook.Entry) *Run {
 	t.Helper()
 	c, err := New(entries...)
 	require.NoError(t, err)
@@ -115,10 +117,10 @@ func (h *theatre) play(ctx context.Context, r *Run) (*abi.Response, string, erro
 }
 
 // A wrap is what a wrapper does; its answer may be empty.
-type wrap func(ctx context.Context, c *Call) (answer string, err error)
+type wrap func(ctx context.Context, c *hook.Call) (answer string, err error)
 
-func (w wrap) native() *Native {
-	return &Native{WrapModel: func(ctx context.Context, c *Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+func (w wrap) native() *inproc.Middleware {
+	return &inproc.Middleware{WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 		answer, err := w(ctx, c)
 		if answer == "" || err != nil {
 			return nil, err
@@ -131,7 +133,7 @@ func textChunk(s string) abi.Chunk { return abi.Chunk{Kind: abi.ChunkText, Text:
 
 // each hands on every chunk as change makes it.
 func each(change func(string) string) wrap {
-	return func(ctx context.Context, c *Call) (string, error) {
+	return func(ctx context.Context, c *hook.Call) (string, error) {
 		s := c.StreamModel(ctx, abi.RequestPatch{})
 		for chunk := range s.Chunks() {
 			if err := c.Send(ctx, textChunk(change(chunk.Text))); err != nil {

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/exchange"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
@@ -78,28 +81,28 @@ func (r *Run) CallTool(ctx context.Context, call ToolCall) (ToolOutcome, error) 
 			return call.Out(ctx, chunks, final)
 		}
 	}
-	x := &exchange[abi.Call, abi.CallPatch, abi.Result]{
-		run: r, kind: k, delivered: delivered.Load, callID: call.Call.ID,
-		before: abi.HookBeforeTool, wrap: abi.HookWrapToolCall, after: abi.HookAfterTool,
-		core: k.core,
+	x := &exchange.Exchange[abi.Call, abi.CallPatch, abi.Result]{
+		Run: r.Run, Kind: k, Delivered: delivered.Load, CallID: call.Call.ID,
+		Before: abi.HookBeforeTool, Wrap: abi.HookWrapToolCall, After: abi.HookAfterTool,
+		Core: k.core,
 	}
-	x.held.Of = r.account
-	rep, h, err := x.call(ctx, call.Call, out)
+	x.Held.Of = r.Account
+	rep, h, err := x.Call(ctx, call.Call, out)
 	if err != nil {
-		x.held.Release()
+		x.Held.Release()
 		return ToolOutcome{}, err
 	}
-	o := ToolOutcome{Call: call.Call, Result: rep.res, Source: rep.source, held: h, memory: &x.held}
+	o := ToolOutcome{Call: call.Call, Result: rep.Res, Source: rep.Source, held: h, memory: &x.Held}
 	if o.Call.Arguments = k.executed; k.executed != call.Call.Arguments {
 		o.Call.OriginalArguments = call.Call.Arguments
 	}
-	if rep.err != nil {
-		o.Result = abi.ErrorResult(rep.err.Error())
+	if rep.Err != nil {
+		o.Result = abi.ErrorResult(rep.Err.Error())
 	}
 	return o, nil
 }
 
-var _ kind[abi.Call, abi.CallPatch, abi.Result] = (*toolKind)(nil)
+var _ exchange.Kind[abi.Call, abi.CallPatch, abi.Result] = (*toolKind)(nil)
 
 type toolKind struct {
 	run      *Run
@@ -108,26 +111,26 @@ type toolKind struct {
 }
 
 // core judges the exact arguments at every gate, then runs the tool.
-func (k *toolKind) core(ctx context.Context, q abi.Call, out chunk.Sink) (reply[abi.Result], error) {
+func (k *toolKind) core(ctx context.Context, q abi.Call, out chunk.Sink) (exchange.Reply[abi.Result], error) {
 	args, err := toolset.ParseArguments(q.Arguments)
 	k.executed = args
 	if err != nil {
-		return reply[abi.Result]{res: toolset.BadArguments(q.Name, q.Arguments, err), source: sourceHost}, nil
+		return exchange.Reply[abi.Result]{Res: toolset.BadArguments(q.Name, q.Arguments, err), Source: exchange.SourceHost}, nil
 	}
 	q.Arguments = args
 	for {
 		judged, err := k.run.gate(ctx, k.call, q)
 		switch {
 		case err != nil:
-			return reply[abi.Result]{}, err
+			return exchange.Reply[abi.Result]{}, err
 		case judged.denied != nil:
-			return reply[abi.Result]{res: judged.denied, source: judged.by}, nil
+			return exchange.Reply[abi.Result]{Res: judged.denied, Source: judged.by}, nil
 		}
 		if judged.edited == nil {
 			break
 		}
 		q.Arguments, k.executed = *judged.edited, *judged.edited
-		k.run.record.Approve(q, k.call.Tool.Owner)
+		k.run.Record.Approve(q, k.call.Tool.Owner)
 	}
 	if owner := k.run.find(k.call.Tool.Owner); owner != nil {
 		return k.callTool(ctx, owner, q, out)
@@ -136,15 +139,15 @@ func (k *toolKind) core(ctx context.Context, q abi.Call, out chunk.Sink) (reply[
 }
 
 // runTool runs one of the agent's own tools, unless it has run already.
-func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink chunk.Sink) (reply[abi.Result], error) {
-	rec := k.run.record
-	key := rec.NextKey(sourceTool, q.ID)
+func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink chunk.Sink) (exchange.Reply[abi.Result], error) {
+	rec := k.run.Record
+	key := rec.NextKey(exchange.SourceTool, q.ID)
 	if known, v, ok := record.LoadAs[abi.Result](rec, key); ok {
-		return recordedReply(known, v, sourceTool), nil
+		return exchange.Recorded(known, v, exchange.SourceTool), nil
 	}
 	resume, waits := rec.Resume(key)
 	if waits != nil {
-		return reply[abi.Result]{}, &ending.InterruptedError{Pending: *waits}
+		return exchange.Reply[abi.Result]{}, &ending.InterruptedError{Pending: *waits}
 	}
 	switch begun := rec.Begun(key); {
 	case begun && !q.Idempotent && k.call.Anew == nil:
@@ -155,51 +158,51 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink chunk.Sink) (re
 	rec.SetBegun(key, true)
 	var err error
 	if q.Idempotent {
-		err = k.run.keepOwed(ctx)
+		err = k.run.PersistOwed(ctx)
 	} else {
-		err = k.run.keep(ctx, k.call.Anew == nil) // a run of its own keeps what it does itself
+		err = k.run.Persist(ctx, k.call.Anew == nil) // a run of its own keeps what it does itself
 	}
 	if err != nil {
-		return reply[abi.Result]{}, err
+		return exchange.Reply[abi.Result]{}, err
 	}
 	said := saying{to: sink, call: q}
 	res, err := k.call.Run(ctx, q, resume, said.sink())
 	if ending := ending.FromContext(ctx); ending != nil {
-		return reply[abi.Result]{}, ending
+		return exchange.Reply[abi.Result]{}, ending
 	}
 	if ending := said.ending.Load(); ending != nil {
-		return reply[abi.Result]{}, *ending
+		return exchange.Reply[abi.Result]{}, *ending
 	}
-	if refused, ok := failedBy[abi.Result](err); ok {
-		rec.Save(key, nil, record.Verdict{Failed: refused.err})
-		return refused, k.run.keep(ctx, false)
+	if refused, ok := exchange.FailedBy[abi.Result](err); ok {
+		rec.Save(key, nil, record.Verdict{Failed: refused.Err})
+		return refused, k.run.Persist(ctx, false)
 	}
 	if err == nil {
 		if full := rec.ReserveAnswer("the result of "+q.Name, res); full != nil {
 			err = full
 		}
 	}
-	out := reply[abi.Result]{res: res, source: sourceTool}
+	out := exchange.Reply[abi.Result]{Res: res, Source: exchange.SourceTool}
 	interrupt, asks := errors.AsType[*abi.Interrupt](err)
 	switch {
-	case asks && k.run.settled:
-		out.res, out.err = nil, &abi.Error{Code: abi.CodeTool, Message: "it asks, and nobody can be asked here: " + safetext.Clip(interrupt.Reason, ending.MaxReason)}
-		rec.Save(key, nil, record.Verdict{Failed: out.err})
+	case asks && k.run.Settled:
+		out.Res, out.Err = nil, &abi.Error{Code: abi.CodeTool, Message: "it asks, and nobody can be asked here: " + safetext.Clip(interrupt.Reason, ending.MaxReason)}
+		rec.Save(key, nil, record.Verdict{Failed: out.Err})
 	case asks:
 		rec.SetBegun(key, false) // the next call of it is the one that counts
-		if err := k.run.wait(key, abi.Pending{Reason: interrupt.Reason, Payload: interrupt.Payload, Call: &q}); ending.Is(err) {
-			return reply[abi.Result]{}, err
+		if err := k.run.Pause(key, abi.Pending{Reason: interrupt.Reason, Payload: interrupt.Payload, Call: &q}); ending.Is(err) {
+			return exchange.Reply[abi.Result]{}, err
 		} else {
-			out.res, out.err = nil, ending.AsError(err, abi.CodeLimit)
+			out.Res, out.Err = nil, ending.AsError(err, abi.CodeLimit)
 		}
-		rec.Save(key, nil, record.Verdict{Failed: out.err})
+		rec.Save(key, nil, record.Verdict{Failed: out.Err})
 	case err != nil:
-		out.res, out.err = nil, ending.AsError(err, abi.CodeTool)
-		rec.Save(key, nil, record.Verdict{Failed: out.err})
+		out.Res, out.Err = nil, ending.AsError(err, abi.CodeTool)
+		rec.Save(key, nil, record.Verdict{Failed: out.Err})
 	default:
 		rec.Save(key, res, record.Verdict{})
 	}
-	return out, k.run.keep(ctx, false)
+	return out, k.run.Persist(ctx, false)
 }
 
 // A saying is what a tool says of its result while it runs.
@@ -225,35 +228,35 @@ func (s *saying) sink() chunk.Sink {
 
 // unknown is the result of a tool that was called by a process which is gone,
 // and must not be called twice.
-func (k *toolKind) unknown(ctx context.Context, key string, q abi.Call) (reply[abi.Result], error) {
+func (k *toolKind) unknown(ctx context.Context, key string, q abi.Call) (exchange.Reply[abi.Result], error) {
 	res := abi.ErrorResult(fmt.Sprintf("The call of %s had begun when the run was cut off. Whether it had an effect is not known: find that out before you call it again.", q.Name))
 	res.Extra = json.RawMessage(`{"outcome":"unknown"}`)
-	k.run.keeping.RLock()
-	k.run.send(abi.Event{Type: abi.EventLog, Level: abi.LogLevel(abi.LogWarn), Call: &q,
-		Text: fmt.Sprintf("the call %s of %s had begun when the process of the run ended; whether it had an effect is not known, and it was not called again", q.ID, q.Name)})
-	k.run.record.Save(key, res, record.Verdict{})
-	k.run.keeping.RUnlock()
-	return reply[abi.Result]{res: res, source: sourceHost}, k.run.keep(ctx, false)
+	k.run.Recording(func() {
+		k.run.Send(abi.Event{Type: abi.EventLog, Level: abi.LogLevel(abi.LogWarn), Call: &q,
+			Text: fmt.Sprintf("the call %s of %s had begun when the process of the run ended; whether it had an effect is not known, and it was not called again", q.ID, q.Name)})
+		k.run.Record.Save(key, res, record.Verdict{})
+	})
+	return exchange.Reply[abi.Result]{Res: res, Source: exchange.SourceHost}, k.run.Persist(ctx, false)
 }
 
 // toolCall makes the host's side of a hook call that is about a tool call.
-func (r *Run) toolCall(m *member, h abi.Hook, state *message.List, q abi.Call) *Call {
-	c := r.call(m, h, state)
-	c.scope, c.tool = q.ID, &q
+func (r *Run) toolCall(m *hook.Member, h abi.Hook, state *message.List, q abi.Call) *hook.Control {
+	c := r.Call(m, h, state)
+	c.SetTool(&q, "")
 	return c
 }
 
 // callTool runs a tool in the module that added it.
-func (k *toolKind) callTool(ctx context.Context, owner *member, q abi.Call, sink chunk.Sink) (reply[abi.Result], error) {
+func (k *toolKind) callTool(ctx context.Context, owner *hook.Member, q abi.Call, sink chunk.Sink) (exchange.Reply[abi.Result], error) {
 	c := k.run.toolCall(owner, abi.HookCallTool, k.call.State, q)
 	k.call.mark(false)
-	t := &telling{sink: sink, ofTool: true, held: &c.held}
-	c.hand = func(ctx context.Context, chunks []abi.Chunk) error { return t.send(ctx, chunk.WithCallID(q, chunks)) }
+	t := &exchange.Sender{Sink: sink, OfTool: true, Meter: c.Meter()}
+	c.TakeSent(func(ctx context.Context, chunks []abi.Chunk) error { return t.Send(ctx, chunk.WithCallID(q, chunks)) })
 	var out abi.CallToolAnswer
-	v, err := k.run.invoke(ctx, c, &abi.CallToolInput{Call: q}, &out, func() error {
-		if out.Result == nil && t.sent > 0 {
-			out.Result = k.assemble(&abi.Result{}, t.said.Chunks())
-			c.weight += int64(t.bytes) // which the call holds no more
+	v, err := c.Invoke(ctx, &abi.CallToolInput{Call: q}, &out, func() error {
+		if out.Result == nil && t.Sent > 0 {
+			out.Result = k.Assemble(&abi.Result{}, t.Said.Chunks())
+			c.Weigh(c.Weight() + int64(t.Bytes)) // which the call holds no more
 		}
 		if out.Result == nil {
 			return fmt.Errorf("answers without a result")
@@ -261,24 +264,24 @@ func (k *toolKind) callTool(ctx context.Context, owner *member, q abi.Call, sink
 		return message.CheckResult(out.Result)
 	})
 	if err != nil {
-		return reply[abi.Result]{}, err
+		return exchange.Reply[abi.Result]{}, err
 	}
 	k.call.mark(true)
 	switch {
-	case t.failed != nil:
-		return reply[abi.Result]{err: t.failed.Err, source: t.failed.Entry}, nil
+	case t.Failed != nil:
+		return exchange.Reply[abi.Result]{Err: t.Failed.Err, Source: t.Failed.Entry}, nil
 	case v.Failed != nil:
-		return reply[abi.Result]{err: v.Failed, source: sourceTool}, nil
+		return exchange.Reply[abi.Result]{Err: v.Failed, Source: exchange.SourceTool}, nil
 	case v.Faulted:
-		return reply[abi.Result]{err: &abi.Error{Code: abi.CodeTool, Message: fmt.Sprintf("tool %q failed", q.Name)}, source: sourceTool}, nil
+		return exchange.Reply[abi.Result]{Err: &abi.Error{Code: abi.CodeTool, Message: fmt.Sprintf("tool %q failed", q.Name)}, Source: exchange.SourceTool}, nil
 	}
-	return reply[abi.Result]{res: out.Result, source: sourceTool}, nil
+	return exchange.Reply[abi.Result]{Res: out.Result, Source: exchange.SourceTool}, nil
 }
 
-func (k *toolKind) callBefore(ctx context.Context, m *member, q abi.Call) (abi.Call, *abi.Result, record.Verdict, error) {
+func (k *toolKind) Before(ctx context.Context, m *hook.Member, q abi.Call) (abi.Call, *abi.Result, record.Verdict, error) {
 	c := k.run.toolCall(m, abi.HookBeforeTool, k.call.State, q)
 	var out abi.BeforeToolAnswer
-	v, err := k.run.invoke(ctx, c, &abi.BeforeToolInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil}, &out, func() error {
+	v, err := c.Invoke(ctx, &abi.BeforeToolInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil}, &out, func() error {
 		return message.CheckResult(out.Result)
 	})
 	if !v.OK() || err != nil {
@@ -291,18 +294,18 @@ func (k *toolKind) callBefore(ctx context.Context, m *member, q abi.Call) (abi.C
 	return q, out.Result, v, nil
 }
 
-func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, w *wrapping[abi.Call, abi.CallPatch, abi.Result]) (*abi.Result, record.Verdict, error) {
+func (k *toolKind) Wrap(ctx context.Context, m *hook.Member, q abi.Call, w *exchange.Wrapping[abi.Call, abi.CallPatch, abi.Result]) (*abi.Result, record.Verdict, error) {
 	c := k.run.toolCall(m, abi.HookWrapToolCall, k.call.State, q)
-	w.serve(c)
-	c.hand = func(ctx context.Context, chunks []abi.Chunk) error {
-		return w.tell.send(ctx, chunk.WithCallID(q, chunks))
-	}
+	w.Serve(c)
+	c.TakeSent(func(ctx context.Context, chunks []abi.Chunk) error {
+		return w.Send(ctx, chunk.WithCallID(q, chunks))
+	})
 	var out abi.WrapToolCallAnswer
-	v, err := k.run.invoke(ctx, c, &abi.WrapToolCallInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil}, &out, func() error {
+	v, err := c.Invoke(ctx, &abi.WrapToolCallInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil}, &out, func() error {
 		if out.Result == nil {
-			out.Result = w.said(&abi.Result{})
+			out.Result = w.Said(&abi.Result{})
 		}
-		if err := w.hold(c); err != nil {
+		if err := w.Hold(c); err != nil {
 			return err
 		}
 		return message.CheckResult(out.Result)
@@ -311,22 +314,22 @@ func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, w *wrapp
 }
 
 // end is a result as the end of a stream.
-func (k *toolKind) end(res *abi.Result) *abi.StreamEnd {
+func (k *toolKind) End(res *abi.Result) *abi.StreamEnd {
 	out := *res
 	return &abi.StreamEnd{Result: &out}
 }
 
-func (k *toolKind) callAfter(ctx context.Context, m *member, q abi.Call, rep reply[abi.Result]) (reply[abi.Result], *abi.Call, record.Verdict, error) {
+func (k *toolKind) After(ctx context.Context, m *hook.Member, q abi.Call, rep exchange.Reply[abi.Result]) (exchange.Reply[abi.Result], *abi.Call, record.Verdict, error) {
 	c := k.run.toolCall(m, abi.HookAfterTool, k.call.State, q)
 	seen := q
 	seen.Arguments, seen.OriginalArguments = k.executed, k.call.Call.Arguments
-	in := &abi.AfterToolInput{Call: seen, Tool: k.call.Tool, Error: rep.err, Source: rep.source}
-	if rep.res != nil {
-		res := *rep.res
+	in := &abi.AfterToolInput{Call: seen, Tool: k.call.Tool, Error: rep.Err, Source: rep.Source}
+	if rep.Res != nil {
+		res := *rep.Res
 		in.Result = &res
 	}
 	var out abi.AfterToolAnswer
-	v, err := k.run.invoke(ctx, c, in, &out, func() error {
+	v, err := c.Invoke(ctx, in, &out, func() error {
 		if out.Result != nil && out.Error != nil {
 			return fmt.Errorf("answers with a result and an error; want one of them")
 		}
@@ -337,12 +340,12 @@ func (k *toolKind) callAfter(ctx context.Context, m *member, q abi.Call, rep rep
 	}
 	switch {
 	case out.Error != nil:
-		rep = reply[abi.Result]{err: ending.CleanError(out.Error), source: m.Name}
+		rep = exchange.Reply[abi.Result]{Err: ending.CleanError(out.Error), Source: m.Name}
 	case out.Result != nil:
-		if rep.res == nil || !k.same(out.Result, rep.res) {
-			rep.source = m.Name
+		if rep.Res == nil || !k.Same(out.Result, rep.Res) {
+			rep.Source = m.Name
 		}
-		rep.res, rep.err = out.Result, nil
+		rep.Res, rep.Err = out.Result, nil
 	}
 	if out.Again == nil {
 		return rep, nil, v, nil
@@ -353,16 +356,16 @@ func (k *toolKind) callAfter(ctx context.Context, m *member, q abi.Call, rep rep
 	return rep, &q, v, nil
 }
 
-func (k *toolKind) patch(q abi.Call, p abi.CallPatch, _ *member) (abi.Call, error) {
+func (k *toolKind) Patch(q abi.Call, p abi.CallPatch, _ *hook.Member) (abi.Call, error) {
 	if p.Arguments != nil {
 		q.Arguments = *p.Arguments
 	}
 	return q, nil
 }
 
-func (k *toolKind) chunks(q abi.Call, res *abi.Result) []abi.Chunk { return res.Chunks(q.ID) }
+func (k *toolKind) Chunks(q abi.Call, res *abi.Result) []abi.Chunk { return res.Chunks(q.ID) }
 
-func (k *toolKind) assemble(res *abi.Result, pieces []abi.Chunk) *abi.Result {
+func (k *toolKind) Assemble(res *abi.Result, pieces []abi.Chunk) *abi.Result {
 	var a chunks.Assembly
 	a.Add(pieces...)
 	out := a.Result(*res)
@@ -372,16 +375,16 @@ func (k *toolKind) assemble(res *abi.Result, pieces []abi.Chunk) *abi.Result {
 // ToolMessages asks tool_messages, from outside in, how to record a result;
 // the first answer wins. def is what is recorded without one.
 func (r *Run) ToolMessages(ctx context.Context, state *message.List, tool abi.Tool, o ToolOutcome, def abi.Message) ([]abi.Message, error) {
-	for _, m := range r.inward(abi.HookToolMessages) {
+	for _, m := range r.Inward(abi.HookToolMessages) {
 		c := r.toolCall(m, abi.HookToolMessages, state, o.Call)
 		in := &abi.ToolMessagesInput{Call: o.Call, Tool: tool, Result: *o.Result, Default: def}
 		var out abi.ToolMessagesAnswer
-		v, err := r.invoke(ctx, c, in, &out, func() error { return r.checkToolMessages(out.Messages, o.Call, m.Name) })
+		v, err := c.Invoke(ctx, in, &out, func() error { return r.checkToolMessages(out.Messages, o.Call, m.Name) })
 		switch {
 		case err != nil:
 			return nil, err
 		case v.Failed != nil:
-			r.logFailed(c, v.Failed)
+			c.LogFailed(v.Failed)
 			return []abi.Message{def}, nil
 		case v.Faulted:
 			return []abi.Message{def}, nil
@@ -399,18 +402,27 @@ func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry str
 		if err := m.Check(); err != nil {
 			return fmt.Errorf("messages[%d]: %w", i, err)
 		}
-		message.Own(m, nil, entry, r.newID)
+		message.Own(m, nil, entry, r.NewID)
 		if m.Role != abi.RoleTool {
 			continue
 		}
 		if m.ToolCallID != call.ID {
 			return fmt.Errorf("messages[%d] answers call %q; this is call %q", i, m.ToolCallID, call.ID)
 		}
-		m.Name, m.Origin = either(m.Name, call.Name), abi.OriginTool
+		m.Name, m.Origin = cmp.Or(m.Name, call.Name), abi.OriginTool
 		answers++
 	}
 	if messages != nil && answers != 1 {
 		return fmt.Errorf("%d of the messages answer the call; exactly one must", answers)
 	}
 	return nil
+}
+
+// same reports whether two results say the same.
+func (k *toolKind) Same(a, b *abi.Result) bool { return message.SameJSON(a, b) }
+
+// Settle says that what came of a tool call is recorded: its wrappers are not
+// called again.
+func (r *Run) Settle(o *ToolOutcome) {
+	r.Locals.Release(o.held)
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // An answer of tool_messages is recorded only if exactly one of its messages
@@ -29,7 +31,7 @@ func TestToolMessagesAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, h := openBorder(t, &Native{ToolMessages: func(context.Context, *Call, *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error) {
+			r, h := openBorder(t, &inproc.Middleware{ToolMessages: func(context.Context, *hook.Call, *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error) {
 				return &abi.ToolMessagesAnswer{Messages: tc.messages}, nil
 			}})
 			def := answer("1")

@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
@@ -72,54 +73,50 @@ type translation struct {
 
 // members are those that may translate the event: they may read what is in
 // it, and are not in the ring of the translator that caused it or inside that.
-func (t *translation) members(h abi.Hook) []*member {
-	var by *member
-	if translates(t.source.Hook) {
+func (t *translation) members(h abi.Hook) []*hook.Member {
+	var by *hook.Member
+	if hook.Translates(t.source.Hook) {
 		by = t.run.find(t.source.Entry)
 	}
-	var out []*member // another list than the run's, which is not to be changed
-	for _, m := range t.run.outward(h) {
-		if (by == nil || m.Ring < by.Ring) && m.mayTranslate(&t.source) {
+	var out []*hook.Member // another list than the run's, which is not to be changed
+	for _, m := range t.run.Outward(h) {
+		if (by == nil || m.Ring < by.Ring) && mayTranslate(m, &t.source) {
 			out = append(out, m)
 		}
 	}
 	return out
 }
 
-func translates(h abi.Hook) bool {
-	return h == abi.HookTranslateBefore || h == abi.HookTranslateAfter
-}
-
 // mayTranslate reports whether an event says nothing that the member may not
 // read: what it is shown it hands on, so that nothing can be left out for it.
-func (m *member) mayTranslate(e *abi.Event) bool {
-	if m.Read == "" || m.Read == ReadAll {
+func mayTranslate(m *hook.Member, e *abi.Event) bool {
+	if m.Read == "" || m.Read == hook.ReadAll {
 		return true
 	}
-	if e.Event != nil && !m.mayTranslate(e.Event) {
+	if e.Event != nil && !mayTranslate(m, e.Event) {
 		return false
 	}
-	last := e.Type == abi.EventRunFinished && m.Read == ReadLast
+	last := e.Type == abi.EventRunFinished && m.Read == hook.ReadLast
 	return e.Chunk == nil && e.Call == nil && e.Result == nil && len(e.Interrupts) == 0 && (e.Message == nil || last)
 }
 
 // call calls one member's hook with an event.
-func (t *translation) call(ctx context.Context, m *member, h abi.Hook, event json.RawMessage, apply func(*abi.TranslateAnswer) error) {
-	c := t.run.call(m, h)
-	c.divert = func(e abi.Event) {
+func (t *translation) call(ctx context.Context, m *hook.Member, h abi.Hook, event json.RawMessage, apply func(*abi.TranslateAnswer) error) {
+	c := t.run.Call(m, h)
+	c.Divert(func(e abi.Event) {
 		if e.Stage != string(ending.StageBreaker) { // once it is switched off, each event would tell of it
 			t.caused = append(t.caused, e)
 		}
-	}
+	})
 	var out abi.TranslateAnswer
-	v, err := t.run.invoke(ctx, c, &abi.TranslateInput{Event: event, Protocol: t.protocol}, &out, func() error {
+	v, err := c.Invoke(ctx, &abi.TranslateInput{Event: event, Protocol: t.protocol}, &out, func() error {
 		if out.Drop && out.Event != nil {
 			return fmt.Errorf("answers with an event and drop; want one of them")
 		}
 		return apply(&out)
 	})
 	if err == nil && v.Failed != nil {
-		t.run.logFailed(c, v.Failed)
+		c.LogFailed(v.Failed)
 	}
 }
 
@@ -150,7 +147,7 @@ func (t *translation) before(ctx context.Context, e abi.Event) (abi.Event, bool)
 
 // translate runs a member's translate_before over an event. It returns false if
 // the member drops it, and an error if it is left as it was because the member failed.
-func (t *translation) translate(ctx context.Context, m *member, e abi.Event) (out abi.Event, ok bool, failed error) {
+func (t *translation) translate(ctx context.Context, m *hook.Member, e abi.Event) (out abi.Event, ok bool, failed error) {
 	event, err := abijson.Marshal(e)
 	if err != nil {
 		return e, true, err // nothing that a module could be shown
@@ -186,11 +183,11 @@ func isEnd(e abi.Event) bool { return e.Type == abi.EventRunFinished || e.Type =
 
 // translateMessage runs a member's translate_before over the message at the end of
 // a run, in a message event. It returns nil if the member drops it.
-func (t *translation) translateMessage(ctx context.Context, m *member, e, last abi.Event) *abi.Message {
+func (t *translation) translateMessage(ctx context.Context, m *hook.Member, e, last abi.Event) *abi.Message {
 	asked := inside(e, func(abi.Event) abi.Event {
 		return abi.Event{Type: abi.EventMessage, Seq: last.Seq, Run: last.Run, Agent: last.Agent, TimeMS: last.TimeMS, Step: last.Step, StepID: last.StepID, Message: last.Message}
 	})
-	if !m.mayTranslate(&asked) {
+	if !mayTranslate(m, &asked) {
 		return last.Message
 	}
 	out, ok, err := t.translate(ctx, m, asked)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
@@ -35,13 +37,13 @@ func (shout) Encode(e abi.Event) []Encoded {
 	}
 }
 
-func translating(name string, ring Ring, before, after func(c *Call, event map[string]any) (*abi.TranslateAnswer, error)) Entry {
-	n := &Native{}
-	hook := func(fn func(*Call, map[string]any) (*abi.TranslateAnswer, error)) func(context.Context, *Call, *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+func translating(name string, ring hook.Ring, before, after func(c *hook.Call, event map[string]any) (*abi.TranslateAnswer, error)) hook.Entry {
+	n := &inproc.Middleware{}
+	bound := func(fn func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error)) func(context.Context, *hook.Call, *abi.TranslateInput) (*abi.TranslateAnswer, error) {
 		if fn == nil {
 			return nil
 		}
-		return func(_ context.Context, c *Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+		return func(_ context.Context, c *hook.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
 			var event map[string]any
 			if err := json.Unmarshal(in.Event, &event); err != nil {
 				return nil, err
@@ -49,8 +51,8 @@ func translating(name string, ring Ring, before, after func(c *Call, event map[s
 			return fn(c, event)
 		}
 	}
-	n.TranslateBefore, n.TranslateAfter = hook(before), hook(after)
-	return Entry{Name: name, Ring: ring, Middleware: n}
+	n.TranslateBefore, n.TranslateAfter = bound(before), bound(after)
+	return hook.Entry{Name: name, Ring: ring, Middleware: n}
 }
 
 func answered(event any) (*abi.TranslateAnswer, error) {
@@ -62,7 +64,7 @@ func chunkEvent(text string) abi.Event {
 	return abi.Event{Type: abi.EventChunk, Seq: 7, Run: "run-1", Step: 2, Chunk: &abi.Chunk{Seq: 3, Kind: abi.ChunkText, Text: text}}
 }
 
-func openTranslators(t *testing.T, entries ...Entry) *Run {
+func openTranslators(t *testing.T, entries ...hook.Entry) *Run {
 	t.Helper()
 	c, err := New(entries...)
 	require.NoError(t, err)
@@ -84,19 +86,19 @@ func texts(client []json.RawMessage) []string {
 // after the protocol.
 func TestTranslateOrder(t *testing.T) {
 	t.Parallel()
-	mark := func(name string, ring Ring) Entry {
+	mark := func(name string, ring hook.Ring) hook.Entry {
 		return translating(name, ring,
-			func(_ *Call, e map[string]any) (*abi.TranslateAnswer, error) {
+			func(_ *hook.Call, e map[string]any) (*abi.TranslateAnswer, error) {
 				chunk := e["chunk"].(map[string]any)
 				chunk["text"] = chunk["text"].(string) + "<" + name
 				return answered(e)
 			},
-			func(_ *Call, e map[string]any) (*abi.TranslateAnswer, error) {
+			func(_ *hook.Call, e map[string]any) (*abi.TranslateAnswer, error) {
 				e["text"] = e["text"].(string) + ">" + name
 				return answered(e)
 			})
 	}
-	r := openTranslators(t, mark("o", Outer), mark("t1", Tenant), mark("t2", Tenant), mark("i", Inner))
+	r := openTranslators(t, mark("o", hook.Outer), mark("t1", hook.Tenant), mark("t2", hook.Tenant), mark("i", hook.Inner))
 	client, caused := r.Translate(t.Context(), chunkEvent("hi"), shout{})
 	require.Empty(t, caused)
 	require.Equal(t, []string{
@@ -108,12 +110,12 @@ func TestTranslateOrder(t *testing.T) {
 // TestTranslateIdentity checks that no module changes what an event is.
 func TestTranslateIdentity(t *testing.T) {
 	t.Parallel()
-	r := openTranslators(t, translating("liar", Tenant,
-		func(*Call, map[string]any) (*abi.TranslateAnswer, error) {
+	r := openTranslators(t, translating("liar", hook.Tenant,
+		func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) {
 			return answered(map[string]any{"type": "run_finished", "seq": 99, "run": "other", "step": 50, "time_ms": 5,
 				"chunk": map[string]any{"seq": 8, "kind": "reasoning", "text": "new"}})
 		},
-		func(_ *Call, e map[string]any) (*abi.TranslateAnswer, error) {
+		func(_ *hook.Call, e map[string]any) (*abi.TranslateAnswer, error) {
 			return answered(map[string]any{"type": "end", "text": e["text"], "more": 1})
 		}))
 	client, caused := r.Translate(t.Context(), chunkEvent("hi"), shout{})
@@ -154,7 +156,7 @@ func TestTranslateRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			r := openTranslators(t, translating("m", Tenant, func(*Call, map[string]any) (*abi.TranslateAnswer, error) { return test.answer, nil }, nil))
+			r := openTranslators(t, translating("m", hook.Tenant, func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) { return test.answer, nil }, nil))
 			client, caused := r.Translate(t.Context(), test.event, shout{})
 			plain, _ := openTranslators(t).Translate(t.Context(), test.event, shout{})
 			require.Equal(t, texts(plain), texts(client))
@@ -170,22 +172,22 @@ func TestTranslateRefused(t *testing.T) {
 // of a hook leaves the event as it is.
 func TestTranslateDrop(t *testing.T) {
 	t.Parallel()
-	drop := func(*Call, map[string]any) (*abi.TranslateAnswer, error) {
+	drop := func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) {
 		return &abi.TranslateAnswer{Drop: true}, nil
 	}
-	fails := func(*Call, map[string]any) (*abi.TranslateAnswer, error) { return nil, errors.New("no") }
-	panics := func(*Call, map[string]any) (*abi.TranslateAnswer, error) { panic("oh") }
+	fails := func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) { return nil, errors.New("no") }
+	panics := func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) { panic("oh") }
 
-	client, caused := openTranslators(t, translating("m", Tenant, drop, nil)).Translate(t.Context(), chunkEvent("hi"), shout{})
+	client, caused := openTranslators(t, translating("m", hook.Tenant, drop, nil)).Translate(t.Context(), chunkEvent("hi"), shout{})
 	require.Empty(t, client)
 	require.Empty(t, caused)
 
-	client, caused = openTranslators(t, translating("m", Tenant, nil, drop)).Translate(t.Context(), chunkEvent("hi"), shout{})
+	client, caused = openTranslators(t, translating("m", hook.Tenant, nil, drop)).Translate(t.Context(), chunkEvent("hi"), shout{})
 	require.Equal(t, []string{`{"id":7,"text":"","type":"begin"}`}, texts(client), "the protocol needs the first of the two")
 	require.Len(t, caused, 1)
 
-	for _, hook := range []func(*Call, map[string]any) (*abi.TranslateAnswer, error){fails, panics} {
-		client, caused = openTranslators(t, translating("m", Tenant, hook, hook)).Translate(t.Context(), chunkEvent("hi"), shout{})
+	for _, fn := range []func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error){fails, panics} {
+		client, caused = openTranslators(t, translating("m", hook.Tenant, fn, fn)).Translate(t.Context(), chunkEvent("hi"), shout{})
 		require.Equal(t, `{"id":7,"text":"HI","type":"text"}`, string(client[1]))
 		require.Len(t, caused, 3, "before, and after for each of two")
 	}
@@ -197,14 +199,14 @@ func TestTranslateDrop(t *testing.T) {
 func TestTranslateCaused(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
-	loud := func(name string, ring Ring) Entry {
-		return translating(name, ring, func(c *Call, _ map[string]any) (*abi.TranslateAnswer, error) {
+	loud := func(name string, ring hook.Ring) hook.Entry {
+		return translating(name, ring, func(c *hook.Call, _ map[string]any) (*abi.TranslateAnswer, error) {
 			seen[name]++
 			c.Log(abi.LogInfo, "here is "+name)
 			return nil, c.Emit("seen", json.RawMessage(`1`))
 		}, nil)
 	}
-	r := openTranslators(t, loud("o", Outer), loud("t", Tenant), loud("u", Tenant), loud("i", Inner))
+	r := openTranslators(t, loud("o", hook.Outer), loud("t", hook.Tenant), loud("u", hook.Tenant), loud("i", hook.Inner))
 	waiting := []abi.Event{chunkEvent("hi")}
 	for n := 0; len(waiting) > 0; n++ {
 		require.Less(t, n, 100)
@@ -215,7 +217,7 @@ func TestTranslateCaused(t *testing.T) {
 	// and the two events of t and of u for each of the three.
 	require.Equal(t, map[string]int{"i": 1, "t": 3, "u": 3, "o": 15}, seen)
 
-	crash := openTranslators(t, translating("crash", Tenant, func(*Call, map[string]any) (*abi.TranslateAnswer, error) { panic("oh") }, nil))
+	crash := openTranslators(t, translating("crash", hook.Tenant, func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) { panic("oh") }, nil))
 	var told []string
 	for range 20 {
 		client, caused := crash.Translate(t.Context(), chunkEvent("hi"), shout{})
@@ -238,10 +240,10 @@ func TestTranslateRead(t *testing.T) {
 		{Type: abi.EventRunPaused, Interrupts: []abi.Pending{{ID: "i", Payload: json.RawMessage(`"secret"`)}}},
 		{Type: abi.EventRunFinished, Message: &message},
 	}
-	for read, want := range map[Read]string{ReadAll: "[run_started chunk message tool_call run_paused run_finished message]",
-		ReadLast: "[run_started run_finished]", ReadNone: "[run_started]"} {
+	for read, want := range map[hook.Read]string{hook.ReadAll: "[run_started chunk message tool_call run_paused run_finished message]",
+		hook.ReadLast: "[run_started run_finished]", hook.ReadNone: "[run_started]"} {
 		var seen []any
-		e := translating("m", Tenant, func(_ *Call, e map[string]any) (*abi.TranslateAnswer, error) {
+		e := translating("m", hook.Tenant, func(_ *hook.Call, e map[string]any) (*abi.TranslateAnswer, error) {
 			seen = append(seen, e["type"])
 			return nil, nil
 		}, nil)
@@ -260,8 +262,8 @@ func TestTranslateRead(t *testing.T) {
 func TestTranslateInOneRing(t *testing.T) {
 	t.Parallel()
 	seen := map[string][]string{}
-	entry := func(name string, read Read) Entry {
-		e := translating(name, Outer, func(c *Call, event map[string]any) (*abi.TranslateAnswer, error) {
+	entry := func(name string, read hook.Read) hook.Entry {
+		e := translating(name, hook.Outer, func(c *hook.Call, event map[string]any) (*abi.TranslateAnswer, error) {
 			seen[name] = append(seen[name], event["type"].(string))
 			if event["type"] == "chunk" {
 				return nil, c.Emit("overheard", json.RawMessage("1"))
@@ -271,7 +273,7 @@ func TestTranslateInOneRing(t *testing.T) {
 		e.Read = read
 		return e
 	}
-	r := openTranslators(t, entry("blind", ReadNone), entry("first", ReadAll), entry("second", ReadAll))
+	r := openTranslators(t, entry("blind", hook.ReadNone), entry("first", hook.ReadAll), entry("second", hook.ReadAll))
 	for range 3 {
 		_, caused := r.Translate(t.Context(), chunkEvent("x"), shout{})
 		require.Len(t, caused, 2)
@@ -290,7 +292,7 @@ func TestTranslateInOneRing(t *testing.T) {
 // end of the run, nor in that of a run inside it.
 func TestTranslateLastMessage(t *testing.T) {
 	t.Parallel()
-	hide := func(_ *Call, event map[string]any) (*abi.TranslateAnswer, error) { // of messages alone, as modules do
+	hide := func(_ *hook.Call, event map[string]any) (*abi.TranslateAnswer, error) { // of messages alone, as modules do
 		e := event
 		for e["type"] == "child" {
 			e = e["event"].(map[string]any)
@@ -302,16 +304,16 @@ func TestTranslateLastMessage(t *testing.T) {
 		m["content"] = strings.ReplaceAll(m["content"].(string), "secret", "***")
 		return answered(event)
 	}
-	mark := func(_ *Call, event map[string]any) (*abi.TranslateAnswer, error) { // of any event
+	mark := func(_ *hook.Call, event map[string]any) (*abi.TranslateAnswer, error) { // of any event
 		if m, ok := event["message"].(map[string]any); ok {
 			m["content"] = m["content"].(string) + "!"
 		}
 		return answered(event)
 	}
-	drop := func(_ *Call, event map[string]any) (*abi.TranslateAnswer, error) {
+	drop := func(_ *hook.Call, event map[string]any) (*abi.TranslateAnswer, error) {
 		return &abi.TranslateAnswer{Drop: event["type"] == "message"}, nil
 	}
-	fail := func(*Call, map[string]any) (*abi.TranslateAnswer, error) { panic("mistake") }
+	fail := func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) { panic("mistake") }
 	said := abi.Assistant("my secret")
 	said.ID = "m1"
 	finished := abi.Event{Type: abi.EventRunFinished, Run: "run-1", Seq: 9, FinishReason: abi.RunStop, Message: &said}
@@ -320,17 +322,17 @@ func TestTranslateLastMessage(t *testing.T) {
 	child := abi.Event{Type: abi.EventChild, Run: "run-1", Seq: 8, Event: &inner}
 	for name, tc := range map[string]struct {
 		event   abi.Event
-		entries []Entry
+		entries []hook.Entry
 		want    string
 	}{
 		"nobody":          {finished, nil, "my secret"},
-		"one":             {finished, []Entry{translating("hide", Tenant, hide, nil)}, "my ***"},
-		"of a run inside": {child, []Entry{translating("hide", Tenant, hide, nil)}, "my ***"},
-		"all events":      {finished, []Entry{translating("mark", Tenant, mark, nil)}, "my secret!"},
-		"after another":   {finished, []Entry{translating("mark", Tenant, mark, nil), translating("hide", Outer, hide, nil)}, "my ***!"},
-		"before another":  {finished, []Entry{translating("hide", Tenant, hide, nil), translating("mark", Outer, mark, nil)}, "my ***!"},
-		"dropped":         {finished, []Entry{translating("drop", Tenant, drop, nil)}, ""},
-		"failed":          {finished, []Entry{translating("fail", Tenant, fail, nil)}, "my secret"},
+		"one":             {finished, []hook.Entry{translating("hide", hook.Tenant, hide, nil)}, "my ***"},
+		"of a run inside": {child, []hook.Entry{translating("hide", hook.Tenant, hide, nil)}, "my ***"},
+		"all events":      {finished, []hook.Entry{translating("mark", hook.Tenant, mark, nil)}, "my secret!"},
+		"after another":   {finished, []hook.Entry{translating("mark", hook.Tenant, mark, nil), translating("hide", hook.Outer, hide, nil)}, "my ***!"},
+		"before another":  {finished, []hook.Entry{translating("hide", hook.Tenant, hide, nil), translating("mark", hook.Outer, mark, nil)}, "my ***!"},
+		"dropped":         {finished, []hook.Entry{translating("drop", hook.Tenant, drop, nil)}, ""},
+		"failed":          {finished, []hook.Entry{translating("fail", hook.Tenant, fail, nil)}, "my secret"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

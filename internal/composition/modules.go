@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
@@ -36,7 +36,7 @@ func (m *Modules) check(ctx context.Context, c *Composition) string {
 		}
 	}()
 	s := &seen{}
-	a, err := s.agent(c, &stage{puppet: func(e *Entry) (chain.Middleware, error) {
+	a, err := s.agent(c, &stage{puppet: func(e *Entry) (hook.Middleware, error) {
 		config, err := json.Marshal(e.Hooks)
 		if err != nil {
 			return nil, err

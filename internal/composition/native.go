@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
@@ -16,8 +16,8 @@ type native struct {
 }
 
 // Describe lists the hooks that the entry has a script for.
-func (n native) Describe() chain.Description {
-	d := chain.Description{Description: abi.Description{Messages: abi.MessagesLazy}}
+func (n native) Describe() hook.Description {
+	d := hook.Description{Description: abi.Description{Messages: abi.MessagesLazy}}
 	for h := range n.entry.Hooks {
 		d.Hooks = append(d.Hooks, h)
 	}
@@ -25,7 +25,7 @@ func (n native) Describe() chain.Description {
 }
 
 // Open returns the puppet itself: it keeps nothing.
-func (n native) Open(context.Context, string, string) (chain.Session, error) { return n, nil }
+func (n native) Open(context.Context, string, string) (hook.Session, error) { return n, nil }
 
 // Stats tells nothing.
 func (native) Stats() abi.EntryStats { return abi.EntryStats{} }
@@ -34,7 +34,7 @@ func (native) Stats() abi.EntryStats { return abi.EntryStats{} }
 func (native) Close() {}
 
 // Call plays a hook.
-func (n native) Call(ctx context.Context, c *chain.Call, in, out any) error {
+func (n native) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	if n.onHook != nil {
 		n.onHook()
 	}
@@ -44,7 +44,7 @@ func (n native) Call(ctx context.Context, c *chain.Call, in, out any) error {
 // nativeHost is the host's side of a hook, for a puppet.
 type nativeHost struct {
 	ctx  context.Context
-	call *chain.Call
+	call *hook.Call
 }
 
 func (h nativeHost) Tell(name, text string) error {
@@ -55,14 +55,14 @@ func (h nativeHost) Tell(name, text string) error {
 	return h.call.Emit(name, data)
 }
 
-func (h nativeHost) Next(patch any) (any, error) { return h.call.Next(h.ctx, patch) }
+func (h nativeHost) Next(patch any) (any, error) { return hook.ControlOf(h.call).Next(h.ctx, patch) }
 
 func (h nativeHost) Forward() (any, error) {
-	if err := h.call.NextStream(h.ctx, nil); err != nil {
+	if err := hook.ControlOf(h.call).NextStream(h.ctx, nil); err != nil {
 		return nil, err
 	}
 	for {
-		got, err := h.call.Recv(h.ctx, 1<<20)
+		got, err := hook.ControlOf(h.call).Recv(h.ctx, 1<<20)
 		switch {
 		case err != nil:
 			return nil, err

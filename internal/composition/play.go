@@ -19,13 +19,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
 // A stage is what a composition is played with.
 type stage struct {
 	// puppet makes the middleware of an entry; nil: in this process.
-	puppet func(*Entry) (chain.Middleware, error)
+	puppet func(*Entry) (hook.Middleware, error)
 	// journal keeps the run; nil: none.
 	journal *journal.Options
 	// parallel is how many calls of tools are made at once; one after the other when 0.
@@ -162,19 +164,19 @@ func yes(questions []abi.Pending, all bool) map[string]json.RawMessage {
 
 // agent makes the composition's agent.
 func (s *seen) agent(c *Composition, on *stage, name string) (*agent.Agent, error) {
-	entries := []chain.Entry{{Name: "watch", Ring: chain.Outer, Middleware: s.watch()}}
+	entries := []hook.Entry{{Name: "watch", Ring: hook.Outer, Middleware: s.watch()}}
 	for i := range c.Entries {
 		e := &c.Entries[i]
-		var m chain.Middleware = native{e, s.onHook}
+		var m hook.Middleware = native{e, s.onHook}
 		if on.puppet != nil {
 			var err error
 			if m, err = on.puppet(e); err != nil {
 				return nil, err
 			}
 		}
-		entry := chain.Entry{Name: e.Name, Ring: chain.Ring(e.Ring), Hooks: slices.AppendSeq([]abi.Hook{}, maps.Keys(e.Hooks)), Middleware: m}
+		entry := hook.Entry{Name: e.Name, Ring: hook.Ring(e.Ring), Hooks: slices.AppendSeq([]abi.Hook{}, maps.Keys(e.Hooks)), Middleware: m}
 		if e.Skip {
-			entry.OnFault = chain.Skip
+			entry.OnFault = hook.Skip
 		}
 		entries = append(entries, entry)
 	}
@@ -202,7 +204,7 @@ func (s *seen) agent(c *Composition, on *stage, name string) (*agent.Agent, erro
 		Name: name, Model: scripted.Func(func(_ int, q *model.Request) scripted.Reply { return s.reply(c, q) }), ModelName: "scripted",
 		Instruction: instruction, Tools: tools, ReturnDirectly: c.Direct, MaxSteps: c.MaxSteps, Parallel: max(1, on.parallel), NoStream: !c.Stream, Journal: on.journal,
 		Limits: c.Limits.limits(),
-		Chain:  ch.With(chain.Options{ContinueOnError: c.ContinueOnError, ContinueOnResponse: c.ContinueOnResponse}),
+		Chain:  ch.With(hook.Options{ContinueOnError: c.ContinueOnError, ContinueOnResponse: c.ContinueOnResponse}),
 	})
 	if err != nil || c.Peer == nil {
 		return a, err
@@ -224,19 +226,19 @@ func (l Limits) limits() agent.Limits {
 
 // watch tells the model, by a parameter, at which step the run is, and notes what it
 // observes, and the messages at the end.
-func (s *seen) watch() *chain.Native {
-	return &chain.Native{
-		BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+func (s *seen) watch() *inproc.Middleware {
+	return &inproc.Middleware{
+		BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			step := json.RawMessage(strconv.Itoa(c.Where().Step))
 			return &abi.BeforeModelAnswer{Request: abi.RequestPatch{Params: abi.Params{"step": step}}}, nil
 		},
-		AfterAgent: func(_ context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		AfterAgent: func(_ context.Context, c *hook.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.state = c.List(abi.ListState).All()
 			return nil, nil
 		},
-		Observe: func(_ context.Context, _ *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+		Observe: func(_ context.Context, _ *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for i := range in.Events {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // A translator is what stands beside an entry where events are translated for a client: what
@@ -45,9 +47,9 @@ type told struct {
 }
 
 // entry is the translator as a middleware.
-func (t translator) entry() chain.Entry {
-	play := func(behind bool) func(context.Context, *chain.Call, *abi.TranslateInput) (*abi.TranslateAnswer, error) {
-		return func(_ context.Context, _ *chain.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+func (t translator) entry() hook.Entry {
+	play := func(behind bool) func(context.Context, *hook.Call, *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+		return func(_ context.Context, _ *hook.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
 			var e map[string]any
 			if err := json.Unmarshal(in.Event, &e); err != nil {
 				return nil, err
@@ -65,7 +67,7 @@ func (t translator) entry() chain.Entry {
 			return &abi.TranslateAnswer{Event: b}, err
 		}
 	}
-	return chain.Entry{Name: t.name, Ring: chain.Ring(t.ring), OnFault: chain.Skip, Middleware: &chain.Native{TranslateBefore: play(false), TranslateAfter: play(true)}}
+	return hook.Entry{Name: t.name, Ring: hook.Ring(t.ring), OnFault: hook.Skip, Middleware: &inproc.Middleware{TranslateBefore: play(false), TranslateAfter: play(true)}}
 }
 
 // translated is what the translator does with an event.

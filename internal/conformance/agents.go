@@ -15,6 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // A builder makes a case's agents. They share its model and tools.
@@ -28,7 +30,7 @@ type builder struct {
 }
 
 // agent makes the agent of a file, with another entry beside the file's.
-func (b *builder) agent(ctx context.Context, name string, file *agentFile, more ...chain.Entry) (*agent.Agent, error) {
+func (b *builder) agent(ctx context.Context, name string, file *agentFile, more ...hook.Entry) (*agent.Agent, error) {
 	entries, err := b.entries(ctx, file)
 	if err != nil {
 		return nil, err
@@ -50,7 +52,7 @@ func (b *builder) agent(ctx context.Context, name string, file *agentFile, more 
 		tools = append(tools, agent.Tool(a, nil))
 	}
 	a, err := agent.New(&agent.Options{Name: name, Model: file.Model.around(b.model), ModelName: "scripted", Instruction: file.Instruction, Tools: tools,
-		ReturnDirectly: file.ReturnDirectly, Chain: ch.With(chain.Options{ContinueOnError: file.ContinueOnError, ContinueOnResponse: file.ContinueOnResponse, Values: &b.values}),
+		ReturnDirectly: file.ReturnDirectly, Chain: ch.With(hook.Options{ContinueOnError: file.ContinueOnError, ContinueOnResponse: file.ContinueOnResponse, Values: &b.values}),
 		MaxSteps: file.Limits.MaxSteps, Limits: file.Limits.calls(), Timeout: file.Timeout, NoStream: file.Stream != nil && !*file.Stream})
 	if err == nil && others != nil {
 		err = a.AllowTransfer(others...)
@@ -90,8 +92,8 @@ func (f *modelFile) around(m model.Model) model.Model {
 }
 
 // lookAtState is a native middleware that notes the messages at the end.
-func lookAtState(messages *[]abi.Message) *chain.Native {
-	return &chain.Native{AfterAgent: func(_ context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+func lookAtState(messages *[]abi.Message) *inproc.Middleware {
+	return &inproc.Middleware{AfterAgent: func(_ context.Context, c *hook.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 		*messages = c.List(abi.ListState).All()
 		return nil, nil
 	}}
@@ -99,7 +101,7 @@ func lookAtState(messages *[]abi.Message) *chain.Native {
 
 // entries are those that agent.yaml names, or one for each module if there
 // is one agent.
-func (b *builder) entries(ctx context.Context, file *agentFile) ([]chain.Entry, error) {
+func (b *builder) entries(ctx context.Context, file *agentFile) ([]hook.Entry, error) {
 	if file.Middlewares == nil && file.Agents == nil {
 		for _, name := range sortedKeys(b.c.Modules) {
 			file.Middlewares = append(file.Middlewares, entryFile{Module: name + ".go"})
@@ -108,7 +110,7 @@ func (b *builder) entries(ctx context.Context, file *agentFile) ([]chain.Entry, 
 			file.Middlewares = []entryFile{{Module: b.suite.Default}}
 		}
 	}
-	var out []chain.Entry
+	var out []hook.Entry
 	for _, f := range file.Middlewares {
 		e, err := b.entry(ctx, f)
 		if err != nil {
@@ -119,18 +121,18 @@ func (b *builder) entries(ctx context.Context, file *agentFile) ([]chain.Entry, 
 	return out, nil
 }
 
-func (b *builder) entry(ctx context.Context, f entryFile) (chain.Entry, error) {
+func (b *builder) entry(ctx context.Context, f entryFile) (hook.Entry, error) {
 	stem, kind, _ := strings.Cut(f.Module, ".")
-	e := chain.Entry{Name: f.Name, Ring: chain.Tenant, OnFault: chain.OnFault(f.OnFault), Read: chain.Read(f.Read)}
+	e := hook.Entry{Name: f.Name, Ring: hook.Tenant, OnFault: hook.OnFault(f.OnFault), Read: hook.Read(f.Read)}
 	if e.Name == "" {
 		e.Name = stem
 	}
 	switch f.Ring {
 	case "", "tenant":
 	case "outer":
-		e.Ring = chain.Outer
+		e.Ring = hook.Outer
 	case "inner":
-		e.Ring = chain.Inner
+		e.Ring = hook.Inner
 	default:
 		return e, fmt.Errorf("no ring %q", f.Ring)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
@@ -89,7 +89,7 @@ type scripts struct {
 	loader *module.Loader
 }
 
-func (ms *scripts) Go(ctx context.Context, entry string, config json.RawMessage, grants []string) (chain.Middleware, error) {
+func (ms *scripts) Go(ctx context.Context, entry string, config json.RawMessage, grants []string) (hook.Middleware, error) {
 	var c struct {
 		Use    string          `json:"use"`
 		Config json.RawMessage `json:"config"`
@@ -103,7 +103,7 @@ func (ms *scripts) Go(ctx context.Context, entry string, config json.RawMessage,
 	return configured(ctx, ms.loader, filepath.Join(ms.dir, filepath.FromSlash(c.Use)+".ts"), entry, c.Config, grants)
 }
 
-func (*scripts) Wasm(context.Context, string, string, json.RawMessage, []string) (chain.Middleware, error) {
+func (*scripts) Wasm(context.Context, string, string, json.RawMessage, []string) (hook.Middleware, error) {
 	return nil, errors.New("the case has a module that is not there in TypeScript")
 }
 
@@ -151,7 +151,7 @@ func newLoader(t *testing.T) *module.Loader {
 	return loader
 }
 
-func (ms *modules) Go(ctx context.Context, entry string, config json.RawMessage, grants []string) (chain.Middleware, error) {
+func (ms *modules) Go(ctx context.Context, entry string, config json.RawMessage, grants []string) (hook.Middleware, error) {
 	granted, err := policy.ParseGrants(grants)
 	if err != nil {
 		return nil, err
@@ -159,12 +159,12 @@ func (ms *modules) Go(ctx context.Context, entry string, config json.RawMessage,
 	return ms.suite.Configure(ctx, entry, config, granted)
 }
 
-func (ms *modules) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (chain.Middleware, error) {
+func (ms *modules) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (hook.Middleware, error) {
 	return configured(ctx, ms.loader, filepath.Join(root, "testdata", "modules", file), entry, config, grants)
 }
 
 // configured loads a module and configures an entry, which goes on without it.
-func configured(ctx context.Context, loader *module.Loader, path, entry string, config json.RawMessage, grants []string) (chain.Middleware, error) {
+func configured(ctx context.Context, loader *module.Loader, path, entry string, config json.RawMessage, grants []string) (hook.Middleware, error) {
 	granted, err := policy.ParseGrants(grants)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 )
 
 // agentFile is what a case's agent.yaml may say: a part of what the command reads.
@@ -74,9 +74,9 @@ type entryFile struct {
 // the suite's, told by its configuration which it is.
 type Middlewares interface {
 	// Go is the suite's module, configured as one of its middlewares, with the grants.
-	Go(ctx context.Context, entry string, config json.RawMessage, grants []string) (chain.Middleware, error)
+	Go(ctx context.Context, entry string, config json.RawMessage, grants []string) (hook.Middleware, error)
 	// Wasm is a module of testdata/modules.
-	Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (chain.Middleware, error)
+	Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (hook.Middleware, error)
 }
 
 // An Outcome is what a case came to.
@@ -103,7 +103,7 @@ func (c *Case) Run(ctx context.Context, s *Suite, ms Middlewares) (*Outcome, err
 	}
 	out := &Outcome{}
 	b := &builder{c: c, suite: s, middlewares: ms, model: scripted.New(c.Replies...), player: &player{told: map[string]chan struct{}{}, calls: map[string]int{}}}
-	look := chain.Entry{Name: "the-case", Ring: chain.Outer, Middleware: lookAtState(&out.State)}
+	look := hook.Entry{Name: "the-case", Ring: hook.Outer, Middleware: lookAtState(&out.State)}
 	a, err := b.agent(ctx, "", &file, look)
 	later := a
 	if err == nil && file.Resumed != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 )
 
 // durable are the durable values of a case: they last for all of its runs, and no
@@ -19,14 +19,14 @@ type durable struct {
 	versions int64
 }
 
-func (d *durable) GetValue(_ context.Context, s chain.ValueScope, key string) (abi.LocalValue, bool, error) {
+func (d *durable) GetValue(_ context.Context, s hook.ValueScope, key string) (abi.LocalValue, bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v, ok := d.values[s.Entry+"\x00"+key]
 	return v, ok, nil
 }
 
-func (d *durable) SetValue(_ context.Context, s chain.ValueScope, key string, value json.RawMessage, version int64, _ time.Duration) (int64, error) {
+func (d *durable) SetValue(_ context.Context, s hook.ValueScope, key string, value json.RawMessage, version int64, _ time.Duration) (int64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if version != abi.LocalAlways && version != d.values[s.Entry+"\x00"+key].Version {
@@ -35,7 +35,7 @@ func (d *durable) SetValue(_ context.Context, s chain.ValueScope, key string, va
 	return d.set(s, key, value), nil
 }
 
-func (d *durable) set(s chain.ValueScope, key string, value json.RawMessage) int64 {
+func (d *durable) set(s hook.ValueScope, key string, value json.RawMessage) int64 {
 	if d.values == nil {
 		d.values = map[string]abi.LocalValue{}
 	}
@@ -44,14 +44,14 @@ func (d *durable) set(s chain.ValueScope, key string, value json.RawMessage) int
 	return d.versions
 }
 
-func (d *durable) DeleteValue(_ context.Context, s chain.ValueScope, key string) error {
+func (d *durable) DeleteValue(_ context.Context, s hook.ValueScope, key string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.values, s.Entry+"\x00"+key)
 	return nil
 }
 
-func (d *durable) AddValue(_ context.Context, s chain.ValueScope, key string, delta int64) (int64, error) {
+func (d *durable) AddValue(_ context.Context, s hook.ValueScope, key string, delta int64) (int64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var n int64

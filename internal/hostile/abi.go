@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -125,7 +125,7 @@ func abiCases() []Case {
 		}, Limits: policy.Limits{ReplyBytes: 16}, Want: ErrorReply, Text: []string{`"code":"limit"`}},
 		{Name: "switched off after five faults", Module: func() []byte {
 			return doing(abi.HookOnChunk, unreachable)
-		}, OnFault: chain.Skip, Want: Faulted, Hook: abi.HookOnChunk, Kind: sandbox.FaultTrap},
+		}, OnFault: hook.Skip, Want: Faulted, Hook: abi.HookOnChunk, Kind: sandbox.FaultTrap},
 	}
 }
 
@@ -209,7 +209,7 @@ func jsonCases() []Case {
 		bad("respond of a user", `{"respond":{"role":"user","content":"x"}}`, "assistant"),
 		{Name: "nothing of a bad answer is applied", Module: func() []byte {
 			return answering(abi.HookBeforeAgent, `{"instruction":"mine","messages":{"splice":[{"at":99,"remove":1}]}}`)
-		}, OnFault: chain.Skip, Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{"messages"},
+		}, OnFault: hook.Skip, Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{"messages"},
 			Check: func(s *Seen) error { return wantInstruction(s, "be brief") }},
 		good("64 levels", `{"x":`+deep(63, "[", "]")+`}`, nil),
 		good("key of 1 MB", `{"`+strings.Repeat("k", 1<<20)+`":1}`, nil),

@@ -9,7 +9,7 @@ package hostile
 import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -51,7 +51,7 @@ type Case struct {
 	// Entries is the number of entries of the chain with this module. Default 1.
 	Entries int
 	// OnFault is the effect of a fault on the run.
-	OnFault chain.OnFault
+	OnFault hook.OnFault
 	// Replies returns the replies of the model. Nil: one that calls a tool, and one with a
 	// text in three chunks.
 	Replies func() []scripted.Reply

@@ -9,7 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
@@ -53,7 +53,7 @@ func (g *Generator) Case(n int) *Case {
 	c.Limits.HookTime = GeneratedTime
 	c.Limits.MemoryBytes = []int64{1 << 20, 16 << 20, 64 << 20}[r.IntN(3)]
 	c.Limits.Fuel = []int64{0, 0, 1 << 62, 1_000_000}[r.IntN(4)]
-	c.OnFault = []chain.OnFault{chain.Skip, chain.Fail}[min(1, r.IntN(3))]
+	c.OnFault = []hook.OnFault{hook.Skip, hook.Fail}[min(1, r.IntN(3))]
 	c.Entries = 1 + max(0, r.IntN(10)-8)
 	c.Whole = r.IntN(4) == 0
 	c.Replies = func() []scripted.Reply {

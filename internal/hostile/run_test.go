@@ -23,6 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -92,28 +93,28 @@ type hookCall struct {
 
 // watched is a middleware that records each call of its hooks.
 type watched struct {
-	chain.Middleware
+	hook.Middleware
 	note func(hookCall)
 }
 
-func (w *watched) Open(ctx context.Context, entry, run string) (chain.Session, error) {
+func (w *watched) Open(ctx context.Context, entry, run string) (hook.Session, error) {
 	s, err := w.Middleware.Open(ctx, entry, run)
 	return &watchedSession{s, w.note}, err
 }
 
 type watchedSession struct {
-	chain.Session
+	hook.Session
 	note func(hookCall)
 }
 
-func (s *watchedSession) Call(ctx context.Context, c *chain.Call, in, out any) error {
+func (s *watchedSession) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	delay, cpu, began := threadDelay(), threadTime(), time.Now()
 	err := s.Session.Call(ctx, c, in, out)
-	wall := time.Since(began) - c.Waited()
+	wall := time.Since(began) - hook.ControlOf(c).Waited()
 	left := ctx.Err() != nil && errors.Is(err, context.Cause(ctx))
-	s.note(hookCall{c.Hook, wall, wall - max(0, threadDelay()-delay), threadTime() - cpu, c.Waited() > 0, err, left})
+	s.note(hookCall{c.Hook, wall, wall - max(0, threadDelay()-delay), threadTime() - cpu, hook.ControlOf(c).Waited() > 0, err, left})
 	return err
 }
 
@@ -157,20 +158,20 @@ func (h *host) run(ctx context.Context, c *Case) *outcome {
 }
 
 // take runs an agent with the middleware in its chain.
-func (o *outcome) take(ctx context.Context, c *Case, mw chain.Middleware) error {
+func (o *outcome) take(ctx context.Context, c *Case, mw hook.Middleware) error {
 	var mu sync.Mutex
 	w := &watched{mw, func(call hookCall) {
 		mu.Lock()
 		defer mu.Unlock()
 		o.calls = append(o.calls, call)
 	}}
-	var entries []chain.Entry
+	var entries []hook.Entry
 	for i := range max(1, c.Entries) {
 		name := "hostile"
 		if i > 0 {
 			name = fmt.Sprint("hostile-", i)
 		}
-		entries = append(entries, chain.Entry{Name: name, Ring: chain.Tenant, OnFault: c.OnFault, Middleware: w})
+		entries = append(entries, hook.Entry{Name: name, Ring: hook.Tenant, OnFault: c.OnFault, Middleware: w})
 	}
 	ch, err := chain.New(entries...)
 	if err != nil {

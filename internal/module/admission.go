@@ -6,14 +6,14 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 // A Placed is an entry in its ring.
 type Placed struct {
 	*Middleware
-	Ring chain.Ring
+	Ring hook.Ring
 }
 
 // A Reservation is the memory that a run's modules may come to use.
@@ -38,7 +38,7 @@ type Reservation struct {
 // or sandbox.ErrClosed.
 func (l *Loader) Reserve(ctx context.Context, run []Placed, parallel int) (context.Context, *Reservation, error) {
 	parallel = max(1, parallel)
-	room := &Room{loader: l, run: run, under: map[chain.Own]int{}}
+	room := &Room{loader: l, run: run, under: map[hook.Own]int{}}
 	own := room.granted()
 	sizes := make([]int64, parallel)
 	for i := range sizes {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-var _ chain.Middleware = (*Middleware)(nil)
+var _ hook.Middleware = (*Middleware)(nil)
 
 // A Middleware is a module that was configured for an entry of a chain. It is
 // safe for concurrent use.
@@ -164,8 +164,8 @@ func (s *source) configure(config json.RawMessage) (json.RawMessage, error) {
 }
 
 // Describe tells the chain which hooks to call.
-func (mw *Middleware) Describe() chain.Description {
-	d := chain.Description{Description: mw.module.desc, Digest: mw.module.Digest()}
+func (mw *Middleware) Describe() hook.Description {
+	d := hook.Description{Description: mw.module.desc, Digest: mw.module.Digest()}
 	d.Hooks = mw.module.Hooks()
 	return d
 }
@@ -173,7 +173,7 @@ func (mw *Middleware) Describe() chain.Description {
 // Module is what was configured.
 func (mw *Middleware) Module() *Module { return mw.module }
 
-// Grants are the powers of the entry. Grants.Read belongs in its chain.Entry.
+// Grants are the powers of the entry. Grants.Read belongs in its hook.Entry.
 func (mw *Middleware) Grants() policy.Grants { return mw.grants }
 
 // Close frees the middleware's image. Sessions that are open go on. Closing

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -138,7 +139,7 @@ func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, ca
 	defer mw.Close()
 	s := &session{mw: mw, entry: "plugin", run: "run-1", stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}
 	defer s.Close()
-	within(t, func(c *chain.Call) {
+	within(t, func(c *hook.Call) {
 		for _, call := range calls {
 			var o pluginOutcome
 			inv := &invoke.Invocation{Hook: abi.Hook(call.export), Limits: &m.limits, Call: c, Config: mw.config, Entered: true, Now: 1_767_225_600_000_000_000,
@@ -171,7 +172,7 @@ func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, ca
 }
 
 // variables are those of the names that the tests use.
-func variables(t *testing.T, c *chain.Call) map[string]string {
+func variables(t *testing.T, c *hook.Call) map[string]string {
 	out := map[string]string{}
 	for _, name := range []string{"a", "b", "total", "run", "count", "", "number", "bytes"} {
 		value, ok, err := c.LocalGet("var/" + name)
@@ -186,23 +187,23 @@ func variables(t *testing.T, c *chain.Call) map[string]string {
 }
 
 // within calls fn in a hook of a run.
-func within(t *testing.T, fn func(c *chain.Call)) {
+func within(t *testing.T, fn func(c *hook.Call)) {
 	t.Helper()
-	r := openRun(t, chain.Entry{Name: "plugin", Middleware: capture(fn)})
+	r := openRun(t, hook.Entry{Name: "plugin", Middleware: capture(fn)})
 	_, err := r.BeforeAgent(t.Context(), chain.Start{Messages: conversation("hello", "how are you?")})
 	require.NoError(t, err)
 }
 
 // capture is a middleware that hands its call on.
-type capture func(c *chain.Call)
+type capture func(c *hook.Call)
 
-func (capture) Describe() chain.Description {
-	return chain.Description{Description: abi.Description{Hooks: []abi.Hook{abi.HookBeforeAgent}}}
+func (capture) Describe() hook.Description {
+	return hook.Description{Description: abi.Description{Hooks: []abi.Hook{abi.HookBeforeAgent}}}
 }
 
-func (fn capture) Open(context.Context, string, string) (chain.Session, error) { return fn, nil }
+func (fn capture) Open(context.Context, string, string) (hook.Session, error) { return fn, nil }
 
-func (fn capture) Call(_ context.Context, c *chain.Call, _, _ any) error {
+func (fn capture) Call(_ context.Context, c *hook.Call, _, _ any) error {
 	fn(c)
 	return nil
 }

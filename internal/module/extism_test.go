@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -217,9 +218,9 @@ func TestExtismVariables(t *testing.T) {
 		p.do(opOutputSet, 5, 6, 0)
 	}
 	counting := mw(count)
-	entries := func(mws ...*Middleware) (out []chain.Entry) {
+	entries := func(mws ...*Middleware) (out []hook.Entry) {
 		for i, mw := range mws {
-			out = append(out, chain.Entry{Name: fmt.Sprint("e", i), Middleware: mw, OnFault: chain.Skip})
+			out = append(out, hook.Entry{Name: fmt.Sprint("e", i), Middleware: mw, OnFault: hook.Skip})
 		}
 		return out
 	}
@@ -368,10 +369,10 @@ func TestExtismStore(t *testing.T) {
 	mw, err := loadPlugin(t, "caller.wasm", policy.Limits{}).Configure(t.Context(), "guard", []byte(config), policy.Grants{Store: true})
 	require.NoError(t, err)
 	t.Cleanup(mw.Close)
-	c, err := chain.New(chain.Entry{Name: "guard", Middleware: mw})
+	c, err := chain.New(hook.Entry{Name: "guard", Middleware: mw})
 	require.NoError(t, err)
 	v, host := &values{}, &fakeHost{}
-	r, err := c.With(chain.Options{Values: v, Tenant: "t"}).Open(t.Context(), "run-1", host, local.New())
+	r, err := c.With(hook.Options{Values: v, Tenant: "t"}).Open(t.Context(), "run-1", host, local.New())
 	require.NoError(t, err)
 	defer r.Close()
 	_, err = (&testRun{r, host}).beforeAgent(t)

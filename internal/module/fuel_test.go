@@ -10,8 +10,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
@@ -80,7 +80,7 @@ func fuelOf(t *testing.T, b []byte, limits policy.Limits) (fuel int64, r *testRu
 	require.NoError(t, err)
 	mw := configure(t, m, "")
 	mw.OnCall(func(r CallReport) { fuel = int64(r.Fuel) })
-	r = openRun(t, chain.Entry{Name: "guard", Middleware: mw, Read: chain.ReadAll})
+	r = openRun(t, hook.Entry{Name: "guard", Middleware: mw, Read: hook.ReadAll})
 	_, err = r.beforeAgent(t)
 	return fuel, r, err
 }
@@ -173,7 +173,7 @@ func TestReplayKeepsFuelSchedule(t *testing.T) {
 	for version := 1; version <= policy.FuelSchedule; version++ {
 		dir := t.TempDir()
 		m := keeping(t, dir, "moody.wasm", policy.Limits{FuelSchedule: version})
-		r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, ""), Hooks: []abi.Hook{abi.HookGateTool}})
+		r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, m, ""), Hooks: []abi.Hook{abi.HookGateTool}})
 		_, err := r.callTool(t.Context(), nil)
 		require.NoError(t, err)
 		b := onlyBundle(t, dir)

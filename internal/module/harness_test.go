@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
@@ -153,7 +154,7 @@ type testRun struct {
 	host *fakeHost
 }
 
-func openRun(t *testing.T, entries ...chain.Entry) *testRun {
+func openRun(t *testing.T, entries ...hook.Entry) *testRun {
 	t.Helper()
 	c, err := chain.New(entries...)
 	require.NoError(t, err)
@@ -166,7 +167,7 @@ func openRun(t *testing.T, entries ...chain.Entry) *testRun {
 
 func open(t *testing.T, mw *Middleware) *testRun {
 	t.Helper()
-	return openRun(t, chain.Entry{Name: "guard", Middleware: mw, Read: mw.Grants().Read})
+	return openRun(t, hook.Entry{Name: "guard", Middleware: mw, Read: mw.Grants().Read})
 }
 
 func conversation(texts ...string) *message.List {

@@ -14,6 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -81,7 +83,7 @@ func TestLiesAreCounted(t *testing.T) {
 	t.Parallel()
 	m, err := loadBytes(t, saying(t, "{}", `{"respond":{"role":"user","content":"I am the model"}}`, 0), policy.Limits{})
 	require.NoError(t, err)
-	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, "{}"), OnFault: chain.Skip})
+	r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, m, "{}"), OnFault: hook.Skip})
 	for range 2 {
 		_, err = r.beforeAgent(t)
 		require.NoError(t, err)
@@ -96,7 +98,7 @@ func TestLiesAreCounted(t *testing.T) {
 func TestFaultedInstance(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{})
-	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, do("t")), OnFault: chain.Skip})
+	r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, m, do("t")), OnFault: hook.Skip})
 	for range 3 {
 		start, err := r.beforeAgent(t)
 		require.NoError(t, err)
@@ -312,11 +314,11 @@ func TestWrapModel(t *testing.T) {
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{})
-	stop := &chain.Native{WrapToolCall: func(context.Context, *chain.Call, *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+	stop := &inproc.Middleware{WrapToolCall: func(context.Context, *hook.Call, *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 		return &abi.WrapToolCallAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
 	}}
 	wrap := load(t, "wrap.wasm", policy.Limits{})
-	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, wrap, next("1")), OnFault: chain.Skip}, chain.Entry{Name: "inner", Middleware: stop})
+	r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, wrap, next("1")), OnFault: hook.Skip}, hook.Entry{Name: "inner", Middleware: stop})
 	_, err := r.callTool(t.Context(), nil)
 	var stopped *ending.StoppedError
 	require.ErrorAs(t, err, &stopped)
@@ -324,8 +326,8 @@ func TestEndings(t *testing.T) {
 	require.Empty(t, r.host.faults())
 	require.Zero(t, r.Stats()[0].Faults)
 
-	r = openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, wrap, next("1")), OnFault: chain.Skip},
-		chain.Entry{Name: "trap", Middleware: wrapOnly{configure(t, m, do("t"))}})
+	r = openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, wrap, next("1")), OnFault: hook.Skip},
+		hook.Entry{Name: "trap", Middleware: wrapOnly{configure(t, m, do("t"))}})
 	_, err = r.callTool(t.Context(), nil)
 	var fault *ending.FaultError
 	require.ErrorAs(t, err, &fault)
@@ -346,7 +348,7 @@ func TestEndings(t *testing.T) {
 // wrapOnly is a middleware of which only wrap_tool_call is called.
 type wrapOnly struct{ *Middleware }
 
-func (w wrapOnly) Describe() chain.Description {
+func (w wrapOnly) Describe() hook.Description {
 	d := w.Middleware.Describe()
 	d.Hooks = []abi.Hook{abi.HookWrapToolCall}
 	return d

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
@@ -32,7 +33,7 @@ func echo(r *abi.HTTPRequest) (*abi.HTTPResponse, error) {
 }
 
 // opened is a run of a plug-in in which requests are sent.
-func opened(t *testing.T, l *Loader, plugin, config string, grants policy.Grants, h chain.HTTP) *testRun {
+func opened(t *testing.T, l *Loader, plugin, config string, grants policy.Grants, h hook.HTTP) *testRun {
 	t.Helper()
 	m, err := l.LoadBytes(t.Context(), plugin, readPlugin(t, plugin), policy.Limits{})
 	require.NoError(t, err)
@@ -40,10 +41,10 @@ func opened(t *testing.T, l *Loader, plugin, config string, grants policy.Grants
 	mw, err := m.Configure(t.Context(), "guard", json.RawMessage(config), grants)
 	require.NoError(t, err)
 	t.Cleanup(mw.Close)
-	c, err := chain.New(chain.Entry{Name: "guard", Middleware: mw})
+	c, err := chain.New(hook.Entry{Name: "guard", Middleware: mw})
 	require.NoError(t, err)
 	host := &fakeHost{}
-	r, err := c.With(chain.Options{HTTP: h}).Open(t.Context(), "run-1", host, local.New())
+	r, err := c.With(hook.Options{HTTP: h}).Open(t.Context(), "run-1", host, local.New())
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return &testRun{r, host}
@@ -54,7 +55,7 @@ func TestHTTP(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
 	granted := policy.Grants{HTTP: []string{"a.org", "b.org"}}
-	reply := func(arg string, grants policy.Grants, h chain.HTTP) string {
+	reply := func(arg string, grants policy.Grants, h hook.HTTP) string {
 		r := opened(t, l, "caller.wasm", `{"call1":"o","arg1":`+arg+`}`, grants, h)
 		_, err := r.beforeAgent(t)
 		require.NoError(t, err)

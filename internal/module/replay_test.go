@@ -14,6 +14,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 
 	"github.com/stretchr/testify/require"
@@ -125,7 +126,7 @@ func TestReplayFaults(t *testing.T) {
 func TestReplayHistory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), `{ "spaced": 1 }`), Hooks: []abi.Hook{abi.HookBeforeAgent, abi.HookWrapToolCall}})
+	r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), `{ "spaced": 1 }`), Hooks: []abi.Hook{abi.HookBeforeAgent, abi.HookWrapToolCall}})
 	slow := func(context.Context, abi.Call) (*abi.Result, error) {
 		r.host.tick(90 * time.Second)
 		return abi.TextResult("done"), nil
@@ -176,7 +177,7 @@ func TestReplayHistory(t *testing.T) {
 func TestReplayJudged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), ""), Hooks: []abi.Hook{abi.HookGateTool}})
+	r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), ""), Hooks: []abi.Hook{abi.HookGateTool}})
 	_, err := r.callTool(t.Context(), nil)
 	require.NoError(t, err, "a gate that faults denies")
 	b := onlyBundle(t, dir)
@@ -191,7 +192,7 @@ func TestReplayJudged(t *testing.T) {
 func TestReplayLate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), ""), Hooks: []abi.Hook{abi.HookGateTool}})
+	r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), ""), Hooks: []abi.Hook{abi.HookGateTool}})
 	_, err := r.callTool(t.Context(), nil)
 	require.NoError(t, err)
 	b := onlyBundle(t, dir)
@@ -236,7 +237,7 @@ func TestBundleFiles(t *testing.T) {
 	mw, err := m.Configure(t.Context(), "../../evil", []byte(do("t")), policy.Grants{})
 	require.NoError(t, err)
 	defer mw.Close()
-	r := openRun(t, chain.Entry{Name: "../../evil", Middleware: mw})
+	r := openRun(t, hook.Entry{Name: "../../evil", Middleware: mw})
 	_, err = r.beforeAgent(t)
 	require.Error(t, err)
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -23,8 +23,8 @@ type Room struct {
 	size     int64 // of one reserved place, bytes
 
 	mu       sync.Mutex
-	reserved int               // places that are free; guarded by mu
-	under    map[chain.Own]int // calls under way; guarded by mu
+	reserved int              // places that are free; guarded by mu
+	under    map[hook.Own]int // calls under way; guarded by mu
 }
 
 // granted is the most that one call may need of those that the entries have
@@ -32,16 +32,16 @@ type Room struct {
 func (r *Room) granted() (bytes int64) {
 	for _, p := range r.run {
 		if p.grants.Model {
-			bytes = max(bytes, r.bytes(chain.OwnModel))
+			bytes = max(bytes, r.bytes(hook.OwnModel))
 		}
 		if len(p.grants.Tools) > 0 {
-			bytes = max(bytes, r.bytes(chain.OwnTool))
+			bytes = max(bytes, r.bytes(hook.OwnTool))
 		}
 	}
 	return bytes
 }
 
-func (r *Room) bytes(of chain.Own) (bytes int64) {
+func (r *Room) bytes(of hook.Own) (bytes int64) {
 	for _, p := range r.run {
 		bytes += int64(p.within(of)) * p.worstCase()
 	}
@@ -49,11 +49,11 @@ func (r *Room) bytes(of chain.Own) (bytes int64) {
 }
 
 // within is how many instances of the entry one such call has at once at most.
-func (p Placed) within(of chain.Own) int {
+func (p Placed) within(of hook.Own) int {
 	switch {
-	case of == chain.OwnTool:
+	case of == hook.OwnTool:
 		return p.inToolCall()
-	case p.Ring == chain.Tenant:
+	case p.Ring == hook.Tenant:
 		return 0
 	default:
 		return p.inModelCall()
@@ -77,7 +77,7 @@ func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release fun
 		if p.Middleware != mw {
 			continue
 		}
-		if has <= p.instances(r.parallel)+r.under[chain.OwnModel]*p.within(chain.OwnModel)+r.under[chain.OwnTool]*p.within(chain.OwnTool) {
+		if has <= p.instances(r.parallel)+r.under[hook.OwnModel]*p.within(hook.OwnModel)+r.under[hook.OwnTool]*p.within(hook.OwnTool) {
 			return nil, nil
 		}
 		return r.loader.sandbox.Reserve(sandbox.WithReservation(ctx), mw.worstCase())
@@ -88,12 +88,12 @@ func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release fun
 // Take takes what one call needs, until release. The error is an *abi.Error:
 // limit if an entry may not have so many instances, or there never is so much
 // memory, and unavailable if it is not free now.
-func (r *Room) Take(ctx context.Context, of chain.Own) (release func(), err error) {
+func (r *Room) Take(ctx context.Context, of hook.Own) (release func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.run {
 		n := p.within(of)
-		has := p.instances(r.parallel) + r.under[chain.OwnModel]*p.within(chain.OwnModel) + r.under[chain.OwnTool]*p.within(chain.OwnTool)
+		has := p.instances(r.parallel) + r.under[hook.OwnModel]*p.within(hook.OwnModel) + r.under[hook.OwnTool]*p.within(hook.OwnTool)
 		if most := p.module.limits.Instances; n > 0 && has+n > most {
 			return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("%s: %s may have %d instances in a run, and the call might need more; raise its limit instances", of, p.entry, most)}
 		}
@@ -123,7 +123,7 @@ func (r *Room) Take(ctx context.Context, of chain.Own) (release func(), err erro
 	}), nil
 }
 
-func noRoom(of chain.Own, err error) *abi.Error {
+func noRoom(of hook.Own, err error) *abi.Error {
 	var never *sandbox.TooLargeError
 	if errors.As(err, &never) {
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("%s: the call %v", of, err)}

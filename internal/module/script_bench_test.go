@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -28,7 +29,7 @@ func BenchmarkScript(b *testing.B) {
 		require.NoError(b, err)
 		mw, err := m.Configure(b.Context(), "patch", nil, policy.Grants{})
 		require.NoError(b, err)
-		c, err := chain.New(chain.Entry{Name: "patch", Middleware: mw})
+		c, err := chain.New(hook.Entry{Name: "patch", Middleware: mw})
 		require.NoError(b, err)
 		language, _, _ := strings.Cut(name, ".")
 		for size, text := range map[string]string{"1KB": strings.Repeat("x", 100), "100KB": strings.Repeat("x", 10_000)} {

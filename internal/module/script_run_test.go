@@ -87,7 +87,7 @@ func TestScriptPatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := loadScript(t, l, hook("return { messages: "+tc.patch+" }"), policy.Limits{})
+			m := loadScript(t, l, beforeAgentScript("return { messages: "+tc.patch+" }"), policy.Limits{})
 			s, err := open(t, configure(t, m, "")).beforeAgent(t)
 			require.NoError(t, err)
 			var got []string
@@ -185,7 +185,7 @@ func TestScriptLostPromises(t *testing.T) {
 		"const p = Promise.reject(1); return p.catch(() => {});":                               nil,
 		"const p = Promise.reject(1); return Promise.resolve().then(() => p.catch(() => {}));": nil,
 	} {
-		r := open(t, configure(t, loadScript(t, l, hook(body), policy.Limits{}), ""))
+		r := open(t, configure(t, loadScript(t, l, beforeAgentScript(body), policy.Limits{}), ""))
 		_, err := r.beforeAgent(t)
 		require.NoError(t, err)
 		logs := r.host.logs()
@@ -200,11 +200,11 @@ func TestScriptLostPromises(t *testing.T) {
 func TestScriptEndings(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
-	_, err := open(t, configure(t, loadScript(t, l, hook(`return ctx.stop("enough", "credit");`), policy.Limits{}), "")).beforeAgent(t)
+	_, err := open(t, configure(t, loadScript(t, l, beforeAgentScript(`return ctx.stop("enough", "credit");`), policy.Limits{}), "")).beforeAgent(t)
 	var stop *ending.StoppedError
 	require.ErrorAs(t, err, &stop)
 	require.Equal(t, "enough", stop.Reason)
-	_, err = open(t, configure(t, loadScript(t, l, hook(`return ctx.interrupt("may I?", { n: 1 });`), policy.Limits{}), "")).beforeAgent(t)
+	_, err = open(t, configure(t, loadScript(t, l, beforeAgentScript(`return ctx.interrupt("may I?", { n: 1 });`), policy.Limits{}), "")).beforeAgent(t)
 	var paused *ending.InterruptedError
 	require.ErrorAs(t, err, &paused)
 }
@@ -275,7 +275,7 @@ func TestScriptReplay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := replayScript(t, hook(c.body), c.place, c.limits)
+			b := replayScript(t, beforeAgentScript(c.body), c.place, c.limits)
 			if name == "deaf" {
 				require.True(t, b.Call.Stopped)
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -49,8 +49,8 @@ func loadScript(t *testing.T, l *Loader, text string, limits policy.Limits) *Mod
 	return m
 }
 
-// hook is a script with one before_agent.
-func hook(body string) string {
+// beforeAgentScript returns a script with one before_agent.
+func beforeAgentScript(body string) string {
 	return "export default {\n  beforeAgent(input, ctx) {\n" + body + "\n  },\n};\n"
 }
 
@@ -139,8 +139,8 @@ func TestScriptFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := loadScript(t, l, hook(tc.body), tc.limits)
-			r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, "")})
+			m := loadScript(t, l, beforeAgentScript(tc.body), tc.limits)
+			r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, m, "")})
 			_, err := r.beforeAgent(t)
 			var fault *ending.FaultError
 			require.ErrorAs(t, err, &fault)
@@ -151,7 +151,7 @@ func TestScriptFaults(t *testing.T) {
 			require.Equal(t, m.Digest(), fault.Digest)
 
 			// The instance was thrown away; another run begins in a clean one.
-			_, err = openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, "")}).beforeAgent(t)
+			_, err = openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, m, "")}).beforeAgent(t)
 			require.ErrorAs(t, err, &fault)
 			require.ErrorContains(t, fault.Cause, tc.want)
 		})
@@ -164,10 +164,10 @@ func TestScriptFaults(t *testing.T) {
 func TestScriptTime(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
-	m := loadScript(t, l, hook("for (;;) Math.abs(1);"), policy.Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}})
+	m := loadScript(t, l, beforeAgentScript("for (;;) Math.abs(1);"), policy.Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}})
 	const tries = 10
 	for try := 1; ; try++ {
-		_, err := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, "")}).beforeAgent(t)
+		_, err := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, m, "")}).beforeAgent(t)
 		var fault *ending.FaultError
 		require.ErrorAs(t, err, &fault)
 		require.ErrorContains(t, fault.Cause, "ran longer than 5")
@@ -210,7 +210,7 @@ func TestScriptInChild(t *testing.T) {
 	l, err := NewLoader(t.Context(), &LoaderOptions{CompileChild: &child.Options{MemoryBytes: 256 << 20, Timeout: 5 * time.Minute}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
-	m := loadScript(t, l, hook("return { instruction: 'from a child' };"), policy.Limits{})
+	m := loadScript(t, l, beforeAgentScript("return { instruction: 'from a child' };"), policy.Limits{})
 	s, err := open(t, configure(t, m, "")).beforeAgent(t)
 	require.NoError(t, err)
 	require.Equal(t, "from a child", s.Instruction)
@@ -255,7 +255,7 @@ func TestScriptFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := open(t, configure(t, loadScript(t, l, hook(tc.body), policy.Limits{}), ""))
+			r := open(t, configure(t, loadScript(t, l, beforeAgentScript(tc.body), policy.Limits{}), ""))
 			_, err := r.beforeAgent(t)
 			var fault *ending.FaultError
 			require.False(t, errors.As(err, &fault), "%v", err)

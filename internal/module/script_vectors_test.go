@@ -13,7 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
@@ -82,7 +82,7 @@ func scriptVector(t *testing.T, l *Loader, v *vector, shape [2]any) {
 	_, err := abijson.Decode(v.Input, in)
 	require.NoError(t, err)
 	out := reflect.New(reflect.TypeOf(shape[1])).Interface()
-	visit, err := s.visit(&chain.Call{Hook: v.Hook}, in)
+	visit, err := s.visit(&hook.Call{Hook: v.Hook}, in)
 	require.NoError(t, err)
 	visit.LogFunc = func(int32, string) {} // there is no run to hear it
 	err = s.serve(t.Context(), visit, out)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -21,7 +21,7 @@ import (
 const maxIdle = 4
 
 // Open begins a run. Instances are made when hooks are called.
-func (mw *Middleware) Open(ctx context.Context, entry, run string) (chain.Session, error) {
+func (mw *Middleware) Open(ctx context.Context, entry, run string) (hook.Session, error) {
 	room, _ := ctx.Value(roomKey{}).(*Room)
 	return &session{mw: mw, room: room, entry: entry, run: run, stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}, nil
 }
@@ -54,20 +54,20 @@ type worker struct {
 }
 
 // Call runs one hook in an instance that has no live call. Fault, failure and
-// ending are told as chain.Session says.
-func (s *session) Call(ctx context.Context, c *chain.Call, in, out any) error {
+// ending are told as hook.Session says.
+func (s *session) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	began := time.Now()
 	inv, err := s.visit(c, in)
 	if inv.Recorder != nil {
-		c.OnFault(func(f *ending.FaultError) { s.bundle(inv, f) })
+		hook.ControlOf(c).OnFault(func(f *ending.FaultError) { s.bundle(inv, f) })
 	}
 	if err == nil {
 		err = s.serve(ctx, inv, out)
 	}
 	inv.Err = err
-	c.Weigh(inv.BytesOut)
-	c.Spend(tracing.Cost{Fuel: int64(inv.Report.Fuel), BytesIn: inv.BytesIn, BytesOut: inv.BytesOut})
-	took := time.Since(began) - c.Waited()
+	hook.ControlOf(c).Weigh(inv.BytesOut)
+	hook.ControlOf(c).Spend(tracing.Cost{Fuel: int64(inv.Report.Fuel), BytesIn: inv.BytesIn, BytesOut: inv.BytesOut})
+	took := time.Since(began) - hook.ControlOf(c).Waited()
 	s.count(inv, took, isFault(err))
 	if s.mw.onCall != nil {
 		s.mw.onCall(CallReport{Hook: inv.Hook, Time: took, Fuel: inv.Report.Fuel, BytesIn: inv.BytesIn, BytesOut: inv.BytesOut,
@@ -78,7 +78,7 @@ func (s *session) Call(ctx context.Context, c *chain.Call, in, out any) error {
 }
 
 // visit makes the visit of a call.
-func (s *session) visit(c *chain.Call, in any) (*invoke.Invocation, error) {
+func (s *session) visit(c *hook.Call, in any) (*invoke.Invocation, error) {
 	m := s.mw.module
 	inv := invoke.New()
 	inv.Hook, inv.Limits, inv.Call, inv.Config, inv.Grants = c.Hook, &m.limits, c, s.mw.config, s.mw.grants
@@ -285,7 +285,7 @@ func (s *session) Close() {
 func (s *session) count(inv *invoke.Invocation, wall time.Duration, faulted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	chain.CountCall(&s.stats, inv.Hook, wall, faulted)
+	hook.CountCall(&s.stats, inv.Hook, wall, faulted)
 	s.stats.BytesIn += inv.BytesIn
 	s.stats.BytesOut += inv.BytesOut
 	s.stats.Fuel += int64(inv.Report.Fuel)

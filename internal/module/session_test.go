@@ -22,6 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
@@ -184,7 +185,7 @@ func TestDeterminism(t *testing.T) {
 	t.Parallel()
 	mw := configure(t, load(t, "wasi.wasm", policy.Limits{}), "{}")
 	randoms := func(entry string) []string {
-		r := openRun(t, chain.Entry{Name: entry, Middleware: mw})
+		r := openRun(t, hook.Entry{Name: entry, Middleware: mw})
 		var out []string
 		for range 2 {
 			_, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
@@ -284,7 +285,7 @@ func BenchmarkHook(b *testing.B) {
 			in := &abi.BeforeToolInput{Call: abi.Call{ID: "c1", Name: "t", Arguments: strings.Repeat("x", size)}}
 			b.ReportAllocs()
 			for b.Loop() {
-				inv, err := s.(*session).visit(&chain.Call{Hook: abi.HookBeforeTool}, in)
+				inv, err := s.(*session).visit(&hook.Call{Hook: abi.HookBeforeTool}, in)
 				require.NoError(b, err)
 				inv.LogFunc = func(int32, string) {}
 				var out abi.BeforeToolInput
@@ -303,15 +304,15 @@ type encoding struct {
 	input []byte
 }
 
-func (e *encoding) Describe() chain.Description {
-	var d chain.Description
+func (e *encoding) Describe() hook.Description {
+	var d hook.Description
 	d.Hooks = []abi.Hook{abi.HookBeforeModelRewriteState, abi.HookBeforeModel}
 	return d
 }
 
-func (e *encoding) Open(context.Context, string, string) (chain.Session, error) { return e, nil }
+func (e *encoding) Open(context.Context, string, string) (hook.Session, error) { return e, nil }
 
-func (e *encoding) Call(_ context.Context, c *chain.Call, in, _ any) error {
+func (e *encoding) Call(_ context.Context, c *hook.Call, in, _ any) error {
 	inv, err := (&session{mw: e.mw}).visit(c, in)
 	e.input = inv.Input
 	return err
@@ -328,9 +329,9 @@ func TestShown(t *testing.T) {
 	messages := conversation("hello", "{\"list\":0,\"revision\":1,\"total\":3}", "<&>\u2028")
 	decoy := json.RawMessage(`{"messages":{"list":0,"revision":1,"total":3},"items":[]}`)
 	tool := abi.Tool{Name: "t", Parameters: decoy}
-	for read, want := range map[chain.Read]int{chain.ReadAll: 3, chain.ReadLast: 1, chain.ReadNone: 0} {
+	for read, want := range map[hook.Read]int{hook.ReadAll: 3, hook.ReadLast: 1, hook.ReadNone: 0} {
 		e := &encoding{mw: &Middleware{module: load(t, "no-tools.wasm", policy.Limits{})}}
-		r := openRun(t, chain.Entry{Name: "guard", Middleware: e, Read: read})
+		r := openRun(t, hook.Entry{Name: "guard", Middleware: e, Read: read})
 		_, err := r.BeforeModelRewriteState(t.Context(), chain.Draft{Messages: messages, Tools: []abi.Tool{tool}, Model: "m"})
 		require.NoError(t, err)
 		var state abi.BeforeModelRewriteStateInput
@@ -385,7 +386,7 @@ func BenchmarkInput(b *testing.B) {
 	for _, times := range []int{1, 50} {
 		b.Run(fmt.Sprint(20*times), func(b *testing.B) {
 			e := &encoding{mw: &Middleware{module: m}}
-			c, err := chain.New(chain.Entry{Name: "guard", Middleware: e})
+			c, err := chain.New(hook.Entry{Name: "guard", Middleware: e})
 			require.NoError(b, err)
 			d := chain.Draft{Messages: message.NewList(message.NewRevisions(), slices.Repeat(sample, times))}
 			b.ReportAllocs()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
@@ -20,21 +21,21 @@ type values struct{ asked []string }
 
 var errNoDatabase = errors.New("dial tcp: connection refused")
 
-func (v *values) GetValue(_ context.Context, s chain.ValueScope, key string) (abi.LocalValue, bool, error) {
+func (v *values) GetValue(_ context.Context, s hook.ValueScope, key string) (abi.LocalValue, bool, error) {
 	v.asked = append(v.asked, "get "+s.Tenant+"/"+s.Entry+"/"+key)
 	return abi.LocalValue{Value: json.RawMessage(`7`), Version: 3}, true, nil
 }
 
-func (v *values) SetValue(_ context.Context, s chain.ValueScope, key string, value json.RawMessage, version int64, ttl time.Duration) (int64, error) {
+func (v *values) SetValue(_ context.Context, s hook.ValueScope, key string, value json.RawMessage, version int64, ttl time.Duration) (int64, error) {
 	v.asked = append(v.asked, "set "+s.Tenant+"/"+s.Entry+"/"+key)
 	return 4, nil
 }
 
-func (v *values) DeleteValue(_ context.Context, s chain.ValueScope, key string) error {
+func (v *values) DeleteValue(_ context.Context, s hook.ValueScope, key string) error {
 	return errNoDatabase
 }
 
-func (v *values) AddValue(context.Context, chain.ValueScope, string, int64) (int64, error) {
+func (v *values) AddValue(context.Context, hook.ValueScope, string, int64) (int64, error) {
 	return 0, &abi.Error{Code: abi.CodeLimit, Message: "no more"}
 }
 
@@ -42,11 +43,11 @@ func (v *values) AddValue(context.Context, chain.ValueScope, string, int64) (int
 func TestStore(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{})
-	replies := func(letter string, o chain.Options) ([]string, []string) {
+	replies := func(letter string, o hook.Options) ([]string, []string) {
 		mw, err := m.Configure(t.Context(), "guard", []byte(do(letter)), policy.Grants{Store: true})
 		require.NoError(t, err)
 		defer mw.Close()
-		c, err := chain.New(chain.Entry{Name: "guard", Middleware: mw})
+		c, err := chain.New(hook.Entry{Name: "guard", Middleware: mw})
 		require.NoError(t, err)
 		host := &fakeHost{}
 		r, err := c.With(o).Open(t.Context(), "run-1", host, local.New())
@@ -57,11 +58,11 @@ func TestStore(t *testing.T) {
 		return host.customs(), host.logs()
 	}
 	for _, letter := range []string{"6", "7", "8", "9"} {
-		got, _ := replies(letter, chain.Options{})
+		got, _ := replies(letter, hook.Options{})
 		require.Equal(t, []string{`error {"code":"unavailable","message":"this host has no store for durable values"}`}, got)
 	}
 	v := &values{}
-	o := chain.Options{Values: v, Tenant: "t"}
+	o := hook.Options{Values: v, Tenant: "t"}
 	for letter, want := range map[string]string{
 		"6": `reply {"value":7,"version":3}`,
 		"7": `reply {"version":4}`,

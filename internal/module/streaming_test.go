@@ -13,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -68,7 +69,7 @@ func TestStream(t *testing.T) {
 // TestStreamOfOwnTool checks that what call_tool sends is its result.
 func TestStreamOfOwnTool(t *testing.T) {
 	t.Parallel()
-	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, load(t, "stream.wasm", policy.Limits{}), trap("0")), Hooks: []abi.Hook{abi.HookCallTool}})
+	r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, load(t, "stream.wasm", policy.Limits{}), trap("0")), Hooks: []abi.Hook{abi.HookCallTool}})
 	var heard []string
 	o, err := r.CallTool(t.Context(), chain.ToolCall{
 		Call: abi.Call{ID: "c1", Name: "t", Arguments: "{}"}, Tool: abi.Tool{Name: "t", Owner: "guard"}, State: conversation("hello"),
@@ -118,9 +119,9 @@ func TestStreamFaults(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			piece := strings.Repeat("x", 2000) // as much as is replied at once
-			e := chain.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "stream.wasm", policy.Limits{ReplyBytes: 16 << 10}), trap("2"))}
+			e := hook.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "stream.wasm", policy.Limits{ReplyBytes: 16 << 10}), trap("2"))}
 			if skip {
-				e.OnFault = chain.Skip
+				e.OnFault = hook.Skip
 			}
 			heard, res, err := streams(t.Context(), openRun(t, e), func() {}, piece, piece, piece)
 			require.Equal(t, []string{piece}, heard)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
@@ -107,7 +107,7 @@ func vectorInput(t *testing.T, mirror *Middleware, v *vector, shape reflect.Type
 	_, err := abijson.Decode(v.Input, in)
 	require.NoError(t, err)
 	s := &session{mw: mirror, entry: "guard", run: "run-7"}
-	visit, err := s.visit(&chain.Call{Hook: v.Hook}, in)
+	visit, err := s.visit(&hook.Call{Hook: v.Hook}, in)
 	require.NoError(t, err)
 	var out any
 	err = s.serve(t.Context(), visit, &out)
@@ -135,7 +135,7 @@ func vectorAnswer(t *testing.T, v *vector, shape [2]any) {
 	defer session.Close()
 
 	out := reflect.New(reflect.TypeOf(shape[1])).Interface()
-	err = session.Call(t.Context(), &chain.Call{Hook: v.Hook}, reflect.New(reflect.TypeOf(shape[0])).Interface(), out)
+	err = session.Call(t.Context(), &hook.Call{Hook: v.Hook}, reflect.New(reflect.TypeOf(shape[0])).Interface(), out)
 	var failed *abi.Error
 	if v.Error != nil {
 		require.True(t, errors.As(err, &failed))

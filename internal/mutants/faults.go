@@ -10,16 +10,16 @@ type fault struct {
 }
 
 const (
-	exchangeFile = "internal/chain/exchange.go"
+	exchangeFile = "internal/chain/exchange/exchange.go"
 	gateFile     = "internal/chain/gate.go"
-	invokeFile   = "internal/chain/invoke.go"
-	listsFile    = "internal/chain/lists.go"
+	invokeFile   = "internal/chain/hook/invoke.go"
+	listsFile    = "internal/chain/hook/lists.go"
 	nestedFile   = "internal/chain/nested.go"
-	recordFile   = "internal/chain/record.go"
+	recordFile   = "internal/chain/record/record.go"
 	stateFile    = "internal/chain/state.go"
-	streamFile   = "internal/chain/stream.go"
+	streamFile   = "internal/chain/exchange/stream.go"
 	toolFile     = "internal/chain/tool.go"
-	wrappingFile = "internal/chain/wrapping.go"
+	wrappingFile = "internal/chain/exchange/wrapping.go"
 
 	agentFinish = "internal/agent/finish.go"
 	agentLimits = "internal/agent/limits.go"
@@ -33,12 +33,12 @@ var faults = []fault{
 	{"pipelines run last module first", "eino-25-state-appended", listsFile,
 		"for i := range n {", "for i := n - 1; i >= 0; i-- {"},
 	{"the last wrapper is the outermost", "eino-6-tool-onion", exchangeFile,
-		"x.onion(ctx, i, x.run.in(i, x.wrap), q, s.outlet())",
-		"x.onion(ctx, i, func() (w []*member) {\n\t\t\t\tfor _, m := range x.run.in(i, x.wrap) {\n\t\t\t\t\tw = append([]*member{m}, w...)\n\t\t\t\t}\n\t\t\t\treturn w\n\t\t\t}(), q, s.outlet())"},
+		"x.onion(ctx, i, x.Run.In(i, x.Wrap), q, s.outlet())",
+		"x.onion(ctx, i, func() (w []*hook.Member) {\n\t\t\t\tfor _, m := range x.Run.In(i, x.Wrap) {\n\t\t\t\t\tw = append([]*hook.Member{m}, w...)\n\t\t\t\t}\n\t\t\t\treturn w\n\t\t\t}(), q, s.outlet())"},
 	{"after_agent runs from outside in", "own-outer-has-the-last-word", stateFile,
-		"range r.outward(abi.HookAfterAgent)", "range r.inward(abi.HookAfterAgent)"},
+		"range r.Outward(abi.HookAfterAgent)", "range r.Inward(abi.HookAfterAgent)"},
 	{"tool_messages asks the inner ring first", "own-tool-messages-outer-first", toolFile,
-		"range r.inward(abi.HookToolMessages)", "range r.outward(abi.HookToolMessages)"},
+		"range r.Inward(abi.HookToolMessages)", "range r.Outward(abi.HookToolMessages)"},
 	{"the message is told before it is rewritten", "eino-34-answer-changed", agentRun,
 		"\ts.Messages = messages\n\tlast, ok := s.Messages.Last()\n\tif !ok {\n\t\treturn \"\", &abi.Error{Code: abi.CodeInvalid, Message: \"after_model_rewrite_state left no messages\"}\n\t}\n\tr.tellMessage(response.ID)\n",
 		"\tr.tellMessage(response.ID)\n\ts.Messages = messages\n\tlast, ok := s.Messages.Last()\n\tif !ok {\n\t\treturn \"\", &abi.Error{Code: abi.CodeInvalid, Message: \"after_model_rewrite_state left no messages\"}\n\t}\n"},
@@ -53,7 +53,7 @@ var faults = []fault{
 	{"what before_model changes is kept", "trpc-A31-request-not-kept", agentModel,
 		"\tr.state.Told = toolNames(q.Tools)\n", "\tr.state.Told, r.state.Messages = toolNames(q.Tools), q.Messages\n"},
 	{"run-local values of a faulting hook are kept", "own-local-dropped", invokeFile,
-		"\t\treturn r.fault(c, StageHook, err)\n", "\t\t_ = c.commit()\n\t\treturn r.fault(c, StageHook, err)\n"},
+		"\t\treturn r.fault(c, ending.StageHook, err)\n", "\t\t_ = c.locals.Commit()\n\t\treturn r.fault(c, ending.StageHook, err)\n"},
 	{"results of siblings are lost when a call ends the run", "trpc-A41-before-tool-stops", agentTools,
 		"\tr.recordResults()\n\treturn PhaseRound, err",
 		"\tif err != nil {\n\t\treturn PhaseRound, err\n\t}\n\tr.recordResults()\n\treturn PhaseRound, nil"},
@@ -62,22 +62,22 @@ var faults = []fault{
 	// Gates.
 	{"gates judge arguments before they are rewritten", "trpc-A36-arguments-seen-by-all", toolFile,
 		"\t\tjudged, err := k.run.gate(ctx, k.call, q)\n",
-		"\t\tasked := q\n\t\tif _, ok := k.run.record.decided(q, k.call.Tool.Owner); !ok {\n\t\t\tasked = k.call.Call\n\t\t}\n\t\tjudged, err := k.run.gate(ctx, k.call, asked)\n"},
+		"\t\tasked := q\n\t\tif _, ok := k.run.Record.Decision(q, k.call.Tool.Owner); !ok {\n\t\t\tasked = k.call.Call\n\t\t}\n\t\tjudged, err := k.run.gate(ctx, k.call, asked)\n"},
 	{"a gate is not asked again for arguments it has seen", "own-gates-for-the-same-arguments", invokeFile,
-		"\tc.key = r.record.next(string(c.Hook), c.member.Name, either(c.scope, c.run.scope))\n",
-		"\tif c.key = r.record.next(string(c.Hook), c.member.Name, either(c.scope, c.run.scope)); c.Hook == abi.HookGateTool {\n\t\tc.key = c.key[:strings.LastIndexByte(c.key, '#')]\n\t}\n"},
+		"\tc.key = r.Record.NextKey(string(c.Hook), c.member.Name, cmp.Or(c.scope, c.run.Scope))\n",
+		"\tif c.key = r.Record.NextKey(string(c.Hook), c.member.Name, cmp.Or(c.scope, c.run.Scope)); c.Hook == abi.HookGateTool {\n\t\tc.key = c.key[:strings.LastIndexByte(c.key, '#')]\n\t}\n"},
 	{"asking is stricter than denying", "own-deny-beats-ask", gateFile,
 		"abi.DecideAsk: 1, abi.DecideDeny: 2", "abi.DecideAsk: 2, abi.DecideDeny: 1"},
 	{"a gate that faults allows", "own-faulting-gate", gateFile,
-		"\tcase v.faulted:\n\t\tout = abi.GateToolAnswer{Decision: abi.DecideDeny,",
-		"\tcase v.faulted:\n\t\tout = abi.GateToolAnswer{Decision: abi.DecideAllow,"},
+		"\tcase v.Faulted:\n\t\tout = abi.GateToolAnswer{Decision: abi.DecideDeny,",
+		"\tcase v.Faulted:\n\t\tout = abi.GateToolAnswer{Decision: abi.DecideAllow,"},
 	{"a yes is good for any arguments", "own-approval-of-one-call", recordFile,
 		" && a.Arguments == call.Arguments {", " {"},
 
 	// Answers on their way outward.
 	{"no after hooks on a short-circuit", "own-short-circuit-passes-the-ring", exchangeFile,
-		"\tshort := rep.res != nil || rep.err != nil\n",
-		"\tshort := rep.res != nil || rep.err != nil\n\tif short {\n\t\treturn rep, nil\n\t}\n"},
+		"\tshort := rep.Res != nil || rep.Err != nil\n",
+		"\tshort := rep.Res != nil || rep.Err != nil\n\tif short {\n\t\treturn rep, nil\n\t}\n"},
 	{"no on_chunk for whole answers", "own-on-chunk-of-whole-answers", exchangeFile,
 		"passed, err = s.filter(ctx, chunks, true)", "passed = chunks"},
 	{"pieces of a stream pass no on_chunk", "ailoop-B3-chunk-changed", streamFile,
@@ -87,29 +87,29 @@ var faults = []fault{
 	{"again has no end", "own-again-three-times", exchangeFile,
 		"case retry != nil && again >= abi.MaxAgain:", "case retry != nil && again >= 100:"},
 	{"the last of several errors is reported", "trpc-A5-continue-on-error", exchangeFile,
-		"case v.failed != nil && failed.err == nil:", "case v.failed != nil:"},
+		"case v.Failed != nil && failed.Err == nil:", "case v.Failed != nil:"},
 
 	// Endings, faults, pauses.
 	{"a wrapper catches a stop", "own-stop-is-not-caught", wrappingFile,
-		"\t\tcase err != nil:\n\t\t\treturn nil, err\n\t\tcase rep.err != nil:",
-		"\t\tcase err != nil:\n\t\t\treturn nil, AsError(err, abi.CodeTool)\n\t\tcase rep.err != nil:"},
+		"\t\tcase err != nil:\n\t\t\treturn nil, err\n\t\tcase rep.Err != nil:",
+		"\t\tcase err != nil:\n\t\t\treturn nil, ending.AsError(err, abi.CodeTool)\n\t\tcase rep.Err != nil:"},
 	{"a fault ends the run though it is to be skipped", "own-skip-state-hook", invokeFile,
 		"ends := !never && c.member.OnFault != Skip", "ends := !never"},
 	{"a skipped wrapper's call is made again", "own-skip-after-next", wrappingFile,
-		"\tcase v.faulted && w.lastGood.res != nil:\n\t\treturn w.lastGood, nil\n",
-		"\tcase v.faulted && w.lastGood.res != nil:\n\t\treturn w.x.onion(w.ctx, w.ring, w.inner, w.q, nil)\n"},
+		"\tcase v.Faulted && w.lastGood.Res != nil:\n\t\treturn w.lastGood, nil\n",
+		"\tcase v.Faulted && w.lastGood.Res != nil:\n\t\treturn w.x.onion(w.ctx, w.ring, w.inner, w.q, nil)\n"},
 	{"after_agent is not called after an error", "eino-60-after-agent-of-a-failed-run", stateFile,
 		"func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {\n",
 		"func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {\n\tif e.Err != nil {\n\t\treturn e.Final\n\t}\n"},
 	{"what a wrapper sent is not its answer", "own-stream-framed", wrappingFile,
-		"if w.tell.sent == 0 || w.tell.failed != nil {", "if w.tell.sent >= 0 || w.tell.failed != nil {"},
+		"if w.tell.Sent == 0 || w.tell.Failed != nil {", "if w.tell.Sent >= 0 || w.tell.Failed != nil {"},
 	{"the stream of a skipped wrapper is cut", "own-stream-fault-skipped", wrappingFile,
 		"\t\tending = w.drain()\n", "\t\tending = w.close()\n"},
 	{"what a wrapper sends goes past the one outside", "own-stream-outer-reads-inner", wrappingFile,
 		"\tt := &tap{feed: feed}\n\tvar out outlet\n\tif w.out != nil {\n\t\tout = t\n\t}\n",
 		"\tt := &tap{feed: feed}\n\tvar out outlet\n\tif w.out != nil {\n\t\tout = w.pass\n\t}\n"},
 	{"a tool that has run is run again after a pause", "own-tool-once", toolFile,
-		"doneAs[abi.Result](record, key); ok {", "doneAs[abi.Result](record, key); ok && known == nil {"},
+		"record.LoadAs[abi.Result](rec, key); ok {", "record.LoadAs[abi.Result](rec, key); ok && known == nil {"},
 	{"events are told again after a pause", "own-events-once", recordFile,
 		"\tif nth <= 0 {\n\t\treturn true\n", "\tif nth <= 0 {\n\t\treturn false\n"},
 	{"a tool that returns directly leaves its siblings out", "own-return-directly-with-siblings", agentTools,
@@ -120,7 +120,7 @@ var faults = []fault{
 
 	// Limits.
 	{"a module's tool calls pass by the limits", "own-tool-calls-of-a-module-end-the-run", nestedFile,
-		"if !r.record.hasBegun(key) {", "if false {"},
+		"if !r.Record.HasNested(key) {", "if false {"},
 	{"a run that is a tool takes the other's last model call", "own-child-within-the-limits", agentLimits,
 		"\t\t\tmost--\n", "\t\t\tmost += 0\n"},
 }

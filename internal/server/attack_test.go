@@ -23,6 +23,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -200,26 +202,26 @@ func TestKeysAreNotRepeated(t *testing.T) {
 // executes.
 func TestRingsAreHiddenInAGUI(t *testing.T) {
 	t.Parallel()
-	for what, guard := range map[string]*chain.Native{
-		"stops": {AfterModel: func(_ context.Context, c *chain.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+	for what, guard := range map[string]*inproc.Middleware{
+		"stops": {AfterModel: func(_ context.Context, c *hook.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 			c.Log(abi.LogWarn, "a secret thought")
 			c.Emit("secret-event", json.RawMessage(`{"secret":true}`))
 			return &abi.AfterModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "not here"}}}, nil
 		}},
-		"asks": {GateTool: func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		"asks": {GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 			return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "may it?"}, nil
 		}},
-		"denies": {GateTool: func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		"denies": {GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 			return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "no"}, nil
 		}},
-		"fails": {BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		"fails": {BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			panic("a secret fault")
 		}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			f, _ := runFixture(t, map[string]func() *agent.Options{"guarded": func() *agent.Options {
-				c, err := chain.New(chain.Entry{Name: agents.OperatorName + ".secret-guard", Ring: chain.Outer, Middleware: guard})
+				c, err := chain.New(hook.Entry{Name: agents.OperatorName + ".secret-guard", Ring: hook.Outer, Middleware: guard})
 				require.NoError(t, err)
 				o := asks()
 				o.Chain = c

@@ -19,13 +19,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // flooder returns a middleware that emits as much as allowed in each hook, and keeps its run
 // going with a tool. It needs no model.
-func flooder() *chain.Native {
+func flooder() *inproc.Middleware {
 	data := json.RawMessage(`"` + strings.Repeat("x", 8000) + `"`)
-	emit := func(ctx context.Context, c *chain.Call) error {
+	emit := func(ctx context.Context, c *hook.Call) error {
 		time.Sleep(50 * time.Millisecond) // like a module's own computation
 		for range 255 {
 			if ctx.Err() != nil {
@@ -39,18 +41,18 @@ func flooder() *chain.Native {
 	}
 	again := abi.Tool{Name: "again", Description: "Again", Parameters: json.RawMessage(`{"type":"object"}`)}
 	var calls atomic.Int64
-	return &chain.Native{
-		BeforeAgent: func(ctx context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	return &inproc.Middleware{
+		BeforeAgent: func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{again}}}, emit(ctx, c)
 		},
-		BeforeModel: func(ctx context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		BeforeModel: func(ctx context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			m := abi.Message{Role: abi.RoleAssistant, ToolCalls: []abi.ToolCall{{ID: fmt.Sprint("call", calls.Add(1)), Function: abi.FunctionCall{Name: again.Name, Arguments: "{}"}}}}
 			return &abi.BeforeModelAnswer{Response: &abi.Response{Message: m}}, emit(ctx, c)
 		},
-		CallTool: func(ctx context.Context, c *chain.Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+		CallTool: func(ctx context.Context, c *hook.Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
 			return &abi.CallToolAnswer{Result: abi.TextResult("ok")}, emit(ctx, c)
 		},
-		AfterAgent: func(ctx context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		AfterAgent: func(ctx context.Context, c *hook.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 			return nil, emit(ctx, c)
 		},
 	}
@@ -90,7 +92,7 @@ func (f *fixture) ends(key, id string) (run *api.Run, took time.Duration) {
 func TestControlBeforeData(t *testing.T) {
 	const digest = "1111111111111111111111111111111111111111111111111111111111111111"
 	f, _ := runFixture(t, map[string]func() *agent.Options{"flood": func() *agent.Options {
-		c, err := chain.New(chain.Entry{Name: "flood", Ring: chain.Tenant, Middleware: digested{flooder(), digest}})
+		c, err := chain.New(hook.Entry{Name: "flood", Ring: hook.Tenant, Middleware: digested{flooder(), digest}})
 		require.NoError(t, err)
 		return &agent.Options{Model: scripted.New(scripted.Text("x")), Chain: c, MaxSteps: 10_000}
 	}})
@@ -123,7 +125,7 @@ func TestControlBeforeData(t *testing.T) {
 func TestDeadlineAndDeletionBeforeData(t *testing.T) {
 	flood := func(timeout time.Duration) func() *agent.Options {
 		return func() *agent.Options {
-			c, err := chain.New(chain.Entry{Name: "flood", Ring: chain.Tenant, Middleware: flooder()})
+			c, err := chain.New(hook.Entry{Name: "flood", Ring: hook.Tenant, Middleware: flooder()})
 			require.NoError(t, err)
 			return &agent.Options{Model: scripted.New(scripted.Text("x")), Chain: c, MaxSteps: 10_000, Timeout: timeout}
 		}
@@ -150,12 +152,12 @@ func TestDeadlineAndDeletionBeforeData(t *testing.T) {
 
 // A digested is a native middleware with a module's digest.
 type digested struct {
-	*chain.Native
+	*inproc.Middleware
 	digest string
 }
 
-func (d digested) Describe() chain.Description {
-	out := d.Native.Describe()
+func (d digested) Describe() hook.Description {
+	out := d.Middleware.Describe()
 	out.Digest = d.digest
 	return out
 }

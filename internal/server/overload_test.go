@@ -13,6 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/overload"
 )
 
@@ -46,7 +48,7 @@ func TestOverloadRejectsRuns(t *testing.T) {
 // The run that holds the most memory ends with an error that says so. Other runs continue.
 func TestOverloadEndsTheLargestRun(t *testing.T) {
 	waits := make(chan struct{})
-	wait := &chain.Native{BeforeAgent: func(ctx context.Context, _ *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	wait := &inproc.Middleware{BeforeAgent: func(ctx context.Context, _ *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		select {
 		case <-waits:
 			return nil, nil
@@ -55,7 +57,7 @@ func TestOverloadEndsTheLargestRun(t *testing.T) {
 		}
 	}}
 	f, _ := runFixture(t, map[string]func() *agent.Options{"waits": func() *agent.Options {
-		c, err := chain.New(chain.Entry{Name: "wait", Ring: chain.Tenant, Middleware: wait})
+		c, err := chain.New(hook.Entry{Name: "wait", Ring: hook.Tenant, Middleware: wait})
 		require.NoError(t, err)
 		return &agent.Options{Model: scripted.New(scripted.Text("done")), Chain: c}
 	}})

@@ -15,13 +15,15 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 // flooding returns an agent whose middleware emits 1 MiB before each of many model calls.
 func flooding() *agent.Options {
 	data := json.RawMessage(`"` + strings.Repeat("x", 128<<10) + `"`)
-	c, err := chain.New(chain.Entry{Name: "flood", Ring: chain.Tenant, Middleware: &chain.Native{
-		BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	c, err := chain.New(hook.Entry{Name: "flood", Ring: hook.Tenant, Middleware: &inproc.Middleware{
+		BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			var err error
 			for range 8 {
 				err = errors.Join(err, c.Emit("flood", data))

@@ -27,6 +27,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -399,18 +401,18 @@ func TestRunsOutliveTheirServer(t *testing.T) {
 // Tenants do not see the operator's modules in their runs.
 func TestOperatorsModulesAreHidden(t *testing.T) {
 	t.Parallel()
-	guard := &chain.Native{
-		BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+	guard := &inproc.Middleware{
+		BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			c.Log(abi.LogWarn, "a secret thought")
 			return nil, nil
 		},
-		AfterModel: func(context.Context, *chain.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+		AfterModel: func(context.Context, *hook.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 			return &abi.AfterModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "not here"}}}, nil
 		},
 	}
 	f, _ := runFixture(t, map[string]func() *agent.Options{"guarded": func() *agent.Options {
-		c, err := chain.New(chain.Entry{Name: "secret-guard", Ring: chain.Outer, Middleware: guard}, chain.Entry{Name: "own", Ring: chain.Tenant, Middleware: &chain.Native{
-			BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		c, err := chain.New(hook.Entry{Name: "secret-guard", Ring: hook.Outer, Middleware: guard}, hook.Entry{Name: "own", Ring: hook.Tenant, Middleware: &inproc.Middleware{
+			BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 				c.Log(abi.LogWarn, "a thought of its own")
 				return nil, nil
 			}}})

@@ -6,7 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
@@ -52,7 +52,7 @@ func readMeter(t database.Tx, c *journal.Commit) (*meter, error) {
 		m.elapsed = max(0, m.now.Sub(time.UnixMilli(updated)))
 	}
 	for _, p := range modules {
-		if p.Digest != "" && p.Ring == chain.Tenant.String() {
+		if p.Digest != "" && p.Ring == hook.Tenant.String() {
 			m.own[p.Entry] = true
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -25,7 +27,7 @@ const address = "amy@example.org"
 
 // hidden is what a rewriting hook makes of a conversation with the address in its second
 // message: it changes that message, or replaces it by a new one.
-func hidden(c *chain.Call, anew bool) abi.ListPatch {
+func hidden(c *hook.Call, anew bool) abi.ListPatch {
 	m := c.List(0).At(1)
 	text := strings.ReplaceAll(m.Content.String(), address, "[EMAIL]")
 	if anew {
@@ -39,24 +41,24 @@ func hidden(c *chain.Call, anew bool) abi.ListPatch {
 // neither in its log, nor in its title.
 func TestOriginalsAreErased(t *testing.T) {
 	t.Parallel()
-	start := func(anew bool) *chain.Native {
-		return &chain.Native{BeforeAgent: func(_ context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	start := func(anew bool) *inproc.Middleware {
+		return &inproc.Middleware{BeforeAgent: func(_ context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			return &abi.BeforeAgentAnswer{Messages: hidden(c, anew)}, nil
 		}}
 	}
-	rewrite := &chain.Native{
-		BeforeAgent: func(_ context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	rewrite := &inproc.Middleware{
+		BeforeAgent: func(_ context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			first := c.List(0).At(0)
 			first.Content = abi.Text("Be brief and kind.")
 			return &abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Remove: 1, Insert: []abi.Message{first}}}}}, nil
 		},
-		BeforeModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 			return &abi.BeforeModelRewriteStateAnswer{Messages: hidden(c, false)}, nil
 		},
 	}
 	server := postgrestest.Start(t)
 	for name, tc := range map[string]struct {
-		hooks     *chain.Native
+		hooks     *inproc.Middleware
 		size      int
 		postgres  bool
 		originals bool
@@ -78,7 +80,7 @@ func TestOriginalsAreErased(t *testing.T) {
 			}
 			s, err := store.Open(t.Context(), where, nil)
 			require.NoError(t, err)
-			c, err := chain.New(chain.Entry{Name: "hide", Ring: chain.Tenant, Middleware: tc.hooks})
+			c, err := chain.New(hook.Entry{Name: "hide", Ring: hook.Tenant, Middleware: tc.hooks})
 			require.NoError(t, err)
 			model := scripted.New(scripted.Text("done"))
 			a, err := agent.New(&agent.Options{Name: "a", ModelName: "m", Model: model, Chain: c,

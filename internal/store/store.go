@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/store/blob"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 	"github.com/agent-runner/agent-runner/internal/store/migrations"
@@ -35,7 +35,7 @@ import (
 // agent or a module branches on are those of their packages.
 type Store interface {
 	journal.Journal
-	chain.Values
+	hook.Values
 	Platform
 	Quarantine
 

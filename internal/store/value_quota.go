@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
 // checkTenantValues fails if the values of all entries of a tenant exceed its quota. Only
 // then does it delete expired values of other entries; each write does so for its own.
-func (s *store) checkTenantValues(t database.Tx, scope chain.ValueScope) error {
+func (s *store) checkTenantValues(t database.Tx, scope hook.ValueScope) error {
 	limit, err := s.valueBytes(t, scope.Tenant)
 	if err != nil {
 		return err
@@ -59,14 +59,14 @@ const maxExpiredEntries = 16
 
 // expireOthers deletes expired values of a tenant's other entries, and the usage of entries
 // without values.
-func expireOthers(t database.Tx, scope chain.ValueScope) error {
+func expireOthers(t database.Tx, scope hook.ValueScope) error {
 	entries, err := database.Strings(t, `SELECT DISTINCT entry FROM module_values WHERE tenant = $1 AND entry <> $2 AND expires_ms > 0 AND expires_ms <= NOW_MS LIMIT $3`,
 		scope.Tenant, scope.Entry, int64(maxExpiredEntries))
 	if err != nil {
 		return err
 	}
 	for _, entry := range entries {
-		if err := expire(t, chain.ValueScope{Tenant: scope.Tenant, Entry: entry}, ""); err != nil {
+		if err := expire(t, hook.ValueScope{Tenant: scope.Tenant, Entry: entry}, ""); err != nil {
 			return err
 		}
 	}

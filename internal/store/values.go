@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
@@ -49,15 +49,15 @@ func checkValueKey(key string) error {
 const unexpired = ` AND (expires_ms = 0 OR expires_ms > NOW_MS)`
 
 // readValue reads a value for which a further condition holds, which may be empty.
-func readValue(t database.Tx, s chain.ValueScope, key, also string) (v storedValue, ok bool, err error) {
+func readValue(t database.Tx, s hook.ValueScope, key, also string) (v storedValue, ok bool, err error) {
 	ok, err = database.One(t, `SELECT value, version, expires_ms FROM module_values WHERE tenant = $1 AND entry = $2 AND name = $3`+also,
 		[]any{s.Tenant, s.Entry, key}, &v.value, &v.version, &v.expires)
 	v.value = bytes.Clone(v.value)
 	return v, ok, err
 }
 
-// GetValue implements [chain.Values].
-func (s *store) GetValue(ctx context.Context, scope chain.ValueScope, key string) (v abi.LocalValue, ok bool, err error) {
+// GetValue implements [hook.Values].
+func (s *store) GetValue(ctx context.Context, scope hook.ValueScope, key string) (v abi.LocalValue, ok bool, err error) {
 	if err := checkValueKey(key); err != nil {
 		return v, false, forModule(err)
 	}
@@ -69,8 +69,8 @@ func (s *store) GetValue(ctx context.Context, scope chain.ValueScope, key string
 	return v, ok, err
 }
 
-// SetValue implements [chain.Values].
-func (s *store) SetValue(ctx context.Context, scope chain.ValueScope, key string, value json.RawMessage, version int64, ttl time.Duration) (now int64, err error) {
+// SetValue implements [hook.Values].
+func (s *store) SetValue(ctx context.Context, scope hook.ValueScope, key string, value json.RawMessage, version int64, ttl time.Duration) (now int64, err error) {
 	switch {
 	case jsoncodec.Valid(value) != nil:
 		return 0, forModule(valueError(abi.CodeInvalid, "the value of durable key %s is not JSON: %v", key, jsoncodec.Valid(value)))
@@ -88,8 +88,8 @@ func (s *store) SetValue(ctx context.Context, scope chain.ValueScope, key string
 	return now, err
 }
 
-// AddValue implements [chain.Values].
-func (s *store) AddValue(ctx context.Context, scope chain.ValueScope, key string, delta int64) (sum int64, err error) {
+// AddValue implements [hook.Values].
+func (s *store) AddValue(ctx context.Context, scope hook.ValueScope, key string, delta int64) (sum int64, err error) {
 	var version int64
 	err = s.change(ctx, scope, key, func(before storedValue, exists bool) (*storedValue, error) {
 		var n int64
@@ -107,14 +107,14 @@ func (s *store) AddValue(ctx context.Context, scope chain.ValueScope, key string
 	return sum, err
 }
 
-// DeleteValue implements [chain.Values].
-func (s *store) DeleteValue(ctx context.Context, scope chain.ValueScope, key string) error {
+// DeleteValue implements [hook.Values].
+func (s *store) DeleteValue(ctx context.Context, scope hook.ValueScope, key string) error {
 	return s.change(ctx, scope, key, func(storedValue, bool) (*storedValue, error) { return nil, nil }, nil)
 }
 
 // change replaces a value by the one that fn returns, within the quota. It deletes the value
 // if fn returns nil. version is set to the version of the new value.
-func (s *store) change(ctx context.Context, scope chain.ValueScope, key string, fn func(before storedValue, exists bool) (*storedValue, error), version *int64) error {
+func (s *store) change(ctx context.Context, scope hook.ValueScope, key string, fn func(before storedValue, exists bool) (*storedValue, error), version *int64) error {
 	if err := checkValueKey(key); err != nil {
 		return forModule(err)
 	}
@@ -166,7 +166,7 @@ func (s *store) change(ctx context.Context, scope chain.ValueScope, key string, 
 }
 
 // put writes a value with the entry's next version, to which it sets version.
-func put(t database.Tx, scope chain.ValueScope, key string, next *storedValue, version *int64) error {
+func put(t database.Tx, scope hook.ValueScope, key string, next *storedValue, version *int64) error {
 	if _, err := database.One(t, `SELECT version FROM module_usage WHERE tenant = $1 AND entry = $2`, []any{scope.Tenant, scope.Entry}, version); err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func put(t database.Tx, scope chain.ValueScope, key string, next *storedValue, v
 }
 
 // expire deletes the value of a key if it has expired, and some other expired values.
-func expire(t database.Tx, scope chain.ValueScope, key string) error {
+func expire(t database.Tx, scope hook.ValueScope, key string) error {
 	type expired struct {
 		name string
 		size int64

@@ -20,7 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -55,7 +55,7 @@ func TestParallelRuns(t *testing.T) {
 			}
 			return scripted.Calls(list...)
 		}),
-		ModelName: "m", Tools: []tool.Tool{mail}, Options: chain.Options{Values: s},
+		ModelName: "m", Tools: []tool.Tool{mail}, Options: hook.Options{Values: s},
 		Middlewares: []host.Middleware{{Module: m, Grants: host.Grants{Store: true}, Config: []byte(`{"day":{"model_calls":12,"tools":{"mail":5}},"on_limit":"stop"}`)}},
 	})
 	require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/module"
@@ -74,7 +75,7 @@ func Run(ctx context.Context, m *module.Module, o *Options) ([]Row, error) {
 	b := &bench{messages: messages, samples: map[abi.Hook][]module.CallReport{}}
 	mw.OnCall(func(r module.CallReport) { b.samples[r.Hook] = append(b.samples[r.Hook], r) })
 	for range cmp.Or(o.Runs, DefaultRuns) {
-		if err := b.run(ctx, chain.Entry{Name: "bench", Middleware: mw, OnFault: chain.Skip, Read: o.Grants.Read}); err != nil {
+		if err := b.run(ctx, hook.Entry{Name: "bench", Middleware: mw, OnFault: hook.Skip, Read: o.Grants.Read}); err != nil {
 			return nil, err
 		}
 	}
@@ -182,7 +183,7 @@ var benchTools = []abi.Tool{
 }
 
 // run goes once through one step of an agent, in a chain of its own.
-func (b *bench) run(ctx context.Context, e chain.Entry) error {
+func (b *bench) run(ctx context.Context, e hook.Entry) error {
 	c, err := chain.New(e)
 	if err != nil {
 		return err

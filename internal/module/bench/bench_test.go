@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -116,7 +116,7 @@ func TestBenchLazy(t *testing.T) {
 	m := loadModule(t, "mirror.wasm")
 	all, err := Run(t.Context(), m, &Options{Runs: 1})
 	require.NoError(t, err)
-	last, err := Run(t.Context(), m, &Options{Runs: 1, Grants: policy.Grants{Read: chain.ReadLast}})
+	last, err := Run(t.Context(), m, &Options{Runs: 1, Grants: policy.Grants{Read: hook.ReadLast}})
 	require.NoError(t, err)
 	require.Greater(t, benchRow(t, all, abi.HookBeforeModel).BytesIn, 4*benchRow(t, last, abi.HookBeforeModel).BytesIn)
 	one, err := Run(t.Context(), m, &Options{Runs: 1, Messages: []abi.Message{abi.User("hello")}})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -26,7 +27,7 @@ func (inv *Invocation) encoded(in any) ([]byte, error) {
 		b, err = abijson.AppendJSON(inv.inputBuffer, in)
 		inv.inputBuffer = b[:0]
 	}
-	items, n := inv.Call.Shown()
+	items, n := hook.ControlOf(inv.Call).Shown()
 	if err != nil || items == nil {
 		return b, err
 	}

@@ -17,7 +17,7 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -31,7 +31,7 @@ import (
 type Invocation struct {
 	Hook    abi.Hook
 	Limits  *policy.Limits
-	Call    *chain.Call     // nil while the image is built
+	Call    *hook.Call      // nil while the image is built
 	Config  json.RawMessage // nil while it is not to be had
 	Grants  policy.Grants
 	LogFunc func(level int32, text string) // nil: to the call

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
@@ -28,7 +29,7 @@ func (inv *Invocation) LocalSet(key string, value []byte, version int64) ([]byte
 		return replay.HostCall{Name: "local_set", Bytes: []replay.Blob{replay.Blob(key), value}, Numbers: []int64{version}}
 	}, func() ([]byte, error) {
 		if len(value) > smallJSON {
-			inv.Call.Until(inv.checkTime)
+			hook.ControlOf(inv.Call).Until(inv.checkTime)
 		}
 		now, err := inv.Call.LocalSet(key, value, version)
 		if err != nil {

@@ -4,16 +4,17 @@ import (
 	"errors"
 
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// hold counts n bytes that the host holds for the call while it lasts; see [chain.Call.Hold].
+// hold counts n bytes that the host holds for the call while it lasts; see [hook.Call.Hold].
 // The error is a [*limitError].
 func (inv *Invocation) hold(n int64) error {
 	if inv.Call == nil {
 		return nil
 	}
-	err := inv.Call.Hold(n)
+	err := hook.ControlOf(inv.Call).Hold(n)
 	if err == nil {
 		return nil
 	}

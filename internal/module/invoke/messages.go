@@ -3,6 +3,7 @@ package invoke
 import (
 	"strconv"
 
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -28,7 +29,7 @@ func (inv *Invocation) appendMessages(room []byte, list, from, to int) ([]byte, 
 	return inv.Ask(func() replay.HostCall {
 		return replay.HostCall{Name: "messages", Numbers: []int64{int64(list), int64(from), int64(to)}}
 	}, func() ([]byte, error) {
-		return inv.Call.AppendMessages(room, list, from, to, inv.Limits.ReplyBytes)
+		return hook.ControlOf(inv.Call).AppendMessages(room, list, from, to, inv.Limits.ReplyBytes)
 	})
 }
 
@@ -36,7 +37,7 @@ func (inv *Invocation) Changed(list int, revision int64) (int, error) {
 	reply, err := inv.Ask(func() replay.HostCall {
 		return replay.HostCall{Name: "changed", Numbers: []int64{int64(list), revision}}
 	}, func() ([]byte, error) {
-		first, err := inv.Call.Changed(list, revision)
+		first, err := hook.ControlOf(inv.Call).Changed(list, revision)
 		return strconv.AppendInt(nil, int64(first), 10), err
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
@@ -39,7 +40,7 @@ func (inv *Invocation) Next(ctx context.Context, patch []byte) ([]byte, error) {
 			}
 			return abijson.Marshal(&abi.ToolReply{Result: res})
 		default:
-			_, err := inv.Call.Next(ctx, nil) // says why not
+			_, err := hook.ControlOf(inv.Call).Next(ctx, nil) // says why not
 			return nil, err
 		}
 	})

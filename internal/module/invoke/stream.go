@@ -5,6 +5,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -24,12 +25,12 @@ func (inv *Invocation) NextStream(ctx context.Context, patch []byte) ([]byte, er
 			call, err = inv.callPatch(what, patch)
 			p = &call
 		default:
-			return nil, inv.Call.NextStream(ctx, nil) // says why not
+			return nil, hook.ControlOf(inv.Call).NextStream(ctx, nil) // says why not
 		}
 		if err != nil {
 			return nil, err
 		}
-		inv.wait(func() { err = inv.Call.NextStream(ctx, p) })
+		inv.wait(func() { err = hook.ControlOf(inv.Call).NextStream(ctx, p) })
 		return []byte("{}"), err
 	})
 }
@@ -42,7 +43,7 @@ func (inv *Invocation) Recv(ctx context.Context) ([]byte, error) {
 		const escaped, frame = 6, 1 << 10
 		var got abi.Received
 		var err error
-		inv.wait(func() { got, err = inv.Call.Recv(ctx, max(0, inv.Limits.ReplyBytes-frame)/escaped) })
+		inv.wait(func() { got, err = hook.ControlOf(inv.Call).Recv(ctx, max(0, inv.Limits.ReplyBytes-frame)/escaped) })
 		if err != nil || got.End == nil && len(got.Chunks) == 0 {
 			return nil, err
 		}

@@ -6,18 +6,18 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/egress"
 )
 
 // Grants are the powers that an entry is given beyond computing. The zero
 // value reads all messages and grants nothing else.
 type Grants struct {
-	Read  chain.Read // which messages; chain.ReadAll when empty
-	Model bool       // model calls of its own
-	Tools []string   // tools of the agent that it may call, by name
-	HTTP  []string   // hosts that it may send requests to; see [egress.Pattern]
-	Store bool       // durable values
+	Read  hook.Read // which messages; hook.ReadAll when empty
+	Model bool      // model calls of its own
+	Tools []string  // tools of the agent that it may call, by name
+	HTTP  []string  // hosts that it may send requests to; see [egress.Pattern]
+	Store bool      // durable values
 }
 
 const grantForms = "read:all, read:last, read:none, model, tool:NAME, http:HOST, store"
@@ -45,7 +45,7 @@ func (g *Grants) add(s string) error {
 		g.Store = g.Store || power == "store"
 		return nil
 	case "read":
-		return g.addRead(chain.Read(what))
+		return g.addRead(hook.Read(what))
 	case "tool":
 		if what == "" || len(what) > abi.MaxName {
 			return fmt.Errorf("want tool:NAME, with the name of one of the agent's tools")
@@ -66,9 +66,9 @@ func (g *Grants) add(s string) error {
 	}
 }
 
-func (g *Grants) addRead(r chain.Read) error {
+func (g *Grants) addRead(r hook.Read) error {
 	switch {
-	case r != chain.ReadAll && r != chain.ReadLast && r != chain.ReadNone:
+	case r != hook.ReadAll && r != hook.ReadLast && r != hook.ReadNone:
 		return fmt.Errorf("want read:all, read:last or read:none")
 	case g.Read != "" && g.Read != r:
 		return fmt.Errorf("contradicts read:%s", g.Read)

@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/module"
@@ -54,7 +55,7 @@ func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, e
 		return nil, err
 	}
 	defer mw.Close()
-	c, err := chain.New(chain.Entry{Name: "probe", Middleware: mw, Read: o.Grants.Read})
+	c, err := chain.New(hook.Entry{Name: "probe", Middleware: mw, Read: o.Grants.Read})
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 	"github.com/agent-runner/agent-runner/internal/server/chat"
 )
@@ -189,17 +191,17 @@ func TestClientTools(t *testing.T) {
 
 func TestEndings(t *testing.T) {
 	t.Parallel()
-	stop := &chain.Native{AfterModel: func(context.Context, *chain.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+	stop := &inproc.Middleware{AfterModel: func(context.Context, *hook.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 		return &abi.AfterModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "not about that"}}}, nil
 	}}
-	gate := &chain.Native{GateTool: func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+	gate := &inproc.Middleware{GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "look outside?"}, nil
 	}}
-	lost := &chain.Native{BeforeModelRewriteState: func(context.Context, *chain.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+	lost := &inproc.Middleware{BeforeModelRewriteState: func(context.Context, *hook.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 		return nil, &abi.Error{Code: abi.CodeUnavailable, Message: "the weather is not there"}
 	}}
-	entries := func(n *chain.Native) *chain.Chain {
-		c, err := chain.New(chain.Entry{Name: "n", Middleware: n})
+	entries := func(n *inproc.Middleware) *chain.Chain {
+		c, err := chain.New(hook.Entry{Name: "n", Middleware: n})
 		require.NoError(t, err)
 		return c
 	}
@@ -284,12 +286,12 @@ func TestBadRequests(t *testing.T) {
 // If the final text differs from the streamed text, the client receives a correction.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
-	n := &chain.Native{AfterModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+	n := &inproc.Middleware{AfterModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
 		last := c.List(0).At(c.List(0).Len() - 1)
 		last.Content = abi.Text("the number is secret")
 		return &abi.AfterModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: c.List(0).Len() - 1, Remove: 1, Insert: []abi.Message{last}}}}}, nil
 	}}
-	c, err := chain.New(chain.Entry{Name: "n", Middleware: n})
+	c, err := chain.New(hook.Entry{Name: "n", Middleware: n})
 	require.NoError(t, err)
 	m := func() agent.Options {
 		return agent.Options{Model: scripted.New(scripted.Text("the number is 1234")), Chain: c}

@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-var scope = chain.ValueScope{Tenant: "t", Entry: "m"}
+var scope = hook.ValueScope{Tenant: "t", Entry: "m"}
 
 func code(c abi.Code) error { return &abi.Error{Code: c} }
 
-func get(t *testing.T, s store.Store, scope chain.ValueScope, key string) string {
+func get(t *testing.T, s store.Store, scope hook.ValueScope, key string) string {
 	t.Helper()
 	v, ok, err := s.GetValue(t.Context(), scope, key)
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func testValues(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	set(t, s, "k", `{"a":"ü"}`)
 	require.Equal(t, `{"a":"ü"}`, get(t, again(t, where), scope, "k"))
-	for _, other := range []chain.ValueScope{{Tenant: "t", Entry: "n"}, {Tenant: "u", Entry: "m"}, {}} {
+	for _, other := range []hook.ValueScope{{Tenant: "t", Entry: "n"}, {Tenant: "u", Entry: "m"}, {}} {
 		require.Empty(t, get(t, s, other, "k"), "%v", other)
 	}
 	require.NoError(t, s.DeleteValue(t.Context(), scope, "k"))
@@ -109,7 +109,7 @@ func testQuotas(t *testing.T, open Opener) {
 	require.NoError(t, try("d", `1`))
 	_, err := s.AddValue(t.Context(), scope, "e", 1)
 	require.ErrorIs(t, err, code(abi.CodeLimit))
-	_, err = s.SetValue(t.Context(), chain.ValueScope{Tenant: "u", Entry: "m"}, "a", json.RawMessage(text(60)), abi.LocalAlways, 0)
+	_, err = s.SetValue(t.Context(), hook.ValueScope{Tenant: "u", Entry: "m"}, "a", json.RawMessage(text(60)), abi.LocalAlways, 0)
 	require.NoError(t, err, "another tenant has its own")
 }
 
@@ -123,14 +123,14 @@ func testQuotasOfAll(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	try := func(tenant, entry string, size int, ttl time.Duration) error {
 		value := json.RawMessage(`"` + strings.Repeat("v", size-len("key")-2) + `"`)
-		_, err := s.SetValue(t.Context(), chain.ValueScope{Tenant: tenant, Entry: entry}, "key", value, abi.LocalAlways, ttl)
+		_, err := s.SetValue(t.Context(), hook.ValueScope{Tenant: tenant, Entry: entry}, "key", value, abi.LocalAlways, ttl)
 		return err
 	}
 	for tenant, all := range map[string]int{"unknown": 100, "usual": 100, "more": 150} {
 		require.NoError(t, try(tenant, "a", all-50, 0))
 		require.ErrorIs(t, try(tenant, "b", 51, 0), code(abi.CodeLimit), tenant)
 		require.NoError(t, try(tenant, "b", 50, time.Millisecond), tenant)
-		require.Eventually(t, func() bool { return get(t, s, chain.ValueScope{Tenant: tenant, Entry: "b"}, "key") == "" }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return get(t, s, hook.ValueScope{Tenant: tenant, Entry: "b"}, "key") == "" }, 10*time.Second, time.Millisecond)
 		require.NoError(t, try(tenant, "c", 40, 0), "%s: what another entry has whose time is over makes room", tenant)
 		require.NoError(t, try(tenant, "d", 10, 0), "%s: and so does the entry", tenant)
 		require.ErrorContains(t, try(tenant, "e", 6, 0), "3 entries", tenant)

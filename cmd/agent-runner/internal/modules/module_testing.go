@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/conformance"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -203,12 +203,12 @@ func difference(c *conformance.Case, outcome *conformance.Outcome, got []string)
 }
 
 // Go rejects conversations that embed Go sources. Only the host's own tests use them.
-func (*tester) Go(context.Context, string, json.RawMessage, []string) (chain.Middleware, error) {
+func (*tester) Go(context.Context, string, json.RawMessage, []string) (hook.Middleware, error) {
 	return nil, errors.New("a conversation names modules by file; sources embedded in it are not built")
 }
 
 // Wasm loads the tested module, or another module in the same folder.
-func (t *tester) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (chain.Middleware, error) {
+func (t *tester) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (hook.Middleware, error) {
 	granted, err := policy.ParseGrants(grants)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/conformance"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/module"
@@ -144,12 +144,12 @@ type modules struct {
 }
 
 // Go is for modules inside a conversation, of which these have none.
-func (modules) Go(context.Context, string, json.RawMessage, []string) (chain.Middleware, error) {
+func (modules) Go(context.Context, string, json.RawMessage, []string) (hook.Middleware, error) {
 	return nil, errors.New("a conversation uses the modules of the examples: NAME.wasm")
 }
 
 // Wasm builds and loads an example.
-func (ms modules) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (chain.Middleware, error) {
+func (ms modules) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (hook.Middleware, error) {
 	granted, err := policy.ParseGrants(grants)
 	if err != nil {
 		return nil, err

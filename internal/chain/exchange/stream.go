@@ -1,4 +1,4 @@
-package chain
+package exchange
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 	"github.com/agent-runner/agent-runner/internal/chunks"
 )
@@ -16,10 +17,10 @@ import (
 // A stream is the way of one reply outward through one ring: what came from
 // inside, and what its on_chunk hooks let pass.
 type stream struct {
-	run      *Run
-	members  []*member
-	off      map[*member]bool // faulted, passed over for the rest of this stream
-	out      outlet           // nil: chunks go nowhere as they come
+	run      *hook.Run
+	members  []*hook.Member
+	off      map[*hook.Member]bool // faulted, passed over for the rest of this stream
+	out      outlet                // nil: chunks go nowhere as they come
 	came     chunks.Assembly
 	passed   chunks.Assembly
 	n        int               // batches that came
@@ -32,8 +33,8 @@ type stream struct {
 	seq      int64
 }
 
-func (r *Run) newStream(ring Ring, tool bool, callID string, out outlet) *stream {
-	return &stream{run: r, members: r.in(ring, abi.HookOnChunk), tool: tool, callID: callID, out: out, id: r.streams.Add(1), held: account.Meter{Of: r.account}}
+func newStream(r *hook.Run, ring hook.Ring, tool bool, callID string, out outlet) *stream {
+	return &stream{run: r, members: r.In(ring, abi.HookOnChunk), tool: tool, callID: callID, out: out, id: r.StreamIDs.Add(1), held: account.Meter{Of: r.Account}}
 }
 
 // outlet is what the ring hands its chunks to; nil if they go nowhere.
@@ -51,7 +52,7 @@ func (s *stream) anew() bool {
 	if s.n > 0 && !s.out.anew() {
 		return false
 	}
-	s.n, s.finished, s.failed, s.came, s.passed, s.id = 0, false, nil, chunks.Assembly{}, chunks.Assembly{}, s.run.streams.Add(1)
+	s.n, s.finished, s.failed, s.came, s.passed, s.id = 0, false, nil, chunks.Assembly{}, chunks.Assembly{}, s.run.StreamIDs.Add(1)
 	s.held.Release()
 	return true
 }
@@ -92,7 +93,7 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 // memory, the call fails.
 func (s *stream) hold(chunks []abi.Chunk) *ending.HookError {
 	if err := s.held.Add(size.Chunks(chunks)); err != nil {
-		return &ending.HookError{Entry: sourceHost, Hook: abi.HookOnChunk, Err: ending.LimitFailure("stream", err)}
+		return &ending.HookError{Entry: SourceHost, Hook: abi.HookOnChunk, Err: ending.LimitFailure("stream", err)}
 	}
 	return nil
 }
@@ -109,9 +110,9 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 			c.Seq = s.seq
 			numbered[i] = c
 		}
-		c := s.run.call(m, abi.HookOnChunk)
+		c := s.run.Call(m, abi.HookOnChunk)
 		var out abi.OnChunkAnswer
-		v, err := s.run.invoke(ctx, c, &abi.OnChunkInput{Chunks: numbered, Stream: s.id, Final: final}, &out, func() error {
+		v, err := c.Invoke(ctx, &abi.OnChunkInput{Chunks: numbered, Stream: s.id, Final: final}, &out, func() error {
 			for i := range out.Chunks {
 				if err := chunk.Check(&out.Chunks[i], s.tool); err != nil {
 					return fmt.Errorf("chunks[%d]: %w", i, err)
@@ -132,7 +133,7 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 			return nil, &ending.HookError{Entry: m.Name, Hook: c.Hook, Err: v.Failed}
 		case v.Faulted:
 			if s.off == nil {
-				s.off = map[*member]bool{}
+				s.off = map[*hook.Member]bool{}
 			}
 			s.off[m] = true
 		}

@@ -1,4 +1,4 @@
-package chain
+package hook
 
 import (
 	"context"
@@ -45,7 +45,7 @@ const (
 	Outer Ring = iota
 	Tenant
 	Inner
-	rings
+	RingCount
 )
 
 // String returns the ring's name.

@@ -1,4 +1,4 @@
-package chain
+package hook
 
 import (
 	"context"
@@ -36,20 +36,19 @@ type Call struct {
 
 	run    *Run
 	ctx    context.Context // of the hook
-	member *member
+	member *Member
 	lists  [2]*message.List
 	next   func(ctx context.Context, patch any) (any, error)
 	open   func(ctx context.Context, patch any) error                // of next_stream
 	recv   func(ctx context.Context, most int) (abi.Received, error) // at most that many bytes
 	hand   func(ctx context.Context, chunks []abi.Chunk) error       // of send
 
-	scope     string              // what tells it from other calls of the hook in the phase: a tool call's id
-	weight    int64               // of the answer, bytes
-	spent     tracing.Cost        // for a tracer
-	key       string              // in the record
-	tool      *abi.Call           // that it is about, if it is
-	delivered func() bool         // whether content of the answer has been; nil: it does not matter
-	asks      *abi.GateToolAnswer // of a gate that asks somebody
+	scope     string       // what tells it from other calls of the hook in the phase: a tool call's id
+	weight    int64        // of the answer, bytes
+	spent     tracing.Cost // for a tracer
+	key       string       // in the record
+	tool      *abi.Call    // that it is about, if it is
+	delivered func() bool  // whether content of the answer has been; nil: it does not matter
 
 	onFault func(*ending.FaultError)
 	stop    func() error
@@ -76,7 +75,7 @@ type Call struct {
 }
 
 // Where says where in the run it is.
-func (c *Call) Where() abi.Run { return c.run.host.Where() }
+func (c *Call) Where() abi.Run { return c.run.Host.Where() }
 
 // Entry is the name of the entry that is called.
 func (c *Call) Entry() string { return c.member.Name }
@@ -84,29 +83,11 @@ func (c *Call) Entry() string { return c.member.Name }
 // OnFault lets fn hear of it if the call turns out to be a fault, be it by what
 // the middleware did or by what it answered. fn gets the whole fault, before
 // anybody else does. It is called at most once, on the goroutine of the call.
-func (c *Call) OnFault(fn func(*ending.FaultError)) { c.onFault = fn }
+func (c *Control) OnFault(fn func(*ending.FaultError)) { c.onFault = fn }
 
 // Until lets stop be asked now and then while the call works for long on what the
 // middleware has handed to it. That fails with the error that stop gives, if any.
-func (c *Call) Until(stop func() error) { c.stop = stop }
-
-// Next runs what the hook wraps, with a patch of the request: a
-// *abi.RequestPatch in wrap_model, answered by an *abi.Response, a
-// *abi.CallPatch in wrap_tool_call, answered by an *abi.Result.
-func (c *Call) Next(ctx context.Context, patch any) (any, error) {
-	if c.next == nil {
-		return nil, denied("next is for wrap_model and wrap_tool_call, not for %s", c.Hook)
-	}
-	if err := c.countNext(); err != nil {
-		return nil, err
-	}
-	var reply any
-	err := c.waitFor(func() (err error) {
-		reply, err = c.next(ctx, patch)
-		return err
-	})
-	return reply, err
-}
+func (c *Control) Until(stop func() error) { c.stop = stop }
 
 // waitFor calls fn, whose time is not the hook's, and whose ending is.
 func (c *Call) waitFor(fn func() error) error {
@@ -123,14 +104,14 @@ func (c *Call) waitFor(fn func() error) error {
 
 // Ending is the ending that a call of Next, Recv or their like met, if one did: whatever the
 // hook answers now is void.
-func (c *Call) Ending() error {
+func (c *Control) Ending() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ending
 }
 
 // Waited is the time that the hook has spent in Next, Recv and their like.
-func (c *Call) Waited() time.Duration {
+func (c *Control) Waited() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.waited
@@ -150,7 +131,7 @@ func (c *Call) List(n int) *message.List {
 // want to be shown messages. They are not in the input itself, since their JSON
 // is known already: encoding it once more is what a long conversation would
 // cost most.
-func (c *Call) Shown() (items []byte, list int) { return c.shown, c.shownList }
+func (c *Control) Shown() (items []byte, list int) { return c.shown, c.shownList }
 
 // list returns list n as the entry may read it: visible from index first on.
 func (c *Call) list(n int) (l *message.List, first int, err error) {
@@ -168,15 +149,9 @@ func (c *Call) list(n int) (l *message.List, first int, err error) {
 	}
 }
 
-// Messages returns messages from up to, not including, to of a list, as JSON
-// of at most limit bytes.
-func (c *Call) Messages(n, from, to, limit int) ([]byte, error) {
-	return c.AppendMessages(nil, n, from, to, limit)
-}
-
 // AppendMessages is Messages behind b.
-func (c *Call) AppendMessages(b []byte, n, from, to, limit int) ([]byte, error) {
-	l, first, err := c.list(n)
+func (c *Control) AppendMessages(b []byte, n, from, to, limit int) ([]byte, error) {
+	l, first, err := c.call().list(n)
 	if err != nil {
 		return nil, err
 	}
@@ -192,8 +167,8 @@ func (c *Call) AppendMessages(b []byte, n, from, to, limit int) ([]byte, error) 
 }
 
 // Changed returns the first index at which a list differs from revision rev.
-func (c *Call) Changed(n int, rev int64) (int, error) {
-	l, _, err := c.list(n)
+func (c *Control) Changed(n int, rev int64) (int, error) {
+	l, _, err := c.call().list(n)
 	if err != nil {
 		return 0, err
 	}
@@ -263,7 +238,7 @@ func (c *Call) Log(level int32, text string) {
 	}
 	e := abi.Event{Type: abi.EventLog, Entry: c.member.Name, Hook: c.Hook, Level: abi.LogLevel(level), Text: text}
 	if c.Hook == abi.HookObserve {
-		c.run.host.Send(e) // not to the observers: they would never come to an end
+		c.run.Host.Send(e) // not to the observers: they would never come to an end
 		return
 	}
 	c.send(e)
@@ -275,7 +250,7 @@ func (c *Call) publish(e abi.Event) {
 		c.divert(e)
 		return
 	}
-	c.run.send(e)
+	c.run.Send(e)
 }
 
 // send sends an event of this call, unless an earlier pass did.
@@ -295,7 +270,7 @@ func (c *Call) send(e abi.Event) {
 	c.mu.Unlock()
 	c.run.keeping.RLock() // an event is kept with the note that it was sent
 	defer c.run.keeping.RUnlock()
-	if !c.run.record.WasSent(c.key, sum, nth) {
+	if !c.run.Record.WasSent(c.key, sum, nth) {
 		c.publish(e)
 	}
 }
@@ -306,4 +281,4 @@ func denied(format string, args ...any) error {
 
 // Weigh says how many bytes the hook answered with, for a middleware whose
 // answers are bytes.
-func (c *Call) Weigh(bytes int64) { c.weight = bytes }
+func (c *Control) Weigh(bytes int64) { c.weight = bytes }

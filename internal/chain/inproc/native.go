@@ -1,4 +1,4 @@
-package chain
+package inproc
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 )
 
 // A Native is a middleware written in Go, in this process, with all its
@@ -19,33 +20,33 @@ import (
 //
 // The functions are called by many runs at once and keep what belongs to a
 // run in the call's run-local values.
-type Native struct {
+type Middleware struct {
 	// Description is what the middleware says of itself; its hooks are those
 	// that are set, and it reads messages through [Call.List].
 	Description abi.Description
 
-	BeforeAgent             func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error)
-	BeforeModelRewriteState func(context.Context, *Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error)
-	BeforeModel             func(context.Context, *Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error)
-	WrapModel               func(context.Context, *Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error)
-	OnChunk                 func(context.Context, *Call, *abi.OnChunkInput) (*abi.OnChunkAnswer, error)
-	AfterModel              func(context.Context, *Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error)
-	AfterModelRewriteState  func(context.Context, *Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error)
-	BeforeTool              func(context.Context, *Call, *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error)
-	WrapToolCall            func(context.Context, *Call, *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error)
-	GateTool                func(context.Context, *Call, *abi.GateToolInput) (*abi.GateToolAnswer, error)
-	CallTool                func(context.Context, *Call, *abi.CallToolInput) (*abi.CallToolAnswer, error)
-	AfterTool               func(context.Context, *Call, *abi.AfterToolInput) (*abi.AfterToolAnswer, error)
-	ToolMessages            func(context.Context, *Call, *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error)
-	AfterTools              func(context.Context, *Call, *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error)
-	AfterAgent              func(context.Context, *Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error)
-	Observe                 func(context.Context, *Call, *abi.ObserveInput) (*abi.ObserveAnswer, error)
-	TranslateBefore         func(context.Context, *Call, *abi.TranslateInput) (*abi.TranslateAnswer, error)
-	TranslateAfter          func(context.Context, *Call, *abi.TranslateInput) (*abi.TranslateAnswer, error)
+	BeforeAgent             func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error)
+	BeforeModelRewriteState func(context.Context, *hook.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error)
+	BeforeModel             func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error)
+	WrapModel               func(context.Context, *hook.Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error)
+	OnChunk                 func(context.Context, *hook.Call, *abi.OnChunkInput) (*abi.OnChunkAnswer, error)
+	AfterModel              func(context.Context, *hook.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error)
+	AfterModelRewriteState  func(context.Context, *hook.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error)
+	BeforeTool              func(context.Context, *hook.Call, *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error)
+	WrapToolCall            func(context.Context, *hook.Call, *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error)
+	GateTool                func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error)
+	CallTool                func(context.Context, *hook.Call, *abi.CallToolInput) (*abi.CallToolAnswer, error)
+	AfterTool               func(context.Context, *hook.Call, *abi.AfterToolInput) (*abi.AfterToolAnswer, error)
+	ToolMessages            func(context.Context, *hook.Call, *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error)
+	AfterTools              func(context.Context, *hook.Call, *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error)
+	AfterAgent              func(context.Context, *hook.Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error)
+	Observe                 func(context.Context, *hook.Call, *abi.ObserveInput) (*abi.ObserveAnswer, error)
+	TranslateBefore         func(context.Context, *hook.Call, *abi.TranslateInput) (*abi.TranslateAnswer, error)
+	TranslateAfter          func(context.Context, *hook.Call, *abi.TranslateInput) (*abi.TranslateAnswer, error)
 }
 
 // Describe lists the hooks whose functions are set.
-func (n *Native) Describe() Description {
+func (n *Middleware) Describe() hook.Description {
 	d := n.Description
 	d.Messages = abi.MessagesLazy
 	d.Hooks = nil
@@ -73,16 +74,16 @@ func (n *Native) Describe() Description {
 			d.Hooks = append(d.Hooks, h)
 		}
 	}
-	return Description{Description: d}
+	return hook.Description{Description: d}
 }
 
 // Open returns a session that counts calls.
-func (n *Native) Open(context.Context, string, string) (Session, error) {
+func (n *Middleware) Open(context.Context, string, string) (hook.Session, error) {
 	return &nativeSession{n: n, stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}, nil
 }
 
 type nativeSession struct {
-	n     *Native
+	n     *Middleware
 	mu    sync.Mutex
 	stats abi.EntryStats
 }
@@ -96,7 +97,7 @@ func (s *nativeSession) Stats() abi.EntryStats {
 }
 
 // Call runs a hook's function. Its panic is a fault.
-func (s *nativeSession) Call(ctx context.Context, c *Call, in, out any) (err error) {
+func (s *nativeSession) Call(ctx context.Context, c *hook.Call, in, out any) (err error) {
 	began := time.Now()
 	defer func() {
 		if v := recover(); v != nil {
@@ -105,7 +106,7 @@ func (s *nativeSession) Call(ctx context.Context, c *Call, in, out any) (err err
 		var fault *ending.FaultError
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		CountCall(&s.stats, c.Hook, time.Since(began)-c.Waited(), errors.As(err, &fault))
+		hook.CountCall(&s.stats, c.Hook, time.Since(began)-hook.ControlOf(c).Waited(), errors.As(err, &fault))
 	}()
 	err = s.dispatch(ctx, c, in, out)
 	if err != nil && !ending.Is(err) {
@@ -114,7 +115,7 @@ func (s *nativeSession) Call(ctx context.Context, c *Call, in, out any) (err err
 	return err
 }
 
-func (s *nativeSession) dispatch(ctx context.Context, c *Call, in, out any) error {
+func (s *nativeSession) dispatch(ctx context.Context, c *hook.Call, in, out any) error {
 	n := s.n
 	switch in := in.(type) {
 	case *abi.BeforeAgentInput:
@@ -159,24 +160,10 @@ func (s *nativeSession) dispatch(ctx context.Context, c *Call, in, out any) erro
 	}
 }
 
-func answer[I, O any](hook func(context.Context, *Call, *I) (*O, error), ctx context.Context, c *Call, in *I, out any) error {
+func answer[I, O any](hook func(context.Context, *hook.Call, *I) (*O, error), ctx context.Context, c *hook.Call, in *I, out any) error {
 	res, err := hook(ctx, c, in)
 	if o, ok := out.(*O); ok && res != nil {
 		*o = *res
 	}
 	return err
-}
-
-// NextModel runs what a wrap_model hook wraps.
-func (c *Call) NextModel(ctx context.Context, patch abi.RequestPatch) (*abi.Response, error) {
-	reply, err := c.Next(ctx, &patch)
-	res, _ := reply.(*abi.Response)
-	return res, err
-}
-
-// NextTool runs what a wrap_tool_call hook wraps.
-func (c *Call) NextTool(ctx context.Context, patch abi.CallPatch) (*abi.Result, error) {
-	reply, err := c.Next(ctx, &patch)
-	res, _ := reply.(*abi.Result)
-	return res, err
 }

@@ -1,26 +1,12 @@
-package chain
+package hook
 
 import (
-	"context"
-
-	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
-// An Accountant is a Host that limits how much memory the run makes it hold.
-type Accountant interface {
-	// Account returns the account of the run, nil if nothing is counted.
-	Account() *account.Account
-	// AwaitMemory waits until the host can hold an event of n more bytes, and
-	// returns an error if waiting will not help.
-	AwaitMemory(ctx context.Context, n int64) error
-	// HasMemory is AwaitMemory without waiting.
-	HasMemory(n int64) error
-}
-
 // Hold counts n bytes that the host holds for the hook call, until its end. A negative n
 // returns bytes before that. The error is a [*Fault].
-func (c *Call) Hold(n int64) error {
+func (c *Control) Hold(n int64) error {
 	if err := c.held.Add(n); err != nil {
 		return ending.MemoryFault(err)
 	}

@@ -1,4 +1,4 @@
-package chain
+package hook
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 // mayInterrupt says why a call cannot pause the run, if it cannot.
 func (c *Call) mayInterrupt() error {
 	switch {
-	case c.run.settled:
+	case c.run.Settled:
 		by := c.run.path[len(c.run.path)-1]
 		return fmt.Errorf("an interrupt within a call of %s that %s made where the run cannot be paused", by.of, by.by.Name)
 	case c.Hook == abi.HookOnChunk:
@@ -38,15 +38,15 @@ func (r *Run) interruptWith(c *Call, i abi.Interrupt, asks []abi.Ask) error {
 			return ending
 		}
 	}
-	return r.wait(c.key, abi.Pending{Entry: c.member.Name, Hook: c.Hook, Reason: i.Reason, Payload: i.Payload, Call: c.tool, Asks: asks})
+	return r.Pause(c.key, abi.Pending{Entry: c.member.Name, Hook: c.Hook, Reason: i.Reason, Payload: i.Payload, Call: c.tool, Asks: asks})
 }
 
 // wait notes an interrupt under the key of what is to be called again. The error is the
 // interrupt, or a [*tooMuchAskedError].
-func (r *Run) wait(key string, p abi.Pending) error {
-	p.ID = "int_" + strings.TrimPrefix(r.newID(), "msg_")
+func (r *Run) Pause(key string, p abi.Pending) error {
+	p.ID = "int_" + strings.TrimPrefix(r.NewID(), "msg_")
 	p.Reason = safetext.Clip(p.Reason, ending.MaxReason)
-	if err := r.record.Interrupt(key, p); err != nil {
+	if err := r.Record.Interrupt(key, p); err != nil {
 		return err
 	}
 	return &ending.InterruptedError{Pending: p}

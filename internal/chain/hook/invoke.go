@@ -1,6 +1,7 @@
-package chain
+package hook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -29,30 +30,30 @@ var lenient = map[abi.Hook]string{
 // An envelope is the part that all inputs have; an ender is an answer that
 // may end the run.
 type (
-	envelope interface{ Envelope() *abi.Common }
-	ender    interface{ Ending() *abi.Control }
+	Input interface{ Envelope() *abi.Common }
+	ender interface{ Ending() *abi.Control }
 )
 
 // invoke calls one hook of one member and applies its answer. apply runs when
 // the hook succeeded, and is to change nothing if it fails: then the answer is
 // a fault as a whole. The error is an ending.
-func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply func() error) (record.Verdict, error) {
+func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func() error) (record.Verdict, error) {
 	if err := ending.FromContext(ctx); err != nil {
 		return record.Verdict{}, err
 	}
 	var resume *abi.Resume
-	if !translates(c.Hook) { // which is no part of what a phase does
-		c.key = r.record.NextKey(string(c.Hook), c.member.Name, either(c.scope, c.run.scope))
+	if !Translates(c.Hook) { // which is no part of what a phase does
+		c.key = r.Record.NextKey(string(c.Hook), c.member.Name, cmp.Or(c.scope, c.run.Scope))
 		if !live[c.Hook] {
-			if v, ok, err := r.record.Load(c.key, out); ok {
+			if v, ok, err := r.Record.Load(c.key, out); ok {
 				return r.replay(c, v, err, apply)
 			}
 		}
 		var waits *abi.Pending
-		if resume, waits = r.record.Resume(c.key); waits != nil {
+		if resume, waits = r.Record.Resume(c.key); waits != nil {
 			return record.Verdict{}, &ending.InterruptedError{Pending: *waits}
 		}
-		if err := r.keepOwed(ctx); err != nil {
+		if err := r.PersistOwed(ctx); err != nil {
 			return record.Verdict{}, err
 		}
 	}
@@ -65,7 +66,7 @@ func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply f
 	if c.fault != nil {
 		return r.fault(c, ending.StageInput, c.fault)
 	}
-	*in.Envelope() = abi.Common{Run: r.host.Where(), Entry: c.member.Name, Resume: resume}
+	*in.Envelope() = abi.Common{Run: r.Host.Where(), Entry: c.member.Name, Resume: resume}
 	v, err := r.traced(ctx, c, in, out, apply)
 	switch {
 	case v.Faulted, faultOf(err, c.member):
@@ -91,8 +92,11 @@ func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply f
 
 // note records what came of a call.
 func (r *Run) note(c *Call, out any, v record.Verdict) {
-	if c.key != "" && !live[c.Hook] && c.asks == nil {
-		r.record.Save(c.key, out, v)
+	if gate, ok := out.(*abi.GateToolAnswer); ok && gate.Decision == abi.DecideAsk {
+		return // the gate is asked again once somebody has decided
+	}
+	if c.key != "" && !live[c.Hook] {
+		r.Record.Save(c.key, out, v)
 	}
 }
 
@@ -104,7 +108,7 @@ func (r *Run) commit(ctx context.Context, c *Call, out any) error {
 		defer r.keeping.RUnlock()
 	}
 	if c.key != "" && !live[c.Hook] {
-		if err := r.record.Reserve(c.weight); err != nil {
+		if err := r.Record.Reserve(c.weight); err != nil {
 			return err
 		}
 	}
@@ -143,9 +147,9 @@ func (r *Run) tellBreaker(c *Call, change string) {
 }
 
 // answer calls the hook and applies what it answers.
-func (r *Run) answer(ctx context.Context, c *Call, in envelope, out any, apply func() error) (record.Verdict, error) {
+func (r *Run) answer(ctx context.Context, c *Call, in Input, out any, apply func() error) (record.Verdict, error) {
 	err := c.member.session.Call(ctx, c, in, out)
-	if ending := c.Ending(); ending != nil {
+	if ending := ControlOf(c).Ending(); ending != nil {
 		return record.Verdict{}, ending
 	}
 	if ending := ending.FromContext(ctx); err != nil && ending != nil {
@@ -213,7 +217,7 @@ func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, err
 	e := abi.Event{Type: abi.EventFault, Entry: f.Entry, Digest: f.Digest, Hook: f.Hook, Stage: string(f.Stage), Cause: f.Text(),
 		Limit: f.Limit, Value: f.Value, Action: action, Stderr: f.Stderr}
 	if c.Hook == abi.HookObserve {
-		r.host.Send(e)
+		r.Host.Send(e)
 	} else {
 		c.publish(e)
 	}
@@ -223,18 +227,12 @@ func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, err
 	return record.Verdict{Faulted: true}, nil
 }
 
-// faultOf reports whether err is a fault of the member.
-func faultOf(err error, m *member) bool {
-	fault, ok := errors.AsType[*ending.FaultError](err)
-	return ok && fault.Entry == m.Name
-}
-
 // call makes the host's side of a hook call.
-func (r *Run) call(m *member, h abi.Hook, lists ...*message.List) *Call {
-	c := &Call{Hook: h, run: r, member: m, held: account.Meter{Of: r.account}}
-	c.locals = r.locals.Begin(&m.owner, &c.held)
+func (r *Run) Call(m *Member, h abi.Hook, lists ...*message.List) *Control {
+	c := &Call{Hook: h, run: r, member: m, held: account.Meter{Of: r.Account}}
+	c.locals = r.Locals.Begin(&m.owner, &c.held)
 	copy(c.lists[:], lists)
-	return c
+	return ControlOf(c)
 }
 
 // view is how a list stands in a member's input. Its messages, where the member
@@ -243,7 +241,7 @@ func (c *Call) view(n int) abi.List {
 	l := c.lists[n]
 	if mode := c.member.desc.Messages; mode == "" || mode == abi.MessagesFull {
 		_, first, _ := c.list(n)
-		if c.fault = c.Hold(2 * l.JSONSize(first)); c.fault == nil { // here and in the input
+		if c.fault = ControlOf(c).Hold(2 * l.JSONSize(first)); c.fault == nil { // here and in the input
 			c.shown, _ = l.JSON(first, l.Len(), math.MaxInt)
 			c.shownList = n
 		}
@@ -252,6 +250,11 @@ func (c *Call) view(n int) abi.List {
 }
 
 // send sends an event to the caller and to the observers.
-func (r *Run) send(e abi.Event) {
-	r.queue.add(r.host.Send(e))
+func (r *Run) Send(e abi.Event) {
+	r.Events(r.Host.Send(e))
+}
+
+// translates reports whether a hook translates events for a client.
+func Translates(h abi.Hook) bool {
+	return h == abi.HookTranslateBefore || h == abi.HookTranslateAfter
 }

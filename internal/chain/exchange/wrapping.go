@@ -1,4 +1,4 @@
-package chain
+package exchange
 
 import (
 	"context"
@@ -8,31 +8,32 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
 // A wrapping is one call of a wrapper: what it does with what it wraps, and
 // what comes of it.
-type wrapping[Q, P, R any] struct {
-	x     *exchange[Q, P, R]
+type Wrapping[Q, P, R any] struct {
+	x     *Exchange[Q, P, R]
 	ctx   context.Context // of the exchange: it outlives the wrapper's code
-	ring  Ring
-	m     *member
-	inner []*member
+	ring  hook.Ring
+	m     *hook.Member
+	inner []*hook.Member
 	q     Q
 
 	out  outlet   // where the wrapper's chunks go; nil: nowhere before it has answered
 	pass *passage // where those of next go; nil as well
 
 	called         bool
-	last, lastGood reply[R]
-	good           []reply[R]
+	last, lastGood Reply[R]
+	good           []Reply[R]
 	stream         *opened[R] // of next_stream
 
 	head chunks.Assembly // what was sent before the last next
 	body []abi.Chunk     // what that let pass
-	tell telling         // what was sent since
+	tell Sender          // what was sent since
 }
 
 // An opened is a stream that a wrapper reads.
@@ -40,54 +41,62 @@ type opened[R any] struct {
 	feed   *chunk.Pipe
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed once what is wrapped has unwound; then rep and err are there
-	rep    reply[R]
+	rep    Reply[R]
 	err    error
 	seq    int64
 	told   bool // the wrapper knows how it ended
 }
 
-// errClosed is the cause by which a stream ends that its reader closes.
-var errClosed = errors.New("the module that read the stream closed it")
+// ErrClosed is the cause by which a stream ends that its reader closes.
+var ErrClosed = errors.New("the module that read the stream closed it")
 
 // onion calls the first of the wrappers around the others, and at last the
 // next ring.
-func (x *exchange[Q, P, R]) onion(ctx context.Context, i Ring, wrappers []*member, q Q, out outlet) (reply[R], error) {
+func (x *Exchange[Q, P, R]) onion(ctx context.Context, i hook.Ring, wrappers []*hook.Member, q Q, out outlet) (Reply[R], error) {
 	if len(wrappers) == 0 {
 		return x.ring(ctx, i+1, q, out)
 	}
-	w := &wrapping[Q, P, R]{x: x, ctx: ctx, ring: i, m: wrappers[0], inner: wrappers[1:], q: q, out: out}
-	w.tell.ofTool, w.tell.held = x.ofTool(), &x.held
-	if out != nil && !w.m.desc.HoldStream {
-		w.pass, w.tell.sink = &passage{to: out}, sending(out)
+	w := &Wrapping[Q, P, R]{x: x, ctx: ctx, ring: i, m: wrappers[0], inner: wrappers[1:], q: q, out: out}
+	w.tell.OfTool, w.tell.Meter = x.ofTool(), &x.Held
+	if out != nil && !w.m.HoldsStream() {
+		w.pass, w.tell.Sink = &passage{to: out}, sending(out)
 	}
-	res, v, err := x.kind.callWrap(ctx, w.m, q, w)
+	res, v, err := x.Kind.Wrap(ctx, w.m, q, w)
 	return w.outcome(res, v, err)
 }
 
 // hold counts the answer of the wrapper, which the record does not.
-func (w *wrapping[Q, P, R]) hold(c *Call) error {
-	if err := w.x.held.Add(c.weight); err != nil {
+func (w *Wrapping[Q, P, R]) Hold(c *hook.Control) error {
+	if err := w.x.Held.Add(c.Weight()); err != nil {
 		return ending.MemoryFault(err)
 	}
 	return nil
 }
 
 // serve lets the wrapper that is called run and read what it wraps.
-func (w *wrapping[Q, P, R]) serve(c *Call) {
-	c.next = func(ctx context.Context, patch any) (any, error) {
+func (w *Wrapping[Q, P, R]) Serve(c *hook.Control) {
+	next := func(ctx context.Context, patch any) (any, error) {
 		rep, err := w.next(ctx, patchOf[P](patch))
 		switch {
 		case err != nil:
 			return nil, err
-		case rep.err != nil:
-			return nil, rep.err
+		case rep.Err != nil:
+			return nil, rep.Err
 		}
-		res := *rep.res
+		res := *rep.Res
 		return &res, nil
 	}
-	c.open = func(ctx context.Context, patch any) error { return w.open(ctx, patchOf[P](patch)) }
-	c.recv = w.recv
+	open := func(ctx context.Context, patch any) error { return w.open(ctx, patchOf[P](patch)) }
+	c.Serve(next, open, w.recv)
 }
+
+// Send sends chunks of the wrapper outward.
+func (w *Wrapping[Q, P, R]) Send(ctx context.Context, chunks []abi.Chunk) error {
+	return w.tell.Send(ctx, chunks)
+}
+
+// LastGood returns the last answer that next gave without an error, or nil.
+func (w *Wrapping[Q, P, R]) LastGood() *R { return w.lastGood.Res }
 
 // patchOf is a patch as a hook gave it; nil changes nothing.
 func patchOf[P any](patch any) (p P) {
@@ -98,9 +107,9 @@ func patchOf[P any](patch any) (p P) {
 }
 
 // next runs what is wrapped.
-func (w *wrapping[Q, P, R]) next(ctx context.Context, p P) (reply[R], error) {
+func (w *Wrapping[Q, P, R]) next(ctx context.Context, p P) (Reply[R], error) {
 	patched, rep, err := w.begin(p)
-	if err != nil || rep.err != nil {
+	if err != nil || rep.Err != nil {
 		return rep, err
 	}
 	var out outlet
@@ -112,17 +121,17 @@ func (w *wrapping[Q, P, R]) next(ctx context.Context, p P) (reply[R], error) {
 		return rep, err
 	}
 	w.keep(rep)
-	if rep.err == nil {
-		w.body = w.x.kind.chunks(w.q, rep.res)
+	if rep.Err == nil {
+		w.body = w.x.Kind.Chunks(w.q, rep.Res)
 	}
 	return rep, nil
 }
 
 // begin makes ready for another call of what is wrapped. A patch that makes no
 // sense is a reply, and changes nothing.
-func (w *wrapping[Q, P, R]) begin(p P) (q Q, rep reply[R], err error) {
-	if q, err = w.x.kind.patch(w.q, p, w.m); err != nil {
-		return q, reply[R]{err: ending.AsError(err, abi.CodeInvalid), source: sourceHost}, nil
+func (w *Wrapping[Q, P, R]) begin(p P) (q Q, rep Reply[R], err error) {
+	if q, err = w.x.Kind.Patch(w.q, p, w.m); err != nil {
+		return q, Reply[R]{Err: ending.AsError(err, abi.CodeInvalid), Source: SourceHost}, nil
 	}
 	if err := w.close(); err != nil {
 		return q, rep, err
@@ -133,20 +142,20 @@ func (w *wrapping[Q, P, R]) begin(p P) (q Q, rep reply[R], err error) {
 }
 
 // keep takes note of a reply.
-func (w *wrapping[Q, P, R]) keep(rep reply[R]) {
-	if w.last = rep; rep.err == nil {
+func (w *Wrapping[Q, P, R]) keep(rep Reply[R]) {
+	if w.last = rep; rep.Err == nil {
 		w.lastGood, w.good = rep, append(w.good, rep)
 	}
 }
 
 // open runs what is wrapped beside the wrapper, which reads what it says.
-func (w *wrapping[Q, P, R]) open(ctx context.Context, p P) error {
+func (w *Wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 	patched, rep, err := w.begin(p)
 	switch {
 	case err != nil:
 		return err
-	case rep.err != nil:
-		return rep.err
+	case rep.Err != nil:
+		return rep.Err
 	}
 	// What is wrapped ends with the exchange, and not with the wrapper's own
 	// code, whose fault may be passed over.
@@ -160,7 +169,7 @@ func (w *wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 		defer stop()
 		defer func() {
 			if v := recover(); v != nil {
-				o.rep = reply[R]{err: &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("the host failed: %v", v)}, source: sourceHost}
+				o.rep = Reply[R]{Err: &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("the host failed: %v", v)}, Source: SourceHost}
 			}
 		}()
 		o.rep, o.err = w.read(inner, patched, o.feed)
@@ -169,22 +178,22 @@ func (w *wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 }
 
 // read runs what is wrapped with its chunks going to a feed.
-func (w *wrapping[Q, P, R]) read(ctx context.Context, q Q, feed *chunk.Pipe) (reply[R], error) {
+func (w *Wrapping[Q, P, R]) read(ctx context.Context, q Q, feed *chunk.Pipe) (Reply[R], error) {
 	t := &tap{feed: feed}
 	var out outlet
 	if w.out != nil {
 		out = t
 	}
 	rep, err := w.x.onion(ctx, w.ring, w.inner, q, out)
-	if err != nil || rep.err != nil || t.n > 0 {
+	if err != nil || rep.Err != nil || t.n > 0 {
 		return rep, err
 	}
-	return rep, t.push(ctx, w.x.kind.chunks(q, rep.res), true)
+	return rep, t.push(ctx, w.x.Kind.Chunks(q, rep.Res), true)
 }
 
 // recv returns what waits of the stream that the wrapper reads, at most that
 // many bytes; then, once, how it ended; then nothing.
-func (w *wrapping[Q, P, R]) recv(ctx context.Context, most int) (abi.Received, error) {
+func (w *Wrapping[Q, P, R]) recv(ctx context.Context, most int) (abi.Received, error) {
 	o := w.stream
 	switch {
 	case o == nil:
@@ -208,34 +217,34 @@ func (w *wrapping[Q, P, R]) recv(ctx context.Context, most int) (abi.Received, e
 	if o.err != nil {
 		return abi.Received{}, o.err
 	}
-	if w.keep(o.rep); o.rep.err != nil {
-		return abi.Received{}, o.rep.err
+	if w.keep(o.rep); o.rep.Err != nil {
+		return abi.Received{}, o.rep.Err
 	}
-	return abi.Received{End: w.x.kind.end(o.rep.res)}, nil
+	return abi.Received{End: w.x.Kind.End(o.rep.Res)}, nil
 }
 
 // close ends the stream that the wrapper reads, if there is one, and waits
 // until what is wrapped has unwound. The error is an ending that it met.
-func (w *wrapping[Q, P, R]) close() error {
+func (w *Wrapping[Q, P, R]) close() error {
 	o := w.stream
 	if w.stream = nil; o == nil {
 		return nil
 	}
-	o.cancel(errClosed)
+	o.cancel(ErrClosed)
 	<-o.done
 	switch {
 	case o.told:
 		return nil
-	case o.err != nil && !errors.Is(o.err, errClosed):
+	case o.err != nil && !errors.Is(o.err, ErrClosed):
 		return o.err
 	}
 	// Whether it had just come to its end does not matter: that is a race.
-	w.keep(reply[R]{err: &abi.Error{Code: w.x.failure(), Message: w.m.Name + " closed the stream before its end"}, source: w.m.Name})
+	w.keep(Reply[R]{Err: &abi.Error{Code: w.x.failure(), Message: w.m.Name + " closed the stream before its end"}, Source: w.m.Name})
 	return nil
 }
 
 // drain lets the stream come to its end without the wrapper.
-func (w *wrapping[Q, P, R]) drain() error {
+func (w *Wrapping[Q, P, R]) drain() error {
 	o := w.stream
 	for o != nil && !o.told {
 		if _, err := w.recv(w.ctx, maxSentBytes); err != nil && ending.Is(err) {
@@ -247,7 +256,7 @@ func (w *wrapping[Q, P, R]) drain() error {
 }
 
 // outcome is what comes of the wrapper, given what its hook came to.
-func (w *wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (reply[R], error) {
+func (w *Wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (Reply[R], error) {
 	var ending error
 	if err == nil && v.Faulted {
 		ending = w.drain()
@@ -259,17 +268,17 @@ func (w *wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (reply[
 	}
 	switch {
 	case err != nil:
-		return reply[R]{}, err
-	case v.Failed != nil && w.last.err != nil && v.Failed.Code == w.last.err.Code && v.Failed.Message == w.last.err.Message:
+		return Reply[R]{}, err
+	case v.Failed != nil && w.last.Err != nil && v.Failed.Code == w.last.Err.Code && v.Failed.Message == w.last.Err.Message:
 		return w.last, nil // handed on
 	case v.Failed != nil:
-		return reply[R]{err: v.Failed, source: w.m.Name}, nil
-	case v.Faulted && w.lastGood.res != nil:
+		return Reply[R]{Err: v.Failed, Source: w.m.Name}, nil
+	case v.Faulted && w.lastGood.Res != nil:
 		return w.lastGood, nil
 	case res != nil && v.OK():
-		return reply[R]{res: res, source: w.x.sourceOf(res, w.m.Name, w.good)}, nil
-	case w.tell.failed != nil && v.OK():
-		return reply[R]{err: w.tell.failed.Err, source: w.tell.failed.Entry}, nil
+		return Reply[R]{Res: res, Source: w.x.sourceOf(res, w.m.Name, w.good)}, nil
+	case w.tell.Failed != nil && v.OK():
+		return Reply[R]{Err: w.tell.Failed.Err, Source: w.tell.Failed.Entry}, nil
 	case w.called:
 		return w.last, nil
 	default:
@@ -284,16 +293,16 @@ func (w *wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (reply[
 // said is what a wrapper without an answer said by what it sent, nil if it sent
 // nothing or was refused: its chunks, together with what its last next let
 // pass. What chunks cannot say is that of blank, or of the last good reply.
-func (w *wrapping[Q, P, R]) said(blank *R) *R {
-	if w.tell.sent == 0 || w.tell.failed != nil {
+func (w *Wrapping[Q, P, R]) Said(blank *R) *R {
+	if w.tell.Sent == 0 || w.tell.Failed != nil {
 		return nil
 	}
-	if w.lastGood.res != nil {
-		blank = w.lastGood.res
+	if w.lastGood.Res != nil {
+		blank = w.lastGood.Res
 	}
 	var all chunks.Assembly
 	all.Add(w.head.Chunks()...)
 	all.Add(w.body...)
-	all.Add(w.tell.said.Chunks()...)
-	return w.x.kind.assemble(blank, all.Chunks())
+	all.Add(w.tell.Said.Chunks()...)
+	return w.x.Kind.Assemble(blank, all.Chunks())
 }

@@ -1,4 +1,4 @@
-package chain
+package exchange
 
 import (
 	"context"
@@ -115,10 +115,10 @@ func (t *tap) pushes() int { return t.n }
 func (t *tap) anew() bool { return t.n == 0 }
 
 // failedBy returns the failure by which a call fails, if err is one.
-func failedBy[R any](err error) (reply[R], bool) {
+func FailedBy[R any](err error) (Reply[R], bool) {
 	failed, ok := errors.AsType[*ending.HookError](err)
 	if !ok {
-		return reply[R]{}, false
+		return Reply[R]{}, false
 	}
-	return reply[R]{err: failed.Err, source: failed.Entry}, true
+	return Reply[R]{Err: failed.Err, Source: failed.Entry}, true
 }

@@ -1,4 +1,4 @@
-package chain
+package exchange
 
 import (
 	"context"
@@ -23,16 +23,16 @@ const (
 // A telling is what a hook sends: it goes outward as it comes, if somebody
 // takes it then, and is put together for the case that the hook has no other
 // answer. A native middleware may send from any goroutine.
-type telling struct {
-	sink   chunk.Sink // nil: nobody takes it before the answer is there
-	ofTool bool
-	held   *account.Meter // what was said; the caller releases it
+type Sender struct {
+	Sink   chunk.Sink // nil: nobody takes it before the answer is there
+	OfTool bool
+	Meter  *account.Meter // what was said; the caller releases it
 
 	mu     sync.Mutex
-	said   chunks.Assembly
-	sent   int               // chunks
-	bytes  int               // of them, about
-	failed *ending.HookError // the on_chunk hook that refused some: nothing more passes
+	Said   chunks.Assembly
+	Sent   int               // chunks
+	Bytes  int               // of them, about
+	Failed *ending.HookError // the on_chunk hook that refused some: nothing more passes
 }
 
 // sending is an outlet as a sink of what is sent, which nothing ends.
@@ -40,42 +40,42 @@ func sending(out outlet) chunk.Sink {
 	return func(ctx context.Context, chunks []abi.Chunk, _ bool) error { return out.push(ctx, chunks, false) }
 }
 
-func (t *telling) send(ctx context.Context, chunks []abi.Chunk) error {
+func (t *Sender) Send(ctx context.Context, chunks []abi.Chunk) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.failed != nil {
-		return t.failed.Err
+	if t.Failed != nil {
+		return t.Failed.Err
 	}
 	total := 0
 	for i := range chunks {
-		if err := chunk.Check(&chunks[i], t.ofTool); err != nil {
+		if err := chunk.Check(&chunks[i], t.OfTool); err != nil {
 			return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("send: chunks[%d]: %v", i, err)}
 		}
 		total += size.Chunk(&chunks[i])
 	}
-	if t.sent+len(chunks) > maxSent || t.bytes+total > maxSentBytes {
+	if t.Sent+len(chunks) > maxSent || t.Bytes+total > maxSentBytes {
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("send: a hook may send %d chunks, and %d bytes of them; what is beyond was not sent", maxSent, maxSentBytes)}
 	}
-	if err := t.held.Add(int64(total)); err != nil {
+	if err := t.Meter.Add(int64(total)); err != nil {
 		return ending.LimitOrAbort("send", err)
 	}
-	t.sent, t.bytes = t.sent+len(chunks), t.bytes+total
-	t.said.Add(chunks...)
-	if t.sink == nil || len(chunks) == 0 {
+	t.Sent, t.Bytes = t.Sent+len(chunks), t.Bytes+total
+	t.Said.Add(chunks...)
+	if t.Sink == nil || len(chunks) == 0 {
 		return nil
 	}
-	err := t.sink(ctx, chunks, false)
-	if errors.As(err, &t.failed) {
-		return t.failed.Err
+	err := t.Sink(ctx, chunks, false)
+	if errors.As(err, &t.Failed) {
+		return t.Failed.Err
 	}
 	return err
 }
 
 // take returns what was said so far, and begins anew.
-func (t *telling) take() []abi.Chunk {
+func (t *Sender) take() []abi.Chunk {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	pieces := t.said.Chunks()
-	t.said = chunks.Assembly{}
+	pieces := t.Said.Chunks()
+	t.Said = chunks.Assembly{}
 	return pieces
 }

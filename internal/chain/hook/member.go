@@ -1,0 +1,126 @@
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+)
+
+// A Plan is what a chain knows of an entry before a run: what its middleware
+// says of itself, which hooks are called, and its circuit breaker.
+type Plan struct {
+	Entry
+	desc    Description
+	hooks   map[abi.Hook]bool
+	events  map[abi.EventType]bool // that observe wants
+	owner   local.Owner            // of its run-local values
+	breaker *breaker
+}
+
+// NewPlan returns the plan of an entry.
+func NewPlan(e Entry) Plan {
+	p := Plan{Entry: e, desc: e.Middleware.Describe(), hooks: map[abi.Hook]bool{}, owner: e.owner(""), breaker: &breaker{}}
+	for _, h := range p.desc.Hooks {
+		p.hooks[h] = e.Hooks == nil || slices.Contains(e.Hooks, h)
+	}
+	if p.hooks[abi.HookObserve] {
+		p.events = e.observes(p.desc.Events)
+	}
+	return p
+}
+
+// Has reports whether the hook is called.
+func (p *Plan) Has(h abi.Hook) bool { return p.hooks[h] }
+
+// Scoped returns the plan with run-local values that are separate from those of
+// chains of other names; see [local.NewOwner].
+func (p Plan) Scoped(chain string) Plan {
+	p.owner = p.Entry.owner(chain)
+	return p
+}
+
+// Open prepares the entry for a run. The caller closes the member.
+func (p *Plan) Open(ctx context.Context, run string) (*Member, error) {
+	session, err := p.Middleware.Open(ctx, p.Name, run)
+	if err != nil {
+		return nil, fmt.Errorf("middleware %q: %w", p.Name, err)
+	}
+	return &Member{Plan: p, session: session}, nil
+}
+
+// A member is an entry in a run.
+type Member struct {
+	*Plan
+	session Session
+
+	ownModel, ownTool atomic.Int64 // calls that it made of its own
+	lies              atomic.Int64 // answers that make no sense here: faults that its session does not know of
+}
+
+// Close closes the member's session.
+func (m *Member) Close() { m.session.Close() }
+
+// Stats returns what the entry has used.
+func (m *Member) Stats() abi.EntryStats {
+	out := m.session.Stats()
+	out.Entry, out.Digest = m.Name, m.desc.Digest
+	out.Faults += m.lies.Load()
+	out.ModelCalls, out.ToolCalls = m.ownModel.Load(), m.ownTool.Load()
+	return out
+}
+
+// HoldsStream reports whether what the member's wrappers send is withheld until they return.
+func (m *Member) HoldsStream() bool { return m.desc.HoldStream }
+
+// Observes returns the events that the member's observe is called with; nil if it has none.
+func (m *Member) Observes() map[abi.EventType]bool { return m.events }
+
+// faultOf reports whether err is a fault of the member.
+func faultOf(err error, m *Member) bool {
+	fault, ok := errors.AsType[*ending.FaultError](err)
+	return ok && fault.Entry == m.Name
+}
+
+// ringNames are the names of the rings from the inside out.
+var ringNames = []string{Inner.String(), Tenant.String(), Outer.String()}
+
+// owner returns the owner of the entry's run-local values in a chain of that scope.
+func (e *Entry) owner(scope string) local.Owner {
+	return local.NewOwner(scope, e.Name, ringNames[Inner-e.Ring:]...)
+}
+
+// observes are the events that an entry's observe is told of: those that its
+// description names, else all but chunks. What it may not read is not among them.
+func (e *Entry) observes(types []abi.EventType) map[abi.EventType]bool {
+	events := map[abi.EventType]bool{}
+	if types == nil {
+		for _, t := range abi.EventTypes() {
+			if t != abi.EventChunk {
+				types = append(types, t)
+			}
+		}
+	}
+	for _, t := range types {
+		switch t {
+		case abi.EventChunk, abi.EventMessage, abi.EventToolCall, abi.EventToolResult:
+			events[t] = e.Read == "" || e.Read == ReadAll
+		default:
+			events[t] = true
+		}
+	}
+	return events
+}
+
+// MayRead is the last message of a run, for a member that may read it.
+func (m *Member) MayRead(last *abi.Message) *abi.Message {
+	if m.Read == ReadNone {
+		return nil
+	}
+	return last
+}

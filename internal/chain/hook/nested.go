@@ -1,0 +1,167 @@
+package hook
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+)
+
+// maxOwn is how many calls of Model and Tool one hook may make together.
+const maxOwn = 64
+
+// An Own is a kind of call that middlewares make of their own.
+type Own string
+
+// The kinds, by the names of their imports.
+const (
+	OwnModel Own = "model"
+	OwnTool  Own = "tool"
+)
+
+// A frame is a call that a middleware made of its own, and that others are
+// made within.
+type frame struct {
+	by *Member
+	of Own
+}
+
+// A nester makes the calls of middlewares' own.
+type nester interface {
+	// NestedModel makes a call of the model for c's middleware.
+	NestedModel(ctx context.Context, c *Control, req abi.RequestPatch) (*abi.Response, error)
+	// NestedTool makes a call of one of the agent's tools for c's middleware.
+	NestedTool(ctx context.Context, c *Control, name, arguments string) (*abi.Result, error)
+}
+
+// Model calls the model for the middleware itself: to summarise, to judge.
+// req holds all messages to send, and the tools to offer to the model, which
+// are not called. The model and its parameters are the agent's unless req
+// replaces them.
+//
+// The call passes the hooks of the outer and the inner ring, except those of
+// the middleware itself. It is not streamed, and does not become part of the
+// conversation. The error is an *abi.Error, or ends the run.
+func (c *Call) Model(ctx context.Context, req abi.RequestPatch) (*abi.Response, error) {
+	var res *abi.Response
+	err := c.own(OwnModel, func(n nester) (err error) {
+		res, err = n.NestedModel(ctx, ControlOf(c), req)
+		return err
+	})
+	return res, err
+}
+
+// Tool calls one of the agent's tools for the middleware itself, through all
+// rings and gates except the hooks of the middleware. arguments is a JSON
+// object; "" counts as {}. A failed or denied call returns an error result, as
+// a model would see it. The call does not become part of the conversation. The
+// error is an *abi.Error, or ends the run.
+func (c *Call) Tool(ctx context.Context, name, arguments string) (*abi.Result, error) {
+	var res *abi.Result
+	err := c.own(OwnTool, func(n nester) (err error) {
+		res, err = n.NestedTool(ctx, ControlOf(c), name, arguments)
+		return err
+	})
+	return res, err
+}
+
+// own checks and counts a call of the middleware's own, and makes it by fn. An
+// ending that fn meets is that of the hook.
+func (c *Call) own(of Own, fn func(nester) error) error {
+	c.mu.Lock()
+	c.owns++
+	n := c.owns
+	c.mu.Unlock()
+	switch {
+	case c.Hook == abi.HookObserve || Translates(c.Hook):
+		return denied("%s is not for %s, which changes nothing of the run", of, c.Hook)
+	case c.run.Nested == nil:
+		return &abi.Error{Code: abi.CodeUnavailable, Message: fmt.Sprintf("%s is not available: there is no agent around this chain", of)}
+	case len(c.run.path) >= abi.MaxNested:
+		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("calls of model and tool lie within one another %d deep; that is the most there may be", abi.MaxNested)}
+	case n > maxOwn:
+		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may call model and tool %d times", maxOwn)}
+	}
+	if err := c.run.mayHold(string(of)); err != nil {
+		return err
+	}
+	return c.waitFor(func() error { return fn(c.run.Nested) })
+}
+
+// CountOwn counts a call of the middleware's own in its statistics.
+func (c *Control) CountOwn(of Own) {
+	if of == OwnModel {
+		c.member.ownModel.Add(1)
+		return
+	}
+	c.member.ownTool.Add(1)
+}
+
+// By says which hook makes a call of a tool of its own.
+func (c *Control) By() *abi.By {
+	by := &abi.By{Entry: c.member.Name, Hook: c.Hook}
+	if c.tool != nil {
+		by.Call = c.tool.ID
+	}
+	return by
+}
+
+// Within returns the run as a call of the middleware's own passes it, with keys
+// of its own in the record. Its lists are still those of the run around it.
+func (c *Control) Within(of Own, id string) *Run {
+	r := *c.run
+	r.Scope = id
+	r.path = append(slices.Clip(c.run.path), frame{c.member, of})
+	r.Settled = c.run.Settled || c.call().mayInterrupt() != nil || never[c.Hook]
+	r.last = c.run.last || c.Hook == abi.HookAfterAgent
+	return &r
+}
+
+// past returns the members whose hooks the innermost call passes by.
+func (r *Run) Past() map[*Member]bool {
+	last := r.path[len(r.path)-1]
+	past := map[*Member]bool{last.by: true}
+	for _, f := range slices.Backward(r.path) {
+		if last.of != OwnModel || f.of != OwnModel {
+			break
+		}
+		past[f.by] = true
+	}
+	return past
+}
+
+// never are the hooks that do not pause a run, nor does what they call.
+var never = map[abi.Hook]bool{
+	abi.HookOnChunk:      true,
+	abi.HookToolMessages: true,
+	abi.HookAfterAgent:   true,
+}
+
+// Identify names a call of its own: the same in each pass through the phase,
+// whatever else the hook does before it. It tells apart calls of the same that
+// one hook makes, in their order.
+func (c *Control) Identify(of Own, request any) (string, error) {
+	b, err := abijson.Marshal(request)
+	if err != nil {
+		return "", err
+	}
+	at := Digest(c.run.Host.Where().StepID + "\n" + c.key + "\n" + string(of) + "\n" + string(b))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.same == nil {
+		c.same = map[string]int{}
+	}
+	c.same[at]++
+	return Digest(at + strconv.Itoa(c.same[at]))[:16], nil
+}
+
+// Digest stands for arguments in the key of a call.
+func Digest(arguments string) string {
+	sum := sha256.Sum256([]byte(arguments))
+	return hex.EncodeToString(sum[:16])
+}

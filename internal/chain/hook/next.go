@@ -1,0 +1,96 @@
+package hook
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// Next runs what the hook wraps, with a patch of the request: a
+// *abi.RequestPatch in wrap_model, answered by an *abi.Response, a
+// *abi.CallPatch in wrap_tool_call, answered by an *abi.Result.
+func (c *Control) Next(ctx context.Context, patch any) (any, error) {
+	if c.next == nil {
+		return nil, denied("next is for wrap_model and wrap_tool_call, not for %s", c.Hook)
+	}
+	if err := c.call().countNext(); err != nil {
+		return nil, err
+	}
+	var reply any
+	err := c.call().waitFor(func() (err error) {
+		reply, err = c.next(ctx, patch)
+		return err
+	})
+	return reply, err
+}
+
+// NextStream is Next without waiting for the answer: Recv reads it as it comes.
+// One stream is open at a time: Next, another NextStream and the end of the
+// hook close it, which cancels what is wrapped and waits for it to unwind.
+func (c *Control) NextStream(ctx context.Context, patch any) error {
+	if c.open == nil {
+		return denied("next_stream is for wrap_model and wrap_tool_call, not for %s", c.Hook)
+	}
+	if err := c.call().countNext(); err != nil {
+		return err
+	}
+	return c.call().waitFor(func() error { return c.open(ctx, patch) })
+}
+
+// Recv waits for chunks of the stream that NextStream opened, and returns all
+// that wait, or as many as are at most that many bytes; once they came to their
+// end, that; then nothing. An error of what is wrapped is returned once, in
+// place of its end.
+func (c *Control) Recv(ctx context.Context, most int) (abi.Received, error) {
+	if c.recv == nil {
+		return abi.Received{}, denied("recv is for wrap_model and wrap_tool_call, not for %s", c.Hook)
+	}
+	var got abi.Received
+	err := c.call().waitFor(func() (err error) {
+		got, err = c.recv(ctx, most)
+		return err
+	})
+	return got, err
+}
+
+// Send hands chunks outward, through the wrappers and on_chunk hooks outside,
+// and returns once there is room for more. Without an answer of the hook, what
+// was sent is the answer. In a call that is not streamed it is that alone.
+//
+// The error is an *abi.Error of code invalid for chunks that make no sense here,
+// limit for too many of them, or that of an on_chunk hook which refused them; or
+// an ending.
+func (c *Call) Send(ctx context.Context, chunks ...abi.Chunk) error {
+	if c.hand == nil {
+		return denied("send is for wrap_model, wrap_tool_call and call_tool, not for %s", c.Hook)
+	}
+	return c.waitFor(func() error { return c.hand(ctx, chunks) })
+}
+
+// countNext counts a call of what is wrapped.
+func (c *Call) countNext() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.run.mayHold("next"); err != nil {
+		return err
+	}
+	if c.nexts++; c.nexts > maxNext {
+		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("next and next_stream may be called %d times in a hook", maxNext)}
+	}
+	return nil
+}
+
+// NextModel runs what a wrap_model hook wraps.
+func (c *Call) NextModel(ctx context.Context, patch abi.RequestPatch) (*abi.Response, error) {
+	reply, err := ControlOf(c).Next(ctx, &patch)
+	res, _ := reply.(*abi.Response)
+	return res, err
+}
+
+// NextTool runs what a wrap_tool_call hook wraps.
+func (c *Call) NextTool(ctx context.Context, patch abi.CallPatch) (*abi.Result, error) {
+	reply, err := ControlOf(c).Next(ctx, &patch)
+	res, _ := reply.(*abi.Result)
+	return res, err
+}
