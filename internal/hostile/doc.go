@@ -66,7 +66,7 @@ type Case struct {
 	Check func(*Seen) error
 }
 
-// Seen is what a test observes of a run.
+// Seen holds the events, requests and error of a run.
 type Seen struct {
 	Events   []abi.Event
 	Requests []Request // that reached the model

@@ -121,7 +121,7 @@ func claims() []Case {
 	return append(all, refused("2^32-1 data segments announced", fixed(binaryOf(section(dataCount, most))), "data count section", "4,294,967,295"))
 }
 
-// claimed returns a module with one function, whose locals are declared in groups.
+// claimed returns a module with one function and these groups of locals.
 func claimed(groups int, locals ...[]byte) func() []byte {
 	body := function(join(leb(groups), join(locals...), []byte{typeI32}))
 	return fixed(binaryOf(section(types, []byte{1, 0x60, 0, 0}), section(functions, []byte{1, 0}), section(codes, vec(body))))

@@ -71,7 +71,7 @@ var attempts = map[string]func(args []string) error{
 		_, err := unix.FcntlInt(0, unix.F_SETOWN, os.Getppid())
 		return err
 	},
-	// An argument equals the number of another system call, whose conditions hold.
+	// An argument equals the number of another system call with conditions that hold.
 	"confused open": func(args []string) error {
 		_, err := unix.Openat(0, args[0], unix.SYS_PRLIMIT64, 0)
 		return err
