@@ -5,12 +5,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
-// CompileChildMain is the main function of a compile child. A program that sets
+// IsCompileChild reports whether this process is a compile child. A program that sets
 // [Options.CompileChild] must start with
 //
-//	if child.IsChild() {
+//	if host.IsCompileChild() {
 //		os.Exit(host.CompileChildMain())
 //	}
-//
-// It compiles modules and bundles scripts, and returns the exit code.
+func IsCompileChild() bool { return child.IsChild() }
+
+// CompileChildMain is the main function of a compile child. It compiles modules and bundles
+// scripts, and returns the exit code.
 func CompileChildMain() int { return child.Main(javascript.Job()) }

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
@@ -51,3 +52,86 @@ func Example() {
 
 var launch = tool.Func(abi.Tool{Name: "launch", Description: "Launches the rocket."},
 	func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("whoosh"), nil })
+
+func ExampleAgent_Ask() {
+	ctx := context.Background()
+	h, err := host.New(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer h.Close(ctx)
+	a, err := h.NewAgent(ctx, &host.AgentOptions{Model: scripted.New(scripted.Text("Paris."))})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	answer, err := a.Ask(ctx, "What is the capital of France?")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer)
+	// Output: Paris.
+}
+
+// The error of a run says how it ended: errors.As finds the cause.
+func ExampleError() {
+	ctx := context.Background()
+	h, err := host.New(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer h.Close(ctx)
+	a, err := h.NewAgent(ctx, &host.AgentOptions{
+		Model: scripted.New(scripted.Calls(abi.NewToolCall("c1", "launch", "{}")), scripted.Calls(abi.NewToolCall("c2", "launch", "{}"))),
+		Tools: []tool.Tool{launch}, MaxSteps: 1,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	_, err = a.Ask(ctx, "Launch it twice!")
+	var ended *host.Error
+	var limit *host.LimitError
+	fmt.Println(errors.As(err, &ended) && ended.FinishReason == abi.RunMaxSteps, errors.As(err, &limit))
+	// Output: true true
+}
+
+func ExampleHost_NewAgentFromFile() {
+	ctx := context.Background()
+	h, err := host.New(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer h.Close(ctx)
+	file, err := host.LoadFile("../testdata/agents/echo.yaml")
+	if err != nil {
+		log.Fatal(err)
+	}
+	a, err := h.NewAgentFromFile(ctx, file, &host.FileOptions{Model: scripted.New(scripted.Text("I am " + file.Name + "."))})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	answer, err := a.Ask(ctx, "Who are you?")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer)
+	// Output: I am echo.
+}
+
+func ExampleHost_Load() {
+	ctx := context.Background()
+	h, err := host.New(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer h.Close(ctx)
+	m, err := h.Load(ctx, "../testdata/modules/no-tools.wasm", host.Limits{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	fmt.Println(m.Info().Hooks)
+	// Output: [gate_tool]
+}

@@ -21,10 +21,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
 	"github.com/agent-runner/agent-runner/host/tool/mcp"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
-	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 	"github.com/agent-runner/agent-runner/internal/egress"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -52,14 +50,14 @@ type FileOptions struct {
 	Logger *slog.Logger
 
 	// Journal, if not nil, journals the agent's runs. Without it, they end with the process.
-	Journal *journal.Options
+	Journal *JournalOptions
 	// Values stores the durable values of modules of Tenant. If it is nil, modules have
 	// none.
 	Values hook.Values
 	Tenant string
 	// Network sets the addresses and secrets of modules' requests in addition to the grants
 	// and secrets of the file. It defaults to public addresses and no secrets.
-	Network *egress.Options
+	Network *Network
 	// GuardMCP restricts MCP servers at URLs to the hosts and addresses of Network. Set it
 	// if the file is untrusted. By default, they are not restricted.
 	GuardMCP bool
@@ -80,7 +78,7 @@ type FileOptions struct {
 	// they may set any.
 	CheckParam func(param string) error
 	// Tracer, if not nil, observes the operations of runs.
-	Tracer tracing.Tracer
+	Tracer Tracer
 	// ReadModule, if not nil, returns the content of an entry's module. If it returns nil,
 	// the file at path is loaded. It is called only for .wasm files. For an entry of a
 	// sub-agent, the entry's name is prefixed with the sub-agent's name and a slash.
@@ -94,7 +92,7 @@ type FileOptions struct {
 // NewAgentFromFile creates the agent that a file describes: it loads its modules, connects
 // to its MCP servers, and creates a client for its model. Errors have positions in the
 // file. The caller must close the agent.
-func (h *Host) NewAgentFromFile(ctx context.Context, f *agentfile.File, o *FileOptions) (*Agent, error) {
+func (h *Host) NewAgentFromFile(ctx context.Context, f *AgentFile, o *FileOptions) (*Agent, error) {
 	if o == nil {
 		o = &FileOptions{}
 	}

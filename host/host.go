@@ -28,40 +28,11 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
-	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/module"
-	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
-	"github.com/agent-runner/agent-runner/internal/sandbox/child"
-)
-
-// Types of other packages that embedding programs use.
-type (
-	Module      = module.Module
-	Limits      = policy.Limits
-	Grants      = policy.Grants
-	Native      = inproc.Middleware
-	Input       = agent.Input
-	Event       = abi.Event
-	Error       = agent.Error
-	PausedError = agent.PausedError
-
-	// Errors that errors.As finds in an Error. Their comments say when.
-	StoppedError   = ending.StoppedError
-	FaultError     = ending.FaultError
-	HookError      = ending.HookError
-	LimitError     = ending.LimitError
-	ModelError     = agent.ModelError
-	CanceledError  = agent.CanceledError
-	BlockedError   = agent.BlockedError
-	TimeoutError   = agent.TimeoutError
-	AdmissionError = agent.AdmissionError
-	ExpiredError   = agent.ExpiredError
 )
 
 // Consequences of a fault of an entry.
@@ -77,10 +48,10 @@ type Options struct {
 	CacheDir string
 	// CompileChild, if not nil, compiles modules and bundles scripts in child processes, so
 	// that a module that takes too much time or memory does not affect this process. A
-	// program that sets it must check [child.IsChild] at the start of main and call
+	// program that sets it must check [IsCompileChild] at the start of main and call
 	// [CompileChildMain]. Without it, this process compiles, and the nesting depth of scripts
 	// is limited to less than some bundled packages have.
-	CompileChild *child.Options
+	CompileChild *CompileChild
 	// MemoryBytes limits the memory of the modules of all runs. A run reserves its maximum
 	// when it starts, waits while other runs hold the memory, and fails with a
 	// *sandbox.TooLargeError if it can never fit. The default is half the memory of the
@@ -91,7 +62,7 @@ type Options struct {
 	FaultDir string
 	// Profile, if not nil, collects the fuel used by each function of modules. See
 	// [sandbox.Options] for the cost.
-	Profile *sandbox.Profile
+	Profile *Profile
 	// Logger, if not nil, receives warnings about modules.
 	Logger *slog.Logger
 }
@@ -138,7 +109,7 @@ func (h *Host) Load(ctx context.Context, path string, limits Limits) (*Module, e
 
 // Replay repeats the recorded calls of a fault bundle and reports differences. Use
 // [replay.Read] to read a bundle.
-func (h *Host) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, error) {
+func (h *Host) Replay(ctx context.Context, b *FaultBundle) (*replay.Result, error) {
 	return h.loader.Replay(ctx, b)
 }
 
@@ -195,7 +166,7 @@ type AgentOptions struct {
 	PauseTimeout time.Duration
 
 	// Journal, if not nil, journals the agent's runs. Without it, they end with the process.
-	Journal *journal.Options
+	Journal *JournalOptions
 }
 
 // An Agent runs conversations. Its methods are safe for concurrent use.

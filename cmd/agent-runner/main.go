@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	if child.IsChild() {
+	if host.IsCompileChild() {
 		os.Exit(host.CompileChildMain())
 	}
 	if spawner.IsChild() {

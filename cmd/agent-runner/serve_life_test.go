@@ -50,7 +50,7 @@ func TestServe(t *testing.T) {
 	where := filepath.Join(t.TempDir(), "p.db")
 	environment := map[string]string{hosting.EnvOTLP: spans.URL, serve.EnvListen: "127.0.0.1:0", hosting.EnvCacheDir: t.TempDir()}
 	out, errs, end := serveHere(t, environment, "--store", where, "--replay", hosting.Demo, "--log", "off")
-	require.True(t, errs.wait("Or with a browser", nil))
+	require.True(t, errs.wait("in a browser", nil))
 	at := servingAt.FindStringSubmatch(errs.all.String())[1]
 	transport := &http.Transport{}
 	connect := func(key string) *client.Client {

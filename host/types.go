@@ -1,0 +1,96 @@
+package host
+
+import (
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
+	"github.com/agent-runner/agent-runner/internal/egress"
+	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/module/replay"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
+)
+
+// Modules.
+type (
+	// A Module is a loaded module, which entries of agents use. Close releases it.
+	Module = module.Module
+	// Limits bound the time, memory and fuel of one module. Zero fields have defaults.
+	Limits = policy.Limits
+	// Grants are the powers of one entry: HTTP hosts, models, tools and durable values. The
+	// zero value grants none.
+	Grants = policy.Grants
+	// Native is a middleware in Go; package native has constructors.
+	Native = inproc.Middleware
+	// Network sets the private addresses and the secrets of modules' requests.
+	Network = egress.Options
+	// Profile collects the fuel of each function of modules; see Options.Profile.
+	Profile = sandbox.Profile
+	// CompileChild limits the processes that compile modules: time and memory.
+	CompileChild = child.Options
+)
+
+// Runs.
+type (
+	// Input is the input of a run: the messages, and optionally an id and metadata.
+	Input = agent.Input
+	// Event is one event of a run; package abi lists the types and their order.
+	Event = abi.Event
+	// RunLimits limit the calls of one run: model calls, tool calls, by tool.
+	RunLimits = agent.Limits
+	// State is a paused run; [Agent.Resume] resumes it. It is JSON.
+	State = agent.State
+	// JournalOptions journal runs in a store, so that they survive the process.
+	JournalOptions = journal.Options
+	// Tracer observes the operations of runs; package telemetry has one for OpenTelemetry.
+	Tracer = tracing.Tracer
+)
+
+// Ends of runs. The error of a run without an answer is an [*Error], in which errors.As
+// finds one of these types.
+type (
+	// Error is the end of a run, with its finish reason.
+	Error = agent.Error
+	// PausedError is a run that waits for answers. It has not ended.
+	PausedError = agent.PausedError
+	// StoppedError: a middleware stopped the run.
+	StoppedError = ending.StoppedError
+	// FaultError: a module trapped, exceeded a limit or returned something invalid.
+	FaultError = ending.FaultError
+	// HookError: a hook returned an error.
+	HookError = ending.HookError
+	// LimitError: the run reached a limit of steps or calls.
+	LimitError = ending.LimitError
+	// ModelError: the model failed.
+	ModelError = agent.ModelError
+	// MemoryError: the run would exceed its memory.
+	MemoryError = agent.MemoryError
+	// CanceledError: the caller's context was canceled.
+	CanceledError = agent.CanceledError
+	// BlockedError: the operator blocks a module of the agent.
+	BlockedError = agent.BlockedError
+	// TimeoutError: the run's timeout or deadline passed.
+	TimeoutError = agent.TimeoutError
+	// AdmissionError: the host had no memory for the run, which did not start.
+	AdmissionError = agent.AdmissionError
+	// ExpiredError: the run was paused for longer than AgentOptions.PauseTimeout.
+	ExpiredError = agent.ExpiredError
+)
+
+// An AgentFile describes an agent in YAML or JSON; docs/agent.schema.json is its schema.
+type AgentFile = agentfile.File
+
+// LoadFile reads an agent file. Paths in it are relative to its folder. An error names the
+// line and says what the file may contain there.
+func LoadFile(path string) (*AgentFile, error) { return agentfile.Load(path) }
+
+// A FaultBundle records the calls of a hook up to its fault; [Host.Replay] repeats them.
+type FaultBundle = replay.Bundle
+
+// ReadFaultBundle reads a bundle that a host wrote to Options.FaultDir.
+func ReadFaultBundle(path string) (*FaultBundle, error) { return replay.Read(path) }
