@@ -26,21 +26,20 @@ func requireKind(t *testing.T, want database.Kind, err error) {
 	require.Equal(t, want == database.Unavailable, failed.Retryable())
 }
 
-// envFill makes the test's binary a process that writes to a store until it fails.
+// envFill makes the test binary a process that writes to a store until it fails.
 const envFill = "AGENT_RUNNER_TEST_FILL"
 
-// TestFill is that process: it writes until there is no room, and says what is
-// kept then.
+// TestFill is that process. It writes until the disk is full, and then checks what is stored.
 func TestFill(t *testing.T) {
 	where := os.Getenv(envFill)
 	if where == "" {
-		t.Skip("it is a part of TestDiskFull")
+		t.Skip("part of TestDiskFull")
 	}
 	s, err := store.Open(t.Context(), where, nil)
 	require.NoError(t, err)
 	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "r", Owner: "me", Lease: time.Hour, Log: []byte("x")}))
 	for n := int64(1); ; n++ {
-		require.Less(t, n, int64(1000), "there is always room")
+		require.Less(t, n, int64(1000), "the disk never fills up")
 		err := s.Commit(t.Context(), &journal.Commit{Run: "r", Epoch: 1, Entry: n + 1, Log: make([]byte, 50_000), First: n, Last: n,
 			Events: []byte("{\"type\":\"log\",\"seq\":1}\n")})
 		if err == nil {
@@ -55,15 +54,16 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// envFillGroups makes it one of several writers, whose writes share transactions.
+// envFillGroups makes the test binary a process with several writers, whose writes share
+// transactions.
 const envFillGroups = "AGENT_RUNNER_TEST_FILL_GROUPS"
 
-// TestFillGroups is that process: each writer is told that there is no room, whichever
-// of a transaction met it.
+// TestFillGroups is that process. Every writer of a transaction gets the error, whichever
+// write caused it.
 func TestFillGroups(t *testing.T) {
 	where := os.Getenv(envFillGroups)
 	if where == "" {
-		t.Skip("it is a part of TestDiskFullForMany")
+		t.Skip("part of TestDiskFullForMany")
 	}
 	s, err := store.Open(t.Context(), where, nil)
 	require.NoError(t, err)
@@ -88,8 +88,8 @@ func TestFillGroups(t *testing.T) {
 	}
 }
 
-// TestDiskFullForMany bounds the size of files for several writers, which write so much
-// that the database meets the bound before the end of a transaction, and takes it back.
+// Several writers write so much that SQLite reaches the limit before the end of a transaction
+// and rolls it back.
 func TestDiskFullForMany(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `ulimit -f 30000; exec "$0" -test.run '^TestFillGroups$'`, os.Args[0])
@@ -98,7 +98,7 @@ func TestDiskFullForMany(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// TestDiskFull bounds the size of files, as a full disk does.
+// A limit on the size of files has the same effect as a full disk.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	where := filepath.Join(t.TempDir(), "runs.db")
@@ -108,7 +108,7 @@ func TestDiskFull(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "no space left for the database; free some, and resume the run")
 
-	s := open(t, where, nil) // there is room again
+	s := open(t, where, nil) // without the limit
 	kept, err := s.Load(t.Context(), "r")
 	require.NoError(t, err)
 	require.NoError(t, s.Commit(t.Context(), &journal.Commit{Run: "r", Epoch: 1, Entry: kept.Entries + 1, Log: []byte("x"), First: kept.LastSeq + 1, Last: kept.LastSeq}))
@@ -151,7 +151,7 @@ func TestCorrupt(t *testing.T) {
 	_, err = openAndLoad(t, where)
 	requireKind(t, database.Corrupt, err)
 
-	// A log with a hole in it is told of too, though the database is whole.
+	// A log with a gap is reported although the database is intact.
 	where = filepath.Join(t.TempDir(), "runs.db")
 	s = open(t, where, nil)
 	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "r", Log: []byte("x")}))
@@ -190,8 +190,8 @@ func TestNewer(t *testing.T) {
 	require.ErrorContains(t, err, "a newer version of agent-runner created the database")
 }
 
-// TestServerComesBack lets a server go away in the middle, and come back.
-func TestServerComesBack(t *testing.T) {
+// Commits fail while PostgreSQL is down, and succeed after its restart.
+func TestPostgreSQLRestarts(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
 	s := open(t, server.Create(t, "gone"), nil)

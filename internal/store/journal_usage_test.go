@@ -14,9 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// TestJournalsOfAnOlderVersionAreCounted opens databases of a version that did not count
-// the bytes of journals.
-func TestJournalsOfAnOlderVersionAreCounted(t *testing.T) {
+// The migration counts the bytes of journals that a version without the counters wrote.
+func TestMigrationCountsJournals(t *testing.T) {
 	t.Parallel()
 	for driver, where := range map[string]func(t *testing.T) string{
 		"sqlite": func(t *testing.T) string { return filepath.Join(t.TempDir(), "s.db") },
@@ -49,7 +48,7 @@ func TestJournalsOfAnOlderVersionAreCounted(t *testing.T) {
 
 			s = open(t, where, nil)
 			require.NoError(t, store.Execute(ctx, s, "0010_journal_bytes.sql"))
-			const rows = 4*128 + trace // of its log, its events and its timeline
+			const rows = 4*128 + trace // rows of the log, the events and the timeline
 			one, err := s.Run(ctx, "1")
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, one.JournalBytes, int64(2*large+small+rows))

@@ -33,8 +33,8 @@ func TestParseKeyring(t *testing.T) {
 	}
 }
 
-// TestSealedIsBound moves sealed secrets to other rows.
-func TestSealedIsBound(t *testing.T) {
+// Sealed secrets cannot be opened in other rows.
+func TestSealedSecretIsBoundToRow(t *testing.T) {
 	t.Parallel()
 	r, err := ParseKeyring("a:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	require.NoError(t, err)
@@ -54,8 +54,8 @@ func TestSealedIsBound(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestUnscoped makes statements that would reach rows of other tenants.
-func TestUnscoped(t *testing.T) {
+// Statements that would reach the rows of other tenants fail.
+func TestUnscopedStatementsFail(t *testing.T) {
 	t.Parallel()
 	opened, err := Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), nil)
 	require.NoError(t, err)

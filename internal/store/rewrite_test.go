@@ -25,8 +25,8 @@ import (
 
 const address = "amy@example.org"
 
-// hidden is what a rewriting hook makes of a conversation with the address in its second
-// message: it changes that message, or replaces it by a new one.
+// hidden returns the patch of a hook that hides the address in the second message. It changes
+// that message, or replaces it by a new one.
 func hidden(c *hook.Call, anew bool) abi.ListPatch {
 	m := c.List(0).At(1)
 	text := strings.ReplaceAll(m.Content.String(), address, "[EMAIL]")
@@ -37,8 +37,8 @@ func hidden(c *hook.Call, anew bool) abi.ListPatch {
 	return abi.ListPatch{Splice: []abi.Splice{{At: 1, Remove: 1, Insert: []abi.Message{m}}}}
 }
 
-// What modules remove from the messages of a run before its first model call is not stored:
-// neither in its log, nor in its title.
+// Text that modules remove from a run's messages before its first model call is not stored,
+// neither in the log nor in the title.
 func TestOriginalsAreErased(t *testing.T) {
 	t.Parallel()
 	start := func(anew bool) *inproc.Middleware {
@@ -95,7 +95,7 @@ func TestOriginalsAreErased(t *testing.T) {
 			require.NoError(t, err)
 			h, err := agent.ReadHistory(kept)
 			require.NoError(t, err)
-			require.Equal(t, "I am [EMAIL].", h.State.Messages.At(1).Content.String()[:13], "the run has what the module left")
+			require.Equal(t, "I am [EMAIL].", h.State.Messages.At(1).Content.String()[:13], "the state has the rewritten text")
 			require.Len(t, h.Input, 2)
 			if tc.originals {
 				require.Contains(t, kept.Title, address)
@@ -118,7 +118,7 @@ func TestOriginalsAreErased(t *testing.T) {
 	}
 }
 
-// requireNoRow looks for the address in all rows of the tables of runs.
+// requireNoRow fails if any row of a run contains the address.
 func requireNoRow(t *testing.T, where string) {
 	t.Helper()
 	db, err := sql.Open("pgx", where)

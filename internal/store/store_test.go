@@ -43,7 +43,7 @@ func TestPostgreSQL(t *testing.T) {
 	})
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestOpenRejects(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for where, want := range map[string]string{
@@ -71,14 +71,14 @@ func TestSQLiteIsPrivate(t *testing.T) {
 	}
 }
 
-// TestAModuleThatIsPutAgainIsYoung lets whoever puts it name it, before it is forgotten
-// as one that nobody names.
-func TestAModuleThatIsPutAgainIsYoung(t *testing.T) {
+// Storing a module again renews its age, so that its caller can refer to it before it is
+// deleted as unused.
+func TestStoringModuleAgainRenewsIt(t *testing.T) {
 	t.Parallel()
 	where := filepath.Join(t.TempDir(), "s.db")
 	s := open(t, where, nil)
 	var digests []string
-	for _, content := range []string{"put again", "not put again"} {
+	for _, content := range []string{"stored again", "stored once"} {
 		d, err := s.PutModule(t.Context(), []byte(content))
 		require.NoError(t, err)
 		digests = append(digests, d)
@@ -89,7 +89,7 @@ func TestAModuleThatIsPutAgainIsYoung(t *testing.T) {
 	_, err = db.Exec(`UPDATE modules SET created_ms = 1`)
 	require.NoError(t, err)
 
-	same, err := s.PutModule(t.Context(), []byte("put again"))
+	same, err := s.PutModule(t.Context(), []byte("stored again"))
 	require.NoError(t, err)
 	require.Equal(t, digests[0], same)
 	n, err := s.DeleteUnusedModules(t.Context(), time.Hour)
@@ -101,10 +101,9 @@ func TestAModuleThatIsPutAgainIsYoung(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNoModule)
 }
 
-// TestAnOlderVersionIsCounted opens a database that was made before what agents take,
-// which modules they name, and what was used on a day, was kept beside them, and large
-// bytes in pieces.
-func TestAnOlderVersionIsCounted(t *testing.T) {
+// Migrations fill the tables of agents' sizes and modules and of daily usage, and leave large
+// bytes in their rows.
+func TestMigrationsFillTables(t *testing.T) {
 	t.Parallel()
 	ctx, where := t.Context(), filepath.Join(t.TempDir(), "s.db")
 	s, err := store.Open(ctx, where, nil)
@@ -142,10 +141,10 @@ func TestAnOlderVersionIsCounted(t *testing.T) {
 	s = open(t, where, nil)
 	kept, err := s.Load(ctx, "r")
 	require.NoError(t, err)
-	require.Equal(t, [][]byte{make([]byte, 1_000_000)}, kept.Log, "large bytes stay where they are")
+	require.Equal(t, [][]byte{make([]byte, 1_000_000)}, kept.Log, "large bytes stay in their row")
 	acme = s.Tenant("acme")
 	require.ErrorIs(t, acme.DeleteModule(ctx, digests[1]), store.ErrInUse)
-	require.NoError(t, acme.DeleteModule(ctx, digests[0]), "only an older version names it")
+	require.NoError(t, acme.DeleteModule(ctx, digests[0]), "only an older version refers to it")
 	_, err = acme.PutAgent(ctx, "b", []byte("0123456789"), nil)
 	require.NoError(t, err)
 	var full *store.QuotaError

@@ -55,7 +55,7 @@ func TestOpenDatabaseOfOlderVersion(t *testing.T) {
 	usage, err := acme.UsageTotal(ctx, "2026-01-31", "2026-01-31")
 	require.NoError(t, err)
 	require.Equal(t, store.Usage{Runs: 2, PromptTokens: 5, Fuel: 7}, usage)
-	value, _, err := s.GetValue(ctx, chain.ValueScope{Tenant: "acme", Entry: "redact"}, "seen")
+	value, _, err := s.GetValue(ctx, hook.ValueScope{Tenant: "acme", Entry: "redact"}, "seen")
 	require.NoError(t, err)
 	require.Equal(t, "3", string(value.Value))
 

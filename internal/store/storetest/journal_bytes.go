@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A journaled is a run whose journal bytes a test counts as well.
+// A journaled is a run whose journal bytes the test counts itself.
 type journaled struct {
 	s     store.Store
 	id    string
@@ -30,7 +30,7 @@ func newJournaled(t *testing.T, s store.Store, tenant, id string, log int) *jour
 	return &journaled{s: s, id: id, epoch: 1, entry: 1, bytes: r.Bytes()}
 }
 
-// next is a commit with so many bytes of log and of events.
+// next returns the next commit, with a number of bytes of log and of events.
 func (r *journaled) next(log, events int, status journal.Status) *journal.Commit {
 	c := &journal.Commit{Run: r.id, Epoch: r.epoch, Entry: r.entry, First: r.seq + 1, Last: r.seq, Lease: lease}
 	if log > 0 {
@@ -52,7 +52,7 @@ func (r *journaled) commit(c *journal.Commit) error {
 	return err
 }
 
-// requireJournal compares what a tenant keeps, and what it wrote today.
+// requireJournal compares the size of a tenant's journals, and what it wrote today.
 func requireJournal(t *testing.T, n *store.Tenant, kept, today int64) {
 	t.Helper()
 	got, err := n.JournalBytes(t.Context())
@@ -68,8 +68,8 @@ func requireJournal(t *testing.T, n *store.Tenant, kept, today int64) {
 	require.Equal(t, today, total.JournalBytes, "today")
 }
 
-// testJournalBytes checks that the bytes of a journal are counted once, whatever becomes
-// of the run.
+// testJournalBytes checks that the bytes of a journal are counted exactly once in every
+// course of a run.
 func testJournalBytes(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()
@@ -96,7 +96,7 @@ func testJournalBytes(t *testing.T, open Opener) {
 	late := r.next(10, 10, journal.StatusRunning)
 	late.Lease = -time.Second
 	require.NoError(t, r.commit(late))
-	require.NoError(t, s.Abandon(ctx, "r", "nobody runs it"))
+	require.NoError(t, s.Abandon(ctx, "r", "its process is gone"))
 	info, err := s.Run(ctx, "r")
 	require.NoError(t, err)
 	require.Greater(t, info.JournalBytes, r.bytes, "its last event")
@@ -117,11 +117,11 @@ func testJournalBytes(t *testing.T, open Opener) {
 	require.Equal(t, total+of.bytes, all)
 	require.NoError(t, s.Abandon(ctx, "of another tenant", ""))
 	require.NoError(t, s.Delete(ctx, "of another tenant"))
-	cut := newJournaled(t, s, "acme", "cut off", 1000)
+	cut := newJournaled(t, s, "acme", "expired", 1000)
 	gone := cut.next(1000, 0, journal.StatusRunning)
 	gone.Lease = -time.Second
 	require.NoError(t, cut.commit(gone))
-	require.NoError(t, s.Delete(ctx, "cut off"))
+	require.NoError(t, s.Delete(ctx, "expired"))
 	requireJournal(t, acme, total, total)
 	require.NoError(t, s.Delete(ctx, "r"))
 	requireJournal(t, acme, other.bytes, total)
@@ -137,13 +137,13 @@ func testJournalBytes(t *testing.T, open Opener) {
 	info, err = s.Run(ctx, "own")
 	require.NoError(t, err)
 	require.Equal(t, own.bytes, info.JournalBytes)
-	unknown := newJournaled(t, s, "of no platform", "unknown", 10)
-	require.NoError(t, unknown.commit(unknown.next(0, 100<<10, "")), "a tenant that is only a name has no quota")
+	unknown := newJournaled(t, s, "without a platform", "unknown", 10)
+	require.NoError(t, unknown.commit(unknown.next(0, 100<<10, "")), "a tenant without a row has no quota")
 	require.NoError(t, s.DeleteTenant(ctx, "acme"))
 }
 
-// testJournalQuotas checks that no run begins or resumes beyond a quota, and that a run
-// in progress is told to end.
+// testJournalQuotas checks that runs neither start nor resume beyond a quota, and that a
+// commit reports the quota that a run in progress exceeds.
 func testJournalQuotas(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()
@@ -164,18 +164,18 @@ func testJournalQuotas(t *testing.T, open Opener) {
 			if c.Log != nil {
 				c.Entry++
 			}
-			require.NoError(t, r.commit(c), "what was done is kept")
+			require.NoError(t, r.commit(c), "the step is stored")
 			require.NotNil(t, c.Full)
 			require.Equal(t, journal.FullError{Limit: quota, Max: 100 << 10, Used: r.bytes, Quota: true}, *c.Full)
 		}
 		last := r.next(70<<10, 100, journal.StatusFinished)
 		require.NoError(t, r.commit(last))
-		require.Nil(t, last.Full, "it has ended")
+		require.Nil(t, last.Full, "the run is finished")
 		requireJournalQuota(t, acme, quota)
 
 		require.NoError(t, s.Delete(ctx, id))
 		if quota == "journal_bytes" {
-			require.NoError(t, acme.CheckRunQuotas(ctx), "there is room again")
+			require.NoError(t, acme.CheckRunQuotas(ctx), "deleting the run frees its bytes")
 		} else {
 			requireJournalQuota(t, acme, quota)
 		}
@@ -200,12 +200,13 @@ func requireJournalQuota(t *testing.T, n *store.Tenant, quota string) {
 		var full *store.QuotaError
 		require.ErrorAs(t, err, &full)
 		require.Equal(t, quota, full.Quota)
-		require.Equal(t, quota == "journal_bytes_per_day", full.RetryAfter > 0, "a day ends; what is kept, the tenant has to delete")
+		require.Equal(t, quota == "journal_bytes_per_day", full.RetryAfter > 0, "a day ends by itself; stored bytes must be deleted")
 	}
 }
 
-// testJournalBytesAtOnce writes and deletes runs of a tenant on several machines at once.
-func testJournalBytesAtOnce(t *testing.T, open Opener) {
+// testConcurrentJournalBytes writes and deletes runs of a tenant on several machines
+// concurrently.
+func testConcurrentJournalBytes(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	acme := newTenant(t, s, "acme", store.TenantQuota{})
 	var mu sync.Mutex

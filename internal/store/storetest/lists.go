@@ -158,9 +158,9 @@ func testPagesAndWriters(t *testing.T, open Opener) {
 	require.Positive(t, deleted)
 }
 
-// testPagesOfAll reads the other lists in pages, while each page's rows are added to and
-// the row that it ended with is deleted.
-func testPagesOfAll(t *testing.T, open Opener) {
+// testPagesOfOtherLists reads the other lists in pages. Between two pages it adds rows and
+// deletes the last row of the page.
+func testPagesOfOtherLists(t *testing.T, open Opener) {
 	s, _ := open(t, &store.Options{Keyring: newKeyring(t, "a")})
 	ctx := t.Context()
 	const n, limit = 23, 4
@@ -228,7 +228,7 @@ func testPagesOfAll(t *testing.T, open Opener) {
 	require.NotContains(t, got, "aaa", "it was added before the first position")
 	all, err := acme.AgentNames(ctx)
 	require.NoError(t, err)
-	require.Len(t, all, n+1, "aaa, and one for each that was deleted")
+	require.Len(t, all, n+1, "aaa, and one for each deleted agent")
 	require.Equal(t, "aaa", all[0].Name)
 
 	usage := func(from, to string, limit int) []string {
@@ -246,7 +246,7 @@ func testPagesOfAll(t *testing.T, open Opener) {
 	require.Nil(t, next)
 }
 
-// testPageBytes checks that rows that are large end a page early.
+// testPageBytes checks that large rows end a page early.
 func testPageBytes(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// What a tenant's run comes to is counted with the commit that says so: once.
+// testMeter checks that each commit adds the run's counters to its tenant's usage once.
 func testMeter(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()
@@ -30,7 +30,7 @@ func testMeter(t *testing.T, open Opener) {
 	}
 	first, second := at(100, 50, 1, journal.StatusRunning), at(300, 70, 2, journal.StatusFinished)
 	require.NoError(t, step(2, first))
-	require.NoError(t, step(2, first), "the answer was lost, and it is committed again")
+	require.NoError(t, step(2, first), "the response was lost, and the commit is repeated")
 	require.NoError(t, step(3, second))
 	require.NoError(t, step(3, second))
 
@@ -39,7 +39,7 @@ func testMeter(t *testing.T, open Opener) {
 	today := store.Day(time.Now())
 	rows, _, err := acme.Usage(ctx, today, today, store.Page{})
 	require.NoError(t, err)
-	require.Len(t, rows, 2, "the operator's modules are not the tenant's to see")
+	require.Len(t, rows, 2, "the tenant does not see the operator's modules")
 	require.GreaterOrEqual(t, rows[0].WallMS, int64(0))
 	rows[0].WallMS = 0
 	require.Equal(t, []store.Usage{
@@ -48,7 +48,7 @@ func testMeter(t *testing.T, open Opener) {
 	}, rows)
 }
 
-func testCutOff(t *testing.T, open Opener) {
+func testExpiredRuns(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()
 	newTenant(t, s, "acme", store.TenantQuota{})
@@ -62,7 +62,7 @@ func testCutOff(t *testing.T, open Opener) {
 	list, err := s.ExpiredRuns(ctx, []byte(`{"agent":"`), 10, 10)
 	require.NoError(t, err)
 	require.Len(t, list, 2)
-	require.Equal(t, []string{"gone", "operator's"}, []string{list[0].ID, list[1].ID}, "none of the command's")
+	require.Equal(t, []string{"gone", "operator's"}, []string{list[0].ID, list[1].ID}, "not those of commands")
 
 	newTenant(t, s, "beta", store.TenantQuota{})
 	for i := range 5 {
@@ -71,6 +71,6 @@ func testCutOff(t *testing.T, open Opener) {
 	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "its", Tenant: "beta", Agent: "a", Owner: "me", Log: []byte("x")}))
 	list, err = s.ExpiredRuns(ctx, []byte("{no spec"), 10, 2)
 	require.NoError(t, err)
-	require.Len(t, list, 3, "of each tenant a few")
+	require.Len(t, list, 3, "at most two of each tenant")
 	require.Equal(t, "its", list[2].ID)
 }

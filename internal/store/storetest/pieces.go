@@ -21,7 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// large returns so many bytes, of which no two pieces are the same.
+// large returns a number of bytes, in which all pieces differ.
 func large(size int, of string) []byte {
 	var out bytes.Buffer
 	for n := 0; out.Len() < size; n++ {
@@ -30,7 +30,7 @@ func large(size int, of string) []byte {
 	return out.Bytes()[:size]
 }
 
-// largeEvent is one with so long a text.
+// largeEvent returns an event with a text of a length.
 func largeEvent(t *testing.T, seq int64, size int) []byte {
 	t.Helper()
 	b, err := abijson.Marshal(&abi.Event{Type: abi.EventLog, Seq: seq, Run: "r", Text: string(large(size, fmt.Sprint("event ", seq)))})
@@ -51,7 +51,7 @@ func raw(t *testing.T, where string) *sql.DB {
 	return db
 }
 
-// requirePieces fails unless there are the pieces of so many bodies, all of which rows have.
+// requirePieces fails unless a number of bodies have pieces, and rows refer to all of them.
 func requirePieces(t *testing.T, db *sql.DB, bodies int) {
 	t.Helper()
 	for query, want := range map[string]int{
@@ -66,7 +66,7 @@ func requirePieces(t *testing.T, db *sql.DB, bodies int) {
 	}
 }
 
-// testLarge checks that large bytes come back as they were, whoever reads them.
+// testLarge checks that all ways to read large bytes return what was written.
 func testLarge(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
@@ -117,8 +117,8 @@ func equal(a, b [][]byte) bool {
 	return bytes.Equal(bytes.Join(a, []byte("|")), bytes.Join(b, []byte("|")))
 }
 
-// testLargeAtOnce checks that of those who write the same one's bytes are kept.
-func testLargeAtOnce(t *testing.T, open Opener) {
+// testConcurrentLarge checks that one of several concurrent writers of a row wins.
+func testConcurrentLarge(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	other := again(t, where)
 	ctx := t.Context()
@@ -146,8 +146,8 @@ func testLargeAtOnce(t *testing.T, open Opener) {
 	requirePieces(t, raw(t, where), 2)
 }
 
-// testLargeRefused checks that nothing is left of what is not kept.
-func testLargeRefused(t *testing.T, open Opener) {
+// testLargeRejected checks that rejected writes leave no pieces.
+func testLargeRejected(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
 	acme := newTenant(t, s, "acme", store.TenantQuota{ConcurrentRuns: 1})
@@ -161,7 +161,7 @@ func testLargeRefused(t *testing.T, open Opener) {
 	require.ErrorAs(t, create(acme.Journal(), "another"), &full)
 	c := &journal.Commit{Run: "r", Epoch: 1, Entry: 2, Log: bytes, First: 1, Last: 1, Events: largeEvent(t, 1, 300_000), Lease: lease}
 	require.NoError(t, s.Commit(ctx, c))
-	require.NoError(t, s.Commit(ctx, c), "the same once more, whose answer was lost")
+	require.NoError(t, s.Commit(ctx, c), "the response was lost, and the commit is repeated")
 	wrong := *c
 	wrong.Entry = 4
 	require.Error(t, s.Commit(ctx, &wrong), "an entry is missing")
@@ -175,7 +175,7 @@ func testLargeRefused(t *testing.T, open Opener) {
 	requirePieces(t, raw(t, where), 3)
 }
 
-// testLargeDeleted checks that pieces go with what has them.
+// testLargeDeleted checks that deleting rows deletes their pieces.
 func testLargeDeleted(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
@@ -210,8 +210,7 @@ func testLargeDeleted(t *testing.T, open Opener) {
 	requirePieces(t, db, 0)
 }
 
-// testLargeSwept checks that pieces are deleted that nobody took, but not what somebody
-// is about to take.
+// testLargeSwept checks that orphaned pieces are deleted, and recently staged ones are not.
 func testLargeSwept(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
@@ -219,7 +218,7 @@ func testLargeSwept(t *testing.T, open Opener) {
 	now, err := s.Now(ctx)
 	require.NoError(t, err)
 	for name, sweep := range map[string]func() error{
-		"orphans": func() error { _, err := s.DeleteUnusedModules(ctx, time.Hour); return err },
+		"modules": func() error { _, err := s.DeleteUnusedModules(ctx, time.Hour); return err },
 		"prune":   func() error { _, err := s.Prune(ctx, store.PruneOptions{}); return err },
 	} {
 		stage := func(id string, at time.Time) {
@@ -242,8 +241,7 @@ func testLargeSwept(t *testing.T, open Opener) {
 	}
 }
 
-// testLargeCorrupt checks that large bytes of which pieces are wrong are not taken for
-// what was written.
+// testLargeCorrupt checks that missing and damaged pieces are detected.
 func testLargeCorrupt(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
@@ -253,11 +251,11 @@ func testLargeCorrupt(t *testing.T, open Opener) {
 		"one is missing":        "DELETE FROM pieces WHERE piece = 2",
 		"the last is missing":   "DELETE FROM pieces WHERE piece = 4",
 		"all are missing":       "DELETE FROM pieces",
-		"there is one too many": "INSERT INTO pieces (id, piece, body) SELECT id, 5, body FROM pieces WHERE piece = 0",
+		"an additional one": "INSERT INTO pieces (id, piece, body) SELECT id, 5, body FROM pieces WHERE piece = 0",
 		"one is cut":            "UPDATE pieces SET body = substr(body, 2) WHERE piece = 1",
-		"an id is not one":      "UPDATE run_log SET pieces = 'x'",
-		"the id says fewer":     "UPDATE run_log SET pieces = replace(pieces, '-300000', '-1')",
-		"the id says less":      "UPDATE run_log SET pieces = replace(pieces, '-300000', '--1')",
+		"an invalid id":      "UPDATE run_log SET pieces = 'x'",
+		"an id with a smaller size":     "UPDATE run_log SET pieces = replace(pieces, '-300000', '-1')",
+		"an id with a negative size":      "UPDATE run_log SET pieces = replace(pieces, '-300000', '--1')",
 	} {
 		id := strings.ReplaceAll(name, " ", "-")
 		require.NoError(t, s.Create(ctx, &journal.Creation{ID: id, Lease: -time.Second, Log: large(300_000, "x")}))

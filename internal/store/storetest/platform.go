@@ -40,13 +40,13 @@ func testTenants(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Equal(t, "Acme Ltd", info.Name)
 	require.Equal(t, store.TenantQuota{RunsPerDay: 9}, info.Quota)
-	require.JSONEq(t, `{"grants":["*"]}`, string(info.Policy), "what was not changed stays")
+	require.JSONEq(t, `{"grants":["*"]}`, string(info.Policy), "the policy did not change")
 	_, err = s.UpdateTenant(ctx, "none", &store.TenantUpdate{})
 	require.ErrorIs(t, err, store.ErrNoTenant)
 
 	list, _, err := s.Tenants(ctx, store.Page{Limit: 10})
 	require.NoError(t, err)
-	require.Len(t, list, 2, "the operator is none of them")
+	require.Len(t, list, 2, "the operator is not listed")
 	list, _, err = s.Tenants(ctx, store.Page{After: &store.Position{Name: "acme"}, Limit: 1})
 	require.NoError(t, err)
 	require.Equal(t, "beta", list[0].ID)
@@ -72,12 +72,12 @@ func testDeleteTenant(t *testing.T, open Opener) {
 		Progress: &journal.Progress{Status: journal.StatusFinished}, Lease: lease}))
 	require.NoError(t, s.DeleteTenant(ctx, "acme"))
 	_, err := s.CreateTenant(ctx, "acme", "", store.TenantQuota{}, nil)
-	require.NoError(t, err, "another one of the name")
-	require.Equal(t, "", strings.Join(has(t, acme), " "), "has nothing of the one before")
+	require.NoError(t, err, "another tenant of the name")
+	require.Equal(t, "", strings.Join(has(t, acme), " "), "has nothing of the deleted one")
 	require.Equal(t, "agent key module run secret usage", strings.Join(has(t, beta), " "))
 }
 
-// fill gives a tenant one of everything.
+// fill gives a tenant a row of each kind.
 func fill(t *testing.T, s store.Store, tenant *store.Tenant) {
 	t.Helper()
 	ctx, id := t.Context(), tenant.ID()
@@ -93,7 +93,7 @@ func fill(t *testing.T, s store.Store, tenant *store.Tenant) {
 	require.NoError(t, s.Create(ctx, &journal.Creation{ID: id + "-run", Tenant: id, Agent: id, Owner: "me", Lease: -time.Second, Log: []byte("x")}))
 }
 
-// has says what a tenant has.
+// has returns the kinds of rows that a tenant has.
 func has(t *testing.T, tenant *store.Tenant) (out []string) {
 	t.Helper()
 	ctx := t.Context()
@@ -118,8 +118,7 @@ func has(t *testing.T, tenant *store.Tenant) (out []string) {
 	return out
 }
 
-// testIsolation checks that a tenant reaches nothing of another one, by no
-// method and with any name or id of it.
+// testIsolation checks that no method gives a tenant access to another tenant's rows.
 func testIsolation(t *testing.T, open Opener) {
 	s, _ := open(t, &store.Options{Keyring: newKeyring(t, "a")})
 	ctx := t.Context()
@@ -154,7 +153,7 @@ func testIsolation(t *testing.T, open Opener) {
 		require.Regexp(t, "no such|unknown key", err.Error(), name)
 	}
 	require.NoError(t, beta.ReleaseRun(ctx, "acme-run"))
-	require.Equal(t, "agent key module run secret usage", strings.Join(has(t, acme), " "), "and it is all there")
+	require.Equal(t, "agent key module run secret usage", strings.Join(has(t, acme), " "), "nothing was changed")
 	all, _, err := acme.Keys(ctx, store.Page{})
 	require.NoError(t, err)
 	require.Len(t, all, 1)
@@ -178,44 +177,44 @@ func testKeys(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.False(t, got.Used.IsZero())
 
-	refused := func(shown, why string) {
+	rejected := func(shown, reason string) {
 		t.Helper()
 		_, _, err := s.Authenticate(ctx, shown)
 		var wrong *store.KeyError
 		require.ErrorAs(t, err, &wrong)
-		require.Contains(t, err.Error(), why)
+		require.Contains(t, err.Error(), reason)
 	}
 	other := "a"
 	if strings.HasSuffix(shown, "a") {
 		other = "b"
 	}
 	for _, bad := range []string{"", "ar_", "x", shown[3:], shown + "a", shown[:len(shown)-1] + other, "ar_aaaaaaaaaa_" + shown[len(shown)-52:], strings.ToUpper(shown)} {
-		refused(bad, "unknown key")
+		rejected(bad, "unknown key")
 	}
 
 	next, shown2, err := acme.RotateKey(ctx, k.ID, time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, k.Scopes, next.Scopes)
 	_, _, err = s.Authenticate(ctx, shown)
-	require.NoError(t, err, "the old one works for an hour")
+	require.NoError(t, err, "the old key is valid for an hour")
 	_, _, err = acme.RotateKey(ctx, k.ID, 0)
 	require.NoError(t, err)
-	refused(shown, "expired")
+	rejected(shown, "expired")
 	require.NoError(t, acme.RevokeKey(ctx, next.ID))
 	require.NoError(t, acme.RevokeKey(ctx, next.ID))
-	refused(shown2, "revoked")
+	rejected(shown2, "revoked")
 	_, _, err = acme.RotateKey(ctx, next.ID, 0)
 	require.ErrorIs(t, err, store.ErrNoKey)
 	_, short, err := acme.CreateKey(ctx, &store.KeyOptions{TTL: time.Millisecond})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { _, _, err := s.Authenticate(ctx, short); return err != nil }, 10*time.Second, time.Millisecond)
-	refused(short, "expired")
+	rejected(short, "expired")
 
 	require.NoError(t, s.DeleteTenant(ctx, "acme"))
-	refused(shown2, "unknown key")
+	rejected(shown2, "unknown key")
 }
 
-// testFirstKey lets servers start at once.
+// testFirstKey checks that one of several servers that start concurrently creates the key.
 func testFirstKey(t *testing.T, open Opener) {
 	_, where := open(t, nil)
 	var made atomic.Int64
@@ -248,7 +247,7 @@ func testTenantModules(t *testing.T, open Opener) {
 	_, err = put("one", "redact", "1.0")
 	require.NoError(t, err, "again")
 	_, err = put("two", "redact", "1.0")
-	require.ErrorIs(t, err, store.ErrExists, "a version stays what it is")
+	require.ErrorIs(t, err, store.ErrExists, "a version is immutable")
 	two, err := put("two", "redact", "2.0")
 	require.NoError(t, err)
 	var full *store.QuotaError
@@ -256,7 +255,7 @@ func testTenantModules(t *testing.T, open Opener) {
 	require.ErrorAs(t, err, &full)
 	require.Equal(t, "modules", full.Quota)
 	_, err = put("one", "", "")
-	require.NoError(t, err, "one that is there needs no room")
+	require.NoError(t, err, "a module that the tenant has is not counted again")
 
 	m, err := acme.Module(ctx, one)
 	require.NoError(t, err)
@@ -282,7 +281,7 @@ func testTenantModules(t *testing.T, open Opener) {
 
 	n, err := s.DeleteUnusedModules(ctx, time.Hour)
 	require.NoError(t, err)
-	require.Zero(t, n, "they are too young")
+	require.Zero(t, n, "the modules are too young")
 	n, err = s.DeleteUnusedModules(ctx, -time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, int64(3), n, "one, three and the long one")
@@ -310,7 +309,7 @@ func testAgents(t *testing.T, open Opener) {
 	for i, want := range []int64{1, 1, 2, 3} {
 		a, err := acme.PutAgent(ctx, "a", []byte([]string{"x", "x", "y", "x"}[i]), []string{"d"})
 		require.NoError(t, err)
-		require.Equal(t, want, a.Version, "what is the same as the newest is no other version")
+		require.Equal(t, want, a.Version, "a version equal to the newest is not stored")
 	}
 	_, err := acme.PutAgent(ctx, "b", []byte("b"), nil)
 	require.NoError(t, err)
@@ -329,12 +328,12 @@ func testAgents(t *testing.T, open Opener) {
 		require.NoError(t, err)
 	}
 	_, err = acme.Agent(ctx, "b", 6)
-	require.ErrorIs(t, err, store.ErrNoAgent, "only a hundred versions are kept")
+	require.ErrorIs(t, err, store.ErrNoAgent, "the oldest of 101 versions is deleted")
 	_, err = acme.Agent(ctx, "b", 7)
 	require.NoError(t, err)
 }
 
-// testTenantQuotas lets two servers start runs at once.
+// testTenantQuotas starts runs on two servers concurrently.
 func testTenantQuotas(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
@@ -370,10 +369,10 @@ func testTenantQuotas(t *testing.T, open Opener) {
 		}
 	}
 	require.NoError(t, acme.AdmitRun(ctx, "s", "a", true))
-	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "s", Tenant: "acme", Agent: "a", Owner: "me", Lease: lease, Log: []byte("x")}), "takes its place")
+	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "s", Tenant: "acme", Agent: "a", Owner: "me", Lease: lease, Log: []byte("x")}), "replaces its admission")
 	require.NoError(t, acme.AdmitRun(ctx, "t", "a", true))
 	over(acme.AdmitRun(ctx, "u", "a", true), "runs_per_day")
-	require.NoError(t, acme.AdmitRun(ctx, "u", "a", false), "one that goes on is no other run")
+	require.NoError(t, acme.AdmitRun(ctx, "u", "a", false), "a resumed run is not counted again")
 	over(acme.AdmitRun(ctx, "v", "a", false), "concurrent_runs")
 	require.NoError(t, acme.AdmitRun(ctx, "u", "a", false), "its own place is its own")
 	require.NoError(t, acme.ReleaseRun(ctx, "u"))

@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// newRuns creates a run that has ended, one that waits, one that was cut off, and
-// one that somebody runs.
+// newRuns creates a finished run, a paused one, one whose lease has expired, and one in
+// progress.
 func newRuns(t *testing.T, s store.Store) {
 	t.Helper()
 	for id, r := range map[string]struct {
@@ -22,7 +22,7 @@ func newRuns(t *testing.T, s store.Store) {
 	}{
 		"finished": {journal.StatusFinished, lease},
 		"paused":   {journal.StatusPaused, lease},
-		"cut off":  {journal.StatusRunning, -time.Second},
+		"expired":  {journal.StatusRunning, -time.Second},
 		"running":  {journal.StatusRunning, lease},
 	} {
 		newRun(t, s, id)
@@ -50,18 +50,18 @@ func testPrune(t *testing.T, open Opener) {
 		require.NoError(t, err)
 		return n
 	}
-	require.Zero(t, prune(store.PruneOptions{OlderThan: time.Hour, Unfinished: true}), "they have just changed")
+	require.Zero(t, prune(store.PruneOptions{OlderThan: time.Hour, Unfinished: true}), "the runs have just changed")
 	require.Equal(t, 1, prune(store.PruneOptions{DryRun: true}))
 	require.Equal(t, 3, prune(store.PruneOptions{DryRun: true, Unfinished: true}))
 	require.Len(t, remaining(t, s), 4)
 	require.Equal(t, 1, prune(store.PruneOptions{}))
-	require.ElementsMatch(t, []string{"paused", "cut off", "running"}, remaining(t, s))
+	require.ElementsMatch(t, []string{"paused", "expired", "running"}, remaining(t, s))
 	require.Equal(t, 2, prune(store.PruneOptions{Unfinished: true}))
 	require.Equal(t, []string{"running"}, remaining(t, s))
 	newRun(t, s, "finished")
 	events, err := s.Events(t.Context(), "finished", 0, 10)
 	require.NoError(t, err)
-	require.Empty(t, events, "they went with the run")
+	require.Empty(t, events, "they were deleted with the run")
 
 	for i := range 120 {
 		require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "many " + string(rune('0'+i)), Lease: -time.Second, Log: []byte(`{}`)}))
@@ -76,5 +76,5 @@ func testRetention(t *testing.T, open Opener) {
 		_, err := s.Run(t.Context(), "finished")
 		return errors.Is(err, journal.ErrNoRun)
 	}, time.Minute, 10*time.Millisecond)
-	require.Len(t, remaining(t, s), 3, "nothing else is forgotten by itself")
+	require.Len(t, remaining(t, s), 3, "other runs are not pruned")
 }

@@ -58,13 +58,13 @@ func testRuns(t *testing.T, open Opener) {
 	require.ErrorIs(t, s.Delete(ctx, "r"), journal.ErrNoRun)
 }
 
-// testCommits checks that nothing is missing and nothing is there twice.
+// testCommits checks that a log and its events have neither gaps nor repetitions.
 func testCommits(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()
 	newRun(t, s, "r")
 	require.NoError(t, commit(s, "r", 1, 2, 1))
-	require.NoError(t, commit(s, "r", 1, 2, 1), "the same once more, whose answer was lost")
+	require.NoError(t, commit(s, "r", 1, 2, 1), "the response was lost, and the commit is repeated")
 	require.Error(t, commit(s, "r", 1, 4, 2), "an entry is missing")
 	require.Error(t, commit(s, "r", 1, 3, 3), "an event is missing")
 	require.Error(t, commit(s, "r", 1, 3, 1), "an event is repeated")
@@ -76,7 +76,7 @@ func testCommits(t *testing.T, open Opener) {
 	written := make(chan struct{}, 9)
 	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "lazy", Epoch: 1, Entry: 2, Log: []byte("y"), First: 1, Lease: lease,
 		Written: func() { written <- struct{}{} }}))
-	require.LessOrEqual(t, len(written), 1, "it is told once")
+	require.LessOrEqual(t, len(written), 1, "Written is called once")
 	require.NoError(t, commit(s, "lazy", 1, 3, 1))
 
 	for after, want := range map[int64][]int64{0: {1, 2, 3}, 1: {2, 3}, 2: {3}, 3: nil, 9: nil} {
@@ -96,7 +96,7 @@ func testCommits(t *testing.T, open Opener) {
 	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 3, First: 4, Last: 4, Events: event("r", 4),
 		Progress: &journal.Progress{Status: journal.StatusFinished, FinishReason: abi.RunStop}}))
 	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 3, First: 4, Last: 4, Events: event("r", 4),
-		Progress: &journal.Progress{Status: journal.StatusFinished, FinishReason: abi.RunStop}}), "the end, once more")
+		Progress: &journal.Progress{Status: journal.StatusFinished, FinishReason: abi.RunStop}}), "the repeated end")
 	require.Error(t, commit(s, "r", 1, 4, 5), "nothing follows the end")
 	_, err = s.Claim(ctx, &journal.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease, Steal: true})
 	require.ErrorIs(t, err, journal.ErrFinished)
@@ -122,7 +122,7 @@ func testFence(t *testing.T, open Opener) {
 	require.Len(t, events, 1)
 }
 
-// testClaims checks that of many who claim a run at once one has it.
+// testClaims checks that one of several concurrent claims succeeds.
 func testClaims(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	other := again(t, where)
@@ -199,7 +199,7 @@ func testCancel(t *testing.T, open Opener) {
 	require.ErrorIs(t, s.Cancel(ctx, "r"), journal.ErrFinished)
 }
 
-// testMany lets many runs write at once, some of them wrongly.
+// testMany commits to many runs concurrently, and tries commits that must fail.
 func testMany(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	const runs, commits = 12, 20
@@ -243,7 +243,7 @@ func testModules(t *testing.T, open Opener) {
 	require.ErrorIs(t, err, store.ErrNoModule)
 }
 
-// testMigrations opens an empty database many times at once.
+// testMigrations opens an empty database several times concurrently.
 func testMigrations(t *testing.T, open Opener) {
 	_, where := open(t, nil)
 	var wg sync.WaitGroup

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// newKeyring makes one with a key of each name, which is made of it.
+// newKeyring creates a keyring with a key for each name, derived from the name.
 func newKeyring(t *testing.T, names ...string) *store.Keyring {
 	t.Helper()
 	text := "# keys\n"
@@ -34,13 +34,13 @@ func testSecrets(t *testing.T, open Opener) {
 	_, err = acme.Secret(ctx, "other")
 	require.ErrorIs(t, err, store.ErrNoSecret)
 
-	with := func(r *store.Keyring, lost ...string) *store.Tenant {
+	with := func(r *store.Keyring, missing ...string) *store.Tenant {
 		s, err := store.Open(ctx, where, &store.Options{Keyring: r})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
 		names, err := s.MissingKeys(ctx)
 		require.NoError(t, err)
-		require.Equal(t, lost, names)
+		require.Equal(t, missing, names)
 		return s.Tenant("acme")
 	}
 	renamed, err := store.ParseKeyring("a:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("b"), 32)))
@@ -55,7 +55,7 @@ func testSecrets(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.NoError(t, both.SetSecret(ctx, "openai", got))
 	got, err = other.Secret(ctx, "openai")
-	require.NoError(t, err, "what is set again is sealed by the newest key")
+	require.NoError(t, err, "setting a secret again seals it with the newest key")
 	require.Equal(t, "sk-2", string(got))
 	list, _, err := acme.Secrets(ctx, store.Page{})
 	require.NoError(t, err)

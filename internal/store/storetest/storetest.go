@@ -1,5 +1,6 @@
-// Package storetest is what every store has to pass, whatever database is
-// behind it.
+// Package storetest tests a store. It takes a function that opens stores on an empty
+// database, and runs the same tests on every kind of database. It uses only the interface
+// of package store.
 package storetest
 
 import (
@@ -13,19 +14,19 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// An Opener opens a store on an empty database; another one with the same where
-// is on the same database, as another process's would be.
+// An Opener opens a store on an empty database. Opening where again gives another store on
+// the same database, as in another process.
 type Opener func(t *testing.T, o *store.Options) (s store.Store, where string)
 
 // Run runs the suite.
 func Run(t *testing.T, open Opener) {
 	for name, test := range map[string]func(*testing.T, Opener){
-		"runs": testRuns, "commits": testCommits, "fence": testFence, "claims": testClaims, "lists": testLists, "pages of runs": testPagesOfRuns, "pages and writers": testPagesAndWriters, "pages of all": testPagesOfAll, "page bytes": testPageBytes,
+		"runs": testRuns, "commits": testCommits, "fence": testFence, "claims": testClaims, "lists": testLists, "pages of runs": testPagesOfRuns, "pages and writers": testPagesAndWriters, "pages of other lists": testPagesOfOtherLists, "page bytes": testPageBytes,
 		"cancel": testCancel, "many": testMany, "prune": testPrune, "retention": testRetention, "modules": testModules, "migrations": testMigrations,
-		"values": testValues, "value versions": testVersions, "quotas": testQuotas, "quotas of all": testQuotasOfAll, "time to live": testTTL, "counters": testCounters,
+		"values": testValues, "value versions": testVersions, "quotas": testQuotas, "tenant value quotas": testTenantValueQuotas, "time to live": testTTL, "counters": testCounters,
 		"tenants": testTenants, "tenants deleted": testDeleteTenant, "isolation": testIsolation, "keys": testKeys, "first key": testFirstKey,
-		"tenant modules": testTenantModules, "blocks": testBlocks, "agents": testAgents, "tenant quotas": testTenantQuotas, "meter": testMeter, "journal bytes": testJournalBytes, "journal quotas": testJournalQuotas, "journal bytes at once": testJournalBytesAtOnce, "cut off": testCutOff, "resumes at once": testResumesAtOnce, "room": testRoom, "room of versions": testRoomOfVersions, "bounds": testBounds, "orphans": testOrphans, "secrets": testSecrets, "traces": testTraces,
-		"large bytes": testLarge, "large bytes at once": testLargeAtOnce, "large bytes refused": testLargeRefused, "large bytes deleted": testLargeDeleted, "large bytes swept": testLargeSwept, "large bytes corrupt": testLargeCorrupt,
+		"tenant modules": testTenantModules, "blocks": testBlocks, "agents": testAgents, "tenant quotas": testTenantQuotas, "meter": testMeter, "journal bytes": testJournalBytes, "journal quotas": testJournalQuotas, "concurrent journal bytes": testConcurrentJournalBytes, "expired runs": testExpiredRuns, "concurrent resumes": testConcurrentResumes, "storage quota": testStorageQuota, "storage of versions": testStorageOfVersions, "row limits": testRowLimits, "unused modules": testUnusedModules, "secrets": testSecrets, "traces": testTraces,
+		"large bytes": testLarge, "concurrent large bytes": testConcurrentLarge, "large bytes rejected": testLargeRejected, "large bytes deleted": testLargeDeleted, "large bytes swept": testLargeSwept, "large bytes corrupt": testLargeCorrupt,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,13 +43,13 @@ func newRun(t *testing.T, s store.Store, id string) {
 	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: id, Agent: "a", Title: "hi", Owner: "me", Lease: lease, Log: []byte(`{"n":1}`)}))
 }
 
-// commit appends an entry, and one event.
+// commit appends an entry and one event.
 func commit(s store.Store, run string, epoch, entry, seq int64) error {
 	return s.Commit(context.Background(), &journal.Commit{Run: run, Epoch: epoch, Entry: entry, Log: []byte(`{}`),
 		First: seq, Last: seq, Events: event(run, seq), Lease: lease})
 }
 
-// again opens another store on the same database.
+// again opens another store on the same database and closes it after the test.
 func again(t *testing.T, where string) store.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), where, nil)

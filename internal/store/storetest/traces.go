@@ -31,7 +31,7 @@ func testTraces(t *testing.T, open Opener) {
 
 	got, err := a.Traces(t.Context(), "first")
 	require.NoError(t, err)
-	require.Equal(t, want, got, "the first ones are kept, in their order")
+	require.Equal(t, want, got, "the first 100 in their order")
 	got, err = a.Traces(t.Context(), "second")
 	require.NoError(t, err)
 	require.Equal(t, [][]byte{[]byte("its own")}, got)

@@ -76,7 +76,7 @@ func testVersions(t *testing.T, open Opener) {
 	require.ErrorIs(t, err, code(abi.CodeConflict), "it was deleted")
 	third, err := write(0)
 	require.NoError(t, err)
-	require.Greater(t, third, second, "a version does not come back")
+	require.Greater(t, third, second, "versions are not reused")
 
 	var wg sync.WaitGroup
 	wins := make(chan int64, 8)
@@ -115,7 +115,7 @@ func testQuotas(t *testing.T, open Opener) {
 
 // What all entries of a tenant have together is bounded too, as names of entries
 // are free.
-func testQuotasOfAll(t *testing.T, open Opener) {
+func testTenantValueQuotas(t *testing.T, open Opener) {
 	s, _ := open(t, &store.Options{Quota: store.Quota{All: 100, Entries: 3}})
 	_, err := s.CreateTenant(t.Context(), "more", "", store.TenantQuota{ValueBytes: 150}, nil)
 	require.NoError(t, err)
@@ -131,11 +131,11 @@ func testQuotasOfAll(t *testing.T, open Opener) {
 		require.ErrorIs(t, try(tenant, "b", 51, 0), code(abi.CodeLimit), tenant)
 		require.NoError(t, try(tenant, "b", 50, time.Millisecond), tenant)
 		require.Eventually(t, func() bool { return get(t, s, hook.ValueScope{Tenant: tenant, Entry: "b"}, "key") == "" }, 10*time.Second, time.Millisecond)
-		require.NoError(t, try(tenant, "c", 40, 0), "%s: what another entry has whose time is over makes room", tenant)
-		require.NoError(t, try(tenant, "d", 10, 0), "%s: and so does the entry", tenant)
+		require.NoError(t, try(tenant, "c", 40, 0), "%s: expired values of other entries do not count", tenant)
+		require.NoError(t, try(tenant, "d", 10, 0), "%s: nor do entries without values", tenant)
 		require.ErrorContains(t, try(tenant, "e", 6, 0), "3 entries", tenant)
 		require.ErrorIs(t, try(tenant, "c", 41, 0), code(abi.CodeLimit), tenant)
-		require.NoError(t, try(tenant, "a", all-60, 0), "%s: less is always taken", tenant)
+		require.NoError(t, try(tenant, "a", all-60, 0), "%s: a smaller value is always accepted", tenant)
 		require.NoError(t, try(tenant, "c", 50, 0), tenant)
 	}
 }
@@ -159,12 +159,12 @@ func testTTL(t *testing.T, open Opener) {
 
 	sum, err := s.AddValue(t.Context(), scope, "other", 5)
 	require.NoError(t, err)
-	require.EqualValues(t, 5, sum, "it begins anew")
+	require.EqualValues(t, 5, sum, "an expired counter starts at zero")
 	require.NoError(t, s.DeleteValue(t.Context(), scope, "other"))
 	write("short", time.Second)
 	_, err = s.AddValue(t.Context(), scope, "short", 5)
 	require.NoError(t, err)
-	require.Eventually(t, gone("short"), 10*time.Second, time.Millisecond, "counting does not prolong its time")
+	require.Eventually(t, gone("short"), 10*time.Second, time.Millisecond, "adding does not change when the value expires")
 
 	for range 30 { // it is over in the middle of a change, now and then
 		write("short", 2*time.Millisecond)

@@ -13,14 +13,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// testResumesAtOnce lets many runs that wait go on at the same time, on two machines:
-// as many as the quota has, also before the journal has them as runs that are run.
-func testResumesAtOnce(t *testing.T, open Opener) {
+// testConcurrentResumes resumes many paused runs on two machines concurrently. The quota
+// holds also before the journal has the runs as running.
+func testConcurrentResumes(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
 	newTenant(t, s, "acme", store.TenantQuota{ConcurrentRuns: 2})
-	const most = 10
-	for i := range most {
+	const paused = 10
+	for i := range paused {
 		id := fmt.Sprint("p", i)
 		require.NoError(t, s.Create(ctx, &journal.Creation{ID: id, Tenant: "acme", Agent: "a", Owner: "me", Lease: time.Minute, Log: []byte("x")}))
 		require.NoError(t, s.Commit(ctx, &journal.Commit{Run: id, Epoch: 1, Log: []byte("x"), Entry: 2, First: 1, Progress: &journal.Progress{Status: journal.StatusPaused}}))
@@ -30,7 +30,7 @@ func testResumesAtOnce(t *testing.T, open Opener) {
 	var in []string
 	for machine := range 2 {
 		other := again(t, where).Tenant("acme")
-		for i := machine; i < most; i += 2 {
+		for i := machine; i < paused; i += 2 {
 			wg.Go(func() {
 				id := fmt.Sprint("p", i)
 				if other.AdmitRun(ctx, id, "a", false) == nil {
@@ -50,11 +50,11 @@ func testResumesAtOnce(t *testing.T, open Opener) {
 	acme := s.Tenant("acme")
 	require.Error(t, acme.AdmitRun(ctx, "q", "a", true))
 	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: in[0], Epoch: 2, Log: []byte("x"), Entry: 3, First: 1, Progress: &journal.Progress{Status: journal.StatusFinished}}))
-	require.NoError(t, acme.AdmitRun(ctx, "q", "a", true), "one that has ended has no place any more")
+	require.NoError(t, acme.AdmitRun(ctx, "q", "a", true), "a finished run does not count")
 }
 
-// testRoom fills a tenant's quota of storage with each of what it counts.
-func testRoom(t *testing.T, open Opener) {
+// testStorageQuota exhausts a tenant's storage quota with modules, agents and secrets.
+func testStorageQuota(t *testing.T, open Opener) {
 	s, _ := open(t, &store.Options{Keyring: newKeyring(t, "a")})
 	ctx := t.Context()
 	acme := newTenant(t, s, "acme", store.TenantQuota{StorageBytes: 1000, Modules: 2})
@@ -63,7 +63,7 @@ func testRoom(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.NoError(t, acme.CheckModuleQuota(ctx, digest, 900))
 	require.NoError(t, acme.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 900, About: []byte("{}")}, "", ""))
-	require.NoError(t, acme.CheckModuleQuota(ctx, digest, 900), "what is there takes no room")
+	require.NoError(t, acme.CheckModuleQuota(ctx, digest, 900), "a module that the tenant has is always allowed")
 	require.ErrorAs(t, acme.CheckModuleQuota(ctx, "other", 101), &full)
 	_, err = acme.PutAgent(ctx, "a", make([]byte, 101), nil)
 	require.ErrorAs(t, err, &full)
@@ -75,30 +75,30 @@ func testRoom(t *testing.T, open Opener) {
 	require.NoError(t, acme.CheckModuleQuota(ctx, "other", 10))
 }
 
-// testBounds makes more of what takes little room than a tenant may have.
-func testBounds(t *testing.T, open Opener) {
+// testRowLimits exceeds the maximum numbers of keys, agents and secrets.
+func testRowLimits(t *testing.T, open Opener) {
 	s, _ := open(t, &store.Options{Keyring: newKeyring(t, "a")})
 	ctx := t.Context()
 	acme := newTenant(t, s, "acme", store.TenantQuota{})
 	var full *store.QuotaError
 	fill := func(quota string, add func(i int) error) {
 		t.Helper()
-		var refused, made atomic.Int64
+		var rejected, created atomic.Int64
 		var wg sync.WaitGroup
 		for worker := range 16 {
 			wg.Go(func() {
 				for i := worker; i < 1010; i += 16 {
 					if add(i) != nil {
-						refused.Add(1)
+						rejected.Add(1)
 					} else {
-						made.Add(1)
+						created.Add(1)
 					}
 				}
 			})
 		}
 		wg.Wait()
-		require.LessOrEqual(t, made.Load(), int64(1000), quota)
-		require.Positive(t, refused.Load())
+		require.LessOrEqual(t, created.Load(), int64(1000), quota)
+		require.Positive(t, rejected.Load())
 		require.ErrorAs(t, add(5000), &full)
 		require.Equal(t, quota, full.Quota)
 	}
@@ -111,16 +111,16 @@ func testBounds(t *testing.T, open Opener) {
 		require.NoError(t, acme.RevokeKey(ctx, k.ID))
 	}
 	_, _, err = acme.CreateKey(ctx, &store.KeyOptions{})
-	require.NoError(t, err, "keys that were revoked do not count")
+	require.NoError(t, err, "revoked keys do not count")
 }
 
-// testOrphans keeps what somebody names, or a run began with.
-func testOrphans(t *testing.T, open Opener) {
+// testUnusedModules checks that modules of tenants and runs are not deleted.
+func testUnusedModules(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()
 	newTenant(t, s, "acme", store.TenantQuota{})
 	var digests []string
-	for _, content := range []string{"named", "in a run", "nobody's"} {
+	for _, content := range []string{"of a tenant", "of a run", "unused"} {
 		d, err := s.PutModule(ctx, []byte(content))
 		require.NoError(t, err)
 		digests = append(digests, d)
@@ -138,8 +138,8 @@ func testOrphans(t *testing.T, open Opener) {
 	}
 }
 
-// testRoomOfVersions keeps so many versions of an agent, and counts those that there are.
-func testRoomOfVersions(t *testing.T, open Opener) {
+// testStorageOfVersions checks that the storage quota counts the stored versions of agents.
+func testStorageOfVersions(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()
 	const size, versions = 10, 100
@@ -149,7 +149,7 @@ func testRoomOfVersions(t *testing.T, open Opener) {
 		return err
 	}
 	for i := range versions + 20 {
-		require.NoError(t, put("a", i), "the oldest has gone")
+		require.NoError(t, put("a", i), "the oldest version is deleted")
 	}
 	require.NoError(t, put("b", 0))
 	var full *store.QuotaError
