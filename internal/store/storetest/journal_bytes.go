@@ -115,7 +115,7 @@ func testJournalBytes(t *testing.T, open Opener) {
 	all, err := s.JournalBytes(ctx)
 	require.NoError(t, err)
 	require.Equal(t, total+of.bytes, all)
-	require.NoError(t, s.Abandon(ctx, "of another tenant", ""))
+	require.NoError(t, of.commit(of.next(10, 0, journal.StatusFinished)))
 	require.NoError(t, s.Delete(ctx, "of another tenant"))
 	cut := newJournaled(t, s, "acme", "expired", 1000)
 	gone := cut.next(1000, 0, journal.StatusRunning)
