@@ -26,51 +26,47 @@ func sections(plot string, others []string, missing string, quick bool) []sectio
 	}
 	return []section{
 		{
-			title: "Against what people would use instead",
-			before: "The same agent, four steps with three calls of a tool, and five middlewares of the same work: dangling calls answered, a gate, redaction of the stream and of results, a cache around the tool, an observer. " +
-				"Each run of each peer is held against the same chunks, results, counters, calls that reach the tool, and requests of the model with the dangling call answered. The peers run by turns in one process, one run after the other; their own processes are the side-cars' and the plug-ins'. " +
-				"The last column is the median of the turns, least and most in brackets. " +
-				"Targets: with Go guests 10 times as fast as Extism with time-outs, 5 times as HTTP side-cars, 2 times as go-plugin, a third of native Go, half of Eino.\n\n![](performance.svg)",
+			title: "Compared with alternatives",
+			before: "The same agent runs four steps with three tool calls and five middlewares: one answers dangling calls, one gates tools, one redacts the stream and the results, one caches a tool, one observes. Every run of every peer is checked for the same chunks, results, counters, tool calls and model requests. " +
+				"The peers run alternately in one process; side-cars and plug-ins have processes of their own. The last column is the median ratio of the rounds, with the minimum and maximum in brackets. " +
+				"Targets for Go guests: 10 times as fast as Extism with timeouts, 5 times as HTTP side-cars, 2 times as go-plugin, a third of native Go, half of Eino.\n\n![](performance.svg)",
 			after:   missing + "\n" + peers,
 			command: slices.Concat([]string{"agents", "-turns", turns, "-each", each, "-svg", plot, "five.wasm", "five-extism.wasm"}, others),
 		},
 		{
-			title:   "What each module more costs: a straight line",
-			before:  "The same agent with the redaction once, twice and more often.",
+			title:   "Cost per module: linear",
+			before:  "The same agent with the redacting module once, twice and more often.",
 			command: []string{"agents", "-line", "-each", each, "five.wasm", "-"},
 		},
 		{
-			title: "As the conversation grows: at most 1.5 times from 10 to 20,000 messages",
-			before: "A step of a run, with a conversation of so many messages of 1 KB before it, and a module that looks at nothing, at the last message, or at all of them once. The first step, in which a module that looks at all reads all, is apart. " +
-				"Memory that is gone at each hook is an instance of its own for each: what a module has seen is in its memory, or in a run-local value, which is not gone. With nothing kept, each step reads all. " +
-				"The ratio is of the processors' time, host and guest together, which what else the machine does hardly changes: the median of the turns, least and most in brackets.",
+			title: "Length of the conversation: at most 1.5 times from 10 to 20,000 messages",
+			before: "One step of a run after a number of messages of 1 KB, with a module that reads no message, the last one, or each one once. The first step is listed separately, because a module that reads all messages reads them then. " +
+				"\"Memory gone at each hook\" stands for a new instance per hook: what the module has read is either in a run-local value or lost. If it is lost, each step reads all messages. " +
+				"The ratio compares the CPU time of host and guest, which hardly depends on the load of the machine: the median of the rounds, with the minimum and maximum in brackets.",
 			command: []string{"history", "messages", "look.wasm"},
 		},
 		{
-			title: "As the conversation of a run that is kept grows: a step writes the same",
-			before: "A later step of a run, with a journal in SQLite and without, and what the journal is given in a step, with a conversation of so many messages of 1 KB before it. " +
-				"The ratio is of the processors' time of the step that is kept.",
+			title:   "Length of a journaled conversation: each step writes the same",
+			before:  "A later step of a run with and without a journal in SQLite, after a number of messages of 1 KB, and what a step writes to the journal. The ratio compares the CPU time of the journaled step.",
 			command: []string{"history", "journal", "look.wasm"},
 		},
 		{
-			title: "As a stream grows: a chunk costs the same",
-			before: "A stream of so many chunks that the model gives as fast as they are taken, through modules that look for addresses in them, to who reads the run. " +
-				"The ratio is of the processors' time.",
+			title:   "Length of a stream: each chunk costs the same",
+			before:  "A model streams a number of chunks as fast as they are read, through modules that search them for addresses, to a reader. The ratio compares CPU time.",
 			command: []string{"history", "chunks", "five.wasm"},
 		},
 		{
-			title: "As events become more: an event costs the same",
-			before: "An event that a middleware makes, behind so many others of the same run, until it is with who reads the run; and behind how many of them a reader resumes, who asks for a hundred. " +
-				"The ratio is of the processors' time.",
+			title:   "Number of events: each event costs the same",
+			before:  "A middleware sends an event after a number of other events of the run. The time ends when the reader has it. A reader that resumes after a number of events requests a hundred. The ratio compares CPU time.",
 			command: []string{"history", "events", "look.wasm"},
 		},
 		{
-			title:   "Reading and writing in the guest: four times as fast as encoding/json",
+			title:   "JSON in the guest: at least four times as fast as encoding/json",
 			command: []string{"codec", "codec.wasm"},
 		},
 		{
-			title:   "Runs side by side",
-			before:  "Five modules, and so many runs at once.",
+			title:   "Concurrent runs",
+			before:  "A number of concurrent runs with five modules.",
 			command: []string{"agents", "-concurrent", "-each", each, "five.wasm", "-"},
 		},
 		{title: "Memory: at most 2 GB for 1,000 runs", command: []string{"agents", "-memory", "five.wasm", "-"}},

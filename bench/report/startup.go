@@ -46,8 +46,8 @@ func startUp(w *bytes.Buffer, root string) error {
 			used = append(used, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
 		}
 	}
-	fmt.Fprintf(w, "\n## Start-up\n\nThe demo, `make run`, with five Go guests from the cache: its first hook has answered %d ms after the start of the process, "+
-		"which ends after %d ms, and takes %d ms of the processors. The least of seven: %d ms, %d ms and %d ms.\n",
+	fmt.Fprintf(w, "\n## Start-up\n\nThe demo, `make run`, with five cached Go guests: the first hook returns %d ms after the process starts, the process ends after %d ms, "+
+		"and it uses %d ms of CPU time (medians of seven; minimums: %d ms, %d ms and %d ms).\n",
 		middle(firsts), middle(ends), middle(used), slices.Min(firsts).Milliseconds(), slices.Min(ends).Milliseconds(), slices.Min(used).Milliseconds())
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
