@@ -247,15 +247,15 @@ func testLargeCorrupt(t *testing.T, open Opener) {
 	ctx := t.Context()
 	db := raw(t, where)
 	for name, damage := range map[string]string{
-		"the first is missing":  "DELETE FROM pieces WHERE piece = 0",
-		"one is missing":        "DELETE FROM pieces WHERE piece = 2",
-		"the last is missing":   "DELETE FROM pieces WHERE piece = 4",
-		"all are missing":       "DELETE FROM pieces",
-		"an additional one": "INSERT INTO pieces (id, piece, body) SELECT id, 5, body FROM pieces WHERE piece = 0",
-		"one is cut":            "UPDATE pieces SET body = substr(body, 2) WHERE piece = 1",
-		"an invalid id":      "UPDATE run_log SET pieces = 'x'",
-		"an id with a smaller size":     "UPDATE run_log SET pieces = replace(pieces, '-300000', '-1')",
-		"an id with a negative size":      "UPDATE run_log SET pieces = replace(pieces, '-300000', '--1')",
+		"the first is missing":       "DELETE FROM pieces WHERE piece = 0",
+		"one is missing":             "DELETE FROM pieces WHERE piece = 2",
+		"the last is missing":        "DELETE FROM pieces WHERE piece = 4",
+		"all are missing":            "DELETE FROM pieces",
+		"an additional one":          "INSERT INTO pieces (id, piece, body) SELECT id, 5, body FROM pieces WHERE piece = 0",
+		"one is cut":                 "UPDATE pieces SET body = substr(body, 2) WHERE piece = 1",
+		"an invalid id":              "UPDATE run_log SET pieces = 'x'",
+		"an id with a smaller size":  "UPDATE run_log SET pieces = replace(pieces, '-300000', '-1')",
+		"an id with a negative size": "UPDATE run_log SET pieces = replace(pieces, '-300000', '--1')",
 	} {
 		id := strings.ReplaceAll(name, " ", "-")
 		require.NoError(t, s.Create(ctx, &journal.Creation{ID: id, Lease: -time.Second, Log: large(300_000, "x")}))
