@@ -15,8 +15,7 @@ import (
 // A run that was canceled through another server ends before the next renewal of its lease.
 func TestCancelsOfOtherServers(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.server.runs.Options.Owner = "here"
+	f := newFixture(t, withOwner("here"))
 	ended := map[string]chan error{}
 	for _, id := range []string{"run_a", "run_b"} {
 		require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: id, Tenant: "acme", Agent: "greeter", Owner: "here", Lease: time.Hour, Log: []byte("x")}))

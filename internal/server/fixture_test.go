@@ -268,3 +268,6 @@ func testLogger(to io.Writer) *slog.Logger {
 
 // withLog sets a logger that writes all levels to w.
 func withLog(w io.Writer) func(*Options) { return func(o *Options) { o.Logger = testLogger(w) } }
+
+// withOwner sets the name of the server's process.
+func withOwner(owner string) func(*Options) { return func(o *Options) { o.Owner = owner } }

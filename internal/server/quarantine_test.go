@@ -71,8 +71,7 @@ func (f *fixture) settles(what string, fn func() bool) {
 // The tenant sees the reason, the operator can release a run, and a canceled run ends.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
-	f.server.quarantine.Options.Owner = "here"
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
 	d := &deadServer{f, "dead"}
 	for _, id := range []string{"run_honest", "run_flood", "run_large", "run_third"} {
 		d.run(t, id)
@@ -106,8 +105,7 @@ func TestQuarantine(t *testing.T) {
 // and the largest when the next server ran out of memory is quarantined.
 func TestSuspectsAreResumedAlone(t *testing.T) {
 	t.Parallel()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
-	f.server.quarantine.Options.Owner = "here"
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
 	first := &deadServer{f, "first"}
 	first.run(t, "run_a")
 	first.run(t, "run_b")
@@ -164,8 +162,7 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 // whether or not another run holds more.
 func TestHonestRunsAreNotQuarantined(t *testing.T) {
 	t.Parallel()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
-	f.server.quarantine.Options.Owner = "here"
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
 	for i := range 20 {
 		d := &deadServer{f, fmt.Sprint("dead", i)}
 		d.run(t, fmt.Sprint("run_", i))
@@ -187,12 +184,11 @@ func TestHonestRunsAreNotQuarantined(t *testing.T) {
 // After a clean exit of a server, its runs are not suspects.
 func TestCleanExitIsNoEvidence(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := newFixture(t, withOwner("clean"))
 	require.NoError(t, f.store.Heartbeat(t.Context(), &store.Process{Owner: "clean", Pressure: 999}, []store.RunAccount{{Run: "r", Over: time.Hour}}))
 	death, err := f.store.CrashOf(t.Context(), "clean", "r")
 	require.NoError(t, err)
-	require.Nil(t, death, "its heartbeats go on")
-	f.server.quarantine.Options.Owner = "clean"
+	require.Nil(t, death, "its heartbeats continue")
 	f.server.quarantine.End()
 	time.Sleep(3100 * time.Millisecond)
 	death, err = f.store.CrashOf(t.Context(), "clean", "r")
@@ -204,8 +200,7 @@ func TestCleanExitIsNoEvidence(t *testing.T) {
 // runs are suspects, even if it used little memory. Later kills and other cgroups do not count.
 func TestOOMKillLeavesSuspects(t *testing.T) {
 	t.Parallel()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
-	f.server.quarantine.Options.Owner = "here"
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
 	ctx := t.Context()
 	for owner, p := range map[string]store.Process{"killed": {Cgroup: "/a", OOMKills: 1}, "ended": {Cgroup: "/a", OOMKills: 2}, "elsewhere": {Cgroup: "/b", OOMKills: 1}} {
 		(&deadServer{f, owner}).run(t, "run_"+owner)

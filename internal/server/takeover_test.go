@@ -20,13 +20,14 @@ import (
 // the database's clock does not end the run.
 func TestTakeoverRetriesByTheLocalClock(t *testing.T) {
 	t.Parallel()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	var ahead atomic.Int64
+	began := time.Now()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, func(o *Options) {
+		o.Now = func() time.Time { return began.Add(time.Duration(ahead.Load())) }
+	})
 	f.server.runs.Agents = agentSourceFunc(func(context.Context, *store.Tenant, agents.Spec) (*agents.Handle, error) {
 		return nil, errors.New("not now")
 	})
-	var ahead atomic.Int64
-	began := time.Now()
-	f.server.runs.Options.Now = func() time.Time { return began.Add(time.Duration(ahead.Load())) }
 	require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "gone", Lease: -2 * runs.MaxTakeoverTime,
 		Spec: []byte(`{"agent":"greeter","version":1}`), Log: []byte(`{"head":{"id":"run_a","phase":"start"},"fixed":{}}` + "\n")}))
 	take := func() journal.Status {
@@ -48,8 +49,9 @@ func TestTakeoverRetriesByTheLocalClock(t *testing.T) {
 // this server's clock is.
 func TestLeasesUseTheDatabaseClock(t *testing.T) {
 	t.Parallel()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
-	f.server.runs.Options.Now = func() time.Time { return time.Now().Add(48 * time.Hour) }
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, func(o *Options) {
+		o.Now = func() time.Time { return time.Now().Add(48 * time.Hour) }
+	})
 	require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "another server", Lease: time.Hour,
 		Spec: []byte(`{"agent":"greeter","version":1}`), Log: []byte(`{"head":{"id":"run_a","phase":"start"},"fixed":{}}` + "\n")}))
 	f.ok("POST", "/v1/runs/run_a/cancel", f.acme, nil, nil)

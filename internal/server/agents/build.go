@@ -29,7 +29,7 @@ func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 	if p.rings != nil {
 		file.Rings = *p.rings
 	}
-	if most := p.policy.StepLimit(); p.tenant.ID() != store.Operator && CapSteps(file, most) {
+	if most := p.policy.StepLimit(); p.tenant.ID() != store.Operator && capSteps(file, most) {
 		f.log.Warn("agent runs with fewer steps than its file asks for", slog.String("tenant", p.tenant.ID()), slog.String("agent", p.Spec.Agent), slog.Int("max_steps", most))
 	}
 	spec, err := json.Marshal(p.Spec)
@@ -87,11 +87,11 @@ func (f *Pool) modelFailed(p *Plan) func(context.Context, *model.Request, *model
 
 // CapSteps lowers the steps of an agent and its sub-agents to most. It reports whether a file
 // asks for more.
-func CapSteps(f *agentfile.File, most int) (lowered bool) {
+func capSteps(f *agentfile.File, most int) (lowered bool) {
 	lowered = f.Limits.MaxSteps > most
 	f.Limits.MaxSteps = min(cmp.Or(f.Limits.MaxSteps, agent.DefaultMaxSteps), most)
 	for i := range f.Agents {
-		if inner := f.Agents[i].Spec(); inner != nil && CapSteps(inner, most) {
+		if inner := f.Agents[i].Spec(); inner != nil && capSteps(inner, most) {
 			lowered = true
 		}
 	}

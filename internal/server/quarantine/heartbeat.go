@@ -51,14 +51,14 @@ func (b *excessRate) next(now time.Time, excess time.Duration) *excessRate {
 
 // Watch sends heartbeats until ctx is done.
 func (q *Service) Watch(ctx context.Context) {
-	owner := q.Options.Owner
+	owner := q.options.Owner
 	if owner == "" {
 		return
 	}
 	for {
-		state := q.Options.Overload.State()
-		if err := q.Options.Store.Heartbeat(ctx, q.process(state), q.accounts(time.Now(), state)); err != nil && ctx.Err() == nil {
-			q.Options.Logger.Error("heartbeat failed", "error", err)
+		state := q.options.Overload.State()
+		if err := q.options.Store.Heartbeat(ctx, q.process(state), q.accounts(time.Now(), state)); err != nil && ctx.Err() == nil {
+			q.options.Logger.Error("heartbeat failed", "error", err)
 		}
 		q.EndTrial(ctx, time.Now(), state)
 		wait := heartbeatInterval
@@ -76,30 +76,30 @@ func (q *Service) Watch(ctx context.Context) {
 // Begin stores the first heartbeat, before runs are resumed here. The store derives from it
 // whether the kernel's OOM killer ended earlier processes.
 func (q *Service) Begin(ctx context.Context) {
-	if q.Options.Owner == "" {
+	if q.options.Owner == "" {
 		return
 	}
-	if err := q.Options.Store.StartProcess(ctx, q.process(q.Options.Overload.State())); err != nil {
-		q.Options.Logger.Error("first heartbeat failed", "error", err)
+	if err := q.options.Store.StartProcess(ctx, q.process(q.options.Overload.State())); err != nil {
+		q.options.Logger.Error("first heartbeat failed", "error", err)
 	}
 }
 
 // process returns the process's part of a heartbeat.
 func (q *Service) process(state overload.State) *store.Process {
 	_, kills := overload.Cgroup()
-	return &store.Process{Owner: q.Options.Owner, Node: q.node, Pressure: int64(1000 * state.Pressure), Used: state.Used, Limit: state.Limit,
+	return &store.Process{Owner: q.options.Owner, Node: q.node, Pressure: int64(1000 * state.Pressure), Used: state.Used, Limit: state.Limit,
 		Cgroup: q.cgroup, OOMKills: kills}
 }
 
 // End records that the process ends cleanly.
 func (q *Service) End() {
-	if q.Options.Owner == "" {
+	if q.options.Owner == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := q.Options.Store.EndProcess(ctx, q.Options.Owner); err != nil {
-		q.Options.Logger.Error("record the clean end of the server", "error", err)
+	if err := q.options.Store.EndProcess(ctx, q.options.Owner); err != nil {
+		q.options.Logger.Error("record the clean end of the server", "error", err)
 	}
 }
 

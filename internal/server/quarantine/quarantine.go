@@ -22,7 +22,7 @@ import (
 // resumed one at a time. A suspect is quarantined if its second process also runs out of memory
 // while the suspect is the largest run.
 type Service struct {
-	Options *Options
+	options *Options
 	of      *account.Account // of the process
 	node    string
 	cgroup  string
@@ -47,7 +47,7 @@ type Options struct {
 func New(o *Options) *Service {
 	node, _ := os.Hostname()
 	cgroup, _ := overload.Cgroup()
-	return &Service{Options: o, of: account.Process(), node: node, cgroup: cgroup, seen: map[string]*excessRate{}}
+	return &Service{options: o, of: account.Process(), node: node, cgroup: cgroup, seen: map[string]*excessRate{}}
 }
 
 // OnTrial reports whether a suspect runs here.
@@ -60,7 +60,7 @@ func (q *Service) OnTrial() bool {
 // Judge reports whether a run of an ended process may be resumed here now. It quarantines the
 // run if the evidence says that the run crashed its process.
 func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool, err error) {
-	d, err := q.Options.Store.CrashOf(ctx, info.Owner, info.ID)
+	d, err := q.options.Store.CrashOf(ctx, info.Owner, info.ID)
 	if err != nil || d == nil {
 		return err == nil, err
 	}
@@ -76,8 +76,8 @@ func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool
 	default:
 		return true, nil
 	}
-	q.Options.Logger.Warn("run quarantined", "tenant", info.Tenant, "run", info.ID, "reason", reason, "held", d.Account.Held, "used", d.Used, "limit", d.Limit)
-	return false, q.Options.Store.Quarantine(ctx, info, &store.Evidence{Node: d.Node, Reason: reason, Held: d.Account.Held, Share: d.Account.Share,
+	q.options.Logger.Warn("run quarantined", "tenant", info.Tenant, "run", info.ID, "reason", reason, "held", d.Account.Held, "used", d.Used, "limit", d.Limit)
+	return false, q.options.Store.Quarantine(ctx, info, &store.Evidence{Node: d.Node, Reason: reason, Held: d.Account.Held, Share: d.Account.Share,
 		Used: d.Used, Limit: d.Limit, Memory: memory})
 }
 
@@ -88,11 +88,11 @@ func (q *Service) startTrial(ctx context.Context, info *journal.RunInfo) (bool, 
 	if q.Trial != nil {
 		return false, nil
 	}
-	if err := q.Options.Store.Suspect(ctx, info.ID, q.Options.Owner); err != nil {
+	if err := q.options.Store.Suspect(ctx, info.ID, q.options.Owner); err != nil {
 		return false, err
 	}
 	q.Trial, q.began = info, time.Now()
-	q.Options.Logger.Info("run resumed alone: memory was short when its server ended", "tenant", info.Tenant, "run", info.ID)
+	q.options.Logger.Info("run resumed alone: memory was short when its server ended", "tenant", info.Tenant, "run", info.ID)
 	return true, nil
 }
 
@@ -104,12 +104,12 @@ func (q *Service) EndTrial(ctx context.Context, now time.Time, state overload.St
 	if q.Trial == nil || state.Rejecting {
 		return
 	}
-	runs := q.Options.InProgress(q.Trial.Tenant, q.Trial.ID)
+	runs := q.options.InProgress(q.Trial.Tenant, q.Trial.ID)
 	if took := now.Sub(q.began); took < TrialTime && (runs || took < heartbeatInterval) {
 		return
 	}
-	if err := q.Options.Store.Clear(ctx, q.Trial.ID); err != nil {
-		q.Options.Logger.Error("clear suspect run", "run", q.Trial.ID, "error", err)
+	if err := q.options.Store.Clear(ctx, q.Trial.ID); err != nil {
+		q.options.Logger.Error("clear suspect run", "run", q.Trial.ID, "error", err)
 		return
 	}
 	q.Trial = nil

@@ -32,7 +32,7 @@ func (q *Service) list(ctx context.Context, _ *httpapi.Caller, in *httpapi.LongL
 	if err != nil {
 		return nil, err
 	}
-	list, next, err := q.Options.Store.Quarantined(ctx, page)
+	list, next, err := q.options.Store.Quarantined(ctx, page)
 	if err != nil {
 		return nil, err
 	}
@@ -47,5 +47,5 @@ func (q *Service) list(ctx context.Context, _ *httpapi.Caller, in *httpapi.LongL
 }
 
 func (q *Service) release(ctx context.Context, _ *httpapi.Caller, in *releaseInput) (*struct{}, error) {
-	return nil, q.Options.Store.Release(ctx, in.Run)
+	return nil, q.options.Store.Release(ctx, in.Run)
 }

@@ -27,7 +27,7 @@ func (r *Service) WatchCancels(ctx context.Context) {
 		if r.Active.Count() == 0 {
 			continue
 		}
-		ids, err := r.store.Canceled(ctx, r.Options.Owner)
+		ids, err := r.store.Canceled(ctx, r.options.Owner)
 		if err != nil && ctx.Err() == nil {
 			r.log.Error("read canceled runs", "error", err)
 		}

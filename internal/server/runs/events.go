@@ -65,7 +65,7 @@ func (r *Service) stream(w http.ResponseWriter, req *http.Request, f *Follower) 
 	if l := r.Active.Get(f.tenant.ID(), f.run); l != nil {
 		defer l.Follow()()
 	}
-	s := httpapi.NewEventStream(w, r.Options.Timeouts.Write)
+	s := httpapi.NewEventStream(w, r.options.Timeouts.Write)
 	after := f.after
 	for s.Err == nil {
 		lines, err := f.next(ctx, func() { s.Send([]byte(": still here\n\n")) })

@@ -54,7 +54,7 @@ func (r *Service) run(t *store.Tenant, id string, o *agents.Handle, admit func()
 	l.count(memory)
 	reasons, _ := r.blocks.Current()
 	r.stopBlocked(l, reasons) // the block may be newer than the agent
-	r.Options.Go(func() {
+	r.options.Go(func() {
 		defer closeMemory()
 		defer o.Release()
 		defer cancel(nil)

@@ -93,7 +93,7 @@ func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan stru
 		return nil, nil, true, nil
 	}
 	select {
-	case <-f.runs.Options.Draining:
+	case <-f.runs.options.Draining:
 		return nil, nil, true, nil // the client reconnects, to another server
 	default:
 	}

@@ -21,7 +21,7 @@ import (
 
 // A Service executes and serves the runs of tenants.
 type Service struct {
-	Options         *Options
+	options         *Options
 	store           store.Store
 	log             *slog.Logger
 	admission       *admission.Controller
@@ -56,7 +56,7 @@ type Options struct {
 }
 
 func New(o *Options) *Service {
-	return &Service{Options: o, memory: newMemory(account.Process()), store: o.Store, log: o.Logger, admission: o.Admission, blocks: o.Blocks, Active: newActiveRuns(), Agents: o.Agents}
+	return &Service{options: o, memory: newMemory(account.Process()), store: o.Store, log: o.Logger, admission: o.Admission, blocks: o.Blocks, Active: newActiveRuns(), Agents: o.Agents}
 }
 
 // Count returns the number of runs in progress here.

@@ -32,7 +32,7 @@ func (r *Service) TakeOver(ctx context.Context) {
 	clock := &leaseClock{}
 	for {
 		theirs, err := r.store.Now(ctx)
-		if err == nil && clock.trust(theirs, r.Options.Now(), cmp.Or(r.Options.Lease, journal.DefaultLeaseTTL)) {
+		if err == nil && clock.trust(theirs, r.options.Now(), cmp.Or(r.options.Lease, journal.DefaultLeaseTTL)) {
 			err = r.TakeOverAll(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
@@ -41,7 +41,7 @@ func (r *Service) TakeOver(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.Options.Draining:
+		case <-r.options.Draining:
 			return
 		case <-ticker.C:
 		}
@@ -53,7 +53,7 @@ func (r *Service) TakeOver(ctx context.Context) {
 const SpecPrefix = `{"agent":"`
 
 func (r *Service) TakeOverAll(ctx context.Context) error {
-	if r.Options.Overload.State().Rejecting {
+	if r.options.Overload.State().Rejecting {
 		return nil // until there is memory
 	}
 	list, err := r.store.ExpiredRuns(ctx, []byte(SpecPrefix), maxTakeovers, maxTakeoversPerTenant)
@@ -84,11 +84,11 @@ func (r *Service) takeOverTenant(ctx context.Context, tenant string, list []*jou
 	if _, under := r.taking.LoadOrStore(tenant, true); under {
 		return
 	}
-	r.Options.Go(func() {
+	r.options.Go(func() {
 		defer r.taking.Delete(tenant)
 		for _, info := range list {
 			select {
-			case <-r.Options.Draining:
+			case <-r.options.Draining:
 				return
 			case <-ctx.Done():
 				return
@@ -103,7 +103,7 @@ func (r *Service) takeOverTenant(ctx context.Context, tenant string, list []*jou
 func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 	t := r.store.Tenant(info.Tenant)
 	log := r.log.With("tenant", info.Tenant, "run", info.ID)
-	if resume, err := r.Options.Judge(ctx, info); err != nil {
+	if resume, err := r.options.Judge(ctx, info); err != nil {
 		log.Error("read how a run's server ended", "error", err)
 		return
 	} else if !resume {
@@ -111,7 +111,7 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 	}
 	o, err := r.agentOf(ctx, t, info)
 	if err != nil {
-		now := r.Options.Now()
+		now := r.options.Now()
 		since, _ := r.failedTakeovers.LoadOrStore(info.ID, now)
 		if gone := ctx.Err() == nil && now.Sub(since.(time.Time)) > MaxTakeoverTime; gone || errors.Is(err, store.ErrNoAgent) || errors.Is(err, store.ErrNoModule) || isPermanent(err) {
 			log.Warn("run cannot be resumed", "error", err)
