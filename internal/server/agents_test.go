@@ -51,7 +51,7 @@ func TestAgents(t *testing.T) {
 	require.Equal(t, httpapi.TrimDigest(m.Digest), taken.Digest())
 	release()
 	_, _, err = f.server.agents.LoadModule(f.store.Tenant("beta"))(t.Context(), "wrap", string(file.Middlewares[0].Module), host.Limits{})
-	require.ErrorIs(t, err, store.ErrNoModule, "that it is loaded is nobody's but its tenants'")
+	require.ErrorIs(t, err, store.ErrNoModule, "other tenants cannot tell that it is loaded")
 	require.NoError(t, json.Unmarshal(f.apply(f.acme, "helper", yaml).body, &a))
 	require.Equal(t, int64(2), a.Version, "put again it is another one")
 	require.NotEqual(t, m.Digest, a.Modules[0].Digest)

@@ -168,7 +168,7 @@ export default defineMiddleware({
 	require.JSONEq(t, `"flex"`, string(asked.Requests()[4].Params["service_tier"]))
 	allow(policy.Policy{Params: []string{"models"}})
 	require.Contains(t, f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "own", Input: "hi"}).problem(t, 422).Detail, `set the parameter "service_tier"`)
-	require.Len(t, asked.Requests(), 5, "what was allowed when it was kept is not for ever")
+	require.Len(t, asked.Requests(), 5, "the policy is checked again for each run")
 
 	require.Equal(t, 200, f.apply(f.acme, "plain", "model: {name: small}\n").status)
 	f.ok("POST", "/v1/chat/completions", f.acme, map[string]any{"model": "plain", "service_tier": "priority", "models": []string{"huge"}, "temperature": 2,
@@ -338,7 +338,7 @@ func TestSameModuleOfManyTenants(t *testing.T) {
 	require.Zero(t, n)
 	var list struct{ Modules []api.Module }
 	f.ok("GET", "/v1/modules", f.beta, nil, &list)
-	require.Empty(t, list.Modules, "who has not brought it does not have it")
+	require.Empty(t, list.Modules, "other tenants do not have it")
 }
 
 // A module that exceeds its tenant's quota is not stored.

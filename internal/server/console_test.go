@@ -182,5 +182,5 @@ func TestConsoleInBrowser(t *testing.T) {
 			resumed++
 		}
 	}
-	require.GreaterOrEqual(t, resumed, 2, "streams that broke off went on behind the last event: %q", cut.asked)
+	require.GreaterOrEqual(t, resumed, 2, "broken streams resumed after the last event: %q", cut.asked)
 }

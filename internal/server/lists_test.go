@@ -251,7 +251,7 @@ func TestDeprecatedParameters(t *testing.T) {
 			Next string `json:"next_cursor"`
 		}
 		f.ok("GET", path+"&limit=2", key, nil, &page)
-		require.NotEmpty(t, page.Next, "a client can go on with cursors")
+		require.NotEmpty(t, page.Next, "clients can switch to cursors")
 		p := f.send("GET", path+"&cursor="+page.Next, key, nil).problem(t, 400, path)
 		require.Contains(t, p.Detail, "mutually exclusive")
 	}

@@ -81,7 +81,7 @@ func TestUploadScript(t *testing.T) {
 	require.Equal(t, "script", m.Kind)
 	require.Equal(t, "javascript", m.About.Transport)
 	loaded, release, err := f.server.modules.Acquire(t.Context(), f.store.Tenant("acme"), httpapi.TrimDigest(m.Digest), host.Limits{})
-	require.NoError(t, err, "what is kept loads again")
+	require.NoError(t, err, "stored modules load again")
 	require.Equal(t, httpapi.TrimDigest(m.Digest), loaded.Digest())
 	release()
 	require.Contains(t, f.pushModule(f.acme, "", []byte("export default {"), "application/typescript").problem(t, 422).Detail, "module.ts:1")
@@ -96,7 +96,7 @@ func TestUploadIsRejected(t *testing.T) {
 	require.NoError(t, err)
 	r := f.pushModule(f.acme, "", data, "application/json")
 	require.Equal(t, 200, r.status, string(r.body))
-	require.Contains(t, string(r.body), "config is not kept")
+	require.Contains(t, string(r.body), "config is ignored")
 	require.Contains(t, string(r.body), "allowed_hosts grant nothing")
 
 	for body, want := range map[string]string{
@@ -125,7 +125,7 @@ func TestUploadIsRejected(t *testing.T) {
 	require.Equal(t, "modules", f.pushModule(f.acme, "", wasm(t, "wrap.wasm"), "application/wasm").problem(t, 429).Quota)
 	var list struct{ Modules []api.Module }
 	f.ok("GET", "/v1/modules", f.acme, nil, &list)
-	require.Len(t, list.Modules, 1, "what was refused is not kept")
+	require.Len(t, list.Modules, 1, "rejected modules are not stored")
 }
 
 // TestHostileUploads uploads modules that the sandbox rejects.

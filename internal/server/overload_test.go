@@ -79,5 +79,5 @@ func TestOverloadEndsTheLargestRun(t *testing.T) {
 	close(waits)
 	require.Equal(t, abi.RunStop, f.finished(f.acme, started[0].ID).FinishReason)
 	require.True(t, e.evict(state), "the other one is next")
-	require.False(t, e.evict(state), "both were told")
+	require.False(t, e.evict(state), "both received it")
 }

@@ -35,7 +35,7 @@ func TestUnknownPaths(t *testing.T) {
 	r := f.send("DELETE", "/healthz", "", nil)
 	r.problem(t, 405)
 	require.Equal(t, "GET, HEAD", r.header.Get("Allow"))
-	require.Equal(t, 422, f.send("GET", "/v1/tenants?limits=3", f.operator, nil).status, "a parameter that is not there is no typo that nobody sees")
+	require.Equal(t, 422, f.send("GET", "/v1/tenants?limits=3", f.operator, nil).status, "unknown parameters are rejected")
 }
 
 func TestRequestIDs(t *testing.T) {

@@ -58,7 +58,7 @@ func TestLeasesUseTheDatabaseClock(t *testing.T) {
 	info, err := f.store.Run(t.Context(), "run_a")
 	require.NoError(t, err)
 	require.True(t, info.Cancel)
-	require.Equal(t, int64(1), info.Epoch, "nobody else has claimed it")
+	require.Equal(t, int64(1), info.Epoch, "no other server has claimed it")
 	now, err := f.store.Now(t.Context())
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now(), now, time.Hour)

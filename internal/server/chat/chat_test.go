@@ -176,7 +176,7 @@ func TestClientTools(t *testing.T) {
 		require.Len(t, got, 2)
 		require.Empty(t, got[0].Failed)
 		require.Equal(t, "tool_calls", got[0].Finish)
-		require.Len(t, got[0].Message.ToolCalls, 2, "its own are not told")
+		require.Len(t, got[0].Message.ToolCalls, 2, "the agent's own tool calls are hidden")
 		require.Equal(t, `{"a":2}`, got[0].Message.ToolCalls[1].Function.Arguments)
 		require.Empty(t, got[1].Failed)
 		require.Equal(t, "Shown.", *got[1].Message.Content)
@@ -221,7 +221,7 @@ func TestEndings(t *testing.T) {
 		}},
 		{"the model fails", scripted.Error(&model.Error{Code: abi.CodeModel, Message: "overloaded"}), agent.Options{}, func(t *testing.T, s said) {
 			require.Contains(t, s.Failed, "the model that the agent asks failed: it answered with an error, or broke off; run run_")
-			require.NotContains(t, s.Failed, "overloaded", "what it said is for those who see the run")
+			require.NotContains(t, s.Failed, "overloaded", "the model's message is only in the run")
 			require.Equal(t, "model", s.Code)
 		}},
 		{"the model fails with a status", scripted.Error(&model.Error{Code: abi.CodeModel, Status: 503, Message: "https://inside answered 503: sk-secret"}), agent.Options{}, func(t *testing.T, s said) {

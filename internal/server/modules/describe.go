@@ -66,22 +66,22 @@ func CombinedWarnings(reads bool, grants []string, provided string) []string {
 	}
 	where := strings.Join(hosts, ", ")
 	if reads && where != "" {
-		warn("it reads the conversation and may call %s: it can send there what is said", where)
+		warn("it reads the conversation and may call %s: it can send the conversation there", where)
 	}
 	if len(tools) > 0 && where != "" {
-		warn("it may call %s and %s: it can send out what the tools answer", strings.Join(tools, ", "), where)
+		warn("it may call %s and %s: it can send the tools' results there", strings.Join(tools, ", "), where)
 	}
 	if reads && len(tools) > 0 {
-		warn("it reads the conversation and may call %s: what is said can make it call them", strings.Join(tools, ", "))
+		warn("it reads the conversation and may call %s: the conversation can make it call them", strings.Join(tools, ", "))
 	}
 	if reads && keeps {
-		warn("it reads the conversation and keeps values between runs: what one user says can reach another")
+		warn("it reads the conversation and stores values between runs: it can reveal one user's messages to another")
 	}
 	if keeps && where != "" {
-		warn("it keeps values between runs and may call %s: it can be told from there what to do in later runs", where)
+		warn("it stores values between runs and may call %s: responses can control it in later runs", where)
 	}
 	if asks && where != "" && reads {
-		warn("it may ask a model and %s: what a host answers can lead the model", where)
+		warn("it may use a model and call %s: responses can influence the model", where)
 	}
 	return out
 }

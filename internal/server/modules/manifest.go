@@ -63,13 +63,13 @@ func readManifest(b []byte) (module []byte, warnings []string, err error) {
 		return nil, nil, httpapi.NewProblem(api.CodeRefused, "manifest: hash mismatch: the module's SHA-256 is %s", got)
 	}
 	if len(m.Config) > 0 {
-		warnings = append(warnings, "the manifest's config is not kept: give it as config in agent.yaml")
+		warnings = append(warnings, "the manifest's config is ignored: set config in agent.yaml")
 	}
 	if len(m.Hosts) > 0 {
-		warnings = append(warnings, "the manifest's allowed_hosts grant nothing: grant http:HOST in agent.yaml")
+		warnings = append(warnings, "the manifest's allowed_hosts are ignored: grant http:HOST in agent.yaml")
 	}
 	if len(m.Memory) > 0 || len(m.Time) > 0 {
-		warnings = append(warnings, "the manifest's limits are not kept: give them as limits in agent.yaml")
+		warnings = append(warnings, "the manifest's limits are ignored: set limits in agent.yaml")
 	}
 	return w.Data, warnings, nil
 }

@@ -40,5 +40,5 @@ func TestExcessRate(t *testing.T) {
 	account := []store.RunAccount{{Run: "run_x", Held: 10, Share: 100}}
 	require.Equal(t, account, q.accounts(at, overload.State{Pressure: 0.9}))
 	q.Trial = &journal.RunInfo{}
-	require.Equal(t, account, q.accounts(at, overload.State{}), "beside a suspect")
+	require.Equal(t, account, q.accounts(at, overload.State{}), "while a suspect is on trial")
 }

@@ -23,7 +23,7 @@ func TestActiveRunTail(t *testing.T) {
 		require.Equal(t, int64(i+1), l.Seq)
 	}
 	_, _, _, ok := r.Since(2*maxTail - 1)
-	require.False(t, ok, "what is further behind is not there")
+	require.False(t, ok, "older events are no longer in memory")
 	lines, _, over, ok := r.Since(2 * maxTail)
 	require.True(t, ok)
 	require.False(t, over)

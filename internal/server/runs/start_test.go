@@ -40,6 +40,6 @@ func FuzzStartRun(f *testing.F) {
 		require.NoError(t, err)
 		var again []abi.Message
 		_, err = abijson.Decode(b, &again)
-		require.NoError(t, err, "what is kept can be read")
+		require.NoError(t, err, "stored messages can be read")
 	})
 }
