@@ -97,7 +97,7 @@ func TestUploadIsRejected(t *testing.T) {
 	r := f.pushModule(f.acme, "", data, "application/json")
 	require.Equal(t, 200, r.status, string(r.body))
 	require.Contains(t, string(r.body), "config is ignored")
-	require.Contains(t, string(r.body), "allowed_hosts grant nothing")
+	require.Contains(t, string(r.body), "allowed_hosts are ignored")
 
 	for body, want := range map[string]string{
 		"":                                  "empty",
