@@ -153,23 +153,3 @@ func (s *Semaphore) forget(t *tenant) {
 		delete(s.tenants, t.name)
 	}
 }
-
-// Waiting returns the number of callers of a tenant that wait.
-func (s *Semaphore) Waiting(name string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.tenants[name]; t != nil {
-		return len(t.queue)
-	}
-	return 0
-}
-
-// Held returns the number of slots that a tenant holds, delayed ones included.
-func (s *Semaphore) Held(name string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.tenants[name]; t != nil {
-		return t.held
-	}
-	return 0
-}

@@ -49,7 +49,6 @@ func TestSemaphorePerTenant(t *testing.T) {
 	s := NewSemaphore(2, 1, 10)
 	release, err := s.Acquire(t.Context(), "mallory")
 	require.NoError(t, err)
-	require.Equal(t, 1, s.Held("mallory"))
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("gone"))
 	defer cancel()
 	_, err = s.Acquire(ctx, "mallory")
@@ -76,7 +75,6 @@ func TestSemaphoreQueueIsBounded(t *testing.T) {
 			close(served)
 		}()
 		synctest.Wait()
-		require.Equal(t, 1, s.Waiting("mallory"))
 		var full *QueueFullError
 		_, err = s.Acquire(t.Context(), "mallory")
 		require.ErrorAs(t, err, &full)

@@ -13,7 +13,8 @@ import (
 // response later.
 const (
 	rejectionBurst = 600
-	rejectionRate  = 50 // a second
+	rejectionRate  = 50 // per second
+	rejectionCost  = time.Second / rejectionRate
 	maxDelayed     = 4096
 )
 
@@ -22,12 +23,10 @@ const NoKey = "no key"
 
 // Rejections delays the rejections of tenants that are rejected too often.
 type Rejections struct {
-	budget   *fairshare.Budget // a second of it is rejectionRate rejections
+	budget   *fairshare.Budget // each rejection takes rejectionCost of it
 	draining <-chan struct{}
 	delayed  atomic.Int64
 }
-
-const rejectionCost = time.Second / rejectionRate
 
 func newRejections(draining <-chan struct{}) *Rejections {
 	return &Rejections{budget: fairshare.NewBudget(1, rejectionBurst*rejectionCost), draining: draining}
