@@ -18,6 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
@@ -28,7 +29,7 @@ import (
 type server struct {
 	agent *agent.Agent
 	mu    sync.Mutex
-	waits map[string]*agent.State // by thread
+	waits map[string]*runlog.State // by thread
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -111,7 +112,7 @@ func follow(t *testing.T, o agent.Options, steps string) []said {
 	t.Helper()
 	a, err := agent.New(&o)
 	require.NoError(t, err)
-	srv := httptest.NewServer(&server{agent: a, waits: map[string]*agent.State{}})
+	srv := httptest.NewServer(&server{agent: a, waits: map[string]*runlog.State{}})
 	defer srv.Close()
 	var all []said
 	for line := range strings.Lines(npmtest.Script(t, "testdata/client.mjs", "AGUI_URL="+srv.URL, "AGUI_STEPS="+steps)) {

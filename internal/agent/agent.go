@@ -25,6 +25,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
@@ -212,7 +213,7 @@ func deepen(n int) byte {
 }
 
 // events are those of a stream alone.
-func events(stream iter.Seq2[ClientEvent, error]) iter.Seq2[abi.Event, error] {
+func events(stream iter.Seq2[delivery.Event, error]) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		for e, err := range stream {
 			if !yield(e.Event, err) {
@@ -223,8 +224,8 @@ func events(stream iter.Seq2[ClientEvent, error]) iter.Seq2[abi.Event, error] {
 }
 
 // stream runs r and yields its events.
-func stream(ctx context.Context, r *run) iter.Seq2[ClientEvent, error] {
-	return func(yield func(ClientEvent, error) bool) {
+func stream(ctx context.Context, r *run) iter.Seq2[delivery.Event, error] {
+	return func(yield func(delivery.Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go func() {
@@ -233,11 +234,11 @@ func stream(ctx context.Context, r *run) iter.Seq2[ClientEvent, error] {
 		}()
 		gone := false
 		for {
-			e, ok := r.events.take()
+			e, ok := r.events.Take()
 			if !ok {
 				break
 			}
-			r.free(&e)
+			r.memory.Release(&e)
 			if gone {
 				continue
 			}
@@ -255,7 +256,7 @@ func stream(ctx context.Context, r *run) iter.Seq2[ClientEvent, error] {
 			}
 		}
 		if r.lost != nil && !gone {
-			yield(ClientEvent{}, r.lost)
+			yield(delivery.Event{}, r.lost)
 		}
 	}
 }

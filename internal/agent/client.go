@@ -8,24 +8,16 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
-
-// A ClientEvent is an event of a run, and what a client is sent of it.
-type ClientEvent struct {
-	Event abi.Event
-	// Encoded are the event in the client's protocol, translated by the run's
-	// middlewares, in order: none, one or several of the protocol's events.
-	Encoded []json.RawMessage
-
-	held int64 // bytes that are counted as pending
-}
 
 // RunFor is [Agent.Run] for a client with a protocol of its own: enc puts
 // events into the protocol, between the run's translate_before and
 // translate_after hooks. It belongs to this run alone.
-func (a *Agent) RunFor(ctx context.Context, in Input, enc chain.Encoder) iter.Seq2[ClientEvent, error] {
-	return func(yield func(ClientEvent, error) bool) {
+func (a *Agent) RunFor(ctx context.Context, in Input, enc chain.Encoder) iter.Seq2[delivery.Event, error] {
+	return func(yield func(delivery.Event, error) bool) {
 		r := newRun(a, in)
 		r.client.encoder = enc
 		stream(ctx, r)(yield)
@@ -34,7 +26,7 @@ func (a *Agent) RunFor(ctx context.Context, in Input, enc chain.Encoder) iter.Se
 
 // ResumeFor is [Agent.Resume] for a client with a protocol of its own. The
 // encoder is a new one.
-func (a *Agent) ResumeFor(ctx context.Context, state *State, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[ClientEvent, error], error) {
+func (a *Agent) ResumeFor(ctx context.Context, state *runlog.State, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[delivery.Event, error], error) {
 	r, err := answered(a, state, answers)
 	if err != nil {
 		return nil, err
@@ -63,8 +55,8 @@ func (c *client) begin(run context.Context) (stop func()) {
 // prepare numbers an event, and translates it if there is a client. What its
 // translation gave rise to is sent before it, so that the last event of a run
 // is the last; until then its number may be too low by as much. Callers hold r.out.
-func (r *run) prepare(e abi.Event) ClientEvent {
-	out := ClientEvent{Event: r.stamp(e, r.state.LastSeq+1)}
+func (r *run) prepare(e abi.Event) delivery.Event {
+	out := delivery.Event{Event: r.stamp(e, r.state.LastSeq+1)}
 	if r.client.encoder != nil && !r.client.gone.Load() {
 		var caused []abi.Event
 		out.Encoded, caused = r.chain.Translate(r.client.until, out.Event, r.client.encoder)

@@ -13,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
@@ -58,7 +59,7 @@ func translator() *inproc.Middleware {
 	}}
 }
 
-func collect(t *testing.T, stream func(func(agent.ClientEvent, error) bool), from int64) (out []string, err error) {
+func collect(t *testing.T, stream func(func(delivery.Event, error) bool), from int64) (out []string, err error) {
 	t.Helper()
 	for e, failed := range stream {
 		from++
@@ -125,7 +126,7 @@ func TestRunForEnds(t *testing.T) {
 	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Text("hello")),
 		Chain: with(t, hook.Entry{Name: "redact", Middleware: translator()}, hook.Entry{Name: "waits", Middleware: waits})})
 	require.NoError(t, err)
-	var last agent.ClientEvent
+	var last delivery.Event
 	for e, err := range a.RunFor(ctx, agent.Input{Messages: []abi.Message{abi.User("hi")}}, lines{}) {
 		last = e
 		cancel()

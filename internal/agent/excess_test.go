@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
@@ -28,16 +29,16 @@ func TestExcessIsWhatModulesEmit(t *testing.T) {
 			r := &run{root: &Agent{Options: Options{Memory: DefaultMemory}}}
 			r.state.Locals = local.New()
 			r.openMemory(account.WithContext(t.Context(), account.New(account.LevelTenant, "t", nil, 0)), func(error) {})
-			e := ClientEvent{Event: c.event}
-			e.Event.Data = make([]byte, DefaultPending/copies)
-			r.hold(&e)
+			e := delivery.Event{Event: c.event}
+			e.Event.Data = make([]byte, DefaultPending/delivery.Copies)
+			r.memory.Hold(&e)
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			require.Error(t, r.AwaitMemory(ctx, DefaultPending))
 			require.Equal(t, c.excess, r.memory.run.Excess() >= 50*time.Millisecond)
-			r.free(&e)
+			r.memory.Release(&e)
 			require.NoError(t, r.AwaitMemory(t.Context(), 1))
-			require.Zero(t, r.memory.emitted.Load())
+			require.Zero(t, r.memory.Emitted.Load())
 		})
 	}
 }

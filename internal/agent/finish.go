@@ -8,6 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/persist"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
@@ -26,8 +28,8 @@ const (
 // after_agent and the observers learn of it, and run_finished is last.
 func (r *run) finish(caller, ctx context.Context, err error) {
 	s := &r.state
-	if r.keeper != nil {
-		r.keeper.settle()
+	if r.recorder != nil {
+		r.recorder.Ending()
 	}
 	e := r.ended(caller, ctx, err)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
@@ -69,19 +71,12 @@ func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
 	r.answerAll(why)
 	r.chain.EndOwn(s.Record)
 	r.endStep()
-	s.Phase, s.Record, s.Outcome = PhaseEnd, record.New(), &outcome{Event: e}
+	s.Phase, s.Record, s.Outcome = runlog.PhaseEnd, record.New(), &runlog.Outcome{Event: e}
 	if r.err != nil {
 		s.Outcome.Err = r.err.Error()
 	}
 	r.keepPhase()
 	return e
-}
-
-// An outcome is how a run ended: run_finished before after_agent has seen it,
-// and the text of its error.
-type outcome struct {
-	abi.Event
-	Err string `json:"err,omitempty"`
 }
 
 // peek is an event as it will be sent, but for its number where observers
@@ -133,9 +128,9 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 		err = heavy
 		e.FinishReason = abi.RunError
 		e.Error = &abi.Error{Code: abi.CodeUnavailable, Message: heavy.Error(), Retryable: true, RetryAfterMS: shortageRetry.Milliseconds()}
-	case errors.As(err, &over) && errors.Is(err, errCanceledByJournal):
+	case errors.As(err, &over) && errors.Is(err, persist.ErrCanceled):
 		e.FinishReason = abi.RunCanceled
-		err = &CanceledError{errCanceledByJournal}
+		err = &CanceledError{persist.ErrCanceled}
 	case errors.As(err, &over) && errors.Is(caller.Err(), context.Canceled):
 		e.FinishReason = abi.RunCanceled
 		err = &CanceledError{context.Cause(caller)}
@@ -210,14 +205,14 @@ func passes(err error) bool {
 // boundEnd lets the hooks at the run's end call cancel once they have written endBytes
 // more than the run may, and returns a function that releases what that takes.
 func (r *run) boundEnd(cancel context.CancelFunc) (release func() bool) {
-	k := r.keeper
+	k := r.recorder
 	for at := r.parent; at != nil; at = at.parent {
-		if at.keeper != nil {
-			k = at.keeper
+		if at.recorder != nil {
+			k = at.recorder
 		}
 	}
 	if k == nil {
 		return func() bool { return true }
 	}
-	return context.AfterFunc(k.size.spent, cancel)
+	return k.AfterSpent(cancel)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
@@ -139,8 +140,8 @@ func (r *run) mayStep() error {
 		case limit.most == 0:
 		case left <= 0:
 			return &ending.LimitError{Limit: limit.name, Value: int64(limit.most)}
-		case left == 1 && l.OnLimit == LimitAnswer && s.Last == nil:
-			s.Last = &ending.LimitError{Limit: limit.name, Value: int64(limit.most)}
+		case left == 1 && l.OnLimit == LimitAnswer && s.LastLimit == nil:
+			s.LastLimit = &ending.LimitError{Limit: limit.name, Value: int64(limit.most)}
 		}
 	}
 	return nil
@@ -182,12 +183,12 @@ func lastCall(l *ending.LimitError) abi.Message {
 
 // allot marks the calls of a round that are beyond the limits, in the order of
 // the calls. The error ends the run before any of them is run.
-func (r *run) allot(calls []CallState) error {
+func (r *run) allot(calls []runlog.CallState) error {
 	s, on := &r.state, r.root.Limits.OnToolLimit
-	if s.Last != nil {
-		s.Deaf = true
+	if s.LastLimit != nil {
+		s.CalledPastLimit = true
 		for i := range calls {
-			calls[i].Beyond = s.Last
+			calls[i].OverLimit = s.LastLimit
 		}
 		return nil
 	}
@@ -197,16 +198,16 @@ func (r *run) allot(calls []CallState) error {
 		if !r.reachesTool(&c.Call) {
 			continue
 		}
-		if c.Beyond = r.countToolCall(c.Call.Name); c.Beyond != nil && !slices.ContainsFunc(beyond, func(l *ending.LimitError) bool { return *l == *c.Beyond }) {
-			beyond = append(beyond, c.Beyond)
+		if c.OverLimit = r.countToolCall(c.Call.Name); c.OverLimit != nil && !slices.ContainsFunc(beyond, func(l *ending.LimitError) bool { return *l == *c.OverLimit }) {
+			beyond = append(beyond, c.OverLimit)
 		}
 	}
 	if len(beyond) > 0 && (on == LimitError || on == LimitEnd) {
 		return beyond[0]
 	}
 	for _, l := range beyond {
-		if on == LimitAnswer && s.Last == nil {
-			s.Last = l
+		if on == LimitAnswer && s.LastLimit == nil {
+			s.LastLimit = l
 		}
 		r.tellLimit(l, actionRefused)
 	}
@@ -216,9 +217,9 @@ func (r *run) allot(calls []CallState) error {
 // reachesTool reports whether there is a tool for a call of the model, and
 // arguments for it.
 func (r *run) reachesTool(c *abi.Call) bool {
-	_, ok := r.state.tool(c.Name)
+	_, ok := r.state.Tool(c.Name)
 	_, err := toolset.ParseArguments(c.Arguments)
-	return ok && err == nil && slices.Contains(r.state.Told, c.Name)
+	return ok && err == nil && slices.Contains(r.state.Offered, c.Name)
 }
 
 // CountTool implements [chain.Nester]: a tool call of a module's own counts as one

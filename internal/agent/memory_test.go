@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent"
@@ -338,4 +339,11 @@ func TestToolResultsAreCounted(t *testing.T) {
 	require.Equal(t, abi.RunLimit, last.FinishReason)
 	require.Less(t, called.Load(), int64(calls))
 	require.LessOrEqual(t, peak, int64(3*most))
+}
+
+// A modelFunc is a model that is a function.
+type modelFunc func() (*abi.Response, error)
+
+func (f modelFunc) Generate(context.Context, *model.Request, func(abi.Chunk) error) (*abi.Response, error) {
+	return f()
 }

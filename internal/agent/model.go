@@ -12,6 +12,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/agent/chunks"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
@@ -20,16 +22,16 @@ import (
 )
 
 // callModel makes the step's model call and appends its response.
-func (r *run) callModel(ctx context.Context) (Phase, error) {
+func (r *run) callModel(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	if s.Messages.Len() == 0 {
 		return "", &abi.Error{Code: abi.CodeInvalid, Message: "there are no messages to ask the model with"}
 	}
-	tools := s.activeTools()
-	if s.Last != nil {
+	tools := s.ActiveTools()
+	if s.LastLimit != nil {
 		tools = nil
 	}
-	s.Told = toolNames(tools)
+	s.Offered = toolNames(tools)
 	call := chain.ModelCall{
 		Request: chain.ModelRequest{Messages: r.request(), Tools: tools, Model: r.agent.ModelName,
 			Params: r.agent.Params, Stream: !r.agent.NoStream && !r.delivered()},
@@ -52,7 +54,7 @@ func (r *run) callModel(ctx context.Context) (Phase, error) {
 		m.ID = r.NewID()
 	}
 	s.Messages = s.Messages.Append(m)
-	return PhaseDecide, nil
+	return runlog.PhaseDecide, nil
 }
 
 // request is what the model is shown: the instruction, then the messages.
@@ -63,8 +65,8 @@ func (r *run) request() *message.List {
 	}
 	request := s.Messages.Prefixed(r.asked, r.system)
 	r.asked = request
-	if s.Last != nil {
-		m := lastCall(s.Last)
+	if s.LastLimit != nil {
+		m := lastCall(s.LastLimit)
 		m.ID = r.NewID()
 		request = request.Append(m)
 	}
@@ -98,7 +100,7 @@ func (r *run) allow(req *chain.ModelRequest) error {
 
 // generate asks the model itself: innermost, inside all rings.
 func (r *run) generate(ctx context.Context, q chain.ModelRequest, out chunk.Sink) (*abi.Response, error) {
-	r.state.Told = toolNames(q.Tools)
+	r.state.Offered = toolNames(q.Tools)
 	return r.ask(ctx, q, out)
 }
 
@@ -138,7 +140,7 @@ func (r *run) stream(ctx context.Context, req *model.Request, out chunk.Sink) (*
 	if out == nil {
 		return r.agent.Model.Generate(ctx, req, nil)
 	}
-	return pump(ctx, out, true, "the model's client", func(ctx context.Context, put func(abi.Chunk) error) (*abi.Response, error) {
+	return chunks.Pump(ctx, out, true, "the model's client", func(ctx context.Context, put func(abi.Chunk) error) (*abi.Response, error) {
 		return r.agent.Model.Generate(ctx, req, put)
 	})
 }
@@ -186,8 +188,8 @@ func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 			return err
 		}
 	}
-	if r.keeper != nil {
-		r.keeper.room(ctx)
+	if r.recorder != nil {
+		r.recorder.AwaitCaller(ctx)
 	}
 	return nil
 }

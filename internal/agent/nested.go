@@ -28,7 +28,7 @@ func (r *run) OwnModel() chain.ModelCall {
 
 // OwnTool implements [chain.Nester].
 func (r *run) OwnTool(name string) (chain.ToolCall, error) {
-	t, ok := r.state.tool(name)
+	t, ok := r.state.Tool(name)
 	switch {
 	case !ok:
 		return chain.ToolCall{}, &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("tool: this agent has no tool %q", name)}

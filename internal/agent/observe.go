@@ -17,7 +17,7 @@ func (r *run) observe(ctx context.Context) {
 	if !r.chain.Unobserved() {
 		return
 	}
-	if r.keeper != nil && r.keeper.keep(ctx, true) != nil {
+	if r.recorder != nil && r.recorder.Flush(ctx, true, nil) != nil {
 		return
 	}
 	r.out.Lock()
@@ -47,11 +47,11 @@ func (r *run) observeLast(ctx context.Context, e abi.Event) {
 // tellObservers tells the observers, with what comes next, of the events that an
 // earlier process did not live to tell them of.
 func (r *run) tellObservers(ctx context.Context) error {
-	k := r.keeper
-	if k.last <= r.state.Observed || !r.chain.Observers() {
+	k := r.recorder
+	if k.LastSeq() <= r.state.Observed || !r.chain.Observers() {
 		return nil
 	}
-	events, err := k.Journal.Events(ctx, k.id, r.state.Observed, maxUnobserved)
+	events, err := k.Journal.Events(ctx, r.state.ID, r.state.Observed, maxUnobserved)
 	if err != nil {
 		return err
 	}

@@ -10,14 +10,16 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
 // A PausedError is the error of a run that waits for answers. It is no end:
 // after_agent has not run, and [Agent.Resume] goes on with its State.
 type PausedError struct {
-	State      *State
+	State      *runlog.State
 	Interrupts []abi.Pending
 }
 
@@ -44,8 +46,8 @@ func (r *run) pause(ctx context.Context) {
 	out := r.prepare(e)
 	r.out.Unlock()
 	r.state.StepOpen, r.state.Streams, r.state.Revisions = r.stepOpen, r.chain.Streams().Load(), r.revs.Last()
-	if r.keeper != nil && r.delivered() { // by an outer wrapper, while one further in was pausing the run
-		r.keeper.head()
+	if r.recorder != nil && r.delivered() { // by an outer wrapper, while one further in was pausing the run
+		r.recorder.head()
 	}
 	state := r.state
 	state.Used = r.stats()
@@ -62,7 +64,7 @@ func (r *run) pause(ctx context.Context) {
 //
 // The answer to a gate's question is an [abi.Approval], or true or false. Where the
 // agent's modules are not those with which the run paused, the error is a *PinError.
-func (a *Agent) Resume(ctx context.Context, state *State, answers map[string]json.RawMessage) (iter.Seq2[abi.Event, error], error) {
+func (a *Agent) Resume(ctx context.Context, state *runlog.State, answers map[string]json.RawMessage) (iter.Seq2[abi.Event, error], error) {
 	r, err := answered(a, state, answers)
 	if err != nil {
 		return nil, err
@@ -71,7 +73,7 @@ func (a *Agent) Resume(ctx context.Context, state *State, answers map[string]jso
 }
 
 // answered is a run that goes on with answers.
-func answered(a *Agent, state *State, answers map[string]json.RawMessage) (*run, error) {
+func answered(a *Agent, state *runlog.State, answers map[string]json.RawMessage) (*run, error) {
 	if state == nil || state.Record == nil || len(state.Record.Pending()) == 0 {
 		return nil, errors.New("resume: the run does not wait for an answer")
 	}
@@ -84,7 +86,7 @@ func answered(a *Agent, state *State, answers map[string]json.RawMessage) (*run,
 			return nil, fmt.Errorf("resume: %w", err)
 		}
 	}
-	if err := r.state.answer(answers); err != nil {
+	if err := r.state.Answer(answers); err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
 	return r, nil
@@ -105,15 +107,15 @@ func (r *run) expired() error {
 const legacyRevisions = 1 << 40
 
 // resumed is a run with a copy of a state.
-func resumed(a *Agent, state *State) (*run, error) {
-	own, err := state.copied()
+func resumed(a *Agent, state *runlog.State) (*run, error) {
+	own, err := state.Clone()
 	if err == nil {
 		err = a.goesOnWith(own)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
-	r := &run{root: a, agent: a, journal: a.Journal, events: newOutbox(), ids: map[string]bool{},
+	r := &run{root: a, agent: a, journal: a.Journal, events: delivery.NewQueue(), ids: map[string]bool{},
 		revs: message.ResumeRevisions(cmp.Or(own.Revisions, legacyRevisions))}
 	r.state = *own
 	if at := a.find(own.Agent); at != nil {

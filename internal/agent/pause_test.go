@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
@@ -348,7 +349,7 @@ func TestResumeRefusesWhatMakesNoSense(t *testing.T) {
 	}
 	p.one("true")
 	require.NoError(t, p.err, "a refused answer has changed nothing")
-	_, err := p.agent.Resume(t.Context(), &agent.State{}, nil)
+	_, err := p.agent.Resume(t.Context(), &runlog.State{}, nil)
 	require.ErrorContains(t, err, "does not wait")
 }
 
@@ -363,7 +364,7 @@ func TestResumeWithOtherModules(t *testing.T) {
 	require.NoError(t, err)
 	b, err := json.Marshal(p.paused.State)
 	require.NoError(t, err)
-	var state agent.State
+	var state runlog.State
 	require.NoError(t, json.Unmarshal(b, &state))
 	_, err = other.Resume(t.Context(), &state, answers)
 	var pins *journal.PinError

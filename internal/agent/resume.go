@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/persist"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
 // Continue goes on with a run of the agent's journal: one that paused, with
@@ -50,7 +50,7 @@ func isWaiting(err error) bool {
 }
 
 // ContinueFor is [Agent.Continue] for a client with a protocol of its own.
-func (a *Agent) ContinueFor(ctx context.Context, id string, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[ClientEvent, error], error) {
+func (a *Agent) ContinueFor(ctx context.Context, id string, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[delivery.Event, error], error) {
 	r, err := a.reclaim(ctx, id, answers, false)
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
@@ -82,7 +82,7 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	if kept, err = o.Journal.Claim(ctx, claim); err != nil {
 		return nil, err
 	}
-	state, phase, err := restore(kept.Log)
+	state, phase, err := runlog.Restore(kept.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -92,14 +92,14 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 		return nil, err
 	}
 	if len(answers) > 0 {
-		if err := r.state.answer(answers); err != nil {
+		if err := r.state.Answer(answers); err != nil {
 			return nil, err
 		}
 	}
 	r.crashed, r.canceled = wasRunning, cancel
 	r.goOnKept(o, kept, phase)
 	if len(answers) > 0 {
-		r.keeper.pending.Answered = noteAnswers(ctx, answers)
+		r.recorder.pending.Answered = noteAnswers(ctx, answers)
 	}
 	return r, nil
 }
@@ -111,12 +111,11 @@ func (r *run) goOnKept(o *journal.Options, kept *journal.StoredRun, phase int64)
 		c.Started = c.Started || r.state.Record.ToolBegun(c.Call.ID)
 	}
 	r.journal = o
-	r.keeper = newKeeper(o, r, kept.Epoch, kept.Entries, kept.LastSeq)
-	r.keeper.phase = phase
-	r.keeper.size.used = kept.JournalBytes
-	r.keeper.revision = r.state.Messages.Revision()
-	r.keeper.rounds = len(r.state.Rounds)
-	r.keeper.fixed = &fixed{r.state.Instruction, r.state.Tools, r.state.Input}
+	r.recorder = newRecorder(o, r, persist.Position{Epoch: kept.Epoch, Entries: kept.Entries, LastSeq: kept.LastSeq, Bytes: kept.JournalBytes})
+	r.recorder.phase = phase
+	r.recorder.revision = r.state.Messages.Revision()
+	r.recorder.rounds = len(r.state.Rounds)
+	r.recorder.fixed = &runlog.Fixed{Instruction: r.state.Instruction, Tools: r.state.Tools, Input: r.state.Input}
 }
 
 // mayContinue says why a run cannot go on, before it is claimed.
@@ -135,11 +134,11 @@ func (a *Agent) mayContinue(kept *journal.StoredRun, answers map[string]json.Raw
 	case len(answers) == 0:
 		return nil
 	}
-	state, _, err := restore(kept.Log)
+	state, _, err := runlog.Restore(kept.Log)
 	if err != nil {
 		return err
 	}
-	return state.answer(answers) // of this copy: they make sense
+	return state.Answer(answers) // of this copy: they make sense
 }
 
 // waits reports whether a run waits for answers, also where a process was about
@@ -156,19 +155,17 @@ func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	if r.keeper == nil {
-		r.keeper = newKeeper(o, r, 1, 0, 0)
+	if r.recorder == nil {
+		r.recorder = newRecorder(o, r, persist.Position{Epoch: 1})
 	}
-	k := r.keeper
-	k.begin(cancel)
+	k := r.recorder
+	k.Begin(cancel, &r.memory.Memory, r.events)
 	return ctx, func() {
-		if err := k.end(); err != nil {
+		if err := k.End(); err != nil {
 			r.lost = err
 		}
 		if errors.Is(r.lost, journal.ErrReleased) { // else who comes waits for the lease to end
-			ctx, done := context.WithTimeout(context.WithoutCancel(ctx), k.LeaseTTL)
-			_, _ = o.Journal.Renew(ctx, r.state.ID, k.epoch, 0)
-			done()
+			k.ReleaseLease(ctx)
 		}
 		cancel(nil)
 	}
@@ -177,13 +174,13 @@ func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 // keepBegin puts a new run into the journal, or says that an old one goes on.
 // It reports whether the run may go on.
 func (r *run) keepBegin(ctx context.Context) bool {
-	k := r.keeper
+	k := r.recorder
 	if k == nil {
 		return true
 	}
-	if k.entries == 0 {
+	if !k.Created() {
 		if err := r.create(ctx); err != nil {
-			_ = k.fail(err)
+			_ = k.Fail(err)
 			return false
 		}
 		k.attach(r.chain)
@@ -195,7 +192,7 @@ func (r *run) keepBegin(ctx context.Context) bool {
 	r.chain.Begin(r.state.Record)
 	k.attach(r.chain)
 	if err := r.tellObservers(ctx); err != nil {
-		_ = k.fail(err)
+		_ = k.Fail(err)
 		return false
 	}
 	k.mu.Lock()
@@ -203,77 +200,44 @@ func (r *run) keepBegin(ctx context.Context) bool {
 	k.mu.Unlock()
 	if r.crashed && r.state.LastSeq > 0 {
 		r.tell(abi.Event{Type: abi.EventRunResumed, Reason: "the process that ran it ended; the parts of a message that were not followed by it come again"})
-		k.release()
+		k.Ready()
 	}
-	if k.keep(context.WithoutCancel(ctx), true) != nil {
+	if k.Flush(context.WithoutCancel(ctx), true, nil) != nil {
 		return false
 	}
 	if r.canceled {
-		k.cancel(errCanceledByJournal)
+		k.Cancel()
 	}
 	return true
 }
 
 // create puts a new run into the journal.
 func (r *run) create(ctx context.Context) error {
-	k := r.keeper
-	var first entry
+	k := r.recorder
+	var first runlog.Entry
 	k.mu.Lock()
 	k.pending.Phase = k.phase
-	k.takeState(headOf(&r.state))
-	first, k.pending = k.pending, newEntry()
+	k.takeState(runlog.HeadOf(&r.state))
+	first, k.pending = k.pending, runlog.NewEntry()
 	k.takeGiven()
 	k.mu.Unlock()
-	log, err := logLines([]entry{first})
+	log, err := runlog.LogLines([]runlog.Entry{first})
 	if err != nil {
 		return err
 	}
 	s := &r.state
-	begun := &journal.Creation{ID: s.ID, Tenant: k.Tenant, Agent: s.Agent, Parent: s.Parent, Title: title(s.Messages),
+	begun := &journal.Creation{ID: s.ID, Tenant: k.Tenant, Agent: s.Agent, Parent: s.Parent, Title: runlog.Title(s.Messages),
 		Owner: k.Owner, Lease: k.LeaseTTL, Modules: r.root.Pins(), Spec: k.Spec, Log: log, Lazy: true} // until run_started is told
-	if err := k.Journal.Create(context.WithoutCancel(ctx), begun); err != nil {
-		return err
-	}
-	k.entries = 1
-	k.size.add(begun.Bytes(), nil, k.cancel)
-	return nil
-}
-
-// maxTitle is the length of a run's title, in characters.
-const maxTitle = 120
-
-// title is what the user said last, cut.
-func title(l *message.List) string {
-	const enough = (maxTitle + 1) * utf8.UTFMax // bytes
-	for i := l.Len() - 1; i >= 0; i-- {
-		if m := l.At(i); m.Role == abi.RoleUser {
-			var begins strings.Builder // what is said may be a megabyte
-			for word := range strings.FieldsSeq(m.Content.String()) {
-				if begins.Len() > 0 {
-					begins.WriteByte(' ')
-				}
-				begins.WriteString(word[:min(len(word), enough)])
-				if begins.Len() >= enough {
-					break
-				}
-			}
-			text := []rune(begins.String())
-			if len(text) > maxTitle {
-				text = append(text[:maxTitle-1], '…')
-			}
-			return string(text)
-		}
-	}
-	return ""
+	return k.Create(context.WithoutCancel(ctx), begun)
 }
 
 // mustHandBack reports whether the run is to end here, and to go on elsewhere.
 func (r *run) mustHandBack() bool {
-	if r.keeper == nil || r.keeper.Drain == nil {
+	if r.recorder == nil || r.recorder.Drain == nil {
 		return false
 	}
 	select {
-	case <-r.keeper.Drain:
+	case <-r.recorder.Drain:
 		return true
 	default:
 		return false
@@ -282,31 +246,31 @@ func (r *run) mustHandBack() bool {
 
 // keepPhase keeps the state at the end of a phase.
 func (r *run) keepPhase() {
-	if r.keeper != nil {
-		r.keeper.stage()
+	if r.recorder != nil {
+		r.recorder.stage()
 	}
 }
 
 // keepCall makes a change of call i of the round, and tells of it: both are kept
 // together.
 func (r *run) keepCall(i int, change func()) {
-	if r.keeper == nil {
+	if r.recorder == nil {
 		change()
 		return
 	}
 	r.chain.Recording(func() {
 		change()
-		r.keeper.call(i, &r.state.Calls[i])
+		r.recorder.call(i, &r.state.Calls[i])
 	})
 }
 
 // last hands out the last event of the run, or of this part of it, and keeps
 // what became of the run with it.
-func (r *run) last(e ClientEvent, status journal.Status) {
-	k := r.keeper
+func (r *run) last(e delivery.Event, status journal.Status) {
+	k := r.recorder
 	if k == nil {
-		r.hold(&e)
-		r.events.send(e)
+		r.memory.Hold(&e)
+		r.events.Send(e)
 		return
 	}
 	p := k.look(status)
@@ -315,4 +279,16 @@ func (r *run) last(e ClientEvent, status journal.Status) {
 }
 
 // isLost reports whether the journal has failed: the run ends without an end.
-func (r *run) isLost() bool { return r.keeper != nil && r.keeper.failed() != nil }
+func (r *run) isLost() bool { return r.recorder != nil && r.recorder.Err() != nil }
+
+type answererKey struct{}
+
+// AnsweredBy returns a context in which [Agent.Continue] notes who gave the answers.
+func AnsweredBy(ctx context.Context, who string) context.Context {
+	return context.WithValue(ctx, answererKey{}, who)
+}
+
+func noteAnswers(ctx context.Context, answers map[string]json.RawMessage) *runlog.Answered {
+	by, _ := ctx.Value(answererKey{}).(string)
+	return &runlog.Answered{By: by, TimeMS: time.Now().UnixMilli(), Answers: answers}
+}

@@ -12,7 +12,9 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
@@ -29,21 +31,21 @@ type run struct {
 	parent   *run   // that this one is a tool of
 	depth    int    // how many there are around it
 	chain    *chain.Run
-	events   *outbox
+	events   *delivery.Queue
 	client   client
 	wrong    error        // with what the run was to begin with
 	err      *Error       // set before run_finished is sent
 	paused   *PausedError // set before run_paused is sent
 	journal  *journal.Options
-	keeper   *keeper // nil: the run is not kept
-	crashed  bool    // the process that ran it before has ended in the middle
-	canceled bool    // it goes on only to end
-	lost     error   // of the journal: set before the events end
+	recorder *recorder // nil: the run is not kept
+	crashed  bool      // the process that ran it before has ended in the middle
+	canceled bool      // it goes on only to end
+	lost     error     // of the journal: set before the events end
 	memory   memory
 
 	out   sync.Mutex // held while an event is numbered and sent
 	mu    sync.Mutex // guards what hooks of parallel calls see of the state
-	state State
+	state runlog.State
 	ids   map[string]bool // of the messages that the run began with
 
 	admitted map[*Agent]*Admission
@@ -64,11 +66,11 @@ type run struct {
 func newRun(a *Agent, in Input) *run {
 	id := in.RunID
 	if id == "" {
-		id = NewRunID()
+		id = journal.NewRunID()
 	}
 	a, wrong := a.given(in.Chain)
-	r := &run{root: a, agent: a, journal: a.Journal, wrong: wrong, events: newOutbox(), ids: make(map[string]bool, len(in.Messages)), revs: message.NewRevisions()}
-	r.state = State{ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, With: a.with, Phase: PhaseStart,
+	r := &run{root: a, agent: a, journal: a.Journal, wrong: wrong, events: delivery.NewQueue(), ids: make(map[string]bool, len(in.Messages)), revs: message.NewRevisions()}
+	r.state = runlog.State{ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, With: a.with, Phase: runlog.PhaseStart,
 		Locals: local.New(), Record: record.New()}
 	r.equip(a)
 	r.state.Messages = message.NewList(r.revs, r.adopt(in.Messages))
@@ -149,21 +151,21 @@ func (r *run) Send(e abi.Event) abi.Event {
 
 // hand gives an event to the caller, once it is kept. One that tells of a change
 // of the state which is still to come is held until then.
-func (r *run) hand(e ClientEvent, held bool) {
-	r.hold(&e)
-	if r.keeper != nil {
-		r.keeper.hand(e, held)
+func (r *run) hand(e delivery.Event, held bool) {
+	r.memory.Hold(&e)
+	if r.recorder != nil {
+		r.recorder.Send(e, held)
 		return
 	}
-	r.events.send(e)
+	r.events.Send(e)
 }
 
 // Keep implements [hook.Keeper].
 func (r *run) Keep(ctx context.Context, safe bool) error {
-	if r.keeper == nil {
+	if r.recorder == nil {
 		return nil
 	}
-	return r.keeper.keep(ctx, safe)
+	return r.recorder.Flush(ctx, safe, nil)
 }
 
 // tell sends an event to the caller and to the observers.
@@ -195,7 +197,7 @@ func (r *run) stamp(e abi.Event, seq int64) abi.Event {
 
 // execute runs the run to its end.
 func (r *run) execute(ctx context.Context) {
-	defer r.events.close()
+	defer r.events.Close()
 	caller := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -211,8 +213,8 @@ func (r *run) execute(ctx context.Context) {
 		ctx, cancel = context.WithTimeoutCause(ctx, t, errTimeout)
 		defer cancel()
 	}
-	if k := r.keeper; k != nil {
-		defer context.AfterFunc(ctx, k.stop)()
+	if k := r.recorder; k != nil {
+		defer context.AfterFunc(ctx, k.Stop)()
 	}
 	r.state.Deadline, _ = ctx.Deadline()
 	ctx, end := r.trace(ctx, tracing.Operation{Kind: tracing.OperationRun, Model: r.agent.ModelName})
@@ -225,7 +227,7 @@ func (r *run) execute(ctx context.Context) {
 	if err == nil {
 		r.chain, err = r.open(ctx, r.agent)
 	}
-	if err != nil && r.keeper != nil && r.keeper.entries > 0 {
+	if err != nil && r.recorder != nil && r.recorder.Created() {
 		r.traced.Err = err
 		r.lost = err // it can still go on, elsewhere or later
 		return
@@ -244,7 +246,7 @@ func (r *run) execute(ctx context.Context) {
 	if err == nil {
 		err = r.expired()
 	}
-	if err == nil && r.state.Phase != PhaseEnd {
+	if err == nil && r.state.Phase != runlog.PhaseEnd {
 		err = r.loop(ctx)
 	}
 	if errors.Is(err, journal.ErrReleased) {
@@ -340,30 +342,30 @@ func (r *run) loop(ctx context.Context) (err error) {
 		if r.mustHandBack() {
 			return &journal.Error{Run: r.state.ID, Err: journal.ErrReleased}
 		}
-		if next == PhaseModel || next == PhaseTools || r.chain.Observes() {
+		if next == runlog.PhaseModel || next == runlog.PhaseTools || r.chain.Observes() {
 			r.observe(ctx) // before the run waits for others
 		}
 	}
 }
 
 // phase goes through the phase that the run is in, and returns the next one.
-func (r *run) phase(ctx context.Context) (Phase, error) {
+func (r *run) phase(ctx context.Context) (runlog.Phase, error) {
 	switch r.state.Phase {
-	case PhaseStart:
+	case runlog.PhaseStart:
 		return r.start(ctx)
-	case PhaseStep:
+	case runlog.PhaseStep:
 		return r.beginStep(ctx)
-	case PhaseRewrite:
+	case runlog.PhaseRewrite:
 		return r.rewrite(ctx)
-	case PhaseModel:
+	case runlog.PhaseModel:
 		return r.callModel(ctx)
-	case PhaseDecide:
+	case runlog.PhaseDecide:
 		return r.decide(ctx)
-	case PhaseTools:
+	case runlog.PhaseTools:
 		return r.callTools(ctx)
-	case PhaseRound:
+	case runlog.PhaseRound:
 		return r.endRound(ctx)
-	case PhaseTurn:
+	case runlog.PhaseTurn:
 		return r.handOver(ctx)
 	default:
 		return "", fmt.Errorf("there is no phase %q", r.state.Phase)
@@ -371,7 +373,7 @@ func (r *run) phase(ctx context.Context) (Phase, error) {
 }
 
 // start runs before_agent.
-func (r *run) start(ctx context.Context) (Phase, error) {
+func (r *run) start(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	begun, err := r.chain.BeforeAgent(ctx, chain.Start{
 		Instruction: s.Instruction, Tools: s.Tools, ReturnDirectly: s.ReturnDirectly, Messages: s.Messages,
@@ -389,14 +391,14 @@ func (r *run) start(ctx context.Context) (Phase, error) {
 	for _, t := range s.Tools {
 		s.Active = append(s.Active, t.Name)
 	}
-	return PhaseStep, nil
+	return runlog.PhaseStep, nil
 }
 
 // checkReturnDirectly refuses names that the agent gives and no tool has: a
 // module might have added it.
 func (r *run) checkReturnDirectly() error {
 	for _, name := range r.agent.ReturnDirectly {
-		if _, ok := r.state.tool(name); !ok && r.agent.tools[name] == nil {
+		if _, ok := r.state.Tool(name); !ok && r.agent.tools[name] == nil {
 			return &abi.Error{Code: abi.CodeInvalid, Message: noReturnDirectly(name, r.state.Tools)}
 		}
 	}
@@ -411,9 +413,9 @@ func noReturnDirectly(name string, tools []abi.Tool) string {
 }
 
 // beginStep begins a step.
-func (r *run) beginStep(context.Context) (Phase, error) {
+func (r *run) beginStep(context.Context) (runlog.Phase, error) {
 	s := &r.state
-	last := s.Last
+	last := s.LastLimit
 	if err := r.mayStep(); err != nil {
 		return "", err
 	}
@@ -424,21 +426,21 @@ func (r *run) beginStep(context.Context) (Phase, error) {
 	r.mu.Unlock()
 	r.stepOpen = true
 	r.tell(abi.Event{Type: abi.EventStepStarted})
-	if s.Last != nil && last == nil {
-		r.tellLimit(s.Last, actionLast)
+	if s.LastLimit != nil && last == nil {
+		r.tellLimit(s.LastLimit, actionLast)
 	}
 	if s.Respond != nil {
 		m := *s.Respond // a journal may be writing the one that the state had
 		m.ID = r.NewID()
 		s.Messages, s.Respond = s.Messages.Append(m), nil
-		s.Told = toolNames(s.activeTools())
-		return PhaseDecide, nil
+		s.Offered = toolNames(s.ActiveTools())
+		return runlog.PhaseDecide, nil
 	}
-	return PhaseRewrite, nil
+	return runlog.PhaseRewrite, nil
 }
 
 // rewrite runs before_model_rewrite_state.
-func (r *run) rewrite(ctx context.Context) (Phase, error) {
+func (r *run) rewrite(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	d, err := r.chain.BeforeModelRewriteState(ctx, r.draft())
 	if err != nil {
@@ -446,7 +448,7 @@ func (r *run) rewrite(ctx context.Context) (Phase, error) {
 	}
 	s.Messages, s.Active = d.Messages, d.Active
 	r.answerAll("the conversation went on before it was answered")
-	return PhaseModel, nil
+	return runlog.PhaseModel, nil
 }
 
 func (r *run) draft() chain.Draft {
@@ -456,7 +458,7 @@ func (r *run) draft() chain.Draft {
 
 // decide runs after_model_rewrite_state; what is then the last message says
 // how the run goes on.
-func (r *run) decide(ctx context.Context) (Phase, error) {
+func (r *run) decide(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	response, _ := s.Messages.Last()
 	messages, err := r.chain.AfterModelRewriteState(ctx, r.draft())
@@ -477,12 +479,12 @@ func (r *run) decide(ctx context.Context) (Phase, error) {
 	case last.Role != abi.RoleAssistant:
 		r.answerAll("the conversation went on before it was answered")
 		r.endStep()
-		return PhaseStep, nil
+		return runlog.PhaseStep, nil
 	case len(last.ToolCalls) == 0:
 		return "", &answer{abi.RunStop, last}
 	default:
 		s.Calls = nil
-		return PhaseTools, nil
+		return runlog.PhaseTools, nil
 	}
 }
 

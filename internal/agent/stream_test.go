@@ -382,3 +382,68 @@ func TestACrashLoopIsSwitchedOff(t *testing.T) {
 	}
 	require.Equal(t, 5, called, "over all runs of the agent")
 }
+
+// A streamFunc is a streaming model that is a function.
+type streamFunc func(put func(abi.Chunk) error) (*abi.Response, error)
+
+func (f streamFunc) Generate(_ context.Context, _ *model.Request, put func(abi.Chunk) error) (*abi.Response, error) {
+	return f(put)
+}
+
+// Events reach the caller while the run waits: for the model between two chunks, after many
+// chunks at once, or for a tool.
+func TestEventsReachACallerWhoseRunWaits(t *testing.T) {
+	t.Parallel()
+	seen := make(chan abi.EventType)
+	await := func(typ abi.EventType, n int) {
+		for range n {
+			for got := range seen {
+				if got == typ {
+					break
+				}
+			}
+		}
+	}
+	asked := 0
+	answer := streamFunc(func(put func(abi.Chunk) error) (*abi.Response, error) {
+		await(abi.EventStepStarted, 1)
+		asked++
+		if asked == 1 {
+			m := abi.Assistant("")
+			m.ToolCalls = []abi.ToolCall{abi.NewToolCall("call", "wait", "{}")}
+			return &abi.Response{Message: m}, nil
+		}
+		text := ""
+		for _, n := range []int{1, 1, 3, 1, 100, 1} {
+			for range n {
+				text += "a"
+				require.NoError(t, put(abi.Chunk{Kind: abi.ChunkText, Text: "a"}))
+			}
+			await(abi.EventChunk, n)
+		}
+		return &abi.Response{Message: abi.Assistant(text)}, nil
+	})
+	wait := tool.Func(abi.Tool{Name: "wait", Parameters: []byte(`{"type":"object"}`)}, func(context.Context, abi.Call) (*abi.Result, error) {
+		await(abi.EventToolCall, 1)
+		return abi.TextResult("done"), nil
+	})
+	a, err := agent.New(&agent.Options{Model: answer, Tools: []tool.Tool{wait}})
+	require.NoError(t, err)
+	ended := make(chan struct{})
+	go func() { // what nobody waits for any more
+		<-ended
+		for range seen {
+		}
+	}()
+	for e, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("go")}}) {
+		require.NoError(t, err)
+		if e.Type == abi.EventMessage && e.Message.Content.String() != "" {
+			close(ended)
+		}
+		select {
+		case seen <- e.Type:
+		case <-t.Context().Done():
+		}
+	}
+	close(seen)
+}

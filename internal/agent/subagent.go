@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 )
 
 // MaxDepth is how deeply runs may stand in one another: a run that is a tool of
@@ -72,12 +73,12 @@ func (t *agentTool) Declaration() abi.Tool { return t.declaration }
 // A caller is the run in which a tool is called.
 type caller struct {
 	run  *run
-	call *CallState // nil where it is no call of the conversation
+	call *runlog.CallState // nil where it is no call of the conversation
 }
 
 type callerKey struct{}
 
-func withCaller(ctx context.Context, r *run, c *CallState) context.Context {
+func withCaller(ctx context.Context, r *run, c *runlog.CallState) context.Context {
 	return context.WithValue(ctx, callerKey{}, &caller{r, c})
 }
 
@@ -100,8 +101,8 @@ func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 	for e, err := range stream(ctx, r) {
 		last, ended = e.Event, err
 		switch {
-		case r.keeper != nil && from.run != nil: // they are told of together with what they tell of
-			from.run.keeper.room(ctx)
+		case r.recorder != nil && from.run != nil: // they are told of together with what they tell of
+			from.run.recorder.AwaitCaller(ctx)
 		case from.run != nil:
 			from.run.childEvent(&call, e.Event, t.forward)
 		}
@@ -198,12 +199,12 @@ func (c *caller) wait(a *Agent, paused *PausedError) error {
 }
 
 // keep notes the state of a run that waits, with the call that made it.
-func (c *caller) keep(child *State) {
+func (c *caller) keep(child *runlog.State) {
 	if c.call == nil || c.call.Child == child {
 		return
 	}
 	if child == nil {
-		c.call.Kept = nil
+		c.call.Journaled = nil
 	}
 	c.run.keepChild(c.call, child)
 }
@@ -255,4 +256,9 @@ func (r *run) addUsage(u *abi.Usage) {
 		r.state.Usage.Add(u)
 		r.mu.Unlock()
 	}
+}
+
+// keepChild notes the state of a run that waits with the call that made it.
+func (r *run) keepChild(c *runlog.CallState, child *runlog.State) {
+	r.keepCall(r.indexOf(c), func() { c.Child = child })
 }

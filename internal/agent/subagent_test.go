@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
@@ -206,7 +207,7 @@ func TestAnInterruptInAChild(t *testing.T) {
 	resume := func(id string) (events []abi.Event, err error) {
 		b, err := json.Marshal(paused.State) // another process
 		require.NoError(t, err)
-		var state agent.State
+		var state runlog.State
 		require.NoError(t, json.Unmarshal(b, &state))
 		seq, err := parent.Resume(t.Context(), &state, map[string]json.RawMessage{id: json.RawMessage("true")})
 		require.NoError(t, err)
@@ -247,7 +248,7 @@ func TestEachRunOfACallHasItsOwnIDs(t *testing.T) {
 		runs, ids = append(runs, p.Run), append(ids, p.ID)
 		b, failed := json.Marshal(paused.State) // another process
 		require.NoError(t, failed)
-		var state agent.State
+		var state runlog.State
 		require.NoError(t, json.Unmarshal(b, &state))
 		seq, failed := parent.Resume(t.Context(), &state, map[string]json.RawMessage{p.ID: json.RawMessage("true")})
 		require.NoError(t, failed)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent/chunks"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
@@ -21,7 +23,7 @@ import (
 
 // callTools runs the calls of the last message, in parallel, and records
 // their results in the order of the calls.
-func (r *run) callTools(ctx context.Context) (Phase, error) {
+func (r *run) callTools(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	if s.Calls == nil {
 		calls := r.round()
@@ -31,8 +33,8 @@ func (r *run) callTools(ctx context.Context) (Phase, error) {
 		s.Calls = calls
 		last, _ := s.Messages.Last()
 		s.Rounds = append(s.Rounds, last.ID)
-		if r.keeper != nil {
-			r.keeper.round()
+		if r.recorder != nil {
+			r.recorder.round()
 		}
 	}
 	err := r.runCalls(ctx)
@@ -41,7 +43,7 @@ func (r *run) callTools(ctx context.Context) (Phase, error) {
 		return "", err
 	}
 	r.recordResults()
-	return PhaseRound, err
+	return runlog.PhaseRound, err
 }
 
 // recordResults appends the answers of the calls, in their order, and behind
@@ -67,22 +69,22 @@ func (r *run) recordResults() {
 }
 
 // round are the calls of the last message.
-func (r *run) round() []CallState {
+func (r *run) round() []runlog.CallState {
 	s := &r.state
 	last, _ := s.Messages.Last()
-	var out []CallState
+	var out []runlog.CallState
 	for _, c := range last.ToolCalls {
 		call := abi.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments}
-		if t, ok := s.tool(call.Name); ok {
+		if t, ok := s.Tool(call.Name); ok {
 			call.Owner, call.Idempotent = t.Owner, t.Idempotent
 		}
-		out = append(out, CallState{Call: call})
+		out = append(out, runlog.CallState{Call: call})
 	}
 	return out
 }
 
 // endRound runs after_tools and ends the step.
-func (r *run) endRound(ctx context.Context) (Phase, error) {
+func (r *run) endRound(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	calls := make([]abi.Call, len(s.Calls))
 	for i := range s.Calls {
@@ -96,14 +98,14 @@ func (r *run) endRound(ctx context.Context) (Phase, error) {
 	if final, ok := r.returnsDirectly(); ok {
 		return "", &answer{abi.RunReturnDirectly, final}
 	}
-	if s.Deaf {
-		return "", s.Last
+	if s.CalledPastLimit {
+		return "", s.LastLimit
 	}
 	r.endStep()
 	if r.transferTo() != nil {
-		return PhaseTurn, nil // a process that dies in it does not end the step twice
+		return runlog.PhaseTurn, nil // a process that dies in it does not end the step twice
 	}
-	return PhaseStep, nil
+	return runlog.PhaseStep, nil
 }
 
 // returnsDirectly finds the answer of the last successful call of a tool
@@ -138,9 +140,9 @@ func (r *run) runCalls(ctx context.Context) error {
 		if full.Load() {
 			break // the result would not fit either
 		}
-		if !calls[i].Told {
+		if !calls[i].Announced {
 			r.keepCall(i, func() {
-				calls[i].Told = true
+				calls[i].Announced = true
 				r.tell(abi.Event{Type: abi.EventToolCall, Call: &calls[i].Call})
 			})
 		}
@@ -173,12 +175,12 @@ func (r *run) runCalls(ctx context.Context) error {
 }
 
 // runCall runs one call and records what came of it.
-func (r *run) runCall(ctx context.Context, c *CallState) error {
-	if c.Beyond != nil {
-		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: beyond(c.Beyond, c.Call.Name), Source: "host"})
+func (r *run) runCall(ctx context.Context, c *runlog.CallState) error {
+	if c.OverLimit != nil {
+		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: beyond(c.OverLimit, c.Call.Name), Source: "host"})
 	}
-	t, ok := r.state.tool(c.Call.Name)
-	if !ok || !slices.Contains(r.state.Told, t.Name) {
+	t, ok := r.state.Tool(c.Call.Name)
+	if !ok || !slices.Contains(r.state.Offered, t.Name) {
 		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: r.unknownTool(c.Call.Name), Source: "host"})
 	}
 	args, err := toolset.ParseArguments(c.Call.Arguments)
@@ -223,7 +225,7 @@ func (r *run) runTool(ctx context.Context, call abi.Call, out chunk.Sink) (*abi.
 	ctx, end := r.trace(ctx, tracing.Operation{Kind: tracing.OperationTool, Call: &call})
 	defer func() { end(tracing.Outcome{Err: err, IsError: res != nil && res.IsError}) }()
 	if s, ok := t.(*tool.SafeTool); ok && s.Streams() && out != nil {
-		res, err = pump(ctx, out, false, "the tool", func(ctx context.Context, put func(abi.Chunk) error) (*abi.Result, error) {
+		res, err = chunks.Pump(ctx, out, false, "the tool", func(ctx context.Context, put func(abi.Chunk) error) (*abi.Result, error) {
 			return s.Stream(ctx, call, tool.NewOut(put))
 		})
 	} else {
@@ -237,7 +239,7 @@ func (r *run) runTool(ctx context.Context, call abi.Call, out chunk.Sink) (*abi.
 
 // deliverOf gives the caller the chunks of a call's result that left the
 // outermost ring. A call that is made again after a pause does not say them twice.
-func (r *run) deliverOf(c *CallState, streamed *atomic.Bool) chunk.Sink {
+func (r *run) deliverOf(c *runlog.CallState, streamed *atomic.Bool) chunk.Sink {
 	if r.agent.NoStream || c.Streamed {
 		return nil
 	}
@@ -255,8 +257,8 @@ func (r *run) deliverOf(c *CallState, streamed *atomic.Bool) chunk.Sink {
 				return err
 			}
 		}
-		if r.keeper != nil {
-			r.keeper.room(ctx)
+		if r.recorder != nil {
+			r.recorder.AwaitCaller(ctx)
 		}
 		return nil
 	}
@@ -264,7 +266,7 @@ func (r *run) deliverOf(c *CallState, streamed *atomic.Bool) chunk.Sink {
 
 // record keeps the outcome of a call and sends its event. If the run's memory is full, it
 // returns the error that ends the run.
-func (r *run) record(c *CallState, o chain.ToolOutcome, messages ...abi.Message) error {
+func (r *run) record(c *runlog.CallState, o chain.ToolOutcome, messages ...abi.Message) error {
 	if messages == nil {
 		messages = []abi.Message{toolMessage(o)}
 	}
@@ -291,7 +293,7 @@ func sizeOfOutcome(o *chain.ToolOutcome, messages []abi.Message) int64 {
 
 // indexOf is the place of a call in its round. It looks at no call: the others
 // of the round are under way.
-func (r *run) indexOf(c *CallState) int {
+func (r *run) indexOf(c *runlog.CallState) int {
 	for i := range r.state.Calls {
 		if &r.state.Calls[i] == c {
 			return i
@@ -314,7 +316,7 @@ func toolMessage(o chain.ToolOutcome) abi.Message {
 }
 
 func (r *run) unknownTool(name string) *abi.Result {
-	names := r.state.Told
+	names := r.state.Offered
 	text := fmt.Sprintf("There is no tool %q.", name)
 	switch near := tool.Closest(name, names); {
 	case len(near) > 0:
@@ -382,7 +384,7 @@ func (r *run) notRun(c abi.ToolCall, why, message string) abi.Message {
 	dispatched := slices.Contains(r.state.Rounds, message)
 	at := -1
 	if n := len(r.state.Rounds); n > 0 && r.state.Rounds[n-1] == message {
-		at = slices.IndexFunc(r.state.Calls, func(s CallState) bool { return s.Call.ID == c.ID })
+		at = slices.IndexFunc(r.state.Calls, func(s runlog.CallState) bool { return s.Call.ID == c.ID })
 	}
 	tell := !r.ids[message] && (!dispatched || at >= 0 && r.state.Calls[at].Result == nil)
 	text := fmt.Sprintf("The call of %s was not run: %s.", c.Function.Name, why)
@@ -400,7 +402,7 @@ func (r *run) notRun(c abi.ToolCall, why, message string) abi.Message {
 		Source: "host",
 	}
 	if tell {
-		if at < 0 || !r.state.Calls[at].Told {
+		if at < 0 || !r.state.Calls[at].Announced {
 			r.tell(abi.Event{Type: abi.EventToolCall, Call: &o.Call})
 		}
 		r.tell(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})

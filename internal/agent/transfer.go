@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -145,7 +146,7 @@ func (t transferTool) Call(ctx context.Context, call abi.Call) (*abi.Result, err
 }
 
 // transfersBefore reports whether a call in front of c in its round is a transfer.
-func (r *run) transfersBefore(c *CallState) bool {
+func (r *run) transfersBefore(c *runlog.CallState) bool {
 	for i := range r.indexOf(c) {
 		if r.state.Calls[i].Call.Name == TransferTool {
 			return true
@@ -166,10 +167,10 @@ func (r *run) transferTo() *Agent {
 
 // handOver ends the part of the agent whose turn it was, and begins that of
 // another.
-func (r *run) handOver(ctx context.Context) (Phase, error) {
+func (r *run) handOver(ctx context.Context) (runlog.Phase, error) {
 	s, to := &r.state, r.transferTo()
 	if to == nil { // the agents are other ones than those that the run began with
-		return PhaseStep, nil
+		return runlog.PhaseStep, nil
 	}
 	r.chain.AfterAgent(ctx, chain.End{Messages: s.Messages, NewFrom: r.newFrom(), FinishReason: abi.RunTransfer, Usage: s.Usage})
 	r.tell(abi.Event{Type: abi.EventTransfer, From: r.agent.Name, Agent: to.Name, Model: to.ModelName})
@@ -192,19 +193,19 @@ func (r *run) handOver(ctx context.Context) (Phase, error) {
 	r.mu.Lock()
 	r.agent, s.Agent = to, to.Name
 	r.mu.Unlock()
-	if r.keeper != nil {
-		r.keeper.attach(next)
+	if r.recorder != nil {
+		r.recorder.attach(next)
 	}
 	old.Close()
 	r.equip(to)
-	return PhaseStart, nil
+	return runlog.PhaseStart, nil
 }
 
 // equip gives the run what an agent begins with.
 func (r *run) equip(a *Agent) {
 	s := &r.state
 	s.Instruction, s.ReturnDirectly, s.Respond, r.system = a.Instruction, a.ReturnDirectly, nil, nil
-	s.Tools, s.Active, s.Told = nil, nil, nil
+	s.Tools, s.Active, s.Offered = nil, nil, nil
 	for _, t := range a.Tools {
 		d := t.Declaration()
 		d.Owner = "host"

@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
@@ -135,7 +136,7 @@ func TestAPauseAfterATransfer(t *testing.T) {
 	require.Equal(t, "researcher", paused.State.Agent)
 	bytes, err := json.Marshal(paused.State)
 	require.NoError(t, err)
-	var state agent.State
+	var state runlog.State
 	require.NoError(t, json.Unmarshal(bytes, &state))
 	events, err := a.Resume(t.Context(), &state, map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage("true")})
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -62,7 +63,7 @@ func (a *Agent) given(c *chain.Chain) (*Agent, error) {
 
 // goesOnWith refuses a state whose run had other middlewares beside the agent's:
 // it must not go on without one that guards it.
-func (a *Agent) goesOnWith(s *State) error {
+func (a *Agent) goesOnWith(s *runlog.State) error {
 	if slices.Equal(a.with, s.With) {
 		return nil
 	}

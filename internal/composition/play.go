@@ -16,7 +16,9 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
@@ -40,7 +42,7 @@ type stage struct {
 type seen struct {
 	mu     sync.Mutex
 	events []abi.Event
-	sent   []agent.ClientEvent // to a client, if there is one
+	sent   []delivery.Event // to a client, if there is one
 	// observed are the numbers of the events that an observer was told of.
 	observed []int64
 	asked    []string
@@ -138,12 +140,12 @@ func (s *seen) switchedOff() bool {
 }
 
 // resume goes on with a paused run, whose state went through JSON.
-func resume(ctx context.Context, a *agent.Agent, p *agent.PausedError, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[agent.ClientEvent, error], error) {
+func resume(ctx context.Context, a *agent.Agent, p *agent.PausedError, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[delivery.Event, error], error) {
 	b, err := json.Marshal(p.State)
 	if err != nil {
 		return nil, err
 	}
-	var state agent.State
+	var state runlog.State
 	if err := json.Unmarshal(b, &state); err != nil {
 		return nil, err
 	}

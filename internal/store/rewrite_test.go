@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
@@ -93,7 +94,7 @@ func TestOriginalsAreErased(t *testing.T) {
 
 			kept, err := s.Load(t.Context(), "run_1")
 			require.NoError(t, err)
-			h, err := agent.ReadHistory(kept)
+			h, err := runlog.ReadHistory(kept)
 			require.NoError(t, err)
 			require.Equal(t, "I am [EMAIL].", h.State.Messages.At(1).Content.String()[:13], "the state has the rewritten text")
 			require.Len(t, h.Input, 2)

@@ -20,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type server struct {
 	agent *agent.Agent
 	mu    sync.Mutex
-	waits map[string]*agent.State
+	waits map[string]*runlog.State
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +119,7 @@ func serve(t *testing.T, o agent.Options) *httptest.Server {
 	t.Helper()
 	a, err := agent.New(&o)
 	require.NoError(t, err)
-	srv := httptest.NewServer(&server{agent: a, waits: map[string]*agent.State{}})
+	srv := httptest.NewServer(&server{agent: a, waits: map[string]*runlog.State{}})
 	t.Cleanup(srv.Close)
 	return srv
 }

@@ -95,7 +95,7 @@ func (x *AGUI) launch(ctx context.Context, c *httpapi.Caller, name string, in *a
 	case in.Answers != nil:
 		return nil, httpapi.NewProblem(api.CodeConflict, "no interrupt is pending in this turn of thread %.80q", in.ThreadID)
 	case err == nil:
-		id = agent.NewRunID() // the client repeats the turn
+		id = journal.NewRunID() // the turn is made once more
 	}
 	if len(in.Messages) == 0 {
 		return nil, httpapi.NewProblem(api.CodeInvalid, "messages is empty; want a conversation")

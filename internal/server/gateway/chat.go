@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/chat"
@@ -140,7 +141,7 @@ func (x *Chat) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Calle
 		}
 		l, err = x.Runs.Resume(req.Context(), c.Tenant, q.Run, q.Answers, q.Tools, nil)
 	} else {
-		l, err = x.Runs.Begin(req.Context(), c, q.Model, 0, agent.Input{RunID: agent.NewRunID(), Messages: q.Messages, Metadata: q.Metadata}, q.Tools, nil)
+		l, err = x.Runs.Begin(req.Context(), c, q.Model, 0, agent.Input{RunID: journal.NewRunID(), Messages: q.Messages, Metadata: q.Metadata}, q.Tools, nil)
 	}
 	if err != nil {
 		return err

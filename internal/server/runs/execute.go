@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/account"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
@@ -31,7 +31,7 @@ func (e *alreadyRunningError) Problem() *httpapi.Problem {
 // run executes a run on its own goroutine. If admit is not nil, the run starts only if admit
 // succeeds. At most one of several concurrent calls with the same id gets that far. run
 // releases the agent when the run is over.
-func (r *Service) run(t *store.Tenant, id string, o *agents.Handle, admit func() error, events func(context.Context) (iter.Seq2[agent.ClientEvent, error], error)) (*ActiveRun, error) {
+func (r *Service) run(t *store.Tenant, id string, o *agents.Handle, admit func() error, events func(context.Context) (iter.Seq2[delivery.Event, error], error)) (*ActiveRun, error) {
 	ctx, cancel := context.WithCancelCause(sandbox.WithTenant(context.Background(), r.admission.Sharer(t.ID())))
 	pins := o.Pins()
 	hide := NewRedactor(pins)
@@ -86,10 +86,10 @@ func (r *Service) run(t *store.Tenant, id string, o *agents.Handle, admit func()
 }
 
 // withoutEncoding yields events that are not encoded for a client's protocol.
-func withoutEncoding(events iter.Seq2[abi.Event, error]) iter.Seq2[agent.ClientEvent, error] {
-	return func(yield func(agent.ClientEvent, error) bool) {
+func withoutEncoding(events iter.Seq2[abi.Event, error]) iter.Seq2[delivery.Event, error] {
+	return func(yield func(delivery.Event, error) bool) {
 		for e, err := range events {
-			if !yield(agent.ClientEvent{Event: e}, err) {
+			if !yield(delivery.Event{Event: e}, err) {
 				return
 			}
 		}
@@ -127,7 +127,7 @@ func (r *Service) end(ctx context.Context, t *store.Tenant, info *journal.RunInf
 		return t.AbandonRun(ctx, info.ID, "canceled; its agent is no longer available")
 	}
 	failed := make(chan error, 1)
-	l, err := r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+	l, err := r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[delivery.Event, error], error) {
 		events, err := o.Cancel(ctx, info.ID)
 		failed <- err
 		return withoutEncoding(events), err

@@ -6,7 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
@@ -20,14 +20,14 @@ func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (
 	if err != nil {
 		return nil, err
 	}
-	h, err := agent.ReadHistory(kept)
+	h, err := runlog.ReadHistory(kept)
 	if err != nil {
 		return nil, err
 	}
 	hide := NewRedactor(kept.Modules)
-	phases := []agent.PhaseDeeds{}
+	phases := []runlog.PhaseRecord{}
 	for _, p := range h.Phases {
-		shown := agent.PhaseDeeds{Phase: p.Phase, Step: p.Step, Deeds: []agent.DeedOf{}}
+		shown := runlog.PhaseRecord{Phase: p.Phase, Step: p.Step, Deeds: []runlog.RecordedCall{}}
 		for _, d := range p.Deeds {
 			if d.Entry == "" || !hide.Has(kept.Agent, d.Entry) {
 				shown.Deeds = append(shown.Deeds, hide.step(d))
@@ -36,7 +36,7 @@ func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (
 		phases = append(phases, shown)
 	}
 	out := &api.RunHistory{}
-	for to, v := range map[*json.RawMessage]any{&out.Input: hide.messages(h.Input), &out.Messages: hide.messages(h.State.Messages.All()), &out.Phases: phases, &out.Answered: append([]agent.Answered{}, h.Answered...)} {
+	for to, v := range map[*json.RawMessage]any{&out.Input: hide.messages(h.Input), &out.Messages: hide.messages(h.State.Messages.All()), &out.Phases: phases, &out.Answered: append([]runlog.Answered{}, h.Answered...)} {
 		b, err := abijson.Marshal(v)
 		if err != nil {
 			return nil, err
@@ -47,8 +47,8 @@ func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (
 }
 
 // step returns a recorded step as the tenant may see it.
-func (h *Redactor) step(d agent.DeedOf) agent.DeedOf {
-	edits := append([]agent.Edit{}, d.Edits...)
+func (h *Redactor) step(d runlog.RecordedCall) runlog.RecordedCall {
+	edits := append([]runlog.Edit{}, d.Edits...)
 	for i := range edits {
 		edits[i].Removed, edits[i].Inserted = h.messages(edits[i].Removed), h.messages(edits[i].Inserted)
 	}

@@ -15,7 +15,9 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -29,7 +31,7 @@ func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *api.StartRu
 		l, err = r.Resume(ctx, c.Tenant, in.Run, in.Answers, nil, nil)
 		return l, nil, err
 	}
-	id := agent.NewRunID()
+	id := journal.NewRunID()
 	if key != "" {
 		id = keyedRunID(c.Tenant.ID(), key)
 		if known, err = r.Find(ctx, c.Tenant, id); err == nil {
@@ -65,7 +67,7 @@ func (r *Service) checkSameRequest(ctx context.Context, known *journal.RunInfo, 
 	if err != nil {
 		return err
 	}
-	h, err := agent.ReadHistory(kept)
+	h, err := runlog.ReadHistory(kept)
 	if err != nil {
 		return err
 	}
@@ -120,7 +122,7 @@ func (r *Service) Begin(ctx context.Context, c *httpapi.Caller, name string, ver
 		return nil, err
 	}
 	defer done()
-	l, err := r.run(t, in.RunID, o, nil, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+	l, err := r.run(t, in.RunID, o, nil, func(ctx context.Context) (iter.Seq2[delivery.Event, error], error) {
 		return a.RunFor(ctx, in, NewRedactor(o.Pins()).encoder(enc)), nil
 	})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/api"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -42,7 +42,7 @@ func (r *Service) Resume(ctx context.Context, t *store.Tenant, id string, answer
 	}
 	failed := make(chan error, 1)
 	admit := func() error { return t.AdmitRun(ctx, id, info.Agent, false) }
-	l, err := r.run(t, id, o, admit, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+	l, err := r.run(t, id, o, admit, func(ctx context.Context) (iter.Seq2[delivery.Event, error], error) {
 		events, err := a.ContinueFor(ctx, id, answers, NewRedactor(o.Pins()).encoder(enc))
 		failed <- err
 		return events, err

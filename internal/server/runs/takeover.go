@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -123,7 +123,7 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 		log.Warn("take over run", "error", err)
 		return
 	}
-	_, err = r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+	_, err = r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[delivery.Event, error], error) {
 		events, err := o.ContinueFor(ctx, info.ID, nil, nil)
 		var pins *journal.PinError
 		switch {

@@ -20,14 +20,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // A pausedFile is the stored form of a run that waits for answers. It does not contain
 // the agent: to resume the run, the user names the same modules, model and tools again.
 type pausedFile struct {
-	Version int          `json:"version"` // 1
-	State   *agent.State `json:"state"`
+	Version int           `json:"version"` // 1
+	State   *runlog.State `json:"state"`
 }
 
 // maxPaused is the maximum size of a paused run's file, in bytes.
@@ -58,7 +59,7 @@ func (c *runCommand) keep(paused *agent.PausedError) (path string, err error) {
 func (c *runCommand) pausedPath(id string) string { return cmp.Or(c.pausedAt, c.resume, id+".json") }
 
 // readPaused reads a paused run from its file.
-func readPaused(path string) (*agent.State, error) {
+func readPaused(path string) (*runlog.State, error) {
 	b, err := cli.ReadFile(path, maxPaused)
 	if err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
-	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
@@ -209,17 +209,17 @@ func TestTryingAgain(t *testing.T) {
 func TestShownRun(t *testing.T) {
 	t.Parallel()
 	call := &abi.Call{ID: "c1", Name: "pay", Arguments: "{}"}
-	deed := func(entry, what, answer string) agent.DeedOf {
-		return agent.DeedOf{CallRecord: record.CallRecord{Entry: entry, What: what, Call: call.ID, Done: true, Answer: json.RawMessage(answer)}}
+	deed := func(entry, what, answer string) runlog.RecordedCall {
+		return runlog.RecordedCall{CallRecord: record.CallRecord{Entry: entry, What: what, Call: call.ID, Done: true, Answer: json.RawMessage(answer)}}
 	}
 	x := &exported{Run: &journal.RunInfo{},
-		History: &agent.History{
-			Phases: []agent.PhaseDeeds{{Phase: agent.PhaseTools, Step: 1, Deeds: []agent.DeedOf{
+		History: &runlog.History{
+			Phases: []runlog.PhaseRecord{{Phase: runlog.PhaseTools, Step: 1, Deeds: []runlog.RecordedCall{
 				deed("guard", "gate_tool", `{"decision":"allow"}`),
 				deed("other", "gate_tool", `{"decision":"deny","message":"no"}`),
 				deed("", "tool", `{"content":"paid"}`),
 			}}},
-			Answered: []agent.Answered{{Answers: map[string]json.RawMessage{"int_1": json.RawMessage("true")}, TimeMS: 1000, By: "eve"}},
+			Answered: []runlog.Answered{{Answers: map[string]json.RawMessage{"int_1": json.RawMessage("true")}, TimeMS: 1000, By: "eve"}},
 		},
 		Events: []abi.Event{
 			{Type: abi.EventToolCall, Step: 1, Call: call},

@@ -20,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 )
 
 // A runsCommand holds the flags and the state of agent-runner runs.
@@ -411,7 +412,7 @@ func parseAge(text string) (time.Duration, error) {
 // An exported run holds all stored data of a run.
 type exported struct {
 	Run     *journal.RunInfo `json:"run"`
-	History *agent.History   `json:"history"`
+	History *runlog.History  `json:"history"`
 	Events  []abi.Event      `json:"events"`
 }
 
@@ -440,7 +441,7 @@ func (c *runsCommand) read(ctx context.Context, id string) (*exported, error) {
 		return nil, err
 	}
 	x := &exported{Run: &kept.RunInfo}
-	if x.History, err = agent.ReadHistory(kept); err != nil {
+	if x.History, err = runlog.ReadHistory(kept); err != nil {
 		return nil, err
 	}
 	for {

@@ -7,16 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agent-runner/agent-runner/host/api"
-
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/remote"
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/client"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 )
 
 // isRemote reports whether the command uses a server instead of a store.
@@ -98,7 +97,7 @@ func (c *runsCommand) readAtServer(ctx context.Context, id string) (*exported, e
 	if err != nil {
 		return nil, err
 	}
-	x := &exported{Run: runInfo(run), History: &agent.History{}}
+	x := &exported{Run: runInfo(run), History: &runlog.History{}}
 	for _, part := range []struct {
 		from []byte
 		to   any

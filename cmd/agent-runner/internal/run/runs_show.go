@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 )
 
 func (c *runsCommand) show() *cobra.Command {
@@ -65,7 +65,7 @@ type runView struct {
 
 	steps   map[int][]abi.Event
 	calls   map[string]string // tool names by call id
-	answers []agent.Answered
+	answers []runlog.Answered
 	asked   map[string]bool // interrupts already written, by id
 }
 
@@ -118,7 +118,7 @@ func (v *runView) text(x *exported, now time.Time) string {
 			}
 			v.deed(&p.Deeds[i])
 		}
-		if p.Phase == agent.PhaseModel {
+		if p.Phase == runlog.PhaseModel {
 			v.events(step, abi.EventMessage)
 		}
 	}
@@ -183,7 +183,7 @@ func (v *runView) pauses(step int, call string) {
 			continue
 		}
 		for _, p := range e.Interrupts {
-			at := slices.IndexFunc(v.answers, func(a agent.Answered) bool { return a.TimeMS >= e.TimeMS && a.Answers[p.ID] != nil })
+			at := slices.IndexFunc(v.answers, func(a runlog.Answered) bool { return a.TimeMS >= e.TimeMS && a.Answers[p.ID] != nil })
 			if at < 0 || v.asked[p.ID] || call != "" && (p.Call == nil || p.Call.ID != call) {
 				continue
 			}
@@ -244,7 +244,7 @@ func (v *runView) message(depth int, mark string, m abi.Message) {
 	}
 }
 
-func (v *runView) deed(d *agent.DeedOf) {
+func (v *runView) deed(d *runlog.RecordedCall) {
 	switch {
 	case d.Failed != nil && d.Entry != "":
 		v.line(1, cli.Amber, "• %s %s failed: %s", d.Entry, d.What, v.cut(d.Failed.Error()))
@@ -277,7 +277,7 @@ func (v *runView) deed(d *agent.DeedOf) {
 	}
 }
 
-func (v *runView) tool(d *agent.DeedOf) {
+func (v *runView) tool(d *runlog.RecordedCall) {
 	name := cmp.Or(v.calls[d.Call], d.Call)
 	var res abi.Result
 	switch {
@@ -292,7 +292,7 @@ func (v *runView) tool(d *agent.DeedOf) {
 	}
 }
 
-func (v *runView) gate(d *agent.DeedOf) {
+func (v *runView) gate(d *runlog.RecordedCall) {
 	var a abi.GateToolAnswer
 	if !decode(d.Answer, &a) {
 		return
@@ -303,7 +303,7 @@ func (v *runView) gate(d *agent.DeedOf) {
 }
 
 // said returns the answer of a hook, without its changes to messages.
-func (v *runView) said(d *agent.DeedOf) string {
+func (v *runView) said(d *runlog.RecordedCall) string {
 	var answer map[string]any
 	if !decode(d.Answer, &answer) {
 		return ""

@@ -1,8 +1,9 @@
-package agent_test
+package persist_test
 
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,22 +67,27 @@ func TestRevisionsAfterResume(t *testing.T) {
 				o.Journal = &journal.Options{Journal: openStore(t)}
 			}
 			call := func(id string) scripted.Reply { return scripted.Calls(abi.NewToolCall(id, "t", "{}")) }
-			p := pause(t, o, call("1"), call("2"), scripted.Text("done"))
+			a, _ := agentOf(t, o, call("1"), call("2"), scripted.Text("done"))
+			_, err = eventsOf(t, a, agent.Input{})
 			for i := range 2 {
-				require.Len(t, p.paused.Interrupts, 1)
+				var paused *agent.PausedError
+				require.ErrorAs(t, err, &paused)
+				require.Len(t, paused.Interrupts, 1)
 				if tc.forget && i == 0 {
-					p.paused.State.Revisions = 0
+					paused.State.Revisions = 0
 				}
-				answers := map[string]json.RawMessage{p.paused.Interrupts[0].ID: json.RawMessage("true")}
+				answers := map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage("true")}
+				resume := func() (iter.Seq2[abi.Event, error], error) { return a.Resume(t.Context(), paused.State, answers) }
 				if tc.journal {
-					events, err := p.agent.Continue(t.Context(), "r", answers)
-					require.NoError(t, err)
-					p.drain(events)
-					continue
+					resume = func() (iter.Seq2[abi.Event, error], error) { return a.Continue(t.Context(), "r", answers) }
 				}
-				p.one("true")
+				events, failed := resume()
+				require.NoError(t, failed)
+				for _, e := range events {
+					err = e
+				}
 			}
-			require.NoError(t, p.err)
+			require.NoError(t, err)
 			require.Equal(t, 3, steps)
 		})
 	}

@@ -1,4 +1,4 @@
-package agent_test
+package persist_test
 
 import (
 	"context"
@@ -121,7 +121,7 @@ func TestAFloodEndsAtItsLimit(t *testing.T) {
 		child, err := agent.New(&agent.Options{Name: "researcher", Model: &busyModel{history: 1, steps: 100}, MaxSteps: 200, Chain: flooder(t), Tools: []tool.Tool{busyTool()}})
 		require.NoError(t, err)
 		parent, _ := agentOf(t, agent.Options{Name: "boss", Tools: []tool.Tool{agent.Tool(child, nil)},
-			Journal: &journal.Options{Journal: s, MaxBytes: limit}}, ask("1", "what is it?"))
+			Journal: &journal.Options{Journal: s, MaxBytes: limit}}, researcher("1", "what is it?"))
 		_, err = eventsOf(t, parent, agent.Input{})
 		info := requireJournalFull(t, s, "r", limit, err)
 		require.Less(t, info.JournalBytes, int64(limit+3*hookBytes))
@@ -197,7 +197,7 @@ func TestAQuotaEndsARun(t *testing.T) {
 	var full *journal.FullError
 	require.ErrorAs(t, err, &full)
 	require.True(t, full.Quota)
-	last := lastOf(events)
+	last := events[len(events)-1]
 	require.Equal(t, []any{abi.EventRunFinished, abi.RunLimit, abi.CodeLimit}, []any{last.Type, last.FinishReason, last.Error.Code})
 	require.Contains(t, last.Error.Message, "journal_bytes_per_day")
 	info, err := s.Run(t.Context(), "r")

@@ -1,4 +1,4 @@
-package agent
+package runlog
 
 import (
 	"bytes"
@@ -11,14 +11,14 @@ import (
 )
 
 // given are the messages that a run began with, as its journal has them.
-type given []abi.Message
+type Originals []abi.Message
 
 // givenOf returns the messages of a run that has not asked a model yet, nil of another.
-func givenOf(s *State) given {
+func OriginalsOf(s *State) Originals {
 	if s.ModelCalls > 0 || s.Step > 1 || s.Messages == nil || s.Phase != PhaseStart && s.Phase != PhaseStep && s.Phase != PhaseRewrite {
 		return nil
 	}
-	out := make(given, 0, s.Messages.Len())
+	out := make(Originals, 0, s.Messages.Len())
 	for i := range s.Messages.Len() {
 		out = append(out, s.Messages.At(i))
 	}
@@ -28,7 +28,7 @@ func givenOf(s *State) given {
 // rewritten compares the messages with those of l from an index on. It returns nil if
 // none was changed or removed. A message that was removed is replaced by an empty one:
 // later entries of the log count on its place.
-func (g given) rewritten(l *message.List, from int) (*journal.Rewrite, error) {
+func (g Originals) Rewritten(l *message.List, from int) (*journal.Rewrite, error) {
 	if from >= len(g) {
 		return nil, nil
 	}
@@ -37,7 +37,7 @@ func (g given) rewritten(l *message.List, from int) (*journal.Rewrite, error) {
 		m := l.At(i)
 		now[m.ID] = m
 	}
-	r := &journal.Rewrite{Title: title(l), Messages: map[string]json.RawMessage{}}
+	r := &journal.Rewrite{Title: Title(l), Messages: map[string]json.RawMessage{}}
 	for i, was := range g {
 		m, there := now[was.ID]
 		if !there {

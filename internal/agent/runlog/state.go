@@ -1,4 +1,8 @@
-package agent
+// Package runlog defines the state of a run and the log of its changes. A run writes a
+// [State] as entries of what changed; [Restore] puts the entries together again, and
+// [ReadHistory] tells from them what the run did in each phase. The package does not run
+// agents, and does not know where the log is kept.
+package runlog
 
 import (
 	"slices"
@@ -10,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
 // A Phase is where in its loop a run is.
@@ -49,13 +54,13 @@ type State struct {
 	ToolCalls  map[string]int `json:"tool_calls,omitempty"` // that count, of each tool
 	// Last is the limit for which the model is told of no tools any more, and
 	// Deaf whether it called some nevertheless.
-	Last *ending.LimitError `json:"last,omitempty"`
-	Deaf bool               `json:"deaf,omitempty"`
+	LastLimit       *ending.LimitError `json:"last,omitempty"`
+	CalledPastLimit bool               `json:"deaf,omitempty"`
 
 	Instruction    string     `json:"instruction"`
 	Tools          []abi.Tool `json:"tools"`
 	Active         []string   `json:"active"` // of the tools, those that the model is told of
-	Told           []string   `json:"told"`   // those of the last request: what may be called
+	Offered        []string   `json:"told"`   // those of the last request: what may be called
 	ReturnDirectly []string   `json:"return_directly"`
 
 	Messages *message.List `json:"messages"`
@@ -73,7 +78,7 @@ type State struct {
 	Streamed []abi.Chunk `json:"streamed,omitempty"`
 	LastID   int64       `json:"last_id"` // of messages
 	// Outcome is how the run ended, while after_agent has yet to see it.
-	Outcome *outcome `json:"outcome,omitempty"`
+	Outcome *Outcome `json:"outcome,omitempty"`
 	Streams int64    `json:"streams"` // so far
 	// Used is what entries of its chain used in earlier processes.
 	Used []abi.EntryStats `json:"used,omitempty"`
@@ -90,18 +95,18 @@ type State struct {
 
 // A CallState is one call of a round and, once there, what came of it.
 type CallState struct {
-	Call    abi.Call `json:"call"`
-	Told    bool     `json:"told,omitempty"`    // its tool_call event was sent
-	Started bool     `json:"started,omitempty"` // the tool itself was called
-	Ran     bool     `json:"ran,omitempty"`     // and came to its end
+	Call      abi.Call `json:"call"`
+	Announced bool     `json:"told,omitempty"`    // its tool_call event was sent
+	Started   bool     `json:"started,omitempty"` // the tool itself was called
+	Ran       bool     `json:"ran,omitempty"`     // and came to its end
 	// Streamed says that the caller got chunks of its result.
 	Streamed bool `json:"streamed,omitempty"`
 	// Beyond is the limit that the call is beyond: it is not run.
-	Beyond *ending.LimitError `json:"beyond,omitempty"`
+	OverLimit *ending.LimitError `json:"beyond,omitempty"`
 	// Child is the run that the call made, while that waits for answers, or when a
 	// journal had it and its process was gone; Kept is then set.
-	Child *State     `json:"child,omitempty"`
-	Kept  *KeptChild `json:"kept,omitempty"`
+	Child     *State          `json:"child,omitempty"`
+	Journaled *JournaledChild `json:"kept,omitempty"`
 	// Runs counts the runs that the call made, where its tool is an agent: hooks may
 	// have had it made again.
 	Runs int `json:"runs,omitempty"`
@@ -112,7 +117,7 @@ type CallState struct {
 	Messages []abi.Message `json:"messages,omitempty"`
 }
 
-func (s *State) tool(name string) (abi.Tool, bool) {
+func (s *State) Tool(name string) (abi.Tool, bool) {
 	i := slices.IndexFunc(s.Tools, func(t abi.Tool) bool { return t.Name == name })
 	if i < 0 {
 		return abi.Tool{}, false
@@ -121,7 +126,7 @@ func (s *State) tool(name string) (abi.Tool, bool) {
 }
 
 // activeTools are the tools that the model is told of.
-func (s *State) activeTools() []abi.Tool {
+func (s *State) ActiveTools() []abi.Tool {
 	out := make([]abi.Tool, 0, len(s.Tools))
 	for _, t := range s.Tools {
 		if slices.Contains(s.Active, t.Name) {
@@ -129,4 +134,39 @@ func (s *State) activeTools() []abi.Tool {
 		}
 	}
 	return out
+}
+
+// An outcome is how a run ended: run_finished before after_agent has seen it,
+// and the text of its error.
+type Outcome struct {
+	abi.Event
+	Err string `json:"err,omitempty"`
+}
+
+// overhead is about what a value takes beside its text.
+const overhead = 256
+
+// size returns about how many bytes the host holds of a state.
+func (s *State) Size() int64 {
+	n := s.Messages.Size() + int64(len(s.Instruction))
+	for i := range s.Tools {
+		t := &s.Tools[i]
+		n += int64(overhead + len(t.Name) + len(t.Description) + len(t.Parameters))
+	}
+	n += int64(len(s.Input)+len(s.Rounds)) * 32 // ids
+	for i := range s.Streamed {
+		c := &s.Streamed[i]
+		n += int64(overhead + len(c.Text) + len(c.Arguments))
+		if c.Part != nil {
+			n += size.Part(c.Part)
+		}
+	}
+	for i := range s.Calls {
+		c := &s.Calls[i]
+		n += int64(overhead+len(c.Call.Arguments)) + size.Result(c.Result)
+		for j := range c.Messages {
+			n += size.Message(&c.Messages[j])
+		}
+	}
+	return n
 }

@@ -1,4 +1,4 @@
-package agent
+package runlog
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
@@ -18,35 +19,35 @@ import (
 // before, at the end of a phase or in the middle of one. What grows with the run
 // is there as what was added. What was committed together are the lines of one
 // entry of the journal.
-type entry struct {
+type Entry struct {
 	// Head is the state without what stands beside it here; nil if it did not
 	// change.
 	Head *State `json:"head,omitempty"`
 	// Phase counts the phases that the run has gone through: it tells what belongs
 	// to the record of the one it is in.
 	Phase   int64        `json:"phase"`
-	Records []phaseDelta `json:"records,omitempty"`
+	Records []PhaseDelta `json:"records,omitempty"`
 
-	Fixed    *fixed                  `json:"fixed,omitempty"`
+	Fixed    *Fixed                  `json:"fixed,omitempty"`
 	Messages *journal.MessagesChange `json:"messages,omitempty"`
 	Rounds   []string                `json:"rounds,omitempty"` // that were added
 	Calls    map[int]json.RawMessage `json:"calls,omitempty"`  // CallStates by index, where they changed
 	NoCalls  bool                    `json:"no_calls,omitempty"`
-	Inner    map[int]*innerRun       `json:"inner,omitempty"` // runs of calls, by the calls' index
-	Live     *live                   `json:"live,omitempty"`
+	Inner    map[int]*ChildLog       `json:"inner,omitempty"` // runs of calls, by the calls' index
+	Live     *Live                   `json:"live,omitempty"`
 	Answered *Answered               `json:"answered,omitempty"`
 }
 
-func newEntry() entry { return entry{Calls: map[int]json.RawMessage{}} }
+func NewEntry() Entry { return Entry{Calls: map[int]json.RawMessage{}} }
 
 // A phaseDelta is what changed in the record of a phase.
-type phaseDelta struct {
+type PhaseDelta struct {
 	Phase int64 `json:"phase"`
 	record.Delta
 }
 
 // fixed is what changes at the beginning of a run only.
-type fixed struct {
+type Fixed struct {
 	Instruction string     `json:"instruction"`
 	Tools       []abi.Tool `json:"tools"`
 	Input       []string   `json:"input"`
@@ -54,13 +55,13 @@ type fixed struct {
 
 // same reports whether both are of the same slices: they are replaced, never
 // changed.
-func (f *fixed) same(o *fixed) bool {
+func (f *Fixed) Same(o *Fixed) bool {
 	return o != nil && f.Instruction == o.Instruction && len(f.Tools) == len(o.Tools) && len(f.Input) == len(o.Input) &&
 		(len(f.Tools) == 0 || &f.Tools[0] == &o.Tools[0])
 }
 
 // live is what changes in the middle of a phase.
-type live struct {
+type Live struct {
 	Usage      abi.Usage `json:"usage"`
 	LastID     int64     `json:"last_id"`
 	ModelCalls int       `json:"model_calls,omitempty"`
@@ -72,7 +73,7 @@ type live struct {
 }
 
 // headOf is a copy of the state without what stands beside it in an entry.
-func headOf(s *State) *State {
+func HeadOf(s *State) *State {
 	head := *s
 	head.Instruction, head.Tools, head.Input = "", nil, nil
 	head.Used = nil // the journal has what was used beside the log
@@ -95,9 +96,9 @@ func joined(chunks []abi.Chunk) []abi.Chunk {
 }
 
 // restore puts a log together: the state, and how many phases it went through.
-func restore(log [][]byte) (*State, int64, error) {
+func Restore(log [][]byte) (*State, int64, error) {
 	s := &State{Locals: local.New(), Record: record.New()}
-	f := &folded{state: s}
+	f := &builder{state: s}
 	if err := eachEntry(log, f.add); err != nil {
 		return nil, 0, err
 	}
@@ -123,10 +124,10 @@ func restore(log [][]byte) (*State, int64, error) {
 }
 
 // eachEntry calls fn with each line of a log.
-func eachEntry(log [][]byte, fn func(*entry) error) error {
+func eachEntry(log [][]byte, fn func(*Entry) error) error {
 	for i, lines := range log {
 		for b := range bytes.Lines(lines) {
-			var e entry
+			var e Entry
 			err := json.Unmarshal(b, &e)
 			if err == nil {
 				err = fn(&e)
@@ -140,18 +141,18 @@ func eachEntry(log [][]byte, fn func(*entry) error) error {
 }
 
 // folded is what the entries so far come to.
-type folded struct {
+type builder struct {
 	state    *State
-	fixed    *fixed
+	fixed    *Fixed
 	messages []abi.Message
 	shared   bool // somebody keeps them as they are
 	calls    []CallState
-	inner    map[int]*innerRun
+	inner    map[int]*ChildLog
 	phase    int64
-	records  []phaseDelta // of the current phase
+	records  []PhaseDelta // of the current phase
 }
 
-func (f *folded) add(e *entry) error {
+func (f *builder) add(e *Entry) error {
 	s := f.state
 	for i := range e.Records {
 		s.Locals.Apply(e.Records[i].Locals)
@@ -196,17 +197,17 @@ func (f *folded) add(e *entry) error {
 	}
 	for i, more := range e.Inner {
 		if f.inner == nil {
-			f.inner = map[int]*innerRun{}
+			f.inner = map[int]*ChildLog{}
 		}
 		if f.inner[i] == nil {
-			f.inner[i] = &innerRun{}
+			f.inner[i] = &ChildLog{}
 		}
-		f.inner[i].add(more)
+		f.inner[i].Add(more)
 	}
 	return f.edit(e.Messages)
 }
 
-func (f *folded) edit(d *journal.MessagesChange) error {
+func (f *builder) edit(d *journal.MessagesChange) error {
 	if d == nil {
 		return nil
 	}
@@ -231,4 +232,18 @@ func sortedKeys(calls map[int]json.RawMessage) []int {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// logLines writes entries of the log, a line each.
+func LogLines(log []Entry) ([]byte, error) {
+	var out bytes.Buffer
+	for i := range log {
+		b, err := abijson.Marshal(&log[i])
+		if err != nil {
+			return nil, err
+		}
+		out.Write(b)
+		out.WriteByte('\n')
+	}
+	return out.Bytes(), nil
 }

@@ -1,4 +1,4 @@
-package agent_test
+package persist_test
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package agent
+package chunks
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func TestPump(t *testing.T) {
 		t.Parallel()
 		var got []string
 		first := make(chan struct{})
-		res, err := pump(t.Context(), func(_ context.Context, chunks []abi.Chunk, final bool) error {
+		res, err := Pump(t.Context(), func(_ context.Context, chunks []abi.Chunk, final bool) error {
 			for _, c := range chunks {
 				got = append(got, c.Text)
 			}
@@ -44,7 +44,7 @@ func TestPump(t *testing.T) {
 		t.Parallel()
 		var got strings.Builder
 		finals := 0
-		_, err := pump(t.Context(), func(_ context.Context, chunks []abi.Chunk, final bool) error {
+		_, err := Pump(t.Context(), func(_ context.Context, chunks []abi.Chunk, final bool) error {
 			require.LessOrEqual(t, len(chunks), 256)
 			for _, c := range chunks {
 				got.WriteString(c.Text)
@@ -72,7 +72,7 @@ func TestPump(t *testing.T) {
 			t.Parallel()
 			calls := 0
 			try := func() (int, error) {
-				return pump(t.Context(), func(context.Context, []abi.Chunk, bool) error {
+				return Pump(t.Context(), func(context.Context, []abi.Chunk, bool) error {
 					if calls++; tc.panics {
 						panic("broken")
 					}
@@ -94,14 +94,14 @@ func TestPump(t *testing.T) {
 	}
 	t.Run("the maker panics", func(t *testing.T) {
 		t.Parallel()
-		_, err := pump(t.Context(), func(context.Context, []abi.Chunk, bool) error { return nil }, true, "the tool",
+		_, err := Pump(t.Context(), func(context.Context, []abi.Chunk, bool) error { return nil }, true, "the tool",
 			func(context.Context, putter) (int, error) { panic("oh") })
 		require.ErrorContains(t, err, "the tool failed: oh")
 	})
 	t.Run("canceled", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancelCause(t.Context())
-		_, err := pump(ctx, func(context.Context, []abi.Chunk, bool) error { return nil }, true, "it", func(_ context.Context, put putter) (int, error) {
+		_, err := Pump(ctx, func(context.Context, []abi.Chunk, bool) error { return nil }, true, "it", func(_ context.Context, put putter) (int, error) {
 			cancel(refused)
 			return 0, put(text("a"))
 		})

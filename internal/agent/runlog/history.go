@@ -1,12 +1,10 @@
-package agent
+package runlog
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
@@ -19,7 +17,7 @@ import (
 type History struct {
 	State  *State        `json:"state"`
 	Input  []abi.Message `json:"input"` // the messages that it began with
-	Phases []PhaseDeeds  `json:"phases"`
+	Phases []PhaseRecord `json:"phases"`
 	// Answers are those that it was given to its interrupts, by their ids.
 	Answers map[string]json.RawMessage `json:"answers,omitempty"`
 	// Answered says the same of each time that somebody gave some.
@@ -33,27 +31,15 @@ type Answered struct {
 	Answers map[string]json.RawMessage `json:"answers"` // by the ids of the interrupts
 }
 
-type answererKey struct{}
-
-// AnsweredBy returns a context in which [Agent.Continue] notes who gave the answers.
-func AnsweredBy(ctx context.Context, who string) context.Context {
-	return context.WithValue(ctx, answererKey{}, who)
-}
-
-func noteAnswers(ctx context.Context, answers map[string]json.RawMessage) *Answered {
-	by, _ := ctx.Value(answererKey{}).(string)
-	return &Answered{By: by, TimeMS: time.Now().UnixMilli(), Answers: answers}
-}
-
 // PhaseDeeds are what was done in one phase.
-type PhaseDeeds struct {
-	Phase Phase    `json:"phase"`
-	Step  int      `json:"step"`
-	Deeds []DeedOf `json:"deeds"`
+type PhaseRecord struct {
+	Phase Phase          `json:"phase"`
+	Step  int            `json:"step"`
+	Deeds []RecordedCall `json:"deeds"`
 }
 
 // A DeedOf is a deed with the change that it made to the run's messages.
-type DeedOf struct {
+type RecordedCall struct {
 	record.CallRecord
 	Edits []Edit `json:"edits,omitempty"`
 }
@@ -67,12 +53,12 @@ type Edit struct {
 
 // ReadHistory reads the history of a run that a journal has.
 func ReadHistory(kept *journal.StoredRun) (*History, error) {
-	state, _, err := restore(kept.Log)
+	state, _, err := Restore(kept.Log)
 	if err != nil {
 		return nil, err
 	}
 	h := &History{State: state, Answers: map[string]json.RawMessage{}}
-	r := &reader{history: h, fold: &folded{shared: true, state: &State{Locals: local.New(), Record: record.New()}}, rank: map[string]int{}, phase: -1}
+	r := &reader{history: h, fold: &builder{shared: true, state: &State{Locals: local.New(), Record: record.New()}}, rank: map[string]int{}, phase: -1}
 	for i, p := range kept.Modules {
 		r.rank[p.Entry] = i
 	}
@@ -86,17 +72,17 @@ func ReadHistory(kept *journal.StoredRun) (*History, error) {
 // A reader reads a log line by line.
 type reader struct {
 	history *History
-	fold    *folded
+	fold    *builder
 	rank    map[string]int // of the entries, from outside in
 
 	phase    int64
-	deeds    map[string]DeedOf // of the phase, by key
+	deeds    map[string]RecordedCall // of the phase, by key
 	name     Phase
 	step     int
 	messages []abi.Message // before the phase
 }
 
-func (r *reader) add(e *entry) error {
+func (r *reader) add(e *Entry) error {
 	first := r.fold.fixed == nil
 	for _, d := range e.Records {
 		if d.Phase != r.phase {
@@ -113,7 +99,7 @@ func (r *reader) add(e *entry) error {
 			if err != nil {
 				return err
 			}
-			r.deeds[key] = DeedOf{CallRecord: deed}
+			r.deeds[key] = RecordedCall{CallRecord: deed}
 		}
 	}
 	if err := r.fold.add(e); err != nil {
@@ -129,27 +115,27 @@ func (r *reader) add(e *entry) error {
 }
 
 func (r *reader) begin(phase int64) {
-	r.phase, r.deeds = phase, map[string]DeedOf{}
+	r.phase, r.deeds = phase, map[string]RecordedCall{}
 	r.name, r.step = r.fold.state.Phase, r.fold.state.Step
 	r.messages = slices.Clip(r.fold.messages)
 }
 
 // flush ends a phase.
 func (r *reader) flush() {
-	var deeds []DeedOf
+	var deeds []RecordedCall
 	for _, key := range slices.Sorted(maps.Keys(r.deeds)) {
 		deeds = append(deeds, r.deeds[key])
 	}
 	r.deeds = nil
-	slices.SortStableFunc(deeds, func(a, b DeedOf) int {
+	slices.SortStableFunc(deeds, func(a, b RecordedCall) int {
 		return cmp.Or(cmp.Compare(order(a.What), order(b.What)), cmp.Compare(r.place(a), r.place(b)))
 	})
 	for i := range deeds {
 		r.edit(&deeds[i])
 	}
-	deeds = slices.DeleteFunc(deeds, func(d DeedOf) bool { return !d.Done && !d.Begun })
+	deeds = slices.DeleteFunc(deeds, func(d RecordedCall) bool { return !d.Done && !d.Begun })
 	if len(deeds) > 0 {
-		r.history.Phases = append(r.history.Phases, PhaseDeeds{r.name, r.step, deeds})
+		r.history.Phases = append(r.history.Phases, PhaseRecord{r.name, r.step, deeds})
 	}
 }
 
@@ -166,7 +152,7 @@ func order(what string) int {
 	return at
 }
 
-func (r *reader) place(d DeedOf) int {
+func (r *reader) place(d RecordedCall) int {
 	switch abi.Hook(d.What) {
 	case abi.HookAfterModelRewriteState, abi.HookAfterModel, abi.HookAfterTool, abi.HookAfterTools, abi.HookAfterAgent:
 		return -r.rank[d.Entry]
@@ -176,7 +162,7 @@ func (r *reader) place(d DeedOf) int {
 }
 
 // edit finds what a state hook did to the messages, and does it.
-func (r *reader) edit(d *DeedOf) {
+func (r *reader) edit(d *RecordedCall) {
 	switch abi.Hook(d.What) {
 	case abi.HookBeforeAgent, abi.HookBeforeModelRewriteState, abi.HookAfterModelRewriteState, abi.HookAfterTools:
 	default:

@@ -1,4 +1,7 @@
-package agent
+// Package chunks takes the chunks of a stream from whoever makes them to a chain's sink.
+// Chunks that come within a moment are passed on together, and characters that a stream
+// of bytes cut in two are joined. The package knows neither runs nor models.
+package chunks
 
 import (
 	"context"
@@ -19,7 +22,7 @@ import (
 //
 // The maker runs on the goroutine of the run, which for one that answers at once is
 // the only one.
-func pump[R any](ctx context.Context, out chunk.Sink, ends bool, what string, maker func(ctx context.Context, put func(abi.Chunk) error) (R, error)) (R, error) {
+func Pump[R any](ctx context.Context, out chunk.Sink, ends bool, what string, maker func(ctx context.Context, put func(abi.Chunk) error) (R, error)) (R, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := &passing{ctx: ctx, cancel: cancel, out: out}
@@ -39,6 +42,10 @@ func pump[R any](ctx context.Context, out chunk.Sink, ends bool, what string, ma
 	}
 	return res, failed
 }
+
+// linger is how long chunks wait for others before they are handed on together. Nobody
+// notices so small a delay.
+const linger = 500 * time.Microsecond
 
 // chunkRooms are such as are used again: who is handed chunks does not keep them.
 var chunkRooms = sync.Pool{New: func() any { return new([usualChunks]abi.Chunk) }}

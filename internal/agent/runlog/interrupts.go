@@ -1,4 +1,4 @@
-package agent
+package runlog
 
 import (
 	"encoding/json"
@@ -30,7 +30,7 @@ func (s *State) Pending() []abi.Pending {
 			continue
 		}
 		for _, inner := range c.Child.Pending() {
-			inner.ID = c.runName() + "/" + inner.ID
+			inner.ID = c.ChildName() + "/" + inner.ID
 			if inner.Run == "" {
 				inner.Run, inner.Agent = c.Child.ID, c.Child.Agent
 			}
@@ -41,7 +41,7 @@ func (s *State) Pending() []abi.Pending {
 }
 
 // runName tells the run that a call made last from those that it made before.
-func (c *CallState) runName() string {
+func (c *CallState) ChildName() string {
 	if c.Runs > 1 {
 		return c.Call.ID + "#" + strconv.Itoa(c.Runs)
 	}
@@ -62,7 +62,7 @@ func (s *State) childOf(p abi.Pending) *CallState {
 
 // answer answers interrupts by their ids. Nothing is changed if an id is unknown
 // or an answer makes no sense, also one that is for a run inside this one.
-func (s *State) answer(answers map[string]json.RawMessage) error {
+func (s *State) Answer(answers map[string]json.RawMessage) error {
 	var waiting []string
 	for _, p := range s.Pending() {
 		waiting = append(waiting, p.ID)
@@ -81,7 +81,7 @@ func (s *State) answer(answers map[string]json.RawMessage) error {
 		}
 		down := map[string]json.RawMessage{}
 		for id, a := range answers {
-			if rest, ok := strings.CutPrefix(id, c.runName()+"/"); ok {
+			if rest, ok := strings.CutPrefix(id, c.ChildName()+"/"); ok {
 				down[rest] = a
 				delete(own, id)
 			}
@@ -89,9 +89,9 @@ func (s *State) answer(answers map[string]json.RawMessage) error {
 		if len(down) == 0 {
 			continue
 		}
-		child, err := c.Child.copied()
+		child, err := c.Child.Clone()
 		if err == nil {
-			err = child.answer(down)
+			err = child.Answer(down)
 		}
 		if err != nil {
 			return fmt.Errorf("call %s: %w", c.Call.ID, err)
@@ -104,7 +104,7 @@ func (s *State) answer(answers map[string]json.RawMessage) error {
 }
 
 // copied is a copy that has nothing in common with s.
-func (s *State) copied() (*State, error) {
+func (s *State) Clone() (*State, error) {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
@@ -114,9 +114,4 @@ func (s *State) copied() (*State, error) {
 		return nil, err
 	}
 	return &out, nil
-}
-
-// keepChild notes the state of a run that waits with the call that made it.
-func (r *run) keepChild(c *CallState, child *State) {
-	r.keepCall(r.indexOf(c), func() { c.Child = child })
 }

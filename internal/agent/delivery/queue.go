@@ -1,0 +1,143 @@
+package delivery
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// capacity is the number of events that wait for the caller before the run waits for
+	// it. The run then waits until half of them are taken. Waiting makes both sides wake
+	// each other, so the queue holds more than the chunks that usually arrive at once.
+	capacity = 48
+	// pollInterval is the time after which a caller that found the queue empty looks
+	// again. Waking a goroutine costs about as much as a hook of a small module, so a
+	// caller that has just taken events is not woken by the next one. A caller that found
+	// nothing for a whole interval is woken at once.
+	pollInterval = 2 * time.Millisecond
+)
+
+// A Queue passes events from a run to its caller. One goroutine at a time may send, and one
+// may take.
+type Queue struct {
+	mu      sync.Mutex
+	ring    *[capacity]Event
+	first   int // index of the oldest event in ring
+	n       int
+	waiting bool // the caller waits for more
+	polling bool // the caller waits for more, for at most pollInterval
+	full    bool // the run waits for room
+	closed  bool
+
+	timer *time.Timer // of a polling caller; created on first use
+
+	more chan struct{} // holds a token for a caller that waits or polls
+	room chan struct{} // holds a token for a run that waits
+}
+
+// rings holds empty rings.
+var rings = sync.Pool{New: func() any { return new([capacity]Event) }}
+
+// NewQueue returns an empty queue.
+func NewQueue() *Queue {
+	return &Queue{ring: rings.Get().(*[capacity]Event), more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+}
+
+// Send adds an event. It waits while the queue is full.
+func (q *Queue) Send(e Event) {
+	q.mu.Lock()
+	for q.n == capacity {
+		q.full = true
+		wake := q.stopWaiting()
+		q.mu.Unlock()
+		if wake {
+			q.more <- struct{}{}
+		}
+		<-q.room
+		q.mu.Lock()
+	}
+	q.ring[(q.first+q.n)%capacity] = e
+	q.n++
+	wake := q.waiting && q.stopWaiting()
+	q.mu.Unlock()
+	if wake {
+		q.more <- struct{}{}
+	}
+}
+
+// stopWaiting marks the caller as running. It reports whether the caller waited or polled,
+// in which case it must be sent a token after mu is released. Callers hold mu.
+func (q *Queue) stopWaiting() bool {
+	waited := q.waiting || q.polling
+	q.waiting, q.polling = false, false
+	return waited
+}
+
+// Close marks the end of the events. Those in the queue can still be taken.
+func (q *Queue) Close() {
+	q.mu.Lock()
+	q.closed = true
+	wake := q.stopWaiting()
+	q.mu.Unlock()
+	if wake {
+		q.more <- struct{}{}
+	}
+}
+
+// Take returns the next event and waits for it if there is none. It returns false once the
+// queue is closed and empty.
+func (q *Queue) Take() (Event, bool) {
+	q.mu.Lock()
+	for polled := false; q.n == 0; {
+		if q.closed {
+			if q.ring != nil {
+				rings.Put(q.ring)
+				q.ring = nil
+			}
+			q.mu.Unlock()
+			return Event{}, false
+		}
+		if polled {
+			q.waiting = true
+			q.mu.Unlock()
+			<-q.more
+			q.mu.Lock()
+			continue
+		}
+		q.polling, polled = true, true
+		q.mu.Unlock()
+		woken := q.poll()
+		q.mu.Lock()
+		if !woken && !q.polling { // a token was sent after the timer fired
+			<-q.more
+		}
+		q.polling = false
+	}
+	e := q.ring[q.first]
+	q.ring[q.first] = Event{} // release what it refers to
+	q.first = (q.first + 1) % capacity
+	q.n--
+	room := q.full && q.n <= capacity/2
+	q.full = q.full && !room
+	q.mu.Unlock()
+	if room {
+		q.room <- struct{}{}
+	}
+	return e, true
+}
+
+// poll waits for pollInterval, or less if a token arrives, and reports whether one did.
+func (q *Queue) poll() (woken bool) {
+	if q.timer == nil {
+		q.timer = time.NewTimer(pollInterval)
+	} else {
+		q.timer.Reset(pollInterval)
+	}
+	select {
+	case <-q.timer.C:
+		return false
+	case <-q.more:
+		q.timer.Stop()
+		return true
+	}
+}

@@ -1,0 +1,83 @@
+package persist
+
+import (
+	"context"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
+)
+
+// maxBacklog is the number of committed events that may wait for the caller before the run
+// waits for it.
+const maxBacklog = 256
+
+// A backlog passes committed events to the queue of the run's caller. A slow caller doesn't
+// block the commits.
+type backlog struct {
+	mu     sync.Mutex
+	events []delivery.Event
+	closed bool
+	more   chan struct{}
+	room   chan struct{}
+	done   sync.WaitGroup
+}
+
+func newBacklog() backlog {
+	return backlog{more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+}
+
+// begin starts to send events to the queue.
+func (b *backlog) begin(to *delivery.Queue) { b.done.Go(func() { b.deliver(to) }) }
+
+func (b *backlog) add(events []delivery.Event) {
+	b.mu.Lock()
+	b.events = append(b.events, events...)
+	b.mu.Unlock()
+	signal(b.more)
+}
+
+// wait waits while maxBacklog events or more are left.
+func (b *backlog) wait(ctx context.Context) {
+	for {
+		b.mu.Lock()
+		n := len(b.events)
+		b.mu.Unlock()
+		if n < maxBacklog {
+			return
+		}
+		select {
+		case <-b.room:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// close waits until all events are in the queue.
+func (b *backlog) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	signal(b.more)
+	b.done.Wait()
+}
+
+func (b *backlog) deliver(to *delivery.Queue) {
+	for {
+		<-b.more
+		b.mu.Lock()
+		events, closed := b.events, b.closed
+		b.events = nil
+		b.mu.Unlock()
+		signal(b.room)
+		for _, e := range events {
+			to.Send(e)
+		}
+		if closed && len(events) == 0 {
+			return
+		}
+		if closed {
+			signal(b.more)
+		}
+	}
+}

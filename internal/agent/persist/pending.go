@@ -1,0 +1,113 @@
+package persist
+
+import (
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+)
+
+// maxPendingSyncs is the number of commits of a run that may wait for their sync.
+const maxPendingSyncs = 16
+
+// A waiter waits until everything that happened so far is written or synced.
+type waiter struct {
+	synced  bool
+	written func() // called once it is written; optional
+	done    chan error
+}
+
+// wrote tells the waiter that the commit was written, or failed. It reports whether the
+// waiter still waits for the sync.
+func (w *waiter) wrote(err error) (waits bool) {
+	if err == nil && w.written != nil {
+		w.written()
+	}
+	if waits = err == nil && w.synced; !waits {
+		w.done <- err
+	}
+	return waits
+}
+
+// write returns once a commit is written. The channel yields the result of the sync; it is
+// nil if the commit is lazy.
+func (w *Writer) write(c *journal.Commit) (sync <-chan error, err error) {
+	if c.Lazy {
+		return nil, w.try(c)
+	}
+	written, synced := make(chan error, 1), make(chan error, 1)
+	wrote := false
+	c.Written = func() {
+		wrote = true
+		written <- nil
+	}
+	go func() {
+		err := w.try(c)
+		synced <- err
+		if !wrote {
+			written <- err
+		}
+	}()
+	return synced, <-written
+}
+
+// A pendingSync is a commit that is written and may not be synced yet.
+type pendingSync struct {
+	previous *pendingSync // its events come first
+	synced   <-chan error // nil if the commit is lazy
+	events   []delivery.Event
+	bytes    int64 // of changes, counted as pending memory
+	waiters  []*waiter
+	done     chan struct{}
+	err      error // set before done is closed
+}
+
+// synced returns a pendingSync that is done.
+func synced() *pendingSync {
+	p := &pendingSync{done: make(chan struct{})}
+	close(p.done)
+	return p
+}
+
+// await delivers the events of a commit once it and those before it are synced. It does so
+// at once if there is no sync to wait for.
+func (w *Writer) await(p *pendingSync) {
+	if p.synced == nil && len(p.waiters) == 0 && len(p.events) == 0 {
+		w.memory.Pending.Release(p.bytes)
+		return
+	}
+	w.previous = p
+	select {
+	case <-p.previous.done:
+		if p.synced == nil {
+			w.finish(p)
+			return
+		}
+	default:
+	}
+	w.syncs <- struct{}{}
+	go func() {
+		if p.synced != nil {
+			p.err = <-p.synced
+		}
+		<-p.previous.done
+		w.finish(p)
+		<-w.syncs
+	}()
+}
+
+// finish delivers the events of a commit that is synced, as are all before it.
+func (w *Writer) finish(p *pendingSync) {
+	if p.previous.err != nil {
+		p.err = p.previous.err
+	}
+	if p.err != nil {
+		p.err = w.Fail(p.err)
+	} else {
+		w.backlog.add(p.events)
+	}
+	w.memory.Pending.Release(p.bytes)
+	for _, wait := range p.waiters {
+		wait.done <- p.err
+	}
+	p.previous, p.events = nil, nil
+	close(p.done)
+}

@@ -1,0 +1,111 @@
+package persist
+
+import (
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+)
+
+// maxLastBytes bounds the events that hooks emit after their run was stopped, such as those
+// of after_agent.
+const maxLastBytes = 256 << 10
+
+// A shedder drops custom events and log lines that are not persisted when a run is stopped:
+// canceled, blocked or out of time. The end of such a run doesn't wait for its backlog. The
+// remaining events are numbered without gaps. The writer's lock guards it.
+type shedder struct {
+	stopped chan struct{} // closed by stop
+	ending  bool          // the loop has ended, and after_agent is next
+	room    int           // bytes left for events that are emitted while ending
+	dropped int64         // number of events
+}
+
+func newShedder() shedder { return shedder{stopped: make(chan struct{}), room: maxLastBytes} }
+
+func (s *shedder) isStopped() bool {
+	select {
+	case <-s.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// drops reports whether an event that is emitted now is dropped.
+func (s *shedder) drops(e *abi.Event) bool {
+	if !s.isStopped() || !delivery.Droppable(e) {
+		return false
+	}
+	if size := emittedBytes(e); s.ending && size <= s.room {
+		s.room -= size
+		return false
+	}
+	s.dropped++
+	return true
+}
+
+// thin returns the events that remain when the run is stopped and frees the others.
+func (s *shedder) thin(events []delivery.Event, free func(*delivery.Event)) []delivery.Event {
+	left := make([]delivery.Event, 0, 8)
+	for i := range events {
+		if delivery.Droppable(&events[i].Event) {
+			s.dropped++
+			free(&events[i])
+			continue
+		}
+		left = append(left, events[i])
+	}
+	return left
+}
+
+func emittedBytes(e *abi.Event) int {
+	if e.Type == abi.EventChild && e.Event != nil {
+		e = e.Event
+	}
+	return len(e.Name) + len(e.Data) + len(e.Text)
+}
+
+// Stop drops what may be dropped of the events that are not persisted. It aborts the commit
+// in progress, which is repeated without them.
+func (w *Writer) Stop() {
+	w.mu.Lock()
+	if !w.shedder.isStopped() {
+		ready := w.shedder.thin(w.events[:w.ready], w.memory.Release)
+		w.events = append(ready, w.shedder.thin(w.events[w.ready:], w.memory.Release)...)
+		w.ready = len(ready)
+		close(w.shedder.stopped)
+	}
+	w.mu.Unlock()
+	signal(w.wake)
+}
+
+// Ending lets after_agent and observers of a stopped run emit again. The hooks that the run
+// was stopped in have ended.
+func (w *Writer) Ending() {
+	w.mu.Lock()
+	w.shedder.ending = true
+	w.mu.Unlock()
+}
+
+// retry repeats an aborted commit without the events that may be dropped. It returns those
+// that are left.
+func (w *Writer) retry(c *journal.Commit, events []delivery.Event) (left []delivery.Event, sync <-chan error, err error) {
+	w.mu.Lock()
+	left = w.shedder.thin(events, w.memory.Release)
+	w.mu.Unlock()
+	number(left, c.First)
+	c.Last = c.First - 1 + int64(len(left))
+	c.Abort, c.Urgent = nil, true
+	if c.Events, err = lines(left); err != nil {
+		return nil, nil, err
+	}
+	sync, err = w.write(c)
+	return left, sync, err
+}
+
+// shed returns the number of dropped events.
+func (w *Writer) shed() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.shedder.dropped
+}

@@ -1,0 +1,59 @@
+package persist
+
+import (
+	"context"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+)
+
+// endBytes is the number of bytes that the hooks at the end of a run may write beyond its
+// limit.
+const endBytes = 1 << 20
+
+// A size counts the bytes that a run wrote to its journal.
+type size struct {
+	mu   sync.Mutex
+	max  int64 // unlimited if zero
+	used int64
+	full bool // the run was canceled
+
+	// spent ends when the hooks at the run's end may write no more.
+	spent context.Context
+	stop  context.CancelFunc
+}
+
+func newSize(limit, used int64) *size {
+	s := &size{max: limit, used: used}
+	s.spent, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// add counts bytes that were committed. It cancels the run if they exceed its limit, or if
+// the journal reports that a quota is used up.
+func (s *size) add(n int64, quota *journal.FullError, cancel context.CancelCauseFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used += n
+	if s.max > 0 && s.used > s.max+endBytes {
+		s.stop()
+	}
+	if s.full {
+		return
+	}
+	switch {
+	case quota != nil:
+		s.full = true
+		if s.max == 0 || s.max > s.used {
+			s.max = s.used
+		}
+		cancel(quota)
+	case s.max > 0 && s.used > s.max:
+		s.full = true
+		cancel(&journal.FullError{Limit: journal.LimitBytes, Max: s.max, Used: s.used})
+	}
+}
+
+// AfterSpent calls fn once the hooks at the run's end have written all that they may. The
+// returned function cancels that.
+func (w *Writer) AfterSpent(fn func()) (stop func() bool) { return context.AfterFunc(w.size.spent, fn) }

@@ -1,0 +1,399 @@
+// Package persist commits a run to its journal. A [Writer] takes the run's events and asks a
+// [Source] for the changes of its state. It commits both together and only then hands the
+// events to the caller. It knows neither the agent's loop nor what the log says.
+package persist
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+)
+
+const (
+	// gatherTime is how long a change that nobody waits for waits for others.
+	gatherTime = 2 * time.Millisecond
+	// heartbeatsPerLease is the number of renewals per lease period.
+	heartbeatsPerLease = 5
+	// maxRetryDelay bounds the time between two attempts to reach the journal.
+	maxRetryDelay = time.Second
+)
+
+// ErrCanceled is the cause of a run's end that was requested through its journal.
+var ErrCanceled = errors.New("somebody canceled it")
+
+// errEnded is returned to callers that wait for a commit of a run that is over.
+var errEnded = errors.New("the run has ended")
+
+// A Source collects the changes of a run's state.
+type Source interface {
+	// Collect returns what changed since the last call. It calls take while the run
+	// records nothing: the events that take finds belong to the change. It calls nothing
+	// before the run has begun.
+	Collect(take func() error) (Change, error)
+}
+
+// A Change is the change of a run's state that one commit persists.
+type Change struct {
+	Log      []byte            // the next entry of the run's log; nil if nothing changed
+	Progress *journal.Progress // nil if unchanged
+	Rewrite  *journal.Rewrite  // replaces messages of earlier entries, unless nil
+	Pending  int64             // bytes to release from the pending memory once persisted
+}
+
+// A Position is where in its journal a run is.
+type Position struct {
+	Epoch   int64 // of the claim
+	Entries int64 // in the log
+	LastSeq int64 // number of the last event
+	Bytes   int64 // written so far, as [journal.Commit.Bytes] counts
+}
+
+// A Writer commits what happens in a run, in the background. A caller that must not continue
+// before that, such as one about to call a tool, waits with [Writer.Flush].
+//
+// A commit is written when it outlasts the process, and synced when it outlasts a power
+// failure. The run continues after the write, and so do its commits. Before something that
+// must not happen twice, and before the caller sees an event, the writer waits for the sync.
+//
+// An event that reports a change is never committed without the change, nor the other way
+// round: such events are held until the change is recorded.
+type Writer struct {
+	*journal.Options
+	run    string
+	epoch  int64
+	source Source
+	cancel context.CancelCauseFunc // of the run
+	memory *delivery.Memory
+
+	mu      sync.Mutex
+	events  []delivery.Event // not committed yet
+	ready   int              // number of events that are not held
+	waiters []*waiter
+	err     error // of the journal: nothing is committed any more
+	shedder shedder
+
+	entries  int64        // in the log
+	last     int64        // number of the last committed event
+	unsynced bool         // the last commit was lazy
+	previous *pendingSync // the last commit with events or waiters
+	size     *size
+	syncs    chan struct{} // holds a token for each pending sync
+
+	wake    chan struct{}
+	closing chan struct{}
+	done    chan struct{} // closed after the last commit
+	backlog backlog
+}
+
+// NewWriter returns a writer of a run that is claimed. The run ends once it has written more
+// than maxBytes, unless that is 0.
+func NewWriter(o *journal.Options, run string, at Position, maxBytes int64, source Source) *Writer {
+	return &Writer{Options: o, run: run, epoch: at.Epoch, entries: at.Entries, last: at.LastSeq, source: source,
+		wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
+		previous: synced(), size: newSize(maxBytes, at.Bytes), syncs: make(chan struct{}, maxPendingSyncs),
+		shedder: newShedder(), backlog: newBacklog()}
+}
+
+// Begin starts to commit and to deliver events to the queue. If the journal fails, the
+// writer calls cancel, which must end the run.
+func (w *Writer) Begin(cancel context.CancelCauseFunc, memory *delivery.Memory, to *delivery.Queue) {
+	w.cancel, w.memory = cancel, memory
+	go w.work()
+	w.backlog.begin(to)
+}
+
+// Create stores a new run as the first entry of its log.
+func (w *Writer) Create(ctx context.Context, c *journal.Creation) error {
+	if err := w.Journal.Create(ctx, c); err != nil {
+		return err
+	}
+	w.entries = 1
+	w.size.add(c.Bytes(), nil, w.cancel)
+	return nil
+}
+
+// Created reports whether the journal has the run.
+func (w *Writer) Created() bool { return w.entries > 0 }
+
+// LastSeq returns the number of the last committed event.
+func (w *Writer) LastSeq() int64 { return w.last }
+
+// End commits what is left and waits until the caller has taken all events. It returns the
+// error of the journal.
+func (w *Writer) End() error {
+	close(w.closing)
+	<-w.done
+	w.backlog.close()
+	if w.Dropped != nil {
+		w.Dropped.Add(w.shed())
+	}
+	return w.Err()
+}
+
+// Cancel ends the run as if its cancellation had been requested through the journal.
+func (w *Writer) Cancel() { w.cancel(ErrCanceled) }
+
+// ReleaseLease lets another process claim the run at once.
+func (w *Writer) ReleaseLease(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.LeaseTTL)
+	defer cancel()
+	_, _ = w.Journal.Renew(ctx, w.run, w.epoch, 0)
+}
+
+// Err returns the error because of which nothing is committed any more.
+func (w *Writer) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// Send takes an event. A held event is committed after the next call of [Writer.Ready],
+// other events as soon as possible.
+func (w *Writer) Send(e delivery.Event, held bool) {
+	w.mu.Lock()
+	if w.shedder.drops(&e.Event) {
+		w.memory.Release(&e)
+		w.mu.Unlock()
+		return
+	}
+	w.events = append(w.events, e)
+	if !held {
+		w.ready = len(w.events)
+	}
+	w.mu.Unlock()
+	signal(w.wake)
+}
+
+// Ready says that the source has the changes that the events so far report.
+func (w *Writer) Ready() {
+	w.mu.Lock()
+	w.ready = len(w.events)
+	w.mu.Unlock()
+	signal(w.wake)
+}
+
+// AwaitCaller waits while the caller has many committed events to take.
+func (w *Writer) AwaitCaller(ctx context.Context) { w.backlog.wait(ctx) }
+
+// Flush returns once everything that happened so far is written, or synced. It calls
+// written, unless that is nil, once everything is written.
+func (w *Writer) Flush(ctx context.Context, synced bool, written func()) error {
+	wait := &waiter{synced: synced, written: written, done: make(chan error, 1)}
+	w.mu.Lock()
+	if err := w.err; err != nil {
+		w.mu.Unlock()
+		return err
+	}
+	w.waiters = append(w.waiters, wait)
+	w.mu.Unlock()
+	signal(w.wake)
+	select {
+	case err := <-wait.done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-w.done:
+		return errEnded
+	}
+}
+
+// work commits until the run has ended.
+func (w *Writer) work() {
+	defer close(w.done)
+	heartbeat := time.NewTicker(w.LeaseTTL / heartbeatsPerLease)
+	defer heartbeat.Stop()
+	abort := w.Abort
+	for {
+		select {
+		case <-abort:
+			abort = nil
+			_ = w.Fail(journal.ErrReleased)
+		case <-w.wake:
+			w.gather()
+			w.commit()
+		case <-heartbeat.C:
+			w.renew()
+		case <-w.closing:
+			w.commit()
+			<-w.previous.done
+			return
+		}
+	}
+}
+
+// gather waits for more changes as long as nobody waits for those that there are.
+func (w *Writer) gather() {
+	if w.hasWaiters() {
+		return
+	}
+	timer := time.NewTimer(gatherTime)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return
+		case <-w.closing:
+			return
+		case <-w.wake:
+			if w.hasWaiters() {
+				return
+			}
+		}
+	}
+}
+
+func (w *Writer) hasWaiters() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.waiters) > 0
+}
+
+// commit commits what has gathered.
+func (w *Writer) commit() {
+	g, err := w.collect()
+	c, events := g.commit, g.events
+	var sync <-chan error
+	if err == nil && c != nil {
+		if sync, err = w.write(c); errors.Is(err, journal.ErrAborted) {
+			events, sync, err = w.retry(c, events)
+		}
+	}
+	if err != nil {
+		err = w.Fail(err)
+	} else if c != nil {
+		w.entries, w.last, w.unsynced = c.Entry, c.Last, c.Lazy
+		w.size.add(c.Bytes(), c.Full, w.cancel)
+	}
+	waiters := slices.DeleteFunc(g.waiters, func(wait *waiter) bool { return !wait.wrote(err) })
+	if err != nil {
+		w.memory.Pending.Release(g.bytes)
+		return
+	}
+	w.await(&pendingSync{previous: w.previous, synced: sync, events: events, bytes: g.bytes, waiters: waiters, done: make(chan struct{})})
+}
+
+// A gathered is what one commit is made of.
+type gathered struct {
+	commit  *journal.Commit // nil if there is nothing to commit
+	events  []delivery.Event
+	waiters []*waiter
+	bytes   int64 // counted as pending
+}
+
+// collect takes what has gathered.
+func (w *Writer) collect() (g gathered, err error) {
+	change, err := w.source.Collect(func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		g.waiters, w.waiters = w.waiters, nil
+		if w.err != nil {
+			return w.err
+		}
+		g.events = w.events[:w.ready:w.ready]
+		w.events, w.ready = w.events[w.ready:], 0
+		return nil
+	})
+	g.bytes = change.Pending
+	sync := slices.ContainsFunc(g.waiters, func(wait *waiter) bool { return wait.synced })
+	if err != nil || change.Log == nil && len(g.events) == 0 && (!sync || !w.unsynced) {
+		g.events = nil
+		return g, err
+	}
+	c := &journal.Commit{Run: w.run, Epoch: w.epoch, Entry: w.entries, First: w.last + 1, Lease: w.LeaseTTL,
+		Log: change.Log, Progress: change.Progress, Rewrite: change.Rewrite,
+		Lazy:  !sync && !slices.ContainsFunc(g.events, func(e delivery.Event) bool { return !repeatable(&e.Event) }),
+		Abort: w.shedder.stopped, Urgent: w.shedder.isStopped()}
+	if c.Log != nil {
+		c.Entry++
+	}
+	number(g.events, c.First)
+	c.Last = w.last + int64(len(g.events))
+	c.Events, err = lines(g.events)
+	g.commit = c
+	return g, err
+}
+
+// repeatable reports whether an event may reach the caller before it is synced. After a
+// power failure it is reported again, perhaps with another number, and nothing is lost.
+func repeatable(e *abi.Event) bool {
+	if e.Type == abi.EventChild && e.Event != nil {
+		e = e.Event
+	}
+	return e.Type == abi.EventChunk || e.Type == abi.EventStepStarted
+}
+
+// number numbers events from first on.
+func number(events []delivery.Event, first int64) {
+	for i := range events {
+		events[i].Event.Seq = first + int64(i)
+	}
+}
+
+// lines encodes events as a line of JSON each.
+func lines(events []delivery.Event) ([]byte, error) {
+	var out bytes.Buffer
+	for i := range events {
+		b, err := abijson.Marshal(&events[i].Event)
+		if err != nil {
+			return nil, err
+		}
+		out.Write(b)
+		out.WriteByte('\n')
+	}
+	return out.Bytes(), nil
+}
+
+// try commits c and retries errors that are worth it until RetryTimeout has passed.
+func (w *Writer) try(c *journal.Commit) error {
+	deadline := time.Now().Add(w.RetryTimeout)
+	for delay := 20 * time.Millisecond; ; delay = min(2*delay, maxRetryDelay) {
+		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+		err := w.Journal.Commit(ctx, c)
+		cancel()
+		var again interface{ Retryable() bool }
+		if err == nil || !errors.As(err, &again) || !again.Retryable() || time.Now().Add(delay).After(deadline) {
+			return err
+		}
+		time.Sleep(delay)
+	}
+}
+
+// renew renews the lease and ends the run if its cancellation was requested.
+func (w *Writer) renew() {
+	ctx, cancel := context.WithTimeout(context.Background(), w.LeaseTTL/heartbeatsPerLease)
+	defer cancel()
+	stop, err := w.Journal.Renew(ctx, w.run, w.epoch, w.LeaseTTL)
+	switch {
+	case errors.Is(err, journal.ErrFenced):
+		_ = w.Fail(err)
+	case err == nil && stop:
+		w.cancel(ErrCanceled)
+	}
+}
+
+// Fail ends the run because its journal cannot be written. It returns the first such error.
+func (w *Writer) Fail(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = &journal.Error{Run: w.run, Err: err}
+		w.cancel(w.err)
+	}
+	return w.err
+}
+
+// signal sends a token unless there is one already.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

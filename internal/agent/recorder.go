@@ -1,0 +1,267 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/agent/delivery"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/persist"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
+)
+
+// A recorder collects the changes of a run's state as entries of its log, for the writer
+// that commits them with the run's events. It implements [persist.Source].
+//
+// Events of hooks are noted in the record of the phase. Events of the loop belong to the end
+// of a phase or to the state of a tool call, and are held until that is recorded.
+type recorder struct {
+	*persist.Writer
+	run *run
+
+	mu       sync.Mutex
+	chain    *chain.Run     // nil before the run begins
+	staged   []runlog.Entry // of phases that have ended
+	pending  runlog.Entry   // of the current phase
+	changed  bool           // staged or pending has a change
+	phase    int64
+	revision int64                   // of the messages when they were last recorded
+	rounds   int                     // number of recorded rounds
+	fixed    *runlog.Fixed           // as last recorded
+	progress *journal.Progress       // without usage
+	used     func() []abi.EntryStats // returns what entries used so far
+	bytes    int64                   // of staged and pending, counted as pending memory
+	given    runlog.Originals        // messages that a rewrite may replace; nil after the first model call
+	rewrite  *journal.Rewrite        // for the next commit
+}
+
+// newRecorder returns the recorder of a run that is claimed.
+func newRecorder(o *journal.Options, r *run, at persist.Position) *recorder {
+	c := &recorder{run: r, pending: runlog.NewEntry(), progress: &journal.Progress{Status: journal.StatusRunning, Step: r.state.Step}}
+	c.Writer = persist.NewWriter(o, r.state.ID, at, maxJournalBytes(o, r), c)
+	return c
+}
+
+// maxJournalBytes returns the lower one of the limits of a journal and of an agent.
+func maxJournalBytes(o *journal.Options, r *run) int64 {
+	if l := r.root.Limits.JournalBytes; l > 0 && (o.MaxBytes == 0 || l < o.MaxBytes) {
+		return l
+	}
+	return o.MaxBytes
+}
+
+// attach sets the chain that the run goes through from now on.
+func (k *recorder) attach(c *chain.Run) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.chain, k.used = c, k.run.meter()
+}
+
+// call takes the state of a tool call. Callers have told of it while nothing is
+// collected.
+func (k *recorder) call(i int, c *runlog.CallState) {
+	state := *c
+	state.Child, state.Journaled = nil, nil // it has a log of its own
+	b, err := abijson.Marshal(&state)
+	if err != nil {
+		_ = k.Fail(err)
+	}
+	k.mu.Lock()
+	k.hold(len(b))
+	k.pending.Calls[i], k.changed = b, true
+	k.mu.Unlock()
+	k.Ready()
+}
+
+// round keeps the calls of a round that begins.
+func (k *recorder) round() {
+	s := &k.run.state
+	k.run.mu.Lock()
+	head := runlog.HeadOf(s)
+	k.run.mu.Unlock()
+	k.run.chain.Recording(func() {
+		for i := range s.Calls {
+			k.call(i, &s.Calls[i])
+		}
+		k.mu.Lock()
+		k.pending.Head = head
+		k.takeRounds()
+		k.mu.Unlock()
+	})
+}
+
+// head keeps the state in the middle of a phase.
+func (k *recorder) head() {
+	k.run.mu.Lock()
+	head := runlog.HeadOf(&k.run.state)
+	k.run.mu.Unlock()
+	k.mu.Lock()
+	k.pending.Head, k.changed = head, true
+	k.mu.Unlock()
+}
+
+// stage takes the state at the end of a phase, and begins the next one's record.
+func (k *recorder) stage() {
+	r := k.run
+	r.state.StepOpen, r.state.Streams, r.state.Revisions = r.stepOpen, r.chain.Streams().Load(), r.revs.Last()
+	r.mu.Lock()
+	head := runlog.HeadOf(&r.state)
+	r.mu.Unlock()
+	progress := k.look(journal.StatusRunning)
+	err := r.chain.Delta(true, func(d *record.Delta) error {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.addDelta(d)
+		k.phase++
+		k.takeState(head)
+		k.pending.Phase = k.phase
+		k.staged = append(k.staged, k.pending)
+		k.pending = runlog.NewEntry()
+		k.progress, k.changed = progress, true
+		k.Ready()
+		return nil
+	})
+	if err != nil {
+		_ = k.Fail(err)
+	}
+	r.chain.Begin(r.state.Record)
+}
+
+// takeState takes the parts of the state. Callers hold the lock.
+func (k *recorder) takeState(head *runlog.State) {
+	s := &k.run.state
+	p := &k.pending
+	if now := (&runlog.Fixed{Instruction: s.Instruction, Tools: s.Tools, Input: s.Input}); !now.Same(k.fixed) {
+		p.Fixed, k.fixed = now, now
+	}
+	p.Head = head
+	if rev := s.Messages.Revision(); rev != k.revision {
+		from := s.Messages.Changed(k.revision)
+		items, _ := s.Messages.JSON(from, s.Messages.Len(), int(^uint(0)>>1))
+		k.hold(len(items))
+		p.Messages, k.revision = &journal.MessagesChange{From: from, Items: items}, rev
+		k.takeRewritten(from)
+	}
+	if s.ModelCalls > 0 || s.Phase == runlog.PhaseModel {
+		k.given = nil
+	}
+	p.NoCalls = s.Calls == nil
+	k.takeRounds()
+}
+
+// takeGiven takes the messages that the run began with. Callers hold the lock.
+func (k *recorder) takeGiven() {
+	if !k.Originals {
+		k.given = runlog.OriginalsOf(&k.run.state)
+	}
+}
+
+// takeRewritten notes which of the messages that the run began with were changed. Callers
+// hold the lock.
+func (k *recorder) takeRewritten(from int) {
+	r, err := k.given.Rewritten(k.run.state.Messages, from)
+	switch {
+	case err != nil:
+		_ = k.Fail(err)
+	case r != nil && k.rewrite != nil:
+		maps.Copy(k.rewrite.Messages, r.Messages)
+		k.rewrite.Title = r.Title
+	case r != nil:
+		k.rewrite = r
+	}
+}
+
+// takeRounds takes the rounds that were added. Callers hold the lock.
+func (k *recorder) takeRounds() {
+	rounds := k.run.state.Rounds
+	k.pending.Rounds = append(k.pending.Rounds, rounds[k.rounds:]...)
+	k.rounds = len(rounds)
+}
+
+func (k *recorder) addDelta(d *record.Delta) {
+	if !d.Empty() {
+		k.hold(d.Size())
+		k.pending.Records = append(k.pending.Records, runlog.PhaseDelta{Phase: k.phase, Delta: *d})
+		k.changed = true
+	}
+}
+
+// hold counts bytes of a change as pending until they are persisted. Callers hold the
+// lock.
+func (k *recorder) hold(n int) {
+	k.bytes += delivery.Copies * int64(n)
+	k.run.memory.Pending.Force(delivery.Copies * int64(n))
+}
+
+// look is how far the run has come.
+func (k *recorder) look(status journal.Status) *journal.Progress {
+	s := &k.run.state
+	return &journal.Progress{Status: status, Step: s.Step}
+}
+
+// progressed is how far the run has come, with what has been used. Callers hold
+// the lock.
+func (k *recorder) progressed(now *runlog.Live) *journal.Progress {
+	p := *k.progress
+	p.Usage, p.Stats, p.Fuel = now.Usage, k.used(), 0
+	for _, e := range p.Stats {
+		p.Fuel += e.Fuel
+	}
+	p.HeldBytes, p.PeakBytes = k.run.memory.run.Used(), k.run.memory.run.Peak()
+	return &p
+}
+
+// Collect implements [persist.Source].
+func (k *recorder) Collect(take func() error) (persist.Change, error) {
+	var out persist.Change
+	k.mu.Lock()
+	ch := k.chain
+	k.mu.Unlock()
+	if ch == nil {
+		return out, nil
+	}
+	var log []runlog.Entry
+	err := ch.Delta(false, func(d *record.Delta) error {
+		k.run.mu.Lock()
+		s := &k.run.state
+		now := runlog.Live{Usage: s.Usage, LastID: s.LastID, ModelCalls: s.ModelCalls, ToolCalls: s.ToolCalls, Streams: ch.Streams().Load(), Observed: s.Observed,
+			Revisions: k.run.revs.Last()}
+		k.run.mu.Unlock()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.addDelta(d)
+		out.Pending, k.bytes = k.bytes, 0
+		if k.changed {
+			k.pending.Phase, k.pending.Live = k.phase, &now
+			log = append(k.staged, k.pending)
+			out.Progress = k.progressed(&now)
+			out.Rewrite, k.rewrite = k.rewrite, nil
+		}
+		k.staged, k.pending, k.changed = nil, runlog.NewEntry(), false
+		return take()
+	})
+	if err != nil || log == nil {
+		return out, err
+	}
+	if out.Log, err = runlog.LogLines(log); err == nil && out.Rewrite != nil {
+		out.Log, err = out.Rewrite.Entry(out.Log)
+	}
+	return out, err
+}
+
+// finish commits how the run ended, or paused, together with its last event.
+func (k *recorder) finish(e delivery.Event, p *journal.Progress) error {
+	k.run.memory.Hold(&e)
+	k.run.chain.Recording(func() {
+		k.mu.Lock()
+		k.progress, k.changed = p, true
+		k.mu.Unlock()
+		k.Send(e, false)
+	})
+	return k.Flush(context.Background(), true, nil)
+}

@@ -1,0 +1,37 @@
+package runlog
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
+)
+
+// maxTitle is the length of a run's title, in characters.
+const maxTitle = 120
+
+// title is what the user said last, cut.
+func Title(l *message.List) string {
+	const enough = (maxTitle + 1) * utf8.UTFMax // bytes
+	for i := l.Len() - 1; i >= 0; i-- {
+		if m := l.At(i); m.Role == abi.RoleUser {
+			var begins strings.Builder // what is said may be a megabyte
+			for word := range strings.FieldsSeq(m.Content.String()) {
+				if begins.Len() > 0 {
+					begins.WriteByte(' ')
+				}
+				begins.WriteString(word[:min(len(word), enough)])
+				if begins.Len() >= enough {
+					break
+				}
+			}
+			text := []rune(begins.String())
+			if len(text) > maxTitle {
+				text = append(text[:maxTitle-1], '…')
+			}
+			return string(text)
+		}
+	}
+	return ""
+}
