@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/host/tool"
-	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // eventsOfStep is how many events the middleware of [events] makes in a step.
@@ -74,7 +74,7 @@ func eventful(ctx context.Context, h *host.Host, s store.Store) (us [len(before)
 	}}
 	o := &host.AgentOptions{Model: m, Tools: []tool.Tool{echo()}, MaxSteps: m.steps, Middlewares: []host.Middleware{{Name: "emit", Native: emit}}}
 	if s != nil {
-		o.Journal = &agent.JournalOptions{Journal: s}
+		o.Journal = &journal.Options{Journal: s}
 	}
 	a, err := h.NewAgent(ctx, o)
 	if err != nil {

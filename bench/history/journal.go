@@ -15,12 +15,12 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/host/tool"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// journal measures a later step of a run that is kept in SQLite, and of one that is
+// journaled measures a later step of a run that is kept in SQLite, and of one that is
 // not: all of it, and of what the journal is given how much and how often.
-func journal(ctx context.Context, h *host.Host, _ *host.Module) error {
+func journaled(ctx context.Context, h *host.Host, _ *host.Module) error {
 	return withStore(ctx, func(s store.Store) error {
 		fmt.Println("| messages | a step, us | of these the processors | a step that is kept, us | of these the processors | commits | KB written | against 10 messages |\n|---|---|---|---|---|---|---|---|")
 		var few float64
@@ -51,7 +51,7 @@ func keptRuns(ctx context.Context, h *host.Host, w *writes, talk []abi.Message) 
 	o := &host.AgentOptions{Model: s, Tools: []tool.Tool{echo()}, MaxSteps: s.steps}
 	if w != nil {
 		w.script = s
-		o.Journal = &agent.JournalOptions{Journal: w}
+		o.Journal = &journal.Options{Journal: w}
 	}
 	a, err := h.NewAgent(ctx, o)
 	if err != nil {
@@ -89,16 +89,16 @@ type write struct {
 	bytes int
 }
 
-// Create implements [agent.Journal].
-func (w *writes) Create(ctx context.Context, run *agent.NewRun) error {
+// Create implements [journal.Journal].
+func (w *writes) Create(ctx context.Context, run *journal.Creation) error {
 	w.mu.Lock()
 	w.all = nil
 	w.mu.Unlock()
 	return w.Store.Create(ctx, run)
 }
 
-// Commit implements [agent.Journal].
-func (w *writes) Commit(ctx context.Context, c *agent.Commit) error {
+// Commit implements [journal.Journal].
+func (w *writes) Commit(ctx context.Context, c *journal.Commit) error {
 	w.mu.Lock()
 	w.all = append(w.all, write{time.Now(), len(c.Log) + len(c.Events)})
 	w.mu.Unlock()

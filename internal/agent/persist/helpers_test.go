@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-func with(t *testing.T, entries ...chain.Entry) *chain.Chain {
+func with(t *testing.T, entries ...hook.Entry) *chain.Chain {
 	t.Helper()
 	c, err := chain.New(entries...)
 	require.NoError(t, err)
