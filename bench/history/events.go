@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/host/tool"
-	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 )
 
 // eventsOfStep is how many events the middleware of [events] makes in a step.
