@@ -4,6 +4,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
@@ -44,7 +45,7 @@ type (
 	// RunLimits limit the calls of one run: model calls, tool calls, by tool.
 	RunLimits = agent.Limits
 	// State is a paused run; [Agent.Resume] resumes it. It is JSON.
-	State = agent.State
+	State = runlog.State
 	// JournalOptions journal runs in a store, so that they survive the process.
 	JournalOptions = journal.Options
 	// Tracer observes the operations of runs; package telemetry has one for OpenTelemetry.
