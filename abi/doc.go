@@ -2,11 +2,10 @@
 // names, messages, patches, error codes and limits of ABI version 1. The README.md in
 // this directory documents the same contract in prose.
 //
-// The package depends on the standard library only and compiles for the host and for
-// GOOS=wasip1, so that both sides share one definition of each type. It also contains the
-// strict JSON decoder that both sides use at the boundary ([Decode]): input must be valid
-// UTF-8, within a depth limit, without duplicate keys, and with keys spelled as
-// documented.
+// The package compiles for the host and for GOOS=wasip1, so that both sides share one
+// definition of each type. Its types implement the interfaces of encoding/json. A host must
+// decode what modules send more strictly: valid UTF-8, a depth limit, no duplicate keys, and
+// keys spelled as documented.
 package abi
 
 // Version is the ABI version that this package describes.

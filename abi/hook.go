@@ -30,20 +30,22 @@ const (
 
 // Hooks returns all hooks of version 1, in the order in which a run calls them.
 func Hooks() []Hook {
-	return []Hook{
-		HookDescribe, HookConfigure, HookBeforeAgent,
-		HookBeforeModelRewriteState, HookBeforeModel, HookWrapModel, HookOnChunk, HookAfterModel, HookAfterModelRewriteState,
-		HookBeforeTool, HookWrapToolCall, HookGateTool, HookCallTool, HookAfterTool, HookToolMessages, HookAfterTools,
-		HookAfterAgent, HookObserve, HookTranslateBefore, HookTranslateAfter,
+	out := make([]Hook, len(hookTable))
+	for i := range hookTable {
+		out[i] = hookTable[i].Name
 	}
+	return out
 }
 
 // Known reports whether h is a hook of version 1.
-func (h Hook) Known() bool {
-	for _, k := range Hooks() {
-		if h == k {
-			return true
+func (h Hook) Known() bool { return h.Spec().Name == h && h != "" }
+
+// Spec returns the row of h in the table of hooks. It is zero if h is unknown.
+func (h Hook) Spec() HookSpec {
+	for i := range hookTable {
+		if hookTable[i].Name == h {
+			return hookTable[i]
 		}
 	}
-	return false
+	return HookSpec{}
 }

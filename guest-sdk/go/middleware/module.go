@@ -154,7 +154,7 @@ func (m *Module) other(host Host, hook abi.Hook, input []byte) (abijson.Writable
 		return (*abijson.Description)(&m.description), nil
 	case hook == abi.HookConfigure:
 		return m.configure(host, input)
-	case slices.Contains(abi.Hooks(), hook):
+	case hook.Known():
 		return nil, nil // no middleware has it
 	default:
 		return nil, misuse("unknown hook " + strconv.Quote(string(hook)))
@@ -279,14 +279,11 @@ func endingOf(hook abi.Hook, err error) ([]byte, error) {
 	if !ok {
 		return nil, err
 	}
-	switch hook {
-	case abi.HookDescribe, abi.HookConfigure, abi.HookToolMessages, abi.HookAfterAgent, abi.HookObserve,
-		abi.HookTranslateBefore, abi.HookTranslateAfter:
+	switch spec := hook.Spec(); {
+	case !spec.Stop:
 		return nil, misuse(string(hook) + " can neither stop nor interrupt a run: " + err.Error())
-	case abi.HookOnChunk:
-		if end.Interrupt != nil {
-			return nil, misuse("on_chunk cannot interrupt a run: " + err.Error())
-		}
+	case !spec.Interrupt && end.Interrupt != nil:
+		return nil, misuse(string(hook) + " cannot interrupt a run: " + err.Error())
 	}
 	return abijson.Write(nil, (*abijson.Control)(&end.Control))
 }

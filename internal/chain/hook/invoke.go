@@ -14,19 +14,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 )
 
-// lenient says, for the hooks whose faults never end a run, what becomes of
-// a fault.
-var lenient = map[abi.Hook]string{
-	abi.HookGateTool:     "denied",
-	abi.HookCallTool:     "error_result",
-	abi.HookToolMessages: "default_message",
-	abi.HookAfterAgent:   "passed_over",
-	abi.HookObserve:      "passed_over",
-
-	abi.HookTranslateBefore: "not_translated",
-	abi.HookTranslateAfter:  "not_translated",
-}
-
 // An envelope is the part that all inputs have; an ender is an answer that
 // may end the run.
 type (
@@ -204,11 +191,12 @@ func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, err
 	if c.onFault != nil {
 		c.onFault(f)
 	}
-	action, never := lenient[c.Hook]
+	action := c.Hook.Spec().Fault
+	never := action != ""
 	ends := !never && c.member.OnFault != Skip
 	switch {
 	case ends && r.last:
-		action = lenient[abi.HookAfterAgent]
+		action = abi.HookAfterAgent.Spec().Fault
 	case ends:
 		action = "run_ended"
 	case !never:

@@ -50,58 +50,53 @@ func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Inv
 
 var HookType = verify.FuncType{Params: []api.ValueType{api.ValueTypeI32}, Results: []api.ValueType{api.ValueTypeI32}}
 
-// A function is one row of the ABI's table of imports.
+// A function is the implementation of an import of the ABI.
 type function struct {
-	name   string
-	params string // a letter each: i is an i32, I an i64
-	result string // the same
-	does   string // the power, in words
-	grant  string // without which it is denied
-	fuel   policy.FuelClass
+	abi.ImportSpec
+	fuel policy.FuelClass
 
 	// do makes the host call. It is called only where there is a run, or a
 	// configuration for config.
 	do func(ctx context.Context, inv *invoke.Invocation, g *sandbox.Guest, p []uint64) (reply []byte, err error)
-	// raw stands in the place of do for imports that leave no reply.
+	// raw replaces do for imports that leave no reply.
 	raw func(inv *invoke.Invocation, g *sandbox.Guest, p []uint64)
 }
 
-// functions are all functions of the ABI, in the order of its table.
-func functions() []function {
-	return []function{
-		{name: "read", params: "ii", result: "i", raw: read, does: "read its input and the replies of host calls"},
-		{name: "write", params: "ii", raw: write, does: "answer"},
-		{name: "next", params: "ii", result: "i", do: next, fuel: policy.FuelRecord, does: "run what it wraps, also several times or not at all"},
-		{name: "next_stream", params: "ii", result: "i", do: nextStream, fuel: policy.FuelRecord, does: "open the stream of what it wraps"},
-		{name: "recv", result: "i", do: recv, does: "read the stream of what it wraps"},
-		{name: "send", params: "ii", result: "i", do: send, fuel: policy.FuelRecord, does: "send chunks of its own"},
-		{name: "messages", params: "iii", result: "i", do: messages, does: "read the conversation, as far as it is granted"},
-		{name: "changed", params: "iI", result: "i", raw: changed, does: "learn where the conversation has changed"},
-		{name: "local_get", params: "ii", result: "i", do: localGet, does: "read run-local values"},
-		{name: "local_set", params: "iiiiI", result: "i", do: localSet, fuel: policy.FuelValue, does: "keep run-local values"},
-		{name: "local_delete", params: "ii", result: "i", do: localDelete, fuel: policy.FuelValue, does: "delete run-local values"},
-		{name: "local_add", params: "iiI", result: "i", do: localAdd, fuel: policy.FuelValue, does: "count in run-local values"},
-		{name: "emit", params: "ii", result: "i", do: emit, fuel: policy.FuelRecord, does: "send events of its own"},
-		{name: "config", result: "i", do: config, does: "read its configuration"},
-		{name: "log", params: "iii", raw: logText, fuel: policy.FuelRecord, does: "log"},
-		{name: "model", params: "ii", result: "i", grant: "model", do: model, fuel: policy.FuelRecord, does: "call a model"},
-		{name: "tool", params: "ii", result: "i", grant: "tool:NAME", do: tool, fuel: policy.FuelRecord, does: "call tools of the agent"},
-		{name: "http", params: "ii", result: "i", grant: "http:HOST", do: sendHTTP, does: "send HTTP requests"},
-		{name: "store_get", params: "ii", result: "i", grant: "store", do: storeGet, does: "read durable values"},
-		{name: "store_set", params: "iiiiII", result: "i", grant: "store", do: storeSet, fuel: policy.FuelRecord, does: "keep durable values"},
-		{name: "store_delete", params: "ii", result: "i", grant: "store", do: storeDelete, fuel: policy.FuelRecord, does: "delete durable values"},
-		{name: "store_add", params: "iiI", result: "i", grant: "store", do: storeAdd, fuel: policy.FuelRecord, does: "count in durable values"},
-	}
+// implementations has a row for each import of the ABI.
+var implementations = map[string]function{
+	"read":         {raw: read},
+	"write":        {raw: write},
+	"next":         {do: next, fuel: policy.FuelRecord},
+	"next_stream":  {do: nextStream, fuel: policy.FuelRecord},
+	"recv":         {do: recv},
+	"send":         {do: send, fuel: policy.FuelRecord},
+	"messages":     {do: messages},
+	"changed":      {raw: changed},
+	"local_get":    {do: localGet},
+	"local_set":    {do: localSet, fuel: policy.FuelValue},
+	"local_delete": {do: localDelete, fuel: policy.FuelValue},
+	"local_add":    {do: localAdd, fuel: policy.FuelValue},
+	"emit":         {do: emit, fuel: policy.FuelRecord},
+	"config":       {do: config},
+	"log":          {raw: logText, fuel: policy.FuelRecord},
+	"model":        {do: model, fuel: policy.FuelRecord},
+	"tool":         {do: tool, fuel: policy.FuelRecord},
+	"http":         {do: sendHTTP},
+	"store_get":    {do: storeGet},
+	"store_set":    {do: storeSet, fuel: policy.FuelRecord},
+	"store_delete": {do: storeDelete, fuel: policy.FuelRecord},
+	"store_add":    {do: storeAdd, fuel: policy.FuelRecord},
 }
 
 // Imports returns all functions of the ABI, in the order of its table.
 func Imports() []invoke.Import {
-	rows := functions()
-	out := make([]invoke.Import, len(rows))
-	for i := range rows {
-		row := &rows[i]
-		out[i] = invoke.Import{Import: sandbox.Import{Module: abi.ImportModule, Name: row.name,
-			Params: invoke.ValueTypes(row.params), Results: invoke.ValueTypes(row.result), Func: row.call}, Does: row.does, Grant: row.grant, Fuel: row.fuel}
+	specs := abi.ImportTable()
+	out := make([]invoke.Import, len(specs))
+	for i := range specs {
+		row := implementations[specs[i].Name]
+		row.ImportSpec = specs[i]
+		out[i] = invoke.Import{Import: sandbox.Import{Module: abi.ImportModule, Name: row.Name,
+			Params: invoke.ValueTypes(row.Params), Results: invoke.ValueTypes(row.Result), Func: row.call}, Does: row.Does, Grant: row.Grant, Fuel: row.fuel}
 	}
 	return out
 }
@@ -121,7 +116,7 @@ func (row *function) call(ctx context.Context, g *sandbox.Guest, p []uint64) {
 }
 
 func (row *function) reply(ctx context.Context, inv *invoke.Invocation, g *sandbox.Guest, p []uint64) ([]byte, error) {
-	if err := inv.CheckAvailable(row.name); err != nil {
+	if err := inv.CheckAvailable(row.Name); err != nil {
 		return nil, err
 	}
 	return row.do(ctx, inv, g, p)
