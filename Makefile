@@ -173,7 +173,7 @@ bench-server: build bench-build ## docs/platform-figures.md: the platform under 
 
 .PHONY: bench-go
 bench-go: ## benchmarks of packages, five counts each
-	go test -run '^$$' -bench . -benchmem -count 5 ./host/... ./abi/...
+	go test -run '^$$' -bench . -benchmem -count 5 ./host/... ./internal/... ./abi/...
 
 .PHONY: languages
 languages: toolchains tinygo ## docs/languages.md: size, fuel and time of the examples in each language
