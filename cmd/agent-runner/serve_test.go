@@ -88,7 +88,7 @@ func endServer(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	p := found.(*servingProcess)
 	for i, name := range args[1:] {
-		if i > 0 && !p.out.wait("another signal ends it at once", p.ended) {
+		if i > 0 && !p.out.wait("another signal exits immediately", p.ended) {
 			ts.Fatalf("it ended before the next signal:\n%s", p.out.all.String())
 		}
 		ts.Check(p.cmd.Process.Signal(signals[name]))
