@@ -1,13 +1,17 @@
-// Package chain calls an agent's middlewares in their order: pipelines,
-// onions, gates and observers, ring by ring. It knows middlewares by an
-// interface only, and the agent's loop not at all.
+// Package chain calls an agent's middlewares in their order: pipelines, wrappers, gates
+// and observers, ring by ring.
 //
 //	model call, ring by ring:  before_model → wrap_model( the next ring … → model ) → on_chunk → after_model
 //	tool call,  ring by ring:  before_tool → wrap_tool_call( the next ring … → every gate_tool of every ring → tool ) → on_chunk → after_tool
 //
-// Within a ring pipelines run in registration order, and the first onion
-// registered is the outermost. What a ring hands outward passes on_chunk and
-// the after hooks of that ring and of every ring outside it, whoever made it.
+// Within a ring, pipelines run in registration order, and the first registered wrapper is
+// the outermost. The reply of a ring passes the on_chunk and after hooks of that ring and
+// of every ring outside it, whatever its source.
+//
+// In come the entries of a chain and, for each run, the calls of the agent's loop; out
+// come model and tool calls, events and endings. The package knows middlewares only by an
+// interface, and does not know the agent's loop. It calls package exchange for the order
+// in one call and package hook for single hooks; neither calls back.
 package chain
 
 import (
@@ -25,8 +29,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 )
 
-// A Chain is a list of entries, in the order of their registration. Many
-// runs use it at once.
+// A Chain is a list of entries in registration order. It serves many runs concurrently.
 type Chain struct {
 	hook.Options
 	plans  []hook.Plan // of the entries
@@ -39,11 +42,10 @@ func (c *Chain) With(o hook.Options) *Chain {
 	return &Chain{o, c.plans, c.scope, c.places}
 }
 
-// Join returns the chain with the entries of another: in each ring those of c
-// come first, and then those of o, in their order. So those of c are the outer
-// ones, and see first what goes in; who is to see last what comes out is in a
-// ring further out. The options are those of c, but for Values and Tenant, and
-// HTTP, where o has them. It fails if two entries have the same name.
+// Join returns the chain with the entries of another: within each ring those of c come
+// first, so that they are the outer ones and see requests first. The options are those of
+// c, except Values, Tenant and HTTP if o has them. It fails if two entries have the same
+// name.
 func (c *Chain) Join(o *Chain) (*Chain, error) {
 	joined, err := New(slices.Concat(c.Entries(), o.Entries())...)
 	if err != nil {
@@ -61,8 +63,8 @@ func (c *Chain) Join(o *Chain) (*Chain, error) {
 	return joined, nil
 }
 
-// Scoped returns the chain with run-local values that are apart from those of
-// other scopes in the same run, but for those that are shared in a ring.
+// Scoped returns the chain with run-local values that are separate from those of other
+// scopes in the same run. Values that a ring shares stay shared.
 func (c *Chain) Scoped(scope string) *Chain {
 	out := &Chain{c.Options, slices.Clone(c.plans), scope, c.places}
 	for i := range out.plans {
@@ -116,7 +118,7 @@ func checkHooks(e *hook.Entry) error {
 	return nil
 }
 
-// Entries returns the entries in their order.
+// Entries returns the entries in registration order.
 func (c *Chain) Entries() []hook.Entry {
 	out := make([]hook.Entry, len(c.plans))
 	for i := range c.plans {
@@ -132,8 +134,8 @@ type Run struct {
 	queue   *queue
 }
 
-// Open prepares every middleware for a run. locals are the run's values, new
-// or from before a pause.
+// Open prepares every middleware for a run. locals holds the run's values, new or from
+// before a pause.
 func (c *Chain) Open(ctx context.Context, run string, host hook.Host, locals *local.Values) (*Run, error) {
 	r := &Run{Run: hook.NewRun(c.Options, host, locals), queue: &queue{}}
 	r.Events = r.queue.add
@@ -157,8 +159,8 @@ func (c *Chain) Open(ctx context.Context, run string, host hook.Host, locals *lo
 	return r, nil
 }
 
-// Streams counts the streams that there were in the run, by which on_chunk
-// tells them apart; a resumed run goes on counting from there.
+// Streams returns the counter of the run's streams, which numbers them for on_chunk. A
+// resumed run continues it.
 func (r *Run) Streams() *atomic.Int64 { return r.StreamIDs }
 
 // Close closes all sessions.
@@ -172,7 +174,7 @@ func (r *Run) Close() {
 	}
 }
 
-// Stats tell what each entry used.
+// Stats returns what each entry has used.
 func (r *Run) Stats() []abi.EntryStats {
 	out := make([]abi.EntryStats, len(r.members))
 	for i, m := range r.members {

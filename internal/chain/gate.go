@@ -13,16 +13,16 @@ import (
 
 var strictness = map[string]int{abi.DecideAllow: 0, abi.DecideAsk: 1, abi.DecideDeny: 2, abi.DecideStop: 3}
 
-// A judgement is what the gates made of a call: nothing if it may pass.
+// A judgement is the outcome of the gates for a call. Its zero value lets the call pass.
 type judgement struct {
 	denied *abi.Result
 	by     string  // who denied
 	edited *string // arguments that somebody wrote in place of those asked about
 }
 
-// gate asks every gate of every ring about the exact arguments. The strictest
-// decision wins; a gate that fails, faults or does not decide denies. Where
-// somebody is to be asked, the run pauses.
+// gate asks every gate of every ring about the exact arguments. The strictest decision
+// wins; a gate that fails, faults or does not decide denies. If a person has to decide,
+// the run pauses.
 func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, error) {
 	worst := abi.DecideAllow
 	var by *hook.Control
@@ -74,14 +74,14 @@ func (r *Run) askGate(ctx context.Context, c *hook.Control, q abi.Call, tool abi
 	return out, err
 }
 
-// question is what a gate that asks wants to have approved.
+// question returns the question of a gate that wants a call approved.
 func question(entry string, answer abi.GateToolAnswer, q abi.Call) string {
 	return cmp.Or(answer.Message, fmt.Sprintf("%s asks to approve a call of %s", entry, q.Name))
 }
 
-// askSomebody goes by what somebody has decided about this very call, or
-// pauses the run until somebody does. Where several gates ask, each question
-// is put: one yes answers them all, and no gate hides another's.
+// askSomebody applies what was decided about this exact call, or pauses the run for a
+// decision. If several gates ask, the pause lists all questions, and one approval answers
+// them.
 func (r *Run) askSomebody(by *hook.Control, asks []abi.Ask, call *ToolCall, q abi.Call) (judgement, error) {
 	decided, ok := r.Record.Decision(q, call.Tool.Owner)
 	switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
-// A ModelRequest is one model call as the chain hands it on.
+// A ModelRequest is one model call as the chain passes it on.
 type ModelRequest struct {
 	Messages *message.List // the request's: the instruction, then the state's
 	Tools    []abi.Tool
@@ -24,25 +24,24 @@ type ModelRequest struct {
 	Stream   bool
 }
 
-// A ModelCall is everything about one model call.
+// A ModelCall holds the request of a model call and what the chain needs to make it.
 type ModelCall struct {
 	Request ModelRequest
 	State   *message.List
-	// Generate asks the model itself: inside all rings, where retries and
-	// fallback models are.
+	// Generate asks the model itself, inside all rings. Retries and fallback models are in
+	// it.
 	Generate func(ctx context.Context, req ModelRequest, out chunk.Sink) (*abi.Response, error)
-	// Out takes what leaves the outermost ring, if the call is streamed.
+	// Out takes what leaves the outermost ring; nil if the call is not streamed.
 	Out chunk.Sink
-	// Delivered reports whether Out was given content.
+	// Delivered reports whether Out has received content.
 	Delivered func() bool
-	// Allow refuses a model or parameters that modules may not choose; nil
-	// allows all.
+	// Allow rejects a model or parameters that modules must not choose. It allows all if
+	// nil.
 	Allow func(req *ModelRequest) error
 }
 
-// CallModel makes a model call through all rings. source is "model" or the
-// entry that answered. The error is an ending, or an *abi.Error if the call
-// failed.
+// CallModel makes a model call through all rings. source is "model" or the entry that
+// answered. The error is an ending, or an *abi.Error if the call failed.
 func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response, source string, err error) {
 	x := &exchange.Exchange[ModelRequest, abi.RequestPatch, abi.Response]{
 		Run: r.Run, Kind: &modelKind{r, &call}, Delivered: call.Delivered,
@@ -136,7 +135,7 @@ func (k *modelKind) Wrap(ctx context.Context, m *hook.Member, q ModelRequest, w 
 	return out.Response, v, err
 }
 
-// end is a response as the end of a stream.
+// End returns a response as the end of a stream.
 func (k *modelKind) End(res *abi.Response) *abi.StreamEnd {
 	out := *res
 	return &abi.StreamEnd{Response: &out}
@@ -182,7 +181,7 @@ func (k *modelKind) After(ctx context.Context, m *hook.Member, q ModelRequest, r
 	return rep, again, v, err
 }
 
-// patch applies a module's patch of a request, for this call only.
+// Patch applies a wrapper's patch of a request to this call only.
 func (k *modelKind) Patch(q ModelRequest, p abi.RequestPatch, m *hook.Member) (ModelRequest, error) {
 	if p.IsZero() {
 		return q, nil
@@ -221,12 +220,12 @@ func (k *modelKind) Assemble(res *abi.Response, pieces []abi.Chunk) *abi.Respons
 	return &out
 }
 
-// Says reports whether chunks that were delivered say what a message says.
+// Says reports whether delivered chunks have the content of a message.
 func Says(delivered []abi.Chunk, m *abi.Message) bool {
 	var a chunks.Assembly
 	a.Add(delivered...)
 	return a.Says(m.Chunks())
 }
 
-// same reports whether two responses say the same, whatever their ids.
+// Same reports whether two responses have the same content, whatever their ids.
 func (k *modelKind) Same(a, b *abi.Response) bool { return message.Same(&a.Message, &b.Message) }

@@ -17,27 +17,26 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
-// A Nester is a Host whose middlewares may make calls of their own. Its
-// methods are called from several goroutines at once, while hooks run.
+// A Nester is a Host whose middlewares may call the model and tools for themselves. Its
+// methods are called concurrently while hooks run.
 type Nester interface {
-	// OwnModel is the model call that a middleware's own begins with: the model
-	// and parameters of the agent, an empty list of messages, the run's state,
-	// Generate and Allow.
+	// OwnModel returns the basis of a middleware's model call: the agent's model and
+	// parameters, an empty list of messages, the run's state, Generate and Allow.
 	OwnModel() ModelCall
-	// OwnTool is a call of one of the agent's tools: Tool, State and Run. The error is
-	// an *abi.Error of code not_found if there is no such tool, and denied if it
-	// is not active.
+	// OwnTool returns a call of one of the agent's tools, with Tool, State and Run. The
+	// error is an *abi.Error: not_found if there is no such tool, denied if it is not
+	// active.
 	OwnTool(name string) (ToolCall, error)
-	// CountTool counts a call of a tool before it is made, once over all passes.
-	// The error is an *abi.Error of code limit, or ends the run.
+	// CountTool counts a tool call before it is made, once over all passes. The error is
+	// an *abi.Error of code limit, or ends the run.
 	CountTool(name string) error
-	// Room takes what the hooks within a call of that import come to use, and
-	// gives it back by release. It must not wait: the middleware that calls holds
-	// what others may wait for. The error is an *abi.Error, unavailable or limit.
+	// Room reserves the resources that hooks within the call will need; release returns
+	// them. It must not wait, since the calling middleware holds resources that others may
+	// wait for. The error is an *abi.Error, unavailable or limit.
 	Room(ctx context.Context, of hook.Own) (release func(), err error)
 }
 
-// NestedModel makes a call of the model for c's middleware; see [Call.Model].
+// NestedModel makes a model call for c's middleware; see [hook.Call.Model].
 func (r *Run) NestedModel(ctx context.Context, c *hook.Control, req abi.RequestPatch) (*abi.Response, error) {
 	host := r.Host.(Nester)
 	call := host.OwnModel()
@@ -58,7 +57,7 @@ func (r *Run) NestedModel(ctx context.Context, c *hook.Control, req abi.RequestP
 	return r.ownModel(ctx, c, host, id, call)
 }
 
-// ownRequest makes a request of what a middleware asks for.
+// ownRequest applies to call what the middleware asks for.
 func (r *Run) ownRequest(call *ModelCall, req *abi.RequestPatch, entry string) (err error) {
 	q := &call.Request
 	switch {
@@ -91,7 +90,7 @@ func (r *Run) ownRequest(call *ModelCall, req *abi.RequestPatch, entry string) (
 	return nil
 }
 
-// ownModel makes the call, unless an earlier pass has.
+// ownModel makes the call unless an earlier pass has.
 func (r *Run) ownModel(ctx context.Context, c *hook.Control, host Nester, id string, call ModelCall) (*abi.Response, error) {
 	rec, key := r.Record, "own/"+id
 	var known abi.Response
@@ -121,7 +120,7 @@ func (r *Run) ownModel(ctx context.Context, c *hook.Control, host Nester, id str
 	return res, err
 }
 
-// NestedTool makes a call of a tool for c's middleware; see [Call.Tool].
+// NestedTool makes a tool call for c's middleware; see [hook.Call.Tool].
 func (r *Run) NestedTool(ctx context.Context, c *hook.Control, name, arguments string) (*abi.Result, error) {
 	host := r.Host.(Nester)
 	call, err := host.OwnTool(name)
@@ -140,7 +139,7 @@ func (r *Run) NestedTool(ctx context.Context, c *hook.Control, name, arguments s
 	return r.ownTool(ctx, c, host, id, call)
 }
 
-// ownTool makes the call, unless an earlier pass has, and tells of it.
+// ownTool makes the call unless an earlier pass has, and reports its start and end.
 func (r *Run) ownTool(ctx context.Context, c *hook.Control, host Nester, id string, call ToolCall) (*abi.Result, error) {
 	key := "own/" + id
 	var known abi.Result
@@ -188,12 +187,13 @@ func (r *Run) ownTool(ctx context.Context, c *hook.Control, host Nester, id stri
 	return &res, nil
 }
 
+// cutOff returns the result of a tool call that was interrupted by the end of the run.
 func cutOff(call *abi.Call) *abi.Result {
 	return abi.ErrorResult(fmt.Sprintf("The call of %s was cut off when the run ended. Whether it had an effect is not known.", call.Name))
 }
 
-// EndOwn tells of the end of calls of middlewares' own that paused the run, where
-// the run ends before they are made again. record is that of the phase it ends in.
+// EndOwn reports the end of the middlewares' tool calls that paused the run, if the run
+// ends before they are repeated. rec is the record of the phase in which it ends.
 func (r *Run) EndOwn(record *record.Record) {
 	opened := record.OpenNestedCalls()
 	for _, key := range slices.Sorted(maps.Keys(opened)) {
@@ -202,13 +202,8 @@ func (r *Run) EndOwn(record *record.Record) {
 	}
 }
 
-// within is the run as a call of the middleware's own passes it: without the
-// hooks that are not called, and with keys of its own in the record.
-//
-// A tool call passes by its caller's hooks alone: another module that calls
-// within it is judged by this one's gates. A model call also passes by those of
-// the model calls that it is made within: two modules that judge answers do not
-// judge each other's judgements for ever.
+// within returns the run for a call that c's middleware makes for itself, without the
+// hooks that the call skips.
 func (r *Run) within(c *hook.Control, of hook.Own, id string) *Run {
 	inner := &Run{Run: c.Within(of, id), members: r.members, queue: r.queue}
 	inner.Nested = inner
@@ -217,8 +212,8 @@ func (r *Run) within(c *hook.Control, of hook.Own, id string) *Run {
 	return inner
 }
 
-// settleOwn records what came of a call of a middleware's own. Nothing of it is
-// called again.
+// settleOwn records the outcome of a call that a middleware made for itself. Nothing of it
+// is called again.
 func (r *Run) settleOwn(key string, out any, v record.Verdict, h *local.Hold) {
 	r.Recording(func() {
 		r.Record.Force(out) // the call itself was counted before
@@ -227,7 +222,7 @@ func (r *Run) settleOwn(key string, out any, v record.Verdict, h *local.Hold) {
 	})
 }
 
-// tellOnce sends event n of a key, unless an earlier pass did.
+// tellOnce sends event n of a key unless an earlier pass did.
 func (r *Run) tellOnce(rec *record.Record, key string, n int, e abi.Event) {
 	r.Recording(func() {
 		if !rec.WasReported(key, n) {

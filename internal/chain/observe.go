@@ -23,8 +23,7 @@ const (
 	fullQueueBytes = 1 << 20
 )
 
-// A queue holds the events that the observers have not seen, of those that any of
-// them is told of.
+// A queue holds the events that observers want and have not seen.
 type queue struct {
 	wanted map[abi.EventType]bool
 
@@ -51,7 +50,7 @@ func (q *queue) add(e abi.Event) {
 	q.events = append(q.events, e)
 }
 
-// take returns the events in the order in which they were sent.
+// take removes and returns the events in the order in which they were sent.
 func (q *queue) take() []abi.Event {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -61,7 +60,7 @@ func (q *queue) take() []abi.Event {
 	return events
 }
 
-// release returns the memory of the events that the observers were told of.
+// release returns the memory of the events that the observers have seen.
 func (q *queue) release() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -71,8 +70,8 @@ func (q *queue) release() {
 	q.shown = 0
 }
 
-// wanted are the events that any of the members is told of; nil: there are no
-// observers.
+// wanted returns the types of events that any of the members observes, or nil if there are
+// no observers.
 func wanted(members []*hook.Member) map[abi.EventType]bool {
 	var out map[abi.EventType]bool
 	for _, m := range members {
@@ -89,14 +88,12 @@ func wanted(members []*hook.Member) map[abi.EventType]bool {
 	return out
 }
 
-// Note adds an event to those that the observers are told of next, without
-// sending it to the caller.
+// Note queues an event for the observers without sending it to the caller.
 func (r *Run) Note(e abi.Event) { r.queue.add(e) }
 
-// Observes reports whether so much has happened that the observers should be told
-// at once. Otherwise it is enough to tell them before the run waits for the model
-// or for tools: what a batch costs does not depend much on how many events there
-// are in it.
+// Observes reports whether enough events are queued to call the observers at once.
+// Otherwise they are called before the run waits for the model or for tools: the cost of a
+// batch hardly depends on its size.
 func (r *Run) Observes() bool {
 	r.queue.mu.Lock()
 	defer r.queue.mu.Unlock()
@@ -106,7 +103,7 @@ func (r *Run) Observes() bool {
 // Observers reports whether there are any.
 func (r *Run) Observers() bool { return len(r.Inward(abi.HookObserve)) > 0 }
 
-// Unobserved reports whether there is something that observers are to be told of.
+// Unobserved reports whether events are queued for observers.
 func (r *Run) Unobserved() bool {
 	if !r.Observers() {
 		return false
@@ -116,7 +113,7 @@ func (r *Run) Unobserved() bool {
 	return len(r.queue.events) > 0
 }
 
-// Observe tells the observers of what has happened since they were last told.
+// Observe calls the observers with the events queued since the last call.
 func (r *Run) Observe(ctx context.Context) {
 	observers := r.Inward(abi.HookObserve)
 	events := r.queue.take()
@@ -140,8 +137,8 @@ func (r *Run) Observe(ctx context.Context) {
 	}
 }
 
-// observed are those of the events that the member is told of, as it may read them. The
-// last member gets what there is itself.
+// observed returns the events that the member observes, without what it must not read. The
+// last member reuses the slice of events.
 func observed(m *hook.Member, events []abi.Event, last bool) []abi.Event {
 	batch := events[:0]
 	if !last {
@@ -155,7 +152,7 @@ func observed(m *hook.Member, events []abi.Event, last bool) []abi.Event {
 	return batch
 }
 
-// readable is an event without the messages that the member may not read.
+// readable returns an event without the messages that the member must not read.
 func readable(m *hook.Member, e abi.Event) abi.Event {
 	if m.Read == "" || m.Read == hook.ReadAll {
 		return e

@@ -8,24 +8,23 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
-// A Probe is one call of one hook by itself, for tools of authors.
+// A Probe is a single call of one hook, for authors' tools.
 type Probe struct {
 	Entry string
 	Hook  abi.Hook
-	// Input is a pointer to the hook's input of package abi, without its common
-	// part, and Answer one to its answer, which is filled.
+	// Input points to the hook's input of package abi, whose common part is filled in, and
+	// Answer to its answer, which the call fills.
 	Input, Answer any
-	// Lists are the lists of messages that the hook can read; nil for none.
+	// Lists holds the lists of messages that the hook can read, or nil.
 	Lists [2]*message.List
-	// Shown is called with the list that the input stands for.
+	// Shown is called with each list that the input refers to.
 	Shown func(n int, l abi.List)
-	// Next answers next.
+	// Next answers the hook's calls of next.
 	Next func(ctx context.Context, patch any) (any, error)
 }
 
-// Probe calls a hook, and applies nothing of its answer but the writes to
-// run-local values. The error is an *abi.Error if the hook failed, an ending,
-// or what it faulted with.
+// Probe calls a hook, and applies only its writes to run-local values. The error is an
+// *abi.Error if the hook failed, an ending, or the cause of the fault.
 func (r *Run) Probe(ctx context.Context, p *Probe) error {
 	m := r.find(p.Entry)
 	if m == nil || !m.Has(p.Hook) {

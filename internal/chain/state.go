@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
-// A Start is what before_agent may change of a run.
+// A Start is what before_agent may change about a run.
 type Start struct {
 	Instruction    string
 	Tools          []abi.Tool
@@ -24,8 +24,8 @@ type Start struct {
 	Respond        *abi.Message // an answer without the model
 }
 
-// BeforeAgent runs before_agent from outside in. What it returns holds only
-// if there is no error.
+// BeforeAgent runs before_agent from the outside in. Its result is valid only if there is
+// no error.
 func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 	owners := map[string]string{}
 	for _, t := range s.Tools {
@@ -54,10 +54,10 @@ func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 	return s, p.err
 }
 
-// A pipeline is what went wrong in a pipeline of state hooks so far.
+// A pipeline collects the errors of a pipeline of state hooks.
 type pipeline struct{ err error }
 
-// ends notes what came of one hook, and says whether the rest is not to run.
+// ends notes the outcome of one hook and reports whether to skip the rest.
 func (p *pipeline) ends(r *Run, c *hook.Control, v record.Verdict, err error) bool {
 	if err != nil {
 		p.err = err
@@ -126,8 +126,8 @@ func (d *Draft) stateTools() []abi.StateTool {
 	return out
 }
 
-// BeforeModelRewriteState runs before_model_rewrite_state from outside in.
-// What it returns holds only if there is no error.
+// BeforeModelRewriteState runs before_model_rewrite_state from the outside in. Its result
+// is valid only if there is no error.
 func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, error) {
 	var p pipeline
 	for _, m := range r.Inward(abi.HookBeforeModelRewriteState) {
@@ -155,7 +155,7 @@ func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, erro
 	return d, p.err
 }
 
-// AfterModelRewriteState runs after_model_rewrite_state from inside out.
+// AfterModelRewriteState runs after_model_rewrite_state from the inside out.
 func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.List, error) {
 	var p pipeline
 	for _, m := range r.Outward(abi.HookAfterModelRewriteState) {
@@ -173,7 +173,7 @@ func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.Lis
 	return d.Messages, p.err
 }
 
-// AfterTools runs after_tools from inside out, after each round of calls.
+// AfterTools runs after_tools from the inside out, after each round of tool calls.
 func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []abi.Call) (*message.List, error) {
 	var p pipeline
 	for _, m := range r.Outward(abi.HookAfterTools) {
@@ -191,7 +191,7 @@ func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []ab
 	return messages, p.err
 }
 
-// keep returns the edited list, or the one before where the edit failed.
+// keep returns a function that returns the edited list, or before if the edit failed.
 func keep(before *message.List) func(*message.List, error) (*message.List, error) {
 	return func(after *message.List, err error) (*message.List, error) {
 		if err != nil {
@@ -201,7 +201,7 @@ func keep(before *message.List) func(*message.List, error) (*message.List, error
 	}
 }
 
-// An End is how a run came out, as after_agent may see it.
+// An End describes how a run ended, for after_agent.
 type End struct {
 	Messages     *message.List
 	NewFrom      int
@@ -211,8 +211,8 @@ type End struct {
 	Usage        abi.Usage
 }
 
-// AfterAgent runs after_agent from inside out and returns the final message.
-// Whatever a module does, the others still run and the outcome stands.
+// AfterAgent runs after_agent from the inside out and returns the final message. Whatever
+// one module does, the others still run and the outcome stands.
 func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 	for _, m := range r.Outward(abi.HookAfterAgent) {
 		c := r.Call(m, abi.HookAfterAgent, e.Messages)
@@ -247,7 +247,7 @@ func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 	return e.Final
 }
 
-// checkFinal refuses a final message that is no end of a conversation.
+// checkFinal rejects a message that cannot end a conversation.
 func checkFinal(final, was *abi.Message) error {
 	if err := final.Check(); err != nil {
 		return fmt.Errorf("final: %w", err)

@@ -22,25 +22,25 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
-// A ToolCall is everything about one call of a tool.
+// A ToolCall holds one tool call and what the chain needs to make it.
 type ToolCall struct {
 	Call  abi.Call // with arguments that parse
 	Tool  abi.Tool
 	State *message.List
-	// Run calls the tool itself: inside all rings, after the gates. It is
-	// not called for tools that an entry owns. An *abi.Interrupt pauses the
-	// run; resume is then what it was answered with. out takes what the tool says
-	// while it runs; nil if nobody wants it before the result.
+	// Run calls the tool itself, inside all rings and after the gates. It is not called
+	// for tools that an entry owns. An *abi.Interrupt pauses the run; resume is then its
+	// answer. out takes chunks of the result while the tool runs; it is nil if they are
+	// not needed before the result.
 	Run func(ctx context.Context, call abi.Call, resume *abi.Resume, out chunk.Sink) (*abi.Result, error)
-	// Out takes what leaves the outermost ring while the call is made, if it is
-	// streamed. A result that came as a whole is not among it.
+	// Out takes the chunks that leave the outermost ring during the call, if it is
+	// streamed. It does not receive a result that did not arrive in chunks.
 	Out chunk.Sink
-	// Anew, if there is one, says that the tool goes on by itself with a call that had
-	// begun when its process ended: such a call is made again, whether the tool is
-	// idempotent or not. Anew is called before one that begins.
+	// Anew, if not nil, says that the tool itself resumes a call that was running when its
+	// process ended, so that such a call is repeated whether or not the tool is
+	// idempotent. It is called before a new call.
 	Anew func()
-	// Mark, if there is one, is told that a tool which an entry owns is
-	// called, and then that it came to its end: what Run sees of the others.
+	// Mark, if not nil, is called before and after the call of a tool that an entry owns.
+	// For other tools Run can see this itself.
 	Mark func(ended bool)
 }
 
@@ -50,7 +50,7 @@ func (c *ToolCall) mark(ended bool) {
 	}
 }
 
-// A ToolOutcome is what came of one call of a tool.
+// A ToolOutcome is the outcome of one tool call.
 type ToolOutcome struct {
 	Call   abi.Call    // as it was executed
 	Result *abi.Result // an error result where the call failed
@@ -60,15 +60,15 @@ type ToolOutcome struct {
 	memory *account.Meter // nil: nothing is counted
 }
 
-// Release returns what was counted of the call. Whoever keeps the result counts it first.
+// Release returns the memory that is counted for the call. A caller that keeps the result
+// counts it first.
 func (o *ToolOutcome) Release() {
 	if o.memory != nil {
 		o.memory.Release()
 	}
 }
 
-// CallTool makes a tool call through all rings and gates. The error is an
-// ending.
+// CallTool makes a tool call through all rings and gates. The error is an ending.
 func (r *Run) CallTool(ctx context.Context, call ToolCall) (ToolOutcome, error) {
 	k := &toolKind{run: r, call: &call, executed: call.Call.Arguments}
 	var delivered atomic.Bool
@@ -110,7 +110,7 @@ type toolKind struct {
 	executed string // the arguments of the last execution
 }
 
-// core judges the exact arguments at every gate, then runs the tool.
+// core asks every gate about the exact arguments, then runs the tool.
 func (k *toolKind) core(ctx context.Context, q abi.Call, out chunk.Sink) (exchange.Reply[abi.Result], error) {
 	args, err := toolset.ParseArguments(q.Arguments)
 	k.executed = args
@@ -205,14 +205,15 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink chunk.Sink) (ex
 	return out, k.run.Persist(ctx, false)
 }
 
-// A saying is what a tool says of its result while it runs.
+// A saying passes on the chunks that a tool sends while it runs.
 type saying struct {
 	to     chunk.Sink
 	call   abi.Call
 	ending atomic.Pointer[error] // that a hook met which got it: the run's, whatever the tool makes of it
 }
 
-// sink takes the pieces, and says which call they are of; nil if nobody wants them.
+// sink returns the sink for the tool's chunks, which sets their call id. It is nil if they
+// are not needed.
 func (s *saying) sink() chunk.Sink {
 	if s.to == nil {
 		return nil
@@ -226,8 +227,8 @@ func (s *saying) sink() chunk.Sink {
 	}
 }
 
-// unknown is the result of a tool that was called by a process which is gone,
-// and must not be called twice.
+// unknown returns the result of a tool that was running in a process that has ended, and
+// that must not be called twice.
 func (k *toolKind) unknown(ctx context.Context, key string, q abi.Call) (exchange.Reply[abi.Result], error) {
 	res := abi.ErrorResult(fmt.Sprintf("The call of %s had begun when the run was cut off. Whether it had an effect is not known: find that out before you call it again.", q.Name))
 	res.Extra = json.RawMessage(`{"outcome":"unknown"}`)
@@ -239,7 +240,7 @@ func (k *toolKind) unknown(ctx context.Context, key string, q abi.Call) (exchang
 	return exchange.Reply[abi.Result]{Res: res, Source: exchange.SourceHost}, k.run.Persist(ctx, false)
 }
 
-// toolCall makes the host's side of a hook call that is about a tool call.
+// toolCall returns the host's side of a hook call about a tool call.
 func (r *Run) toolCall(m *hook.Member, h abi.Hook, state *message.List, q abi.Call) *hook.Control {
 	c := r.Call(m, h, state)
 	c.SetTool(&q, "")
@@ -313,7 +314,7 @@ func (k *toolKind) Wrap(ctx context.Context, m *hook.Member, q abi.Call, w *exch
 	return out.Result, v, err
 }
 
-// end is a result as the end of a stream.
+// End returns a result as the end of a stream.
 func (k *toolKind) End(res *abi.Result) *abi.StreamEnd {
 	out := *res
 	return &abi.StreamEnd{Result: &out}
@@ -372,8 +373,8 @@ func (k *toolKind) Assemble(res *abi.Result, pieces []abi.Chunk) *abi.Result {
 	return &out
 }
 
-// ToolMessages asks tool_messages, from outside in, how to record a result;
-// the first answer wins. def is what is recorded without one.
+// ToolMessages asks tool_messages, from the outside in, how to record a result. The first
+// answer wins; def is the default.
 func (r *Run) ToolMessages(ctx context.Context, state *message.List, tool abi.Tool, o ToolOutcome, def abi.Message) ([]abi.Message, error) {
 	for _, m := range r.Inward(abi.HookToolMessages) {
 		c := r.toolCall(m, abi.HookToolMessages, state, o.Call)
@@ -418,11 +419,11 @@ func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry str
 	return nil
 }
 
-// same reports whether two results say the same.
+// Same reports whether two results have the same content.
 func (k *toolKind) Same(a, b *abi.Result) bool { return message.SameJSON(a, b) }
 
-// Settle says that what came of a tool call is recorded: its wrappers are not
-// called again.
+// Settle marks what the wrappers of a tool call wrote as to be persisted. The outcome of
+// the call is recorded, so they are not called again.
 func (r *Run) Settle(o *ToolOutcome) {
 	r.Locals.Release(o.held)
 }

@@ -17,35 +17,36 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// An Encoder puts a run's events into the protocol of one client. It belongs
-// to one run and one client, and is called with one event after the other.
+// An Encoder converts a run's events to the protocol of one client. It belongs to one run
+// and one client, and is called for one event at a time.
 type Encoder interface {
-	// Protocol is the protocol's name, as modules see it.
+	// Protocol returns the protocol's name for modules.
 	Protocol() string
-	// Encode returns what an event is in the protocol: nothing, or one or
-	// several of its events. Modules may have dropped any event before this one
-	// but not the last of the run, and a resumed run begins in the middle: what
-	// the protocol wants opened first, Encode opens.
+	// Encode returns the protocol's events for e, if any. Modules may have dropped earlier
+	// events, but not the last one of the run, and a resumed run starts in the middle:
+	// Encode opens whatever the protocol requires to be open.
 	Encode(e abi.Event) []Encoded
 }
 
 // An Encoded is one event in a client's protocol.
 type Encoded struct {
 	JSON json.RawMessage // an object
-	// Fixed are the keys of that object which no module changes: its type, its ids.
+	// Fixed lists the keys of the object that modules must not change, such as its type
+	// and ids.
 	Fixed []string
-	// Keep says that no module may drop it: the protocol needs it for what follows.
+	// Keep forbids modules to drop the event, because the protocol needs it for the events
+	// that follow.
 	Keep bool
 }
 
-// Translate puts an event into a client's protocol, through the run's
-// translate_before and translate_after hooks: inner ring, tenant's, outer.
-// What a hook cannot translate goes on as it was.
+// Translate converts an event to a client's protocol through the run's translate_before
+// and translate_after hooks: first the inner ring, then the tenant's, then the outer. If a
+// hook fails, the event stays as it was.
 //
-// caused are the events that the hooks themselves gave rise to: their log
-// lines, faults and custom events. They have not been sent to the run's host,
-// since it may be busy sending e. Translated in their turn, they pass the rings
-// outside that of the hook only, so that this comes to an end.
+// caused holds the events that the hooks themselves produced: log lines, faults and custom
+// events. They have not been sent to the run's host, which may be busy sending e. When
+// they are translated in turn, they pass only the rings outside that of the hook, so that
+// this terminates.
 //
 // It is called for one event at a time.
 func (r *Run) Translate(ctx context.Context, e abi.Event, enc Encoder) (client []json.RawMessage, caused []abi.Event) {
@@ -62,7 +63,7 @@ func (r *Run) Translate(ctx context.Context, e abi.Event, enc Encoder) (client [
 	return client, t.caused
 }
 
-// A translation is the way of one event to a client.
+// A translation converts one event for a client.
 type translation struct {
 	run      *Run
 	protocol string
@@ -71,8 +72,8 @@ type translation struct {
 	caused   []abi.Event
 }
 
-// members are those that may translate the event: they may read what is in
-// it, and are not in the ring of the translator that caused it or inside that.
+// members returns the members that may translate the event: they may read its content, and
+// their ring is outside that of the translator that caused it.
 func (t *translation) members(h abi.Hook) []*hook.Member {
 	var by *hook.Member
 	if hook.Translates(t.source.Hook) {
@@ -87,8 +88,8 @@ func (t *translation) members(h abi.Hook) []*hook.Member {
 	return out
 }
 
-// mayTranslate reports whether an event says nothing that the member may not
-// read: what it is shown it hands on, so that nothing can be left out for it.
+// mayTranslate reports whether the member may read everything in an event. A translator
+// passes on what it sees, so parts of an event cannot be withheld from it.
 func mayTranslate(m *hook.Member, e *abi.Event) bool {
 	if m.Read == "" || m.Read == hook.ReadAll {
 		return true
@@ -120,12 +121,11 @@ func (t *translation) call(ctx context.Context, m *hook.Member, h abi.Hook, even
 	}
 }
 
-// before runs translate_before over an event. It returns false if one of them
-// drops it.
+// before runs translate_before over an event. It returns false if a hook drops the event.
 //
-// The message at the end of a run repeats what clients have had as a message
-// event, and an encoder may send it again. A member that does not change it
-// there is called with it as a message event.
+// The message at the end of a run repeats an earlier message event, and an encoder may
+// send it again. A member that leaves it unchanged is also called with it as a message
+// event.
 func (t *translation) before(ctx context.Context, e abi.Event) (abi.Event, bool) {
 	for _, m := range t.members(abi.HookTranslateBefore) {
 		changed, ok, err := t.translate(ctx, m, e)
@@ -145,8 +145,8 @@ func (t *translation) before(ctx context.Context, e abi.Event) (abi.Event, bool)
 	return e, true
 }
 
-// translate runs a member's translate_before over an event. It returns false if
-// the member drops it, and an error if it is left as it was because the member failed.
+// translate runs a member's translate_before over an event. ok is false if the member
+// drops it. The error is set if the event stays as it was because the member failed.
 func (t *translation) translate(ctx context.Context, m *hook.Member, e abi.Event) (out abi.Event, ok bool, failed error) {
 	event, err := abijson.Marshal(e)
 	if err != nil {
@@ -181,8 +181,8 @@ var errNotTranslated = errors.New("the hook failed")
 
 func isEnd(e abi.Event) bool { return e.Type == abi.EventRunFinished || e.Type == abi.EventRunPaused }
 
-// translateMessage runs a member's translate_before over the message at the end of
-// a run, in a message event. It returns nil if the member drops it.
+// translateMessage runs a member's translate_before over the message at the end of a run,
+// as a message event. It returns nil if the member drops it.
 func (t *translation) translateMessage(ctx context.Context, m *hook.Member, e, last abi.Event) *abi.Message {
 	asked := inside(e, func(abi.Event) abi.Event {
 		return abi.Event{Type: abi.EventMessage, Seq: last.Seq, Run: last.Run, Agent: last.Agent, TimeMS: last.TimeMS, Step: last.Step, StepID: last.StepID, Message: last.Message}
@@ -203,8 +203,8 @@ func (t *translation) translateMessage(ctx context.Context, m *hook.Member, e, l
 	return out.Message
 }
 
-// lastMessage returns the end of a run, or of a run inside it, if e tells of one
-// that has a message.
+// lastMessage returns the event that ends a run, or a run inside it, if e is one with a
+// message.
 func lastMessage(e abi.Event) (abi.Event, bool) {
 	for e.Type == abi.EventChild && e.Event != nil {
 		e = *e.Event
@@ -227,8 +227,8 @@ func inside(e abi.Event, change func(abi.Event) abi.Event) abi.Event {
 	return e
 }
 
-// keepIdentity puts back what a translator does not change of an event: what
-// kind of event it is, who it is from, and by which ids clients put events together.
+// keepIdentity restores what a translator must not change: the type and origin of the
+// event, and the ids by which clients relate events.
 func keepIdentity(e, was *abi.Event) error {
 	e.Type, e.Seq, e.Run, e.TimeMS, e.Step, e.StepID = was.Type, was.Seq, was.Run, was.TimeMS, was.Step, was.StepID
 	e.Entry, e.Hook, e.Digest, e.Source = was.Entry, was.Hook, was.Digest, was.Source
@@ -289,8 +289,8 @@ func keepMessage(m, was *abi.Message) error {
 	return nil
 }
 
-// keepInterrupts lets texts and payloads be changed: whoever answers does so
-// by the ids, and to all of them.
+// keepInterrupts allows changes of texts and payloads only. Clients answer interrupts by
+// id, and all of them.
 func keepInterrupts(e, was *abi.Event) error {
 	if len(e.Interrupts) != len(was.Interrupts) {
 		return fmt.Errorf("event: has %d interrupts; there are %d", len(e.Interrupts), len(was.Interrupts))
@@ -308,8 +308,8 @@ func keepInterrupts(e, was *abi.Event) error {
 	return nil
 }
 
-// after runs translate_after over one event in the client's protocol. It
-// returns false if one of them drops it.
+// after runs translate_after over one event in the client's protocol. It returns false if
+// a hook drops it.
 func (t *translation) after(ctx context.Context, x Encoded) (json.RawMessage, bool) {
 	event := x.JSON
 	for _, m := range t.members(abi.HookTranslateAfter) {
@@ -337,7 +337,7 @@ func (t *translation) after(ctx context.Context, x Encoded) (json.RawMessage, bo
 	return event, true
 }
 
-// keepFixed puts back the fixed keys of an encoded event.
+// keepFixed restores the fixed keys of an encoded event.
 func keepFixed(event, was json.RawMessage, fixed []string) (json.RawMessage, error) {
 	if err := jsoncodec.Valid(event); err != nil {
 		return nil, fmt.Errorf("event: %w", err)

@@ -1,3 +1,5 @@
+// Package chunk moves the chunks of streamed answers between goroutines: bounded buffers,
+// pipes, and the checks that chunks must pass.
 package chunk
 
 import (
@@ -9,19 +11,20 @@ import (
 
 // How much may wait in a [Gathering].
 const (
+	// Limits of what may wait in a [Buffer].
 	MaxWaiting      = 256
 	maxWaitingBytes = 1 << 20
 )
 
-// A Gathering are chunks that wait to be taken together. How many there may be is
-// bounded. Its zero value is empty.
+// A Buffer holds chunks until they are taken together. Its size is bounded. The zero value
+// is empty.
 type Buffer struct {
 	mu    sync.Mutex
 	queue []abi.Chunk
 	size  int // bytes in the queue, about
 }
 
-// Add adds chunks, unless too many wait already.
+// Add adds chunks. It returns false and adds nothing if the buffer is full.
 func (g *Buffer) Add(chunks ...abi.Chunk) bool {
 	n := int(size.Chunks(chunks))
 	g.mu.Lock()
@@ -34,15 +37,15 @@ func (g *Buffer) Add(chunks ...abi.Chunk) bool {
 	return true
 }
 
-// Room gives an empty gathering room for chunks that is not its own.
+// Room makes an empty buffer use the array of room for its chunks.
 func (g *Buffer) Room(room []abi.Chunk) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.queue, g.size = room[:0], 0
 }
 
-// Take takes the chunks that wait: all of them, or as many as are at most that many
-// bytes, and at least one. It returns how many are left.
+// Take removes and returns waiting chunks of at most that many bytes, but at least one if
+// any wait. left is the number of remaining chunks.
 func (g *Buffer) Take(most int) (chunks []abi.Chunk, left int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

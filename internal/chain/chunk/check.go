@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// checkChunk refuses a chunk that makes no sense, or that does not belong to
-// the stream: a model's text is no tool's result, nor the other way round.
+// Check rejects a malformed chunk and one that does not belong to the stream: the model's
+// streams hold no tool results, and streams of tool results hold nothing else.
 func Check(c *abi.Chunk, ofTool bool) error {
 	if err := c.Check(); err != nil {
 		return err
@@ -23,14 +23,14 @@ func Check(c *abi.Chunk, ofTool bool) error {
 	return nil
 }
 
-// nameCall says of which call's result chunks are, whatever call they name.
+// SetCallID sets the tool call of chunks, whatever call they name.
 func SetCallID(chunks []abi.Chunk, id string) {
 	for i := range chunks {
 		chunks[i].CallID = id
 	}
 }
 
-// chunksOf are chunks of the result of a call, whatever call they name.
+// WithCallID returns copies of chunks that name the given call.
 func WithCallID(q abi.Call, chunks []abi.Chunk) []abi.Chunk {
 	out := slices.Clone(chunks)
 	SetCallID(out, q.ID)

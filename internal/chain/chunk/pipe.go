@@ -7,9 +7,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Feed is between somebody who makes chunks and somebody who takes them:
-// while the one is busy with some, the next ones gather, and are taken
-// together. What gathers is bounded: a slow taker slows the maker.
+// A Pipe connects a producer of chunks and a consumer. Chunks that arrive while the
+// consumer is busy are taken together. The buffer is bounded, so that a slow consumer
+// slows the producer.
 type Pipe struct {
 	waiting Buffer
 	ended   atomic.Bool
@@ -17,13 +17,12 @@ type Pipe struct {
 	room    chan struct{} // holds a token if there may be room again
 }
 
-// NewFeed returns an empty feed, for one maker and one taker.
+// NewPipe returns an empty pipe for one producer and one consumer.
 func NewPipe() *Pipe {
 	return &Pipe{more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
-// Put adds chunks, and waits while too many wait already. The error is the
-// cause of ctx's end.
+// Put adds chunks and waits while the buffer is full. The error is the cause of ctx's end.
 func (f *Pipe) Put(ctx context.Context, chunks ...abi.Chunk) error {
 	for !f.waiting.Add(chunks...) {
 		select {
@@ -36,15 +35,15 @@ func (f *Pipe) Put(ctx context.Context, chunks ...abi.Chunk) error {
 	return nil
 }
 
-// End says that no more chunks come.
+// End marks the end of the chunks.
 func (f *Pipe) End() {
 	f.ended.Store(true)
 	signal(f.more)
 }
 
-// Take returns the chunks that wait, once there are some or no more come; see
-// [Gathering.Take]. ended is true once none is left and no more come. The error is
-// the cause of ctx's end.
+// Take waits until chunks are available or the pipe has ended, and returns them as
+// [Buffer.Take] does. ended is true once no chunks are left and none will arrive. The
+// error is the cause of ctx's end.
 func (f *Pipe) Take(ctx context.Context, most int) (chunks []abi.Chunk, ended bool, err error) {
 	for {
 		select {

@@ -1,3 +1,11 @@
+// Package ending defines the errors that end a run, and converts errors between the run,
+// its middlewares and the model.
+//
+// A run ends with a [StoppedError], a [FaultError] of an entry whose faults end the run, a
+// [LimitError], a [MemoryError], or an [AbortedError] when its context ends; an
+// [InterruptedError] pauses it. Middlewares cannot catch these errors: next does not
+// return, and the waiting frames are discarded from the inside out. The package imports
+// nothing else of the chain but safetext.
 package ending
 
 import (
@@ -13,7 +21,7 @@ import (
 // catches them: next never returns, and the frames that wait in it are
 // discarded from the inside out.
 
-// IsEnding reports whether err ends the run.
+// Is reports whether err ends or pauses the run.
 func Is(err error) bool {
 	return err != nil && (is[*LimitError](err) || is[*InterruptedError](err) || is[*StoppedError](err) || is[*FaultError](err) || is[*AbortedError](err) || is[*MemoryError](err))
 }
@@ -23,7 +31,8 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// AsError turns err into what middlewares and the model are told of it.
+// AsError converts err to the error that middlewares and the model see. It has the given
+// code unless err is an *abi.Error already.
 func AsError(err error, code abi.Code) *abi.Error {
 	if known, ok := errors.AsType[*abi.Error](err); ok {
 		return known
@@ -31,8 +40,8 @@ func AsError(err error, code abi.Code) *abi.Error {
 	return &abi.Error{Code: code, Message: err.Error()}
 }
 
-// tidy makes a middleware's error safe to show. Modules outside it, the model
-// and the caller are told of it.
+// CleanError returns a middleware's error in a form that is safe to show to other modules,
+// the model and the caller.
 func CleanError(e *abi.Error) *abi.Error {
 	out := *e
 	if !slices.Contains(abi.Codes(), out.Code) {
@@ -42,5 +51,5 @@ func CleanError(e *abi.Error) *abi.Error {
 	return &out
 }
 
-// maxError bounds the message of an error that a middleware made, in bytes.
+// maxError bounds the message of an error of a middleware, in bytes.
 const maxError = 8 << 10

@@ -5,8 +5,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 )
 
-// A Fault is what a middleware did that no correct one does: it trapped, ran
-// over a limit, or answered what makes no sense.
+// A FaultError reports that a middleware misbehaved: it trapped, exceeded a limit, or
+// returned an invalid answer.
 type FaultError struct {
 	Entry  string // empty while the module is loaded
 	Module string // what it was loaded as; empty for native Go
@@ -14,8 +14,9 @@ type FaultError struct {
 	Hook   abi.Hook
 	Stage  Stage
 
-	// Limit is the limit that was passed, of which [LimitKey] is the name in agent.yaml,
-	// and Value what it was: bytes, a count, or nanoseconds. Both are empty if the fault is no limit's.
+	// Limit is the limit that was exceeded and Value its value in bytes, as a count or in
+	// nanoseconds. [LimitKey] maps it to agent.yaml. Both are empty if the fault exceeded
+	// no limit.
 	Limit string
 	Value int64
 
@@ -24,7 +25,7 @@ type FaultError struct {
 	Stack  string   // the guest's, empty where there is none
 }
 
-// Error names the entry, the hook and the cause.
+// Error returns the entry, the hook and the cause.
 func (f *FaultError) Error() string {
 	text := f.Text()
 	if f.Hook != "" {
@@ -36,8 +37,8 @@ func (f *FaultError) Error() string {
 	return text
 }
 
-// Text is the cause alone, bounded and safe to show, and which key of agent.yaml the
-// limit has that was passed.
+// Text returns the cause alone, bounded and safe to show, with the key in agent.yaml of
+// the limit that was exceeded.
 func (f *FaultError) Text() string {
 	text := safetext.Clip(f.Cause.Error(), maxCause)
 	if key := LimitKey(f.Limit); key != "" {
@@ -49,7 +50,7 @@ func (f *FaultError) Text() string {
 // Unwrap returns the cause.
 func (f *FaultError) Unwrap() error { return f.Cause }
 
-// A Stage says at which point of a hook call, or before all of them, a fault
+// A Stage is the point of a hook call, or of loading the module, at which a fault
 // happened.
 type Stage string
 
@@ -64,11 +65,10 @@ const (
 	StageAnswer    Stage = "answer"    // in what it answered
 )
 
-// maxCause bounds what a fault says of its cause, in bytes: guests have a say in it.
+// maxCause bounds the text of a fault's cause, in bytes, since guests influence it.
 const maxCause = 2 << 10
 
-// LimitKey is what agent.yaml calls a limit of a module, among its limits; empty if it has no
-// such key.
+// LimitKey returns the key of a module's limit in agent.yaml, or "" if it has none.
 func LimitKey(limit string) string {
 	switch limit {
 	case "hook_time":

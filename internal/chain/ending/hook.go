@@ -2,17 +2,17 @@ package ending
 
 import "github.com/agent-runner/agent-runner/abi"
 
-// Failed is the error of a state hook that returned 1.
+// A HookError is the error that a state hook or an on_chunk hook returned.
 type HookError struct {
 	Entry string
 	Hook  abi.Hook
 	Err   *abi.Error
 }
 
-// Error names the entry, the hook and its reason.
+// Error returns the entry, the hook and the reason.
 func (f *HookError) Error() string {
 	return f.Entry + ": " + string(f.Hook) + " failed: " + f.Err.Error()
 }
 
-// Unwrap returns the middleware's own error.
+// Unwrap returns the middleware's error.
 func (f *HookError) Unwrap() error { return f.Err }

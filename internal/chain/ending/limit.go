@@ -2,14 +2,14 @@ package ending
 
 import "fmt"
 
-// A Limited ends the run because it used up one of its limits.
+// A LimitError ends the run because it has used up one of its limits.
 type LimitError struct {
 	Limit string `json:"limit"`          // max_steps, model_calls or tool_calls
 	Tool  string `json:"tool,omitempty"` // where it is the limit of one tool
 	Value int64  `json:"value"`          // how many there may be
 }
 
-// Error says which limit it is, and what to do.
+// Error names the limit and what to do about it.
 func (l *LimitError) Error() string {
 	const advice = "; raise the limit of %s, or see in its events why it goes on"
 	switch {

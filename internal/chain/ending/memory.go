@@ -8,24 +8,24 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
-// LimitMemory is the memory limit of a run, as events and errors call it.
+// LimitMemory is the name of a run's memory limit in events and errors.
 const LimitMemory = "run_memory_bytes"
 
-// A MemoryError ends a run for which there is not enough memory.
+// A MemoryError ends a run that exceeds a memory limit.
 type MemoryError struct {
 	Level string // whose limit it is: run, tenant or process
 	Limit int64  // bytes
 	Err   error
 }
 
-// Error says whose limit it is, and what to do.
+// Error names the limit and what to do about it.
 func (e *MemoryError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *MemoryError) Unwrap() error { return e.Err }
 
-// NewMemoryError makes the error of a reservation one that ends the run. Other errors
-// are those of the run's context.
+// FromReservation converts the error of a memory reservation to one that ends the run: a
+// *MemoryError, or an *AbortedError if the context of the run has ended.
 func FromReservation(err error) error {
 	if limit := (*account.LimitError)(nil); errors.As(err, &limit) {
 		return &MemoryError{Level: string(limit.Level), Limit: limit.Limit, Err: err}
@@ -33,7 +33,8 @@ func FromReservation(err error) error {
 	return &AbortedError{Cause: err}
 }
 
-// memoryFault makes the error of a reservation the fault of the entry that needs it.
+// MemoryFault converts the error of a memory reservation to a fault of the entry that
+// needs the memory.
 func MemoryFault(err error) error {
 	f := &FaultError{Stage: StageAnswer, Limit: LimitMemory, Cause: err}
 	if limit := (*account.LimitError)(nil); errors.As(err, &limit) {
@@ -42,7 +43,8 @@ func MemoryFault(err error) error {
 	return f
 }
 
-// memoryError makes the error of a reservation one that a middleware is told of.
+// LimitOrAbort converts the error of a memory reservation to an *abi.Error of code limit
+// that a middleware can handle, or to an *AbortedError.
 func LimitOrAbort(what string, err error) error {
 	if limit := (*account.LimitError)(nil); errors.As(err, &limit) {
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("%s: %v", what, err)}
@@ -50,8 +52,8 @@ func LimitOrAbort(what string, err error) error {
 	return &AbortedError{Cause: err}
 }
 
-// memoryFailure makes the error of a reservation one of code limit, by which a call of
-// the model or of a tool fails.
+// LimitFailure converts the error of a memory reservation to one of code limit, by which a
+// call of the model or a tool fails.
 func LimitFailure(what string, err error) *abi.Error {
 	return AsError(LimitOrAbort(what, err), abi.CodeLimit)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Stop ends the run because a middleware said so.
+// A StoppedError ends the run because a middleware decided so.
 type StoppedError struct {
 	Entry  string   // the entry
 	Hook   abi.Hook // the hook that answered with it
@@ -14,7 +14,7 @@ type StoppedError struct {
 	Code   string   // for programs, the entry's own, at most abi.MaxName bytes
 }
 
-// Error says who stopped the run, and why.
+// Error returns the entry and the reason.
 func (s *StoppedError) Error() string {
 	if s.Reason == "" {
 		return s.Entry + " stopped the run"
@@ -22,5 +22,5 @@ func (s *StoppedError) Error() string {
 	return fmt.Sprintf("%s stopped the run: %s", s.Entry, s.Reason)
 }
 
-// maxReason bounds the reason of a stop, in bytes.
+// MaxReason bounds the reasons of stops and interrupts, in bytes.
 const MaxReason = 8 << 10

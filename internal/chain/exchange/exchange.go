@@ -1,3 +1,10 @@
+// Package exchange makes one call of the model or of a tool through the rings of a chain:
+// before hooks, wrappers, streams of chunks and after hooks.
+//
+// An [Exchange] takes a request and a [Kind], which knows what distinguishes model calls
+// from tool calls, and returns a [Reply] with its source. The order of hooks is
+// implemented here once for both. The package calls hooks through package hook and does
+// not know the agent's loop.
 package exchange
 
 import (
@@ -13,15 +20,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
-// An exchange is one call that the rings wrap, of the model or of a tool: Q
-// is what is asked, P a patch of it, R what is answered. The rules of order
-// are the same for both and stand here; what differs is a kind.
+// An Exchange is one call of the model or of a tool that the rings wrap. Q is the request,
+// P a patch of it, R the answer. The rules of order are the same for both; a [Kind]
+// implements what differs.
 type Exchange[Q, P, R any] struct {
 	Run  *hook.Run
 	Kind Kind[Q, P, R]
-	// core is the model, or the gates and the tool.
+	// Core calls the model, or the gates and the tool.
 	Core func(ctx context.Context, q Q, out chunk.Sink) (Reply[R], error)
-	// delivered reports whether chunks have left the outermost ring.
+	// Delivered reports whether chunks have left the outermost ring.
 	Delivered func() bool
 	CallID    string // of a tool's call
 	Before    abi.Hook
@@ -31,35 +38,35 @@ type Exchange[Q, P, R any] struct {
 	Held account.Meter // what wrappers sent and answered
 }
 
-// A reply is an answer or an error, and who gave it.
+// A Reply is an answer or an error, and its source.
 type Reply[R any] struct {
 	Res    *R
 	Err    *abi.Error
 	Source string
 }
 
-// A kind is what distinguishes model calls and tool calls.
+// A Kind implements what distinguishes model calls from tool calls.
 type Kind[Q, P, R any] interface {
-	// callBefore, callWrap and callAfter call one member's hook.
+	// Before, Wrap and After call one member's hook.
 	Before(ctx context.Context, m *hook.Member, q Q) (Q, *R, record.Verdict, error)
 	Wrap(ctx context.Context, m *hook.Member, q Q, w *Wrapping[Q, P, R]) (*R, record.Verdict, error)
-	// callAfter may ask for the call once more: with the Q it returns.
+	// After may ask for another call, with the request that it returns.
 	After(ctx context.Context, m *hook.Member, q Q, rep Reply[R]) (Reply[R], *Q, record.Verdict, error)
-	// patch applies a patch that a wrapper gave to next.
+	// Patch applies a patch that a wrapper passed to next.
 	Patch(q Q, p P, m *hook.Member) (Q, error)
-	// chunks are those that say what res says; assemble is the reverse.
+	// Chunks returns the chunks that are equivalent to res; Assemble is the reverse.
 	Chunks(q Q, res *R) []abi.Chunk
 	Assemble(res *R, chunks []abi.Chunk) *R
-	// end is how a stream of res ends.
+	// End returns the end of a stream of res.
 	End(res *R) *abi.StreamEnd
-	// same reports whether two answers say the same, whoever gave them.
+	// Same reports whether two answers have the same content, whatever their source.
 	Same(a, b *R) bool
 }
 
-// ofTool reports whether it is the call of a tool.
+// ofTool reports whether the exchange calls a tool.
 func (x *Exchange[Q, P, R]) ofTool() bool { return x.Wrap == abi.HookWrapToolCall }
 
-// failure is the code of an error of what is called.
+// failure returns the code of an error of the model or the tool.
 func (x *Exchange[Q, P, R]) failure() abi.Code {
 	if x.ofTool() {
 		return abi.CodeTool
@@ -67,15 +74,16 @@ func (x *Exchange[Q, P, R]) failure() abi.Code {
 	return abi.CodeModel
 }
 
-// call asks q from the outermost ring on. The error is an ending.
+// Call makes the call from the outermost ring inward. The caller releases the hold once
+// the outcome is recorded. The error is an ending.
 func (x *Exchange[Q, P, R]) Call(ctx context.Context, q Q, out chunk.Sink) (Reply[R], *local.Hold, error) {
 	ctx, h := withHold(ctx)
 	rep, err := x.ring(ctx, hook.Outer, q, outletOf(out, x.Delivered))
 	return rep, h, err
 }
 
-// ring asks q from ring i on inwards: before hooks, then the onion around
-// what lies inside, then on_chunk and the after hooks.
+// ring makes the call from ring i inward: before hooks, wrappers around everything further
+// in, then on_chunk and the after hooks.
 func (x *Exchange[Q, P, R]) ring(ctx context.Context, i hook.Ring, q Q, out outlet) (Reply[R], error) {
 	if i == hook.RingCount {
 		return x.Core(ctx, q, sinkOf(out))
@@ -111,9 +119,9 @@ func (x *Exchange[Q, P, R]) ring(ctx context.Context, i hook.Ring, q Q, out outl
 	}
 }
 
-// bare reports whether no hook of a ring has to do with the exchange: then the ring
-// lets pass what it is given, as if it were not there. The outermost is there always,
-// since it tells the caller of an answer that did not come in chunks.
+// bare reports whether no hook of a ring is involved in the exchange, so that the ring can
+// be skipped. The outermost ring is never skipped, because it delivers answers that did
+// not arrive in chunks to the caller.
 func (x *Exchange[Q, P, R]) bare(i hook.Ring) bool {
 	for _, h := range [...]abi.Hook{x.Before, x.Wrap, abi.HookOnChunk, x.After} {
 		if len(x.Run.In(i, h)) > 0 {
@@ -130,7 +138,7 @@ const (
 	SourceHost  = "host"
 )
 
-// recordedReply is a reply of the model or of a tool from an earlier pass.
+// Recorded returns the reply of the model or a tool from an earlier pass.
 func Recorded[R any](res *R, v record.Verdict, source string) Reply[R] {
 	if v.Failed != nil {
 		return Reply[R]{Err: v.Failed, Source: source}
@@ -138,8 +146,8 @@ func Recorded[R any](res *R, v record.Verdict, source string) Reply[R] {
 	return Reply[R]{Res: res, Source: source}
 }
 
-// runBefore runs the ring's before hooks. An answer of one of them skips the
-// rest and the onion; so does an error.
+// runBefore runs the ring's before hooks. An answer or an error of one of them skips the
+// other before hooks and the wrappers.
 func (x *Exchange[Q, P, R]) runBefore(ctx context.Context, i hook.Ring, q Q) (Q, Reply[R], error) {
 	var answered, failed Reply[R]
 	for _, m := range x.Run.In(i, x.Before) {
@@ -165,8 +173,8 @@ func (x *Exchange[Q, P, R]) runBefore(ctx context.Context, i hook.Ring, q Q) (Q,
 	return q, answered, nil
 }
 
-// passChunks lets a reply that has not passed the ring's on_chunk do so, or
-// puts together what left it.
+// passChunks passes a reply through the ring's on_chunk hooks if its chunks have not
+// passed them yet, and assembles the reply from the chunks that left them.
 func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep Reply[R]) (Reply[R], error) {
 	if rep.Err != nil {
 		return rep, nil
@@ -212,8 +220,8 @@ func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 	return rep, nil
 }
 
-// runAfter runs the ring's after hooks, each on what the one before left,
-// until one asks for the call once more.
+// runAfter runs the ring's after hooks, each on the reply of the previous one, until one
+// asks for another call.
 func (x *Exchange[Q, P, R]) runAfter(ctx context.Context, i hook.Ring, q Q, rep Reply[R], again int) (Reply[R], *Q, error) {
 	var failed Reply[R]
 	for _, m := range x.Run.In(i, x.After) {
@@ -244,8 +252,8 @@ func (x *Exchange[Q, P, R]) runAfter(ctx context.Context, i hook.Ring, q Q, rep 
 	return rep, nil, nil
 }
 
-// withHold returns ctx with a hold for the exchange that begins. An exchange
-// within another one uses the hold of that one.
+// withHold returns ctx with a hold for the exchange that begins. A nested exchange uses
+// the hold of the surrounding one.
 func withHold(ctx context.Context) (context.Context, *local.Hold) {
 	if h := local.HoldOf(ctx); h != nil {
 		return ctx, h

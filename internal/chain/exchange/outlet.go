@@ -9,18 +9,18 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
-// An outlet is where a part of the chain hands chunks outward as they come:
-// the on_chunk hooks of a ring, a wrapper that lets them pass or reads them,
-// the caller. nil: nobody takes them before the answer is there.
+// An outlet takes chunks on their way outward: the on_chunk hooks of a ring, a wrapper
+// that passes or reads them, or the caller. It is nil if chunks are not needed before the
+// answer is complete.
 type outlet interface {
-	// push hands chunks on and returns once there is room for more. final marks
-	// the last of a message. The error is an ending, or a *Failed by which the
+	// push passes chunks on and returns once there is room for more. final marks the last
+	// chunks of a message. The error is an ending, or an *ending.HookError by which the
 	// call fails.
 	push(ctx context.Context, chunks []abi.Chunk, final bool) error
-	// pushes is how often that was done since the beginning, or the last anew.
+	// pushes returns the number of pushes since the start or the last successful anew.
 	pushes() int
-	// anew forgets what was handed on, for another attempt; false if somebody
-	// may have seen it.
+	// anew discards what was pushed, for another attempt. It returns false if a part may
+	// already have been seen.
 	anew() bool
 }
 
@@ -46,7 +46,7 @@ func (c *caller) anew() bool {
 	return true
 }
 
-// outletOf is the caller's outlet, nil if there is no sink.
+// outletOf returns the caller's outlet, or nil if there is no sink.
 func outletOf(sink chunk.Sink, delivered func() bool) outlet {
 	if sink == nil {
 		return nil
@@ -54,7 +54,7 @@ func outletOf(sink chunk.Sink, delivered func() bool) outlet {
 	return &caller{sink: sink, delivered: delivered}
 }
 
-// sinkOf is an outlet as a sink.
+// sinkOf returns an outlet as a sink.
 func sinkOf(out outlet) chunk.Sink {
 	if out == nil {
 		return nil
@@ -62,8 +62,8 @@ func sinkOf(out outlet) chunk.Sink {
 	return out.push
 }
 
-// A passage is the outlet of what a wrapper calls with next: the chunks pass
-// it by. The message has come to its end when the wrapper has, which may send
+// A passage is the outlet of a call that a wrapper makes by next: the chunks pass the
+// wrapper by. It never pushes the end of the message, since the wrapper may still send
 // more.
 type passage struct {
 	to outlet
@@ -80,8 +80,8 @@ func (p *passage) push(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 
 func (p *passage) pushes() int { return p.n }
 
-// anew is for the next attempt of the wrapper, whose own chunks are not
-// forgotten with those of the attempt.
+// anew prepares the wrapper's next attempt. It keeps the chunks that the wrapper itself
+// has sent.
 func (p *passage) anew() bool {
 	if p.n == 0 {
 		return true
@@ -93,7 +93,7 @@ func (p *passage) anew() bool {
 	return true
 }
 
-// A tap is the outlet of what a wrapper reads.
+// A tap is the outlet of a call whose chunks a wrapper reads.
 type tap struct {
 	feed *chunk.Pipe
 	n    int
@@ -114,7 +114,7 @@ func (t *tap) pushes() int { return t.n }
 
 func (t *tap) anew() bool { return t.n == 0 }
 
-// failedBy returns the failure by which a call fails, if err is one.
+// FailedBy returns the reply of a call that failed by err, if err is a hook's error.
 func FailedBy[R any](err error) (Reply[R], bool) {
 	failed, ok := errors.AsType[*ending.HookError](err)
 	if !ok {

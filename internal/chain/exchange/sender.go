@@ -16,13 +16,14 @@ import (
 
 // What one call of a hook may send.
 const (
+	// Limits of what one hook call may send.
 	maxSent      = 1 << 16  // chunks
 	maxSentBytes = 16 << 20 // bytes of them, about
 )
 
-// A telling is what a hook sends: it goes outward as it comes, if somebody
-// takes it then, and is put together for the case that the hook has no other
-// answer. A native middleware may send from any goroutine.
+// A Sender takes the chunks that a hook sends. It passes them outward at once if they are
+// needed then, and collects them as the hook's answer in case it returns no other. Its
+// methods may be called concurrently.
 type Sender struct {
 	Sink   chunk.Sink // nil: nobody takes it before the answer is there
 	OfTool bool
@@ -35,11 +36,12 @@ type Sender struct {
 	Failed *ending.HookError // the on_chunk hook that refused some: nothing more passes
 }
 
-// sending is an outlet as a sink of what is sent, which nothing ends.
+// sending returns an outlet as a sink that never ends the message.
 func sending(out outlet) chunk.Sink {
 	return func(ctx context.Context, chunks []abi.Chunk, _ bool) error { return out.push(ctx, chunks, false) }
 }
 
+// Send checks, counts and passes on chunks.
 func (t *Sender) Send(ctx context.Context, chunks []abi.Chunk) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,7 +73,7 @@ func (t *Sender) Send(ctx context.Context, chunks []abi.Chunk) error {
 	return err
 }
 
-// take returns what was said so far, and begins anew.
+// take returns the collected chunks and removes them.
 func (t *Sender) take() []abi.Chunk {
 	t.mu.Lock()
 	defer t.mu.Unlock()

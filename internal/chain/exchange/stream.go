@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
-// A stream is the way of one reply outward through one ring: what came from
-// inside, and what its on_chunk hooks let pass.
+// A stream carries one reply outward through one ring: what arrived from inside, and what
+// the ring's on_chunk hooks let pass.
 type stream struct {
 	run      *hook.Run
 	members  []*hook.Member
@@ -33,11 +33,13 @@ type stream struct {
 	seq      int64
 }
 
+// newStream returns the stream of a ring. callID is that of a tool call.
 func newStream(r *hook.Run, ring hook.Ring, tool bool, callID string, out outlet) *stream {
 	return &stream{run: r, members: r.In(ring, abi.HookOnChunk), tool: tool, callID: callID, out: out, id: r.StreamIDs.Add(1), held: account.Meter{Of: r.Account}}
 }
 
-// outlet is what the ring hands its chunks to; nil if they go nowhere.
+// outlet returns where to push the chunks of the ring, or nil if they are not needed
+// before the answer is complete.
 func (s *stream) outlet() outlet {
 	if s.out == nil {
 		return nil
@@ -47,7 +49,7 @@ func (s *stream) outlet() outlet {
 
 func (s *stream) pushes() int { return s.n }
 
-// anew forgets what came, unless it went further and was seen.
+// anew discards what arrived, unless it was passed on and may have been seen.
 func (s *stream) anew() bool {
 	if s.n > 0 && !s.out.anew() {
 		return false
@@ -57,7 +59,7 @@ func (s *stream) anew() bool {
 	return true
 }
 
-// push lets chunks pass and gives what is left of them to the ring outside.
+// push runs the on_chunk hooks over chunks and passes the result to the ring outside.
 func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error {
 	if s.failed != nil {
 		return s.failed
@@ -89,8 +91,8 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 	return err
 }
 
-// hold counts chunks that the stream keeps until its end. If they do not fit the run's
-// memory, the call fails.
+// hold counts chunks that the stream keeps until its end. If they exceed the run's memory
+// limit, the call fails.
 func (s *stream) hold(chunks []abi.Chunk) *ending.HookError {
 	if err := s.held.Add(size.Chunks(chunks)); err != nil {
 		return &ending.HookError{Entry: SourceHost, Hook: abi.HookOnChunk, Err: ending.LimitFailure("stream", err)}
@@ -141,8 +143,8 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 	return chunks, nil
 }
 
-// changed reports whether what passed says something else than what came.
-// Without on_chunk hooks nothing changes.
+// changed reports whether the chunks that passed differ in content from those that
+// arrived. Without on_chunk hooks they do not.
 func (s *stream) changed(came, passed []abi.Chunk) bool {
 	if len(s.members) == 0 {
 		return false

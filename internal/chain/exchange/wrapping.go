@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
-// A wrapping is one call of a wrapper: what it does with what it wraps, and
-// what comes of it.
+// A Wrapping is one call of a wrapper, with the calls that the wrapper makes by next and
+// what it sends.
 type Wrapping[Q, P, R any] struct {
 	x     *Exchange[Q, P, R]
 	ctx   context.Context // of the exchange: it outlives the wrapper's code
@@ -47,11 +47,10 @@ type opened[R any] struct {
 	told   bool // the wrapper knows how it ended
 }
 
-// ErrClosed is the cause by which a stream ends that its reader closes.
+// ErrClosed is the cause with which a stream is canceled when its reader closes it.
 var ErrClosed = errors.New("the module that read the stream closed it")
 
-// onion calls the first of the wrappers around the others, and at last the
-// next ring.
+// onion calls the first wrapper around the others, and finally the next ring.
 func (x *Exchange[Q, P, R]) onion(ctx context.Context, i hook.Ring, wrappers []*hook.Member, q Q, out outlet) (Reply[R], error) {
 	if len(wrappers) == 0 {
 		return x.ring(ctx, i+1, q, out)
@@ -65,7 +64,7 @@ func (x *Exchange[Q, P, R]) onion(ctx context.Context, i hook.Ring, wrappers []*
 	return w.outcome(res, v, err)
 }
 
-// hold counts the answer of the wrapper, which the record does not.
+// Hold counts the wrapper's answer, which is not recorded.
 func (w *Wrapping[Q, P, R]) Hold(c *hook.Control) error {
 	if err := w.x.Held.Add(c.Weight()); err != nil {
 		return ending.MemoryFault(err)
@@ -73,7 +72,7 @@ func (w *Wrapping[Q, P, R]) Hold(c *hook.Control) error {
 	return nil
 }
 
-// serve lets the wrapper that is called run and read what it wraps.
+// Serve lets the wrapper run and read what it wraps.
 func (w *Wrapping[Q, P, R]) Serve(c *hook.Control) {
 	next := func(ctx context.Context, patch any) (any, error) {
 		rep, err := w.next(ctx, patchOf[P](patch))
@@ -95,10 +94,10 @@ func (w *Wrapping[Q, P, R]) Send(ctx context.Context, chunks []abi.Chunk) error 
 	return w.tell.Send(ctx, chunks)
 }
 
-// LastGood returns the last answer that next gave without an error, or nil.
+// LastGood returns the last answer that next returned without an error, or nil.
 func (w *Wrapping[Q, P, R]) LastGood() *R { return w.lastGood.Res }
 
-// patchOf is a patch as a hook gave it; nil changes nothing.
+// patchOf returns a patch as the hook passed it; nil changes nothing.
 func patchOf[P any](patch any) (p P) {
 	if given, _ := patch.(*P); given != nil {
 		p = *given
@@ -127,8 +126,8 @@ func (w *Wrapping[Q, P, R]) next(ctx context.Context, p P) (Reply[R], error) {
 	return rep, nil
 }
 
-// begin makes ready for another call of what is wrapped. A patch that makes no
-// sense is a reply, and changes nothing.
+// begin prepares another call of what is wrapped. An invalid patch results in a reply with
+// an error and changes nothing.
 func (w *Wrapping[Q, P, R]) begin(p P) (q Q, rep Reply[R], err error) {
 	if q, err = w.x.Kind.Patch(w.q, p, w.m); err != nil {
 		return q, Reply[R]{Err: ending.AsError(err, abi.CodeInvalid), Source: SourceHost}, nil
@@ -141,14 +140,14 @@ func (w *Wrapping[Q, P, R]) begin(p P) (q Q, rep Reply[R], err error) {
 	return q, rep, nil
 }
 
-// keep takes note of a reply.
+// keep records a reply to next.
 func (w *Wrapping[Q, P, R]) keep(rep Reply[R]) {
 	if w.last = rep; rep.Err == nil {
 		w.lastGood, w.good = rep, append(w.good, rep)
 	}
 }
 
-// open runs what is wrapped beside the wrapper, which reads what it says.
+// open runs what is wrapped concurrently with the wrapper, which reads its chunks.
 func (w *Wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 	patched, rep, err := w.begin(p)
 	switch {
@@ -177,7 +176,7 @@ func (w *Wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 	return nil
 }
 
-// read runs what is wrapped with its chunks going to a feed.
+// read runs what is wrapped and writes its chunks to a pipe.
 func (w *Wrapping[Q, P, R]) read(ctx context.Context, q Q, feed *chunk.Pipe) (Reply[R], error) {
 	t := &tap{feed: feed}
 	var out outlet
@@ -191,8 +190,8 @@ func (w *Wrapping[Q, P, R]) read(ctx context.Context, q Q, feed *chunk.Pipe) (Re
 	return rep, t.push(ctx, w.x.Kind.Chunks(q, rep.Res), true)
 }
 
-// recv returns what waits of the stream that the wrapper reads, at most that
-// many bytes; then, once, how it ended; then nothing.
+// recv returns waiting chunks of the stream that the wrapper reads, at most that many
+// bytes; then, once, the end of the stream; then nothing.
 func (w *Wrapping[Q, P, R]) recv(ctx context.Context, most int) (abi.Received, error) {
 	o := w.stream
 	switch {
@@ -223,8 +222,8 @@ func (w *Wrapping[Q, P, R]) recv(ctx context.Context, most int) (abi.Received, e
 	return abi.Received{End: w.x.Kind.End(o.rep.Res)}, nil
 }
 
-// close ends the stream that the wrapper reads, if there is one, and waits
-// until what is wrapped has unwound. The error is an ending that it met.
+// close cancels the stream that the wrapper reads, if any, and waits until what is wrapped
+// has returned. The error is an ending that it met.
 func (w *Wrapping[Q, P, R]) close() error {
 	o := w.stream
 	if w.stream = nil; o == nil {
@@ -243,7 +242,7 @@ func (w *Wrapping[Q, P, R]) close() error {
 	return nil
 }
 
-// drain lets the stream come to its end without the wrapper.
+// drain reads the stream to its end after the wrapper has failed.
 func (w *Wrapping[Q, P, R]) drain() error {
 	o := w.stream
 	for o != nil && !o.told {
@@ -255,7 +254,7 @@ func (w *Wrapping[Q, P, R]) drain() error {
 	return w.close()
 }
 
-// outcome is what comes of the wrapper, given what its hook came to.
+// outcome returns the reply of the wrapper, given the outcome of its hook.
 func (w *Wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (Reply[R], error) {
 	var ending error
 	if err == nil && v.Faulted {
@@ -290,9 +289,10 @@ func (w *Wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (Reply[
 	}
 }
 
-// said is what a wrapper without an answer said by what it sent, nil if it sent
-// nothing or was refused: its chunks, together with what its last next let
-// pass. What chunks cannot say is that of blank, or of the last good reply.
+// Said returns the answer of a wrapper that returned none but sent chunks: those chunks,
+// and the chunks that its last next let pass. Everything that chunks cannot carry comes
+// from the last good reply, or from blank. It returns nil if the wrapper sent nothing or
+// was rejected.
 func (w *Wrapping[Q, P, R]) Said(blank *R) *R {
 	if w.tell.Sent == 0 || w.tell.Failed != nil {
 		return nil

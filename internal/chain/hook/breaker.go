@@ -1,3 +1,13 @@
+// Package hook calls single hooks of middlewares.
+//
+// A [Run] is a run of an agent as its hook calls share it, a [Member] an entry in that
+// run, and a [Call] one hook call: what a middleware can ask of the host while its hook
+// runs. [Control] is the host's side of the same call. Calling a hook records its answer,
+// or replays the recorded one, counts faults in the entry's circuit breaker, reports to
+// the tracer, and persists what the hook wrote together with what it answered.
+//
+// The package knows neither the order of hooks nor the agent's loop; packages exchange and
+// chain call it.
 package hook
 
 import (
@@ -8,17 +18,18 @@ import (
 
 // When a breaker opens, and for how long.
 const (
+	// When a circuit breaker opens, and for how long.
 	breakAfter   = 5               // faults in a row
 	breakFirst   = time.Second     // the first time
 	breakLongest = 5 * time.Minute // twice as long each time, up to this
 )
 
-// A breaker keeps an entry that faults again and again from being called: a
-// module in a crash loop costs its runs time and the host its patience. It
-// belongs to one entry of one chain and is shared by all its runs.
+// A breaker stops calls of an entry that faults repeatedly, since a module in a crash loop
+// costs its runs time and the host resources. It belongs to one entry of one chain; all
+// runs of the chain share it.
 //
-// After some faults in a row it opens. Once its time is up it lets one call
-// try: if that faults too it opens for twice as long, otherwise it closes.
+// It opens after breakAfter faults in a row. When its time is up it allows one trial call.
+// If that faults as well, it opens for twice as long; otherwise it closes.
 type breaker struct {
 	mu      sync.Mutex
 	faults  int           // in a row
@@ -28,7 +39,7 @@ type breaker struct {
 	nowFunc func() time.Time
 }
 
-// An openBreaker says that an entry is not called for now.
+// An openBreaker is the error of a call that the breaker rejects.
 type openBreaker struct {
 	faults int
 	wait   time.Duration
@@ -45,8 +56,8 @@ func (b *breaker) now() time.Time {
 	return time.Now()
 }
 
-// allow reports whether the entry may be called, as an *openBreaker if not.
-// A call that it lets pass must be told to done.
+// allow returns an *openBreaker if the entry must not be called now. The caller must
+// report the end of an allowed call by done or release.
 func (b *breaker) allow() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,7 +72,8 @@ func (b *breaker) allow() error {
 	return nil
 }
 
-// done notes how a call ended, and says in words if the breaker opens or closes.
+// done reports the outcome of a call. If the breaker opens or closes, done describes that
+// in words.
 func (b *breaker) done(faulted bool) (change string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,7 +96,7 @@ func (b *breaker) done(faulted bool) (change string) {
 	return fmt.Sprintf("is switched off for %v after %d faults in a row", b.pause, b.faults)
 }
 
-// release gives back a try that came to no end of its own.
+// release ends an allowed call whose outcome says nothing about the entry.
 func (b *breaker) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -28,9 +28,9 @@ const (
 	maxLogBytes  = 8 << 10   // of one log line; longer ones are cut
 )
 
-// A Call is the host's side of one hook call: what a middleware can ask for
-// while its hook runs. Its methods return *abi.Error where the middleware is
-// to see the failure, and an ending where the run is over.
+// A Call is one hook call as the middleware sees it: what it can ask of the host while its
+// hook runs. Its methods may be called concurrently. They return an *abi.Error if the
+// middleware is to handle the failure, and another error if the run has ended.
 type Call struct {
 	Hook abi.Hook
 
@@ -74,22 +74,23 @@ type Call struct {
 	told     []uint64 // the sums of its events
 }
 
-// Where says where in the run it is.
+// Where returns the position in the run: its ids, its step and the time.
 func (c *Call) Where() abi.Run { return c.run.Host.Where() }
 
-// Entry is the name of the entry that is called.
+// Entry returns the name of the entry whose hook is called.
 func (c *Call) Entry() string { return c.member.Name }
 
-// OnFault lets fn hear of it if the call turns out to be a fault, be it by what
-// the middleware did or by what it answered. fn gets the whole fault, before
-// anybody else does. It is called at most once, on the goroutine of the call.
+// OnFault registers fn to receive the fault if the call turns out to be one, by what the
+// middleware did or by what it answered. fn is called at most once, on the goroutine of
+// the call, before the fault is reported.
 func (c *Control) OnFault(fn func(*ending.FaultError)) { c.onFault = fn }
 
-// Until lets stop be asked now and then while the call works for long on what the
-// middleware has handed to it. That fails with the error that stop gives, if any.
+// Until registers stop, which long host work on data from the middleware calls from time
+// to time. The work fails with the error that stop returns.
 func (c *Control) Until(stop func() error) { c.stop = stop }
 
-// waitFor calls fn, whose time is not the hook's, and whose ending is.
+// waitFor calls fn. Its time does not count as the hook's, and an ending that it returns
+// becomes that of the call.
 func (c *Call) waitFor(fn func() error) error {
 	began := time.Now()
 	err := fn()
@@ -102,23 +103,23 @@ func (c *Call) waitFor(fn func() error) error {
 	return err
 }
 
-// Ending is the ending that a call of Next, Recv or their like met, if one did: whatever the
-// hook answers now is void.
+// Ending returns the ending that Next, Recv or a similar call met, or nil. It voids
+// whatever the hook answers.
 func (c *Control) Ending() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ending
 }
 
-// Waited is the time that the hook has spent in Next, Recv and their like.
+// Waited returns the time that the hook has spent in Next, Recv and similar calls.
 func (c *Control) Waited() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.waited
 }
 
-// List returns list n itself, for native middlewares; nil if the hook has no
-// such list.
+// List returns list n of messages, or nil if the hook has no such list. A Go middleware
+// reads messages through it.
 func (c *Call) List(n int) *message.List {
 	if n < 0 || n >= len(c.lists) {
 		return nil
@@ -126,14 +127,13 @@ func (c *Call) List(n int) *message.List {
 	return c.lists[n]
 }
 
-// Shown returns the messages that belong into the hook's input as the items of
-// a list, a JSON array, and which list that is; nil if the middleware does not
-// want to be shown messages. They are not in the input itself, since their JSON
-// is known already: encoding it once more is what a long conversation would
-// cost most.
+// Shown returns the messages of the hook's input as a JSON array, and the number of their
+// list. It returns nil if the middleware does not want messages in its input. The input
+// itself omits them because their JSON is cached: encoding a long conversation again would
+// dominate the cost of a call.
 func (c *Control) Shown() (items []byte, list int) { return c.shown, c.shownList }
 
-// list returns list n as the entry may read it: visible from index first on.
+// list returns list n and the index of the first message that the entry may read.
 func (c *Call) list(n int) (l *message.List, first int, err error) {
 	if n < 0 || n >= len(c.lists) || c.lists[n] == nil {
 		return nil, 0, &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("%s has no list %d of messages", c.Hook, n)}
@@ -149,7 +149,8 @@ func (c *Call) list(n int) (l *message.List, first int, err error) {
 	}
 }
 
-// AppendMessages is Messages behind b.
+// AppendMessages appends messages from up to, but not including, to of list n to b, as
+// JSON of at most limit bytes.
 func (c *Control) AppendMessages(b []byte, n, from, to, limit int) ([]byte, error) {
 	l, first, err := c.call().list(n)
 	if err != nil {
@@ -166,7 +167,7 @@ func (c *Control) AppendMessages(b []byte, n, from, to, limit int) ([]byte, erro
 	return b, nil
 }
 
-// Changed returns the first index at which a list differs from revision rev.
+// Changed returns the first index at which list n differs from its revision rev.
 func (c *Control) Changed(n int, rev int64) (int, error) {
 	l, _, err := c.call().list(n)
 	if err != nil {
@@ -192,8 +193,8 @@ func (c *Call) LocalDelete(key string) error { return c.locals.Delete(key) }
 // LocalAdd adds to a counter at once and returns its new value.
 func (c *Call) LocalAdd(key string, delta int64) (int64, error) { return c.locals.Add(key, delta) }
 
-// Emit sends a custom event, marked with this entry. It blocks while more events of
-// the run than its memory limit allows are pending; see [Accountant].
+// Emit sends a custom event on behalf of the entry. It blocks while the pending events of
+// the run exceed its memory limit; see [Accountant].
 func (c *Call) Emit(name string, data json.RawMessage) error {
 	c.mu.Lock()
 	c.emits++
@@ -218,8 +219,8 @@ func (c *Call) Emit(name string, data json.RawMessage) error {
 	return nil
 }
 
-// Log sends a log event. It blocks as Emit does. What passes the limits of a hook is cut
-// or dropped.
+// Log sends a log event. It blocks as Emit does. It truncates long lines and drops lines
+// beyond the limit of a hook.
 func (c *Call) Log(level int32, text string) {
 	c.mu.Lock()
 	c.logs++
@@ -253,7 +254,7 @@ func (c *Call) publish(e abi.Event) {
 	c.run.Send(e)
 }
 
-// send sends an event of this call, unless an earlier pass did.
+// send sends an event of this call unless an earlier pass through the phase sent it.
 func (c *Call) send(e abi.Event) {
 	if c.key == "" {
 		c.publish(e)
@@ -279,6 +280,6 @@ func denied(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf(format, args...)}
 }
 
-// Weigh says how many bytes the hook answered with, for a middleware whose
-// answers are bytes.
+// Weigh sets the size of the hook's answer in bytes, for middlewares whose answers are
+// bytes.
 func (c *Control) Weigh(bytes int64) { c.weight = bytes }

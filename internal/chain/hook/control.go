@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// A Control is the host's side of a hook call: what the chain and the
-// transports of modules do with it, and middlewares do not.
+// A Control is the host's side of a [Call]: what the chain and the transports of modules
+// need of it and middlewares do not.
 type Control Call
 
 // ControlOf returns the host's side of a call.
@@ -21,51 +21,53 @@ func (c *Control) call() *Call { return (*Call)(c) }
 // Log is [Call.Log].
 func (c *Control) Log(level int32, text string) { c.call().Log(level, text) }
 
-// Invoke calls the hook and applies its answer; see [base.invoke].
+// Invoke calls the hook and applies its answer; see [Run.invoke].
 func (c *Control) Invoke(ctx context.Context, in Input, out any, apply func() error) (record.Verdict, error) {
 	return c.run.invoke(ctx, c.call(), in, out, apply)
 }
 
-// Serve lets the hook run and read what it wraps.
+// Serve sets what the hook wraps: next runs it, open runs it as a stream, and recv reads
+// that stream.
 func (c *Control) Serve(next func(ctx context.Context, patch any) (any, error), open func(ctx context.Context, patch any) error,
 	recv func(ctx context.Context, maxBytes int) (abi.Received, error)) {
 	c.next, c.open, c.recv = next, open, recv
 }
 
-// TakeSent passes what the hook sends to take.
+// TakeSent passes the chunks that the hook sends to take.
 func (c *Control) TakeSent(take func(ctx context.Context, chunks []abi.Chunk) error) { c.hand = take }
 
-// SetTool says that the hook is called about a call of a tool. variant tells
-// apart calls of the hook about the same one.
+// SetTool sets the tool call that the hook is called about. variant distinguishes several
+// calls of the hook about the same tool call.
 func (c *Control) SetTool(call *abi.Call, variant string) { c.tool, c.scope = call, call.ID+variant }
 
-// SetDelivered sets what reports whether content of the answer was delivered,
-// after which the hook cannot interrupt.
+// SetDelivered sets the function that reports whether content of the answer has been
+// delivered. After that the hook cannot interrupt.
 func (c *Control) SetDelivered(delivered func() bool) { c.delivered = delivered }
 
-// Divert passes the call's own events to take, which are not sent then.
+// Divert passes the events of the call to take instead of sending them.
 func (c *Control) Divert(take func(abi.Event)) { c.divert = take }
 
-// Weight returns how many bytes the hook answered with.
+// Weight returns the size of the hook's answer in bytes.
 func (c *Control) Weight() int64 { return c.weight }
 
-// Meter counts what the host holds for the call, until its end.
+// Meter returns the meter of the memory that the host holds until the call ends.
 func (c *Control) Meter() *account.Meter { return &c.held }
 
-// View returns how list n stands in the input; see [base.view].
+// View returns the description of list n for the hook's input.
 func (c *Control) View(n int) abi.List { return c.call().view(n) }
 
-// Interrupt is [base.interrupt].
+// Interrupt pauses the run until the interrupt is answered; asks lists the questions of
+// several gates. The error is an ending, or says that the interrupt exceeds a limit.
 func (c *Control) Interrupt(i abi.Interrupt, asks []abi.Ask) error {
 	return c.run.interruptWith(c.call(), i, asks)
 }
 
-// Fault is [base.fault].
+// Fault reports a fault of the call. The error is an ending if the fault ends the run.
 func (c *Control) Fault(stage ending.Stage, err error) (record.Verdict, error) {
 	return c.run.fault(c.call(), stage, err)
 }
 
-// LogFailed reports a hook that failed where that changes nothing.
+// LogFailed logs the error of a hook whose failure has no other effect.
 func (c *Control) LogFailed(err *abi.Error) { c.Log(abi.LogError, "failed: "+err.Error()) }
 
 // Entry returns the name of the entry that is called.

@@ -9,19 +9,19 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
-// maxHTTP is how many requests one hook may send.
+// maxHTTP is the maximum number of requests of one hook call.
 const maxHTTP = 100
 
-// An HTTP sends requests of middlewares.
+// An HTTP sends requests for middlewares.
 type HTTP interface {
-	// Send sends a request to one of the hosts that the entry was granted, and
-	// returns the answer. The error is an *abi.Error, without secrets.
+	// Send sends a request to one of the hosts that the entry was granted and returns the
+	// response. The error is an *abi.Error and contains no secrets.
 	Send(ctx context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error)
 }
 
-// HTTP sends a request, at once: a hook that is called again sends it again. It
-// goes to one of the hosts in granted, with secrets that the host fills in. Its
-// time is not the hook's. The error is an *abi.Error, or an ending.
+// HTTP sends a request at once: a hook that is called again sends it again. The request
+// goes to one of the hosts in granted, with secrets that the host fills in. Its time does
+// not count as the hook's. The error is an *abi.Error, or ends the run.
 func (c *Call) HTTP(ctx context.Context, r *abi.HTTPRequest, granted []string) (res *abi.HTTPResponse, err error) {
 	sender := c.run.HTTP
 	c.mu.Lock()

@@ -14,16 +14,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 )
 
-// An envelope is the part that all inputs have; an ender is an answer that
-// may end the run.
+// An Input is the input of a hook, with its common part. An ender is an answer that may
+// end the run.
 type (
 	Input interface{ Envelope() *abi.Common }
 	ender interface{ Ending() *abi.Control }
 )
 
-// invoke calls one hook of one member and applies its answer. apply runs when
-// the hook succeeded, and is to change nothing if it fails: then the answer is
-// a fault as a whole. The error is an ending.
+// invoke calls one hook and applies its answer. apply runs if the hook succeeded. It must
+// change nothing if it fails: the whole answer is a fault then. The error is an ending.
 func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func() error) (record.Verdict, error) {
 	if err := ending.FromContext(ctx); err != nil {
 		return record.Verdict{}, err
@@ -77,7 +76,7 @@ func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func
 	return v, err
 }
 
-// note records what came of a call.
+// note records the outcome of a call.
 func (r *Run) note(c *Call, out any, v record.Verdict) {
 	if gate, ok := out.(*abi.GateToolAnswer); ok && gate.Decision == abi.DecideAsk {
 		return // the gate is asked again once somebody has decided
@@ -87,8 +86,8 @@ func (r *Run) note(c *Call, out any, v record.Verdict) {
 	}
 }
 
-// commit makes the writes of a call that succeeded, and records what came of
-// it: both or neither are kept.
+// commit commits the writes of a successful call and records its answer. Either both are
+// persisted or neither.
 func (r *Run) commit(ctx context.Context, c *Call, out any) error {
 	if c.key != "" { // a translation is called while an event is recorded
 		r.keeping.RLock()
@@ -107,8 +106,8 @@ func (r *Run) commit(ctx context.Context, c *Call, out any) error {
 	return nil
 }
 
-// live are the hooks that are called in every pass through a phase: they
-// wrap something that may have to go on, or are told of what is new.
+// live holds the hooks that are called in every pass through a phase: they wrap a call
+// that may have to be resumed, or receive only new events.
 var live = map[abi.Hook]bool{
 	abi.HookWrapModel:    true,
 	abi.HookWrapToolCall: true,
@@ -116,7 +115,7 @@ var live = map[abi.Hook]bool{
 	abi.HookObserve:      true,
 }
 
-// replay applies what came of a call in an earlier pass.
+// replay applies the outcome that an earlier pass recorded.
 func (r *Run) replay(c *Call, v record.Verdict, err error, apply func() error) (record.Verdict, error) {
 	if err == nil && v.OK() {
 		err = apply()
@@ -133,7 +132,7 @@ func (r *Run) tellBreaker(c *Call, change string) {
 	}
 }
 
-// answer calls the hook and applies what it answers.
+// answer calls the hook and applies its answer.
 func (r *Run) answer(ctx context.Context, c *Call, in Input, out any, apply func() error) (record.Verdict, error) {
 	err := c.member.session.Call(ctx, c, in, out)
 	if ending := ControlOf(c).Ending(); ending != nil {
@@ -176,8 +175,8 @@ func (r *Run) answer(ctx context.Context, c *Call, in Input, out any, apply func
 	return record.Verdict{}, nil
 }
 
-// fault tells of a fault and decides whether it ends the run. stage is that of
-// an error which does not say its own.
+// fault reports a fault and decides whether it ends the run. stage is that of an error
+// which does not name its own.
 func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, error) {
 	var f *ending.FaultError
 	if !errors.As(err, &f) {
@@ -215,7 +214,8 @@ func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, err
 	return record.Verdict{Faulted: true}, nil
 }
 
-// call makes the host's side of a hook call.
+// Call returns the host's side of a new call of hook h, which can read the given lists of
+// messages.
 func (r *Run) Call(m *Member, h abi.Hook, lists ...*message.List) *Control {
 	c := &Call{Hook: h, run: r, member: m, held: account.Meter{Of: r.Account}}
 	c.locals = r.Locals.Begin(&m.owner, &c.held)
@@ -223,8 +223,8 @@ func (r *Run) Call(m *Member, h abi.Hook, lists ...*message.List) *Control {
 	return ControlOf(c)
 }
 
-// view is how a list stands in a member's input. Its messages, where the member
-// wants to be shown them, are in [Call.Shown].
+// view returns the description of list n for the hook's input. The messages themselves, if
+// the member wants them, are in [Control.Shown].
 func (c *Call) view(n int) abi.List {
 	l := c.lists[n]
 	if mode := c.member.desc.Messages; mode == "" || mode == abi.MessagesFull {
@@ -237,12 +237,12 @@ func (c *Call) view(n int) abi.List {
 	return abi.List{List: n, Revision: l.Revision(), Total: l.Len()}
 }
 
-// send sends an event to the caller and to the observers.
+// Send sends an event to the caller and to the observers.
 func (r *Run) Send(e abi.Event) {
 	r.Events(r.Host.Send(e))
 }
 
-// translates reports whether a hook translates events for a client.
+// Translates reports whether a hook translates events for a client.
 func Translates(h abi.Hook) bool {
 	return h == abi.HookTranslateBefore || h == abi.HookTranslateAfter
 }

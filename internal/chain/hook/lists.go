@@ -6,19 +6,19 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// places say which members have each hook: ring by ring from outside in, in
-// registration order within a ring. Every run of a chain has the same, and each
-// hook is looked up many times in a run.
+// Places holds, for each hook, which members have it: ring by ring from the outside in, in
+// registration order within a ring. All runs of a chain share it, because a run looks up
+// its hooks often.
 type Places struct {
 	order []int // the members' indices: the lists of all hooks, one behind the other
 	of    map[abi.Hook]place
 }
 
-// A place is where the list of a hook lies. Ring i has at[i] up to, not including,
-// at[i+1].
+// A place is the position of a hook's list in the order. Ring i spans at[i] up to, but not
+// including, at[i+1].
 type place struct{ at [RingCount + 1]int }
 
-// placesOf finds the places of n members. has says in which ring one is, and whether
+// PlacesOf computes the places of n members. has returns the ring of a member, and whether
 // it has a hook.
 func PlacesOf(n int, has func(i int, h abi.Hook) (Ring, bool)) Places {
 	p := Places{of: map[abi.Hook]place{}}
@@ -40,13 +40,13 @@ func PlacesOf(n int, has func(i int, h abi.Hook) (Ring, bool)) Places {
 	return p
 }
 
-// lists are the members of a run by their hooks.
+// Lists holds the members of a run by hook.
 type Lists struct {
 	members []*Member
 	of      map[abi.Hook]place
 }
 
-// fill puts members into their places.
+// Fill returns the lists of a run's members.
 func (p *Places) Fill(all []*Member) Lists {
 	l := Lists{make([]*Member, len(p.order)), p.of}
 	for at, i := range p.order {
@@ -55,14 +55,15 @@ func (p *Places) Fill(all []*Member) Lists {
 	return l
 }
 
-// inward lists the members that have a hook from outside in; the list is not to be
-// changed.
+// Inward returns the members that have a hook, from the outside in. The caller must not
+// change the slice.
 func (r *Run) Inward(h abi.Hook) []*Member {
 	p := r.Lists.of[h]
 	return r.Lists.members[p.at[Outer]:p.at[RingCount]:p.at[RingCount]]
 }
 
-// outward is inward from inside out; within a ring the order is the same.
+// Outward returns the members that have a hook, from the inside out. Within a ring they
+// are in registration order. The caller must not change the slice.
 func (r *Run) Outward(h abi.Hook) []*Member {
 	var out []*Member
 	for ring := RingCount - 1; ring >= Outer; ring-- {
@@ -76,7 +77,7 @@ func (r *Run) Outward(h abi.Hook) []*Member {
 	return out
 }
 
-// in lists the members of a ring that have a hook; the list is not to be changed.
+// In returns the members of a ring that have a hook. The caller must not change the slice.
 func (r *Run) In(ring Ring, h abi.Hook) []*Member {
 	p := r.Lists.of[h]
 	return r.Lists.members[p.at[ring]:p.at[ring+1]:p.at[ring+1]]

@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
-// A Plan is what a chain knows of an entry before a run: what its middleware
-// says of itself, which hooks are called, and its circuit breaker.
+// A Plan is what a chain knows about an entry before a run: the description of its
+// middleware, the hooks to call, and its circuit breaker.
 type Plan struct {
 	Entry
 	desc    Description
@@ -54,7 +54,7 @@ func (p *Plan) Open(ctx context.Context, run string) (*Member, error) {
 	return &Member{Plan: p, session: session}, nil
 }
 
-// A member is an entry in a run.
+// A Member is an entry in a run.
 type Member struct {
 	*Plan
 	session Session
@@ -75,10 +75,12 @@ func (m *Member) Stats() abi.EntryStats {
 	return out
 }
 
-// HoldsStream reports whether what the member's wrappers send is withheld until they return.
+// HoldsStream reports whether chunks that the member's wrappers send are withheld until
+// the wrappers return.
 func (m *Member) HoldsStream() bool { return m.desc.HoldStream }
 
-// Observes returns the events that the member's observe is called with; nil if it has none.
+// Observes returns the types of events that the member's observe receives, or nil if it
+// has none.
 func (m *Member) Observes() map[abi.EventType]bool { return m.events }
 
 // faultOf reports whether err is a fault of the member.
@@ -87,7 +89,7 @@ func faultOf(err error, m *Member) bool {
 	return ok && fault.Entry == m.Name
 }
 
-// ringNames are the names of the rings from the inside out.
+// ringNames holds the names of the rings from the inside out.
 var ringNames = []string{Inner.String(), Tenant.String(), Outer.String()}
 
 // owner returns the owner of the entry's run-local values in a chain of that scope.
@@ -95,8 +97,9 @@ func (e *Entry) owner(scope string) local.Owner {
 	return local.NewOwner(scope, e.Name, ringNames[Inner-e.Ring:]...)
 }
 
-// observes are the events that an entry's observe is told of: those that its
-// description names, else all but chunks. What it may not read is not among them.
+// observes returns the events that the entry's observe receives: those that its
+// description names, by default all except chunks. It excludes events that the entry may
+// not read.
 func (e *Entry) observes(types []abi.EventType) map[abi.EventType]bool {
 	events := map[abi.EventType]bool{}
 	if types == nil {
@@ -117,7 +120,7 @@ func (e *Entry) observes(types []abi.EventType) map[abi.EventType]bool {
 	return events
 }
 
-// MayRead is the last message of a run, for a member that may read it.
+// MayRead returns the last message of a run if the member may read it, else nil.
 func (m *Member) MayRead(last *abi.Message) *abi.Message {
 	if m.Read == ReadNone {
 		return nil

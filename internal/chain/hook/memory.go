@@ -4,8 +4,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
-// Hold counts n bytes that the host holds for the hook call, until its end. A negative n
-// returns bytes before that. The error is a [*Fault].
+// Hold counts n bytes that the host holds until the hook call ends. A negative n returns
+// bytes earlier. The error is an *[ending.FaultError].
 func (c *Control) Hold(n int64) error {
 	if err := c.held.Add(n); err != nil {
 		return ending.MemoryFault(err)
@@ -13,9 +13,9 @@ func (c *Control) Hold(n int64) error {
 	return nil
 }
 
-// awaitMemory waits until the host can hold an event of n bytes that the hook makes.
-// The time is not the hook's. It must be called without a lock that the journal or
-// the caller of the run may need.
+// awaitMemory waits until the host can hold an event of n bytes. The time does not count
+// as the hook's. The caller must hold no lock that the journal or the caller of the run
+// may need.
 func (c *Call) awaitMemory(what string, n int) error {
 	if c.run.accountant == nil {
 		return nil
@@ -34,7 +34,7 @@ func (c *Call) awaitMemory(what string, n int) error {
 	})
 }
 
-// mayHold fails if the run's memory is full, before a hook makes more answers.
+// mayHold returns an error if the run's memory is exhausted, before a hook produces more.
 func (r *Run) mayHold(what string) error {
 	if r.accountant == nil {
 		return nil

@@ -6,38 +6,37 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Middleware is the code of an entry: native Go, or a WebAssembly module.
-// To the chain they are the same. It serves many runs at once.
+// A Middleware is the code of an entry: Go code in this process, or a WebAssembly module.
+// It serves many runs concurrently.
 type Middleware interface {
-	// Describe says what the middleware is and which hooks it wants called.
+	// Describe returns what the middleware is and which hooks it has.
 	Describe() Description
-	// Open prepares the middleware for one run of the entry of that name.
+	// Open prepares the middleware for one run of the named entry.
 	Open(ctx context.Context, entry, run string) (Session, error)
 }
 
-// A Description is what the chain needs to know of a middleware.
+// A Description is what the chain needs to know about a middleware.
 type Description struct {
 	abi.Description
-	// Digest is that of a module's bytes, in hex; empty for native Go.
+	// Digest is the SHA-256 of a module's bytes in hex; empty for Go middlewares.
 	Digest string
 }
 
-// A Session is a middleware in one run. Its hooks may be called from several
-// goroutines at once.
+// A Session is a middleware in one run. Its hooks may be called concurrently.
 type Session interface {
-	// Call runs one hook. in is a pointer to the hook's input of package abi,
-	// out one to its answer, which is filled if the middleware answered. An
-	// *abi.Error says that the hook failed, an ending that was caught in
-	// c.Next that the run ends, anything else that the middleware faulted.
+	// Call runs one hook. in points to the hook's input of package abi, and out to its
+	// answer, which Call fills if the middleware answered. An *abi.Error means that the
+	// hook failed, an ending from c.Next that the run has ended, and any other error that
+	// the middleware faulted.
 	Call(ctx context.Context, c *Call, in, out any) error
-	// Stats tell what the session has used so far.
+	// Stats returns what the session has used so far.
 	Stats() abi.EntryStats
-	// Close frees what the session holds, after its last call.
+	// Close releases the session's resources after its last call.
 	Close()
 }
 
-// A Ring is a part of the chain: the operator's modules lie around the
-// tenant's. A host without a platform has one ring, Tenant.
+// A Ring is a part of the chain. The operator's entries are in the outer and inner ring,
+// around and inside those of the tenant. A host without a platform uses one ring, Tenant.
 type Ring int
 
 // The rings, from outside in.
@@ -51,7 +50,7 @@ const (
 // String returns the ring's name.
 func (r Ring) String() string { return [...]string{"outer", "tenant", "inner"}[r] }
 
-// OnFault says what a fault of an entry does to the run.
+// OnFault says how a fault of an entry affects the run.
 type OnFault string
 
 // What a fault may do. Faults of gates deny under either, and faults of
@@ -77,7 +76,7 @@ type Entry struct {
 	Ring    Ring
 	OnFault OnFault // Fail when empty
 	Read    Read    // ReadAll when empty
-	// Hooks are those of the middleware's hooks that are called; nil: all.
+	// Hooks lists the hooks to call of those that the middleware has; all if nil.
 	Hooks      []abi.Hook
 	Middleware Middleware
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// maxOwn is how many calls of Model and Tool one hook may make together.
+// maxOwn is the maximum number of calls of Model and Tool together in one hook call.
 const maxOwn = 64
 
-// An Own is a kind of call that middlewares make of their own.
+// An Own is a kind of call that a middleware makes for itself.
 type Own string
 
 // The kinds, by the names of their imports.
@@ -24,14 +24,13 @@ const (
 	OwnTool  Own = "tool"
 )
 
-// A frame is a call that a middleware made of its own, and that others are
-// made within.
+// A frame is a call that a middleware makes for itself, within which other calls are made.
 type frame struct {
 	by *Member
 	of Own
 }
 
-// A nester makes the calls of middlewares' own.
+// A nester makes calls that middlewares make for themselves.
 type nester interface {
 	// NestedModel makes a call of the model for c's middleware.
 	NestedModel(ctx context.Context, c *Control, req abi.RequestPatch) (*abi.Response, error)
@@ -70,8 +69,8 @@ func (c *Call) Tool(ctx context.Context, name, arguments string) (*abi.Result, e
 	return res, err
 }
 
-// own checks and counts a call of the middleware's own, and makes it by fn. An
-// ending that fn meets is that of the hook.
+// own checks and counts a call that the middleware makes for itself, and makes it by fn.
+// An ending that fn meets becomes that of the hook.
 func (c *Call) own(of Own, fn func(nester) error) error {
 	c.mu.Lock()
 	c.owns++
@@ -93,7 +92,7 @@ func (c *Call) own(of Own, fn func(nester) error) error {
 	return c.waitFor(func() error { return fn(c.run.Nested) })
 }
 
-// CountOwn counts a call of the middleware's own in its statistics.
+// CountOwn counts a call that the middleware makes for itself in its statistics.
 func (c *Control) CountOwn(of Own) {
 	if of == OwnModel {
 		c.member.ownModel.Add(1)
@@ -102,7 +101,7 @@ func (c *Control) CountOwn(of Own) {
 	c.member.ownTool.Add(1)
 }
 
-// By says which hook makes a call of a tool of its own.
+// By returns which hook makes a tool call for itself.
 func (c *Control) By() *abi.By {
 	by := &abi.By{Entry: c.member.Name, Hook: c.Hook}
 	if c.tool != nil {
@@ -111,8 +110,8 @@ func (c *Control) By() *abi.By {
 	return by
 }
 
-// Within returns the run as a call of the middleware's own passes it, with keys
-// of its own in the record. Its lists are still those of the run around it.
+// Within returns the run for a call that the middleware makes for itself, with separate
+// keys in the record. Its lists are still those of the surrounding run.
 func (c *Control) Within(of Own, id string) *Run {
 	r := *c.run
 	r.Scope = id
@@ -122,7 +121,12 @@ func (c *Control) Within(of Own, id string) *Run {
 	return &r
 }
 
-// past returns the members whose hooks the innermost call passes by.
+// Past returns the members whose hooks the innermost call skips.
+//
+// A tool call skips the hooks of its caller only: another module that makes a call within
+// it is subject to the caller's gates. A model call also skips those of the model calls
+// around it, so that two modules that judge answers do not judge each other's judgements
+// without end.
 func (r *Run) Past() map[*Member]bool {
 	last := r.path[len(r.path)-1]
 	past := map[*Member]bool{last.by: true}
@@ -135,16 +139,16 @@ func (r *Run) Past() map[*Member]bool {
 	return past
 }
 
-// never are the hooks that do not pause a run, nor does what they call.
+// never holds the hooks that cannot pause a run, and neither can the calls they make.
 var never = map[abi.Hook]bool{
 	abi.HookOnChunk:      true,
 	abi.HookToolMessages: true,
 	abi.HookAfterAgent:   true,
 }
 
-// Identify names a call of its own: the same in each pass through the phase,
-// whatever else the hook does before it. It tells apart calls of the same that
-// one hook makes, in their order.
+// Identify returns an id for a call that the middleware makes for itself. The id is the
+// same in each pass through the phase, whatever else the hook does before the call.
+// Identical requests of one hook call are numbered.
 func (c *Control) Identify(of Own, request any) (string, error) {
 	b, err := abijson.Marshal(request)
 	if err != nil {
@@ -160,7 +164,7 @@ func (c *Control) Identify(of Own, request any) (string, error) {
 	return Digest(at + strconv.Itoa(c.same[at]))[:16], nil
 }
 
-// Digest stands for arguments in the key of a call.
+// Digest returns a short hash of s for use in keys.
 func Digest(arguments string) string {
 	sum := sha256.Sum256([]byte(arguments))
 	return hex.EncodeToString(sum[:16])

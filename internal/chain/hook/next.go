@@ -7,9 +7,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Next runs what the hook wraps, with a patch of the request: a
-// *abi.RequestPatch in wrap_model, answered by an *abi.Response, a
-// *abi.CallPatch in wrap_tool_call, answered by an *abi.Result.
+// Next runs what the hook wraps, with a patch of the request. In wrap_model it takes an
+// *abi.RequestPatch and returns an *abi.Response; in wrap_tool_call it takes an
+// *abi.CallPatch and returns an *abi.Result.
 func (c *Control) Next(ctx context.Context, patch any) (any, error) {
 	if c.next == nil {
 		return nil, denied("next is for wrap_model and wrap_tool_call, not for %s", c.Hook)
@@ -25,9 +25,9 @@ func (c *Control) Next(ctx context.Context, patch any) (any, error) {
 	return reply, err
 }
 
-// NextStream is Next without waiting for the answer: Recv reads it as it comes.
-// One stream is open at a time: Next, another NextStream and the end of the
-// hook close it, which cancels what is wrapped and waits for it to unwind.
+// NextStream is Next without waiting for the answer: Recv reads it as it arrives. One
+// stream is open at a time. Next, another NextStream and the end of the hook close it,
+// which cancels the wrapped call and waits for it to return.
 func (c *Control) NextStream(ctx context.Context, patch any) error {
 	if c.open == nil {
 		return denied("next_stream is for wrap_model and wrap_tool_call, not for %s", c.Hook)
@@ -38,10 +38,9 @@ func (c *Control) NextStream(ctx context.Context, patch any) error {
 	return c.call().waitFor(func() error { return c.open(ctx, patch) })
 }
 
-// Recv waits for chunks of the stream that NextStream opened, and returns all
-// that wait, or as many as are at most that many bytes; once they came to their
-// end, that; then nothing. An error of what is wrapped is returned once, in
-// place of its end.
+// Recv waits for chunks of the stream that NextStream opened, and returns at most maxBytes
+// of those that wait, but at least one. At the end it returns the end of the stream once,
+// or the error of the wrapped call, and nothing after that.
 func (c *Control) Recv(ctx context.Context, most int) (abi.Received, error) {
 	if c.recv == nil {
 		return abi.Received{}, denied("recv is for wrap_model and wrap_tool_call, not for %s", c.Hook)
@@ -54,13 +53,12 @@ func (c *Control) Recv(ctx context.Context, most int) (abi.Received, error) {
 	return got, err
 }
 
-// Send hands chunks outward, through the wrappers and on_chunk hooks outside,
-// and returns once there is room for more. Without an answer of the hook, what
-// was sent is the answer. In a call that is not streamed it is that alone.
+// Send sends chunks outward, through the wrappers and on_chunk hooks further out, and
+// returns once there is room for more. If the hook returns no answer, the chunks are the
+// answer. If the call is not streamed, they only become the answer.
 //
-// The error is an *abi.Error of code invalid for chunks that make no sense here,
-// limit for too many of them, or that of an on_chunk hook which refused them; or
-// an ending.
+// The error is an *abi.Error: invalid for malformed chunks, limit for too many of them, or
+// the error of an on_chunk hook that rejected them. Any other error ends the run.
 func (c *Call) Send(ctx context.Context, chunks ...abi.Chunk) error {
 	if c.hand == nil {
 		return denied("send is for wrap_model, wrap_tool_call and call_tool, not for %s", c.Hook)
@@ -68,7 +66,7 @@ func (c *Call) Send(ctx context.Context, chunks ...abi.Chunk) error {
 	return c.waitFor(func() error { return c.hand(ctx, chunks) })
 }
 
-// countNext counts a call of what is wrapped.
+// countNext counts a call of next or next_stream.
 func (c *Call) countNext() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,14 +79,14 @@ func (c *Call) countNext() error {
 	return nil
 }
 
-// NextModel runs what a wrap_model hook wraps.
+// NextModel runs the call that a wrap_model hook wraps.
 func (c *Call) NextModel(ctx context.Context, patch abi.RequestPatch) (*abi.Response, error) {
 	reply, err := ControlOf(c).Next(ctx, &patch)
 	res, _ := reply.(*abi.Response)
 	return res, err
 }
 
-// NextTool runs what a wrap_tool_call hook wraps.
+// NextTool runs the call that a wrap_tool_call hook wraps.
 func (c *Call) NextTool(ctx context.Context, patch abi.CallPatch) (*abi.Result, error) {
 	reply, err := ControlOf(c).Next(ctx, &patch)
 	res, _ := reply.(*abi.Result)

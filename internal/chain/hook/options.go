@@ -2,19 +2,19 @@ package hook
 
 import "github.com/agent-runner/agent-runner/internal/chain/tracing"
 
-// Options are for the pipelines of before_* and after_* hooks.
+// Options configure a chain. The zero value is valid.
 type Options struct {
-	// ContinueOnError lets the rest of a pipeline run after a hook that
-	// failed; the first error is reported at the end.
+	// ContinueOnError runs the rest of a pipeline after a hook that failed. The first
+	// error is reported at the end.
 	ContinueOnError bool
-	// ContinueOnResponse lets the rest of a before pipeline run after a hook
-	// that answered; the last answer counts, and an error beats it.
+	// ContinueOnResponse runs the rest of a before pipeline after a hook that answered.
+	// The last answer counts; an error takes precedence.
 	ContinueOnResponse bool
-	// Values keep the durable values of entries, for Tenant; nil: there are none.
+	// Values stores the durable values of entries, for Tenant; there are none if nil.
 	Values Values
 	Tenant string
-	// HTTP sends requests of middlewares; nil: none are sent.
+	// HTTP sends requests of middlewares, which fail if it is nil.
 	HTTP HTTP
-	// Tracer is told of hooks, and by the agent of the rest; nil: nobody is.
+	// Tracer, if not nil, receives the operations of the run.
 	Tracer tracing.Tracer
 }

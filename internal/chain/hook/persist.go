@@ -11,15 +11,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// An owed says that something recorded is still to be kept, before a hook or a tool
-// is called, which may do something outside because of it.
+// An owed tracks whether recorded data must be persisted before the next hook or tool is
+// called, which may act on it outside the process.
 type owed struct {
 	mu   sync.Mutex // held by who keeps it
 	some atomic.Bool
 }
 
-// keep waits until what was recorded is kept, where somebody keeps it. It is to be
-// safe before something is done that must not be done twice.
+// Persist waits until everything recorded is persisted, if the host is a [Keeper]. safe is
+// set before an action that must not be repeated.
 func (r *Run) Persist(ctx context.Context, safe bool) error {
 	k, ok := r.Host.(Keeper)
 	if !ok {
@@ -32,9 +32,9 @@ func (r *Run) Persist(ctx context.Context, safe bool) error {
 	return nil
 }
 
-// keepAnswer keeps what the model answered: now, if a hook waits for it, and else
-// before the next hook or tool is called. Where there is none it is kept with what
-// follows.
+// PersistAnswer persists the answer of the model: at once if a hook waits for it, and
+// otherwise before the next hook or tool is called. If none is called, it is persisted
+// with the data that follows.
 func (r *Run) PersistAnswer(ctx context.Context) error {
 	waits := r.Scope != "" || len(r.path) > 0 // a middleware asked
 	for i := Outer; i < RingCount; i++ {
@@ -47,7 +47,7 @@ func (r *Run) PersistAnswer(ctx context.Context) error {
 	return nil
 }
 
-// keepOwed waits until what is owed is kept.
+// PersistOwed waits until the data that PersistAnswer deferred is persisted.
 func (r *Run) PersistOwed(ctx context.Context) error {
 	if !r.owed.some.Load() {
 		return nil
@@ -69,10 +69,9 @@ func endWrites(ctx context.Context, c *Call) {
 	c.locals.End(h)
 }
 
-// Delta returns what changed since it was asked for the last time. take is
-// called with it while no hook's answer is being recorded, so that whoever
-// keeps it also knows which events belong to it. At the end of a phase what
-// wrappers wrote is among it: they are not called again.
+// Delta passes take what has changed since the last call. No hook answer is recorded
+// meanwhile, so take knows which events belong to the changes. phaseEnds includes what
+// wrappers wrote, since they are not called again.
 func (r *Run) Delta(phaseEnds bool, take func(*record.Delta) error) error {
 	r.keeping.Lock()
 	defer r.keeping.Unlock()
@@ -87,8 +86,8 @@ func (r *Run) Delta(phaseEnds bool, take func(*record.Delta) error) error {
 	return take(d)
 }
 
-// Recording calls fn while nothing is collected: what it changes and tells is
-// kept together. It must not call hooks.
+// Recording calls fn, whose changes and events are persisted together. fn must not call
+// hooks.
 func (r *Run) Recording(fn func()) {
 	r.keeping.RLock()
 	defer r.keeping.RUnlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// A base is what the hook calls of a run have in common.
+// A Run is what the hook calls of one run share.
 type Run struct {
 	Options
 	Host   Host
@@ -35,7 +35,7 @@ type Run struct {
 	last    bool    // it is within after_agent: nothing in it ends the run, which has ended
 }
 
-// newBase returns the base of a run. Its lists, events and nested are to be set.
+// NewRun returns a run. The caller sets its Lists, Events and Nested.
 func NewRun(o Options, host Host, locals *local.Values) *Run {
 	r := &Run{Options: o, Host: host, Locals: locals, Record: record.New(),
 		StreamIDs: &atomic.Int64{}, keeping: &sync.RWMutex{}, owed: &owed{}}
@@ -46,8 +46,7 @@ func NewRun(o Options, host Host, locals *local.Values) *Run {
 	return r
 }
 
-// Begin begins a pass through a phase of the run, with what was done in
-// earlier passes.
+// Begin starts a pass through a phase of the run, with the record of earlier passes.
 func (r *Run) Begin(rec *record.Record) {
 	rec.BeginPass()
 	r.keeping.Lock()

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Stream is an answer that a native middleware reads as it comes.
+// A Stream is an answer that a Go middleware reads as it arrives.
 //
 //	stream := call.StreamModel(ctx, abi.RequestPatch{})
 //	for chunk := range stream.Chunks() {
@@ -16,7 +16,7 @@ import (
 //	}
 //	return nil, stream.End()
 //
-// Leaving the loop before its end leaves the stream: it is closed with the hook.
+// Leaving the loop early abandons the stream, which is closed when the hook returns.
 type Stream[R any] struct {
 	ctx   context.Context
 	call  *Call
@@ -26,21 +26,21 @@ type Stream[R any] struct {
 	over  bool
 }
 
-// StreamModel opens the stream of what a wrap_model hook wraps.
+// StreamModel opens the stream of the call that a wrap_model hook wraps.
 func (c *Call) StreamModel(ctx context.Context, patch abi.RequestPatch) *Stream[abi.Response] {
 	s := &Stream[abi.Response]{ctx: ctx, call: c, reply: func(e *abi.StreamEnd) *abi.Response { return e.Response }}
 	s.err = ControlOf(c).NextStream(ctx, &patch)
 	return s
 }
 
-// StreamTool opens the stream of what a wrap_tool_call hook wraps.
+// StreamTool opens the stream of the call that a wrap_tool_call hook wraps.
 func (c *Call) StreamTool(ctx context.Context, patch abi.CallPatch) *Stream[abi.Result] {
 	s := &Stream[abi.Result]{ctx: ctx, call: c, reply: func(e *abi.StreamEnd) *abi.Result { return e.Result }}
 	s.err = ControlOf(c).NextStream(ctx, &patch)
 	return s
 }
 
-// Chunks are the chunks that are still to come, one by one.
+// Chunks iterates over the remaining chunks.
 func (s *Stream[R]) Chunks() iter.Seq[abi.Chunk] {
 	return func(yield func(abi.Chunk) bool) {
 		for batch := range s.Batches() {
@@ -53,8 +53,7 @@ func (s *Stream[R]) Chunks() iter.Seq[abi.Chunk] {
 	}
 }
 
-// Batches are the chunks that are still to come, those together that wait
-// together.
+// Batches iterates over the remaining chunks in groups that arrived together.
 func (s *Stream[R]) Batches() iter.Seq[[]abi.Chunk] {
 	return func(yield func([]abi.Chunk) bool) {
 		for s.err == nil && !s.over {
@@ -73,13 +72,14 @@ func (s *Stream[R]) Batches() iter.Seq[[]abi.Chunk] {
 	}
 }
 
-// End is the error with which the answer ended, or could not be asked for; nil
-// if it ended well, or the loop was left. What was not read before is read now.
+// End reads the rest of the stream and returns the error of the answer. It returns nil if
+// the answer succeeded or the loop was left early.
 func (s *Stream[R]) End() error {
 	for range s.Batches() { //nolint:revive // to its end
 	}
 	return s.err
 }
 
-// Reply is the whole answer, after End; nil where it failed, or the loop was left.
+// Reply returns the whole answer, after End. It is nil if the answer failed or the loop
+// was left early.
 func (s *Stream[R]) Reply() *R { return s.res }

@@ -7,10 +7,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
-// Spend tells what the call cost, for a [Tracer].
+// Spend sets the cost of the call, for a [tracing.Tracer].
 func (c *Control) Spend(s tracing.Cost) { c.spent = s }
 
-// traced calls a hook, and tells the tracer of it.
+// traced calls a hook and reports it to the tracer.
 func (r *Run) traced(ctx context.Context, c *Call, in Input, out any, apply func() error) (record.Verdict, error) {
 	if r.Tracer == nil {
 		return r.answer(ctx, c, in, out, apply)

@@ -9,28 +9,27 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Values keep durable values of entries: they outlast a run, and all runs of an
-// entry share them. Versions and conflicts are as those of run-local values;
-// what a call changes it changes at once.
+// A Values stores durable values of entries. They outlast a run, and all runs of an entry
+// share them. Versions and conflicts work as for run-local values, but each write takes
+// effect at once.
 type Values interface {
-	// GetValue returns a value; ok is false if there is none.
+	// GetValue returns a value. ok is false if there is none.
 	GetValue(ctx context.Context, s ValueScope, key string) (v abi.LocalValue, ok bool, err error)
-	// SetValue sets a value to valid JSON, for the time ttl, or for ever if that is
-	// 0, and returns its version. With a version that is not abi.LocalAlways it
-	// fails with abi.CodeConflict if the value has another one; 0 is that of a key
-	// without a value.
+	// SetValue sets a value to valid JSON and returns its version. The value expires after
+	// ttl, or never if ttl is 0. Unless version is abi.LocalAlways, it fails with
+	// abi.CodeConflict if the value has another version; a missing value has version 0.
 	SetValue(ctx context.Context, s ValueScope, key string, value json.RawMessage, version int64, ttl time.Duration) (int64, error)
-	// DeleteValue deletes a value, if there is one.
+	// DeleteValue deletes a value if it exists.
 	DeleteValue(ctx context.Context, s ValueScope, key string) error
-	// AddValue adds to a counter and returns its new value. Its time to live stays
-	// as it is.
+	// AddValue adds to a counter and returns its new value. It does not change the
+	// counter's time to live.
 	AddValue(ctx context.Context, s ValueScope, key string, delta int64) (int64, error)
 }
 
-// A ValueScope says whose a durable value is.
+// A ValueScope names the owner of a durable value.
 type ValueScope struct{ Tenant, Entry string }
 
-// StoreGet returns a durable value of the entry; ok is false if there is none.
+// StoreGet returns a durable value of the entry. ok is false if there is none.
 func (c *Call) StoreGet(ctx context.Context, key string) (v abi.LocalValue, ok bool, err error) {
 	err = c.stored(func(s Values, scope ValueScope) error {
 		v, ok, err = s.GetValue(ctx, scope, key)
@@ -39,7 +38,7 @@ func (c *Call) StoreGet(ctx context.Context, key string) (v abi.LocalValue, ok b
 	return v, ok, err
 }
 
-// StoreSet sets a durable value, at once; see [Values].
+// StoreSet sets a durable value at once; see [Values].
 func (c *Call) StoreSet(ctx context.Context, key string, value json.RawMessage, version int64, ttl time.Duration) (now int64, err error) {
 	err = c.stored(func(s Values, scope ValueScope) error {
 		now, err = s.SetValue(ctx, scope, key, value, version, ttl)
@@ -48,12 +47,12 @@ func (c *Call) StoreSet(ctx context.Context, key string, value json.RawMessage, 
 	return now, err
 }
 
-// StoreDelete deletes a durable value, at once.
+// StoreDelete deletes a durable value at once.
 func (c *Call) StoreDelete(ctx context.Context, key string) error {
 	return c.stored(func(s Values, scope ValueScope) error { return s.DeleteValue(ctx, scope, key) })
 }
 
-// StoreAdd adds to a durable counter, at once, and returns its new value.
+// StoreAdd adds to a durable counter at once and returns its new value.
 func (c *Call) StoreAdd(ctx context.Context, key string, delta int64) (sum int64, err error) {
 	err = c.stored(func(s Values, scope ValueScope) error {
 		sum, err = s.AddValue(ctx, scope, key, delta)
@@ -62,9 +61,9 @@ func (c *Call) StoreAdd(ctx context.Context, key string, delta int64) (sum int64
 	return sum, err
 }
 
-// stored does something with the entry's durable values. Its time is not the
-// hook's. What went wrong in the database is the operator's business: the
-// middleware learns that the values are not there now.
+// stored accesses the entry's durable values through do. The time does not count as the
+// hook's. Database errors are logged for the operator; the middleware only learns that the
+// values are unavailable.
 func (c *Call) stored(do func(Values, ValueScope) error) error {
 	values := c.run.Values
 	if values == nil {

@@ -1,3 +1,5 @@
+// Package inproc runs middlewares that are written in Go and live in the host's process,
+// with all its rights. Package host/native has constructors for them.
 package inproc
 
 import (
@@ -13,13 +15,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 )
 
-// A Native is a middleware written in Go, in this process, with all its
-// rights. It has the hooks whose functions are set. A nil answer changes
-// nothing, but of GateTool and CallTool, which have to say something, it is a
-// fault; an error is what returning 1 is for a module.
+// A Middleware is a middleware written in Go. It has the hooks whose functions are set. A
+// nil answer changes nothing, except that GateTool and CallTool must answer; an error
+// corresponds to a module's hook returning 1. A panic is a fault.
 //
-// The functions are called by many runs at once and keep what belongs to a
-// run in the call's run-local values.
+// The functions are called concurrently by many runs. They should keep the state of a run
+// in its run-local values.
 type Middleware struct {
 	// Description is what the middleware says of itself; its hooks are those
 	// that are set, and it reads messages through [Call.List].
@@ -96,7 +97,7 @@ func (s *nativeSession) Stats() abi.EntryStats {
 	return s.stats.Clone()
 }
 
-// Call runs a hook's function. Its panic is a fault.
+// Call runs the function of a hook.
 func (s *nativeSession) Call(ctx context.Context, c *hook.Call, in, out any) (err error) {
 	began := time.Now()
 	defer func() {

@@ -1,3 +1,9 @@
+// Package message holds immutable lists of messages that share their parts and their JSON,
+// and applies the edits of middlewares to them.
+//
+// A [List] is a run's state or the request of one model call. Editing makes another list
+// with its own revision; [Revisions] tell a module from which index a list has changed.
+// The package guarantees that ids and origins of messages are the host's.
 package message
 
 import (
@@ -8,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// checkCalls refuses a message that would keep the host busy for long.
+// checkCalls rejects a message with too many tool calls.
 func checkCalls(m *abi.Message) error {
 	if len(m.ToolCalls) > MaxCalls {
 		return fmt.Errorf("a message with %d tool calls; at most %d are allowed", len(m.ToolCalls), MaxCalls)
@@ -16,11 +22,11 @@ func checkCalls(m *abi.Message) error {
 	return nil
 }
 
-// maxCalls is how many calls of tools a message of a module may make; chunks
-// cannot say more either.
+// MaxCalls is the maximum number of tool calls in a message of a middleware, as in a
+// stream of chunks.
 const MaxCalls = 1024
 
-// checkResult refuses a tool result that cannot be recorded.
+// CheckResult rejects a tool result that cannot be recorded.
 func CheckResult(res *abi.Result) error {
 	if res == nil {
 		return nil
@@ -34,13 +40,14 @@ func CheckResult(res *abi.Result) error {
 	return nil
 }
 
-// saysNothing reports whether a message is one that a module left out.
+// isEmpty reports whether a middleware set nothing in a message.
 func isEmpty(m *abi.Message) bool {
 	return m.Role == "" && m.Content.IsNull() && m.ReasoningContent == "" && len(m.ToolCalls) == 0 && len(m.Unknown) == 0
 }
 
-// checkResponse refuses a response that is not an assistant's message, and
-// gives it the id and origin of the host.
+// CheckResponse rejects a response that is not an assistant's message. It sets the id and
+// origin, which are those of inner, the response that the middleware saw, if the content
+// is the same.
 func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 	if res == nil {
 		return nil
@@ -79,14 +86,14 @@ func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 	return nil
 }
 
-// sameMessage compares messages without what is the host's.
+// Same compares messages without the fields that the host sets.
 func Same(a, b *abi.Message) bool {
 	x, y := *a, *b
 	x.ID, x.Origin, y.ID, y.Origin = "", "", "", ""
 	return SameJSON(&x, &y)
 }
 
-// sameJSON compares two values as they are written.
+// SameJSON reports whether two values have the same JSON.
 func SameJSON(a, b any) bool {
 	x, errX := abijson.Marshal(a)
 	y, errY := abijson.Marshal(b)

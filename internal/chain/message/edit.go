@@ -8,11 +8,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// maxInsert is how many messages one answer may add.
+// MaxInsert is the maximum number of messages that one answer may add.
 const MaxInsert = 10_000
 
-// edit applies a module's patch to a list. Ids and origins are the host's: a
-// module's are taken over only from a message that the same answer removed.
+// Edit applies a middleware's patch to a list. Ids and origins belong to the host: those
+// of an inserted message are kept only if the same patch removed that message.
 func Edit(l *List, p *abi.ListPatch, entry string, newID func() string) (*List, error) {
 	if p.IsZero() {
 		return l, nil
@@ -50,8 +50,8 @@ func Edit(l *List, p *abi.ListPatch, entry string, newID func() string) (*List, 
 	return l.splice(splices), nil
 }
 
-// wholeSplice is the one splice that turns l into messages: what both begin
-// with stays.
+// wholeSplice returns the single splice that turns l into messages and keeps their common
+// beginning.
 func wholeSplice(l *List, messages []abi.Message) abi.Splice {
 	same := 0
 	for same < min(l.Len(), len(messages)) && messages[same].ID != "" &&
@@ -66,9 +66,8 @@ func equalMessage(m *abi.Message, it *item) bool {
 	return err == nil && string(b) == string(it.encoded())
 }
 
-// own gives a message of a module its id and origin. One that takes the place
-// of a removed message keeps that one's; but not its origin if it says that
-// somebody else is speaking.
+// Own sets the id and origin of an entry's message. A message that replaces a removed one
+// keeps the id and, unless its role differs, the origin.
 func Own(m *abi.Message, removed map[string]*abi.Message, entry string, newID func() string) {
 	if was, ok := removed[m.ID]; ok && m.ID != "" {
 		delete(removed, m.ID)

@@ -7,16 +7,15 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Flat is the messages of a list that was asked for last, for who asks for one
-// list after the other of which only the end is new.
+// A Flat caches the messages of the list it was last asked for. It serves callers that ask
+// for successive lists which differ only at the end.
 type Flat struct {
 	mu       sync.Mutex
 	rev      int64
 	messages []abi.Message
 }
 
-// All returns the messages of l. They are shared with earlier and later answers,
-// and must not be changed.
+// All returns the messages of l. Results share memory and must not be changed.
 func (f *Flat) All(l *List) []abi.Message {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// A List is an immutable list of messages: a run's state, or the request of
-// one model call. Changing it makes another List with a revision of its own,
-// which shares the messages that stayed. Any goroutine may read it.
+// A List is an immutable list of messages: a run's state, or the request of one model
+// call. Editing it makes another List with its own revision, which shares the messages
+// that stayed. It is safe for concurrent use.
 type List struct {
 	items []*item
 	rev   int64
@@ -24,16 +24,15 @@ type List struct {
 	base, prefix int64
 }
 
-// A room is what lies behind the items of lists that share an array. Who appends
-// first takes it, and the lists before are none the wiser: so a conversation that
-// grows by its end is not copied in each step.
+// A room is the spare capacity behind the items of lists that share an array. The first
+// list to append claims it without affecting the others, so that a growing conversation is
+// not copied in each step.
 type room struct {
 	mu   sync.Mutex
 	used int // of the array
 }
 
-// extend returns items with more behind them, in the same array where that is
-// possible.
+// extend returns the items followed by more, in the same array if possible.
 func (l *List) extend(more []*item) ([]*item, *room) {
 	if l.room != nil {
 		l.room.mu.Lock()
@@ -47,11 +46,11 @@ func (l *List) extend(more []*item) ([]*item, *room) {
 	return items, &room{used: len(items)}
 }
 
-// roomy returns no items, in an array with room behind n.
+// roomy returns an empty slice with spare capacity beyond n.
 func roomy(n int) []*item { return make([]*item, 0, n+n/4+8) }
 
-// An item is one message, and its JSON once somebody needed it: encoded
-// once, however many modules and steps read it.
+// An item is one message and its JSON, which is encoded on first use, however many modules
+// and steps read it.
 type item struct {
 	message abi.Message
 	json    atomic.Pointer[[]byte]
@@ -71,7 +70,8 @@ func (it *item) encoded() []byte {
 	return b
 }
 
-// NewList returns a list of its own kind: revs tells how its revisions differ.
+// NewList returns a list of messages. Its revisions are comparable with those of other
+// lists that share revs.
 func NewList(revs *Revisions, messages []abi.Message) *List {
 	l := &List{revs: revs, rev: revs.root(), items: roomy(len(messages)), room: &room{used: len(messages)}}
 	var block []item
@@ -85,12 +85,12 @@ func NewList(revs *Revisions, messages []abi.Message) *List {
 	return l
 }
 
-// itemBlock is how many messages of a new list are allocated at once: a long
-// conversation is then little work for the garbage collector, and one of which most
-// was dropped does not keep all of it.
+// itemBlock is the number of messages of a new list that are allocated together. Larger
+// blocks save work for the garbage collector; smaller ones keep less memory alive when
+// most messages are dropped.
 const itemBlock = 32
 
-// Len is the number of messages.
+// Len returns the number of messages.
 func (l *List) Len() int { return len(l.items) }
 
 // At returns message i.
@@ -113,21 +113,21 @@ func (l *List) All() []abi.Message {
 	return out
 }
 
-// Revision names this list: another list of the run with the same revision
-// holds the same messages.
+// Revision returns the revision of the list. Lists of a run with the same revision hold
+// the same messages.
 func (l *List) Revision() int64 { return l.rev }
 
-// Changed returns the first index at which l differs from the list that had
-// revision rev: l's length if it does not differ, 0 if rev is not known.
+// Changed returns the first index at which l differs from the list of revision rev: the
+// length of l if it does not differ, 0 if rev is unknown.
 func (l *List) Changed(rev int64) int { return min(l.revs.changed(rev, l.rev), len(l.items)) }
 
-// JSON writes messages from up to, not including, to as an array. The bounds
-// are clamped. ok is false if it would take more than limit bytes.
+// JSON returns messages from up to, but not including, to as a JSON array. The bounds are
+// clamped. ok is false if the array would exceed limit bytes.
 func (l *List) JSON(from, to, limit int) (b []byte, ok bool) {
 	return l.AppendJSON(nil, from, to, limit)
 }
 
-// jsonSize returns how many bytes the messages from index first on take as JSON.
+// JSONSize returns the size of the messages from index first on as JSON, in bytes.
 func (l *List) JSONSize(first int) int64 {
 	var n int64
 	for _, it := range l.items[max(0, min(first, len(l.items))):] {
@@ -136,7 +136,7 @@ func (l *List) JSONSize(first int) int64 {
 	return n
 }
 
-// appendJSON is JSON behind b, which is used again if there is room in it.
+// AppendJSON is JSON appended to b.
 func (l *List) AppendJSON(b []byte, from, to, limit int) (all []byte, ok bool) {
 	from = max(0, min(from, len(l.items)))
 	to = max(from, min(to, len(l.items)))
@@ -159,8 +159,7 @@ func (l *List) AppendJSON(b []byte, from, to, limit int) (all []byte, ok bool) {
 	return append(b, ']'), true
 }
 
-// Size returns about how many bytes the messages take, with their JSON where that is
-// kept.
+// Size returns about how many bytes the messages occupy, including cached JSON.
 func (l *List) Size() int64 {
 	var n int64
 	for _, it := range l.items {
@@ -169,7 +168,7 @@ func (l *List) Size() int64 {
 	return n
 }
 
-// bytes returns about how many bytes an item takes.
+// bytes returns about how many bytes an item occupies.
 func (it *item) bytes() int64 {
 	n := it.size.Load()
 	if n == 0 {
@@ -182,12 +181,12 @@ func (it *item) bytes() int64 {
 	return n
 }
 
-// Append returns the list with messages at its end.
+// Append returns the list with messages added at the end.
 func (l *List) Append(messages ...abi.Message) *List {
 	return l.Insert(len(l.items), messages...)
 }
 
-// Insert returns the list with messages in front of index at.
+// Insert returns the list with messages inserted before index at.
 func (l *List) Insert(at int, messages ...abi.Message) *List {
 	if len(messages) == 0 {
 		return l
@@ -195,10 +194,10 @@ func (l *List) Insert(at int, messages ...abi.Message) *List {
 	return l.splice([]abi.Splice{{At: at, Insert: messages}})
 }
 
-// Prefixed returns a list of another kind: the messages of prefix, which may be
-// nil, then those of l. Revisions of such lists tell each other apart as those of
-// l do. What they share with last, which may be nil and was made with the same
-// prefix, is not copied.
+// Prefixed returns a list of another kind: the messages of prefix, which may be nil,
+// followed by those of l. Revisions of such lists can be compared with each other. The
+// result shares memory with last, an earlier list made with the same prefix, if it is not
+// nil.
 func (l *List) Prefixed(last, prefix *List) *List {
 	out := &List{revs: l.revs, base: l.rev}
 	var before []*item
@@ -246,13 +245,13 @@ func (l *List) splice(splices []abi.Splice) *List {
 	return &List{items: items, revs: l.revs, rev: l.revs.next(l.rev, splices[0].At), room: &room{used: len(items)}}
 }
 
-// MarshalJSON writes the messages as an array.
+// MarshalJSON returns the messages as an array.
 func (l *List) MarshalJSON() ([]byte, error) {
 	b, _ := l.JSON(0, len(l.items), int(^uint(0)>>1))
 	return b, nil
 }
 
-// UnmarshalJSON reads an array of messages into a list with revisions of its own.
+// UnmarshalJSON reads an array of messages into a list with its own revisions.
 func (l *List) UnmarshalJSON(b []byte) error {
 	var messages []abi.Message
 	if err := json.Unmarshal(b, &messages); err != nil {

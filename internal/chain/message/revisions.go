@@ -2,20 +2,20 @@ package message
 
 import "sync"
 
-// keptRevisions is how many revisions back a module's memory of a list is
-// of use to it.
+// keptRevisions is the number of past revisions for which changes are known. A module that
+// remembers an older one reads the whole list again.
 const keptRevisions = 4096
 
-// Revisions remember how the lists of one run came from each other, so that
-// a module which kept an older revision learns where to begin.
+// Revisions record how the lists of one run derive from each other, so that a module which
+// has cached an older revision learns from which index to read.
 type Revisions struct {
 	mu    sync.Mutex
 	last  int64
 	nodes map[int64]revision
 }
 
-// A revision came from another: changed from index first on, or, if derived,
-// by putting a prefix of first messages in front of a list of the other kind.
+// A revision derives from its parent: changed from index first on or, if derived, by a
+// prefix of first messages in front of a list of the other kind.
 type revision struct {
 	parent  int64
 	first   int
@@ -62,8 +62,8 @@ func (r *Revisions) add(n revision) int64 {
 	return r.last
 }
 
-// changed climbs from both revisions to where they meet. A parent is older
-// than its children, so the younger of the two climbs.
+// changed walks from both revisions to their common ancestor. A parent is older than its
+// children, so the younger of the two moves.
 func (r *Revisions) changed(a, b int64) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

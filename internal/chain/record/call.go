@@ -7,23 +7,23 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A CallRecord is one thing that was done in a phase of a run, as its record has it.
+// A CallRecord is one recorded call of a phase.
 type CallRecord struct {
-	// What is a hook, or "model", or "tool" for the call of a tool itself.
+	// What is a hook, "model", or "tool" for the call of a tool itself.
 	What  string `json:"what"`
 	Entry string `json:"entry,omitempty"`
-	// Call is the id of the tool call that it was about.
+	// Call is the id of the tool call that the call is about.
 	Call string `json:"call,omitempty"`
 
 	Answer  json.RawMessage `json:"answer,omitempty"` // of a hook; an abi.Response; an abi.Result
 	Failed  *abi.Error      `json:"failed,omitempty"`
 	Faulted bool            `json:"faulted,omitempty"`
-	// Done says that it came to its end, and Begun that a tool was called.
+	// Done is set once the call has finished, and Begun once a tool has been called.
 	Done  bool `json:"done"`
 	Begun bool `json:"begun,omitempty"`
 }
 
-// ParseCall reads an entry of a [Delta]'s record.
+// ParseCall decodes an entry of a [Delta]'s record.
 func ParseCall(key string, b json.RawMessage) (CallRecord, error) {
 	var e entry
 	if err := json.Unmarshal(b, &e); err != nil {

@@ -7,19 +7,19 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
-// A Delta is what changed in the record of a phase and in run-local values.
-// What a hook wrote to run-local values is in it together with the hook's
-// answer: a hook that is called again finds them as it did before.
+// A Delta holds changes of the record of a phase and of run-local values. What a hook
+// wrote to run-local values is in the same delta as its answer, so that a repeated hook
+// finds the values as before.
 type Delta struct {
 	Record map[string]json.RawMessage `json:"record,omitempty"`
 	Asked  json.RawMessage            `json:"asked,omitempty"` // interrupts, answers, approvals: all of them
 	Locals []local.Change             `json:"locals,omitempty"`
 }
 
-// Empty reports whether nothing changed.
+// Empty reports whether there are no changes.
 func (d *Delta) Empty() bool { return len(d.Record) == 0 && d.Asked == nil && len(d.Locals) == 0 }
 
-// Size returns about how many bytes the changes take.
+// Size returns about how many bytes the changes occupy.
 func (d *Delta) Size() int {
 	n := len(d.Asked)
 	for key, b := range d.Record {
@@ -31,7 +31,7 @@ func (d *Delta) Size() int {
 	return n
 }
 
-// Answers are the answers to interrupts that a delta has, by their ids.
+// Answers returns the answers to interrupts in the delta, by interrupt id.
 func (d *Delta) Answers() (map[string]json.RawMessage, error) {
 	if d.Asked == nil {
 		return nil, nil
@@ -47,7 +47,7 @@ func (d *Delta) Answers() (map[string]json.RawMessage, error) {
 	return out, nil
 }
 
-// ApplyRecord adds what a delta recorded.
+// ApplyRecord applies the changes to a record.
 func (d *Delta) ApplyRecord(r *Record) error {
 	for key, b := range d.Record {
 		var e entry
@@ -67,7 +67,7 @@ func (d *Delta) ApplyRecord(r *Record) error {
 	return nil
 }
 
-// changes are the entries that changed since the last time, and if they
+// Changes returns the entries that changed since the last call and, if any of them
 // changed, all interrupts, answers and approvals.
 func (r *Record) Changes() (entries map[string]json.RawMessage, asked json.RawMessage, err error) {
 	r.mu.Lock()

@@ -6,9 +6,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// repeats notes that a call sends an event for the nth time in this pass, and says
-// whether an earlier pass told it as often. Events that say something else are not
-// the same: a hook that goes on with an answer has something new to say.
+// WasSent records that a call sends an event for the nth time in this pass, and reports
+// whether an earlier pass sent it as often. Events are compared by content, since a
+// resumed hook may have new ones.
 func (r *Record) WasSent(key string, sum uint64, nth int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -26,7 +26,7 @@ func (r *Record) WasSent(key string, sum uint64, nth int) bool {
 	return false
 }
 
-// sumOf stands for what an event of a call says.
+// EventSum returns a hash of an event's content.
 func EventSum(e *abi.Event) uint64 {
 	h := fnv.New64a()
 	for _, part := range []string{string(e.Type), e.Level, e.Name, e.Text} {
@@ -37,7 +37,7 @@ func EventSum(e *abi.Event) uint64 {
 	return h.Sum64()
 }
 
-// told counts an event about a call, and says whether it was told in an earlier pass.
+// WasReported records event n about a call and reports whether an earlier pass sent it.
 func (r *Record) WasReported(key string, n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// Pending are the interrupts that wait for an answer, in the order of their ids.
+// Pending returns the unanswered interrupts in the order of their ids.
 func (r *Record) Pending() []abi.Pending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,8 +32,8 @@ func (r *Record) Pending() []abi.Pending {
 	return out
 }
 
-// Answer answers interrupts by their ids. It changes nothing if an id is
-// unknown or an answer makes no sense.
+// Answer answers interrupts by id. It changes nothing if an id is unknown or an answer is
+// invalid.
 func (r *Record) Answer(answers map[string]json.RawMessage) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,8 +70,7 @@ func (r *Record) Answer(answers map[string]json.RawMessage) error {
 	return nil
 }
 
-// parseApproval reads an answer to a gate's question; a bare true or false
-// approves or denies.
+// parseApproval decodes the answer to a gate's question. true approves and false rejects.
 func parseApproval(answer json.RawMessage) (abi.Approval, error) {
 	switch string(answer) {
 	case "true":
@@ -98,8 +97,8 @@ func parseApproval(answer json.RawMessage) (abi.Approval, error) {
 	return a, nil
 }
 
-// resume returns the answer to the interrupt of a key, or the interrupt if it
-// still waits for one.
+// Resume returns the answer to the interrupt of a key, or the interrupt if it is
+// unanswered.
 func (r *Record) Resume(key string) (*abi.Resume, *abi.Pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,17 +114,17 @@ func (r *Record) Resume(key string) (*abi.Resume, *abi.Pending) {
 	return nil, nil
 }
 
-// maxAsked is how many bytes the interrupts of a phase may have together. All of them
-// are persisted with each new one.
+// maxAsked bounds the interrupts of a phase together, in bytes. All of them are persisted
+// with each new one.
 const maxAsked = 2 << 20
 
-// A tooMuchAskedError reports interrupts of a phase that do not fit a limit.
+// A pendingLimitError reports an interrupt that exceeds a limit.
 type pendingLimitError struct{ cause error }
 
 // Error returns the cause's message.
 func (e *pendingLimitError) Error() string { return "interrupt: " + e.cause.Error() }
 
-// wait notes an interrupt, or returns a [*tooMuchAskedError].
+// Interrupt records an interrupt. The error is a *pendingLimitError.
 func (r *Record) Interrupt(key string, p abi.Pending) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,7 +142,7 @@ func (r *Record) Interrupt(key string, p abi.Pending) error {
 	return nil
 }
 
-// sizeOfPending returns about how many bytes an interrupt takes.
+// sizeOfPending returns about how many bytes an interrupt occupies.
 func sizeOfPending(p *abi.Pending) int64 {
 	n := size.Overhead + len(p.Reason) + len(p.Payload)
 	if p.Call != nil {
@@ -155,7 +154,7 @@ func sizeOfPending(p *abi.Pending) int64 {
 	return int64(n)
 }
 
-// decided returns what somebody decided about an exact call.
+// Decision returns what was decided about an exact call.
 func (r *Record) Decision(call abi.Call, owner string) (abi.Approval, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,7 +166,7 @@ func (r *Record) Decision(call abi.Call, owner string) (abi.Approval, bool) {
 	return abi.Approval{}, false
 }
 
-// approve notes that the arguments somebody wrote are approved.
+// Approve approves a call with the arguments that a person wrote.
 func (r *Record) Approve(call abi.Call, owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

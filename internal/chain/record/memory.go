@@ -8,16 +8,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
-// maxRecord is how many bytes are kept of what was done in one phase of a run,
-// in case it pauses. What a phase does is bounded by what wrappers make of it:
-// each may have the rest of the chain run 64 times.
+// maxRecord bounds the record of one phase, in bytes. Wrappers influence how much is
+// recorded: each may run the rest of the chain 64 times.
 const maxRecord = 128 << 20
 
-// keptBeside is what a thing that was done counts beside its answer.
+// keptBeside is the size of a recorded call without its answer, in bytes.
 const keptBeside = 256
 
-// hold makes room for the answer of a hook in the record of the phase, or says
-// that there is none: a fault of whoever wants to add to it.
+// Reserve counts the answer of a hook before it is recorded. The error is a fault of the
+// entry.
 func (r *Record) Reserve(weight int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -31,8 +30,8 @@ func (r *Record) Reserve(weight int64) error {
 	return nil
 }
 
-// reserve counts the answer of a tool or a model before it is kept. The error is one of
-// code limit, which takes the answer's place.
+// ReserveAnswer counts the answer of a tool or the model before it is recorded. The error,
+// of code limit, replaces the answer.
 func (r *Record) ReserveAnswer(what string, out any) *abi.Error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,7 +41,7 @@ func (r *Record) ReserveAnswer(what string, out any) *abi.Error {
 	return nil
 }
 
-// force counts the answer of a model or a tool even above the limits.
+// Force counts the answer of a tool or the model even beyond the limits.
 func (r *Record) Force(out any) {
 	n := weigh(out)
 	r.mu.Lock()
@@ -53,7 +52,7 @@ func (r *Record) Force(out any) {
 	}
 }
 
-// grow counts n more bytes. Its callers hold the lock.
+// grow counts n more bytes. The caller holds the lock.
 func (r *Record) grow(n int64) error {
 	if r.share != nil {
 		if err := r.share.Add(n); err != nil {
@@ -64,7 +63,8 @@ func (r *Record) grow(n int64) error {
 	return nil
 }
 
-// weigh is about how many bytes of an answer of the model or of a tool are kept.
+// weigh returns about how many bytes an answer of the model or a tool occupies in the
+// record; 0 for answers that were counted before.
 func weigh(out any) int64 {
 	switch out := out.(type) {
 	case *abi.Result:

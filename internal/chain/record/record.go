@@ -1,3 +1,9 @@
+// Package record records the calls of one phase of a run, so that the phase can be
+// repeated after an interrupt or in another process without doing anything twice.
+//
+// In come the outcomes of hooks, gates, the model and tools, keyed in the order of their
+// calls; out come the recorded outcomes, the pending interrupts, and the changes to
+// persist, as a [Delta]. A [Record] never calls anything.
 package record
 
 import (
@@ -11,13 +17,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
-// A Record is what has been done in the phase that a run is in, so that the
-// phase can be gone through again after an interrupt and nothing is done
-// twice: pipeline hooks, gates, the model and tools answer from it, and only
-// wrappers, and the hook that interrupted, are called again.
+// A Record holds what has been done in the current phase of a run. When the phase is
+// repeated, pipeline hooks, gates, the model and tools are answered from it; only wrappers
+// and the hook that interrupted are called again.
 //
-// It is a plain value that is kept with the run. A phase that comes to its end
-// begins the next one with an empty record.
+// It is a plain value that is persisted with the run. The next phase starts with an empty
+// record.
 type Record struct {
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -34,7 +39,7 @@ type Record struct {
 	askedDirty bool           // the same of what waits, was answered or approved
 }
 
-// A recorded is one thing that was done: an answer, or a failure.
+// An entry is the outcome of one call.
 type entry struct {
 	Answer  json.RawMessage `json:"answer,omitempty"`
 	Failed  *abi.Error      `json:"failed,omitempty"`
@@ -49,7 +54,7 @@ type entry struct {
 	dirty bool // it changed since it was kept
 }
 
-// An approval is what somebody decided about one exact call.
+// An approval is a person's decision about one exact call.
 type approval struct {
 	CallID    string       `json:"call_id"`
 	Owner     string       `json:"owner"`
@@ -58,13 +63,13 @@ type approval struct {
 	Approval  abi.Approval `json:"approval"`
 }
 
-// NewRecord returns the record of a phase that begins.
+// New returns the record of a new phase.
 func New() *Record {
 	return &Record{} // its maps are made when they are needed: most phases need few
 }
 
-// Next returns the record of the phase that follows that of r, which has come to its
-// end; that of a first one if r is nil. What r counted in is used again.
+// NextPhase returns the record of the phase that follows r's, or of the first phase if r
+// is nil. It reuses the memory of r's counters.
 func (r *Record) NextPhase() *Record {
 	if r == nil {
 		return New()
@@ -77,7 +82,7 @@ func (r *Record) NextPhase() *Record {
 	return &Record{counts: counts}
 }
 
-// count counts what is recorded in a share of the run's memory.
+// SetShare counts the record in a share of the run's memory.
 func (r *Record) SetShare(share *account.Share) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,6 +93,7 @@ func (r *Record) SetShare(share *account.Share) {
 	share.Force(r.bytes)
 }
 
+// A recordFile is the JSON form of a record.
 type recordFile struct {
 	Entries   map[string]*entry      `json:"entries,omitempty"`
 	Waiting   map[string]abi.Pending `json:"waiting,omitempty"`
@@ -95,7 +101,7 @@ type recordFile struct {
 	Approvals []approval             `json:"approvals,omitempty"`
 }
 
-// encode writes an entry; what it answered is encoded once.
+// encode returns the entry as JSON. It encodes the answer only once.
 func (e *entry) encode() ([]byte, error) {
 	if e.value != nil {
 		b, err := abijson.Marshal(e.value)
@@ -107,7 +113,7 @@ func (e *entry) encode() ([]byte, error) {
 	return abijson.Marshal(e)
 }
 
-// MarshalJSON writes what was done, and what waits for an answer.
+// MarshalJSON returns the recorded calls and the interrupts.
 func (r *Record) MarshalJSON() ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +143,7 @@ func (r *Record) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// ask takes over what waits, was answered and approved.
+// ask replaces the interrupts, answers and approvals.
 func (r *Record) ask(f *recordFile) {
 	fresh := New()
 	r.waiting, r.answers, r.approvals = fresh.waiting, fresh.answers, f.Approvals
@@ -149,15 +155,15 @@ func (r *Record) ask(f *recordFile) {
 	}
 }
 
-// begin begins another pass through the phase.
+// BeginPass starts another pass through the phase.
 func (r *Record) BeginPass() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.counts)
 }
 
-// next is the key of the next call of some kind, which the parts name: the same in
-// each pass.
+// NextKey returns the key of the next call of the kind that the parts name. It is the same
+// in each pass.
 func (r *Record) NextKey(parts ...string) string {
 	var room [128]byte
 	kind := room[:0]
@@ -175,7 +181,7 @@ func (r *Record) NextKey(parts ...string) string {
 	return key
 }
 
-// at returns the entry of a key, made if it is not there.
+// at returns the entry of a key and makes it if necessary. The caller holds the lock.
 func (r *Record) at(key string) *entry {
 	e := r.entries[key]
 	if e == nil {
@@ -185,7 +191,8 @@ func (r *Record) at(key string) *entry {
 	return e
 }
 
-// change returns the entry of a key, which is to be kept anew.
+// change returns the entry of a key and marks it as to be persisted. The caller holds the
+// lock.
 func (r *Record) change(key string) *entry {
 	e := r.at(key)
 	if !e.dirty {
@@ -195,7 +202,8 @@ func (r *Record) change(key string) *entry {
 	return e
 }
 
-// done returns what came of the call of a key, if it came to its end.
+// Load decodes the outcome of a finished call into out. ok is false if the call has not
+// finished.
 func (r *Record) Load(key string, out any) (v Verdict, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,7 +226,8 @@ func (r *Record) Load(key string, out any) (v Verdict, ok bool, err error) {
 	return Verdict{Failed: e.Failed, Faulted: e.Faulted}, true, nil
 }
 
-// doneAs is done for what is recorded as a T; ok is false where that cannot be read.
+// LoadAs is Load for an outcome of type T. ok is also false if the outcome cannot be
+// decoded.
 func LoadAs[T any](r *Record, key string) (known *T, v Verdict, ok bool) {
 	if !r.isDone(key) {
 		return nil, v, false
@@ -235,7 +244,7 @@ func (r *Record) isDone(key string) bool {
 	return e != nil && e.Done
 }
 
-// keep notes what came of the call of a key, which [Record.hold] or [Record.reserve] has
+// Save records the outcome of a call, which [Record.Reserve] or [Record.ReserveAnswer] has
 // counted.
 func (r *Record) Save(key string, out any, v Verdict) {
 	r.mu.Lock()
@@ -244,7 +253,7 @@ func (r *Record) Save(key string, out any, v Verdict) {
 	e.Done, e.value, e.Answer, e.Failed, e.Faulted = true, out, nil, v.Failed, v.Faulted
 }
 
-// put sets a key of a map, which is made if it is not there.
+// put sets a key of a map, which it makes if it is nil.
 func put[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
 		*m = map[K]V{}
@@ -252,15 +261,15 @@ func put[K comparable, V any](m *map[K]V, key K, value V) {
 	(*m)[key] = value
 }
 
-// kindTool begins the keys of calls of tools.
+// kindTool is the first part of the keys of tool calls.
 const kindTool = "tool"
 
-// A verdict is what came of one hook call that did not end the run: an
-// answer that was applied, a failure the middleware reported, or a fault that
-// was passed over.
+// A Verdict is the outcome of a hook call that did not end the run: an answer that was
+// applied, a failure that the middleware reported, or a fault that was skipped.
 type Verdict struct {
 	Failed  *abi.Error
 	Faulted bool
 }
 
+// OK reports whether the answer was applied.
 func (v Verdict) OK() bool { return v.Failed == nil && !v.Faulted }

@@ -6,7 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// begun reports whether a tool was called and nobody knows what came of it.
+// Begun reports whether a tool was called but its outcome is unknown.
 func (r *Record) Begun(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -14,16 +14,14 @@ func (r *Record) Begun(key string) bool {
 	return e != nil && e.Begun && !e.Done
 }
 
-// setBegun notes that a tool is about to be called, or that it is known to
-// have done nothing yet.
+// SetBegun records that a tool is about to be called, or that it has done nothing yet.
 func (r *Record) SetBegun(key string, begun bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.change(key).Begun = begun
 }
 
-// BegunTool reports whether the tool of a call was called, and nobody knows what
-// came of it.
+// ToolBegun reports whether the tool of a call was called but its outcome is unknown.
 func (r *Record) ToolBegun(callID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,7 +33,7 @@ func (r *Record) ToolBegun(callID string) bool {
 	return false
 }
 
-// open notes a tool call of a middleware's own that has begun.
+// OpenNested records that a middleware makes a tool call for itself.
 func (r *Record) OpenNested(key string, call *abi.Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,8 +41,7 @@ func (r *Record) OpenNested(key string, call *abi.Call) {
 	r.change(key).Own = &own
 }
 
-// hasBegun reports whether a tool call of a middleware's own has begun in an
-// earlier pass.
+// HasNested reports whether an earlier pass started a middleware's tool call.
 func (r *Record) HasNested(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,7 +49,8 @@ func (r *Record) HasNested(key string) bool {
 	return e != nil && e.Own != nil
 }
 
-// opened are the calls that have begun, and whose end was not told of.
+// OpenNestedCalls returns the middlewares' tool calls that have started and whose end was
+// not reported, by key.
 func (r *Record) OpenNestedCalls() map[string]*abi.Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,3 +1,4 @@
+// Package safetext makes text of guests and models safe to show in terminals and logs.
 package safetext
 
 import (
@@ -5,7 +6,8 @@ import (
 	"strings"
 )
 
-// clip bounds a guest's text and makes it safe to show.
+// Clip returns s cleaned and cut to at most maxBytes bytes, with an ellipsis if it was
+// longer.
 func Clip(s string, most int) string {
 	if len(s) > most {
 		return Clean(strings.ToValidUTF8(s[:most], "")) + "…"
@@ -13,8 +15,8 @@ func Clip(s string, most int) string {
 	return Clean(s)
 }
 
-// cleanText makes a guest's text safe to show: valid UTF-8, without characters
-// that a terminal would obey, or that make text look other than it is.
+// Clean returns s as valid UTF-8 without control characters and without characters that
+// change how surrounding text is displayed. It replaces those with escapes.
 func Clean(s string) string {
 	s = strings.ToValidUTF8(s, "\ufffd")
 	if strings.IndexFunc(s, unsafeRune) < 0 {
@@ -34,8 +36,8 @@ func Clean(s string) string {
 	return b.String()
 }
 
-// unsafeRune reports control characters but the ends of lines and tabs, and
-// those that turn the direction of text or break lines unseen.
+// unsafeRune reports control characters other than newline and tab, and characters that
+// change the direction of text or break lines invisibly.
 func unsafeRune(c rune) bool {
 	switch {
 	case c == '\n', c == '\t':

@@ -1,3 +1,5 @@
+// Package size estimates the memory that messages, results, events and chunks occupy, for
+// accounts and limits. The estimates cost no encoding.
 package size
 
 import (
@@ -5,10 +7,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// overhead is about what a message, a part or an event takes beside its text.
+// Overhead is the estimated size of a message, a part or an event without its text, in
+// bytes.
 const Overhead = 256
 
-// SizeOf returns about how many bytes a message takes, without its JSON.
+// Message returns about how many bytes a message occupies, without its cached JSON.
 func Message(m *abi.Message) int64 {
 	n := int64(Overhead+len(m.ReasoningContent)+len(m.Extra)) + Content(&m.Content) + fields(m.Unknown)
 	for i := range m.ToolCalls {
@@ -17,7 +20,7 @@ func Message(m *abi.Message) int64 {
 	return n
 }
 
-// SizeOfContent returns about how many bytes content takes.
+// Content returns about how many bytes content occupies.
 func Content(c *abi.Content) int64 {
 	if !c.IsParts() {
 		return int64(len(c.String()))
@@ -30,12 +33,12 @@ func Content(c *abi.Content) int64 {
 	return n
 }
 
-// SizeOfPart returns about how many bytes a part of content takes.
+// Part returns about how many bytes a part of content occupies.
 func Part(p *abi.Part) int64 {
 	return int64(Overhead+len(p.Text)+len(p.ImageURL)+len(p.InputAudio)+len(p.File)) + fields(p.Unknown)
 }
 
-// SizeOfResult returns about how many bytes a tool's result takes.
+// Result returns about how many bytes a tool's result occupies.
 func Result(r *abi.Result) int64 {
 	if r == nil {
 		return 0
@@ -43,7 +46,7 @@ func Result(r *abi.Result) int64 {
 	return int64(Overhead+len(r.Extra)) + Content(&r.Content)
 }
 
-// SizeOfEvent returns about how many bytes an event takes.
+// Event returns about how many bytes an event occupies.
 func Event(e *abi.Event) int64 {
 	n := int64(2*Overhead + len(e.Data) + len(e.Text) + len(e.Reason) + len(e.Cause))
 	for _, line := range e.Stderr {
@@ -81,7 +84,7 @@ func fields(fields abi.Fields) int64 {
 	return n
 }
 
-// sizeOfChunks returns about how many bytes chunks take.
+// Chunks returns about how many bytes chunks occupy.
 func Chunks(chunks []abi.Chunk) int64 {
 	n := 0
 	for i := range chunks {
@@ -90,7 +93,7 @@ func Chunks(chunks []abi.Chunk) int64 {
 	return int64(n)
 }
 
-// chunkSize is about how many bytes a chunk takes.
+// Chunk returns about how many bytes a chunk occupies.
 func Chunk(c *abi.Chunk) int {
 	const base = 128
 	n := base + len(c.Text) + len(c.ID) + len(c.Name) + len(c.Arguments) + len(c.CallID)

@@ -1,3 +1,6 @@
+// Package toolset applies what middlewares change about an agent's tools, and checks
+// arguments of tool calls. It guarantees that tool names stay unique and keep their owner
+// for the whole run.
 package toolset
 
 import (
@@ -10,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// ParseArguments checks a model's arguments strictly: one JSON object. Nothing
-// counts as an empty one.
+// ParseArguments checks the arguments of a model's tool call, which must be one JSON
+// object. It returns {} for empty arguments.
 func ParseArguments(arguments string) (string, error) {
 	if arguments == "" {
 		return "{}", nil
@@ -25,7 +28,7 @@ func ParseArguments(arguments string) (string, error) {
 	return arguments, nil
 }
 
-// BadArguments is the result that tells a model that its arguments do not parse.
+// BadArguments returns the result that tells a model that its arguments are invalid.
 func BadArguments(tool, arguments string, err error) *abi.Result {
 	const most = 1024
 	if len(arguments) > most {

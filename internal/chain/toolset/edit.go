@@ -8,9 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// editTools applies a module's patch to a list of tools. Names are unique for
-// the whole run: one that another owner has, or had before it was removed, is
-// not to be had. mayAdd says whether the patch may add tools at all.
+// Edit applies a patch to a list of tools. A name that another owner has, or had before it
+// was removed, cannot be added.
 func Edit(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, entry string) ([]abi.Tool, error) {
 	if err := CheckCount(tools, p); err != nil {
 		return nil, err
@@ -54,11 +53,11 @@ func Edit(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, entry s
 	return out, nil
 }
 
-// maxTools is how many tools a run may have where modules change them: models
-// take far fewer, and every name is compared with every other.
+// Max is the maximum number of tools of a run whose modules change them. Models accept far
+// fewer, and every name is compared with every other.
 const Max = 1024
 
-// checkToolCount refuses a patch before anything is done with its lists.
+// CheckCount rejects an oversized patch before its lists are processed.
 func CheckCount(tools []abi.Tool, p *abi.ToolsPatch) error {
 	if most := Max + len(tools); len(p.Add) > most || len(p.Remove) > most || len(p.Replace) > most {
 		return fmt.Errorf("tools: an answer may name %d tools", most)
@@ -66,7 +65,7 @@ func CheckCount(tools []abi.Tool, p *abi.ToolsPatch) error {
 	return nil
 }
 
-// checkTool refuses a tool that a model could not be told of.
+// Check rejects a tool that cannot be offered to a model.
 func Check(t *abi.Tool) error {
 	if err := t.Check(); err != nil {
 		return fmt.Errorf("tools: %w", err)
@@ -74,11 +73,12 @@ func Check(t *abi.Tool) error {
 	return nil
 }
 
+// Index returns the index of the named tool, or -1.
 func Index(tools []abi.Tool, name string) int {
 	return slices.IndexFunc(tools, func(t abi.Tool) bool { return t.Name == name })
 }
 
-// checkActive refuses names of tools that are not there.
+// CheckActive rejects names of tools that do not exist, and duplicates.
 func CheckActive(active []string, tools []abi.Tool) error {
 	for i, name := range active {
 		switch {
@@ -91,8 +91,8 @@ func CheckActive(active []string, tools []abi.Tool) error {
 	return nil
 }
 
-// patchTold changes which tools the model is told of in one call: only
-// active tools of the run can be.
+// EditAdvertised changes which tools one model call offers to the model. Only active tools
+// of the run can be offered.
 func EditAdvertised(told, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Tool, error) {
 	if err := CheckCount(active, p); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func EditAdvertised(told, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Tool, err
 	return out, nil
 }
 
-// mergeParams returns params with those of a patch; null removes one.
+// MergeParams returns params with a patch applied; null removes a parameter.
 func MergeParams(params, patch abi.Params) abi.Params {
 	if len(patch) == 0 {
 		return params

@@ -1,3 +1,5 @@
+// Package tracing defines what tracers learn about runs. It has no implementation:
+// host/telemetry and tests provide them.
 package tracing
 
 import (
@@ -7,17 +9,17 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Tracer is told of what runs do, while they do it: for spans, timelines and
-// metrics. Its methods are called by many goroutines at once, and what they cost is
-// added to what they are told of.
+// A Tracer receives the operations of runs while they happen, for spans, timelines and
+// metrics. Its methods are called concurrently, and their duration adds to that of the
+// operation.
 type Tracer interface {
-	// Start is called before an operation. That goes on under the context which
-	// Start returns, and so do the operations within it; the function is called
-	// once, when it is over.
+	// Start is called before an operation. The operation and those within it use the
+	// returned context. The returned function is called once, when the operation has
+	// ended.
 	Start(ctx context.Context, op Operation) (context.Context, func(Outcome))
 }
 
-// An OperationKind says what an operation is.
+// An OperationKind is the type of an operation.
 type OperationKind string
 
 // The kinds of operations.
@@ -39,7 +41,7 @@ type Operation struct {
 	Call   *abi.Call // not to be changed
 }
 
-// An Outcome is what came of an operation.
+// An Outcome describes how an operation ended.
 type Outcome struct {
 	Err    error         // nil where a hook's error, or a tool's, is an answer
 	Fault  bool          // of a hook: the module is to blame, not what it asked for
@@ -52,7 +54,7 @@ type Outcome struct {
 	IsError      bool       // the tool says so
 }
 
-// Spent is what a hook call cost beside time.
+// A Cost is what a hook call used in addition to time.
 type Cost struct {
 	Fuel     int64
 	BytesIn  int64 // copied to the guest
