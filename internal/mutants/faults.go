@@ -51,12 +51,12 @@ var faults = []fault{
 		"\td, err := r.chain.BeforeModelRewriteState(ctx, r.draft())\n\tif err != nil {\n\t\treturn \"\", err\n\t}\n\ts.Messages, s.Active = d.Messages, d.Active\n",
 		"\td, err := r.chain.BeforeModelRewriteState(ctx, r.draft())\n\ts.Messages, s.Active = d.Messages, d.Active\n\tif err != nil {\n\t\treturn \"\", err\n\t}\n"},
 	{"what before_model changes is kept", "trpc-A31-request-not-kept", agentModel,
-		"\tr.state.Told = toolNames(q.Tools)\n", "\tr.state.Told, r.state.Messages = toolNames(q.Tools), q.Messages\n"},
+		"\tr.state.Offered = toolNames(q.Tools)\n", "\tr.state.Offered, r.state.Messages = toolNames(q.Tools), q.Messages\n"},
 	{"run-local values of a faulting hook are kept", "own-local-dropped", invokeFile,
 		"\t\treturn r.fault(c, ending.StageHook, err)\n", "\t\t_ = c.locals.Commit()\n\t\treturn r.fault(c, ending.StageHook, err)\n"},
 	{"results of siblings are lost when a call ends the run", "trpc-A41-before-tool-stops", agentTools,
-		"\tr.recordResults()\n\treturn PhaseRound, err",
-		"\tif err != nil {\n\t\treturn PhaseRound, err\n\t}\n\tr.recordResults()\n\treturn PhaseRound, nil"},
+		"\tr.recordResults()\n\treturn runlog.PhaseRound, err",
+		"\tif err != nil {\n\t\treturn runlog.PhaseRound, err\n\t}\n\tr.recordResults()\n\treturn runlog.PhaseRound, nil"},
 	{"open calls are not answered at the end", "own-stop-is-not-caught", agentFinish, "\tr.answerAll(why)\n", "\t_ = why\n"},
 
 	// Gates.

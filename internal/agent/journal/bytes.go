@@ -1,22 +1,17 @@
 package journal
 
-import (
-	"fmt"
-)
+import "fmt"
 
-// DefaultMaxJournalBytes caps what a run writes to its journal where JournalOptions
-// say nothing.
+// DefaultMaxBytes is the default of Options.MaxBytes, in bytes.
 const DefaultMaxBytes = 64 << 20
 
-// LimitJournalBytes is the name of a run's limit of journal bytes.
+// LimitBytes is the name of a run's limit of journal bytes.
 const LimitBytes = "journal_bytes"
 
-const (
-	// journalRowBytes is the overhead that is counted for each row of a journal.
-	rowBytes = 128
-)
+// rowBytes is the overhead that is counted for each row of a journal.
+const rowBytes = 128
 
-// Bytes is what the new run counts against the limits and quotas of journal bytes.
+// Bytes returns what the new run counts against the limits and quotas of journal bytes.
 func (r *Creation) Bytes() int64 {
 	n := 2*rowBytes + len(r.Log) + len(r.Spec) + len(r.Title) + len(r.ID) + len(r.Agent)
 	for _, p := range r.Modules {
@@ -25,7 +20,7 @@ func (r *Creation) Bytes() int64 {
 	return int64(n)
 }
 
-// Bytes is what the commit counts against the limits and quotas of journal bytes.
+// Bytes returns what the commit counts against the limits and quotas of journal bytes.
 func (c *Commit) Bytes() int64 {
 	n := len(c.Log) + len(c.Events)
 	if c.Log != nil {
@@ -37,16 +32,16 @@ func (c *Commit) Bytes() int64 {
 	return int64(n)
 }
 
-// A JournalFullError ends a run that wrote as much to its journal as it may.
+// A FullError ends a run that exceeded a limit or quota of journal bytes.
 type FullError struct {
-	// Limit is LimitJournalBytes, or the name of the tenant's quota.
+	// Limit is LimitBytes or the name of the tenant's quota.
 	Limit string
 	Max   int64
 	Used  int64
 	Quota bool // the limit is a quota of the run's tenant
 }
 
-// Error names the limit, and says what to do.
+// Error names the limit and what to do.
 func (e *FullError) Error() string {
 	if e.Quota {
 		return fmt.Sprintf("the run ended because the tenant's quota %s is used up: %d of %d bytes; delete runs that are not needed, or ask the operator for more", e.Limit, e.Used, e.Max)

@@ -8,47 +8,48 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Errors of a [Journal]. Implementations wrap them.
+// Errors of a [Journal]. Implementations may wrap them.
 var (
-	// ErrFenced is the error of a write by somebody whose claim is not the last.
+	// ErrFenced rejects a write of a process whose claim is not the latest.
 	ErrFenced = errors.New("the run was taken over by another process")
-	// ErrBusy is the error of a claim while somebody else has one.
+	// ErrBusy rejects a claim while another process holds one.
 	ErrBusy = errors.New("the run is being run by another process")
-	// ErrNoRun is the error where there is no such run.
+	// ErrNoRun reports that the run does not exist.
 	ErrNoRun = errors.New("there is no such run")
-	// ErrExists is the error of creating a run that is there already.
+	// ErrExists rejects the creation of a run whose id is taken.
 	ErrExists = errors.New("there is a run of this id already")
-	// ErrHandedBack is why a run ends here whose process is about to end.
+	// ErrReleased ends a run in a process that is about to end.
 	ErrReleased = errors.New("its process is about to end, and another one may go on with it")
-	// ErrFinished is the error of resuming a run that has come to its end.
+	// ErrFinished rejects resuming a run that has ended.
 	ErrFinished = errors.New("the run has come to its end")
-	// ErrAborted is the error of a Commit that gave up because of [Commit.Abort].
-	// Nothing of the commit was persisted.
+	// ErrAborted reports that a commit gave up because of [Commit.Abort] and persisted
+	// nothing.
 	ErrAborted = errors.New("the commit was aborted")
 )
 
-// A JournalError ends a run here, because the journal does: what was told of it
-// is kept, and it can be resumed. It comes with an event that has no type.
+// An Error ends a run in this process because its journal cannot be written. All events
+// that the caller received are stored, and the run can be resumed. The error comes with an
+// event without a type.
 type Error struct {
 	Run string
 	Err error
 }
 
-// Error says what became of the run.
+// Error names the run and the cause.
 func (e *Error) Error() string {
-	return fmt.Sprintf("run %s goes no further here: %v", e.Run, e.Err)
+	return fmt.Sprintf("run %s cannot continue in this process: %v", e.Run, e.Err)
 }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A WaitingError says that a run cannot go on without answers.
+// A WaitingError rejects resuming a paused run without answers.
 type WaitingError struct {
 	Run     string
 	Pending []abi.Pending
 }
 
-// Error names the interrupts.
+// Error names the interrupts that need an answer.
 func (e *WaitingError) Error() string {
 	ids := make([]string, len(e.Pending))
 	for i, p := range e.Pending {
@@ -57,13 +58,13 @@ func (e *WaitingError) Error() string {
 	return fmt.Sprintf("run %s waits for answers to %s", e.Run, strings.Join(ids, ", "))
 }
 
-// A PinError says that the agent's modules are not those the run began with.
+// A PinError rejects resuming a run with other modules than those it started with.
 type PinError struct {
 	Run  string
-	What string
+	What string // the first difference
 }
 
-// Error says what is different, and what to do.
+// Error describes the difference and what to do.
 func (e *PinError) Error() string {
 	return fmt.Sprintf("run %s goes on with the modules that it began with: %s; resume it with an agent that has the same modules", e.Run, e.What)
 }

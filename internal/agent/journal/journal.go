@@ -11,94 +11,93 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Journal keeps runs, so that they outlast the process that runs them. Its
-// methods may be called by many runs at once.
+// A Journal stores runs so that they survive the process that executes them. Its methods
+// are safe for concurrent use.
 //
-// A run in the journal is a log of changes and the events that they led to. Who
-// writes to it has claimed it, and each claim raises the run's epoch: the writes
-// of an earlier one fail with [ErrFenced]. An error that is worth another try
-// has a method Retryable() bool that says so.
+// A stored run consists of a log of changes and of the events that report them. A process
+// claims a run before it writes. Each claim raises the run's epoch, and writes with an
+// earlier epoch fail with [ErrFenced]. An error that may be temporary has a method
+// Retryable() bool that returns true.
 type Journal interface {
-	// Create keeps a new run, which is claimed with epoch 1. It fails with
-	// [ErrExists] if there is a run of that id.
+	// Create stores a new run and claims it with epoch 1. It fails with [ErrExists] if
+	// the id is taken.
 	Create(ctx context.Context, run *Creation) error
 	// Load returns a run with its log, or fails with [ErrNoRun].
 	Load(ctx context.Context, id string) (*StoredRun, error)
-	// Claim takes a run over. It fails with [ErrBusy] if the run was claimed
-	// since it was loaded, or is run by somebody who may still be there.
+	// Claim takes over a run. It fails with [ErrBusy] if the run was claimed since it
+	// was loaded, or if the lease of its owner has not expired.
 	Claim(ctx context.Context, c *Claim) (*StoredRun, error)
-	// Commit keeps a change and its events: all of it or nothing. Committing the
-	// same once more changes nothing.
+	// Commit stores a change and its events atomically. It is idempotent.
 	Commit(ctx context.Context, c *Commit) error
-	// Events returns events of a run from behind number after on, at least one if
-	// there is one, and not many more than limit. Each is a line of JSON.
+	// Events returns the events of a run that follow event number after. It returns at
+	// least one if there is any, and about limit at most.
 	Events(ctx context.Context, id string, after int64, limit int) ([]abi.Event, error)
-	// Renew says that the run is still run here, and tells whether somebody wants
-	// it canceled.
+	// Renew extends the lease of a run. It reports whether cancellation of the run was
+	// requested.
 	Renew(ctx context.Context, id string, epoch int64, lease time.Duration) (cancel bool, err error)
 }
 
-// A Status says what may become of a run.
+// A Status is the state of a run in a journal.
 type Status string
 
-// The statuses of a run in a journal.
+// Statuses of a run.
 const (
-	StatusRunning  Status = "running"  // somebody runs it, or did until its process ended
-	StatusPaused   Status = "paused"   // it waits for answers
-	StatusFinished Status = "finished" // it has come to its end
-	// StatusQuarantined is a run that is kept from running, since it seems to have ended
-	// the process that ran it. It can be canceled, and released by the operator.
+	StatusRunning  Status = "running"  // in progress, or interrupted by the end of its process
+	StatusPaused   Status = "paused"   // waiting for answers
+	StatusFinished Status = "finished" // ended
+	// StatusQuarantined marks a run that is suspected to have crashed its process. It is
+	// not resumed. It can be canceled, or released by the operator.
 	StatusQuarantined Status = "quarantined"
 )
 
-// RunInfo is what a journal tells of a run without reading its log.
+// RunInfo describes a run without its log.
 type RunInfo struct {
 	ID     string `json:"id"`
 	Tenant string `json:"tenant,omitempty"`
 	Agent  string `json:"agent"`
 	Parent string `json:"parent,omitempty"`
-	Title  string `json:"title,omitempty"` // what the user said last when it began, cut
+	Title  string `json:"title,omitempty"` // the last user message of the input, shortened
 
 	Progress
 	Epoch        int64     `json:"epoch"`
-	Owner        string    `json:"owner,omitempty"`  // who runs it
-	LeaseExpires time.Time `json:"lease,omitzero"`   // until when nobody else may claim it
-	Cancel       bool      `json:"cancel,omitempty"` // somebody wants it canceled
+	Owner        string    `json:"owner,omitempty"`  // the process that executes it
+	LeaseExpires time.Time `json:"lease,omitzero"`   // until then no other process may claim it
+	Cancel       bool      `json:"cancel,omitempty"` // cancellation was requested
 	Created      time.Time `json:"created"`
 	Updated      time.Time `json:"updated"`
 
-	Entries int64 `json:"entries"` // of its log
-	// JournalBytes is how much the run wrote to the journal, as [Commit.Bytes] counts.
+	Entries int64 `json:"entries"` // number of entries in its log
+	// JournalBytes is the number of bytes written to the journal, as [Commit.Bytes] counts.
 	JournalBytes int64           `json:"journal_bytes"`
-	LastSeq      int64           `json:"last_seq"` // of its events
+	LastSeq      int64           `json:"last_seq"` // number of the last event
 	Modules      []Pin           `json:"modules,omitempty"`
-	Spec         json.RawMessage `json:"spec,omitempty"` // see [JournalOptions]
+	Spec         json.RawMessage `json:"spec,omitempty"` // see [Options]
 }
 
-// Progress is how far a run has come.
+// Progress describes how far a run has come.
 type Progress struct {
 	Status       Status        `json:"status"`
 	FinishReason string        `json:"finish_reason,omitempty"`
 	Step         int           `json:"step"`
 	Usage        abi.Usage     `json:"usage"`
-	Fuel         int64         `json:"fuel"` // that its modules used, by Stats
+	Fuel         int64         `json:"fuel"` // used by its modules; the sum of Stats
 	Pending      []abi.Pending `json:"pending,omitempty"`
-	// Stats are what each entry of its chain used, up to the end of its last phase.
+	// Stats holds what each entry of the chain used until the end of the last phase.
 	Stats []abi.EntryStats `json:"stats,omitempty"`
-	// HeldBytes is how much memory the run makes its process hold, and PeakBytes the
-	// most that it did there; see Options.Memory. A store may leave them out.
+	// HeldBytes is the memory that the run makes its process hold. PeakBytes is the
+	// largest value of HeldBytes so far. A store may omit both.
 	HeldBytes int64 `json:"held_bytes,omitempty"`
 	PeakBytes int64 `json:"peak_bytes,omitempty"`
 }
 
-// A Pin is a module that a run began with, and goes on with.
+// A Pin is a module that a run started with. The run is resumed only with the same modules.
 type Pin struct {
 	Entry  string `json:"entry"`
 	Ring   string `json:"ring"`
-	Digest string `json:"digest,omitempty"` // of the module's bytes; empty for native Go
+	Digest string `json:"digest,omitempty"` // SHA-256 of the module's bytes; empty for native Go
 }
 
-// A NewRun is a run that begins. Its log has one entry.
+// A Creation is a new run. Its log has one entry.
 type Creation struct {
 	ID, Tenant, Agent, Parent, Title string
 
@@ -107,23 +106,23 @@ type Creation struct {
 	Modules []Pin
 	Spec    json.RawMessage
 	Log     []byte
-	Lazy    bool // as [Commit] has it
+	Lazy    bool // see [Commit.Lazy]
 }
 
-// A KeptRun is a run as a journal has it.
+// A StoredRun is a run with its log.
 type StoredRun struct {
 	RunInfo
-	Log [][]byte // the entries of its log, in their order
+	Log [][]byte // entries in order
 }
 
-// A Claim takes a run over.
+// A Claim asks to take over a run.
 type Claim struct {
 	Run   string
-	Epoch int64 // that the run had when it was loaded
+	Epoch int64 // of the run when it was loaded
 	Owner string
 	Lease time.Duration
-	// Steal claims the run although the lease of its owner goes on: the owner is
-	// known to be gone.
+	// Steal claims the run before the lease of its owner expires. The owner must be
+	// known to have ended.
 	Steal bool
 }
 
@@ -132,33 +131,33 @@ type Commit struct {
 	Run   string
 	Epoch int64
 
-	// Log is an entry of the run's log, and Entry its number; without one Entry is
-	// that of the last.
+	// Log is the next entry of the run's log and Entry its number. If Log is nil, Entry
+	// is the number of the last entry.
 	Log   []byte
 	Entry int64
-	// Events are a line of JSON each, from number First to number Last; without
-	// any both are that of the last one there is, and First one more than it.
+	// Events holds the events First to Last, a line of JSON each. Without events, Last is
+	// the number of the last stored event and First is Last+1.
 	Events      []byte
 	First, Last int64
 
-	Progress *Progress // nil: as it was
-	// Rewrite, unless it is nil, replaces messages in the run's earlier entries.
+	Progress *Progress // unchanged if nil
+	// Rewrite replaces messages in earlier entries of the log; optional.
 	Rewrite *Rewrite
 	Lease   time.Duration
-	// Lazy says that the change has to outlast the process, and a failure of power
-	// only together with the next one of the run that is not lazy.
+	// Lazy means that the commit must survive the end of the process. It needs to survive
+	// a power failure only together with the run's next commit that is not lazy.
 	Lazy bool
-	// Full is set by the journal, before Written is called or Commit returns, if a
-	// quota of the run's tenant is used up. The commit is made; the run then ends.
+	// Full is set by the journal if a quota of the run's tenant is used up. It is set
+	// before Written is called or Commit returns. The commit succeeds; the run then ends.
 	Full *FullError
-	// Urgent says that the run is to end: the commit goes before those of other runs.
+	// Urgent means that the run is ending. Its commits precede those of other runs.
 	Urgent bool
-	// Abort, once it is closed, lets Commit return [ErrAborted] if it has persisted nothing
-	// yet, and has much to write. Nil: it doesn't.
+	// Abort, once closed, allows Commit to return [ErrAborted] if it has much to write and
+	// has persisted nothing yet; optional.
 	Abort <-chan struct{}
-	// Written, unless it is nil, may be called once, before Commit returns: the
-	// change outlasts the process, and what is waited for is only that it outlasts a
-	// failure of power. The run's next change may be committed from then on; an error
-	// after that is final. It must not block.
+	// Written, if not nil, may be called once before Commit returns. It reports that the
+	// commit survives the end of the process and is only waiting for the sync. From then
+	// on the run's next change may be committed, and an error is final. Written must not
+	// block.
 	Written func()
 }

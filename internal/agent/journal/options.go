@@ -6,49 +6,49 @@ import (
 	"time"
 )
 
-// JournalOptions say where an agent's runs are kept. They are copied.
+// Options configure where and how an agent's runs are stored. They are copied.
 type Options struct {
 	Journal Journal
 	Tenant  string
-	// Owner names who runs the runs: a process of a machine.
+	// Owner identifies this process among those that share the journal.
 	Owner string
-	// Gone reports whether an owner is known to run nothing any more; nil: nobody
-	// knows, and a claim waits for the end of the owner's lease.
+	// Gone reports whether an owner is known to have ended. Its runs can then be claimed
+	// before their leases expire. Optional.
 	Gone func(owner string) bool
-	// Lease is how long nobody else may claim a run after a sign of life;
-	// DefaultLease when 0.
+	// LeaseTTL is the time after a heartbeat during which no other process may claim a
+	// run. Defaults to DefaultLeaseTTL.
 	LeaseTTL time.Duration
-	// Patience is how long a run waits for a journal that is not reached;
-	// DefaultPatience when 0.
+	// RetryTimeout bounds how long a run waits for a journal that is unavailable.
+	// Defaults to DefaultRetryTimeout.
 	RetryTimeout time.Duration
-	// HandBack, once it is closed, lets runs end here where a phase of theirs does,
-	// with a [*JournalError] of [ErrHandedBack]: the process is about to end. They
-	// can be gone on with at once, by any other. Nil: they run to their end.
+	// Drain, once closed, ends each run in this process at the end of its current phase,
+	// with an [*Error] that wraps [ErrReleased]. Another process can resume it at once.
+	// Optional.
 	Drain <-chan struct{}
-	// Leave, once it is closed, ends runs here at once, with the same error and in the
-	// middle of what they do: nothing of that is kept any more, as if the process had
-	// ended. Once they have ended they can be gone on with at once. Nil: never.
+	// Abort, once closed, ends runs at once with the same error. Nothing more is stored,
+	// as if the process had crashed. Another process can resume them at once. Optional.
 	Abort <-chan struct{}
-	// Originals keeps the messages that a run began with as the caller gave them. By
-	// default the journal has them only until modules change them in before_agent, or in
-	// before_model_rewrite_state before the first model call; from that commit on it has what the modules left.
+	// Originals keeps the input messages of a run as the caller sent them. By default they
+	// are replaced once modules change them, in before_agent or in
+	// before_model_rewrite_state before the first model call.
 	Originals bool
-	// Spec is kept with each run: from it the agent can be made again. JSON.
+	// Spec is JSON that is stored with each run and from which the agent can be rebuilt.
 	Spec json.RawMessage
 	// MaxBytes caps what a run and the sub-agents in it write to the journal. A run
-	// that exceeds it ends with a [*JournalFullError]. Defaults to
-	// DefaultMaxJournalBytes; an agent's Limits.JournalBytes may lower it.
+	// that exceeds it ends with a [*FullError]. Defaults to
+	// DefaultMaxBytes; an agent's Limits.JournalBytes may lower it.
 	MaxBytes int64
 	// Dropped counts the events of stopped runs that were not persisted; optional.
 	Dropped *atomic.Int64
 }
 
-// Defaults of JournalOptions.
+// Defaults of Options.
 const (
 	DefaultLeaseTTL     = 15 * time.Second
 	DefaultRetryTimeout = time.Minute
 )
 
+// WithDefaults returns a copy with defaults filled in, or nil without a journal.
 func (o *Options) WithDefaults() *Options {
 	if o == nil || o.Journal == nil {
 		return nil

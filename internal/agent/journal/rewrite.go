@@ -7,17 +7,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A Rewrite replaces what a journal has of messages that a run began with, because
-// modules have changed or removed them before the first model call. It goes with
-// the commit that has the change.
+// A Rewrite replaces input messages of a run in its journal, because modules changed or
+// removed them before the first model call. It is part of the commit with that change.
 type Rewrite struct {
 	Title string // of the run
-	// Messages are the replacements, by the ids of the messages.
+	// Messages holds the replacements by message id.
 	Messages map[string]json.RawMessage
 }
 
-// Entry returns an entry of the run's log with the messages as the modules left
-// them. It returns the same bytes if none of them is in it.
+// Entry returns an entry of the run's log with the messages replaced. It returns the same
+// bytes if the entry has none of them.
 func (r *Rewrite) Entry(log []byte) ([]byte, error) {
 	var out bytes.Buffer
 	changed := false
@@ -37,7 +36,7 @@ func (r *Rewrite) Entry(log []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// line returns a line of a log with the messages replaced, and nil if there are none.
+// line returns a line of a log with the messages replaced, or nil if it has none of them.
 func (r *Rewrite) line(line []byte) ([]byte, error) {
 	var e map[string]json.RawMessage
 	var d MessagesChange
@@ -79,7 +78,7 @@ func (r *Rewrite) line(line []byte) ([]byte, error) {
 	return abijson.Marshal(e)
 }
 
-// A messagesDelta replaces the messages from an index on.
+// A MessagesChange replaces the messages of a run from index From on.
 type MessagesChange struct {
 	From  int             `json:"from"`
 	Items json.RawMessage `json:"items"` // an array

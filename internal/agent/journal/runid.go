@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// NewRunID makes the id of a run that begins: the second, and 90 random bits. Runs that
-// begin one after the other lie beside each other in a store's indexes; where each lay
-// anywhere, to write one would take reading and writing all over them once many are kept.
+// NewRunID returns an id for a new run: the current second and 90 random bits. The time comes
+// first so that new runs are adjacent in a store's indexes. Random ids would spread writes
+// over the whole index once many runs are stored.
 func NewRunID() string { return runID(time.Now()) }
 
 func runID(at time.Time) string {

@@ -17,7 +17,7 @@ func TestRunIDs(t *testing.T) {
 	for range 40 {
 		at = at.Add(time.Second)
 		id := runID(at)
-		require.Less(t, before, id, "they are in the order in which they began")
+		require.Less(t, before, id, "ids sort by time")
 		require.Len(t, id, len(before))
 		before = id
 	}

@@ -8,23 +8,23 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// An innerRun is what a run's log has of a run that one of its calls made: a log
-// of the same kind, inside the entries of this one.
+// A ChildLog is the change of a sub-agent's run since the entry before. It is part of the
+// log of the run around it.
 type ChildLog struct {
-	Restarted bool              `json:"anew,omitempty"` // what there was before is of another run
-	Discarded bool              `json:"gone,omitempty"` // it matters no more
-	Log       []json.RawMessage `json:"log,omitempty"`
+	Restarted bool              `json:"anew,omitempty"` // earlier entries belong to another run
+	Discarded bool              `json:"gone,omitempty"` // the run is no longer needed
+	Log       []json.RawMessage `json:"log,omitempty"`  // entries, as of any run
 	LastSeq   int64             `json:"last_seq,omitempty"`
 	Expires   time.Time         `json:"expires,omitzero"`
 	Ended     *abi.Event        `json:"ended,omitempty"`
 	Stats     []abi.EntryStats  `json:"stats,omitempty"`
-	// Events are those that its observers were not told of; the others are nowhere
-	// but, where they are forwarded, among the events of the run around it.
+	// Events are those that its observers have not seen. Other events are stored only if
+	// they are forwarded, among the events of the run around it.
 	Events   []abi.Event `json:"events,omitempty"`
 	Observed int64       `json:"observed,omitempty"`
 }
 
-// add adds what a later entry has.
+// Add merges a later change.
 func (i *ChildLog) Add(more *ChildLog) {
 	if more.Restarted || more.Discarded {
 		*i = ChildLog{Restarted: i.Restarted || more.Restarted, Discarded: more.Discarded}
@@ -41,16 +41,16 @@ func (i *ChildLog) Add(more *ChildLog) {
 	i.Events = slices.DeleteFunc(append(i.Events, more.Events...), func(e abi.Event) bool { return e.Seq <= i.Observed })
 }
 
-// A KeptChild is what a journal knows of the run of a call, beside its State.
+// A JournaledChild is what a journal has of a sub-agent's run in addition to its State.
 type JournaledChild struct {
 	Phase int64 `json:"phase"`
-	// Ended is its run_finished event: the call has only to be told of it.
+	// Ended is its run_finished event; only the result of the call is missing.
 	Ended *abi.Event `json:"ended,omitempty"`
-	// Events are those that its observers were not told of.
+	// Events are those that its observers have not seen.
 	Events []abi.Event `json:"events,omitempty"`
 }
 
-// restore puts the run of a call together, as the entries so far tell of it.
+// restore sets the state of a call's run.
 func (i *ChildLog) restore(c *CallState) error {
 	if i.Discarded || len(i.Log) == 0 || c.Result != nil {
 		return nil
@@ -64,6 +64,6 @@ func (i *ChildLog) restore(c *CallState) error {
 		return err
 	}
 	child.LastSeq, child.Expires, child.Used = i.LastSeq, i.Expires, i.Stats
-	c.Child, c.Journaled = child, &JournaledChild{phase, i.Ended, i.Events}
+	c.Child, c.Journaled = child, &JournaledChild{Phase: phase, Ended: i.Ended, Events: i.Events}
 	return nil
 }

@@ -15,52 +15,52 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// An entry is a line of a run's log: what changed in its [State] since the line
-// before, at the end of a phase or in the middle of one. What grows with the run
-// is there as what was added. What was committed together are the lines of one
-// entry of the journal.
+// An Entry is a line of a run's log: what changed in its [State] since the line before, at
+// the end of a phase or within one. Messages, rounds and records hold only what was added.
+// The lines of one commit make one entry of the journal.
 type Entry struct {
-	// Head is the state without what stands beside it here; nil if it did not
-	// change.
+	// Head is the state without the parts that have fields of their own here; nil if
+	// unchanged.
 	Head *State `json:"head,omitempty"`
-	// Phase counts the phases that the run has gone through: it tells what belongs
-	// to the record of the one it is in.
+	// Phase is the number of phases that have ended. Records of earlier phases are not
+	// part of the current record.
 	Phase   int64        `json:"phase"`
 	Records []PhaseDelta `json:"records,omitempty"`
 
 	Fixed    *Fixed                  `json:"fixed,omitempty"`
 	Messages *journal.MessagesChange `json:"messages,omitempty"`
-	Rounds   []string                `json:"rounds,omitempty"` // that were added
-	Calls    map[int]json.RawMessage `json:"calls,omitempty"`  // CallStates by index, where they changed
+	Rounds   []string                `json:"rounds,omitempty"` // added
+	Calls    map[int]json.RawMessage `json:"calls,omitempty"`  // changed CallStates by index
 	NoCalls  bool                    `json:"no_calls,omitempty"`
-	Inner    map[int]*ChildLog       `json:"inner,omitempty"` // runs of calls, by the calls' index
+	Inner    map[int]*ChildLog       `json:"inner,omitempty"` // runs of sub-agents by the index of their call
 	Live     *Live                   `json:"live,omitempty"`
 	Answered *Answered               `json:"answered,omitempty"`
 }
 
+// NewEntry returns an empty entry.
 func NewEntry() Entry { return Entry{Calls: map[int]json.RawMessage{}} }
 
-// A phaseDelta is what changed in the record of a phase.
+// A PhaseDelta is a change of the record of a phase.
 type PhaseDelta struct {
 	Phase int64 `json:"phase"`
 	record.Delta
 }
 
-// fixed is what changes at the beginning of a run only.
+// Fixed is the part of the state that changes only at the start of an agent's turn.
 type Fixed struct {
 	Instruction string     `json:"instruction"`
 	Tools       []abi.Tool `json:"tools"`
 	Input       []string   `json:"input"`
 }
 
-// same reports whether both are of the same slices: they are replaced, never
-// changed.
+// Same reports whether both have the same slices. Slices of a state are replaced, never
+// modified.
 func (f *Fixed) Same(o *Fixed) bool {
 	return o != nil && f.Instruction == o.Instruction && len(f.Tools) == len(o.Tools) && len(f.Input) == len(o.Input) &&
 		(len(f.Tools) == 0 || &f.Tools[0] == &o.Tools[0])
 }
 
-// live is what changes in the middle of a phase.
+// Live is the part of the state that changes within a phase.
 type Live struct {
 	Usage      abi.Usage `json:"usage"`
 	LastID     int64     `json:"last_id"`
@@ -72,17 +72,18 @@ type Live struct {
 	Revisions int64          `json:"revisions,omitempty"`
 }
 
-// headOf is a copy of the state without what stands beside it in an entry.
+// HeadOf returns a copy of the state without the parts that have fields of their own in an
+// [Entry].
 func HeadOf(s *State) *State {
 	head := *s
 	head.Instruction, head.Tools, head.Input = "", nil, nil
-	head.Used = nil // the journal has what was used beside the log
+	head.Used = nil // stored outside of the log
 	head.Messages, head.Rounds, head.Locals, head.Record, head.Calls = nil, nil, nil, nil, nil
 	head.Streamed = joined(s.Streamed)
 	return &head
 }
 
-// joined puts neighbouring chunks of text together: they say the same.
+// joined returns the chunks with adjacent text chunks of the same kind merged.
 func joined(chunks []abi.Chunk) []abi.Chunk {
 	var out []abi.Chunk
 	for _, c := range chunks {
@@ -95,7 +96,7 @@ func joined(chunks []abi.Chunk) []abi.Chunk {
 	return out
 }
 
-// restore puts a log together: the state, and how many phases it went through.
+// Restore returns the state that a log describes and the number of phases that have ended.
 func Restore(log [][]byte) (*State, int64, error) {
 	s := &State{Locals: local.New(), Record: record.New()}
 	f := &builder{state: s}
@@ -123,7 +124,7 @@ func Restore(log [][]byte) (*State, int64, error) {
 	return s, f.phase, nil
 }
 
-// eachEntry calls fn with each line of a log.
+// eachEntry calls fn for each line of a log.
 func eachEntry(log [][]byte, fn func(*Entry) error) error {
 	for i, lines := range log {
 		for b := range bytes.Lines(lines) {
@@ -140,12 +141,12 @@ func eachEntry(log [][]byte, fn func(*Entry) error) error {
 	return nil
 }
 
-// folded is what the entries so far come to.
+// A builder applies entries to a state.
 type builder struct {
 	state    *State
 	fixed    *Fixed
 	messages []abi.Message
-	shared   bool // somebody keeps them as they are
+	shared   bool // messages are referenced elsewhere and must not be overwritten
 	calls    []CallState
 	inner    map[int]*ChildLog
 	phase    int64
@@ -234,7 +235,7 @@ func sortedKeys(calls map[int]json.RawMessage) []int {
 	return keys
 }
 
-// logLines writes entries of the log, a line each.
+// LogLines encodes entries as a line of JSON each.
 func LogLines(log []Entry) ([]byte, error) {
 	var out bytes.Buffer
 	for i := range log {

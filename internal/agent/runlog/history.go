@@ -13,45 +13,45 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// A History is what a run did, phase by phase, as its log tells.
+// A History is what a run did, phase by phase, according to its log.
 type History struct {
 	State  *State        `json:"state"`
-	Input  []abi.Message `json:"input"` // the messages that it began with
+	Input  []abi.Message `json:"input"` // input messages
 	Phases []PhaseRecord `json:"phases"`
-	// Answers are those that it was given to its interrupts, by their ids.
+	// Answers holds the answers to its interrupts, by their ids.
 	Answers map[string]json.RawMessage `json:"answers,omitempty"`
-	// Answered says the same of each time that somebody gave some.
+	// Answered lists the same answers by the requests that gave them.
 	Answered []Answered `json:"answered,omitempty"`
 }
 
-// Answered are answers that somebody gave at once.
+// Answered holds the answers of one request.
 type Answered struct {
-	By      string                     `json:"by,omitempty"` // as [AnsweredBy] says
+	By      string                     `json:"by,omitempty"` // who answered; see agent.AnsweredBy
 	TimeMS  int64                      `json:"time_ms"`
-	Answers map[string]json.RawMessage `json:"answers"` // by the ids of the interrupts
+	Answers map[string]json.RawMessage `json:"answers"` // by interrupt id
 }
 
-// PhaseDeeds are what was done in one phase.
+// A PhaseRecord holds the calls that were recorded in one phase.
 type PhaseRecord struct {
 	Phase Phase          `json:"phase"`
 	Step  int            `json:"step"`
 	Deeds []RecordedCall `json:"deeds"`
 }
 
-// A DeedOf is a deed with the change that it made to the run's messages.
+// A RecordedCall is a recorded call with the changes that it made to the run's messages.
 type RecordedCall struct {
 	record.CallRecord
 	Edits []Edit `json:"edits,omitempty"`
 }
 
-// An Edit is one place where messages were changed.
+// An Edit replaces messages at one index.
 type Edit struct {
 	At       int           `json:"at"`
 	Removed  []abi.Message `json:"removed,omitempty"`
 	Inserted []abi.Message `json:"inserted,omitempty"`
 }
 
-// ReadHistory reads the history of a run that a journal has.
+// ReadHistory returns the history of a run.
 func ReadHistory(kept *journal.StoredRun) (*History, error) {
 	state, _, err := Restore(kept.Log)
 	if err != nil {
@@ -73,13 +73,13 @@ func ReadHistory(kept *journal.StoredRun) (*History, error) {
 type reader struct {
 	history *History
 	fold    *builder
-	rank    map[string]int // of the entries, from outside in
+	rank    map[string]int // of the entries, outermost first
 
 	phase    int64
-	deeds    map[string]RecordedCall // of the phase, by key
+	deeds    map[string]RecordedCall // of the current phase, by key
 	name     Phase
 	step     int
-	messages []abi.Message // before the phase
+	messages []abi.Message // before the current phase
 }
 
 func (r *reader) add(e *Entry) error {
@@ -139,7 +139,7 @@ func (r *reader) flush() {
 	}
 }
 
-// order is that of what is done in a phase.
+// order returns the rank of a hook or call in a phase.
 func order(what string) int {
 	at := slices.Index([]string{
 		string(abi.HookBeforeAgent), string(abi.HookBeforeModelRewriteState), string(abi.HookBeforeModel), "model", string(abi.HookAfterModel),
@@ -161,7 +161,7 @@ func (r *reader) place(d RecordedCall) int {
 	}
 }
 
-// edit finds what a state hook did to the messages, and does it.
+// edit applies the change of a state hook to the messages and notes it in d.
 func (r *reader) edit(d *RecordedCall) {
 	switch abi.Hook(d.What) {
 	case abi.HookBeforeAgent, abi.HookBeforeModelRewriteState, abi.HookAfterModelRewriteState, abi.HookAfterTools:
@@ -190,7 +190,7 @@ func (r *reader) edit(d *RecordedCall) {
 	}
 }
 
-// wholeSplice is the one splice that turns before into after.
+// wholeSplice returns the splice that turns before into after.
 func wholeSplice(before, after []abi.Message) abi.Splice {
 	same := func(a, b abi.Message) bool {
 		a.Origin, b.Origin = "", ""

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// Pending are the interrupts that the run waits for, in the order of its calls.
-// Those of a run inside this one have the call's id and a slash before their own.
+// Pending returns the interrupts that the run waits for, in the order of its calls. The id
+// of an interrupt of a sub-agent has the call's id and a slash as prefix.
 func (s *State) Pending() []abi.Pending {
 	if s.Record == nil {
 		return nil
@@ -40,7 +40,7 @@ func (s *State) Pending() []abi.Pending {
 	return out
 }
 
-// runName tells the run that a call made last from those that it made before.
+// ChildName distinguishes the last run that a call started from earlier ones.
 func (c *CallState) ChildName() string {
 	if c.Runs > 1 {
 		return c.Call.ID + "#" + strconv.Itoa(c.Runs)
@@ -48,7 +48,7 @@ func (c *CallState) ChildName() string {
 	return c.Call.ID
 }
 
-// childOf is the call that waits with p because the run that it made does.
+// childOf returns the call that waits for p because the run that it started does.
 func (s *State) childOf(p abi.Pending) *CallState {
 	if p.Call == nil || p.Entry != "" {
 		return nil
@@ -60,8 +60,8 @@ func (s *State) childOf(p abi.Pending) *CallState {
 	return &s.Calls[i]
 }
 
-// answer answers interrupts by their ids. Nothing is changed if an id is unknown
-// or an answer makes no sense, also one that is for a run inside this one.
+// Answer answers interrupts by their ids, those of sub-agents too. Nothing changes if an id
+// is unknown or an answer is invalid.
 func (s *State) Answer(answers map[string]json.RawMessage) error {
 	var waiting []string
 	for _, p := range s.Pending() {
@@ -103,7 +103,7 @@ func (s *State) Answer(answers map[string]json.RawMessage) error {
 	return s.Record.Answer(own)
 }
 
-// copied is a copy that has nothing in common with s.
+// Clone returns a deep copy.
 func (s *State) Clone() (*State, error) {
 	b, err := json.Marshal(s)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
-// given are the messages that a run began with, as its journal has them.
+// Originals are the input messages of a run as its journal has them.
 type Originals []abi.Message
 
-// givenOf returns the messages of a run that has not asked a model yet, nil of another.
+// OriginalsOf returns the messages of a run that has not called the model yet, otherwise nil.
 func OriginalsOf(s *State) Originals {
 	if s.ModelCalls > 0 || s.Step > 1 || s.Messages == nil || s.Phase != PhaseStart && s.Phase != PhaseStep && s.Phase != PhaseRewrite {
 		return nil
@@ -25,9 +25,9 @@ func OriginalsOf(s *State) Originals {
 	return out
 }
 
-// rewritten compares the messages with those of l from an index on. It returns nil if
-// none was changed or removed. A message that was removed is replaced by an empty one:
-// later entries of the log count on its place.
+// Rewritten compares the messages with those of l from an index on. It returns nil if none
+// was changed or removed. A removed message is replaced by an empty one, because later
+// entries of the log refer to messages by index.
 func (g Originals) Rewritten(l *message.List, from int) (*journal.Rewrite, error) {
 	if from >= len(g) {
 		return nil, nil

@@ -17,75 +17,74 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
-// A Phase is where in its loop a run is.
+// A Phase is a position in the loop of a run.
 type Phase string
 
-// The phases of a run.
+// Phases of a run.
 const (
 	PhaseStart   Phase = "start"   // before_agent
 	PhaseStep    Phase = "step"    // a step begins
 	PhaseRewrite Phase = "rewrite" // before_model_rewrite_state
 	PhaseModel   Phase = "model"   // the model call
-	PhaseDecide  Phase = "decide"  // after_model_rewrite_state, and what follows from it
+	PhaseDecide  Phase = "decide"  // after_model_rewrite_state and the decision how to continue
 	PhaseTools   Phase = "tools"   // tool calls
-	PhaseRound   Phase = "round"   // after_tools, and what follows from it
-	PhaseTurn    Phase = "turn"    // the turn goes to another agent
+	PhaseRound   Phase = "round"   // after_tools and the decision how to continue
+	PhaseTurn    Phase = "turn"    // transfer to another agent
 	PhaseEnd     Phase = "end"
 )
 
-// A State is the whole of a run, as a plain value: what is not in it does not
-// matter to how the run goes on.
+// A State is a run as a plain value. It has everything that a resumed run needs.
 type State struct {
 	ID       string     `json:"id"`
 	Agent    string     `json:"agent"`
 	Parent   string     `json:"parent,omitempty"`
 	Metadata abi.Params `json:"metadata,omitempty"`
-	With     []string   `json:"with,omitempty"` // the middlewares that [Agent.With] added
+	With     []string   `json:"with,omitempty"` // names of the middlewares that Agent.With added
 	Phase    Phase      `json:"phase"`
 
 	Step     int       `json:"step"`
 	StepID   string    `json:"step_id,omitempty"`
-	StepOpen bool      `json:"step_open,omitempty"` // it has begun and not ended
+	StepOpen bool      `json:"step_open,omitempty"` // the step has started and not finished
 	Usage    abi.Usage `json:"usage"`
 	Deadline time.Time `json:"deadline,omitzero"`
-	Expires  time.Time `json:"expires,omitzero"` // of a paused run: it goes on until then
+	Expires  time.Time `json:"expires,omitzero"` // of a paused run: it can be resumed until then
 
 	ModelCalls int            `json:"model_calls,omitempty"`
-	ToolCalls  map[string]int `json:"tool_calls,omitempty"` // that count, of each tool
-	// Last is the limit for which the model is told of no tools any more, and
-	// Deaf whether it called some nevertheless.
+	ToolCalls  map[string]int `json:"tool_calls,omitempty"` // counted calls by tool
+	// LastLimit is the reached limit because of which the model is offered no more tools.
+	// CalledPastLimit is set if it calls tools nevertheless.
 	LastLimit       *ending.LimitError `json:"last,omitempty"`
 	CalledPastLimit bool               `json:"deaf,omitempty"`
 
 	Instruction    string     `json:"instruction"`
 	Tools          []abi.Tool `json:"tools"`
-	Active         []string   `json:"active"` // of the tools, those that the model is told of
-	Offered        []string   `json:"told"`   // those of the last request: what may be called
+	Active         []string   `json:"active"` // names of the tools that the model is offered
+	Offered        []string   `json:"told"`   // names of the tools of the last request, which the model may call
 	ReturnDirectly []string   `json:"return_directly"`
 
 	Messages *message.List `json:"messages"`
-	Input    []string      `json:"input"`  // the ids of the messages that the run began with
-	Rounds   []string      `json:"rounds"` // the ids of the messages whose calls were run
+	Input    []string      `json:"input"`  // ids of the input messages
+	Rounds   []string      `json:"rounds"` // ids of the messages whose calls were executed
 	Locals   *local.Values `json:"locals"`
-	// Record is what has been done in the phase: it matters to a paused run.
+	// Record holds the calls recorded in the current phase. A resumed run replays them.
 	Record  *record.Record `json:"record"`
-	Calls   []CallState    `json:"calls,omitempty"` // of the current round
+	Calls   []CallState    `json:"calls,omitempty"` // of the current round of tool calls
 	Respond *abi.Message   `json:"respond,omitempty"`
 
-	// Finish is the model's own finish reason of the last response.
+	// Finish is the model's finish reason of the last response.
 	Finish string `json:"finish,omitempty"`
-	// Streamed are the chunks of the last response that the caller got.
+	// Streamed holds the chunks of the last response that the caller received.
 	Streamed []abi.Chunk `json:"streamed,omitempty"`
-	LastID   int64       `json:"last_id"` // of messages
-	// Outcome is how the run ended, while after_agent has yet to see it.
+	LastID   int64       `json:"last_id"` // number of the last generated message id
+	// Outcome is how the run ended; set until after_agent has run.
 	Outcome *Outcome `json:"outcome,omitempty"`
-	Streams int64    `json:"streams"` // so far
-	// Used is what entries of its chain used in earlier processes.
+	Streams int64    `json:"streams"` // number of streams so far
+	// Used is what entries of the chain used in earlier processes.
 	Used []abi.EntryStats `json:"used,omitempty"`
-	// Observed is the number of the last event that the observers were told of.
+	// Observed is the number of the last event that the observers have seen.
 	Observed int64 `json:"observed,omitempty"`
-	// Modules are those with which a run paused: it goes on with the same alone. Who
-	// sets it to nil lets the run go on with others.
+	// Modules are the modules with which a run paused. It is resumed only with the same
+	// ones, or with any if Modules is nil.
 	Modules []journal.Pin `json:"modules,omitempty"`
 	// Revisions is the number of the last revision of a message list. A resumed run counts on
 	// from it: run-local values may hold earlier ones.
@@ -93,30 +92,31 @@ type State struct {
 	LastSeq   int64 `json:"last_seq"`
 }
 
-// A CallState is one call of a round and, once there, what came of it.
+// A CallState is a tool call of a round and its outcome so far.
 type CallState struct {
 	Call      abi.Call `json:"call"`
-	Announced bool     `json:"told,omitempty"`    // its tool_call event was sent
+	Announced bool     `json:"told,omitempty"`    // the tool_call event was sent
 	Started   bool     `json:"started,omitempty"` // the tool itself was called
-	Ran       bool     `json:"ran,omitempty"`     // and came to its end
-	// Streamed says that the caller got chunks of its result.
+	Ran       bool     `json:"ran,omitempty"`     // the tool returned
+	// Streamed says that the caller received chunks of the result.
 	Streamed bool `json:"streamed,omitempty"`
-	// Beyond is the limit that the call is beyond: it is not run.
+	// OverLimit is the limit that the call exceeds. The call is not executed.
 	OverLimit *ending.LimitError `json:"beyond,omitempty"`
-	// Child is the run that the call made, while that waits for answers, or when a
-	// journal had it and its process was gone; Kept is then set.
+	// Child is the run of a sub-agent that the call started: while it waits for answers,
+	// or after it was restored from a journal, in which case Journaled is set.
 	Child     *State          `json:"child,omitempty"`
 	Journaled *JournaledChild `json:"kept,omitempty"`
-	// Runs counts the runs that the call made, where its tool is an agent: hooks may
-	// have had it made again.
+	// Runs is the number of runs that the call of a sub-agent started. Hooks may repeat
+	// the call.
 	Runs int `json:"runs,omitempty"`
-	// Transfer is the agent that the call hands the conversation over to.
+	// Transfer is the name of the agent to which the call transfers the conversation.
 	Transfer string        `json:"transfer,omitempty"`
 	Result   *abi.Result   `json:"result,omitempty"`
 	Source   string        `json:"source,omitempty"`
 	Messages []abi.Message `json:"messages,omitempty"`
 }
 
+// Tool returns the tool called name.
 func (s *State) Tool(name string) (abi.Tool, bool) {
 	i := slices.IndexFunc(s.Tools, func(t abi.Tool) bool { return t.Name == name })
 	if i < 0 {
@@ -125,7 +125,7 @@ func (s *State) Tool(name string) (abi.Tool, bool) {
 	return s.Tools[i], true
 }
 
-// activeTools are the tools that the model is told of.
+// ActiveTools returns the tools that the model is offered.
 func (s *State) ActiveTools() []abi.Tool {
 	out := make([]abi.Tool, 0, len(s.Tools))
 	for _, t := range s.Tools {
@@ -136,17 +136,17 @@ func (s *State) ActiveTools() []abi.Tool {
 	return out
 }
 
-// An outcome is how a run ended: run_finished before after_agent has seen it,
-// and the text of its error.
+// An Outcome is how a run ended: its run_finished event before after_agent, and the text of
+// its error.
 type Outcome struct {
 	abi.Event
 	Err string `json:"err,omitempty"`
 }
 
-// overhead is about what a value takes beside its text.
+// overhead is the approximate size of a value without its text, in bytes.
 const overhead = 256
 
-// size returns about how many bytes the host holds of a state.
+// Size returns the approximate memory that the state takes, in bytes.
 func (s *State) Size() int64 {
 	n := s.Messages.Size() + int64(len(s.Instruction))
 	for i := range s.Tools {

@@ -8,15 +8,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
-// maxTitle is the length of a run's title, in characters.
+// maxTitle is the maximum length of a run's title, in characters.
 const maxTitle = 120
 
-// title is what the user said last, cut.
+// Title returns the last user message, shortened to maxTitle characters.
 func Title(l *message.List) string {
 	const enough = (maxTitle + 1) * utf8.UTFMax // bytes
 	for i := l.Len() - 1; i >= 0; i-- {
 		if m := l.At(i); m.Role == abi.RoleUser {
-			var begins strings.Builder // what is said may be a megabyte
+			var begins strings.Builder // a message may have megabytes
 			for word := range strings.FieldsSeq(m.Content.String()) {
 				if begins.Len() > 0 {
 					begins.WriteByte(' ')

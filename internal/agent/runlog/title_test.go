@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
-// A title is the same as if all that the user said had been read for it.
+// Title reads only as much as it needs, with the same result.
 func TestTitle(t *testing.T) {
 	t.Parallel()
 	for _, said := range []string{"", "hi", " a \n\t b  ", strings.Repeat("x", maxTitle), strings.Repeat("x", maxTitle+1), strings.Repeat("𝄞", maxTitle), strings.Repeat("𝄞", maxTitle+1),
