@@ -94,12 +94,12 @@ func TestOwnCallGrants(t *testing.T) {
 	}{
 		{"tool", abi.HookBeforeAgent, callEcho, []string{"tool:echo"}, `{"result":{"content":"echo {\"q\":1}"}}`},
 		{"a tool that takes longer than a hook may", abi.HookBeforeAgent, `{"name":"echo","arguments":"{\"slow\":true}"}`, []string{"tool:echo"}, `{"result":{"content":"echo {\"slow\":true}"}}`},
-		{"no grant", abi.HookBeforeAgent, callEcho, nil, `{"code":"denied","message":"tool:echo is not granted to this entry; grants: [tool:echo] in agent.yaml would"}`},
-		{"another tool's", abi.HookBeforeAgent, callEcho, []string{"tool:ech", "model"}, `{"code":"denied","message":"tool:echo is not granted to this entry; grants: [tool:echo] in agent.yaml would"}`},
+		{"no grant", abi.HookBeforeAgent, callEcho, nil, `{"code":"denied","message":"tool:echo is not granted to this entry; add grants: [tool:echo] in agent.yaml"}`},
+		{"another tool's", abi.HookBeforeAgent, callEcho, []string{"tool:ech", "model"}, `{"code":"denied","message":"tool:echo is not granted to this entry; add grants: [tool:echo] in agent.yaml"}`},
 		{"a tool that is not there", abi.HookBeforeAgent, `{"name":"gone"}`, []string{"tool:gone"}, `{"code":"not_found","message":"tool: this agent has no tool \"gone\""}`},
 		{"a key of another kind", abi.HookBeforeAgent, `{"name":7}`, []string{"tool:echo"}, `{"code":"invalid","message":"tool: the request: name: want a string, got a number`},
 		{"model", abi.HookBeforeModelRewriteState, askModel, []string{"model"}, `{"response":{"message":{"id":"msg_3","role":"assistant","content":"answer to me","origin":"model"},"finish_reason":"stop"}}`},
-		{"no model", abi.HookBeforeModelRewriteState, askModel, []string{"tool:echo"}, `{"code":"denied","message":"model is not granted to this entry; grants: [model] in agent.yaml would"}`},
+		{"no model", abi.HookBeforeModelRewriteState, askModel, []string{"tool:echo"}, `{"code":"denied","message":"model is not granted to this entry; add grants: [model] in agent.yaml"}`},
 		{"no messages", abi.HookBeforeModelRewriteState, `{"model":"x"}`, []string{"model"}, `{"code":"invalid","message":"model: messages must be an array of at least one message"}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

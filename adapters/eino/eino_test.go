@@ -27,7 +27,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
-// scripted is an Eino model that answers from a list and notes what it is asked.
+// scripted is an Eino model that answers from a list and records its inputs.
 type scripted struct {
 	mu      sync.Mutex
 	replies []*schema.Message
@@ -57,7 +57,7 @@ func (m *scripted) Generate(_ context.Context, input []*schema.Message, opts ...
 	return m.next(input, opts)
 }
 
-// Stream gives a reply's text word by word.
+// Stream returns a reply's text word by word.
 func (m *scripted) Stream(_ context.Context, input []*schema.Message, opts ...model.Option) (*schema.StreamReader[*schema.Message], error) {
 	reply, err := m.next(input, opts)
 	if err != nil {
@@ -81,7 +81,7 @@ type echoInput struct {
 	Text string `json:"text"`
 }
 
-// echo is a tool that returns its text; "fail" fails.
+// echo returns a tool that returns its text; the text "fail" fails.
 func echo(t *testing.T, ran *[]string) tool.BaseTool {
 	t.Helper()
 	var mu sync.Mutex
@@ -125,7 +125,7 @@ func (s *setup) runner(t *testing.T, store adk.CheckPointStore) *adk.Runner {
 	return adk.NewRunner(t.Context(), adk.RunnerConfig{Agent: agent, EnableStreaming: s.stream, CheckPointStore: store})
 }
 
-// a result is what a caller of Eino sees of a run.
+// A result is what Eino's caller observes of a run.
 type result struct {
 	lines      []string // role: content
 	chunks     []string
@@ -417,7 +417,7 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// memory keeps checkpoints.
+// memory stores checkpoints.
 type memory struct {
 	mu sync.Mutex
 	m  map[string][]byte
@@ -551,7 +551,7 @@ func TestModules(t *testing.T) {
 		Handlers:    []adk.ChatModelAgentMiddleware{mw}})
 	require.NoError(t, err)
 	runner := adk.NewRunner(t.Context(), adk.RunnerConfig{Agent: agent})
-	for range 2 { // clean for every run
+	for range 2 { // each run starts clean
 		r := read(t, runner.Query(t.Context(), "hello"))
 		require.NoError(t, r.err)
 		text := strings.Join(r.lines, "\n")

@@ -15,10 +15,9 @@ import (
 	"github.com/cloudwego/eino/schema"
 )
 
-// A conversation is an Eino agent's messages as the chain has them. What has
-// not changed since the last time keeps its place in the list, so that modules
-// need not read it again, and messages that no module changed stay the very
-// ones that Eino has.
+// A conversation converts between an Eino agent's messages and the chain's list. Unchanged messages
+// keep their position in the list, so that modules need not read them again, and messages that no
+// module changed remain the same objects in Eino.
 type conversation struct {
 	mu    sync.Mutex
 	revs  *message.Revisions
@@ -27,8 +26,8 @@ type conversation struct {
 	ids   int
 }
 
-// known is a message, and what it said when it was read: Eino's other
-// middlewares may change it in its place.
+// known is a message and its content when it was read, because Eino's other middlewares may modify
+// it.
 type known struct {
 	message *schema.Message
 	was     schema.Message
@@ -40,7 +39,7 @@ func newConversation() *conversation {
 	return &conversation{revs: revs, list: message.NewList(revs, nil)}
 }
 
-// read returns messages as a list.
+// read converts messages to a list.
 func (c *conversation) read(messages []*schema.Message) (*message.List, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +75,7 @@ func (c *conversation) read(messages []*schema.Message) (*message.List, error) {
 	return c.list, nil
 }
 
-// write returns the messages of a list that was made from the last one read.
+// write converts a list derived from the last one read to messages.
 func (c *conversation) write(list *message.List) ([]*schema.Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +107,7 @@ func (c *conversation) write(list *message.List) ([]*schema.Message, error) {
 	return out, nil
 }
 
-// find returns the message of an id in the list that was read last.
+// find returns the message with an id in the list that was read last.
 func (c *conversation) find(id string) (*schema.Message, abi.Message) {
 	for i := range c.known {
 		if m := c.list.At(i); m.ID == id {
@@ -140,7 +139,7 @@ func (k *known) is(m *schema.Message) bool {
 
 var origins = map[schema.RoleType]string{schema.User: abi.OriginUser, schema.System: abi.OriginUser, schema.Assistant: abi.OriginModel, schema.Tool: abi.OriginTool}
 
-// fromEino is a message as modules see it.
+// fromEino converts a message for modules.
 func fromEino(m *schema.Message) (abi.Message, error) {
 	out := abi.Message{ID: adk.GetMessageID(m), Role: string(m.Role), Name: m.Name, ToolCallID: m.ToolCallID, ReasoningContent: m.ReasoningContent, Origin: origins[m.Role]}
 	if out.Name == "" {
@@ -167,7 +166,7 @@ func fromEino(m *schema.Message) (abi.Message, error) {
 	return out, nil
 }
 
-// parts are the parts of a message that has some.
+// parts returns the parts of a message.
 func parts(m *schema.Message) ([]abi.Part, error) {
 	var out []abi.Part
 	add := func(part any) error {
@@ -188,7 +187,7 @@ func parts(m *schema.Message) ([]abi.Part, error) {
 	return out, nil
 }
 
-// toEino is a message that a module made, or made of base.
+// toEino converts a message from a module, based on base if that is not nil.
 func toEino(m abi.Message, base *schema.Message) (*schema.Message, error) {
 	out := &schema.Message{}
 	if base != nil {
@@ -220,7 +219,7 @@ func toEino(m abi.Message, base *schema.Message) (*schema.Message, error) {
 	return out, setContent(out, m, base)
 }
 
-// setContent gives out the content of m; parts that base has are kept as they are.
+// setContent sets the content of out to that of m. It keeps unchanged parts of base.
 func setContent(out *schema.Message, m abi.Message, base *schema.Message) error {
 	out.Content, out.MultiContent, out.UserInputMultiContent, out.AssistantGenMultiContent = "", nil, nil, nil
 	if !m.Content.IsParts() {
@@ -261,8 +260,7 @@ func outputParts(m *schema.Message) []schema.MessageOutputPart {
 	return m.AssistantGenMultiContent
 }
 
-// A common part has what the parts of Eino's messages and results have in
-// common, in their JSON.
+// common has the fields that the parts of Eino's messages and results share in JSON.
 type common struct {
 	Type  string `json:"type"`
 	Text  string `json:"text,omitempty"`
@@ -286,7 +284,7 @@ func (m *media) url() string {
 	return m.URL
 }
 
-// mediaOf reads a URL, which may hold the data itself.
+// mediaOf parses a URL, which may contain the data.
 func mediaOf(url string) *media {
 	if rest, ok := strings.CutPrefix(url, "data:"); ok {
 		if mime, data, ok := strings.Cut(rest, ";base64,"); ok {
@@ -296,7 +294,7 @@ func mediaOf(url string) *media {
 	return &media{URL: url}
 }
 
-// The types of Eino's parts.
+// Types of Eino's parts.
 const (
 	einoText  = "text"
 	einoImage = "image_url"
@@ -304,8 +302,8 @@ const (
 	einoFile  = "file_url"
 )
 
-// partFrom is a part in OpenAI's form; what has none there, a video, keeps
-// Eino's form, for modules to see and to leave alone.
+// partFrom converts a part to OpenAI's form. A part without one, such as a video, keeps Eino's
+// form, which modules can read and keep.
 func partFrom(part any) (abi.Part, error) {
 	b, err := json.Marshal(part)
 	if err != nil {
@@ -334,7 +332,7 @@ func partFrom(part any) (abi.Part, error) {
 	return out, err
 }
 
-// partTo is a part in Eino's form: one of those that were there, or a new one.
+// partTo converts a part to Eino's form. It returns the original from base if it is unchanged.
 func partTo[P any](p abi.Part, base []P) (out P, err error) {
 	want, err := json.Marshal(p)
 	if err != nil {
@@ -390,15 +388,14 @@ func either(a, b string) string {
 	return b
 }
 
-// current is the list that was read or written last.
+// current returns the list that was last read or written.
 func (c *conversation) current() *message.List {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.list
 }
 
-// convert returns the messages of a list that was made from the last one read,
-// for one call only.
+// convert converts a list derived from the last one read, for one call only.
 func (c *conversation) convert(list *message.List) ([]*schema.Message, error) {
 	c.mu.Lock()
 	read, known := c.list, c.known

@@ -18,24 +18,23 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
-// Options make a middleware. They are copied.
+// Options configures a middleware. New copies it.
 type Options struct {
-	// Name tells several middlewares of one agent apart, also in checkpoints;
-	// "agent-runner" when empty.
+	// Name distinguishes several middlewares of one agent, also in checkpoints. Default:
+	// "agent-runner".
 	Name string
 	// Middlewares are called in this order, within Outer and around Inner.
 	Middlewares []host.Middleware
 	Outer       []host.Middleware
 	Inner       []host.Middleware
 	hook.Options
-	// OnEvent hears every event of the chain: what modules emit and log, their
-	// faults, the calls and results of tools. Nil: nobody. It is called from
-	// several goroutines at once.
+	// OnEvent receives every event of the chain: the events, logs and faults of modules, and calls
+	// and results of tools. It is called concurrently. It may be nil.
 	OnEvent func(context.Context, abi.Event)
 }
 
-// A Middleware is a chain of middlewares in the shape that Eino calls. Many
-// agents and runs use it at once.
+// A Middleware is a chain of middlewares as an Eino middleware. It is safe for concurrent use by
+// many agents and runs.
 type Middleware struct {
 	*adk.BaseChatModelAgentMiddleware
 	name    string
@@ -45,7 +44,7 @@ type Middleware struct {
 
 var _ adk.ChatModelAgentMiddleware = (*Middleware)(nil)
 
-// New configures the middlewares. The error says which of them is wrong.
+// New configures the middlewares. The error names the one that failed.
 func New(ctx context.Context, h *host.Host, o *Options) (*Middleware, error) {
 	if o == nil {
 		o = &Options{}
@@ -61,10 +60,10 @@ func New(ctx context.Context, h *host.Host, o *Options) (*Middleware, error) {
 	return m, nil
 }
 
-// Close frees what the middlewares hold, once no run of them goes on.
+// Close frees the middlewares. It must be called after their last run.
 func (m *Middleware) Close() { m.chain.Close() }
 
-// BeforeAgent runs before_agent. Eino calls it again when a run is resumed.
+// BeforeAgent runs before_agent. Eino calls it again when a run resumes.
 func (m *Middleware) BeforeAgent(ctx context.Context, rc *adk.ChatModelAgentContext) (context.Context, *adk.ChatModelAgentContext, error) {
 	s := newSession(m)
 	own := map[string]tool.BaseTool{}
@@ -111,8 +110,8 @@ func (m *Middleware) BeforeAgent(ctx context.Context, rc *adk.ChatModelAgentCont
 	return m.with(ctx, s), &out, nil
 }
 
-// BeforeModelRewriteState runs after_tools, if tools have just been called, and
-// before_model_rewrite_state.
+// BeforeModelRewriteState runs before_model_rewrite_state, preceded by after_tools if tools were
+// just called.
 func (m *Middleware) BeforeModelRewriteState(ctx context.Context, state *adk.ChatModelAgentState, _ *adk.ModelContext) (context.Context, *adk.ChatModelAgentState, error) {
 	s, err := m.session(ctx)
 	if err != nil {
@@ -180,8 +179,8 @@ func (m *Middleware) AfterModelRewriteState(ctx context.Context, state *adk.Chat
 	return ctx, &next, nil
 }
 
-// AfterAgent runs after_agent. Eino calls it only when a run has succeeded,
-// and takes no other final message from it.
+// AfterAgent runs after_agent. Eino calls it only when a run succeeds, and ignores changes of the
+// final message.
 func (m *Middleware) AfterAgent(ctx context.Context, state *adk.ChatModelAgentState) (context.Context, error) {
 	s, err := m.session(ctx)
 	if err != nil {
@@ -208,10 +207,10 @@ func (m *Middleware) AfterAgent(ctx context.Context, state *adk.ChatModelAgentSt
 	return ctx, err
 }
 
-// ownerEino is the owner of the tools that the Eino agent has itself.
+// ownerEino is the owner of the Eino agent's own tools.
 const ownerEino = "host"
 
-// declaration is what modules are told of a tool.
+// declaration returns a tool as modules see it.
 func declaration(info *schema.ToolInfo) (abi.Tool, error) {
 	d := abi.Tool{Name: info.Name, Description: info.Desc, Owner: ownerEino}
 	if info.ParamsOneOf == nil {
@@ -235,7 +234,7 @@ func names(infos []*schema.ToolInfo) []string {
 	return out
 }
 
-// lastRound are the calls whose results end the list.
+// lastRound returns the tool calls whose results end the list.
 func lastRound(list *message.List) []abi.Call {
 	i := list.Len()
 	for i > 0 && list.At(i-1).Role == abi.RoleTool {
@@ -257,8 +256,7 @@ func (m *Middleware) with(ctx context.Context, s *session) context.Context {
 	return context.WithValue(ctx, sessionKey{m}, s)
 }
 
-// session finds the run that ctx belongs to, as it was at a checkpoint if it
-// has been resumed.
+// session returns the session of ctx's run, restored from the checkpoint if the run was resumed.
 func (m *Middleware) session(ctx context.Context) (*session, error) {
 	s, _ := ctx.Value(sessionKey{m}).(*session)
 	if s == nil {
@@ -267,8 +265,8 @@ func (m *Middleware) session(ctx context.Context) (*session, error) {
 	return s, s.attach(ctx)
 }
 
-// resumeAnswer is the answer that a resumed component was given, as JSON; nil
-// if it is not the one that is resumed.
+// resumeAnswer returns the answer to a resumed component as JSON, or nil if another component is
+// resumed.
 func resumeAnswer(ctx context.Context) (answer []byte, err error) {
 	target, has, data := compose.GetResumeContext[any](ctx)
 	switch {

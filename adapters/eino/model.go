@@ -30,13 +30,13 @@ type wrappedModel struct {
 	inner model.BaseChatModel
 }
 
-// Generate makes a call that is not streamed.
+// Generate makes a call without streaming.
 func (w *wrappedModel) Generate(ctx context.Context, input []*schema.Message, opts ...model.Option) (*schema.Message, error) {
 	return w.call(ctx, input, opts, nil)
 }
 
-// Stream makes a streamed call. It returns when the first chunk is there, so
-// that what goes wrong before is an error of the call.
+// Stream makes a streaming call. It returns with the first chunk, so that earlier errors are errors
+// of the call.
 func (w *wrappedModel) Stream(ctx context.Context, input []*schema.Message, opts ...model.Option) (*schema.StreamReader[*schema.Message], error) {
 	reader, writer := schema.Pipe[*schema.Message](1)
 	began := make(chan error, 1)
@@ -50,7 +50,7 @@ func (w *wrappedModel) Stream(ctx context.Context, input []*schema.Message, opts
 			}
 		}
 		if writer.Send(msg, err) {
-			cancel() // nobody reads any more
+			cancel() // the reader is gone
 			return context.Canceled
 		}
 		return nil
@@ -72,8 +72,8 @@ func (w *wrappedModel) Stream(ctx context.Context, input []*schema.Message, opts
 	return reader, nil
 }
 
-// call makes a call through the chain. With send it is streamed; what the
-// chunks did not say is noted in the session, for the state.
+// call makes a call through the chain. It streams if send is not nil; the session keeps what the
+// chunks did not contain, for the state.
 func (w *wrappedModel) call(ctx context.Context, input []*schema.Message, opts []model.Option, send func(*schema.Message, error) error) (*schema.Message, error) {
 	s, err := w.m.session(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (w *wrappedModel) call(ctx context.Context, input []*schema.Message, opts [
 		res, _, err = run.CallModel(ctx, call)
 		var failed *abi.Error
 		if errors.As(err, &failed) && c.failed != nil && !ending.Is(err) && failed.Message == c.failed.Error() {
-			return c.failed // as the model gave it: Eino's retries know it
+			return c.failed // unchanged, so that Eino's retries recognize it
 		}
 		return err
 	})
@@ -107,7 +107,7 @@ func (w *wrappedModel) call(ctx context.Context, input []*schema.Message, opts [
 	return c.finish(res)
 }
 
-// respond is a message of before_agent in the model's place.
+// respond returns the message that before_agent gave in place of the model's.
 func (w *wrappedModel) respond(s *session, m *abi.Message, send func(*schema.Message, error) error) (*schema.Message, error) {
 	out, err := toEino(*m, nil)
 	if err == nil && send != nil {
@@ -116,7 +116,7 @@ func (w *wrappedModel) respond(s *session, m *abi.Message, send func(*schema.Mes
 	return out, err
 }
 
-// A modelCall is one call of the model through the chain.
+// A modelCall is one model call through the chain.
 type modelCall struct {
 	s         *session
 	inner     model.BaseChatModel
@@ -124,7 +124,7 @@ type modelCall struct {
 	send      func(*schema.Message, error) error
 	was       []*schema.Message
 	delivered atomic.Bool
-	chunks    []abi.Chunk // that were delivered
+	chunks    []abi.Chunk // delivered so far
 	message   *schema.Message
 	failed    error
 	tools     map[string]*schema.ToolInfo
@@ -162,7 +162,7 @@ func (c *modelCall) request(ctx context.Context, input []*schema.Message) (q cha
 	return q, nil
 }
 
-// allow refuses parameters that Eino has no option for.
+// allow rejects parameters for which Eino has no option.
 func allow(q *chain.ModelRequest) error {
 	for name := range q.Params {
 		if !slices.Contains([]string{"temperature", "top_p", "max_tokens", "stop"}, name) {
@@ -172,7 +172,7 @@ func allow(q *chain.ModelRequest) error {
 	return nil
 }
 
-// options are those of the call, with what modules changed.
+// options returns the call's options with the changes of modules.
 func (c *modelCall) options(q chain.ModelRequest) ([]model.Option, error) {
 	opts := slices.Clone(c.opts)
 	if q.Model != "" {
@@ -213,7 +213,7 @@ func (c *modelCall) options(q chain.ModelRequest) ([]model.Option, error) {
 	return opts, nil
 }
 
-// generate asks the model itself.
+// generate calls the model.
 func (c *modelCall) generate(ctx context.Context, q chain.ModelRequest, out chunk.Sink) (*abi.Response, error) {
 	opts, err := c.options(q)
 	if err != nil {
@@ -253,7 +253,7 @@ func (c *modelCall) response(m *schema.Message) (*abi.Response, error) {
 	return res, nil
 }
 
-// stream hands the model's chunks to the chain as they come.
+// stream passes the model's chunks to the chain as they arrive.
 func (c *modelCall) stream(ctx context.Context, messages []*schema.Message, opts []model.Option, out chunk.Sink) (*schema.Message, error) {
 	reader, err := c.inner.Stream(ctx, messages, opts...)
 	if err != nil {
@@ -286,7 +286,7 @@ func (c *modelCall) stream(ctx context.Context, messages []*schema.Message, opts
 	}
 }
 
-// chunksOf are the pieces in one of the messages of a stream.
+// chunksOf returns the chunks in one message of a stream.
 func chunksOf(m *schema.Message) ([]abi.Chunk, error) {
 	var out []abi.Chunk
 	if m.ReasoningContent != "" {
@@ -344,8 +344,8 @@ func (c *modelCall) out(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 	return c.send(m, nil)
 }
 
-// finish is the message that the call came to. Of a streamed one what is left
-// to say is sent, and what was said wrongly is noted.
+// finish returns the final message of the call. For a streaming call, it sends what is missing from
+// the stream and records where the stream was wrong.
 func (c *modelCall) finish(res *abi.Response) (*schema.Message, error) {
 	message := c.message
 	if message != nil {
@@ -380,7 +380,7 @@ func (c *modelCall) finish(res *abi.Response) (*schema.Message, error) {
 	return message, c.send(&schema.Message{Role: schema.Assistant, ResponseMeta: message.ResponseMeta, Extra: message.Extra}, nil)
 }
 
-// stripped is a message without what a chain does not keep as it came.
+// stripped returns a message without the parts that a chain does not preserve.
 func stripped(m abi.Message) abi.Message {
 	m.ID, m.Origin = "", ""
 	return m

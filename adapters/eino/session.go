@@ -20,12 +20,12 @@ import (
 	"github.com/cloudwego/eino/schema"
 )
 
-// A session is a chain in one run of an Eino agent. Eino does not tell its
-// middlewares when a run has failed, so nothing is held from hook to hook but
-// plain values: each hook opens the chain, and closes it.
+// A session is a chain in one run of an Eino agent. Eino does not tell middlewares when a run
+// fails. A session therefore holds only plain values between hooks: each hook opens and closes the
+// chain.
 type session struct {
 	m     *Middleware
-	tools []abi.Tool // that before_agent left
+	tools []abi.Tool // after before_agent
 	talk  *conversation
 
 	attaching sync.Mutex
@@ -36,21 +36,21 @@ type session struct {
 	step     int
 	usage    abi.Usage
 	locals   *local.Values
-	open     bool                      // a step is under way, or was when the run paused
-	written  bool                      // Eino has what before_model_rewrite_state of this step left
-	records  map[string]*record.Record // of this step's phases, and of tool calls that were interrupted
-	carried  map[string]*record.Record // of the pass before, which this one goes on from
+	open     bool                      // a step is in progress, or was when the run paused
+	written  bool                      // Eino has the result of this step's before_model_rewrite_state
+	records  map[string]*record.Record // of this step's phases, and of interrupted tool calls
+	carried  map[string]*record.Record // records of the interrupted pass that this one continues
 	streams  int64
 	active   []string
-	respond  *abi.Message    // before_agent's answer, instead of the model's first
-	settled  *schema.Message // the last message, where it differs from what was streamed
+	respond  *abi.Message    // before_agent's answer in place of the model's first
+	settled  *schema.Message // the last message, if it differs from the streamed one
 }
 
 func newSession(m *Middleware) *session {
 	return &session{m: m, run: "run_" + rand.Text(), talk: newConversation(), locals: local.New(), records: map[string]*record.Record{}}
 }
 
-// saved is what of a session survives a checkpoint.
+// saved is the part of a session that a checkpoint stores.
 type saved struct {
 	Run     string                    `json:"run"`
 	Open    bool                      `json:"open"`
@@ -62,8 +62,7 @@ type saved struct {
 	Streams int64                     `json:"streams"`
 }
 
-// A Checkpoint is how a run's session lies in Eino's checkpoints. It is
-// encoded only when one is made.
+// A Checkpoint is a session in Eino's checkpoints. It is encoded only when a checkpoint is written.
 type Checkpoint struct {
 	session *session
 	saved   saved
@@ -74,7 +73,7 @@ func init() {
 	schema.RegisterName[*abi.Pending]("agent_runner_eino_pending") // the info of an interrupt
 }
 
-// MarshalJSON writes the session as it is now.
+// MarshalJSON encodes the current state of the session.
 func (c *Checkpoint) MarshalJSON() ([]byte, error) {
 	s := c.session
 	if s == nil {
@@ -85,17 +84,17 @@ func (c *Checkpoint) MarshalJSON() ([]byte, error) {
 	return json.Marshal(saved{s.run, s.open, s.written, s.step, s.usage, s.locals, s.records, s.streams})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON decodes the output of MarshalJSON.
 func (c *Checkpoint) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &c.saved) }
 
-// GobEncode is MarshalJSON: Eino uses either, one within the other.
+// GobEncode calls MarshalJSON. Eino uses both encodings, one inside the other.
 func (c *Checkpoint) GobEncode() ([]byte, error) { return c.MarshalJSON() }
 
-// GobDecode is UnmarshalJSON.
+// GobDecode calls UnmarshalJSON.
 func (c *Checkpoint) GobDecode(b []byte) error { return c.UnmarshalJSON(b) }
 
-// attach binds the session to the run's checkpoints, or takes over what a
-// resumed run's checkpoint holds.
+// attach registers the session for the run's checkpoints, or restores it from the checkpoint of a
+// resumed run.
 func (s *session) attach(ctx context.Context) error {
 	s.attaching.Lock()
 	defer s.attaching.Unlock()
@@ -126,7 +125,7 @@ func (s *session) attach(ctx context.Context) error {
 	return nil
 }
 
-// The phases of a step; a tool call's is its id.
+// The phases of a step. The phase of a tool call is its id.
 const (
 	phaseRound  = "after_tools"
 	phaseBefore = "before"
@@ -134,8 +133,8 @@ const (
 	phaseAfter  = "after"
 )
 
-// begin begins a step, or another pass through one that was interrupted. It
-// says whether Eino's state has what before_model_rewrite_state left.
+// begin starts a step, or continues an interrupted one. It reports whether Eino's state contains
+// the result of before_model_rewrite_state.
 func (s *session) begin() (written bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +152,7 @@ func (s *session) begin() (written bool) {
 	return s.written
 }
 
-// rewritten notes that Eino takes over what before_model_rewrite_state left.
+// rewritten records that Eino has the result of before_model_rewrite_state.
 func (s *session) rewritten() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +166,7 @@ func (s *session) end() {
 	s.open = false
 }
 
-// record is that of a phase: the one of the pass before, or a new one.
+// record returns the record of a phase: that of the interrupted pass, or a new one.
 func (s *session) record(name string) *record.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +182,7 @@ func (s *session) record(name string) *record.Record {
 	return r
 }
 
-// in opens the chain for one call of Eino's.
+// in opens the chain for one call by Eino.
 func (s *session) in(ctx context.Context, do func(ctx context.Context, run *chain.Run) error) error {
 	ctx, admission, err := s.m.chain.Reserve(ctx, 1)
 	if err != nil {
@@ -206,8 +205,8 @@ func (s *session) in(ctx context.Context, do func(ctx context.Context, run *chai
 	return err
 }
 
-// phase is in with a record, so that a phase that was interrupted can be gone
-// through again without doing anything twice. An interrupt becomes Eino's.
+// phase is like in, with a record that lets an interrupted phase be repeated without repeating its
+// effects. It converts interrupts to Eino's.
 func (s *session) phase(ctx context.Context, name string, do func(ctx context.Context, run *chain.Run) error) error {
 	record := s.record(name)
 	if pending := record.Pending(); len(pending) > 0 {
@@ -233,8 +232,8 @@ func (s *session) phase(ctx context.Context, name string, do func(ctx context.Co
 	return err
 }
 
-// truth puts the message that the chain came to in the place of one that was
-// put together from what had been streamed, if they differ.
+// truth replaces the message assembled from the stream by the chain's final message, if they
+// differ.
 func (s *session) truth(messages []*schema.Message) []*schema.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +246,7 @@ func (s *session) truth(messages []*schema.Message) []*schema.Message {
 	return messages
 }
 
-// activate returns what the model is told of: the tools that are active.
+// activate returns the active tools, which the model sees.
 func (s *session) activate(infos []*schema.ToolInfo, active []string) ([]*schema.ToolInfo, error) {
 	s.mu.Lock()
 	s.active = active
@@ -274,7 +273,7 @@ func (s *session) activate(infos []*schema.ToolInfo, active []string) ([]*schema
 	return out, nil
 }
 
-// tool finds a tool of the run, and whether it may be called now.
+// tool returns a tool of the run and whether it may be called now.
 func (s *session) tool(name string) (t abi.Tool, active bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,7 +284,7 @@ func (s *session) tool(name string) (t abi.Tool, active bool) {
 	return t, s.active == nil || slices.Contains(s.active, name)
 }
 
-// spend adds what a model call used.
+// spend adds the usage of a model call.
 func (s *session) spend(u abi.Usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -294,7 +293,7 @@ func (s *session) spend(u abi.Usage) {
 	s.usage.TotalTokens += u.TotalTokens
 }
 
-// answered is what before_agent answered instead of the model, once.
+// answered returns before_agent's answer in place of the model's, once.
 func (s *session) answered() *abi.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,14 +302,14 @@ func (s *session) answered() *abi.Message {
 	return m
 }
 
-// Where says where in the run it is.
+// Where returns the run's position.
 func (s *session) Where() abi.Run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return abi.Run{ID: s.run, Agent: "eino", Step: s.step, Usage: s.usage, NowMS: time.Now().UnixMilli()}
 }
 
-// Send sends an event to whom the middleware was told to.
+// Send passes an event to OnEvent.
 func (s *session) Send(e abi.Event) abi.Event { return s.send(context.Background(), e) }
 
 func (s *session) send(ctx context.Context, e abi.Event) abi.Event {
@@ -322,13 +321,13 @@ func (s *session) send(ctx context.Context, e abi.Event) abi.Event {
 	return e
 }
 
-// told is the chain's host while one call of Eino's lasts.
+// told is the chain's host during one call by Eino.
 type told struct {
 	s   *session
 	ctx context.Context
 }
 
-// Where says where in the run it is, and how much time is left.
+// Where returns the run's position and its remaining time.
 func (t *told) Where() abi.Run {
 	at := t.s.Where()
 	if deadline, ok := t.ctx.Deadline(); ok {
@@ -337,8 +336,8 @@ func (t *told) Where() abi.Run {
 	return at
 }
 
-// NewID returns an id for a message, or for an interrupt.
+// NewID returns an id for a message or an interrupt.
 func (t *told) NewID() string { return "msg_" + rand.Text() }
 
-// Send sends an event.
+// Send passes an event to OnEvent.
 func (t *told) Send(e abi.Event) abi.Event { return t.s.send(t.ctx, e) }

@@ -18,8 +18,7 @@ import (
 	"github.com/eino-contrib/jsonschema"
 )
 
-// execute is what a wrapped endpoint does with the arguments that the chain
-// lets through.
+// execute calls the wrapped endpoint with the arguments that the chain allows.
 type execute func(ctx context.Context, arguments string) (*abi.Result, error)
 
 // call makes a tool call through the chain.
@@ -44,7 +43,7 @@ func (m *Middleware) call(ctx context.Context, tc *adk.ToolContext, arguments st
 }
 
 func (m *Middleware) run(ctx context.Context, s *session, t abi.Tool, call abi.Call, do execute) (outcome chain.ToolOutcome, err error) {
-	var failed error // of the tool itself
+	var failed error // error of the tool itself
 	var paused bool
 	err = s.phase(ctx, "tool/"+call.ID, func(ctx context.Context, run *chain.Run) (err error) {
 		outcome, err = run.CallTool(ctx, chain.ToolCall{Call: call, Tool: t, State: s.talk.current(),
@@ -61,9 +60,9 @@ func (m *Middleware) run(ctx context.Context, s *session, t abi.Tool, call abi.C
 	})
 	switch {
 	case paused:
-		return outcome, failed // it is Eino's own, and holds what the tool keeps
+		return outcome, failed // Eino's own interrupt, which holds the tool's state
 	case err == nil && failed != nil && outcome.Source == "tool" && outcome.Result.IsError:
-		return outcome, failed // no module made anything of it: as without us
+		return outcome, failed // no module changed it
 	}
 	return outcome, err
 }
@@ -85,8 +84,7 @@ func (m *Middleware) WrapInvokableToolCall(_ context.Context, endpoint adk.Invok
 	}, nil
 }
 
-// WrapStreamableToolCall runs the tool hooks around a tool that streams: they
-// see its result as a whole.
+// WrapStreamableToolCall runs the tool hooks around a streaming tool. They see the complete result.
 func (m *Middleware) WrapStreamableToolCall(_ context.Context, endpoint adk.StreamableToolCallEndpoint, tc *adk.ToolContext) (adk.StreamableToolCallEndpoint, error) {
 	return func(ctx context.Context, arguments string, opts ...tool.Option) (*schema.StreamReader[string], error) {
 		res, err := m.call(ctx, tc, arguments, func(ctx context.Context, arguments string) (*abi.Result, error) {
@@ -107,8 +105,7 @@ func (m *Middleware) WrapStreamableToolCall(_ context.Context, endpoint adk.Stre
 	}, nil
 }
 
-// WrapEnhancedInvokableToolCall runs the tool hooks around a tool whose
-// result has parts.
+// WrapEnhancedInvokableToolCall runs the tool hooks around a tool whose result has parts.
 func (m *Middleware) WrapEnhancedInvokableToolCall(_ context.Context, endpoint adk.EnhancedInvokableToolCallEndpoint, tc *adk.ToolContext) (adk.EnhancedInvokableToolCallEndpoint, error) {
 	return func(ctx context.Context, argument *schema.ToolArgument, opts ...tool.Option) (*schema.ToolResult, error) {
 		var parts []schema.ToolOutputPart
@@ -127,8 +124,8 @@ func (m *Middleware) WrapEnhancedInvokableToolCall(_ context.Context, endpoint a
 	}, nil
 }
 
-// WrapEnhancedStreamableToolCall runs the tool hooks around a tool that
-// streams parts: they see its result as a whole.
+// WrapEnhancedStreamableToolCall runs the tool hooks around a tool that streams parts. They see the
+// complete result.
 func (m *Middleware) WrapEnhancedStreamableToolCall(_ context.Context, endpoint adk.EnhancedStreamableToolCallEndpoint, tc *adk.ToolContext) (adk.EnhancedStreamableToolCallEndpoint, error) {
 	return func(ctx context.Context, argument *schema.ToolArgument, opts ...tool.Option) (*schema.StreamReader[*schema.ToolResult], error) {
 		var parts []schema.ToolOutputPart
@@ -172,7 +169,7 @@ func all[T any](reader *schema.StreamReader[T]) ([]T, error) {
 	}
 }
 
-// resultOf is an enhanced result as modules see it.
+// resultOf converts an enhanced result for modules.
 func resultOf(parts []schema.ToolOutputPart) (*abi.Result, error) {
 	out := make([]abi.Part, len(parts))
 	for i := range parts {
@@ -184,8 +181,7 @@ func resultOf(parts []schema.ToolOutputPart) (*abi.Result, error) {
 	return &abi.Result{Content: abi.Parts(out...)}, nil
 }
 
-// toolResult is an enhanced result of Eino's; parts that were there before are
-// kept as they are.
+// toolResult converts a result to an enhanced one. It keeps unchanged parts as they were.
 func toolResult(res *abi.Result, was []schema.ToolOutputPart) (*schema.ToolResult, error) {
 	out := &schema.ToolResult{}
 	for _, p := range res.Content.Parts() {
@@ -198,8 +194,8 @@ func toolResult(res *abi.Result, was []schema.ToolOutputPart) (*schema.ToolResul
 	return out, nil
 }
 
-// A moduleTool is a tool that a module added. The middleware runs it in the
-// module: Eino only needs to know of it.
+// A moduleTool is a tool that a module added. The middleware runs it in the module; Eino only lists
+// it.
 type moduleTool struct{ info *schema.ToolInfo }
 
 func newModuleTool(d abi.Tool) (tool.BaseTool, error) {
@@ -220,10 +216,10 @@ func toolInfo(d abi.Tool) (*schema.ToolInfo, error) {
 	return info, nil
 }
 
-// Info tells of the tool.
+// Info returns the tool's description.
 func (t *moduleTool) Info(context.Context) (*schema.ToolInfo, error) { return t.info, nil }
 
-// InvokableRun is not called: the middleware that added the tool runs it.
+// InvokableRun is never called, because the middleware that added the tool runs it.
 func (t *moduleTool) InvokableRun(context.Context, string, ...tool.Option) (string, error) {
 	return "", errors.New("agent-runner: the tool " + t.info.Name + " belongs to a module and is called through the middleware that added it")
 }

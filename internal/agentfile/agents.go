@@ -12,7 +12,7 @@ import (
 type Agent struct {
 	Name        string  `json:"name" jsonschema:"The agent's name, unique among agents and tools. The model chooses agents by name and description."`
 	Description string  `json:"description,omitempty" jsonschema:"The purpose of the agent. The model chooses agents by name and description."`
-	As          Use     `json:"as,omitempty" jsonschema:"tool: each call is a separate run, whose answer is the result of the call (default). transfer: the conversation can be transferred to the agent, from this agent and from its other transfer agents, and back."`
+	As          use     `json:"as,omitempty" jsonschema:"tool: each call is a separate run, whose answer is the result of the call (default). transfer: the conversation can be transferred to the agent, from this agent and from its other transfer agents, and back."`
 	File        Path    `json:"file,omitempty" jsonschema:"The agent's own agent.yaml."`
 	Agent       *Inline `json:"agent,omitempty" jsonschema:"The agent, inline instead of in a file."`
 
@@ -22,19 +22,19 @@ type Agent struct {
 // Inline is an agent inside another agent's file.
 type Inline File
 
-// A Use says how an agent uses a sub-agent.
-type Use string
+// A use says how an agent uses a sub-agent.
+type use string
 
 // Uses of a sub-agent.
 const (
-	UseTool     Use = "tool"
-	UseTransfer Use = "transfer"
+	useTool     use = "tool"
+	UseTransfer use = "transfer"
 )
 
-var uses = []string{string(UseTool), string(UseTransfer)}
+var uses = []string{string(useTool), string(UseTransfer)}
 
 // UnmarshalText reads tool or transfer.
-func (u *Use) UnmarshalText(b []byte) error { return oneOf((*string)(u), string(b), "use", uses) }
+func (u *use) UnmarshalText(b []byte) error { return oneOf((*string)(u), string(b), "use", uses) }
 
 // Spec returns the sub-agent's definition, inline or from its own file. It is nil if the
 // file is not loaded.
@@ -45,8 +45,8 @@ func (a *Agent) Spec() *File {
 	return a.loaded
 }
 
-// MaxAgents is the maximum nesting depth of agent files.
-const MaxAgents = 8
+// maxAgents is the maximum nesting depth of agent files.
+const maxAgents = 8
 
 // agentName matches valid tool names, since agents can be tools.
 var agentName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -65,7 +65,7 @@ func (f *File) checkAgents() error {
 		}
 		names[a.Name] = true
 		if a.As == "" {
-			a.As = UseTool
+			a.As = useTool
 		}
 		if a.Agent == nil {
 			continue
@@ -107,8 +107,8 @@ func (f *File) locateAgents(dir string, files []string) error {
 		case err != nil:
 		case slices.Contains(files, path):
 			err = fmt.Errorf("%s contains itself; agent files cannot be recursive", a.File)
-		case len(files) >= MaxAgents:
-			err = fmt.Errorf("agent files nested more than %d levels deep", MaxAgents)
+		case len(files) >= maxAgents:
+			err = fmt.Errorf("agent files nested more than %d levels deep", maxAgents)
 		default:
 			a.loaded, err = load(string(a.File), files)
 		}

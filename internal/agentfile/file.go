@@ -29,7 +29,7 @@ type File struct {
 	Instruction string `json:"instruction,omitempty" jsonschema:"The system message at the start of each model request."`
 	Tools       Tools  `json:"tools,omitzero" jsonschema:"The tools that the model can call."`
 
-	Secrets []Secret `json:"secrets,omitempty" jsonschema:"Secrets that modules send in requests as {{secret:NAME}} without seeing the values, which come from the environment."`
+	Secrets []secret `json:"secrets,omitempty" jsonschema:"Secrets that modules send in requests as {{secret:NAME}} without seeing the values, which come from the environment."`
 
 	ReturnDirectly []string `json:"return_directly,omitempty" jsonschema:"Tools whose result ends the run and is its answer."`
 
@@ -91,9 +91,9 @@ type MCPServer struct {
 	Timeout Duration `json:"timeout,omitempty" jsonschema:"The timeout for connecting to the server, and again for listing its tools. Default: 10s, at most 10m."`
 }
 
-// A Secret is an environment variable whose value the host inserts into requests of
+// A secret is an environment variable whose value the host inserts into requests of
 // modules.
-type Secret struct {
+type secret struct {
 	Name  string   `json:"name" jsonschema:"The secret's name in requests: letters, digits, _ and -."`
 	Env   string   `json:"env" jsonschema:"The environment variable with the value, which must have at least 8 bytes."`
 	Hosts []string `json:"hosts" jsonschema:"The hosts to which the secret may be sent, over https: api.example.com, api.example.com:8443, *.example.com."`
@@ -106,7 +106,7 @@ type Middleware struct {
 	Config  json.RawMessage `json:"config,omitempty" jsonschema:"The module's configuration. The module defines its form."`
 	Limits  ModuleLimits    `json:"limits,omitzero" jsonschema:"The module's limits. Exceeding one is a fault."`
 	Grants  []Grant         `json:"grants,omitempty" jsonschema:"The capabilities granted to the module. Default: it can read all messages, and nothing else."`
-	OnFault OnFault         `json:"on_fault,omitempty" jsonschema:"The consequence of a fault of the module: fail ends the run (default), skip continues without the module. A gate that faults always denies the call."`
+	OnFault onFault         `json:"on_fault,omitempty" jsonschema:"The consequence of a fault of the module: fail ends the run (default), skip continues without the module. A gate that faults always denies the call."`
 }
 
 // Rings are modules around (outer) and inside (inner) the middlewares.
@@ -144,8 +144,8 @@ type Limits struct {
 	ModelCalls  int            `json:"model_calls,omitempty" jsonschema:"The number of model calls, including those of modules and of sub-agents that are tools. Retries do not count. Default: no limit, at most 1000000."`
 	ToolCalls   int            `json:"tool_calls,omitempty" jsonschema:"The number of tool calls of all tools, including those of modules and of sub-agents that are tools. Default: no limit, at most 1000000."`
 	Tools       map[string]int `json:"tools,omitempty" jsonschema:"The number of calls of individual tools, by tool name. Default: no limit, at most 1000000."`
-	OnLimit     OnLimit        `json:"on_limit,omitempty" jsonschema:"The behavior at max_steps and model_calls: error fails the run (default), end ends it with the answer so far, answer makes the last model call without tools, so that the model answers."`
-	OnToolLimit OnToolLimit    `json:"on_tool_limit,omitempty" jsonschema:"The behavior at tool_calls and tools: error fails the run (default), end ends it with the answer so far, answer rejects calls beyond the limit and lets the model answer without tools, refuse only rejects the calls."`
+	OnLimit     onLimit        `json:"on_limit,omitempty" jsonschema:"The behavior at max_steps and model_calls: error fails the run (default), end ends it with the answer so far, answer makes the last model call without tools, so that the model answers."`
+	OnToolLimit onToolLimit    `json:"on_tool_limit,omitempty" jsonschema:"The behavior at tool_calls and tools: error fails the run (default), end ends it with the answer so far, answer rejects calls beyond the limit and lets the model answer without tools, refuse only rejects the calls."`
 
 	JournalBytes int64 `json:"journal_bytes,omitempty" jsonschema:"The bytes that a run and its sub-agents can write to the journal. Beyond the limit, the run ends. Default: 67108864, which a file cannot raise."`
 

@@ -80,7 +80,7 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-func TestEverythingThereIs(t *testing.T) {
+func TestAllFields(t *testing.T) {
 	t.Parallel()
 	dir := write(t, map[string]string{"agent.yaml": whole, "wasm/redact.wasm": "", "wasm/policy.json": "", "files/a": ""})
 	f, err := agentfile.Load(filepath.Join(dir, "agent.yaml"))
@@ -131,7 +131,7 @@ func TestEverythingThereIs(t *testing.T) {
 	require.False(t, *f.Stream)
 }
 
-func TestNothing(t *testing.T) {
+func TestEmptyFile(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "# a comment\n", "---\n", "tools:\nmiddlewares:\nlimits:\n"} {
 		f, err := agentfile.Parse("agent.yaml", []byte(text))
@@ -152,7 +152,7 @@ func TestOtherEditors(t *testing.T) {
 	require.ErrorContains(t, err, "agent.yaml:1:1: unknown key \"modell\"")
 }
 
-func TestWhatIsWrong(t *testing.T) {
+func TestErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
 		"unknown key": {"middlewares:\n  - modul: a.wasm\n", `agent.yaml:2:5: unknown key "modul" in middlewares[0]; did you mean "module"? (allowed: module, name, config, limits, grants, on_fault)
@@ -196,7 +196,7 @@ func TestWhatIsWrong(t *testing.T) {
 		"two of a name":          {"middlewares:\n  - module: a/x.wasm\n  - module: b/x.wasm\n", `agent.yaml:3:5: middlewares[0] has the same name "x"; rename one of them`},
 		"two of a name, rings":   {"rings: {outer: [{module: x.wasm}]}\nmiddlewares:\n  - module: x.json\n", `rings.outer[0] has the same name "x"`},
 		"on_fault":               {"middlewares: [{module: x.wasm, on_fault: ignore}]\n", `on_fault: unknown on_fault "ignore"; allowed: fail, skip`},
-		"grant":                  {"middlewares:\n  - module: x.wasm\n    grants: [read:last, files]\n", `agent.yaml:3:25: grants[1]: grant "files": no such power; there are read:all`},
+		"grant":                  {"middlewares:\n  - module: x.wasm\n    grants: [read:last, files]\n", `agent.yaml:3:25: grants[1]: grant "files": unknown grant; want one of read:all`},
 		"grant of no host":       {"middlewares: [{module: x.wasm, grants: [\"http:0x7f.1\"]}]\n", `want http:HOST: the host looks like an address`},
 		"secret without a name":  {"secrets: [{env: KEY, hosts: [a.org]}]\n", `a secret needs a name of letters`},
 		"secret without env":     {"secrets: [{name: K, hosts: [a.org]}]\n", `secret K needs env: the environment variable with its value`},
@@ -229,7 +229,7 @@ func TestWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreMissing(t *testing.T) {
+func TestMissingFiles(t *testing.T) {
 	t.Parallel()
 	dir := write(t, map[string]string{
 		"agent.yaml": "middlewares:\n  - module: wasm/redcat.wasm\n",
@@ -265,7 +265,7 @@ func TestTooLarge(t *testing.T) {
 	require.ErrorContains(t, err, "larger than")
 }
 
-func TestPlacesOfKeys(t *testing.T) {
+func TestPositionsOfKeys(t *testing.T) {
 	t.Parallel()
 	f, err := agentfile.Parse("agent.yaml", []byte("middlewares:\n  - module: a.wasm\n    config: {x: 1}\n"))
 	require.NoError(t, err)

@@ -102,21 +102,21 @@ func (n *Builtin) UnmarshalText(b []byte) error {
 	return oneOf((*string)(n), string(b), "built-in tool", builtin.Names())
 }
 
-// An OnFault is the consequence of a module's fault.
-type OnFault hook.OnFault
+// An onFault is the consequence of a module's fault.
+type onFault hook.OnFault
 
 var onFaults = []string{string(hook.Fail), string(hook.Skip)}
 
 // UnmarshalText reads fail or skip.
-func (o *OnFault) UnmarshalText(b []byte) error {
+func (o *onFault) UnmarshalText(b []byte) error {
 	return oneOf((*string)(o), string(b), "on_fault", onFaults)
 }
 
-// An OnLimit is the behavior at a limit of steps or model calls.
-type OnLimit string
+// An onLimit is the behavior at a limit of steps or model calls.
+type onLimit string
 
-// An OnToolLimit is the behavior at a limit of tool calls.
-type OnToolLimit string
+// An onToolLimit is the behavior at a limit of tool calls.
+type onToolLimit string
 
 var (
 	onLimits     = []string{string(agent.LimitError), string(agent.LimitEnd), string(agent.LimitAnswer)}
@@ -124,12 +124,12 @@ var (
 )
 
 // UnmarshalText reads error, end or answer.
-func (o *OnLimit) UnmarshalText(b []byte) error {
+func (o *onLimit) UnmarshalText(b []byte) error {
 	return oneOf((*string)(o), string(b), "on_limit", onLimits)
 }
 
 // UnmarshalText reads error, end, answer or refuse.
-func (o *OnToolLimit) UnmarshalText(b []byte) error {
+func (o *onToolLimit) UnmarshalText(b []byte) error {
 	return oneOf((*string)(o), string(b), "on_tool_limit", onToolLimits)
 }
 

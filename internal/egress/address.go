@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// reserved are the addresses that are nobody's on the public Internet, by the
-// registries of special-purpose addresses of IANA. Of IPv6 only 2000::/3 is
-// handed out, so here are the exceptions within it.
+// reserved lists the addresses outside the public Internet, from IANA's registries of
+// special-purpose addresses. Only 2000::/3 of IPv6 is allocated, so the list has the exceptions
+// within it.
 var reserved = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
 	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
@@ -17,9 +17,8 @@ var reserved = prefixes(
 	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
 )
 
-// metadata are addresses at which clouds tell a machine its credentials, or
-// take orders from it. A range that is allowed does not allow them: only their
-// own address does.
+// metadata lists addresses at which clouds serve a machine's credentials or accept commands.
+// Allowing a range does not allow them; only allowing the exact address does.
 var metadata = prefixes(
 	"169.254.169.254/32", "169.254.170.2/32", "169.254.170.23/32", "100.100.100.200/32",
 	"168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::254/128", "fd00:ec2::23/128", "fd20:ce::254/128",
@@ -27,8 +26,8 @@ var metadata = prefixes(
 
 var (
 	global = netip.MustParsePrefix("2000::/3")
-	// nat64 holds IPv4 addresses in their last four bytes; a translator connects
-	// to those.
+	// nat64 addresses contain an IPv4 address in their last four bytes, to which a translator
+	// connects.
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
 )
 
@@ -40,15 +39,15 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// An addressError says that an address may not be connected to. The address is
-// not in it: a module does not learn what a network's names stand for.
+// An addressError says that connecting to an address is not allowed. It omits the address, because
+// modules must not learn how names resolve in the operator's network.
 type addressError struct{}
 
 func (*addressError) Error() string {
 	return "the host has a private or reserved address, which agents and modules may not connect to"
 }
 
-// checkAddress reports whether a may be connected to.
+// checkAddress returns an error if connecting to a is not allowed.
 func checkAddress(a netip.Addr, allowed []netip.Prefix) error {
 	if !a.IsValid() || a.Zone() != "" {
 		return &addressError{}
@@ -65,7 +64,7 @@ func checkAddress(a netip.Addr, allowed []netip.Prefix) error {
 	return nil
 }
 
-// plain returns the IPv4 address that one of IPv6 stands for, if it does.
+// plain returns the IPv4 address embedded in an IPv6 address, or a itself.
 func plain(a netip.Addr) netip.Addr {
 	a = a.Unmap()
 	if nat64.Contains(a) {
@@ -84,8 +83,8 @@ func within(list []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// ParsePrivate reads a range of addresses that modules may connect to although
-// it is private: 127.0.0.0/8, or one address.
+// ParsePrivate parses a range of private addresses that modules may connect to, such as
+// 127.0.0.0/8, or a single address.
 func ParsePrivate(s string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
 		a = a.Unmap()
@@ -93,14 +92,13 @@ func ParsePrivate(s string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil || p.Addr().Is4In6() {
-		return netip.Prefix{}, fmt.Errorf("%q is no range of addresses; want one like 127.0.0.0/8 or ::1/128", short(s))
+		return netip.Prefix{}, fmt.Errorf("%q is not a range of addresses; want one like 127.0.0.0/8 or ::1/128", short(s))
 	}
 	return p.Masked(), nil
 }
 
-// control is called for each address right before it is connected to. Names
-// were resolved by then, so that an answer of DNS that changes between a check
-// and the connection changes nothing.
+// control checks each address right before the connection is made. Names are resolved by then, so a
+// DNS answer that changes after a check has no effect.
 func (c *Client) control(_, address string, _ syscall.RawConn) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

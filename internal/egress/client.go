@@ -28,7 +28,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// The defaults of [Options].
+// Defaults of [Options].
 const (
 	DefaultTimeout       = 30 * time.Second
 	DefaultRequestBytes  = 1 << 20
@@ -38,34 +38,34 @@ const (
 
 const (
 	maxRedirects       = 5
-	maxServerHeader    = 64 << 10 // bytes of a response's header that are read at all
+	maxServerHeader    = 64 << 10 // bytes of a response's header, before the limits for modules apply
 	maxConnsPerHost    = 16
 	idleConns          = 32
 	idleTime           = 30 * time.Second
 	connectTime        = 10 * time.Second
 	userAgent          = "agent-runner"
-	retryAfterInFlight = 1000 // ms
+	retryAfterInFlight = 1000 // milliseconds
 )
 
-// Options make a [Client]. They are copied.
+// Options configures a [Client]. New copies it.
 type Options struct {
-	// Hosts are patterns of the hosts that may be sent to at all; what an entry is
-	// granted beside that is of no use. Nil: any that an entry is granted.
+	// Hosts are patterns of the hosts that any entry may send to, regardless of its grants. Nil
+	// allows all hosts that an entry is granted.
 	Hosts []string
-	// Private are ranges of private and reserved addresses that may be connected
-	// to, for development and for services of one's own network. Nil: none.
+	// Private are ranges of private and reserved addresses that connections may use, for
+	// development and for an operator's own services. Nil allows none.
 	Private []netip.Prefix
-	// Secrets may stand in requests.
+	// Secrets can be used in requests.
 	Secrets []Secret
 
-	Timeout       time.Duration // of an exchange with its redirects; DefaultTimeout when 0
-	RequestBytes  int           // of a body; DefaultRequestBytes when 0
-	ResponseBytes int           // of a body; DefaultResponseBytes when 0
-	Concurrent    int           // requests under way at once, others wait; DefaultConcurrent when 0
+	Timeout       time.Duration // of an exchange including redirects; DefaultTimeout if 0
+	RequestBytes  int           // size of a request body; DefaultRequestBytes if 0
+	ResponseBytes int           // size of a response body; DefaultResponseBytes if 0
+	Concurrent    int           // requests in flight, beyond which requests wait; DefaultConcurrent if 0
 
-	// Resolver answers questions of DNS; net.DefaultResolver when nil.
+	// Resolver resolves names. Nil means net.DefaultResolver.
 	Resolver *net.Resolver
-	// RootCAs are who servers' certificates are from; the system's when nil.
+	// RootCAs verify the certificates of servers. Nil means the system's.
 	RootCAs *x509.CertPool
 }
 
@@ -83,7 +83,7 @@ type Client struct {
 	transport *http.Transport
 }
 
-// New returns a client. The caller closes it.
+// New returns a client. The caller must call Close.
 func New(o *Options) (*Client, error) {
 	if o == nil {
 		o = &Options{}
@@ -98,7 +98,7 @@ func New(o *Options) (*Client, error) {
 		response: cmp.Or(o.ResponseBytes, DefaultResponseBytes),
 		turns:    make(chan struct{}, max(0, cmp.Or(o.Concurrent, DefaultConcurrent)))}
 	if c.timeout < 0 || c.request < 0 || c.response < 0 || o.Concurrent < 0 {
-		return nil, errors.New("limits of outbound requests are above 0, or 0 for their defaults")
+		return nil, errors.New("limits of outbound requests must be positive, or 0 for the defaults")
 	}
 	for i := range o.Secrets {
 		k, err := o.Secrets[i].parse()
@@ -106,19 +106,19 @@ func New(o *Options) (*Client, error) {
 			return nil, err
 		}
 		if c.secrets[k.name] != nil {
-			return nil, fmt.Errorf("secret %s is there twice", k.name)
+			return nil, fmt.Errorf("secret %s is defined twice", k.name)
 		}
 		c.secrets[k.name] = k
 	}
 	c.transport = &http.Transport{
-		Proxy:       nil, // a proxy would connect in our place, to what we cannot check
+		Proxy:       nil, // a proxy would resolve and connect where nothing can be checked
 		DialContext: (&net.Dialer{Timeout: connectTime, Resolver: o.Resolver, Control: c.control}).DialContext,
 		TLSClientConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs,
 		},
 		TLSHandshakeTimeout:    connectTime,
 		ForceAttemptHTTP2:      true,
-		DisableCompression:     true, // nothing is unpacked here, so nothing grows
+		DisableCompression:     true, // decompression could exceed the size limit
 		MaxResponseHeaderBytes: maxServerHeader,
 		MaxConnsPerHost:        maxConnsPerHost,
 		MaxIdleConns:           idleConns,
@@ -127,11 +127,10 @@ func New(o *Options) (*Client, error) {
 	return c, nil
 }
 
-// Close closes the connections that nobody uses.
+// Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// isPrivate reports whether a host is an address that was allowed although it
-// is private.
+// isPrivate reports whether host is a private address that is explicitly allowed.
 func (c *Client) isPrivate(host string) bool {
 	a, err := netip.ParseAddr(host)
 	if err != nil {
@@ -145,10 +144,9 @@ func (c *Client) isPrivate(host string) bool {
 	return false
 }
 
-// Send sends a request of an entry that was granted hosts, in the form of
-// [Pattern], and returns the answer. Redirects are followed where they lead to
-// such hosts too. The error is an *abi.Error; no secret is in it. If ctx ends
-// it is unavailable.
+// Send sends a request of an entry to the hosts that it is granted, in the form of [Pattern], and
+// returns the response. It follows redirects to other granted hosts. The error is an *abi.Error
+// without secrets. If ctx ends, its code is unavailable.
 func (c *Client) Send(ctx context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error) {
 	hosts, err := ParsePatterns(granted)
 	if err != nil {
@@ -159,7 +157,7 @@ func (c *Client) Send(ctx context.Context, r *abi.HTTPRequest, granted []string)
 		return nil, err
 	}
 	if len(next.body) > c.request {
-		return nil, tooLarge("the body of the request", c.request)
+		return nil, tooLarge("the request body", c.request)
 	}
 	timeout := c.timeout
 	if r.TimeoutMS > 0 && r.TimeoutMS < timeout.Milliseconds() {
@@ -167,7 +165,7 @@ func (c *Client) Send(ctx context.Context, r *abi.HTTPRequest, granted []string)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	// Hosts are checked before a turn is waited for.
+	// Check hosts before waiting for a slot.
 	if err := c.may(next.to, hosts); err != nil {
 		return nil, err
 	}
@@ -175,7 +173,7 @@ func (c *Client) Send(ctx context.Context, r *abi.HTTPRequest, granted []string)
 	case c.turns <- struct{}{}:
 		defer func() { <-c.turns }()
 	case <-ctx.Done():
-		return nil, &abi.Error{Code: abi.CodeUnavailable, Retryable: true, RetryAfterMS: retryAfterInFlight, Message: "http: too many requests are under way"}
+		return nil, &abi.Error{Code: abi.CodeUnavailable, Retryable: true, RetryAfterMS: retryAfterInFlight, Message: "http: too many requests in flight"}
 	}
 	return c.exchange(ctx, next, hosts)
 }
@@ -183,14 +181,14 @@ func (c *Client) Send(ctx context.Context, r *abi.HTTPRequest, granted []string)
 func (c *Client) may(to endpoint, granted []Pattern) error {
 	switch {
 	case !anyMatch(granted, to):
-		return failed(abi.CodeDenied, "http:%s is not granted to this entry; grants: [http:%s] in agent.yaml would", to, to)
+		return failed(abi.CodeDenied, "http:%s is not granted to this entry; add grants: [http:%s] in agent.yaml", to, to)
 	case !c.anyHost && !anyMatch(c.hosts, to):
 		return failed(abi.CodeDenied, "%s is not among the hosts that the operator allows", to)
 	}
 	return nil
 }
 
-// exchange sends a request, and those that redirects ask for.
+// exchange sends a request and follows redirects.
 func (c *Client) exchange(ctx context.Context, next *request, granted []Pattern) (*abi.HTTPResponse, error) {
 	f := &filler{client: c}
 	for hop := 0; ; hop++ {
@@ -218,7 +216,7 @@ func (c *Client) exchange(ctx context.Context, next *request, granted []Pattern)
 		if hop == maxRedirects {
 			return nil, failed(abi.CodeLimit, "more than %d redirects", maxRedirects)
 		}
-		// A secret in the location is filled in again, if it is for the new host.
+		// Restore a redacted secret in the location if it may be sent to the new host.
 		if strings.Contains(location, opening) {
 			return nil, failed(abi.CodeDenied, "%s redirects to a URL that asks for a secret", next.to)
 		}
@@ -239,7 +237,7 @@ func redirects(status int) bool {
 	return false
 }
 
-// send fills in the secrets and sends one request.
+// send fills in secrets and sends one request.
 func (c *Client) send(ctx context.Context, r *request, f *filler) (*http.Response, error) {
 	address, err := f.url(r.url)
 	if err != nil {
@@ -280,8 +278,7 @@ func tooLarge(what string, limit int) error {
 	return failed(abi.CodeLimit, "%s has more than %d bytes", what, limit)
 }
 
-// failure tells why there is no answer, in words that say nothing of the host's
-// network.
+// failure returns the error for a failed request, without details of the host's network.
 func (c *Client) failure(ctx context.Context, to endpoint, err error, f *filler) error {
 	var private *addressError
 	var dns *net.DNSError
@@ -298,18 +295,18 @@ func (c *Client) failure(ctx context.Context, to endpoint, err error, f *filler)
 	case ctx.Err() != nil, errors.As(err, &slow) && slow.Timeout():
 		why = "it did not answer in time"
 	case errors.As(err, &dns):
-		why, out.Retryable = "there is no such name", dns.IsTemporary
+		why, out.Retryable = "no such host name", dns.IsTemporary
 		if !dns.IsNotFound {
 			why = "its name could not be resolved"
 		}
 	case errors.As(err, &certificate):
 		why, out.Retryable = certificate.Err.Error(), false
 	case strings.Contains(err.Error(), "server response headers exceeded"):
-		return tooLarge("the header of the response", maxServerHeader)
+		return tooLarge("the response header", maxServerHeader)
 	case errors.As(err, &record):
-		why, out.Retryable = "it does not speak https at that port", false
+		why, out.Retryable = "the server does not speak https on that port", false
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		why = "the answer broke off"
+		why = "the response ended early"
 	}
 	if out.Message, err = f.redact(fmt.Sprintf("http: %s: %s", to, why)); err != nil {
 		return err

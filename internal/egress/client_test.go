@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const secretValue = `s3cr3t/"value"+&=`
 
-// A site is a server on loopback that names resolve to.
+// A site is a server on loopback to which names resolve.
 type site struct {
 	*httptest.Server
 	port    string
@@ -68,7 +68,7 @@ func (s *site) client(t *testing.T) *Client {
 	return c
 }
 
-// resolver answers questions for IPv4 addresses of names.
+// resolver returns a resolver that answers queries for IPv4 addresses.
 func resolver(answer func(name string) string) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
@@ -183,15 +183,15 @@ func TestPrivateAddresses(t *testing.T) {
 	}
 }
 
-// TestRebinding lets a name have another address each time that it is asked
-// for: what is connected to is what was checked.
+// TestRebinding resolves a name to another address on each query. The connection must use the
+// address that was checked.
 func TestRebinding(t *testing.T) {
 	t.Parallel()
 	s := serve(t, false, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") })
 	var asked atomic.Int64
-	s.options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.9/32")} // where nobody listens
+	s.options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.9/32")} // nothing listens there
 	s.options.Resolver = resolver(func(string) string {
-		if asked.Add(1)%2 == 1 { // of the questions for A and AAAA
+		if asked.Add(1)%2 == 1 { // for the A and AAAA queries
 			return "127.0.0.9"
 		}
 		return "127.0.0.1"
@@ -297,14 +297,14 @@ func TestSecrets(t *testing.T) {
 	}
 	refused(t, c, abi.CodeDenied, "there is no secret NONE", &abi.HTTPRequest{URL: "https://" + host + "/{{secret:NONE}}"}, "*:*")
 	refused(t, c, abi.CodeInvalid, "not followed by a name", &abi.HTTPRequest{URL: "https://" + host + "/{{secret:K"}, "*:*")
-	refused(t, c, abi.CodeDenied, "by https alone", &abi.HTTPRequest{URL: "http://" + host + "/{{secret:K}}"}, "*:*")
+	refused(t, c, abi.CodeDenied, "over https only", &abi.HTTPRequest{URL: "http://" + host + "/{{secret:K}}"}, "*:*")
 	refused(t, c, abi.CodeLimit, "more than 64 secrets", &abi.HTTPRequest{URL: "https://" + host, Body: strings.Repeat("{{secret:K}}", 65)}, "*:*")
 	s.Close()
 	refused(t, c, abi.CodeUnavailable, "http: "+host, &abi.HTTPRequest{URL: "https://" + host + "/{{secret:K}}"}, "*:*")
 }
 
-// A server that repeats a secret in the output of another encoder, in its header or in a
-// redirect does not reveal it.
+// TestSecretsInOtherSpellings checks that a server cannot return a secret in another encoding, in
+// its header or in a redirect.
 func TestSecretsInOtherSpellings(t *testing.T) {
 	t.Parallel()
 	const value = `s3cr3t/"v+lue"&=<x>%41`
@@ -371,7 +371,7 @@ func TestSecretsInOtherSpellings(t *testing.T) {
 	refused(t, s.client(t), abi.CodeLimit, "too many nested escapes", ask(), host)
 }
 
-// each writes each byte of s in a format.
+// each formats each byte of s.
 func each(s, format string) string {
 	var out strings.Builder
 	for _, b := range []byte(s) {
@@ -380,7 +380,8 @@ func each(s, format string) string {
 	return out.String()
 }
 
-// A module cannot read a secret in slices, or have it compressed.
+// TestSecretsInSlices checks that a module can request neither a part of a response with a secret
+// nor a compressed one.
 func TestSecretsInSlices(t *testing.T) {
 	t.Parallel()
 	s := serve(t, true, func(w http.ResponseWriter, r *http.Request) {
@@ -504,12 +505,12 @@ func TestLimits(t *testing.T) {
 	at := func(path string) *abi.HTTPRequest {
 		return &abi.HTTPRequest{URL: "http://" + host + path, TimeoutMS: 60_000}
 	}
-	refused(t, c, abi.CodeLimit, "the body of the response has more than 65536 bytes", at("/endless"), host)
-	refused(t, c, abi.CodeLimit, "the header of the response has more than 65536 bytes", at("/header"), host)
-	refused(t, c, abi.CodeUnavailable, "broke off", at("/broken"), host)
+	refused(t, c, abi.CodeLimit, "the response body has more than 65536 bytes", at("/endless"), host)
+	refused(t, c, abi.CodeLimit, "the response header has more than 65536 bytes", at("/header"), host)
+	refused(t, c, abi.CodeUnavailable, "ended early", at("/broken"), host)
 	large := at("/")
 	large.Body = strings.Repeat("x", 1001)
-	refused(t, c, abi.CodeLimit, "the body of the request has more than 1000 bytes", large, host)
+	refused(t, c, abi.CodeLimit, "the request body has more than 1000 bytes", large, host)
 	for _, path := range []string{"/slow", "/silent"} {
 		r := at(path)
 		r.TimeoutMS = 50
@@ -530,8 +531,8 @@ func TestLimits(t *testing.T) {
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable})
 }
 
-// TestTurns checks that requests beyond those that may be under way wait.
-func TestTurns(t *testing.T) {
+// TestConcurrencyLimit checks that requests over the concurrency limit wait.
+func TestConcurrencyLimit(t *testing.T) {
 	t.Parallel()
 	arrived, release := make(chan struct{}), make(chan struct{})
 	s := serve(t, false, func(http.ResponseWriter, *http.Request) { arrived <- struct{}{}; <-release })
@@ -544,7 +545,7 @@ func TestTurns(t *testing.T) {
 		done <- err
 	}()
 	<-arrived
-	refused(t, c, abi.CodeUnavailable, "too many requests are under way", &abi.HTTPRequest{URL: "http://" + host, TimeoutMS: 10}, host)
+	refused(t, c, abi.CodeUnavailable, "too many requests in flight", &abi.HTTPRequest{URL: "http://" + host, TimeoutMS: 10}, host)
 	close(release)
 	require.NoError(t, <-done)
 }
@@ -559,7 +560,7 @@ func TestCertificates(t *testing.T) {
 	refused(t, plain.client(t), abi.CodeUnavailable, "does not speak https", &abi.HTTPRequest{URL: "https://example.com:" + plain.port}, "*:*")
 }
 
-// TestNoProxy checks that the environment does not say where requests go.
+// TestNoProxy checks that proxy settings in the environment are ignored.
 func TestNoProxy(t *testing.T) {
 	proxy := serve(t, false, func(http.ResponseWriter, *http.Request) { t.Error("a request went to the proxy") })
 	t.Setenv("HTTP_PROXY", proxy.URL)

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// FuzzHeader checks that a header that is accepted is one line of a request, which says
-// nothing of how the request is framed or where it goes.
+// FuzzHeader checks that an accepted header is a single line that affects neither the framing nor
+// the routing of the request.
 func FuzzHeader(f *testing.F) {
 	for _, s := range []string{"Host", "host ", "content-Length", "X-Forwarded-For", "a\r\nHost", "Proxy-Authorization", "Te\u017f", "\u212Aeep-Alive", "Authorization"} {
 		f.Add(s, "a")
@@ -33,8 +33,8 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// FuzzRedirect follows redirects: each leads where its check says, and takes no
-// credentials to another server.
+// FuzzRedirect checks that each redirect leads where its check said, and takes no credentials to
+// another server.
 func FuzzRedirect(f *testing.F) {
 	for _, s := range []string{"/", "//evil.example", "https://evil.example/", "http://a.example/", "https://a.example@evil.example/", "https:evil.example", "\\\\evil.example", "{{secret:K}}", "?a", "https://a.example:443/", "https://A.EXAMPLE/x", "javascript:x"} {
 		f.Add(s, 302)
@@ -61,8 +61,7 @@ func FuzzRedirect(f *testing.F) {
 	})
 }
 
-// FuzzAddress checks that however an address is written, one of a private network is
-// not connected to.
+// FuzzAddress checks that no spelling of a private address can be connected to.
 func FuzzAddress(f *testing.F) {
 	for _, s := range []string{"127.0.0.1:80", "[::1]:80", "[::ffff:10.0.0.1]:80", "[64:ff9b::a00:1]:80", "[2002:7f00:1::]:80", "[fe80::1%eth0]:80", "0.0.0.0:80", "8.8.8.8:80", "169.254.169.254:80"} {
 		f.Add(s)
@@ -75,7 +74,7 @@ func FuzzAddress(f *testing.F) {
 		}
 		p, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return // no port that a connection has
+			return // not a valid port
 		}
 		a := p.Addr().Unmap()
 		require.False(t, a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified(), address)

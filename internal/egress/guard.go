@@ -7,15 +7,15 @@ import (
 	"net/http"
 )
 
-// Guard returns what sends requests of the host's own, to addresses that come
-// from somebody else: of MCP servers, say. They go to the client's hosts at public
-// addresses and at those that it allows. There are no limits of size or time, and
-// no secrets are filled in. Redirects are the caller's, and each is checked.
+// Guard returns a RoundTripper for the host's own requests to addresses that others choose, such as
+// those of MCP servers. It allows the client's hosts, and addresses that are public or allowed. It
+// limits neither size nor time and fills in no secrets. The caller follows redirects; each is
+// checked.
 func (c *Client) Guard() http.RoundTripper { return &guard{c} }
 
 type guard struct{ client *Client }
 
-// RoundTrip sends a request.
+// RoundTrip checks and sends a request.
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	refuse := func(err error) (*http.Response, error) {
 		if req.Body != nil {
@@ -24,7 +24,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	u := *req.URL
-	u.User, u.Fragment = nil, "" // which say nothing of where it goes
+	u.User, u.Fragment = nil, "" // they do not affect the destination
 	_, to, err := checkURL(u.String())
 	if err != nil {
 		return refuse(err)
@@ -40,7 +40,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// A nameless body's errors say nothing of addresses.
+// A nameless body returns errors without addresses.
 type nameless struct{ io.ReadCloser }
 
 func (b nameless) Read(p []byte) (int, error) {
@@ -48,9 +48,9 @@ func (b nameless) Read(p []byte) (int, error) {
 	return n, withoutAddresses(err)
 }
 
-// withoutAddresses is an error of a connection without the addresses of either end, and
-// of the server that was asked for them: whoever chose the name would learn what it
-// stands for in the operator's network.
+// withoutAddresses removes from an error the addresses of both ends of a connection and of the DNS
+// server. Otherwise the party that chose a name would learn how it resolves in the operator's
+// network.
 func withoutAddresses(err error) error {
 	var private *addressError
 	var op *net.OpError

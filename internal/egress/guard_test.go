@@ -46,9 +46,9 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// Whoever chooses a name does not learn from errors what it stands for in the operator's
-// network, nor who was asked for it.
-func TestGuardTellsNoAddresses(t *testing.T) {
+// TestGuardHidesAddresses checks that errors do not reveal the addresses that a name resolves to,
+// or the DNS server's address.
+func TestGuardHidesAddresses(t *testing.T) {
 	t.Parallel()
 	s := serve(t, false, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "10")

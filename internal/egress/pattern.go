@@ -18,12 +18,12 @@ import (
 //	192.0.2.7, [2001:db8::7]:8443
 type Pattern struct {
 	host string // without the star
-	sub  bool   // of a name that ends in host
-	port string // empty: the scheme's; "*": any
+	sub  bool   // whether it matches names below host
+	port string // empty for the scheme's default; "*" for any
 }
 
-// ParsePattern reads a pattern. Names count without regard to case; those that
-// are not ASCII are written in their ASCII form.
+// ParsePattern parses a pattern. Names are case-insensitive; internationalized names are in their
+// ASCII form.
 func ParsePattern(s string) (Pattern, error) {
 	host, port, err := splitPort(strings.ToLower(s))
 	if err != nil {
@@ -40,14 +40,14 @@ func ParsePattern(s string) (Pattern, error) {
 	}
 	if sub {
 		if _, err := netip.ParseAddr(p.host); err == nil {
-			return Pattern{}, errors.New("an address has no names below it")
+			return Pattern{}, errors.New("an address cannot have subdomains")
 		}
 		p.sub, p.host = true, "."+p.host
 	}
 	return p, nil
 }
 
-// ParsePatterns reads several.
+// ParsePatterns parses a list of patterns.
 func ParsePatterns(list []string) ([]Pattern, error) {
 	var out []Pattern
 	for _, s := range list {
@@ -60,8 +60,8 @@ func ParsePatterns(list []string) ([]Pattern, error) {
 	return out, nil
 }
 
-// splitPort takes the port, a number or a star, from a host that may be an IPv6
-// address in brackets.
+// splitPort splits the port, a number or a star, from a host that may be an IPv6 address in
+// brackets.
 func splitPort(s string) (host, port string, err error) {
 	if rest, ok := strings.CutPrefix(s, "["); ok {
 		at := strings.IndexByte(rest, ']')
@@ -70,7 +70,7 @@ func splitPort(s string) (host, port string, err error) {
 		}
 		host, rest = rest[:at], rest[at+1:]
 		if !strings.Contains(host, ":") {
-			return "", "", errors.New("only IPv6 addresses stand in brackets")
+			return "", "", errors.New("only IPv6 addresses belong in brackets")
 		}
 		if rest == "" {
 			return host, "", nil
@@ -85,7 +85,7 @@ func splitPort(s string) (host, port string, err error) {
 			return host, "", nil
 		}
 		if strings.Contains(port, ":") {
-			return "", "", errors.New("an IPv6 address stands in brackets: [::1]:8080")
+			return "", "", errors.New("an IPv6 address needs brackets: [::1]:8080")
 		}
 	}
 	if port == "*" {
@@ -102,9 +102,8 @@ const (
 	maxLabel = 63
 )
 
-// checkHost returns a host in its one spelling: a name in lower case, or an
-// address. What some resolvers take for an address, and others do not, is
-// neither: 0x7f.1, 017700000001, 127.1.
+// checkHost returns the canonical spelling of a host: a lower-case name or an address. It rejects
+// spellings that only some resolvers take for an address, such as 0x7f.1, 017700000001 and 127.1.
 func checkHost(host string) (string, error) {
 	switch {
 	case host == "":
@@ -118,7 +117,7 @@ func checkHost(host string) (string, error) {
 	if strings.Contains(host, ":") {
 		a, err := netip.ParseAddr(host)
 		if err != nil {
-			return "", errors.New("the host is no valid IPv6 address")
+			return "", errors.New("the host is not a valid IPv6 address")
 		}
 		return a.Unmap().String(), nil
 	}
@@ -147,7 +146,7 @@ func checkLabel(label string) error {
 	for _, c := range []byte(label) {
 		switch {
 		case c >= 0x80:
-			return errors.New("a name has ASCII characters alone; write others in their ASCII form, xn--…")
+			return errors.New("a name must be ASCII; write other characters in their ASCII form, xn--…")
 		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_':
 		default:
 			return fmt.Errorf("a name has no %q", c)
@@ -156,8 +155,8 @@ func checkLabel(label string) error {
 	return nil
 }
 
-// looksNumeric reports whether the last part of a name makes it an address to
-// inet_aton, which knows decimal, octal and hexadecimal numbers.
+// looksNumeric reports whether a name's last label makes inet_aton parse the name as an address,
+// with decimal, octal or hexadecimal numbers.
 func looksNumeric(label string) bool {
 	if _, err := strconv.ParseUint(label, 10, 64); err == nil {
 		return true
@@ -169,7 +168,7 @@ func looksNumeric(label string) bool {
 	return strings.Trim(rest, "0123456789abcdef") == ""
 }
 
-// match reports whether an endpoint is meant.
+// match reports whether p matches an endpoint.
 func (p Pattern) match(e endpoint) bool {
 	switch {
 	case p.port == "" && e.port != defaultPort(e.scheme), p.port != "" && p.port != "*" && p.port != e.port:
@@ -194,7 +193,7 @@ func anyMatch(list []Pattern, e endpoint) bool {
 	return false
 }
 
-// An endpoint is where a request goes.
+// An endpoint is the destination of a request.
 type endpoint struct{ scheme, host, port string }
 
 func defaultPort(scheme string) string {
@@ -204,7 +203,7 @@ func defaultPort(scheme string) string {
 	return "80"
 }
 
-// String is the form that grants have.
+// String returns the endpoint in the form of grants.
 func (e endpoint) String() string {
 	host := e.host
 	if strings.Contains(host, ":") {
@@ -216,7 +215,7 @@ func (e endpoint) String() string {
 	return host + ":" + e.port
 }
 
-// short cuts what a message quotes of others.
+// short cuts untrusted text for a message.
 func short(s string) string {
 	const most = 80
 	if len(s) <= most {

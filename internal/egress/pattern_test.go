@@ -62,8 +62,7 @@ func TestPatternRefused(t *testing.T) {
 	}
 }
 
-// TestURLRefused holds spellings of URLs that are read differently by different
-// programs.
+// TestURLRefused checks URLs that different programs parse differently.
 func TestURLRefused(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
@@ -103,11 +102,11 @@ func TestURLRefused(t *testing.T) {
 		"http://[::1/":                                        "does not end with ]",
 		"http://::1/":                                         "in brackets",
 		"http://[127.0.0.1]/":                                 "only IPv6",
-		"http://[::g]/":                                       "no valid IPv6",
+		"http://[::g]/":                                       "not a valid IPv6",
 		"http://example.com:/":                                "not a port",
 		"http://example.com:99999/":                           "not a port",
 		"http://example.com:+80/":                             "not a port",
-		"http://example.com:*/":                               "no number",
+		"http://example.com:*/":                               "not a number",
 		"http://{{secret:HOST}}/":                             "cannot be a secret",
 		"https://x.{{secret:HOST}}.com":                       "cannot be a secret",
 		"http://example.com/%zz":                              "malformed",
@@ -173,7 +172,7 @@ func TestRequestRefused(t *testing.T) {
 	}
 }
 
-// FuzzURL checks that a URL that is accepted leads where its check says.
+// FuzzURL checks that an accepted URL leads where its check said.
 func FuzzURL(f *testing.F) {
 	for _, s := range []string{"https://example.com/", "http://[::1]:80/", "http://a@b", "https://x/{{secret:K}}?{{secret:K}}", "http://127.1", "https://x:443#y", "http://x/%2e%2e/"} {
 		f.Add(s)

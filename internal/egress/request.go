@@ -10,24 +10,24 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// What a request may be, beside the limits of [Options].
+// Limits of a request, in addition to those of [Options].
 const (
 	maxURL           = 8 << 10
 	maxHeaders       = 64
 	maxRequestHeader = 32 << 10 // bytes of all lines
 )
 
-// A request is one that was checked, with secrets still to be filled in.
+// A request is a checked request, before secrets are filled in.
 type request struct {
 	method  string
-	url     string // without a fragment
+	url     string // without the fragment
 	to      endpoint
 	headers []abi.HTTPHeader
 	body    string
 }
 
-// prepare checks what a module asks for. The error is an *abi.Error that does
-// not quote more of the request than its host.
+// prepare checks a module's request. The error is an *abi.Error that quotes no part of the request
+// but its host.
 func prepare(r *abi.HTTPRequest) (*request, error) {
 	out := &request{method: r.Method, headers: r.Headers, body: r.Body}
 	switch r.Method {
@@ -49,7 +49,7 @@ func prepare(r *abi.HTTPRequest) (*request, error) {
 	}
 	if r.BodyBase64 != "" {
 		if r.Body != "" {
-			return nil, failed(abi.CodeInvalid, "body and body_base64 are both there; want one of them")
+			return nil, failed(abi.CodeInvalid, "want body or body_base64, not both")
 		}
 		b, err := base64.StdEncoding.Strict().DecodeString(r.BodyBase64)
 		if err != nil {
@@ -60,7 +60,7 @@ func prepare(r *abi.HTTPRequest) (*request, error) {
 	return out, nil
 }
 
-// checkURL returns a URL without its fragment, and where it leads.
+// checkURL returns a URL without its fragment, and its endpoint.
 func checkURL(s string) (string, endpoint, error) {
 	bad := func(why string) (string, endpoint, error) {
 		return "", endpoint{}, failed(abi.CodeInvalid, "url: %s", why)
@@ -98,7 +98,7 @@ func checkURL(s string) (string, endpoint, error) {
 	}
 	switch port {
 	case "*":
-		return bad("the port is no number")
+		return bad("the port is not a number")
 	case "":
 		port = defaultPort(scheme)
 	}
@@ -132,26 +132,26 @@ func checkHeaders(list []abi.HTTPHeader) error {
 		case !validValue(h.Value):
 			return failed(abi.CodeInvalid, "header %s: its value has a line break or a control character", short(h.Name))
 		case forbidden(name):
-			return failed(abi.CodeDenied, "header %s is the host's own; leave it out", short(h.Name))
+			return failed(abi.CodeDenied, "header %s is set by the host; remove it", short(h.Name))
 		}
 	}
 	return nil
 }
 
-// validHeader reports whether s is a token, which names of headers are.
+// validHeader reports whether s is a valid header name (a token).
 func validHeader(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
 		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
 	})
 }
 
-// validValue reports whether s may be the value of a header.
+// validValue reports whether s is a valid header value.
 func validValue(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
-// own are headers that say how messages are framed and routed, for which a
-// module and a server must not have different ideas.
+// own lists headers that control framing and routing. A module must not set them, because a server
+// could interpret them differently.
 var own = map[string]bool{
 	"host": true, "connection": true, "content-length": true, "transfer-encoding": true, "te": true, "trailer": true,
 	"upgrade": true, "keep-alive": true, "expect": true, "accept-encoding": true, "http2-settings": true,
@@ -162,7 +162,7 @@ func forbidden(name string) bool {
 	return own[name] || strings.HasPrefix(name, "proxy-") || strings.HasPrefix(name, "sec-") || strings.HasPrefix(name, "x-forwarded-")
 }
 
-// redirected is the request that a redirect of r asks for.
+// redirected returns the request that a redirect of r asks for.
 func (r *request) redirected(status int, location string) (*request, error) {
 	base, err := url.Parse(r.url)
 	if err != nil {
@@ -170,7 +170,7 @@ func (r *request) redirected(status int, location string) (*request, error) {
 	}
 	ref, err := url.Parse(location)
 	if err != nil {
-		return nil, failed(abi.CodeUnavailable, "%s redirects to what is no URL", r.to)
+		return nil, failed(abi.CodeUnavailable, "%s redirects to an invalid URL", r.to)
 	}
 	target, to, err := checkURL(base.ResolveReference(ref).String())
 	if err != nil {
@@ -189,7 +189,7 @@ func (r *request) redirected(status int, location string) (*request, error) {
 	for _, h := range r.headers {
 		name := strings.ToLower(h.Name)
 		if drop(name) || to != r.to && (name == "authorization" || name == "cookie" || strings.Contains(h.Value, opening)) {
-			continue // what was for one server is not for another
+			continue // credentials for one server are not for another
 		}
 		next.headers = append(next.headers, h)
 	}

@@ -12,27 +12,26 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// What of a response's header a module sees at most; the rest is left out.
+// Limits of the response headers that a module sees. The rest is dropped.
 const (
 	maxLines       = 100
-	maxLine        = 8 << 10  // bytes of one line
-	maxHeaderBytes = 32 << 10 // of all
+	maxLine        = 8 << 10  // bytes per line
+	maxHeaderBytes = 32 << 10 // bytes in all
 )
 
-// unseen are headers of a response that are about the connection, or that are
-// for browsers that keep something.
+// unseen lists response headers that modules do not see: they concern the connection or a browser's
+// state.
 var unseen = map[string]bool{
 	"set-cookie": true, "set-cookie2": true, "alt-svc": true, "connection": true, "keep-alive": true, "transfer-encoding": true,
 	"te": true, "trailer": true, "upgrade": true, "strict-transport-security": true, "report-to": true, "nel": true,
 }
 
-// answer reads a response. The secrets of the exchange are redacted in all that a
-// module sees of it.
+// answer reads a response and redacts the request's secrets in everything that the module sees.
 func (c *Client) answer(ctx context.Context, res *http.Response, r *request, hops int, f *filler) (*abi.HTTPResponse, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, int64(c.response)+1))
 	switch {
 	case len(body) > c.response:
-		return nil, tooLarge("the body of the response", c.response)
+		return nil, tooLarge("the response body", c.response)
 	case err != nil:
 		return nil, c.failure(ctx, r.to, err, f)
 	case len(body) > 0 && len(f.used) > 0 && isCoded(res.Header):
@@ -72,8 +71,8 @@ func isCoded(h http.Header) bool {
 	return false
 }
 
-// headers returns the lines of a response's header that a module sees, in a stable
-// order. A line whose name holds a secret is left out.
+// headers returns the response headers that a module sees, in a stable order. It drops lines whose
+// name contains a secret.
 func headers(h http.Header, f *filler) ([]abi.HTTPHeader, error) {
 	var out []abi.HTTPHeader
 	size := 0

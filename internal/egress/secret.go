@@ -10,21 +10,20 @@ import (
 	"github.com/agent-runner/agent-runner/internal/redact"
 )
 
-// A Secret is a value that stands in requests as {{secret:NAME}}. Modules do
-// not see it.
+// A Secret is a value that requests refer to as {{secret:NAME}}. Modules never see it.
 type Secret struct {
 	Name  string   // letters, digits, _ and -
-	Value string   // 8 bytes and more, without control characters
-	Hosts []string // patterns of the hosts that it is sent to; see [Pattern]
+	Value string   // at least 8 bytes, without control characters
+	Hosts []string // patterns of the hosts that it may be sent to; see [Pattern]
 }
 
-// What a secret may be, in bytes.
+// Limits of secrets, in bytes unless noted.
 const (
-	minSecret     = 8 // less would be found in texts by chance
+	minSecret     = 8 // shorter values occur in text by chance
 	maxSecret     = 16 << 10
 	maxSecretName = 64
-	maxFilled     = 64 // secrets filled into one request
-	maxDifferent  = 8  // different secrets in one request
+	maxFilled     = 64 // number of secrets filled into one request
+	maxDifferent  = 8  // number of different secrets in one request
 )
 
 const (
@@ -38,7 +37,7 @@ type secret struct {
 	redacted    *redact.Secret
 }
 
-// parse checks a secret. No error has its value.
+// parse validates a secret. Errors do not contain its value.
 func (s *Secret) parse() (*secret, error) {
 	if !ValidSecretName(s.Name) {
 		return nil, fmt.Errorf("secret %q: want a name of letters, digits, _ and -, at most %d", short(s.Name), maxSecretName)
@@ -47,15 +46,15 @@ func (s *Secret) parse() (*secret, error) {
 	case n == 0:
 		return nil, fmt.Errorf("secret %s is empty", s.Name)
 	case n < minSecret:
-		return nil, fmt.Errorf("secret %s has fewer than %d bytes, so it could not be kept out of answers", s.Name, minSecret)
+		return nil, fmt.Errorf("secret %s has fewer than %d bytes, so it could not be redacted from responses", s.Name, minSecret)
 	case n > maxSecret:
 		return nil, fmt.Errorf("secret %s has more than %d bytes", s.Name, maxSecret)
 	case !validValue(s.Value):
-		return nil, fmt.Errorf("secret %s has line breaks, control characters, or bytes that are not UTF-8; a line break at the end of a file is often one too many", s.Name)
+		return nil, fmt.Errorf("secret %s has line breaks, control characters, or bytes that are not UTF-8; check for a line break at the end of the file", s.Name)
 	case strings.Contains(s.Value, opening):
 		return nil, fmt.Errorf("secret %s holds %s itself", s.Name, opening)
 	case len(s.Hosts) == 0:
-		return nil, fmt.Errorf("secret %s names no host that it is for", s.Name)
+		return nil, fmt.Errorf("secret %s names no host that it may be sent to", s.Name)
 	}
 	hosts, err := ParsePatterns(s.Hosts)
 	if err != nil {
@@ -64,12 +63,12 @@ func (s *Secret) parse() (*secret, error) {
 	return &secret{name: s.Name, value: s.Value, hosts: hosts, redacted: redact.NewSecret(s.Value, opening+s.Name+closing)}, nil
 }
 
-// ValidSecretName reports whether a secret may be named so.
+// ValidSecretName reports whether s is a valid name of a secret.
 func ValidSecretName(s string) bool {
 	return s != "" && len(s) <= maxSecretName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 
-// A filler puts secrets into the parts of one request.
+// A filler fills secrets into one request.
 type filler struct {
 	client *Client
 	to     endpoint
@@ -114,7 +113,7 @@ func (f *filler) secret(where, name string) (*secret, error) {
 	case !anyMatch(k.hosts, f.to):
 		return nil, failed(abi.CodeDenied, "%s: secret %s is not for %s; the operator names the hosts of a secret", where, name, f.to)
 	case f.to.scheme != "https" && !f.client.isPrivate(f.to.host):
-		return nil, failed(abi.CodeDenied, "%s: secret %s is sent by https alone", where, name)
+		return nil, failed(abi.CodeDenied, "%s: secret %s may be sent over https only", where, name)
 	}
 	if f.filled++; f.filled > maxFilled {
 		return nil, failed(abi.CodeLimit, "more than %d secrets in one request", maxFilled)
@@ -131,7 +130,7 @@ func (f *filler) secret(where, name string) (*secret, error) {
 	return k, nil
 }
 
-// url fills a URL: values are escaped as a part of the path, or of the query.
+// url fills secrets into a URL, escaped for the path or the query.
 func (f *filler) url(s string) (string, error) {
 	path, query, has := strings.Cut(s, "?")
 	path, err := f.fill("url", path, url.PathEscape)
@@ -142,8 +141,8 @@ func (f *filler) url(s string) (string, error) {
 	return path + "?" + query, err
 }
 
-// redact replaces the secrets that were sent by their names, in any canonical
-// spelling. The error is an *abi.Error.
+// redact replaces the secrets that were sent by their names, in every canonical spelling. The error
+// is an *abi.Error.
 func (f *filler) redact(s string) (string, error) {
 	if len(f.used) == 0 {
 		return s, nil
@@ -159,7 +158,7 @@ func (f *filler) redact(s string) (string, error) {
 	return out, nil
 }
 
-// isNamed reports whether the name of a header, in lower case, holds a secret.
+// isNamed reports whether a lower-case header name contains a secret.
 func (f *filler) isNamed(header string) bool {
 	for _, k := range f.used {
 		if strings.Contains(header, strings.ToLower(k.value)) {
@@ -169,12 +168,11 @@ func (f *filler) isNamed(header string) bool {
 	return false
 }
 
-// slicing are the request headers that make a server return a part of a text or
-// a difference to another one. A part of a secret is not found.
+// slicing lists the request headers that make a server return part of a text, or its difference to
+// another. Redaction cannot find part of a secret.
 var slicing = map[string]bool{"range": true, "if-range": true, "a-im": true}
 
-// checkSlicing rejects a request that asks for a part of the answer and carries a
-// secret.
+// checkSlicing rejects a request that contains a secret and asks for part of the response.
 func (f *filler) checkSlicing(headers []abi.HTTPHeader) error {
 	if len(f.used) == 0 {
 		return nil
@@ -191,14 +189,14 @@ func failed(code abi.Code, format string, args ...any) *abi.Error {
 	return &abi.Error{Code: code, Message: "http: " + fmt.Sprintf(format, args...)}
 }
 
-// ParseSecret reads a secret as it is written on a command line:
-// NAME=env:VARIABLE@HOST, with more hosts after commas.
+// ParseSecret parses a secret in the form of the command line: NAME=env:VARIABLE@HOST, with further
+// hosts after commas.
 func ParseSecret(s string, getenv func(string) string) (Secret, error) {
 	const want = "want NAME=env:VARIABLE@HOST"
 	name, rest, ok := strings.Cut(s, "=")
 	variable, isEnv := strings.CutPrefix(rest, "env:")
 	if !ok || !isEnv {
-		return Secret{}, errors.New(want + "; a value stands in the environment, not here")
+		return Secret{}, errors.New(want + "; put the value into the environment, not here")
 	}
 	variable, hosts, ok := strings.Cut(variable, "@")
 	if !ok || variable == "" || hosts == "" {

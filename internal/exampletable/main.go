@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
-// folder is where the examples are, below the repository's folder.
+// folder contains the examples, relative to the repository's root.
 const folder = "examples/wasm-middlewares"
 
 func main() {

@@ -12,11 +12,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
-// numbers are what differs with the version of Go.
+// numbers matches figures that change with the version of Go.
 var numbers = regexp.MustCompile("`? [0-9.]+(k|M| KiB| MiB)?")
 
-// TestFresh holds the table to the examples that there are: their names, what
-// they do, their hooks and grants. What was measured is as old as the page.
+// TestFresh checks the table against the examples: their names, descriptions, hooks and grants. It
+// ignores measurements.
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")

@@ -20,7 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// The table stands between these lines.
+// The lines around the table.
 const (
 	begin = "<!-- what make table writes -->\n"
 	end   = "<!-- end -->\n"
@@ -30,7 +30,7 @@ const head = `| | what it does | hooks, with their fuel | grants | module | imag
 |---|---|---|---|---:|---:|
 `
 
-// cut returns what stands before the table, the table, and what stands behind it.
+// cut splits a page into the text before the table, the table, and the text after it.
 func cut(page string) (before, table, after string, err error) {
 	before, rest, ok := strings.Cut(page, begin)
 	table, after, closed := strings.Cut(rest, end)
@@ -40,7 +40,7 @@ func cut(page string) (before, table, after string, err error) {
 	return before + begin, table, end + after, nil
 }
 
-// configs are for middlewares that do nothing, or are refused, without one.
+// configs are for middlewares that do nothing without a configuration, or reject an empty one.
 var configs = map[string]string{
 	"call-budget":  `{"limits":{"*":100}}`,
 	"continue":     `{"checks":[{"called":"run_tests","after":["edit_*"]},{"must":"(?m)^Sources:"}]}`,
@@ -50,8 +50,7 @@ var configs = map[string]string{
 	"tool-search":  `{"hide":["read_*"]}`,
 }
 
-// write writes the table. Without measured there is no fuel in it, which takes
-// less time.
+// write writes the table. It omits fuel unless measured is set, which saves time.
 func write(ctx context.Context, loader *module.Loader, root string, measured bool) (string, error) {
 	names, err := examples(root)
 	if err != nil {
@@ -69,7 +68,7 @@ func write(ctx context.Context, loader *module.Loader, root string, measured boo
 	return b.String(), nil
 }
 
-// examples are the folders with a README.
+// examples returns the folders with a README.
 func examples(root string) ([]string, error) {
 	found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*", "README.md"))
 	if err != nil {
@@ -82,10 +81,10 @@ func examples(root string) ([]string, error) {
 	return names, nil
 }
 
-// A source is a language, and where an example in it stands in the example's folder.
+// A source is a language and the location of its source in an example's folder.
 type source struct{ language, path string }
 
-// sources are in the order in which an example is chosen to be measured.
+// sources is ordered by preference for measuring an example.
 var sources = []source{
 	{"Go", "main.go"},
 	{"TypeScript", "NAME.ts"},
@@ -95,7 +94,7 @@ var sources = []source{
 	{"AssemblyScript", "assemblyscript"},
 }
 
-// of are those that an example has, with its name.
+// of returns the sources that an example has.
 func of(root, name string) []source {
 	var have []source
 	for _, s := range sources {
@@ -130,7 +129,7 @@ func row(ctx context.Context, loader *module.Loader, root, name string, measured
 		name, about(string(readme)), others(name, have), hooks, grants(&info, string(readme)), size(info.Size), size(info.Memory.Image)), nil
 }
 
-// load loads an example, built if it needs to be.
+// load loads an example and builds it if necessary.
 func load(ctx context.Context, loader *module.Loader, root, name string, s source) (*module.Module, error) {
 	at := path.Join(folder, name)
 	switch s.language {
@@ -147,7 +146,7 @@ func load(ctx context.Context, loader *module.Loader, root, name string, s sourc
 	return loader.Load(ctx, file, policy.Limits{})
 }
 
-// about is the first sentence behind the title.
+// about returns the first sentence after the title.
 func about(readme string) string {
 	_, text, _ := strings.Cut(readme, "\n")
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n\n")
@@ -158,7 +157,7 @@ func about(readme string) string {
 	return strings.ReplaceAll(strings.TrimRight(text, ".:"), "|", `\|`)
 }
 
-// others are the languages of an example, unless that is Go alone.
+// others lists the languages of an example, unless that is Go alone.
 func others(name string, have []source) string {
 	if len(have) == 1 && have[0].language == "Go" {
 		return ""
@@ -170,7 +169,7 @@ func others(name string, have []source) string {
 	return "; in " + strings.Join(links, ", ")
 }
 
-// hooks are those that are called in runs, with what they take.
+// hooks lists the hooks that runs call, with their fuel.
 func hooks(ctx context.Context, m *module.Module, name string, measured bool) (string, error) {
 	fuel := map[abi.Hook]string{}
 	if measured {
@@ -198,8 +197,8 @@ func hooks(ctx context.Context, m *module.Module, name string, measured bool) (s
 
 var granted = regexp.MustCompile("grants? `([a-z]+)")
 
-// grants are what a module can be granted to some end: those that its imports
-// need. A script has the imports of its engine, so its README tells.
+// grants returns the grants that a module can use, from its imports. A script has all imports of
+// its engine, so its README decides.
 func grants(info *module.Info, readme string) string {
 	var out []string
 	if info.Transport == "javascript" {
@@ -220,7 +219,7 @@ func grants(info *module.Info, readme string) string {
 	return strings.Join(slices.Compact(out), ", ")
 }
 
-// count is a number with two or three figures, which say all there is to know.
+// count formats a number with two or three significant digits.
 func count(n uint64) string {
 	switch {
 	case n < 1000:

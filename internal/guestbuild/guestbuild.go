@@ -1,7 +1,6 @@
-// Package guestbuild builds guests into WebAssembly modules: for tests, and for
-// make. Go's own build cache knows what is up to date, so a module that is there
-// already costs some ten milliseconds. Guests in other languages are built by
-// their toolchains.
+// Package guestbuild builds guests into WebAssembly modules for tests and for make. Go's build
+// cache tracks what is up to date, so asking for a module that exists costs about 10 ms. Guests in
+// other languages are built with their toolchains.
 package guestbuild
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/toolchain"
 )
 
-// Folder is where modules are built, below the repository's folder.
+// Folder is where modules are built, relative to the repository's root.
 const Folder = "build/wasm"
 
 // TB is the part of testing.TB that Build needs.
@@ -31,9 +30,8 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// Build builds the guest in a folder of the repository, such as
-// "examples/wasm-middlewares/redact", and returns the module. Tests of several
-// packages may ask for one guest at the same time.
+// Build builds the guest in a folder of the repository, such as "examples/wasm-middlewares/redact",
+// and returns the module. Tests of several packages may build the same guest concurrently.
 func Build(tb TB, folder string) []byte {
 	tb.Helper()
 	root, err := Root()
@@ -47,12 +45,12 @@ func Build(tb TB, folder string) []byte {
 	return nil
 }
 
-// Languages are the folders of guests in other languages than Go: that of an
-// example in Go may have a folder for each of them.
+// Languages are the folder names of guests in languages other than Go. A Go example may have a
+// folder for each of them.
 var Languages = []string{"c", "rust", "assemblyscript"}
 
-// Path returns where the module of a guest's folder is built. One in another
-// language has that in its name.
+// Path returns the path of a guest's module. For a guest in another language, the file name
+// includes the language.
 func Path(root, folder string) string {
 	name := filepath.Base(folder)
 	if l := language(folder); l == name {
@@ -63,11 +61,11 @@ func Path(root, folder string) string {
 	return filepath.Join(root, filepath.FromSlash(Folder), name+".wasm")
 }
 
-// Extism is the folder of guests in Go that are plug-ins of Extism's. Each is a Go
-// module of its own, so that Extism's kit is no dependency of this one.
+// Extism is the folder name of Go guests that are Extism plug-ins. Each is a Go module of its own,
+// so that this one does not depend on Extism's SDK.
 const Extism = "extism"
 
-// language is that of a guest's folder, or empty for Go.
+// language returns the language of a guest's folder, or "" for Go.
 func language(folder string) string {
 	for _, part := range strings.Split(filepath.ToSlash(folder), "/") {
 		if part == Extism || slices.Contains(Languages, part) {
@@ -83,7 +81,7 @@ func Module(ctx context.Context, root, folder string) (string, error) {
 	return Path(root, folder), err
 }
 
-// module builds the guest and reads the module.
+// module builds a guest and returns the module.
 func module(ctx context.Context, root, folder string) ([]byte, error) {
 	build := goModule
 	if l := language(folder); l != "" && l != Extism {
@@ -94,8 +92,8 @@ func module(ctx context.Context, root, folder string) ([]byte, error) {
 
 type builder = func(ctx context.Context, root, folder, path string) error
 
-// locked builds a guest and reads the module, both under its lock: nobody reads what
-// another process has written half of.
+// locked builds and reads a guest under its lock, so that no process reads a file that another is
+// writing.
 func locked(ctx context.Context, root, folder, path string, build builder) ([]byte, error) {
 	locks := filepath.Join(filepath.Dir(path), ".lock")
 	if err := os.MkdirAll(locks, 0o755); err != nil {
@@ -123,7 +121,7 @@ func goModule(ctx context.Context, root, folder, path string) error {
 	return nil
 }
 
-// other builds a guest that is not in Go, with what is on the machine.
+// other builds a guest in a language other than Go with the toolchains on the machine.
 func other(ctx context.Context, root, folder, path string) error {
 	p, err := toolchain.Find(filepath.Join(root, folder))
 	if err != nil {
@@ -140,9 +138,9 @@ func other(ctx context.Context, root, folder, path string) error {
 	return p.Build(ctx, path)
 }
 
-// Foreign builds the guest in a folder in another language than Go, and returns
-// the module, once in a process. Without its toolchain the test is skipped, with
-// what is missing; with CI=true it fails.
+// Foreign builds the guest in a folder in a language other than Go, once per process, and returns
+// the module. If the toolchain is missing, it skips the test and says what is missing, or fails if
+// CI=true.
 func Foreign(tb Skipper, folder string) []byte {
 	tb.Helper()
 	b, err := once(folder, func(root string) ([]byte, error) { return module(context.Background(), root, folder) })()
@@ -161,8 +159,8 @@ var (
 	buildsMu sync.Mutex
 )
 
-// TinyGo builds the guest in Go in a folder with TinyGo, and returns the module, once in
-// a process. Without TinyGo the test is skipped, also with CI=true.
+// TinyGo builds the Go guest in a folder with TinyGo, once per process, and returns the module. It
+// skips the test if TinyGo is missing, even if CI=true.
 func TinyGo(tb Skipper, folder string) []byte {
 	tb.Helper()
 	b, err := once("TinyGo's "+folder, func(root string) ([]byte, error) {
@@ -179,8 +177,8 @@ func TinyGo(tb Skipper, folder string) []byte {
 	return b
 }
 
-// TinyGoModule builds the guest in Go in a folder below root with TinyGo, and returns the
-// module's path, and the module.
+// TinyGoModule builds the Go guest in a folder below root with TinyGo. It returns the module's path
+// and the module.
 func TinyGoModule(ctx context.Context, root, folder string) (path string, wasm []byte, err error) {
 	path = strings.TrimSuffix(Path(root, folder), ".wasm") + "-tinygo.wasm"
 	wasm, err = locked(ctx, root, folder, path, byTinyGo)
@@ -197,8 +195,8 @@ func byTinyGo(ctx context.Context, root, folder, path string) error {
 	return p.Build(ctx, path)
 }
 
-// TinyGoCommand is the TinyGo that make installed in the repository, or else that in
-// PATH, if there is one.
+// TinyGoCommand returns the TinyGo that make installed in the repository, or the one in PATH, or
+// "".
 func TinyGoCommand(root string) string {
 	made := filepath.Join(root, "build", "tools", "tinygo", "bin", "tinygo")
 	if _, err := os.Stat(made); err == nil {
@@ -207,7 +205,7 @@ func TinyGoCommand(root string) string {
 	return "tinygo"
 }
 
-// once returns what builds a guest, or waits until it was built.
+// once returns a function that builds a guest on its first call in the process.
 func once(name string, build func(root string) ([]byte, error)) func() ([]byte, error) {
 	buildsMu.Lock()
 	defer buildsMu.Unlock()
@@ -229,8 +227,8 @@ type Skipper interface {
 	Skipf(format string, args ...any)
 }
 
-// All builds several guests, at most parallel at once, and returns the
-// modules' paths in the order of the folders.
+// All builds guests, up to parallel at a time, and returns the modules' paths in the order of
+// folders.
 func All(ctx context.Context, root string, folders []string, parallel int) ([]string, error) {
 	paths, failed := make([]string, len(folders)), make([]error, len(folders))
 	slots := make(chan struct{}, max(parallel, 1))
@@ -246,8 +244,8 @@ func All(ctx context.Context, root string, folders []string, parallel int) ([]st
 	return paths, errors.Join(failed...)
 }
 
-// Find returns the guests of a folder below root: itself, or, for one that
-// ends in "/...", every folder below it with a main.go.
+// Find returns the guest folders that folder names, below root: itself, or, if it ends in "/...",
+// every folder below it with a main.go.
 func Find(root, folder string) ([]string, error) {
 	base, deep := strings.CutSuffix(filepath.ToSlash(filepath.Clean(folder)), "/...")
 	if !deep {
@@ -268,8 +266,8 @@ func Find(root, folder string) ([]string, error) {
 	return found, err
 }
 
-// Root returns the repository's folder: the nearest above the working
-// directory with a go.mod.
+// Root returns the repository's root: the nearest directory with a go.mod, from the working
+// directory upwards.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

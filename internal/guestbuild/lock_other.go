@@ -6,7 +6,7 @@ import "sync"
 
 var building sync.Mutex
 
-// lock keeps the builds of this process apart; those of others it cannot.
+// lock serializes builds within this process. It cannot exclude other processes.
 func lock(string) (unlock func(), err error) {
 	building.Lock()
 	return building.Unlock, nil

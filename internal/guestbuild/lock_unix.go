@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock waits until no other process or goroutine holds the file's lock, and
-// takes it. The system drops it with the process.
+// lock locks a file against other processes and goroutines. The system releases it when the process
+// ends.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -83,7 +83,7 @@ func abiCases() []Case {
 		fault("returns 2", "returned 2; want 0 for done or 1 for failed", returning(2)),
 		fault("returns -1", "returned -1", returning(-1)),
 		fault("returns the least number", "returned -2147483648", returning(-1<<31)),
-		{Name: "fails without saying why", Module: returning(1), Want: Faulted, Hook: "", Text: []string{"before_agent failed without saying why"}},
+		{Name: "fails without saying why", Module: returning(1), Want: Faulted, Hook: "", Text: []string{"before_agent failed without an error message"}},
 		fault("fails with nonsense", "returned 1, and its error object", func() []byte {
 			g := newGuest()
 			write := g.abi("write")

@@ -96,20 +96,20 @@ func pluginCases() []Case {
 		accepted("freeing what is no block", func(g *guest) []byte {
 			return join(i64(-1), call(f(g, "free")), i64(0), call(f(g, "free")), call(f(g, "input_offset")), teeLocal(place0), call(f(g, "free")), local(place0), call(f(g, "free")))
 		}, "free", "input_offset"),
-		fault("block used after it was freed", "lie in no block", func(g *guest) []byte {
+		fault("block used after it was freed", "are in no block", func(g *guest) []byte {
 			return join(i64(8), call(f(g, "alloc")), teeLocal(place0), call(f(g, "free")), local(place0), call(f(g, "load_u8")), drop)
 		}, "alloc", "free", "load_u8"),
-		fault("eight bytes at the end of a block", "lie in no block", func(g *guest) []byte {
+		fault("eight bytes at the end of a block", "are in no block", func(g *guest) []byte {
 			return join(i64(8), call(f(g, "alloc")), i64(1), []byte{0x7c}, call(f(g, "load_u64")), drop)
 		}, "alloc", "load_u64"),
-		fault("store in front of a block", "lie in no block", func(g *guest) []byte {
+		fault("store in front of a block", "are in no block", func(g *guest) []byte {
 			return join(i64(8), call(f(g, "alloc")), i64(1), []byte{0x7d}, i32(1), call(f(g, "store_u8")))
 		}, "alloc", "store_u8"),
-		fault("store at 2^64-1", "lie in no block", func(g *guest) []byte { return join(i64(-1), i64(1), call(f(g, "store_u64"))) }, "store_u64"),
-		fault("answer that is longer than its block", "lie in no block", func(g *guest) []byte {
+		fault("store at 2^64-1", "are in no block", func(g *guest) []byte { return join(i64(-1), i64(1), call(f(g, "store_u64"))) }, "store_u64"),
+		fault("answer that is longer than its block", "are in no block", func(g *guest) []byte {
 			return join(i64(8), call(f(g, "alloc")), i64(9), call(f(g, "output_set")))
 		}, "alloc", "output_set"),
-		fault("answer whose length wraps around", "lie in no block", func(g *guest) []byte {
+		fault("answer whose length wraps around", "are in no block", func(g *guest) []byte {
 			return join(i64(8), call(f(g, "alloc")), i64(-1), call(f(g, "output_set")))
 		}, "alloc", "output_set"),
 		accepted("answer that was freed", func(g *guest) []byte {
@@ -139,7 +139,7 @@ func pluginCases() []Case {
 		fault("request that is not granted", "denied", func(g *guest) []byte {
 			return join(g.handing(`{"url":"http://169.254.169.254/"}`, place0), local(place0), i64(0), call(f(g, "http_request")), drop)
 		}, "alloc", "store_u8", "http_request"),
-		fault("everything reset, then its blocks used", "lie in no block", func(g *guest) []byte {
+		fault("everything reset, then its blocks used", "are in no block", func(g *guest) []byte {
 			return join(i64(8), call(f(g, "alloc")), setLocal(place0), call(f(g, "reset")), local(place0), call(f(g, "load_u8")), drop)
 		}, "alloc", "reset", "load_u8"),
 		{Name: "hook that is an import of Extism's", Module: func() []byte {

@@ -88,7 +88,7 @@ func startCases() []Case {
 		{Name: "configure fails without a reason", Module: func() []byte {
 			g := newGuest().hook(abi.HookBeforeAgent)
 			return g.export("configure", g.function("i", "i", i32(1))).bytes()
-		}, Want: Refused, Text: []string{"configure failed without saying why"}},
+		}, Want: Refused, Text: []string{"configure failed without an error message"}},
 	}
 }
 

@@ -27,7 +27,7 @@ import (
 
 const examples = "examples/wasm-middlewares"
 
-// configs have the examples do what they are for.
+// configs make the examples do their work.
 var configs = map[string]string{
 	"tool-policy": `{"rules":[{"tools":["read_*"],"action":"deny","arguments":[{"path":"path","pattern":"(^|/)secret(/|$)"}]}]}`,
 }
@@ -84,8 +84,8 @@ func run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// cases writes which test conversations of an example pass in which language: the
-// tests hold all but those that a language's folder says it leaves out.
+// cases lists which test conversations of an example pass in which language: all but those that a
+// language's folder excludes.
 func cases(out io.Writer, root, name string) error {
 	folder := filepath.Join(root, filepath.FromSlash(examples), name)
 	all, err := conformance.Load(folder)
@@ -121,10 +121,10 @@ func cases(out io.Writer, root, name string) error {
 	return nil
 }
 
-// tinyGo is what a row is called of an example in Go that TinyGo built.
-const tinyGo = "Go, by TinyGo"
+// tinyGo is the row of a Go example built with TinyGo.
+const tinyGo = "Go (TinyGo)"
 
-// A language and where an example in it has its source, in the example's folder.
+// A language names a language and the location of its source in an example's folder.
 type language struct{ name, source, folder string }
 
 var languages = []language{
@@ -135,7 +135,7 @@ var languages = []language{
 	{"TypeScript", "NAME.ts", ""},
 }
 
-// inSeveral are the examples that there are in other languages than Go.
+// inSeveral returns the examples that exist in languages other than Go.
 func inSeveral(root string) ([]string, error) {
 	var names []string
 	for _, folder := range guestbuild.Languages {

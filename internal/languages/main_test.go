@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFresh holds docs/languages.md to the conversations and languages that there
-// are. What was measured is as old as the page.
+// TestFresh checks that docs/languages.md covers the existing conversations and languages. It
+// ignores measurements.
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")

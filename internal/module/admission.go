@@ -10,32 +10,31 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// A Placed is an entry in its ring.
+// A Placed is a middleware and the ring of its entry.
 type Placed struct {
 	*Middleware
 	Ring hook.Ring
 }
 
-// A Reservation is the memory that a run's modules may come to use.
+// A Reservation is the memory that a run's modules may use.
 type Reservation struct {
-	// Parallel is how many tool calls may be under way at once.
+	// Parallel is how many tool calls the run may make concurrently.
 	Parallel int
-	// Room is that for calls that middlewares make of their own.
+	// Room is the memory for model and tool calls that middlewares make themselves.
 	Room *Room
-	// Release gives the memory back, after the run's last call. Twice is once.
+	// Release returns the memory. It must be called after the run's last call; further calls do
+	// nothing.
 	Release func()
 }
 
-// Reserve takes the memory that a run of these middlewares needs in the worst
-// case, with as many tool calls at once as there is plenty of memory for, at
-// most parallel, and with room for one call of a module's own in each of them
-// where modules may make such calls. If there is not enough for one, it waits
-// for runs that end, in order. The context that it returns is the run's: a run
-// within that does not wait, since those it would wait for may wait for it.
+// Reserve reserves the memory that a run of these middlewares needs in the worst case, including
+// one model or tool call by a middleware per parallel tool call. It allows as many parallel tool
+// calls as memory permits, at most parallel. If there is not enough memory for one, it waits its
+// turn until other runs end. The run must use the returned context: a nested run inside it does not
+// wait, because the runs that it would wait for may be waiting for it.
 //
-// The error is a *sandbox.TooLargeError if the run can never have so much, a
-// *sandbox.NoRoomError if it cannot have it now and must not wait, ctx's cause,
-// or sandbox.ErrClosed.
+// The error is a *sandbox.TooLargeError if the run can never fit, a *sandbox.NoRoomError if it does
+// not fit now and must not wait, ctx's cause, or sandbox.ErrClosed.
 func (l *Loader) Reserve(ctx context.Context, run []Placed, parallel int) (context.Context, *Reservation, error) {
 	parallel = max(1, parallel)
 	room := &Room{loader: l, run: run, under: map[hook.Own]int{}}
@@ -47,7 +46,7 @@ func (l *Loader) Reserve(ctx context.Context, run []Placed, parallel int) (conte
 	n, release, err := l.sandbox.ReserveOneOf(ctx, sizes)
 	var never *sandbox.TooLargeError
 	if errors.As(err, &never) && own > 0 {
-		// Then its modules' own calls have to do with what is free when they come.
+		// Without a reservation, calls that modules make use whatever memory is free at the time.
 		n, release, err = l.sandbox.ReserveOneOf(ctx, []int64{worstCase(run, 1)})
 		own = 0
 	}
@@ -62,8 +61,8 @@ func (l *Loader) Reserve(ctx context.Context, run []Placed, parallel int) (conte
 	return ctx, &Reservation{Parallel: n + 1, Room: room, Release: release}, nil
 }
 
-// worstCase is the memory of a run with so many tool calls at once, but for
-// calls that modules make of their own.
+// worstCase returns the memory of a run with that many parallel tool calls, without calls that
+// modules make themselves, in bytes.
 func worstCase(run []Placed, parallel int) (bytes int64) {
 	for _, p := range run {
 		bytes += int64(p.instances(parallel)) * p.worstCase()
@@ -71,19 +70,18 @@ func worstCase(run []Placed, parallel int) (bytes int64) {
 	return bytes
 }
 
-// worstCase is the most memory that one instance can come to hold, and what the
-// host holds for it, in bytes.
+// worstCase returns the most memory that one instance and the host on its behalf can use, in bytes.
 func (mw *Middleware) worstCase() int64 {
 	return mw.image.WorstCase() + mw.module.transport.HostBytes(&mw.module.limits)
 }
 
-// instances is how many instances a run of the entry has at once at most, with
-// so many tool calls at once. A hook has one, and another one runs while it
-// waits in next, if the entry has such hooks.
+// instances returns the most instances that a run of the entry uses at once with that many parallel
+// tool calls. A hook uses one; a second runs while the first waits in next, if the entry has such
+// hooks.
 func (mw *Middleware) instances(parallel int) int {
 	client := 0
 	if mw.hasAny(abi.HookTranslateBefore, abi.HookTranslateAfter) {
-		client = 1 // beside any other
+		client = 1 // runs at the same time as any other hook
 	}
 	return min(mw.module.limits.Instances, max(1, mw.inModelCall(), mw.inToolCall()*parallel)+client)
 }
@@ -92,7 +90,7 @@ func (mw *Middleware) hasAny(hooks ...abi.Hook) bool {
 	return slices.ContainsFunc(hooks, func(h abi.Hook) bool { return slices.Contains(mw.module.hooks, h) })
 }
 
-// inToolCall is how many instances one tool call has at once at most.
+// inToolCall returns the most instances that one tool call uses at once.
 func (mw *Middleware) inToolCall() int {
 	switch {
 	case mw.hasAny(abi.HookWrapToolCall) && mw.hasAny(abi.HookOnChunk, abi.HookGateTool, abi.HookCallTool):
@@ -104,7 +102,7 @@ func (mw *Middleware) inToolCall() int {
 	}
 }
 
-// inModelCall is how many instances one model call has at once at most.
+// inModelCall returns the most instances that one model call uses at once.
 func (mw *Middleware) inModelCall() int {
 	switch {
 	case mw.hasAny(abi.HookWrapModel) && mw.hasAny(abi.HookOnChunk):

@@ -21,60 +21,60 @@ import (
 
 var _ hook.Middleware = (*Middleware)(nil)
 
-// A Middleware is a module that was configured for an entry of a chain. It is
-// safe for concurrent use.
+// A Middleware is a module configured for an entry of a chain. It is safe for concurrent use.
 type Middleware struct {
 	module *Module
 	entry  string
 	config json.RawMessage
 	grants policy.Grants
-	image  *sandbox.Image // configured
+	image  *sandbox.Image // taken after configure
 
 	onCall func(CallReport) // see OnCall; may be nil
 }
 
-// A CallReport says what one hook call took.
+// A CallReport says what one hook call used.
 type CallReport struct {
 	Hook              abi.Hook
-	Time              time.Duration // without waiting for others
+	Time              time.Duration // excludes waiting for models, tools and other middlewares
 	Fuel              uint64
 	BytesIn, BytesOut int64 // copied to and from the guest
 	HostCalls         int
-	Grown             int64 // bytes by which the instance's memory grew
-	Err               error // of the call; nil if it succeeded
-	Faulted           bool  // Err is a fault of this module, not one that it met in next
+	Grown             int64 // growth of the instance's memory, in bytes
+	Err               error // nil if the call succeeded
+	Faulted           bool  // whether Err is a fault of this module, rather than an error that next returned
 }
 
-// OnCall has fn called at the end of each hook call. It must be called before the first run.
+// OnCall makes the middleware call fn at the end of each hook call. It must be called before the
+// first run.
 func (mw *Middleware) OnCall(fn func(CallReport)) { mw.onCall = fn }
 
-// A ConfigError says that a module does not take a configuration.
+// A ConfigError says that a module rejects its configuration.
 type ConfigError struct {
 	Entry, Module string
-	Err           error // begins with the path in the configuration, where there is one; a *ending.FaultError if it faulted
+	Err           error // starts with the path in the configuration, if known; a *ending.FaultError if configure faulted
 }
 
-// Error names the entry, the module and what is wrong.
+// Error names the entry, the module and the cause.
 func (e *ConfigError) Error() string {
 	text := e.Err.Error()
 	var fault *ending.FaultError
 	if errors.As(e.Err, &fault) {
 		alone := *fault
-		alone.Entry = "" // it stands there already
+		alone.Entry = "" // the message names it already
 		text = alone.Error()
 	}
 	return fmt.Sprintf("configure %s (%s): %s", e.Entry, e.Module, text)
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// Configure checks a configuration, JSON, against the module's schema and
-// calls the module's configure. Without one, or with null, it is {}; that of an
-// Extism manifest is taken for the keys that config does not have.
+// Configure checks a JSON configuration against the module's schema and calls the module's
+// configure. An empty configuration or null is {}. Keys that config does not set default to those
+// of the Extism manifest, if the module has one.
 //
-// The error is a *ConfigError if the configuration is at fault, or the module
-// in its configure. The caller closes the middleware after its last run.
+// The error is a *ConfigError if the configuration is invalid or the module's configure fails. The
+// caller must close the middleware after its last run.
 func (m *Module) Configure(ctx context.Context, entry string, config json.RawMessage, grants policy.Grants) (*Middleware, error) {
 	refused := func(err error) error { return &ConfigError{entry, m.Name(), err} }
 	config, err := m.source.configure(config)
@@ -92,8 +92,8 @@ func (m *Module) Configure(ctx context.Context, entry string, config json.RawMes
 		return nil, refused(&policy.LimitError{Limit: "input_bytes", Max: m.limits.InputBytes, What: fmt.Sprintf("a configuration of %d bytes", len(config))})
 	}
 	mw := &Middleware{module: m, entry: entry, config: config, grants: grants}
-	// Also without configure the entry gets an image of its own, so that no
-	// instance serves two entries.
+	// An entry gets its own image even if the module has no configure, so that no instance serves
+	// two entries.
 	mw.image, err = m.build(ctx, m.image, mw.buildVisit(), func(ctx context.Context, in *sandbox.Instance) error {
 		if m.has(abi.HookConfigure) {
 			inv := m.buildVisit(abi.HookConfigure, input)
@@ -125,15 +125,15 @@ func (m *Module) Configure(ctx context.Context, entry string, config json.RawMes
 	}
 }
 
-// buildVisit is a call while the entry's image is built.
+// buildVisit returns the invocation for host calls that the module makes while the entry's image is
+// built.
 func (mw *Middleware) buildVisit() *invoke.Invocation {
 	inv := mw.module.buildVisit(abi.HookConfigure, nil)
 	inv.BuildConfig = mw.config
 	return inv
 }
 
-// configure fills in a manifest's configuration where config does not say
-// otherwise.
+// configure merges config with the manifest's configuration. Keys of config take precedence.
 func (s *source) configure(config json.RawMessage) (json.RawMessage, error) {
 	if len(config) > 0 {
 		if err := jsoncodec.Valid(config); err != nil {
@@ -163,19 +163,18 @@ func (s *source) configure(config json.RawMessage) (json.RawMessage, error) {
 	return abijson.Marshal(merged)
 }
 
-// Describe tells the chain which hooks to call.
+// Describe returns the module's description, digest and hooks for the chain.
 func (mw *Middleware) Describe() hook.Description {
 	d := hook.Description{Description: mw.module.desc, Digest: mw.module.Digest()}
 	d.Hooks = mw.module.Hooks()
 	return d
 }
 
-// Module is what was configured.
+// Module returns the module that was configured.
 func (mw *Middleware) Module() *Module { return mw.module }
 
-// Grants are the powers of the entry. Grants.Read belongs in its hook.Entry.
+// Grants returns the entry's grants. The caller copies Grants.Read to hook.Entry.Read.
 func (mw *Middleware) Grants() policy.Grants { return mw.grants }
 
-// Close frees the middleware's image. Sessions that are open go on. Closing
-// twice does nothing.
+// Close frees the middleware's image. Open sessions keep working. Further calls do nothing.
 func (mw *Middleware) Close() { mw.image.Close() }

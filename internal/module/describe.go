@@ -22,20 +22,20 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// maxDescription bounds a description, in bytes.
+// maxDescription bounds the answer to describe, in bytes.
 const maxDescription = 512 << 10
 
-// maxText bounds each text in a description, in bytes.
+// maxText bounds the text of a description, in bytes.
 const maxText = 4 << 10
 
-// maxNames bounds each list in a description.
+// maxNames bounds the length of each list in a description.
 const maxNames = 256
 
-// prepare calls describe, if the module has it, and checks what it says. The
-// image is then one in which _initialize and describe have run.
+// prepare calls describe, if the module exports it, and checks the answer. Afterwards the module's
+// image is the state after _initialize and describe.
 func (m *Module) prepare(ctx context.Context) error {
 	if !slices.ContainsFunc(abi.Hooks(), m.has) {
-		return refuse(m.Name(), "exports no hook, so nothing of it would ever be called", "export one of "+joinHooks(calledHooks()))
+		return refuse(m.Name(), "exports no hook, so the host would never call it", "export one of "+joinHooks(calledHooks()))
 	}
 	output, err := m.describe(ctx)
 	if err != nil {
@@ -56,10 +56,10 @@ func (m *Module) prepare(ctx context.Context) error {
 	return m.checkDescription()
 }
 
-// describe makes the image in which describe has run, and returns its output.
+// describe replaces the module's image with its state after describe, and returns the answer.
 func (m *Module) describe(ctx context.Context) ([]byte, error) {
 	var output []byte
-	var once sync.Once // a module that cannot be reset describes itself to each instance
+	var once sync.Once // a module that cannot be reset is described again for each instance
 	described, err := m.build(ctx, m.image, m.buildVisit(abi.HookDescribe, nil), func(ctx context.Context, in *sandbox.Instance) error {
 		if err := m.transport.Start(ctx, in, m.buildVisit("", nil)); err != nil {
 			return err
@@ -82,13 +82,13 @@ func (m *Module) describe(ctx context.Context) ([]byte, error) {
 	return output, nil
 }
 
-// build makes an image from another one and a setup. Whatever of the module
-// runs in between finds the visit, which gives it next to nothing.
+// build prepares a new image from another one with setup. Host calls that the module makes
+// meanwhile find inv, which allows almost none.
 func (m *Module) build(ctx context.Context, from *sandbox.Image, inv *invoke.Invocation, setup func(context.Context, *sandbox.Instance) error) (*sandbox.Image, error) {
 	print := func(line []byte) { inv.Print(line) }
 	prepare := from.Prepare
 	if _, plugin := m.transport.(extism.Transport); plugin {
-		prepare = from.PrepareAnew // it finds its configuration from the start
+		prepare = from.PrepareAnew // a plug-in can read its configuration from its first instruction
 	}
 	image, err := prepare(inv.Context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print, Seed: []byte(m.digest)}, setup)
 	if err != nil && isOwn(err) {
@@ -97,21 +97,22 @@ func (m *Module) build(ctx context.Context, from *sandbox.Image, inv *invoke.Inv
 	return image, err
 }
 
-// buildVisit is a call while the image is built.
+// buildVisit returns the invocation for a hook that is called while an image is built.
 func (m *Module) buildVisit(hook abi.Hook, input []byte) *invoke.Invocation {
 	return &invoke.Invocation{Hook: hook, Limits: &m.limits, Pending: input, Readable: m.readable,
 		LogFunc: func(level int32, text string) { m.logBuilding(hook, level, text) }}
 }
 
-// logBuilding writes what a module says to the operator's log, at its own level but
-// never as an error: those are the host's.
+// logBuilding writes text that a module logs to the operator's log. It uses the module's level up
+// to warn; errors are reserved for the host.
 func (m *Module) logBuilding(hook abi.Hook, level int32, text string) {
-	at := slog.Level(min(max(level, abi.LogDebug), abi.LogWarn)-1) * 4 // the same levels, four apart
+	at := slog.Level(min(max(level, abi.LogDebug), abi.LogWarn)-1) * 4 // slog's levels are the ABI's, four apart
 	m.loader.log.Log(context.Background(), at, "a module logs while it is loaded", "module", m.Name(), "hook", string(hook),
 		"module_level", abi.LogLevel(level), "text", strings.ToValidUTF8(text, "\ufffd"))
 }
 
-// callBuilding calls describe or configure; that it failed is an *abi.Error.
+// callBuilding calls describe or configure. It returns an *abi.Error if the module answers with
+// one.
 func (m *Module) callBuilding(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error {
 	failed, err := m.transport.Call(ctx, in, inv)
 	switch {
@@ -127,8 +128,8 @@ func (m *Module) callBuilding(ctx context.Context, in *sandbox.Instance, inv *in
 	return e
 }
 
-// refusal says why a module was refused that went wrong while its image was
-// built. Errors that are not the module's are returned as they are.
+// refusal converts an error from building an image into a *verify.RefusedError if the module
+// caused it. Other errors are wrapped.
 func (m *Module) refusal(err error) error {
 	var failed *abi.Error
 	var fault *ending.FaultError
@@ -151,8 +152,8 @@ func (m *Module) refusal(err error) error {
 	return refused
 }
 
-// features are what a module may require beside hooks: the imports that this
-// host serves, and what else it can do.
+// features returns what a module may list in requires in addition to hooks: the imports of this
+// host, and hold_stream.
 func features() []string {
 	out := []string{"hold_stream"}
 	for _, i := range native.Imports() {
@@ -162,7 +163,7 @@ func features() []string {
 	return out
 }
 
-// calledHooks are the hooks that this host calls in runs.
+// calledHooks returns the hooks that this host calls in runs.
 func calledHooks() []abi.Hook {
 	return slices.DeleteFunc(abi.Hooks(), func(h abi.Hook) bool {
 		switch h {
@@ -182,8 +183,7 @@ func joinHooks(hooks []abi.Hook) string {
 	return strings.Join(names, ", ")
 }
 
-// checkDescription refuses what makes no sense to this host, and finds out
-// which hooks are to be called.
+// checkDescription validates the module's description and selects the hooks to call.
 func (m *Module) checkDescription() error {
 	d := &m.desc
 	for _, t := range []struct{ name, text string }{{"name", d.Name}, {"version", d.Version}} {
@@ -191,7 +191,7 @@ func (m *Module) checkDescription() error {
 			return refuse(m.Name(), fmt.Sprintf("describe: %s has %d bytes", t.name, len(t.text)), fmt.Sprintf("at most %d are allowed", abi.MaxName))
 		}
 		if strings.ContainsFunc(t.text, func(c rune) bool { return !unicode.IsPrint(c) }) {
-			return refuse(m.Name(), fmt.Sprintf("describe: %s is %q", t.name, t.text), "leave out what does not print")
+			return refuse(m.Name(), fmt.Sprintf("describe: %s is %q", t.name, t.text), "remove characters that do not print")
 		}
 	}
 	if len(d.Description) > maxText {
@@ -209,7 +209,7 @@ func (m *Module) checkDescription() error {
 	}
 	for _, t := range d.Events {
 		if !slices.Contains(abi.EventTypes(), t) {
-			return refuse(m.Name(), fmt.Sprintf("describe: events names %.64q, which no event is", t), fmt.Sprintf("there are %s", strings.Trim(fmt.Sprint(abi.EventTypes()), "[]")))
+			return refuse(m.Name(), fmt.Sprintf("describe: events names %.64q, which is not an event", t), fmt.Sprintf("there are %s", strings.Trim(fmt.Sprint(abi.EventTypes()), "[]")))
 		}
 	}
 	if err := m.checkRequires(); err != nil {
@@ -231,14 +231,13 @@ func (m *Module) checkRequires() error {
 	for _, r := range m.desc.Requires {
 		if !slices.Contains(known, abi.Hook(r)) && !slices.Contains(features(), r) {
 			return refuse(m.Name(), fmt.Sprintf("describe: requires %.64q, which this host does not have", r),
-				fmt.Sprintf("it has the hooks %s, and the features %s", joinHooks(known), strings.Join(features(), ", ")))
+				fmt.Sprintf("this host has the hooks %s, and the features %s", joinHooks(known), strings.Join(features(), ", ")))
 		}
 	}
 	return nil
 }
 
-// chooseHooks takes the hooks that describe names, or else all exports that
-// are hooks.
+// chooseHooks selects the hooks that the description lists, or all exported hooks if it lists none.
 func (m *Module) chooseHooks() error {
 	m.hooks = []abi.Hook{}
 	wanted := m.has
@@ -246,9 +245,9 @@ func (m *Module) chooseHooks() error {
 		for _, h := range m.desc.Hooks {
 			switch {
 			case !h.Known():
-				return refuse(m.Name(), fmt.Sprintf("describe: hooks names %.64q, which is no hook", h), "there are "+joinHooks(abi.Hooks()))
+				return refuse(m.Name(), fmt.Sprintf("describe: hooks names %.64q, which is not a hook", h), "the hooks are "+joinHooks(abi.Hooks()))
 			case !m.has(h):
-				return refuse(m.Name(), fmt.Sprintf("describe: hooks names %s, which the module does not export", h), "export it, or leave it out")
+				return refuse(m.Name(), fmt.Sprintf("describe: hooks names %s, which the module does not export", h), "export it, or remove it from the list")
 			}
 		}
 		wanted = func(h abi.Hook) bool { return slices.Contains(m.desc.Hooks, h) }

@@ -15,9 +15,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// BenchmarkExtism is a plug-in in Go that answers with its input, in Extism's SDK,
-// as it comes and with a timeout, without which nothing ends it, and here, where
-// the call is limited and metered.
+// BenchmarkExtism calls a Go plug-in that echoes its input: in Extism's SDK with and without a
+// timeout, and in this host, which limits and meters it. Without a timeout, nothing can interrupt
+// the SDK's call.
 func BenchmarkExtism(b *testing.B) {
 	wasm := goPlugin(b)
 	sdkLogLevel()

@@ -36,7 +36,7 @@ func assemblyScriptPlugin(t testing.TB) []byte {
 	return b
 }
 
-// TestExtismGuests calls plug-ins that were built with Extism's kits.
+// TestExtismGuests calls plug-ins built with Extism's SDKs.
 func TestExtismGuests(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)

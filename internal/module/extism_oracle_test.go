@@ -29,28 +29,28 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// The Extism Go SDK is what the transport is compared with: the same plug-ins get
-// the same calls there and here.
+// These tests compare the transport with the Extism Go SDK: both run the same calls of the same
+// plug-ins.
 
 // A pluginCall is one call of one export.
 type pluginCall struct{ export, input string }
 
-// A pluginOutcome is what came of it.
+// A pluginOutcome is the outcome of a call.
 type pluginOutcome struct {
 	Output  string
-	Failure string // what the plug-in says
+	Failure string // error text of the plug-in
 	Trapped bool
-	Vars    map[string]string // afterwards
+	Vars    map[string]string // after the call
 	Logs    []string
 }
 
-// sdkLogLevel is one for the process.
+// sdkLogLevel sets the SDK's log level, which is global.
 var sdkLogLevel = sync.OnceFunc(func() {
 	sdk.SetLogLevel(sdk.LogLevelTrace)
-	log.SetOutput(io.Discard) // where it logs before it has a logger
+	log.SetOutput(io.Discard) // the SDK logs here before it has a logger
 })
 
-// callSDK calls a plug-in in the SDK, up to the call that traps.
+// callSDK makes calls of a plug-in in the SDK. It stops at a call that traps.
 func callSDK(t *testing.T, wasm []byte, config map[string]string, calls []pluginCall) (out []pluginOutcome) {
 	t.Helper()
 	sdkLogLevel()
@@ -70,7 +70,7 @@ func callSDK(t *testing.T, wasm []byte, config map[string]string, calls []plugin
 					return
 				}
 			}
-			level = max(level, sdk.LogLevelDebug) // traces are there for debugging
+			level = max(level, sdk.LogLevelDebug) // the host has no trace level
 			o.Logs = append(o.Logs, strings.ToLower(level.String())+" "+text)
 		})
 		_, output, err := p.Call(c.export, []byte(c.input))
@@ -93,7 +93,7 @@ func callSDK(t *testing.T, wasm []byte, config map[string]string, calls []plugin
 	return out
 }
 
-// sdkLocalAdd is the host call local_add with a counter of its own.
+// sdkLocalAdd implements the host call local_add for the SDK.
 func sdkLocalAdd() sdk.HostFunction {
 	sum := int64(0)
 	i64 := []sdk.ValueType{sdk.ValueTypeI64}
@@ -113,7 +113,7 @@ func sdkLocalAdd() sdk.HostFunction {
 	}, i64, i64)
 }
 
-// rawModule loads a plug-in that has no hooks, to call other exports of it.
+// rawModule loads a plug-in without hooks, so that tests can call its other exports.
 func rawModule(t *testing.T, l *Loader, wasm []byte, limits policy.Limits) *Module {
 	t.Helper()
 	limits, err := limits.WithDefaults()
@@ -128,7 +128,7 @@ func rawModule(t *testing.T, l *Loader, wasm []byte, limits policy.Limits) *Modu
 	return m
 }
 
-// callHere is callSDK in this host.
+// callHere makes the same calls in this host.
 func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, calls []pluginCall) (out []pluginOutcome) {
 	t.Helper()
 	m := rawModule(t, l, wasm, policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}})
@@ -153,7 +153,7 @@ func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, ca
 			switch {
 			case err != nil:
 				t.Log(call.export, err)
-				o.Logs = nil // what a runtime prints then is a log line here, and lost there
+				o.Logs = nil // a runtime's output is a log line here, and lost in the SDK
 				require.True(t, isOwn(err), "%v", err)
 			case failed:
 				failure, err := inv.DecodeFailure()
@@ -171,7 +171,7 @@ func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, ca
 	return out
 }
 
-// variables are those of the names that the tests use.
+// variables returns the variables that the tests use.
 func variables(t *testing.T, c *hook.Call) map[string]string {
 	out := map[string]string{}
 	for _, name := range []string{"a", "b", "total", "run", "count", "", "number", "bytes"} {
@@ -194,7 +194,7 @@ func within(t *testing.T, fn func(c *hook.Call)) {
 	require.NoError(t, err)
 }
 
-// capture is a middleware that hands its call on.
+// capture is a middleware that passes its call to a function.
 type capture func(c *hook.Call)
 
 func (capture) Describe() hook.Description {
@@ -212,7 +212,7 @@ func (capture) Stats() abi.EntryStats { return abi.EntryStats{} }
 
 func (capture) Close() {}
 
-// sdkPlugin reads a plug-in that the SDK is tested with.
+// sdkPlugin reads a plug-in from the SDK's own tests.
 func sdkPlugin(t *testing.T, name string) []byte {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/extism/go-sdk").Output()
@@ -222,7 +222,7 @@ func sdkPlugin(t *testing.T, name string) []byte {
 	return b
 }
 
-// TestExtismSDKPlugins calls the plug-ins that the SDK is tested with.
+// TestExtismSDKPlugins compares the plug-ins of the SDK's own tests.
 func TestExtismSDKPlugins(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)

@@ -28,7 +28,7 @@ func readPlugin(t testing.TB, name string) []byte {
 	return b
 }
 
-// The instructions of the plug-in puppet.
+// The instructions of puppet, a plug-in that interprets its input.
 const (
 	opEnd = iota
 	opConst
@@ -71,7 +71,7 @@ const (
 	opRecurse
 )
 
-// A program is one for puppet. Registers are 0 at first.
+// A program is a program for puppet. Registers start at 0.
 type program []byte
 
 // do adds an instruction: d = op(a, b, n).
@@ -80,13 +80,13 @@ func (p *program) do(op, a, b, d byte, n ...uint64) {
 	*p = binary.LittleEndian.AppendUint64(*p, append(n, 0)[0])
 }
 
-// Registers that programs use for themselves.
+// Registers that the helpers use.
 const (
 	scratch  = 30
 	scratch2 = 31
 )
 
-// block makes d a new block with that text.
+// block puts a new block with the text into register d.
 func (p *program) block(d byte, text string) {
 	p.do(opConst, 0, 0, scratch, uint64(len(text)))
 	p.do(opAlloc, scratch, 0, d)
@@ -96,7 +96,7 @@ func (p *program) block(d byte, text string) {
 	}
 }
 
-// show makes the values of registers the output, and ends.
+// show outputs the values of registers and ends the program.
 func (p *program) show(registers ...byte) {
 	p.do(opConst, 0, 0, scratch2, uint64(8*len(registers)))
 	p.do(opAlloc, scratch2, 0, scratch)
@@ -116,14 +116,14 @@ func assemble(fn func(p *program)) string {
 	return string(p)
 }
 
-// TestExtismPrograms compares each function of Extism's with the SDK's.
+// TestExtismPrograms compares each function of Extism with the SDK.
 func TestExtismPrograms(t *testing.T) {
 	t.Parallel()
 	name := func(p *program, d byte, text string) { p.block(d, text) }
 	var calls []pluginCall
 	for _, fn := range []func(p *program){
 		func(p *program) {}, // no output
-		func(p *program) { // an empty block is none
+		func(p *program) { // an empty block has offset 0
 			p.do(opAlloc, 0, 0, 1)
 			p.do(opLength, 1, 0, 2)
 			p.do(opLength, 0, 0, 3)
@@ -158,9 +158,9 @@ func TestExtismPrograms(t *testing.T) {
 			p.do(opInputLength, 0, 0, 3)
 			p.do(opLoad64, 1, 0, 4)
 			p.do(opInputLoad64, 0, 0, 5)
-			p.do(opInputLoad8, 3, 0, 6) // behind its end
+			p.do(opInputLoad8, 3, 0, 6) // beyond the end
 			p.do(opConst, 0, 0, 7, 0x77)
-			p.do(opStore8, 1, 7, 0, 1) // it can be written to
+			p.do(opStore8, 1, 7, 0, 1) // the input is writable
 			p.do(opInputLoad64, 0, 0, 8)
 			p.do(opLoad64, 1, 0, 9)
 			p.show(2, 3, 4, 5, 6, 8, 9)
@@ -170,19 +170,19 @@ func TestExtismPrograms(t *testing.T) {
 			p.do(opConst, 0, 0, 2, 10)
 			p.do(opInputSet, 1, 2, 0)
 			p.do(opInputLength, 0, 0, 3)
-			p.do(opInputLoad8, 0, 0, 4) // input_load_u64 still reads the old one there
+			p.do(opInputLoad8, 0, 0, 4) // input_load_u64 still reads the old input
 			p.show(3, 4)
 		},
-		func(p *program) { // a part of a block is the output
+		func(p *program) { // the output is part of a block
 			p.block(1, "0123456789")
 			p.do(opConst, 0, 0, 2, 3)
 			p.do(opAdd, 1, 0, 3, 4)
 			p.do(opOutputSet, 3, 2, 0)
 			p.do(opOutputLength, 0, 0, 4)
 			p.do(opConst, 0, 0, 5, 'x')
-			p.do(opStore8, 1, 5, 0, 4) // afterwards
+			p.do(opStore8, 1, 5, 0, 4) // after output_set
 		},
-		func(p *program) { // nothing is the output after something
+		func(p *program) { // an empty output replaces another
 			p.block(1, "0123456789")
 			p.do(opConst, 0, 0, 2, 3)
 			p.do(opOutputSet, 1, 2, 0)
@@ -201,7 +201,7 @@ func TestExtismPrograms(t *testing.T) {
 			p.do(opConst, 0, 0, 2, 1)
 			p.do(opEnd, 2, 0, 0)
 		},
-		func(p *program) { // an error that is taken back
+		func(p *program) { // an error is cleared
 			p.block(1, "no")
 			p.do(opErrorSet, 1, 0, 0)
 			p.do(opErrorSet, 0, 0, 0)
@@ -213,25 +213,25 @@ func TestExtismPrograms(t *testing.T) {
 			p.do(opConfigGet, 1, 0, 2)
 			p.do(opLength, 2, 0, 3)
 			p.do(opLoad8, 2, 0, 4)
-			p.do(opLength, 1, 0, 5) // the name's block stays
+			p.do(opLength, 1, 0, 5) // the block of the name remains
 			name(p, 6, "empty")
 			p.do(opConfigGet, 6, 0, 7)
 			name(p, 8, "missing")
 			p.do(opConfigGet, 8, 0, 9)
-			p.do(opConfigGet, 0, 0, 10) // the empty name
+			p.do(opConfigGet, 0, 0, 10) // empty name
 			p.show(3, 4, 5, 7, 9, 10)
 		},
-		func(p *program) { // variables: none yet
+		func(p *program) { // no variables yet
 			name(p, 1, "a")
 			p.do(opVarGet, 1, 0, 2)
-			p.do(opLength, 1, 0, 3) // the name's block is gone
+			p.do(opLength, 1, 0, 3) // the block of the name is freed
 			p.show(2, 3)
 		},
-		func(p *program) { // set
+		func(p *program) { // set a variable
 			name(p, 1, "a")
 			p.block(2, "\x00\xff value")
 			p.do(opVarSet, 1, 2, 0)
-			p.do(opLength, 1, 0, 3) // both blocks are gone
+			p.do(opLength, 1, 0, 3) // both blocks are freed
 			p.do(opLength, 2, 0, 4)
 			name(p, 1, "a")
 			p.do(opVarGet, 1, 0, 5)
@@ -242,7 +242,7 @@ func TestExtismPrograms(t *testing.T) {
 			p.do(opVarSet, 1, 2, 0)
 			p.show(3, 4, 6, 7)
 		},
-		func(p *program) { // it is there in the next call, and deleted
+		func(p *program) { // it exists in the next call, and is deleted
 			name(p, 1, "a")
 			p.do(opVarGet, 1, 0, 2)
 			p.do(opLoad64, 2, 0, 3)
@@ -258,19 +258,19 @@ func TestExtismPrograms(t *testing.T) {
 			for op := byte(opLogTrace); op <= opLogError; op++ {
 				p.block(1, fmt.Sprintf("line %d", op))
 				p.do(op, 1, 0, 0)
-				p.do(opLength, 1, 0, 2) // the block is gone
+				p.do(opLength, 1, 0, 2) // the block is freed
 				p.do(opAdd, 2, 3, 3)
 			}
-			p.do(opLogInfo, 0, 0, 0) // an empty one
+			p.do(opLogInfo, 0, 0, 0) // empty text
 			p.do(opLogLevel, 0, 0, 4)
 			p.show(3, 4)
 		},
-		func(p *program) { // http, before any request
+		func(p *program) { // before any HTTP request
 			p.do(opHTTPStatus, 0, 0, 1)
 			p.do(opHTTPHeaders, 0, 0, 2)
 			p.show(1, 2)
 		},
-		func(p *program) { // everything is gone after a reset
+		func(p *program) { // reset frees everything
 			p.block(1, "hello")
 			p.do(opErrorSet, 1, 0, 0)
 			p.do(opReset, 0, 0, 0)
@@ -279,7 +279,7 @@ func TestExtismPrograms(t *testing.T) {
 			p.do(opOutputLength, 0, 0, 4)
 			p.show(2, 3, 4)
 		},
-		func(p *program) { // a trap, after an error was set
+		func(p *program) { // a trap after error_set
 			p.block(1, "out of order")
 			p.do(opErrorSet, 1, 0, 0)
 			p.do(opTrap, 0, 0, 0)
@@ -296,8 +296,7 @@ func TestExtismPrograms(t *testing.T) {
 	}
 }
 
-// TestExtismRandomPrograms compares programs that use memory as an honest plug-in
-// does, in any order.
+// TestExtismRandomPrograms compares random programs that use memory correctly.
 func TestExtismRandomPrograms(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -317,7 +316,7 @@ func TestExtismRandomPrograms(t *testing.T) {
 func randomProgram(random *rand.Rand, p *program) {
 	lengths := map[byte]int{} // of the blocks in registers 1 to 9
 	shown := []byte{}
-	observe := func(fn func(d byte)) { // registers 10 to 29
+	observe := func(fn func(d byte)) { // results go to registers 10 to 29
 		if d := byte(10 + len(shown)); d < scratch {
 			fn(d)
 			shown = append(shown, d)
@@ -365,7 +364,7 @@ func randomProgram(random *rand.Rand, p *program) {
 	p.show(shown...)
 }
 
-// runProgram runs a program of puppet in a hook.
+// runProgram runs a puppet program in a hook.
 func runProgram(t *testing.T, l *Loader, limits policy.Limits, grants policy.Grants, fn func(p *program)) (*testRun, error) {
 	t.Helper()
 	m, err := l.LoadBytes(t.Context(), "puppet.wasm", readPlugin(t, "puppet.wasm"), limits)
@@ -379,8 +378,8 @@ func runProgram(t *testing.T, l *Loader, limits policy.Limits, grants policy.Gra
 	return r, err
 }
 
-// TestExtismAttacks checks that a plug-in which does what none should is ended,
-// and told why; nothing of it is compared, since the SDK does not survive it.
+// TestExtismAttacks checks that a misbehaving plug-in is stopped with an explanation. It is not
+// compared with the SDK, which does not survive these programs.
 func TestExtismAttacks(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
@@ -392,9 +391,9 @@ func TestExtismAttacks(t *testing.T) {
 		limits policy.Limits
 		attack func(p *program)
 	}{
-		"read nowhere":            {"load_u8: 1 bytes at offset 0x0 lie in no block", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opLoad8, 0, 0, 1) }},
-		"read far away":           {"load_u64: 8 bytes at offset 0xfffffffffffffff8 lie in no block", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opLoad64, 0, 0, 1, ^uint64(7)) }},
-		"read before a block":     {"lie in no block", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opLoad8, 1, 0, 2, ^uint64(0)) }},
+		"read nowhere":            {"load_u8: 1 bytes at offset 0x0 are in no block", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opLoad8, 0, 0, 1) }},
+		"read far away":           {"load_u64: 8 bytes at offset 0xfffffffffffffff8 are in no block", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opLoad64, 0, 0, 1, ^uint64(7)) }},
+		"read before a block":     {"are in no block", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opLoad8, 1, 0, 2, ^uint64(0)) }},
 		"read behind a block":     {"load_u8: 1 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello"); p.do(opLoad8, 1, 0, 2, 5) }},
 		"read over its end":       {"load_u64: 8 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) { p.block(1, "hello, you"); p.do(opLoad64, 1, 0, 2, 3) }},
 		"write nowhere":           {"store_u64: 8 bytes", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opStore64, 0, 1, 0, 64) }},
@@ -432,7 +431,7 @@ func TestExtismAttacks(t *testing.T) {
 		"leak of large blocks":   {"more than the limit block_bytes of", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, 1<<20); p.do(opAlloc, 1, 0, 2); p.do(opBack, 0, 0, 0, 1) }},
 		"leak of small blocks":   {"65537 blocks at once, more than the limit blocks of 65536", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opConst, 0, 0, 1, 1); p.do(opAlloc, 1, 0, 2); p.do(opBack, 0, 0, 0, 1) }},
 		"leak of replies": {"more than the limit block_bytes of", ending.StageHostCall, policy.Limits{InputBytes: 1 << 16, OutputBytes: 1 << 16, ReplyBytes: 1 << 16}, func(p *program) {
-			p.block(1, "program") // which is long
+			p.block(1, "program") // a long text
 			p.do(opConfigGet, 1, 0, 2)
 			p.do(opBack, 0, 0, 0, 1)
 			for range 400 {
@@ -475,7 +474,7 @@ func TestExtismAttacks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range 2 { // the second time in what the first left behind
+			for range 2 { // the second round reuses the memory of the first
 				_, err := runProgram(t, l, tc.limits, policy.Grants{HTTP: []string{"example.com"}}, tc.attack)
 				var fault *ending.FaultError
 				require.ErrorAs(t, err, &fault)

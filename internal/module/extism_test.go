@@ -39,7 +39,7 @@ func TestExtismHostCalls(t *testing.T) {
 	require.Equal(t, "extism", m.Info().Transport)
 	for name, tc := range map[string]struct {
 		config string
-		want   []string // replies
+		want   []string // expected replies
 	}{
 		"messages": {`{"call1":"e","arg1":{"list":0,"from":1},"call2":"e","arg2":{"from":-5,"to":1},"call3":"e","arg3":{"list":7}}`, []string{
 			`[{"id":"m1","role":"user","content":"how are you?"}]`, `[{"id":"m0","role":"user","content":"hello"}]`,
@@ -50,12 +50,12 @@ func TestExtismHostCalls(t *testing.T) {
 			`{}`, `{"version":1}`, `{"value":{"n":[1]},"version":1}`, `{"error":{"code":"conflict","message":"run-local key k has version 1, not 9","retryable":true}}`, `{}`, `{}`, `5`, `6`}},
 		"config":   {`{"call1":"l"}`, []string{`{"call1":"l"}`}},
 		"no next":  {`{"call1":"a"}`, []string{`{"error":{"code":"denied","message":"next is for wrap_model and wrap_tool_call, not for before_agent"}}`}},
-		"no model": {`{"call1":"m","arg1":{}}`, []string{`{"error":{"code":"denied","message":"model is not granted to this entry; grants: [model] in agent.yaml would"}}`}},
-		"no tool":  {`{"call1":"n","arg1":{"name":"t"}}`, []string{`{"error":{"code":"denied","message":"tool:t is not granted to this entry; grants: [tool:t] in agent.yaml would"}}`}},
-		"no http":  {`{"call1":"o","arg1":{}}`, []string{`{"error":{"code":"denied","message":"http:HOST is not granted to this entry; grants: [http:HOST] in agent.yaml would"}}`}},
+		"no model": {`{"call1":"m","arg1":{}}`, []string{`{"error":{"code":"denied","message":"model is not granted to this entry; add grants: [model] in agent.yaml"}}`}},
+		"no tool":  {`{"call1":"n","arg1":{"name":"t"}}`, []string{`{"error":{"code":"denied","message":"tool:t is not granted to this entry; add grants: [tool:t] in agent.yaml"}}`}},
+		"no http":  {`{"call1":"o","arg1":{}}`, []string{`{"error":{"code":"denied","message":"http:HOST is not granted to this entry; add grants: [http:HOST] in agent.yaml"}}`}},
 		"no store": {`{"call1":"p","arg1":{"key":"k"},"call2":"q","arg2":{"key":"k","value":1},"call3":"r","arg3":{"key":"k"},"call4":"s","arg4":{"key":"k"}}`, []string{
-			`{"error":{"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}}`, `{"error":{"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}}`,
-			`{"error":{"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}}`, `{"error":{"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}}`}},
+			`{"error":{"code":"denied","message":"store is not granted to this entry; add grants: [store] in agent.yaml"}}`, `{"error":{"code":"denied","message":"store is not granted to this entry; add grants: [store] in agent.yaml"}}`,
+			`{"error":{"code":"denied","message":"store is not granted to this entry; add grants: [store] in agent.yaml"}}`, `{"error":{"code":"denied","message":"store is not granted to this entry; add grants: [store] in agent.yaml"}}`}},
 		"no JSON":  {`{"call1":"g","arg1":"key"}`, []string{`{"error":{"code":"invalid","message":"the argument: want a JSON value, got 'k' (at byte 0)"}}`}},
 		"no stage": {`{"call1":"b","call2":"c","call3":"d","arg3":{}}`, nil},
 	} {
@@ -86,10 +86,10 @@ func TestExtismHostCalls(t *testing.T) {
 	require.Contains(t, r.host.logs()[1], `"code":"invalid"`)
 }
 
-// TestExtismWraps checks next, with and without a patch.
+// TestExtismWraps checks next with and without a patch.
 func TestExtismWraps(t *testing.T) {
 	t.Parallel()
-	// Without its gate, which decides nothing and so denies.
+	// Its gate_tool makes no decision, which denies the call. Rename it.
 	b := bytes.Replace(readPlugin(t, "caller.wasm"), []byte("\x09gate_tool"), []byte("\x09gate_none"), 1)
 	m, err := newLoader(t).LoadBytes(t.Context(), "caller.wasm", b, policy.Limits{})
 	require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestExtismWraps(t *testing.T) {
 	}
 	echo := func(_ context.Context, c abi.Call) (*abi.Result, error) { return abi.TextResult(c.Arguments), nil }
 
-	// All other hooks of the plug-in do the same, and are refused next.
+	// The plug-in's other hooks call next too, which is rejected there.
 	r, out, err := run(`{"call1":"a","arg1":{"arguments":"{\"n\":2}"}}`, echo)
 	require.NoError(t, err)
 	require.Equal(t, `{"n":2}`, out.Result.Content.String())
@@ -113,7 +113,7 @@ func TestExtismWraps(t *testing.T) {
 	require.True(t, out.Result.IsError)
 }
 
-// TestExtismFails checks the ways in which a plug-in says that it failed.
+// TestExtismFails checks the ways in which a plug-in can report a failure.
 func TestExtismFails(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
@@ -134,7 +134,7 @@ func TestExtismFails(t *testing.T) {
 			code(p, 1)
 		}, abi.Error{Code: abi.CodeInternal, Message: "no credit"}},
 		"another number": {func(p *program) { p.block(1, "no credit"); p.do(opErrorSet, 1, 0, 0); code(p, 77) }, abi.Error{Code: abi.CodeInternal, Message: "no credit"}},
-		"no text":        {func(p *program) { code(p, ^uint64(0)) }, abi.Error{Code: abi.CodeInternal, Message: "returned -1, and set no error"}},
+		"no text":        {func(p *program) { code(p, ^uint64(0)) }, abi.Error{Code: abi.CodeInternal, Message: "returned -1 without setting an error"}},
 		"not UTF-8":      {func(p *program) { p.block(1, "no\xff"); p.do(opErrorSet, 1, 0, 0); code(p, 1) }, abi.Error{Code: abi.CodeInternal, Message: "no\ufffd"}},
 		"object": {func(p *program) {
 			p.block(1, `{"code":"limit","message":"no credit","retryable":true}`)
@@ -153,7 +153,7 @@ func TestExtismFails(t *testing.T) {
 			p.do(opConst, 0, 0, 2, 4)
 			p.do(opOutputSet, 1, 2, 0)
 			code(p, 1)
-		}, abi.Error{Code: abi.CodeInternal, Message: "returned 1, and set no error"}},
+		}, abi.Error{Code: abi.CodeInternal, Message: "returned 1 without setting an error"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,8 +172,8 @@ func TestExtismFails(t *testing.T) {
 	require.Equal(t, []string{"error_set: out of order"}, fault.Stderr, "what a panic says")
 }
 
-// TestExtismConfig checks what a plug-in finds of its configuration, also while
-// its image is built, where Extism has it too.
+// TestExtismConfig checks that a plug-in can read its configuration, also while its image is built,
+// as in Extism.
 func TestExtismConfig(t *testing.T) {
 	t.Parallel()
 	m := loadPlugin(t, "building.wasm", policy.Limits{})
@@ -195,15 +195,15 @@ func TestExtismConfig(t *testing.T) {
 	}
 }
 
-// TestExtismVariables checks that variables last for the run and no longer, are
-// the entry's, and that a fault drops those of its call.
+// TestExtismVariables checks that variables belong to the entry and the run, and that a fault
+// discards those that its call set.
 func TestExtismVariables(t *testing.T) {
 	t.Parallel()
 	m := loadPlugin(t, "puppet.wasm", policy.Limits{})
 	mw := func(fn func(p *program)) *Middleware {
 		return configure(t, m, fmt.Sprintf(`{"program":%q}`, hex.EncodeToString([]byte(assemble(fn)))))
 	}
-	count := func(p *program) { // answers with the variable, which is one byte longer each time
+	count := func(p *program) { // outputs the variable, which grows by one byte per call
 		p.block(1, "a")
 		p.do(opVarGet, 1, 0, 2)
 		p.do(opLength, 2, 0, 3)
@@ -224,7 +224,7 @@ func TestExtismVariables(t *testing.T) {
 		}
 		return out
 	}
-	for range 2 { // runs
+	for range 2 { // two runs
 		r := openRun(t, entries(counting)...)
 		for want := 1; want <= 3; want++ {
 			s, err := r.beforeAgent(t)
@@ -257,7 +257,7 @@ func TestExtismVariables(t *testing.T) {
 	})
 }
 
-// TestExtismReplay checks that a fault of a plug-in is kept and happens again.
+// TestExtismReplay checks that a plug-in's fault is recorded and replays.
 func TestExtismReplay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -293,7 +293,7 @@ func TestExtismReplay(t *testing.T) {
 	}
 }
 
-// TestExtismInfo checks what inspection tells of a plug-in.
+// TestExtismInfo checks Info of a plug-in.
 func TestExtismInfo(t *testing.T) {
 	t.Parallel()
 	info := loadPlugin(t, "puppet.wasm", policy.Limits{}).Info()
@@ -303,22 +303,22 @@ func TestExtismInfo(t *testing.T) {
 		require.NotEmpty(t, p.Does, p.Name)
 	}
 	require.Contains(t, info.Imports, Power{Module: extism.EnvModule, Name: "http_request", Type: "(i64, i64) -> i64", Does: "send HTTP requests", Grant: "http:HOST"})
-	require.Contains(t, info.Imports, Power{Module: extism.EnvModule, Name: "var_set", Type: "(i64, i64) -> ()", Does: "keep run-local values"})
+	require.Contains(t, info.Imports, Power{Module: extism.EnvModule, Name: "var_set", Type: "(i64, i64) -> ()", Does: "store run-local values"})
 	info = loadPlugin(t, "caller.wasm", policy.Limits{}).Info()
 	require.Contains(t, info.Imports, Power{Module: extism.UserModule, Name: "tool", Type: "(i64) -> i64", Does: "call tools of the agent", Grant: "tool:NAME"})
 }
 
-// TestExtismSpelling checks the warning about an export that was meant as a hook.
+// TestExtismSpelling checks the warning about a misspelled hook.
 func TestExtismSpelling(t *testing.T) {
 	t.Parallel()
 	b := bytes.Replace(readPlugin(t, "caller.wasm"), []byte("\x0aafter_tool"), []byte("\x0aAfterTool_"), 1)
 	m, err := newLoader(t).LoadBytes(t.Context(), "caller.wasm", b, policy.Limits{})
 	require.NoError(t, err)
 	defer m.Close()
-	require.Equal(t, []string{`exports "AfterTool_", which is no hook and is never called; did you mean after_tool?`}, m.Warnings())
+	require.Equal(t, []string{`exports "AfterTool_", which is not a hook and is never called; did you mean after_tool?`}, m.Warnings())
 }
 
-// TestExtismMemory checks that a run reserves what blocks may come to.
+// TestExtismMemory checks that a run reserves memory for blocks.
 func TestExtismMemory(t *testing.T) {
 	t.Parallel()
 	mw := configure(t, loadPlugin(t, "puppet.wasm", policy.Limits{}), "")
@@ -327,7 +327,7 @@ func TestExtismMemory(t *testing.T) {
 	require.Equal(t, mw.image.WorstCase()+1<<20, mw.worstCase())
 }
 
-// only is the plug-in caller with one hook.
+// only loads the plug-in caller with a single hook.
 func only(t *testing.T, l *Loader, hook abi.Hook) *Module {
 	t.Helper()
 	b := readPlugin(t, "caller.wasm")
@@ -345,7 +345,7 @@ func only(t *testing.T, l *Loader, hook abi.Hook) *Module {
 	return m
 }
 
-// TestExtismStreams reads a stream and sends another one.
+// TestExtismStreams checks that a plug-in can read one stream and send another.
 func TestExtismStreams(t *testing.T) {
 	t.Parallel()
 	r := open(t, configure(t, only(t, newLoader(t), abi.HookWrapModel), `{"call1":"b","call2":"c","call3":"d","arg3":{"chunks":[{"kind":"text","text":"mine"}]},"call4":"c","call5":"c"}`))
@@ -362,7 +362,7 @@ func TestExtismStreams(t *testing.T) {
 	require.Equal(t, "info {}", logs[4])
 }
 
-// TestExtismStore makes the calls of durable values.
+// TestExtismStore checks the host calls for durable values.
 func TestExtismStore(t *testing.T) {
 	t.Parallel()
 	config := `{"call1":"p","arg1":{"key":"k"},"call2":"q","arg2":{"key":"k","value":1,"ttl":60},"call3":"q","arg3":{"key":"k","ttl":-1},"call4":"r","arg4":{"key":"k"},"call5":"s","arg5":{"key":"k"}}`
@@ -390,7 +390,7 @@ func TestExtismStore(t *testing.T) {
 	require.Equal(t, []string{"get t/guard/k", "set t/guard/k"}, v.asked)
 }
 
-// TestExtismOwnCalls checks what a plug-in hands to tool and model, and what it gets.
+// TestExtismOwnCalls checks the arguments and replies of tool and model.
 func TestExtismOwnCalls(t *testing.T) {
 	t.Parallel()
 	mw := configure(t, loadPlugin(t, "caller.wasm", policy.Limits{}), `{"call1":"n","arg1":{"name":"echo"},"call2":"m","arg2":{"messages":[]}}`)
@@ -405,8 +405,8 @@ func TestExtismOwnCalls(t *testing.T) {
 	require.Equal(t, []string{`{"result":{"content":"hi"}}`, `{"error":{"code":"model","message":"no"}}`}, inv.Recent)
 }
 
-// TestExtismStart checks that what sets a language's runtime up is called as
-// Extism does, and limited, which Extism does not.
+// TestExtismStart checks that a language's runtime is initialized as in Extism, and, unlike there,
+// under limits.
 func TestExtismStart(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
@@ -427,10 +427,10 @@ func TestExtismStart(t *testing.T) {
 	require.NoError(t, err)
 	defer m.Close()
 	_, err = open(t, configure(t, m, "")).beforeAgent(t)
-	require.ErrorContains(t, err, "returned 7, and set no error")
+	require.ErrorContains(t, err, "returned 7 without setting an error")
 }
 
-// FuzzExtismProgram lets a plug-in call Extism's functions with any values.
+// FuzzExtismProgram calls Extism's functions with arbitrary arguments.
 func FuzzExtismProgram(f *testing.F) {
 	l, err := NewLoader(f.Context(), nil)
 	require.NoError(f, err)

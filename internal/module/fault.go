@@ -16,8 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// fault makes what went wrong in a visit a fault that tells everything of it,
-// but for the entry. Endings that the visit met in next are no faults of its own.
+// fault converts an error of a call into a fault with all details except the entry. Endings that
+// the module met in next are returned unchanged.
 func (m *Module) fault(inv *invoke.Invocation, err error) error {
 	if ending.Is(err) {
 		return err
@@ -35,14 +35,14 @@ func (m *Module) fault(inv *invoke.Invocation, err error) error {
 		f.Stderr = append(f.Stderr, script.Frame...)
 	case errors.As(err, &guest):
 		cause := *guest
-		if cause.Module == "" { // it came up after the call
+		if cause.Module == "" { // it arose after the call
 			cause.Module, cause.Digest = m.Name(), m.Digest()
 		}
 		cause.Export = "" // the fault names the hook already
 		if !inv.Running() {
-			f.Hook = abi.Hook(guest.Export) // which may be _initialize, or nothing for the start function
+			f.Hook = abi.Hook(guest.Export) // _initialize, say; empty for the start function
 			if strings.HasPrefix(guest.Export, javascript.Exports) {
-				f.Hook = "" // of the engine, before a hook is called
+				f.Hook = "" // the engine failed before it called a hook
 			}
 		}
 		f.Cause, f.Stack = &cause, strings.Join(guest.Stack, "\n")
@@ -56,7 +56,7 @@ func (m *Module) fault(inv *invoke.Invocation, err error) error {
 	return f
 }
 
-// isOwn reports whether err is something that the module did.
+// isOwn reports whether the module caused err.
 func isOwn(err error) bool {
 	var guest *sandbox.Fault
 	var limit *policy.LimitError
@@ -66,8 +66,8 @@ func isOwn(err error) bool {
 	return errors.As(err, &call) || errors.As(err, &guest) || errors.As(err, &limit) || errors.As(err, &answer) || errors.As(err, &script)
 }
 
-// snakeCase writes the name of a field of the sandbox's limits as
-// configurations do: hook_time.
+// snakeCase converts a field name of the sandbox's limits to its name in configurations, such as
+// hook_time.
 func snakeCase(field string) string {
 	var b strings.Builder
 	for i, c := range field {

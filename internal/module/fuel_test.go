@@ -16,8 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// caller returns a module whose hook before_agent calls one import, with those arguments. Its memory
-// holds texts at their addresses.
+// caller returns a module whose before_agent calls one import with args. texts are the contents of
+// its memory by address.
 func caller(t *testing.T, from, name string, args []int64, texts map[int]string) []byte {
 	t.Helper()
 	var typ wasm.FuncType
@@ -85,8 +85,8 @@ func fuelOf(t *testing.T, b []byte, limits policy.Limits) (fuel int64, r *testRu
 	return fuel, r, err
 }
 
-// TestFuelSchedules compares what each host call costs under version 2 with what it costs under
-// version 1, in which the bytes that the host keeps are free.
+// TestFuelSchedules compares the prices of host calls in versions 1 and 2. Version 1 does not
+// charge for bytes that the host keeps.
 func TestFuelSchedules(t *testing.T) {
 	t.Parallel()
 	const at, record, value, perByte = 1024, 48_000, 2_000, 64
@@ -132,7 +132,7 @@ func TestFuelSchedules(t *testing.T) {
 	}
 }
 
-// TestFuelOfReplies checks that a reply costs what copying it does, whether the guest reads it or not.
+// TestFuelOfReplies checks that a reply is charged whether the guest reads it or not.
 func TestFuelOfReplies(t *testing.T) {
 	t.Parallel()
 	b := caller(t, abi.ImportModule, "messages", []int64{0, 0, 9}, nil)
@@ -146,8 +146,8 @@ func TestFuelOfReplies(t *testing.T) {
 	require.InDelta(t, len(list)/16, paid-free, 4)
 }
 
-// TestFloodCostsFuel checks that a guest without the fuel for an event sends none.
-func TestFloodCostsFuel(t *testing.T) {
+// TestEventsCostFuel checks that a guest without enough fuel for an event sends none.
+func TestEventsCostFuel(t *testing.T) {
 	t.Parallel()
 	event := `{"name":"e","data":"` + strings.Repeat("x", 8000) + `"}`
 	b := caller(t, abi.ImportModule, "emit", []int64{64, int64(len(event))}, map[int]string{64: event})
@@ -166,8 +166,8 @@ func TestFloodCostsFuel(t *testing.T) {
 	require.Len(t, r.host.customs(), 1)
 }
 
-// TestReplayKeepsFuelSchedule checks that a recording replays under the version that it was made
-// with, and that one without a version was made with version 1.
+// TestReplayKeepsFuelSchedule checks that a recording replays under its own version, and under
+// version 1 if it has none.
 func TestReplayKeepsFuelSchedule(t *testing.T) {
 	t.Parallel()
 	for version := 1; version <= policy.FuelSchedule; version++ {
@@ -190,7 +190,7 @@ func TestReplayKeepsFuelSchedule(t *testing.T) {
 	}
 }
 
-// TestUnknownFuelSchedule checks that a version from the future is refused, not taken for another.
+// TestUnknownFuelSchedule checks that an unknown version is rejected.
 func TestUnknownFuelSchedule(t *testing.T) {
 	t.Parallel()
 	_, err := newLoader(t).Load(t.Context(), modules+"/says.wasm", policy.Limits{FuelSchedule: policy.FuelSchedule + 1})

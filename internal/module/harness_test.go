@@ -50,8 +50,8 @@ func load(t *testing.T, name string, limits policy.Limits) *Module {
 	return m
 }
 
-// saying is the module says.wasm with its data written over; an empty answer
-// is {}.
+// saying returns says.wasm with other data: the answers to describe and to hooks, {} if empty, and
+// the hooks' result.
 func saying(t *testing.T, describe, answer string, returns int) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(modules, "says.wasm"))
@@ -85,7 +85,7 @@ func configure(t *testing.T, m *Module, config string) *Middleware {
 	return mw
 }
 
-// A fakeHost keeps the events of a run.
+// A fakeHost keeps a run's events.
 type fakeHost struct {
 	mu     sync.Mutex
 	now    int64
@@ -111,7 +111,7 @@ func (h *fakeHost) Send(e abi.Event) abi.Event {
 	return e
 }
 
-// customs are the custom events, as name and data.
+// customs returns the name and data of each custom event.
 func (h *fakeHost) customs() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -180,13 +180,13 @@ func conversation(texts ...string) *message.List {
 	return message.NewList(message.NewRevisions(), messages)
 }
 
-// beforeAgent calls the first hook of a run.
+// beforeAgent calls before_agent.
 func (r *testRun) beforeAgent(t *testing.T) (chain.Start, error) {
 	t.Helper()
 	return r.BeforeAgent(t.Context(), chain.Start{Instruction: "as it was", Messages: conversation("hello", "how are you?")})
 }
 
-// callTool calls a tool, whose result is text, through the chain.
+// callTool calls a tool through the chain.
 func (r *testRun) callTool(ctx context.Context, tool func(ctx context.Context, call abi.Call) (*abi.Result, error)) (chain.ToolOutcome, error) {
 	return r.CallTool(ctx, chain.ToolCall{
 		Call:  abi.Call{ID: "c1", Name: "t", Arguments: `{"n":1}`},

@@ -22,8 +22,7 @@ import (
 
 func do(letter string) string { return fmt.Sprintf(`{"do":%q}`, letter) }
 
-// TestFaults checks that what no correct module does is a fault of the hook,
-// and that the fault names the thing.
+// TestFaults checks that errors which no correct module makes are faults that name the cause.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}})
@@ -31,7 +30,7 @@ func TestFaults(t *testing.T) {
 	roomy := load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{MemoryBytes: 256 << 20}})
 	for name, tc := range map[string]struct {
 		letter, want string
-		kind         sandbox.FaultKind // of the sandbox's fault, empty for ours
+		kind         sandbox.FaultKind // of the sandbox's fault; empty for other faults
 		module       *Module
 	}{
 		"trap":                {"t", "unreachable executed", sandbox.FaultTrap, m},
@@ -77,9 +76,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestLiesAreCounted checks that an answer which makes no sense is among the faults of
-// the entry, as what ends its call is.
-func TestLiesAreCounted(t *testing.T) {
+// TestInvalidAnswersAreCounted checks that the entry's statistics count a nonsensical answer as a fault.
+func TestInvalidAnswersAreCounted(t *testing.T) {
 	t.Parallel()
 	m, err := loadBytes(t, saying(t, "{}", `{"respond":{"role":"user","content":"I am the model"}}`, 0), policy.Limits{})
 	require.NoError(t, err)
@@ -94,7 +92,7 @@ func TestLiesAreCounted(t *testing.T) {
 	require.Equal(t, int64(2), stats.Faults)
 }
 
-// TestFaultedInstance checks that an instance is not used again after a fault.
+// TestFaultedInstance checks that an instance is not reused after a fault.
 func TestFaultedInstance(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{})
@@ -114,7 +112,7 @@ func TestFailures(t *testing.T) {
 	m := load(t, "puppet.wasm", policy.Limits{})
 	for letter, want := range map[string]abi.Error{
 		"f": {Code: abi.CodeDenied, Message: "not today"},
-		"o": {Code: abi.CodeInternal, Message: "before_agent failed without saying why"},
+		"o": {Code: abi.CodeInternal, Message: "before_agent failed without an error message"},
 		"c": {Code: abi.CodeInternal, Message: "m"},
 	} {
 		t.Run(letter, func(t *testing.T) {
@@ -154,8 +152,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestHostCalls checks what host calls reply, as events that the module makes
-// of the replies.
+// TestHostCalls checks the replies of host calls, which the module emits as events.
 func TestHostCalls(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{})
@@ -179,13 +176,13 @@ func TestHostCalls(t *testing.T) {
 		"0": {`error {"code":"denied","message":"next_stream is for wrap_model and wrap_tool_call, not for before_agent"}`},
 		"1": {`error {"code":"denied","message":"recv is for wrap_model and wrap_tool_call, not for before_agent"}`},
 		"2": {`error {"code":"denied","message":"send is for wrap_model, wrap_tool_call and call_tool, not for before_agent"}`},
-		"3": {`error {"code":"denied","message":"model is not granted to this entry; grants: [model] in agent.yaml would"}`},
-		"4": {`error {"code":"denied","message":"tool:NAME is not granted to this entry; grants: [tool:NAME] in agent.yaml would"}`},
-		"5": {`error {"code":"denied","message":"http:HOST is not granted to this entry; grants: [http:HOST] in agent.yaml would"}`},
-		"6": {`error {"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}`},
-		"7": {`error {"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}`},
-		"8": {`error {"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}`},
-		"9": {`error {"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}`},
+		"3": {`error {"code":"denied","message":"model is not granted to this entry; add grants: [model] in agent.yaml"}`},
+		"4": {`error {"code":"denied","message":"tool:NAME is not granted to this entry; add grants: [tool:NAME] in agent.yaml"}`},
+		"5": {`error {"code":"denied","message":"http:HOST is not granted to this entry; add grants: [http:HOST] in agent.yaml"}`},
+		"6": {`error {"code":"denied","message":"store is not granted to this entry; add grants: [store] in agent.yaml"}`},
+		"7": {`error {"code":"denied","message":"store is not granted to this entry; add grants: [store] in agent.yaml"}`},
+		"8": {`error {"code":"denied","message":"store is not granted to this entry; add grants: [store] in agent.yaml"}`},
+		"9": {`error {"code":"denied","message":"store is not granted to this entry; add grants: [store] in agent.yaml"}`},
 	} {
 		t.Run(letter, func(t *testing.T) {
 			t.Parallel()
@@ -230,7 +227,7 @@ func TestLogs(t *testing.T) {
 	logs := r.host.logs()
 	require.Len(t, logs, 3, "two lines and a word about the others")
 	require.Contains(t, logs[0], "… (55904 bytes more)")
-	require.Contains(t, logs[1], "dropped: more than the limit log_bytes of 65536")
+	require.Contains(t, logs[1], "exceeds the limit log_bytes of 65536")
 }
 
 func TestWrapTool(t *testing.T) {
@@ -247,7 +244,7 @@ func TestWrapTool(t *testing.T) {
 		r := open(t, configure(t, m, do(letter)))
 		_, err := r.callTool(t.Context(), text)
 		require.NoError(t, err)
-		// The same letter was asked in before_tool, wrap_tool_call and after_tool.
+		// before_tool, wrap_tool_call and after_tool received the same letter.
 		require.Len(t, r.host.customs(), 3)
 		require.Equal(t, want[0], r.host.customs()[1])
 		if letter == "P" {
@@ -258,8 +255,7 @@ func TestWrapTool(t *testing.T) {
 
 func next(times string) string { return fmt.Sprintf(`{"next":%q}`, times) }
 
-// TestNext checks a module that hands on what next replies, once, twice or
-// not at all.
+// TestNext checks a module that calls next once, twice or not at all.
 func TestNext(t *testing.T) {
 	t.Parallel()
 	m := load(t, "wrap.wasm", policy.Limits{})
@@ -291,7 +287,7 @@ func TestNext(t *testing.T) {
 	require.Contains(t, outcome.Result.Content.String(), "the reply has 125 bytes, more than the limit reply_bytes of 100")
 }
 
-// TestWrapModel checks the same for model calls.
+// TestWrapModel checks next for model calls.
 func TestWrapModel(t *testing.T) {
 	t.Parallel()
 	r := open(t, configure(t, load(t, "wrap.wasm", policy.Limits{}), next("2")))
@@ -309,8 +305,8 @@ func TestWrapModel(t *testing.T) {
 	require.Equal(t, "answer 2", res.Message.Content.String())
 }
 
-// TestEndings checks that nothing catches an ending: the guest that waits in
-// next is gone, and the ending comes out as it was.
+// TestEndings checks that a guest waiting in next cannot catch the end of the run: it is discarded
+// and the ending is returned unchanged.
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{})
@@ -345,7 +341,7 @@ func TestEndings(t *testing.T) {
 	require.Zero(t, r.Stats()[0].Faults)
 }
 
-// wrapOnly is a middleware of which only wrap_tool_call is called.
+// wrapOnly restricts a middleware to wrap_tool_call.
 type wrapOnly struct{ *Middleware }
 
 func (w wrapOnly) Describe() hook.Description {
@@ -354,7 +350,7 @@ func (w wrapOnly) Describe() hook.Description {
 	return d
 }
 
-// TestCancelLoop checks that the end of the run ends a guest that runs.
+// TestCancelLoop checks that canceling the run interrupts a looping guest.
 func TestCancelLoop(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{HookTime: time.Hour}})

@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// A sender answers requests, and keeps them.
+// A sender answers requests and keeps them.
 type sender struct {
 	asked   []abi.HTTPRequest
 	granted []string
@@ -32,7 +32,7 @@ func echo(r *abi.HTTPRequest) (*abi.HTTPResponse, error) {
 	return &abi.HTTPResponse{Status: 201, Body: r.URL, Headers: []abi.HTTPHeader{{Name: "a", Value: "1"}, {Name: "a", Value: "2"}}}, nil
 }
 
-// opened is a run of a plug-in in which requests are sent.
+// opened opens a run of a plug-in whose requests h answers.
 func opened(t *testing.T, l *Loader, plugin, config string, grants policy.Grants, h hook.HTTP) *testRun {
 	t.Helper()
 	m, err := l.LoadBytes(t.Context(), plugin, readPlugin(t, plugin), policy.Limits{})
@@ -50,7 +50,7 @@ func opened(t *testing.T, l *Loader, plugin, config string, grants policy.Grants
 	return &testRun{r, host}
 }
 
-// TestHTTP checks what the import http replies.
+// TestHTTP checks the replies of the import http.
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
@@ -66,7 +66,7 @@ func TestHTTP(t *testing.T) {
 		reply(`{"method":"POST","url":"https://a.org/","headers":[{"name":"x","value":"{{secret:K}}"}],"body":"b","timeout_ms":7}`, granted, s))
 	require.Equal(t, []abi.HTTPRequest{{Method: "POST", URL: "https://a.org/", Headers: []abi.HTTPHeader{{Name: "x", Value: "{{secret:K}}"}}, Body: "b", TimeoutMS: 7}}, s.asked)
 	require.Equal(t, granted.HTTP, s.granted)
-	require.Equal(t, `info {"error":{"code":"denied","message":"http:HOST is not granted to this entry; grants: [http:HOST] in agent.yaml would"}}`, reply(`{"url":"https://a.org/"}`, policy.Grants{}, s))
+	require.Equal(t, `info {"error":{"code":"denied","message":"http:HOST is not granted to this entry; add grants: [http:HOST] in agent.yaml"}}`, reply(`{"url":"https://a.org/"}`, policy.Grants{}, s))
 	require.Equal(t, `info {"error":{"code":"unavailable","message":"http: this host sends no requests"}}`, reply(`{"url":"https://a.org/"}`, granted, nil))
 	require.Contains(t, reply(`{"url":7}`, granted, s), `"code":"invalid","message":"http: the request: `)
 	require.Len(t, s.asked, 1)
@@ -78,8 +78,7 @@ func TestHTTP(t *testing.T) {
 	require.Equal(t, `warn`, reply(`{"urll":"https://a.org/"}`, granted, s)[:4])
 }
 
-// TestExtismHTTP checks Extism's functions for requests, and that a replay of
-// what they did needs no network.
+// TestExtismHTTP checks Extism's HTTP functions, and that a replay needs no network.
 func TestExtismHTTP(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -95,11 +94,11 @@ func TestExtismHTTP(t *testing.T) {
 		p.do(opHTTPHeaders, 0, 0, 4)
 		p.do(opLogInfo, 4, 0, 0)
 		p.do(opHTTPStatus, 0, 0, 5)
-		p.do(opLoad8, 5, 0, 6) // a fault that shows the status
+		p.do(opLoad8, 5, 0, 6) // a fault that reveals the status
 	}))))
 	r := opened(t, l, "puppet.wasm", program, policy.Grants{HTTP: []string{"a.org"}}, s)
 	_, err = r.beforeAgent(t)
-	require.ErrorContains(t, err, "load_u8: 1 bytes at offset 0xc9 lie in no block")
+	require.ErrorContains(t, err, "load_u8: 1 bytes at offset 0xc9 are in no block")
 	require.Equal(t, []string{`info https://a.org/`, `info {"a":"1,2"}`}, r.host.logs())
 	require.Equal(t, []abi.HTTPRequest{{Method: "POST", URL: "https://a.org/", Headers: []abi.HTTPHeader{{Name: "X", Value: "1"}}, Body: "body"}}, s.asked)
 	requireSame(t, onlyBundle(t, dir))

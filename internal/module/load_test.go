@@ -22,8 +22,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// TestRefused checks that a module that cannot be a middleware is refused when
-// it is loaded, with the file, the thing and the fix.
+// TestRefused checks that a module that cannot be a middleware is rejected on load with the file,
+// the cause and a fix.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
@@ -36,15 +36,15 @@ func TestRefused(t *testing.T) {
 		"import-type.wasm":      {"imports agent_middleware_v1.changed as (i32, i32) -> i32, want (i32, i64) -> i32"},
 		"newer-abi.wasm":        {"asks for ABI version 2; this host speaks version 1", "build it with an SDK for version 1"},
 		"no-hook.wasm":          {"exports no hook", "export one of before_agent, "},
-		"extism-and-abi.wasm":   {"imports agent_middleware_v1 and Extism's functions too", "by extism:host/user"},
+		"extism-and-abi.wasm":   {"imports agent_middleware_v1 and Extism's functions; a module must", "through extism:host/user"},
 		"extism-hook.wasm":      {"before_agent: want () -> i32, got (i32) -> i32"},
 		"extism-host.wasm":      {"imports extism:host/user.mesages, which ABI version 1 does not have", "did you mean messages?"},
 		"describe-traps.wasm":   {"describe: unreachable executed"},
 		"initialize-loops.wasm": {"_initialize: ran longer than 50ms"},
 		"large-memory.wasm":     {"asks for 125 MiB of memory from the start, more than the limit of 64 MiB"},
-		"missing.wasm":          {"there is no such file"},
-		"no-memory.wat":         {"this is WebAssembly text", "wat2wasm"},
-		"missing.ts":            {"there is no such file"},
+		"missing.wasm":          {"no such file"},
+		"no-memory.wat":         {"is WebAssembly text", "wat2wasm"},
+		"missing.ts":            {"no such file"},
 		"":                      {"is a directory", "name the .wasm file in it"},
 	} {
 		t.Run(file, func(t *testing.T) {
@@ -109,15 +109,15 @@ func TestDescribeRefused(t *testing.T) {
 	for describe, want := range map[string]string{
 		`not json`:                      "describe: the answer: want a JSON value",
 		`{"name":7}`:                    "describe: the answer: name: want a string",
-		`{"requires":["mail"]}`:         `describe: requires "mail", which this host does not have; it has the hooks before_agent, `,
+		`{"requires":["mail"]}`:         `describe: requires "mail", which this host does not have; this host has the hooks before_agent, `,
 		`{"requires":["interrupt"]}`:    "and the features changed, config, emit, hold_stream, ",
-		`{"hooks":["before_lunch"]}`:    `describe: hooks names "before_lunch", which is no hook; there are describe, `,
+		`{"hooks":["before_lunch"]}`:    `describe: hooks names "before_lunch", which is not a hook; the hooks are describe, `,
 		`{"hooks":["translate_after"]}`: "describe: hooks names translate_after, which the module does not export",
 		`{"messages":"some"}`:           `describe: messages is "some"; want full, lazy or none`,
-		`{"events":["lunch"]}`:          `describe: events names "lunch", which no event is; there are run_started `,
+		`{"events":["lunch"]}`:          `describe: events names "lunch", which is not an event; there are run_started `,
 		`{"config_schema":7}`:           "describe: config_schema: want an object",
 		`{"config_schema":{"$ref":"https://example.com/s"}}`:   `only references within the schema are allowed`,
-		`{"version":"1\u001b[2J"}`:                             `describe: version is "1\x1b[2J"; leave out what does not print`,
+		`{"version":"1\u001b[2J"}`:                             `describe: version is "1\x1b[2J"; remove characters that do not print`,
 		`{"hooks":[` + strings.Repeat(`"on",`, 256) + `"on"]}`: "describe: hooks has 257 names; at most 256 are allowed",
 		`{"name":"` + strings.Repeat("n", 129) + `"}`:          "describe: name has 129 bytes; at most 128 are allowed",
 	} {
@@ -131,8 +131,8 @@ func TestDescribeRefused(t *testing.T) {
 	}
 }
 
-// TestBuilding checks what a module finds while its image is built, and that
-// the image is kept: the module itself traps if anything is given too early.
+// TestBuilding checks which host calls a module can make while its image is built. The module traps
+// if one is available too early.
 func TestBuilding(t *testing.T) {
 	t.Parallel()
 	var heard bytes.Buffer
@@ -154,7 +154,7 @@ func TestBuilding(t *testing.T) {
 	}
 }
 
-// TestBuildingLogs checks that no module writes errors to the operator's log.
+// TestBuildingLogs checks that modules cannot log errors to the operator's log.
 func TestBuildingLogs(t *testing.T) {
 	t.Parallel()
 	var heard bytes.Buffer
@@ -191,7 +191,7 @@ func TestInfo(t *testing.T) {
 	require.Equal(t, int64(sandbox.DefaultMemoryBytes), info.Memory.Most)
 	require.NotEmpty(t, info.Instances)
 	require.Len(t, info.Imports, len(native.Imports()))
-	require.Contains(t, info.Imports, Power{Module: abi.ImportModule, Name: "messages", Type: "(i32, i32, i32) -> i32", Does: "read the conversation, as far as it is granted"})
+	require.Contains(t, info.Imports, Power{Module: abi.ImportModule, Name: "messages", Type: "(i32, i32, i32) -> i32", Does: "read the granted part of the conversation"})
 	require.Contains(t, info.Imports, Power{Module: abi.ImportModule, Name: "model", Type: "(i32, i32) -> i32", Does: "call a model", Grant: "model"})
 
 	for _, p := range load(t, "wasi.wasm", policy.Limits{}).Info().Imports {
@@ -199,7 +199,7 @@ func TestInfo(t *testing.T) {
 	}
 }
 
-// TestTable holds the imports against the names and types of the ABI's text.
+// TestTable compares the imports with the table in the ABI's documentation.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
@@ -216,7 +216,7 @@ func TestTable(t *testing.T) {
 	got := map[string]string{}
 	for _, imp := range surface().Imports {
 		if imp.Module == javascript.ImportModule || imp.Module == extism.EnvModule || imp.Module == extism.UserModule {
-			continue // the engine's own, and those of another transport
+			continue // imports of the engine and of Extism
 		}
 		require.Equal(t, abi.ImportModule, imp.Module)
 		got[imp.Name] = imp.Type().String()

@@ -22,44 +22,44 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// LoaderOptions configure a [Loader]. They are copied by [NewLoader].
+// LoaderOptions configures a [Loader]. [NewLoader] copies it.
 type LoaderOptions struct {
-	// CacheDir keeps compiled machine code between processes; see
-	// sandbox.Options. Empty: no cache on disk.
+	// CacheDir is where compiled machine code is kept between processes; see sandbox.Options. If
+	// empty, there is no disk cache.
 	CacheDir string
 
-	// CompileChild lets processes of their own compile; see child.Options
-	// for what main has to do then. Nil: modules are compiled in this process.
+	// CompileChild makes the loader compile in child processes; see child.Options for what
+	// main must do. If nil, modules are compiled in this process.
 	CompileChild *child.Options
 
-	// MemoryBytes is what runs may use for their modules, all together; see
-	// [Loader.Reserve]. Default half of what the machine has.
+	// MemoryBytes bounds the memory of all runs' modules together; see [Loader.Reserve]. Default:
+	// half of the machine's memory.
 	MemoryBytes int64
 
-	// FaultDir keeps a [Bundle] of each fault of a module in a run, the newest
-	// 100. It is made with mode 0700 if it is missing; bundles hold what the
-	// module saw, and only their owner can read them. Runs need more memory then,
-	// for what their modules have read. Empty: none are kept.
+	// FaultDir is a directory for fault bundles ([replay.Bundle]), one per fault of a module in a
+	// run. It keeps the newest 100. NewLoader creates it with mode 0700, because bundles contain
+	// what modules read. Recording needs additional memory in every run. If empty, faults are not
+	// recorded.
 	FaultDir string
 
-	// Profile collects which functions of modules use their fuel; see sandbox.Options
-	// for what that costs. Nil: nothing is collected.
+	// Profile collects the fuel that each function of a module uses; see sandbox.Options for its
+	// cost. If nil, nothing is collected.
 	Profile *sandbox.Profile
 
-	// Logger hears warnings about modules, and what modules print and log while
-	// they are loaded and configured, at level warn at most. Nil: nobody hears it.
+	// Logger receives warnings about modules, and what modules print and log while they are loaded
+	// and configured. The level is at most warn. If nil, nothing is logged.
 	Logger *slog.Logger
 }
 
-// A Loader turns files into modules. It is safe for concurrent use.
+// A Loader loads modules from files and bytes. It is safe for concurrent use.
 type Loader struct {
 	sandbox *sandbox.Sandbox
 	log     *slog.Logger
-	faults  *replay.Dir // nil if faults are not kept
+	faults  *replay.Dir // nil if faults are not recorded
 }
 
-// NewLoader returns a loader. It fails if one of the directories cannot be used.
-// The caller must close it.
+// NewLoader returns a loader. It returns an error if it cannot use one of the directories. The
+// caller must call Close.
 func NewLoader(ctx context.Context, opts *LoaderOptions) (*Loader, error) {
 	if opts == nil {
 		opts = &LoaderOptions{}
@@ -83,20 +83,20 @@ func NewLoader(ctx context.Context, opts *LoaderOptions) (*Loader, error) {
 	return l, nil
 }
 
-// Close ends the calls that are running, and frees all modules. It returns an
-// error if ctx ends before the calls have.
+// Close interrupts running calls and frees all modules. It returns an error if ctx ends before the
+// calls do.
 func (l *Loader) Close(ctx context.Context) error { return l.sandbox.Close(ctx) }
 
-// Load loads a module: a .wasm file, which may be an Extism plug-in, a script in
-// TypeScript or JavaScript, or an Extism manifest (.json) that names a .wasm file.
-// A manifest may lower limits, not raise them. What is wrong with a module is told in a *verify.RefusedError, which names the file, the thing
-// and the fix. The caller closes the module.
+// Load loads a module from a file: a .wasm file (native or an Extism plug-in), a script in
+// TypeScript or JavaScript, or an Extism manifest (.json) that names a .wasm file. A manifest can
+// lower limits but not raise them. If the module is at fault, the error is a *verify.RefusedError
+// that names the file, the cause and a fix. The caller must close the module.
 func (l *Loader) Load(ctx context.Context, path string, limits policy.Limits) (*Module, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); ext {
 	case ".json":
 		return l.loadManifest(ctx, path, limits)
 	case ".wat", ".wast":
-		return nil, refuse(path, "this is WebAssembly text", "assemble it first: wat2wasm "+path)
+		return nil, refuse(path, "is WebAssembly text", "assemble it first: wat2wasm "+path)
 	default:
 		if javascript.IsScript(path) {
 			return l.loadScriptFile(ctx, path, limits)
@@ -109,18 +109,17 @@ func (l *Loader) Load(ctx context.Context, path string, limits policy.Limits) (*
 	return l.LoadBytes(ctx, path, b, limits)
 }
 
-// LoadBytes loads a module from its bytes, which must not change afterwards: a
-// .wasm file, a script if it is named like one, or a script with all that it
-// imports, as they are in bundles of faults. A script imports nothing here but
-// @agent-runner/middleware. The name is for messages.
+// LoadBytes loads a module from b, which must not change afterwards. b is a .wasm file, the source
+// of a script if name has a script's extension, or a bundled script as [Module.Bundle] returns it.
+// A script's source can import only @agent-runner/middleware here. Messages use name.
 func (l *Loader) LoadBytes(ctx context.Context, name string, b []byte, limits policy.Limits) (*Module, error) {
 	return l.load(ctx, source{name: name}, b, limits)
 }
 
-// A source is where a module came from, and what stood beside it.
+// A source says where a module came from.
 type source struct {
 	name     string
-	config   map[string]string // an Extism manifest's
+	config   map[string]string // from an Extism manifest
 	warnings []string
 }
 
@@ -145,7 +144,7 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits policy.L
 	}
 	if slices.ContainsFunc(image.Imports(), func(i verify.ImportInfo) bool { return i.Module == javascript.ImportModule }) {
 		image.Close()
-		return nil, refuse(src.name, "imports "+javascript.ImportModule+", which is there for the engine of scripts alone", "")
+		return nil, refuse(src.name, "imports "+javascript.ImportModule+", which only the engine of scripts may import", "")
 	}
 	limits.Limits = image.Limits()
 	m := &Module{loader: l, source: src, digest: image.Digest(), limits: limits, image: image, transport: native.Transport{}}
@@ -155,8 +154,7 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits policy.L
 	return l.finish(ctx, m, b)
 }
 
-// finish asks a module what it is, and tells of what is odd about it. It owns
-// the module until it returns it.
+// finish calls describe and logs warnings. It closes the module if it fails.
 func (l *Loader) finish(ctx context.Context, m *Module, b []byte) (*Module, error) {
 	m.size = int64(len(b))
 	if l.faults != nil {
@@ -172,7 +170,7 @@ func (l *Loader) finish(ctx context.Context, m *Module, b []byte) (*Module, erro
 	return m, nil
 }
 
-// readModule reads a module's file, as far as the limit of its size.
+// readModule reads a module's file, up to the limit module_bytes.
 func readModule(path string, limits policy.Limits) ([]byte, error) {
 	most := limits.ModuleBytes
 	if most == 0 {
@@ -188,12 +186,12 @@ func readModule(path string, limits policy.Limits) ([]byte, error) {
 
 var errTooLarge = errors.New("too large")
 
-// readFile reads a regular file of at most so many bytes.
+// readFile reads a regular file of at most limit bytes.
 func readFile(path string, most int64) ([]byte, error) {
 	f, err := os.Open(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil, refuse(path, "there is no such file", "check the path, or build the module first")
+		return nil, refuse(path, "no such file", "check the path, or build the module first")
 	case err != nil:
 		return nil, fmt.Errorf("load module: %w", err)
 	}
@@ -210,7 +208,7 @@ func readFile(path string, most int64) ([]byte, error) {
 	if info.Size() > most {
 		return nil, errTooLarge
 	}
-	b := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead)) // it is megabytes, which would be copied several times
+	b := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead)) // sized up front: growing would copy megabytes
 	_, err = b.ReadFrom(io.LimitReader(f, most+1))
 	switch {
 	case err != nil:

@@ -18,14 +18,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// maxManifestExtra is how much larger than the module in it a manifest may be.
+// maxManifestExtra bounds a manifest's size in addition to the module that it embeds, in bytes.
 const maxManifestExtra = 1 << 20
 
-// loadManifest loads the module that an Extism manifest names. A path in it
-// is relative to the manifest.
+// loadManifest loads the module that an Extism manifest names. Relative paths start at the
+// manifest's directory.
 func (l *Loader) loadManifest(ctx context.Context, path string, limits policy.Limits) (*Module, error) {
 	most := cmp.Or(limits.ModuleBytes, sandbox.DefaultModuleBytes)
-	b, err := readFile(path, most*4/3+maxManifestExtra) // data is in base64
+	b, err := readFile(path, most*4/3+maxManifestExtra) // embedded data is in base64
 	if errors.Is(err, errTooLarge) {
 		return nil, refuse(path, "is too large for a manifest", "name the module with path instead of data")
 	}
@@ -45,7 +45,7 @@ func (l *Loader) loadManifest(ctx context.Context, path string, limits policy.Li
 	return l.load(ctx, src, module, limits)
 }
 
-// manifestModule reads the module, and compares its hash.
+// manifestModule reads the module that a manifest names, and verifies its hash.
 func manifestModule(path string, entry sdk.Wasm, limits policy.Limits) ([]byte, error) {
 	var b []byte
 	var hash string

@@ -18,7 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// writeManifest writes a manifest beside a copy of puppet.wasm.
+// writeManifest writes a manifest next to a copy of puppet.wasm.
 func writeManifest(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,12 +74,12 @@ func TestManifestWarnings(t *testing.T) {
 	require.NoError(t, err)
 	defer m.Close()
 	require.Equal(t, []string{
-		"allowed_hosts of the manifest grants nothing: an operator grants hosts, as http:HOST",
-		"allowed_paths of the manifest is ignored: modules reach no files",
+		"allowed_hosts of the manifest grants nothing: an operator grants hosts with http:HOST",
+		"allowed_paths of the manifest is ignored: modules cannot access files",
 		`manifest: unknown key "wsm"`,
-		"memory.max_pages of the manifest asks for 268435456 bytes; the limit memory_bytes of 67108864 holds",
-		"memory.max_var_bytes of the manifest is ignored: variables are run-local values, whose limits hold",
-		fmt.Sprintf("timeout_ms of the manifest asks for %v; the limit hook_time of 1s holds", 9223372036854*time.Millisecond),
+		"memory.max_pages of the manifest asks for 268435456 bytes; the limit memory_bytes of 67108864 applies",
+		"memory.max_var_bytes of the manifest is ignored: variables are run-local values, and their limits apply",
+		fmt.Sprintf("timeout_ms of the manifest asks for %v; the limit hook_time of 1s applies", 9223372036854*time.Millisecond),
 	}, m.Warnings())
 	require.Equal(t, int64(sandbox.DefaultMemoryBytes), m.Limits().MemoryBytes)
 	require.Equal(t, sandbox.DefaultHookTime, m.Limits().HookTime)
@@ -91,10 +91,10 @@ func TestManifestRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"wasm":[]}`: "wasm is empty; want one module",
 		`{}`:          "wasm is empty; want one module",
-		`{"wasm":[{"path":"a.wasm"},{"path":"b.wasm"}]}`:  "wasm has 2 modules; a middleware is one",
+		`{"wasm":[{"path":"a.wasm"},{"path":"b.wasm"}]}`:  "wasm has 2 modules; a middleware is a single module",
 		`{"wasm":[{"url":"https://example.com/m.wasm"}]}`: "nothing is fetched from the network",
 		`{"wasm":[{"path":"puppet.wasm","hash":"00ff"}]}`: "hash is 00ff, but the module's SHA-256 is ",
-		`{"wasm":[{"path":"nothing.wasm"}]}`:              "nothing.wasm: there is no such file",
+		`{"wasm":[{"path":"nothing.wasm"}]}`:              "nothing.wasm: no such file",
 		`{"wasm":[{"data":"AAAA"}]}`:                      "this is not a WebAssembly module",
 		`{"wasm":[{"path":"puppet.wasm"}],"wasm":[]}`:     `key "wasm" is duplicated`,
 		`{"wasm":7}`: "cannot unmarshal",
@@ -108,5 +108,5 @@ func TestManifestRefused(t *testing.T) {
 		require.ErrorContains(t, err, path)
 	}
 	_, err := l.Load(t.Context(), "missing.json", policy.Limits{})
-	require.ErrorContains(t, err, "missing.json: there is no such file")
+	require.ErrorContains(t, err, "missing.json: no such file")
 }

@@ -43,45 +43,45 @@ type Module struct {
 	size      int64
 	limits    policy.Limits
 	transport transport
-	readable  func(text string) string // rewrites what it logs for people; nil leaves it unchanged
+	readable  func(text string) string // rewrites logged text for people; nil leaves it unchanged
 
-	image  *sandbox.Image // described
+	image  *sandbox.Image // taken after describe
 	desc   abi.Description
 	hooks  []abi.Hook
-	schema *jsonschema.Resolved // of its configuration; nil if it has none
-	packed *replay.PackedModule // for bundles of its faults; nil if none are kept
+	schema *jsonschema.Resolved // of the configuration; nil if the module gives none
+	packed *replay.PackedModule // for fault bundles; nil if faults are not recorded
 
-	once sync.Once // for Close
+	once sync.Once // guards Close
 }
 
-// A transport is the form in which hooks and host calls cross the border.
+// A transport defines how hooks and host calls cross the boundary between host and guest.
 type transport interface {
-	// name is what inspection calls it.
+	// Name returns the transport's name in [Info].
 	Name() string
-	// start makes a new instance ready for its first hook, in a visit without one.
+	// Start prepares a new instance for its first hook. The invocation has no hook.
 	Start(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error
-	// pack makes an instance ready for an image of it to be taken.
+	// Pack prepares an instance for an image to be taken of it.
 	Pack(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error
-	// holds is the most that the host holds in a call beside the instance, and the
-	// messages that every transport hands over, in bytes.
+	// HostBytes returns the most memory that the host holds for one call in addition to the
+	// instance and to the messages that every transport passes, in bytes.
 	HostBytes(l *policy.Limits) int64
-	// hook is the type of its exports that are hooks.
+	// HookType returns the function type of the module's hooks.
 	HookType() verify.FuncType
-	// call calls the visit's hook, whose input is pending, and tells whether the
-	// module says that it failed. Other errors are faults, endings that a host
-	// call met, or those of the context.
+	// Call calls the invocation's hook with its pending input, and reports whether the module
+	// answered with an error. An err is a fault, the end of the run met by a host call, or the
+	// context's error.
 	Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error)
 }
 
-// Name is what the module was loaded as.
+// Name returns the name that the module was loaded under.
 func (m *Module) Name() string { return m.source.name }
 
-// Digest is the SHA-256 of the module's bytes, in hexadecimal. Those of a script
-// are its bundle.
+// Digest returns the SHA-256 of the module's bytes in hexadecimal. A script's bytes are its bundle.
 func (m *Module) Digest() string { return m.digest }
 
-// Bundle is a script with all that it imports, which [Loader.LoadBytes] loads
-// again without its files; nil for other modules. It must not be changed.
+// Bundle returns a script together with everything it imports, in a form that [Loader.LoadBytes]
+// loads without the source files. It returns nil for other modules. Callers must not modify the
+// result.
 func (m *Module) Bundle() []byte {
 	if s, ok := m.transport.(*script.Transport); ok {
 		return s.Bundle
@@ -89,49 +89,49 @@ func (m *Module) Bundle() []byte {
 	return nil
 }
 
-// Description is what the module says of itself; the zero value without describe.
+// Description returns the module's answer to describe, or the zero value if it has no describe.
 func (m *Module) Description() abi.Description { return m.desc }
 
-// Hooks are those that are called in runs, in the order in which a run meets them.
+// Hooks returns the hooks that runs call, in the order in which a run calls them.
 func (m *Module) Hooks() []abi.Hook { return slices.Clone(m.hooks) }
 
-// Limits are the limits the module runs under, defaults filled in.
+// Limits returns the module's limits, including defaults.
 func (m *Module) Limits() policy.Limits { return m.limits }
 
-// Warnings are what whoever loads the module should know, a sentence each.
+// Warnings returns problems that do not prevent loading, one sentence each.
 func (m *Module) Warnings() []string { return slices.Clone(m.source.warnings) }
 
-// Close frees the module. Middlewares that were configured go on. Closing
-// twice does nothing.
+// Close frees the module. Middlewares that were configured from it keep working. Further calls do
+// nothing.
 func (m *Module) Close() { m.once.Do(m.image.Close) }
 
 func (m *Module) warn(text string) { m.source.warnings = append(m.source.warnings, text) }
 
-// has reports whether the module exports a hook.
+// has reports whether the module exports the hook.
 func (m *Module) has(h abi.Hook) bool { return m.image.HasExport(string(h)) }
 
-// Info is all there is to know of a module before it runs.
+// Info describes a module before it runs.
 type Info struct {
 	Path        string          `json:"path"`
-	Digest      string          `json:"digest"` // SHA-256, hexadecimal
-	Size        int64           `json:"size"`   // bytes
+	Digest      string          `json:"digest"` // SHA-256 in hexadecimal
+	Size        int64           `json:"size"`   // in bytes
 	Transport   string          `json:"transport"`
 	Description abi.Description `json:"description"`
-	Hooks       []abi.Hook      `json:"hooks"` // that are called in runs
+	Hooks       []abi.Hook      `json:"hooks"` // hooks that runs call
 	Imports     []Power         `json:"imports"`
 	Memory      MemoryInfo      `json:"memory"`
-	Instances   string          `json:"instances"` // how they are made clean between uses
+	Instances   string          `json:"instances"` // how instances are reset between uses
 	Warnings    []string        `json:"warnings,omitempty"`
 }
 
-// MemoryInfo tells of a module's linear memory, in bytes.
+// MemoryInfo describes a module's linear memory, in bytes.
 type MemoryInfo struct {
-	First int64 `json:"first"` // what an instance has at first
-	Most  int64 `json:"most"`  // what it may grow to
-	Image int64 `json:"image"` // what is kept for instances to begin with; 0 if each is made anew
+	First int64 `json:"first"` // initial size of an instance
+	Most  int64 `json:"most"`  // maximum size of an instance
+	Image int64 `json:"image"` // size of the image that instances start from; 0 if each is built anew
 }
 
-// Info tells what the module is and what it can do.
+// Info returns what the module is and what it can do.
 func (m *Module) Info() Info {
 	info := Info{
 		Path: m.Name(), Digest: m.Digest(), Size: m.size, Transport: m.transport.Name(),

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// TestReplayOwnCalls checks that a replay answers a module's own calls from the
-// recording, without an agent and whatever is granted.
+// TestReplayOwnCalls checks that a replay answers model and tool from the recording, without an
+// agent and regardless of grants.
 func TestReplayOwnCalls(t *testing.T) {
 	t.Parallel()
 	mw := configure(t, load(t, "own.wasm", policy.Limits{}), `{"name":"echo"}`)
@@ -33,8 +33,7 @@ func TestReplayOwnCalls(t *testing.T) {
 	}
 }
 
-// TestOwnCallsWhileBuilding checks that there is nothing to call while an image
-// is built.
+// TestOwnCallsWhileBuilding checks that model and tool are unavailable while an image is built.
 func TestOwnCallsWhileBuilding(t *testing.T) {
 	t.Parallel()
 	var failed *abi.Error

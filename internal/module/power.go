@@ -6,16 +6,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// A Power is one function that a module imports: something it can do.
+// A Power is a function that a module imports.
 type Power struct {
 	Module string `json:"module"`
 	Name   string `json:"name"`
 	Type   string `json:"type"`
-	Does   string `json:"does"`            // in words
-	Grant  string `json:"grant,omitempty"` // without which it is denied
+	Does   string `json:"does"`            // what the function does, in words
+	Grant  string `json:"grant,omitempty"` // the grant that it requires, if any
 }
 
-// powers puts imports in words. Toolchains import some functions twice.
+// powers describes imports. It drops duplicates, which some toolchains emit.
 func powers(imports []verify.ImportInfo) []Power {
 	known := knownPowers()
 	out := make([]Power, 0, len(imports))
@@ -33,7 +33,7 @@ func powers(imports []verify.ImportInfo) []Power {
 	return out
 }
 
-// knownPowers are the functions of the surface, by module and name.
+// knownPowers returns the functions of the surface by module and name.
 func knownPowers() map[[2]string]Power {
 	out := map[[2]string]Power{}
 	for _, i := range imports() {
@@ -42,15 +42,15 @@ func knownPowers() map[[2]string]Power {
 	return out
 }
 
-// wasiDoes says what is left of a function of WASI in the sandbox.
+// wasiDoes describes a WASI function as the sandbox implements it.
 func wasiDoes(name string) string {
 	switch name {
 	case "fd_write":
-		return "print; lines become log lines"
+		return "print; each line is logged"
 	case "clock_time_get", "clock_res_get", "poll_oneoff":
-		return "read a clock that stands still during a hook"
+		return "read a clock that does not advance during a hook"
 	case "random_get":
-		return "get random bytes, which the run determines"
+		return "get random bytes, derived from the run"
 	case "proc_exit":
 		return "end its call, which is a fault"
 	default:

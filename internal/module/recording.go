@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// recorder returns one if faults of the module are to be kept.
+// recorder returns a recorder, or nil if faults are not recorded.
 func (m *Module) recorder() *replay.Recorder {
 	if m.loader.faults == nil {
 		return nil
@@ -18,9 +18,8 @@ func (m *Module) recorder() *replay.Recorder {
 	return &replay.Recorder{}
 }
 
-// bundle keeps a fault. Faults that tell of the run alone, and not of the
-// module, are left out: those of the breaker, of too many calls at once, and of
-// the work of all calls.
+// bundle writes a bundle for a fault. It skips faults that depend on the run rather than on the
+// module: those of the circuit breaker, of concurrent calls, of nesting and of the run's fuel.
 func (s *session) bundle(inv *invoke.Invocation, f *ending.FaultError) {
 	m := s.mw.module
 	if f.Stage == ending.StageBreaker || f.Limit == "instances" || f.Limit == "run_fuel" || f.Limit == "nesting" {
@@ -41,8 +40,8 @@ func (s *session) bundle(inv *invoke.Invocation, f *ending.FaultError) {
 	path, err := m.loader.faults.Write(b, m.packed)
 	log := m.loader.log.With("module", m.Name(), "entry", f.Entry, "hook", string(f.Hook))
 	if err != nil {
-		log.Warn("a fault could not be kept", slog.Any("error", err))
+		log.Warn("could not record a fault", slog.Any("error", err))
 		return
 	}
-	log.Warn("a fault was kept; agent-runner module replay reproduces it", "bundle", path)
+	log.Warn("recorded a fault; agent-runner module replay reproduces it", "bundle", path)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// Replay does again what a bundle recorded. The error is one that kept it from
-// doing so: a module that does not load, or ctx's.
+// Replay repeats what a bundle recorded and compares. It returns an error if the module does not
+// load, the bundle is invalid or ctx ends.
 func (l *Loader) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, error) {
 	m, err := l.LoadBytes(ctx, b.Module, b.Wasm, b.ReplayLimits())
 	if err != nil {
@@ -53,20 +53,20 @@ func (l *Loader) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, 
 	case errors.As(err, &fault):
 		out.Cause = fault.Text()
 	case b.Fault.Judged, b.AnsweredLate(err):
-		out.Cause = b.Fault.Cause // of an answer that is the same or is among the differences
+		out.Cause = b.Fault.Cause // the answer that the chain rejected is the same, or is listed in the differences
 	}
 	out.Same = len(out.Differences) == 0
 	return out, nil
 }
 
-// replay lets an instance do a recorded visit again.
+// replay repeats a recorded call in an instance of the session.
 func (s *session) replay(ctx context.Context, recorded *replay.Recording) (*invoke.Invocation, error) {
 	m := s.mw.module
 	inv := &invoke.Invocation{Hook: recorded.Hook, Limits: &m.limits, Config: s.mw.config, LogFunc: func(int32, string) {}, Readable: m.readable,
 		Input: recorded.Input, Pending: recorded.Input, Seed: recorded.Seed, Replay: &replay.Player{Recording: recorded}}
 	_, answer := abi.Exchange(recorded.Hook)
 	if answer == nil || !slices.Contains(calledHooks(), recorded.Hook) {
-		return inv, fmt.Errorf("%.64q is no hook of a run", recorded.Hook)
+		return inv, fmt.Errorf("%.64q is not a hook that runs call", recorded.Hook)
 	}
 	if err := m.checkInput(inv); err != nil {
 		return inv, err

@@ -25,7 +25,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// keeping returns a module whose faults are kept in dir.
+// keeping loads a module whose faults are recorded in dir.
 func keeping(t *testing.T, dir, name string, limits policy.Limits) *Module {
 	t.Helper()
 	l, err := NewLoader(t.Context(), &LoaderOptions{FaultDir: dir})
@@ -70,8 +70,8 @@ func requireSame(t *testing.T, b *replay.Bundle) *replay.Result {
 	return r
 }
 
-// TestReplayFaults checks that each kind of fault is kept, and reproduced to
-// the unit of fuel.
+// TestReplayFaults checks that each kind of fault is recorded and replays with exactly the same
+// fuel.
 func TestReplayFaults(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -121,8 +121,8 @@ func TestReplayFaults(t *testing.T) {
 	}
 }
 
-// TestReplayHistory checks a fault that depends on what its instance did
-// before, on the clock, on random bytes and on the host's replies.
+// TestReplayHistory checks a fault that depends on the instance's earlier calls, the clock, random
+// bytes and host replies.
 func TestReplayHistory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -173,7 +173,7 @@ func TestReplayHistory(t *testing.T) {
 	}
 }
 
-// TestReplayJudged checks an answer that only the chain can refuse.
+// TestReplayJudged checks an answer that decodes but that the chain rejects.
 func TestReplayJudged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -188,7 +188,7 @@ func TestReplayJudged(t *testing.T) {
 	require.Equal(t, []string{"it wrote another answer"}, replayed(t, b).Differences)
 }
 
-// TestReplayLate checks an answer that the host had no time left to read.
+// TestReplayLate checks an answer that the host had no time left to decode.
 func TestReplayLate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -202,7 +202,7 @@ func TestReplayLate(t *testing.T) {
 	require.Len(t, replayed(t, b).Differences, 1)
 }
 
-// TestReplayDropped checks that a history that was too large to keep is told.
+// TestReplayDropped checks that a replay reports a history that was too large to record.
 func TestReplayDropped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -222,8 +222,8 @@ func TestReplayDropped(t *testing.T) {
 	require.Contains(t, again.Incomplete, "2 earlier calls of the same instance")
 }
 
-// TestBundleFiles checks who can read bundles, how many are kept, and that
-// nothing else is removed.
+// TestBundleFiles checks the permissions and number of bundles, and that no other files are
+// removed.
 func TestBundleFiles(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "faults")
@@ -261,7 +261,7 @@ func TestBundleFiles(t *testing.T) {
 	requireSame(t, b)
 }
 
-// TestHostileBundles checks files that are no bundles.
+// TestHostileBundles checks malformed bundles.
 func TestHostileBundles(t *testing.T) {
 	t.Parallel()
 	for want, parts := range map[string]map[string]string{

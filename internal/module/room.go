@@ -11,24 +11,23 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// A Room is the memory for calls that middlewares of a run make of their own,
-// through the imports model and tool: the instances of the hooks that such a
-// call passes, while the one that called waits. What was reserved with the run
-// is used first, then what is free; nobody waits for it, since whoever calls
-// holds memory.
+// A Room is the memory for calls that a run's middlewares make themselves through the imports model
+// and tool. Such a call needs instances for the hooks that it passes while the caller waits. It
+// uses the run's reservation first, then free memory. It never waits for memory, because the caller
+// holds some.
 type Room struct {
 	loader   *Loader
 	run      []Placed
-	parallel int   // tool calls of the run at once
-	size     int64 // of one reserved place, bytes
+	parallel int   // parallel tool calls of the run
+	size     int64 // bytes reserved per call
 
 	mu       sync.Mutex
-	reserved int              // places that are free; guarded by mu
-	under    map[hook.Own]int // calls under way; guarded by mu
+	reserved int              // unused reservations; guarded by mu
+	under    map[hook.Own]int // calls in flight; guarded by mu
 }
 
-// granted is the most that one call may need of those that the entries have
-// grants for, in bytes.
+// granted returns the most memory that one call needs, among the calls that entries have grants
+// for, in bytes.
 func (r *Room) granted() (bytes int64) {
 	for _, p := range r.run {
 		if p.grants.Model {
@@ -48,7 +47,7 @@ func (r *Room) bytes(of hook.Own) (bytes int64) {
 	return bytes
 }
 
-// within is how many instances of the entry one such call has at once at most.
+// within returns the most instances of the entry that one such call uses at once.
 func (p Placed) within(of hook.Own) int {
 	switch {
 	case of == hook.OwnTool:
@@ -60,16 +59,15 @@ func (p Placed) within(of hook.Own) int {
 	}
 }
 
-// roomKey is the context key of the room of a run.
+// roomKey is the context key of a run's Room.
 type roomKey struct{}
 
-// beyond takes the memory of an instance, if a session has more than were counted
-// on when its run was admitted. That they are never more is arithmetic, which
-// hooks to come may make wrong; then there is no run that holds what it did not
-// reserve. It returns nil if nothing is to be given back.
+// beyond reserves memory for an instance that the run's reservation does not cover. The arithmetic
+// of the reservation covers every hook of today; this is the safeguard should a new hook break it.
+// It returns a nil release if there is nothing to give back.
 func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release func(), err error) {
 	if r == nil {
-		return nil, nil // nothing was reserved for anybody
+		return nil, nil // the run reserved no memory
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,9 +83,9 @@ func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release fun
 	return nil, nil
 }
 
-// Take takes what one call needs, until release. The error is an *abi.Error:
-// limit if an entry may not have so many instances, or there never is so much
-// memory, and unavailable if it is not free now.
+// Take reserves what one call needs until release is called. The error is an *abi.Error with code
+// limit if an entry's limit instances is too low or the memory can never suffice, and with code
+// unavailable if the memory is not free now.
 func (r *Room) Take(ctx context.Context, of hook.Own) (release func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// BenchmarkScript compares the same middleware in Go and in TypeScript, which
-// reads a whole conversation, in a clean instance for each run.
+// BenchmarkScript compares a Go and a TypeScript middleware that read a whole conversation, each in
+// a clean instance per run.
 func BenchmarkScript(b *testing.B) {
 	const example = "examples/wasm-middlewares/patch-tool-calls"
 	l, err := NewLoader(b.Context(), nil)

@@ -20,8 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// says runs a script's before_agent and returns the instruction that it answers,
-// which is JSON of what the body returns.
+// says runs a script's before_agent, whose body returns a value, and returns that value as JSON.
 func says(t *testing.T, l *Loader, body string) string {
 	t.Helper()
 	m := loadScript(t, l, "export default { async beforeAgent(input, ctx) { return { instruction: JSON.stringify(await (async () => {"+body+"})()) } } }", policy.Limits{})
@@ -31,7 +30,7 @@ func says(t *testing.T, l *Loader, body string) string {
 	return s.Instruction
 }
 
-// TestScriptContext checks what hooks find, one thing each.
+// TestScriptContext checks the objects that a hook can use, one per case.
 func TestScriptContext(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
@@ -43,7 +42,7 @@ func TestScriptContext(t *testing.T) {
 		"local values":        {`return [ctx.local.get("a"), ctx.local.set("a", { b: [1] }), ctx.local.get("a"), ctx.local.read("a"), ctx.local.add("n", 2), ctx.local.add("n"), ctx.local.delete("a"), ctx.local.get("a")]`, `[null,1,{"b":[1]},{"value":{"b":[1]},"version":1},2,3,null,null]`},
 		"a conflict":          {`ctx.local.set("a", 1); try { ctx.local.set("a", 2, { version: 7 }) } catch (e) { return [e instanceof HookError, e.name, e.code] }`, `[true,"HookError","conflict"]`},
 		"no next":             {`try { ctx.next() } catch (e) { return e.code }`, `"denied"`},
-		"not granted":         {`try { ctx.model({}) } catch (e) { return [e.code, e.message] }`, `["denied","model is not granted to this entry; grants: [model] in agent.yaml would"]`},
+		"not granted":         {`try { ctx.model({}) } catch (e) { return [e.code, e.message] }`, `["denied","model is not granted to this entry; add grants: [model] in agent.yaml"]`},
 		"a bad number":        {`try { ctx.local.add("n", NaN) } catch (e) { return e.message }`, `"delta is NaN; want a whole number"`},
 		"clock":               {`return [Date.now(), new Date().getTimezoneOffset(), new Date().toISOString()]`, `[1767225600000,0,"2026-01-01T00:00:00.000Z"]`},
 		"promises":            {`const [a, b] = await Promise.all([Promise.resolve(1), (async () => { await null; return 2 })()]); return a + b`, `3`},
@@ -64,7 +63,7 @@ func TestScriptContext(t *testing.T) {
 	require.Less(t, draws[0], 1.0)
 }
 
-// TestScriptPatches checks what messages give for answers.
+// TestScriptPatches checks the patches that changes of messages produce.
 func TestScriptPatches(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
@@ -99,7 +98,7 @@ func TestScriptPatches(t *testing.T) {
 	}
 }
 
-// TestScriptWraps checks next in both its forms.
+// TestScriptWraps checks next called with and without await.
 func TestScriptWraps(t *testing.T) {
 	t.Parallel()
 	m := loadScript(t, newScriptLoader(t), `
@@ -124,7 +123,7 @@ export default {
 	require.Equal(t, []string{`called {"times":2}`}, r.host.customs())
 }
 
-// TestScriptStreams checks that a script reads a stream and sends one of its own.
+// TestScriptStreams checks that a script can read one stream and send another.
 func TestScriptStreams(t *testing.T) {
 	t.Parallel()
 	m := loadScript(t, newScriptLoader(t), `
@@ -145,8 +144,8 @@ export default defineMiddleware({
 	require.Equal(t, "ONE TWO Ä(9)", res.Message.Content.String())
 }
 
-// TestScriptCallsFromAnywhere checks host calls in places where the host, or the
-// engine, is in the middle of something: the guest is never entered twice.
+// TestScriptCallsFromAnywhere checks host calls from callbacks of the host or the engine. The guest
+// is never entered twice.
 func TestScriptCallsFromAnywhere(t *testing.T) {
 	t.Parallel()
 	m := loadScript(t, newScriptLoader(t), `
@@ -175,8 +174,8 @@ export default {
 	require.Contains(t, r.host.customs(), `name {"data":"data"}`)
 }
 
-// TestScriptLostPromises checks that what nobody awaits is told of.
-func TestScriptLostPromises(t *testing.T) {
+// TestScriptUnawaitedPromises checks that promises which nothing awaits are reported.
+func TestScriptUnawaitedPromises(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
 	for body, want := range map[string][]string{
@@ -196,7 +195,7 @@ func TestScriptLostPromises(t *testing.T) {
 	}
 }
 
-// TestScriptEndings checks that a script ends and pauses runs.
+// TestScriptEndings checks that a script can end and pause runs.
 func TestScriptEndings(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
@@ -209,8 +208,8 @@ func TestScriptEndings(t *testing.T) {
 	require.ErrorAs(t, err, &paused)
 }
 
-// TestScriptIsClean checks that what a script keeps in memory is gone in the next
-// run, also what it did to the built-in objects, and stays in a run.
+// TestScriptIsClean checks that a script's memory, including changes to built-in objects, lasts for
+// the run and not into the next.
 func TestScriptIsClean(t *testing.T) {
 	t.Parallel()
 	m := loadScript(t, newScriptLoader(t), `
@@ -237,7 +236,7 @@ export default {
 	}
 }
 
-// TestScriptFuel checks that the work of a hook is the same wherever it is done.
+// TestScriptFuel checks that a hook's fuel is deterministic.
 func TestScriptFuel(t *testing.T) {
 	t.Parallel()
 	const text = `export default { gateTool(input, ctx) {
@@ -258,8 +257,7 @@ func TestScriptFuel(t *testing.T) {
 	require.Len(t, fuel, 1)
 }
 
-// TestScriptReplay checks that a fault of a script can be reproduced from its
-// bundle alone, without its sources.
+// TestScriptReplay checks that a script's fault replays from its bundle alone, without the sources.
 func TestScriptReplay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -270,7 +268,7 @@ func TestScriptReplay(t *testing.T) {
 		"time":    {`for (;;) Math.abs(1);`, "guard.ts:3:15", policy.Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
 		"fuel":    {`for (;;) Math.abs(1);`, "guard.ts:3:15", policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}},
 		"native":  {`const a = new Uint8Array(1e7); a.fill(1); /^(a+)+$/.test('a'.repeat(40) + 'b');`, "", policy.Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
-		// The engine does not ask in there whether the script is over: the host ends it.
+		// The engine does not poll inside indexOf, so the host stops it.
 		"deaf": {`"a".repeat(4e6).indexOf("a".repeat(2e6) + "b");`, "", policy.Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -298,7 +296,7 @@ func replayScript(t *testing.T, text, place string, limits policy.Limits) *repla
 	require.NoError(t, os.Remove(m.Name()))
 	b, err := replay.Read(files[0])
 	require.NoError(t, err)
-	if !b.Call.Stopped { // a busy machine may leave it no time to say where it was
+	if !b.Call.Stopped { // on a busy machine it may be stopped before it reports its position
 		require.Contains(t, fmt.Sprint(b.Fault.Cause, b.Fault.Stack), place)
 	}
 	again, err := newScriptLoader(t).Replay(t.Context(), b)

@@ -21,7 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// newScriptLoader shares the engine's machine code with other tests.
+// newScriptLoader returns a loader that shares the engine's machine code with other tests.
 func newScriptLoader(t *testing.T) *Loader {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -32,7 +32,7 @@ func newScriptLoader(t *testing.T) *Loader {
 	return l
 }
 
-// writeScript makes a file of a script.
+// writeScript writes a script to a temporary file.
 func writeScript(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -40,7 +40,7 @@ func writeScript(t *testing.T, name, text string) string {
 	return path
 }
 
-// loadScript loads a script that is guard.ts.
+// loadScript loads a script named guard.ts.
 func loadScript(t *testing.T, l *Loader, text string, limits policy.Limits) *Module {
 	t.Helper()
 	m, err := l.Load(t.Context(), writeScript(t, "guard.ts", text), limits)
@@ -49,7 +49,7 @@ func loadScript(t *testing.T, l *Loader, text string, limits policy.Limits) *Mod
 	return m
 }
 
-// beforeAgentScript returns a script with one before_agent.
+// hook returns a script with a before_agent.
 func beforeAgentScript(body string) string {
 	return "export default {\n  beforeAgent(input, ctx) {\n" + body + "\n  },\n};\n"
 }
@@ -89,13 +89,12 @@ export default defineMiddleware<Config>({
 	require.ErrorContains(t, err, "config: deny: is of type string")
 }
 
-// TestScriptFaults checks that scripts are stopped, limited and told of like
-// other modules.
+// TestScriptFaults checks that scripts are stopped, limited and reported like other modules.
 func TestScriptFaults(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
 	patient := policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}}
-	// Fuel ends the same hook at the same place, whatever else the machine does.
+	// With limited fuel the hook always ends at the same position.
 	hasty := policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}
 	const usedUp = "used more than its 50000000 fuel"
 	for name, tc := range map[string]struct {
@@ -150,7 +149,7 @@ func TestScriptFaults(t *testing.T) {
 			require.Equal(t, abi.HookBeforeAgent, fault.Hook)
 			require.Equal(t, m.Digest(), fault.Digest)
 
-			// The instance was thrown away; another run begins in a clean one.
+			// The instance was discarded; another run starts with a clean one.
 			_, err = openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, m, "")}).beforeAgent(t)
 			require.ErrorAs(t, err, &fault)
 			require.ErrorContains(t, fault.Cause, tc.want)
@@ -158,9 +157,8 @@ func TestScriptFaults(t *testing.T) {
 	}
 }
 
-// TestScriptTime checks that a script whose time is over tells where it was. On a
-// busy machine the time of grace may pass before it was asked even once; then it is
-// stopped all the same.
+// TestScriptTime checks that a script that runs out of time reports its position. On a busy machine
+// the grace may pass before the script polls once; then it is stopped without one.
 func TestScriptTime(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
@@ -179,7 +177,7 @@ func TestScriptTime(t *testing.T) {
 	}
 }
 
-// TestScriptBytes checks scripts that come without their files.
+// TestScriptBytes checks scripts that are loaded from bytes.
 func TestScriptBytes(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
@@ -203,8 +201,8 @@ export default { gateTool: (): unknown => null.x };`), policy.Limits{})
 	require.ErrorContains(t, err, "this is not a WebAssembly module")
 }
 
-// TestScriptInChild checks that scripts are bundled in a child, where one that
-// would take the bundler down harms nobody.
+// TestScriptInChild checks that scripts are bundled in a child process, so that crashing the
+// bundler harms nothing else.
 func TestScriptInChild(t *testing.T) {
 	t.Parallel()
 	l, err := NewLoader(t.Context(), &LoaderOptions{CompileChild: &child.Options{MemoryBytes: 256 << 20, Timeout: 5 * time.Minute}})
@@ -227,15 +225,14 @@ func TestScriptInChild(t *testing.T) {
 	}
 }
 
-// TestEngineImport checks that only the engine gets what is there for it.
+// TestEngineImport checks that only the engine can import the engine's function.
 func TestEngineImport(t *testing.T) {
 	t.Parallel()
 	_, err := newScriptLoader(t).LoadBytes(t.Context(), "engine.wasm", javascript.Engine(), policy.Limits{})
-	require.ErrorContains(t, err, "engine.wasm: imports agent_runner_script, which is there for the engine of scripts alone")
+	require.ErrorContains(t, err, "engine.wasm: imports agent_runner_script, which only the engine of scripts may import")
 }
 
-// TestScriptFails checks what a script throws on purpose: the hook fails, and the
-// module does not fault.
+// TestScriptFails checks errors that a script throws deliberately: the hook fails without a fault.
 func TestScriptFails(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
@@ -268,7 +265,7 @@ func TestScriptFails(t *testing.T) {
 	}
 }
 
-// TestScriptRefused checks what is told of scripts that do not load.
+// TestScriptRefused checks the errors for scripts that do not load.
 func TestScriptRefused(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)

@@ -17,8 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// vectorScript checks that its input is what the vector says, and answers as that
-// says.
+// vectorScript checks its input against the vector and returns the vector's answer.
 const vectorScript = `
 const want = $INPUT, answer = $ANSWER, failure = $ERROR;
 
@@ -42,8 +41,7 @@ export function $HOOK(input) {
 }
 `
 
-// TestScriptVectors gives each vector's input to a script, which answers with the
-// vector's answer.
+// TestScriptVectors runs each vector with a script.
 func TestScriptVectors(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../testdata/abi/*.json")
@@ -58,7 +56,7 @@ func TestScriptVectors(t *testing.T) {
 		require.NoError(t, err, file)
 		shape, ok := shapes[v.Hook]
 		if !ok {
-			continue // describe and configure have tests of their own
+			continue // describe and configure have their own tests
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
 			t.Parallel()
@@ -84,7 +82,7 @@ func scriptVector(t *testing.T, l *Loader, v *vector, shape [2]any) {
 	out := reflect.New(reflect.TypeOf(shape[1])).Interface()
 	visit, err := s.visit(&hook.Call{Hook: v.Hook}, in)
 	require.NoError(t, err)
-	visit.LogFunc = func(int32, string) {} // there is no run to hear it
+	visit.LogFunc = func(int32, string) {} // there is no run to log to
 	err = s.serve(t.Context(), visit, out)
 	var failed *abi.Error
 	if v.Error != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// loadScript loads a script that was bundled before.
+// loadScript loads a bundled script.
 func (l *Loader) loadScript(ctx context.Context, src source, bundle []byte, limits policy.Limits) (*Module, error) {
 	limits, err := limits.WithDefaults()
 	if err != nil {
@@ -26,14 +26,14 @@ func (l *Loader) loadScript(ctx context.Context, src source, bundle []byte, limi
 	}
 	limits.ModuleBytes = cmp.Or(limits.ModuleBytes, sandbox.DefaultModuleBytes)
 	if most := limits.ModuleBytes; int64(len(bundle)) > most {
-		return nil, refuse(src.name, fmt.Sprintf("has %d bytes with all that it imports, more than the limit module_bytes of %d", len(bundle), most),
-			"import less, or raise the limit")
+		return nil, refuse(src.name, fmt.Sprintf("has %d bytes including its imports, more than the limit module_bytes of %d", len(bundle), most),
+			"reduce its imports, or raise the limit")
 	}
 	limits.StackBytes = cmp.Or(limits.StackBytes, script.DefaultStackBytes)
 	limits.HookTime = cmp.Or(limits.HookTime, sandbox.DefaultHookTime)
 	limits.Fuel = cmp.Or(limits.Fuel, sandbox.DefaultFuel)
 	own := script.WithGrace(limits.Limits)
-	own.ModuleBytes = int64(len(javascript.Engine())) // the limit is the script's
+	own.ModuleBytes = int64(len(javascript.Engine())) // limits.ModuleBytes applies to the script, not to the engine
 	image, err := l.sandbox.Load(ctx, src.name, javascript.Engine(), own)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (l *Loader) loadScript(ctx context.Context, src source, bundle []byte, limi
 	return l.finish(ctx, m, bundle)
 }
 
-// loadScriptFile loads a script as its author wrote it, or a bundle.
+// loadScriptFile loads a script from its source or its bundle.
 func (l *Loader) loadScriptFile(ctx context.Context, path string, limits policy.Limits) (*Module, error) {
 	text, err := readModule(path, limits)
 	if err != nil {
@@ -76,8 +76,8 @@ func (l *Loader) loadScriptSource(ctx context.Context, src source, s javascript.
 	return l.loadScript(ctx, src, bundle.Code, limits)
 }
 
-// BundleScript bundles the script in a file with all that it imports, in a child if
-// there are any. It returns one file of JavaScript that Load accepts.
+// BundleScript bundles the script in a file with everything it imports into one JavaScript file
+// that Load accepts. It works in a child process if the loader has any.
 func (l *Loader) BundleScript(ctx context.Context, path string) ([]byte, error) {
 	s, err := javascript.FindSource(path)
 	if err != nil {
@@ -90,7 +90,7 @@ func (l *Loader) BundleScript(ctx context.Context, path string) ([]byte, error) 
 	return b.Code, nil
 }
 
-// bundle bundles a script, in a child if there are any.
+// bundle bundles a script, in a child process if the loader has any.
 func (l *Loader) bundle(ctx context.Context, path string, s javascript.Source) (*javascript.Bundle, error) {
 	bundle, err := l.bundleInChild(ctx, s)
 	if errors.Is(err, sandbox.ErrNoChildren) {
@@ -110,8 +110,8 @@ func (l *Loader) bundle(ctx context.Context, path string, s javascript.Source) (
 	return bundle, nil
 }
 
-// Limits of the child that bundles a script without files. A script of 1 MiB takes less
-// than 1 s of processor time and 150 MiB.
+// Limits of the child that bundles a script given as text. A script of 1 MiB takes less than 1 s of
+// processor time and 150 MiB.
 const (
 	bundleMemory  = 512 << 20
 	bundleCPUTime = 10 * time.Second

@@ -17,10 +17,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// maxIdle is how many instances of an entry wait for its next call in a run.
+// maxIdle is how many idle instances of an entry a run keeps.
 const maxIdle = 4
 
-// Open begins a run. Instances are made when hooks are called.
+// Open begins a run. It creates no instance; hook calls do.
 func (mw *Middleware) Open(ctx context.Context, entry, run string) (hook.Session, error) {
 	room, _ := ctx.Value(roomKey{}).(*Room)
 	return &session{mw: mw, room: room, entry: entry, run: run, stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}, nil
@@ -29,12 +29,12 @@ func (mw *Middleware) Open(ctx context.Context, entry, run string) (hook.Session
 // A session is a middleware in one run.
 type session struct {
 	mw         *Middleware
-	room       *Room // of a run that reserved its memory, or nil
+	room       *Room // nil if the run reserved no memory
 	entry, run string
 
 	mu     sync.Mutex
 	idle   []*worker
-	live   int // calls under way
+	live   int // calls in flight
 	calls  int64
 	closed bool
 	stats  abi.EntryStats
@@ -43,18 +43,18 @@ type session struct {
 // A worker is an instance of a session.
 type worker struct {
 	in    *sandbox.Instance
-	visit *invoke.Invocation // the call that it serves
-	seed  func() []byte      // of that
+	visit *invoke.Invocation // the current call; nil while idle
+	seed  func() []byte      // returns the random seed of the current call
 
-	memory int64 // bytes that it has
+	memory int64 // size of the instance, in bytes
 
-	release func() // of memory beyond what the run had reserved; may be nil
+	release func() // returns memory beyond the run's reservation; may be nil
 
-	history replay.History // what it served before, if faults are recorded
+	history replay.History // the instance's earlier calls, if faults are recorded
 }
 
-// Call runs one hook in an instance that has no live call. Fault, failure and
-// ending are told as hook.Session says.
+// Call runs one hook in an instance that has no call in flight. It returns faults, errors of the
+// module and endings as hook.Session documents.
 func (s *session) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	began := time.Now()
 	inv, err := s.visit(c, in)
@@ -77,7 +77,7 @@ func (s *session) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	return err
 }
 
-// visit makes the visit of a call.
+// visit returns the invocation for a hook call, with its input encoded.
 func (s *session) visit(c *hook.Call, in any) (*invoke.Invocation, error) {
 	m := s.mw.module
 	inv := invoke.New()
@@ -96,7 +96,7 @@ func (s *session) visit(c *hook.Call, in any) (*invoke.Invocation, error) {
 	return inv, fmt.Errorf("encode the input of %s: %w", c.Hook, err)
 }
 
-// checkInput refuses an input that is too large.
+// checkInput returns a fault if the input exceeds the limit input_bytes.
 func (m *Module) checkInput(inv *invoke.Invocation) error {
 	if len(inv.Input) <= m.limits.InputBytes {
 		return nil
@@ -108,7 +108,7 @@ func (m *Module) checkInput(inv *invoke.Invocation) error {
 	return m.fault(inv, limit)
 }
 
-// showsMessages reports whether a hook's input has a list of messages.
+// showsMessages reports whether the hook's input contains a list of messages.
 func showsMessages(h abi.Hook) bool {
 	switch h {
 	case abi.HookBeforeAgent, abi.HookBeforeModelRewriteState, abi.HookBeforeModel, abi.HookWrapModel, abi.HookAfterModel,
@@ -119,13 +119,13 @@ func showsMessages(h abi.Hook) bool {
 	}
 }
 
-// serve lets an instance do the visit.
+// serve calls the invocation's hook in an instance and decodes the answer into out.
 func (s *session) serve(ctx context.Context, inv *invoke.Invocation, out any) error {
 	m := s.mw.module
 	w, err := s.acquire(ctx, inv)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return err // the end of the run
+		return err // the run has ended
 	case err != nil:
 		return m.fault(inv, err)
 	}
@@ -154,7 +154,7 @@ func (s *session) serve(ctx context.Context, inv *invoke.Invocation, out any) er
 	s.release(w, err == nil)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return err // the end of the run
+		return err // the run has ended
 	case err != nil:
 		return m.fault(inv, err)
 	case refusal != nil:
@@ -163,15 +163,15 @@ func (s *session) serve(ctx context.Context, inv *invoke.Invocation, out any) er
 	return nil
 }
 
-// fuelLeft is what the run may use still.
+// fuelLeft returns the fuel that the entry may still use in this run.
 func (s *session) fuelLeft() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(0, s.mw.module.limits.RunFuel-s.stats.Fuel)
 }
 
-// runFuelError returns an error for run_fuel if err says that the fuel ran out: the call had
-// only what the run had left.
+// runFuelError returns an error for the limit run_fuel if the call ran out of fuel. It is used for
+// calls that had only the rest of the run's fuel. Other errors are returned unchanged.
 func runFuelError(inv *invoke.Invocation, err error, left int64) error {
 	var guest *sandbox.Fault
 	if !errors.As(err, &guest) || guest.Kind != sandbox.FaultFuel {
@@ -181,7 +181,7 @@ func runFuelError(inv *invoke.Invocation, err error, left int64) error {
 		What: fmt.Sprintf("the entry's hooks used %d fuel in this run", inv.Limits.RunFuel-left+int64(inv.Report.Fuel))}
 }
 
-// acquire returns an instance for a call: one that waits, or a new one.
+// acquire returns an idle instance or a new one.
 func (s *session) acquire(ctx context.Context, inv *invoke.Invocation) (*worker, error) {
 	s.mu.Lock()
 	most := inv.Limits.Instances
@@ -218,7 +218,7 @@ func (s *session) acquire(ctx context.Context, inv *invoke.Invocation) (*worker,
 	return w, nil
 }
 
-// instantiate makes an instance, with which there are so many calls under way.
+// instantiate makes an instance. live is the number of calls in flight, including this one.
 func (s *session) instantiate(ctx context.Context, live int) (*worker, error) {
 	release, err := s.room.beyond(ctx, s.mw, live)
 	if err != nil {
@@ -229,8 +229,8 @@ func (s *session) instantiate(ctx context.Context, live int) (*worker, error) {
 	print := func(line []byte) { w.visit.Print(line) }
 	fuel := s.mw.module.limits.Schedule()
 	in, err := s.mw.image.Instantiate(
-		// A module that cannot be reset is built again here, and must not find
-		// the visit of a module that waits for this one.
+		// A module that cannot be reset is built again here. Its host calls must not find the
+		// invocation of another module, which waits for this call further up in ctx.
 		invoke.LazyContext(ctx, s.mw.buildVisit),
 		sandbox.InstanceConfig{Stdout: print, Stderr: print, LineFuel: fuel.Record, ByteFuel: fuel.Byte, Clock: func() int64 { return w.visit.Clock() }})
 	if err != nil {
@@ -247,8 +247,7 @@ func (s *session) instantiate(ctx context.Context, live int) (*worker, error) {
 	return w, nil
 }
 
-// release takes an instance back after a call. One whose call went wrong is
-// not used again.
+// release returns an instance after a call. If the call failed, the instance is closed.
 func (s *session) release(w *worker, good bool) {
 	s.mu.Lock()
 	s.live--
@@ -271,7 +270,7 @@ func (w *worker) close() {
 	}
 }
 
-// Close closes the instances; calls that are still under way close theirs.
+// Close closes the idle instances. Calls in flight close theirs when they end.
 func (s *session) Close() {
 	s.mu.Lock()
 	idle := s.idle
@@ -291,15 +290,15 @@ func (s *session) count(inv *invoke.Invocation, wall time.Duration, faulted bool
 	s.stats.Fuel += int64(inv.Report.Fuel)
 }
 
-// Stats tell what the session has used so far.
+// Stats returns what the session has used so far.
 func (s *session) Stats() abi.EntryStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats.Clone()
 }
 
-// isFault reports whether err is a fault of this entry, and not an ending that
-// came from inside.
+// isFault reports whether err is a fault of this entry, rather than one that next returned or the
+// end of the run.
 func isFault(err error) bool {
 	if err == nil {
 		return false

@@ -31,8 +31,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// TestIsolation checks that the instances of a run are its own, that a run
-// begins from the image, and that memory is a cache within it.
+// TestIsolation checks that runs do not share instances, that a run starts from the image, and that
+// instances keep their memory within a run.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{})
@@ -57,8 +57,8 @@ func TestIsolation(t *testing.T) {
 	require.ErrorIs(t, err, sandbox.ErrClosed)
 }
 
-// TestNested checks that a call within a call of the same entry gets another
-// instance, and that instances that wait for each other are bounded.
+// TestNested checks that a nested call of the same entry gets another instance, and that the number
+// of instances is limited.
 func TestNested(t *testing.T) {
 	t.Parallel()
 	r := open(t, configure(t, load(t, "wrap.wasm", policy.Limits{}), next("1")))
@@ -104,7 +104,7 @@ func TestNested(t *testing.T) {
 	require.ErrorContains(t, deepest, "guests call guests more than 2 deep")
 }
 
-// TestParallel checks many calls of one run at once.
+// TestParallel checks many concurrent calls in one run.
 func TestParallel(t *testing.T) {
 	t.Parallel()
 	r := open(t, configure(t, load(t, "wrap.wasm", policy.Limits{}), next("1")))
@@ -116,7 +116,7 @@ func TestParallel(t *testing.T) {
 			wg.Go(func() {
 				outcome, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
 					inside.Done()
-					inside.Wait() // all of them are in next at once
+					inside.Wait() // until all of them are in next
 					return abi.TextResult("done"), nil
 				})
 				if err != nil || outcome.Result.Content.String() != "done" {
@@ -131,9 +131,8 @@ func TestParallel(t *testing.T) {
 	require.Equal(t, int64(calls+(rounds-1)*(calls-maxIdle)), stats.Instances, "a few wait for the next calls")
 }
 
-// TestCloseUnderCall checks that a session may be closed while a call is
-// under way.
-func TestCloseUnderCall(t *testing.T) {
+// TestCloseDuringCall checks that a session can be closed during a call.
+func TestCloseDuringCall(t *testing.T) {
 	t.Parallel()
 	r := open(t, configure(t, load(t, "wrap.wasm", policy.Limits{}), next("1")))
 	_, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
@@ -151,7 +150,7 @@ func TestStats(t *testing.T) {
 	for range 2 {
 		_, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
 			began := time.Now()
-			time.Sleep(10 * time.Millisecond) // what is waited for does not count
+			time.Sleep(10 * time.Millisecond) // waiting does not count
 			waited += time.Since(began)
 			return abi.TextResult("done"), nil
 		})
@@ -169,7 +168,7 @@ func TestStats(t *testing.T) {
 	require.Positive(t, stats.Fuel)
 }
 
-// hexOf reads the bytes that wasi.wasm tells, a letter for each half.
+// hexOf decodes the bytes that wasi.wasm reports, one letter per half.
 func hexOf(t *testing.T, custom string) []byte {
 	t.Helper()
 	letters := strings.Trim(strings.TrimPrefix(custom, "bytes "), `"`)
@@ -179,8 +178,8 @@ func hexOf(t *testing.T, custom string) []byte {
 	return b
 }
 
-// TestDeterminism checks random bytes, which depend on run, entry and call,
-// and the clock, which stands still but for host calls that wait.
+// TestDeterminism checks that random bytes depend on run, entry and call, and that the clock
+// advances only in host calls that wait.
 func TestDeterminism(t *testing.T) {
 	t.Parallel()
 	mw := configure(t, load(t, "wasi.wasm", policy.Limits{}), "{}")
@@ -214,7 +213,7 @@ func TestDeterminism(t *testing.T) {
 	require.NotEqual(t, one, randoms("two"), "another entry")
 }
 
-// TestPrinted checks what becomes of stdout and stderr, also in a fault.
+// TestPrinted checks how stdout and stderr are logged, and included in faults.
 func TestPrinted(t *testing.T) {
 	t.Parallel()
 	m := load(t, "wasi.wasm", policy.Limits{})
@@ -228,8 +227,7 @@ func TestPrinted(t *testing.T) {
 	require.Equal(t, fault.Stderr, r.host.faults()[0].Stderr)
 }
 
-// TestInputLimit checks that a conversation that is too large to be shown is
-// a fault that says what to do.
+// TestInputLimit checks that an input over the limit is a fault with advice.
 func TestInputLimit(t *testing.T) {
 	t.Parallel()
 	long := chain.Start{Messages: conversation(strings.Repeat("long ", 1000))}
@@ -249,7 +247,7 @@ func TestInputLimit(t *testing.T) {
 	require.NotContains(t, err.Error(), "lazy", "that would not help")
 }
 
-// TestClosedLoader checks that a loader may go before those who use it.
+// TestClosedLoader checks that a loader can be closed before its runs.
 func TestClosedLoader(t *testing.T) {
 	t.Parallel()
 	l, err := NewLoader(t.Context(), nil)
@@ -297,8 +295,7 @@ func BenchmarkHook(b *testing.B) {
 	}
 }
 
-// encoding is a middleware that does with a hook's input what a module's
-// session does before it calls the guest.
+// encoding is a middleware that encodes inputs like a session, and calls no guest.
 type encoding struct {
 	mw    *Middleware
 	input []byte
@@ -321,9 +318,8 @@ func (e *encoding) Call(_ context.Context, c *hook.Call, in, _ any) error {
 func (e *encoding) Stats() abi.EntryStats { return abi.EntryStats{} }
 func (e *encoding) Close()                {}
 
-// TestShown checks that the messages a module is shown stand in its input as
-// they would had they been encoded with it, also where other parts of the input
-// look like a list.
+// TestShown checks that splicing encoded messages into an input gives the same bytes as encoding
+// both together, also if other parts of the input look like a list.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	messages := conversation("hello", "{\"list\":0,\"revision\":1,\"total\":3}", "<&>\u2028")
@@ -368,8 +364,8 @@ func requireShown(t *testing.T, input []byte, in any, list func() *abi.List, wan
 	require.Equal(t, string(again), string(input), "the very bytes")
 }
 
-// BenchmarkInput encodes the input of a hook that is shown a conversation of
-// 20 or 1,000 messages, 8 or 400 KB, as each step of a run does.
+// BenchmarkInput encodes an input with a conversation of 20 or 1,000 messages (8 or 400 KB), as
+// each step of a run does.
 func BenchmarkInput(b *testing.B) {
 	l, err := NewLoader(b.Context(), nil)
 	require.NoError(b, err)
@@ -405,8 +401,7 @@ func BenchmarkInput(b *testing.B) {
 	}
 }
 
-// TestRunFuel checks that the hooks of a run have fuel together too, a hundred
-// times that of one by default.
+// TestRunFuel checks that all hooks of a run share RunFuel, by default 100 times Fuel.
 func TestRunFuel(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, 100*sandbox.DefaultFuel, load(t, "puppet.wasm", policy.Limits{}).Limits().RunFuel)
@@ -424,8 +419,8 @@ func TestRunFuel(t *testing.T) {
 	}
 }
 
-// TestInstancesBeyondReservation checks that a session that comes to have more
-// instances than its run was admitted for takes memory for them, or faults.
+// TestInstancesBeyondReservation checks that a session with more instances than its run reserved
+// acquires memory for them, or faults.
 func TestInstancesBeyondReservation(t *testing.T) {
 	t.Parallel()
 	const spare = 1
@@ -465,7 +460,7 @@ func TestInstancesBeyondReservation(t *testing.T) {
 	reservation.Release()
 }
 
-// What a guest hands over after its answer does not stand in its place.
+// TestAnswerBeforeHostCall checks that arguments passed after the answer do not overwrite it.
 func TestAnswerBeforeHostCall(t *testing.T) {
 	t.Parallel()
 	const answer, key, value = `{"instruction":"first"}`, "key", `"later, and longer than the answer is"`
@@ -489,7 +484,7 @@ func TestAnswerBeforeHostCall(t *testing.T) {
 		Data:      []wasm.Data{at(0, answer), at(32, key), at(40, value)},
 		Code: []wasm.Code{{Body: []byte{
 			0x41, 0, 0x41, byte(len(answer)), 0x10, 0, // write
-			0x41, 32, 0x41, byte(len(key)), 0x41, 40, 0x41, byte(len(value)), 0x42, 0x7f, 0x10, 1, 0x1a, // local_set, with whatever version
+			0x41, 32, 0x41, byte(len(key)), 0x41, 40, 0x41, byte(len(value)), 0x42, 0x7f, 0x10, 1, 0x1a, // local_set, any version
 			0x41, 0, 0x0b,
 		}}},
 	}

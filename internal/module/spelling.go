@@ -9,17 +9,17 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// maxSpelling bounds how many exports are looked at, and how many are told of.
+// Bounds on the exports that are checked for misspelled hooks, and on the warnings.
 const (
 	maxSpelling     = 2000
 	maxSpellingTold = 8
 )
 
-// warnOfSpelling tells of exports that were probably meant to be hooks, and of
-// a description by which nothing is ever called.
+// warnOfSpelling warns of exports that look like misspelled hooks, and of a module without any hook
+// to call.
 func (m *Module) warnOfSpelling() {
 	if len(m.hooks) == 0 {
-		m.warn("describe: none of the hooks that the module exports is in its list of hooks, so nothing of it is ever called")
+		m.warn("describe: none of the hooks that the module exports is in its list of hooks, so the host never calls it")
 	}
 	told := 0
 	for i, e := range m.image.Exports() {
@@ -27,14 +27,14 @@ func (m *Module) warnOfSpelling() {
 			return
 		}
 		if hook, ok := meant(e, m.transport.HookType()); ok && !m.has(hook) {
-			m.warn(fmt.Sprintf("exports %.64q, which is no hook and is never called; did you mean %s?", e.Name, hook))
+			m.warn(fmt.Sprintf("exports %.64q, which is not a hook and is never called; did you mean %s?", e.Name, hook))
 			told++
 		}
 	}
 }
 
-// meant is the hook that an export was probably meant to be: it has a hook's
-// type, and nearly its name.
+// meant returns the hook that an export was probably meant to be: the export has the type of a hook
+// and nearly its name.
 func meant(e verify.ExportInfo, hook verify.FuncType) (abi.Hook, bool) {
 	if e.Kind != "function" || abi.Hook(e.Name).Known() || !e.Type.Equal(hook) {
 		return "", false

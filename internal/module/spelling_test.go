@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-func TestMeant(t *testing.T) {
+func TestMisspelledHooks(t *testing.T) {
 	hook := verify.FuncType{Params: []api.ValueType{api.ValueTypeI32}, Results: []api.ValueType{api.ValueTypeI32}}
 	for name, want := range map[string]abi.Hook{
 		"beforeModel":     abi.HookBeforeModel,
@@ -21,7 +21,7 @@ func TestMeant(t *testing.T) {
 		"wrap_tool_calls": abi.HookWrapToolCall,
 		"malloc":          "",
 		"qjs_eval":        "",
-		"after_model":     "", // it is one
+		"after_model":     "", // correct
 	} {
 		got, ok := meant(verify.ExportInfo{Name: name, Kind: "function", Type: hook}, hook)
 		require.Equal(t, want, got, name)
@@ -31,13 +31,13 @@ func TestMeant(t *testing.T) {
 	require.False(t, ok, "a hook has another type")
 }
 
-func TestNothingIsCalled(t *testing.T) {
+func TestNoHookToCall(t *testing.T) {
 	m, err := loadBytes(t, saying(t, `{"hooks":[]}`, "", 0), policy.Limits{})
 	require.NoError(t, err)
-	require.Equal(t, []string{"describe: none of the hooks that the module exports is in its list of hooks, so nothing of it is ever called"}, m.Warnings())
+	require.Equal(t, []string{"describe: none of the hooks that the module exports is in its list of hooks, so the host never calls it"}, m.Warnings())
 }
 
-func TestSchemaThatIsNone(t *testing.T) {
+func TestInvalidSchema(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"type":"objekt"}`:                          `type is "objekt"; want one of array, boolean, integer, null, number, object, string, or a list of them`,
 		`{"properties":{"a":{"type":{"b":1}}}}`:      `properties/a/type is an object; want one of array`,

@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// values answer with what they were asked.
+// values is a store that replies with its arguments.
 type values struct{ asked []string }
 
 var errNoDatabase = errors.New("dial tcp: connection refused")
@@ -39,7 +39,7 @@ func (v *values) AddValue(context.Context, hook.ValueScope, string, int64) (int6
 	return 0, &abi.Error{Code: abi.CodeLimit, Message: "no more"}
 }
 
-// TestStore checks what the imports of durable values reply.
+// TestStore checks the replies of the imports for durable values.
 func TestStore(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{})

@@ -18,11 +18,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// trap makes stream.wasm trap at a batch, or never.
+// trap returns a configuration that makes stream.wasm trap at a batch, or never if at is empty.
 func trap(at string) string { return fmt.Sprintf(`{"trap":%q}`, at) }
 
-// streams makes a model call whose model says these pieces; heard is what left
-// the chain.
+// streams makes a model call whose model sends these pieces. heard is what leaves the chain.
 func streams(ctx context.Context, r *testRun, listen func(), pieces ...string) (heard []string, res *abi.Response, err error) {
 	messages := conversation("hello")
 	res, _, err = r.CallModel(ctx, chain.ModelCall{
@@ -66,7 +65,7 @@ func TestStream(t *testing.T) {
 	require.Contains(t, outcome.Result.Content.String(), "out of order")
 }
 
-// TestStreamOfOwnTool checks that what call_tool sends is its result.
+// TestStreamOfOwnTool checks that the chunks which call_tool sends become its result.
 func TestStreamOfOwnTool(t *testing.T) {
 	t.Parallel()
 	r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, load(t, "stream.wasm", policy.Limits{}), trap("0")), Hooks: []abi.Hook{abi.HookCallTool}})
@@ -85,14 +84,14 @@ func TestStreamOfOwnTool(t *testing.T) {
 	require.Equal(t, "again again ", o.Result.Content.String())
 }
 
-// TestStreamRepliesAreBounded checks that what waits is handed over in replies
-// as large as they may be, and that nothing of it is lost.
+// TestStreamRepliesAreBounded checks that pending chunks arrive in replies of at most reply_bytes,
+// without loss.
 func TestStreamRepliesAreBounded(t *testing.T) {
 	t.Parallel()
 	m := load(t, "stream.wasm", policy.Limits{ReplyBytes: 16 << 10})
 	var pieces []string
 	for range 12 {
-		pieces = append(pieces, strings.Repeat("\x01", 200)) // six bytes each as JSON
+		pieces = append(pieces, strings.Repeat("\x01", 200)) // each byte takes six in JSON
 	}
 	heard, res, err := streams(t.Context(), open(t, configure(t, m, trap("0"))), func() {}, pieces...)
 	require.Len(t, heard, len(pieces))
@@ -100,7 +99,7 @@ func TestStreamRepliesAreBounded(t *testing.T) {
 	require.Equal(t, strings.Join(pieces, ""), res.Message.Content.String())
 }
 
-// TestStreamTime checks that the time for which nobody listens is not the guest's.
+// TestStreamTime checks that waiting for a reader does not count as the guest's time.
 func TestStreamTime(t *testing.T) {
 	t.Parallel()
 	const limit = 100 * time.Millisecond
@@ -110,15 +109,14 @@ func TestStreamTime(t *testing.T) {
 	require.Equal(t, []string{"a"}, heard)
 }
 
-// TestStreamFaults checks what becomes of a stream whose guest traps, and that
-// its bundle reproduces that.
+// TestStreamFaults checks a stream whose guest traps, and its replay.
 func TestStreamFaults(t *testing.T) {
 	t.Parallel()
 	for _, skip := range []bool{false, true} {
 		t.Run(fmt.Sprint(skip), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			piece := strings.Repeat("x", 2000) // as much as is replied at once
+			piece := strings.Repeat("x", 2000) // the most that one reply holds
 			e := hook.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "stream.wasm", policy.Limits{ReplyBytes: 16 << 10}), trap("2"))}
 			if skip {
 				e.OnFault = hook.Skip

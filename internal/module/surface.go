@@ -14,12 +14,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// imports are all functions that modules may import, of every transport.
+// imports returns all functions that modules may import, for every transport.
 func imports() []invoke.Import {
 	return slices.Concat(native.Imports(), extism.Imports(), []invoke.Import{script.Import()})
 }
 
-// surface is what modules may import and how their hooks are typed.
+// surface returns the functions that modules may import, and the check of their exports.
 func surface() sandbox.Surface {
 	s := sandbox.Surface{Name: "ABI version 1", Exports: checkHooks}
 	for _, i := range imports() {
@@ -28,15 +28,15 @@ func surface() sandbox.Surface {
 	return s
 }
 
-// checkHooks holds exports against the type of the hooks of the transport that
-// the imports are of.
+// checkHooks returns the check that a module's hooks have the type that its transport requires. The
+// module's imports determine the transport.
 func checkHooks(imports []verify.ImportInfo) (verify.CheckExport, error) {
 	want := native.HookType
 	switch isExtism, isNative := importsOf(imports); {
 	case isExtism && isNative:
 		return nil, &verify.RefusedError{
-			Reason: fmt.Sprintf("imports %s and Extism's functions too; a module is of one kind", abi.ImportModule),
-			Fix:    fmt.Sprintf("an Extism plug-in makes the host calls of the ABI by %s", extism.UserModule),
+			Reason: fmt.Sprintf("imports %s and Extism's functions; a module must use one or the other", abi.ImportModule),
+			Fix:    fmt.Sprintf("an Extism plug-in makes the host calls of the ABI through %s", extism.UserModule),
 		}
 	case isExtism:
 		want = extism.HookType
@@ -44,7 +44,7 @@ func checkHooks(imports []verify.ImportInfo) (verify.CheckExport, error) {
 	return func(name string) (verify.FuncType, bool) { return want, abi.Hook(name).Known() }, nil
 }
 
-// importsOf tells which of the ABI's transports a module's imports are of.
+// importsOf reports which transports a module's imports belong to.
 func importsOf(imports []verify.ImportInfo) (isExtism, isNative bool) {
 	for _, imp := range imports {
 		isExtism = isExtism || strings.HasPrefix(imp.Module, extism.ModulePrefix)

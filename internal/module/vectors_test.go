@@ -18,8 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// A vector is one file of testdata/abi: a hook's input, and what a module
-// answers to it. Hosts and SDKs read the same files.
+// A vector is one file of testdata/abi: a hook's input and a module's answer. Hosts and SDKs test
+// with the same files.
 type vector struct {
 	Hook     abi.Hook        `json:"hook"`
 	About    string          `json:"about"`
@@ -40,7 +40,7 @@ type vector struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// shapes are the inputs and answers of the hooks that the chain calls.
+// shapes are the input and answer types of the hooks that the chain calls.
 var shapes = map[abi.Hook][2]any{
 	abi.HookBeforeAgent:             {abi.BeforeAgentInput{}, abi.BeforeAgentAnswer{}},
 	abi.HookBeforeModelRewriteState: {abi.BeforeModelRewriteStateInput{}, abi.BeforeModelRewriteStateAnswer{}},
@@ -69,8 +69,7 @@ func compact(t *testing.T, raw json.RawMessage) string {
 	return b.String()
 }
 
-// TestVectors sends each vector's input to a module as the chain would, and
-// has a module answer with each vector's answer.
+// TestVectors passes each vector's input to a module, and each vector's answer back from one.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../testdata/abi/*.json")
@@ -86,7 +85,7 @@ func TestVectors(t *testing.T) {
 		require.Empty(t, unknown, file)
 		shape, ok := shapes[v.Hook]
 		if !ok {
-			continue // describe and configure have tests of their own
+			continue // describe and configure have their own tests
 		}
 		met[v.Hook] = true
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
@@ -100,7 +99,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// vectorInput checks that the module reads the very bytes of the vector.
+// vectorInput checks that the module reads exactly the vector's bytes.
 func vectorInput(t *testing.T, mirror *Middleware, v *vector, shape reflect.Type) {
 	t.Helper()
 	in := reflect.New(shape).Interface()
@@ -116,7 +115,7 @@ func vectorInput(t *testing.T, mirror *Middleware, v *vector, shape reflect.Type
 	s.Close()
 }
 
-// vectorAnswer checks that what the module answers arrives as it was meant.
+// vectorAnswer checks that the chain receives the module's answer unchanged.
 func vectorAnswer(t *testing.T, v *vector, shape [2]any) {
 	t.Helper()
 	answer, returns := `{}`, 0

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lock takes a lock among processes: a directory that one alone can make.
+// lock takes a lock across processes: it creates a directory, which only one process can.
 func lock(name string, patience time.Duration) (unlock func(), err error) {
 	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		err := os.Mkdir(name, 0o755)
@@ -16,7 +16,7 @@ func lock(name string, patience time.Duration) (unlock func(), err error) {
 			return func() { _ = os.Remove(name) }, nil
 		}
 		if !os.IsExist(err) || time.Now().After(end) {
-			return nil, fmt.Errorf("another process installs npm packages for more than %v; if there is none, remove %s: %w", patience, name, err)
+			return nil, fmt.Errorf("another process has been installing npm packages for more than %v; if there is none, remove %s: %w", patience, name, err)
 		}
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// lock takes a lock among processes. It ends with the process that has it,
-// whichever way that ends.
+// lock takes a lock across processes. It ends with its process, even if that crashes.
 func lock(name string, patience time.Duration) (unlock func(), err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -24,7 +23,7 @@ func lock(name string, patience time.Duration) (unlock func(), err error) {
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(end) {
 			f.Close()
-			return nil, fmt.Errorf("another process installs npm packages for more than %v: %w", patience, err)
+			return nil, fmt.Errorf("another process has been installing npm packages for more than %v: %w", patience, err)
 		}
 	}
 }

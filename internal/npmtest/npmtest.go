@@ -1,4 +1,4 @@
-// Package npmtest installs the npm packages that tests talk to.
+// Package npmtest installs the npm packages that tests use.
 package npmtest
 
 import (
@@ -18,9 +18,9 @@ import (
 )
 
 // Bin returns the path of a program of the packages in testdata/npm, such as
-// "mcp-server-everything". The packages are installed once into build/npm, by
-// "npm ci", whichever test comes first. Without npm, or where the packages
-// cannot be had, the test is skipped, with the reason; with CI=true it fails.
+// "mcp-server-everything". The first test that needs the packages installs them into build/npm with
+// "npm ci". If npm or the packages are unavailable, it skips the test and says why, or fails if
+// CI=true.
 func Bin(t testing.TB, name string) string {
 	t.Helper()
 	dir, err := install()
@@ -34,12 +34,12 @@ func Bin(t testing.TB, name string) string {
 	if os.Getenv("CI") == "true" {
 		t.Fatalf("%s: %v", name, err)
 	}
-	t.Skipf("SKIPPED, since %s is not there: %v", name, err)
+	t.Skipf("SKIPPED, because %s is missing: %v", name, err)
 	return ""
 }
 
-// Folder returns the folder in which the packages of testdata/npm are
-// installed, for scripts that import them. It installs, skips and fails as Bin does.
+// Folder returns the folder in which the packages of testdata/npm are installed, for scripts that
+// import them. It skips and fails like Bin.
 func Folder(t testing.TB) string {
 	t.Helper()
 	dir, err := install()
@@ -49,13 +49,12 @@ func Folder(t testing.TB) string {
 	if os.Getenv("CI") == "true" {
 		t.Fatalf("npm packages: %v", err)
 	}
-	t.Skipf("SKIPPED, since the npm packages are not there: %v", err)
+	t.Skipf("SKIPPED, because the npm packages are missing: %v", err)
 	return ""
 }
 
-// Script runs a script of a test with Node.js, in the folder of Folder, below which
-// its imports are looked for, and returns what it printed; it fails the test when the
-// script does. env are variables more, as "NAME=value".
+// Script runs a script with Node.js in Folder's folder, where its imports resolve, and returns its
+// output. It fails the test if the script fails. env adds variables as "NAME=value".
 func Script(t testing.TB, path string, env ...string) string {
 	t.Helper()
 	dir := Folder(t)
@@ -75,9 +74,8 @@ func Script(t testing.TB, path string, env ...string) string {
 	return string(out)
 }
 
-// Chromium returns the path of a Chromium, which playwright-core drives: the one
-// that $CHROMIUM names, or that is in PATH. Without one the test is skipped, with
-// the reason; with CI=true it fails.
+// Chromium returns the path of a Chromium for playwright-core: $CHROMIUM, or the one in PATH.
+// Without one, it skips the test and says why, or fails if CI=true.
 func Chromium(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
@@ -93,19 +91,19 @@ func Chromium(t testing.TB) string {
 	return ""
 }
 
-// install is done once in a process, and once in all processes.
+// install installs the packages once per process. Install coordinates several processes.
 var install = sync.OnceValues(func() (string, error) {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok {
-		return "", errors.New("the place of the sources is not known")
+		return "", errors.New("cannot locate the sources")
 	}
 	root := filepath.Dir(filepath.Dir(filepath.Dir(file)))
 	return Install(filepath.Join(root, "testdata", "npm"), filepath.Join(root, "build", "npm"))
 })
 
-// Install installs what the package.json and package-lock.json in from say,
-// into a directory below into that is named by their content, and returns it.
-// Any number of processes may do so at once: one installs, the others wait.
+// Install installs the packages of package.json and package-lock.json in from. It returns their
+// directory, which is below into and named by the files' content. Concurrent processes are safe:
+// one installs, the others wait.
 func Install(from, into string) (string, error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
@@ -142,7 +140,7 @@ func Install(from, into string) (string, error) {
 			return "", err
 		}
 	}
-	// No script of a package runs: the tests need their files alone.
+	// The packages' scripts do not run: tests need only their files.
 	cmd := exec.Command(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -23,10 +23,10 @@ func TestBin(t *testing.T) {
 	}
 }
 
-// Tests in many processes ask at once.
+// TestInstallAtOnce checks concurrent installation by many processes.
 func TestInstallAtOnce(t *testing.T) {
 	t.Parallel()
-	Bin(t, "mcp-server-everything") // skips where there is no npm
+	Bin(t, "mcp-server-everything") // skips the test without npm
 	from, into := t.TempDir(), t.TempDir()
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(from, name), []byte(text), 0o644))
@@ -54,8 +54,8 @@ func TestInstallAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// What is installed is what was looked at: exact versions, each with its
-// digest, and from nowhere but the registry that npm is set to.
+// TestLockIsExact checks that the lock file has exact versions with digests, from the registry that
+// npm is configured for.
 func TestLockIsExact(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join("..", "..", "testdata", "npm")

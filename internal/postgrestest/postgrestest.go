@@ -1,5 +1,5 @@
-// Package postgrestest runs a PostgreSQL server for tests, of those programs
-// that Debian's package postgresql brings, in a temporary directory.
+// Package postgrestest runs a PostgreSQL server for tests in a temporary directory. It uses the
+// programs of Debian's package postgresql.
 package postgrestest
 
 import (
@@ -18,20 +18,21 @@ import (
 	"time"
 )
 
-// EnvRequired is set where a test must not be skipped for want of PostgreSQL.
+// EnvRequired is the environment variable that makes tests fail rather than skip if PostgreSQL is
+// missing.
 const EnvRequired = "AGENT_RUNNER_REQUIRE_POSTGRES"
 
 // A Server is a PostgreSQL server.
 type Server struct {
 	bin, dir string
 	port     int
-	as       *syscall.Credential // initdb refuses to be root
+	as       *syscall.Credential // initdb refuses to run as root
 	cmd      *exec.Cmd
 	exited   chan struct{}
 }
 
-// Start starts a server, which ends with the test. Without PostgreSQL the test
-// is skipped, or fails if [EnvRequired] is set.
+// Start starts a server that stops when the test ends. If PostgreSQL is missing, it skips the test,
+// or fails it if [EnvRequired] is set.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s, err := New()
@@ -39,18 +40,18 @@ func Start(t testing.TB) *Server {
 		t.Fatal(err)
 	}
 	if s == nil {
-		t.Skip("SKIPPED, NOT TESTED: there is no PostgreSQL on this machine; install it with: apt-get install postgresql")
+		t.Skip("SKIPPED, NOT TESTED: PostgreSQL is not installed; install it with: apt-get install postgresql")
 	}
 	t.Cleanup(s.Close)
 	return s
 }
 
-// New starts a server; nil if there is no PostgreSQL and none is required.
+// New starts a server. It returns nil if PostgreSQL is missing and not required.
 func New() (*Server, error) {
 	bin := programs()
 	if bin == "" {
 		if os.Getenv(EnvRequired) != "" {
-			return nil, errors.New(EnvRequired + " is set, and there is no PostgreSQL: apt-get install postgresql")
+			return nil, errors.New(EnvRequired + " is set, but PostgreSQL is not installed: apt-get install postgresql")
 		}
 		return nil, nil
 	}
@@ -66,7 +67,7 @@ func New() (*Server, error) {
 	return s, nil
 }
 
-// programs is where the newest PostgreSQL's are.
+// programs returns the directory of the newest PostgreSQL's programs.
 func programs() string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	slices.SortFunc(found, func(a, b string) int { return version(a) - version(b) })
@@ -149,7 +150,7 @@ func (s *Server) Start() error {
 	return errors.New("PostgreSQL does not answer")
 }
 
-// Kill ends the server at once, as a failure of its machine would.
+// Kill ends the server immediately, like a failure of its machine.
 func (s *Server) Kill() {
 	if s.cmd == nil || s.cmd.Process == nil {
 		return
@@ -159,18 +160,18 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// Close ends the server and removes what it wrote.
+// Close stops the server and removes its files.
 func (s *Server) Close() {
 	s.Kill()
 	_ = os.RemoveAll(s.dir)
 }
 
-// URL is the address of a database.
+// URL returns the address of a database.
 func (s *Server) URL(database string) string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", s.port, database)
 }
 
-// Create makes a database and returns its address.
+// Create creates a database and returns its address.
 func (s *Server) Create(t testing.TB, database string) string {
 	t.Helper()
 	out, err := s.command("createdb", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "postgres", database).CombinedOutput()

@@ -90,7 +90,7 @@ func TestDecodedForms(t *testing.T) {
 	}
 }
 
-func TestOtherTextStays(t *testing.T) {
+func TestOtherTextIsUnchanged(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{
 		"", "s3cr3t", value[:len(value)-1], value[1:], `{"a":"b\/c\u0026"}`, "%", "%4", "%zz", `\`, `\u`, `\u12`, `\ud83d`, `\ud83d\u0041`, "&", "&#", "&#x", "&#x;",

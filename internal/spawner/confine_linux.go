@@ -8,11 +8,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jail"
 )
 
-// programFiles are the directories in which systems keep programs and what these need.
-// Commands may read and execute them.
+// programFiles are the system's directories of programs and libraries. Commands may read and
+// execute them.
 var programFiles = []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/opt", "/nix/store", "/snap"}
 
-// configFiles are files below /etc without secrets, which runtimes read.
+// configFiles are files below /etc that runtimes read and that contain no secrets.
 var configFiles = []string{
 	"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/passwd", "/etc/group", "/etc/os-release",
 	"/etc/mime.types", "/etc/locale.conf", "/etc/default/locale", "/etc/timezone",

@@ -114,7 +114,7 @@ func socket(fd uintptr) (*net.UnixConn, error) {
 	unix, ok := conn.(*net.UnixConn)
 	if !ok {
 		conn.Close()
-		return nil, errors.New("its descriptor is no unix socket")
+		return nil, errors.New("its descriptor is not a unix socket")
 	}
 	return unix, nil
 }
@@ -176,7 +176,7 @@ func (s *spawner) start(r request, files []*os.File) error {
 	case r.Program < 0 || r.Program >= len(s.programs):
 		return errors.New("there is no such command")
 	case s.processes[r.ID] != nil:
-		return errors.New("there is such a process already")
+		return errors.New("the process number is in use")
 	case len(s.processes) >= maxProcesses:
 		return fmt.Errorf("%d commands run already, which is the limit", maxProcesses)
 	}

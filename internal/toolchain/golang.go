@@ -18,21 +18,21 @@ func buildGo(ctx context.Context, p *Project, out string) error {
 	case err != nil:
 		return err
 	case !inGoModule(p.Dir):
-		return errors.New("there is no go.mod in the folder or above it; agent-runner module new NAME --lang go makes a folder that has one")
+		return errors.New("there is no go.mod in the folder or above it; agent-runner module new NAME --lang go creates a project with one")
 	}
 	build := func() error { return p.compileGo(ctx, tool, "-o", out, ".") }
 	err = build()
 	if err == nil || file("go.sum")(p.Dir) != "" {
 		return err
 	}
-	// A new module has no go.sum yet, and what it requires may have to be fetched.
+	// A new module has no go.sum yet, and its dependencies may have to be downloaded.
 	if tidied := p.run(ctx, nil, tool, "mod", "tidy"); tidied != nil {
 		return errors.Join(err, tidied)
 	}
 	return build()
 }
 
-// compileGo builds the module, with Go's compiler or the other one.
+// compileGo builds the module with Go's compiler or TinyGo.
 func (p *Project) compileGo(ctx context.Context, tool string, args ...string) error {
 	switch {
 	case p.TinyGo != "" && p.Names:
@@ -47,15 +47,15 @@ func (p *Project) compileGo(ctx context.Context, tool string, args ...string) er
 	return p.run(ctx, []string{"GOOS=wasip1", "GOARCH=wasm"}, tool, append([]string{"build", "-buildmode=c-shared", strip}, args...)...)
 }
 
-// tinyGo is how TinyGo builds: nothing waits for anything else than the host, and what is
-// allocated stays until the SDK empties memory, which is faster than collecting it. The
-// linker's own stack, of 64 KB, is too small to begin with a regular expression.
+// tinyGo are the arguments of TinyGo. Guests need no scheduler, since they wait only in host calls.
+// Allocations live until the SDK resets memory, which is faster than collecting garbage. The
+// linker's default stack of 64 KB is too small for regular expressions.
 var tinyGo = []string{
 	"build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-gc=leaking", "-opt=2",
 	"-ldflags=-extldflags '-z stack-size=1048576'",
 }
 
-// inGoModule reports whether a folder, or one above it, has a go.mod.
+// inGoModule reports whether a folder or one of its parents contains a go.mod.
 func inGoModule(dir string) bool {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -15,11 +15,10 @@ const rustTarget = "wasm32-unknown-unknown"
 const installRust = "with rustup (https://rustup.rs): rustup target add " + rustTarget +
 	"; on Debian and Ubuntu: apt-get install cargo rustc libstd-rust-dev-wasm32 lld"
 
-// A rust is a compiler that has the target, with its cargo.
+// A rust is a compiler with the WebAssembly target, and its cargo.
 type rust struct{ rustc, cargo string }
 
-// findRust looks at the compiler in PATH, which is often rustup's, and at the
-// system's.
+// findRust tries the compiler in PATH, which is often rustup's, and then the system's.
 func findRust(ctx context.Context) (*rust, error) {
 	seen := false
 	for _, name := range []string{"rustc", "/usr/bin/rustc"} {
@@ -47,9 +46,9 @@ func findRust(ctx context.Context) (*rust, error) {
 	return nil, &MissingError{"Rust", installRust}
 }
 
-// environment says which compiler cargo is to use, and the linker where Rust
-// came without its own, as Debian's does. Such a Rust may also be older than 1.87, from
-// which on what copies memory is an instruction by itself.
+// environment returns variables that select the compiler, and the linker if Rust came without its
+// own, as Debian's does. Before version 1.87, it also enables bulk memory instructions, which later
+// versions enable by default.
 func (r *rust) environment(ctx context.Context) ([]string, error) {
 	env := []string{"RUSTC=" + r.rustc}
 	libs, err := exec.CommandContext(ctx, r.rustc, "--print", "target-libdir").Output()
@@ -96,10 +95,10 @@ func buildRust(ctx context.Context, p *Project, out string) error {
 	}
 	switch len(found) {
 	case 0:
-		return errors.New(`cargo made no module; a middleware is a library: [lib] crate-type = ["cdylib"] in Cargo.toml`)
+		return errors.New(`cargo built no module; a middleware is a library: [lib] crate-type = ["cdylib"] in Cargo.toml`)
 	case 1:
 	default:
-		return fmt.Errorf("cargo made %d modules; remove %s if the library was renamed", len(found), cache)
+		return fmt.Errorf("cargo built %d modules; remove %s if the library was renamed", len(found), cache)
 	}
 	b, err := os.ReadFile(found[0])
 	if err != nil {

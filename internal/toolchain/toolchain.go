@@ -1,5 +1,5 @@
-// Package toolchain builds modules from sources in the languages that there are
-// SDKs for, with the toolchains that are on the machine.
+// Package toolchain builds modules from sources in the languages with an SDK, using the toolchains
+// on the machine.
 package toolchain
 
 import (
@@ -14,25 +14,25 @@ import (
 	"strings"
 )
 
-// A Language is one that modules are written in.
+// A Language is a language for modules.
 type Language struct {
 	Name   string
-	Script bool // it runs as it is
-	// has says which file in a folder tells of it, if one does.
+	Script bool // runs without a build
+	// has returns the file in a directory that identifies the language, or "".
 	has   func(dir string) string
 	build func(ctx context.Context, p *Project, out string) error
 }
 
-// A Project is a module's sources.
+// A Project is the source of a module.
 type Project struct {
 	Dir      string
-	Main     string // the file that tells of the language
+	Main     string // the file that identifies the language
 	Language *Language
 
-	Names  bool   // keep the names of functions, which modules run without
-	Cache  string // where Rust keeps what it compiled; DIR/target when empty
-	Node   string // the folder whose node_modules has asc; DIR when empty
-	TinyGo string // the command of TinyGo, which builds Go then; Go's own compiler when empty
+	Names  bool   // keep function names, which modules do not need to run
+	Cache  string // Cargo's target directory; DIR/target if empty
+	Node   string // the folder whose node_modules contains asc; DIR if empty
+	TinyGo string // the TinyGo command that builds Go; Go's own compiler if empty
 }
 
 func languages() []*Language {
@@ -57,8 +57,7 @@ func file(names ...string) func(string) string {
 	}
 }
 
-// ending finds the file of an ending that is named after the folder, or the
-// only one.
+// ending finds a file with one of the extensions: the one named after the folder, or the only one.
 func ending(endings ...string) func(string) string {
 	return func(dir string) string {
 		for _, end := range endings {
@@ -82,32 +81,32 @@ func ending(endings ...string) func(string) string {
 	}
 }
 
-// Find finds out what is to be built in a folder.
+// Find returns the project in a folder.
 func Find(dir string) (*Project, error) {
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: there is no such folder", dir)
 	case !info.IsDir():
-		return nil, fmt.Errorf("%s is no folder; name the one that the sources are in", dir)
+		return nil, fmt.Errorf("%s is not a folder; name the folder with the sources", dir)
 	}
 	for _, l := range languages() {
 		if main := l.has(dir); main != "" {
 			return &Project{Dir: dir, Main: main, Language: l}, nil
 		}
 	}
-	return nil, fmt.Errorf("there is nothing to build in %s: no main.go, .c, Cargo.toml, assembly/index.ts, .ts or .js; agent-runner module new makes a folder that has all that is needed", dir)
+	return nil, fmt.Errorf("there is nothing to build in %s: no main.go, .c, Cargo.toml, assembly/index.ts, .ts or .js; agent-runner module new creates a complete project", dir)
 }
 
-// What says what the module is in, and what builds it if that is not what usually does.
+// What names the project's language, and its compiler if that is not the usual one.
 func (p *Project) What() string {
 	if p.TinyGo != "" {
-		return p.Language.Name + ", by TinyGo"
+		return p.Language.Name + " (TinyGo)"
 	}
 	return p.Language.Name
 }
 
-// Output is where the module goes: beside its sources, named after the folder.
+// Output returns the module's default path: next to its source, named after the folder.
 func (p *Project) Output() string {
 	name := "module"
 	if abs, err := filepath.Abs(p.Dir); err == nil {
@@ -128,15 +127,15 @@ func (p *Project) Build(ctx context.Context, out string) error {
 	return nil
 }
 
-// A MissingError says which tool is missing, and how to get it.
+// A MissingError names a missing tool and how to install it.
 type MissingError struct{ Tool, Install string }
 
-// Error says so.
+// Error names the tool and how to install it.
 func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s is not on this machine; install it: %s", e.Tool, e.Install)
 }
 
-// find looks for a tool.
+// find returns the path of the first tool in names that is installed.
 func find(install string, names ...string) (string, error) {
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
@@ -146,7 +145,7 @@ func find(install string, names ...string) (string, error) {
 	return "", &MissingError{names[0], install}
 }
 
-// run runs a tool in the project's folder. What it prints is the error's text.
+// run runs a tool in the project's folder. The error contains its output.
 func (p *Project) run(ctx context.Context, env []string, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = p.Dir, append(os.Environ(), env...)
@@ -163,13 +162,12 @@ func (p *Project) run(ctx context.Context, env []string, name string, args ...st
 	return err
 }
 
-// linkers are the names that lld goes by.
+// linkers are names of lld's WebAssembly linker.
 var linkers = []string{"wasm-ld", "wasm-ld-14", "wasm-ld-16", "wasm-ld-18", "wasm-ld-19"}
 
-// buildC links what the sources define and leaves the host's functions open.
-// The header exports the hooks itself. Compiler and linker are called one by one: a
-// clang that also links has wasm-opt rewrite the module where there is one, which does not
-// know what the module may use.
+// buildC compiles and links a C module. The linker leaves the host's functions undefined, and the
+// header exports the hooks. Compiler and linker run separately, because a clang that links runs
+// wasm-opt if it finds one, and wasm-opt does not know which features the module may use.
 func buildC(ctx context.Context, p *Project, out string) error {
 	const install = "on Debian and Ubuntu: apt-get install clang lld"
 	compiler, err := find(install, "clang")

@@ -46,8 +46,8 @@ func TestFind(t *testing.T) {
 	require.ErrorContains(t, err, "there is no such folder")
 }
 
-// Without a toolchain the error names it, and says how to install it. The
-// compiler of Rust in /usr/bin is found without PATH.
+// TestMissing checks that the error for a missing toolchain names it and how to install it. Rust's
+// compiler in /usr/bin is found even if PATH is empty.
 func TestMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for file, want := range map[string]string{
@@ -65,7 +65,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TinyGo works with Go, and is asked for beside it.
+// TestMissingTinyGo checks that TinyGo is required in addition to Go.
 func TestMissingTinyGo(t *testing.T) {
 	bin := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "go"), []byte("#!/bin/sh\nexit 1\n"), 0o755))
@@ -79,9 +79,9 @@ func TestMissingTinyGo(t *testing.T) {
 	require.ErrorContains(t, err, "tinygo is not on this machine; install it: https://tinygo.org/getting-started/install, version 0.41 or later")
 }
 
-// TinyGo is told to make a module that the host takes, and what it says is in the error.
-// It is not parallel: while another test forks, what was just written cannot be run.
-func TestTinyGoSays(t *testing.T) {
+// TestTinyGoErrors checks the arguments and errors of TinyGo. It is not parallel, because a file that
+// was just written cannot be executed while another test forks.
+func TestTinyGoErrors(t *testing.T) {
 	p, err := toolchain.Find(folder(t, "main.go", "go.mod", "go.sum"))
 	require.NoError(t, err)
 	p.TinyGo = filepath.Join(t.TempDir(), "tinygo")
@@ -92,8 +92,8 @@ func TestTinyGoSays(t *testing.T) {
 			"-ldflags=-extldflags '-z stack-size=1048576' -no-debug -o "+out+" .")
 }
 
-// A wasm-opt in PATH, which clang calls by itself when it links, is not asked: it would
-// refuse what it was not told that the module uses.
+// TestNoWasmOpt checks that a wasm-opt in PATH is not run. clang runs it when it links, and it
+// rejects features that it was not told of.
 func TestNoWasmOpt(t *testing.T) {
 	if _, err := exec.LookPath("clang"); err != nil {
 		t.Skip("there is no clang")
@@ -109,7 +109,7 @@ func TestNoWasmOpt(t *testing.T) {
 	require.FileExists(t, p.Output())
 }
 
-// Who looks for what a module's fuel is used by is told in the words of its sources.
+// TestNamesOfFunctions checks that fuel profiles use the function names of the sources.
 func TestNamesOfFunctions(t *testing.T) {
 	t.Parallel()
 	for command, sources := range map[string]map[string]string{
@@ -117,7 +117,7 @@ func TestNamesOfFunctions(t *testing.T) {
 		"clang": {"guard.c": "__attribute__((noinline)) static int theFunction(int n) { return n * n; }\n__attribute__((export_name(\"hook\"))) int hook(int n) { return theFunction(n) + theFunction(n + 1); }\n"},
 	} {
 		if _, err := exec.LookPath(command); err != nil {
-			continue // there always is a go
+			continue // Go is always installed
 		}
 		dir := folder(t)
 		for name, text := range sources {
@@ -126,7 +126,7 @@ func TestNamesOfFunctions(t *testing.T) {
 		}
 		p, err := toolchain.Find(dir)
 		require.NoError(t, err)
-		var told [2]int // how often; Go's runtime has its names for itself, too
+		var told [2]int // occurrences; Go's runtime has names for its own functions, too
 		for i := range told {
 			p.Names = i == 1
 			require.NoError(t, p.Build(t.Context(), p.Output()))
@@ -138,16 +138,17 @@ func TestNamesOfFunctions(t *testing.T) {
 	}
 }
 
-// Go's own words for a folder without a go.mod do not say what to do.
+// TestNoGoModule checks the advice for a folder without a go.mod, which Go's own error lacks.
 func TestNoGoModule(t *testing.T) {
 	t.Parallel()
 	p, err := toolchain.Find(folder(t, "main.go"))
 	require.NoError(t, err)
 	err = p.Build(t.Context(), p.Output())
-	require.ErrorContains(t, err, "there is no go.mod in the folder or above it; agent-runner module new NAME --lang go makes a folder that has one")
+	require.ErrorContains(t, err, "there is no go.mod in the folder or above it; agent-runner module new NAME --lang go creates a project with one")
 }
 
-// Who ends a build is told that, and not what its compiler died of.
+// TestBuildIsCanceled checks that a canceled build reports the cancellation rather than how the
+// compiler died.
 func TestBuildIsCanceled(t *testing.T) {
 	t.Parallel()
 	p, err := toolchain.Find(folder(t, "main.go", "go.mod"))
@@ -157,7 +158,7 @@ func TestBuildIsCanceled(t *testing.T) {
 	require.ErrorIs(t, p.Build(ctx, p.Output()), context.Canceled)
 }
 
-// What a compiler says is in the error.
+// TestCompileError checks that the error contains the compiler's output.
 func TestCompileError(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, "guard.c")

@@ -35,7 +35,7 @@ func run(ctx context.Context, paths []string) error {
 	}
 	defer h.Close(ctx)
 
-	// The modules: each in its sandbox, with no power but reading the messages.
+	// The modules run in sandboxes and may only read messages.
 	options := &adapter.Options{OnEvent: tell}
 	for _, path := range paths {
 		m, err := h.Load(ctx, path, host.Limits{})
@@ -50,7 +50,7 @@ func run(ctx context.Context, paths []string) error {
 	}
 	defer middleware.Close()
 
-	// From here on it is Eino as everybody writes it.
+	// The rest is an ordinary Eino agent.
 	lookup, err := utils.InferTool("lookup", "finds a customer", func(_ context.Context, in struct {
 		Name string `json:"name"`
 	}) (string, error) {
@@ -82,7 +82,7 @@ func run(ctx context.Context, paths []string) error {
 	}
 }
 
-// tell prints what the modules have to say.
+// tell prints the modules' events.
 func tell(_ context.Context, e abi.Event) {
 	switch e.Type {
 	case abi.EventCustom:
@@ -94,10 +94,10 @@ func tell(_ context.Context, e abi.Event) {
 	}
 }
 
-// A script is a model that calls the tool, and then repeats what it said.
+// A script is a model that calls the tool and then repeats its result.
 type script struct{}
 
-// Generate answers what the script says.
+// Generate returns the script's answer.
 func (s *script) Generate(_ context.Context, input []*schema.Message, _ ...model.Option) (*schema.Message, error) {
 	last := input[len(input)-1]
 	if last.Role == schema.Tool {
@@ -107,7 +107,7 @@ func (s *script) Generate(_ context.Context, input []*schema.Message, _ ...model
 		Function: schema.FunctionCall{Name: "lookup", Arguments: `{"name":"Ann"}`}}}), nil
 }
 
-// Stream gives the whole answer at once.
+// Stream returns the whole answer in one chunk.
 func (s *script) Stream(ctx context.Context, input []*schema.Message, opts ...model.Option) (*schema.StreamReader[*schema.Message], error) {
 	m, err := s.Generate(ctx, input, opts...)
 	if err != nil {

@@ -23,45 +23,43 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// sampleMessages is a conversation of twenty messages, some 8 KB.
+// sampleMessages is a conversation of twenty messages, about 8 KB.
 //
 //go:embed sample.json
 var sampleMessages []byte
 
-// DefaultRuns is how often [Module.Bench] goes through the conversation.
+// DefaultRuns is how often [Run] plays the conversation by default.
 const DefaultRuns = 20
 
-// Options are for [Module.Bench].
+// Options configures [Run].
 type Options struct {
 	Config   json.RawMessage
 	Grants   policy.Grants
-	Messages []abi.Message // nil: a conversation of twenty messages
-	Runs     int           // DefaultBenchRuns when 0
+	Messages []abi.Message // defaults to a conversation of twenty messages
+	Runs     int           // defaults to DefaultRuns
 }
 
-// A Row is what one hook took: medians of all its calls.
+// A Row holds what one hook used: the medians of all its calls.
 type Row struct {
 	Hook      abi.Hook `json:"hook"`
 	Calls     int      `json:"calls"`
 	Fuel      uint64   `json:"fuel"`
-	TimeNS    int64    `json:"time_ns"` // with the host's part: encoding, decoding; without waiting in next
+	TimeNS    int64    `json:"time_ns"` // includes encoding and decoding on the host; excludes waiting in next
 	BytesIn   int64    `json:"bytes_in"`
 	BytesOut  int64    `json:"bytes_out"`
 	HostCalls int      `json:"host_calls"`
-	Pages     int64    `json:"pages_grown"` // of 64 KiB, the most in one call
-	// Failed and Faulted count calls that came to no answer; Problem is what the
-	// first of them said.
+	Pages     int64    `json:"pages_grown"` // 64 KiB each, the most in one call
+	// Failed and Faulted count calls without an answer. Problem is the message of the first.
 	Failed  int    `json:"failed,omitempty"`
 	Faulted int    `json:"faulted,omitempty"`
 	Problem string `json:"problem,omitempty"`
 }
 
-// Run runs the module's hooks on a conversation as an agent would, with a
-// model and tools that answer at once, and tells what they took, in the order
-// in which a run meets them. Every hook is called, also after one before it
-// failed or stopped the run; only a module that faults again and again is
-// switched off for the rest of a run. The error is that of the configuration or
-// of ctx.
+// Run runs the module's hooks on a conversation like an agent whose model and tools answer at once.
+// It returns a row per hook, in the order in which a run calls them. Every hook is called, even
+// after one before it failed or stopped the run, but the circuit breaker disables a module that
+// faults repeatedly for the rest of a run. Run returns an error if the configuration is invalid or
+// ctx ends.
 func Run(ctx context.Context, m *module.Module, o *Options) ([]Row, error) {
 	messages, err := benchMessages(o.Messages)
 	if err != nil {
@@ -86,7 +84,7 @@ func Run(ctx context.Context, m *module.Module, o *Options) ([]Row, error) {
 	return rows, nil
 }
 
-// benchMessages checks a conversation and gives its messages what the host would.
+// benchMessages validates a conversation and sets the ids and origins that the host would.
 func benchMessages(messages []abi.Message) ([]abi.Message, error) {
 	if messages == nil {
 		if err := json.Unmarshal(sampleMessages, &messages); err != nil {
@@ -108,7 +106,7 @@ func benchMessages(messages []abi.Message) ([]abi.Message, error) {
 	return messages, nil
 }
 
-// A bench collects what hook calls took. It is used by one goroutine.
+// A bench collects reports of hook calls. It is not safe for concurrent use.
 type bench struct {
 	messages []abi.Message
 	samples  map[abi.Hook][]module.CallReport
@@ -142,7 +140,7 @@ func (b *bench) row(h abi.Hook) Row {
 	return row
 }
 
-// problem is an error on one line.
+// problem returns the text of an error on one line.
 func problem(err error) string {
 	text := err.Error()
 	var fault *ending.FaultError
@@ -161,7 +159,7 @@ func median[N cmp.Ordered](samples []module.CallReport, of func(module.CallRepor
 	return all[len(all)/2]
 }
 
-// Where and Send make b the host of its runs.
+// Where returns the run's position. With Send and NewID it implements hook.Host.
 func (b *bench) Where() abi.Run {
 	return abi.Run{ID: "run_bench", Agent: "bench", Step: 1, StepID: "step_1", MaxSteps: 20, NowMS: 1_767_225_600_000}
 }
@@ -182,7 +180,7 @@ var benchTools = []abi.Tool{
 		Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}`)},
 }
 
-// run goes once through one step of an agent, in a chain of its own.
+// run plays one step of an agent in a chain of its own.
 func (b *bench) run(ctx context.Context, e hook.Entry) error {
 	c, err := chain.New(e)
 	if err != nil {
@@ -221,7 +219,8 @@ func (b *bench) run(ctx context.Context, e hook.Entry) error {
 	return context.Cause(ctx)
 }
 
-// callModel has a model answer in several chunks, with two calls of tools.
+// callModel makes a model call whose response arrives in several chunks and contains two tool
+// calls.
 func (b *bench) callModel(ctx context.Context, r *chain.Run, instruction string, d chain.Draft, revisions *message.Revisions) *abi.Response {
 	m := abi.Assistant("I will look for the orders, and then read the newest file.")
 	m.ID, m.Origin = b.NewID(), abi.OriginModel
@@ -245,7 +244,7 @@ func (b *bench) callModel(ctx context.Context, r *chain.Run, instruction string,
 				chunks = append(chunks, abi.Chunk{Kind: abi.ChunkText, Text: word})
 			}
 			whole := said.Message.Chunks()
-			chunks = append(chunks, whole[1:]...) // the calls
+			chunks = append(chunks, whole[1:]...) // tool calls
 			for len(chunks) > 0 {
 				n := min(4, len(chunks))
 				if err := out(ctx, chunks[:n], n == len(chunks)); err != nil {
@@ -263,8 +262,7 @@ func (b *bench) callModel(ctx context.Context, r *chain.Run, instruction string,
 	return res
 }
 
-// callTools makes two calls of the agent's tools, and one of each tool that the
-// module added.
+// callTools calls two of the agent's tools, and each tool that the module added once.
 func (b *bench) callTools(ctx context.Context, r *chain.Run, d chain.Draft, tools []abi.Tool) *message.List {
 	calls := []abi.Call{
 		{ID: "call_a", Name: "search", Arguments: `{"query":"orders","path":"."}`},

@@ -46,8 +46,8 @@ func benchRow(t *testing.T, rows []Row, h abi.Hook) Row {
 	return Row{}
 }
 
-// TestBench checks that every hook of a module is called, and that what they
-// took is the same each time, but for the time.
+// TestBench checks that every hook is called, and that everything but the time is the same in each
+// run.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	m := loadModule(t, "puppet.wasm")
@@ -78,8 +78,7 @@ func TestBench(t *testing.T) {
 	require.Equal(t, rows, again)
 }
 
-// TestBenchTrouble checks modules that come to no answer: each hook is called
-// all the same.
+// TestBenchTrouble checks that every hook is called even if earlier ones fail or fault.
 func TestBenchTrouble(t *testing.T) {
 	t.Parallel()
 	m := loadModule(t, "puppet.wasm")
@@ -110,7 +109,7 @@ func TestBenchTrouble(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestBenchLazy checks that a module which may read less is shown less.
+// TestBenchLazy checks that a module with fewer read grants receives smaller inputs.
 func TestBenchLazy(t *testing.T) {
 	t.Parallel()
 	m := loadModule(t, "mirror.wasm")

@@ -8,59 +8,58 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// blocks are the memory in which an Extism plug-in and its host hand bytes to
-// each other. It lies on the host's side, and an offset in it is a number that
-// the host has given out: no offset is given out twice in a call, so that one
-// which is not valid any more is found out.
+// blocks is the memory through which an Extism plug-in and the host exchange bytes. It lives on the
+// host's side. Offsets are never reused within a call, so that the use of a freed block is
+// detected.
 type blocks struct {
-	list  []block // ascending; those that were freed stay for a while
-	freed int     // how many of them
-	last  int     // where the last access was: the next one is mostly there too
-	next  uint64  // the next offset
-	bytes int     // of all that are live
-	most  int     // of them
-	spare []byte  // of a large block that was freed, for the next one
+	list  []block // ascending by offset; freed blocks remain for a while
+	freed int     // number of freed blocks in list
+	last  int     // index of the last access, which the next one usually hits too
+	next  uint64  // next offset
+	bytes int     // total size of live blocks
+	most  int     // limit of bytes
+	spare []byte  // memory of a large freed block, for reuse
 }
 
-// A block is a part of that memory. It is never empty while it is live.
+// A block is a contiguous part of that memory. A live block is never empty.
 type block struct {
 	at     uint64
-	data   []byte // nil: it was freed
-	shared bool   // data must not be changed: it is an input or a reply
+	data   []byte // nil if freed
+	shared bool   // whether data is read-only: it is an input or a reply
 }
 
 const (
-	// firstBlock is the offset of the first block. 0 stands for none.
+	// firstBlock is the offset of the first block. Offset 0 means none.
 	firstBlock = 1 << 10
-	// blockGap is at least between two blocks, so that an access that begins in
-	// one and passes its end is in none.
+	// blockGap is the least distance between blocks, so that an access that starts in one block and
+	// runs past its end hits no other.
 	blockGap = 16
-	// maxBlocks is how many may be live in one call. Honest plug-ins have some
-	// for each host call, and some language's kits free none.
+	// maxBlocks bounds the live blocks of one call. Ordinary plug-ins use a few per host call, and
+	// some languages' SDKs free none.
 	maxBlocks = 1 << 16
-	// leastSpare is from which size on a block's memory is used again: a plug-in
-	// could let the host make gigabytes a second, which a collector that all share
-	// would have to find.
-	leastSpare = 64 << 10
-	// clearBytes is what is cleared at once, some 20 us.
+	// minSpare is the least size of a block whose memory is reused. Without reuse, a plug-in could
+	// make the host allocate gigabytes per second, and the garbage collector would slow every other
+	// run.
+	minSpare = 64 << 10
+	// clearBytes is the amount of memory that is cleared between two checks of the time. It takes
+	// about 20 µs.
 	clearBytes = 256 << 10
 )
 
-// room tells why a block of n bytes cannot be had, if so.
+// room returns an error if a block of n bytes would exceed a limit.
 func (s *blocks) room(n uint64) error {
 	switch {
 	case n > uint64(s.most-s.bytes):
-		return &policy.LimitError{Limit: "block_bytes", Max: s.most, What: fmt.Sprintf("a block of %d bytes beside others of %d", n, s.bytes),
-			Fix: "free blocks that are not needed any more; it is as much as memory_bytes, and at most four times the largest of input_bytes, output_bytes and reply_bytes"}
+		return &policy.LimitError{Limit: "block_bytes", Max: s.most, What: fmt.Sprintf("a block of %d bytes in addition to others of %d", n, s.bytes),
+			Fix: "free blocks that are no longer needed; the limit is memory_bytes, but at most four times the largest of input_bytes, output_bytes and reply_bytes"}
 	case len(s.list)-s.freed >= maxBlocks:
-		return &policy.LimitError{Limit: "blocks", Max: maxBlocks, What: fmt.Sprintf("%d blocks at once", maxBlocks+1), Fix: "free blocks that are not needed any more"}
+		return &policy.LimitError{Limit: "blocks", Max: maxBlocks, What: fmt.Sprintf("%d blocks at once", maxBlocks+1), Fix: "free blocks that are no longer needed"}
 	}
 	return nil
 }
 
-// fresh returns n zeros, in the memory of a block that was freed if that is of
-// about the size: small blocks must not hold what large ones had. It asks look
-// whether there is time for more, now and then.
+// fresh returns n zero bytes. It reuses the spare block if that has about the right size, because a
+// small block must not keep a large one's memory alive. It calls look regularly to check the time.
 func (s *blocks) fresh(n uint64, look func()) []byte {
 	if uint64(len(s.spare)) < n || uint64(len(s.spare)) > 2*n {
 		return make([]byte, n)
@@ -74,21 +73,21 @@ func (s *blocks) fresh(n uint64, look func()) []byte {
 	return b
 }
 
-// clearPiece must be a call: there the collector, for which everybody waits, can
-// interrupt what clears a large block.
+// clearPiece must remain a function call: the garbage collector can preempt the clearing of a large
+// block there.
 //
 //go:noinline
 func clearPiece(b []byte) { clear(b) }
 
-// retire keeps the memory of a block that nothing looks at any more.
+// retire keeps the memory of a freed block for reuse.
 func (s *blocks) retire(data []byte) {
-	if len(data) >= leastSpare && len(data) > len(s.spare) {
+	if len(data) >= minSpare && len(data) > len(s.spare) {
 		s.spare = data
 	}
 }
 
-// add adds a block, which there must be room for, and returns its offset; 0 for
-// an empty one.
+// add appends a block and returns its offset, or 0 if data is empty. The caller must have checked
+// room.
 func (s *blocks) add(data []byte, shared bool) uint64 {
 	if len(data) == 0 {
 		return 0
@@ -104,11 +103,11 @@ func (s *blocks) add(data []byte, shared bool) uint64 {
 	return at
 }
 
-// in returns the live block in which an offset lies, or nil. What it points to
-// is valid until a block is added or freed.
+// in returns the live block that contains the offset, or nil. The pointer is valid until a block is
+// added or freed.
 func (s *blocks) in(at uint64) *block {
 	if s.last < len(s.list) {
-		// Below the block's own offset the difference is larger than any length.
+		// For a smaller offset the unsigned difference exceeds any length.
 		if b := &s.list[s.last]; at-b.at < uint64(len(b.data)) {
 			return b
 		}
@@ -132,7 +131,7 @@ func (s *blocks) in(at uint64) *block {
 	return &s.list[i]
 }
 
-// at returns the live block that begins at an offset, or nil.
+// at returns the live block that starts at the offset, or nil.
 func (s *blocks) at(offset uint64) *block {
 	if b := s.in(offset); b != nil && b.at == offset {
 		return b
@@ -140,7 +139,7 @@ func (s *blocks) at(offset uint64) *block {
 	return nil
 }
 
-// part returns n bytes at an offset, or nil if they do not lie in one live block.
+// part returns n bytes at an offset, or nil unless one live block contains them all.
 func (s *blocks) part(at, n uint64) []byte {
 	b := s.in(at)
 	if b == nil || n > uint64(len(b.data))-(at-b.at) {
@@ -149,7 +148,7 @@ func (s *blocks) part(at, n uint64) []byte {
 	return b.data[at-b.at:][:n:n]
 }
 
-// free frees the block that begins at an offset, and tells whether there was one.
+// free frees the block that starts at the offset, and reports whether there was one.
 func (s *blocks) free(at uint64) bool {
 	b := s.at(at)
 	if b == nil {
@@ -164,7 +163,7 @@ func (s *blocks) free(at uint64) bool {
 	return true
 }
 
-// load64 reads eight bytes as WebAssembly does; what is missing is 0.
+// load64 reads a little-endian number of eight bytes. Missing bytes are 0.
 func load64(b []byte) uint64 {
 	if len(b) >= 8 {
 		return binary.LittleEndian.Uint64(b)

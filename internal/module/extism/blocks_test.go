@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzExtismBlocks compares blocks with a list that is looked through from the
-// beginning, in any order of allocations, accesses and frees.
+// FuzzExtismBlocks compares blocks with a linear list under random allocations, accesses and frees.
 func FuzzExtismBlocks(f *testing.F) {
 	f.Add([]byte{0, 5, 0, 9, 1, 0, 2, 0, 3, 7, 0, 1, 3, 200})
 	f.Add(bytes.Repeat([]byte{0, 3, 2, 0}, 200))
@@ -31,7 +30,7 @@ func FuzzExtismBlocks(f *testing.F) {
 					live = append(live, block{at: at, data: data})
 					bytes += int(n)
 				}
-			case 1: // of the one that was added as the n-th of the live ones
+			case 1: // free the n-th live block
 				if len(live) == 0 {
 					continue
 				}
@@ -40,7 +39,7 @@ func FuzzExtismBlocks(f *testing.F) {
 				require.True(t, s.free(live[k].at))
 				require.False(t, s.free(live[k].at))
 				live = append(live[:k:k], live[k+1:]...)
-			default: // an access anywhere
+			default: // access a random range
 				at := firstBlock - 8 + n*7 + uint64(i)*3
 				length := uint64(ops[i]/4) % 20
 				var want []byte
@@ -64,9 +63,9 @@ func FuzzExtismBlocks(f *testing.F) {
 	})
 }
 
-// The memory of a large block that was freed serves the next one, as zeros, unless
-// it is what the plug-in answered with, or far larger than what is asked for.
-func TestBlocksAgain(t *testing.T) {
+// TestBlockMemoryIsReused checks that a large freed block's memory is reused, cleared, unless it holds the
+// plug-in's answer or is much larger than needed.
+func TestBlockMemoryIsReused(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
 	p := &plugin{blocks: blocks{most: 8 * size}}

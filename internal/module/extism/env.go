@@ -23,23 +23,23 @@ import (
 // An envFunction is one function of extism:host/env.
 type envFunction struct {
 	name   string
-	params string // as of nativeImport
+	params string // see invoke.ValueTypes
 	result string
 	does   string
 	grant  string
 	fuel   policy.FuelClass
 
-	// quick is for those that move bytes between the plug-in and its blocks. They
-	// are no host calls: a plug-in needs thousands to read its input.
+	// quick implements functions that copy bytes between the plug-in and its blocks. They do not
+	// count as host calls, because a plug-in needs thousands to read its input.
 	quick func(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64)
-	// do is for the others, and send for what waits.
+	// do implements the others, and send those that wait.
 	do   func(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64)
 	send func(ctx context.Context, p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64)
 }
 
-// envFunctions are all functions of extism:host/env.
+// envFunctions returns all functions of extism:host/env.
 func envFunctions() []envFunction {
-	const memory = "hand bytes over"
+	const memory = "exchange bytes with the host"
 	rows := []envFunction{
 		{name: "alloc", params: "I", result: "I", quick: alloc, does: memory},
 		{name: "free", params: "I", quick: free, does: memory},
@@ -55,19 +55,19 @@ func envFunctions() []envFunction {
 		{name: "input_length", result: "I", quick: inputLength, does: "read its input"},
 		{name: "input_load_u8", params: "I", result: "i", quick: inputLoad8, does: "read its input"},
 		{name: "input_load_u64", params: "I", result: "I", quick: inputLoad64, does: "read its input"},
-		{name: "input_set", params: "II", quick: inputSet, does: "change its input, for itself"},
+		{name: "input_set", params: "II", quick: inputSet, does: "replace the input that it sees"},
 		{name: "output_set", params: "II", quick: outputSet, does: "answer"},
-		{name: "output_offset", result: "I", quick: outputOffset, does: "look at its answer"},
-		{name: "output_length", result: "I", quick: outputLength, does: "look at its answer"},
+		{name: "output_offset", result: "I", quick: outputOffset, does: "read its answer"},
+		{name: "output_length", result: "I", quick: outputLength, does: "read its answer"},
 		{name: "error_set", params: "I", quick: errorSet, does: "say why it failed"},
-		{name: "error_get", result: "I", quick: errorGet, does: "look at why it failed"},
+		{name: "error_get", result: "I", quick: errorGet, does: "read why it failed"},
 		{name: "config_get", params: "I", result: "I", do: configGet, does: "read its configuration"},
 		{name: "var_get", params: "I", result: "I", do: varGet, does: "read run-local values"},
-		{name: "var_set", params: "II", do: varSet, fuel: policy.FuelValue, does: "keep run-local values"},
+		{name: "var_set", params: "II", do: varSet, fuel: policy.FuelValue, does: "store run-local values"},
 		{name: "http_request", params: "II", result: "I", grant: "http:HOST", send: sendHTTP, does: "send HTTP requests"},
 		{name: "http_status_code", result: "i", quick: httpStatus, does: "read the reply to its request"},
 		{name: "http_headers", result: "I", quick: httpHeaders, does: "read the reply to its request"},
-		{name: "get_log_level", result: "i", quick: zero, does: "learn what is logged: everything"},
+		{name: "get_log_level", result: "i", quick: zero, does: "ask which levels are logged: all"},
 	}
 	for name, level := range map[string]int32{"log_trace": abi.LogDebug, "log_debug": abi.LogDebug, "log_info": abi.LogInfo, "log_warn": abi.LogWarn, "log_error": abi.LogError} {
 		rows = append(rows, envFunction{name: name, params: "I", fuel: policy.FuelRecord, does: "log", do: logText(level)})
@@ -87,7 +87,7 @@ func Imports() []invoke.Import {
 	return append(out, userImports()...)
 }
 
-// call is the import as the sandbox calls it.
+// call implements the import for the sandbox.
 func (row *envFunction) call(ctx context.Context, g *sandbox.Guest, stack []uint64) {
 	inv := invoke.Of(ctx)
 	if row.quick != nil {
@@ -103,12 +103,12 @@ func (row *envFunction) call(ctx context.Context, g *sandbox.Guest, stack []uint
 	inv.End()
 }
 
-// outside ends a guest whose offset is none.
+// outside aborts the guest: the bytes that it names are in no block.
 func outside(inv *invoke.Invocation, g *sandbox.Guest, name string, n, at uint64) {
-	inv.Abort(g, &CallError{fmt.Sprintf("%s: %d bytes at offset %#x lie in no block", name, n, at)})
+	inv.Abort(g, &CallError{fmt.Sprintf("%s: %d bytes at offset %#x are in no block", name, n, at)})
 }
 
-// give makes a block of bytes that do not change any more.
+// give adds a read-only block with b and returns its offset.
 func (p *plugin) give(inv *invoke.Invocation, g *sandbox.Guest, b []byte) uint64 {
 	if err := p.room(uint64(len(b))); err != nil {
 		inv.Abort(g, err)
@@ -117,8 +117,8 @@ func (p *plugin) give(inv *invoke.Invocation, g *sandbox.Guest, b []byte) uint64
 	return p.add(b, true)
 }
 
-// whole returns what is in the block at an offset, without a copy; nothing for
-// offset 0, as it is of an empty block.
+// whole returns the contents of the block at an offset, without copying. Offset 0 is an empty
+// block.
 func (p *plugin) whole(inv *invoke.Invocation, g *sandbox.Guest, name string, at uint64) []byte {
 	if at == 0 {
 		return nil
@@ -133,7 +133,7 @@ func (p *plugin) whole(inv *invoke.Invocation, g *sandbox.Guest, name string, at
 	return b.data
 }
 
-// take copies what is in the block at an offset.
+// take returns a copy of the block at an offset.
 func (p *plugin) take(inv *invoke.Invocation, g *sandbox.Guest, name string, at uint64) []byte {
 	b := p.whole(inv, g, name, at)
 	g.Charge(len(b))
@@ -150,8 +150,8 @@ func alloc(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) 
 	stack[0] = p.add(p.fresh(n, g.CheckLimits), false)
 }
 
-// free does nothing to what is no block, or not any more, as in Extism:
-// there are kits that free what a host call has freed.
+// free frees a block. As in Extism, it ignores offsets at which no live block starts: some SDKs
+// free blocks that a host call has freed.
 func free(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint64) {
 	if p.free(stack[0]) && stack[0] == p.inputAt {
 		p.input = nil
@@ -192,10 +192,10 @@ func storeWord(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint
 	binary.LittleEndian.PutUint64(p.change(inv, g, "store_u64", stack[0], 8), stack[1])
 }
 
-// change returns n bytes that are to be written.
+// change returns n bytes of a block for writing.
 func (p *plugin) change(inv *invoke.Invocation, g *sandbox.Guest, name string, at, n uint64) []byte {
 	if b := p.in(at); b != nil && b.shared {
-		g.Charge(len(b.data)) // it is copied now
+		g.Charge(len(b.data)) // p.own copies it
 		p.own(b)
 	}
 	part := p.part(at, n)
@@ -210,7 +210,7 @@ func memoryBytes(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint
 	stack[0] = uint64(p.bytes)
 }
 
-// reset frees everything. Offsets go on from where they were.
+// reset frees all blocks. Later blocks still get new offsets.
 func reset(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, _ []uint64) {
 	for i := range p.list {
 		if b := &p.list[i]; !b.shared {
@@ -228,8 +228,7 @@ func inputLength(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint
 	stack[0] = uint64(len(p.input))
 }
 
-// What lies behind the input is 0, also to those that read its last bytes eight
-// at a time.
+// Reads beyond the end of the input return 0, as do the missing bytes of a read of eight.
 
 func inputLoad8(p *plugin, inv *invoke.Invocation, _ *sandbox.Guest, stack []uint64) {
 	inv.BytesIn++
@@ -257,7 +256,7 @@ func outputSet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint
 	inv.ChargeBytes(g, len(p.output))
 }
 
-// named returns the bytes that an offset and a length name.
+// named returns the bytes that an offset and a length on the stack name.
 func (p *plugin) named(inv *invoke.Invocation, g *sandbox.Guest, name string, stack []uint64) []byte {
 	if stack[1] == 0 {
 		return nil
@@ -288,7 +287,7 @@ func errorGet(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint64)
 
 func zero(_ *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint64) { stack[0] = 0 }
 
-// configGet gives strings as they are, and other values as their JSON.
+// configGet returns a configuration value: a string's text, or the JSON of any other value.
 func configGet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) {
 	name := p.whole(inv, g, "config_get: the name", stack[0])
 	config := inv.Config
@@ -310,10 +309,10 @@ func configGet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint
 	stack[0] = p.give(inv, g, []byte(text))
 }
 
-// varPrefix begins the keys of the run-local values that Extism's variables are.
+// varPrefix is the prefix of the run-local keys that hold Extism variables.
 const varPrefix = "var/"
 
-// varKey reads the name of a variable, and frees its block.
+// varKey returns the run-local key of a variable, and frees the block with its name.
 func (p *plugin) varKey(inv *invoke.Invocation, g *sandbox.Guest, name string, at uint64) string {
 	b := p.whole(inv, g, name+": the name", at)
 	switch {
@@ -331,7 +330,7 @@ func varGet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64)
 	key := p.varKey(inv, g, "var_get", stack[0])
 	stack[0] = 0
 	if !inv.Running() {
-		return // there are none yet
+		return // no variables exist yet
 	}
 	reply, err := inv.LocalGet(key)
 	if err != nil {
@@ -341,8 +340,8 @@ func varGet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64)
 		return
 	}
 	var value struct{ Value replay.Blob }
-	if err := json.Unmarshal(reply, &value); err != nil { // a plug-in wrote it by local_set
-		inv.Abort(g, &CallError{fmt.Sprintf("var_get: invalid: run-local value %.64q is no variable", key)})
+	if err := json.Unmarshal(reply, &value); err != nil { // local_set stored a value that is not a variable
+		inv.Abort(g, &CallError{fmt.Sprintf("var_get: invalid: run-local value %.64q is not a variable", key)})
 	}
 	stack[0] = p.give(inv, g, value.Value)
 }
@@ -369,8 +368,8 @@ func varSet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64)
 	}
 }
 
-// variable is the JSON of a variable, which may be any bytes, in a form that Blob
-// reads: text is a string, so that others can read it.
+// variable encodes a variable, which may be any bytes, in the form that [replay.Blob] decodes. Text
+// becomes a string that other middlewares can read.
 func variable(b []byte) ([]byte, error) {
 	binary := func(c rune) bool { return unicode.IsControl(c) && !strings.ContainsRune("\t\n\r", c) }
 	if utf8.Valid(b) && !bytes.ContainsFunc(b, binary) {

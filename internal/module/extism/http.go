@@ -17,15 +17,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// An httpRequest is what a plug-in hands to http_request, beside a body.
+// An httpRequest is the argument of http_request, apart from the body.
 type httpRequest struct {
 	URL     string            `json:"url"`
 	Method  string            `json:"method"`
 	Headers map[string]string `json:"headers"`
 }
 
-// sendHTTP sends a request as the import http does. What http replies
-// as an error ends the call, as in Extism: a plug-in cannot be told.
+// sendHTTP sends a request. An error aborts the guest, as in Extism, because http_request cannot
+// return one.
 func sendHTTP(ctx context.Context, p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) {
 	const name = "http_request"
 	if !inv.Running() {
@@ -89,8 +89,8 @@ func readRequest(inv *invoke.Invocation, request, body []byte) (*abi.HTTPRequest
 	return q, nil
 }
 
-// headerLines is a header as Extism gives it: an object, with the lines of
-// one name joined by commas.
+// headerLines encodes headers as Extism does: an object in which repeated headers are joined by
+// commas.
 func headerLines(list []abi.HTTPHeader) ([]byte, error) {
 	lines := map[string]string{}
 	for _, h := range list {
@@ -106,7 +106,7 @@ func httpStatus(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint6
 	stack[0] = uint64(p.status)
 }
 
-// httpHeaders gives the header of the last response; there is none before one.
+// httpHeaders returns the headers of the last response, or 0 before the first.
 func httpHeaders(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) {
 	stack[0] = 0
 	if len(p.headers) > 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// ParseManifest reads a manifest. A warning names each key that has no effect.
+// ParseManifest parses a manifest and warns of each key that has no effect.
 func ParseManifest(b []byte) (m sdk.Manifest, warnings []string, err error) {
 	if err := jsoncodec.Valid(b); err != nil {
 		return m, nil, fmt.Errorf("not valid JSON: %w", err)
@@ -34,11 +34,11 @@ func ParseManifest(b []byte) (m sdk.Manifest, warnings []string, err error) {
 		case "wasm", "memory", "config", "timeout_ms":
 		case "allowed_hosts":
 			if len(m.AllowedHosts) > 0 {
-				warnings = append(warnings, "allowed_hosts of the manifest grants nothing: an operator grants hosts, as http:HOST")
+				warnings = append(warnings, "allowed_hosts of the manifest grants nothing: an operator grants hosts with http:HOST")
 			}
 		case "allowed_paths":
 			if len(m.AllowedPaths) > 0 {
-				warnings = append(warnings, "allowed_paths of the manifest is ignored: modules reach no files")
+				warnings = append(warnings, "allowed_paths of the manifest is ignored: modules cannot access files")
 			}
 		default:
 			warnings = append(warnings, fmt.Sprintf("manifest: unknown key %.64q", key))
@@ -50,29 +50,29 @@ func ParseManifest(b []byte) (m sdk.Manifest, warnings []string, err error) {
 	case 1:
 		return m, warnings, nil
 	default:
-		return m, nil, fmt.Errorf("wasm has %d modules; a middleware is one: link them before", len(m.Wasm))
+		return m, nil, fmt.Errorf("wasm has %d modules; a middleware is a single module: link them first", len(m.Wasm))
 	}
 }
 
-// LowerLimits applies a manifest's limits where they are stricter. A warning
-// names each one that is not.
+// LowerLimits applies a manifest's limits where they are stricter than l, and warns where they are
+// not.
 func LowerLimits(l policy.Limits, m *sdk.Manifest) (_ policy.Limits, warnings []string) {
 	if m.Memory != nil && m.Memory.MaxPages > 0 {
 		most := cmp.Or(l.MemoryBytes, sandbox.DefaultMemoryBytes)
 		asked := int64(m.Memory.MaxPages) * 64 << 10
 		if asked > most {
-			warnings = append(warnings, fmt.Sprintf("memory.max_pages of the manifest asks for %d bytes; the limit memory_bytes of %d holds", asked, most))
+			warnings = append(warnings, fmt.Sprintf("memory.max_pages of the manifest asks for %d bytes; the limit memory_bytes of %d applies", asked, most))
 		}
 		l.MemoryBytes = min(asked, most)
 	}
 	if m.Memory != nil && m.Memory.MaxVarBytes >= 0 {
-		warnings = append(warnings, "memory.max_var_bytes of the manifest is ignored: variables are run-local values, whose limits hold")
+		warnings = append(warnings, "memory.max_var_bytes of the manifest is ignored: variables are run-local values, and their limits apply")
 	}
 	if m.Timeout > 0 {
 		most := cmp.Or(l.HookTime, sandbox.DefaultHookTime)
 		asked := time.Duration(min(m.Timeout, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond
 		if asked > most {
-			warnings = append(warnings, fmt.Sprintf("timeout_ms of the manifest asks for %v; the limit hook_time of %v holds", asked, most))
+			warnings = append(warnings, fmt.Sprintf("timeout_ms of the manifest asks for %v; the limit hook_time of %v applies", asked, most))
 		}
 		l.HookTime = min(asked, most)
 	}

@@ -26,16 +26,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// Transport is the transport of Extism plug-ins: hooks are exports of type () -> i32,
-// input, output, errors, variables and logs go through Extism's imports, and the
-// host calls of the ABI are functions of extism:host/user. All of them are served
-// here. What Extism's kernel does, a module of its own in other hosts, is done by
-// blocks; nothing that the plug-in can reach tells where one begins.
-//
-// An honest plug-in finds what Extism's Go SDK gives it, which the tests compare.
+// Transport calls the hooks of Extism plug-ins.
 type Transport struct{}
 
-// The modules that Extism plug-ins import from.
+// The modules from which Extism plug-ins import functions.
 const (
 	ModulePrefix = "extism:"
 	EnvModule    = "extism:host/env"
@@ -50,10 +44,9 @@ func (Transport) HostBytes(l *policy.Limits) int64 { return int64(blockBytes(l))
 
 func (Transport) HookType() verify.FuncType { return HookType }
 
-// Start sets up what languages' runtimes want to be set up, as Extism does: in
-// Haskell hs_init, and elsewhere the constructors, if there is no _initialize that
-// calls them. The context has the visit of the image's making, which _initialize
-// has seen too.
+// Start initializes a language's runtime as Extism does: it calls hs_init for Haskell, and
+// elsewhere the constructors unless an _initialize has called them. ctx carries the invocation of
+// building the image, which _initialize used too.
 func (Transport) Start(ctx context.Context, in *sandbox.Instance, _ *invoke.Invocation) error {
 	i32s := []api.ValueType{api.ValueTypeI32, api.ValueTypeI32}
 	var initialized, constructors, haskell bool
@@ -80,11 +73,11 @@ func (Transport) Start(ctx context.Context, in *sandbox.Instance, _ *invoke.Invo
 func (Transport) Pack(context.Context, *sandbox.Instance, *invoke.Invocation) error { return nil }
 
 func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error) {
-	defer func() { inv.State = nil }() // a visit may be kept longer than its blocks
+	defer func() { inv.State = nil }() // the invocation may outlive its blocks
 	p := pluginOf(inv)
 	results, err := in.Call(inv.Context(ctx), string(inv.Hook))
 	if err != nil {
-		if len(p.failure) > 0 { // what a panic of some languages says
+		if len(p.failure) > 0 { // the message of a panic in some languages
 			inv.Remember("error_set: " + string(p.failure[:min(len(p.failure), maxRemembered)]))
 		}
 		return false, err
@@ -102,8 +95,8 @@ func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Inv
 	return true, err
 }
 
-// explain makes an error object of how a call failed, unless late says that there
-// is no time for reading what the plug-in says.
+// explain returns an error object for a failed call. late returns an error when there is no time
+// left to decode what the plug-in reports.
 func (p *plugin) explain(code int32, late func() error) ([]byte, error) {
 	said, object := p.failure, false
 	if len(said) == 0 {
@@ -124,27 +117,27 @@ func (p *plugin) explain(code int32, late func() error) ([]byte, error) {
 	case len(p.failure) > 0:
 		return abijson.Marshal(abi.Error{Code: abi.CodeInternal, Message: strings.ToValidUTF8(string(p.failure), "\ufffd")})
 	default:
-		return abijson.Marshal(abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("returned %d, and set no error", code)})
+		return abijson.Marshal(abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("returned %d without setting an error", code)})
 	}
 }
 
-// maxRemembered bounds the text of error_set that a trap reports, in bytes.
+// maxRemembered bounds the text of error_set that a fault includes after a trap, in bytes.
 const maxRemembered = 1 << 10
 
-// A plugin is what belongs to one call of an Extism plug-in.
+// A plugin is the state of one call of an Extism plug-in.
 type plugin struct {
 	blocks
 	input     []byte
 	inputAt   uint64
 	output    []byte
 	outputAt  uint64
-	failure   []byte // the text of error_set
+	failure   []byte // text of error_set
 	failureAt uint64
 	status    int    // of the last response
-	headers   []byte // of it, JSON
+	headers   []byte // of the last response, as JSON
 }
 
-// pluginOf returns the visit's plugin. Its first block is the input.
+// pluginOf returns the invocation's state. Its first block is the input.
 func pluginOf(inv *invoke.Invocation) *plugin {
 	if p, ok := inv.State.(*plugin); ok {
 		return p
@@ -156,8 +149,8 @@ func pluginOf(inv *invoke.Invocation) *plugin {
 	return p
 }
 
-// free frees the block that begins at an offset, and tells whether there was one.
-// What the plug-in made its answer stays that, also if it frees the block.
+// free frees the block that starts at the offset, and reports whether there was one. The memory is
+// not reused while it holds the input, the answer or the error.
 func (p *plugin) free(at uint64) bool {
 	b := p.at(at)
 	if b == nil {
@@ -170,7 +163,7 @@ func (p *plugin) free(at uint64) bool {
 	return p.blocks.free(at)
 }
 
-// own makes a block one that may be changed.
+// own makes a read-only block writable by copying it.
 func (p *plugin) own(b *block) {
 	b.data, b.shared = jsoncodec.Clone(b.data), false
 	if b.at == p.inputAt {
@@ -178,20 +171,20 @@ func (p *plugin) own(b *block) {
 	}
 }
 
-// blockBytes is how many bytes of blocks one call may have: those of several
-// inputs and answers at their limits, but never more than the plug-in may have of
-// linear memory. They are beside that, as they are in Extism.
+// blockBytes returns the limit of block memory in one call: several inputs and answers of the
+// largest size, but at most the limit of linear memory. Blocks count in addition to linear memory,
+// as in Extism.
 func blockBytes(l *policy.Limits) int {
 	return min(int(l.MemoryBytes), 4*max(l.InputBytes, l.OutputBytes, l.ReplyBytes))
 }
 
-// A CallError is the cause of a fault: a host call of an Extism plug-in that
-// cannot be answered, since it has no way to say so but to end the call.
+// A CallError is the cause of a fault: a host call failed whose Extism function cannot return an
+// error.
 type CallError struct{ text string }
 
 func (e *CallError) Error() string { return e.text }
 
-// abortCall is abort for what a host call answered.
+// abortCall aborts the guest with the error of a host call.
 func abortCall(inv *invoke.Invocation, g *sandbox.Guest, name string, err error) {
 	var e *abi.Error
 	if errors.As(err, &e) {

@@ -14,23 +14,21 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// A userFunction is a host call of the ABI as a function of extism:host/user. It
-// takes the offset of a block with JSON, if it takes anything, and returns one of
-// a block with the reply: what the ABI says, {} where that has no bytes, or
-// {"error": {…}}.
+// A userFunction is a host call of the ABI as a function of extism:host/user. Its argument, if any,
+// is the offset of a block with JSON. It returns the offset of a block with the reply: the ABI's,
+// {} if that is empty, or {"error": {…}}.
 type userFunction struct {
 	name string
-	bare bool // it takes nothing
-	// waits says that time may go by, which the guest's clock shows then.
+	bare bool // whether it has no argument
+	// waits says that the call may take time, by which the guest's clock then advances.
 	waits bool
 	fuel  policy.FuelClass // of the native import of the same name
-	// do makes the call. The rules of when it may be called
-	// are those of the native import of the same name.
+	// do makes the call. It is available when the native import of the same name is.
 	do func(ctx context.Context, inv *invoke.Invocation, arg []byte) ([]byte, error)
 }
 
-// userFunctions are all functions of extism:host/user, in the order of the ABI's
-// table. What is read, written and logged goes through extism:host/env.
+// userFunctions returns all functions of extism:host/user, in the order of the ABI's table.
+// Reading, writing and logging go through extism:host/env.
 func userFunctions() []userFunction {
 	rows := []userFunction{
 		{name: "next", waits: true, do: func(ctx context.Context, inv *invoke.Invocation, arg []byte) ([]byte, error) {
@@ -82,8 +80,8 @@ func userFunctions() []userFunction {
 	return rows
 }
 
-// userImports returns all functions of extism:host/user. They cost what the native imports of the
-// same names do.
+// userImports returns the imports of extism:host/user. They cost as much as the native imports of
+// the same names.
 func userImports() []invoke.Import {
 	var out []invoke.Import
 	rows := userFunctions()
@@ -107,7 +105,7 @@ func (row *userFunction) params() string {
 	return "I"
 }
 
-// call is the import as the sandbox calls it.
+// call implements the import for the sandbox.
 func (row *userFunction) call(ctx context.Context, g *sandbox.Guest, stack []uint64) {
 	inv := invoke.Of(ctx)
 	inv.Begin(g, row.fuel)
@@ -140,7 +138,7 @@ func (row *userFunction) reply(ctx context.Context, inv *invoke.Invocation, arg 
 	return row.do(ctx, inv, arg)
 }
 
-// argument reads what a function was given.
+// argument decodes the argument of a function.
 func argument(inv *invoke.Invocation, arg []byte, out any) error {
 	if len(arg) == 0 {
 		arg = []byte("{}")
@@ -160,7 +158,7 @@ func userMessages(_ context.Context, inv *invoke.Invocation, arg []byte) ([]byte
 	if err := argument(inv, arg, &a); err != nil {
 		return nil, err
 	}
-	const most = 1<<31 - 1 // bounds are clamped
+	const most = 1<<31 - 1 // larger bounds are clamped
 	to := most
 	if a.To != nil {
 		to = min(*a.To, most)
@@ -183,13 +181,13 @@ func userChanged(_ context.Context, inv *invoke.Invocation, arg []byte) ([]byte,
 	return strconv.AppendInt(nil, int64(first), 10), nil
 }
 
-// A keyArg is the argument of what has a key.
+// A keyArg is the argument of a function with a key.
 type keyArg struct {
 	Key     string          `json:"key"`
 	Value   json.RawMessage `json:"value"`
-	Version *int64          `json:"version"` // none: always
-	Delta   *int64          `json:"delta"`   // none: 1
-	TTL     int64           `json:"ttl"`     // seconds; 0: none
+	Version *int64          `json:"version"` // defaults to always
+	Delta   *int64          `json:"delta"`   // defaults to 1
+	TTL     int64           `json:"ttl"`     // in seconds; 0 keeps the value forever
 }
 
 func (a *keyArg) version() int64 {

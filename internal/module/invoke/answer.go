@@ -12,13 +12,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// An AnswerError is the cause of a fault: what the guest wrote is not what a
-// hook answers.
+// An AnswerError is the cause of a fault: the hook's answer is malformed.
 type AnswerError struct{ Text string }
 
 func (e *AnswerError) Error() string { return e.Text }
 
-// DecodeAnswer reads the output of a hook that succeeded. None leaves out as it is.
+// DecodeAnswer decodes the output of a hook that succeeded. Without output, out stays unchanged.
 func (inv *Invocation) DecodeAnswer(out any) error {
 	if len(inv.Output) == 0 {
 		return nil
@@ -35,18 +34,18 @@ func (inv *Invocation) DecodeAnswer(out any) error {
 }
 
 const (
-	// answerGrace is how long an answer may be read when the hook's time is over. Most
-	// are read in some microseconds.
+	// answerGrace is how long decoding an answer may take once the hook's time is used up. Most
+	// answers take microseconds.
 	answerGrace = 5 * time.Millisecond
-	// maxStep is the most that counts as the reading of what lies between two looks.
-	// It takes less: what is longer is that the machine, or this process, let others
-	// run, which with a thousand runs can be for seconds.
+	// maxStep caps the time between two checks that counts as decoding. The work between two checks
+	// takes less; the rest is time in which the scheduler ran something else, which can be seconds
+	// with a thousand runs.
 	maxStep = answerGrace
 )
 
-// AnswerDeadline returns what tells when reading the answer takes too long. That is the
-// module's work: JSON of the longest answer can be such that reading it takes
-// more than 100 ms. A short answer is read quickly, whatever it is.
+// AnswerDeadline returns a function that returns an error once decoding the answer takes too long.
+// Decoding counts towards the hook's time, because a module can craft an answer that takes more
+// than 100 ms to decode. It returns nil for short answers.
 func (inv *Invocation) AnswerDeadline() func() error {
 	if len(inv.Output) <= smallJSON {
 		return nil
@@ -59,19 +58,18 @@ func (inv *Invocation) AnswerDeadline() func() error {
 			return nil
 		}
 		return &sandbox.Fault{Kind: sandbox.FaultTimeout, Limit: "HookTime", Value: int64(inv.Limits.HookTime), Export: string(inv.Hook),
-			Message: fmt.Sprintf("its answer of %d bytes could not be read in what was left of %v", len(inv.Output), inv.Limits.HookTime)}
+			Message: fmt.Sprintf("its answer of %d bytes could not be decoded in the rest of %v", len(inv.Output), inv.Limits.HookTime)}
 	}
 }
 
-// maxMessage bounds the message of an error of a module, in bytes.
+// maxMessage bounds the message of a module's error, in bytes.
 const maxMessage = 8 << 10
 
-// DecodeFailure reads the output of a hook that says it failed. Without output the
-// error says no more than that; an output that is no error object is a fault,
-// like any other answer of the wrong shape.
+// DecodeFailure decodes the error object of a hook that failed. Without output it returns a generic
+// error. Malformed output is a fault, as in DecodeAnswer.
 func (inv *Invocation) DecodeFailure() (*abi.Error, error) {
 	if len(inv.Output) == 0 {
-		return &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("%s failed without saying why", inv.Hook)}, nil
+		return &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("%s failed without an error message", inv.Hook)}, nil
 	}
 	var e abi.Error
 	unknown, err := abijson.DecodeUntil(inv.Output, &e, inv.AnswerDeadline())

@@ -12,25 +12,24 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// Reading an answer takes of the hook's time. 8 MB of small parts take some
-// 100 ms.
-func TestAnswerThatTakesLongToRead(t *testing.T) {
+// Decoding an answer counts towards the hook's time. 8 MB of tiny elements take about 100 ms.
+func TestSlowAnswer(t *testing.T) {
 	t.Parallel()
 	limits := policy.Limits{}
 	limits.HookTime = time.Second
 	inv := &Invocation{Limits: &limits, LogFunc: func(int32, string) {}, Output: []byte(`{"x":[` + strings.Repeat("[],", 8<<20/3) + `0]}`)}
-	inv.Report.Time = time.Second // all of it
+	inv.Report.Time = time.Second // used up
 	var out abi.BeforeModelAnswer
 	err := inv.DecodeAnswer(&out)
 	var late *sandbox.Fault
 	require.ErrorAs(t, err, &late)
 	require.Equal(t, sandbox.FaultTimeout, late.Kind)
-	require.ErrorContains(t, err, "could not be read in what was left of 1s")
+	require.ErrorContains(t, err, "could not be decoded in the rest of 1s")
 	require.EqualValues(t, time.Second, late.Value)
 
 	limits.HookTime, inv.Report.Time = time.Second, 0
 	look := inv.AnswerDeadline()
-	time.Sleep(2 * answerGrace) // that others run for long is no matter of the module
+	time.Sleep(2 * answerGrace) // time in which other processes run does not count
 	require.NoError(t, look())
 	limits.HookTime = time.Nanosecond
 	look = inv.AnswerDeadline()
@@ -40,6 +39,6 @@ func TestAnswerThatTakesLongToRead(t *testing.T) {
 	limits.HookTime = 1<<63 - 1
 	require.NoError(t, inv.DecodeAnswer(&out))
 	inv.Output = []byte(`{}`)
-	limits.HookTime = time.Nanosecond // it is over: what is short is read
+	limits.HookTime = time.Nanosecond // used up, but short answers are exempt
 	require.NoError(t, inv.DecodeAnswer(&out))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// maxEmit bounds the JSON of one event, in bytes, before it is copied.
+// maxEmit bounds the JSON of an event, in bytes. It is checked before the event is copied.
 const maxEmit = 1 << 20
 
 func (inv *Invocation) Emit(b []byte) ([]byte, error) {

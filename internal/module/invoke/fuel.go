@@ -5,7 +5,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// chargeCall charges for a host call of that class.
+// chargeCall charges the guest for a host call of the class.
 func (inv *Invocation) chargeCall(g *sandbox.Guest, class policy.FuelClass) {
 	switch class {
 	case policy.FuelValue:
@@ -15,13 +15,13 @@ func (inv *Invocation) chargeCall(g *sandbox.Guest, class policy.FuelClass) {
 	}
 }
 
-// ChargeBytes charges for n bytes that the guest hands to the host. It is called before the host
-// keeps them, so that a guest without fuel leaves nothing.
+// ChargeBytes charges the guest for n bytes that it passes to the host. It must be called before
+// the host keeps them, so that a guest without fuel stores nothing.
 func (inv *Invocation) ChargeBytes(g *sandbox.Guest, n int) {
 	g.ChargeFuel(int64(n) * inv.Limits.Schedule().Byte)
 }
 
-// chargeReply charges for a reply of n bytes.
+// chargeReply charges the guest for a reply of n bytes.
 func (inv *Invocation) chargeReply(g *sandbox.Guest, n int) {
 	if inv.Limits.Schedule().Reply {
 		g.Charge(n)

@@ -9,22 +9,23 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// Take copies what the guest hands over from its memory.
+// Take copies an argument of n bytes at ptr out of the guest's memory. what names it in errors. If
+// it lies outside of the memory or is too large, the guest is aborted and Take does not return.
 func (inv *Invocation) Take(g *sandbox.Guest, what string, ptr, n uint64) []byte {
 	return inv.takeInto(nil, g, what, ptr, n)
 }
 
-// TakeBriefly is take of what nobody keeps, nor looks at when more is taken so.
+// TakeBriefly is like Take, but the result is valid only until the next call of TakeBriefly.
 func (inv *Invocation) TakeBriefly(g *sandbox.Guest, what string, ptr, n uint64) []byte {
 	return inv.takeInto(&inv.takeBuffer, g, what, ptr, n)
 }
 
-// TakeAnswer takes the hook's answer.
+// TakeAnswer copies the hook's answer.
 func (inv *Invocation) TakeAnswer(g *sandbox.Guest, ptr, n uint64) {
 	inv.Output = inv.takeInto(&inv.outputBuffer, g, "the answer", ptr, n)
 }
 
-// takeInto is take into a room, if there is one and what is taken is not recorded.
+// takeInto is like Take, and reuses *room if room is not nil and calls are not recorded.
 func (inv *Invocation) takeInto(room *[]byte, g *sandbox.Guest, what string, ptr, n uint64) []byte {
 	if n == 0 {
 		return nil
@@ -47,8 +48,8 @@ func (inv *Invocation) takeInto(room *[]byte, g *sandbox.Guest, what string, ptr
 	return *room
 }
 
-// holdTaken counts n bytes that are taken: an answer, until the next one, or what is
-// handed to a host call, with what is decoded from it.
+// holdTaken accounts for n bytes that are copied. An answer replaces the previous one; an argument
+// counts twice, for what is decoded from it.
 func (inv *Invocation) holdTaken(room *[]byte, n int) error {
 	if room != &inv.outputBuffer {
 		return inv.holdReply(2 * n)

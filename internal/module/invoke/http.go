@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// HTTP sends a request to a host that was granted. What a bundle of a fault keeps
-// of it is what the module saw: secrets are in neither.
+// HTTP sends a request to a granted host. A fault bundle records what the module sees, which
+// contains no secrets.
 func (inv *Invocation) HTTP(ctx context.Context, request []byte) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "http", Bytes: []replay.Blob{request}} }, func() ([]byte, error) {
 		var q abi.HTTPRequest
@@ -24,7 +24,7 @@ func (inv *Invocation) HTTP(ctx context.Context, request []byte) ([]byte, error)
 	})
 }
 
-// SendRequest sends a request. The guest waits for it, which is not its time.
+// SendRequest sends a request. Waiting for the response does not count towards the guest's time.
 func (inv *Invocation) SendRequest(ctx context.Context, q *abi.HTTPRequest) (res *abi.HTTPResponse, err error) {
 	if len(inv.Grants.HTTP) == 0 {
 		return nil, notGranted("http:HOST")

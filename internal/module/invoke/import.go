@@ -12,11 +12,11 @@ type Import struct {
 	sandbox.Import
 
 	Does  string           // what a module can do with it, in words
-	Grant string           // the grant without which it is denied; empty if it needs none
-	Fuel  policy.FuelClass // what a call costs
+	Grant string           // the grant that it requires; empty if none
+	Fuel  policy.FuelClass // the class that determines its cost
 }
 
-// ValueTypes returns the types that letters stand for: i is an i32, I an i64.
+// ValueTypes converts letters to types: i is an i32, I an i64.
 func ValueTypes(letters string) []api.ValueType {
 	types := make([]api.ValueType, len(letters))
 	for i := range letters {

@@ -9,7 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// Encode encodes the hook's input, with the messages that it shows, and holds its memory.
+// Encode encodes the hook's input, including the messages that the entry may read, and accounts for
+// its memory.
 func (inv *Invocation) Encode(in any) (err error) {
 	if inv.Input, err = inv.encoded(in); err == nil {
 		err = inv.hold(int64(len(inv.Input)))
@@ -21,7 +22,7 @@ func (inv *Invocation) Encode(in any) (err error) {
 func (inv *Invocation) encoded(in any) ([]byte, error) {
 	var b []byte
 	var err error
-	if inv.Recorder != nil { // and keeps the input
+	if inv.Recorder != nil { // which keeps the input
 		b, err = abijson.Marshal(in)
 	} else {
 		b, err = abijson.AppendJSON(inv.inputBuffer, in)
@@ -31,7 +32,7 @@ func (inv *Invocation) encoded(in any) ([]byte, error) {
 	if err != nil || items == nil {
 		return b, err
 	}
-	if err := inv.hold(int64(len(b))); err != nil { // the call holds the items already
+	if err := inv.hold(int64(len(b))); err != nil { // the call accounts for items already
 		return nil, err
 	}
 	object := b
@@ -43,7 +44,7 @@ func (inv *Invocation) encoded(in any) ([]byte, error) {
 		return nil, fmt.Errorf("it has no list %d of messages", n)
 	}
 	const key = `,"items":`
-	end := cap(b) - cap(list) + len(list) - 1 // where the list's brace closes
+	end := cap(b) - cap(list) + len(list) - 1 // position of the list's closing brace
 	out := make([]byte, 0, len(b)+len(key)+len(items))
 	out = jsoncodec.Append(append(jsoncodec.Append(out, b[:end]), key...), items)
 	return jsoncodec.Append(out, b[end:]), nil

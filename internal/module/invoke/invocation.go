@@ -23,39 +23,39 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// A Invocation is one call of a module's export: what the host keeps of it while
-// the guest's code runs. It belongs to the goroutine of that call.
+// An Invocation is one call of a module's export and the state that the host keeps for it. It
+// belongs to the goroutine of that call.
 //
-// Its methods are the host calls of the ABI without the form in which a
-// transport makes them. They return *abi.Error for what the guest is to see.
+// Its methods implement the host calls of the ABI, independently of how a transport passes
+// arguments. They return an *abi.Error for errors that the guest sees.
 type Invocation struct {
 	Hook    abi.Hook
 	Limits  *policy.Limits
-	Call    *hook.Call      // nil while the image is built
-	Config  json.RawMessage // nil while it is not to be had
+	Call    *hook.Call      // nil while an image is built
+	Config  json.RawMessage // nil if the config import is unavailable
 	Grants  policy.Grants
-	LogFunc func(level int32, text string) // nil: to the call
-	// readable rewrites what the guest logs for people; nil leaves it unchanged.
+	LogFunc func(level int32, text string) // defaults to Call's log
+	// Readable rewrites logged text for people. Nil leaves it unchanged.
 	Readable func(text string) string
-	Now      int64 // what the guest's clock shows, in nanoseconds
+	Now      int64 // the guest's clock, in nanoseconds
 
 	Input []byte
-	// seed determines the guest's random bytes. It is empty in a run, where run, entry and nth do.
+	// Seed determines the guest's random bytes. If empty, Run, Entry and Nth do.
 	Seed       string
 	Run, Entry string
-	Nth        int64 // among the entry's calls in the run, from 1
+	Nth        int64 // number of the call among the entry's calls in the run, from 1
 
-	Entered  bool           // the guest was called
-	inside   bool           // a host call is under way, or ended the guest
-	guest    *sandbox.Guest // once it has made a host call
+	Entered  bool           // whether the guest was called
+	inside   bool           // whether a host call is in progress, or aborted the guest
+	guest    *sandbox.Guest // set by the first host call
 	Recorder *replay.Recorder
-	Replay   *replay.Player // answers the guest in the host's place
+	Replay   *replay.Player // answers host calls in place of the run
 	Report   sandbox.Report
-	Grown    int64 // bytes of memory
-	Err      error // what the call came to
+	Grown    int64 // growth of the instance's memory, in bytes
+	Err      error // the outcome of the call
 
-	State       any             // what the transport keeps of the call
-	BuildConfig json.RawMessage // the configuration, which an Extism plug-in finds also while its image is built
+	State       any             // state of the transport
+	BuildConfig json.RawMessage // the configuration, which an Extism plug-in can also read while its image is built
 
 	Pending   []byte
 	Output    []byte
@@ -63,26 +63,26 @@ type Invocation struct {
 	logged    int // bytes
 	Recent    []string
 	BytesIn   int64 // copied to the guest
-	BytesOut  int64 // copied from it
+	BytesOut  int64 // copied from the guest
 
-	// What the call holds of the last host call and of the answer, in bytes.
+	// Bytes accounted for the last host call and for the answer.
 	heldReply, heldOutput int64
 
-	inputBuffer, replyBuffer []byte // for its input, and for replies with messages: nobody keeps them
-	outputBuffer, takeBuffer []byte // for its answer, and what it hands to host calls
+	inputBuffer, replyBuffer []byte // reused for the input, and for replies with messages
+	outputBuffer, takeBuffer []byte // reused for the answer, and for arguments of host calls
 }
 
-// pool are such as are used again, with their rooms.
+// pool holds invocations for reuse, with their buffers.
 var pool = sync.Pool{New: func() any { return new(Invocation) }}
 
-// maxReusedBuffer is how large a room may be that is used again, in bytes.
+// maxReusedBuffer bounds the capacity of a buffer that is reused, in bytes.
 const maxReusedBuffer = 64 << 10
 
-// New returns a visit that is to be given back.
+// New returns an empty invocation. The caller must call Release.
 func New() *Invocation { return pool.Get().(*Invocation) }
 
-// Release ends a visit, which nobody looks at any more. What is recorded is kept, and
-// its context may be: by a tool that did not end with its call.
+// Release returns the invocation to the pool. A recorded invocation is not reused, because its
+// recording and, through a tool that outlives the call, its context may still be referenced.
 func (inv *Invocation) Release() {
 	if inv.Recorder != nil {
 		return
@@ -91,7 +91,7 @@ func (inv *Invocation) Release() {
 	pool.Put(inv)
 }
 
-// reusable is a room that is used again, or none if it has become too large.
+// reusable returns buf emptied for reuse, or nil if it has grown too large.
 func reusable(room []byte) []byte {
 	if cap(room) > maxReusedBuffer {
 		return nil
@@ -99,7 +99,7 @@ func reusable(room []byte) []byte {
 	return room[:0]
 }
 
-// RandomSeed determines the guest's random bytes.
+// RandomSeed returns the seed of the guest's random bytes.
 func (inv *Invocation) RandomSeed() string {
 	if inv.Nth == 0 {
 		return inv.Seed
@@ -109,13 +109,13 @@ func (inv *Invocation) RandomSeed() string {
 
 type contextKey struct{}
 
-// A invocationContext is a context with a visit in it.
+// An invocationContext is a context that carries an invocation.
 type invocationContext struct {
 	context.Context
 	v *Invocation
 }
 
-// Value finds the visit, and whatever the context has.
+// Value returns the invocation, or the parent's value.
 func (c *invocationContext) Value(key any) any {
 	if key == (contextKey{}) {
 		return c.v
@@ -123,19 +123,19 @@ func (c *invocationContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Context returns ctx with the visit in it, where imports find it.
+// Context returns a context that carries the invocation to imports.
 func (inv *Invocation) Context(ctx context.Context) context.Context {
 	return &invocationContext{ctx, inv}
 }
 
-// A lazyContext is a visitContext whose visit is made when it is first asked for.
+// A lazyContext creates its invocation on first use.
 type lazyContext struct {
 	context.Context
 	make func() *Invocation
 	v    *Invocation
 }
 
-// Value returns the visit, or what the parent context has. It must be called by one goroutine at a time.
+// Value returns the invocation, or the parent's value. Calls must not be concurrent.
 func (c *lazyContext) Value(key any) any {
 	if key != (contextKey{}) {
 		return c.Context.Value(key)
@@ -146,17 +146,17 @@ func (c *lazyContext) Value(key any) any {
 	return c.v
 }
 
-// LazyContext returns ctx with a visit that make returns when a function of the guest asks for it,
-// which hardly ever happens.
+// LazyContext returns a context whose invocation make creates when the guest first makes a host
+// call. Most images are built without one.
 func LazyContext(ctx context.Context, make func() *Invocation) context.Context {
 	return &lazyContext{Context: ctx, make: make}
 }
 
-// Of returns the visit that ctx has.
+// Of returns the invocation that ctx carries. It panics if there is none.
 func Of(ctx context.Context) *Invocation { return ctx.Value(contextKey{}).(*Invocation) }
 
-// Clock is what the guest's clock shows, in nanoseconds: that of the input,
-// and the host's again after each next.
+// Clock returns the guest's time in nanoseconds. It is the time of the input, and advances to the
+// host's clock after host calls that wait.
 func (inv *Invocation) Clock() int64 {
 	if inv.Replay != nil {
 		return inv.Replay.Clock()
@@ -165,12 +165,11 @@ func (inv *Invocation) Clock() int64 {
 	return inv.Now
 }
 
-// Running reports whether there is a run that host calls can ask.
+// Running reports whether a run, or a recording of one, can answer host calls.
 func (inv *Invocation) Running() bool { return inv.Call != nil || inv.Replay != nil }
 
-// Ask makes a host call that the run answers, or what a bundle recorded did.
-//
-// What it is, q tells, which is asked only where calls are recorded or replayed.
+// Ask makes a host call with do, or returns the recorded reply during a replay. q describes the
+// call; it is called only if calls are recorded or replayed.
 func (inv *Invocation) Ask(q func() replay.HostCall, do func() ([]byte, error)) ([]byte, error) {
 	if inv.Replay != nil {
 		call := q()
@@ -183,7 +182,7 @@ func (inv *Invocation) Ask(q func() replay.HostCall, do func() ([]byte, error)) 
 	return reply, err
 }
 
-// count counts a host call.
+// count counts a host call and returns an error beyond the limit.
 func (inv *Invocation) count() error {
 	if inv.HostCalls++; inv.HostCalls > inv.Limits.HostCalls {
 		return &policy.LimitError{Limit: "host_calls", Max: inv.Limits.HostCalls, What: fmt.Sprintf("host call %d", inv.HostCalls)}
@@ -191,7 +190,7 @@ func (inv *Invocation) count() error {
 	return nil
 }
 
-// wait calls what may have to wait for somebody: its time is not the guest's.
+// wait calls fn, which may block. The time does not count as the guest's.
 func (inv *Invocation) wait(fn func()) {
 	if inv.guest == nil {
 		fn()
@@ -200,11 +199,11 @@ func (inv *Invocation) wait(fn func()) {
 	inv.guest.Wait(fn)
 }
 
-// smallJSON is how many bytes of JSON are read before anybody is asked whether to stop.
+// smallJSON is the size of JSON that is decoded without checking the time, in bytes.
 const smallJSON = 16 << 10
 
-// checkTime ends the guest in the middle of a host call that works for long, if its
-// time is over; then it does not return.
+// checkTime aborts the guest if its time is used up. Host calls that compute for long call it
+// regularly.
 func (inv *Invocation) checkTime() error {
 	if inv.guest != nil {
 		inv.guest.CheckLimits()
@@ -212,9 +211,10 @@ func (inv *Invocation) checkTime() error {
 	return nil
 }
 
-// Begin begins a host call of that class, and end ends it.
+// Begin starts a host call: it counts and charges it. The caller must call End, unless the guest is
+// aborted.
 func (inv *Invocation) Begin(g *sandbox.Guest, class policy.FuelClass) {
-	inv.inside, inv.guest = true, g // and it stays inside if the guest ends in here
+	inv.inside, inv.guest = true, g // remains set if the host call aborts the guest
 	if err := inv.count(); err != nil {
 		g.Abort(err)
 	}
@@ -223,7 +223,7 @@ func (inv *Invocation) Begin(g *sandbox.Guest, class policy.FuelClass) {
 
 func (inv *Invocation) End() { inv.inside = false }
 
-// Abort ends the guest in a host call.
+// Abort ends the guest in a host call with err. It does not return.
 func (inv *Invocation) Abort(g *sandbox.Guest, err error) {
 	inv.inside = true
 	g.Abort(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// log logs a text of the guest's, or about it.
+// log writes text to the log of the call.
 func (inv *Invocation) log(level int32, text string) {
 	switch {
 	case inv.LogFunc != nil:
@@ -20,7 +20,7 @@ func (inv *Invocation) log(level int32, text string) {
 	}
 }
 
-// rewrite makes what the guest logs better to read.
+// rewrite applies Readable to text.
 func (inv *Invocation) rewrite(text string) string {
 	if inv.Readable == nil {
 		return text
@@ -28,24 +28,24 @@ func (inv *Invocation) rewrite(text string) string {
 	return inv.Readable(text)
 }
 
-// Print takes a line that the guest printed.
+// Print logs a line that the guest printed.
 func (inv *Invocation) Print(line []byte) {
 	text := inv.rewrite(string(line))
 	inv.Remember(text)
 	inv.log(abi.LogInfo, text)
 }
 
-// logRoom says how much of a log text of n bytes there is room for.
+// logRoom returns how many of n bytes of log text fit the limits.
 func (inv *Invocation) logRoom(n int) int {
 	left := inv.Limits.LogBytes - inv.logged
 	inv.logged += n
 	if left > 0 && n > left {
-		inv.log(abi.LogWarn, fmt.Sprintf("further text of this hook's log is dropped: more than the limit log_bytes of %d", inv.Limits.LogBytes))
+		inv.log(abi.LogWarn, fmt.Sprintf("dropping further log text of this hook: it exceeds the limit log_bytes of %d", inv.Limits.LogBytes))
 	}
 	return max(0, min(n, left, inv.Limits.LogLineBytes))
 }
 
-// LogGuest logs a text of n bytes, of which read returns the first ones.
+// LogGuest logs a text of n bytes that the guest passes. read returns its first bytes.
 func (inv *Invocation) LogGuest(g *sandbox.Guest, level int32, n int, read func(keep int) []byte) {
 	keep := inv.logRoom(n)
 	if keep == 0 && n > 0 {
@@ -62,13 +62,13 @@ func (inv *Invocation) LogGuest(g *sandbox.Guest, level int32, n int, read func(
 	inv.wait(func() { inv.log(level, shown) })
 }
 
-// What a fault tells of the guest's last words.
+// Bounds on the log lines that a fault includes.
 const (
 	recentLines = 16
-	recentBytes = 1 << 10 // of each line
+	recentBytes = 1 << 10 // per line
 )
 
-// Remember keeps what the guest printed or logged for a fault.
+// Remember keeps a line that the guest printed or logged, for a fault.
 func (inv *Invocation) Remember(text string) {
 	text = Printable(text, recentBytes)
 	if len(inv.Recent) == recentLines {

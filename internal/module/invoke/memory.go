@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// hold counts n bytes that the host holds for the call while it lasts; see [hook.Call.Hold].
-// The error is a [*limitError].
+// hold accounts for n bytes that the host keeps during the call; see [hook.Call.Hold]. The error
+// is a [*policy.LimitError].
 func (inv *Invocation) hold(n int64) error {
 	if inv.Call == nil {
 		return nil
@@ -24,7 +24,7 @@ func (inv *Invocation) hold(n int64) error {
 	return err
 }
 
-// holdReply counts what the guest hands to a host call, or its reply, until the next one.
+// holdReply accounts for n bytes of arguments or reply until the next host call.
 func (inv *Invocation) holdReply(n int) error {
 	if err := inv.hold(int64(n)); err != nil {
 		return err
@@ -33,9 +33,9 @@ func (inv *Invocation) holdReply(n int) error {
 	return nil
 }
 
-// DropReply drops what the call holds of the last host call.
+// DropReply releases what the invocation holds for the last host call.
 func (inv *Invocation) DropReply() {
-	inv.Pending = nil // what is handed over must not see an older reply
+	inv.Pending = nil // the next reply must not expose this one
 	inv.replyBuffer, inv.takeBuffer = reusable(inv.replyBuffer), reusable(inv.takeBuffer)
 	_ = inv.hold(-inv.heldReply)
 	inv.heldReply = 0

@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// MessagesBriefly is messages, whose reply is valid until the next host call.
+// MessagesBriefly is like Messages, but the reply is valid only until the next host call.
 func (inv *Invocation) MessagesBriefly(list, from, to int) ([]byte, error) {
 	var room []byte
 	if inv.Recorder == nil { // which keeps the reply
@@ -20,7 +20,7 @@ func (inv *Invocation) MessagesBriefly(list, from, to int) ([]byte, error) {
 	return reply, err
 }
 
-// Messages returns the messages of a list.
+// Messages returns the messages from, inclusive, to, exclusive, of a list as JSON.
 func (inv *Invocation) Messages(list, from, to int) ([]byte, error) {
 	return inv.appendMessages(nil, list, from, to)
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// Next runs what the hook wraps with a patch, empty for none.
+// Next runs what the hook wraps, with a patch of the request or the call. An empty patch changes
+// nothing.
 func (inv *Invocation) Next(ctx context.Context, patch []byte) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "next", Bytes: []replay.Blob{patch}} }, func() ([]byte, error) {
 		defer inv.syncClock()
@@ -40,13 +41,13 @@ func (inv *Invocation) Next(ctx context.Context, patch []byte) ([]byte, error) {
 			}
 			return abijson.Marshal(&abi.ToolReply{Result: res})
 		default:
-			_, err := hook.ControlOf(inv.Call).Next(ctx, nil) // says why not
+			_, err := hook.ControlOf(inv.Call).Next(ctx, nil) // returns the reason
 			return nil, err
 		}
 	})
 }
 
-// Decode reads what the guest hands to a host call; nothing leaves out as it is.
+// Decode decodes an argument of a host call. An empty argument leaves out unchanged.
 func (inv *Invocation) Decode(what string, b []byte, out any) error {
 	if len(b) == 0 {
 		return nil
@@ -59,9 +60,8 @@ func (inv *Invocation) Decode(what string, b []byte, out any) error {
 	return nil
 }
 
-// callPatch reads a patch of a tool call. Arguments are looked through here, in the
-// guest's time, for as long as the chain will: what that does, the guest waits for.
-// What is wrong with them is the chain's to say.
+// callPatch decodes a patch of a tool call. It also scans the arguments, so that the time which the
+// chain will spend validating them counts as the guest's. The chain reports errors in them.
 func (inv *Invocation) callPatch(what string, patch []byte) (p abi.CallPatch, err error) {
 	if err = inv.Decode(what, patch, &p); err == nil && p.Arguments != nil {
 		_ = jsoncodec.ValidUntil([]byte(*p.Arguments), inv.checkTime)

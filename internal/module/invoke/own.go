@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// Model makes a model call of the module's own.
+// Model makes a model call on behalf of the module.
 func (inv *Invocation) Model(ctx context.Context, request []byte) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "model", Bytes: []replay.Blob{request}} }, func() ([]byte, error) {
 		if !inv.Grants.Model {
@@ -31,7 +31,7 @@ func (inv *Invocation) Model(ctx context.Context, request []byte) ([]byte, error
 	})
 }
 
-// Tool calls one of the agent's tools.
+// Tool calls one of the agent's tools on behalf of the module.
 func (inv *Invocation) Tool(ctx context.Context, request []byte) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "tool", Bytes: []replay.Blob{request}} }, func() ([]byte, error) {
 		if len(inv.Grants.Tools) == 0 && len(request) == 0 {
@@ -58,9 +58,9 @@ func (inv *Invocation) Tool(ctx context.Context, request []byte) ([]byte, error)
 	})
 }
 
-// syncClock takes the time from the host's clock, after a call that waited.
+// syncClock advances the guest's clock to the host's, after a call that waited.
 func (inv *Invocation) syncClock() { inv.Now = inv.Call.Where().NowMS * 1e6 }
 
 func notGranted(grant string) *abi.Error {
-	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf("%s is not granted to this entry; grants: [%s] in agent.yaml would", grant, grant)}
+	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf("%s is not granted to this entry; add grants: [%s] in agent.yaml", grant, grant)}
 }

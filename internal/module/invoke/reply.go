@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// CheckAvailable tells why a host call cannot be made at all, if so: there is no run, or,
-// for config, no configuration.
+// CheckAvailable returns an error if the host call needs a run, or for config a configuration, and
+// there is none.
 func (inv *Invocation) CheckAvailable(name string) error {
 	if inv.Running() || name == "config" && inv.Config != nil {
 		return nil
@@ -24,8 +24,8 @@ func Unavailable(name string) error {
 	return &abi.Error{Code: abi.CodeUnavailable, Message: name + " is not available while the module's image is built"}
 }
 
-// SetReply leaves the outcome of a host call pending, and returns its length:
-// negative for an error. What ends the run ends the guest here.
+// SetReply makes a host call's reply or error pending, and returns its length, negated for an
+// error. If err ends the run, it aborts the guest.
 func (inv *Invocation) SetReply(g *sandbox.Guest, reply []byte, err error) int32 {
 	if err != nil && (ending.Is(err) || errors.Is(err, replay.ErrDiverged)) {
 		g.Abort(err)

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// Stage says when in the visit err came up.
+// Stage returns the stage of the invocation at which err occurred.
 func (inv *Invocation) Stage(err error) ending.Stage {
 	var guest *sandbox.Fault
 	var answer *AnswerError
@@ -21,7 +21,7 @@ func (inv *Invocation) Stage(err error) ending.Stage {
 		return ending.StageInput
 	case errors.As(err, &answer):
 		return ending.StageAnswer
-	case inv.inside, errors.As(err, &guest) && guest.Kind == sandbox.FaultBounds: // which only imports tell
+	case inv.inside, errors.As(err, &guest) && guest.Kind == sandbox.FaultBounds: // only imports report bounds faults
 		return ending.StageHostCall
 	default:
 		return ending.StageHook

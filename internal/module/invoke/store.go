@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// stored makes a call of the durable values, if the entry may. The guest waits
-// for the database, which is not its time.
+// stored makes a call to the durable values if the entry has the grant. Waiting for the database
+// does not count towards the guest's time.
 func (inv *Invocation) stored(q func() replay.HostCall, do func() ([]byte, error)) ([]byte, error) {
 	return inv.Ask(q, func() (reply []byte, err error) {
 		if !inv.Grants.Store {
@@ -35,8 +35,7 @@ func (inv *Invocation) StoreGet(ctx context.Context, key string) ([]byte, error)
 	})
 }
 
-// maxTTLSeconds is the longest time to live that a guest can name; stores may
-// have a shorter one.
+// maxTTLSeconds is the longest time to live that a guest can pass. Stores may allow less.
 const maxTTLSeconds = 1 << 32
 
 func (inv *Invocation) StoreSet(ctx context.Context, key string, value []byte, version, ttl int64) ([]byte, error) {

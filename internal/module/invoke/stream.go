@@ -25,7 +25,7 @@ func (inv *Invocation) NextStream(ctx context.Context, patch []byte) ([]byte, er
 			call, err = inv.callPatch(what, patch)
 			p = &call
 		default:
-			return nil, hook.ControlOf(inv.Call).NextStream(ctx, nil) // says why not
+			return nil, hook.ControlOf(inv.Call).NextStream(ctx, nil) // returns the reason
 		}
 		if err != nil {
 			return nil, err
@@ -35,11 +35,11 @@ func (inv *Invocation) NextStream(ctx context.Context, patch []byte) ([]byte, er
 	})
 }
 
-// Recv returns what waits of the stream, then its end, then nothing.
+// Recv returns pending chunks of the stream, then its end, then an empty reply.
 func (inv *Invocation) Recv(ctx context.Context) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "recv"} }, func() ([]byte, error) {
 		defer inv.syncClock()
-		// A byte of text takes six at most as JSON.
+		// One byte of text takes up to six bytes of JSON.
 		const escaped, frame = 6, 1 << 10
 		var got abi.Received
 		var err error
@@ -51,7 +51,7 @@ func (inv *Invocation) Recv(ctx context.Context) ([]byte, error) {
 	})
 }
 
-// Send hands chunks outward, and waits while nobody takes them.
+// Send passes chunks to the outer middlewares, and blocks until they are accepted.
 func (inv *Invocation) Send(ctx context.Context, b []byte) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "send", Bytes: []replay.Blob{b}} }, func() ([]byte, error) {
 		defer inv.syncClock()
@@ -59,7 +59,7 @@ func (inv *Invocation) Send(ctx context.Context, b []byte) ([]byte, error) {
 		switch inv.Hook {
 		case abi.HookWrapModel, abi.HookWrapToolCall, abi.HookCallTool:
 		default:
-			return nil, inv.Call.Send(ctx) // says why not
+			return nil, inv.Call.Send(ctx) // returns the reason
 		}
 		if len(b) == 0 {
 			return nil, &abi.Error{Code: abi.CodeInvalid, Message: `send: want {"chunks": […]}`}

@@ -18,20 +18,20 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
-// header begins every bundle. Whoever finds it in a file need not bundle it.
+// header begins every bundle and identifies it.
 const header = "// agent-runner script 1\n"
 
-// IsBundle reports whether b is a bundle, and not a script as its author wrote it.
+// IsBundle reports whether b is a bundle, rather than the source of a script.
 func IsBundle(b []byte) bool { return bytes.HasPrefix(b, []byte(header)) }
 
-// Package is the name of the package that scripts import their helpers from. It
-// is built in, whatever lies in node_modules.
+// Package is the package with the helpers for scripts. It is built in; node_modules is not searched
+// for it.
 const Package = "@agent-runner/middleware"
 
 //go:embed engine/middleware.js
 var middlewareJS string
 
-// What a script may consist of.
+// Limits on the contents of a script.
 const (
 	maxFileBytes  = 8 << 20
 	maxTotalBytes = 32 << 20
@@ -40,30 +40,30 @@ const (
 	maxMessages   = 5
 )
 
-// A Source is a script as its author wrote it.
+// A Source is the source of a script.
 type Source struct {
-	// Entry is the script's file, and Root the folder that nothing it imports lies
-	// outside of; both are absolute.
+	// Entry is the script's file. Root is the folder that contains everything it imports. Both are
+	// absolute.
 	Entry string `json:"entry"`
 	Root  string `json:"root"`
-	// Text is there for a script that is no file: then Entry is its name below the
-	// root, and it imports nothing but [Package].
+	// Text is the script's text if it is not in a file. Entry is then its name below Root, and it
+	// can import only [Package].
 	Text *string `json:"text,omitempty"`
-	// Guarded refuses what could take this process down, since it is not one of
-	// its own: see [guard].
+	// Guarded rejects sources that could crash the bundler or keep it busy, for bundling in this
+	// process: see [guard].
 	Guarded bool `json:"guarded,omitempty"`
 }
 
-// SourceOf is a script that is no file.
+// SourceOf returns the source of a script that is not in a file.
 func SourceOf(name, text string) Source {
 	return Source{Entry: filepath.Join(alone, filepath.Base(name)), Root: alone, Text: &text}
 }
 
-// alone is the folder that scripts without files are taken to be in.
+// alone is the root of scripts without files.
 var alone = string(filepath.Separator)
 
-// FindSource finds the project that a script belongs to: the nearest folder
-// above it with a package.json or node_modules, or else the script's own.
+// FindSource returns the source of a script in a file. Its root is the nearest folder above it with
+// a package.json or node_modules, or its own folder.
 func FindSource(path string) (Source, error) {
 	entry, err := filepath.Abs(path)
 	if err == nil {
@@ -85,11 +85,10 @@ func FindSource(path string) (Source, error) {
 	}
 }
 
-// A Bundle is a script with all that it imports, in one file of JavaScript that
-// carries its source map.
+// A Bundle is a script and everything it imports in one JavaScript file with a source map.
 type Bundle struct {
 	Code []byte `json:"code"`
-	// Inputs are the files that it was made of and the SHA-256 of each.
+	// Inputs are the bundled files with the SHA-256 of each.
 	Inputs   map[string]string `json:"inputs"`
 	Warnings []string          `json:"warnings,omitempty"`
 }
@@ -104,9 +103,9 @@ func Build(s Source) (*Bundle, error) {
 	}
 	b := &builder{source: s, inputs: map[string]string{}}
 	out := api.Build(api.BuildOptions{
-		EntryPoints:   []string{"script"}, // resolved to s.Entry, which may look like a pattern
+		EntryPoints:   []string{"script"}, // resolved to s.Entry, whose name esbuild could take for a pattern
 		AbsWorkingDir: s.Root,
-		Outfile:       filepath.Join(s.Root, "script.js"), // never written
+		Outfile:       filepath.Join(s.Root, "script.js"), // not written
 		Bundle:        true,
 		Format:        api.FormatIIFE,
 		GlobalName:    "script",
@@ -154,7 +153,7 @@ func Build(s Source) (*Bundle, error) {
 	return bundle, nil
 }
 
-// mapMark begins the comment that a bundle's source map stands in.
+// mapMark begins the comment that contains a bundle's source map.
 const mapMark = "//# sourceMappingURL=data:application/json;base64,"
 
 // noMap is appended to each source. esbuild reads the source map that the last such
@@ -162,7 +161,7 @@ const mapMark = "//# sourceMappingURL=data:application/json;base64,"
 // the map names. It ignores URLs of an unknown scheme.
 const noMap = "//# sourceMappingURL=none:"
 
-// searches is the mistake of a script without files that searches for some.
+// searches returns the error for a script without files that searches for some.
 func searches(s Source) *Mistake {
 	return &Mistake{fmt.Sprintf("%s: import() or require() of a computed path: a script that comes without its files can import %s alone",
 		filepath.Base(s.Entry), Package)}
@@ -180,7 +179,7 @@ var (
 // also finds them in strings. In a child, the jail hides the disk instead.
 func computesPaths(s Source) bool {
 	if guard([]byte(*s.Text)) != nil {
-		return false // the plugin refuses it with a better text
+		return false // the plugin rejects it with a better message
 	}
 	out := api.Transform(*s.Text+"\n"+noMap, api.TransformOptions{
 		Loader: loaders[strings.ToLower(filepath.Ext(s.Entry))], MinifyWhitespace: true, LegalComments: api.LegalCommentsNone,
@@ -210,12 +209,12 @@ func inProject(messages []api.Message) []api.Message {
 	return messages
 }
 
-// A Mistake is an error of the script's author.
+// A Mistake is an error in the script.
 type Mistake struct{ Text string }
 
 func (e *Mistake) Error() string { return e.Text }
 
-// mistakes makes one error of esbuild's messages, each with the line it is about.
+// mistakes combines esbuild's messages into one error, each with its source line.
 func mistakes(messages []api.Message) error {
 	var b strings.Builder
 	for i, m := range messages {
@@ -248,14 +247,14 @@ func place(m api.Message) string {
 type builder struct {
 	source Source
 
-	mu     sync.Mutex // esbuild loads files side by side
+	mu     sync.Mutex // esbuild loads files concurrently
 	inputs map[string]string
 	total  int
-	// foreign reports whether esbuild asked for a file beside the only one.
+	// foreign reports whether esbuild asked for a file other than the script without files.
 	foreign bool
 }
 
-// inner marks questions of our own to esbuild's resolver.
+// inner marks the builder's own requests to esbuild's resolver.
 type inner struct{}
 
 func (b *builder) setup(build api.PluginBuild) {
@@ -279,7 +278,7 @@ func (b *builder) setup(build api.PluginBuild) {
 
 const builtIn = "agent-runner"
 
-// resolve finds an import as esbuild does, but nothing outside of the project.
+// resolve resolves an import like esbuild, but only within the project.
 func (b *builder) resolve(build api.PluginBuild, args api.OnResolveArgs) (api.OnResolveResult, error) {
 	if b.source.Text != nil {
 		return api.OnResolveResult{}, fmt.Errorf("a script that comes without its files can import %s alone, not %q", Package, args.Path)
@@ -309,7 +308,7 @@ func (b *builder) hint(path string) string {
 	return fmt.Sprintf("install it with npm in %s; what only Node.js has (files, network, processes) is not there in a middleware", b.source.Root)
 }
 
-// inside refuses files outside of the project, also behind links.
+// inside rejects files outside of the project, after resolving links.
 func (b *builder) inside(path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -322,14 +321,14 @@ func (b *builder) inside(path string) error {
 	return nil
 }
 
-// loaders tell what files are by how their names end.
+// loaders selects a loader by file extension.
 var loaders = map[string]api.Loader{
 	".js": api.LoaderJS, ".mjs": api.LoaderJS, ".cjs": api.LoaderJS, ".jsx": api.LoaderJSX,
 	".ts": api.LoaderTS, ".mts": api.LoaderTS, ".cts": api.LoaderTS, ".tsx": api.LoaderTSX,
 	".json": api.LoaderJSON, ".txt": api.LoaderText, ".md": api.LoaderText,
 }
 
-// IsScript reports whether a file of that name is one.
+// IsScript reports whether path has the extension of a script.
 func IsScript(path string) bool {
 	switch loaders[strings.ToLower(filepath.Ext(path))] {
 	case api.LoaderJS, api.LoaderJSX, api.LoaderTS, api.LoaderTSX:
@@ -339,7 +338,7 @@ func IsScript(path string) bool {
 	}
 }
 
-// load reads a file for esbuild, which gets to see no source map of it.
+// load reads a file for esbuild and hides its source map.
 func (b *builder) load(args api.OnLoadArgs) (api.OnLoadResult, error) {
 	if b.source.Text != nil && args.Path != b.source.Entry {
 		b.mu.Lock()
@@ -367,7 +366,7 @@ func (b *builder) load(args api.OnLoadArgs) (api.OnLoadResult, error) {
 	return api.OnLoadResult{Contents: &text, Loader: loader, ResolveDir: filepath.Dir(args.Path)}, nil
 }
 
-// content is that of a file, or of a script that is none.
+// content returns the content of a file, or of the script without a file.
 func (b *builder) content(path string) (content []byte, err error) {
 	if b.source.Text != nil {
 		content = []byte(*b.source.Text)
@@ -390,7 +389,7 @@ func (b *builder) content(path string) (content []byte, err error) {
 	return content, nil
 }
 
-// readRegular reads a file that is one, of at most so many bytes.
+// readRegular reads a regular file of at most limit bytes.
 func readRegular(path string, most int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// project writes files, in the form of txtar, and returns their folder.
+// project writes the files of a txtar archive and returns their folder.
 func project(t *testing.T, files string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -89,7 +89,7 @@ export const deny = () => "not this one";
 	require.Fail(t, "the call is not in the bundle")
 }
 
-// TestBuildRefused checks that a script reaches nothing outside of its project.
+// TestBuildRefused checks that a script cannot import anything outside of its project.
 func TestBuildRefused(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret.txt")
@@ -127,8 +127,8 @@ func jsonText(s string) string {
 	return string(b)
 }
 
-// TestGuard checks that what would take the bundler down is refused where it
-// would take this process along, and that ordinary sources are not.
+// TestGuard checks that the guard rejects sources that would crash the bundler, and accepts
+// ordinary ones.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	for name, source := range map[string]string{

@@ -23,12 +23,12 @@ var glue []byte
 //go:embed engine/prelude.js
 var prelude []byte
 
-// Engine is the module that scripts run in: the engine, linked with what makes
-// it speak the ABI. It is the same for all scripts.
+// Engine returns the module that runs scripts: the engine linked with the glue that implements the
+// ABI. It is the same for all scripts.
 var Engine = sync.OnceValue(func() []byte {
 	linked, err := link()
 	if err != nil {
-		panic("javascript: " + err.Error()) // what is embedded does not fit together
+		panic("javascript: " + err.Error()) // the embedded files do not match
 	}
 	return linked
 })
@@ -49,35 +49,34 @@ func link() ([]byte, error) {
 	return linked.Encode(), nil
 }
 
-// Prelude is what an instance of the engine is started with.
+// Prelude returns the script that every instance of the engine evaluates first.
 func Prelude() []byte { return prelude }
 
-// The exports of the engine beside hooks, in the order in which they are called
-// while an image is built.
+// The engine's exports other than hooks, in the order in which they are called while an image is
+// built.
 const (
-	Exports     = "script_"      // begins all of them
+	Exports     = "script_"      // prefix of all of them
 	ExportStart = "script_start" // (length, memory in bytes, stack in bytes) -> outcome; the prelude is pending
 	ExportLoad  = "script_load"  // (length) -> outcome; the script is pending
-	ExportPack  = "script_pack"  // (room in bytes)
+	ExportPack  = "script_pack"  // (free bytes)
 )
 
-// The one import of the engine that is not the ABI's: () -> i32, whether the script
-// has passed a limit and is to end. The engine asks it every some thousand calls
-// and turns of loops.
+// The engine's only import outside of the ABI: () -> i32, whether the script exceeded a limit and
+// must end. The engine calls it every few thousand calls and loop iterations.
 const (
 	ImportModule = "agent_runner_script"
 	ImportOver   = "over"
 )
 
-// What start, load and hooks return beside the ABI's 0 and 1.
+// Results of start, load and hooks in addition to the ABI's 0 and 1.
 const (
-	Threw  = 2 // the output is what was thrown, a [Thrown]
-	Broken = 3 // the engine could not even tell that; the output is a line, and a stack
+	Threw  = 2 // the output is the thrown value, a [Thrown]
+	Broken = 3 // the engine failed before it could describe the error; the output is a line and a stack
 )
 
-// Thrown is the output of a hook in which the script made a mistake.
+// Thrown is the output after an uncaught error.
 type Thrown struct {
-	Name    string `json:"name"` // of the error's type, TypeError say; empty for what is no error
+	Name    string `json:"name"` // the error's type, such as TypeError; empty for other values
 	Message string `json:"message"`
-	Stack   string `json:"stack"` // of the bundle, innermost first
+	Stack   string `json:"stack"` // positions in the bundle, innermost first
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// TestEngine checks that the engine has the outside of a native module, and can be
+// TestEngine checks that the engine has the imports and exports of a native module, and can be
 // reset.
 func TestEngine(t *testing.T) {
 	t.Parallel()
@@ -37,8 +37,7 @@ func TestEngine(t *testing.T) {
 	require.ElementsMatch(t, own, exports)
 }
 
-// TestHookNumbers checks that the prelude and the glue number hooks as the ABI
-// lists them.
+// TestHookNumbers checks that the prelude and the glue number hooks in the order of the ABI.
 func TestHookNumbers(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("engine/glue.c")
@@ -52,8 +51,8 @@ func TestHookNumbers(t *testing.T) {
 	}
 }
 
-// TestVendored checks that the engine is the very file that was reviewed, and that
-// the glue was compiled from its source.
+// TestVendored checks that the engine is the reviewed file, and that the glue was compiled from its
+// source.
 func TestVendored(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("engine/build.sh")

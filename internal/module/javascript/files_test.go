@@ -14,10 +14,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/fileref"
 )
 
-// canary is in every file that no script can read.
+// canary is the content of every file that no script can read.
 const canary = fileref.Canary
 
-// plant writes the files that no script can read, and returns their directory.
+// plant writes files that no script can read, and returns their directory.
 func plant(t *testing.T) string {
 	t.Helper()
 	dir := project(t, "")
@@ -25,7 +25,7 @@ func plant(t *testing.T) string {
 	return dir
 }
 
-// answerOf is all that whoever sends a script learns from building it.
+// answerOf returns everything that the author of a script learns from building it.
 func answerOf(s Source) string {
 	bundle, err := Build(s)
 	if err != nil {
@@ -35,16 +35,16 @@ func answerOf(s Source) string {
 	return string(b) + string(bundle.Code) + mapOf(bundle)
 }
 
-// mapOf is a bundle's source map.
+// mapOf returns a bundle's source map.
 func mapOf(b *Bundle) string {
 	_, text, _ := strings.Cut(string(b.Code), mapMark)
 	m, _ := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	return string(m)
 }
 
-// TestUploadReadsNoFile builds scripts without files that name a file in every way
-// that a bundler knows. The answer is the same whether the file exists
-// or not, and quotes none of it.
+// TestUploadReadsNoFile builds scripts without files that refer to a file in every way that a
+// bundler supports. The result must be the same whether the file exists or not, and must not quote
+// it.
 func TestUploadReadsNoFile(t *testing.T) {
 	t.Parallel()
 	dir := plant(t)
@@ -55,7 +55,7 @@ func TestUploadReadsNoFile(t *testing.T) {
 			name = "guard.tsx"
 		}
 		s := SourceOf(name, scripts[kind])
-		s.Guarded = true // in this process
+		s.Guarded = true // bundle in this process
 		return answerOf(s)
 	}
 	answers := map[string]string{}
@@ -70,7 +70,7 @@ func TestUploadReadsNoFile(t *testing.T) {
 	}
 }
 
-// TestUploadName checks that a script's name is no pattern and no path.
+// TestUploadName checks that a script's name is treated neither as a pattern nor as a path.
 func TestUploadName(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"*.ts", "**.ts", "../../x.ts", "[a].ts", "a?.ts", "etc.ts", "%2e.ts", "file:x.ts"} {
@@ -81,7 +81,7 @@ func TestUploadName(t *testing.T) {
 	}
 }
 
-// TestProjectReadsNoOtherFile builds a project whose files name one outside of it.
+// TestProjectReadsNoOtherFile builds a project that refers to a file outside of it.
 func TestProjectReadsNoOtherFile(t *testing.T) {
 	t.Parallel()
 	dir := plant(t)
@@ -99,14 +99,14 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 	entry := filepath.Join(root, "guard.ts")
 	for kind, text := range scripts {
 		if strings.Contains(kind, "pattern") || strings.HasPrefix(kind, "glob") {
-			continue // they search the whole disk without a jail
+			continue // without a jail these search the whole disk
 		}
 		require.NoError(t, os.WriteFile(entry, []byte(text), 0o600))
 		s, err := FindSource(entry)
 		require.NoError(t, err)
 		require.NotContains(t, strings.ReplaceAll(answerOf(s), text, ""), canary, kind)
 	}
-	// Files that esbuild reads by itself.
+	// Files that esbuild reads without asking the plugin.
 	require.NoError(t, os.WriteFile(entry, []byte(`import x from "y"; export default x;`), 0o600))
 	for name, content := range map[string]string{
 		"tsconfig.json": fmt.Sprintf(`{"extends": %q, "compilerOptions": {"paths": {"y": [%q]}, "baseUrl": %q}}`, dir+"/tsconfig.json", dir+"/secret.js", dir),
@@ -121,8 +121,8 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 	}
 }
 
-// TestOwnComments checks that only comments change: a text that looks like
-// one stays, and so do the positions of mistakes.
+// TestOwnComments checks that only comments change: text that looks like one, and the positions of
+// errors, stay the same.
 func TestOwnComments(t *testing.T) {
 	t.Parallel()
 	b, err := Build(SourceOf("guard.js", "export default { x: '//# sourceMappingURL=/etc/passwd' };\n//# sourceMappingURL=guard.js.map"))

@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// What is shown of a source around a position.
+// Bounds on the source lines that an error quotes.
 const (
 	frameLines  = 2   // before and after
-	frameColumn = 160 // bytes of a line
+	frameColumn = 160 // bytes per line
 )
 
-// frame shows lines of a source, the first of which has that number, with a mark
-// at a position; lines and columns begin with 1. Columns are bytes.
+// frame formats source lines with a mark at a position. first is the number of the first line.
+// Lines and columns start at 1; columns count bytes.
 func frame(lines []string, first, line, column int) string {
 	width := len(fmt.Sprint(first + len(lines) - 1))
 	var b strings.Builder

@@ -2,10 +2,9 @@ package javascript
 
 import "fmt"
 
-// What a source file may hold where it is bundled in a process that must live
-// on. The bundler works recursively, and takes exponential time for some
-// nestings; there is no way to stop it from outside. Ordinary sources have
-// nothing near these: 20 levels, a few arrows in one expression.
+// Limits on a source file that is bundled in a process that must survive. The bundler recurses,
+// takes exponential time for some nestings, and cannot be interrupted. Ordinary sources have at
+// most about 20 levels and a few arrow functions in an expression.
 const (
 	guardBytes  = 1 << 20
 	guardDepth  = 200
@@ -13,10 +12,10 @@ const (
 	guardRun    = 1_000
 )
 
-// guard refuses a source that would take a bundler in this process long, or end
-// the process. It looks at characters alone, strings and comments included, so
-// that nothing can hide from it; and it is coarse, so that packages that were
-// made small may not pass. Who takes scripts from strangers bundles in a child.
+// guard rejects a source that could keep the bundler busy or crash the process. It counts
+// characters, including those in strings and comments, so that nothing can be hidden from it. It is
+// coarse: minified packages may not pass. Hosts that accept untrusted scripts bundle in a child
+// process instead.
 func guard(source []byte) error {
 	if len(source) > guardBytes {
 		return fmt.Errorf("a source of %d bytes; at most %d can be bundled in this process", len(source), guardBytes)

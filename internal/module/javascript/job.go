@@ -7,11 +7,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
-// JobName is what sandbox.RunJob knows the bundling of scripts as.
+// JobName is the name of the bundling job for sandbox.RunJob.
 const JobName = "bundle"
 
-// Job bundles a script in a child: its input is a [Source], its output a
-// [Bundle], or a [Mistake].
+// Job returns the job that bundles a script in a child process. Its input is a [Source], its output
+// a [Bundle] or a [Mistake].
 func Job() child.Handler {
 	return child.Handler{Name: JobName, Do: func(input []byte) ([]byte, error) {
 		var s Source
@@ -23,7 +23,7 @@ func Job() child.Handler {
 		var mistake *Mistake
 		switch {
 		case errors.As(err, &mistake):
-			out.Mistake = mistake.Text // it may be longer than errors of children are
+			out.Mistake = mistake.Text // it may exceed the length of a child's error
 		case err != nil:
 			return nil, err
 		default:
@@ -38,7 +38,7 @@ type jobOutput struct {
 	Mistake string  `json:"mistake,omitempty"`
 }
 
-// JobResult reads the output of a job.
+// JobResult decodes the output of the job.
 func JobResult(output []byte) (*Bundle, error) {
 	var out jobOutput
 	switch err := json.Unmarshal(output, &out); {

@@ -13,27 +13,25 @@ import (
 	"strings"
 )
 
-// maxSegments bounds a source map: two for each byte of the largest bundle would
-// be far more than there is.
+// maxSegments bounds the size of a source map. The largest bundle needs far fewer than two segments
+// per byte.
 const maxSegments = 8 << 20
 
-// A Map tells where in an author's sources a position of a bundle comes from.
-// See https://tc39.es/ecma426/.
+// A Map maps positions of a bundle to positions in the sources. See https://tc39.es/ecma426/.
 type Map struct {
 	sources  []string
 	contents []string
 	segments []segment // ascending
 }
 
-// A segment says where the code from a position on comes from, up to the next.
-// All numbers begin with 0.
+// A segment is the source position of the code up to the next segment. All numbers start at 0.
 type segment struct {
-	line, column       int32 // of the bundle
-	source             int32 // -1: from nowhere
+	line, column       int32 // in the bundle
+	source             int32 // -1: none
 	toLine, fromColumn int32
 }
 
-// ReadMap reads the map of a bundle, which may come from anybody.
+// ReadMap reads a bundle's source map. The bundle is untrusted.
 func ReadMap(bundle []byte) (*Map, error) {
 	at := bytes.LastIndex(bundle, []byte("\n"+mapMark))
 	if at < 0 {
@@ -67,8 +65,8 @@ func ReadMap(bundle []byte) (*Map, error) {
 	return m, nil
 }
 
-// decode reads mappings: lines end with a semicolon, segments with a comma, and
-// each is one, four or five numbers, relative to the segment before.
+// decode decodes mappings: lines are separated by semicolons and segments by commas. A segment is
+// one, four or five numbers relative to the previous one.
 func (m *Map) decode(mappings string) error {
 	var now segment
 	var fields [5]int32
@@ -111,8 +109,8 @@ func compareSegments(a, b segment) int {
 
 const base64Digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
-// vlq reads up to five numbers of variable length: five bits a digit, the lowest
-// first, a sixth for "goes on", and the lowest bit of all for the sign.
+// vlq decodes up to five variable-length numbers: base64 digits of five bits, the lowest first. The
+// sixth bit marks continuation, and the lowest bit of a number is its sign.
 func vlq(text string, out *[5]int32) (n int, err error) {
 	value, shift := uint64(0), 0
 	for i := range len(text) {
@@ -144,18 +142,17 @@ func vlq(text string, out *[5]int32) (n int, err error) {
 	return n, nil
 }
 
-// A Position is a place in a source. Line and Column begin with 1.
+// A Position is a position in a source. Line and Column start at 1.
 type Position struct {
 	Source       string
 	Line, Column int
 	source       int
 }
 
-// String writes file:line:column.
+// String returns file:line:column.
 func (p Position) String() string { return fmt.Sprintf("%s:%d:%d", p.Source, p.Line, p.Column) }
 
-// Find tells where a place of the bundle, whose line and column begin with 1,
-// comes from.
+// Find returns the source position of a position in the bundle. Line and column start at 1.
 func (m *Map) Find(line, column int) (Position, bool) {
 	if m == nil || line < 1 || column < 1 || line > 1<<30 || column > 1<<30 {
 		return Position{}, false
@@ -172,8 +169,8 @@ func (m *Map) Find(line, column int) (Position, bool) {
 	return Position{Source: m.sources[s.source], Line: int(s.toLine) + 1, Column: int(s.fromColumn) + 1, source: int(s.source)}, true
 }
 
-// Frame shows the lines around a position, with a mark at it; "" if the map does
-// not have the source.
+// Frame returns the source lines around a position with a mark at it, or "" if the map does not
+// contain the source.
 func (m *Map) Frame(p Position) string {
 	if m == nil || p.source >= len(m.contents) || m.contents[p.source] == "" {
 		return ""
@@ -190,10 +187,10 @@ func (m *Map) Frame(p Position) string {
 	return frame(shown, first, p.Line, p.Column)
 }
 
-// position finds places of the bundle in texts, as the engine writes them.
+// position matches positions of the bundle in the engine's texts.
 var position = regexp.MustCompile(`<script>:(\d+):(\d+)`)
 
-// Translate puts places of the sources where a text names places of the bundle.
+// Translate replaces positions of the bundle in a text by positions in the sources.
 func (m *Map) Translate(text string) string {
 	if m == nil || !strings.Contains(text, "<script>:") {
 		return text
@@ -206,8 +203,7 @@ func (m *Map) Translate(text string) string {
 	})
 }
 
-// First is the place in the sources that the first frame of a stack that comes
-// from there is at.
+// First returns the source position of the first stack frame that has one.
 func (m *Map) First(stack string) (Position, bool) {
 	for _, s := range position.FindAllString(stack, 64) {
 		if p, ok := m.find(s); ok {
@@ -219,7 +215,7 @@ func (m *Map) First(stack string) (Position, bool) {
 
 func (m *Map) find(s string) (Position, bool) {
 	groups := position.FindStringSubmatch(s)
-	line, _ := strconv.Atoi(groups[1]) // too large: 0 or the largest, which is nowhere
+	line, _ := strconv.Atoi(groups[1]) // out of range gives 0 or the maximum, which map to nothing
 	column, _ := strconv.Atoi(groups[2])
 	return m.Find(line, column)
 }

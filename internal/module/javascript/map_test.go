@@ -66,7 +66,7 @@ func TestMapRefused(t *testing.T) {
 	require.Error(t, err)
 }
 
-// FuzzReadMap checks that no map, and no question to one, makes the host panic.
+// FuzzReadMap checks that no map, and no lookup in one, makes the host panic.
 func FuzzReadMap(f *testing.F) {
 	f.Add(`{"version":3,"sources":["a.ts"],"sourcesContent":["x"],"mappings":";;AAAA,KAUE,G"}`, 3, 1)
 	f.Add(`{"version":3,"sources":[],"mappings":"A,D;ggggggC"}`, 1, 1)

@@ -55,10 +55,9 @@ type function struct {
 	abi.ImportSpec
 	fuel policy.FuelClass
 
-	// do makes the host call. It is called only where there is a run, or a
-	// configuration for config.
+	// do makes the host call. It requires a run, or for config a configuration.
 	do func(ctx context.Context, inv *invoke.Invocation, g *sandbox.Guest, p []uint64) (reply []byte, err error)
-	// raw replaces do for imports that leave no reply.
+	// raw replaces do for imports that leave no reply pending.
 	raw func(inv *invoke.Invocation, g *sandbox.Guest, p []uint64)
 }
 
@@ -88,7 +87,7 @@ var implementations = map[string]function{
 	"store_add":    {do: storeAdd, fuel: policy.FuelRecord},
 }
 
-// Imports returns all functions of the ABI, in the order of its table.
+// Imports returns all imports of the ABI, in the order of its table.
 func Imports() []invoke.Import {
 	specs := abi.ImportTable()
 	out := make([]invoke.Import, len(specs))
@@ -101,7 +100,7 @@ func Imports() []invoke.Import {
 	return out
 }
 
-// call is the import as the sandbox calls it.
+// call implements the import for the sandbox.
 func (row *function) call(ctx context.Context, g *sandbox.Guest, p []uint64) {
 	inv := invoke.Of(ctx)
 	inv.Begin(g, row.fuel)
@@ -122,10 +121,10 @@ func (row *function) reply(ctx context.Context, inv *invoke.Invocation, g *sandb
 	return row.do(ctx, inv, g, p)
 }
 
-// number is a parameter that is a signed i32.
+// number converts a parameter that is a signed i32.
 func number(p uint64) int { return int(api.DecodeI32(p)) }
 
-// u32 is a parameter that is a pointer or a length.
+// u32 converts a parameter that is a pointer or a length.
 func u32(p uint64) uint64 { return uint64(api.DecodeU32(p)) }
 
 func read(inv *invoke.Invocation, g *sandbox.Guest, p []uint64) {
@@ -149,7 +148,7 @@ func logText(inv *invoke.Invocation, g *sandbox.Guest, p []uint64) {
 	inv.LogGuest(g, level, int(n), func(keep int) []byte { return g.Read(uint32(ptr), uint32(keep)) })
 }
 
-// changed returns the index itself, which is no length.
+// changed returns an index instead of the length of a reply.
 func changed(inv *invoke.Invocation, g *sandbox.Guest, p []uint64) {
 	inv.Pending = nil
 	err := invoke.Unavailable("changed")

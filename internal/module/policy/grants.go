@@ -10,20 +10,19 @@ import (
 	"github.com/agent-runner/agent-runner/internal/egress"
 )
 
-// Grants are the powers that an entry is given beyond computing. The zero
-// value reads all messages and grants nothing else.
+// Grants are the powers of an entry. The zero value allows reading all messages, and nothing else.
 type Grants struct {
-	Read  hook.Read // which messages; hook.ReadAll when empty
-	Model bool      // model calls of its own
-	Tools []string  // tools of the agent that it may call, by name
+	Read  hook.Read // the messages that it can read; defaults to hook.ReadAll
+	Model bool      // whether it may call models
+	Tools []string  // names of the agent's tools that it may call
 	HTTP  []string  // hosts that it may send requests to; see [egress.Pattern]
-	Store bool      // durable values
+	Store bool      // whether it may use durable values
 }
 
 const grantForms = "read:all, read:last, read:none, model, tool:NAME, http:HOST, store"
 
-// ParseGrants reads grants as they are written in configurations: read:last,
-// model, tool:NAME, http:HOST, store.
+// ParseGrants parses grants in the form of configurations: read:last, model, tool:NAME, http:HOST,
+// store.
 func ParseGrants(list []string) (Grants, error) {
 	var g Grants
 	for _, s := range list {
@@ -62,7 +61,7 @@ func (g *Grants) add(s string) error {
 		g.HTTP = appendNew(g.HTTP, strings.ToLower(what))
 		return nil
 	default:
-		return fmt.Errorf("no such power; there are %s", grantForms)
+		return fmt.Errorf("unknown grant; want one of %s", grantForms)
 	}
 }
 
@@ -84,7 +83,7 @@ func appendNew(list []string, s string) []string {
 	return append(list, s)
 }
 
-// Strings returns the grants in the form that ParseGrants reads, sorted.
+// Strings returns the grants in the form that ParseGrants parses, sorted.
 func (g Grants) Strings() []string {
 	var out []string
 	if g.Read != "" {

@@ -17,7 +17,7 @@ func TestGrants(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, g, again)
 	for grant, want := range map[string]string{
-		"files":               `grant "files": no such power; there are read:all`,
+		"files":               `grant "files": unknown grant; want one of read:all`,
 		"read":                "want read:all, read:last or read:none",
 		"read:some":           "want read:all, read:last or read:none",
 		"model:gpt":           "want model alone",
@@ -25,7 +25,7 @@ func TestGrants(t *testing.T) {
 		"tool":                "want tool:NAME",
 		"http:https://x.org/": "want http:HOST",
 		"http:":               "want http:HOST",
-		"":                    "no such power",
+		"":                    "unknown grant",
 	} {
 		_, err := ParseGrants([]string{grant})
 		require.ErrorContains(t, err, want)

@@ -12,45 +12,41 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// Limits bound one module. A field that is zero has its default. Passing one
-// is a fault that names the limit, unless its comment says otherwise.
+// Limits bounds one module. A zero field has its default. Exceeding a limit is a fault that names
+// it, unless the field's comment says otherwise.
 type Limits struct {
-	// Limits of the sandbox: size, memory, time of a hook, output to stdout
-	// and stderr. LogBytes and LogLineBytes hold for the import log too, apart
-	// from what is printed; what passes them is dropped or cut.
+	// The sandbox's limits: size, memory, time per hook, and output to stdout and stderr. LogBytes
+	// and LogLineBytes also apply to the import log, separately; excess text is dropped or cut.
 	sandbox.Limits
 
 	// InputBytes bounds a hook's input. Default 8 MiB.
 	InputBytes int
 
-	// OutputBytes bounds what a hook answers, and what it hands to one host
-	// call. Default 8 MiB.
+	// OutputBytes bounds a hook's answer, and each argument of a host call. Default 8 MiB.
 	OutputBytes int
 
-	// ReplyBytes bounds the reply of one host call. The guest gets an error
-	// with code limit instead of a larger one. Default 8 MiB.
+	// ReplyBytes bounds the reply of one host call. The guest receives an error with code limit in
+	// place of a larger one. Default 8 MiB.
 	ReplyBytes int
 
-	// HostCalls bounds the calls of imports in one hook, WASI's aside, and those
-	// with which Extism plug-ins move bytes.
-	// Default 10,000.
+	// HostCalls bounds the host calls of one hook. Calls of WASI, and those with which Extism
+	// plug-ins copy bytes, do not count. Default 10,000.
 	HostCalls int
 
-	// FuelSchedule is the version of the fuel schedule, which says what host calls cost.
-	// Default [FuelSchedule], the newest. Replays set the version of the recording.
+	// FuelSchedule is the version of the fuel schedule, which prices host calls. Default
+	// [FuelSchedule], the newest. A replay uses the version of the recording.
 	FuelSchedule int
 
-	// RunFuel bounds the work of all hooks of one entry in a run, or in what is left
-	// of it after a pause. Hooks that run at once may each use up what is left.
-	// Default a hundred times Fuel.
+	// RunFuel bounds the fuel of all hooks of one entry in a run, or in the rest of a run that was
+	// paused. Concurrent hooks may each use all that is left. Default 100 times Fuel.
 	RunFuel int64
 
-	// Instances bounds how many calls of one entry may be under way in a run
-	// at once, nested or in parallel: each has an instance. Default 64.
+	// Instances bounds the entry's concurrent calls in a run, nested or parallel. Each has its own
+	// instance. Default 64.
 	Instances int
 }
 
-// The defaults of [Limits]; those of the sandbox's are in package sandbox.
+// Defaults of [Limits]. Package sandbox has those of the sandbox's limits.
 const (
 	DefaultInputBytes  = 8 << 20
 	DefaultOutputBytes = 8 << 20
@@ -59,13 +55,14 @@ const (
 	DefaultInstances   = 64
 )
 
-// runHooks is how many hooks of all the fuel there is a run has by default.
+// runHooks is the default RunFuel in multiples of Fuel.
 const runHooks = 100
 
-// MaxBytes is the largest limit of bytes: lengths are i32 in the ABI.
+// MaxBytes is the largest value of a limit in bytes. Lengths are i32 in the ABI.
 const MaxBytes = 1 << 30
 
-// WithDefaults fills in what is zero, apart from the sandbox's limits.
+// WithDefaults returns l with defaults in place of zero fields, except for the sandbox's limits. It
+// returns an error if a field is out of range.
 func (l Limits) WithDefaults() (Limits, error) {
 	for _, f := range []struct {
 		name  string
@@ -98,16 +95,16 @@ func (l Limits) WithDefaults() (Limits, error) {
 	return l, nil
 }
 
-// A LimitError is the cause of a fault: a limit was passed.
+// A LimitError is the cause of a fault: the module exceeded a limit.
 type LimitError struct {
-	Limit string // its name
+	Limit string // name
 	Max   int
-	What  string // that passed it
-	Fix   string // may be empty
+	What  string // what exceeded it
+	Fix   string // advice; may be empty
 }
 
 func (e *LimitError) Error() string {
-	if e.Limit == ending.LimitMemory { // of the run, not of the module
+	if e.Limit == ending.LimitMemory { // a limit of the run, not of the module
 		return e.What
 	}
 	text := fmt.Sprintf("%s, more than the limit %s of %d", e.What, e.Limit, e.Max)

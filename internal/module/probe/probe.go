@@ -19,24 +19,24 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// Options are for [Module.Probe].
+// Options configures [Call].
 type Options struct {
 	Hook   abi.Hook
-	Input  json.RawMessage // {} when empty; its common part may be left out
+	Input  json.RawMessage // defaults to {}; the common part is optional
 	Config json.RawMessage
 	Grants policy.Grants
-	// Messages are the lists that the hook may read, beside those in the input.
+	// Messages is used for lists of messages that the input does not contain.
 	Messages []abi.Message
-	// Next are the replies to next, one after the other: a *abi.Response or an
-	// *abi.Result as JSON, in the form {"response": …} or {"result": …}.
+	// Next holds the replies of next in order, as JSON: {"response": …}, {"result": …} or {"error":
+	// …}.
 	Next []json.RawMessage
-	// Event hears what the hook emits and logs; may be nil.
+	// Event receives what the hook emits and logs. It may be nil.
 	Event func(abi.Event)
 }
 
-// Call calls one hook of the module by itself, without an agent, and returns
-// its answer, nil for none. The error is an *abi.Error if the hook failed, a
-// *ending.FaultError, or says what is wrong with the input.
+// Call calls one hook of the module outside of an agent and returns its answer, or nil if there is
+// none. The error is an *abi.Error if the hook failed, a *ending.FaultError if it faulted, or says what
+// is wrong with the options.
 func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, error) {
 	in, answer := abi.Exchange(o.Hook)
 	switch {
@@ -75,8 +75,7 @@ func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, e
 	return abijson.Marshal(answer)
 }
 
-// showLists gives a probe the lists that its input stands for: what items the
-// input has, or else messages.
+// showLists fills in the lists of the input: its own items, or else messages.
 func showLists(p *chain.Probe, in any, messages []abi.Message) {
 	revisions := message.NewRevisions()
 	v := reflect.ValueOf(in).Elem()
@@ -103,7 +102,7 @@ func showLists(p *chain.Probe, in any, messages []abi.Message) {
 	p.Shown = func(n int, l abi.List) { places[n].Set(reflect.ValueOf(l)) }
 }
 
-// next gives the replies in their order.
+// next returns a function that returns the replies in order.
 func (o *Options) next() func(context.Context, any) (any, error) {
 	n := 0
 	return func(context.Context, any) (any, error) {
@@ -130,18 +129,18 @@ func (o *Options) next() func(context.Context, any) (any, error) {
 	}
 }
 
-// A prober is the host of a probe.
+// A prober is the host of the run.
 type prober struct {
 	event func(abi.Event)
 	ids   int
 }
 
-// Where says where in a run it would be.
+// Where returns the run's position. With Send and NewID it implements hook.Host.
 func (p *prober) Where() abi.Run {
 	return abi.Run{ID: "run_probe", Agent: "probe", Step: 1, StepID: "step_1", MaxSteps: 20, NowMS: 1_767_225_600_000}
 }
 
-// Send hands an event on.
+// Send forwards an event.
 func (p *prober) Send(e abi.Event) abi.Event {
 	if p.event != nil {
 		p.event(e)

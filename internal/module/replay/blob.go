@@ -7,15 +7,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// Blob is bytes that stand in JSON as a string where they are UTF-8, and as
-// {"base64": "…"} otherwise.
+// A Blob is bytes that are a string in JSON if they are UTF-8, and {"base64": "…"} otherwise.
 type Blob []byte
 
 type base64Blob struct {
 	Base64 []byte `json:"base64"`
 }
 
-// MarshalJSON writes a string, or an object with base64.
+// MarshalJSON encodes b as a string or as an object with base64.
 func (b Blob) MarshalJSON() ([]byte, error) {
 	if utf8.Valid(b) {
 		return abijson.Marshal(string(b))
@@ -23,7 +22,7 @@ func (b Blob) MarshalJSON() ([]byte, error) {
 	return abijson.Marshal(base64Blob{b})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON decodes the output of MarshalJSON.
 func (b *Blob) UnmarshalJSON(text []byte) error {
 	if len(text) > 0 && text[0] == '{' {
 		var o base64Blob

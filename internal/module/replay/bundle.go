@@ -22,14 +22,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// A Bundle is a fault with all that it depended on, so that another machine can
-// reproduce it. It holds what the module saw: its configuration, inputs with
-// the conversation in them, and the host's replies; no keys, which modules
-// never see.
+// A Bundle is a fault and everything it depended on, so that another machine can reproduce it. It
+// contains what the module saw: its configuration, inputs including the conversation, and the
+// host's replies. Modules never see keys.
 type Bundle struct {
 	Version int           `json:"version"` // 1
 	Time    time.Time     `json:"time"`
-	Module  string        `json:"module"` // what it was loaded as
+	Module  string        `json:"module"` // the name that it was loaded under
 	Digest  string        `json:"digest"`
 	Entry   string        `json:"entry"`
 	Run     string        `json:"run"`
@@ -38,8 +37,8 @@ type Bundle struct {
 	Limits  policy.Limits `json:"limits"`
 
 	Fault Fault `json:"fault"`
-	// Call is the call that faulted, Earlier those that its instance served in
-	// the run before, and Dropped how many of those are missing.
+	// Call is the call that faulted, Earlier the calls that its instance served before in the run,
+	// and Dropped the number of those that are missing.
 	Call    Recording   `json:"visit"`
 	Earlier []Recording `json:"earlier,omitempty"`
 	Dropped int         `json:"dropped,omitempty"`
@@ -47,7 +46,7 @@ type Bundle struct {
 	Wasm []byte `json:"-"`
 }
 
-// A Fault is what the fault said.
+// A Fault is the fault as it was reported.
 type Fault struct {
 	Stage  ending.Stage `json:"stage"`
 	Cause  string       `json:"cause"`
@@ -55,16 +54,15 @@ type Fault struct {
 	Value  int64        `json:"value,omitempty"`
 	Stack  []string     `json:"stack,omitempty"`
 	Stderr []string     `json:"stderr,omitempty"`
-	// Judged says that the module came to its end, and that the chain could not
-	// apply its answer.
+	// Judged is set if the module's call succeeded, but the chain rejected its answer.
 	Judged bool `json:"judged,omitempty"`
 }
 
 const (
 	version    = 1
 	suffix     = ".fault.zip"
-	maxBundles = 100      // that a directory keeps
-	maxJSON    = 96 << 20 // that are read
+	maxBundles = 100      // kept in a directory
+	maxJSON    = 96 << 20 // read from a file
 )
 
 func (b *Bundle) encode(w io.Writer, module *PackedModule) error {
@@ -86,8 +84,7 @@ func (b *Bundle) encode(w io.Writer, module *PackedModule) error {
 	return z.Close()
 }
 
-// Read reads a bundle, which may come from anybody. An error says what is
-// wrong with it.
+// Read reads a bundle. The file is untrusted.
 func Read(path string) (*Bundle, error) {
 	z, err := zip.OpenReader(path)
 	if err != nil {

@@ -11,29 +11,29 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
-// A Result is what came of replaying a bundle.
+// A Result is the outcome of replaying a bundle.
 type Result struct {
-	// Same says that the module did what was recorded, to the unit of fuel.
+	// Same is set if the module did what was recorded, with exactly the same fuel.
 	Same bool `json:"same"`
-	// Differences are what it did otherwise, a sentence each.
+	// Differences lists what it did differently, one sentence each.
 	Differences []string `json:"differences,omitempty"`
-	// Incomplete says what of the recording is missing; empty: nothing.
+	// Incomplete says what is missing from the recording. It is empty if nothing is.
 	Incomplete string `json:"incomplete,omitempty"`
 
-	Cause string `json:"cause"` // of the fault, as it was now; empty if there was none
+	Cause string `json:"cause"` // cause of the fault in the replay; empty if there was none
 	Fuel  uint64 `json:"fuel"`
-	Calls int    `json:"calls"` // host calls, of those that were recorded
+	Calls int    `json:"calls"` // recorded host calls that were repeated
 }
 
 // An Outcome is what a recorded call did when it was replayed.
 type Outcome struct {
 	Fuel   uint64
 	Output []byte
-	Calls  int // recorded host calls that it made again
+	Calls  int // recorded host calls that were repeated
 	Err    error
 }
 
-// Compare tells how a visit went otherwise than the one that was r.
+// Compare returns how a replayed call differs from r.
 func (r *Recording) Compare(now *Outcome) []string {
 	var out []string
 	var failed *abi.Error
@@ -48,7 +48,7 @@ func (r *Recording) Compare(now *Outcome) []string {
 	return append(out, r.compareWork(now)...)
 }
 
-// compareWork compares what a visit did, whatever it came to.
+// compareWork compares what a call did, whether it succeeded or not.
 func (r *Recording) compareWork(now *Outcome) []string {
 	var out []string
 	if r.Fuel != now.Fuel {
@@ -63,7 +63,7 @@ func (r *Recording) compareWork(now *Outcome) []string {
 	return out
 }
 
-// Compare tells how the visit that faulted went otherwise.
+// Compare returns how the replay of the faulting call differs.
 func (b *Bundle) Compare(now *Outcome) []string {
 	if b.Fault.Judged {
 		return b.Call.Compare(now)
@@ -77,15 +77,15 @@ func (b *Bundle) Compare(now *Outcome) []string {
 	case !errors.As(now.Err, &fault):
 		out = append(out, "it did not fault")
 	case b.Fault.Limit == "hook_time" && (fault.Limit == "fuel" || fault.Limit == "hook_time"):
-		// Time ended it there, and the fuel of that time here.
+		// The recorded call ran out of time, the replay out of the fuel that it had used by then.
 	default:
 		out = append(out, b.Fault.compare(fault)...)
 	}
 	return append(out, b.Call.compareWork(now)...)
 }
 
-// AnsweredLate says that the module came to its end there, and here again, but that the
-// host had no time left there to read its answer.
+// AnsweredLate reports whether the module's call succeeded both times, but the host had no time
+// left to decode the recorded answer.
 func (b *Bundle) AnsweredLate(err error) bool {
 	return err == nil && b.Fault.Limit == "hook_time" && !b.Call.Stopped
 }

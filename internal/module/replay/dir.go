@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// A PackedModule is a module as it lies in bundles, compressed once.
+// A PackedModule is a module as bundles contain it. It is compressed once.
 type PackedModule struct {
 	Wasm []byte
 	once sync.Once
@@ -45,13 +45,13 @@ func (p *PackedModule) write(z *zip.Writer) error {
 	return err
 }
 
-// A Dir is a directory of bundles, of which it keeps the newest.
+// A Dir is a directory of bundles. It keeps the newest ones.
 type Dir struct {
 	path string
 	mu   sync.Mutex
 }
 
-// OpenDir makes the directory, which nobody else can read.
+// OpenDir creates the directory with mode 0700 if it is missing.
 func OpenDir(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("fault directory: %w", err)
@@ -64,7 +64,7 @@ var (
 	unsafeCharacters = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 )
 
-// Write writes a bundle and returns its path. It appears whole or not at all.
+// Write writes a bundle atomically and returns its path.
 func (d *Dir) Write(b *Bundle, module *PackedModule) (path string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,7 +72,7 @@ func (d *Dir) Write(b *Bundle, module *PackedModule) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(f.Name()) // fails once it has its name
+	defer os.Remove(f.Name()) // fails after the rename
 	err = b.encode(f, module)
 	if closed := f.Close(); err == nil {
 		err = closed
@@ -89,9 +89,9 @@ func (d *Dir) Write(b *Bundle, module *PackedModule) (path string, err error) {
 	return path, d.prune()
 }
 
-// prune removes the oldest bundles, and nothing else that lies there.
+// prune removes the oldest bundles and leaves other files alone.
 func (d *Dir) prune() error {
-	entries, err := os.ReadDir(d.path) // sorted by name, and so by time
+	entries, err := os.ReadDir(d.path) // sorted by name, and therefore by time
 	if err != nil {
 		return err
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// minReplayTime is the least that a hook may run in a replay: the machine may be
-// a slower one, and what ends the guest there is fuel.
+// minReplayTime is the least hook time of a replay. The machine may be slower than the one that
+// recorded, and fuel ends the guest anyway.
 const minReplayTime = time.Minute
 
-// ReplayLimits returns the limits of the recording with a hook time that slower machines stay below:
-// a call that exceeded its time ends at the fuel that it had used. Bundles of hosts that knew no fuel
-// schedules were recorded under version 1.
+// ReplayLimits returns the limits of the recording, with a hook time that slower machines do not
+// reach: a call that ran out of time ends at the fuel that it had used by then. Bundles without a
+// fuel schedule were recorded under version 1.
 func (b *Bundle) ReplayLimits() policy.Limits {
 	l := b.Limits
 	l.FuelSchedule = cmp.Or(l.FuelSchedule, 1)

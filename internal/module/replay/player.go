@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// ErrDiverged ends a replay that does not do what was recorded.
+// ErrDiverged ends a replay in which the module does something other than recorded.
 var ErrDiverged = errors.New("the replay leaves the recording")
 
-// A Player gives a visit what was recorded of another one.
+// A Player answers a guest from a recording.
 type Player struct {
 	Recording  *Recording
 	Calls      int
-	clockReads int // at the clock
+	clockReads int // number of times that the guest read the clock
 }
 
 func (p *Player) Clock() int64 {
@@ -25,9 +25,8 @@ func (p *Player) Clock() int64 {
 	return now
 }
 
-// MaxFuel is the fuel that a call may use which may use that much at most. A
-// recorded one that was ended for its time is ended by its fuel, at the same
-// place: time is not the same again. The player may be nil.
+// MaxFuel returns the fuel that the call may use, at most left. A recorded call that ran out of
+// time ends at the fuel that it had used, because time is not reproducible. p may be nil.
 func (p *Player) MaxFuel(left int64) int64 {
 	if p == nil || !p.Recording.Stopped {
 		return left
@@ -53,8 +52,8 @@ func (p *Player) Answer(q *HostCall) ([]byte, error) {
 	return known.Reply, nil
 }
 
-// Accept reports whether the next recorded call is one of that name with these numbers, and passes it
-// if so.
+// Accept reports whether the next recorded call has the name and numbers, and if so advances past
+// it.
 func (p *Player) Accept(name string, numbers ...int64) bool {
 	if p.Calls == len(p.Recording.Calls) {
 		return false

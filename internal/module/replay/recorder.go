@@ -5,28 +5,27 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
-// How much is kept of what an instance did, for when it faults: inputs, replies
-// and what the guest handed over, in bytes.
+// Bounds on what is kept of an instance's calls, in bytes of inputs, replies and arguments.
 const (
-	maxVisitBytes   = 32 << 20 // of the call that faults
-	maxHistoryBytes = 16 << 20 // of the calls before it, together
+	maxVisitBytes   = 32 << 20 // of the current call
+	maxHistoryBytes = 16 << 20 // of all earlier calls of the instance
 )
 
-// A History is what an instance did in the run so far. Memory is a cache, but
-// it may well be why a later call faults.
+// A History holds the earlier calls of an instance in the run. Instances keep their memory between
+// calls, so a fault may depend on them.
 type History struct {
 	recordings []Recording
 	size       int // bytes
-	dropped    int // how many recordings are missing: the first ones
+	dropped    int // number of missing recordings, which are the earliest
 }
 
-// A Recorder keeps what a visit's outcome depends on. Nothing is copied:
-// inputs and replies do not change. A nil recorder keeps nothing.
+// A Recorder records what the outcome of a call depends on. It copies nothing, because inputs and
+// replies do not change. A nil recorder records nothing.
 type Recorder struct {
 	recording Recording
 	size      int
 	history   *History // of the instance
-	earlier   History  // as it was when the visit began
+	earlier   History  // history at the start of the call
 }
 
 func (r *Recorder) Begin(h *History) {
@@ -56,8 +55,8 @@ func (r *Recorder) Add(q HostCall, reply []byte, err error) {
 	r.recording.Calls = append(r.recording.Calls, q)
 }
 
-// End completes the recording and adds it to the instance's history. A history that becomes too
-// large is dropped as a whole: a replay needs it from its first call.
+// End completes the recording and adds it to the instance's history. A history that grows too large
+// is dropped as a whole, because a replay needs its first call.
 func (r *Recorder) End(outcome Recording) {
 	if r == nil {
 		return
@@ -71,13 +70,13 @@ func (r *Recorder) End(outcome Recording) {
 	}
 }
 
-// Complete fills in everything but the clock and the host calls, which the recorder has.
+// Complete sets the recording to outcome, with the clock and the host calls that were recorded.
 func (r *Recorder) Complete(outcome Recording) {
 	outcome.Clock, outcome.Calls, outcome.Cut = r.recording.Clock, r.recording.Calls, r.recording.Cut
 	r.recording = outcome
 }
 
-// Fill puts the recording, and those of the instance's earlier calls, into a bundle.
+// Fill adds the recording and the instance's earlier calls to a bundle.
 func (r *Recorder) Fill(b *Bundle) {
 	b.Version = version
 	b.Call, b.Earlier, b.Dropped = r.recording, r.earlier.recordings, r.earlier.dropped

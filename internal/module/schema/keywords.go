@@ -7,12 +7,11 @@ import (
 	"strings"
 )
 
-// A keyword says what the value of a schema's keyword must be.
+// A keyword says what a keyword's value must be.
 type keyword struct {
 	want string
 	is   func(v any) bool
-	// schemas says where schemas lie in the value: it is one itself, or its
-	// elements are.
+	// schemas says whether the value is a schema, or its elements are.
 	schemas inside
 }
 
@@ -26,7 +25,7 @@ const (
 
 const wantSchema = "a schema: an object, true or false"
 
-// keywords are those of JSON Schema whose values have a certain form.
+// keywords returns the keywords of JSON Schema whose values have a required form.
 func keywords() map[string]keyword {
 	number := keyword{want: "a number", is: isA[float64]}
 	count := keyword{want: "a whole number of at least 0", is: isCount}
@@ -76,8 +75,8 @@ func isType(v any) bool {
 	return ok && slices.Contains(jsonTypes, name)
 }
 
-// checkKeywords refuses a schema whose keywords have values that mean nothing,
-// and says where: a validator would speak of itself.
+// checkKeywords returns an error for the first keyword with a value of the wrong form, and its
+// path. The validator's own errors speak of Go types.
 func checkKeywords(v any, path string) error {
 	object, ok := v.(map[string]any)
 	if !ok {
@@ -93,7 +92,7 @@ func checkKeywords(v any, path string) error {
 			continue
 		}
 		value, at := object[name], strings.TrimPrefix(path+"/"+name, "/")
-		if name == "items" && isA[[]any](value) { // draft-07: one schema for each
+		if name == "items" && isA[[]any](value) { // draft-07: one schema per element
 			k = known["allOf"]
 		}
 		if !k.is(value) {
@@ -124,7 +123,7 @@ func checkKeywords(v any, path string) error {
 	return nil
 }
 
-// describe says what a value is, in the words of JSON.
+// describe describes a value in terms of JSON.
 func describe(v any) string {
 	switch v := v.(type) {
 	case nil:

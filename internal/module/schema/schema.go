@@ -21,17 +21,16 @@ import (
 )
 
 const (
-	// maxSchema is the length of a schema, in bytes.
+	// maxSchema bounds the size of a schema, in bytes.
 	maxSchema = 64 << 10
-	// maxValues is how many values a schema may consist of when each
-	// reference is replaced by what it refers to: a bound for the work that
-	// checking one value of a configuration takes.
+	// maxValues bounds the number of values in a schema with each reference replaced by its target.
+	// It bounds the work of checking one value of a configuration.
 	maxValues = 50_000
 )
 
-// Compile makes a module's schema ready. The schema is the module's
-// word, and the validator follows it without bounds, so that references
-// within it must come to an end, soon, and there are none to elsewhere.
+// Compile compiles a module's schema. The validator follows references without a bound, and schemas
+// are untrusted. Compile therefore rejects recursive references, references that multiply beyond
+// maxValues, and references to other documents.
 func Compile(raw json.RawMessage) (_ *jsonschema.Resolved, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -66,20 +65,20 @@ func Compile(raw json.RawMessage) (_ *jsonschema.Resolved, err error) {
 	if err != nil {
 		return nil, cutError(err)
 	}
-	// Draft and meta-schema are looked at by Validate only.
+	// Only Validate looks at the draft.
 	if s := schema.Schema; s != "" && !strings.Contains(s, "json-schema.org/draft/2020-12/") && !strings.Contains(s, "json-schema.org/draft-07/") {
 		return nil, fmt.Errorf("$schema is %.64q; want draft 2020-12 or draft-07", s)
 	}
 	return resolved, nil
 }
 
-// sizer measures a schema.
+// A sizer measures a schema.
 type sizer struct {
 	root any
-	refs map[string]int // what a reference stands for; 0 while it is measured
+	refs map[string]int // size of each reference's target; 0 while it is measured
 }
 
-// of counts the values in a part of a schema, references followed.
+// of returns the number of values in a part of a schema, including the targets of references.
 func (w *sizer) of(part any, top bool) (int, error) {
 	work := 1
 	add := func(n int, err error) error {
@@ -137,7 +136,7 @@ func (w *sizer) ofRef(ref string) (int, error) {
 	return work, err
 }
 
-// follow finds what a JSON pointer in a URI fragment points to.
+// follow returns the value that a JSON pointer in a URI fragment points to.
 func follow(v any, pointer string) (any, error) {
 	pointer, err := url.PathUnescape(pointer)
 	if err != nil {
@@ -168,8 +167,8 @@ func follow(v any, pointer string) (any, error) {
 	return v, nil
 }
 
-// Check holds a configuration against a schema. The error begins with
-// the path of what is wrong.
+// Check validates a configuration against a schema. The error begins with the path of the invalid
+// value.
 func Check(schema *jsonschema.Resolved, config json.RawMessage) (err error) {
 	if err := jsoncodec.Valid(config); err != nil {
 		return err
@@ -192,16 +191,15 @@ func Check(schema *jsonschema.Resolved, config json.RawMessage) (err error) {
 	return nil
 }
 
-// validating is how the validator says where in the schema it was.
+// validating matches the validator's description of the position in the schema.
 var validating = regexp.MustCompile(`^(?s)validating ([^:]*): (.*)$`)
 
-// configError turns where the validator was in the schema into where that is
-// in the configuration.
+// configError replaces the validator's position in the schema by the position in the configuration.
 func configError(err error) error {
 	text, at, path := err.Error(), "", ""
 	for m := validating.FindStringSubmatch(text); m != nil; m = validating.FindStringSubmatch(text) {
-		// What does not lie below the last place is what a reference led to: the
-		// same value.
+		// A position that does not extend the last one is the target of a reference, which applies
+		// to the same value.
 		if step, ok := strings.CutPrefix(m[1], at); ok {
 			path += configPath(step)
 		}
@@ -217,8 +215,7 @@ func configError(err error) error {
 	return errors.New(text)
 }
 
-// plainWords say what the validator says, without the terms of the language
-// it is written in.
+// plainWords rewrites the validator's messages without terms of Go.
 var plainWords = []struct {
 	says  *regexp.Regexp
 	means string
@@ -242,8 +239,7 @@ func inPlainWords(text string) string {
 	return text
 }
 
-// configPath is the way from one value of a configuration to another, whose
-// place in the schema lies so many steps deeper.
+// configPath converts steps in the schema to the path between two values of a configuration.
 func configPath(steps string) string {
 	var b strings.Builder
 	list := strings.Split(steps, "/")
@@ -260,10 +256,10 @@ func configPath(steps string) string {
 	return b.String()
 }
 
-// pointerEscapes undoes the escapes of JSON pointers.
+// pointerEscapes decodes the escapes of JSON pointers.
 var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~")
 
-// cutError bounds an error that may hold a whole schema or configuration.
+// cutError shortens an error that may contain a whole schema or configuration.
 func cutError(err error) error {
 	const most = 500
 	text := strings.Join(strings.Fields(err.Error()), " ")

@@ -9,8 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// TestHostileSchema checks that a module's schema cannot make the host work
-// without end.
+// TestHostileSchema checks that a module's schema cannot make the host work without bound.
 func TestHostileSchema(t *testing.T) {
 	t.Parallel()
 	bomb := `{"$ref":"#/$defs/d0","$defs":{`
@@ -43,7 +42,7 @@ func TestHostileSchema(t *testing.T) {
 				require.Less(t, len(err.Error()), 600)
 				return
 			}
-			// Whether it is taken or not: it does no harm.
+			// The schema is harmless whether it is accepted or not.
 			if err == nil {
 				_ = Check(compiled, []byte(`{"a":1}`))
 			}
@@ -57,7 +56,7 @@ func FuzzSchema(f *testing.F) {
 	f.Add([]byte(`{"multipleOf":0,"$id":"x","uniqueItems":true}`), []byte(`[1,1]`))
 	f.Fuzz(func(t *testing.T, schema, config []byte) {
 		if jsoncodec.Valid(schema) != nil {
-			return // config_schema comes out of a strict reader
+			return // describe's answer was parsed strictly
 		}
 		compiled, err := Compile(schema)
 		if err != nil {

@@ -9,36 +9,36 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 )
 
-// A Error is the cause of a fault: a mistake in a script.
+// An Error is the cause of a fault: an uncaught error of a script.
 type Error struct {
 	Text  string
-	Limit *Exceeded // that the script passed; may be nil
-	Stack []string  // places in the sources, innermost first
-	Frame []string  // the lines around the first
+	Limit *Exceeded // the limit that the script exceeded; may be nil
+	Stack []string  // positions in the sources, innermost first
+	Frame []string  // source lines around the first position
 }
 
 func (e *Error) Error() string { return e.Text }
 
-// What is kept of what a script says that it threw, which can be anything.
+// Bounds on what is kept of a thrown value, which can be anything.
 const (
 	maxThrown = 2 << 10 // bytes
 	maxStack  = 30      // lines
 )
 
-// thrown makes an error of what the script, or the engine, wrote as its last words.
+// thrown converts the last output of the script, or of the engine, to an error.
 func (s *Transport) thrown(inv *invoke.Invocation, outcome int32) error {
 	var t javascript.Thrown
 	switch outcome {
-	case 0, 1: // it was over, and went on
+	case 0, 1: // the script went on after it was asked to end
 	case javascript.Broken:
 		first, stack, _ := strings.Cut(string(inv.Output), "\n")
 		t.Message, t.Stack = "the engine gave up: "+first, stack
 		if first == "" {
-			t.Message = "the engine gave up, probably for want of memory"
+			t.Message = "the engine gave up, probably because memory ran out"
 		}
 	case javascript.Threw:
 		if err := json.Unmarshal(inv.Output, &t); err != nil {
-			return &Error{Text: "threw something that cannot be read"}
+			return &Error{Text: "threw a value that cannot be decoded"}
 		}
 	default:
 		t.Message = fmt.Sprintf("returned %d", outcome)
@@ -58,7 +58,7 @@ func (s *Transport) thrown(inv *invoke.Invocation, outcome int32) error {
 			continue
 		}
 		if strings.Contains(line, "(host:") || strings.HasPrefix(line, "at host:") || strings.HasSuffix(line, "(native)") {
-			continue // the prelude's own
+			continue // a frame of the prelude
 		}
 		e.Stack = append(e.Stack, invoke.Printable(sources.Translate(line), 256))
 	}

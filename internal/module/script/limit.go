@@ -15,24 +15,24 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// A script that passes a limit is asked to end, so that it can tell where it was;
-// it has so much more before it is made to.
+// A script that exceeds a limit is asked to end, so that it can report its position. The grace is
+// what it may use before the host stops it.
 const (
 	graceTime = 50 * time.Millisecond
 	graceFuel = 20_000_000
 )
 
 func WithGrace(l sandbox.Limits) sandbox.Limits {
-	if l.HookTime > 0 && l.Fuel > 0 { // what makes no sense is not to make some
+	if l.HookTime > 0 && l.Fuel > 0 { // otherwise the sandbox rejects them
 		l.HookTime = min(l.HookTime, math.MaxInt64-graceTime) + graceTime
 		l.Fuel = min(l.Fuel, math.MaxInt64-graceFuel) + graceFuel
 	}
 	return l
 }
 
-// isOver tells a script whether it has to end. It asks too often for that to be a
-// host call; but a yes for its time is one in a recording, since only that is not
-// the same each time.
+// isOver reports whether the script must end. Scripts ask too often for this to count as a host
+// call. A yes because of time is recorded like one, because time differs between a recording and
+// its replay.
 func isOver(inv *invoke.Invocation, g *sandbox.Guest) bool {
 	s := stateOf(inv)
 	s.polls++
@@ -49,9 +49,9 @@ func isOver(inv *invoke.Invocation, g *sandbox.Guest) bool {
 	return true
 }
 
-// An Exceeded is a limit that a script passed.
+// An Exceeded is a limit that a script exceeded.
 type Exceeded struct {
-	Limit string // its name
+	Limit string // name
 	Value int64
 	text  string
 }
@@ -64,9 +64,9 @@ func timeExceeded(l *policy.Limits) *Exceeded {
 	return &Exceeded{Limit: "hook_time", Value: int64(l.HookTime), text: fmt.Sprintf("ran longer than %v", l.HookTime)}
 }
 
-// Import is the function by which the engine asks whether a script has to end.
+// Import returns the function by which the engine asks whether the script must end.
 func Import() invoke.Import {
-	return invoke.Import{Does: "learn that it has passed a limit and is to end", Import: sandbox.Import{
+	return invoke.Import{Does: "ask whether it exceeded a limit and must end", Import: sandbox.Import{
 		Module: javascript.ImportModule, Name: javascript.ImportOver, Results: []api.ValueType{api.ValueTypeI32},
 		Func: func(ctx context.Context, g *sandbox.Guest, stack []uint64) {
 			stack[0] = 0
@@ -76,13 +76,13 @@ func Import() invoke.Import {
 		}}}
 }
 
-// overCall is the name of a recorded yes to a script that asks whether it is over.
+// overCall is the name under which a yes because of time is recorded.
 const overCall = "over"
 
-// A state is what the host keeps of one call of a script.
+// A state is what the host keeps for one call of a script.
 type state struct {
-	polls int64     // how often the script asked whether it has to end
-	over  *Exceeded // the limit that made the answer yes; nil if none did
+	polls int64     // number of times that the script asked whether it must end
+	over  *Exceeded // the exceeded limit; nil if none
 }
 
 func stateOf(inv *invoke.Invocation) *state {

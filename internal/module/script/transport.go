@@ -25,32 +25,31 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// Transport is the transport of JavaScript. The module is the engine, which speaks
-// the ABI as native modules do; what it adds are the script that it evaluates when
-// its image is built, and what it says of errors, with positions in that script.
+// Transport calls the hooks of one script. The engine speaks the native ABI; the transport adds
+// evaluating the script when its image is built, and errors with positions in the sources.
 type Transport struct {
 	Bundle []byte
-	memory int64 // of values, in bytes
-	stack  int64 // of the interpreter's own stack, in bytes
+	memory int64 // for values, in bytes
+	stack  int64 // of the interpreter, in bytes
 	where  func() *javascript.Map
 }
 
-// What an engine needs beside the values of a script: its stack and data, and
-// what an allocator wastes.
+// Memory that the engine needs in addition to a script's values: its stack and data, and allocator
+// overhead.
 const (
 	engineBytes = 1_280 << 10
 	minMemory   = 4 << 20
-	// freeBytes is free in a script's image, so that an ordinary hook does not
-	// make its memory grow.
+	// freeBytes is free memory in a script's image, so that an ordinary hook does not have to grow
+	// it.
 	freeBytes = 2 << 20
 )
 
-// DefaultStackBytes is the default of StackBytes for scripts: one call in a script is
-// several, of large functions, in the engine. The interpreter has a limit of its
-// own beside it, which it comes to first, for that is an error with a place.
+// DefaultStackBytes is the default of StackBytes for scripts. One call in a script takes several
+// calls of large functions in the engine. The interpreter's own limit is lower, because reaching it
+// is an error with a position.
 const (
 	DefaultStackBytes = 8 << 20
-	stackRatio        = 48 // of the stack of a call as the sandbox estimates it, to what the interpreter counts
+	stackRatio        = 48 // estimated ratio of Wasm stack to interpreter stack
 	maxStackBytes     = 512 << 10
 )
 
@@ -62,7 +61,7 @@ func New(bundle []byte, l sandbox.Limits) (*Transport, error) {
 	s.where = sync.OnceValue(func() *javascript.Map {
 		m, err := javascript.ReadMap(s.Bundle)
 		if err != nil {
-			return nil // then positions are those of the bundle
+			return nil // positions then refer to the bundle
 		}
 		return m
 	})
@@ -75,7 +74,7 @@ func (s *Transport) HookType() verify.FuncType { return native.HookType }
 
 func (s *Transport) Name() string { return "javascript" }
 
-// Readable puts places of the author's sources into a text.
+// Readable replaces positions in the bundle by positions in the sources.
 func (s *Transport) Readable(text string) string {
 	if !strings.Contains(text, "<script>:") {
 		return text
@@ -104,8 +103,8 @@ func (s *Transport) evaluate(ctx context.Context, in *sandbox.Instance, inv *inv
 	return nil
 }
 
-// enter calls an export. What ends a script that did not end itself is told as if
-// there were no grace.
+// enter calls an export. If the host stopped the script, the error reports the limit without the
+// grace.
 func (s *Transport) enter(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation, export string, args ...uint64) (outcome int32, err error) {
 	results, err := in.Call(inv.Context(ctx), export, append([]uint64{api.EncodeI32(int32(len(inv.Pending)))}, args...)...)
 	var guest *sandbox.Fault
@@ -121,7 +120,7 @@ func (s *Transport) enter(ctx context.Context, in *sandbox.Instance, inv *invoke
 	return 0, err
 }
 
-// Pack makes an instance ready for its image to be taken.
+// Pack frees memory in the instance before its image is taken.
 func (s *Transport) Pack(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error {
 	_, err := in.Call(inv.Context(ctx), javascript.ExportPack, freeBytes)
 	return err
