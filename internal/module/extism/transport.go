@@ -36,6 +36,7 @@ const (
 	UserModule   = "extism:host/user"
 )
 
+// HookType is the function type of hooks.
 var HookType = verify.FuncType{Results: []api.ValueType{api.ValueTypeI32}}
 
 func (Transport) Name() string { return "extism" }

@@ -48,6 +48,7 @@ func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Inv
 	}
 }
 
+// HookType is the function type of hooks.
 var HookType = verify.FuncType{Params: []api.ValueType{api.ValueTypeI32}, Results: []api.ValueType{api.ValueTypeI32}}
 
 // A function is the implementation of an import of the ABI.
