@@ -57,7 +57,7 @@ func warmImage(ctx context.Context, s *sandbox.Sandbox, module []byte, kb int) (
 	x := &exchange{in: work.Conversation(kb << 10)}
 	return im.Prepare(ctx, sandbox.InstanceConfig{Value: x}, func(ctx context.Context, in *sandbox.Instance) error {
 		for range 3 {
-			if _, err := hook(ctx, in, x); err != nil {
+			if _, err := callHook(ctx, in, x); err != nil {
 				return err
 			}
 		}
@@ -65,7 +65,7 @@ func warmImage(ctx context.Context, s *sandbox.Sandbox, module []byte, kb int) (
 	})
 }
 
-func hook(ctx context.Context, in *sandbox.Instance, x *exchange) ([]byte, error) {
+func callHook(ctx context.Context, in *sandbox.Instance, x *exchange) ([]byte, error) {
 	results, err := in.Call(ctx, "hook", uint64(len(x.in)))
 	if err == nil && results[0] != 0 {
 		err = fmt.Errorf("the guest failed")
@@ -82,7 +82,7 @@ func warm(ctx context.Context, im *sandbox.Image) (guest, error) {
 	}
 	return func(b []byte) ([]byte, error) {
 		x.in = b
-		return hook(ctx, in, x)
+		return callHook(ctx, in, x)
 	}, nil
 }
 
@@ -95,7 +95,7 @@ func clean(ctx context.Context, im *sandbox.Image) guest {
 			return nil, err
 		}
 		defer in.Close()
-		return hook(ctx, in, x)
+		return callHook(ctx, in, x)
 	}
 }
 

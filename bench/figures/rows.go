@@ -165,7 +165,7 @@ func resident(ctx context.Context, path string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := hook(ctx, in, x); err != nil {
+		if _, err := callHook(ctx, in, x); err != nil {
 			return err
 		}
 	}
