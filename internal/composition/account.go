@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// An Account is what came of a run, in lines.
+// An Account is the outcome of a run, as lines.
 type Account struct {
 	Events []string // that the caller got, without those of steps, logs, chunks and pauses
 	Asked  []string // what the model was asked: tools and messages
@@ -19,8 +19,8 @@ type Account struct {
 	Kids   []string // what the model of the kid was asked, and which of its tools ran
 	Paused []string // what the run waited for, sorted
 	State  string   // the messages at the end
-	// Open says that a call waited when another one of its round ended the run: whether that
-	// has a result then is left open.
+	// Open is set if a call was waiting when another call of its round ended the run.
+	// Whether it has a result is then unspecified.
 	Open bool
 }
 
@@ -46,12 +46,12 @@ const (
 	oneTransfer  = "one-transfer"
 )
 
-// reply is the model's in a step.
+// reply returns the model's reply in a step.
 func (c *Composition) reply(step int) Reply {
 	return c.Replies[min(step, len(c.Replies))-1]
 }
 
-// said is the text of a reply to so many messages.
+// said returns the text of a reply to n messages.
 func said(r Reply, messages int) string {
 	if r.Text == "" {
 		return ""
@@ -59,7 +59,7 @@ func said(r Reply, messages int) string {
 	return r.Text + strconv.Itoa(messages)
 }
 
-// ownCall stands for the id of a call that an entry makes of its own, in a hook that is
+// ownCall replaces the id of a call that an entry makes for itself, in a hook that is
 // about a tool call or not.
 func ownCall(entry string, h abi.Hook, about string) string {
 	return "own." + entry + "." + string(h) + "." + about
@@ -89,7 +89,7 @@ var hostTexts = []struct {
 	{regexp.MustCompile(`The arguments of \S+ are not valid[^|]*?with one JSON object\.`), badArguments},
 }
 
-// plain puts a line into the words of accounts.
+// plain replaces the host's own texts and ids in a line by fixed words.
 func plain(line string) string {
 	for _, t := range hostTexts {
 		line = t.text.ReplaceAllString(line, t.is)
@@ -97,7 +97,7 @@ func plain(line string) string {
 	return line
 }
 
-// account is that of what was seen of a run.
+// account returns the account of what was observed of a run.
 func (s *seen) account() *Account {
 	a := &Account{Asked: s.asked, Ran: s.ran, State: puppet.Messages(s.state)}
 	var owns []string
@@ -133,7 +133,7 @@ func (s *seen) account() *Account {
 	return a
 }
 
-// asksOf is a question, with the call that a gate asks about.
+// asksOf returns a question, with the call that a gate asks about.
 func asksOf(entry string, h abi.Hook, c *abi.Call) string {
 	s := entry + "." + string(h)
 	if h == abi.HookGateTool {
@@ -163,7 +163,7 @@ func asked(tools []string, messages []abi.Message) string {
 
 func shownCall(c *abi.Call) string { return c.ID + " " + c.Name + c.Arguments }
 
-// lineOf is an event in one line; empty for those that are no part of an account.
+// lineOf returns an event as a line, or "" for an event that accounts omit.
 func lineOf(e *abi.Event) string {
 	switch e.Type {
 	case abi.EventMessage:
@@ -207,31 +207,30 @@ func lineOf(e *abi.Event) string {
 // ofCall finds the tool call that a line is about.
 var ofCall = regexp.MustCompile(`^(?:child|tool_(?:call|result)|custom \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages) \w+) (\S+) `)
 
-// ofRound finds lines that are about a call and do not say which.
+// ofRound finds lines about a call that do not name it.
 var ofRound = regexp.MustCompile(`^fault \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages|on_chunk) |^limit tool_calls \w* ?\d+ refused`)
 
-// ofLive finds faults of hooks that a run which was paused calls again: they are told
-// each time.
+// ofLive finds faults of hooks that a resumed run calls again. Each of them is reported.
 var ofLive = regexp.MustCompile(`^(?:child \S+ )?fault \w+\.(?:wrap_model|wrap_tool_call|on_chunk) `)
 
-// withoutLive takes such faults away.
+// withoutLive removes such faults.
 func (a *Account) withoutLive() {
 	a.Events = slices.DeleteFunc(a.Events, ofLive.MatchString)
 	a.sort() // they have stood between others
 }
 
-// ofFault finds all faults: a process that dies behind one leaves it to the next to call the
-// hook again, and to tell of its fault.
+// ofFault finds all faults. If a process dies after one, the next process calls the hook
+// again and reports the fault again.
 var ofFault = regexp.MustCompile(`^(?:child \S+ )?fault `)
 
-// withoutFaults takes them away.
+// withoutFaults removes all faults.
 func (a *Account) withoutFaults() {
 	a.Events = slices.DeleteFunc(a.Events, ofFault.MatchString)
 	a.sort()
 }
 
-// sortChildren sorts the lines of each run that a call made as those of the run itself, in
-// the places that they have.
+// sortChildren sorts the lines of each child run like those of the run itself, in their
+// places.
 func sortChildren(lines []string) {
 	at := map[string][]int{}
 	for i, line := range lines {
@@ -251,8 +250,8 @@ func sortChildren(lines []string) {
 	}
 }
 
-// byCall sorts the lines of each round by the calls that they are about: calls are
-// made side by side. Faults, which do not say of which call they are, come last.
+// byCall sorts the lines of each round by call, since calls run concurrently. Faults do
+// not name their call and come last.
 func byCall(lines []string) []string {
 	key := func(line string) string {
 		if m := ofCall.FindStringSubmatch(line); m != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// A Check plays a composition and says what is wrong, or nothing. Its results are
-// the same each time.
+// A Check runs a composition and returns the differences, if any. It is deterministic.
 type Check struct {
 	Name string
+	// Each says that the check is worth its time for one seed out of this many.
 	Each int // it is worth its time for one seed of so many
 	Run  func(context.Context, *Composition) string
 }
 
-// Checks are all checks of puppets in this process.
+// Checks lists the checks of puppets in this process.
 func Checks() []Check {
 	return []Check{
 		{"prediction", 1, whole},
@@ -29,14 +29,15 @@ func Checks() []Check {
 	}
 }
 
-// whole plays a composition with answers that come as a whole: all that its entries are
-// shown is predicted.
+// whole runs a composition without streaming: everything that its entries see is
+// predicted.
 func whole(ctx context.Context, c *Composition) string {
 	return againstPrediction(ctx, c.quiet(), &stage{})
 }
 
-// quiet is the composition with answers that come as a whole.
+// quiet returns the composition without streaming.
 func (c *Composition) quiet() *Composition {
+	// quiet returns the composition without streaming.
 	quiet := *c
 	if quiet.Stream = false; c.Kid != nil {
 		quiet.Kid = c.Kid.quiet()
@@ -47,7 +48,7 @@ func (c *Composition) quiet() *Composition {
 	return &quiet
 }
 
-// sideBySide plays it with calls of tools that are made at once.
+// sideBySide runs it with concurrent tool calls.
 func sideBySide(ctx context.Context, c *Composition) string {
 	c = c.with(func(_ abi.Hook, s puppet.Script) puppet.Script {
 		s.Keep = false // the order of calls would show
@@ -59,8 +60,8 @@ func sideBySide(ctx context.Context, c *Composition) string {
 	return againstPrediction(ctx, c, &stage{parallel: 3})
 }
 
-// streamed plays it with answers that come in pieces, which makes no difference
-// where nothing depends on what was delivered.
+// streamed runs it with streamed answers, which makes no difference if nothing depends on
+// what was delivered.
 func streamed(ctx context.Context, c *Composition) string {
 	if slices.ContainsFunc(c.agents(), (*Composition).cutsOff) {
 		return ""
@@ -86,8 +87,8 @@ func streamed(ctx context.Context, c *Composition) string {
 	return againstPrediction(ctx, c, &stage{})
 }
 
-// cutsOff reports whether an on_chunk may end a stream that others are waiting for: those
-// have come to their end before it where answers come as a whole.
+// cutsOff reports whether an on_chunk may end a stream while other calls wait. Without
+// streaming those calls have ended earlier.
 func (c *Composition) cutsOff() bool {
 	for _, e := range c.Entries {
 		s := e.Hooks[abi.HookOnChunk]
@@ -106,8 +107,8 @@ func (c *Composition) cutsOff() bool {
 	return false
 }
 
-// mortal plays it in processes that die: where they die makes no difference to what
-// is kept of the run.
+// mortal runs it in processes that die. Where they die makes no difference to the
+// persisted run.
 func mortal(ctx context.Context, c *Composition) string {
 	c = c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
 		s.Keep = s.Keep && s.Next == nil && h != abi.HookWrapModel && h != abi.HookWrapToolCall // which are called again
@@ -164,7 +165,7 @@ func againstPrediction(ctx context.Context, c *Composition, on *stage) string {
 	return wrong
 }
 
-// against says what is wrong with what was seen, of which this is the prediction.
+// against returns how what was observed differs from the prediction.
 func (s *seen) against(want *Account) string {
 	got := s.account()
 	if s.pauses > 0 || s.breaks {
@@ -174,7 +175,7 @@ func (s *seen) against(want *Account) string {
 	return s.inOrder() + s.sawAll() + s.saysWhatItSaid() + got.differsFrom(want)
 }
 
-// inOrder says what is wrong with the order of the events.
+// inOrder returns what is wrong with the order of the events.
 func (s *seen) inOrder() string {
 	open, inner := map[string]bool{}, map[string]int64{}
 	for i, e := range s.events {
@@ -212,8 +213,8 @@ func (s *seen) inOrder() string {
 	return ""
 }
 
-// sawAll compares the events with those that an observer was told of: all but chunks, and what
-// happened in other runs.
+// sawAll compares the events with those that an observer received: all but chunks and
+// events of other runs.
 func (s *seen) sawAll() string {
 	var want []int64
 	for _, e := range s.events {
@@ -227,7 +228,8 @@ func (s *seen) sawAll() string {
 	return ""
 }
 
-// saysWhatItSaid compares each message, and each result of a tool, with the pieces that the caller got of it.
+// saysWhatItSaid compares each message and each tool result with the chunks that the
+// caller received.
 func (s *seen) saysWhatItSaid() string {
 	text, calls := "", map[string]string{}
 	for _, e := range s.events {
@@ -246,7 +248,7 @@ func (s *seen) saysWhatItSaid() string {
 	return ""
 }
 
-// differsFrom says what is different from an account.
+// differsFrom returns the differences from another account.
 func (a *Account) differsFrom(want *Account) string {
 	return differs("events", want.Events, a.Events) + differs("the model was asked", want.Asked, a.Asked) +
 		differs("tools ran", want.Ran, a.Ran) +

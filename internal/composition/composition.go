@@ -14,24 +14,26 @@ import (
 // A Composition is an agent with its middlewares, model and tools, as data.
 type Composition struct {
 	Entries []Entry
-	// Replies are the model's: that of step n is Replies[n-1], the last for all
-	// steps behind them. However often a step asks, it gets the same.
+	// Replies holds the model's replies: step n gets Replies[n-1], and further steps the
+	// last one. Repeated calls in a step get the same reply.
 	Replies []Reply
-	// Direct are the tools that end the run with their result.
+	// Direct lists the tools that end the run with their result.
 	Direct             []string
 	MaxSteps           int
 	Limits             Limits
 	Stream             bool // the model's answers and a tool's results come in pieces
 	ContinueOnError    bool
 	ContinueOnResponse bool
-	// Kid is an agent that is the tool "kid" of this one: a call's arguments are what it is asked.
+	// Kid is an agent that this one calls as the tool "kid", with the arguments as its
+	// prompt.
 	Kid *Composition
-	// Peer is an agent that this one hands the conversation over to, and that hands it
-	// back; steps and limits are this one's.
+	// Peer is an agent that takes over the conversation from this one and hands it back.
+	// Steps and limits are this agent's.
 	Peer *Composition
 }
 
-// Limits are those of a run's calls; 0: none. Their values are agent.OnLimit's.
+// Limits holds the call limits of a run; 0 means unlimited. Their values are those of
+// agent.OnLimit.
 type Limits struct {
 	ModelCalls, ToolCalls int
 	Plain                 int // calls of the tool "plain"
@@ -54,14 +56,14 @@ type Entry struct {
 	Hooks map[abi.Hook]puppet.Script
 }
 
-// A Reply is what the model says in a step: a text, calls of tools, or that it failed.
+// A Reply is what the model returns in a step: text, tool calls, or a failure.
 type Reply struct {
 	Text  string
 	Calls []Call
 	Fails bool
 }
 
-// A Call is the model's call of a tool.
+// A Call is a tool call of the model.
 type Call struct{ Tool, Arguments string }
 
 // The tools that there are, beside those that puppets add.
@@ -74,7 +76,7 @@ const (
 	transfer   = agent.TransferTool
 )
 
-// tools are the names of the tools that there are.
+// tools lists the names of the tools.
 var tools = []string{plainTool, piecesTool, failsTool, errorsTool}
 
 // The names of agents.
@@ -84,7 +86,7 @@ const (
 	peerName = "peer"
 )
 
-// agents are the composition, and those inside of it.
+// agents returns the composition and those inside it.
 func (c *Composition) agents() []*Composition {
 	out := []*Composition{c}
 	for _, inner := range []*Composition{c.Kid, c.Peer} {
@@ -95,7 +97,7 @@ func (c *Composition) agents() []*Composition {
 	return out
 }
 
-// scripts are those of all entries, also of the kid's.
+// scripts returns the scripts of all entries, including the kid's.
 func (c *Composition) scripts(yield func(abi.Hook, puppet.Script) bool) {
 	for _, c := range c.agents() {
 		for _, e := range c.Entries {
@@ -108,7 +110,7 @@ func (c *Composition) scripts(yield func(abi.Hook, puppet.Script) bool) {
 	}
 }
 
-// some reports whether a script of the composition does one of some things.
+// some reports whether a script of the composition does one of the given things.
 func (c *Composition) some(what ...string) bool {
 	for _, s := range c.scripts {
 		if slices.Contains(what, s.Do) {
@@ -118,7 +120,7 @@ func (c *Composition) some(what ...string) bool {
 	return false
 }
 
-// owns reports whether an entry makes calls of its own.
+// owns reports whether an entry calls the model or a tool for itself.
 func (c *Composition) owns() bool {
 	for _, s := range c.scripts {
 		if s.Own != "" {
@@ -128,7 +130,7 @@ func (c *Composition) owns() bool {
 	return false
 }
 
-// with returns the composition with other scripts: those that change returns.
+// with returns the composition with the scripts that change returns.
 func (c *Composition) with(change func(abi.Hook, puppet.Script) puppet.Script) *Composition {
 	out := *c
 	if c.Kid != nil {
@@ -148,7 +150,7 @@ func (c *Composition) with(change func(abi.Hook, puppet.Script) puppet.Script) *
 	return &out
 }
 
-// String is the composition as a Go literal.
+// String returns the composition as a Go literal.
 func (c *Composition) String() string {
 	var b strings.Builder
 	b.WriteString("{\n\tEntries: []Entry{\n")
@@ -193,7 +195,7 @@ func (c *Composition) String() string {
 	return b.String()
 }
 
-// String is the reply's fields, as in a Go literal.
+// String returns the reply's fields as in a Go literal.
 func (r Reply) String() string {
 	var f []string
 	if r.Text != "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// hooks are those that puppets have, and what each may do there beside failing,
-// faulting, stopping and pausing.
+// hooks lists the hooks that puppets have, and what each may do there in addition to
+// failing, faulting, stopping and pausing.
 var hooks = []struct {
 	hook abi.Hook
 	does []string
@@ -33,15 +33,15 @@ var hooks = []struct {
 	{abi.HookAfterAgent, []string{puppet.Edit}},
 }
 
-// mayPause are the hooks that may interrupt a run.
+// mayPause lists the hooks that may interrupt a run.
 func mayPause(h abi.Hook) bool {
 	return h != abi.HookOnChunk && h != abi.HookToolMessages && h != abi.HookAfterAgent && h != abi.HookGateTool
 }
 
-// A generator makes compositions.
+// A generator generates compositions.
 type generator struct{ *rand.Rand }
 
-// Generate makes the composition of a seed.
+// Generate returns the composition of a seed.
 func Generate(seed uint64) *Composition {
 	g := generator{rand.New(rand.NewPCG(seed, 1))}
 	trouble := g.IntN(3) // none, some, more
@@ -176,7 +176,7 @@ func (g generator) reply(c *Composition) Reply {
 	return r
 }
 
-// sensible takes away what the contract leaves open, or the accounts do not tell apart.
+// sensible removes what the contract leaves open and what accounts cannot distinguish.
 func (c *Composition) sensible() *Composition {
 	pauses := c.some(puppet.Pause, puppet.Ask)
 	drops := c.some(puppet.Drop)

@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// A memoryJournal keeps one run in memory. Its process dies when it is told so: no
-// write of it is kept from then on.
+// A memoryJournal holds one run in memory. Its process can be killed: later writes are
+// lost.
 type memoryJournal struct {
 	mu     sync.Mutex
 	dead   bool
@@ -26,14 +26,14 @@ type memoryJournal struct {
 
 var errDied = errors.New("the process died")
 
-// die ends the process: whatever it still writes is lost.
+// die kills the process. Its later writes are lost.
 func (j *memoryJournal) die() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.dead = true
 }
 
-// revive begins another process.
+// revive starts another process.
 func (j *memoryJournal) revive() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -121,18 +121,18 @@ func (j *memoryJournal) Renew(context.Context, string, int64, time.Duration) (bo
 	return false, nil
 }
 
-// told are the events that were kept.
+// A told is a custom event, or what the protocol turns it into.
 func (j *memoryJournal) told() []abi.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.events)
 }
 
-// maxLives is more processes than a run dies in, if it goes on at all.
+// maxLives is more than the number of processes that a run needs.
 const maxLives = 200
 
-// playMortal plays a composition in processes of which some die: the one that begins
-// hook number at, and each so many hooks later.
+// playMortal runs a composition in processes that die: the first when hook number at
+// starts, and each later one after as many hooks.
 func playMortal(ctx context.Context, c *Composition, at int) (*seen, error) {
 	j := &memoryJournal{}
 	s := &seen{}

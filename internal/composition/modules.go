@@ -11,20 +11,20 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// Modules plays puppets as WebAssembly: in the sandbox, over the whole ABI.
+// Modules runs puppets as WebAssembly, in the sandbox and over the whole ABI.
 type Modules struct {
 	puppet *module.Module
 	grants policy.Grants
 }
 
-// NewModules takes the module that wasm-puppet is built into.
+// NewModules compiles the module that wasm-puppet is built into.
 func NewModules(puppet *module.Module) (*Modules, error) {
 	grants, err := policy.ParseGrants([]string{"model", "tool:" + plainTool})
 	return &Modules{puppet, grants}, err
 }
 
-// Check plays a composition twice with its puppets as modules, in two runs of one
-// agent: both are as predicted, and use the same fuel.
+// Check runs a composition twice with its puppets as modules, in two runs of one agent.
+// Both must be as predicted and use the same fuel.
 func (m *Modules) Check() Check { return Check{"modules", 20, m.check} }
 
 func (m *Modules) check(ctx context.Context, c *Composition) string {

@@ -9,13 +9,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// native is an entry's puppet in this process.
+// A native is an entry's puppet in this process.
 type native struct {
 	entry  *Entry
 	onHook func()
 }
 
-// Describe lists the hooks that the entry has a script for.
+// Describe lists the hooks for which the entry has a script.
 func (n native) Describe() hook.Description {
 	d := hook.Description{Description: abi.Description{Messages: abi.MessagesLazy}}
 	for h := range n.entry.Hooks {
@@ -24,7 +24,7 @@ func (n native) Describe() hook.Description {
 	return d
 }
 
-// Open returns the puppet itself: it keeps nothing.
+// Open returns the puppet itself, which has no state.
 func (n native) Open(context.Context, string, string) (hook.Session, error) { return n, nil }
 
 // Stats tells nothing.
@@ -33,7 +33,7 @@ func (native) Stats() abi.EntryStats { return abi.EntryStats{} }
 // Close has nothing to free.
 func (native) Close() {}
 
-// Call plays a hook.
+// Call runs a hook.
 func (n native) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	if n.onHook != nil {
 		n.onHook()
@@ -41,7 +41,7 @@ func (n native) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	return puppet.Play(nativeHost{ctx, c}, c.Hook, n.entry.Hooks[c.Hook], in.(puppet.Input), out)
 }
 
-// nativeHost is the host's side of a hook, for a puppet.
+// A nativeHost is the host's side of a hook for a puppet.
 type nativeHost struct {
 	ctx  context.Context
 	call *hook.Call

@@ -26,7 +26,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// A stage is what a composition is played with.
+// A stage says how to run a composition.
 type stage struct {
 	// puppet makes the middleware of an entry; nil: in this process.
 	puppet func(*Entry) (hook.Middleware, error)
@@ -38,7 +38,7 @@ type stage struct {
 	client bool
 }
 
-// seen is what was seen of a run.
+// A seen is what was observed of a run.
 type seen struct {
 	mu     sync.Mutex
 	events []abi.Event
@@ -56,10 +56,10 @@ type seen struct {
 	onHook    func() // is called when a hook begins; nil: nobody asks
 }
 
-// maxPauses is more than a run of these sizes has, if it goes on at all.
+// maxPauses is more than the number of pauses that a run of this size needs.
 const maxPauses = 200
 
-// play runs a composition on the host and answers all that it asks with yes.
+// play runs a composition on the host and approves everything it asks.
 func play(ctx context.Context, c *Composition, on *stage) (*seen, error) {
 	s := &seen{}
 	a, err := s.agent(c, on, rootName)

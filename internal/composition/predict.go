@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// Predict says what comes of a composition by the contract. It knows nothing of
-// streams and pauses: they are to make no difference to what it tells of.
+// Predict returns the outcome of a composition by the contract. It ignores streams and
+// pauses, which must make no difference.
 func Predict(c *Composition) *Account {
 	p := newPrediction(c, question)
 	p.run()
@@ -40,7 +40,7 @@ func (p *prediction) equip(c *Composition) {
 	}
 }
 
-// A prediction is a run as the contract has it.
+// A prediction is a run as the contract defines it.
 type prediction struct {
 	c       *Composition // the agent whose turn it is
 	root    *Composition // that it began with
@@ -81,7 +81,7 @@ type message struct {
 
 type toolCall struct{ id, name, arguments string }
 
-// An ended is how a run ended: it is panicked with, since nothing catches it.
+// An ended is how a run ended. It is a panic value, since nothing catches an ending.
 type ended struct {
 	reason, by, failed string
 	final              *message
@@ -150,7 +150,7 @@ func (p *prediction) outward(h abi.Hook) []*Entry {
 	return slices.Concat(p.in(Inner, h), p.in(Tenant, h), p.in(Outer, h))
 }
 
-// A verdict is what came of a hook that did not end the run.
+// A verdict is the outcome of a hook that did not end the run.
 type verdict struct {
 	failed  string // what it failed with
 	faulted bool
@@ -170,13 +170,13 @@ func ofTool(h abi.Hook) bool {
 	}
 }
 
-// lenient are the hooks whose faults end no run, and what becomes of those.
+// lenient lists the hooks whose faults end no run, with the effect of a fault.
 var lenient = map[abi.Hook]string{
 	abi.HookGateTool: "denied", abi.HookCallTool: "error_result", abi.HookToolMessages: "default_message", abi.HookAfterAgent: "passed_over",
 }
 
-// call plays a hook: it says what it was shown, does what a wrapper does
-// with what it wraps, and ends as its script says.
+// call runs a hook: it reports what the hook saw, does what a wrapper does with what it
+// wraps, and ends as the script says.
 func (p *prediction) call(e *Entry, h abi.Hook, shown string, during func()) verdict {
 	s := e.Hooks[h]
 	kept := p.kept[e.Name]
@@ -228,7 +228,8 @@ func (p *prediction) fault(e *Entry, h abi.Hook) verdict {
 	return verdict{faulted: true}
 }
 
-// pipeline calls a state hook of some entries. What it changed is undone unless all of it succeeds.
+// pipeline calls a state hook of some entries. Its changes are undone unless all of it
+// succeeds.
 func (p *prediction) pipeline(entries []*Entry, h abi.Hook, shown func() string, apply func(*Entry, puppet.Script) (last bool)) {
 	before := *p
 	end := caught(func() {
@@ -252,7 +253,7 @@ func (p *prediction) pipeline(entries []*Entry, h abi.Hook, shown func() string,
 	}
 }
 
-// keep applies what a state hook does to the messages.
+// keep applies a state hook's changes of the messages.
 func (p *prediction) keep(e *Entry, h abi.Hook, s puppet.Script) {
 	switch n := len(p.state); {
 	case s.Do == puppet.Insert && h == abi.HookBeforeAgent:
@@ -269,7 +270,7 @@ func (p *prediction) inserted(e *Entry, h abi.Hook) message {
 	return message{role: "user", text: mark(puppet.Insert, e, h), origin: "module:" + e.Name}
 }
 
-// run runs the agent, and returns how it ended.
+// run runs the agent and returns how it ended.
 func (p *prediction) run() *ended {
 	end := caught(func() {
 		p.beforeAgent()
@@ -287,7 +288,7 @@ func (p *prediction) run() *ended {
 	return end
 }
 
-// afterAgent is the end of the run, or of an agent's turn.
+// afterAgent ends the run or an agent's turn.
 func (p *prediction) afterAgent(end *ended) {
 	for _, e := range p.outward(abi.HookAfterAgent) {
 		failed := ""
@@ -337,7 +338,7 @@ func (p *prediction) beforeAgent() {
 	}
 }
 
-// activeTools are the names of those that the model is told of.
+// activeTools returns the names of the tools that the model is offered.
 func (p *prediction) activeTools() []string {
 	var out []string
 	for _, t := range p.tools {
@@ -348,7 +349,7 @@ func (p *prediction) activeTools() []string {
 	return out
 }
 
-// oneStep is a step, or the end of the run.
+// oneStep runs a step or ends the run.
 func (p *prediction) oneStep() {
 	p.mayStep()
 	p.told = p.activeTools()
@@ -397,8 +398,8 @@ func (p *prediction) decide() {
 	}
 }
 
-// answerOpen gives every call without an answer one that says why, behind the
-// answers that there are.
+// answerOpen adds a result with the reason to every unanswered call, after the existing
+// results.
 func (p *prediction) answerOpen() {
 	for i := 0; i < len(p.state); i++ {
 		answered, end := map[string]bool{}, i+1
@@ -418,7 +419,7 @@ func (p *prediction) answerOpen() {
 	}
 }
 
-// tellCall tells of a call, once.
+// tellCall reports a call once.
 func (p *prediction) tellCall(c toolCall) {
 	if !p.calls[c.id] {
 		p.calls[c.id] = true

@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// An answer is what the model or a tool says, or what somebody says in its place.
+// An answer is the answer of the model or a tool, or of an entry in their place.
 type answer struct {
 	failed  bool // it is an error, and text says which
 	isError bool // of a tool: a result that says that it went wrong
@@ -25,13 +25,13 @@ func (a answer) origin() string {
 	return "module:" + a.source
 }
 
-// A request is what is asked: the model with messages, a tool with arguments.
+// A request is what the model is asked, with messages, or a tool, with arguments.
 type request struct {
 	messages  []message
 	arguments string
 }
 
-// An exchange is a call of the model or of a tool within its rings.
+// An exchange is a call of the model or a tool within its rings.
 type exchange struct {
 	*prediction
 	before, wrap, after abi.Hook
@@ -61,7 +61,7 @@ func (p *prediction) askModel() answer {
 	return a
 }
 
-// modelCall is a call of the model.
+// modelCall makes a call of the model.
 func (p *prediction) modelCall(tools []string, passes func(*Entry) bool) *exchange {
 	x := &exchange{prediction: p, before: abi.HookBeforeModel, wrap: abi.HookWrapModel, after: abi.HookAfterModel, tools: tools, passes: passes}
 	x.core = func(q request) answer {
@@ -80,8 +80,8 @@ func (p *prediction) modelCall(tools []string, passes func(*Entry) bool) *exchan
 	return x
 }
 
-// own makes an entry's own call, and tells what came of it: it passes the hooks of
-// others alone, and as a model call those of operators.
+// own makes a call that an entry makes for itself and reports the outcome. The call skips
+// the entry's own hooks; a model call passes only those of operators.
 func (p *prediction) own(e *Entry, h abi.Hook, about string) {
 	said := ""
 	switch e.Hooks[h].Own {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A limit is one of a run's that was reached.
+// A limit is a limit of a run that was reached.
 type limit struct {
 	name, tool string
 	value      int
@@ -37,7 +37,7 @@ func (p *prediction) limited(end *ended) {
 	}
 }
 
-// soFar is the last text that the model said.
+// soFar returns the model's last text.
 func (p *prediction) soFar() *message {
 	for _, m := range slices.Backward(p.state) {
 		if m.role == "assistant" && m.text != "" {
@@ -48,8 +48,8 @@ func (p *prediction) soFar() *message {
 	return nil
 }
 
-// mayStep begins a step, or ends the run. The last one that there may be is without tools,
-// where the limits say so.
+// mayStep starts a step or ends the run. The last allowed step is without tools if the
+// limits say so.
 func (p *prediction) mayStep() {
 	before := p.last
 	for _, of := range []struct {
@@ -70,7 +70,7 @@ func (p *prediction) mayStep() {
 	}
 }
 
-// countModelCall counts a call of the model, in this run and those around it.
+// countModelCall counts a model call in this run and those around it.
 func (p *prediction) countModelCall() {
 	for at := p; at != nil; at = at.around {
 		l := at.root.Limits
@@ -85,8 +85,8 @@ func (p *prediction) countModelCall() {
 	}
 }
 
-// countTool counts a call of a tool, in this run and those around it, or says which limit
-// it would pass.
+// countTool counts a tool call in this run and those around it, or returns the limit that
+// it would exceed.
 func (p *prediction) countTool(name string) *limit {
 	for at := p; at != nil; at = at.around {
 		l, all := at.root.Limits, 0

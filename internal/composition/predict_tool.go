@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// round makes the calls of a message, each whatever becomes of the others.
+// round makes the calls of a message. Failures do not affect the other calls.
 func (p *prediction) round(calls []toolCall) {
 	var end *ended
 	var answers, beside []message
@@ -190,7 +190,8 @@ func (x *exchange) runKid(q request) answer {
 	return answer{text: end.final.text, source: "tool"}
 }
 
-// toolMessages are the messages for an answer: the first entry that gives some decides.
+// toolMessages returns the messages for a result. The first entry that returns any
+// decides.
 func (p *prediction) toolMessages(c toolCall, a answer) []message {
 	def := message{role: "tool", callID: c.id, text: a.text}
 	says := a.text

@@ -24,7 +24,7 @@ func (x *exchange) askTransfer(q request) answer {
 	return answer{text: "goes to " + to, source: "tool"}
 }
 
-// handOver ends an agent's turn, and begins that of the other one.
+// handOver ends an agent's turn and starts that of the other one.
 func (p *prediction) handOver(to string) {
 	p.afterAgent(&ended{reason: "transfer"})
 	if to == peerName {

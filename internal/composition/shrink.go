@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// Shrink makes a composition that fails smaller, as long as it fails.
+// Shrink reduces a failing composition as long as it fails.
 func Shrink(c *Composition, fails func(*Composition) bool) *Composition {
 	for again := true; again; {
 		again = false
@@ -113,7 +113,7 @@ func (l Limits) smaller() []Limits {
 	return out
 }
 
-// smallerScripts are what may stand in a script's place; nil: none at all.
+// smallerScripts returns what may replace a script; nil removes it.
 func smallerScripts(s puppet.Script) []*puppet.Script {
 	out := []*puppet.Script{nil}
 	add := func(change func(*puppet.Script)) {

@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// A translator is what stands beside an entry where events are translated for a client: what
-// it does follows from its number, so that compositions need not say it.
+// A translator accompanies an entry when events are translated for a client. Its number
+// determines what it does, so compositions need not say it.
 type translator struct {
 	name string
 	ring int
@@ -30,7 +30,7 @@ const (
 	translatings
 )
 
-// translators are those of a composition, in the order of its entries.
+// translators returns those of a composition in the order of its entries.
 func (c *Composition) translators() []translator {
 	out := make([]translator, len(c.Entries))
 	for i, e := range c.Entries {
@@ -39,7 +39,7 @@ func (c *Composition) translators() []translator {
 	return out
 }
 
-// A told is a custom event, or what the protocol makes of it.
+// A told is a custom event, or what the protocol turns it into.
 type told struct {
 	Type string `json:"type"`
 	Name string `json:"name"`
@@ -101,8 +101,8 @@ func (plainly) Encode(e abi.Event) []chain.Encoded {
 	return []chain.Encoded{{JSON: b, Fixed: []string{"type"}}}
 }
 
-// translation plays it for a client: what that is sent of each event follows from the
-// translators from the inner ring outwards, and the run is as it would be without them.
+// translation runs a composition for a client. What the client receives follows from the
+// translators, from the inner ring outward; the run itself must be as without them.
 func translation(ctx context.Context, c *Composition) string {
 	c = c.quiet()
 	c.Peer = nil // whose translators are others
@@ -150,7 +150,7 @@ func translation(ctx context.Context, c *Composition) string {
 	return wrong
 }
 
-// through is what a client is sent of an event; not sent if it is dropped.
+// through returns what a client receives for an event. sent is false if it is dropped.
 func through(order []translator, e told) (line string, sent bool) {
 	for _, behind := range []bool{false, true} {
 		for _, t := range order {

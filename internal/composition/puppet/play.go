@@ -11,21 +11,21 @@ import (
 
 // A Host is what a puppet asks of its host in a hook.
 type Host interface {
-	// Tell makes an event of a name and a text.
+	// Tell sends an event with a name and a text.
 	Tell(name, text string) error
-	// Next runs what is wrapped: patch is an *abi.RequestPatch, and the reply an
+	// Next runs what is wrapped. patch is an *abi.RequestPatch and the reply an
 	// *abi.Response, or an *abi.CallPatch and an *abi.Result.
 	Next(patch any) (reply any, err error)
-	// Forward runs it unchanged, and sends on what it says piece by piece.
+	// Forward runs it unchanged and sends on its chunks.
 	Forward() (reply any, err error)
-	// Messages are those of a list.
+	// Messages returns the messages of a list.
 	Messages(list int) ([]abi.Message, error)
-	// Get and Set are for run-local values that wait for the hook's success.
+	// Get and Set access run-local values; writes wait for the hook to succeed.
 	Get(key string) (string, error)
 	Set(key, value string) error
-	// Add adds 1 to a run-local counter, at once.
+	// Add adds 1 to a run-local counter at once.
 	Add(key string) (int64, error)
-	// Model and Tool are calls of the puppet's own.
+	// Model and Tool make calls for the puppet itself.
 	Model(text string) (*abi.Response, error)
 	Tool(name, arguments string) (*abi.Result, error)
 }
@@ -33,10 +33,10 @@ type Host interface {
 // An Input is the input of a hook.
 type Input interface{ Envelope() *abi.Common }
 
-// ErrBroken is the error of a hook that is to be a fault.
+// ErrBroken is the error of a hook that must count as a fault.
 var ErrBroken = errors.New("the puppet breaks")
 
-// A player plays one hook.
+// A player runs one hook.
 type player struct {
 	host   Host
 	hook   abi.Hook
@@ -48,8 +48,8 @@ type player struct {
 	idle   bool       // an on_chunk for which it is too early
 }
 
-// Play does what the script says of a hook. in and out point to the hook's input
-// and answer of package abi. An *abi.Error is the hook's failure, ErrBroken a fault.
+// Play runs a hook as the script says. in and out point to the hook's input and answer of
+// package abi. An *abi.Error is the hook's failure, ErrBroken a fault.
 func Play(host Host, hook abi.Hook, s Script, in Input, out any) error {
 	p := &player{host: host, hook: hook, entry: in.Envelope().Entry, script: s, common: in.Envelope()}
 	if err := p.play(in, out); err != nil {

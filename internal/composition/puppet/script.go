@@ -1,5 +1,5 @@
-// Package puppet is a middleware that does what a script says: the same code
-// in the process of the host and as a WebAssembly module.
+// Package puppet is a middleware that does what a script says, with the same code in the
+// host's process and as a WebAssembly module.
 package puppet
 
 import (
@@ -9,21 +9,19 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Script is what a puppet does each time that one of its hooks is called. First it
-// tells what it was shown.
+// A Script says what a puppet does each time one of its hooks is called, after reporting
+// what the hook saw.
 type Script struct {
-	// Next are, in a wrapper, the calls of what is wrapped: each with a
-	// change of the request that the text says, or none where it is empty.
-	// [Read] opens it as a stream instead, sends on what comes, and answers as
-	// the stream ends.
+	// Next lists a wrapper's calls of what it wraps, each with the change of the request;
+	// "" changes nothing. [Read] opens a stream instead, sends on its chunks, and answers
+	// when it ends.
 	Next []string `json:"next,omitempty"`
-	// Do is how the hook ends. Empty: it changes nothing.
+	// Do is how the hook ends; "" changes nothing.
 	Do string `json:"do,omitempty"`
-	// Keep lets the hook count its calls in a run-local value that waits for
-	// its success, and tell how often it has been called before.
+	// Keep makes the hook count its calls in a run-local value, which waits for the hook's
+	// success, and report the count.
 	Keep bool `json:"keep,omitempty"`
-	// Own is a call of the puppet's own that it makes before anything else: [OwnModel]
-	// or [OwnTool].
+	// Own is a call that the puppet makes for itself first: [OwnModel] or [OwnTool].
 	Own string `json:"own,omitempty"`
 	// Late lets on_chunk do what it does only at a piece that says [LateSign]: in the middle of
 	// a stream, and at the same texts where there are no streams.
