@@ -100,7 +100,7 @@ func TestURLRefused(t *testing.T) {
 		"http://99999999999999999999/":                        "looks like an address",
 		"http://example.0x/":                                  "looks like an address",
 		"http://[::1/":                                        "does not end with ]",
-		"http://::1/":                                         "in brackets",
+		"http://::1/":                                         "needs brackets",
 		"http://[127.0.0.1]/":                                 "only IPv6",
 		"http://[::g]/":                                       "not a valid IPv6",
 		"http://example.com:/":                                "not a port",
