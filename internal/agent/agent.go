@@ -1,17 +1,18 @@
-// Package agent runs an agent's loop: it asks the model, calls the tools, and
-// lets a chain of middlewares change all of it on the way.
+// Package agent runs the loop of an agent: it calls the model and the tools, and a chain of
+// middlewares sees and changes what passes. An [Agent] and an [Input] come in, events and the
+// final error go out. The package knows middlewares only by the chain's interfaces.
 //
 //	run
 //	├ before_agent                       once
 //	├ step 1 … max_steps
 //	│  ├ before_model_rewrite_state      kept in the state
 //	│  ├ model call, ring by ring
-//	│  ├ after_model_rewrite_state       kept in the state; its last message decides how it goes on
+//	│  ├ after_model_rewrite_state       kept in the state; its last message decides what is next
 //	│  ├ tool calls, in parallel
 //	│  └ after_tools
 //	└ after_agent                        once, at the real end
 //
-// Everything that matters of a run is in its [State], a plain value.
+// The whole state of a run is a plain value, [runlog.State].
 package agent
 
 import (
@@ -46,10 +47,10 @@ const (
 // Options make an agent.
 type Options struct {
 	Name        string // "agent" when empty
-	Description string // what it is for: told to agents that may hand over to it
+	Description string // its purpose; shown to agents that may transfer to it
 	Model       model.Model
-	// ModelName and Params are what the model is asked with; modules may
-	// change them for a call.
+	// ModelName and Params are part of each model request. Modules may change them for a
+	// call.
 	ModelName string
 	Params    abi.Params
 	// Models are those that modules may choose beside ModelName; nil: any. AllowModel has
@@ -62,9 +63,9 @@ type Options struct {
 
 	Instruction string
 	Tools       []tool.Tool
-	// ReturnDirectly names the tools whose result ends the run.
+	// ReturnDirectly names the tools whose result is the answer of the run.
 	ReturnDirectly []string
-	// Chain are the middlewares; nil: none.
+	// Chain holds the middlewares; optional.
 	Chain *chain.Chain
 
 	MaxSteps    int           // model calls of a run; DefaultMaxSteps when 0, at most MaxStepsBound
@@ -83,7 +84,7 @@ type Options struct {
 	// with an *ExpiredError. DefaultPauseTimeout when 0, for ever when negative.
 	PauseTimeout time.Duration
 
-	// Journal keeps the agent's runs; nil: a run ends with its process.
+	// Journal stores the agent's runs. Without it, a run ends with its process.
 	Journal *journal.Options
 
 	// Admit is asked before a run begins, and when it is resumed, with the chain
@@ -102,7 +103,7 @@ type Admission struct {
 	Room func(ctx context.Context, of hook.Own) (release func(), err error)
 }
 
-// An Agent runs. It is used by many runs at once and does not change.
+// An Agent executes runs. It is immutable and safe for concurrent use.
 type Agent struct {
 	Options
 	tools     map[string]tool.Tool
@@ -110,7 +111,7 @@ type Agent struct {
 	with      []string // the names of the entries that [Agent.With] added
 }
 
-// New returns an agent, or says what is wrong with the options.
+// New returns an agent. It fails if the options are invalid.
 func New(o *Options) (*Agent, error) {
 	a := &Agent{Options: *o, tools: map[string]tool.Tool{}}
 	a.Journal = o.Journal.WithDefaults()
@@ -158,7 +159,7 @@ func New(o *Options) (*Agent, error) {
 	return a, nil
 }
 
-// addTool makes a tool one that the model may call.
+// addTool adds a tool that the model may call.
 func (a *Agent) addTool(t tool.Tool) error {
 	d := t.Declaration()
 	if err := d.Check(); err != nil {
@@ -175,32 +176,31 @@ func (a *Agent) addTool(t tool.Tool) error {
 	return nil
 }
 
-// An Input is what a run begins with.
+// An Input starts a run.
 type Input struct {
-	// Messages are the conversation so far, the last usually the user's.
+	// Messages is the conversation so far. The last message is usually the user's.
 	Messages []abi.Message
-	// Chain are middlewares for this run alone; see [Agent.With]. Nil: none.
+	// Chain holds middlewares of this run only; see [Agent.With]. Optional.
 	Chain *chain.Chain
-	// RunID names the run; a random one when empty.
+	// RunID identifies the run. Defaults to a random id.
 	RunID string
-	// Metadata is the caller's own; modules see it.
+	// Metadata is passed to modules.
 	Metadata abi.Params
-	// Parent is the run that this one is a tool of, if it is one.
+	// Parent is the id of the run that called this one as a tool, if any.
 	Parent string
 }
 
-// Run runs the agent and yields its events as they happen; the last is
-// run_finished, with an *Error where the run did not come to an answer. A
-// caller that takes no further events cancels the run, and a slow one slows it.
+// Run executes a run and yields its events as they happen. The last is run_finished, with an
+// *Error if the run has no answer. A caller that stops iterating cancels the run, and a slow
+// caller slows it down.
 func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		events(stream(ctx, newRun(a, in)))(yield)
 	}
 }
 
-// deepen makes the stack of a new goroutine as large as a run with modules comes to
-// need. It would grow to that step by step, and be copied each time. None of it is
-// touched where n is 0.
+// deepen grows the stack of a new goroutine to what a run with modules needs. Otherwise the
+// stack would grow in steps and be copied each time. With n == 0 it touches no memory.
 //
 //go:noinline
 func deepen(n int) byte {
@@ -212,7 +212,7 @@ func deepen(n int) byte {
 	return room[n/2]
 }
 
-// events are those of a stream alone.
+// events returns the events of a stream without their encodings.
 func events(stream iter.Seq2[delivery.Event, error]) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		for e, err := range stream {

@@ -16,14 +16,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
-// A PausedError is the error of a run that waits for answers. It is no end:
-// after_agent has not run, and [Agent.Resume] goes on with its State.
+// A PausedError is the error of a run that waits for answers. The run has not ended:
+// after_agent has not run, and [Agent.Resume] continues from its State.
 type PausedError struct {
 	State      *runlog.State
 	Interrupts []abi.Pending
 }
 
-// Error says what the run waits for.
+// Error describes what the run waits for.
 func (p *PausedError) Error() string {
 	if len(p.Interrupts) == 1 {
 		return "the run waits for an answer: " + p.Interrupts[0].Reason
@@ -31,7 +31,7 @@ func (p *PausedError) Error() string {
 	return fmt.Sprintf("the run waits for %d answers", len(p.Interrupts))
 }
 
-// pause ends this part of the run: its state is what a later one begins with.
+// pause ends this part of the run and saves the state from which it is resumed.
 func (r *run) pause(ctx context.Context) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
 	defer cancel()
@@ -58,12 +58,12 @@ func (r *run) pause(ctx context.Context) {
 	r.last(out, journal.StatusPaused)
 }
 
-// Resume goes on with a paused run: answers by the ids of its interrupts, for
-// some of them or all. What was not answered pauses it again. The state may
-// come from another process; it is not changed.
+// Resume continues a paused run with answers to some or all of its interrupts, by their ids.
+// Unanswered interrupts pause it again. The state may come from another process and is not
+// modified.
 //
-// The answer to a gate's question is an [abi.Approval], or true or false. Where the
-// agent's modules are not those with which the run paused, the error is a *PinError.
+// The answer to a gate's question is an [abi.Approval], true or false. Resume fails with a
+// *[journal.PinError] if the agent's modules differ from those with which the run paused.
 func (a *Agent) Resume(ctx context.Context, state *runlog.State, answers map[string]json.RawMessage) (iter.Seq2[abi.Event, error], error) {
 	r, err := answered(a, state, answers)
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *Agent) Resume(ctx context.Context, state *runlog.State, answers map[str
 	return events(stream(ctx, r)), nil
 }
 
-// answered is a run that goes on with answers.
+// answered returns a run that continues with answers.
 func answered(a *Agent, state *runlog.State, answers map[string]json.RawMessage) (*run, error) {
 	if state == nil || state.Record == nil || len(state.Record.Pending()) == 0 {
 		return nil, errors.New("resume: the run does not wait for an answer")
@@ -92,7 +92,7 @@ func answered(a *Agent, state *runlog.State, answers map[string]json.RawMessage)
 	return r, nil
 }
 
-// expired is the end of a run that was answered too late.
+// expired returns an error if the run was answered too late.
 func (r *run) expired() error {
 	at := r.state.Expires
 	r.state.Expires = time.Time{}
@@ -106,7 +106,7 @@ func (r *run) expired() error {
 // didn't store State.Revisions. It leaves room below 2^53, the limit of numbers in JSON.
 const legacyRevisions = 1 << 40
 
-// resumed is a run with a copy of a state.
+// resumed returns a run with a copy of a state.
 func resumed(a *Agent, state *runlog.State) (*run, error) {
 	own, err := state.Clone()
 	if err == nil {

@@ -62,11 +62,11 @@ func (k *recorder) attach(c *chain.Run) {
 	k.chain, k.used = c, k.run.meter()
 }
 
-// call takes the state of a tool call. Callers have told of it while nothing is
-// collected.
+// call records the state of a tool call. Callers hold the chain's recording lock and have
+// sent the events that report it.
 func (k *recorder) call(i int, c *runlog.CallState) {
 	state := *c
-	state.Child, state.Journaled = nil, nil // it has a log of its own
+	state.Child, state.Journaled = nil, nil // they have their own log
 	b, err := abijson.Marshal(&state)
 	if err != nil {
 		_ = k.Fail(err)
@@ -78,7 +78,7 @@ func (k *recorder) call(i int, c *runlog.CallState) {
 	k.Ready()
 }
 
-// round keeps the calls of a round that begins.
+// round records the calls of a new round.
 func (k *recorder) round() {
 	s := &k.run.state
 	k.run.mu.Lock()
@@ -95,7 +95,7 @@ func (k *recorder) round() {
 	})
 }
 
-// head keeps the state in the middle of a phase.
+// head records the head of the state within a phase.
 func (k *recorder) head() {
 	k.run.mu.Lock()
 	head := runlog.HeadOf(&k.run.state)
@@ -105,7 +105,7 @@ func (k *recorder) head() {
 	k.mu.Unlock()
 }
 
-// stage takes the state at the end of a phase, and begins the next one's record.
+// stage records the state at the end of a phase and starts the record of the next one.
 func (k *recorder) stage() {
 	r := k.run
 	r.state.StepOpen, r.state.Streams, r.state.Revisions = r.stepOpen, r.chain.Streams().Load(), r.revs.Last()
@@ -132,7 +132,7 @@ func (k *recorder) stage() {
 	r.chain.Begin(r.state.Record)
 }
 
-// takeState takes the parts of the state. Callers hold the lock.
+// takeState records the changed parts of the state. Callers hold mu.
 func (k *recorder) takeState(head *runlog.State) {
 	s := &k.run.state
 	p := &k.pending
@@ -154,15 +154,14 @@ func (k *recorder) takeState(head *runlog.State) {
 	k.takeRounds()
 }
 
-// takeGiven takes the messages that the run began with. Callers hold the lock.
+// takeGiven notes the input messages, which may be rewritten. Callers hold mu.
 func (k *recorder) takeGiven() {
 	if !k.Originals {
 		k.given = runlog.OriginalsOf(&k.run.state)
 	}
 }
 
-// takeRewritten notes which of the messages that the run began with were changed. Callers
-// hold the lock.
+// takeRewritten notes which input messages were changed. Callers hold mu.
 func (k *recorder) takeRewritten(from int) {
 	r, err := k.given.Rewritten(k.run.state.Messages, from)
 	switch {
@@ -176,7 +175,7 @@ func (k *recorder) takeRewritten(from int) {
 	}
 }
 
-// takeRounds takes the rounds that were added. Callers hold the lock.
+// takeRounds records new rounds. Callers hold mu.
 func (k *recorder) takeRounds() {
 	rounds := k.run.state.Rounds
 	k.pending.Rounds = append(k.pending.Rounds, rounds[k.rounds:]...)
@@ -191,21 +190,19 @@ func (k *recorder) addDelta(d *record.Delta) {
 	}
 }
 
-// hold counts bytes of a change as pending until they are persisted. Callers hold the
-// lock.
+// hold counts bytes of a change as pending until they are persisted. Callers hold mu.
 func (k *recorder) hold(n int) {
 	k.bytes += delivery.Copies * int64(n)
 	k.run.memory.Pending.Force(delivery.Copies * int64(n))
 }
 
-// look is how far the run has come.
+// look returns the run's progress without usage.
 func (k *recorder) look(status journal.Status) *journal.Progress {
 	s := &k.run.state
 	return &journal.Progress{Status: status, Step: s.Step}
 }
 
-// progressed is how far the run has come, with what has been used. Callers hold
-// the lock.
+// progressed returns the run's progress with usage. Callers hold mu.
 func (k *recorder) progressed(now *runlog.Live) *journal.Progress {
 	p := *k.progress
 	p.Usage, p.Stats, p.Fuel = now.Usage, k.used(), 0

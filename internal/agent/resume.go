@@ -16,14 +16,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
-// Continue goes on with a run of the agent's journal: one that paused, with
-// answers by the ids of its interrupts, or one whose process is gone, without.
-// What the run has done is not done again: tools and model calls that came to
-// their end answer from the journal. A tool call that had begun is made again
-// if it is idempotent; if not, the model and an event are told that its outcome
-// is unknown.
+// Continue resumes a run from the agent's journal: a paused run with answers by the ids of
+// its interrupts, or a run whose process has ended without answers. Nothing is done twice:
+// completed tool and model calls are answered from the journal. A tool call that had started
+// is repeated if it is idempotent. Otherwise an event and the model's result say that its
+// outcome is unknown.
 //
-// The first event of a run whose process was gone is run_resumed. The error is
+// The first event of a run whose process ended is run_resumed. The error is
 // ErrNoRun, ErrBusy, ErrFinished, a *WaitingError, a *PinError, or the journal's.
 func (a *Agent) Continue(ctx context.Context, id string, answers map[string]json.RawMessage) (iter.Seq2[abi.Event, error], error) {
 	r, err := a.reclaim(ctx, id, answers, false)
@@ -33,9 +32,9 @@ func (a *Agent) Continue(ctx context.Context, id string, answers map[string]json
 	return events(stream(ctx, r)), nil
 }
 
-// Cancel ends a run of the agent's journal that nobody runs: one that waits for
-// answers, or whose process is gone. Its modules learn of its end. The errors
-// are those of [Agent.Continue].
+// Cancel ends a run of the agent's journal that is not being executed: a paused run, or one
+// whose process has ended. Its after_agent hooks and observers run. The errors are those of
+// [Agent.Continue].
 func (a *Agent) Cancel(ctx context.Context, id string) (iter.Seq2[abi.Event, error], error) {
 	r, err := a.reclaim(ctx, id, nil, true)
 	if err != nil {
@@ -49,7 +48,7 @@ func isWaiting(err error) bool {
 	return errors.As(err, &waits)
 }
 
-// ContinueFor is [Agent.Continue] for a client with a protocol of its own.
+// ContinueFor is [Agent.Continue] for a client with its own protocol.
 func (a *Agent) ContinueFor(ctx context.Context, id string, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[delivery.Event, error], error) {
 	r, err := a.reclaim(ctx, id, answers, false)
 	if err != nil {
@@ -59,7 +58,7 @@ func (a *Agent) ContinueFor(ctx context.Context, id string, answers map[string]j
 	return stream(ctx, r), nil
 }
 
-// reclaim takes a run over from the journal.
+// reclaim takes over a run from the journal.
 func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.RawMessage, cancel bool) (*run, error) {
 	o := a.Journal
 	if o == nil {
@@ -104,7 +103,7 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	return r, nil
 }
 
-// goOnKept says that the run is kept already, and how much of it.
+// goOnKept makes the run continue after what the journal has of it.
 func (r *run) goOnKept(o *journal.Options, kept *journal.StoredRun, phase int64) {
 	for i := range r.state.Calls {
 		c := &r.state.Calls[i]
@@ -118,7 +117,7 @@ func (r *run) goOnKept(o *journal.Options, kept *journal.StoredRun, phase int64)
 	r.recorder.fixed = &runlog.Fixed{Instruction: r.state.Instruction, Tools: r.state.Tools, Input: r.state.Input}
 }
 
-// mayContinue says why a run cannot go on, before it is claimed.
+// mayContinue returns why a run cannot be resumed. It is called before the claim.
 func (a *Agent) mayContinue(kept *journal.StoredRun, answers map[string]json.RawMessage) error {
 	if kept.Status == journal.StatusFinished {
 		return fmt.Errorf("run %s: %w: %s", kept.ID, journal.ErrFinished, kept.FinishReason)
@@ -138,17 +137,17 @@ func (a *Agent) mayContinue(kept *journal.StoredRun, answers map[string]json.Raw
 	if err != nil {
 		return err
 	}
-	return state.Answer(answers) // of this copy: they make sense
+	return state.Answer(answers) // checks the answers on this copy
 }
 
-// waits reports whether a run waits for answers, also where a process was about
-// to go on with some and ended before it came to it.
+// waits reports whether a run waits for answers. This includes a run whose process ended
+// after it received them and before it used them.
 func waits(kept *journal.StoredRun) bool {
 	return kept.Status == journal.StatusPaused || len(kept.Pending) > 0
 }
 
-// openJournal begins to keep the run, where it is kept. Its context ends when
-// the journal fails, or somebody cancels the run there.
+// openJournal starts to write to the journal, if there is one. The context ends when the
+// journal fails or when the run is canceled through it.
 func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 	o := r.journal
 	if o == nil {
@@ -164,15 +163,15 @@ func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 		if err := k.End(); err != nil {
 			r.lost = err
 		}
-		if errors.Is(r.lost, journal.ErrReleased) { // else who comes waits for the lease to end
+		if errors.Is(r.lost, journal.ErrReleased) { // so that the next process need not wait for the lease to expire
 			k.ReleaseLease(ctx)
 		}
 		cancel(nil)
 	}
 }
 
-// keepBegin puts a new run into the journal, or says that an old one goes on.
-// It reports whether the run may go on.
+// keepBegin stores a new run in the journal, or notes that a stored one is resumed. It
+// reports whether the run may continue.
 func (r *run) keepBegin(ctx context.Context) bool {
 	k := r.recorder
 	if k == nil {
@@ -211,7 +210,7 @@ func (r *run) keepBegin(ctx context.Context) bool {
 	return true
 }
 
-// create puts a new run into the journal.
+// create stores a new run in the journal.
 func (r *run) create(ctx context.Context) error {
 	k := r.recorder
 	var first runlog.Entry
@@ -227,11 +226,11 @@ func (r *run) create(ctx context.Context) error {
 	}
 	s := &r.state
 	begun := &journal.Creation{ID: s.ID, Tenant: k.Tenant, Agent: s.Agent, Parent: s.Parent, Title: runlog.Title(s.Messages),
-		Owner: k.Owner, Lease: k.LeaseTTL, Modules: r.root.Pins(), Spec: k.Spec, Log: log, Lazy: true} // until run_started is told
+		Owner: k.Owner, Lease: k.LeaseTTL, Modules: r.root.Pins(), Spec: k.Spec, Log: log, Lazy: true} // the commit with run_started is synced
 	return k.Create(context.WithoutCancel(ctx), begun)
 }
 
-// mustHandBack reports whether the run is to end here, and to go on elsewhere.
+// mustHandBack reports whether the run must end here, to be resumed by another process.
 func (r *run) mustHandBack() bool {
 	if r.recorder == nil || r.recorder.Drain == nil {
 		return false
@@ -244,15 +243,15 @@ func (r *run) mustHandBack() bool {
 	}
 }
 
-// keepPhase keeps the state at the end of a phase.
+// keepPhase records the state at the end of a phase.
 func (r *run) keepPhase() {
 	if r.recorder != nil {
 		r.recorder.stage()
 	}
 }
 
-// keepCall makes a change of call i of the round, and tells of it: both are kept
-// together.
+// keepCall calls change, which changes call i of the round and sends the events that report
+// it. Both are committed together.
 func (r *run) keepCall(i int, change func()) {
 	if r.recorder == nil {
 		change()
@@ -264,8 +263,8 @@ func (r *run) keepCall(i int, change func()) {
 	})
 }
 
-// last hands out the last event of the run, or of this part of it, and keeps
-// what became of the run with it.
+// last delivers the last event of the run, or of this part of it, and commits the run's
+// status with it.
 func (r *run) last(e delivery.Event, status journal.Status) {
 	k := r.recorder
 	if k == nil {
@@ -275,15 +274,15 @@ func (r *run) last(e delivery.Event, status journal.Status) {
 	}
 	p := k.look(status)
 	p.FinishReason, p.Pending = e.Event.FinishReason, e.Event.Interrupts
-	_ = k.finish(e, p) // an error is told when the events have ended
+	_ = k.finish(e, p) // openJournal's closer reports the error
 }
 
-// isLost reports whether the journal has failed: the run ends without an end.
+// isLost reports whether the journal has failed. The run then ends without run_finished.
 func (r *run) isLost() bool { return r.recorder != nil && r.recorder.Err() != nil }
 
 type answererKey struct{}
 
-// AnsweredBy returns a context in which [Agent.Continue] notes who gave the answers.
+// AnsweredBy returns a context with which [Agent.Continue] records who gave the answers.
 func AnsweredBy(ctx context.Context, who string) context.Context {
 	return context.WithValue(ctx, answererKey{}, who)
 }

@@ -26,31 +26,31 @@ import (
 
 // A run is one run of an agent.
 type run struct {
-	root     *Agent // that the run began with, and whose limits hold
-	agent    *Agent // whose turn it is
-	parent   *run   // that this one is a tool of
-	depth    int    // how many there are around it
+	root     *Agent // the agent that the run started with; its limits apply
+	agent    *Agent // the current agent
+	parent   *run   // the run that called this one as a tool
+	depth    int    // number of runs around it
 	chain    *chain.Run
 	events   *delivery.Queue
 	client   client
-	wrong    error        // with what the run was to begin with
+	wrong    error        // error of the input
 	err      *Error       // set before run_finished is sent
 	paused   *PausedError // set before run_paused is sent
 	journal  *journal.Options
-	recorder *recorder // nil: the run is not kept
-	crashed  bool      // the process that ran it before has ended in the middle
-	canceled bool      // it goes on only to end
-	lost     error     // of the journal: set before the events end
+	recorder *recorder // nil without a journal
+	crashed  bool      // its previous process ended before the run did
+	canceled bool      // it was resumed only to be ended
+	lost     error     // error of the journal; set before the events end
 	memory   memory
 
 	out   sync.Mutex // held while an event is numbered and sent
-	mu    sync.Mutex // guards what hooks of parallel calls see of the state
+	mu    sync.Mutex // guards the parts of the state that parallel calls use
 	state runlog.State
-	ids   map[string]bool // of the messages that the run began with
+	ids   map[string]bool // of the input messages
 
 	admitted map[*Agent]*Admission
-	within   context.Context  // of the next phase, where it is another
-	past     []abi.EntryStats // of agents that handed over
+	within   context.Context  // context of the next phase, if it changes
+	past     []abi.EntryStats // of agents that transferred the run
 	parallel int              // tool calls at once
 	// room is asked before a middleware makes a call of its own; nil: there is.
 	room     func(context.Context, hook.Own) (release func(), err error)
@@ -77,7 +77,7 @@ func newRun(a *Agent, in Input) *run {
 	return r
 }
 
-// adopt gives the caller's messages ids and origins where they have none.
+// adopt sets missing ids and origins of the caller's messages.
 func (r *run) adopt(messages []abi.Message) []abi.Message {
 	out := make([]abi.Message, len(messages))
 	for i, m := range messages {
@@ -102,7 +102,7 @@ func (r *run) adopt(messages []abi.Message) []abi.Message {
 	return out
 }
 
-// originOf is where a caller's message comes from that does not say so.
+// originOf returns the default origin of a caller's message.
 func originOf(role string) string {
 	switch role {
 	case abi.RoleAssistant:
@@ -114,7 +114,7 @@ func originOf(role string) string {
 	}
 }
 
-// NewID returns an id for a message of the run.
+// NewID returns an unused message id.
 func (r *run) NewID() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +126,7 @@ func (r *run) NewID() string {
 	}
 }
 
-// Where says where in the run it is.
+// Where returns the current position of the run.
 func (r *run) Where() abi.Run {
 	now := time.Now()
 	r.mu.Lock()
@@ -140,7 +140,7 @@ func (r *run) Where() abi.Run {
 	return w
 }
 
-// Send sends an event to the caller, and waits while it is behind.
+// Send sends an event to the caller and waits while the caller is behind.
 func (r *run) Send(e abi.Event) abi.Event {
 	r.out.Lock()
 	defer r.out.Unlock()
@@ -149,8 +149,8 @@ func (r *run) Send(e abi.Event) abi.Event {
 	return out.Event
 }
 
-// hand gives an event to the caller, once it is kept. One that tells of a change
-// of the state which is still to come is held until then.
+// hand delivers an event, after it is committed if there is a journal. A held event reports
+// a change of the state that is recorded later, and is committed together with it.
 func (r *run) hand(e delivery.Event, held bool) {
 	r.memory.Hold(&e)
 	if r.recorder != nil {
@@ -168,7 +168,7 @@ func (r *run) Keep(ctx context.Context, safe bool) error {
 	return r.recorder.Flush(ctx, safe, nil)
 }
 
-// tell sends an event to the caller and to the observers.
+// tell sends an event to the caller and the observers.
 func (r *run) tell(e abi.Event) {
 	r.out.Lock()
 	defer r.out.Unlock()
@@ -177,8 +177,8 @@ func (r *run) tell(e abi.Event) {
 	r.hand(out, tellsOfState[e.Type])
 }
 
-// tellsOfState are the events that tell of a change of the state, which the
-// loop makes after them, at the end of a phase.
+// tellsOfState holds the events that report a change of the state before the loop records it,
+// at the end of the phase.
 var tellsOfState = map[abi.EventType]bool{
 	abi.EventStepStarted:  true,
 	abi.EventMessage:      true,
@@ -195,7 +195,7 @@ func (r *run) stamp(e abi.Event, seq int64) abi.Event {
 	return e
 }
 
-// execute runs the run to its end.
+// execute executes the run until it ends or pauses.
 func (r *run) execute(ctx context.Context) {
 	defer r.events.Close()
 	caller := ctx
@@ -229,10 +229,10 @@ func (r *run) execute(ctx context.Context) {
 	}
 	if err != nil && r.recorder != nil && r.recorder.Created() {
 		r.traced.Err = err
-		r.lost = err // it can still go on, elsewhere or later
+		r.lost = err // the run can be resumed elsewhere or later
 		return
 	}
-	if err != nil { // no middleware learns of this run
+	if err != nil { // no middleware sees this run
 		r.chain, _ = mustEmpty().Open(ctx, r.state.ID, r, r.state.Locals)
 	}
 	defer func() { r.chain.Close() }() // that of the agent whose turn it then is
@@ -264,8 +264,8 @@ func (r *run) execute(ctx context.Context) {
 	r.finish(caller, ctx, err)
 }
 
-// admit waits until the run, or an agent's part of it, may begin. The context
-// is that of whoever holds what it was given.
+// admit waits until the run, or an agent's part of it, may start. It returns the context to
+// continue with.
 func (r *run) admit(ctx context.Context, a *Agent) (context.Context, error) {
 	r.parallel, r.room = r.root.Parallel, nil
 	if have := r.admitted[a]; have != nil {
@@ -291,7 +291,7 @@ func (r *run) admit(ctx context.Context, a *Agent) (context.Context, error) {
 	}
 }
 
-// release gives back what the run was given.
+// release returns the run's admissions.
 func (r *run) release() {
 	for _, a := range r.admitted {
 		a.Release()
@@ -303,19 +303,19 @@ func mustEmpty() *chain.Chain {
 	return c
 }
 
-// errTimeout is the cause of a run's end when its own time is up.
+// errTimeout is the cause of a run's end after Options.Timeout.
 var errTimeout = errors.New("the run's time is up")
 
-// An answer is how a run ends well.
+// An answer ends a run successfully.
 type answer struct {
 	reason string
 	final  abi.Message
 }
 
-// Error makes an answer the error that leaves the loop.
+// Error makes an answer an error, by which it leaves the loop.
 func (a *answer) Error() string { return "finished: " + a.reason }
 
-// loop runs phase after phase until one ends the run.
+// loop executes phases until one ends the run.
 func (r *run) loop(ctx context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -348,7 +348,7 @@ func (r *run) loop(ctx context.Context) (err error) {
 	}
 }
 
-// phase goes through the phase that the run is in, and returns the next one.
+// phase executes the current phase and returns the next one.
 func (r *run) phase(ctx context.Context) (runlog.Phase, error) {
 	switch r.state.Phase {
 	case runlog.PhaseStart:
@@ -394,8 +394,8 @@ func (r *run) start(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseStep, nil
 }
 
-// checkReturnDirectly refuses names that the agent gives and no tool has: a
-// module might have added it.
+// checkReturnDirectly rejects names of unknown tools. New cannot, because modules may add
+// tools.
 func (r *run) checkReturnDirectly() error {
 	for _, name := range r.agent.ReturnDirectly {
 		if _, ok := r.state.Tool(name); !ok && r.agent.tools[name] == nil {
@@ -456,8 +456,8 @@ func (r *run) draft() chain.Draft {
 	return chain.Draft{Messages: s.Messages, Tools: s.Tools, Active: s.Active, Model: r.agent.ModelName, Params: r.agent.Params}
 }
 
-// decide runs after_model_rewrite_state; what is then the last message says
-// how the run goes on.
+// decide runs after_model_rewrite_state. The last message that it leaves decides the next
+// phase.
 func (r *run) decide(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	response, _ := s.Messages.Last()
@@ -465,7 +465,7 @@ func (r *run) decide(ctx context.Context) (runlog.Phase, error) {
 	if err != nil {
 		var paused *ending.InterruptedError
 		if !errors.As(err, &paused) {
-			r.tellMessage(response.ID) // it stands in the state as it was
+			r.tellMessage(response.ID) // the state still has it unchanged
 		}
 		return "", err
 	}
@@ -488,8 +488,8 @@ func (r *run) decide(ctx context.Context) (runlog.Phase, error) {
 	}
 }
 
-// newFrom is the index of the first message of this run: behind the last one
-// that it began with.
+// newFrom returns the index of the first message of this run, which follows the last input
+// message.
 func (r *run) newFrom() int {
 	for i := r.state.Messages.Len(); i > 0; i-- {
 		if r.ids[r.state.Messages.At(i-1).ID] {
@@ -499,9 +499,8 @@ func (r *run) newFrom() int {
 	return 0
 }
 
-// tellMessage tells the caller of the step's response as it now stands in
-// the state: the message of that id, or where it is gone the last one, if
-// that is an assistant's.
+// tellMessage reports the step's response as the state has it now: the message with the
+// given id, or if that is gone the last message if it is an assistant's.
 func (r *run) tellMessage(id string) {
 	s := &r.state
 	m, _ := s.Messages.Last()

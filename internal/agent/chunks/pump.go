@@ -16,12 +16,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 )
 
-// pump hands on what the maker of a stream puts there. What comes within a moment
-// is handed on together, and while on_chunk hooks are busy with some chunks, the next
-// ones gather. ends says that the last chunk ends a message, and what who makes it.
+// Pump calls maker and passes the chunks that it puts to out. Chunks that arrive within a
+// moment are passed together, and chunks gather while on_chunk hooks process earlier ones.
+// If ends is set, the last chunk ends a message. what names the maker in errors.
 //
-// The maker runs on the goroutine of the run, which for one that answers at once is
-// the only one.
+// The maker runs on the caller's goroutine. A maker that returns at once needs no other.
 func Pump[R any](ctx context.Context, out chunk.Sink, ends bool, what string, maker func(ctx context.Context, put func(abi.Chunk) error) (R, error)) (R, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -33,7 +32,7 @@ func Pump[R any](ctx context.Context, out chunk.Sink, ends bool, what string, ma
 		failed = p.add(p.joiner.rest()...)
 	}
 	err := p.end(ends && failed == nil)
-	p.waiting.Room(nil) // a maker that goes on nevertheless has another one
+	p.waiting.Room(nil) // a maker that still puts chunks must not use the pooled array
 	clear(room[:])
 	chunkRooms.Put(room)
 	if err != nil {
@@ -43,17 +42,17 @@ func Pump[R any](ctx context.Context, out chunk.Sink, ends bool, what string, ma
 	return res, failed
 }
 
-// linger is how long chunks wait for others before they are handed on together. Nobody
-// notices so small a delay.
+// linger is how long chunks wait for others before they are passed on together. The delay is
+// too short to be noticed.
 const linger = 500 * time.Microsecond
 
-// chunkRooms are such as are used again: who is handed chunks does not keep them.
+// chunkRooms holds arrays for reuse. Sinks do not retain the chunks that they are passed.
 var chunkRooms = sync.Pool{New: func() any { return new([usualChunks]abi.Chunk) }}
 
-// usualChunks is how many chunks there is room for that wait together.
+// usualChunks is the number of chunks that can wait without allocation.
 const usualChunks = 32
 
-// made is what a maker made. A panic is its failure.
+// made calls the maker and turns a panic into an error.
 func made[R any](what string, maker func() (R, error)) (res R, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -63,7 +62,7 @@ func made[R any](what string, maker func() (R, error)) (res R, err error) {
 	return maker()
 }
 
-// A passing is a stream on its way.
+// A passing is a stream in progress.
 type passing struct {
 	ctx    context.Context // of the maker
 	cancel func()
@@ -71,16 +70,16 @@ type passing struct {
 	joiner joiner
 
 	waiting chunk.Buffer
-	armed   atomic.Bool                // hand comes
-	timer   atomic.Pointer[time.Timer] // of hand; nil until it is needed
+	armed   atomic.Bool                // hand is scheduled
+	timer   atomic.Pointer[time.Timer] // runs hand; created on first use
 
-	mu     sync.Mutex // held while chunks are handed on
+	mu     sync.Mutex // held while chunks are passed on
 	ended  bool
 	failed error // of out
-	broken any   // with what out panicked
+	broken any   // the value with which out panicked
 }
 
-// put takes a chunk from the maker.
+// put accepts a chunk from the maker.
 func (p *passing) put(c abi.Chunk) error {
 	if p.ctx.Err() != nil {
 		return context.Cause(p.ctx)
@@ -102,7 +101,7 @@ func (p *passing) put(c abi.Chunk) error {
 	return nil
 }
 
-// add lets chunks wait. Where there is no room, the maker hands on those that do.
+// add queues chunks. If there is no room, it passes the queued ones on first.
 func (p *passing) add(chunks ...abi.Chunk) error {
 	for !p.waiting.Add(chunks...) {
 		p.hand()
@@ -113,7 +112,7 @@ func (p *passing) add(chunks ...abi.Chunk) error {
 	return nil
 }
 
-// hand hands on what waits. Where that fails there is no more to make.
+// hand passes queued chunks on. If that fails, it cancels the maker.
 func (p *passing) hand() {
 	p.armed.Store(false)
 	p.mu.Lock()
@@ -133,7 +132,7 @@ func (p *passing) hand() {
 	}
 }
 
-// end hands on what still waits, on the goroutine of the run.
+// end passes on what is left, on the caller's goroutine.
 func (p *passing) end(final bool) error {
 	if timer := p.timer.Load(); timer != nil {
 		timer.Stop()
@@ -156,13 +155,13 @@ func (p *passing) end(final bool) error {
 	return p.out(p.ctx, chunks, final)
 }
 
-// A joiner puts characters together that a stream of bytes was cut in: what a
-// chunk begins and does not end is held until the next one of its kind.
+// A joiner joins characters that were cut between chunks. It holds the incomplete end of a
+// chunk until the next chunk of the same kind.
 type joiner struct {
 	held []abi.Chunk
 }
 
-// join completes a chunk, and reports whether there is anything in it.
+// join completes a chunk and reports whether it has content.
 func (j *joiner) join(c *abi.Chunk) bool {
 	text := &c.Text
 	switch c.Kind {
@@ -195,7 +194,7 @@ func (j *joiner) join(c *abi.Chunk) bool {
 	return *text != "" || before == "" || c.Kind == abi.ChunkToolCall
 }
 
-// rest are the bytes that are still held: no character comes of them.
+// rest returns the bytes that are still held. They form no complete character.
 func (j *joiner) rest() []abi.Chunk {
 	for i := range j.held {
 		if h := &j.held[i]; h.Kind == abi.ChunkToolCall {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// gatherTime is how long a change that nobody waits for waits for others.
+	// gatherTime is the delay of a commit without waiters, so that further changes join it.
 	gatherTime = 2 * time.Millisecond
 	// heartbeatsPerLease is the number of renewals per lease period.
 	heartbeatsPerLease = 5
@@ -229,7 +229,7 @@ func (w *Writer) work() {
 	}
 }
 
-// gather waits for more changes as long as nobody waits for those that there are.
+// gather waits gatherTime for further changes, or until there are waiters.
 func (w *Writer) gather() {
 	if w.hasWaiters() {
 		return
