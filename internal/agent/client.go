@@ -35,7 +35,7 @@ func (a *Agent) ResumeFor(ctx context.Context, state *runlog.State, answers map[
 	return stream(ctx, r), nil
 }
 
-// A client is who the run's events are translated for.
+// A client describes the protocol into which the run's events are translated.
 type client struct {
 	encoder chain.Encoder // nil: events are not translated
 	gone    atomic.Bool   // it takes no further events
@@ -44,7 +44,7 @@ type client struct {
 	until context.Context
 }
 
-// begin sets how long events are translated.
+// begin sets until when events are translated.
 func (c *client) begin(run context.Context) (stop func()) {
 	until, cancel := context.WithCancel(context.WithoutCancel(run))
 	c.until = until

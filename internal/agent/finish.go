@@ -49,8 +49,8 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 	r.last(out, journal.StatusFinished)
 }
 
-// ended is the outcome, once all that the run told of before it stands in its
-// state: a process that goes on from there comes to the same end.
+// ended determines the outcome and records it together with all earlier changes. A process
+// that resumes the run from there reports the same outcome.
 func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
 	s := &r.state
 	if o := s.Outcome; o != nil {
@@ -79,15 +79,15 @@ func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
 	return e
 }
 
-// peek is an event as it will be sent, but for its number where observers
-// have something to say before it.
+// peek returns an event as it will be sent. Its number is too low if observers emit events
+// before it.
 func (r *run) peek(e abi.Event) abi.Event {
 	r.out.Lock()
 	defer r.out.Unlock()
 	return r.stamp(e, r.state.LastSeq+1)
 }
 
-// outcome says how the run ended, as run_finished will.
+// outcome returns the run_finished event.
 func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 	usage := r.state.Usage
 	e := abi.Event{Type: abi.EventRunFinished, Usage: &usage}
@@ -151,7 +151,7 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 	return e
 }
 
-// timedOut is the end of a run for which there was no more time.
+// timedOut returns the error of a run that ran out of time.
 func (r *run) timedOut(cause error) error {
 	if errors.Is(cause, errTimeout) {
 		return &TimeoutError{After: r.root.Timeout, Cause: cause}
@@ -159,7 +159,7 @@ func (r *run) timedOut(cause error) error {
 	return &TimeoutError{Cause: cause}
 }
 
-// runError is what run_finished says of an error.
+// runError returns an error as run_finished reports it.
 func runError(err error) *abi.Error {
 	var failed *ending.HookError
 	if errors.As(err, &failed) {
@@ -191,12 +191,11 @@ func asModelError(err error) (*model.Error, bool) {
 	return e, ok
 }
 
-// shortageRetry is after how long a run may be tried again that the host had too
-// little of something for.
+// shortageRetry is the suggested delay before a run is retried that the host had too few
+// resources for.
 const shortageRetry = time.Minute
 
-// passes reports whether an error is a shortage of the host, such as of memory, which
-// may be over in a while.
+// passes reports whether an error is a temporary shortage of the host, such as of memory.
 func passes(err error) bool {
 	var short interface{ Retryable() bool }
 	return errors.As(err, &short) && short.Retryable()

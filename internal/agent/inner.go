@@ -16,34 +16,34 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
-// An innerJournal keeps the run of a call in the log of the run around it. Its
-// changes, and the events of them that are forwarded, are one change of that run.
+// An innerJournal stores a sub-agent's run in the log of the run around it. Each of its
+// changes, with the events that are forwarded, is one change of that run.
 type innerJournal struct {
 	outer   *run
 	index   int // of the call, in its round
 	inner   *run
 	call    *abi.Call
 	forward []abi.EventType
-	events  []abi.Event // that its observers were not told of, by an earlier process
+	events  []abi.Event // of an earlier process that its observers have not seen
 }
 
-// innerPatience is that of a run inside another. It is the journal of the
-// outermost that is waited for, and gives up.
+// innerPatience is the retry timeout of a sub-agent's run. In effect it is unlimited: the
+// outermost run's journal retries and gives up.
 const innerPatience = math.MaxInt64 / 4
 
 var errNotInner = errors.New("this journal has one run")
 
-// Create implements [Journal].
+// Create implements [journal.Journal].
 func (j *innerJournal) Create(_ context.Context, r *journal.Creation) error {
 	k := j.outer.recorder
 	j.outer.chain.Recording(func() {
-		k.call(j.index, &j.outer.state.Calls[j.index]) // how many runs it made
+		k.call(j.index, &j.outer.state.Calls[j.index]) // its number of runs
 		k.inner(j.index, &runlog.ChildLog{Restarted: true, Log: logOf(r.Log)})
 	})
 	return j.flush(!r.Lazy, nil)
 }
 
-// Commit implements [Journal].
+// Commit implements [journal.Journal].
 func (j *innerJournal) Commit(_ context.Context, c *journal.Commit) error {
 	more := &runlog.ChildLog{Log: logOf(c.Log), LastSeq: c.Last}
 	var events []abi.Event
@@ -93,27 +93,27 @@ func (j *innerJournal) flush(synced bool, written func()) error {
 	return nil
 }
 
-// Events implements [Journal].
+// Events implements [journal.Journal].
 func (j *innerJournal) Events(_ context.Context, _ string, after int64, _ int) ([]abi.Event, error) {
 	return slices.DeleteFunc(slices.Clone(j.events), func(e abi.Event) bool { return e.Seq <= after }), nil
 }
 
-// Load implements [Journal]: nobody looks for the run of a call.
+// Load implements [journal.Journal]. It is never called.
 func (j *innerJournal) Load(context.Context, string) (*journal.StoredRun, error) {
 	return nil, errNotInner
 }
 
-// Claim implements [Journal]: who has the run around it has this one.
+// Claim implements [journal.Journal]. The claim of the outer run covers this one.
 func (j *innerJournal) Claim(context.Context, *journal.Claim) (*journal.StoredRun, error) {
 	return nil, errNotInner
 }
 
-// Renew implements [Journal].
+// Renew implements [journal.Journal].
 func (j *innerJournal) Renew(context.Context, string, int64, time.Duration) (bool, error) {
 	return false, nil
 }
 
-// logOf are the lines of an entry of a log.
+// logOf returns the lines of a log entry.
 func logOf(entry []byte) []json.RawMessage {
 	var out []json.RawMessage
 	for line := range bytes.Lines(entry) {
@@ -122,7 +122,7 @@ func logOf(entry []byte) []json.RawMessage {
 	return out
 }
 
-// inner adds a change of the run of call i.
+// inner records a change of the sub-agent's run of call i.
 func (k *recorder) inner(i int, more *runlog.ChildLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -143,7 +143,7 @@ func (k *recorder) inner(i int, more *runlog.ChildLog) {
 	k.Ready()
 }
 
-// keptInside makes the run of a call one that is kept with the run around it.
+// keptInside makes r, the run of a call, store itself in the log of the run around it.
 func (c *caller) keptInside(r *run, call *abi.Call, forward []abi.EventType) {
 	if c.run == nil {
 		return
@@ -159,9 +159,8 @@ func (c *caller) keptInside(r *run, call *abi.Call, forward []abi.EventType) {
 	}
 }
 
-// anew says that a call begins whose tool is a run of its own: what is known of
-// an earlier one of the same call, which a middleware asked for, is of no more use.
-// It is nil for other tools.
+// anew returns a function to call when a call of a sub-agent starts again because of a
+// middleware. It discards the earlier run of the same call. It returns nil for other tools.
 func (r *run) anew(c *runlog.CallState) func() {
 	if _, ok := r.agent.tools[c.Call.Name].(*agentTool); !ok || r.recorder == nil {
 		return nil
@@ -174,9 +173,8 @@ func (r *run) anew(c *runlog.CallState) func() {
 	}
 }
 
-// again is the run that a call made in a process which is gone, or that waited.
-// What of the answers it has taken already is not given to it twice. Nil: there is
-// no such run.
+// again returns the run that the call started in an earlier process or that paused, or nil.
+// Answers that the run already has are not passed to it again.
 func (c *caller) again(ctx context.Context, a *Agent) (*run, error) {
 	answer, ok := tool.Answer(ctx)
 	if c.call == nil || c.call.Child == nil || c.call.Journaled == nil && !ok {
@@ -211,8 +209,8 @@ func (c *caller) again(ctx context.Context, a *Agent) (*run, error) {
 	return r, err
 }
 
-// ended is how the run of a call came to its end, in a process that did not live
-// to say so.
+// ended returns the result of a call whose run ended in an earlier process that crashed
+// before it recorded the result.
 func (c *caller) ended(a *Agent) (*abi.Result, bool, error) {
 	if c.call == nil || c.call.Journaled == nil || c.call.Journaled.Ended == nil {
 		return nil, false, nil

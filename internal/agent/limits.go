@@ -11,10 +11,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
-// OnLimit says what becomes of a run that would pass one of its limits.
+// OnLimit says what happens to a run that reaches one of its limits.
 type OnLimit string
 
-// What may become of it.
+// Values of OnLimit.
 const (
 	// LimitError ends the run with a *ending.LimitError: no call is made beyond the
 	// limit, and of a message that would pass it none of its calls is run. The default.
@@ -22,13 +22,13 @@ const (
 	// LimitEnd ends the run in the same way, but without an error: its answer
 	// is the last text that the model said in it, if there is one.
 	LimitEnd OnLimit = "end"
-	// LimitAnswer lets the model answer without tools: the last model call that
-	// the limit allows, or the one after a tool call beyond it, is told of no
-	// tools and that it is the last. Tool calls that it makes nevertheless, like
-	// those beyond the limit, get error results.
+	// LimitAnswer lets the model answer without tools. In the last model call within the
+	// limit, or the one after a tool call beyond it, the model is offered no tools and
+	// reads that the call is its last. Tool calls that it makes nevertheless get error
+	// results, like those beyond the limit.
 	LimitAnswer OnLimit = "answer"
-	// LimitRefuse gives the tool calls beyond a limit error results, and the run
-	// goes on. It is for limits of tool calls alone.
+	// LimitRefuse gives tool calls beyond a limit error results, and the run continues. It
+	// applies only to limits of tool calls.
 	LimitRefuse OnLimit = "refuse"
 )
 
@@ -90,12 +90,12 @@ func (l Limits) complete() (Limits, error) {
 	return l, nil
 }
 
-// forModules is what before_agent is told of the limits.
+// forModules returns the limits as before_agent receives them.
 func (o *Options) forModules() abi.RunLimits {
 	return abi.RunLimits{MaxSteps: o.MaxSteps, ModelCalls: o.Limits.ModelCalls, ToolCalls: o.Limits.ToolCalls, Tools: o.Limits.Tools}
 }
 
-// limitText says what is used up.
+// limitText describes a limit.
 func limitText(l *ending.LimitError) string {
 	switch {
 	case l.Limit == LimitMaxSteps:
@@ -116,20 +116,20 @@ func count(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// tellLimit tells of a limit that is used up, and what becomes of it.
+// tellLimit reports a reached limit and the action taken.
 func (r *run) tellLimit(l *ending.LimitError, action string) {
 	r.tell(abi.Event{Type: abi.EventLimit, Limit: l.Limit, Value: l.Value, Name: l.Tool, Action: action})
 }
 
-// What becomes of a limit, in events.
+// Actions in limit events.
 const (
 	actionEnded   = "run_ended"
 	actionRefused = "refused"
 	actionLast    = "last_call"
 )
 
-// mayStep says whether another step may begin: if not, the error ends the run.
-// The last one that may is without tools, where the limits say so.
+// mayStep returns an error, which ends the run, if no further step is allowed. With
+// LimitAnswer, the last step is without tools.
 func (r *run) mayStep() error {
 	s, l := &r.state, &r.root.Limits
 	for _, limit := range []struct {
@@ -153,9 +153,8 @@ func (r *run) modelCalls() int {
 	return r.state.ModelCalls
 }
 
-// countModelCall counts a call of the model before it is made, in this run and
-// those around it. A run around this one that is to end with an answer keeps its
-// last call for that.
+// countModelCall counts a model call in advance, in this run and those around it. A run
+// around this one with LimitAnswer reserves its last call for its own answer.
 func (r *run) countModelCall() error {
 	for at := r; at != nil; at = at.parent {
 		l := &at.root.Limits
@@ -174,15 +173,15 @@ func (r *run) countModelCall() error {
 	return nil
 }
 
-// lastCall is what the model reads in its last call, where it may call no tools.
+// lastCall returns the message that tells the model to answer without tools.
 func lastCall(l *ending.LimitError) abi.Message {
 	m := abi.User(fmt.Sprintf("The run has used up %s. Answer now, with what you have: no more tools can be called.", limitText(l)))
 	m.Origin = abi.OriginHost
 	return m
 }
 
-// allot marks the calls of a round that are beyond the limits, in the order of
-// the calls. The error ends the run before any of them is run.
+// allot marks the calls of a round that exceed the limits, in order. An error ends the run
+// before any of the calls is executed.
 func (r *run) allot(calls []runlog.CallState) error {
 	s, on := &r.state, r.root.Limits.OnToolLimit
 	if s.LastLimit != nil {
@@ -214,16 +213,16 @@ func (r *run) allot(calls []runlog.CallState) error {
 	return nil
 }
 
-// reachesTool reports whether there is a tool for a call of the model, and
-// arguments for it.
+// reachesTool reports whether a call of the model names an offered tool and has valid
+// arguments.
 func (r *run) reachesTool(c *abi.Call) bool {
 	_, ok := r.state.Tool(c.Name)
 	_, err := toolset.ParseArguments(c.Arguments)
 	return ok && err == nil && slices.Contains(r.state.Offered, c.Name)
 }
 
-// CountTool implements [chain.Nester]: a tool call of a module's own counts as one
-// of the model's does. Beyond a limit it ends the run, or is refused.
+// CountTool implements [chain.Nester]. A module's tool call counts like one of the model's.
+// Beyond a limit it ends the run or is rejected.
 func (r *run) CountTool(name string) error {
 	l := r.countToolCall(name)
 	switch on := r.root.Limits.OnToolLimit; {
@@ -236,14 +235,14 @@ func (r *run) CountTool(name string) error {
 	return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("tool: the call of %s was not run: the run has used up %s", name, limitText(l))}
 }
 
-// countToolCall counts a tool call in this run and those around it, or returns
-// the limit that it would pass.
+// countToolCall counts a tool call in this run and those around it. It returns the limit
+// that the call exceeds, if any.
 func (r *run) countToolCall(name string) *ending.LimitError {
 	for at := r; at != nil; at = at.parent {
 		if l := at.countTool(name); l != nil {
 			return l
 		}
-		name = at.agent.Name + "/" + name // which is no tool of the run around it
+		name = at.agent.Name + "/" + name // not a tool of the run around it
 	}
 	return nil
 }
@@ -262,19 +261,19 @@ func (r *run) countTool(name string) *ending.LimitError {
 	if l.ToolCalls > 0 && all >= l.ToolCalls {
 		return &ending.LimitError{Limit: LimitToolCalls, Value: int64(l.ToolCalls)}
 	}
-	if r.state.ToolCalls = maps.Clone(used); used == nil { // what was handed out stays as it is
+	if r.state.ToolCalls = maps.Clone(used); used == nil { // earlier copies must not change
 		r.state.ToolCalls = map[string]int{}
 	}
 	r.state.ToolCalls[name]++
 	return nil
 }
 
-// beyond is the result of a call beyond a limit.
+// beyond returns the result of a call beyond a limit.
 func beyond(l *ending.LimitError, name string) *abi.Result {
 	return abi.ErrorResult(fmt.Sprintf("The call of %s was not run: the run has used up %s. Go on without it.", name, limitText(l)))
 }
 
-// onLimit says what becomes of a limit.
+// onLimit returns what happens at a limit.
 func (r *run) onLimit(l *ending.LimitError) OnLimit {
 	if l.Limit == LimitToolCalls {
 		return r.root.Limits.OnToolLimit
@@ -282,7 +281,7 @@ func (r *run) onLimit(l *ending.LimitError) OnLimit {
 	return r.root.Limits.OnLimit
 }
 
-// atLimit is the answer of a run that ends at a limit, if it may have one.
+// atLimit returns the answer of a run that ends at a limit, or nil.
 func (r *run) atLimit(l *ending.LimitError) *abi.Message {
 	if r.onLimit(l) == LimitError {
 		return nil
@@ -290,7 +289,7 @@ func (r *run) atLimit(l *ending.LimitError) *abi.Message {
 	return r.soFar()
 }
 
-// soFar is the last text that the model said in this run.
+// soFar returns the model's last message with text in this run, or nil.
 func (r *run) soFar() *abi.Message {
 	for i := r.state.Messages.Len() - 1; i >= r.newFrom(); i-- {
 		m := r.state.Messages.At(i)

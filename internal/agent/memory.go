@@ -12,10 +12,10 @@ import (
 // Defaults of Options.
 const (
 	// DefaultMemory is the limit of a run's memory, in bytes. An input has at most
-	// 8 MiB, which the host holds as messages, as their encoding for modules and as the
-	// journal's next entry; answers of the model and of parallel tools come beside it.
+	// 8 MiB. The host holds it as messages, as their encoding for modules and as the
+	// journal's next entry, in addition to answers of the model and of parallel tools.
 	DefaultMemory = account.DefaultRun
-	// DefaultPending is how many of these bytes may be pending.
+	// DefaultPending is the part of DefaultMemory that may be pending, in bytes.
 	DefaultPending = account.DefaultPending
 )
 

@@ -57,7 +57,7 @@ func (r *run) callModel(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseDecide, nil
 }
 
-// request is what the model is shown: the instruction, then the messages.
+// request returns the messages of a model request: the instruction, then the conversation.
 func (r *run) request() *message.List {
 	s := &r.state
 	if r.system == nil && s.Instruction != "" {
@@ -98,13 +98,13 @@ func (r *run) allow(req *chain.ModelRequest) error {
 	return nil
 }
 
-// generate asks the model itself: innermost, inside all rings.
+// generate calls the model. It is the innermost function of the rings.
 func (r *run) generate(ctx context.Context, q chain.ModelRequest, out chunk.Sink) (*abi.Response, error) {
 	r.state.Offered = toolNames(q.Tools)
 	return r.ask(ctx, q, out)
 }
 
-// ask asks the model itself, for the run or for a module.
+// ask calls the model for the run or for a module.
 func (r *run) ask(ctx context.Context, q chain.ModelRequest, out chunk.Sink) (*abi.Response, error) {
 	if q.Messages.Len() == 0 {
 		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "there are no messages to ask the model with"}
@@ -124,8 +124,8 @@ func (r *run) ask(ctx context.Context, q chain.ModelRequest, out chunk.Sink) (*a
 	return res, nil
 }
 
-// attempts tells of the attempts of one model call that failed inside, and are
-// made again.
+// attempts returns a function that reports failed attempts of one model call, which are
+// retried.
 func (r *run) attempts() func(model.Attempt) {
 	n := 0
 	return func(a model.Attempt) {
@@ -135,7 +135,7 @@ func (r *run) attempts() func(model.Attempt) {
 	}
 }
 
-// stream asks the model, and hands on what it says as it says it.
+// stream calls the model and passes its chunks to out.
 func (r *run) stream(ctx context.Context, req *model.Request, out chunk.Sink) (*abi.Response, error) {
 	if out == nil {
 		return r.agent.Model.Generate(ctx, req, nil)
@@ -145,8 +145,8 @@ func (r *run) stream(ctx context.Context, req *model.Request, out chunk.Sink) (*
 	})
 }
 
-// failedBy is the error of a failed model call, which names the module that
-// made it fail. An ending stays what it is.
+// failedBy returns the error of a failed model call. It names the module that failed the
+// call. Endings are returned unchanged.
 func failedBy(source string, err error) error {
 	var failed *abi.Error
 	if ending.Is(err) || !errors.As(err, &failed) {
@@ -159,7 +159,7 @@ func failedBy(source string, err error) error {
 	return &ModelError{Source: source, Err: &e}
 }
 
-// modelError turns a model's error into what modules see of it.
+// modelError converts a model's error to the form that modules see.
 func modelError(err error) error {
 	if e, ok := asModelError(err); ok {
 		return &abi.Error{Code: e.Code, Message: e.Message, Retryable: e.Retryable, Status: e.Status, RetryAfterMS: e.RetryAfter.Milliseconds()}
@@ -167,8 +167,8 @@ func modelError(err error) error {
 	return err
 }
 
-// deliver gives the caller the chunks that left the outermost ring. What is
-// wrapped may go on meanwhile, where a wrapper reads its stream.
+// deliver sends the chunks that left the outermost ring to the caller. A wrapped call may
+// continue concurrently if its wrapper reads its stream.
 func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 	told := slices.Clone(chunks) // they are the caller's then
 	r.mu.Lock()
@@ -194,7 +194,7 @@ func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 	return nil
 }
 
-// delivered reports whether the caller got a part of the answer.
+// delivered reports whether the caller received a part of the answer.
 func (r *run) delivered() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,8 +209,8 @@ func toolNames(tools []abi.Tool) []string {
 	return names
 }
 
-// uniqueIDs gives calls whose id is missing, or stands twice, one that no call
-// of the conversation has.
+// uniqueIDs gives calls with a missing or duplicate id an id that is unused in the
+// conversation.
 func (r *run) uniqueIDs(calls []abi.ToolCall) []abi.ToolCall {
 	seen := map[string]bool{}
 	out := slices.Clone(calls)
@@ -228,7 +228,7 @@ func (r *run) uniqueIDs(calls []abi.ToolCall) []abi.ToolCall {
 	return out
 }
 
-// called reports whether a message of the state has a call of that id.
+// called reports whether a message of the state has a call with the given id.
 func (r *run) called(id string) bool {
 	for i := range r.state.Messages.Len() {
 		if slices.ContainsFunc(r.state.Messages.At(i).ToolCalls, func(c abi.ToolCall) bool { return c.ID == id }) {

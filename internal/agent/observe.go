@@ -6,13 +6,11 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// maxUnobserved is how many events the observers of a run that goes on are told of
-// from before.
+// maxUnobserved bounds the earlier events that the observers of a resumed run receive.
 const maxUnobserved = 4096
 
-// observe tells the observers of what has happened since they were last told. Of
-// a run that is kept they learn what is kept, and the run goes on from there; of
-// what they were told in the moment of a crash they are told once more.
+// observe passes the events since the last call to the observers. With a journal, the events
+// are committed first. Observers may see events twice if the process crashes meanwhile.
 func (r *run) observe(ctx context.Context) {
 	if !r.chain.Unobserved() {
 		return
@@ -29,8 +27,8 @@ func (r *run) observe(ctx context.Context) {
 	r.mu.Unlock()
 }
 
-// observeLast tells the observers also of the event that is about to be the last
-// of this part of the run.
+// observeLast passes the events to the observers, including the one that is about to be the
+// last of this part of the run.
 func (r *run) observeLast(ctx context.Context, e abi.Event) {
 	e = r.peek(e)
 	r.chain.Note(e)
@@ -39,13 +37,13 @@ func (r *run) observeLast(ctx context.Context, e abi.Event) {
 	defer r.out.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.state.Observed == e.Seq-1 && r.state.LastSeq == e.Seq-1 { // they said nothing themselves
+	if r.state.Observed == e.Seq-1 && r.state.LastSeq == e.Seq-1 { // they emitted nothing
 		r.state.Observed = e.Seq
 	}
 }
 
-// tellObservers tells the observers, with what comes next, of the events that an
-// earlier process did not live to tell them of.
+// tellObservers notes the events that the observers did not see before an earlier process
+// ended. They receive them with the next ones.
 func (r *run) tellObservers(ctx context.Context) error {
 	k := r.recorder
 	if k.LastSeq() <= r.state.Observed || !r.chain.Observers() {
@@ -56,7 +54,7 @@ func (r *run) tellObservers(ctx context.Context) error {
 		return err
 	}
 	for _, e := range events {
-		if e.Type != abi.EventChild { // the run inside has observers of its own
+		if e.Type != abi.EventChild { // the sub-agent's run has its own observers
 			r.chain.Note(e)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// Pins are the agent's modules, and those of the agents that it may run or hand
-// over to, under their names.
+// Pins returns the modules of the agent and of the agents that its runs may involve. The
+// latter have the agent's name as prefix.
 func (a *Agent) Pins() []journal.Pin {
 	var out []journal.Pin
 	for _, b := range a.all() {

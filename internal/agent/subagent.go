@@ -14,37 +14,33 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 )
 
-// MaxDepth is how deeply runs may stand in one another: a run that is a tool of
-// a run, and so on.
+// MaxDepth bounds the nesting of runs that are tools of other runs.
 const MaxDepth = 8
 
-// ToolOptions say how an agent looks as a tool.
+// ToolOptions describe an agent as a tool.
 type ToolOptions struct {
-	Name        string // the agent's when empty
-	Description string // what it is for: the model chooses by it
-	// Parameters are a JSON Schema of the arguments, which the agent then gets as
-	// its user's message, as they are. Empty: one text, request, which is the message.
+	Name        string // defaults to the agent's name
+	Description string // its purpose, for the model
+	// Parameters is a JSON Schema of the arguments. The agent receives the arguments as
+	// its user message. Defaults to one string "request", which is the message.
 	Parameters json.RawMessage
-	// Forward are the events of the agent's run that the caller of the run
-	// around it gets too, as child events; nil: all but chunks. Whatever is
-	// forwarded has passed the agent's own chain, and not that of the run around it.
+	// Forward lists the types of events that the caller of the outer run receives too, as
+	// child events. Defaults to all except chunks. They passed the agent's own chain, but
+	// do not pass that of the outer run.
 	Forward []abi.EventType
 }
 
-// Tool makes an agent a tool of another. A call of it is a run of its own: with
-// its own chain, run-local values, steps and limits, its parent set, and the
-// caller's metadata. What it uses counts as the parent's as well, it ends when
-// the call's context does, and Options.ToolTimeout does not bound it. Its answer
-// is the call's result; a run that comes to none is an error result.
+// Tool makes an agent a tool of another agent. Each call is a run with its own chain,
+// run-local values, steps and limits, and with the caller's metadata. Its usage also counts
+// as the parent's. It ends with the call's context; Options.ToolTimeout does not apply. Its
+// answer is the call's result, and a run without an answer is an error result.
 //
-// Where it waits for an answer, so does the run around it: under the
-// interrupts' ids, with the call's id and a slash before them; of a second run of the
-// call, the id, #2 and a slash.
+// If the run waits for answers, so does the outer run. The ids of its interrupts get the
+// call's id and a slash as prefix, or for a second run of the call the id, "#2" and a slash.
 //
-// A journal keeps it with the run around it, which goes on elsewhere after a crash:
-// this one then goes on too, where it was, and does nothing twice. It is not so
-// where a middleware calls the agent of its own: nobody knows then what came of a
-// call that had begun, and it is not made again.
+// A journal stores the run with the outer run. After a crash both are resumed where they
+// were, and nothing is done twice. This does not hold for a call that a middleware makes
+// itself: if it had started, its outcome is unknown, and it is not repeated.
 func Tool(a *Agent, o *ToolOptions) tool.Tool {
 	if o == nil {
 		o = &ToolOptions{}
@@ -64,7 +60,7 @@ func Tool(a *Agent, o *ToolOptions) tool.Tool {
 type agentTool struct {
 	agent       *Agent
 	declaration abi.Tool
-	plain       bool // the arguments are one text
+	plain       bool // the arguments have one string, request
 	forward     []abi.EventType
 }
 
@@ -73,7 +69,7 @@ func (t *agentTool) Declaration() abi.Tool { return t.declaration }
 // A caller is the run in which a tool is called.
 type caller struct {
 	run  *run
-	call *runlog.CallState // nil where it is no call of the conversation
+	call *runlog.CallState // nil for a call of a middleware
 }
 
 type callerKey struct{}
@@ -82,7 +78,7 @@ func withCaller(ctx context.Context, r *run, c *runlog.CallState) context.Contex
 	return context.WithValue(ctx, callerKey{}, &caller{r, c})
 }
 
-// Call runs the agent, or goes on with a run of it that was waiting.
+// Call runs the agent or resumes its waiting run.
 func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	from, _ := ctx.Value(callerKey{}).(*caller)
 	if from == nil {
@@ -101,7 +97,7 @@ func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 	for e, err := range stream(ctx, r) {
 		last, ended = e.Event, err
 		switch {
-		case r.recorder != nil && from.run != nil: // they are told of together with what they tell of
+		case r.recorder != nil && from.run != nil: // the inner journal forwards its events with their changes
 			from.run.recorder.AwaitCaller(ctx)
 		case from.run != nil:
 			from.run.childEvent(&call, e.Event, t.forward)
@@ -115,7 +111,7 @@ func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 	return result(t.agent, &last, ended)
 }
 
-// begin is the run of a call.
+// begin returns the run of a call.
 func (t *agentTool) begin(ctx context.Context, from *caller, call abi.Call) (*run, error) {
 	depth := 1
 	if from.run != nil {
@@ -141,7 +137,7 @@ func (t *agentTool) begin(ctx context.Context, from *caller, call abi.Call) (*ru
 	return r, nil
 }
 
-// request is what the agent is asked.
+// request returns the user message of the run.
 func (t *agentTool) request(arguments string) (string, error) {
 	if !t.plain {
 		return arguments, nil
@@ -155,15 +151,15 @@ func (t *agentTool) request(arguments string) (string, error) {
 	return in.Request, nil
 }
 
-// count counts a run that the call makes: no two of them have the same id. That is
-// kept together with the run.
+// count counts the runs of the call, so that their ids differ. It is stored together with the
+// run.
 func (c *caller) count() {
 	if c.call != nil {
 		c.call.Runs++
 	}
 }
 
-// input is what a run begins with that a call makes.
+// input returns the input of the call's run.
 func (c *caller) input(call abi.Call, text string) Input {
 	in := Input{Messages: []abi.Message{abi.User(text)}}
 	if c.run != nil {
@@ -177,7 +173,7 @@ func (c *caller) input(call abi.Call, text string) Input {
 	return in
 }
 
-// idPart is a call's id as a part of a run's: the model may have chosen it.
+// idPart returns a call's id, which the model may have chosen, as a safe part of a run's id.
 func idPart(id string) string {
 	const most = 40
 	clean := strings.Map(func(c rune) rune {
@@ -189,7 +185,7 @@ func idPart(id string) string {
 	return clean[:min(len(clean), most)]
 }
 
-// wait pauses the run of the call as well.
+// wait pauses the outer run.
 func (c *caller) wait(a *Agent, paused *PausedError) error {
 	if c.call == nil {
 		return &abi.Error{Code: abi.CodeTool, Message: fmt.Sprintf("agent %q waits for an answer, and nobody can be asked where it was called: %s", a.Name, paused)}
@@ -198,7 +194,7 @@ func (c *caller) wait(a *Agent, paused *PausedError) error {
 	return &abi.Interrupt{Reason: fmt.Sprintf("agent %s: %s", a.Name, paused)}
 }
 
-// keep notes the state of a run that waits, with the call that made it.
+// keep sets the state of the waiting run of the call.
 func (c *caller) keep(child *runlog.State) {
 	if c.call == nil || c.call.Child == child {
 		return
@@ -209,7 +205,7 @@ func (c *caller) keep(child *runlog.State) {
 	c.run.keepChild(c.call, child)
 }
 
-// result is what a run's end is to the model that made it.
+// result returns the end of a run as a tool result.
 func result(a *Agent, last *abi.Event, ended error) (*abi.Result, error) {
 	extra, err := abijson.Marshal(map[string]any{"run": last.Run, "agent": a.Name, "finish_reason": last.FinishReason})
 	if err != nil {
@@ -217,7 +213,7 @@ func result(a *Agent, last *abi.Event, ended error) (*abi.Result, error) {
 	}
 	switch {
 	case ended != nil:
-		why, ok := model.EndedBy(last) // whoever is shown the result is not shown the endpoint
+		why, ok := model.EndedBy(last) // hides the endpoint of the model
 		if !ok {
 			why = ended.Error()
 		}
@@ -232,12 +228,12 @@ func result(a *Agent, last *abi.Event, ended error) (*abi.Result, error) {
 	return &abi.Result{Content: last.Message.Content, Extra: extra}, nil
 }
 
-// childEvent tells the caller of what happened in a run that a call made. The
-// run's observers are not told: the child has its own.
+// childEvent forwards an event of a call's run to the caller, but not to the outer run's
+// observers: the inner run has its own.
 func (r *run) childEvent(call *abi.Call, e abi.Event, forward []abi.EventType) {
 	typ, inner := e.Type, e
 	if e.Type == abi.EventChild {
-		typ, inner = e.Event.Type, *e.Event // as deep as it may have been
+		typ, inner = e.Event.Type, *e.Event // of whatever depth
 	}
 	for _, f := range forward {
 		if f == typ {
@@ -249,7 +245,7 @@ func (r *run) childEvent(call *abi.Call, e abi.Event, forward []abi.EventType) {
 	}
 }
 
-// addUsage counts what a model call used, in this run and those around it.
+// addUsage adds the usage of a model call to this run and those around it.
 func (r *run) addUsage(u *abi.Usage) {
 	for ; r != nil; r = r.parent {
 		r.mu.Lock()
@@ -258,7 +254,7 @@ func (r *run) addUsage(u *abi.Usage) {
 	}
 }
 
-// keepChild notes the state of a run that waits with the call that made it.
+// keepChild records the state of the waiting run of a call.
 func (r *run) keepChild(c *runlog.CallState, child *runlog.State) {
 	r.keepCall(r.indexOf(c), func() { c.Child = child })
 }

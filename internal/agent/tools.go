@@ -21,8 +21,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
-// callTools runs the calls of the last message, in parallel, and records
-// their results in the order of the calls.
+// callTools executes the calls of the last message in parallel and records their results in
+// the order of the calls.
 func (r *run) callTools(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	if s.Calls == nil {
@@ -46,8 +46,8 @@ func (r *run) callTools(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseRound, err
 }
 
-// recordResults appends the answers of the calls, in their order, and behind
-// them what modules had to say beside: a model wants all answers first.
+// recordResults appends the results of the calls in order, then the other messages of
+// modules. Models require all results first.
 func (r *run) recordResults() {
 	s := &r.state
 	var beside []abi.Message
@@ -68,7 +68,7 @@ func (r *run) recordResults() {
 	s.Messages = s.Messages.Append(beside...)
 }
 
-// round are the calls of the last message.
+// round returns the calls of the last message.
 func (r *run) round() []runlog.CallState {
 	s := &r.state
 	last, _ := s.Messages.Last()
@@ -103,13 +103,13 @@ func (r *run) endRound(ctx context.Context) (runlog.Phase, error) {
 	}
 	r.endStep()
 	if r.transferTo() != nil {
-		return runlog.PhaseTurn, nil // a process that dies in it does not end the step twice
+		return runlog.PhaseTurn, nil // a resumed run does not end the step twice
 	}
 	return runlog.PhaseStep, nil
 }
 
-// returnsDirectly finds the answer of the last successful call of a tool
-// whose result ends the run.
+// returnsDirectly returns the result of the last successful call of a tool whose result is the
+// answer of the run.
 func (r *run) returnsDirectly() (abi.Message, bool) {
 	for _, c := range slices.Backward(r.state.Calls) {
 		if c.Result.IsError || !slices.Contains(r.state.ReturnDirectly, c.Call.Name) {
@@ -174,7 +174,7 @@ func (r *run) runCalls(ctx context.Context) error {
 	return pause
 }
 
-// runCall runs one call and records what came of it.
+// runCall executes one call and records its outcome.
 func (r *run) runCall(ctx context.Context, c *runlog.CallState) error {
 	if c.OverLimit != nil {
 		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: beyond(c.OverLimit, c.Call.Name), Source: "host"})
@@ -214,7 +214,7 @@ func (r *run) runCall(ctx context.Context, c *runlog.CallState) error {
 	return r.record(c, outcome, messages...)
 }
 
-// runTool calls one of the agent's own tools: innermost, after the gates.
+// runTool calls one of the agent's tools. It is the innermost function, after the gates.
 func (r *run) runTool(ctx context.Context, call abi.Call, out chunk.Sink) (*abi.Result, error) {
 	t := r.agent.tools[call.Name]
 	if t == nil {
@@ -237,8 +237,8 @@ func (r *run) runTool(ctx context.Context, call abi.Call, out chunk.Sink) (*abi.
 	return res, err
 }
 
-// deliverOf gives the caller the chunks of a call's result that left the
-// outermost ring. A call that is made again after a pause does not say them twice.
+// deliverOf returns a sink that sends the chunks of a call's result to the caller. A call that
+// is repeated after a pause does not send them again.
 func (r *run) deliverOf(c *runlog.CallState, streamed *atomic.Bool) chunk.Sink {
 	if r.agent.NoStream || c.Streamed {
 		return nil
@@ -302,7 +302,7 @@ func (r *run) indexOf(c *runlog.CallState) int {
 	return -1
 }
 
-// toolMessage is how a result is recorded unless a module says otherwise.
+// toolMessage returns the default message of a result.
 func toolMessage(o chain.ToolOutcome) abi.Message {
 	m := abi.ToolMessage(o.Call.ID, o.Call.Name, o.Result.Content)
 	m.Extra, m.Origin = o.Result.Extra, abi.OriginTool
@@ -330,9 +330,9 @@ func (r *run) unknownTool(name string) *abi.Result {
 	return abi.ErrorResult(text)
 }
 
-// answerAll gives every tool call that has no answer an error result that
-// says why: a model is not asked, and a run does not end, with open calls.
-// Only what changed since it was last looked at is looked at.
+// answerAll gives every tool call without a result an error result that says why. The model is
+// not called, and the run does not end, with open calls. It examines only messages that
+// changed since the last call.
 func (r *run) answerAll(why string) {
 	s := &r.state
 	from := s.Messages.Changed(r.answered)
@@ -363,8 +363,8 @@ func (r *run) answerAll(why string) {
 	r.answered = s.Messages.Revision()
 }
 
-// answersBehind are the ids of the calls that are answered between message i
-// and the next assistant's.
+// answersBehind returns the ids of the calls that are answered between message i and the next
+// assistant message.
 func (r *run) answersBehind(i int) map[string]bool {
 	answered := map[string]bool{}
 	for i++; i < r.state.Messages.Len(); i++ {
@@ -377,9 +377,9 @@ func (r *run) answersBehind(i int) map[string]bool {
 	return answered
 }
 
-// notRun is the answer of a call that has none: it was not run, or not to its
-// end, or its answer was taken from the conversation. The caller is told of
-// calls that this run's model made, unless it knows already.
+// notRun returns a result for a call without one: it was not executed, did not complete, or
+// its result was removed from the conversation. The result of a call of this run's model is
+// reported to the caller, unless it was before.
 func (r *run) notRun(c abi.ToolCall, why, message string) abi.Message {
 	dispatched := slices.Contains(r.state.Rounds, message)
 	at := -1

@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
-// trace tells the tracer of the agent's chain of an operation, which goes on under
-// the context that it returns until the function is called.
+// trace starts an operation in the tracer of the agent's chain. The operation uses the
+// returned context and ends when the returned function is called.
 func (r *run) trace(ctx context.Context, op tracing.Operation) (context.Context, func(tracing.Outcome)) {
 	if r.agent.Chain == nil || r.agent.Chain.Tracer == nil {
 		return ctx, func(tracing.Outcome) {}
@@ -17,7 +17,7 @@ func (r *run) trace(ctx context.Context, op tracing.Operation) (context.Context,
 	return r.agent.Chain.Tracer.Start(ctx, op)
 }
 
-// modelOutcome is what came of a model call.
+// modelOutcome returns the outcome of a model call for the tracer.
 func modelOutcome(res *abi.Response, err error) tracing.Outcome {
 	o := tracing.Outcome{Err: err}
 	if res != nil {
@@ -26,7 +26,7 @@ func modelOutcome(res *abi.Response, err error) tracing.Outcome {
 	return o
 }
 
-// runOutcome is what came of a run that ended.
+// runOutcome returns the outcome of a run for the tracer.
 func runOutcome(e abi.Event, failed *Error) tracing.Outcome {
 	o := tracing.Outcome{FinishReason: e.FinishReason, Usage: e.Usage}
 	if failed != nil {

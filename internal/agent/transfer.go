@@ -16,21 +16,19 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
-// TransferTool is the tool by which a model hands the conversation over to
-// another agent.
+// TransferTool is the name of the tool that transfers the conversation to another agent.
 const TransferTool = "transfer_to_agent"
 
-// AllowTransfer gives the agent a tool by which its model hands a conversation
-// over to one of others. It is called once, before the agent's first run; the
-// names of all agents that can be reached from it must differ.
+// AllowTransfer gives the agent a tool that transfers the conversation to one of the other
+// agents. It is called once, before the agent's first run. The names of all reachable agents
+// must differ.
 //
-// A transfer is a tool call like any other: hooks see it and gates may refuse
-// it. When its round is over, after_agent of the agent's chain runs, with the
-// finish reason transfer, and the same run goes on with the other agent's
-// model, instruction, tools and chain, which begins with before_agent. The
-// messages stay. Run-local values are each agent's own, and are there again if
-// it comes back; those that begin with run/ are shared. The limits of the run,
-// its steps first of all, are those of the agent that it began with.
+// A transfer is a tool call like any other: hooks see it and gates may deny it. After its
+// round, after_agent of the agent's chain runs with the finish reason transfer. The same run
+// then continues with the other agent's model, instruction, tools and chain, starting with
+// before_agent. The messages stay. Each agent has its own run-local values and finds them
+// again after a transfer back; keys with the prefix run/ are shared. The limits are those of
+// the agent that the run started with.
 func (a *Agent) AllowTransfer(to ...*Agent) error {
 	if len(to) == 0 || a.tools[TransferTool] != nil {
 		return fmt.Errorf("agent %q: transfers are allowed once, to at least one agent, and no tool is named %s", a.Name, TransferTool)
@@ -49,8 +47,7 @@ func (a *Agent) AllowTransfer(to ...*Agent) error {
 	return nil
 }
 
-// reach are the agents that may come to run a conversation which begins with a,
-// a first.
+// reach returns a and all agents to which a conversation can be transferred from it.
 func (a *Agent) reach() []*Agent {
 	out := []*Agent{a}
 	for i := 0; i < len(out); i++ {
@@ -63,8 +60,7 @@ func (a *Agent) reach() []*Agent {
 	return out
 }
 
-// all are the agents that may come to run for one of a's runs, a first: those
-// that it hands over to, and those that are tools.
+// all returns a and all agents that its runs may involve, by transfer or as tools.
 func (a *Agent) all() []*Agent {
 	out := []*Agent{a}
 	add := func(b *Agent) {
@@ -85,7 +81,7 @@ func (a *Agent) all() []*Agent {
 	return out
 }
 
-// find is the agent of that name among those that a reaches.
+// find returns the reachable agent called name, or nil.
 func (a *Agent) find(name string) *Agent {
 	for _, b := range a.reach() {
 		if b.Name == name {
@@ -95,7 +91,7 @@ func (a *Agent) find(name string) *Agent {
 	return nil
 }
 
-// transferTool notes with its call to whom the conversation goes.
+// A transferTool records in its call to which agent the conversation is transferred.
 type transferTool []*Agent
 
 func (t transferTool) Declaration() abi.Tool {
@@ -110,12 +106,12 @@ func (t transferTool) Declaration() abi.Tool {
 		}
 	}
 	enum, _ := abijson.Marshal(names)
-	// Who asks twice for one transfer gets it once.
+	// A repeated call has no further effect.
 	return abi.Tool{Name: TransferTool, Idempotent: true, Description: text.String(), Parameters: json.RawMessage(
 		`{"type":"object","properties":{"agent":{"type":"string","enum":` + string(enum) + `}},"required":["agent"]}`)}
 }
 
-// Call asks for the transfer, which the run makes at the end of the round.
+// Call requests the transfer, which happens at the end of the round.
 func (t transferTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	from, _ := ctx.Value(callerKey{}).(*caller)
 	if from == nil || from.call == nil {
@@ -145,7 +141,7 @@ func (t transferTool) Call(ctx context.Context, call abi.Call) (*abi.Result, err
 	return abi.TextResult("The conversation goes on with " + in.Agent + "."), nil
 }
 
-// transfersBefore reports whether a call in front of c in its round is a transfer.
+// transfersBefore reports whether a call before c in its round is a transfer.
 func (r *run) transfersBefore(c *runlog.CallState) bool {
 	for i := range r.indexOf(c) {
 		if r.state.Calls[i].Call.Name == TransferTool {
@@ -155,7 +151,7 @@ func (r *run) transfersBefore(c *runlog.CallState) bool {
 	return false
 }
 
-// transferTo is the agent to whom the round that is over hands the run, if any.
+// transferTo returns the agent to which the finished round transfers the run, or nil.
 func (r *run) transferTo() *Agent {
 	for i := range r.state.Calls {
 		if c := &r.state.Calls[i]; c.Transfer != "" && !c.Result.IsError {
@@ -165,11 +161,10 @@ func (r *run) transferTo() *Agent {
 	return nil
 }
 
-// handOver ends the part of the agent whose turn it was, and begins that of
-// another.
+// handOver ends the current agent's part of the run and starts the next agent's.
 func (r *run) handOver(ctx context.Context) (runlog.Phase, error) {
 	s, to := &r.state, r.transferTo()
-	if to == nil { // the agents are other ones than those that the run began with
+	if to == nil { // the agents have changed since the run started
 		return runlog.PhaseStep, nil
 	}
 	r.chain.AfterAgent(ctx, chain.End{Messages: s.Messages, NewFrom: r.newFrom(), FinishReason: abi.RunTransfer, Usage: s.Usage})
@@ -201,7 +196,7 @@ func (r *run) handOver(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseStart, nil
 }
 
-// equip gives the run what an agent begins with.
+// equip sets the parts of the state that come from an agent.
 func (r *run) equip(a *Agent) {
 	s := &r.state
 	s.Instruction, s.ReturnDirectly, s.Respond, r.system = a.Instruction, a.ReturnDirectly, nil, nil
@@ -214,8 +209,8 @@ func (r *run) equip(a *Agent) {
 	}
 }
 
-// open opens the chain of an agent. Those that a run was handed over to have
-// run-local values of their own.
+// open opens the chain of an agent. Agents other than the first have their own run-local
+// values.
 func (r *run) open(ctx context.Context, a *Agent) (*chain.Run, error) {
 	c := a.Chain
 	if a != r.root {
@@ -224,12 +219,10 @@ func (r *run) open(ctx context.Context, a *Agent) (*chain.Run, error) {
 	return c.Open(ctx, r.state.ID, r, r.state.Locals)
 }
 
-// stats tell what each entry used, of every agent that had its turn: here, and in
-// the processes that ran the run before.
+// stats returns what each entry of every agent used, in this process and earlier ones.
 func (r *run) stats() []abi.EntryStats { return r.meter()() }
 
-// meter is what stats asks, for others than the run's own goroutine, until the run is
-// handed over.
+// meter returns a function like stats that other goroutines may call until the next transfer.
 func (r *run) meter() func() []abi.EntryStats {
 	before, past, c, name := r.state.Used, slices.Clone(r.past), r.chain, r.agent.Name
 	several := r.agent != r.root || past != nil || slices.ContainsFunc(before, func(e abi.EntryStats) bool { return e.Agent != "" })
@@ -243,7 +236,7 @@ func (r *run) meter() func() []abi.EntryStats {
 	return func() []abi.EntryStats { return addStats(before, append(slices.Clone(past), statsOf(name, c)...)) }
 }
 
-// addStats adds what was used before to what was used since, entry by entry.
+// addStats adds up what was used before and since, by entry.
 func addStats(before, since []abi.EntryStats) []abi.EntryStats {
 	var gone []abi.EntryStats
 	for i := range before {

@@ -12,11 +12,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
-// With returns the agent with more middlewares: those of a run, a tenant or a
-// request, beside its own. In each ring the agent's come first and then those of
-// c, in their order; see [chain.Chain.Join]. It is cheap, and a run that pauses
-// is resumed by an agent with the same middlewares. Agents that this one hands
-// over to keep their own.
+// With returns the agent with additional middlewares, such as those of a tenant or a request.
+// In each ring, the agent's own come first; see [chain.Chain.Join]. With is cheap. A paused
+// run must be resumed by an agent with the same middlewares. Agents to which this one
+// transfers are unaffected.
 //
 // It fails if a middleware of c has the name of one of the agent's.
 func (a *Agent) With(c *chain.Chain) (*Agent, error) {
@@ -33,10 +32,9 @@ func (a *Agent) With(c *chain.Chain) (*Agent, error) {
 	return &b, nil
 }
 
-// WithTools returns the agent with more tools: those of a request, say, that the
-// client runs itself; see [tool.ByClient]. A run that pauses is resumed by an agent
-// with the same tools. It fails if a tool cannot be used, or has the name of one
-// of the agent's.
+// WithTools returns the agent with additional tools, such as those that the client of a
+// request executes; see [tool.ByClient]. A paused run must be resumed by an agent with the
+// same tools. WithTools fails if a tool is invalid or its name is taken.
 func (a *Agent) WithTools(tools ...tool.Tool) (*Agent, error) {
 	b := *a
 	b.Tools, b.tools = slices.Clone(a.Tools), maps.Clone(a.tools)
@@ -49,7 +47,7 @@ func (a *Agent) WithTools(tools ...tool.Tool) (*Agent, error) {
 	return &b, nil
 }
 
-// given is the agent with a chain that a run was given. The error refuses the run.
+// given returns the agent with the chain of an input. An error rejects the run.
 func (a *Agent) given(c *chain.Chain) (*Agent, error) {
 	if c == nil {
 		return a, nil
@@ -61,8 +59,8 @@ func (a *Agent) given(c *chain.Chain) (*Agent, error) {
 	return b, nil
 }
 
-// goesOnWith refuses a state whose run had other middlewares beside the agent's:
-// it must not go on without one that guards it.
+// goesOnWith rejects a state whose run had other additional middlewares. A run must not
+// continue without a middleware that guards it.
 func (a *Agent) goesOnWith(s *runlog.State) error {
 	if slices.Equal(a.with, s.With) {
 		return nil
