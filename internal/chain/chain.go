@@ -165,7 +165,7 @@ func (r *Run) Streams() *atomic.Int64 { return r.StreamIDs }
 
 // Close closes all sessions.
 func (r *Run) Close() {
-	r.Run.Release()
+	r.Release()
 	if r.queue.share != nil {
 		_ = r.queue.share.Set(0)
 	}

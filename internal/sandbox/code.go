@@ -29,7 +29,7 @@ type codeRef = refcache.Ref[string, *code]
 
 // newCodes returns the cache of codes by digest. A code is closed with its last reference.
 func newCodes() *refcache.Cache[string, *code] {
-	return refcache.New[string](refcache.Options[*code]{Close: func(c *code) { c.Module.Close() }})
+	return refcache.New[string](refcache.Options[*code]{Close: func(c *code) { c.Close() }})
 }
 
 // acquire returns the code of these bytes, which is compiled once for all concurrent

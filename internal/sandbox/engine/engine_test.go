@@ -215,7 +215,7 @@ func TestStub(t *testing.T) {
 	require.NoError(t, err)
 	before := codeFile(t, dir)
 	stub := Stub(m)
-	ok, err := RenameCode(t.Context(), Config(false), dir, stub, func() (string, error) { return os.MkdirTemp(t.TempDir(), "") })
+	ok, err := RenameCode(t.Context(), Config(false), dir, stub, func() (string, error) { return t.TempDir(), nil })
 	require.NoError(t, err)
 	require.True(t, ok, checklist)
 	require.NotEqual(t, before, codeFile(t, dir))
@@ -230,7 +230,7 @@ func TestStub(t *testing.T) {
 	_, err = newRuntime(t, t.TempDir()).CompileModule(CachedOnly(t.Context()), stub)
 	require.ErrorIs(t, err, ErrNotCached, checklist)
 
-	ok, err = RenameCode(t.Context(), Config(true), t.TempDir(), stub, func() (string, error) { return os.MkdirTemp(t.TempDir(), "") })
+	ok, err = RenameCode(t.Context(), Config(true), t.TempDir(), stub, func() (string, error) { return t.TempDir(), nil })
 	require.NoError(t, err)
 	require.False(t, ok, "there is no machine code")
 }
