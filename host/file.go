@@ -426,7 +426,7 @@ func (b *builder) endpoints() (model.Model, error) {
 
 // endpoint returns a client for an endpoint, with retries.
 func (b *builder) endpoint(base, key string) (model.Model, error) {
-	o := openai.Options{BaseURL: base, APIKey: key}
+	o := &openai.Options{BaseURL: base, APIKey: key}
 	if b.opts.GuardModels && base != b.opts.ModelURL {
 		guard, err := b.guardedModels()
 		if err != nil {
@@ -443,7 +443,7 @@ func (b *builder) endpoint(base, key string) (model.Model, error) {
 	if r := b.file.Model.Retries; r != nil {
 		retries = cmp.Or(*r, -1)
 	}
-	return model.WithRetry(b.private(c), model.RetryOptions{MaxRetries: retries}), nil
+	return model.WithRetry(b.private(c), &model.RetryOptions{MaxRetries: retries}), nil
 }
 
 // private hides details of the endpoint in the errors of m, if ModelFailed is set.

@@ -39,8 +39,13 @@ type retry struct {
 // WithRetry returns m with retries. A call that fails with a retryable error is retried
 // unless a chunk of the answer has been delivered, the delay that the endpoint requests is
 // too long, or the context's deadline is before the end of the delay. The returned error is
-// that of the last attempt, with the number of attempts.
-func WithRetry(m Model, opts RetryOptions) Model {
+// that of the last attempt, with the number of attempts. The options are copied; nil means the
+// defaults.
+func WithRetry(m Model, o *RetryOptions) Model {
+	var opts RetryOptions
+	if o != nil {
+		opts = *o
+	}
 	if opts.MaxRetries == 0 {
 		opts.MaxRetries = 2
 	}

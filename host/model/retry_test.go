@@ -87,7 +87,7 @@ func TestRetry(t *testing.T) {
 				tc.opts.OnAttempt = func(_ context.Context, a model.Attempt) { attempts = append(attempts, a) }
 				m := scripted.New(tc.replies...)
 				begun := time.Now()
-				res, err := model.WithRetry(m, tc.opts).Generate(ctx, ask("m"), tc.sink)
+				res, err := model.WithRetry(m, &tc.opts).Generate(ctx, ask("m"), tc.sink)
 				took := time.Since(begun)
 
 				require.Len(t, m.Requests(), tc.calls)
@@ -121,7 +121,7 @@ func TestRetryKeepsTheLastError(t *testing.T) {
 	t.Parallel()
 	last := &model.Error{Code: abi.CodeUnavailable, Message: "down", Status: 502, Retryable: true, RetryAfter: time.Millisecond}
 	m := scripted.New(scripted.Error(busy(0)), scripted.Error(last))
-	_, err := model.WithRetry(m, model.RetryOptions{
+	_, err := model.WithRetry(m, &model.RetryOptions{
 		MaxRetries: 1, Sleep: func(context.Context, time.Duration) error { return nil },
 	}).Generate(t.Context(), ask("m"), nil)
 	require.ErrorIs(t, err, last)
@@ -137,7 +137,7 @@ func TestRetryEndsInItsPause(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		begun := time.Now()
-		_, err := model.WithRetry(scripted.New(scripted.Error(busy(time.Minute))), model.RetryOptions{}).Generate(ctx, ask("m"), nil)
+		_, err := model.WithRetry(scripted.New(scripted.Error(busy(time.Minute))), &model.RetryOptions{}).Generate(ctx, ask("m"), nil)
 		require.Equal(t, context.Canceled, err)
 		require.Equal(t, time.Second, time.Since(begun))
 	})
@@ -197,7 +197,7 @@ func TestFallbackAfterRetries(t *testing.T) {
 	small := scripted.New(scripted.Text("a"))
 	var tried []string
 	note := func(_ context.Context, a model.Attempt) { tried = append(tried, a.Err.Message+" → "+a.Next) }
-	retried := model.WithRetry(big, model.RetryOptions{OnAttempt: note, Sleep: func(context.Context, time.Duration) error { return nil }})
+	retried := model.WithRetry(big, &model.RetryOptions{OnAttempt: note, Sleep: func(context.Context, time.Duration) error { return nil }})
 	res, err := model.WithFallback([]model.Choice{{Model: retried}, {Model: small, Name: "small"}}, note).Generate(t.Context(), ask("big"), discard)
 	require.NoError(t, err)
 	require.Equal(t, "a", res.Message.Content.String())

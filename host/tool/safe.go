@@ -33,8 +33,13 @@ type SafeOptions struct {
 
 // Safe wraps a tool so that no call panics, exceeds its timeout, or returns a result that is
 // too large or not valid UTF-8. A call that does not return when its context is done is
-// abandoned. While too many abandoned calls have not returned, further calls fail.
-func Safe(t Tool, o SafeOptions) *SafeTool {
+// abandoned. While too many abandoned calls have not returned, further calls fail. The options
+// are copied; nil means the defaults.
+func Safe(t Tool, options *SafeOptions) *SafeTool {
+	var o SafeOptions
+	if options != nil {
+		o = *options
+	}
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}

@@ -40,16 +40,16 @@ func TestSafePassesResultsOn(t *testing.T) {
 		IsError: true,
 		Extra:   json.RawMessage(`{"a":1}`),
 	}
-	got, err := call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return want, nil }), SafeOptions{}))
+	got, err := call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return want, nil }), nil))
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 
 	for name, res := range map[string]*abi.Result{"nothing": nil, "an empty text": abi.TextResult("")} {
-		got, err := call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return res, nil }), SafeOptions{}))
+		got, err := call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return res, nil }), nil))
 		require.NoError(t, err, name)
 		require.Equal(t, abi.TextResult(""), got, name)
 	}
-	got, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return &abi.Result{}, nil }), SafeOptions{}))
+	got, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return &abi.Result{}, nil }), nil))
 	require.NoError(t, err)
 	require.True(t, got.Content.IsNull())
 }
@@ -78,7 +78,7 @@ func TestSafeCutsResults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			safe := Safe(fake(func(context.Context) (*abi.Result, error) { return &abi.Result{Content: tc.in}, nil }), SafeOptions{MaxResult: 100})
+			safe := Safe(fake(func(context.Context) (*abi.Result, error) { return &abi.Result{Content: tc.in}, nil }), &SafeOptions{MaxResult: 100})
 			res, err := call(t.Context(), safe)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, res.Content.String())
@@ -107,27 +107,27 @@ func TestSafeErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			res, err := call(t.Context(), Safe(fake(tc.call), SafeOptions{MaxResult: 100}))
+			res, err := call(t.Context(), Safe(fake(tc.call), &SafeOptions{MaxResult: 100}))
 			require.Nil(t, res)
 			require.ErrorContains(t, err, tc.want)
 			require.True(t, utf8.ValidString(err.Error()))
 		})
 	}
-	_, err := call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return nil, sentinel }), SafeOptions{}))
+	_, err := call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return nil, sentinel }), nil))
 	require.ErrorIs(t, err, sentinel)
 
 	long := &abi.Error{Code: abi.CodeUnavailable, Message: strings.Repeat("x", 1000)}
-	_, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return nil, long }), SafeOptions{MaxResult: 100}))
+	_, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return nil, long }), &SafeOptions{MaxResult: 100}))
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable}, "a cut error keeps its code")
 	require.Less(t, len(err.Error()), 200)
 
 	wrapped := fmt.Errorf("%s: %w", strings.Repeat("x", 1000), sentinel)
-	_, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return nil, wrapped }), SafeOptions{MaxResult: 100}))
+	_, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return nil, wrapped }), &SafeOptions{MaxResult: 100}))
 	require.ErrorIs(t, err, sentinel, "a cut error stays what it is")
 	require.Less(t, len(err.Error()), 200)
 
 	var panicked *PanicError
-	_, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { panic("boom") }), SafeOptions{}))
+	_, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { panic("boom") }), nil))
 	require.ErrorAs(t, err, &panicked)
 	require.Contains(t, string(panicked.Stack), "safe_test.go")
 }
@@ -138,7 +138,7 @@ func TestSafeTimeLimit(t *testing.T) {
 		obedient := Safe(fake(func(ctx context.Context) (*abi.Result, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}), SafeOptions{Timeout: time.Minute})
+		}), &SafeOptions{Timeout: time.Minute})
 		start := time.Now()
 		_, err := call(t.Context(), obedient)
 		require.EqualError(t, err, `tool "fake" did not answer within 1m0s`)
@@ -156,7 +156,7 @@ func TestSafeLeavesBehind(t *testing.T) {
 		stubborn := Safe(fake(func(context.Context) (*abi.Result, error) {
 			<-release
 			return abi.TextResult("late"), nil
-		}), SafeOptions{MaxLeft: 2})
+		}), &SafeOptions{MaxLeft: 2})
 
 		cause := errors.New("the run was canceled")
 		for range 2 {

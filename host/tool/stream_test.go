@@ -78,7 +78,7 @@ func TestStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			heard, res, err := listen(t.Context(), Safe(streaming(tc.call), SafeOptions{MaxResult: 100}))
+			heard, res, err := listen(t.Context(), Safe(streaming(tc.call), &SafeOptions{MaxResult: 100}))
 			require.Equal(t, tc.heard, heard)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err)
@@ -105,11 +105,11 @@ func TestStreamCalledAsAWhole(t *testing.T) {
 	t.Parallel()
 	res, err := call(t.Context(), Safe(streaming(func(_ context.Context, out *Out) (*abi.Result, error) {
 		return nil, errors.Join(out.Text("a"), out.Text("b"))
-	}), SafeOptions{}))
+	}), nil))
 	require.NoError(t, err)
 	require.Equal(t, "ab", res.Content.String())
 
-	heard, res, err := listen(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return abi.TextResult("whole"), nil }), SafeOptions{}))
+	heard, res, err := listen(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return abi.TextResult("whole"), nil }), nil))
 	require.NoError(t, err)
 	require.Empty(t, heard)
 	require.Equal(t, "whole", res.Content.String())
@@ -128,7 +128,7 @@ func TestStreamIsLeftBehind(t *testing.T) {
 			_, err := io.WriteString(out, "late")
 			late <- err
 			return nil, err
-		}), SafeOptions{Timeout: time.Minute})
+		}), &SafeOptions{Timeout: time.Minute})
 		_, err := tool.Stream(t.Context(), abi.Call{Name: "fake"}, NewOut(func(abi.Chunk) error {
 			if ended.Load() {
 				return over

@@ -171,7 +171,7 @@ func (a *Agent) addTool(t tool.Tool) error {
 	if inner, ok := t.(*agentTool); ok { // a run, with limits of its own
 		a.tools[d.Name] = inner
 	} else {
-		a.tools[d.Name] = tool.Safe(t, tool.SafeOptions{Timeout: a.ToolTimeout})
+		a.tools[d.Name] = tool.Safe(t, &tool.SafeOptions{Timeout: a.ToolTimeout})
 	}
 	return nil
 }

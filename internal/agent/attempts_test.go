@@ -19,7 +19,7 @@ import (
 func attempted(t *testing.T, entries []hook.Entry, replies ...scripted.Reply) []abi.Event {
 	t.Helper()
 	m := scripted.New(replies...)
-	first := model.WithRetry(m, model.RetryOptions{Sleep: func(context.Context, time.Duration) error { return nil }})
+	first := model.WithRetry(m, &model.RetryOptions{Sleep: func(context.Context, time.Duration) error { return nil }})
 	a, err := agent.New(&agent.Options{Model: model.WithFallback([]model.Choice{{Model: first}, {Model: m, Name: "other"}}, nil), ModelName: "one", Chain: with(t, entries...)})
 	require.NoError(t, err)
 	var events []abi.Event

@@ -19,6 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
+	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
 // callTools executes the calls of the last message in parallel and records their results in
@@ -318,7 +319,7 @@ func toolMessage(o chain.ToolOutcome) abi.Message {
 func (r *run) unknownTool(name string) *abi.Result {
 	names := r.state.Offered
 	text := fmt.Sprintf("There is no tool %q.", name)
-	switch near := tool.Closest(name, names); {
+	switch near := suggest.Closest(name, names); {
 	case len(near) > 0:
 		text += fmt.Sprintf(" Did you mean %s?", strings.Join(near, ", "))
 	case len(names) == 0:

@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
 // TransferTool is the name of the tool that transfers the conversation to another agent.
@@ -129,7 +129,7 @@ func (t transferTool) Call(ctx context.Context, call abi.Call) (*abi.Result, err
 	}
 	if !slices.Contains(names, in.Agent) {
 		text := fmt.Sprintf("There is no agent %q.", in.Agent)
-		if near := tool.Closest(in.Agent, names); len(near) > 0 {
+		if near := suggest.Closest(in.Agent, names); len(near) > 0 {
 			text += fmt.Sprintf(" Did you mean %s?", strings.Join(near, ", "))
 		}
 		return abi.ErrorResult(text + " Available agents: " + strings.Join(names, ", ") + "."), nil

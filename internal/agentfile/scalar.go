@@ -12,11 +12,11 @@ import (
 
 	"github.com/google/shlex"
 
-	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
 // The types of scalar values. Each parses its text, and its errors say what is valid.
@@ -157,7 +157,7 @@ func oneOf(to *string, got, what string, names []string) error {
 // instead suggests the name closest to got, and lists all names after the text thereAre.
 func instead(got string, names []string, thereAre string) string {
 	list := thereAre + " " + strings.Join(names, ", ")
-	meant := tool.Closest(got, names)
+	meant := suggest.Closest(got, names)
 	for _, name := range names {
 		if len(meant) == 0 && (len(got) > 3 && strings.HasPrefix(name, got) || strings.HasPrefix(got, name+"_")) {
 			meant = []string{name}

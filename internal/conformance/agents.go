@@ -79,7 +79,7 @@ func (b *builder) given(ctx context.Context, a *agent.Agent, file []entryFile) (
 // around is m with the file's retries, which do not pause, and fallbacks.
 func (f *modelFile) around(m model.Model) model.Model {
 	if f.Retries > 0 {
-		m = model.WithRetry(m, model.RetryOptions{MaxRetries: f.Retries, Sleep: func(context.Context, time.Duration) error { return nil }})
+		m = model.WithRetry(m, &model.RetryOptions{MaxRetries: f.Retries, Sleep: func(context.Context, time.Duration) error { return nil }})
 	}
 	if len(f.Fallbacks) == 0 {
 		return m

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
+	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
 // Bounds on the exports that are checked for misspelled hooks, and on the warnings.
@@ -48,7 +48,7 @@ func meant(e verify.ExportInfo, hook verify.FuncType) (abi.Hook, bool) {
 		}
 		names = append(names, string(h))
 	}
-	if near := tool.Closest(e.Name, names); len(near) > 0 && len(e.Name) > 6 {
+	if near := suggest.Closest(e.Name, names); len(near) > 0 && len(e.Name) > 6 {
 		return abi.Hook(near[0]), true
 	}
 	return "", false

@@ -44,8 +44,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// Version is the version of the file format.
-const Version = 1
+// version is the version of the file format.
+const version = 1
 
 // maxMessages is the maximum number of messages in all requests of a cassette, since "same"
 // makes many messages out of a few bytes.
@@ -123,8 +123,8 @@ func Parse(name string, b []byte) (*Cassette, error) {
 		return nil, p.refuse(0, err)
 	case len(unknown) > 0:
 		return nil, p.errorf(p.find(0, unknown[0]), "unknown key %q; want version and interactions", unknown[0])
-	case doc.Version != Version:
-		return nil, p.errorf(p.find(0, "version"), "version %d is not known; this program reads version %d", doc.Version, Version)
+	case doc.Version != version:
+		return nil, p.errorf(p.find(0, "version"), "version %d is not known; this program reads version %d", doc.Version, version)
 	}
 	c := &Cassette{name: name}
 	offsets := p.elements("interactions")

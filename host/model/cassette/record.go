@@ -120,7 +120,7 @@ func (r *Recorder) write(it *interaction) error {
 	if r.written != nil {
 		written = append(append(r.written[:len(r.written):len(r.written)], ",\n"...), text...)
 	}
-	doc := fmt.Appendf(nil, "{\n  \"version\": %d,\n  \"interactions\": [\n%s\n  ]\n}\n", Version, written)
+	doc := fmt.Appendf(nil, "{\n  \"version\": %d,\n  \"interactions\": [\n%s\n  ]\n}\n", version, written)
 	if err := replace(r.path, doc); err != nil {
 		return err
 	}

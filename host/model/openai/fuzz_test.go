@@ -37,7 +37,7 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, answer string) {
 		client := func(cut func(io.Reader) io.Reader) *Client {
-			c, err := New(Options{MaxEvent: 1 << 12, MaxAnswer: 1 << 14, HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+			c, err := New(&Options{MaxEvent: 1 << 12, MaxAnswer: 1 << 14, HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(cut(strings.NewReader(answer)))}, nil
 			})}})
 			require.NoError(t, err)
@@ -85,7 +85,7 @@ func BenchmarkStream(b *testing.B) {
 		events[i] = `{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}`
 	}
 	answer := sse(append(events, finish("stop"), "[DONE]")...)
-	c, err := New(Options{HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+	c, err := New(&Options{HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(answer))}, nil
 	})}})
 	require.NoError(b, err)

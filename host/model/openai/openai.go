@@ -46,15 +46,15 @@ type Options struct {
 	// never followed.
 	HTTPClient *http.Client
 
-	// Connect is the connection timeout of the client's own HTTP client. It defaults to 10
+	// ConnectTimeout is the connection timeout of the client's own HTTP client. It defaults to 10
 	// seconds.
-	Connect time.Duration
-	// FirstByte is the timeout for the first byte of the answer. It defaults to 5 minutes,
+	ConnectTimeout time.Duration
+	// FirstByteTimeout is the timeout for the first byte of the answer. It defaults to 5 minutes,
 	// since an answer that is not streamed starts when it is complete.
-	FirstByte time.Duration
-	// Idle is the maximum pause within an answer. It defaults to 2 minutes. Keep-alive
+	FirstByteTimeout time.Duration
+	// IdleTimeout is the maximum pause within an answer. It defaults to 2 minutes. Keep-alive
 	// comments reset it. Time in a sink does not count.
-	Idle time.Duration
+	IdleTimeout time.Duration
 
 	// MaxAnswer is the maximum size of an answer after decompression, in bytes. It defaults
 	// to 32 MiB.
@@ -65,25 +65,25 @@ type Options struct {
 
 // Defaults of Options.
 const (
-	DefaultConnect   = 10 * time.Second
-	DefaultFirstByte = 5 * time.Minute
-	DefaultIdle      = 2 * time.Minute
-	DefaultMaxAnswer = 32 << 20
-	DefaultMaxEvent  = 4 << 20
+	DefaultConnectTimeout   = 10 * time.Second
+	DefaultFirstByteTimeout = 5 * time.Minute
+	DefaultIdleTimeout      = 2 * time.Minute
+	DefaultMaxAnswer        = 32 << 20
+	DefaultMaxEvent         = 4 << 20
 )
 
 func (o Options) withDefaults() (Options, error) {
 	if o.BaseURL == "" {
 		o.BaseURL = DefaultBaseURL
 	}
-	if o.Connect == 0 {
-		o.Connect = DefaultConnect
+	if o.ConnectTimeout == 0 {
+		o.ConnectTimeout = DefaultConnectTimeout
 	}
-	if o.FirstByte == 0 {
-		o.FirstByte = DefaultFirstByte
+	if o.FirstByteTimeout == 0 {
+		o.FirstByteTimeout = DefaultFirstByteTimeout
 	}
-	if o.Idle == 0 {
-		o.Idle = DefaultIdle
+	if o.IdleTimeout == 0 {
+		o.IdleTimeout = DefaultIdleTimeout
 	}
 	if o.MaxAnswer == 0 {
 		o.MaxAnswer = DefaultMaxAnswer
@@ -91,7 +91,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.MaxEvent == 0 {
 		o.MaxEvent = DefaultMaxEvent
 	}
-	if o.Connect < 0 || o.FirstByte < 0 || o.Idle < 0 || o.MaxAnswer < 0 || o.MaxEvent < 0 {
+	if o.ConnectTimeout < 0 || o.FirstByteTimeout < 0 || o.IdleTimeout < 0 || o.MaxAnswer < 0 || o.MaxEvent < 0 {
 		return o, errors.New("openai: timeouts and limits cannot be negative")
 	}
 	o.Headers = maps.Clone(o.Headers)
@@ -113,9 +113,12 @@ type Client struct {
 }
 
 // New returns a client for an endpoint. It fails if the options are invalid. It does not
-// connect.
-func New(opts Options) (*Client, error) {
-	opts, err := opts.withDefaults()
+// connect. The options are copied; nil means the defaults.
+func New(o *Options) (*Client, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}

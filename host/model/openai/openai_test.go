@@ -34,7 +34,7 @@ func serve(t *testing.T, opts Options, fn http.HandlerFunc) *Client {
 	s := httptest.NewServer(fn)
 	t.Cleanup(s.Close)
 	opts.BaseURL, opts.APIKey = s.URL+"/v1", key
-	c, err := New(opts)
+	c, err := New(&opts)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -155,7 +155,7 @@ func TestWhatIsSent(t *testing.T) {
 
 func TestParametersThatAreNone(t *testing.T) {
 	t.Parallel()
-	c, err := New(Options{})
+	c, err := New(&Options{})
 	require.NoError(t, err)
 	for _, p := range []abi.Params{
 		{"messages": json.RawMessage("[]")}, {"stream": json.RawMessage("true")}, {"seed": json.RawMessage(`1,"model":"x"`)}, {"seed": nil},
@@ -219,7 +219,7 @@ func TestNotReached(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.NotFoundHandler())
 	s.Close()
-	c, err := New(Options{BaseURL: strings.Replace(s.URL, "http://", "http://u:password@", 1) + "/v1/?token=abcdef", APIKey: key})
+	c, err := New(&Options{BaseURL: strings.Replace(s.URL, "http://", "http://u:password@", 1) + "/v1/?token=abcdef", APIKey: key})
 	require.NoError(t, err)
 	_, err = c.Generate(t.Context(), ask(), nil)
 	var e *model.Error
@@ -241,7 +241,7 @@ func TestQueryAndCredentialsOfTheBaseURL(t *testing.T) {
 		_, _ = io.WriteString(w, "bad token abcdef for hunter2")
 	}))
 	defer s.Close()
-	c, err := New(Options{BaseURL: strings.Replace(s.URL, "http://", "http://u:hunter2@", 1) + "/v1/?token=abcdef"})
+	c, err := New(&Options{BaseURL: strings.Replace(s.URL, "http://", "http://u:hunter2@", 1) + "/v1/?token=abcdef"})
 	require.NoError(t, err)
 	defer c.Close()
 	_, err = c.Generate(t.Context(), ask(), nil)
@@ -255,7 +255,7 @@ func TestTLS(t *testing.T) {
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	defer s.Close()
-	c, err := New(Options{BaseURL: s.URL})
+	c, err := New(&Options{BaseURL: s.URL})
 	require.NoError(t, err)
 	defer c.Close()
 	_, err = c.Generate(t.Context(), ask(), nil)
@@ -285,15 +285,15 @@ func TestTimeouts(t *testing.T) {
 		want  string
 		code  abi.Code
 	}{
-		"no answer":       {Options{FirstByte: 20 * time.Millisecond}, "", "did not answer within 20ms", abi.CodeUnavailable},
-		"no first byte":   {Options{FirstByte: 20 * time.Millisecond}, " ", "", ""},
-		"a pause":         {Options{Idle: 20 * time.Millisecond}, sse(delta(`{"content":"a"}`)), "broke off: it paused for more than 20ms", abi.CodeModel},
-		"a pause, unsent": {Options{Idle: 20 * time.Millisecond}, "data: {", "broke off: it paused for more than 20ms", abi.CodeModel},
+		"no answer":       {Options{FirstByteTimeout: 20 * time.Millisecond}, "", "did not answer within 20ms", abi.CodeUnavailable},
+		"no first byte":   {Options{FirstByteTimeout: 20 * time.Millisecond}, " ", "", ""},
+		"a pause":         {Options{IdleTimeout: 20 * time.Millisecond}, sse(delta(`{"content":"a"}`)), "broke off: it paused for more than 20ms", abi.CodeModel},
+		"a pause, unsent": {Options{IdleTimeout: 20 * time.Millisecond}, "data: {", "broke off: it paused for more than 20ms", abi.CodeModel},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if tc.want == "" { // a blank is a sign of life: then it is a pause
-				tc.opts.Idle, tc.want, tc.code = 20*time.Millisecond, "paused", abi.CodeModel
+				tc.opts.IdleTimeout, tc.want, tc.code = 20*time.Millisecond, "paused", abi.CodeModel
 			}
 			c := serve(t, tc.opts, hold(tc.first))
 			_, _, err := stream(t, c)
@@ -342,7 +342,7 @@ func TestSlowSink(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		body := iotest.OneByteReader(strings.NewReader(sse(delta(`{"content":"a"}`), delta(`{"content":"b"}`), finish("stop"))))
-		c, err := New(Options{Idle: time.Second, HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		c, err := New(&Options{IdleTimeout: time.Second, HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(body)}, nil
 		})}})
 		require.NoError(t, err)
@@ -368,7 +368,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 	s.Start()
 	defer s.Close()
-	c, err := New(Options{BaseURL: s.URL})
+	c, err := New(&Options{BaseURL: s.URL})
 	require.NoError(t, err)
 	defer c.Close()
 	for range 5 {
@@ -387,11 +387,11 @@ func TestOptions(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]Options{
 		"no scheme": {BaseURL: "localhost:8080/v1"}, "another scheme": {BaseURL: "ftp://x"}, "no host": {BaseURL: "http://"}, "not a URL": {BaseURL: "http://u:pass word@\x7f"},
-		"negative": {Idle: -1}, "header": {Headers: map[string]string{"X": "a\nb"}}, "key": {APIKey: "a\n"},
+		"negative": {IdleTimeout: -1}, "header": {Headers: map[string]string{"X": "a\nb"}}, "key": {APIKey: "a\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := New(opts)
+			_, err := New(&opts)
 			require.ErrorContains(t, err, "openai: ")
 			require.NotContains(t, err.Error(), "pass word")
 		})

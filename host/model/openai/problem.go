@@ -262,9 +262,9 @@ func (k *call) failure(err error) error {
 	case errors.As(err, &told):
 		return told
 	case errors.Is(cause, errFirstByte):
-		return late(abi.CodeUnavailable, "%s did not answer within %s", k.client.shown, k.client.opts.FirstByte)
+		return late(abi.CodeUnavailable, "%s did not answer within %s", k.client.shown, k.client.opts.FirstByteTimeout)
 	case errors.Is(cause, errIdle):
-		return late(abi.CodeModel, "%s broke off: it paused for more than %s", k.client.shown, k.client.opts.Idle)
+		return late(abi.CodeModel, "%s broke off: it paused for more than %s", k.client.shown, k.client.opts.IdleTimeout)
 	case k.begun:
 		return k.client.brokenOff("a part of it: " + plain(err).Error())
 	}

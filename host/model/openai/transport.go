@@ -41,8 +41,8 @@ func httpClient(opts Options) (*http.Client, bool) {
 	}
 	return &http.Client{CheckRedirect: stay, Transport: &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: opts.Connect}).DialContext,
-		TLSHandshakeTimeout:    opts.Connect,
+		DialContext:            (&net.Dialer{Timeout: opts.ConnectTimeout}).DialContext,
+		TLSHandshakeTimeout:    opts.ConnectTimeout,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConnsPerHost:    16,
 		IdleConnTimeout:        90 * time.Second,
@@ -76,10 +76,10 @@ type call struct {
 }
 
 func newCall(ctx context.Context, c *Client, body []byte, stream bool, modelName string) *call {
-	k := &call{client: c, parent: ctx, body: body, stream: stream, model: modelName, idle: c.opts.Idle}
+	k := &call{client: c, parent: ctx, body: body, stream: stream, model: modelName, idle: c.opts.IdleTimeout}
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
 	k.held.Of = account.FromContext(ctx)
-	k.timer = time.AfterFunc(c.opts.FirstByte, func() { k.cancel(errFirstByte) })
+	k.timer = time.AfterFunc(c.opts.FirstByteTimeout, func() { k.cancel(errFirstByte) })
 	return k
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
 // define returns a tool implemented by a function that takes its arguments as a struct A and
@@ -52,7 +53,7 @@ func decodeArguments(arguments string, args any) error {
 	}
 	known := argumentNames(reflect.TypeOf(args).Elem())
 	hint := ""
-	if near := tool.Closest(unknown[0], known); near != nil {
+	if near := suggest.Closest(unknown[0], known); near != nil {
 		hint = fmt.Sprintf("; did you mean %q?", near[0])
 	}
 	return fmt.Errorf("there is no argument %q%s (the arguments are %s)", unknown[0], hint, strings.Join(known, ", "))

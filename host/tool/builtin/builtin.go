@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
 // The names of the tools.
@@ -89,7 +90,7 @@ func newTool(name string, clock func() time.Time, root *root) (tool.Tool, error)
 		return newSearchFiles(root), nil
 	}
 	hint := ""
-	if near := tool.Closest(name, Names()); near != nil {
+	if near := suggest.Closest(name, Names()); near != nil {
 		hint = fmt.Sprintf("; did you mean %s?", near[0])
 	}
 	return nil, fmt.Errorf("there is no built-in tool %q%s (there are %s)", name, hint, strings.Join(Names(), ", "))

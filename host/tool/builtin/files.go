@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"unicode/utf8"
 
-	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
 // Bounds of the file tools.
@@ -76,7 +76,7 @@ func fileError(dir *os.Root, p string, err error) error {
 		if slices.Contains(names, path.Base(p)) {
 			return fmt.Errorf("%s is a symbolic link to something that is not there", show(p))
 		}
-		if near := tool.Closest(path.Base(p), names); near != nil {
+		if near := suggest.Closest(path.Base(p), names); near != nil {
 			hint = fmt.Sprintf("; did you mean %s?", show(path.Join(path.Dir(p), near[0])))
 		}
 		return fmt.Errorf("there is no %s%s", show(p), hint)

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
 // UnknownCommand returns an error that suggests a similar command.
@@ -20,7 +20,7 @@ func UnknownCommand(cmd *cobra.Command, got string) error {
 		}
 	}
 	hint := "want one of " + strings.Join(names, ", ")
-	switch near := tool.Closest(got, names); {
+	switch near := suggest.Closest(got, names); {
 	case len(near) > 0:
 		hint = fmt.Sprintf("did you mean %q?", near[0])
 	case cmd.Parent() == nil && strings.ContainsAny(got, " ?"):
@@ -38,7 +38,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		hint := "; see " + cmd.CommandPath() + " --help"
-		if near := tool.Closest(unknown.GetSpecifiedName(), names); len(near) > 0 {
+		if near := suggest.Closest(unknown.GetSpecifiedName(), names); len(near) > 0 {
 			hint = "; did you mean --" + strings.Join(near[:min(2, len(near))], " or --") + "?"
 		}
 		return Usagef("%w%s", err, hint)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
@@ -103,7 +103,7 @@ func ParseDays(flag, text string) (time.Duration, error) {
 
 // Among suggests a similar name, or lists the valid ones, as a suffix for an error.
 func Among(name string, names []string) string {
-	switch near := tool.Closest(name, names); {
+	switch near := suggest.Closest(name, names); {
 	case len(near) > 0:
 		return fmt.Sprintf("; did you mean %q?", near[0])
 	case len(names) == 0:

@@ -1,4 +1,6 @@
-package tool
+// Package suggest finds the names that somebody who misspelled one may have meant. It imports
+// the standard library only.
+package suggest
 
 import "slices"
 
