@@ -18,12 +18,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// oneInstance is the most that an instance of the module below may hold: its
-// memory, twice its stack, and what belongs to it.
+// oneInstance is the memory that an instance of the module below reserves: its linear memory, twice
+// its stack, and its tables and globals.
 const oneInstance = 1<<20 + 2<<20 + 1<<20
 
-// guarded is an agent of a host with so much memory. A module wraps its calls of
-// the tool; the model calls it so many times at once, then answers.
+// guarded returns an agent of a host with the given memory. A module wraps its tool calls. The
+// model makes the given number of calls in one step, then answers.
 func guarded(t *testing.T, memory int64, calls int, work func(context.Context) error) *host.Agent {
 	t.Helper()
 	h, err := host.New(t.Context(), &host.Options{MemoryBytes: memory})
@@ -53,7 +53,7 @@ func guarded(t *testing.T, memory int64, calls int, work func(context.Context) e
 	return a
 }
 
-// A gauge counts those who are inside at once.
+// A gauge counts concurrent entries and their maximum.
 type gauge struct{ now, most atomic.Int64 }
 
 func (g *gauge) enter() (leave func()) {
@@ -63,7 +63,7 @@ func (g *gauge) enter() (leave func()) {
 	return func() { g.now.Add(-1) }
 }
 
-// Runs for which there is no memory wait, and all come to their turn.
+// TestRunsWaitForMemory checks that runs without memory wait, and that all of them succeed.
 func TestRunsWaitForMemory(t *testing.T) {
 	t.Parallel()
 	var inside gauge
@@ -90,7 +90,8 @@ func TestRunsWaitForMemory(t *testing.T) {
 	require.LessOrEqual(t, inside.most.Load(), int64(3))
 }
 
-// A run that can never have its memory is refused before anything runs.
+// TestRunThatIsTooLarge checks that a run that can never get its memory fails before its first
+// step.
 func TestRunThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	a := guarded(t, oneInstance-1, 1, nil)
@@ -107,7 +108,7 @@ func TestRunThatIsTooLarge(t *testing.T) {
 	require.Equal(t, abi.CodeLimit, last.Error.Code)
 }
 
-// A run that waits can be canceled, and was not seen by anybody.
+// TestRunThatWaitsIsCanceled checks that a run that waits for memory can be canceled.
 func TestRunThatWaitsIsCanceled(t *testing.T) {
 	t.Parallel()
 	started, finish := make(chan struct{}), make(chan struct{})
@@ -143,7 +144,7 @@ func TestRunThatWaitsIsCanceled(t *testing.T) {
 	require.NoError(t, <-first)
 }
 
-// A run makes as many tool calls at once as there is memory for.
+// TestRunWithLessInParallel checks that memory limits the number of concurrent tool calls of a run.
 func TestRunWithLessInParallel(t *testing.T) {
 	t.Parallel()
 	var inside gauge
@@ -163,7 +164,7 @@ func TestRunWithLessInParallel(t *testing.T) {
 	require.Equal(t, int64(2), inside.most.Load(), "half of the memory is left to others")
 }
 
-// A run within a run does not wait for memory that the outer one may hold.
+// TestRunWithinRun checks that an inner run does not wait for memory that the outer one may hold.
 func TestRunWithinRun(t *testing.T) {
 	t.Parallel()
 	for _, room := range []int64{1, 2} {

@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
-// A counter counts the calls of the model that it is around.
+// A counter records the calls of a model.
 type counter struct {
 	model.Model
 	calls *[]string

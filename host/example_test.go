@@ -73,7 +73,7 @@ func ExampleAgent_Ask() {
 	// Output: Paris.
 }
 
-// The error of a run says how it ended: errors.As finds the cause.
+// errors.As finds the cause of a run's error.
 func ExampleError() {
 	ctx := context.Background()
 	h, err := host.New(ctx, nil)

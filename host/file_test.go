@@ -33,7 +33,7 @@ func serve(t *testing.T, replies ...scripted.Reply) *openaitest.Server {
 	return s
 }
 
-// load writes an agent's file, with $NAME filled in, and reads it.
+// load writes an agent file with $NAME replaced by its value, and loads it.
 func load(t *testing.T, text string, values ...string) *agentfile.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "agent.yaml")
@@ -79,7 +79,7 @@ rings:
 	require.Len(t, m.Requests()[0].Tools, 1)
 }
 
-// A key goes to the endpoint that it was given for, and to no other.
+// TestKeysOfEndpoints checks that a key is sent only to its own endpoint.
 func TestKeysOfEndpoints(t *testing.T) {
 	t.Parallel()
 	busy := scripted.Error(&model.Error{Code: abi.CodeModel, Message: "busy", Status: 503})

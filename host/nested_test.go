@@ -19,10 +19,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// calling is an agent with so much memory. A module makes a call of its own
-// when a run begins, of the tool echo or of the model; another wraps tools. An
-// instance of each takes oneInstance, and the wrapper needs another one where
-// the call passes it.
+// calling returns an agent of a host with the given memory. One module makes its own call of the
+// tool echo or of the model in the given hook. Another module wraps tools. Each instance takes
+// oneInstance, and a call through the wrapper needs a second instance of it.
 func calling(t *testing.T, memory int64, hook abi.Hook, request string, instances int, grants ...string) *host.Agent {
 	t.Helper()
 	h, err := host.New(t.Context(), &host.Options{MemoryBytes: memory})
@@ -56,13 +55,13 @@ func calling(t *testing.T, memory int64, hook abi.Hook, request string, instance
 	return a
 }
 
-// hookTime is how long a hook may run in these tests.
+// hookTime is the time limit of a hook in these tests.
 const hookTime = 200 * time.Millisecond
 
-// slow are arguments with which echo takes longer than a hook may.
+// slow holds arguments with which echo takes longer than hookTime.
 const slow = `{"slow":true}`
 
-// said is what the module was replied: the text of its log line.
+// said runs the agent and returns the reply to the module's call, which the module logs.
 func said(t *testing.T, a *host.Agent) string {
 	t.Helper()
 	text := ""
@@ -80,8 +79,7 @@ const (
 	askModel = `{"messages":[{"role":"user","content":"me"}]}`
 )
 
-// TestOwnCallGrants checks that a module makes the calls that it was granted,
-// and no others.
+// TestOwnCallGrants checks that a module can make the calls in its grants, and no others.
 func TestOwnCallGrants(t *testing.T) {
 	t.Parallel()
 	const all = 1 << 30
@@ -110,9 +108,8 @@ func TestOwnCallGrants(t *testing.T) {
 	}
 }
 
-// TestOwnCallRoom checks that a run reserves what a call of its modules' own
-// needs, that one which finds no memory is refused and does not wait, and that
-// an entry's limit of instances holds.
+// TestOwnCallRoom checks that a run reserves memory for its modules' own calls, that a call fails
+// at once if there is no memory for it, and that an entry's limit of instances holds.
 func TestOwnCallRoom(t *testing.T) {
 	t.Parallel()
 	const works = `{"result":{"content":"echo {\"q\":1}"}}`
@@ -128,12 +125,12 @@ func TestOwnCallRoom(t *testing.T) {
 	require.Equal(t, abi.CodeLimit, failed.Code)
 	require.Contains(t, failed.Message, "raise its limit instances")
 
-	// Tenants' modules are not called within a model call: it needs no room.
+	// Tenants' modules are not called within a module's model call, so it needs no memory.
 	require.Contains(t, said(t, calling(t, 2*oneInstance, abi.HookBeforeModelRewriteState, askModel, 1, "model")), "answer to me")
 }
 
-// TestOwnCallsOfManyRuns checks that runs whose modules call make way for each
-// other, with memory for one of them, and none of their calls is refused.
+// TestOwnCallsOfManyRuns runs 30 agents with memory for one. All of their modules' own calls must
+// succeed.
 func TestOwnCallsOfManyRuns(t *testing.T) {
 	t.Parallel()
 	a := calling(t, 3*oneInstance, abi.HookBeforeAgent, callEcho, 0, "tool:echo")
@@ -148,8 +145,7 @@ func TestOwnCallsOfManyRuns(t *testing.T) {
 	}
 }
 
-// TestChainOfARunReserves checks that the modules of a chain that a run is given
-// are among those that it reserves memory for.
+// TestChainOfARunReserves checks that a run reserves memory for the modules of its own chain.
 func TestChainOfARunReserves(t *testing.T) {
 	t.Parallel()
 	h, err := host.New(t.Context(), &host.Options{MemoryBytes: 2 * oneInstance})

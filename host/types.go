@@ -57,29 +57,29 @@ type (
 type (
 	// Error is the end of a run, with its finish reason.
 	Error = agent.Error
-	// PausedError is a run that waits for answers. It has not ended.
+	// PausedError reports a run that waits for answers. The run has not ended.
 	PausedError = agent.PausedError
-	// StoppedError: a middleware stopped the run.
+	// StoppedError reports that a middleware stopped the run.
 	StoppedError = ending.StoppedError
-	// FaultError: a module trapped, exceeded a limit or returned something invalid.
+	// FaultError reports a module that trapped, exceeded a limit or returned something invalid.
 	FaultError = ending.FaultError
-	// HookError: a hook returned an error.
+	// HookError reports a hook that returned an error.
 	HookError = ending.HookError
-	// LimitError: the run reached a limit of steps or calls.
+	// LimitError reports that the run reached a limit of steps or calls.
 	LimitError = ending.LimitError
-	// ModelError: the model failed.
+	// ModelError reports that the model failed.
 	ModelError = agent.ModelError
-	// MemoryError: the run would exceed its memory.
+	// MemoryError reports that the run would exceed its memory.
 	MemoryError = agent.MemoryError
-	// CanceledError: the caller's context was canceled.
+	// CanceledError reports that the caller's context was canceled.
 	CanceledError = agent.CanceledError
-	// BlockedError: the operator blocks a module of the agent.
+	// BlockedError reports that the operator blocks a module of the agent.
 	BlockedError = agent.BlockedError
-	// TimeoutError: the run's timeout or deadline passed.
+	// TimeoutError reports that the run's timeout or deadline passed.
 	TimeoutError = agent.TimeoutError
-	// AdmissionError: the host had no memory for the run, which did not start.
+	// AdmissionError reports that the host had no memory for the run, which did not start.
 	AdmissionError = agent.AdmissionError
-	// ExpiredError: the run was paused for longer than AgentOptions.PauseTimeout.
+	// ExpiredError reports that the run was paused for longer than AgentOptions.PauseTimeout.
 	ExpiredError = agent.ExpiredError
 )
 

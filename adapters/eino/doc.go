@@ -1,6 +1,6 @@
-// Package eino puts untrusted WebAssembly middlewares, or native ones of this
-// project, into an agent of CloudWeGo's Eino: [New] makes a
-// ChatModelAgentMiddleware of a chain of them.
+// Package eino puts WebAssembly middlewares, which may be untrusted, and native ones of this
+// project into an agent of CloudWeGo's Eino. [New] returns a chain of them as a
+// ChatModelAgentMiddleware.
 //
 //	h, err := host.New(ctx, nil)
 //	redact, err := h.Load(ctx, "redact.wasm", host.Limits{})
@@ -10,6 +10,6 @@
 //		Handlers: []adk.ChatModelAgentMiddleware{mw},
 //	})
 //
-// Eino's loop stays Eino's: what it does not tell its middlewares, ours do not
-// see either. README.md has the list of what differs.
+// Eino runs the agent loop, so modules see only what Eino passes to its middlewares. README.md
+// lists the differences.
 package eino

@@ -19,8 +19,7 @@ import (
 	"github.com/cloudwego/eino/schema"
 )
 
-// WrapModel runs before_model, wrap_model, on_chunk and after_model around a
-// model call.
+// WrapModel runs before_model, wrap_model, on_chunk and after_model around a model call.
 func (m *Middleware) WrapModel(_ context.Context, inner model.BaseChatModel, mc *adk.ModelContext) (model.BaseChatModel, error) {
 	return &wrappedModel{m, inner}, nil
 }
@@ -72,8 +71,8 @@ func (w *wrappedModel) Stream(ctx context.Context, input []*schema.Message, opts
 	return reader, nil
 }
 
-// call makes a call through the chain. It streams if send is not nil; the session keeps what the
-// chunks did not contain, for the state.
+// call makes a call through the chain. It streams if send is not nil. The session then stores the
+// final message for Eino's state, if it differs from the streamed one.
 func (w *wrappedModel) call(ctx context.Context, input []*schema.Message, opts []model.Option, send func(*schema.Message, error) error) (*schema.Message, error) {
 	s, err := w.m.session(ctx)
 	if err != nil {
@@ -107,7 +106,7 @@ func (w *wrappedModel) call(ctx context.Context, input []*schema.Message, opts [
 	return c.finish(res)
 }
 
-// respond returns the message that before_agent gave in place of the model's.
+// respond returns the message that before_agent gave instead of the model's.
 func (w *wrappedModel) respond(s *session, m *abi.Message, send func(*schema.Message, error) error) (*schema.Message, error) {
 	out, err := toEino(*m, nil)
 	if err == nil && send != nil {

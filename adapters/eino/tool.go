@@ -194,8 +194,8 @@ func toolResult(res *abi.Result, was []schema.ToolOutputPart) (*schema.ToolResul
 	return out, nil
 }
 
-// A moduleTool is a tool that a module added. The middleware runs it in the module; Eino only lists
-// it.
+// A moduleTool is a tool that a module added. Eino only lists it, and the middleware runs it in the
+// module.
 type moduleTool struct{ info *schema.ToolInfo }
 
 func newModuleTool(d abi.Tool) (tool.BaseTool, error) {

@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 )
 
-// What a run is held against tells of each of the five whether it did its work.
+// TestEachIsMissed checks that the comparison fails if any of the five middlewares is missing.
 func TestEachIsMissed(t *testing.T) {
 	t.Parallel()
 	h, err := host.New(t.Context(), nil)

@@ -20,8 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-// concurrent measures runs side by side: how many end in a second, on one
-// processor and on all.
+// concurrent measures runs per second by the number of concurrent runs, on one processor and on
+// all.
 func concurrent(ctx context.Context, h *host.Host, path string, talk []abi.Message, each time.Duration) error {
 	p, err := ourModules(ctx, h, "here", path, talk)
 	if err != nil {
@@ -47,7 +47,8 @@ func concurrent(ctx context.Context, h *host.Host, path string, talk []abi.Messa
 	return nil
 }
 
-// sideBySide lets n runs go on at a time, for so long, and until those are over.
+// sideBySide runs n loops of runs concurrently for at least the duration each, and returns runs per
+// second.
 func sideBySide(ctx context.Context, p *peer, n int, each time.Duration) (float64, error) {
 	var done atomic.Int64
 	failed := make(chan error, n)
@@ -72,7 +73,7 @@ func sideBySide(ctx context.Context, p *peer, n int, each time.Duration) (float6
 	}
 }
 
-// A waiting model lets its runs wait at their last step, until all are there.
+// A waiting model blocks each run at its last step until goOn is closed.
 type waiting struct {
 	instant
 	there *sync.WaitGroup
@@ -92,8 +93,8 @@ func (w waiting) Generate(ctx context.Context, req *model.Request, sink func(abi
 	return w.instant.Generate(ctx, req, sink)
 }
 
-// memory tells what a thousand runs have in memory that wait for the model, after
-// their modules were called.
+// memory measures the memory of 1,000 runs that wait for their model, after their modules have been
+// called.
 func memory(ctx context.Context, h *host.Host, path string, talk []abi.Message) error {
 	const runs = 1000
 	m, err := h.Load(ctx, path, host.Limits{})
@@ -152,8 +153,8 @@ func memory(ctx context.Context, h *host.Host, path string, talk []abi.Message) 
 	return nil
 }
 
-// resident is the memory of the process, in MB, with what it has mapped several
-// times, as an image of many instances, counted once.
+// resident returns the resident memory of the process in MB. It counts pages once that the process
+// has mapped several times, such as an image of several instances.
 func resident() (float64, error) {
 	runtime.GC()
 	b, err := os.ReadFile("/proc/self/smaps_rollup")
@@ -169,7 +170,7 @@ func resident() (float64, error) {
 	return 0, errors.New("/proc/self/smaps_rollup has no Pss")
 }
 
-// line measures what each module more costs: the same one again and again.
+// line measures the cost of each additional module. All entries are the same module.
 func line(ctx context.Context, h *host.Host, path string, talk []abi.Message, each time.Duration) error {
 	m, err := h.Load(ctx, path, host.Limits{})
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-// The conversation: some history with a call that nobody answered, a question,
-// three calls of tools in three steps, one of them twice and one that is not
-// allowed, and an answer in pieces.
+// The conversation has a history with an unanswered call, a question, three tool calls in three
+// steps, and an answer in chunks. Two of the calls are identical, and one is not allowed.
 
 const (
 	question  = "Who ordered croissants?"
@@ -25,8 +24,7 @@ const (
 	canceled  = "This call was canceled."
 )
 
-// history is n messages of about 1 KB, the last but one with a call that was
-// never answered.
+// history returns n messages of about 1 KB. The last but one has a call without an answer.
 func history(n int) []abi.Message {
 	filler := strings.Repeat("They are baked at five and delivered at seven. ", 21)
 	var out []abi.Message
@@ -44,7 +42,7 @@ func history(n int) []abi.Message {
 	return append(out, abi.User(question))
 }
 
-// found is what the tool says, about 1 KB.
+// found returns the tool's result of about 1 KB.
 func found() string {
 	return strings.Repeat("1002,Hotel Flandria,croissant,80,Tue\n", 12) + "contact: ann@example.com\n" + strings.Repeat("1003,Cafe Mitte,croissant,20,Wed\n", 12)
 }
@@ -57,10 +55,10 @@ func search() tool.Tool {
 		})
 }
 
-// A witness is what the agent's model and its tool see of a run.
+// A witness counts what the agent's model and its tool observe of a run.
 type witness struct {
-	calls  atomic.Int64 // that came to the tool, and not from the cache
-	mended atomic.Int64 // requests in which the call of the history had its answer
+	calls  atomic.Int64 // that reached the tool instead of the cache
+	mended atomic.Int64 // requests in which the history's call had an answer
 }
 
 type witnessKey struct{}
@@ -71,7 +69,7 @@ func withWitness(ctx context.Context) (context.Context, *witness) {
 	return context.WithValue(ctx, witnessKey{}, w), w
 }
 
-// witnessOf is that of a run; one that nobody asks where there is none.
+// witnessOf returns the run's witness, or an unused one if the context has none.
 func witnessOf(ctx context.Context) *witness {
 	if w, ok := ctx.Value(witnessKey{}).(*witness); ok {
 		return w
@@ -79,7 +77,7 @@ func witnessOf(ctx context.Context) *witness {
 	return &witness{}
 }
 
-// step says how far the conversation is: how many results came since the question.
+// step returns the model's text and call after the given number of results since the question.
 func step(results int) (text, call string) {
 	switch results {
 	case 0, 1:
@@ -91,7 +89,7 @@ func step(results int) (text, call string) {
 	}
 }
 
-// instant is a model that answers at once, in pieces, and remembers nothing.
+// instant is a stateless model that answers at once, in chunks.
 type instant struct{}
 
 // Generate implements [model.Model].
@@ -127,14 +125,14 @@ func (instant) Generate(ctx context.Context, req *model.Request, sink func(abi.C
 	return &abi.Response{Message: m, FinishReason: finish}, nil
 }
 
-// A result is what a run came to: all peers have the same.
+// A result is the outcome of a run. It must be the same for all peers.
 type result struct {
-	Text    string // that was streamed
+	Text    string // streamed text
 	Chunks  int
 	Results []string
-	Calls   int64          // of the tool
-	Mended  int64          // requests of the model
-	Counts  map[string]int // of messages and results that the observer saw
+	Calls   int64          // of the tool, without cached ones
+	Mended  int64          // requests whose history was complete
+	Counts  map[string]int // messages and results that the observer counted
 }
 
 func want() result {

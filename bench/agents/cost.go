@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/bench/internal/stats"
 )
 
-// cost tells what a run of each peer takes of the machine, for so long each: unlike
-// the clock, that hardly depends on what else the machine does.
+// cost measures the resources that a run of each peer uses, in runs for the duration each. Unlike
+// wall time, they hardly depend on the machine's other load.
 func cost(ctx context.Context, peers []*peer, each time.Duration, profile string) error {
 	fmt.Println("| | runs | us of processors | of these in the kernel | page faults | switches | allocations | KB allocated |\n|---|---|---|---|---|---|---|---|")
 	for _, p := range peers {
@@ -52,8 +52,8 @@ func cost(ctx context.Context, peers []*peer, each time.Duration, profile string
 	return nil
 }
 
-// used is what a peer's processes have used of the processors so far: this one, and
-// those beside it.
+// used returns the processor time that the peer's processes have used so far, including this
+// process.
 func (p *peer) used() (time.Duration, error) {
 	now, err := stats.Now()
 	if err != nil {
@@ -65,12 +65,12 @@ func (p *peer) used() (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
-		_, rest, _ := strings.Cut(string(b), ") ") // behind the name of the program
+		_, rest, _ := strings.Cut(string(b), ") ") // after the program's name
 		fields := strings.Fields(rest)
 		if len(fields) < 13 {
 			return 0, fmt.Errorf("/proc/%d/stat is %q", process, b)
 		}
-		for _, ticks := range fields[11:13] { // of a hundredth of a second: in the program, and in the kernel for it
+		for _, ticks := range fields[11:13] { // user and system time, in ticks of 10 ms
 			n, err := strconv.ParseInt(ticks, 10, 64)
 			if err != nil {
 				return 0, err
@@ -81,7 +81,7 @@ func (p *peer) used() (time.Duration, error) {
 	return sum, nil
 }
 
-// used is what this process has used so far.
+// used returns the resources that this process has used so far.
 func used() (syscall.Rusage, error) {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/bench/internal/five"
 )
 
-// inEino is an Eino agent with the five as native handlers.
+// inEino returns an Eino agent with the five middlewares as native handlers.
 func inEino(ctx context.Context, name string, talk []abi.Message) (*peer, error) {
 	lookup, err := utils.InferTool("search", "Searches the orders.", func(ctx context.Context, _ struct {
 		Query string `json:"query"`
@@ -96,7 +96,7 @@ func toEino(messages []abi.Message) []*schema.Message {
 	return out
 }
 
-// einoModel is the model that answers at once.
+// einoModel is a model that answers at once.
 type einoModel struct{}
 
 func (einoModel) Generate(context.Context, []*schema.Message, ...model.Option) (*schema.Message, error) {
@@ -198,7 +198,7 @@ func (*einoRedact) WrapInvokableToolCall(_ context.Context, next adk.InvokableTo
 	}, nil
 }
 
-// einoCache keeps answers in the run-local values.
+// einoCache caches answers in the run-local values.
 type einoCache struct {
 	*adk.BaseChatModelAgentMiddleware
 }
@@ -218,7 +218,7 @@ func (*einoCache) WrapInvokableToolCall(_ context.Context, next adk.InvokableToo
 	}, nil
 }
 
-// einoObserve counts messages and results as they pass.
+// einoObserve counts messages and results.
 type einoObserve struct {
 	*adk.BaseChatModelAgentMiddleware
 }

@@ -1,16 +1,15 @@
-// Command agents measures the same agent with the same five middlewares, in
-// several ways to run what one does not trust, or does:
+// Command agents measures one agent with the same five middlewares, in several ways to run trusted
+// and untrusted code:
 //
 //	agents [-turns N] [-each TIME] [-history N] FIVE.wasm FIVE-EXTISM.wasm [OTHER ...]
 //
-// where FIVE.wasm is guests/five, and each OTHER the same in another language: what
-// agent-runner module build makes of guests/five/c, say, or guests/five/five.ts.
+// FIVE.wasm is guests/five. Each OTHER is the same module in another language, such as the output
+// of agent-runner module build for guests/five/c, or guests/five/five.ts.
 //
-// The peers run by turns, in one process, so that what counts is the ratio
-// between them. Each run of each peer is held against the same messages, calls,
-// chunks and counters. With -concurrent it measures runs side by side, with
-// -memory what they have in memory, with -line what each module more costs, and with
-// -cost what a run takes of the processors and of memory.
+// The runs of the peers are interleaved in one process, because the result is the ratio between
+// them. Each run of each peer is compared with the same messages, calls, chunks and counters. With
+// -concurrent the command measures concurrent runs, with -memory their memory, with -line the cost
+// of each additional module, and with -cost the processor time and memory of a run.
 package main
 
 import (
@@ -49,7 +48,7 @@ func main() {
 	ctx := context.Background()
 	var options host.Options
 	if *held {
-		options.MemoryBytes = 1 << 50 // a run reserves the most that it may use, which is not measured here
+		options.MemoryBytes = 1 << 50 // a run reserves the memory that it may use, which is not measured here
 	}
 	h, err := host.New(ctx, &options)
 	if err == nil {
@@ -82,7 +81,7 @@ func main() {
 	}
 }
 
-// repeat does something again and again for so long, and says how often it did.
+// repeat calls do for the duration each, and returns the number of calls.
 func repeat(each time.Duration, do func() error) (n int, took time.Duration, err error) {
 	began := time.Now()
 	for n == 0 || time.Since(began) < each {
@@ -139,7 +138,7 @@ func measure(ctx context.Context, peers []*peer, turns int, each time.Duration, 
 	return nil
 }
 
-// ratioTo names the peer that all are compared with.
+// ratioTo returns the name of the peer that the ratios refer to.
 func ratioTo(first *peer) string {
 	if first.name == mainPeer {
 		return "here (Go guests)"
@@ -147,8 +146,7 @@ func ratioTo(first *peer) string {
 	return "the first"
 }
 
-// profileTo writes a profile of the processor's time to a file, until the function
-// that it returns is called; to none if that has no name.
+// profileTo writes a CPU profile to path until stop is called. If path is empty, it does nothing.
 func profileTo(path string) (stop func(), err error) {
 	if path == "" {
 		return func() {}, nil

@@ -18,10 +18,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 )
 
-// counted is how a run's observer hands over what it counted.
+// counted returns the counts of a run's observer.
 type counted func(run string) (map[string]int, error)
 
-// ourLoop is a peer that uses this project's loop, with any middlewares.
+// ourLoop returns a peer that runs this project's agent loop with the given middlewares.
 func ourLoop(ctx context.Context, name string, h *host.Host, middlewares []host.Middleware, talk []abi.Message, counts counted) (*peer, error) {
 	a, err := h.NewAgent(ctx, &host.AgentOptions{Model: instant{}, Tools: []tool.Tool{search()}, Middlewares: middlewares, Instruction: "You know all orders."})
 	if err != nil {
@@ -55,7 +55,8 @@ func ourLoop(ctx context.Context, name string, h *host.Host, middlewares []host.
 	}}, nil
 }
 
-// ourModules are the five as WebAssembly modules of their own instances.
+// ourModules returns a peer with the five middlewares as WebAssembly modules, each with its own
+// instance.
 func ourModules(ctx context.Context, h *host.Host, name, path string, talk []abi.Message) (*peer, error) {
 	m, err := h.Load(ctx, path, host.Limits{})
 	if err != nil {
@@ -66,9 +67,8 @@ func ourModules(ctx context.Context, h *host.Host, name, path string, talk []abi
 		config, _ := json.Marshal(map[string]string{"use": e.name})
 		list = append(list, host.Middleware{Name: e.name, Module: m, Config: config, Hooks: e.hooks})
 	}
-	// What the observer counted lies in a run-local value. Run-local values end
-	// with the run, so the benchmark looks at them through an observer of its
-	// own, which every peer that uses this loop has.
+	// The observer stores its counts in a run-local value, which ends with the run. The spy reads
+	// it at the end. Every peer with this loop has a spy.
 	spy := newSpy()
 	list = append(list, spy.middleware())
 	p, err := ourLoop(ctx, name, h, list, talk, spy.counts)
@@ -79,7 +79,7 @@ func ourModules(ctx context.Context, h *host.Host, name, path string, talk []abi
 	return p, err
 }
 
-// sizeOf tells how large a module is; a script needs the engine, too.
+// sizeOf describes the size of a module. For a script, it adds the engine's.
 func sizeOf(path string) (string, error) {
 	f, err := os.Stat(path)
 	if err != nil {
@@ -98,13 +98,13 @@ func bytesOf(n int64) string {
 	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }
 
-// native are the five as functions in this process.
+// native returns a peer with the five middlewares as functions in this process.
 func native(ctx context.Context, h *host.Host, name string, talk []abi.Message) (*peer, error) {
 	spy := newSpy()
 	return ourLoop(ctx, name, h, append(functions(), spy.middleware()), talk, spy.counts)
 }
 
-// functions are the five in Go.
+// functions returns the five middlewares in Go.
 func functions() []host.Middleware {
 	return []host.Middleware{
 		{Name: "patch", Native: &inproc.Middleware{BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
@@ -177,7 +177,8 @@ func functions() []host.Middleware {
 	}
 }
 
-// forwarded are the five elsewhere: call sends a hook's whole input as JSON.
+// forwarded returns a peer whose middlewares run elsewhere: call sends a hook's whole input as
+// JSON.
 func forwarded(ctx context.Context, name string, h *host.Host, talk []abi.Message, call func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error)) (*peer, error) {
 	ask := func(ctx context.Context, middleware, hook string, in, out any) error {
 		b, err := abijson.Marshal(in)
@@ -243,7 +244,7 @@ func forwarded(ctx context.Context, name string, h *host.Host, talk []abi.Messag
 	})
 }
 
-// A spy reads what the observer left in the ring's shared run-local values.
+// A spy reads the observer's counts from the chain's shared run-local values.
 type spy struct {
 	mu   sync.Mutex
 	seen map[string]map[string]int // by run

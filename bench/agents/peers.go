@@ -11,18 +11,17 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 )
 
-// A peer runs the agent once.
+// A peer runs the agent with the five middlewares in one way.
 type peer struct {
 	name  string
-	size  string // of the module, if it is one
+	size  string // size of the module; empty if the peer has none
 	run   func(ctx context.Context) (result, error)
 	close func()
 
-	processes []int // beside this one
+	processes []int // other processes that the peer uses
 }
 
-// entries are the five, in the order in which all peers have them, with the
-// hooks of each.
+// entries holds the five middlewares and their hooks, in the order of all peers.
 var entries = []struct {
 	name  string
 	hooks []abi.Hook
@@ -34,7 +33,7 @@ var entries = []struct {
 	{"observe", []abi.Hook{abi.HookObserve}},
 }
 
-// checked runs a peer's agent once, and holds what comes of it against what must.
+// checked runs a peer's agent once, and fails if the result is not the expected one.
 func (p *peer) checked(ctx context.Context) error {
 	got, err := p.run(ctx)
 	if err == nil {
@@ -46,10 +45,10 @@ func (p *peer) checked(ctx context.Context) error {
 	return nil
 }
 
-// mainPeer is the one that the others are compared with.
+// mainPeer is the peer that the others are compared with.
 const mainPeer = "here: five modules, Go guests"
 
-// start makes the peers whose name has a text in it.
+// start creates the peers whose name contains the text only. An empty text selects all.
 func start(ctx context.Context, h *host.Host, files []string, talk []abi.Message, only string) ([]*peer, error) {
 	type maker struct {
 		name string
@@ -96,7 +95,7 @@ func start(ctx context.Context, h *host.Host, files []string, talk []abi.Message
 	return peers, nil
 }
 
-// language is that of a guest, by its file's name.
+// language returns the language of a guest by its file name.
 func language(path string) string {
 	name := filepath.Base(path)
 	for part, language := range map[string]string{"-c.wasm": "C", "-rust.wasm": "Rust", "-tinygo.wasm": "TinyGo", ".ts": "TypeScript"} {

@@ -23,10 +23,10 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 )
 
-// serveAs is set in the processes that are a side-car or a plug-in.
+// serveAs is the environment variable that makes a process a side-car or a plug-in.
 const serveAs = "AGENT_BENCH_SERVE"
 
-// serve is what such a process does instead of measuring; false if it is not one.
+// serve runs a side-car or a plug-in if serveAs is set, and reports whether it did.
 func serve() bool {
 	switch os.Getenv(serveAs) {
 	case "http":
@@ -42,9 +42,9 @@ func serve() bool {
 	return true
 }
 
-// inExtism are the five as plug-ins of the Extism SDK, compiled once, with a
-// time-out or without (0), and Go's JSON or this project's, an instance each that
-// stays warm. A call takes a lock, since an instance serves one at a time.
+// inExtism returns a peer with the five middlewares as plug-ins of the Extism SDK. They are
+// compiled once, and each has one warm instance. A timeout of 0 means none, and codec selects Go's
+// JSON or this project's. A call takes a lock, since an instance serves one call at a time.
 func inExtism(ctx context.Context, h *host.Host, name, path string, timeout time.Duration, codec string, talk []abi.Message) (*peer, error) {
 	wasm, err := os.ReadFile(path)
 	if err != nil {
@@ -87,8 +87,8 @@ func inExtism(ctx context.Context, h *host.Host, name, path string, timeout time
 	return p, err
 }
 
-// sideCars are the five as services of their own, spoken to by HTTP: this program once
-// more, as what serves.
+// sideCars returns a peer whose middlewares are HTTP services. Each is another process of this
+// program.
 func sideCars(ctx context.Context, h *host.Host, name, as string, talk []abi.Message) (*peer, error) {
 	urls, stops, processes := map[string]string{}, []func(){}, []int{}
 	for _, e := range entries {
@@ -160,7 +160,7 @@ func serveHTTP(codec five.Codec) {
 	fmt.Fprintln(os.Stderr, err)
 }
 
-// plugins are the five as processes of hashicorp/go-plugin, spoken to by gRPC.
+// plugins returns a peer whose middlewares are processes of hashicorp/go-plugin, called by gRPC.
 func plugins(ctx context.Context, h *host.Host, name string, talk []abi.Message) (*peer, error) {
 	clients, stops, processes := map[string]*grpc.ClientConn{}, []func(){}, []int{}
 	for _, e := range entries {
@@ -206,7 +206,8 @@ func (grpcPlugin) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, c *grpc.
 	return c, nil
 }
 
-// GRPCServer offers the service by hand: it has one call, of bytes.
+// GRPCServer registers the service without generated code: it has one method, with bytes as input
+// and output.
 func (grpcPlugin) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
 	remote := five.NewRemote(five.Fast)
 	s.RegisterService(&grpc.ServiceDesc{ServiceName: "five.Five", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Call",

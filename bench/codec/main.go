@@ -1,5 +1,5 @@
-// Command codec measures what reading a hook's input of 1 KB and writing its answer
-// costs in a guest, with this project's codec and with encoding/json:
+// Command codec measures the cost of reading a 1 KB hook input and writing its answer in a guest,
+// with this project's codec and with encoding/json:
 //
 //	codec CODEC.wasm
 package main
@@ -52,7 +52,8 @@ func measure(ctx context.Context, h *host.Host, args []string) error {
 	return nil
 }
 
-// once runs an agent whose gate does the work so often, and returns what it cost.
+// once runs an agent whose gate does the work n times. It returns the fuel and the time in
+// microseconds.
 func once(ctx context.Context, h *host.Host, m *host.Module, how string, n int) (fuel, us float64, err error) {
 	config, _ := json.Marshal(map[string]any{"how": how, "times": n})
 	echo := tool.Func(abi.Tool{Name: "echo", Description: "Says yes.", Parameters: []byte(`{"type":"object"}`)},

@@ -17,7 +17,7 @@ import (
 // A guest answers an input.
 type guest func(in []byte) (out []byte, err error)
 
-// check compares a guest with the work done natively.
+// check compares a guest's answer with that of work.Do.
 func check(g guest, in []byte) error {
 	want, err := work.Do(in)
 	if err != nil {
@@ -30,7 +30,7 @@ func check(g guest, in []byte) error {
 	return err
 }
 
-// exchange is what the guest of this host reads and writes.
+// An exchange holds the input and the output of a guest on this host.
 type exchange struct{ in, out []byte }
 
 func newSandbox(ctx context.Context, o sandbox.Options) (*sandbox.Sandbox, error) {
@@ -47,7 +47,7 @@ func newSandbox(ctx context.Context, o sandbox.Options) (*sandbox.Sandbox, error
 	return sandbox.New(ctx, &o)
 }
 
-// warmImage is the guest after it has worked on inputs of that many KB.
+// warmImage returns the image of the guest after it has processed inputs of kb KB.
 func warmImage(ctx context.Context, s *sandbox.Sandbox, module []byte, kb int) (*sandbox.Image, error) {
 	im, err := s.Load(ctx, "plain.wasm", module, sandbox.Limits{})
 	if err != nil {
@@ -73,7 +73,7 @@ func callHook(ctx context.Context, in *sandbox.Instance, x *exchange) ([]byte, e
 	return x.out, err
 }
 
-// warm is one instance that answers all.
+// warm returns a guest that answers all inputs with one instance.
 func warm(ctx context.Context, im *sandbox.Image) (guest, error) {
 	x := &exchange{}
 	in, err := im.Instantiate(ctx, sandbox.InstanceConfig{Value: x})
@@ -86,7 +86,7 @@ func warm(ctx context.Context, im *sandbox.Image) (guest, error) {
 	}, nil
 }
 
-// clean is an instance from the pool for each answer.
+// clean returns a guest that answers each input with a fresh instance from the pool.
 func clean(ctx context.Context, im *sandbox.Image) guest {
 	return func(b []byte) ([]byte, error) {
 		x := &exchange{in: b}
@@ -99,7 +99,7 @@ func clean(ctx context.Context, im *sandbox.Image) guest {
 	}
 }
 
-// A raw is wazero alone, with nothing that could stop a guest.
+// A raw is the guest in plain wazero, which has no way to stop it.
 type raw struct {
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
@@ -126,7 +126,7 @@ func (r *raw) instantiate(ctx context.Context) (api.Module, error) {
 	return r.runtime.InstantiateModule(ctx, r.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"))
 }
 
-// warm is one instance that answers all.
+// warm returns a guest that answers all inputs with one instance.
 func (r *raw) warm(ctx context.Context) (guest, error) {
 	m, err := r.instantiate(ctx)
 	if err != nil {
@@ -143,8 +143,7 @@ func (r *raw) warm(ctx context.Context) (guest, error) {
 	}, nil
 }
 
-// plugin is the guest in the Extism SDK, which can be stopped if it has a
-// timeout.
+// plugin returns the guest as a plug-in of the Extism SDK. With a timeout, the SDK can stop it.
 func plugin(ctx context.Context, module []byte, timeoutMS uint64) (guest, error) {
 	p, err := extism.NewPlugin(ctx, extism.Manifest{Wasm: []extism.Wasm{extism.WasmData{Data: module}}, Timeout: timeoutMS},
 		extism.PluginConfig{EnableWasi: true}, nil)

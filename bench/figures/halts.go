@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// A halt is one of all goroutines, for the collector or anybody else.
+// A halt describes one stop-the-world pause, for the garbage collector or another caller.
 type halt struct {
-	took time.Duration // until all had come to a halt
-	// worked is what the process used of the processors from before a halt was asked
-	// for until it was over: more than what the guest went on for. What else the machine
-	// does changes it little, unless it takes the processor from whoever is about to ask.
-	// It can be of another halt than took is.
+	took time.Duration // until all goroutines had stopped
+	// worked is the processor time that the process used from the request of the pause to its end.
+	// It includes more than the guest's time until it stopped. The machine's other load changes it
+	// little, unless the requesting thread loses its processor. took and worked may belong to
+	// different pauses.
 	worked time.Duration
 }
 
-// stopping is how long the runtime took to bring all goroutines to a halt, each
-// time it did, for the collector or anybody else.
+// stopping samples the times in which the runtime stopped all goroutines, for the garbage collector
+// and for other callers.
 type stopping []metrics.Sample
 
 func newStopping() stopping {
 	return stopping{{Name: "/sched/pauses/stopping/gc:seconds"}, {Name: "/sched/pauses/stopping/other:seconds"}}
 }
 
-// read returns how many halts there were so far, by the most that they took.
+// read returns the number of pauses so far, by the upper bound of their time to stop.
 func (s stopping) read() map[time.Duration]uint64 {
 	metrics.Read(s)
 	all := map[time.Duration]uint64{}
@@ -42,8 +42,8 @@ func (s stopping) read() map[time.Duration]uint64 {
 	return all
 }
 
-// longestHalt lets do run while another goroutine halts the world again and
-// again, and returns the most that it took and worked.
+// longestHalt runs do while another goroutine stops the world repeatedly. It returns the maximum of
+// took and of worked.
 func longestHalt(do func() error) (longest halt, err error) {
 	s := newStopping()
 	before, done := s.read(), make(chan struct{})
@@ -55,7 +55,8 @@ func longestHalt(do func() error) (longest halt, err error) {
 			collections := stats.NumGC
 			began := processorTime()
 			runtime.ReadMemStats(&stats)
-			// If a collection was under way, this waited for its end, with the world going on.
+			// ReadMemStats waits for a running collection to end, with the world running. Ignore
+			// such a wait.
 			if worked := processorTime() - began; stats.NumGC == collections {
 				longest.worked = max(longest.worked, worked)
 			}
@@ -77,7 +78,7 @@ func longestHalt(do func() error) (longest halt, err error) {
 	return longest, err
 }
 
-// processorTime is what this process has used.
+// processorTime returns the processor time that this process has used.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -86,8 +87,8 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// stolenTime is what the hypervisor has kept of the processors since the machine
-// began; 0 where that is not known.
+// stolenTime returns the processor time that the hypervisor has given to other machines since boot,
+// or 0 if it is not known.
 func stolenTime() time.Duration {
 	b, err := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(b), "\n")
@@ -102,9 +103,9 @@ func stolenTime() time.Duration {
 	return time.Duration(n) * (time.Second / 100)
 }
 
-// touchMachine uses memory and gives it back. A page that a virtual machine never had
-// takes ten times as long when it is touched for the first time, which would be found
-// in whatever touches it first.
+// touchMachine writes to 1 GiB of memory and releases it. The first write to a page that a virtual
+// machine has never used takes ten times as long, and would otherwise count for the first
+// measurement that touches it.
 func touchMachine() error {
 	const size = 1 << 30
 	b, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)

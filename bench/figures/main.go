@@ -1,13 +1,13 @@
-// Command figures measures what the sandbox costs and holds, against the usual
-// ways, and prints a table in Markdown. All of a row is measured in one run, its
-// contenders by turns, and what counts is their ratio.
+// Command figures compares the sandbox's costs and limits with those of the usual alternatives, and
+// prints a table in Markdown. It measures a row in one run, with the contenders interleaved. The
+// ratio is the result.
 //
 //	go run ./figures PLAIN.wasm EXTISM.wasm
 //
-// where the two are guests/plain and guests/extism, built for wasip1 as
-// c-shared. It takes some minutes on a quiet machine. $ONLY measures one row:
-// hooks, instances, resident, ready, runaways or neighbours. Of the runaways $SHAPE
-// takes those whose name has it in it, and $ROUNDS is how often.
+// The two modules are guests/plain and guests/extism, built for wasip1 as c-shared. The command
+// takes some minutes on an idle machine. $ONLY selects one row: hooks, instances, resident, ready,
+// runaways or neighbours. $SHAPE selects the runaways whose name contains it, and $ROUNDS is the
+// number of their runs.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 2 && args[0] == "resident" { // in a process of its own
+	if len(args) == 2 && args[0] == "resident" { // in a separate process
 		return resident(ctx, args[1])
 	}
 	if len(args) != 2 {
@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string) error {
 	fmt.Printf(". The guest is a Go program of %.1f MB that decodes and encodes a conversation in JSON.\n\n", float64(len(plain))/1e6)
 	fmt.Println("| | here | against | ratio | target |\n|---|---|---|---|---|")
 	load, stolen := loadAverage(), stolenTime()
-	only := os.Getenv("ONLY") // a row's name, for who works on it
+	only := os.Getenv("ONLY") // one row's name, for development
 	for _, p := range []struct {
 		name string
 		part func() error
@@ -77,8 +77,8 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// loadAverage tells how many processes wanted a processor in the last minute: what is
-// measured while others work is theirs too.
+// loadAverage returns the average number of runnable processes in the last minute. Their load
+// affects the figures.
 func loadAverage() string {
 	b, err := os.ReadFile("/proc/loadavg")
 	if first, _, ok := strings.Cut(string(b), " "); err == nil && ok {
@@ -103,8 +103,8 @@ func short(d time.Duration) string {
 	}
 }
 
-// byTurns runs each function for about a fiftieth of a second, then the next,
-// many times, and returns the median time of a call of each.
+// byTurns calls the functions alternately, for 20 ms each, in 31 rounds after one to warm up. It
+// returns the median time of a call of each.
 func byTurns(functions ...func() error) ([]time.Duration, error) {
 	const rounds, turn = 31, 20 * time.Millisecond
 	times := make([][]time.Duration, len(functions))

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// hooks compares a hook on a warm instance.
+// hooks compares the time of a hook on a warm instance.
 func hooks(ctx context.Context, plain, ext []byte) error {
 	s, err := newSandbox(ctx, sandbox.Options{})
 	if err != nil {
@@ -70,7 +70,7 @@ func hooks(ctx context.Context, plain, ext []byte) error {
 
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
 
-// instances compares a clean instance from the pool with making one.
+// instances compares a fresh instance from the pool with a newly created one.
 func instances(ctx context.Context, plain []byte) error {
 	s, err := newSandbox(ctx, sandbox.Options{})
 	if err != nil {
@@ -106,8 +106,7 @@ func instances(ctx context.Context, plain []byte) error {
 	return nil
 }
 
-// ready compares the first load of a module with the second, in another process
-// as far as the sandbox can tell.
+// ready compares the first load of a module with the second, in a new sandbox with the same cache.
 func ready(ctx context.Context, plain []byte) error {
 	const rounds = 5
 	var first, second []time.Duration
@@ -145,7 +144,7 @@ func ready(ctx context.Context, plain []byte) error {
 
 const held = 1000
 
-// resident holds instances that have worked, and prints what this process holds.
+// resident holds instances that have worked, and prints the resident memory of this process.
 func resident(ctx context.Context, path string) error {
 	plain, err := os.ReadFile(path)
 	if err != nil {

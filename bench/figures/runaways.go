@@ -27,10 +27,10 @@ type runaway struct {
 	name  string
 	limit time.Duration
 	agent *host.Agent
-	began *time.Time // when the hook of the last run did
+	began *time.Time // start of the last run's hook
 }
 
-// withRunaways opens a host with an agent for each shape of them.
+// withRunaways opens a host with one agent for each shape of runaway.
 func withRunaways(ctx context.Context, do func([]runaway) error) error {
 	h, err := host.New(ctx, nil)
 	if err != nil {
@@ -76,10 +76,10 @@ func openRunaways(ctx context.Context, h *host.Host) ([]runaway, error) {
 	return all, nil
 }
 
-// mostRounds is how often an agent may fault in a row before it is switched off.
+// mostRounds is the number of consecutive faults after which an agent is switched off.
 const mostRounds = 5
 
-// rounds is how often each shape runs.
+// rounds returns the number of runs of each shape.
 func rounds() (int, error) {
 	text := os.Getenv("ROUNDS")
 	if text == "" {
@@ -92,7 +92,7 @@ func rounds() (int, error) {
 	return n, nil
 }
 
-// late is run, of a hook that has to have run for all of its time.
+// late calls run and returns an error if the hook ended before its limit.
 func (r *runaway) late(ctx context.Context) (time.Duration, error) {
 	late, err := r.run(ctx)
 	if err == nil && late < 0 {
@@ -101,8 +101,8 @@ func (r *runaway) late(ctx context.Context) (time.Duration, error) {
 	return late, err
 }
 
-// run returns how long after the hook's deadline the whole run was over; less than
-// nothing if the agent was switched off after its faults.
+// run returns the time from the hook's deadline to the end of the run. It is negative if the agent
+// has been switched off after its faults.
 func (r *runaway) run(ctx context.Context) (time.Duration, error) {
 	_, err := r.agent.Ask(ctx, "go")
 	took := time.Since(*r.began)
@@ -113,17 +113,16 @@ func (r *runaway) run(ctx context.Context) (time.Duration, error) {
 	return took - r.limit, nil
 }
 
-// loopInGo is a loop in Go that ends by itself when it has run for so long, as a
-// guest is made to: it looks at the clock as often, lets others have the processor as
-// often, and does not count what it waited for that. What halting the world takes
-// meanwhile, and how late it ends, is the machine's own, which other processes keep
-// busy too.
+// loopInGo runs a loop in Go for limit, as the sandbox limits a guest. It reads the clock and
+// yields the processor as often, and does not count the time in which it waits for the processor.
+// Its overrun, and the time to stop the world during the loop, are the machine's own, including its
+// other load.
 func loopInGo(limit time.Duration) (late time.Duration) {
 	x := uint64(1)
 	var ran, yielded time.Duration
 	began := time.Now()
 	for last := began; ran < limit; {
-		for range 25_000 { // some 25 us
+		for range 25_000 { // about 25 us
 			x = x*6364136223846793005 + 1
 		}
 		now := time.Now()
@@ -141,17 +140,17 @@ func loopInGo(limit time.Duration) (late time.Duration) {
 
 var spun atomic.Uint64
 
-// An endless is what was seen of runs of one shape, and of a loop in Go in its place.
+// An endless holds the measurements of one shape's runs, and of a loop in Go in their place.
 type endless struct {
 	name       string
 	here, inGo sample
 }
 
-// A sample has one of each for each run.
+// A sample holds one value of each kind per run.
 type sample struct {
-	halts []time.Duration // the longest during it
-	works []time.Duration // of the longest halt: what the process worked meanwhile
-	lates []time.Duration // by how much it ended too late
+	halts []time.Duration // the longest pause during the run
+	works []time.Duration // the most processor time that the process used during a pause
+	lates []time.Duration // time from the deadline to the end
 }
 
 func (s *sample) run(do func() (time.Duration, error)) error {
@@ -161,8 +160,7 @@ func (s *sample) run(do func() (time.Duration, error)) error {
 	return err
 }
 
-// runaways stops each shape of guest that never ends, while another goroutine
-// halts the world again and again.
+// runaways stops each shape of endless guest while another goroutine stops the world repeatedly.
 func runaways(ctx context.Context, all []runaway) error {
 	times, err := rounds()
 	if err != nil {
@@ -198,7 +196,8 @@ func runaways(ctx context.Context, all []runaway) error {
 	return nil
 }
 
-// spreadRow is about all runs, and names the shapes that passed the target once.
+// spreadRow prints the distribution over all runs, and names the shapes that exceeded the target
+// once.
 func spreadRow(what string, seen []endless, of func(*sample) []time.Duration) {
 	var here, inGo []time.Duration
 	var above []*endless
@@ -226,13 +225,13 @@ func spreadRow(what string, seen []endless, of func(*sample) []time.Duration) {
 		what, spread(here), list, spread(inGo), ratio(percentile(here, 90), percentile(inGo, 90)))
 }
 
-// named is how many shapes a row names.
+// named is the maximum number of shapes that a row names.
 const named = 5
 
 func median(times []time.Duration) time.Duration { return percentile(slices.Clone(times), 50) }
 
-// systematicRow is about what a shape does each time: the median of its runs. What
-// the machine does once to one of them is not in it.
+// systematicRow prints the shape with the highest median, which excludes single disturbances by the
+// machine.
 func systematicRow(what string, seen []endless, of func(*sample) []time.Duration) {
 	var worst *endless
 	inGo := time.Duration(0)

@@ -11,8 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// neighbours measures a tenant beside another one that is as busy, and beside
-// one that does the worst.
+// neighbours measures a tenant next to another one that is as busy, and next to the worst one.
 func neighbours(ctx context.Context, plain []byte, all []runaway) error {
 	s, err := newSandbox(ctx, sandbox.Options{})
 	if err != nil {
@@ -52,7 +51,7 @@ func neighbours(ctx context.Context, plain []byte, all []runaway) error {
 		}
 	}
 	var beside [2][]time.Duration
-	for range 40 { // turns are short, so that what else the machine does meets both
+	for range 40 { // turns are short, so that the machine's other load affects both
 		for i, other := range []func(<-chan struct{}) error{honest, worst} {
 			times, err := p99(clean(ctx, im), in, other)
 			if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
-// chunks measures a chunk of a stream, from the model through modules with on_chunk,
-// which look for addresses in it, to whoever reads the run.
+// chunks measures the time of a chunk from the model to the reader of the run, through modules
+// whose on_chunk hook searches it for addresses.
 func chunks(ctx context.Context, h *host.Host, m *host.Module) error {
 	fmt.Println("| modules | chunks of the stream | us a chunk | of these the processors | against 100 chunks |\n|---|---|---|---|---|")
 	for _, modules := range []int{0, 1, 5} {
@@ -36,8 +36,7 @@ func chunks(ctx context.Context, h *host.Host, m *host.Module) error {
 	return nil
 }
 
-// chunk is the median of what a chunk takes in streams of n. Short streams have more
-// runs.
+// chunk returns the median time of a chunk in streams of n chunks. Short streams have more runs.
 func chunk(ctx context.Context, h *host.Host, list []host.Middleware, n int) (stats.Span, error) {
 	s := &streaming{chunks: n}
 	a, err := h.NewAgent(ctx, &host.AgentOptions{Model: s, Middlewares: list})
@@ -63,7 +62,7 @@ func chunk(ctx context.Context, h *host.Host, list []host.Middleware, n int) (st
 		if text != n*len(piece) {
 			return stats.Span{}, errors.New("the stream lost something")
 		}
-		if run >= 2 { // they warm up
+		if run >= 2 { // the first two warm up
 			all = append(all, ended.Since(s.began, n))
 		}
 	}
@@ -72,10 +71,10 @@ func chunk(ctx context.Context, h *host.Host, list []host.Middleware, n int) (st
 
 const piece = "seven, "
 
-// streaming is a model that answers in so many chunks.
+// streaming is a model that answers in the given number of chunks.
 type streaming struct {
 	chunks int
-	began  stats.Moment // the first of them
+	began  stats.Moment // start of the first chunk
 }
 
 // Generate implements [model.Model].

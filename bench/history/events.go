@@ -14,15 +14,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 )
 
-// eventsOfStep is how many events the middleware of [events] makes in a step.
+// eventsOfStep is the number of events that the middleware of [events] emits in a step.
 const eventsOfStep = 200
 
-// before is how many events there are before one that is measured.
+// before holds the numbers of events that precede a measured one.
 var before = [3]int{10, 1000, 20_000}
 
-// events measures an event of a run that has had so many before it, from the
-// middleware that makes it to who reads the run: of a run that is not kept, and of one
-// that is; and then one of these that a reader gets who resumes behind so many.
+// events measures the time of an event from the middleware that emits it to the reader of the run,
+// after each number of events in before. It measures a run without a journal, a run with one, and a
+// reader that resumes a journaled run after that number of events.
 func events(ctx context.Context, h *host.Host, _ *host.Module) error {
 	return withStore(ctx, func(s store.Store) error {
 		var told, kept, again [len(before)][]stats.Span
@@ -59,10 +59,10 @@ func events(ctx context.Context, h *host.Host, _ *host.Module) error {
 	})
 }
 
-// eventful is a run whose middleware makes events in each step, which is kept if there
-// is a store. It returns what one took in the steps behind so many.
+// eventful runs an agent whose middleware emits events in each step, with a journal if s is not
+// nil. It returns the time of an event after each number of events in before.
 func eventful(ctx context.Context, h *host.Host, s store.Store) (us [len(before)]stats.Span, run string, err error) {
-	const behind = 10 // steps that are looked at, with their tool
+	const behind = 10 // number of measured steps, including their tool calls
 	m := &script{steps: before[len(before)-1]/eventsOfStep + behind + 2}
 	emit := &host.Native{BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		for range eventsOfStep {
@@ -81,7 +81,7 @@ func eventful(ctx context.Context, h *host.Host, s store.Store) (us [len(before)
 		return us, "", err
 	}
 	defer a.Close()
-	var ends []stats.Moment // of the middleware's events of each step
+	var ends []stats.Moment // end of the middleware's events in each step
 	custom := 0
 	for e, err := range a.Run(ctx, host.Input{Messages: []abi.Message{abi.User("go")}}) {
 		if err != nil {
@@ -109,7 +109,7 @@ func eventful(ctx context.Context, h *host.Host, s store.Store) (us [len(before)
 	return us, run, nil
 }
 
-// resumed is what an event takes for a reader who has read n.
+// resumed returns the time of an event for a reader that resumes after n events.
 func resumed(ctx context.Context, s store.Store, run string, n int) (stats.Span, error) {
 	const readers, some = 50, 100
 	got := 0

@@ -18,8 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// journaled measures a later step of a run that is kept in SQLite, and of one that is
-// not: all of it, and of what the journal is given how much and how often.
+// journaled measures a later step of a run with and without a journal in SQLite. It also counts the
+// commits of a step and their bytes.
 func journaled(ctx context.Context, h *host.Host, _ *host.Module) error {
 	return withStore(ctx, func(s store.Store) error {
 		fmt.Println("| messages | a step, us | of these the processors | a step that is kept, us | of these the processors | commits | KB written | against 10 messages |\n|---|---|---|---|---|---|---|---|")
@@ -45,7 +45,7 @@ func journaled(ctx context.Context, h *host.Host, _ *host.Module) error {
 	})
 }
 
-// keptRuns is what a later step of a run takes, with a journal if there is one.
+// keptRuns returns the time of a later step of a run, with w as its journal unless w is nil.
 func keptRuns(ctx context.Context, h *host.Host, w *writes, talk []abi.Message) (stats.Span, error) {
 	s := &script{steps: 40}
 	o := &host.AgentOptions{Model: s, Tools: []tool.Tool{echo()}, MaxSteps: s.steps}
@@ -62,7 +62,7 @@ func keptRuns(ctx context.Context, h *host.Host, w *writes, talk []abi.Message) 
 	return later, err
 }
 
-// withStore opens a store in a folder of its own.
+// withStore opens a store in a temporary folder.
 func withStore(ctx context.Context, do func(store.Store) error) error {
 	dir, err := os.MkdirTemp("", "agent-runner-bench-")
 	if err != nil {
@@ -75,7 +75,7 @@ func withStore(ctx context.Context, do func(store.Store) error) error {
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
-// writes is a store that notes what it was given by the last run of a script.
+// writes is a store that records the commits of a script's last run.
 type writes struct {
 	store.Store
 	script *script
@@ -105,8 +105,7 @@ func (w *writes) Commit(ctx context.Context, c *journal.Commit) error {
 	return w.Store.Commit(ctx, c)
 }
 
-// ofStep is how often the journal was written to in a step behind the first, and how
-// many bytes.
+// ofStep returns the commits and the bytes of a step after the first, on average.
 func (w *writes) ofStep() (commits, bytes float64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,12 +1,12 @@
-// Command history measures what things cost as what is before them grows:
+// Command history measures how costs grow with the length of a run's history:
 //
-//	history messages LOOK.wasm    a step, with modules that look at the conversation
-//	history journal LOOK.wasm     a step of a run that is kept
-//	history chunks REDACT.wasm    a chunk of a stream that modules look at
-//	history events LOOK.wasm      an event of a run, and one that is read again
+//	history messages LOOK.wasm    a step, with modules that read the conversation
+//	history journal LOOK.wasm     a step of a journaled run
+//	history chunks REDACT.wasm    a chunk of a stream that modules process
+//	history events LOOK.wasm      an event of a run, live and read again
 //
-// The modules are guests/look and guests/five. What is measured is in the file of
-// that name. The figures are medians of runs, the first of which warm up.
+// The modules are guests/look and guests/five. Each measurement is in the file of its name. The
+// figures are medians of runs, without the first, which warms up.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 			return fmt.Errorf("there is no table %q: want messages, journal, chunks or events", args[0])
 		}
 		limits := host.Limits{}
-		limits.HookTime = time.Minute // on a machine that does other things too, to look at 20,000 messages may take more than usual
+		limits.HookTime = time.Minute // on a busy machine, a look at 20,000 messages may take longer than the default
 		m, err := h.Load(ctx, args[1], limits)
 		if err != nil {
 			return err
@@ -38,7 +38,7 @@ func main() {
 	})
 }
 
-// conversation is n messages of 1 KB.
+// conversation returns n messages of 1 KB.
 func conversation(n int) []abi.Message {
 	filler := strings.Repeat("They are baked at five and delivered at seven. ", 21)
 	out := make([]abi.Message, n)
@@ -48,7 +48,7 @@ func conversation(n int) []abi.Message {
 	return out
 }
 
-// echo is a tool that takes no time.
+// echo returns a tool that answers at once.
 func echo() tool.Tool {
 	return tool.Func(abi.Tool{Name: "echo", Description: "Says yes.", Parameters: []byte(`{"type":"object"}`)},
 		func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("yes"), nil })

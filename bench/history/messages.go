@@ -17,17 +17,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 )
 
-// turns is how often each conversation of [messages] has its turn.
+// turns is the number of measured runs of each conversation in [messages].
 const turns = 21
 
-// lengths are how long conversations are that are compared.
+// lengths holds the lengths of the compared conversations.
 var lengths = [...]int{10, 1000, 20_000}
 
-// messages measures a step with a module that looks at nothing, at the last message,
-// or at all of them once; and the last again with memory that is gone at each hook,
-// where the module forgets how far it has looked, or keeps that in a run-local value.
-// The first step, in which a module that looks at all reads all, is apart. What is
-// compared has its turns one behind the other.
+// messages measures a step with a module that reads nothing, the last message, or each message
+// once. It repeats this with memory that is lost at each hook: the module then forgets its
+// position, or persists it in a run-local value. The first step is separate, because a module that
+// reads all messages reads them there. The runs of the compared conversations are interleaved.
 func messages(ctx context.Context, h *host.Host, m *host.Module) error {
 	var talks [len(lengths)][]abi.Message
 	for i, n := range lengths {
@@ -76,21 +75,21 @@ func messages(ctx context.Context, h *host.Host, m *host.Module) error {
 	return nil
 }
 
-// measured is what the runs with a conversation took.
+// measured holds the times of the runs with one conversation.
 type measured struct{ firsts, laters []stats.Span }
 
-// stepsOf is what the steps of a run with a chain take.
+// stepsOf returns the time of the first step of a run, and of a later one on average.
 func stepsOf(ctx context.Context, c *chain.Chain, steps int, talk []abi.Message) (first, later stats.Span, err error) {
 	s := &script{steps: steps}
 	a, err := agent.New(&agent.Options{Chain: c, Model: s, Tools: []tool.Tool{echo()}, MaxSteps: steps})
 	if err != nil {
 		return first, later, err
 	}
-	runtime.GC() // what others left is not its
+	runtime.GC() // don't charge this run for the garbage of others
 	return s.run(func() iter.Seq2[abi.Event, error] { return a.Run(ctx, agent.Input{Messages: talk}) })
 }
 
-// looking is a chain of a module that looks so; empty if it is to look nowhere.
+// looking returns a chain with a module that reads the part at, or an empty chain if at is empty.
 func looking(ctx context.Context, m *host.Module, at string, wiped bool) (*chain.Chain, error) {
 	if at == "" {
 		return chain.New()
@@ -110,8 +109,8 @@ func looking(ctx context.Context, m *host.Module, at string, wiped bool) (*chain
 	return chain.New(e)
 }
 
-// A forgetful middleware has an instance of its own for each hook: memory is a cache,
-// and this one never hits.
+// A forgetful middleware uses a new instance for each hook. An instance's memory is a cache, and
+// here it never hits.
 type forgetful struct{ hook.Middleware }
 
 // Open implements [hook.Middleware].
@@ -134,7 +133,7 @@ func (f *forgetfulSession) Call(ctx context.Context, c *hook.Call, in, out any) 
 	return s.Call(ctx, c, in, out)
 }
 
-// Stats implements [hook.Session]. Nobody looks at them.
+// Stats implements [hook.Session]. The benchmark does not use it.
 func (*forgetfulSession) Stats() abi.EntryStats { return abi.EntryStats{} }
 
 // Close implements [hook.Session].

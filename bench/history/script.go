@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
-// A script is a model that answers at once, with a call in each of so many steps but
-// the last, and notes when it was asked.
+// A script is a model that answers at once and records the time of each request. It calls a tool in
+// each step but the last.
 type script struct {
 	steps int
 	asked []stats.Moment
@@ -38,8 +38,8 @@ func (s *script) Generate(_ context.Context, _ *model.Request, sink func(abi.Chu
 	return &abi.Response{Message: m, FinishReason: finish}, nil
 }
 
-// run reads the events of a run to their end, and says what its first step took, to
-// where the model was asked, and on average a later one.
+// run reads all events of a run. It returns the time of the first step, up to the request to the
+// model, and of a later step on average.
 func (s *script) run(start func() iter.Seq2[abi.Event, error]) (first, later stats.Span, err error) {
 	s.asked = s.asked[:0]
 	began, err := stats.Now()
@@ -57,7 +57,7 @@ func (s *script) run(start func() iter.Seq2[abi.Event, error]) (first, later sta
 	return s.asked[0].Since(began, 1), s.asked[s.steps-1].Since(s.asked[0], s.steps-1), nil
 }
 
-// medians of so many runs, behind one that warms up.
+// medians returns the median times of the given number of runs, after one that warms up.
 func (s *script) medians(runs int, start func() iter.Seq2[abi.Event, error]) (first, later stats.Span, err error) {
 	var firsts, laters []stats.Span
 	for i := range runs + 1 {

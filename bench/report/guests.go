@@ -12,13 +12,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/toolchain"
 )
 
-// others are the languages beside Go that the five middlewares are written in, by
-// the folders of guests/five, and the other compiler of Go.
+// others holds the other languages of the five middlewares by their folder in guests/five, and
+// TinyGo.
 var others = []struct{ folder, name, language string }{{"c", "c", "C"}, {"rust", "rust", "Rust"}, {".", "tinygo", "TinyGo"}}
 
-// otherLanguages builds the five middlewares in other languages, as agent-runner
-// module build does, and returns the modules; a script is its source. What this
-// machine has no toolchain for is told in a sentence instead.
+// otherLanguages builds the five middlewares in other languages with the toolchains of agent-runner
+// module build, and returns the module files. A script is its own module. The sentence missing
+// lists the languages whose toolchain is not installed.
 func otherLanguages(ctx context.Context, root, built string) (files []string, missing string, err error) {
 	five := filepath.Join(root, "bench", "guests", "five")
 	for _, o := range others {
@@ -45,7 +45,7 @@ func otherLanguages(ctx context.Context, root, built string) (files []string, mi
 	return append(files, filepath.Join(five, "five.ts")), missing, nil
 }
 
-// sizes tells how large the guests are.
+// sizes writes the sizes of the guests.
 func sizes(w *bytes.Buffer, built string) error {
 	w.WriteString("\nThe guests that are Go programs:")
 	for i, name := range []string{"codec.wasm", "five.wasm", "five-extism.wasm", "look.wasm"} {

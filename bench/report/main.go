@@ -1,10 +1,8 @@
-// Command report writes docs/performance.md and its plot, by the other commands of
-// this folder:
+// Command report writes docs/performance.md and its plot, with the other commands of this folder:
 //
 //	report [-quick] BUILT OUT.md
 //
-// where BUILT is the folder with the guests and the commands, as make bench builds
-// them.
+// BUILT is the folder with the guests and the commands that make bench builds.
 package main
 
 import (
@@ -79,7 +77,7 @@ func report(ctx context.Context, built, out string, quick bool) error {
 	return os.WriteFile(out, w.Bytes(), 0o644)
 }
 
-// missed says what the figures do not reach, and why: measured with profiles, by hand.
+// missed lists the missed targets and their causes, which were found with profiles.
 //
 //go:embed missed.md
 var missed string
@@ -100,7 +98,7 @@ func load() string {
 	return first
 }
 
-// version is what the benchmarks' go.mod requires.
+// version returns the version of a module that the benchmarks' go.mod requires.
 func version(path string) string {
 	b, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", path).Output()
 	if err != nil {

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// A section is one table, made by one command.
+// A section is a table that a command writes.
 type section struct {
 	title, before, after string
 	command              []string
 }
 
-// peers says how each peer of the first table is used.
+// peers describes the use of each peer in the first table.
 //
 //go:embed peers.md
 var peers string

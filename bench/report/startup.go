@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// startUp measures the demo: a whole process with five modules, whose machine code
-// is in the cache from the first time on.
+// startUp measures the demo in a new process with five modules. All runs but the first load its
+// machine code from the cache.
 func startUp(w *bytes.Buffer, root string) error {
 	prompt, err := os.ReadFile(filepath.Join(root, "examples/demo/prompt.txt"))
 	if err != nil {
@@ -41,7 +41,7 @@ func startUp(w *bytes.Buffer, root string) error {
 		if first == 0 {
 			return errors.New("the demo: none of its hooks said anything")
 		}
-		if i > 0 { // the first may have compiled
+		if i > 0 { // the first may compile
 			firsts, ends = append(firsts, first), append(ends, time.Since(began))
 			used = append(used, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
 		}
@@ -52,9 +52,8 @@ func startUp(w *bytes.Buffer, root string) error {
 	return nil
 }
 
-// firstHook reads the events of a run to their end, and tells how long after a time
-// there was one behind the first that a hook made: then that hook had answered. It is 0
-// if no hook made any.
+// firstHook reads all events of a run. It returns the time from began to the event after a module's
+// first custom event, when the hook has returned. It returns 0 if there is none.
 func firstHook(events io.Reader, began time.Time) (first time.Duration) {
 	made := false
 	lines := bufio.NewScanner(events)
@@ -68,7 +67,7 @@ func firstHook(events io.Reader, began time.Time) (first time.Duration) {
 	return first
 }
 
-// middle is the median, in milliseconds.
+// middle returns the median in milliseconds.
 func middle(took []time.Duration) int64 {
 	return slices.Sorted(slices.Values(took))[len(took)/2].Milliseconds()
 }

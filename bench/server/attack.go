@@ -19,8 +19,8 @@ type mallory struct {
 	*tenant
 }
 
-// attacks are what the hostile tenant does, concurrently and without end. The runs come first: they
-// need modules and agents, for which no requests are left once the other attacks have started.
+// attacks holds the endless, concurrent loads of the hostile tenant. The runs start first: they
+// need modules and agents, and the other attacks use up the tenant's requests.
 var attacks = []struct {
 	name  string
 	start func(m *mallory)
@@ -105,14 +105,14 @@ func (m *mallory) bodies() {
 	}
 }
 
-// agents uploads agents that are never the same.
+// agents uploads agents with a different content each time.
 func (m *mallory) agents() {
 	forever(2, func(i int) {
 		_ = m.send("PUT", fmt.Sprint("/v1/agents/many-", i%50), m.key, "application/yaml", fmt.Appendf(agentFile("quick", 10), "# %d\n", i), 200, nil)
 	})
 }
 
-// stall sends incomplete requests, and reads no responses.
+// stall sends incomplete requests, and requests whose response it never reads.
 func (m *mallory) stall() {
 	stalled := func(text string) {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(m.url, "http://"))

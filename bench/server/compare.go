@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A contender is one of the builds that compare measures: a server with honest tenants and a
+// A contender is one of the two builds that compare measures: a server with honest tenants and a
 // hostile one.
 type contender struct {
 	*platform
@@ -19,7 +19,7 @@ type contender struct {
 }
 
 // compare measures two builds under the same attack, in pairs of rounds whose order alternates. It
-// shows whether a mechanism that one of the builds lacks has a benefit.
+// shows the benefit of a mechanism that one of the builds lacks.
 func compare(p *plan, program, against, guest, model string, text *bytes.Buffer) error {
 	wasm, err := os.ReadFile(guest)
 	if err != nil {
@@ -106,7 +106,8 @@ func (c *contender) attacked(p *plan) error {
 	return c.hostile.pause()
 }
 
-// interval returns the range of 90 of 100 ratios of a figure, in bootstrap draws of pairs of rounds.
+// interval returns the 5th and the 95th percentile of the ratio of a figure, in 500 bootstrap draws
+// of pairs of rounds.
 func interval(one, other []*sample, figure func([]*sample) float64) (low, high float64) {
 	const draws = 500
 	random := rand.New(rand.NewPCG(1, 2))

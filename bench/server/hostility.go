@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// tenantQuotas are the quotas of the hostile tenants, one after the other.
+// tenantQuotas holds the quotas that the hostile tenants have, in this order.
 var tenantQuotas = []struct {
 	name, about string
 	of          map[string]int64
@@ -116,7 +116,7 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 		if err != nil {
 			return err
 		}
-		extra := rate * max(0.1, loud.busy()/quiet.busy()-1) // as much processor time as the hostile tenant took
+		extra := rate * max(0.1, loud.busy()/quiet.busy()-1) // as much processor time as the hostile tenant used
 		if _, _, err = row(fmt.Sprintf("not hostile: %.0f more of these runs per second", extra), s.honest(busy, agent, extra)); err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 	return nil
 }
 
-// elsewhere measures the cost of sending the attack, to another server on this machine.
+// elsewhere measures the cost of sending the attack to another server on this machine.
 func elsewhere(p *plan, guest string, row func(about string, who *neighbour) (quiet, loud *sample, err error)) error {
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close")
@@ -169,19 +169,19 @@ func median(rounds []*sample) time.Duration {
 	return all[len(all)/2]
 }
 
-// A neighbour is a load in addition to the one that is measured.
+// A neighbour is an additional load next to the measured one.
 type neighbour struct {
 	start, pause func() error
 	end          func()
 }
 
-// mallorys starts a process that attacks, and that can be stopped and continued.
+// mallorys starts a process that attacks. The process can be paused and continued.
 func mallorys(address, key, guest, attacks string) (*neighbour, error) {
 	cmd, err := self(address, key, guest, attacks)
 	if err != nil {
 		return nil, err
 	}
-	time.Sleep(5 * time.Second) // it uploads its modules
+	time.Sleep(5 * time.Second) // while it uploads its modules
 	return &neighbour{
 		start: func() error { return cmd.Process.Signal(syscall.SIGCONT) },
 		pause: func() error { return cmd.Process.Signal(syscall.SIGSTOP) },
@@ -236,7 +236,7 @@ func (p *platform) alone(much *plan, load func() (*sample, error)) (rounds []*sa
 	return rounds, nil
 }
 
-// besides measures a load in rounds, each without the neighbour and then with it.
+// besides measures a load in pairs of rounds: first without the neighbour, then with it.
 func (p *platform) besides(much *plan, who *neighbour, load func() (*sample, error)) (quiet, loud []*sample, err error) {
 	defer who.end()
 	for range much.rounds {
@@ -259,7 +259,8 @@ func (p *platform) besides(much *plan, who *neighbour, load func() (*sample, err
 	return quiet, loud, who.pause()
 }
 
-// rest waits until the server is idle, for at most 30 s: runs of the last round may continue.
+// rest waits until the server is idle, for at most 30 s. Runs of the last round may still be
+// active.
 func (p *platform) rest() {
 	const look, most = 250 * time.Millisecond, 30 * time.Second
 	for began := time.Now(); time.Since(began) < most; {

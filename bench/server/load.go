@@ -45,7 +45,7 @@ func (p *platform) run(t *tenant, agent string) error {
 
 // A sample holds the measurements of a load.
 type sample struct {
-	times     []time.Duration // of each run
+	times     []time.Duration // one duration per run
 	took      time.Duration
 	processor time.Duration // processor time of the server
 }
@@ -64,7 +64,7 @@ func (s *sample) at(q float64) time.Duration {
 	return s.times[min(len(s.times)-1, int(q*float64(len(s.times))))]
 }
 
-// load runs an agent of the tenants in turn for d, with a number of workers.
+// load runs an agent of the tenants in turn for the duration d, with the given number of workers.
 func (p *platform) load(list []*tenant, agent string, workers int, d time.Duration) (*sample, error) {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -95,8 +95,8 @@ func (p *platform) load(list []*tenant, agent string, workers int, d time.Durati
 	return out, failed
 }
 
-// steady runs an agent of the tenants in turn, perSecond times a second for d. Runs start by the
-// clock, whether earlier ones have ended or not, and are timed from when they were to start.
+// steady runs an agent of the tenants in turn for the duration d. It starts perSecond runs per
+// second, even while earlier ones are active, and times each run from its scheduled start.
 func (p *platform) steady(list []*tenant, agent string, perSecond float64, d time.Duration) (*sample, error) {
 	var mu sync.Mutex
 	var failed error
@@ -120,7 +120,7 @@ func (p *platform) steady(list []*tenant, agent string, perSecond float64, d tim
 	return out, failed
 }
 
-// each runs an agent of each tenant once.
+// each runs an agent once for each tenant.
 func (p *platform) each(list []*tenant, agent string) error {
 	var mu sync.Mutex
 	var failed error

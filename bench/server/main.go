@@ -26,14 +26,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A plan says what is measured, and for how long.
+// A plan configures the measurements and their durations.
 type plan struct {
 	each    time.Duration // duration of one row
 	tenants []int
 	modules []int
 	readers int
-	runs    int           // concurrent runs whose memory is measured
-	rounds  int           // rounds with the hostile tenant, and as many without
+	runs    int           // number of concurrent runs whose memory is measured
+	rounds  int           // number of rounds with the hostile tenant, and as many without
 	turn    time.Duration // duration of a round
 	rate    float64       // runs per second of the honest tenants; default: a third of the measured maximum
 	attacks string        // attacks of the hostile tenant, separated by commas; default: all
@@ -83,7 +83,7 @@ func main() {
 	}
 }
 
-// compared compares two builds, see compare.
+// compared compares two builds with compare and writes the result.
 func compared(p *plan, against string) error {
 	m, err := startModel()
 	if err != nil {
@@ -150,8 +150,8 @@ func processor() string {
 	return runtime.GOARCH
 }
 
-// self starts this program as the hostile tenant, in a session of its own: Linux divides processors
-// between sessions first, and the attacker would have a part of the server's.
+// self starts this program as the hostile tenant, in its own session. Linux first divides the
+// processors between sessions, so in one session the attacker would use the benchmark's share.
 func self(address, key, wasm, attacks string) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -163,8 +163,8 @@ func self(address, key, wasm, attacks string) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// idle gives this process the processor time that no other process wants: a real attacker has
-// machines of its own.
+// idle gives this process only processor time that no other process uses. A real attacker has its
+// own machines.
 func idle() error {
 	_ = os.WriteFile("/proc/self/autogroup", []byte("19"), 0) // if the kernel groups tasks by session
 	threads, err := os.ReadDir("/proc/self/task")

@@ -15,7 +15,7 @@ const (
 	slowPause = 100 * time.Millisecond
 )
 
-// A chatModel is an OpenAI-compatible model that answers at once; the model "slow" streams slowly.
+// A chatModel is an OpenAI-compatible model that answers at once. Its model "slow" streams slowly.
 type chatModel struct {
 	url    string
 	server *http.Server

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// A platform is a server process that is measured.
+// A platform is the server process under test.
 type platform struct {
 	cmd      *exec.Cmd
 	dir      string
@@ -101,13 +101,13 @@ func (p *platform) resident() int64 {
 // tick is the unit of processor times in Linux's /proc.
 const tick = 10 * time.Millisecond
 
-// processor returns the server's processor time, with that of children that have ended.
+// processor returns the server's processor time, including children that have ended.
 func (p *platform) processor() (took time.Duration) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(b), ") ") // the name before it may contain anything
+	_, rest, _ := strings.Cut(string(b), ") ") // the program's name before it may contain any character
 	fields := strings.Fields(rest)
 	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
 		n, _ := strconv.ParseInt(field, 10, 64)
@@ -163,8 +163,8 @@ func (p *platform) tenant(id string, quota map[string]int64) (*tenant, error) {
 	return &tenant{id, key.Secret}, err
 }
 
-// tenants creates n tenants with the guest as their module, and an agent of the model for each
-// number of modules.
+// tenants creates n tenants, uploads the guest as a module of each, and adds an agent of the model
+// for each number of modules.
 func (p *platform) tenants(prefix string, n int, model string, modules ...int) ([]*tenant, error) {
 	out := make([]*tenant, n)
 	var wg sync.WaitGroup
@@ -190,7 +190,7 @@ func (p *platform) tenants(prefix string, n int, model string, modules ...int) (
 	return out, failed
 }
 
-// furnish uploads the guest for a tenant, and an agent for each number of modules.
+// furnish uploads the guest for a tenant, and adds an agent for each number of modules.
 func (p *platform) furnish(t *tenant, model string, modules []int) error {
 	for _, n := range modules {
 		if n > 0 {

@@ -44,7 +44,7 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 			}
 			ids = append(ids, run.ID)
 		}
-		time.Sleep(time.Second) // until they wait for their model
+		time.Sleep(time.Second) // until the runs wait for their model
 		fmt.Fprintf(text, "| an active run with %d modules, of %s | %s |\n", modules, count(p.runs), more(s.resident()-before, p.runs))
 		for _, id := range ids {
 			_ = s.json("POST", "/v1/runs/"+id+"/cancel", warm[0].key, nil, 202, nil) // fails if the run has ended
@@ -54,7 +54,7 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 	return nil
 }
 
-// more formats the memory of each of n things. A growth of less than leastMemory is noise.
+// more formats the memory per item of n items. It treats a total below leastMemory as noise.
 func more(bytes int64, n int) string {
 	const leastMemory = 2 << 20
 	if bytes < leastMemory {
@@ -63,7 +63,7 @@ func more(bytes int64, n int) string {
 	return size(bytes / int64(n))
 }
 
-// streams measures the delay of readers of active runs.
+// streams measures the delay of events for readers of active runs.
 func streams(p *plan, s *platform, text *bytes.Buffer) error {
 	const tenants, runsOfEach = 10, 2
 	list, err := s.tenants("read-", tenants, "slow", 0)
@@ -125,7 +125,8 @@ func streams(p *plan, s *platform, text *bytes.Buffer) error {
 	return nil
 }
 
-// read reads a run's events. It returns the delay of each, and whether all of them came in order.
+// read reads a run's events. It returns the delay of each event, and whether all events arrived in
+// order.
 func (p *platform) read(t *tenant, run string) (lag []time.Duration, whole bool, err error) {
 	req, err := http.NewRequest("GET", p.url+"/v1/runs/"+run+"/events", nil)
 	if err != nil {

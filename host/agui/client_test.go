@@ -25,7 +25,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
 
-// A server runs an agent for AG-UI's client, and keeps what waits for answers.
+// A server runs an agent for AG-UI's client and stores the states of paused runs.
 type server struct {
 	agent *agent.Agent
 	mu    sync.Mutex
@@ -69,7 +69,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// said is what the client made of one run.
+// said holds the client's view of one run.
 type said struct {
 	Events   []map[string]any `json:"events"`
 	Messages []struct {
@@ -169,7 +169,7 @@ func TestClientFollowsARun(t *testing.T) {
 	require.Equal(t, "assistant: You are welcome.", runs[1].texts()[len(runs[1].texts())-1])
 }
 
-// sorted puts the results of parallel calls into one order.
+// sorted puts the results of parallel calls into a fixed order.
 func sorted(lines []string) []string {
 	for i := range lines {
 		if i > 0 && lines[i] == "tool: sunny" && strings.HasPrefix(lines[i-1], "tool: no") {

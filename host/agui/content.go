@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// contentOf is a message's or result's content as clients have it: a string,
-// or parts where it is more than text.
+// contentOf returns a message's or result's content in AG-UI's form: a string, or parts if it has
+// more than text.
 func contentOf(c abi.Content) any {
 	if !c.IsParts() {
 		return c.String()
@@ -26,7 +26,7 @@ func contentOf(c abi.Content) any {
 	return out
 }
 
-// partOf is a part in AG-UI's form; false for a kind that it has none for.
+// partOf returns a part in AG-UI's form. It returns false if AG-UI has no such kind.
 func partOf(p abi.Part) (part, bool) {
 	var image struct{ URL string }
 	var audio struct{ Data, Format string }
@@ -57,7 +57,7 @@ func partOf(p abi.Part) (part, bool) {
 	return part{}, false
 }
 
-// sourceOf is what a URL leads to, which may hold the data itself.
+// sourceOf returns the source for a URL, which may be a data URL.
 func sourceOf(url string) *source {
 	if rest, ok := strings.CutPrefix(url, "data:"); ok {
 		if mime, data, ok := strings.Cut(rest, ";base64,"); ok {
@@ -67,7 +67,7 @@ func sourceOf(url string) *source {
 	return &source{Type: "url", Value: url}
 }
 
-// url is the source as a URL.
+// url returns the source as a URL.
 func (s *source) url() string {
 	if s.Type == "data" {
 		return "data:" + s.MIMEType + ";base64," + s.Value
@@ -75,7 +75,7 @@ func (s *source) url() string {
 	return s.Value
 }
 
-// toABI is a part that a client sent, in OpenAI's form.
+// toABI converts a client's part to OpenAI's form.
 func (p *part) toABI() (abi.Part, error) {
 	var out abi.Part
 	var err error

@@ -1,6 +1,5 @@
-// Package agui speaks AG-UI (version 1), the protocol in which web front ends
-// follow an agent's run: an [Encoder] puts a run's events into it, and
-// [ParseInput] reads what such a client sends.
+// Package agui implements AG-UI (version 1), the protocol in which web front ends follow an agent's
+// run. An [Encoder] encodes a run's events, and [ParseInput] decodes the client's input.
 //
 //	in, err := agui.ParseInput(body)
 //	enc := agui.NewEncoder(agui.Options{Thread: in.ThreadID, Run: in.RunID, Messages: in.Raw})
@@ -10,6 +9,6 @@
 //		}
 //	}
 //
-// Middlewares see and change what clients are sent in translate_before and
-// translate_after; see [chain.Encoder].
+// Middlewares can observe and change the encoded events in translate_before and translate_after;
+// see [chain.Encoder].
 package agui

@@ -12,42 +12,42 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
-// Options make an encoder.
+// Options configure an encoder.
 type Options struct {
-	// Thread and Run are the client's ids; those of the run itself when empty.
+	// Thread and Run are the client's ids. They default to the id of the run.
 	Thread, Run string
-	// Messages are the client's messages before the run, [Input.Raw]. With them
-	// the client is given all messages anew where what was streamed to it is no
-	// longer right; without them it hears of that in an event message_replaced.
+	// Messages holds the client's messages before the run, from [Input.Raw]. With them, the encoder
+	// sends a snapshot of all messages if the streamed ones were wrong. Without them, it sends an
+	// event message_replaced.
 	Messages []json.RawMessage
-	// Internals tells the client also what concerns the agent's makers: faults
-	// and log lines of modules, model calls that were made again, limits.
+	// Internals also sends events for the agent's developers: faults and log lines of modules,
+	// retried model calls, and limits.
 	Internals bool
 }
 
-// An Encoder puts the events of one run into AG-UI for one client.
+// An Encoder encodes the events of one run in AG-UI for one client.
 type Encoder struct {
 	o       Options
 	started bool
-	lanes   map[string]*lane // of the run, under "", and of the runs inside it
+	lanes   map[string]*lane // of the run, under "", and of its inner runs
 	said    []json.RawMessage
-	size    int    // bytes of said, with those that were dropped
-	answer  string // the last message
+	size    int    // total bytes of said, including dropped messages
+	answer  string // text of the last message
 	out     []chain.Encoded
 	now     int64
 }
 
 var _ chain.Encoder = (*Encoder)(nil)
 
-// NewEncoder returns an encoder for a new run, or for one that is resumed.
+// NewEncoder returns an encoder for a new or a resumed run.
 func NewEncoder(o Options) *Encoder {
 	return &Encoder{o: o, lanes: map[string]*lane{}}
 }
 
-// Protocol is "ag-ui".
+// Protocol returns "ag-ui".
 func (e *Encoder) Protocol() string { return "ag-ui" }
 
-// Encode returns what an event is in AG-UI.
+// Encode returns an event's form in AG-UI, which can be empty or several events.
 func (e *Encoder) Encode(ev abi.Event) []chain.Encoded {
 	e.out, e.now = nil, ev.TimeMS
 	e.start(ev)
@@ -55,7 +55,7 @@ func (e *Encoder) Encode(ev abi.Event) []chain.Encoded {
 	return e.out
 }
 
-// start begins the run, which AG-UI wants to hear of first.
+// start sends RUN_STARTED, which must be the first event.
 func (e *Encoder) start(ev abi.Event) {
 	if e.started {
 		return
@@ -65,7 +65,7 @@ func (e *Encoder) start(ev abi.Event) {
 	e.send(&event{Type: typeRunStarted, ThreadID: e.o.Thread, RunID: e.o.Run, ProtocolVersion: protocolVersion})
 }
 
-// fixed are the keys that no module changes.
+// fixed returns the keys that modules cannot change.
 func fixed() []string {
 	return []string{"type", "timestamp", "subagentRunId", "threadId", "runId", "protocolVersion", "parentRunId", "stepName", "messageId", "role",
 		"toolCallId", "toolCallName", "parentMessageId", "parentSubagentRunId", "parentToolCallId", "code", "outcome", "usage"}
@@ -75,7 +75,7 @@ func (e *Encoder) send(x *event) {
 	x.Timestamp = e.now
 	b, err := abijson.Marshal(x)
 	if err != nil {
-		return // strings and numbers always can be
+		return // unreachable: an event has only strings and numbers
 	}
 	keep := true
 	switch x.Type {
@@ -85,11 +85,11 @@ func (e *Encoder) send(x *event) {
 	e.out = append(e.out, chain.Encoded{JSON: b, Fixed: fixed(), Keep: keep})
 }
 
-// maxSaid is how many bytes of a run's messages an encoder keeps for snapshots. Beyond it,
+// maxSaid limits the bytes of a run's messages that an encoder stores for snapshots. Beyond it,
 // clients get message_replaced instead.
 const maxSaid = 4 << 20
 
-// say keeps a message for a snapshot.
+// say stores a message for snapshots.
 func (e *Encoder) say(m message) {
 	if e.size > maxSaid {
 		return
@@ -105,8 +105,8 @@ func (e *Encoder) say(m message) {
 	e.said = append(e.said, b)
 }
 
-// snapshot gives the client all messages anew, or the one that changed if the encoder has
-// not kept all.
+// snapshot sends all messages to the client, or only the changed one if the encoder does not have
+// all.
 func (e *Encoder) snapshot(m message) {
 	if e.o.Messages == nil || e.size > maxSaid {
 		e.send(&event{Type: typeCustom, Subagent: m.Subagent, Name: "message_replaced", Value: map[string]any{"messageId": m.ID, "content": m.Content}})
@@ -131,22 +131,22 @@ func either(a, b string) string {
 	return b
 }
 
-// A lane is one run as the client follows it: the run itself, or one inside it.
+// A lane is the client's view of one run: the run itself, or an inner one.
 type lane struct {
 	e     *Encoder
-	sub   string // the run inside the run
-	begun bool   // of a run inside
-	step  string // that is open
+	sub   string // id of the inner run, or ""
+	begun bool   // an inner run's start has been sent
+	step  string // name of the open step
 	model string
-	tools []string // calls under way, whose arguments may still come
+	tools []string // open calls, whose arguments may still arrive
 
-	id        string // of the message that is being streamed
+	id        string // id of the message in progress
 	streams   int
-	text      bool // it has been opened
+	text      bool // the message's text has been started
 	reasoning bool
 	chunks    []abi.Chunk
-	calls     map[int]string  // that are being streamed, by their index
-	told      map[string]bool // calls that the client knows
+	calls     map[int]string  // ids of the message's calls, by index
+	told      map[string]bool // calls that have been sent
 }
 
 func (l *lane) send(x *event) {
@@ -154,7 +154,7 @@ func (l *lane) send(x *event) {
 	l.e.send(x)
 }
 
-// encode puts one event into the protocol.
+// encode encodes one event.
 func (l *lane) encode(ev abi.Event) {
 	switch ev.Type {
 	case abi.EventRunStarted:
@@ -192,7 +192,7 @@ func (l *lane) encode(ev abi.Event) {
 	}
 }
 
-// internal tells of what concerns the agent's makers.
+// internal sends an event for the agent's developers.
 func (l *lane) internal(ev abi.Event) {
 	if !l.e.o.Internals {
 		return
@@ -206,7 +206,7 @@ func (l *lane) internal(ev abi.Event) {
 	l.send(&event{Type: typeCustom, Name: string(ev.Type), Value: value})
 }
 
-// chunk hands on a piece of an answer, or of a tool's result.
+// chunk sends a chunk of an answer or of a tool's result.
 func (l *lane) chunk(ev abi.Event) {
 	c := ev.Chunk
 	if c == nil {
@@ -231,11 +231,11 @@ func (l *lane) chunk(ev abi.Event) {
 	}
 }
 
-// open gives a message that is being streamed an id.
+// open chooses the id of the message in progress.
 func (l *lane) open(ev abi.Event) {
 	if l.id == "" {
 		l.streams++
-		// A resumed run streams under its old id, the client's run is another one.
+		// A resumed run has its old id, but the client's run is a new one.
 		l.id = fmt.Sprintf("%s_%s_%d", l.e.o.Run, ev.Run, l.streams)
 	}
 }
@@ -275,8 +275,8 @@ func (l *lane) closeReasoning() {
 	l.send(&event{Type: typeReasoningEnd, MessageID: id})
 }
 
-// callChunk hands on a piece of a tool call. One without an id of its own, or
-// with that of another call, is told of as a whole when the message is there.
+// callChunk sends a chunk of a tool call. A call without an id, or with that of another call, is
+// sent complete with its message.
 func (l *lane) callChunk(c *abi.Chunk) {
 	l.closeReasoning()
 	id, known := l.calls[c.Index]
@@ -297,7 +297,7 @@ func (l *lane) callChunk(c *abi.Chunk) {
 	}
 }
 
-// closeMessage ends whatever of a streamed message is open.
+// closeMessage ends the message in progress.
 func (l *lane) closeMessage() {
 	l.closeReasoning()
 	if l.text {
@@ -310,7 +310,7 @@ func (l *lane) closeMessage() {
 	clear(l.calls)
 }
 
-// message ends a message that was streamed, or tells of one that was not.
+// message ends a streamed message, or sends one that was not streamed.
 func (l *lane) message(ev abi.Event) {
 	m := ev.Message
 	if m == nil || m.Role != abi.RoleAssistant {
@@ -340,7 +340,7 @@ func (l *lane) message(ev abi.Event) {
 	}
 }
 
-// call tells of a call as a whole.
+// call sends a complete call.
 func (l *lane) call(id, name, arguments string) {
 	l.told[id] = true
 	l.send(&event{Type: typeCallStart, ToolCallID: id, ToolCallName: name, ParentMessageID: l.id})
@@ -353,7 +353,7 @@ func (l *lane) call(id, name, arguments string) {
 func (l *lane) toolCall(ev abi.Event) {
 	switch {
 	case ev.Call == nil:
-	case ev.Call.By != nil: // a module's own: no part of the conversation
+	case ev.Call.By != nil: // a module's own call is not part of the conversation
 		l.send(&event{Type: typeCustom, Name: "module_tool_call",
 			Value: map[string]any{"toolCallId": ev.Call.ID, "toolCallName": ev.Call.Name, "entry": ev.Call.By.Entry}})
 	case !l.told[ev.Call.ID]:
@@ -380,7 +380,7 @@ func (l *lane) toolResult(ev abi.Event) {
 	l.e.say(out)
 }
 
-// child hands on what happened in a run inside this one.
+// child encodes an event of an inner run.
 func (l *lane) child(ev abi.Event) {
 	in := l.e.lane(ev.Event.Run)
 	if !in.begun {
@@ -401,13 +401,13 @@ func (l *lane) closeStep() {
 	}
 }
 
-// close ends whatever is open.
+// close ends the message in progress and the open step.
 func (l *lane) close() {
 	l.closeMessage()
 	l.closeStep()
 }
 
-// pause tells what the run waits for.
+// pause sends the interrupts that the run waits for.
 func (l *lane) pause(ev abi.Event) {
 	l.close()
 	if l.sub != "" {
@@ -415,7 +415,7 @@ func (l *lane) pause(ev abi.Event) {
 		for _, p := range ev.Interrupts {
 			o.InterruptIDs = append(o.InterruptIDs, p.ID)
 		}
-		l.begun = false // another part of it may follow, in another run of the client's
+		l.begun = false // the client's next run may continue it
 		l.send(&event{Type: typeSubagentFinished, Outcome: o})
 		return
 	}
@@ -427,7 +427,7 @@ func (l *lane) pause(ev abi.Event) {
 	l.send(&event{Type: typeRunFinished, ThreadID: l.e.o.Thread, RunID: l.e.o.Run, Outcome: o})
 }
 
-// closeChildren ends runs inside that were not heard the end of.
+// closeChildren ends inner runs whose end the encoder has not received.
 func (e *Encoder) closeChildren() {
 	for _, run := range slices.Backward(slices.Sorted(maps.Keys(e.lanes))) {
 		if l := e.lanes[run]; run != "" && l.begun {
@@ -438,7 +438,7 @@ func (e *Encoder) closeChildren() {
 	}
 }
 
-// The reasons of interrupts that a client may have a form for.
+// Reasons of interrupts, for which a client may have a form.
 const (
 	reasonApproval = "tool_call_approval"
 	reasonInput    = "input_required"
@@ -510,8 +510,8 @@ func (l *lane) finishChild(ev abi.Event) {
 	l.send(&event{Type: typeSubagentError, Code: ev.FinishReason, Message: l.failure(ev)})
 }
 
-// failure says why a run ended. Only a client that may see internals learns where the
-// model is and what its endpoint said.
+// failure returns the reason of a run's end. Only a client with Internals receives the model's
+// address and its endpoint's message.
 func (l *lane) failure(ev abi.Event) string {
 	how, byModel := model.EndedBy(&ev)
 	switch {
@@ -525,8 +525,8 @@ func (l *lane) failure(ev abi.Event) string {
 	return "the run ended: " + ev.FinishReason
 }
 
-// correct puts the run's final message in the place of the last one that was
-// said, if that is what it was made of, or says it.
+// correct replaces the last message by the run's final one, if the last message has no calls.
+// Otherwise it sends the final message.
 func (e *Encoder) correct(ev abi.Event, m *abi.Message) {
 	text := m.Content.String()
 	for i := len(e.said) - 1; i >= 0; i-- {

@@ -31,7 +31,7 @@ const (
 // protocolVersion is the version of the protocol that RUN_STARTED announces.
 const protocolVersion = "1.0"
 
-// An event is one event of AG-UI. Which fields it has depends on its type.
+// An event is an AG-UI event. Its type determines its fields.
 type event struct {
 	Type      string `json:"type"`
 	Timestamp int64  `json:"timestamp,omitempty"` // Unix time, milliseconds
@@ -68,14 +68,14 @@ type event struct {
 	Metadata map[string]any `json:"metadata,omitempty"`
 }
 
-// An outcome is how a run, or a sub-agent's, came out.
+// An outcome is the outcome of a run or of a sub-agent's run.
 type outcome struct {
 	Type         string      `json:"type"` // success, interrupt, cancelled, suspended
 	Interrupts   []interrupt `json:"interrupts,omitempty"`
 	InterruptIDs []string    `json:"interruptIds,omitempty"`
 }
 
-// An interrupt is what a run waits for.
+// An interrupt is a question that a run waits for.
 type interrupt struct {
 	ID             string         `json:"id"`
 	Subagent       string         `json:"subagentRunId,omitempty"`
@@ -93,7 +93,7 @@ type usage struct {
 	TotalTokens  int64  `json:"totalTokens"`
 }
 
-// A message is one of AG-UI's.
+// A message is an AG-UI message.
 type message struct {
 	ID         string         `json:"id"`
 	Role       string         `json:"role"`
@@ -117,7 +117,7 @@ type functionCall struct {
 	Arguments string `json:"arguments"`
 }
 
-// A part is one piece of a message's content.
+// A part is one part of a message's content.
 type part struct {
 	Type   string  `json:"type"` // text, image, audio, video, document
 	Text   string  `json:"text,omitempty"`

@@ -8,23 +8,23 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// MaxInput is how long a client's input may be, in bytes.
+// MaxInput is the maximum size of a client's input, in bytes.
 const MaxInput = 8 << 20
 
-// An Input is what a client begins a run with, or resumes one.
+// An Input is the client's request to start or resume a run.
 type Input struct {
 	ThreadID string
 	RunID    string
-	// Messages are the conversation, without what is for front ends only:
-	// activities and reasoning.
+	// Messages holds the conversation without activities and reasoning, which are only for front
+	// ends.
 	Messages []abi.Message
-	// Raw are all messages as they came, for [Options].
+	// Raw holds all messages unchanged, for [Options].
 	Raw []json.RawMessage
-	// Tools are those that the front end runs itself.
+	// Tools are the tools that the front end runs.
 	Tools []abi.Tool
-	// State, Context and ForwardedProps are the client's own.
+	// State, Context and ForwardedProps hold the client's data.
 	State, Context, ForwardedProps json.RawMessage
-	// Answers are what interrupts are answered with, by their ids.
+	// Answers holds the answers to interrupts by interrupt id.
 	Answers map[string]json.RawMessage
 }
 
@@ -55,8 +55,8 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf(format, args...)}
 }
 
-// ParseInput reads what a client sends: a RunAgentInput, JSON of at most
-// MaxInput bytes. The error is an *abi.Error that says what is wrong.
+// ParseInput parses a client's input: a RunAgentInput in JSON of at most MaxInput bytes. The error
+// is an *abi.Error that says what is wrong.
 func ParseInput(b []byte) (*Input, error) {
 	if len(b) > MaxInput {
 		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("the input has %d bytes; at most %d are allowed", len(b), MaxInput)}
@@ -94,7 +94,7 @@ func ParseInput(b []byte) (*Input, error) {
 		case r.InterruptID == "":
 			return nil, invalid("resume[%d]: needs an interruptId", i)
 		case r.Status == "cancelled":
-			answer = json.RawMessage("false") // a gate's question is denied, a module hears that nobody answered
+			answer = json.RawMessage("false") // denies a gate's question; for a module, there is no answer
 		case r.Status != "resolved":
 			return nil, invalid("resume[%d]: status is %q; want resolved or cancelled", i, r.Status)
 		case len(answer) == 0:
@@ -108,7 +108,7 @@ func ParseInput(b []byte) (*Input, error) {
 	return in, nil
 }
 
-// messageFrom reads one of AG-UI's messages; false for one that is not for models.
+// messageFrom parses an AG-UI message. It returns false if the message is not for models.
 func messageFrom(raw json.RawMessage) (out abi.Message, ok bool, err error) {
 	var m struct {
 		ID         string          `json:"id"`

@@ -69,8 +69,8 @@ func FuzzParseInput(f *testing.F) {
 	})
 }
 
-// An encoder is given whatever modules left of a run's events, in any order,
-// and always makes a stream that begins once and opens what it closes.
+// FuzzEncoder encodes events in any order, since modules can drop and change them. The stream must
+// start once, and open each item before it closes it.
 func FuzzEncoder(f *testing.F) {
 	f.Add([]byte(`{"type":"chunk","chunk":{"kind":"text","text":"a"}}`), []byte(`{"type":"run_finished","finish_reason":"stop"}`))
 	f.Add([]byte(`{"type":"child","event":{"type":"chunk","run":"x","chunk":{"kind":"tool_call","id":"c","name":"t","arguments":"{}"}}}`), []byte(`{"type":"run_paused","interrupts":[{"id":"i","reason":"why"}]}`))

@@ -11,7 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// An encoder keeps a bounded part of a long run's messages, and no run that ended inside it.
+// TestEncoderIsBounded checks that an encoder limits the stored messages of a long run, and drops
+// inner runs when they end.
 func TestEncoderIsBounded(t *testing.T) {
 	t.Parallel()
 	e := NewEncoder(Options{Messages: []json.RawMessage{}})

@@ -1,5 +1,5 @@
-// Package sdktest tests the SDKs that are not in Go: their modules run on a host
-// that is all script, so that what they ask of it can be compared.
+// Package sdktest tests the SDKs for languages other than Go. Their modules run on a scripted host
+// that records every host call, so that the tests can compare the calls of all SDKs.
 package sdktest
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A Call is one that a module made of the host.
+// A Call is one host call of a module.
 type Call struct {
 	Import string
-	Args   []string // texts as they are, numbers in decimal
+	Args   []string // texts unchanged, numbers in decimal
 }
 
-// String is the call in one line.
+// String returns the call as one line.
 func (c Call) String() string {
 	if len(c.Args) == 0 {
 		return c.Import
@@ -30,13 +30,13 @@ func (c Call) String() string {
 	return c.Import + " " + strings.Join(c.Args, " ")
 }
 
-// A Host answers the calls of a module as Answer says, and keeps them.
+// A Host records the calls of a module and replies to them with Answer.
 type Host struct {
-	// Answer gives the reply to a call: bytes, or an error for the module. A call
-	// of changed replies with a number.
+	// Answer returns the reply to a call, or an error for the module. The reply to a call of
+	// changed is a number in decimal.
 	Answer func(Call) (reply string, err *abi.Error)
 	Calls  []Call
-	// Printed is what the module printed, as one does that panics.
+	// Printed holds the module's output, such as the message of a panic.
 	Printed bytes.Buffer
 
 	runtime wazero.Runtime
@@ -47,14 +47,14 @@ type Host struct {
 
 const i32, i64 = api.ValueTypeI32, api.ValueTypeI64
 
-// A parameter of an import: a text (two i32), a number of either size.
+// The kinds of an import's parameters: a text is two i32, a number is one i32 or one i64.
 const (
 	textArg = iota
 	smallArg
 	largeArg
 )
 
-// imports are those of the ABI whose reply comes from Answer.
+// imports holds the parameters of the ABI's imports that Answer replies to.
 var imports = map[string][]int{
 	"next": {textArg}, "next_stream": {textArg}, "recv": {}, "send": {textArg},
 	"messages": {smallArg, smallArg, smallArg}, "changed": {smallArg, largeArg},
@@ -63,12 +63,12 @@ var imports = map[string][]int{
 	"emit": {textArg}, "model": {textArg}, "tool": {textArg}, "config": {},
 }
 
-// New loads a module. It imports nothing but the ABI.
+// New loads a module that imports only the ABI.
 func New(ctx context.Context, wasm []byte) (*Host, error) {
 	return load(ctx, &Host{runtime: wazero.NewRuntime(ctx)}, wasm)
 }
 
-// NewWithWASI loads a module that may import WASI as well, as those in Go do.
+// NewWithWASI loads a module that may also import WASI, as modules written in Go do.
 func NewWithWASI(ctx context.Context, wasm []byte) (*Host, error) {
 	h := &Host{runtime: wazero.NewRuntime(ctx)}
 	if _, err := wasi_snapshot_preview1.Instantiate(ctx, h.runtime); err != nil {
@@ -158,7 +158,7 @@ func (h *Host) call(m api.Module, name string, params []int, stack []uint64) int
 	return int32(len(reply))
 }
 
-// Hook calls an export with an input, and returns what it wrote and whether it
+// Hook calls an export with an input. It returns the module's output, and whether the export
 // returned 0.
 func (h *Host) Hook(ctx context.Context, export, input string) (output string, ok bool, err error) {
 	fn := h.module.ExportedFunction(export)
@@ -173,8 +173,8 @@ func (h *Host) Hook(ctx context.Context, export, input string) (output string, o
 	return string(h.output), results[0] == 0, nil
 }
 
-// Memory is the size of the module's, in bytes.
+// Memory returns the size of the module's memory in bytes.
 func (h *Host) Memory() uint32 { return h.module.Memory().Size() }
 
-// Close ends the host.
+// Close closes the host's runtime.
 func (h *Host) Close(ctx context.Context) error { return h.runtime.Close(ctx) }

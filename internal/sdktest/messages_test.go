@@ -12,11 +12,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A conversation answers for a list of messages whose revisions are told apart
-// by how their messages begin.
+// A conversation answers for a list of messages. Each revision has its own prefix in the messages'
+// texts.
 type conversation struct {
 	begin   string
-	same    int // messages of the revision before
+	same    int // number of messages that did not change since the last revision
 	filler  string
 	garbled bool
 }
@@ -43,8 +43,8 @@ func (c *conversation) answer(call Call) (string, *abi.Error) {
 	}
 }
 
-// read has the probe read a list from its end, and returns the messages that it saw and
-// the calls that it made for that.
+// read has the probe read a list from its end. It returns the messages that the probe read, and its
+// host calls.
 func (c *conversation) read(t *testing.T, h *Host, revision, total int) (saw, calls string) {
 	t.Helper()
 	h.Answer, h.Calls = c.answer, nil
@@ -56,7 +56,7 @@ func (c *conversation) read(t *testing.T, h *Host, revision, total int) (saw, ca
 	require.NoError(t, err)
 	saw, _, _ = strings.Cut(answer.Response.Message.Content.String(), "; beyond")
 	made := lines(h.Calls)
-	for i, call := range made { // what comes behind is for other tests
+	for i, call := range made { // other tests check the later calls
 		if call == "changed 1 5" {
 			made = made[:i]
 			break
@@ -65,8 +65,8 @@ func (c *conversation) read(t *testing.T, h *Host, revision, total int) (saw, ca
 	return strings.ReplaceAll(saw, "message=", ""), strings.Join(made, "; ")
 }
 
-// TestKeptMessages reads a list hook after hook: what was read is read again when it
-// changed, and only then, also behind a hook that failed.
+// TestKeptMessages reads a list in a series of hooks. An SDK must read messages again only if they
+// have changed, even after a hook that failed.
 func TestKeptMessages(t *testing.T) {
 	t.Parallel()
 	each(t, "probe", func(t *testing.T, h *Host) {
@@ -104,8 +104,8 @@ func TestKeptMessages(t *testing.T) {
 	})
 }
 
-// TestKeptMemory has every revision be another list: what is kept of the
-// lists does not pile up.
+// TestKeptMemory reads 150 revisions that have no message in common. The SDK must not accumulate
+// messages of old revisions.
 func TestKeptMemory(t *testing.T) {
 	t.Parallel()
 	each(t, "probe", func(t *testing.T, h *Host) {

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// policies runs a test of the example tool-policy in every language that it is in.
+// policies runs a test on every port of the example tool-policy.
 func policies(t *testing.T, test func(t *testing.T, p *policy)) {
 	t.Helper()
 	met := ported(t, "tool-policy", func(t *testing.T, h *Host) { test(t, &policy{t, h}) })
@@ -60,7 +60,7 @@ func on(action, tool string, conditions ...string) object {
 	return r
 }
 
-// TestPatterns compares the small matchers of the examples with Go's.
+// TestPatterns compares the small matchers of the ports with Go's regexp package.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	texts := []string{"", "a", "b", "ab", "ba", "aab", "abab", "abc", "secret", "a/secret/b", "secrets", "x@example.com", "x@example.comx", "A", "äöü", "ä", "日本",
@@ -87,7 +87,7 @@ func TestPatterns(t *testing.T) {
 	})
 }
 
-// TestSlowPattern has patterns and texts that take backtracking matchers ages.
+// TestSlowPattern matches a text on which backtracking takes exponential time.
 func TestSlowPattern(t *testing.T) {
 	t.Parallel()
 	policies(t, func(t *testing.T, p *policy) {
@@ -96,7 +96,7 @@ func TestSlowPattern(t *testing.T) {
 	})
 }
 
-// TestPolicies decides as the example in Go does.
+// TestPolicies expects the decisions of the example in Go.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	rules := func(list ...object) object { return object{"rules": list} }

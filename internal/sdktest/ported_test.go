@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
-// ported runs a test of an example in every language other than Go that it is in, and
-// returns in how many it is.
+// ported runs a test on an example's ports to other languages than Go, and returns the number of
+// ports.
 func ported(t *testing.T, example string, test func(t *testing.T, h *Host)) (languages int) {
 	t.Helper()
 	for _, language := range guestbuild.Languages {

@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
-// each runs a test of the module in a folder of every SDK's testdata.
+// each runs a test on every SDK's module in the given folder of its testdata.
 func each(t *testing.T, folder string, test func(t *testing.T, h *Host)) {
 	t.Helper()
 	for _, language := range guestbuild.Languages {
@@ -32,7 +32,7 @@ const envelope = `"run":{"id":"r","agent":"a","step":1,"max_steps":2,"usage":{"p
 
 const fiveMessages = `{` + envelope + `,"request":{"messages":{"list":1,"revision":9,"total":6},"tools":[],"model":"m"}}`
 
-// generous answers every call.
+// generous replies to every call with success.
 func generous(c Call) (string, *abi.Error) {
 	switch c.Import {
 	case "messages":
@@ -67,8 +67,8 @@ func generous(c Call) (string, *abi.Error) {
 	}
 }
 
-// TestHostCalls has a module make every host call: each SDK asks for the same
-// things in the same words, and gives the module the same replies.
+// TestHostCalls has a module make every host call. All SDKs must make the same calls with the same
+// arguments, and return the same replies to the module.
 func TestHostCalls(t *testing.T) {
 	t.Parallel()
 	each(t, "probe", func(t *testing.T, h *Host) {
@@ -101,7 +101,7 @@ func lines(calls []Call) (out []string) {
 	return out
 }
 
-// TestHostErrors refuses everything: each error is a value that the module gets.
+// TestHostErrors rejects every call. The module must receive each error as a value.
 func TestHostErrors(t *testing.T) {
 	t.Parallel()
 	each(t, "probe", func(t *testing.T, h *Host) {
@@ -127,7 +127,7 @@ func TestHostErrors(t *testing.T) {
 
 const toolCall = `{` + envelope + `,"call":{"id":"c","name":"t","arguments":"{\"path\":\"a\\nb\"}"},"tool":{"name":"t"}}`
 
-// TestStream has a module read a stream and hand it on.
+// TestStream has a module read a stream and forward it.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	each(t, "probe", func(t *testing.T, h *Host) {
@@ -155,7 +155,7 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// TestAnswers looks at what the helpers of each SDK write.
+// TestAnswers checks the output of each SDK's helpers.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	each(t, "probe", func(t *testing.T, h *Host) {
@@ -176,8 +176,8 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// TestBadInput gives inputs that a host never writes: the hook fails, and the
-// module is as good as before.
+// TestBadInput gives inputs that a host never writes. The hook must fail, and the next hook must
+// succeed.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	deep := ""
@@ -203,8 +203,7 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
-// TestMemory calls hooks again and again, as a long run does: what they use of
-// memory does not grow.
+// TestMemory makes the hook calls of a long run. The module's memory must stay below 8 MiB.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	var chunks []string

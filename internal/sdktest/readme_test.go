@@ -13,9 +13,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/toolchain"
 )
 
-// readmes are the SDKs' READMEs, whose code blocks become the files of a module.
+// readmes holds the READMEs of the SDKs. Their code blocks become the files of a module.
 var readmes = map[string]struct {
-	files map[string]string // a block's language, to the file it goes to
+	files map[string]string // from a block's language to its file
 	setup func(t *testing.T, sdk string, p *toolchain.Project)
 }{
 	"c": {map[string]string{"c": "guard.c"}, func(t *testing.T, sdk string, p *toolchain.Project) {
@@ -54,8 +54,7 @@ func skip(t *testing.T, why error) {
 	t.Skipf("SKIPPED: %v", why)
 }
 
-// TestReadmes builds what each README begins with, as an author would, and calls
-// its gate.
+// TestReadmes builds the first example of each README as an author would, and calls its gate.
 func TestReadmes(t *testing.T) {
 	t.Parallel()
 	for language, r := range readmes {

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
-// redactors runs a test of the example redact in every language that it is in.
+// redactors runs a test on every port of the example redact.
 func redactors(t *testing.T, test func(t *testing.T, r *redactor)) {
 	t.Helper()
 	met := ported(t, "redact", func(t *testing.T, h *Host) {
@@ -31,7 +31,7 @@ type redactor struct {
 	stream int
 }
 
-// answer keeps run-local values, as the host does.
+// answer stores and returns run-local values.
 func (r *redactor) answer(c Call) (string, *abi.Error) {
 	switch c.Import {
 	case "local_get":
@@ -54,8 +54,8 @@ func (r *redactor) configure(config string) {
 	require.True(r.t, ok, output)
 }
 
-// says streams a text in pieces, and returns all that was shown, and the longest
-// that was held back.
+// says streams a text in pieces. It returns the text that the module let through, and the largest
+// number of bytes that the module held back.
 func (r *redactor) says(pieces ...string) (shown string, most int) {
 	r.t.Helper()
 	r.stream++
@@ -82,7 +82,7 @@ func (r *redactor) says(pieces ...string) (shown string, most int) {
 	return shown, most
 }
 
-// redactions are texts and what is left of them.
+// redactions maps texts to their redacted form, in which [EMAIL] means [REDACTED_EMAIL].
 var redactions = map[string]string{
 	"":            "",
 	"no data, 日本": "no data, 日本",
@@ -102,7 +102,7 @@ var redactions = map[string]string{
 	"order 123456, tel. 030 1234567, DE, D, 4":               "order 123456, tel. 030 1234567, DE, D, 4",
 }
 
-// TestRedact has the examples find the same, however a text is cut into pieces.
+// TestRedact checks that the ports find the same data, however a text is split into pieces.
 func TestRedact(t *testing.T) {
 	t.Parallel()
 	redactors(t, func(t *testing.T, r *redactor) {
@@ -123,7 +123,7 @@ func TestRedact(t *testing.T) {
 	})
 }
 
-// TestRedactHoldsLittle shows what cannot become a find at once.
+// TestRedactHoldsLittle checks that the ports hold back only text that may become a match.
 func TestRedactHoldsLittle(t *testing.T) {
 	t.Parallel()
 	redactors(t, func(t *testing.T, r *redactor) {
@@ -135,7 +135,7 @@ func TestRedactHoldsLittle(t *testing.T) {
 	})
 }
 
-// TestRedactMasks keeps the last digits of numbers.
+// TestRedactMasks checks that masking leaves the last digits of a card number.
 func TestRedactMasks(t *testing.T) {
 	t.Parallel()
 	redactors(t, func(t *testing.T, r *redactor) {

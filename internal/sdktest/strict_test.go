@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A sample is JSON that an export mirrors.
+// A sample is JSON, and the export that mirrors it.
 type sample struct {
 	export string
 	json   []byte
 }
 
-// samples are all parts of all golden vectors.
+// samples returns all parts of all golden vectors.
 func samples(t *testing.T) (out []sample) {
 	t.Helper()
 	files, err := filepath.Glob("../../testdata/abi/*.json")
@@ -41,7 +41,8 @@ func samples(t *testing.T) (out []sample) {
 	return out
 }
 
-// bent is JSON with a few bytes that are others, more, or less.
+// bent returns a copy of whole with one to three changes: a byte replaced, inserted or removed, or
+// the rest cut off.
 func bent(r *rand.Rand, whole []byte) []byte {
 	const letters = "{}[]\",:\\0123456789eE.+-tfnul \n\tu\x01/a"
 	b := bytes.Clone(whole)
@@ -65,8 +66,8 @@ func bent(r *rand.Rand, whole []byte) []byte {
 	return b
 }
 
-// TestStrict gives each SDK JSON that is nearly as it should be: what is no JSON is
-// refused, and what is taken is written as JSON that is read to the same.
+// TestStrict gives each SDK JSON with small random faults. An SDK must reject invalid JSON. If it
+// accepts an input, its output must be valid JSON that it mirrors unchanged.
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	all := samples(t)

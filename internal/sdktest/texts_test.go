@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// places are texts of every length up to a few words, with something at each place.
+// places returns texts of at most 19 letters before and after what, with what at each position.
 func places(what string) (out []string) {
 	for n := range 20 {
 		for i := range n + 1 {
@@ -20,9 +20,8 @@ func places(what string) (out []string) {
 	return out
 }
 
-// TestTexts has each SDK read and write texts with what JSON escapes, and what is
-// longer than a byte, at every place in a word: what reads eight bytes at a time
-// finds all of it.
+// TestTexts has each SDK decode and encode texts with escaped and multi-byte characters at every
+// position in a word. A reader that handles eight bytes at a time must find each of them.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	each(t, "mirror", func(t *testing.T, h *Host) {
@@ -39,7 +38,7 @@ func TestTexts(t *testing.T) {
 	})
 }
 
-// TestBadTexts puts at every place what no text of JSON holds, or nothing more.
+// TestBadTexts puts invalid JSON at every position of a text. It also cuts the input off there.
 func TestBadTexts(t *testing.T) {
 	t.Parallel()
 	each(t, "mirror", func(t *testing.T, h *Host) {
@@ -55,8 +54,8 @@ func TestBadTexts(t *testing.T) {
 	})
 }
 
-// TestKeys has keys that differ in one byte, or in how long they are, from those
-// that a type has, and keys in another order: what is not a type's own is passed over.
+// TestKeys gives each SDK keys that differ from a type's in one byte, in length or in case, which
+// it must ignore. It also changes the order of the keys.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	each(t, "mirror", func(t *testing.T, h *Host) {

@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
-// byTinyGo is the Go SDK's guest, built by TinyGo and configured.
+// byTinyGo returns a host with the Go SDK's test guest, built by TinyGo and configured.
 func byTinyGo(t *testing.T) *Host {
 	t.Helper()
 	h, err := NewWithWASI(t.Context(), guestbuild.TinyGo(t, "guest-sdk/go/internal/wasmtest/testdata/tinygo"))
@@ -75,8 +75,8 @@ func TestTinyGo(t *testing.T) {
 	require.Contains(t, h.Printed.String(), "panic: asked to panic")
 }
 
-// TestTinyGoHostRefuses has the host refuse a list, which ends the hook: TinyGo catches
-// no panic. What was wrong is printed.
+// TestTinyGoHostRefuses checks that a rejected read of messages ends the hook, because TinyGo does
+// not recover from panics. The module must print the error.
 func TestTinyGoHostRefuses(t *testing.T) {
 	t.Parallel()
 	h := byTinyGo(t)
@@ -91,8 +91,8 @@ func TestTinyGoHostRefuses(t *testing.T) {
 	require.Contains(t, h.Printed.String(), "not granted")
 }
 
-// TestTinyGoMemory calls hooks as a long run does. Nothing is freed, but a full memory is
-// put back to what it was when the module had been configured, again and again.
+// TestTinyGoMemory makes the hook calls of a long run. The module never frees memory. Each time its
+// memory is full, the SDK must restore the state after configure.
 func TestTinyGoMemory(t *testing.T) {
 	t.Parallel()
 	h := byTinyGo(t)
@@ -110,7 +110,7 @@ func TestTinyGoMemory(t *testing.T) {
 	for range 50 {
 		called(t, h, "before_agent", instructed(long))
 		if count() == `{"instruction":"map[before_agent:1]"}` {
-			break // it began anew
+			break // the memory was restored
 		}
 	}
 	require.Equal(t, `{"instruction":"map[before_agent:2]"}`, count())

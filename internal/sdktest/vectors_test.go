@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A vector is one file of testdata/abi, as far as its parts are JSON of a type.
+// A vector is one file of testdata/abi, with the fields that hold JSON of an ABI type.
 type vector struct {
 	Hook  abi.Hook        `json:"hook"`
 	Input json.RawMessage `json:"input"`
@@ -32,7 +32,7 @@ type vector struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// parts are what is to be mirrored, by the export that does so.
+// parts returns the JSON to mirror, by the export that mirrors it.
 func (v *vector) parts() map[string][]json.RawMessage {
 	patch, reply := "call_patch", "tool_reply"
 	if v.Hook == abi.HookWrapModel {
@@ -63,8 +63,8 @@ func (v *vector) parts() map[string][]json.RawMessage {
 	return out
 }
 
-// TestVectors gives every part of every golden vector to each SDK, which reads
-// it into the type that it has for it, and writes it as it came.
+// TestVectors gives each SDK every part of every golden vector. The SDK decodes a part into its own
+// type and must encode it to the same bytes.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../testdata/abi/*.json")

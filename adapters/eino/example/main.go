@@ -1,5 +1,5 @@
-// Command example is an ordinary Eino agent that loads middlewares nobody has
-// reviewed. Its model is a script, so that it needs no key:
+// Command example is an ordinary Eino agent with unreviewed middlewares. Its model is scripted, so
+// it needs no API key:
 //
 //	make -C ../.. examples
 //	go run ./example ../../build/wasm/redact.wasm

@@ -1,5 +1,5 @@
-// Command codec is a module that reads an input of 1 KB and writes an answer, again
-// and again, in the way that its configuration says.
+// Command codec is a module that repeatedly reads an input of 1 KB and writes an answer, with the
+// codec that its configuration selects.
 package main
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A Plan says how often, and how: by sdk, as hooks do, or by json, that is with
-// encoding/json and plain structs.
+// A Plan selects the number of repetitions and the codec: "sdk" as in hooks, or "json" for
+// encoding/json with plain structs.
 type Plan struct {
 	How   string `json:"how"`
 	Times int    `json:"times"`
@@ -30,7 +30,7 @@ type codec struct {
 	input []byte
 }
 
-// GateTool does the work.
+// GateTool repeats the work and allows the call.
 func (c *codec) GateTool(*middleware.Context, *middleware.Call) (middleware.Decision, error) {
 	buf := make([]byte, 0, len(c.input)+abijson.Pad)
 	for range c.plan.Times {

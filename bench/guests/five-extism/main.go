@@ -1,6 +1,6 @@
-// Command five-extism is the five middlewares as an Extism plug-in: a function for
-// each hook, which takes its input and returns its answer, both JSON. Its configuration
-// says whose: usual, as the kit's InputJSON and OutputJSON have it, or fast.
+// Command five-extism holds the five middlewares in one Extism plug-in. Each hook is a function
+// with JSON as input and output. The configuration selects the codec: usual, as in the kit's
+// InputJSON and OutputJSON, or fast.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/extism/go-pdk"
 )
 
-// remote is made by the first call: before, there is no configuration.
+// remote is created by the first call, because the configuration is not available earlier.
 var remote = sync.OnceValue(func() *five.Remote {
 	if codec, _ := pdk.GetConfig("codec"); codec == "fast" {
 		return five.NewRemote(five.Fast)

@@ -1,5 +1,5 @@
-// The five middlewares as one module of which each entry is another one, by its
-// configuration: in TypeScript what the module in Go does.
+// The five middlewares in one module, as the module in Go has them. The configuration of an entry
+// selects one of them.
 import { allow, defineMiddleware, deny, HookError, textOf } from "@agent-runner/middleware";
 import type { Result, Splice } from "@agent-runner/middleware";
 
@@ -7,7 +7,7 @@ interface Config {
 	use: string;
 }
 
-// redacted is a text without addresses.
+// redacted returns the text with its addresses replaced.
 function redacted(text: string): string {
 	return text.includes("@") ? text.replace(/[A-Za-z0-9._-]+@[A-Za-z0-9._-]+/g, "[address]") : text;
 }
@@ -22,7 +22,7 @@ export default defineMiddleware<Config>({
 		}
 	},
 
-	// patch: what answers calls that nobody answered.
+	// patch adds an answer to each call without one.
 	beforeModelRewriteState({ messages }) {
 		const all = messages.slice();
 		const answered = new Set(all.filter((m) => m.role === "tool").map((m) => m.tool_call_id));
@@ -39,12 +39,12 @@ export default defineMiddleware<Config>({
 		return splice.length > 0 ? { messages: { splice } } : undefined;
 	},
 
-	// policy: which tools may be called.
+	// policy decides which tools may be called.
 	gateTool({ call }) {
 		return call.name === "delete" || call.arguments.includes("/etc/") ? deny("this is not allowed here") : allow();
 	},
 
-	// redact: the stream, and what tools say.
+	// redact replaces addresses in the stream and in tool results.
 	onChunk({ chunks }) {
 		const out = chunks.map((c) => ("text" in c && c.text ? { ...c, text: redacted(c.text) } : c));
 		return { chunks: out };
@@ -57,7 +57,7 @@ export default defineMiddleware<Config>({
 		return clean === text ? undefined : { result: { ...result, content: clean } };
 	},
 
-	// cache: a call's result is kept in a run-local value.
+	// cache stores the result of a call in a run-local value.
 	wrapToolCall({ call }, ctx) {
 		const key = `${call.name} ${call.arguments}`;
 		const kept = ctx.local.get<Result>(key);
@@ -67,7 +67,7 @@ export default defineMiddleware<Config>({
 		return { result };
 	},
 
-	// observe: how many events of each type there were.
+	// observe counts events by type.
 	observe({ events }, ctx) {
 		const counts = ctx.local.get<Record<string, number>>("run/counts") ?? {};
 		for (const { type } of events) counts[type] = (counts[type] ?? 0) + 1;

@@ -1,5 +1,5 @@
-// Command five is the five middlewares as one module of which each entry is
-// another one, by its configuration.
+// Command five holds the five middlewares in one module. The configuration of an entry selects one
+// of them.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// Which is a module's configuration.
+// Which is the configuration of an entry.
 type Which struct {
 	Use string `json:"use"`
 }
@@ -33,8 +33,8 @@ func init() {
 
 func main() {}
 
-// only is one of the five, with the hooks of all; the host calls those that
-// the entry has.
+// only is one of the five middlewares. It has the hooks of all five, and the host calls those of
+// the entry.
 type only struct {
 	middleware.BeforeModelRewriteStateHook
 	middleware.GateToolHook

@@ -1,6 +1,5 @@
-// Command look is a module that looks in each step at as much of the conversation
-// as its configuration says: at nothing, at the last message, or at all, each
-// message once.
+// Command look is a module that reads a part of the conversation in each step, as its configuration
+// says: nothing, the last message, or each message once.
 package main
 
 import (
@@ -20,13 +19,13 @@ func main() {}
 type look struct {
 	at string // nothing, last, all, kept
 
-	revision int64 // up to which it has looked at all; forgotten with its memory
+	revision int64 // last revision that it has read; lost with the memory
 }
 
-// seen is the same where the module's memory may be gone.
+// seen is the last revision that was read, in a run-local value that outlives the module's memory.
 var seen = middleware.Local[int64]("seen")
 
-// BeforeModelRewriteState looks.
+// BeforeModelRewriteState reads the configured part of the conversation.
 func (l *look) BeforeModelRewriteState(ctx *middleware.Context, s *middleware.State) error {
 	switch l.at {
 	case "last":
@@ -45,7 +44,7 @@ func (l *look) BeforeModelRewriteState(ctx *middleware.Context, s *middleware.St
 	return nil
 }
 
-// lookAt looks at what is new since a revision.
+// lookAt reads the messages that have changed since a revision.
 func lookAt(s *middleware.State, revision int64) {
 	for i := s.Messages.ChangedSince(revision); i < s.Messages.Len(); i++ {
 		if s.Messages.At(i).Role == "" {

@@ -1,6 +1,6 @@
 //go:build wasip1
 
-// The guest on this host: bytes come and go in one copy each.
+// Command plain is the guest of the figures on this host. Input and output are copied once each.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Package command is what the benchmarks' commands have in common.
+// Package command holds the common parts of the benchmark commands.
 package command
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 )
 
-// Main opens a host and lets a command measure with it. The command's name is
-// followed by what its arguments are called, each of which there must be.
+// Main opens a host and calls measure. The usage is the command's name and the names of its
+// arguments, all of which are required.
 func Main(usage string, measure func(ctx context.Context, h *host.Host, args []string) error) {
 	words := strings.Fields(usage)
 	if len(os.Args) != len(words) {

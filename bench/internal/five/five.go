@@ -1,5 +1,4 @@
-// Package five is the work of five middlewares: the same code, whatever they
-// run in.
+// Package five holds the logic of the five middlewares, which all peers share.
 package five
 
 import (
@@ -8,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Patch returns what answers calls that nobody answered: splices of a list.
+// Patch returns splices that add an answer to each call without one.
 func Patch(messages []abi.Message) []abi.Splice {
 	answered := map[string]bool{}
 	for i := range messages {
@@ -31,7 +30,7 @@ func Patch(messages []abi.Message) []abi.Splice {
 	return out
 }
 
-// Allowed says whether a tool may be called, and why not.
+// Allowed reports whether a tool may be called, and if not, why.
 func Allowed(name, arguments string) (bool, string) {
 	if name == "delete" || strings.Contains(arguments, "/etc/") {
 		return false, "this is not allowed here"
@@ -39,7 +38,7 @@ func Allowed(name, arguments string) (bool, string) {
 	return true, ""
 }
 
-// Redact takes addresses out of a text, and says how many there were.
+// Redact replaces addresses in a text, and returns their number.
 func Redact(text string) (string, int) {
 	if !strings.Contains(text, "@") {
 		return text, 0
@@ -74,13 +73,13 @@ func address(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '-' || c == '_'
 }
 
-// Key is what a tool's answer is kept under.
+// Key returns the key under which a tool's answer is cached.
 func Key(name, arguments string) string { return name + " " + arguments }
 
-// Counted are the events that the observer asks for.
+// Counted lists the types of events that the observer receives.
 var Counted = []abi.EventType{abi.EventMessage, abi.EventToolResult}
 
-// Count adds the events of a batch to what an observer has counted.
+// Count adds the events of a batch to an observer's counts.
 func Count(counts map[string]int, events []abi.Event) {
 	for i := range events {
 		counts[string(events[i].Type)]++

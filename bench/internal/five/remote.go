@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A Remote is the five for a caller elsewhere, who gives them the whole input
-// of a hook as JSON: a plug-in, a process, a service.
+// A Remote runs the five middlewares for a remote caller, such as a plug-in host or an HTTP client.
+// It receives the whole input of a hook as JSON.
 type Remote struct {
 	codec  Codec
 	mu     sync.Mutex
@@ -18,16 +18,16 @@ type Remote struct {
 	counts map[string]map[string]int
 }
 
-// A Codec is how inputs are read, and answers written.
+// A Codec reads inputs and writes answers.
 type Codec struct {
 	Read  func(b []byte, v any) error
 	Write func(v any) ([]byte, error)
 }
 
 var (
-	// Usual is Go's own, as the kits of plug-ins have it.
+	// Usual is encoding/json, as plug-in SDKs use it.
 	Usual = Codec{json.Unmarshal, json.Marshal}
-	// Fast is this project's, as its guests have it.
+	// Fast is this project's codec, as its guests use it.
 	Fast = Codec{fastRead, abijson.Marshal}
 )
 
@@ -51,19 +51,19 @@ func fastRead(b []byte, v any) error {
 	return abijson.Read(b, in)
 }
 
-// NewRemote returns the five with nothing kept.
+// NewRemote returns a Remote with an empty cache.
 func NewRemote(codec Codec) *Remote {
 	return &Remote{codec: codec, cached: map[string]map[string]json.RawMessage{}, counts: map[string]map[string]int{}}
 }
 
-// Kept is what cache_get answers, and cache_put takes.
+// Kept is the output of cache_get and the input of cache_put.
 type Kept struct {
 	Run    string          `json:"run"`
 	Call   abi.Call        `json:"call"`
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
-// Call runs one hook.
+// Call runs one hook of a middleware.
 func (r *Remote) Call(hook string, input []byte) ([]byte, error) {
 	switch hook {
 	case "patch":

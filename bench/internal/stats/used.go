@@ -5,31 +5,30 @@ import (
 	"time"
 )
 
-// A Moment is when something was. Unlike the clock, what a process used of the
-// processors hardly depends on what else the machine does.
+// A Moment is a point in wall time and in the processor time of this process. Unlike wall time,
+// processor time hardly depends on the machine's other load.
 type Moment struct {
 	At   time.Time
-	Used time.Duration // of the processors, by this process so far
+	Used time.Duration // processor time of this process so far
 }
 
-// Now is this moment.
+// Now returns the current moment.
 func Now() (Moment, error) {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return Moment{time.Now(), time.Duration(u.Utime.Nano() + u.Stime.Nano())}, err
 }
 
-// A Span is what lies between two moments, of each of so many things, in
-// microseconds.
+// A Span is the time between two moments per item, in microseconds.
 type Span struct{ Wall, Used float64 }
 
-// Since tells what each of n things took that were done since an earlier moment.
+// Since returns the time per item of n items processed since began.
 func (m Moment) Since(began Moment, n int) Span {
 	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(n) }
 	return Span{us(m.At.Sub(began.At)), us(m.Used - began.Used)}
 }
 
-// MedianSpan is the median of each.
+// MedianSpan returns the median of both times.
 func MedianSpan(list []Span) Span {
 	walls, useds := make([]float64, len(list)), make([]float64, len(list))
 	for i, s := range list {

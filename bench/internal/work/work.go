@@ -1,4 +1,4 @@
-// Package work is what all guests that are compared do.
+// Package work holds the work of all compared guests.
 package work
 
 import (
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Message is one of a conversation.
+// A Message is one message of a conversation.
 type Message struct {
 	Role    string         `json:"role"`
 	Content string         `json:"content"`
@@ -26,10 +26,10 @@ func Do(in []byte) ([]byte, error) {
 	return json.Marshal(messages)
 }
 
-// text is as long as messages tend to be.
+// text has a typical message's length.
 var text = strings.Repeat("What is the weather like in the place where I live, and what was it like? ", 6)
 
-// Conversation is an input of about that many bytes.
+// Conversation returns an input of about the given number of bytes.
 func Conversation(bytes int) []byte {
 	var messages []Message
 	size := 0
@@ -37,7 +37,7 @@ func Conversation(bytes int) []byte {
 		m := Message{"user", text, i, map[string]any{"a": []any{1, 2.5, nil, true}}}
 		b, err := json.Marshal(m)
 		if err != nil {
-			panic(err) // it is made of what JSON has
+			panic(err) // the message contains only JSON types
 		}
 		messages, size = append(messages, m), size+len(b)+1
 	}

@@ -1,5 +1,5 @@
-/* five is the five middlewares as one module of which each entry is another one,
- * by its configuration: in C what the module in Go does. */
+/* five holds the five middlewares in one module, as the module in Go does. The
+ * configuration of an entry selects one of them. */
 #include "../../../../guest-sdk/c/agent_middleware.h"
 
 AM_HOOK(describe) {
@@ -10,14 +10,14 @@ AM_HOOK(describe) {
 	return AM_OK;
 }
 
-/* Which hooks an entry has is the host's to say: what it is to be is only looked at. */
+/* configure only checks the configuration: the host decides which hooks an entry has. */
 AM_HOOK(configure) {
 	am_str use = am_text_or(am_get(am_parse(in->config, 0), "use"), AM_S(""));
 	if (am_eq(use, "patch") || am_eq(use, "policy") || am_eq(use, "redact") || am_eq(use, "cache") || am_eq(use, "observe")) return AM_OK;
 	return am_fail("invalid", AM_CAT(AM_S("there is no "), am_quote(use)));
 }
 
-/* patch: what answers calls that nobody answered. */
+/* patch adds an answer to each call without one. */
 AM_HOOK(before_model_rewrite_state) {
 	const am_list *list = &in->messages;
 	const am_message **all = am_alloc((size_t)list->total * sizeof(*all));
@@ -40,7 +40,7 @@ AM_HOOK(before_model_rewrite_state) {
 	return AM_OK;
 }
 
-/* policy: which tools may be called. */
+/* policy decides which tools may be called. */
 AM_HOOK(gate_tool) {
 	if (am_eq(in->call.name, "delete") || am_find(in->call.arguments, AM_S("/etc/"), 0) >= 0) return am_deny(out, AM_S("this is not allowed here"));
 	return am_allow(out);
@@ -50,7 +50,7 @@ static bool is_address(char c) {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
 }
 
-/* redacted takes addresses out of a text, and says whether there were any. */
+/* redacted replaces addresses in a text, and reports whether there were any. */
 static bool redacted(am_str *text) {
 	int32_t at = am_find(*text, AM_S("@"), 0), behind = 0, n = 0;
 	if (at < 0) return false;
@@ -70,7 +70,7 @@ static bool redacted(am_str *text) {
 	return found;
 }
 
-/* redact: the stream, and what tools say. */
+/* redact replaces addresses in the stream and in tool results. */
 AM_HOOK(on_chunk) {
 	bool found = false;
 	am_chunk *chunks = am_alloc((size_t)in->chunks.len * sizeof(am_chunk));
@@ -92,7 +92,7 @@ AM_HOOK(after_tool) {
 	return AM_OK;
 }
 
-/* cache: a call's result is kept in a run-local value. */
+/* cache stores the result of a call in a run-local value. */
 AM_HOOK(wrap_tool_call) {
 	am_str key = AM_CAT(in->call.name, AM_S(" "), in->call.arguments);
 	am_local_value kept;
@@ -106,7 +106,7 @@ AM_HOOK(wrap_tool_call) {
 	return am_local_set(key, am_encode(&am_type_result, out->result), AM_ALWAYS);
 }
 
-/* observe: how many events of each type there were. */
+/* observe counts events by type. */
 AM_HOOK(observe) {
 	am_local_value kept;
 	am_error *e = am_local_get(AM_S("run/counts"), &kept);

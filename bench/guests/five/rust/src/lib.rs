@@ -1,5 +1,5 @@
-//! The five middlewares as one module of which each entry is another one, by its
-//! configuration: in Rust what the module in Go does.
+//! The five middlewares in one module, as the module in Go has them. The configuration of an
+//! entry selects one of them.
 
 use agent_middleware::*;
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ impl Middleware for Five {
         }
     }
 
-    /// patch: what answers calls that nobody answered.
+    /// patch adds an answer to each call without one.
     fn before_model_rewrite_state(&mut self, input: BeforeModelRewriteStateInput) -> Result<BeforeModelRewriteStateAnswer, Error> {
         let list = &input.messages;
         let messages = (0..list.len()).map(|i| list.at(i)).collect::<Result<Vec<_>, _>>()?;
@@ -35,7 +35,7 @@ impl Middleware for Five {
         Ok(answer)
     }
 
-    /// policy: which tools may be called.
+    /// policy decides which tools may be called.
     fn gate_tool(&mut self, input: GateToolInput) -> Result<GateToolAnswer, Error> {
         if input.call.name == "delete" || input.call.arguments.contains("/etc/") {
             return Ok(GateToolAnswer::deny("this is not allowed here"));
@@ -43,7 +43,7 @@ impl Middleware for Five {
         Ok(GateToolAnswer::allow())
     }
 
-    /// redact: the stream.
+    /// redact replaces addresses in the stream.
     fn on_chunk(&mut self, input: OnChunkInput) -> Result<OnChunkAnswer, Error> {
         let mut chunks = input.chunks;
         let mut found = false;
@@ -56,13 +56,13 @@ impl Middleware for Five {
         Ok(OnChunkAnswer { chunks: if found { Some(chunks) } else { None }, ..Default::default() })
     }
 
-    /// redact: what tools say.
+    /// redact replaces addresses in tool results.
     fn after_tool(&mut self, input: AfterToolInput) -> Result<AfterToolAnswer, Error> {
         let result = input.result.and_then(|r| redacted(&r.content.plain()).map(|text| ToolResult { content: text.into(), ..r }));
         Ok(AfterToolAnswer { result, ..Default::default() })
     }
 
-    /// cache: a call's result is kept in a run-local value.
+    /// cache stores the result of a call in a run-local value.
     fn wrap_tool_call(&mut self, input: WrapToolCallInput) -> Result<WrapToolCallAnswer, Error> {
         let key = format!("{} {}", input.call.name, input.call.arguments);
         let result = match host::local_get(&key)? {
@@ -76,7 +76,7 @@ impl Middleware for Five {
         Ok(WrapToolCallAnswer { result: Some(result), ..Default::default() })
     }
 
-    /// observe: how many events of each type there were.
+    /// observe counts events by type.
     fn observe(&mut self, input: ObserveInput) -> Result<(), Error> {
         let (mut messages, mut results) = (0, 0);
         if let Some(kept) = host::local_get("run/counts")? {
@@ -95,7 +95,7 @@ fn address(c: u8) -> bool {
     c.is_ascii_alphanumeric() || c == b'.' || c == b'-' || c == b'_'
 }
 
-/// The text without addresses, if there were any.
+/// Returns the text with its addresses replaced, or None if it has none.
 fn redacted(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let (mut out, mut behind, mut found) = (String::new(), 0, false);
