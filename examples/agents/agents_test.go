@@ -1,5 +1,5 @@
-// Package agents has no code: it tests the agents of its folders, and records
-// their conversations anew:
+// Package agents contains only tests. They run the agents of its folders, and record their
+// conversations:
 //
 //	go test ./examples/agents -update
 package agents
@@ -30,28 +30,28 @@ import (
 
 var update = flag.Bool("update", false, "record each conversation.json from its model.jsonl")
 
-// modules are those that an agent.yaml names, which must be there to load it.
+// modules matches the modules of an agent.yaml. They must be built before it is loaded.
 var modules = regexp.MustCompile(`module: \.\./\.\./\.\./build/wasm/([a-z-]+)\.wasm`)
 
-// An example is an agent and how it is tested.
+// An example is an agent and its test setup.
 type example struct {
 	name    string
-	servers map[string]string          // its MCP servers by the names of their programs, and their folders
-	prepare func(*testing.T) string    // makes the folder that the first server works in
-	answers map[string]json.RawMessage // of a person, by the calls that are asked about
+	servers map[string]string          // folders of its MCP servers by program name
+	prepare func(*testing.T) string    // creates the working folder of the first server
+	answers map[string]json.RawMessage // a person's answers by the calls that they decide
 }
 
-// recording is what the model said in an example's run.
+// recording returns the path of the recorded conversation.
 func (e *example) recording() string { return filepath.Join(e.name, "conversation.json") }
 
-// An outcome is all that a run told of.
+// An outcome holds the events of a run.
 type outcome struct {
 	events []abi.Event
-	folder string // of prepare
+	folder string // the result of prepare
 }
 
-// test records the conversation again, which must come to what is there, and
-// returns what a replay of it came to.
+// test records the conversation again, checks that it equals the stored one, and returns
+// the outcome of replaying it.
 func (e *example) test(t *testing.T) *outcome {
 	t.Helper()
 	replies, err := scripted.Parse(e.read(t, "model.jsonl"))
@@ -84,7 +84,7 @@ func (e *example) read(t *testing.T, name string) []byte {
 	return b
 }
 
-// run runs the agent, and a person's answers where it waits for them.
+// run runs the agent, and answers its questions in a person's place.
 func (e *example) run(t *testing.T, h *host.Host, f *agentfile.File, m model.Model) *outcome {
 	t.Helper()
 	out := &outcome{}
@@ -114,7 +114,7 @@ func (e *example) run(t *testing.T, h *host.Host, f *agentfile.File, m model.Mod
 	return out
 }
 
-// file is the example's agent.yaml, with its modules and servers built.
+// file loads the example's agent.yaml, after building its modules and servers.
 func (e *example) file(t *testing.T) *agentfile.File {
 	t.Helper()
 	root, err := guestbuild.Root()
@@ -146,7 +146,7 @@ func newHost(t *testing.T) *host.Host {
 	return h
 }
 
-// take takes the events of a run up to its end or its pause.
+// take collects the events of a run until it ends or pauses.
 func (o *outcome) take(t *testing.T, events iter.Seq2[abi.Event, error]) *host.PausedError {
 	t.Helper()
 	var paused *host.PausedError
@@ -160,7 +160,7 @@ func (o *outcome) take(t *testing.T, events iter.Seq2[abi.Event, error]) *host.P
 	return nil
 }
 
-// did counts what happened: events of modules, and who answered which call.
+// did counts the modules' events and the results of calls by their source.
 func (o *outcome) did() map[string]int {
 	did := map[string]int{}
 	for _, e := range o.events {
@@ -180,7 +180,7 @@ func (o *outcome) did() map[string]int {
 	return did
 }
 
-// result is what the model read as the result of a call.
+// result returns the result of a call as the model read it.
 func (o *outcome) result(t *testing.T, call string) string {
 	t.Helper()
 	for _, e := range o.events {
@@ -192,7 +192,7 @@ func (o *outcome) result(t *testing.T, call string) string {
 	return ""
 }
 
-// answer is the run's last message.
+// answer returns the run's last message.
 func (o *outcome) answer(t *testing.T) string {
 	t.Helper()
 	last := o.events[len(o.events)-1]
@@ -201,7 +201,7 @@ func (o *outcome) answer(t *testing.T) string {
 	return last.Message.Content.String()
 }
 
-// require checks that each of these happened.
+// require checks that each of the wanted things happened.
 func (o *outcome) require(t *testing.T, wants ...string) {
 	t.Helper()
 	did := o.did()

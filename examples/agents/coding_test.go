@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The coding agent mends the code in a copy of its project, with a person's leave.
+// The coding agent fixes a copy of its project, with a person's approval.
 func TestCoding(t *testing.T) {
 	t.Parallel()
 	coding := example{

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The research agent reads a table that is longer than its conversation may be.
+// The research agent reads a table that is larger than its context window.
 func TestResearch(t *testing.T) {
 	t.Parallel()
 	research := example{name: "research"}

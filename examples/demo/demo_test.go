@@ -1,5 +1,5 @@
-// Package demo has no code: it tests the demonstration of make run, and
-// records its conversation anew:
+// Package demo contains only tests. They run the demo of make run, and record its
+// conversation:
 //
 //	go test ./examples/demo -update
 package demo
@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "record conversation.json from model.jso
 
 const recording = "conversation.json"
 
-// run runs the demonstration's agent and returns its events.
+// run runs the demo agent and returns its events.
 func run(t *testing.T, m model.Model) []abi.Event {
 	t.Helper()
 	root, err := guestbuild.Root()
@@ -56,7 +56,7 @@ func run(t *testing.T, m model.Model) []abi.Event {
 	return events
 }
 
-// messages are the earlier ones and the prompt, as the command puts them together.
+// messages returns the earlier messages and the prompt, joined as the command joins them.
 func messages(t *testing.T) []abi.Message {
 	t.Helper()
 	var out []abi.Message
@@ -71,7 +71,7 @@ func read(t *testing.T, name string) []byte {
 	return b
 }
 
-// script is the model that is recorded.
+// script returns the model that is recorded.
 func script(t *testing.T) model.Model {
 	t.Helper()
 	replies, err := scripted.Parse(read(t, "model.jsonl"))
@@ -79,7 +79,7 @@ func script(t *testing.T) model.Model {
 	return scripted.New(replies...)
 }
 
-// The recording is what comes of the script, so it can be made again.
+// The recording must be reproducible from the script.
 func TestRecording(t *testing.T) {
 	path := filepath.Join(t.TempDir(), recording)
 	if *update {
@@ -91,8 +91,7 @@ func TestRecording(t *testing.T) {
 	require.Equal(t, string(read(t, path)), string(read(t, recording)), "the recording is out of date: go test ./examples/demo -update")
 }
 
-// Each middleware does its part in the replay, and nothing that is to be
-// hidden is shown.
+// Each middleware acts in the replay, and no hidden data is shown.
 func TestReplay(t *testing.T) {
 	c, err := cassette.Load(recording)
 	require.NoError(t, err)

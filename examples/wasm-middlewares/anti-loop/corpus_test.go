@@ -15,10 +15,10 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// The corpus is made from a seed: runs that go round in circles, and runs that look
-// a little like it and get on. The module's thresholds were not changed after it.
+// The corpus is generated from a seed: runs that loop, and similar runs that make progress.
+// The module's thresholds were not tuned on it.
 
-// A kind makes the steps of runs of one sort.
+// A kind generates the steps of one category of runs.
 type kind struct {
 	name  string
 	loops bool
@@ -32,12 +32,12 @@ var (
 
 func pick(random *rand.Rand, from []string) string { return from[random.IntN(len(from))] }
 
-// other is a step that gets on: with a number of its own.
+// other returns a step that makes progress: its arguments include a unique number.
 func other(random *rand.Rand, n int) []abi.Message {
 	return step("Let me look.", fmt.Sprintf(`%s {"q":"%s %d"}=%s, and %d more`, pick(random, tools), pick(random, words), n, pick(random, words), n))
 }
 
-// among puts steps that get on between others.
+// among inserts steps that make progress between the given ones.
 func among(random *rand.Rand, steps [][]abi.Message) [][]abi.Message {
 	var out [][]abi.Message
 	for i, s := range steps {
@@ -49,7 +49,8 @@ func among(random *rand.Rand, steps [][]abi.Message) [][]abi.Message {
 	return out
 }
 
-// times makes some steps, each out of one or more.
+// times calls each a random number of times, between from and to, and concatenates the
+// results.
 func times(random *rand.Rand, from, to int, each func(i int) [][]abi.Message) [][]abi.Message {
 	var out [][]abi.Message
 	for i := range from + random.IntN(to-from+1) {
@@ -58,7 +59,7 @@ func times(random *rand.Rand, from, to int, each func(i int) [][]abi.Message) []
 	return out
 }
 
-// one is a step by itself.
+// one returns a single step as a list.
 func one(text string, calls ...string) [][]abi.Message {
 	return [][]abi.Message{step(text, calls...)}
 }
@@ -142,7 +143,7 @@ var kinds = []kind{
 
 const perKind = 100
 
-// noticed reports whether something is said in the course of a run.
+// noticed reports whether the module reacts during a run.
 func noticed(t *testing.T, run [][]abi.Message) bool {
 	all := steps(run...)
 	n := 1 // the user's message
@@ -155,7 +156,7 @@ func noticed(t *testing.T, run [][]abi.Message) bool {
 	return false
 }
 
-// TestCorpus measures what is noticed, and checks that the README says what came out.
+// TestCorpus measures detection, and checks the figures in the README.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1987, 8))

@@ -1,5 +1,5 @@
-// Command anti-loop is a middleware that notices when a model does the same again
-// and again: it tells the model, and stops the run if that does not help.
+// Command anti-loop is a middleware that detects a model repeating itself. It first sends
+// the model a hint, and stops the run if that does not help.
 package main
 
 import (
@@ -34,14 +34,14 @@ type antiLoop struct {
 	Hint      string   `json:"hint" doc:"what the model is told; %s is what it does, %d how often it has"`
 }
 
-// hint is what the model is told.
+// hint is the default text for the model.
 const hint = "You have %s %d times in this task, with nothing new to show for it. Doing it again will not help. Try another way, or answer with what you know and say what you could not find out."
 
-// minText is how long a text that comes with calls must be to count: models say
-// "Let me look." with every call.
+// minText is the minimum length, in bytes, of a text with tool calls to be counted: models
+// write "Let me look." with every call.
 const minText = 80
 
-// Configure checks the numbers.
+// Configure validates the configuration.
 func (a *antiLoop) Configure(*middleware.Context) error {
 	for _, c := range []struct {
 		wrong bool
@@ -64,11 +64,10 @@ func (a *antiLoop) Configure(*middleware.Context) error {
 	return nil
 }
 
-// A deed is what the model did: a call, or a text.
+// A deed is one action of the model: a call, or a text.
 type deed struct{ what, key string }
 
-// BeforeModelRewriteState looks whether the model's last message does what
-// earlier ones did.
+// BeforeModelRewriteState checks whether the model's last message repeats earlier ones.
 func (a *antiLoop) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	counts, last := a.count(state.Messages)
 	var worst deed
@@ -92,8 +91,8 @@ func (a *antiLoop) BeforeModelRewriteState(ctx *middleware.Context, state *middl
 	return nil
 }
 
-// count goes back to what the user said last. It returns in how many of the
-// model's messages each deed is, and those of the last.
+// count goes back to the user's last message. It returns the number of model messages that
+// contain each deed, and the deeds of the last model message.
 func (a *antiLoop) count(messages *middleware.Messages) (counts map[string]int, last []deed) {
 	counts = map[string]int{}
 	results := map[string]string{}
@@ -122,7 +121,7 @@ func (a *antiLoop) count(messages *middleware.Messages) (counts map[string]int, 
 	return counts, last
 }
 
-// deeds are what a message does, each once.
+// deeds returns the deeds of a message, without duplicates.
 func (a *antiLoop) deeds(m *abi.Message, results map[string]string) []deed {
 	var out []deed
 	there := map[string]bool{}
@@ -141,7 +140,7 @@ func (a *antiLoop) deeds(m *abi.Message, results map[string]string) []deed {
 		}
 		key, err := callkey.Of(c.Function.Name, c.Function.Arguments)
 		if err != nil {
-			key = c.Function.Name + " " + c.Function.Arguments // no JSON: the same mistake is the same
+			key = c.Function.Name + " " + c.Function.Arguments // not JSON: compare the arguments as text
 		}
 		if a.Results {
 			key += " " + results[c.ID]

@@ -14,7 +14,7 @@ import (
 
 type object = map[string]any
 
-// step is a message of the model, with the results of its calls.
+// step returns a message of the model and the results of its calls.
 func step(text string, calls ...string) []abi.Message {
 	m := abi.Assistant(text)
 	out := []abi.Message{m}
@@ -28,12 +28,12 @@ func step(text string, calls ...string) []abi.Message {
 	return out
 }
 
-// steps is a conversation of them.
+// steps returns a conversation made of steps.
 func steps(all ...[]abi.Message) []abi.Message {
 	out := []abi.Message{abi.User("go")}
 	for i, s := range all {
 		for _, m := range s {
-			// Each step has ids of its own.
+			// Call IDs must be unique across steps.
 			for j := range m.ToolCalls {
 				m.ToolCalls[j].ID += fmt.Sprint("-", i)
 			}
@@ -46,7 +46,7 @@ func steps(all ...[]abi.Message) []abi.Message {
 	return out
 }
 
-// look is what is said to a conversation: nothing, "hint", or "stop".
+// look returns the module's reaction to a conversation: nothing, "hint", or "stop".
 func look(t *testing.T, config object, messages []abi.Message) string {
 	t.Helper()
 	h := middlewaretest.New(middleware.Options{}, newAntiLoop())
@@ -109,8 +109,8 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// What the user asked for again is not the model's loop; a hint of a module is
-// none of the user's.
+// A repetition that the user asked for is not a loop; a module's hint does not count as a
+// message of the user.
 func TestUserSpeaks(t *testing.T) {
 	t.Parallel()
 	a := step("", `t {"x":1}=same`)

@@ -1,6 +1,6 @@
-// Command approve is a middleware that has another model judge the risk of each
-// tool call: what is harmless goes through, what is not is denied or put before a
-// person, and what could not be judged is never let through.
+// Command approve is a middleware that has another model judge the risk of each tool call.
+// It allows low risks, denies high ones, and asks a person about the rest. A call that
+// could not be judged is denied or needs a person's approval.
 package main
 
 import (
@@ -27,7 +27,7 @@ func newApprove() *approve {
 	return &approve{AllowBelow: 30, DenyFrom: 80, OnFailure: failDeny, Retries: 1, UserMessages: 5, MaxArguments: 16 << 10, MaxDenied: 10}
 }
 
-// What becomes of a call that could not be judged.
+// Decisions for a call that could not be judged.
 const (
 	failDeny = "deny"
 	failAsk  = "ask"
@@ -51,7 +51,7 @@ type approve struct {
 	MaxDenied    int            `json:"max_denied" doc:"after so many calls that were denied in a run the reviewer is not asked any more, and what it would have to judge is denied; 0: no limit"`
 }
 
-// Configure refuses what makes no sense.
+// Configure validates the configuration.
 func (a *approve) Configure(*middleware.Context) error {
 	for _, c := range []struct {
 		wrong bool
@@ -75,15 +75,14 @@ func (a *approve) Configure(*middleware.Context) error {
 }
 
 var (
-	// said is what the user wrote, for the reviewer.
+	// said holds the user's latest messages for the reviewer.
 	said = middleware.Local[[]string]("said")
 	// denied counts the calls that the reviewer denied.
 	denied = middleware.Counter("denied")
 )
 
-// BeforeAgent keeps what the user wrote: gates are not shown the conversation. What
-// tools and the model said in it is left out, since it may have come from
-// whoever wants the call to be made.
+// BeforeAgent stores the user's messages, because gates do not see the conversation. It
+// omits the text of tools and of the model, which the author of an attack may control.
 func (a *approve) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
 	if a.UserMessages == 0 {
 		return nil
@@ -100,7 +99,7 @@ func (a *approve) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStar
 	return said.Set(ctx, texts)
 }
 
-// GateTool judges the exact arguments that the tool would get.
+// GateTool judges the exact arguments that the tool would receive.
 func (a *approve) GateTool(ctx *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
 	switch {
 	case names.Match(a.Deny, call.Name):
@@ -117,8 +116,8 @@ func (a *approve) GateTool(ctx *middleware.Context, call *middleware.Call) (midd
 	return a.decide(ctx, call, v)
 }
 
-// verdict is what the reviewer says of a call, or has said of it before in this
-// run: a call that was denied is not allowed because it was tried often enough.
+// verdict returns the reviewer's verdict on a call, or the stored one if the run made the
+// same call before. A denied call therefore stays denied however often it is retried.
 func (a *approve) verdict(ctx *middleware.Context, call *middleware.Call) (*verdict, error) {
 	if a.MaxDenied > 0 {
 		n, err := denied.Get(ctx)
@@ -150,7 +149,7 @@ func (a *approve) verdict(ctx *middleware.Context, call *middleware.Call) (*verd
 	return v, err
 }
 
-// decide says what a verdict means, and tells of it.
+// decide converts a verdict to a decision, and emits an event.
 func (a *approve) decide(ctx *middleware.Context, call *middleware.Call, v *verdict) (middleware.Decision, error) {
 	decision, data := "", map[string]any{"call": call.ID, "tool": call.Name}
 	var d middleware.Decision

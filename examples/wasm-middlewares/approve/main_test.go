@@ -15,7 +15,8 @@ import (
 
 type object = map[string]any
 
-// A bench has a reviewer that answers one thing after the other, the last for ever.
+// A bench is a test host whose reviewer gives the scripted answers in order and repeats the
+// last.
 type bench struct {
 	*middlewaretest.Host
 	t     *testing.T
@@ -59,7 +60,7 @@ func TestScores(t *testing.T) {
 		"```json\n{\"risk\": 3, \"reason\": \"reads\"}\n```": "allow",
 		` {"risk":3,"reason":"reads","sure":true} `:          "allow",
 		`{"risk":3,"reason":"\u202Ereads` + "\u202e" + `"}`:  "allow",
-		// What is not the answer that was asked for is none.
+		// A malformed answer counts as a failure.
 		``:                                  "deny",
 		`0`:                                 "deny",
 		`null`:                              "deny",
@@ -141,7 +142,7 @@ func TestLists(t *testing.T) {
 	require.Empty(t, b.asked)
 }
 
-// A verdict is for one call, however it is written, and for no other.
+// A verdict applies to one call, regardless of its spelling, and to no other.
 func TestVerdictsAreKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil, `{"risk":95,"reason":"no"}`, `{"risk":1,"reason":"reads"}`)
@@ -164,7 +165,7 @@ func TestVerdictsAreKept(t *testing.T) {
 	require.Equal(t, "allow", decision, "a failure is no verdict")
 }
 
-// Nobody asks until the answer is right.
+// The model cannot retry until the reviewer approves.
 func TestMaxDenied(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, object{"max_denied": 2, "on_failure": "ask", "skip": []string{"read"}}, `{"risk":95,"reason":"no"}`, `{"risk":95,"reason":"no"}`, `{"risk":1,"reason":"fine"}`)
@@ -177,8 +178,8 @@ func TestMaxDenied(t *testing.T) {
 	require.Equal(t, "allow", decision)
 }
 
-// The reviewer sees what the user wrote and what the tool would get, all of it
-// visible, and nothing of what tools or the model said.
+// The reviewer sees the user's messages and the tool's exact input, with invisible
+// characters made visible, and no text of tools or of the model.
 func TestQuestion(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, object{"user_messages": 2, "rules": "Payments are at least 50.", "params": object{"temperature": 0}}, `{"risk":1,"reason":"x"}`)

@@ -1,5 +1,5 @@
-// Counts the calls of tools in a run, and says no, or asks a person, when there are
-// more than were meant.
+// Counts the tool calls of a run. If a tool exceeds its limit, the call is denied or needs a
+// person's approval.
 import { allow, ask, defineMiddleware, deny } from "@agent-runner/middleware";
 
 interface Config {

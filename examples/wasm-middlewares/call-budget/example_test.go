@@ -1,6 +1,6 @@
 //go:build !wasip1
 
-// Package callbudget tests the script beside it.
+// Package callbudget tests the script in this folder.
 package callbudget
 
 import (

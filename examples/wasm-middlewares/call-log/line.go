@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// line says in a line what happened, and how important that is. began are the
-// times at which what is not over yet began.
+// line formats an event as a line, and returns its level. began holds the start times of
+// unfinished operations.
 func (l *callLog) line(e *abi.Event, began map[string]int64) (level int, text string) {
 	switch e.Type {
 	case abi.EventMessage:
@@ -63,7 +63,7 @@ func (l *callLog) finished(e *abi.Event, began map[string]int64) (level int, tex
 	}
 }
 
-// since says how long something took that is over, if that is to be told.
+// since returns the duration of a finished operation, or nothing if durations are off.
 func (l *callLog) since(e *abi.Event, began map[string]int64, what string) string {
 	at, ok := began[what]
 	if !ok || !l.Times {
@@ -72,7 +72,7 @@ func (l *callLog) since(e *abi.Event, began map[string]int64, what string) strin
 	return middleware.Sprintf(", %d ms", e.TimeMS-at)
 }
 
-// preview is the begin of a text on one line, behind a separator; or nothing.
+// preview returns the beginning of a text on one line, after a separator, or nothing.
 func (l *callLog) preview(separator, text string) string {
 	if l.Preview == 0 || text == "" {
 		return ""

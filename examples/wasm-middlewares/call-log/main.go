@@ -1,6 +1,5 @@
-// Command call-log is a middleware that writes a run down as it goes: a line
-// for each answer of the model, each tool call and each fault, and at the end
-// what it came to.
+// Command call-log is a middleware that logs a run: a line for each answer of the model,
+// each tool call and each fault, and a summary at the end.
 package main
 
 import (
@@ -15,7 +14,7 @@ func init() {
 		Name:        "call-log",
 		Version:     "1.0.0",
 		Description: "Logs answers, tool calls and faults, each in a line.",
-		// Not log: a log of logs has no end.
+		// Log events are excluded: each line would cause another.
 		Events: []abi.EventType{abi.EventRunStarted, abi.EventMessage, abi.EventToolCall, abi.EventToolResult,
 			abi.EventCustom, abi.EventFault, abi.EventRunFinished},
 	}, newLog())
@@ -33,9 +32,9 @@ type callLog struct {
 	least int
 }
 
-var levels = []string{"debug", "info", "warn", "error"} // by the numbers of the log import
+var levels = []string{"debug", "info", "warn", "error"} // indexed by the levels of the log import
 
-// Configure checks the level.
+// Configure validates the configuration.
 func (l *callLog) Configure(*middleware.Context) error {
 	if l.least = slices.Index(levels, l.Level); l.least < 0 {
 		return &abi.Error{Code: abi.CodeInvalid, Message: middleware.Sprintf("config: level: %q is not one of debug, info, warn, error", l.Level)}
@@ -46,7 +45,7 @@ func (l *callLog) Configure(*middleware.Context) error {
 	return nil
 }
 
-// A tally is what a tool was called in a run.
+// A tally counts the calls of one tool in a run.
 type tally struct {
 	Calls  int `json:"calls"`
 	Failed int `json:"failed"`
@@ -54,10 +53,10 @@ type tally struct {
 
 var (
 	tools = middleware.Local[map[string]tally]("tools")
-	times = middleware.Local[map[string]int64]("times") // when what is not over yet began
+	times = middleware.Local[map[string]int64]("times") // start times of unfinished operations
 )
 
-// AfterTool counts. Parallel calls count one after the other.
+// AfterTool counts the call. Concurrent calls update the counts one at a time.
 func (l *callLog) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) error {
 	return tools.Update(ctx, func(all map[string]tally) (map[string]tally, error) {
 		if all == nil {
@@ -73,7 +72,7 @@ func (l *callLog) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) er
 	})
 }
 
-// AfterAgent makes an event of the counts, for programs.
+// AfterAgent emits the counts as an event for programs.
 func (l *callLog) AfterAgent(ctx *middleware.Context, run *middleware.AgentEnd) error {
 	all, _, err := tools.Get(ctx)
 	if err != nil {
@@ -88,8 +87,8 @@ func (l *callLog) AfterAgent(ctx *middleware.Context, run *middleware.AgentEnd) 
 	}{run.FinishReason, ctx.Run.Step, run.Messages.Len() - run.NewFrom, all, run.Usage})
 }
 
-// Observe logs, for people. How long a call took is told by the times of its
-// events, which may come in two batches.
+// Observe logs lines for people. It computes the duration of a call from the times of its
+// events, which may arrive in two batches.
 func (l *callLog) Observe(ctx *middleware.Context, events []abi.Event) error {
 	began, _, err := times.Get(ctx)
 	if err != nil {

@@ -18,7 +18,7 @@ func newHost(t *testing.T, config any) *middlewaretest.Host {
 	return h
 }
 
-// observe gives the events in batches of one, with the memory wiped between.
+// observe passes the events one at a time, and wipes the module's memory between them.
 func observe(t *testing.T, h *middlewaretest.Host, events ...abi.Event) []string {
 	t.Helper()
 	for _, e := range events {

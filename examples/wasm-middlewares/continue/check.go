@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// A check is one thing that must hold: one of its first four keys.
+// A check is one condition for an answer: exactly one of its first four keys.
 type check struct {
 	Must    string   `json:"must" doc:"a regular expression (RE2) that the answer must match"`
 	MustNot string   `json:"must_not" doc:"a regular expression (RE2) that the answer must not match"`
@@ -19,14 +19,14 @@ type check struct {
 	After   []string `json:"after" doc:"with called: it is asked for only when one of these tools was called, and must have been called in a later step; * stands for any characters"`
 	Say     string   `json:"say" doc:"what the model is told when it does not hold"`
 
-	kind    string // which of the four
+	kind    string // one of the four keys
 	pattern *regexp.Regexp
 }
 
-// maxShown is how many open tasks the model is told of.
+// maxShown is the maximum number of open tasks in a message to the model.
 const maxShown = 20
 
-// prepare checks the check, and compiles it.
+// prepare validates the check and compiles its pattern.
 func (c *check) prepare() (err error) {
 	n, pattern := 0, ""
 	for kind, value := range map[string]string{"must": c.Must, "must_not": c.MustNot, "called": c.Called, "plan": c.Plan} {
@@ -46,7 +46,7 @@ func (c *check) prepare() (err error) {
 	return err
 }
 
-// missing is what the model is told; empty if the check holds.
+// missing returns the message to the model, or "" if the check passes.
 func (c *check) missing(ctx *middleware.Context, answer string) (string, error) {
 	text, err := "", error(nil)
 	switch c.kind {
@@ -69,17 +69,17 @@ func (c *check) missing(ctx *middleware.Context, answer string) (string, error) 
 	return text, err
 }
 
-// A deed is when a tool was called last: the numbers of steps.
+// A deed holds the step numbers of the latest calls of a tool.
 type deed struct {
 	Called int `json:"called"`
-	Worked int `json:"worked,omitempty"` // without an error; 0: never
+	Worked int `json:"worked,omitempty"` // latest call without an error; 0: never
 }
 
-// deeds are what was called in the run, by the names of the tools.
+// deeds holds the calls of the run by tool name.
 var deeds = middleware.Local[map[string]deed]("deeds")
 
-// uncalled says that the tool was not called when it should have been. Calls of one
-// step may run at the same time, so that one of a later step is asked for.
+// uncalled returns a message if the tool was not called as required. The call must be in a
+// later step than those of After, because calls of one step may run concurrently.
 func (c *check) uncalled(ctx *middleware.Context) (string, error) {
 	all, _, err := deeds.Get(ctx)
 	if err != nil {
@@ -104,8 +104,8 @@ func (c *check) uncalled(ctx *middleware.Context) (string, error) {
 	}
 }
 
-// planned is what of a list of plan is read here. Another module of the ring may
-// have written it: nothing of it is relied upon.
+// planned is the part of plan's list that this module reads. Another module of the ring may
+// have written the value, so its contents are not trusted.
 type planned struct {
 	Tasks []struct {
 		ID     int    `json:"id"`
@@ -114,7 +114,7 @@ type planned struct {
 	} `json:"tasks"`
 }
 
-// open says which tasks are open. Without a plan none is.
+// open returns a message that lists the open tasks, or "" if there are none.
 func (c *check) open(ctx *middleware.Context) (string, error) {
 	list, _, err := middleware.Local[planned](abi.SharedPrefix + "plan/" + c.Plan).Get(ctx)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command continue is a middleware that keeps an agent going until checks hold: when
-// the model answers too early it is told what is missing, and goes on.
+// Command continue is a middleware that keeps an agent going until checks pass: if the
+// model answers too early, it gets the list of failed checks and continues.
 package main
 
 import (
@@ -27,13 +27,13 @@ func newKeeper() *keeper {
 	}
 }
 
-// What becomes of the run when the model was sent on as often as it may be.
+// Results of a run that reaches the maximum number of continuations.
 const (
 	thenAnswer = "answer"
 	thenStop   = "stop"
 )
 
-// missing stands in the prompt for what the model is told is missing.
+// missing is the placeholder in the prompt for the failed checks.
 const missing = "{missing}"
 
 type keeper struct {
@@ -44,13 +44,13 @@ type keeper struct {
 	Prompt   string   `json:"prompt" doc:"what the model is told, {missing} standing for what is missing"`
 
 	accept  []*regexp.Regexp
-	watches bool // some check is of calls
+	watches bool // true if a check depends on calls
 }
 
-// sentOn counts how often the model was sent on in the run.
+// sentOn counts the continuations of the run.
 var sentOn = middleware.Local[int]("times")
 
-// Configure refuses what makes no sense.
+// Configure validates the configuration.
 func (k *keeper) Configure(*middleware.Context) error {
 	switch {
 	case len(k.Checks) == 0:
@@ -87,7 +87,7 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
-// AfterTool notes the calls that checks ask for.
+// AfterTool records calls for the checks.
 func (k *keeper) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) error {
 	if !k.watches {
 		return nil
@@ -106,9 +106,9 @@ func (k *keeper) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) err
 	})
 }
 
-// AfterModelRewriteState sends the model on if it answers before the checks hold.
-// Only what the model says is checked: an answer of another module, such as a
-// refusal, is meant to end the run.
+// AfterModelRewriteState continues the run if the model answers before the checks pass. It
+// checks only the model's answers: an answer of another module, such as a refusal, is meant
+// to end the run.
 func (k *keeper) AfterModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	last, ok := state.Messages.Last()
 	if !ok || last.Role != abi.RoleAssistant || len(last.ToolCalls) > 0 || last.Origin != abi.OriginModel {
@@ -131,7 +131,7 @@ func (k *keeper) AfterModelRewriteState(ctx *middleware.Context, state *middlewa
 	switch {
 	case times >= k.MaxTimes:
 		return k.giveUp(ctx, failed, times, "max_times")
-	case ctx.Run.Step >= ctx.Run.MaxSteps: // one more step would cost the run its answer
+	case ctx.Run.Step >= ctx.Run.MaxSteps: // one more step would lose the answer
 		return k.giveUp(ctx, failed, times, "max_steps")
 	}
 	if err := sentOn.Set(ctx, times+1); err != nil {
@@ -141,14 +141,14 @@ func (k *keeper) AfterModelRewriteState(ctx *middleware.Context, state *middlewa
 	return ctx.Emit("continued", told{Failed: failed, Times: times + 1})
 }
 
-// told is what events say: which checks failed, without what was said.
+// told is the data of an event: the failed checks, without the answer.
 type told struct {
 	Failed  []string `json:"failed"`
 	Times   int      `json:"times"`
 	Because string   `json:"because,omitempty"`
 }
 
-// failed returns the names of the checks that fail, and what the model is told of them.
+// failed returns the names of the failed checks, and the messages to the model about them.
 func (k *keeper) failed(ctx *middleware.Context, answer string) (failed, texts []string, err error) {
 	for i, c := range k.Checks {
 		text, err := c.missing(ctx, answer)

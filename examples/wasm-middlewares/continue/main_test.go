@@ -22,7 +22,8 @@ func newHost(t *testing.T, config object) *middlewaretest.Host {
 	return h
 }
 
-// says gives an answer of the model, with the memory wiped, and returns what it is told.
+// says passes an answer of the model, with the memory wiped, and returns the message to the
+// model.
 func says(t *testing.T, h *middlewaretest.Host, text string) string {
 	t.Helper()
 	answer := abi.Assistant(text)
@@ -45,7 +46,7 @@ func decides(t *testing.T, h *middlewaretest.Host) string {
 	return ""
 }
 
-// did makes a call in a step.
+// did records a tool call in a step.
 func did(t *testing.T, h *middlewaretest.Host, step int, tool string, ok bool) {
 	t.Helper()
 	require.NoError(t, h.Wipe())
@@ -72,7 +73,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Calls, a user's words, and what other modules said are no answers of the model.
+// Calls, the user's messages and answers of other modules are not answers of the model.
 func TestOnlyTheModelsAnswers(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, checks(object{"must": "x"}))
@@ -124,7 +125,7 @@ func TestCalled(t *testing.T) {
 	}
 }
 
-// Without a check of calls, nothing is kept of them.
+// Without a check of calls, the module records none.
 func TestKeepsLittle(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, checks(object{"must": "x"}))

@@ -28,7 +28,7 @@ func by(verb, s string) string {
 	return b.String()
 }
 
-// What somebody who knows the rules writes to get past them.
+// Attacks by an author who knows the rules.
 func TestAdversarial(t *testing.T) {
 	t.Parallel()
 	g := newGuard()
@@ -110,7 +110,7 @@ func TestAdversarial(t *testing.T) {
 	}
 }
 
-// An attack in two pieces, cut at each place, and in a stream of single characters.
+// An attack split into two pieces at every position, and into single characters.
 func TestCutAnywhere(t *testing.T) {
 	t.Parallel()
 	h := newBench(t, object{"window": 200})
@@ -158,7 +158,7 @@ func TestParts(t *testing.T) {
 	require.Contains(t, after.Result.Content.String(), "was withheld")
 }
 
-// What is marked stays whole, and cannot say where it ends.
+// A marked result is complete, and cannot fake its end.
 func TestMark(t *testing.T) {
 	t.Parallel()
 	h := newBench(t, object{"tool_results": "mark"})

@@ -15,9 +15,9 @@ import (
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/corpus"
 )
 
-// The corpus is made from a seed: attacks and ordinary texts out of parts, and the
-// attacks in disguises. The rules were written before it and not changed after
-// they were measured with it.
+// The corpus is generated from a seed: attacks and ordinary texts assembled from parts, and
+// the attacks in disguises. The rules were written before it, and not changed after the
+// first measurement.
 
 var attacks = [][]string{
 	{"Ignore", "Disregard", "Please forget", "From now on, set aside", "You must override", "Do not follow", "Kindly abandon"},
@@ -51,7 +51,7 @@ func compose(random *rand.Rand, parts [][]string) string {
 
 var around = []string{"Hello! %s Thank you.", "Results:\n1. Opening hours 9 to 5\n2. %s\n3. Closed on Sunday", "%s", "<p>Welcome</p><!-- %s -->", "Dear team,\n\n%s\n\nBest, Amy"}
 
-// disguises of an attack, by their names.
+// disguises lists ways to hide an attack.
 var disguises = []struct {
 	name string
 	make func(*rand.Rand, string) string
@@ -112,7 +112,7 @@ var disguises = []struct {
 
 const perDisguise = 200
 
-// TestCorpus measures the rules, and checks that the README says what came out.
+// TestCorpus measures the rules, and checks the figures in the README.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	g := newGuard()

@@ -1,6 +1,6 @@
-// Command guard is a middleware that looks for prompt injection and unsafe intent
-// in what users write, in what tools answer and in what the model says: by rules
-// that see through disguises first, and by a model on request.
+// Command guard is a middleware that detects prompt injection and unsafe intent in users'
+// messages, tool results and the model's answers. It applies rules to all readings of a
+// text, and optionally asks a model.
 package main
 
 import (
@@ -26,7 +26,7 @@ func newGuard() *guard {
 	return &guard{Input: true, Output: true, ToolResults: resultsWithhold, Window: 400, MaxBytes: 128 << 10, Refusal: "I cannot help with that."}
 }
 
-// What becomes of a tool's result in which something was found.
+// Actions for a tool result that matches.
 const (
 	resultsWithhold = "withhold"
 	resultsMark     = "mark"
@@ -47,7 +47,7 @@ type guard struct {
 	own []*regexp.Regexp
 }
 
-// Configure checks the numbers and compiles the patterns.
+// Configure validates the configuration and compiles the patterns.
 func (g *guard) Configure(*middleware.Context) error {
 	switch {
 	case g.ToolResults != resultsWithhold && g.ToolResults != resultsMark && g.ToolResults != resultsOff:
@@ -77,13 +77,13 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
-// tell makes an event of a find; what it was is not told.
+// tell emits an event for a match, without its text.
 func tell(ctx *middleware.Context, where, what string) error {
 	return ctx.Emit("guarded", map[string]string{"in": where, "what": what})
 }
 
-// BeforeAgent answers in the model's place if a user's message is unsafe. All of
-// them are looked at: an older one is read by the model as well.
+// BeforeAgent answers in the model's place if a user's message is unsafe. It checks all
+// messages, because the model reads older ones too. The judge sees only the last.
 func (g *guard) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
 	if !g.Input {
 		return nil
@@ -109,7 +109,7 @@ func (g *guard) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart)
 	return nil
 }
 
-// AfterTool keeps an unsafe result, or the text of an error, from the model.
+// AfterTool withholds or marks an unsafe result or error message before the model sees it.
 func (g *guard) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) error {
 	if g.ToolResults == resultsOff {
 		return nil
@@ -146,8 +146,8 @@ func (g *guard) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) erro
 	return tell(ctx, "tool_result", what)
 }
 
-// marked puts a warning around what a tool said. Begin and end carry a digest of it, so
-// that nothing in it can pass for its end.
+// marked puts a warning around a result. Both ends of the warning contain a digest of the
+// result, so the result cannot fake its end.
 func marked(c abi.Content, what string) abi.Content {
 	sum := sha256.Sum256([]byte(c.String()))
 	name := middleware.Sprintf("%x", sum[:4])
@@ -160,7 +160,8 @@ func marked(c abi.Content, what string) abi.Content {
 	return abi.Parts(parts...)
 }
 
-// AfterAgent replaces a final answer that another module made or changed.
+// AfterAgent replaces an unsafe final answer, which another module may have made or
+// changed.
 func (g *guard) AfterAgent(ctx *middleware.Context, run *middleware.AgentEnd) error {
 	if !g.Output || run.Final == nil {
 		return nil

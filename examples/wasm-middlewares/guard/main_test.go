@@ -85,7 +85,7 @@ func TestToolResults(t *testing.T) {
 	}
 }
 
-// A judge that does not clearly say that a text is safe has not said so.
+// A text is safe only if the judge clearly says so.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	for text, safe := range map[string]bool{
@@ -109,7 +109,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// streamed is what comes out of a text that comes in pieces.
+// streamed returns the output for a text that arrives in pieces.
 func streamed(t *testing.T, h *middlewaretest.Host, random *rand.Rand, stream int64, kind, text string) string {
 	t.Helper()
 	var out strings.Builder
@@ -132,7 +132,8 @@ func streamed(t *testing.T, h *middlewaretest.Host, random *rand.Rand, stream in
 	}
 }
 
-// However a stream is cut, nothing of an attack is shown, and everything of what is none.
+// However a stream is split, no part of an attack is shown, and harmless text is shown
+// completely.
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 3))

@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/disguise"
 )
 
-// A rule is what a text looks like of which nothing but the small letters a to z
-// is left: so spaces, punctuation and line ends between or in words hide nothing.
+// A rule is a pattern for a text of which only the letters a to z are left, in lower case.
+// Spaces, punctuation and line breaks therefore hide nothing.
 type rule struct {
 	what    string
 	pattern *regexp.Regexp
@@ -38,14 +38,13 @@ var rules = []rule{
 	{"unsafe", regexp.MustCompile(`(?:howto|howdoi|howcani|helpme|teachmeto|stepsto|instructions(?:to|for)|recipefor)[a-z]{0,12}(?:make|build|making|building|write|writing|create|creating|synthesi[sz]e|cook|deploy)[a-z]{0,20}` + harm)},
 }
 
-// image is Markdown that has a client fetch an address with data in it.
+// image matches Markdown that makes a client fetch an address with data in it.
 var image = regexp.MustCompile(`!\[[^\]]*\]\(\s*<?https?://[^)\s]*[?&][^)\s]*=[^)\s]{16,}`)
 
-// markers are tokens by which models tell who speaks.
+// markers matches tokens by which models recognize the speaker.
 var markers = regexp.MustCompile(`<\|(?:im_start|im_end|system|endoftext|start_header_id)\|?>|\[/?inst\]|<</?sys>>`)
 
-// find says what is wrong with a text, read in every way that is not too far
-// fetched; empty if nothing is.
+// find returns the kind of attack found in any reading of a text, or "" if there is none.
 func (g *guard) find(text string) string {
 	if len(text) > g.MaxBytes {
 		return "too long to be looked at"
@@ -62,7 +61,7 @@ func (g *guard) find(text string) string {
 	return ""
 }
 
-// plain looks at a text in small letters.
+// plain checks a lower-case text.
 func (g *guard) plain(text string) string {
 	for _, re := range g.own {
 		if re.MatchString(text) {
@@ -91,14 +90,14 @@ func (g *guard) plain(text string) string {
 	return ""
 }
 
-// markup is what stands in a text and is not shown: tags and comments of HTML, the addresses
-// of links of Markdown.
+// markup matches text that is not displayed: HTML tags and comments, and the addresses of
+// Markdown links.
 var markup = regexp.MustCompile(`<!--(?s:.*?)-->|<[^<>]{0,300}>|\]\([^()\s]{0,300}\)`)
 
-// leet reads digits and signs as the letters that they are written for.
+// leet replaces digits and signs by the letters they resemble.
 var leet = strings.NewReplacer("0", "o", "1", "i", "3", "e", "4", "a", "5", "s", "7", "t", "@", "a", "$", "s", "!", "i", "|", "l")
 
-// bare leaves the letters.
+// bare removes everything except letters.
 func bare(text string) string {
 	return strings.Map(func(c rune) rune {
 		if c < 'a' || c > 'z' {

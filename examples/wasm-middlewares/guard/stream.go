@@ -8,18 +8,18 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// A held is what of one text in a stream was not looked at yet, or is still
-// needed to look at what follows.
+// A held is the text of one stream that is not released yet: unchecked text, and the last
+// window before it.
 type held struct {
 	Kind    string `json:"kind"`
 	CallID  string `json:"call_id,omitempty"`
 	Text    string `json:"text,omitempty"`
-	Blocked bool   `json:"blocked,omitempty"` // nothing more of it is shown
+	Blocked bool   `json:"blocked,omitempty"` // the rest is not shown
 }
 
-// OnChunk shows of a stream what was looked at together with at least a window of
-// what follows it. What it holds lies in a run-local value: the module's memory may
-// be gone when the next chunk comes.
+// OnChunk releases text after checking it together with at least a window of what follows.
+// Withheld text is a run-local value, because the host may discard the module's memory
+// before the next chunk.
 func (g *guard) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) error {
 	kept := middleware.Local[[]*held]("stream/" + strconv.FormatInt(chunks.Stream, 10))
 	texts, there, err := kept.Get(ctx)
@@ -32,7 +32,7 @@ func (g *guard) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) erro
 			out = append(out, c)
 			continue
 		}
-		if c.Part != nil { // it comes whole
+		if c.Part != nil { // a whole part
 			what := g.find(c.Part.Text)
 			if what == "" {
 				out = append(out, c)
@@ -94,8 +94,8 @@ func (g *guard) looksAt(c *abi.Chunk) bool {
 	}
 }
 
-// show looks at what is held if it is as long as least, and returns what of it can be
-// shown: all but the last window, or, at the end, with least 0, everything.
+// show checks the held text if it has at least least bytes, and returns the part to
+// release: all but the last window or, if least is 0 at the end of the stream, everything.
 func (g *guard) show(ctx *middleware.Context, h *held, least int) (string, error) {
 	if h.Blocked {
 		h.Text = ""
@@ -107,7 +107,7 @@ func (g *guard) show(ctx *middleware.Context, h *held, least int) (string, error
 	if what := g.find(h.Text); what != "" {
 		h.Blocked, h.Text = true, ""
 		if h.Kind == abi.ChunkToolResult {
-			return "", blocked(h.CallID).Set(ctx, what) // AfterTool says it
+			return "", blocked(h.CallID).Set(ctx, what) // AfterTool emits the event
 		}
 		return g.Refusal, tell(ctx, "output", what)
 	}
@@ -122,8 +122,8 @@ func (g *guard) show(ctx *middleware.Context, h *held, least int) (string, error
 	return text, nil
 }
 
-// blocked is what was found in the result of a call while it streamed: what is left
-// of it shows nothing of that.
+// blocked holds the kind of attack found in a call's result while it streamed. AfterTool
+// needs it, because the remaining result no longer contains the attack.
 func blocked(call string) middleware.Local[string] {
 	return middleware.Local[string]("blocked/" + call)
 }

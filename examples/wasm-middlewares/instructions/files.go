@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	maxDepth = 5  // of imports within imports
-	maxFiles = 50 // that one run loads for its instruction
+	maxDepth = 5  // levels of imports
+	maxFiles = 50 // files that one run loads for its instruction
 )
 
-// A missing is a file that is not there: the run goes on without it.
+// A missing is the error for a file that is omitted; the run continues without it.
 type missing struct{ why string }
 
 func (m *missing) Error() string { return m.why }
 
-// clean reports whether p is a path below the root, as it is written shortest.
+// clean reports whether p is a canonical path below the root.
 func clean(p string) bool {
 	return p != "" && p != "." && p != ".." && path.Clean(p) == p && !path.IsAbs(p) && !strings.HasPrefix(p, "../") && !strings.Contains(p, "\\")
 }
 
-// open returns the text of a file: the configuration's, or what the tool reads.
+// open returns the contents of a file from the configuration, or from the read tool.
 func (r *instructor) open(ctx *middleware.Context, p string) (string, error) {
 	if text, ok := r.Files[p]; ok {
 		return text, nil
@@ -41,7 +41,7 @@ func (r *instructor) open(ctx *middleware.Context, p string) (string, error) {
 	return res.Content.String(), nil
 }
 
-// A loading collects the files for the instruction.
+// A loading collects the files of the instruction.
 type loading struct {
 	r    *instructor
 	ctx  *middleware.Context
@@ -60,7 +60,7 @@ func (r *instructor) loadFiles(ctx *middleware.Context) (string, error) {
 	return l.text.String(), nil
 }
 
-// file loads a file and then what it imports, each once.
+// file loads a file and then its imports, each file once.
 func (l *loading) file(p, from string, depth int) error {
 	if l.seen[p] {
 		return nil
@@ -100,12 +100,12 @@ func (l *loading) file(p, from string, depth int) error {
 	return nil
 }
 
-// leave tells of a file that is not loaded.
+// leave emits an event for an omitted file.
 func (l *loading) leave(p, from, why string) error {
 	return l.ctx.Emit("left_out", map[string]string{"file": p, "from": from, "why": why})
 }
 
-// imports are the paths that a text imports, as @path, outside of code.
+// imports returns the paths that a text imports as @path, outside of code.
 func imports(text string) []string {
 	var out []string
 	fenced := false
@@ -117,7 +117,7 @@ func imports(text string) []string {
 		if fenced {
 			continue
 		}
-		// What lies between two backticks is code, too.
+		// Text between two backticks is code, too.
 		for i, part := range strings.Split(line, "`") {
 			if i%2 == 1 {
 				continue
@@ -125,7 +125,7 @@ func imports(text string) []string {
 			for _, word := range strings.Fields(part) {
 				ref, ok := strings.CutPrefix(word, "@")
 				ref = strings.TrimRight(ref, ".,;:!?)\"'")
-				// @name alone is somebody, no file.
+				// @name alone is a person, not a file.
 				if ok && strings.ContainsAny(ref, "./") {
 					out = append(out, ref)
 				}

@@ -1,7 +1,6 @@
-// Command instructions is a middleware that puts an agent's instruction
-// together: a text for all agents, one for each, files in the manner of
-// AGENTS.md with what they import, and skills, of which the model sees a line
-// until it loads them.
+// Command instructions is a middleware that assembles an agent's instruction: a global
+// text, a text per agent, files such as AGENTS.md with their imports, and skills, which the
+// model sees as one line each until it loads them.
 package main
 
 import (
@@ -41,8 +40,8 @@ type instructor struct {
 	load middleware.Tool
 }
 
-// Configure refuses paths that nothing can be read from, and skills that are
-// none.
+// Configure rejects paths outside the root, files that cannot be read, and malformed
+// skills.
 func (r *instructor) Configure(*middleware.Context) error {
 	invalid := func(format string, args ...any) error {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
@@ -83,7 +82,7 @@ func (r *instructor) Configure(*middleware.Context) error {
 	return nil
 }
 
-// BeforeAgent puts the instruction together.
+// BeforeAgent assembles the instruction.
 func (r *instructor) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
 	files, err := r.loadFiles(ctx)
 	if err != nil {

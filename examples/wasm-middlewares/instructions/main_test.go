@@ -23,7 +23,7 @@ func newHost(t *testing.T, config map[string]any) *middlewaretest.Host {
 	return h
 }
 
-// start returns the instruction, and whether there is a tool for skills.
+// start returns the instruction, and whether the skill tool is registered.
 func start(t *testing.T, h *middlewaretest.Host, own string) (instruction string, tool bool) {
 	t.Helper()
 	answer, err := h.BeforeAgent(abi.BeforeAgentInput{Instruction: own})
@@ -190,7 +190,7 @@ func FuzzParseSkill(f *testing.F) {
 	})
 }
 
-// What is not in the configuration is read with a tool of the agent.
+// Files missing from the configuration are read with a tool of the agent.
 func TestReadTool(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"AGENTS.md": "Read @more.md and @gone.md", "more.md": "More.", "s/SKILL.md": invoices, "s/form.md": "The form.",

@@ -15,7 +15,7 @@ const (
 	maxSkillSummary = 1024 // bytes of a skill's description
 )
 
-// A skill is a text that says how to do something, in a folder of its own.
+// A skill is a text that explains how to do something, in a folder of its own.
 type skill struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
@@ -23,11 +23,11 @@ type skill struct {
 	body        string
 }
 
-// skills are those that the run found.
+// skills holds the skills that the run found.
 var skills = middleware.Local[[]skill]("skills")
 
-// loadSkills reads which skills there are, adds the tool that loads them, and
-// says what the model is told of them.
+// loadSkills reads the skills and registers the tool that loads them. It returns their
+// description for the instruction.
 func (r *instructor) loadSkills(ctx *middleware.Context, run *middleware.AgentStart) (string, error) {
 	var list []skill
 	for _, p := range r.Skills {
@@ -76,7 +76,7 @@ func (r *instructor) skillTool() middleware.Tool {
 	return t
 }
 
-// answer is the text of a skill, or of a file that belongs to it.
+// answer returns the text of a skill, or of a file in its folder.
 func (r *instructor) answer(ctx *middleware.Context, args skillArgs) (*abi.Result, error) {
 	list, _, err := skills.Get(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func (r *instructor) answer(ctx *middleware.Context, args skillArgs) (*abi.Resul
 	file := s.Path
 	if args.File != "" {
 		file = path.Join(folder, args.File)
-		// A skill at the root has no folder that is its own.
+		// A skill at the root has no folder of its own.
 		if !clean(file) || folder != "." && !strings.HasPrefix(file, folder+"/") || folder == "." && file != s.Path {
 			return abi.ErrorResult(middleware.Sprintf("file: %q is no file of the skill %s, which lies in %s", args.File, s.Name, folder)), nil
 		}
@@ -117,8 +117,8 @@ func (r *instructor) answer(ctx *middleware.Context, args skillArgs) (*abi.Resul
 	return abi.TextResult(middleware.Sprintf("Skill %s, from %s\n\n%s", s.Name, file, s.body)), nil
 }
 
-// parseSkill reads a skill: lines "key: value" between two lines "---", of which
-// name and description are needed, then its text.
+// parseSkill parses a skill: "key: value" lines between two "---" lines, including name and
+// description, followed by the skill's text.
 func parseSkill(p, text string) (skill, error) {
 	fail := func(format string, args ...any) (skill, error) {
 		return skill{}, &missing{middleware.Sprintf("%s is no skill: ", p) + middleware.Sprintf(format, args...)}
@@ -147,8 +147,8 @@ func parseSkill(p, text string) (skill, error) {
 	return s, nil
 }
 
-// headFields reads "key: value" lines. A value may go on in lines that are
-// indented, as one line: all of YAML that skills use.
+// headFields parses "key: value" lines. A value may continue on indented lines, which are
+// joined. Skills use no other YAML.
 func headFields(head string) map[string]string {
 	fields := map[string]string{}
 	key := ""
@@ -168,7 +168,7 @@ func headFields(head string) map[string]string {
 			key = strings.TrimSpace(name)
 			value = strings.TrimSpace(value)
 			if strings.Trim(value, "|>+-") == "" {
-				value = "" // the value is in the lines below
+				value = "" // the value follows on the next lines
 			}
 			fields[key] = value
 		}

@@ -10,16 +10,16 @@ import (
 )
 
 var (
-	// closing is the limit because of which the next model call is without tools.
+	// closing is the limit that makes the next model call the last, without tools.
 	closing = middleware.Local[hit]("closing")
-	// closed is there once a model call was without tools: there is no other.
+	// closed is set after a model call without tools; no further call is allowed.
 	closed = middleware.Local[hit]("closed")
-	// calls counts the model calls of the run, whatever is limited.
+	// calls counts the model calls of the run, even if they are unlimited.
 	calls = middleware.Counter("calls")
 )
 
-// BeforeModel counts the call, and ends the run or takes the tools from it if a
-// limit is reached.
+// BeforeModel counts the call. If a limit is reached, it ends the run or removes the tools
+// from the call.
 func (l *limits) BeforeModel(ctx *middleware.Context, call *middleware.ModelStart) error {
 	if err := l.priced(call.Model); err != nil {
 		return err
@@ -69,9 +69,8 @@ func or(err error, then func() error) error {
 	return then()
 }
 
-// reached counts a model call. It returns the limit of which this call is the
-// last, and the one that is over: model calls of which this is one too many, or
-// tokens or money that are spent.
+// reached counts a model call. last is the limit that this call reaches. over is a limit
+// that is already exceeded: model calls including this one, tokens or money.
 func (l *limits) reached(ctx *middleware.Context) (last, over *hit, err error) {
 	for _, p := range l.periods {
 		if h, err := p.spent(ctx); err != nil || h != nil {
@@ -97,7 +96,7 @@ func (l *limits) reached(ctx *middleware.Context) (last, over *hit, err error) {
 	return last, nil, nil
 }
 
-// priced refuses a model whose price is not known where money is limited.
+// priced returns an error if money is limited and the model has no price.
 func (l *limits) priced(model string) error {
 	for _, p := range l.periods {
 		if p.Money > 0 && l.price(model) == nil {
@@ -107,7 +106,7 @@ func (l *limits) priced(model string) error {
 	return nil
 }
 
-// price is what the longest pattern says that is the model's name.
+// price returns the price of the longest pattern that matches the model's name.
 func (l *limits) price(model string) *price {
 	for _, pattern := range l.models {
 		if names.Match([]string{pattern}, model) {
@@ -118,8 +117,7 @@ func (l *limits) price(model string) *price {
 	return nil
 }
 
-// AfterModel counts what the call used: what the model says, or an estimate where
-// it says nothing.
+// AfterModel counts the usage that the model reports, or an estimate if it reports none.
 func (l *limits) AfterModel(ctx *middleware.Context, call *middleware.ModelEnd) error {
 	if call.Response == nil || call.Source != "model" {
 		return nil
@@ -132,8 +130,8 @@ func (l *limits) AfterModel(ctx *middleware.Context, call *middleware.ModelEnd) 
 	total := max(within(u.TotalTokens), input+output)
 	var money int64
 	if p := l.price(call.Request.Model); p != nil {
-		// A price for a million is one millionth each. What an endpoint does not say
-		// whether it was input or output costs what is dearer.
+		// A price per million tokens is the price of one in millionths. Tokens reported as
+		// neither input nor output cost the higher price.
 		rest := float64(total-input-output) * max(p.Input, p.Output)
 		money = int64(math.Ceil(float64(input)*p.Input + float64(output)*p.Output + rest))
 	}
@@ -145,7 +143,7 @@ func (l *limits) AfterModel(ctx *middleware.Context, call *middleware.ModelEnd) 
 	return nil
 }
 
-// within keeps what an endpoint says far from where sums end: no call has used more.
+// within clamps a reported count to 1e9, so that sums cannot overflow.
 func within(tokens int64) int64 { return min(max(tokens, 0), 1_000_000_000) }
 
 func millionths(money float64) int64 { return int64(math.Ceil(money * 1e6)) }
@@ -161,7 +159,7 @@ func estimate(call *middleware.ModelEnd) *abi.Usage {
 	return u
 }
 
-// BeforeTool counts the call, or refuses it.
+// BeforeTool counts the call, or rejects it.
 func (l *limits) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart) error {
 	if h, there, err := closed.Get(ctx); err != nil || there {
 		if err == nil {

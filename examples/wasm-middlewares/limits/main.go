@@ -1,5 +1,5 @@
-// Command limits is a middleware that limits what an agent uses: model calls,
-// tool calls, tokens and money, in a run and on a day.
+// Command limits is a middleware that limits an agent's usage: model calls, tool calls,
+// tokens and money, per run and per day.
 package main
 
 import (
@@ -22,12 +22,12 @@ func main() {}
 
 func newLimits() *limits { return &limits{OnLimit: onAnswer, OnToolLimit: onRefuse} }
 
-// What happens when a limit is reached.
+// Actions when a limit is reached.
 const (
 	onAnswer = "answer" // one more model call, without tools
 	onStop   = "stop"
 	onError  = "error"
-	onRefuse = "refuse" // the model is told
+	onRefuse = "refuse" // the model gets an error result
 )
 
 type limits struct {
@@ -38,10 +38,10 @@ type limits struct {
 	OnToolLimit string           `json:"on_tool_limit" doc:"when tool calls are used up: refuse (the model is told), answer (and its next call is without tools) or stop"`
 
 	periods []*period
-	models  []string // the patterns of Prices, the longest first
+	models  []string // the patterns of Prices, longest first
 }
 
-// Amounts limit a period. 0 is no limit, but for a tool.
+// Amounts are the limits of a period. 0 means unlimited, except for a tool.
 type amounts struct {
 	ModelCalls int64            `json:"model_calls" doc:"how often the model may be called"`
 	ToolCalls  int64            `json:"tool_calls" doc:"how often tools may be called, all together"`
@@ -50,13 +50,13 @@ type amounts struct {
 	Money      float64          `json:"money" doc:"in the currency of prices"`
 }
 
-// A price is what a million tokens cost.
+// A price is the cost of a million tokens.
 type price struct {
 	Input  float64 `json:"input" doc:"of requests"`
 	Output float64 `json:"output" doc:"of answers"`
 }
 
-// Configure checks that there are limits, and that they can be kept.
+// Configure validates the limits and prices.
 func (l *limits) Configure(*middleware.Context) error {
 	if !slices.Contains([]string{onAnswer, onStop, onError}, l.OnLimit) {
 		return invalid("on_limit: %q is not one of answer, stop, error", l.OnLimit)
@@ -91,7 +91,7 @@ func (l *limits) Configure(*middleware.Context) error {
 	return nil
 }
 
-// maxMoney keeps all sums far from where integers end.
+// maxMoney bounds amounts so that sums cannot overflow.
 const maxMoney = 1_000_000
 
 func good(money float64) bool { return money >= 0 && money <= maxMoney && !math.IsNaN(money) }
@@ -126,7 +126,7 @@ func (h *hit) String() string {
 	return middleware.Sprintf("The limit of %s %s for this %s is reached.", h.Max, h.What, h.By)
 }
 
-// end is how the run ends at a limit.
+// end ends the run at a limit: by an error, or by stopping it.
 func (h *hit) end(ctx *middleware.Context, how string) error {
 	if err := ctx.Emit("limit_reached", h); err != nil {
 		return err

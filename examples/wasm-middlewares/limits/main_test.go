@@ -13,7 +13,7 @@ import (
 
 type object = map[string]any
 
-// A bench plays the model and tools of an agent.
+// A bench simulates an agent's model and tools.
 type bench struct {
 	*middlewaretest.Host
 	t     *testing.T
@@ -27,7 +27,7 @@ func newBench(t *testing.T, config object) *bench {
 	return b
 }
 
-// fresh begins another run.
+// fresh starts another run.
 func (b *bench) fresh() *bench {
 	b.t.Helper()
 	other := &bench{Host: middlewaretest.New(middleware.Options{}, newLimits()), t: b.t, usage: b.usage}
@@ -43,8 +43,8 @@ func (b *bench) config() any { return configs[b.t.Name()] }
 
 var configs = map[string]any{}
 
-// model calls the model, and says how the call went: "ok", "no tools", or how the
-// run ends.
+// model makes a model call, and returns its outcome: "ok", "no tools", or how the run
+// ended.
 func (b *bench) model() string {
 	b.t.Helper()
 	require.NoError(b.t, b.Wipe())
@@ -68,7 +68,7 @@ func (b *bench) model() string {
 	return "ok"
 }
 
-// tool calls a tool, and says "ok" or how it was refused.
+// tool makes a tool call, and returns "ok" or the rejection.
 func (b *bench) tool(name string) string {
 	b.t.Helper()
 	require.NoError(b.t, b.Wipe())
@@ -113,7 +113,7 @@ func TestTokens(t *testing.T) {
 	require.Equal(t, "stop: The limit of 100 tokens for this run is reached.", b.model())
 }
 
-// A model that says nothing of what it used does not work for free.
+// Usage is estimated if the model reports none.
 func TestTokensEstimated(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, object{"run": object{"tokens": 100}})
@@ -143,7 +143,7 @@ func TestMoney(t *testing.T) {
 	require.Equal(t, "ok", b.model())
 	require.Equal(t, "stop: The limit of 0.001 money for this run is reached.", b.model())
 
-	// What an endpoint says makes no sum smaller, and costs something if it is but a total.
+	// Reported usage never lowers a sum, and a total without a breakdown still costs money.
 	for _, usage := range []abi.Usage{{TotalTokens: 40}, {PromptTokens: -1 << 62, CompletionTokens: 1 << 62}, {PromptTokens: 1<<63 - 1, TotalTokens: -1}} {
 		b = newBench(t, object{"run": object{"money": 0.001}, "prices": object{"*": object{"input": 10, "output": 30}}, "on_limit": "stop"})
 		b.usage = usage
@@ -205,8 +205,8 @@ func TestDay(t *testing.T) {
 	require.Equal(t, "ok", b.model())
 }
 
-// A day whose tokens are gone is over for a run that begins, also where a run
-// that is under way may say a last word.
+// If the day's tokens are used up, a new run ends at once, while a running one may still
+// get its last call.
 func TestDayIsOver(t *testing.T) {
 	config := object{"day": object{"tokens": 100}}
 	configs[t.Name()] = config

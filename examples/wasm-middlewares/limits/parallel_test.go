@@ -25,8 +25,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Runs of a day that race each other, in the real host on a real store: what is limited
-// by number is never passed.
+// Concurrent runs of a day, in the real host with a real store, never exceed limits on the
+// number of calls.
 func TestParallelRuns(t *testing.T) {
 	t.Parallel()
 	cache, err := os.UserCacheDir()

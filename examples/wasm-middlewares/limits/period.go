@@ -10,13 +10,13 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// A book counts under names.
+// A book stores counters by name.
 type book interface {
 	add(ctx *middleware.Context, name string, delta int64) (int64, error)
 	get(ctx *middleware.Context, name string) (int64, error)
 }
 
-// A runBook counts in run-local values.
+// A runBook stores counters as run-local values.
 type runBook struct{}
 
 func (runBook) add(ctx *middleware.Context, name string, delta int64) (int64, error) {
@@ -27,7 +27,8 @@ func (runBook) get(ctx *middleware.Context, name string) (int64, error) {
 	return middleware.Counter(name).Get(ctx)
 }
 
-// A dayBook counts in durable values, a new one each day, which are kept for two.
+// A dayBook stores counters as durable values, under new keys each day. They expire after
+// two days.
 type dayBook struct{}
 
 func (dayBook) key(ctx *middleware.Context, name string) string {
@@ -39,7 +40,7 @@ func (b dayBook) add(ctx *middleware.Context, name string, delta int64) (int64, 
 	if n, err := (middleware.StoredCounter(key)).Add(ctx, delta); err != nil || n != delta {
 		return n, err
 	}
-	// The first of the day, most likely: what is counted gets a time to live.
+	// The first count of the day, most likely: set the expiry.
 	value := middleware.Stored[int64](key)
 	for {
 		n, version, err := value.Load(ctx)
@@ -56,7 +57,7 @@ func (b dayBook) get(ctx *middleware.Context, name string) (int64, error) {
 	return middleware.StoredCounter(b.key(ctx, name)).Get(ctx)
 }
 
-// The names under which is counted.
+// Names of counters.
 const (
 	modelCalls = "model_calls"
 	toolCalls  = "tool_calls"
@@ -64,7 +65,7 @@ const (
 	moneySpent = "money" // in millionths
 )
 
-// A period has limits, and counts what is used in it.
+// A period holds limits and counts usage against them.
 type period struct {
 	name string
 	amounts
@@ -79,7 +80,7 @@ func (p *period) hit(what string, limit any) *hit {
 	return &hit{By: p.name, What: what, Max: middleware.Sprintf("%v", limit)}
 }
 
-// spent is the limit on tokens or money that is used up, if one is.
+// spent returns the limit on tokens or money that is used up, or nil.
 func (p *period) spent(ctx *middleware.Context) (*hit, error) {
 	for _, l := range []struct {
 		name  string
@@ -101,7 +102,7 @@ func (p *period) spent(ctx *middleware.Context) (*hit, error) {
 	return nil, nil
 }
 
-// use counts what a model call used.
+// use counts the usage of a model call.
 func (p *period) use(ctx *middleware.Context, tokens, money int64) error {
 	if p.Tokens > 0 && tokens > 0 {
 		if _, err := p.add(ctx, tokensUsed, tokens); err != nil {
@@ -116,8 +117,8 @@ func (p *period) use(ctx *middleware.Context, tokens, money int64) error {
 	return nil
 }
 
-// tool counts a tool call, or says which limit it would pass; then nothing of it
-// stays counted here.
+// tool counts a tool call. If that exceeds a limit, tool undoes the count and returns the
+// limit.
 func (p *period) tool(ctx *middleware.Context, tool string) (*hit, error) {
 	type one struct {
 		name, what string
@@ -150,7 +151,7 @@ func (p *period) tool(ctx *middleware.Context, tool string) (*hit, error) {
 	return nil, nil
 }
 
-// back takes a tool call back that another period does not allow.
+// back undoes the count of a tool call that another period rejected.
 func (p *period) back(ctx *middleware.Context, tool string) error {
 	if p.ToolCalls > 0 {
 		if _, err := p.add(ctx, toolCalls, -1); err != nil {

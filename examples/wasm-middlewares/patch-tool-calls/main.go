@@ -1,8 +1,7 @@
-// Command patch-tool-calls is a middleware that answers dangling tool calls:
-// those of an assistant's message that no tool message answers, because
-// somebody wrote again before the tools were done. Models refuse such a
-// conversation, or guess. On request it also removes results that answer
-// nothing, or refuses a conversation that is not sound.
+// Command patch-tool-calls is a middleware that answers dangling tool calls: calls in an
+// assistant's message that no tool message answers, because the user wrote again before the
+// tools finished. Models reject such a conversation, or guess. Optionally it also removes
+// surplus results, or rejects an inconsistent conversation.
 package main
 
 import (
@@ -25,14 +24,13 @@ func main() {}
 
 func newPatcher() *patcher { return &patcher{Language: "en"} }
 
-// texts say, in each language, that a call was canceled.
+// texts holds the default text of a placeholder by language.
 var texts = map[string]string{
 	"en": "Tool call {name} with id {id} was canceled - another message came in before it could be completed.",
 	"zh": "工具 {name} 的调用（id {id}）已取消：在它完成之前又收到了新的消息。",
 }
 
-// looked is the revision of the messages at which the last step left them
-// sound.
+// looked is the revision of the messages that the last step checked.
 var looked = middleware.Local[int64]("looked")
 
 type patcher struct {
@@ -43,8 +41,7 @@ type patcher struct {
 	Strict           bool   `json:"strict" doc:"mend nothing: a conversation with missing, orphaned or duplicate results, or with calls without an id, fails the run"`
 }
 
-// Configure refuses a language that there is no text in, and to mend where
-// nothing is to be mended.
+// Configure rejects unknown languages, and options that contradict strict.
 func (p *patcher) Configure(*middleware.Context) error {
 	if texts[p.Language] == "" {
 		return invalid("config: language: %q is not one of en, zh", p.Language)
@@ -62,8 +59,8 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: middleware.Sprintf(format, args...)}
 }
 
-// BeforeModelRewriteState mends round after round of calls and their results,
-// from the first that changed since the last step.
+// BeforeModelRewriteState processes the rounds of calls and results in order, starting at
+// the first change since the last step.
 func (p *patcher) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	i, err := begin(ctx, state.Messages)
 	if err != nil {
@@ -84,8 +81,8 @@ func (p *patcher) BeforeModelRewriteState(ctx *middleware.Context, state *middle
 	return looked.Set(ctx, state.Messages.Revision())
 }
 
-// begin is the first message worth looking at: the nearest before the first
-// change, since the last look, that is no tool message.
+// begin returns the index of the first message to check: the nearest message before the
+// first change that is not a tool message.
 func begin(ctx *middleware.Context, messages *middleware.Messages) (int, error) {
 	revision, known, err := looked.Get(ctx)
 	if err != nil || !known {
@@ -100,8 +97,8 @@ func begin(ctx *middleware.Context, messages *middleware.Messages) (int, error) 
 	return i, nil
 }
 
-// mend removes what the configuration says, and puts a placeholder for each
-// call without a result in front of the results that are there.
+// mend removes surplus results as configured, and inserts a placeholder for each call
+// without a result, before the existing results.
 func (p *patcher) mend(ctx *middleware.Context, messages *middleware.Messages, r *round) error {
 	r.surplus = slices.DeleteFunc(r.surplus, func(s surplus) bool {
 		return s.orphan && !p.RemoveOrphans || !s.orphan && !p.RemoveDuplicates
@@ -125,8 +122,8 @@ func (p *patcher) mend(ctx *middleware.Context, messages *middleware.Messages, r
 	return nil
 }
 
-// placeholder answers a call. Its extra tells whoever reads the conversation
-// later that no tool said this; a model does not see it.
+// placeholder answers a call. Its extra marks it as synthetic for later readers of the
+// conversation; models do not see it.
 func (p *patcher) placeholder(c abi.ToolCall) abi.Message {
 	text := strings.NewReplacer("{name}", c.Function.Name, "{id}", c.ID).Replace(p.Template)
 	m := abi.ToolMessage(c.ID, c.Function.Name, abi.Text(text))

@@ -38,7 +38,7 @@ func calls(pairs ...string) abi.Message {
 	return m
 }
 
-// inParts is the message with its text as a part beside an image.
+// inParts returns the message with its text as a part, followed by an image.
 func inParts(m abi.Message) abi.Message {
 	m.Content = abi.Parts(abi.Part{Type: abi.PartText, Text: m.Content.String()},
 		abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:image/png;base64,AA=="}`)})
@@ -52,7 +52,7 @@ func newHost(t *testing.T, config any) *middlewaretest.Host {
 	return h
 }
 
-// step runs the hook and returns the messages without what is the host's.
+// step runs the hook and returns the messages without the fields that the host sets.
 func step(t *testing.T, h *middlewaretest.Host) []abi.Message {
 	t.Helper()
 	_, err := h.BeforeModelRewriteState(abi.BeforeModelRewriteStateInput{})
@@ -138,7 +138,7 @@ func TestRemovesResults(t *testing.T) {
 	}
 }
 
-// A strict patcher changes nothing, and says all that is wrong with a round.
+// A strict patcher changes nothing, and reports all inconsistencies of a round.
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	for want, messages := range map[string][]abi.Message{
@@ -161,7 +161,7 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// Only what changed is looked at, and it is right wherever the change is.
+// The module reads only changes, and the result is correct wherever they are.
 func TestLooksOnlyAtWhatChanged(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)
@@ -180,7 +180,7 @@ func TestLooksOnlyAtWhatChanged(t *testing.T) {
 	require.Equal(t, canceled("tool_b", "call_2"), got[len(got)-2])
 	require.LessOrEqual(t, h.Pulled-len(history), 8, "after the memory was wiped, only the last round is read")
 
-	// The result of an earlier call is taken away.
+	// Remove the result of an earlier call.
 	now := h.Messages()
 	h.SetMessages(append(now[:2:2], now[3:]...)...)
 	require.Equal(t, canceled("t", "c0"), step(t, h)[2])
@@ -198,7 +198,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// A name that looks like a placeholder is not one.
+// A tool name that looks like a template placeholder is not expanded.
 func TestNamesAreNotTemplates(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, map[string]any{"template": "{name}/{id}"})

@@ -1,7 +1,6 @@
-// Answers dangling tool calls: those of an assistant's message that no tool message
-// answers, because somebody wrote again before the tools were done. Models refuse
-// such a conversation, or guess. On request it also removes results that answer
-// nothing, or refuses a conversation that is not sound.
+// Answers dangling tool calls: calls in an assistant's message that no tool message answers,
+// because the user wrote again before the tools finished. Models reject such a conversation, or
+// guess. Optionally it also removes surplus results, or rejects an inconsistent conversation.
 import { defineMiddleware, HookError } from "@agent-runner/middleware";
 import type { Message, Messages, Splice, ToolCall } from "@agent-runner/middleware";
 
@@ -13,7 +12,7 @@ interface Config {
 	strict?: boolean;
 }
 
-// What is said, in each language, of a call that was canceled.
+// The default text of a placeholder by language.
 const texts: Record<string, string> = {
 	en: "Tool call {name} with id {id} was canceled - another message came in before it could be completed.",
 	zh: "工具 {name} 的调用（id {id}）已取消：在它完成之前又收到了新的消息。",
@@ -53,8 +52,8 @@ export default defineMiddleware<Config>({
 		template = own || text;
 	},
 
-	// Round after round of calls and their results is mended, from the first that
-	// changed since the last step.
+	// Processes the rounds of calls and results in order, starting at the first change since the
+	// last step.
 	beforeModelRewriteState({ messages }, ctx) {
 		const splice: Splice[] = [];
 		let end = 0;
@@ -78,8 +77,8 @@ export default defineMiddleware<Config>({
 	},
 });
 
-// begin is the first message worth looking at: the nearest before the first change,
-// since the last look, that is no tool message.
+// begin returns the index of the first message to check: the nearest message before the first
+// change that is not a tool message.
 function begin(messages: Messages, looked: number | undefined): number {
 	if (looked === undefined) return 0;
 	let i = messages.changedSince(looked);
@@ -87,14 +86,14 @@ function begin(messages: Messages, looked: number | undefined): number {
 	return i;
 }
 
-// A round is a message and the tool messages right behind it, which are to answer its
-// calls, each once. At the begin of a list there may be tool messages behind none.
+// A round is a message and the tool messages right after it, which should answer each of its calls
+// once. A list may begin with tool messages that follow no message.
 interface Round {
-	first: number; // of the tool messages, and where they end
+	first: number; // the range of the tool messages
 	end: number;
 	missing: ToolCall[]; // calls without a result
 	nameless: boolean; // there are calls without an id, which cannot be answered
-	surplus: Surplus[]; // results that answer nothing, in their order
+	surplus: Surplus[]; // surplus results, in order
 }
 
 interface Surplus {
@@ -109,7 +108,7 @@ function readRound(messages: Messages, i: number): Round {
 	const head = messages.at(i)!;
 	const calls = head.role === "tool" ? [] : (head.tool_calls ?? []);
 	const r: Round = { first: head.role === "tool" ? i : i + 1, end: 0, missing: [], nameless: false, surplus: [] };
-	const open = new Map<string, number>(); // by id: how many calls have no result
+	const open = new Map<string, number>(); // number of calls without a result, by id
 	for (const { id } of calls) {
 		if (id === "") r.nameless = true;
 		else open.set(id, (open.get(id) ?? 0) + 1);
@@ -124,7 +123,7 @@ function readRound(messages: Messages, i: number): Round {
 			if (synthetic(m)) placeholders.set(call, r.end);
 			continue;
 		}
-		// Of a placeholder and a result, the placeholder is one too many.
+		// If a call has a placeholder and a result, the placeholder is surplus.
 		const at = synthetic(m) ? undefined : placeholders.get(call);
 		if (at !== undefined) placeholders.delete(call);
 		r.surplus.push({ at: at ?? r.end, tool: m.name ?? "", call, why: left === undefined ? "orphan" : "duplicate" });
@@ -138,7 +137,7 @@ function readRound(messages: Messages, i: number): Round {
 	return r;
 }
 
-// check says what is not sound in the round that begins with message i.
+// check throws an error that lists all inconsistencies of the round that begins with message i.
 function check(r: Round, i: number): void {
 	const faults = r.nameless ? [`message ${i} has a call without an id`] : [];
 	for (const c of r.missing) faults.push(`the call ${c.function.name}#${c.id} of message ${i} has no result`);
@@ -148,8 +147,8 @@ function check(r: Round, i: number): void {
 	}
 }
 
-// placeholder answers a call. Its extra tells whoever reads the conversation later
-// that no tool said this; a model does not see it.
+// placeholder answers a call. Its extra marks it as synthetic for later readers of the
+// conversation; models do not see it.
 function placeholder({ id, function: { name } }: ToolCall): Message {
 	const content = template.replaceAll("{name}", () => name).replaceAll("{id}", () => id);
 	return { role: "tool", tool_call_id: id, name, content, extra: { synthetic: true } };

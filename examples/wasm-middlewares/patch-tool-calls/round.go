@@ -9,17 +9,16 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// A round is a message and the tool messages right behind it, which are to
-// answer its calls, each once. At the begin of a list there may be tool messages
-// behind none.
+// A round is a message and the tool messages right after it, which should answer each of
+// its calls once. A list may begin with tool messages that follow no message.
 type round struct {
-	first, end int            // of the tool messages
+	first, end int            // the range of the tool messages
 	missing    []abi.ToolCall // calls without a result
 	nameless   bool           // there are calls without an id, which cannot be answered
-	surplus    []surplus      // results that answer nothing, in their order
+	surplus    []surplus      // surplus results, in order
 }
 
-// A surplus is a result without a call, or a second one of a call.
+// A surplus is a result without a call, or another result of an answered call.
 type surplus struct {
 	at         int
 	tool, call string
@@ -41,7 +40,7 @@ func readRound(messages *middleware.Messages, i int) *round {
 		r.first++
 		calls = m.ToolCalls
 	}
-	open := make(map[string]int, len(calls)) // by id: how many calls have no result
+	open := make(map[string]int, len(calls)) // number of calls without a result, by id
 	for _, c := range calls {
 		r.nameless = r.nameless || c.ID == ""
 		open[c.ID]++
@@ -62,7 +61,7 @@ func readRound(messages *middleware.Messages, i int) *round {
 			}
 			continue
 		}
-		// Of a placeholder and a result, the placeholder is one too many.
+		// If a call has a placeholder and a result, the placeholder is surplus.
 		if at, ok := placeholders[m.ToolCallID]; ok && !synthetic(m) {
 			gone.at = at
 			delete(placeholders, m.ToolCallID)
@@ -87,7 +86,8 @@ func synthetic(m abi.Message) bool {
 	return len(m.Extra) > 0 && json.Unmarshal(m.Extra, &extra) == nil && extra.Synthetic
 }
 
-// check says what is not sound in the round that begins with message i.
+// check returns an error that lists all inconsistencies of the round that begins with
+// message i.
 func (r *round) check(i int) error {
 	var faults []string
 	if r.nameless {

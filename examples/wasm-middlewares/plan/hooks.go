@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// BeforeAgent adds the tools, and says what they are for.
+// BeforeAgent registers the tools, and adds their purpose to the instruction.
 func (p *planner) BeforeAgent(_ *middleware.Context, run *middleware.AgentStart) error {
 	for _, t := range p.tools {
 		if err := run.AddTool(t.Tool); err != nil {
@@ -20,8 +20,8 @@ func (p *planner) BeforeAgent(_ *middleware.Context, run *middleware.AgentStart)
 	return nil
 }
 
-// BeforeModel reminds the model of what is open. The reminder is for this call
-// only: the conversation does not keep it.
+// BeforeModel reminds the model of open tasks. The reminder is part of this request only,
+// not of the conversation.
 func (p *planner) BeforeModel(ctx *middleware.Context, call *middleware.ModelStart) error {
 	l, _, err := noted(ctx).Get(ctx)
 	if err != nil || p.RemindAfter == 0 || l.count(pending, inProgress) == 0 || ctx.Run.Step-l.Step < p.RemindAfter {
@@ -51,11 +51,11 @@ func (p *planner) CallTool(ctx *middleware.Context, call *middleware.Call) (*abi
 	return nil, &abi.Error{Code: abi.CodeNotFound, Message: middleware.Sprintf("there is no tool %q", call.Name)}
 }
 
-// A refused is a mistake of the model's: it is told of it, and nothing changes.
+// A refused is a mistake of the model: the model gets the error, and nothing changes.
 type refused struct{ error }
 
-// change changes the plan as one step, also beside calls that run at the same
-// time, and tells of it. fn says what the model is told.
+// change updates the plan atomically, even with concurrent calls, and emits an event. fn
+// returns the result for the model.
 func (p *planner) change(ctx *middleware.Context, fn func(l *list) (string, error)) (*abi.Result, error) {
 	var text string
 	var now list
@@ -78,7 +78,7 @@ func (p *planner) change(ctx *middleware.Context, fn func(l *list) (string, erro
 	return abi.TextResult(text), ctx.Emit("plan", shown(&now))
 }
 
-// shown is the plan as an event tells of it: without what is long.
+// shown returns the plan for an event, without details.
 func shown(l *list) map[string]any {
 	tasks := []map[string]any{}
 	for i := range l.Tasks {
@@ -174,7 +174,8 @@ func (p *planner) update(ctx *middleware.Context, args updateArgs) (*abi.Result,
 	})
 }
 
-// mayBecome refuses to begin or end what must wait, and to begin too much.
+// mayBecome returns an error if t must wait for other tasks, or if too many are in
+// progress.
 func (p *planner) mayBecome(l *list, t *task, before string) error {
 	if t.Status == before || t.Status != inProgress && t.Status != completed {
 		return nil
@@ -188,7 +189,7 @@ func (p *planner) mayBecome(l *list, t *task, before string) error {
 	return nil
 }
 
-// unique keeps nil, which is no change, apart from an empty list.
+// unique removes duplicates. It preserves nil, which means no change, unlike an empty list.
 func unique(ids []int) []int {
 	if ids == nil {
 		return nil

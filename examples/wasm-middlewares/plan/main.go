@@ -1,5 +1,5 @@
-// Command plan is a middleware that gives the model a to-do list: tools that add
-// tasks, change them and show them, and a reminder of those that are open.
+// Command plan is a middleware that gives the model a to-do list: tools that add, change
+// and show tasks, and a reminder of open ones.
 package main
 
 import (
@@ -25,8 +25,8 @@ func newPlanner() *planner {
 	}
 }
 
-// noted is the plan of the run. Other modules of the ring can read it, to see whether
-// tasks are open; each entry has its own.
+// noted is the plan of the run. Each entry has its own. Other modules of the ring can read
+// it, to check for open tasks.
 func noted(ctx *middleware.Context) middleware.Local[list] {
 	return middleware.Local[list](abi.SharedPrefix + "plan/" + ctx.Entry)
 }
@@ -41,7 +41,7 @@ type planner struct {
 	tools []middleware.Tool
 }
 
-// Configure refuses what makes no sense.
+// Configure validates the configuration.
 func (p *planner) Configure(*middleware.Context) error {
 	switch {
 	case p.MaxTasks < 1 || p.MaxTasks > 500:

@@ -22,7 +22,7 @@ func newHost(t *testing.T, config map[string]any) *middlewaretest.Host {
 	return h
 }
 
-// do calls a tool with arguments as JSON.
+// do calls a tool with JSON arguments.
 func do(t *testing.T, h *middlewaretest.Host, tool, arguments string) (text string, ok bool) {
 	t.Helper()
 	answer, err := h.CallTool(abi.CallToolInput{Call: abi.Call{Name: "todo_" + tool, Arguments: arguments}})
@@ -109,7 +109,7 @@ func TestRefuses(t *testing.T) {
 	require.ErrorContains(t, err, `there is no tool "other"`)
 }
 
-// A task that is deleted is no longer waited for, by any.
+// No task depends on a deleted one.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)
@@ -118,8 +118,8 @@ func TestDelete(t *testing.T) {
 	require.Equal(t, "#2 [pending] b\n#3 [pending] c (after #2)\n0 of 2 done.", works(t, h, "list", `{}`))
 }
 
-// Whatever the model does, no tasks wait for each other, and those they wait for
-// are there.
+// Whatever the model does, dependencies are never circular, and always refer to existing
+// tasks.
 func TestNoCircles(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
@@ -151,7 +151,7 @@ func TestNoCircles(t *testing.T) {
 	}
 }
 
-// The reminder is for one call, and only of what is open.
+// The reminder is part of one request, and lists only open tasks.
 func TestReminder(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, map[string]any{"remind_after": 3})

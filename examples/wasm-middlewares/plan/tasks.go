@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// What a task's state can be. One that is deleted is no longer there.
+// The states of a task. A deleted task is removed from the list.
 const (
 	pending    = "pending"
 	inProgress = "in_progress"
@@ -23,22 +23,22 @@ const (
 	maxDetails = 4000 // bytes
 )
 
-// A task is one line of the plan.
+// A task is one entry of the plan.
 type task struct {
 	ID      int    `json:"id"`
 	Title   string `json:"title"`
 	Details string `json:"details,omitempty"`
 	Status  string `json:"status"`
-	After   []int  `json:"after,omitempty"` // tasks that must be done before it
+	After   []int  `json:"after,omitempty"` // dependencies
 }
 
 func (t *task) open() bool { return t.Status == pending || t.Status == inProgress }
 
-// A list is a plan. Ids count up, and no id is given twice.
+// A list is a plan. IDs count up and are never reused.
 type list struct {
 	Tasks []task `json:"tasks"`
-	Last  int    `json:"last"` // the last id that was given
-	Step  int    `json:"step"` // in which the list was changed last
+	Last  int    `json:"last"` // the last ID in use
+	Step  int    `json:"step"` // the step of the last change
 }
 
 func (l *list) find(id int) (*task, error) {
@@ -50,7 +50,7 @@ func (l *list) find(id int) (*task, error) {
 	return nil, middleware.Errorf("there is no task #%d", id)
 }
 
-// check reports what is wrong with a task's own texts and with what it waits for.
+// check validates a task's texts, status and dependencies.
 func (l *list) check(t *task) error {
 	switch {
 	case strings.TrimSpace(t.Title) == "" || len(t.Title) > maxTitle || strings.Contains(t.Title, "\n"):
@@ -71,7 +71,7 @@ func (l *list) check(t *task) error {
 	return nil
 }
 
-// circle returns the tasks by which a task waits for itself, or none.
+// circle returns the path of a circular dependency that includes start, or nil.
 func (l *list) circle(start int) []int {
 	var way []int
 	visited := map[int]bool{}
@@ -101,7 +101,7 @@ func (l *list) circle(start int) []int {
 	return nil
 }
 
-// waits are the tasks that must be done before t and are not.
+// waits returns the dependencies of t that are still open.
 func (l *list) waits(t *task) []int {
 	var out []int
 	for _, id := range t.After {
@@ -112,7 +112,7 @@ func (l *list) waits(t *task) []int {
 	return out
 }
 
-// remove takes a task away, and what waits for it no longer does.
+// remove deletes a task, and removes it from the dependencies of others.
 func (l *list) remove(id int) {
 	l.Tasks = slices.DeleteFunc(l.Tasks, func(t task) bool { return t.ID == id })
 	for i := range l.Tasks {
@@ -120,7 +120,7 @@ func (l *list) remove(id int) {
 	}
 }
 
-// count is how many tasks have one of these states.
+// count returns the number of tasks in one of these states.
 func (l *list) count(states ...string) int {
 	n := 0
 	for i := range l.Tasks {
@@ -131,7 +131,7 @@ func (l *list) count(states ...string) int {
 	return n
 }
 
-// line is the task as a line: "#2 [pending] Book the train (after #1)".
+// line formats the task as a line: "#2 [pending] Book the train (after #1)".
 func (l *list) line(t *task) string {
 	s := middleware.Sprintf("#%d [%s] %s", t.ID, t.Status, t.Title)
 	if waits := l.waits(t); len(waits) > 0 && t.open() {
@@ -140,7 +140,7 @@ func (l *list) line(t *task) string {
 	return s
 }
 
-// String is the list, a task a line.
+// String formats the list, one task per line.
 func (l *list) String() string {
 	var b strings.Builder
 	for i := range l.Tasks {

@@ -1,10 +1,10 @@
-// Command workspace is an MCP server for the coding agent: it lists, reads and
-// writes the files of a Go module, and runs its tests.
+// Command workspace is an MCP server for the coding agent: it lists, reads and writes the
+// files of a Go module, and runs its tests.
 //
 //	workspace [-busy] FOLDER
 //
-// Its file tools have the names of those of the reference file system server, which
-// may take its place. With -busy the tests cannot be run the first time.
+// Its file tools have the same names as those of the reference file system server, which
+// can replace it. With -busy the first test run fails.
 package main
 
 import (
@@ -38,13 +38,13 @@ func main() {
 	}
 }
 
-// Bounds of what the tools do.
+// Limits of the tools.
 const (
 	maxFile = 256 << 10 // bytes
 	maxTest = time.Minute
 )
 
-// A workspace is a folder that nothing leads out of.
+// A workspace is a folder that paths cannot escape.
 type workspace struct {
 	root *os.Root
 	dir  string
@@ -68,7 +68,7 @@ func serve(ctx context.Context, dir string, busy bool) error {
 	return s.Run(ctx, &mcp.StdioTransport{})
 }
 
-// add adds a tool that answers with a text.
+// add registers a tool that returns a text.
 func add[In any](s *mcp.Server, t *mcp.Tool, do func(context.Context, In) (string, error)) {
 	mcp.AddTool(s, t, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 		text, err := do(ctx, in)
@@ -119,7 +119,7 @@ func (w *workspace) write(_ context.Context, in text) (string, error) {
 	return fmt.Sprintf("Wrote %d bytes to %s.", len(in.Content), in.Path), nil
 }
 
-// times are what differs from one run of the tests to the next.
+// times matches the parts of test output that differ between runs.
 var times = regexp.MustCompile(`\s*\(?(\(cached\)|\b[0-9.]+s\b)\)?`)
 
 func (w *workspace) test(ctx context.Context, _ struct{}) (string, error) {

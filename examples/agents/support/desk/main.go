@@ -1,5 +1,5 @@
-// Command desk is an MCP server for the support agent: orders, tickets, refunds and
-// mails of a small shop. All of it is made up, and nothing is kept.
+// Command desk is an MCP server for the support agent: orders, tickets, refunds and mail of
+// a small shop. All data is invented, and nothing is persisted.
 package main
 
 import (
@@ -71,7 +71,7 @@ func found(in map[string]string, key string) (string, error) {
 	return text, nil
 }
 
-// add adds a tool that answers with a text.
+// add registers a tool that returns a text.
 func add[In any](s *mcp.Server, t *mcp.Tool, do func(In) (string, error)) {
 	mcp.AddTool(s, t, func(_ context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 		text, err := do(in)

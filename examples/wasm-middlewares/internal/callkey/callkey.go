@@ -1,4 +1,4 @@
-// Package callkey tells whether two calls of tools are the same.
+// Package callkey computes a key that identifies a tool call.
 package callkey
 
 import (
@@ -8,9 +8,9 @@ import (
 	guestjson "github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
-// Of returns a key that is the same for all ways to write one call: order of
-// keys, spaces and escapes in the arguments do not count, and no arguments are an
-// empty object. Arguments that are no JSON object are an error.
+// Of returns a key for the call. Calls that differ only in key order, spaces or escapes of
+// their arguments have the same key; empty arguments are an empty object. Of returns an
+// error if the arguments are not a JSON object.
 func Of(name, arguments string) (string, error) {
 	object := map[string]any{}
 	if arguments != "" {

@@ -1,7 +1,7 @@
 //go:build !wasip1
 
-// Package conversation runs the test conversations of the example middlewares:
-// the built module in the real host, with a scripted model.
+// Package conversation runs the test conversations of the example middlewares: the built
+// module in the real host, with a scripted model.
 package conversation
 
 import (
@@ -28,15 +28,15 @@ import (
 
 var update = flag.Bool("update", false, "update the expectations of failing conversations to the actual results")
 
-// Folder is where the examples are, below the repository's folder.
+// Folder is the path of the examples relative to the repository's root.
 const Folder = "examples/wasm-middlewares"
 
-// Test runs all conversations (*.txtar) of the test's folder, in each language
-// that the example is written in. Their form is that of package conformance; a
-// module NAME.wasm is the example in folder NAME: built from its source in Go, or in the
-// folder of another language there, or the script NAME.ts. What a language leaves out, by a file leaves-out
-// in its folder, must be refused. It also checks that the folder's README says all that
-// there is to configure.
+// Test runs all conversations (*.txtar) of the test's folder in each language of the
+// example. Package conformance documents their format. A module NAME.wasm is the example in
+// folder NAME: built from its Go source, from the subfolder of another language, or the
+// script NAME.ts. Each case that a language's file leaves-out lists must fail in that
+// language. Test also checks that the folder's README documents every configuration key and
+// hook.
 func Test(t *testing.T) {
 	t.Helper()
 	cases, err := conformance.Load(".")
@@ -54,10 +54,10 @@ func Test(t *testing.T) {
 		if _, err := os.Stat(source); err == nil {
 			t.Run(language, func(t *testing.T) {
 				if language == tinyGo {
-					guestbuild.TinyGo(t, path.Join(Folder, filepath.Base(dir))) // or the test is skipped here
+					guestbuild.TinyGo(t, path.Join(Folder, filepath.Base(dir))) // skips the test if TinyGo is missing
 				}
 				if slices.Contains(guestbuild.Languages, language) {
-					guestbuild.Foreign(t, path.Join(Folder, filepath.Base(dir), language)) // or the test is skipped here
+					guestbuild.Foreign(t, path.Join(Folder, filepath.Base(dir), language)) // skips the test if the toolchain is missing
 				}
 				leaves, err := conformance.LeavesOut(source)
 				require.NoError(t, err)
@@ -67,9 +67,9 @@ func Test(t *testing.T) {
 	}
 }
 
-// byTinyGo are the examples in Go that are also built by TinyGo, where it is: to build one
-// takes it ten seconds. They are one that edits messages, and one with much that a program
-// does when it begins.
+// byTinyGo lists the Go examples that are also built by TinyGo, if it is installed. A build
+// takes ten seconds, so there are only two: one edits messages, the other runs much
+// initialization code.
 var byTinyGo = []string{"patch-tool-calls", "guard"}
 
 const tinyGo = "tinygo"
@@ -102,7 +102,8 @@ func test(t *testing.T, ms modules, cases []*conformance.Case, leaves map[string
 	}
 }
 
-// readme looks for a row of a table for each key of the module's configuration.
+// readme checks that the README has a table row for each configuration key and names each
+// hook.
 func (ms modules) readme(t *testing.T) {
 	dir, err := os.Getwd()
 	require.NoError(t, err)
@@ -126,7 +127,7 @@ func (ms modules) readme(t *testing.T) {
 	}
 }
 
-// newLoader shares its cache of machine code with other tests.
+// newLoader returns a loader whose machine-code cache is shared with other tests.
 func newLoader(t *testing.T) *module.Loader {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -143,7 +144,7 @@ type modules struct {
 	language string
 }
 
-// Go is for modules inside a conversation, of which these have none.
+// Go returns an error: the conversations use no modules built into the test.
 func (modules) Go(context.Context, string, json.RawMessage, []string) (hook.Middleware, error) {
 	return nil, errors.New("a conversation uses the modules of the examples: NAME.wasm")
 }
@@ -158,7 +159,7 @@ func (ms modules) Wasm(ctx context.Context, entry, file string, config json.RawM
 	if err != nil {
 		return nil, err
 	}
-	defer m.Close() // the configured entry goes on without it
+	defer m.Close() // the configured entry does not need it
 	return m.Configure(ctx, entry, config, granted)
 }
 

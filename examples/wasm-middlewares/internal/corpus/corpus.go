@@ -1,4 +1,4 @@
-// Package corpus keeps what middlewares were measured at in their READMEs.
+// Package corpus compares measurements of middlewares with those in their READMEs.
 package corpus
 
 import (
@@ -16,8 +16,8 @@ const (
 	end   = "<!-- end -->"
 )
 
-// Measured compares what a test measured with what the README of its folder says, or
-// with -update writes it there.
+// Measured compares a measurement with the one in the README of the test's folder. With
+// -update it writes the measurement to the README instead.
 func Measured(t *testing.T, text string) {
 	t.Helper()
 	readme, err := os.ReadFile("README.md")

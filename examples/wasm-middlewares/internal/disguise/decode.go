@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
-// escapes are the ways to write a character by its number, or its name in HTML.
+// escapes matches characters written by their number, or by their name in HTML.
 var escapes = regexp.MustCompile(`(?:%[0-9a-fA-F]{2})+|(?:\\x[0-9a-fA-F]{2})+|(?:\\u[0-9a-fA-F]{4})+|\\u\{[0-9a-fA-F]{1,6}\}|(?:\\[0-3][0-7]{2})+|` +
 	`&#[0-9]{1,7};|&#[xX][0-9a-fA-F]{1,6};|&(?:amp|lt|gt|quot|apos|sol|bsol|period|lowbar|commat|colon|hyphen|dash|nbsp|Tab|NewLine);`)
 
@@ -21,7 +21,7 @@ var entities = map[string]string{
 	"hyphen": "-", "dash": "-", "nbsp": " ", "Tab": "\t", "NewLine": "\n",
 }
 
-// unescape puts characters in the place of their numbers.
+// unescape replaces escapes by their characters.
 func unescape(text string) string {
 	if !strings.ContainsAny(text, `%\&`) {
 		return text
@@ -56,8 +56,8 @@ func unescape(text string) string {
 	})
 }
 
-// shortest writes characters of ASCII in one byte that are written in two: a reader of
-// UTF-8 must refuse those, and some do not.
+// shortest rewrites two-byte encodings of ASCII characters as one byte. UTF-8 decoders must
+// reject such overlong encodings, but some accept them.
 func shortest(b []byte) []byte {
 	var out []byte
 	for i := 0; i < len(b); i++ {
@@ -71,7 +71,7 @@ func shortest(b []byte) []byte {
 	return out
 }
 
-// units are characters of the basic plane, six bytes each, and pairs of surrogates.
+// units decodes a sequence of \uXXXX escapes, six bytes each, including surrogate pairs.
 func units(s string) string {
 	var all []uint16
 	for i := 0; i+6 <= len(s); i += 6 {
@@ -90,13 +90,12 @@ func character(number string, base int) string {
 }
 
 var (
-	// Lines of base64 that follow each other are one text.
+	// Consecutive lines of base64 are one text.
 	base64Run = regexp.MustCompile(`[A-Za-z0-9+/_-]{8,}={0,2}(?:\s+[A-Za-z0-9+/_-]{8,}={0,2})*`)
 	hexRun    = regexp.MustCompile(`(?:[0-9a-fA-F]{2}[ :]?){7,}[0-9a-fA-F]{2}`)
 )
 
-// base64s are the texts that are written in base64 in a text: of each run of
-// lines, and of each word.
+// base64s decodes base64 in a text: each run of lines as a whole, and each word of it.
 func base64s(text string) []string {
 	var out []string
 	for _, run := range base64Run.FindAllString(text, -1) {
@@ -125,7 +124,7 @@ func fromBase64(word string) []string {
 	return readable(b)
 }
 
-// hexes are the texts that are written in hexadecimal digits in a text.
+// hexes decodes runs of hexadecimal digits in a text.
 func hexes(text string) []string {
 	var out []string
 	for _, run := range hexRun.FindAllString(text, -1) {
@@ -136,8 +135,8 @@ func hexes(text string) []string {
 	return out
 }
 
-// readable is what bytes say, if they are a text: most that was decoded by
-// mistake is none.
+// readable returns the bytes as a text if they are printable UTF-8 of at least 4 bytes.
+// This drops most accidental decodings.
 func readable(b []byte) []string {
 	text := string(b)
 	if !utf8.ValidString(text) || len(text) < 4 {
@@ -151,7 +150,7 @@ func readable(b []byte) []string {
 	return []string{text}
 }
 
-// jsons are the strings in a text that is JSON as a whole.
+// jsons returns the strings of a text that is a JSON value as a whole.
 func jsons(text string) []string {
 	trimmed := strings.TrimSpace(text)
 	if trimmed == "" || !strings.ContainsRune(`{["`, rune(trimmed[0])) || json.Valid([]byte(trimmed)) != nil {
@@ -160,7 +159,7 @@ func jsons(text string) []string {
 	return texts(json.NewReader([]byte(trimmed)), nil)
 }
 
-// texts adds the strings of a value to out, keys among them.
+// texts appends the strings of a value to out, including object keys.
 func texts(r *json.Reader, out []string) []string {
 	switch r.Kind() {
 	case '{':

@@ -1,21 +1,20 @@
-// Package disguise undoes what may hide a text from a pattern: look-alike and
-// invisible characters, letters that are set apart, escapes, base64, hexadecimal
-// digits and JSON in a string.
+// Package disguise reverses encodings that hide a text from a pattern: look-alike and
+// invisible characters, spaced letters, escapes, base64, hexadecimal digits and JSON in a
+// string.
 package disguise
 
 import "strings"
 
-// Limits of [Forms]: how often one disguise may lie within another, and how much
-// all forms together may be.
+// Limits of [Forms]: the nesting depth of disguises, and the number of forms.
 const (
 	maxDepth = 4
 	maxForms = 4096
 )
 
-// Forms returns the text as it is, first, and what else it may be read as, each
-// once. The work is linear in the text, but for the disguises in disguises: where
-// there are more than 4 within one another, more than 4096 forms, or more than 8 times the
-// text and 64 KiB, complete is false. Who must not miss anything then refuses.
+// Forms returns the text itself and all its other readings, without duplicates. The work is
+// linear in the text, except for nested disguises: complete is false beyond 4 levels, 4096
+// forms, or 8 times the text's size plus 64 KiB. A caller that must not miss anything
+// should then reject the text.
 func Forms(text string) (forms []string, complete bool) {
 	s := search{seen: map[string]bool{}, room: 8*len(text) + 64<<10, complete: true}
 	level := []string{text}
@@ -30,7 +29,7 @@ func Forms(text string) (forms []string, complete bool) {
 			}
 		}
 		if depth == maxDepth {
-			// What is left may be only another way to the same.
+			// The remaining readings may all be duplicates.
 			for _, t := range next {
 				s.complete = s.complete && (t == "" || s.seen[t])
 			}
@@ -41,7 +40,7 @@ func Forms(text string) (forms []string, complete bool) {
 	return s.forms, s.complete
 }
 
-// readings are the ways to read a text differently.
+// readings are the functions that decode one layer of a text.
 var readings = []func(string) []string{
 	func(t string) []string { return []string{Fold(t)} },
 	func(t string) []string { return []string{join(t)} },
@@ -72,8 +71,8 @@ func (s *search) add(text string) bool {
 	return true
 }
 
-// join puts letters together that are set apart: i g n o r e, ig-nore. Where
-// words of single letters are separated by more than one space, they stay words.
+// join removes separators between single letters: i g n o r e, ig-nore. More than one space
+// between words of spaced letters still separates them.
 func join(text string) string {
 	var out strings.Builder
 	out.Grow(len(text))
@@ -94,7 +93,7 @@ func join(text string) string {
 	return out.String()
 }
 
-// single reports whether the character at i is a letter that stands alone.
+// single reports whether the character at i is a letter without adjacent letters.
 func single(runes []rune, i int) bool {
 	return letter(at(runes, i)) && !letter(at(runes, i-1)) && !letter(at(runes, i+1))
 }

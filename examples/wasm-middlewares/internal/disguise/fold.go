@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// Fold writes a text in plain characters: look-alikes of other scripts, accents,
-// full-width, mathematical and circled letters become the Latin ones that a
-// reader sees, all spaces become one kind, and what cannot be seen is left out.
-// Characters of the tag block, which cannot be seen and are read by models, become
-// what they stand for. Text in ASCII stays as it is.
+// Fold converts a text to plain characters. Look-alikes of other scripts and accented,
+// full-width, mathematical and circled letters become the Latin letters they resemble. All
+// spaces become one kind, and invisible characters are removed. Characters of the Unicode
+// tag block, which are invisible but which models read, become their ASCII equivalents.
+// ASCII text is unchanged.
 func Fold(text string) string {
 	i := strings.IndexFunc(text, func(c rune) bool { return c >= utf8.RuneSelf })
 	if i < 0 {
@@ -29,7 +29,7 @@ func Fold(text string) string {
 	return out.String()
 }
 
-// FoldRune returns what [Fold] writes for a character, or -1 if that is nothing.
+// FoldRune returns the result of [Fold] for one character, or -1 if Fold removes it.
 func FoldRune(c rune) rune {
 	if c < utf8.RuneSelf {
 		return c
@@ -69,10 +69,10 @@ func invisible(c rune) bool {
 	}
 }
 
-// A block is a row of characters that stand for others, again and again.
+// A block is a range of characters that map to a repeating sequence of plain ones.
 type block struct {
 	from, to rune
-	stands   string // for these, in turn
+	stands   string // the plain characters, in order
 }
 
 func (b block) letter(c rune) rune { return rune(b.stands[int(c-b.from)%len(b.stands)]) }
@@ -97,8 +97,8 @@ var blocks = []block{
 	{0x1F1E6, 0x1F1FF, upper},
 }
 
-// lookalikes of Latin letters, accented ones among them: each line is a letter
-// and what looks like it.
+// lookalikes maps characters to the Latin letters they resemble. Each line is a letter
+// followed by its look-alikes, including accented forms.
 var lookalikes = func() map[rune]rune {
 	out := map[rune]rune{}
 	for line := range strings.Lines(`aàáâãäåāăąǎаɑαᴀ

@@ -1,7 +1,7 @@
 package disguise
 
-// Hex returns the bytes that hexadecimal digits say, two a byte; not ok if text has
-// anything else. It is encoding/hex without fmt, which makes a module half a megabyte larger.
+// Hex decodes hexadecimal digits, two per byte. ok is false if text contains anything else.
+// It replaces encoding/hex, which imports fmt and makes a module half a megabyte larger.
 func Hex(text string) (b []byte, ok bool) {
 	if len(text)%2 != 0 {
 		return nil, false
@@ -17,7 +17,7 @@ func Hex(text string) (b []byte, ok bool) {
 	return b, true
 }
 
-// digit is what a hexadecimal digit stands for; -1 if it is none.
+// digit returns the value of a hexadecimal digit, or -1 for any other character.
 func digit(c byte) int {
 	switch {
 	case c >= '0' && c <= '9':

@@ -1,4 +1,4 @@
-// Package names compares the names of tools with patterns.
+// Package names matches tool names against patterns.
 package names
 
 import (
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Match reports whether one of the patterns is the name. In a pattern * stands
-// for any characters, also none.
+// Match reports whether name matches one of the patterns. In a pattern, * matches any
+// sequence of characters, including none.
 func Match(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		head, rest, star := strings.Cut(pattern, "*")

@@ -4,23 +4,22 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// A count is how many tokens the first messages of the run need, as of a
-// revision of the list, so that a step reads only what is new.
+// A count is the number of tokens of the run's first messages at one revision of the list.
+// It lets a step count only new messages.
 type count struct {
 	Revision int64 `json:"revision"`
 	Messages int   `json:"messages"`
 	Tokens   int   `json:"tokens"`
-	// Answered: the model itself said how many there are, with the instruction
-	// and the tools, and with the answer behind those messages.
+	// Answered is true if the model reported the count. It then includes the instruction,
+	// the tools, and the answer that follows those messages.
 	Answered bool `json:"answered,omitempty"`
 }
 
 var counted = middleware.Local[count]("tokens")
 
-// Measure is how many tokens the step's request would have: those of the last
-// one by the model's own count, if [Answered] is told of it, and an estimate for
-// what came since. What changes messages before the last makes all of it an
-// estimate.
+// Measure returns the number of tokens of the step's request. It uses the model's own count
+// of the last request, if [Answered] recorded it, and an estimate for later messages. If
+// earlier messages changed since, the whole number is an estimate.
 func Measure(ctx *middleware.Context, state *middleware.State) (int, error) {
 	c, known, err := counted.Get(ctx)
 	if err != nil {
@@ -41,8 +40,8 @@ func Measure(ctx *middleware.Context, state *middleware.State) (int, error) {
 	return c.Tokens, counted.Set(ctx, count{Revision: list.Revision(), Messages: n, Tokens: c.Tokens})
 }
 
-// Answered notes how many tokens the step's request and its answer had, if the
-// model says so. Call it in AfterModel.
+// Answered records the number of tokens of the step's request and answer, if the model
+// reports it. Call it in AfterModel.
 func Answered(ctx *middleware.Context, call *middleware.ModelEnd) error {
 	if call.Response == nil || call.Response.Usage == nil {
 		return nil

@@ -1,7 +1,6 @@
-// Package tokens estimates how many tokens of a model's window a text takes,
-// for middlewares that keep a conversation within it. No tokenizer is as small
-// as an estimate, and each model has its own: where a model says how many tokens
-// a request had, believe it instead.
+// Package tokens estimates the number of tokens of a text, for middlewares that keep a
+// conversation within a model's context window. An estimate avoids a tokenizer, which is
+// large and differs per model. If a model reports a request's token count, prefer that.
 package tokens
 
 import (
@@ -11,17 +10,17 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// What things that are no text are taken to need.
+// Token estimates for things other than text.
 const (
-	perMessage = 4    // for its role and what separates it from the next
-	perPart    = 2000 // an image, a sound, a file
+	perMessage = 4    // its role and the separator from the next message
+	perPart    = 2000 // an image, audio or file
 )
 
-// Text estimates a text: a token for four bytes of ASCII, and one for three
-// bytes of anything else, which is a character of Chinese.
+// Text estimates a text's tokens: one per four bytes of ASCII, and one per three bytes of
+// anything else. Three bytes are one Chinese character.
 func Text(s string) int { return (weight(s) + 11) / 12 }
 
-// weight is in twelfths of a token.
+// weight returns the estimate in twelfths of a token.
 func weight(s string) int {
 	n := 0
 	for i := range len(s) {
@@ -34,7 +33,7 @@ func weight(s string) int {
 	return n
 }
 
-// Message estimates a message with its calls.
+// Message estimates a message, including its tool calls.
 func Message(m abi.Message) int {
 	n := perMessage + Content(m.Content) + Text(m.ReasoningContent)
 	for _, c := range m.ToolCalls {
@@ -43,7 +42,7 @@ func Message(m abi.Message) int {
 	return n
 }
 
-// Content estimates the text and the other parts of a content.
+// Content estimates the text and the other parts of a message's content.
 func Content(c abi.Content) int {
 	n := Text(c.String())
 	if c.IsParts() {
@@ -65,7 +64,7 @@ func Messages(list []abi.Message) int {
 	return n
 }
 
-// Tools estimates what a model is told of the tools that are active.
+// Tools estimates the descriptions of the active tools.
 func Tools(list []abi.StateTool) int {
 	n := 0
 	for i := range list {
@@ -76,8 +75,9 @@ func Tools(list []abi.StateTool) int {
 	return n
 }
 
-// Clip shortens a text to about limit tokens: the begin and the end stay, and
-// between them stands how much was left out. A text that fits stays as it is.
+// Clip shortens a text to about limit tokens. It keeps the beginning and the end, with a
+// note of the number of omitted characters between them. A text within the limit is
+// unchanged.
 func Clip(s string, limit int) string {
 	if Text(s) <= limit {
 		return s
@@ -87,7 +87,7 @@ func Clip(s string, limit int) string {
 	return head + "\n… " + strconv.Itoa(left) + " characters left out …\n" + tail
 }
 
-// Head is the begin of a text, of at most limit tokens.
+// Head returns the beginning of a text, at most limit tokens.
 func Head(s string, limit int) string {
 	left := limit * 12
 	for i := 0; i < len(s); {
@@ -100,7 +100,7 @@ func Head(s string, limit int) string {
 	return s
 }
 
-// Tail is the end of a text, of at most limit tokens.
+// Tail returns the end of a text, at most limit tokens.
 func Tail(s string, limit int) string {
 	left := limit * 12
 	for i := len(s); i > 0; {

@@ -1,17 +1,16 @@
-// Undoes what may hide a text from a pattern: look-alike and invisible characters,
-// letters that are set apart, escapes, base64, hexadecimal digits and JSON in a
-// string.
+// Reverses encodings that hide a text from a pattern: look-alike and invisible characters, spaced
+// letters, escapes, base64, hexadecimal digits and JSON in a string.
 import { fold, invisible } from "./fold";
 import { parseJSON } from "./json";
 import type { Json } from "./json";
 
-const maxDepth = 4; // how often one disguise may lie within another
+const maxDepth = 4; // maximum nesting of disguises
 const maxForms = 4096;
 
 /**
- * The text as it is, first, and what else it may be read as, each once; or undefined if there are more than 4 disguises
- * within one another, more than 4096 forms, or more than 8 times the text and 64 Ki characters. Who must not miss
- * anything then refuses.
+ * Returns the text itself and all its other readings, without duplicates. Returns undefined beyond 4 levels of
+ * disguise, 4096 forms, or 8 times the text's size plus 64 Ki characters. A caller that must not miss anything should
+ * then reject the text.
  */
 export function forms(text: string): string[] | undefined {
 	const seen = new Set<string>();
@@ -27,7 +26,7 @@ export function forms(text: string): string[] | undefined {
 			next.push(fold(t), join(t), unescape(t), ...base64s(t), ...hexes(t), ...jsons(t));
 		}
 		if (depth === maxDepth) {
-			// What is left may be only another way to the same.
+			// The remaining readings may all be duplicates.
 			if (next.some((t) => t !== "" && !seen.has(t))) return undefined;
 			break;
 		}
@@ -36,8 +35,8 @@ export function forms(text: string): string[] | undefined {
 	return [...seen];
 }
 
-// join puts letters together that are set apart: i g n o r e, ig-nore. Where words of
-// single letters are separated by more than one space, they stay words.
+// join removes separators between single letters: i g n o r e, ig-nore. More than one space between
+// words of spaced letters still separates them.
 function join(text: string): string {
 	const chars = [...text];
 	const letter = (i: number) => i >= 0 && i < chars.length && isLetter(chars[i]!);
@@ -59,8 +58,8 @@ const entities: Record<string, string> = {
 	hyphen: "-", dash: "-", nbsp: " ", Tab: "\t", NewLine: "\n",
 };
 
-// shortest writes characters of ASCII in one byte that are written in two: a reader of
-// UTF-8 must refuse those, and some do not.
+// shortest rewrites two-byte encodings of ASCII characters as one byte. UTF-8 decoders must reject
+// such overlong encodings, but some accept them.
 function shortest(b: number[]): number[] {
 	const out: number[] = [];
 	for (let i = 0; i < b.length; i++) {
@@ -70,7 +69,7 @@ function shortest(b: number[]): number[] {
 	return out;
 }
 
-// unescape puts characters in the place of their numbers.
+// unescape replaces escapes by their characters.
 function unescape(text: string): string {
 	return text.replace(escapes, (s) => {
 		if (s.startsWith("%")) return utf8(shortest(bytes(s.replaceAll("%", "")))).text;
@@ -78,15 +77,14 @@ function unescape(text: string): string {
 		if (/^\\[0-3]/.test(s)) return utf8(s.match(/[0-7]{3}/g)!.map((d) => parseInt(d, 8))).text;
 		if (/^&[^#]/.test(s)) return entities[s.slice(1, -1)]!;
 		if (s.startsWith("\\u{")) return character(parseInt(s.slice(3), 16));
-		if (s.startsWith("\\")) return (JSON.parse(`"${s}"`) as string).toWellFormed(); // pairs of surrogates are one
+		if (s.startsWith("\\")) return (JSON.parse(`"${s}"`) as string).toWellFormed(); // joins surrogate pairs
 		return character(/x/i.test(s) ? parseInt(s.slice(3), 16) : parseInt(s.slice(2)));
 	});
 }
 
 const character = (n: number) => (n > 0x10ffff ? "" : String.fromCodePoint(n).toWellFormed());
 
-// base64s are the texts that are written in base64 in a text: of each run of lines,
-// which are one text, and of each word.
+// base64s decodes base64 in a text: each run of lines as a whole, and each word of it.
 function base64s(text: string): string[] {
 	const runs = text.match(/[A-Za-z0-9+/_-]{8,}={0,2}(?:[\t\n\f\r ]+[A-Za-z0-9+/_-]{8,}={0,2})*/g) ?? [];
 	return runs.flatMap((run) => {
@@ -108,15 +106,15 @@ function fromBase64(word: string): string[] {
 	return readable(out);
 }
 
-// hexes are the texts that are written in hexadecimal digits in a text.
+// hexes decodes runs of hexadecimal digits in a text.
 function hexes(text: string): string[] {
 	return (text.match(/(?:[0-9a-fA-F]{2}[ :]?){7,}[0-9a-fA-F]{2}/g) ?? []).flatMap((run) => readable(bytes(run.replace(/[ :]/g, ""))));
 }
 
 const bytes = (digits: string) => digits.match(/../g)!.map((d) => parseInt(d, 16));
 
-// readable is what bytes say, if they are a text: most that was decoded by mistake
-// is none.
+// readable returns the bytes as a text if they are printable UTF-8 of at least 4 bytes. This drops
+// most accidental decodings.
 function readable(b: number[]): string[] {
 	if (b.length < 4) return [];
 	const { text, valid } = utf8(b);
@@ -125,7 +123,7 @@ function readable(b: number[]): string[] {
 
 const printed = /^[\p{L}\p{M}\p{N}\p{P}\p{S}\p{White_Space}]$/u;
 
-// utf8 decodes a text, without what is not valid.
+// utf8 decodes bytes, dropping invalid sequences.
 function utf8(b: number[]): { text: string; valid: boolean } {
 	let [text, valid] = ["", true];
 	for (let i = 0; i < b.length;) {
@@ -145,7 +143,7 @@ function utf8(b: number[]): { text: string; valid: boolean } {
 	return { text, valid };
 }
 
-// jsons are the strings in a text that is JSON as a whole.
+// jsons returns the strings of a text that is a JSON value as a whole, including object keys.
 function jsons(text: string): string[] {
 	if (!/^\s*[{["]/.test(text)) return [];
 	const out: string[] = [];

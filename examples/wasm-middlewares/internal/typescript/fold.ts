@@ -1,9 +1,9 @@
-// Writes a text in plain characters.
+// Converts a text to plain characters.
 
 /**
- * Look-alikes of other scripts, accents, full-width, mathematical and circled letters become the Latin ones that a
- * reader sees, all spaces become one kind, and what cannot be seen is left out. Characters of the tag block, which
- * cannot be seen and are read by models, become what they stand for. Text in ASCII stays as it is.
+ * Look-alikes of other scripts and accented, full-width, mathematical and circled letters become the Latin letters
+ * they resemble. All spaces become one kind, and invisible characters are removed. Characters of the Unicode tag
+ * block, which are invisible but which models read, become their ASCII equivalents. ASCII text is unchanged.
  */
 export function fold(text: string): string {
 	if (/^[\0-\x7f]*$/.test(text)) return text;
@@ -12,7 +12,7 @@ export function fold(text: string): string {
 	return out;
 }
 
-/** Characters that nobody sees. */
+/** Matches one invisible character. */
 export const invisible =
 	/^[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u3164\ufeff\uffa0\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\u{e0000}-\u{e01ef}]$/u;
 
@@ -32,7 +32,7 @@ const upper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const lower = "abcdefghijklmnopqrstuvwxyz";
 const digits = "0123456789";
 
-// Rows of characters that stand for others, again and again.
+// Ranges of characters that map to a repeating sequence of plain ones.
 const blocks: [from: number, to: number, stands: string][] = [
 	[0x2460, 0x2468, "123456789"],
 	[0x249c, 0x24b5, lower],
@@ -47,8 +47,8 @@ const blocks: [from: number, to: number, stands: string][] = [
 	[0x1f1e6, 0x1f1ff, upper],
 ];
 
-// Look-alikes of Latin letters, accented ones among them: each line is a letter and
-// what looks like it.
+// Maps characters to the Latin letters they resemble. Each line is a letter followed by its
+// look-alikes, including accented forms.
 const lookalikes = new Map<string, string>();
 for (const line of `aàáâãäåāăąǎаɑαᴀ
 cçćĉċčсϲᴄ

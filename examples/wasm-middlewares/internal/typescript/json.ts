@@ -1,16 +1,19 @@
-// Reads JSON as it stands: JSON.parse rounds numbers and keeps the last of two
-// values with one key, behind which something may hide.
+// Reads JSON losslessly. JSON.parse rounds numbers, and keeps only the last value of a duplicate
+// key, which can hide the others.
 
 export type Json = string | boolean | null | Literal | Json[] | Map<string, Json>;
 
-/** A number, as it was written. */
+/** A number as it is spelled in the text. */
 export class Literal {
 	constructor(readonly text: string) {}
 }
 
 const maxDepth = 64;
 
-/** Reads one value; throws an Error that says what is wrong. Without twice, a key that stands in an object twice is wrong too. */
+/**
+ * Reads one value, or throws an Error that describes the problem. Duplicate keys in an object are an error unless
+ * twice is true.
+ */
 export function parseJSON(text: string, { twice = false } = {}): Json {
 	let i = 0;
 
@@ -75,7 +78,7 @@ export function parseJSON(text: string, { twice = false } = {}): Json {
 const space = /[ \t\n\r]*/y;
 const quotedString = /"(?:[^"\\\0-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
 
-/** Writes what parseJSON has read, or what was put in its place. */
+/** Writes a value that parseJSON returned, or one that replaces it. */
 export function writeJSON(value: Json): string {
 	if (value instanceof Literal) return value.text;
 	if (value instanceof Map) return `{${[...value].map(([key, item]) => `${JSON.stringify(key)}:${writeJSON(item)}`).join(",")}}`;

@@ -1,4 +1,7 @@
-/** Reports whether one of the patterns is the name. In a pattern * stands for any characters, also none. */
+/**
+ * Reports whether name matches one of the patterns. In a pattern, * matches any sequence of characters, including
+ * none.
+ */
 export function matchName(patterns: readonly string[], name: string): boolean {
 	return patterns.some((pattern) => {
 		const [head = "", ...parts] = pattern.split("*");

@@ -1,16 +1,19 @@
-// Regular expressions in the syntax of RE2, which the same middlewares in Go read,
-// made into JavaScript's: both languages then find the same.
+// Compiles regular expressions in RE2 syntax, which the Go versions of the middlewares use, to
+// JavaScript's, so that both languages find the same matches.
 
-/** A regular expression. Time can grow exponentially with the text: JavaScript's engine tries one way after the other. */
+/** A regular expression. Matching can take exponential time: JavaScript's engine backtracks. */
 export interface Pattern {
 	test(text: string): boolean;
-	/** Where the matches are: each begin and end. */
+	/** Returns the start and end of each match. */
 	ranges(text: string): [from: number, to: number][];
-	/** Where, from an index on, a match may begin that ends behind the text; the text's length if nowhere. */
+	/**
+	 * Returns the first index, at or after from, of a match that could extend past the end of the text; the text's
+	 * length if there is none.
+	 */
 	open(text: string, from: number): number;
 }
 
-/** Compiles an expression, or throws an Error that says what is wrong with it. */
+/** Compiles an expression, or throws an Error that describes the problem. */
 export function compile(source: string): Pattern {
 	const { whole, begun } = new Parser(source).all();
 	let match: RegExp;
@@ -34,15 +37,14 @@ export function compile(source: string): Pattern {
 	};
 }
 
-// What an expression becomes: as a whole, and with leave to end wherever the text
-// ends. That is told by the second: an expression for all that could still grow
-// into a match, or be none after all.
+// The two translations of an expression. whole matches as usual. begun also matches where the text
+// ends within a match: it finds everything that more text could complete or extend.
 interface Made {
 	whole: string;
 	begun: string;
 }
 
-const end = "(?![^])"; // of the text
+const end = "(?![^])"; // matches only at the end of the text
 
 const made = (whole: string): Made => ({ whole, begun: `(?:${whole}|${end})` });
 const both = (a: Made, b: Made, between = ""): Made => ({ whole: a.whole + between + b.whole, begun: a.begun + between + b.begun });
@@ -71,7 +73,8 @@ class Parser {
 		return new Error(`error parsing regexp: ${what}: ${this.source}`);
 	}
 
-	// take takes what the sticky pattern says, if that comes next.
+	// take consumes and returns a match of the sticky pattern at the current position, if there is
+	// one.
 	private take(pattern: RegExp): RegExpExecArray | undefined {
 		pattern.lastIndex = this.i;
 		const found = pattern.exec(this.source) ?? undefined;
@@ -80,7 +83,7 @@ class Parser {
 	}
 
 	private alternatives(): Made {
-		const outer = this.flags; // flags hold to the end of their group
+		const outer = this.flags; // flags apply until the end of their group
 		let m = this.sequence();
 		while (this.take(/\|/y)) m = both(m, this.sequence(), "|");
 		this.flags = outer;
@@ -140,7 +143,7 @@ class Parser {
 		return m;
 	}
 
-	// characterClass reads what follows a [.
+	// characterClass parses the rest of a class after its [.
 	private characterClass(): string {
 		let out = this.take(/\^/y) ? "[^" : "[";
 		for (let first = true; first || !this.take(/\]/y); first = false) {
@@ -164,7 +167,7 @@ class Parser {
 		return set;
 	}
 
-	// set reads \d and its like, as the inside of a class.
+	// set parses \d, \pL and the like, and returns the contents of a class.
 	private set(): string | undefined {
 		const c = this.take(/\\([dDwWsS])/y)?.[1];
 		if (c) return sets[c];
@@ -175,7 +178,7 @@ class Parser {
 		return `\\${negated ? "P" : "p"}{${name === "Any" ? "Any" : name.length <= 2 ? `gc=${name}` : `Script=${name}`}}`;
 	}
 
-	// character reads one, perhaps in the form of an escape.
+	// character parses one character, which may be an escape.
 	private character(): string {
 		const hex = this.take(/\\x(?:([0-9A-Fa-f]{2})|\{([0-9A-Fa-f]{1,6})\})/y);
 		if (hex) return this.codePoint(parseInt(hex[1] ?? hex[2]!, 16));
@@ -199,10 +202,10 @@ class Parser {
 	}
 }
 
-// literal is one character, as all of JavaScript's contexts read it.
+// literal escapes one character so that it is safe in every context of a JavaScript pattern.
 const literal = (c: string) => /[A-Za-z0-9]/.test(c) ? c : `\\u{${c.codePointAt(0)!.toString(16)}}`;
 
-// What JavaScript's own of these names mean is more, and other in (?i).
+// RE2's definitions of these classes. JavaScript's are larger, and differ under (?i).
 const sets: Record<string, string> = {
 	d: "0-9", D: "\\0-/:-\\u{10ffff}",
 	w: "0-9A-Za-z_", W: "\\0-/:-@\\[-\\^`\\{-\\u{10ffff}",

@@ -1,4 +1,4 @@
-// HMAC with SHA-256 (RFC 2104, FIPS 180-4), of texts, in hexadecimal digits.
+// HMAC-SHA-256 (RFC 2104, FIPS 180-4) of texts, as hexadecimal digits.
 
 const primes = Array.from({ length: 312 }, (_, i) => i).filter((n) => n > 1 && ![2, 3, 5, 7, 11, 13, 17].some((d) => d < n && n % d === 0));
 const fraction = (x: number) => ((x - Math.floor(x)) * 2 ** 32) | 0;

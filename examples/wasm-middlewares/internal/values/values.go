@@ -1,10 +1,10 @@
-// Package values reads JSON as Go values, with numbers as they are spelled. It does
-// without encoding/json, which makes a module a megabyte larger.
+// Package values reads JSON as Go values and preserves the spelling of numbers. It avoids
+// encoding/json, which makes a module a megabyte larger.
 package values
 
 import "github.com/agent-runner/agent-runner/guest-sdk/go/json"
 
-// A Number is a number as it stands in the text: no digit of it is lost.
+// A Number is the text of a JSON number, with all its digits.
 type Number string
 
 // String returns the number as it is spelled.
@@ -13,9 +13,9 @@ func (n Number) String() string { return string(n) }
 // MarshalJSON writes the number as it is spelled.
 func (n Number) MarshalJSON() ([]byte, error) { return []byte(n), nil }
 
-// Read reads a text strictly, as the host does: no key twice, nothing behind the value. What
-// comes out is map[string]any, []any, string, [Number], bool or nil, without escapes that
-// could hide something.
+// Read parses a text as strictly as the host does: it rejects duplicate keys and data after
+// the value. The result is a map[string]any, []any, string, [Number], bool or nil, with all
+// escapes decoded.
 func Read(text []byte) (any, error) {
 	if err := json.Valid(text); err != nil {
 		return nil, err

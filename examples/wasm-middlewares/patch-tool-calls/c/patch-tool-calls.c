@@ -1,8 +1,7 @@
-/* patch-tool-calls answers dangling tool calls: those of an assistant's message
- * that no tool message answers, because somebody wrote again before the tools
- * were done. Models refuse such a conversation, or guess. On request it also
- * removes results that answer nothing, or refuses a conversation that is not
- * sound. */
+/* patch-tool-calls answers dangling tool calls: calls in an assistant's message that no tool
+ * message answers, because the user wrote again before the tools finished. Models reject such a
+ * conversation, or guess. Optionally it also removes surplus results, or rejects an inconsistent
+ * conversation. */
 #include "../../../../guest-sdk/c/agent_middleware.h"
 
 AM_HOOK(describe) {
@@ -22,7 +21,7 @@ AM_HOOK(describe) {
 #define ENGLISH "Tool call {name} with id {id} was canceled - another message came in before it could be completed."
 #define CHINESE "工具 {name} 的调用（id {id}）已取消：在它完成之前又收到了新的消息。"
 
-/* What configure computes is part of the module's image. */
+/* State that configure computes is part of the module's snapshot. */
 static am_str template;
 static bool strict, remove_orphans, remove_duplicates;
 
@@ -44,8 +43,8 @@ AM_HOOK(configure) {
 	return AM_OK;
 }
 
-/* begin is the first message worth looking at: the nearest before the first
- * change, since the last look, that is no tool message. */
+/* begin finds the first message to check: the nearest message before the first change that is not a
+ * tool message. */
 static am_error *begin(const am_list *messages, int32_t *from) {
 	am_local_value looked;
 	int64_t revision;
@@ -63,12 +62,11 @@ static am_error *begin(const am_list *messages, int32_t *from) {
 	return AM_OK;
 }
 
-/* A round is a message and the tool messages right behind it, which are to
- * answer its calls, each once. At the begin of a list there may be tool messages
- * behind none. */
+/* A round is a message and the tool messages right after it, which should answer each of its calls
+ * once. A list may begin with tool messages that follow no message. */
 typedef struct {
 	const am_tool_call *call;
-	int32_t result; /* of the tool messages the one that answers it, or -1 */
+	int32_t result; /* index of the tool message that answers it, or -1 */
 } answer;
 
 typedef struct {
@@ -87,8 +85,8 @@ static bool synthetic(const am_message *m) {
 	return is_true(v);
 }
 
-/* matches finds out which result answers which call, and which are surplus. Of a
- * placeholder and a result, the placeholder is one too many. */
+/* matches assigns results to calls, and marks the surplus ones. If a call has a placeholder and a
+ * result, the placeholder is surplus. */
 static void matches(round *r) {
 	for (int32_t i = 0; i < r->results; i++) {
 		const am_message *m = r->all[i].message;
@@ -131,12 +129,12 @@ static am_error *read_round(const am_list *messages, int32_t i, round *r) {
 	return AM_OK;
 }
 
-/* missing reports whether a call is to be answered. One without an id cannot be. */
+/* missing reports whether a call needs an answer. A call without an id cannot be answered. */
 static bool missing(const answer *a) { return a->result < 0 && a->call->id.n > 0; }
 
 static am_str why(const result *s) { return s->orphan ? AM_S("orphan") : AM_S("duplicate"); }
 
-/* check says what is not sound in the round that begins with message i. */
+/* check returns an error that lists all inconsistencies of the round that begins with message i. */
 static am_error *check(const round *r, int32_t i) {
 	am_str faults = AM_S(""), at = am_decimal(i);
 	for (int32_t k = 0; k < r->calls; k++)
@@ -159,7 +157,7 @@ static am_error *check(const round *r, int32_t i) {
 	return am_fail("invalid", AM_CAT(AM_S("the conversation is not sound: "), faults, AM_S("; mend it, or configure without strict")));
 }
 
-/* filled fills the template. What is filled in is not looked at again. */
+/* filled fills in the template. Inserted texts are not expanded again. */
 static am_str filled(am_str name, am_str id) {
 	am_str out = AM_S(""), rest = template;
 	for (;;) {
@@ -174,8 +172,8 @@ static am_str filled(am_str name, am_str id) {
 	}
 }
 
-/* placeholder answers a call. Its extra tells whoever reads the conversation
- * later that no tool said this; a model does not see it. */
+/* placeholder answers a call. Its extra marks it as synthetic for later readers of the
+ * conversation; models do not see it. */
 static am_message placeholder(const am_tool_call *c) {
 	am_message m = am_tool_message(c->id, c->function.name, filled(c->function.name, c->id));
 	m.extra = AM_S("{\"synthetic\":true}");
@@ -188,8 +186,8 @@ static am_error *tell(am_str event, am_str call, am_str tool, am_str reason) {
 	return am_emit(event, AM_CAT(data, AM_S("}")));
 }
 
-/* mend puts a placeholder for each call without a result in front of the results
- * that are there, and removes what the configuration says. */
+/* mend inserts a placeholder for each call without a result, before the existing results, and
+ * removes surplus results as configured. */
 static am_error *mend(const round *r, am_list_patch *patch) {
 	am_error *e = AM_OK;
 	for (int32_t k = 0; k < r->calls; k++)
@@ -207,8 +205,8 @@ static am_error *mend(const round *r, am_list_patch *patch) {
 	return e;
 }
 
-/* Round after round of calls and their results is mended, from the first that
- * changed since the last step. */
+/* Processes the rounds of calls and results in order, starting at the first change since the last
+ * step. */
 AM_HOOK(before_model_rewrite_state) {
 	int32_t i;
 	am_error *e = begin(&in->messages, &i);

@@ -1,7 +1,6 @@
-// Answers dangling tool calls: those of an assistant's message that no tool message
-// answers, because somebody wrote again before the tools were done. Models refuse
-// such a conversation, or guess. On request it also removes results that answer
-// nothing, or refuses a conversation that is not sound.
+// Answers dangling tool calls: calls in an assistant's message that no tool message answers,
+// because the user wrote again before the tools finished. Models reject such a conversation, or
+// guess. Optionally it also removes surplus results, or rejects an inconsistent conversation.
 import {
 	BeforeModelRewriteStateAnswer, BeforeModelRewriteStateInput, ConfigureAnswer, ConfigureInput, Description, DescribeInput, Failure, List,
 	ListPatch, Message, ToolCall, describeAs, hook, host, invalid, object, parse, quote, toolMessage,
@@ -25,7 +24,7 @@ const SCHEMA =
 const ENGLISH = "Tool call {name} with id {id} was canceled - another message came in before it could be completed.";
 const CHINESE = "工具 {name} 的调用（id {id}）已取消：在它完成之前又收到了新的消息。";
 
-// What configure computes is part of the module's image.
+// State that configure computes is part of the module's snapshot.
 let template: string = ENGLISH;
 let strict: bool = false;
 let removeOrphans: bool = false;
@@ -48,8 +47,8 @@ export function configure(len: i32): i32 {
 	});
 }
 
-// Round after round of calls and their results is mended, from the first that
-// changed since the last step.
+// Processes the rounds of calls and results in order, starting at the first change since the last
+// step.
 export function before_model_rewrite_state(len: i32): i32 {
 	return hook<BeforeModelRewriteStateInput, BeforeModelRewriteStateAnswer>(len, (input, answer) => {
 		const messages = input.messages;
@@ -70,8 +69,8 @@ class Place {
 	constructor(public failure: Failure | null, public index: i32) {}
 }
 
-// begin is the first message worth looking at: the nearest before the first change,
-// since the last look, that is no tool message.
+// begin returns the index of the first message to check: the nearest message before the first
+// change that is not a tool message.
 function begin(messages: List): Place {
 	const looked = host.localGet("looked");
 	if (!looked.ok) return new Place(looked.failure, 0);
@@ -100,12 +99,12 @@ function synthetic(m: Message): bool {
 	return extra !== null && extra.isTrue("synthetic");
 }
 
-// A Round is a message and the tool messages right behind it, which are to answer
-// its calls, each once. At the begin of a list there may be tool messages behind none.
+// A Round is a message and the tool messages right after it, which should answer each of its calls
+// once. A list may begin with tool messages that follow no message.
 class Round {
 	first: i32 = 0; // the index of the first tool message
 	calls: ToolCall[] = [];
-	answers: i32[] = []; // the result of each call, or -1
+	answers: i32[] = []; // index of the result of each call, or -1
 	results: Result[] = [];
 
 	// read reads the round that begins with message i.
@@ -125,8 +124,8 @@ class Round {
 		return null;
 	}
 
-	// add finds out which call a result answers. Of a placeholder and a result, the
-	// placeholder is one too many.
+	// add assigns a result to its call. If a call has a placeholder and a result, the placeholder
+	// is surplus.
 	private add(message: Message): void {
 		const result = new Result(message), n = this.results.length;
 		let free = -1, placeholder = -1, known = false;
@@ -149,14 +148,15 @@ class Round {
 		this.results.push(result);
 	}
 
-	// missing are the calls to answer. One without an id cannot be.
+	// missing returns the calls to answer. A call without an id cannot be answered.
 	missing(): ToolCall[] {
 		const out: ToolCall[] = [];
 		for (let k = 0; k < this.calls.length; k++) if (this.answers[k] < 0 && this.calls[k].id.length > 0) out.push(this.calls[k]);
 		return out;
 	}
 
-	// check says what is not sound in the round that begins with message i.
+	// check returns an error that lists all inconsistencies of the round that begins with message
+	// i.
 	check(i: i32): Failure | null {
 		const faults: string[] = [];
 		for (let k = 0; k < this.calls.length; k++) {
@@ -175,8 +175,8 @@ class Round {
 	}
 }
 
-// mend puts a placeholder for each call without a result in front of the results
-// that are there, and removes what the configuration says.
+// mend inserts a placeholder for each call without a result, before the existing results, and
+// removes surplus results as configured.
 function mend(round: Round, patch: ListPatch): Failure | null {
 	const missing = round.missing();
 	let failure: Failure | null = null;
@@ -192,8 +192,8 @@ function mend(round: Round, patch: ListPatch): Failure | null {
 	return failure;
 }
 
-// placeholder answers a call. Its extra tells whoever reads the conversation later
-// that no tool said this; a model does not see it.
+// placeholder answers a call. Its extra marks it as synthetic for later readers of the
+// conversation; models do not see it.
 function placeholder(c: ToolCall): Message {
 	let text = "";
 	for (let i = 0; i < template.length; i++) {

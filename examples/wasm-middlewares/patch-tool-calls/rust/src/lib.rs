@@ -1,7 +1,6 @@
-//! Answers dangling tool calls: those of an assistant's message that no tool
-//! message answers, because somebody wrote again before the tools were done.
-//! Models refuse such a conversation, or guess. On request it also removes
-//! results that answer nothing, or refuses a conversation that is not sound.
+//! Answers dangling tool calls: calls in an assistant's message that no tool message answers,
+//! because the user wrote again before the tools finished. Models reject such a conversation, or
+//! guess. Optionally it also removes surplus results, or rejects an inconsistent conversation.
 
 use agent_middleware::*;
 use std::rc::Rc;
@@ -58,8 +57,8 @@ impl Middleware for Patcher {
         Ok(())
     }
 
-    /// Round after round of calls and their results is mended, from the first that
-    /// changed since the last step.
+    /// Processes the rounds of calls and results in order, starting at the first change since the
+    /// last step.
     fn before_model_rewrite_state(&mut self, input: BeforeModelRewriteStateInput) -> Result<BeforeModelRewriteStateAnswer, Error> {
         let mut answer = BeforeModelRewriteStateAnswer::default();
         let mut i = begin(&input.messages)?;
@@ -77,8 +76,8 @@ impl Middleware for Patcher {
     }
 }
 
-/// The first message worth looking at: the nearest before the first change, since
-/// the last look, that is no tool message.
+/// Returns the index of the first message to check: the nearest message before the first change
+/// that is not a tool message.
 fn begin(messages: &List) -> Result<i32, Error> {
     let looked = host::local_get("looked")?.and_then(|v| v.value.0.parse().ok());
     let mut i = looked.map_or(0, |revision| messages.changed_since(revision));
@@ -91,11 +90,11 @@ fn begin(messages: &List) -> Result<i32, Error> {
     Ok(i)
 }
 
-/// A message and the tool messages right behind it, which are to answer its calls,
-/// each once. At the begin of a list there may be tool messages behind none.
+/// A message and the tool messages right after it, which should answer each of its calls once. A
+/// list may begin with tool messages that follow no message.
 struct Round {
     first: i32, // the index of the first tool message
-    calls: Vec<(ToolCall, Option<usize>)>, // with the result of each
+    calls: Vec<(ToolCall, Option<usize>)>, // each with the index of its result
     results: Vec<(Rc<Message>, Option<Surplus>)>,
 }
 
@@ -139,8 +138,8 @@ impl Round {
         Ok(round)
     }
 
-    /// Finds out which call a result answers. Of a placeholder and a result, the
-    /// placeholder is one too many.
+    /// Assigns a result to its call. If a call has a placeholder and a result, the placeholder is
+    /// surplus.
     fn add(&mut self, message: Rc<Message>) {
         let id = &message.tool_call_id;
         let of_id = |c: &ToolCall| !c.id.is_empty() && c.id == *id;
@@ -163,18 +162,18 @@ impl Round {
         self.results.push((message, surplus));
     }
 
-    /// The calls to answer. One without an id cannot be.
+    /// Returns the calls to answer. A call without an id cannot be answered.
     fn missing(&self) -> impl Iterator<Item = &ToolCall> {
         self.calls.iter().filter(|(c, result)| result.is_none() && !c.id.is_empty()).map(|(c, _)| c)
     }
 
-    /// The results that answer nothing, with their indices.
+    /// Returns the surplus results with their indices.
     fn surplus(&self) -> impl Iterator<Item = (i32, &Message, Surplus)> {
         let first = self.first;
         self.results.iter().enumerate().filter_map(move |(i, (m, why))| why.map(|why| (first + i as i32, &**m, why)))
     }
 
-    /// Says what is not sound in the round that begins with message `i`.
+    /// Returns an error that lists all inconsistencies of the round that begins with message `i`.
     fn check(&self, i: i32) -> Result<(), Error> {
         let mut faults = Vec::new();
         if self.calls.iter().any(|(c, _)| c.id.is_empty()) {
@@ -194,8 +193,8 @@ impl Round {
 }
 
 impl Patcher {
-    /// Puts a placeholder for each call without a result in front of the results
-    /// that are there, and removes what the configuration says.
+    /// Inserts a placeholder for each call without a result, before the existing results, and
+    /// removes surplus results as configured.
     fn mend(&self, round: &Round, patch: &mut ListPatch) -> Result<(), Error> {
         for c in round.missing() {
             patch.insert(round.first, self.placeholder(c));
@@ -212,8 +211,8 @@ impl Patcher {
         Ok(())
     }
 
-    /// Answers a call. Its extra tells whoever reads the conversation later that no
-    /// tool said this; a model does not see it.
+    /// Returns the answer to a call. Its extra marks it as synthetic for later readers of the
+    /// conversation; models do not see it.
     fn placeholder(&self, c: &ToolCall) -> Message {
         let mut text = String::new();
         let mut rest = self.template.as_str();
@@ -225,7 +224,7 @@ impl Patcher {
                 r if r.starts_with("{id}") => (c.id.as_str(), 4),
                 _ => ("{", 1),
             };
-            text += with; // and it is not looked at again
+            text += with; // inserted texts are not expanded again
             rest = &rest[n..];
         }
         text += rest;
