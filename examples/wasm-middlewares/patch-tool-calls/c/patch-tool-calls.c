@@ -66,7 +66,7 @@ static am_error *begin(const am_list *messages, int32_t *from) {
  * once. A list may begin with tool messages that follow no message. */
 typedef struct {
 	const am_tool_call *call;
-	int32_t result; /* index of the tool message that answers it, or -1 */
+	int32_t result; /* of the tool messages the one that answers it, or -1 */
 } answer;
 
 typedef struct {
