@@ -39,7 +39,7 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// An addressError says that connecting to an address is not allowed. It omits the address, because
+// An addressError reports that connecting to an address is not allowed. It omits the address, because
 // modules must not learn how names resolve in the operator's network.
 type addressError struct{}
 

@@ -1,14 +1,13 @@
-// Package egress sends the HTTP requests of modules: to hosts that were
-// granted and to addresses of the public Internet, with secrets that modules
-// never see, and within limits of time and size.
+// Package egress sends the HTTP requests of modules: to granted hosts at addresses of the public
+// Internet, with secrets that modules never see, and within limits of time and size.
 //
 // A request passes these checks, in this order:
 //
-//  1. its URL and headers are in the one spelling that cannot be misread;
-//  2. its host is granted to the entry, and allowed to all;
-//  3. each secret in it is for that host;
-//  4. the address that is connected to, after DNS, is a public one;
-//  5. and all of that again for each redirect.
+//  1. Its URL and headers are in the one spelling that cannot be misread.
+//  2. Its host is granted to the entry, and Options.Hosts allows it.
+//  3. Each secret in it may be sent to that host.
+//  4. The address of the connection, after DNS, is public or in Options.Private.
+//  5. Each redirect passes all of these checks.
 package egress
 
 import (
@@ -49,8 +48,8 @@ const (
 
 // Options configures a [Client]. New copies it.
 type Options struct {
-	// Hosts are patterns of the hosts that any entry may send to, regardless of its grants. Nil
-	// allows all hosts that an entry is granted.
+	// Hosts are patterns of the hosts that requests may be sent to. A request also needs a grant
+	// of its entry. Nil allows all granted hosts.
 	Hosts []string
 	// Private are ranges of private and reserved addresses that connections may use, for
 	// development and for an operator's own services. Nil allows none.

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// A Pattern says which hosts are meant, and which ports of them:
+// A Pattern matches hosts and their ports:
 //
 //	api.example.com        the ports 443 of https and 80 of http
-//	api.example.com:8443   that port alone
+//	api.example.com:8443   only this port
 //	api.example.com:*      any port
-//	*.example.com          all names below example.com, not itself
+//	*.example.com          all names below example.com, but not example.com
 //	*                      any host
 //	192.0.2.7, [2001:db8::7]:8443
 type Pattern struct {
@@ -215,7 +215,7 @@ func (e endpoint) String() string {
 	return host + ":" + e.port
 }
 
-// short cuts untrusted text for a message.
+// short truncates untrusted text for a message.
 func short(s string) string {
 	const most = 80
 	if len(s) <= most {

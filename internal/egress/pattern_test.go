@@ -172,7 +172,7 @@ func TestRequestRefused(t *testing.T) {
 	}
 }
 
-// FuzzURL checks that an accepted URL leads where its check said.
+// FuzzURL checks that an accepted URL leads to the endpoint that was checked.
 func FuzzURL(f *testing.F) {
 	for _, s := range []string{"https://example.com/", "http://[::1]:80/", "http://a@b", "https://x/{{secret:K}}?{{secret:K}}", "http://127.1", "https://x:443#y", "http://x/%2e%2e/"} {
 		f.Add(s)

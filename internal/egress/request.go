@@ -189,7 +189,7 @@ func (r *request) redirected(status int, location string) (*request, error) {
 	for _, h := range r.headers {
 		name := strings.ToLower(h.Name)
 		if drop(name) || to != r.to && (name == "authorization" || name == "cookie" || strings.Contains(h.Value, opening)) {
-			continue // credentials for one server are not for another
+			continue // don't send credentials to another server
 		}
 		next.headers = append(next.headers, h)
 	}

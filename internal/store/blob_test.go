@@ -81,7 +81,8 @@ func (t measuringTx) measure(args []any) {
 	}
 }
 
-// However many goroutines write large bytes, no transaction contains more than one piece.
+// TestTransactionsContainOnePiece checks that no transaction contains more than one piece, for any
+// number of concurrent writers.
 func TestTransactionsContainOnePiece(t *testing.T) {
 	t.Parallel()
 	d := &measuringDB{}
@@ -125,7 +126,8 @@ func (t recordingTx) Query(scan func(scan func(...any) error) error, sql string,
 	return t.Tx.Query(scan, sql, args...)
 }
 
-// Claim reads the log, which may be long, outside of the transaction that blocks writers.
+// TestClaimReadsLogConcurrently checks that Claim reads the log, which may be long, outside of the
+// transaction that blocks writers.
 func TestClaimReadsLogConcurrently(t *testing.T) {
 	t.Parallel()
 	s := openWithRuns(t, 1, "")
@@ -157,8 +159,8 @@ func (d *pausingDB) Update(ctx context.Context, o database.TxOptions, fn func(da
 	return d.DB.Update(ctx, o, fn)
 }
 
-// Each piece of a commit renews the lease, so that no other process takes the run over
-// while a large commit is in progress.
+// TestLargeCommitRenewsLease checks that each piece of a commit renews the lease. Otherwise another
+// process could take over the run during a large commit.
 func TestLargeCommitRenewsLease(t *testing.T) {
 	t.Parallel()
 	s, ctx := openWithRuns(t, 1, ""), t.Context() // the run's lease has expired
@@ -176,7 +178,8 @@ func TestLargeCommitRenewsLease(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// A large commit that is aborted while it waits has no effect. An urgent one does not wait.
+// TestLargeCommitAborts checks that a large commit has no effect if it is aborted while it waits,
+// and that an urgent one does not wait.
 func TestLargeCommitAborts(t *testing.T) {
 	t.Parallel()
 	d := &pausingDB{paused: make(chan struct{}), proceed: make(chan struct{}), updates: 1}

@@ -143,7 +143,7 @@ func advanceStatement(c *journal.Commit) (text string, args []any, err error) {
 }
 
 // commitError returns the reason why a commit changed nothing. It returns nil if the same
-// commit succeeded before, and its caller did not learn of it.
+// commit succeeded before, but its caller did not receive the result.
 func commitError(t database.Tx, c *journal.Commit) error {
 	r, err := run(t, c.Run)
 	switch {

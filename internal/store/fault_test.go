@@ -29,7 +29,7 @@ func requireKind(t *testing.T, want database.Kind, err error) {
 // envFill makes the test binary a process that writes to a store until it fails.
 const envFill = "AGENT_RUNNER_TEST_FILL"
 
-// TestFill is that process. It writes until the disk is full, and then checks what is stored.
+// TestFill runs in that process. It writes until the disk is full, and then checks the stored run.
 func TestFill(t *testing.T) {
 	where := os.Getenv(envFill)
 	if where == "" {
@@ -58,7 +58,7 @@ func TestFill(t *testing.T) {
 // transactions.
 const envFillGroups = "AGENT_RUNNER_TEST_FILL_GROUPS"
 
-// TestFillGroups is that process. Every writer of a transaction gets the error, whichever
+// TestFillGroups runs in that process. Every writer of a transaction must get the error, whichever
 // write caused it.
 func TestFillGroups(t *testing.T) {
 	where := os.Getenv(envFillGroups)
@@ -88,8 +88,8 @@ func TestFillGroups(t *testing.T) {
 	}
 }
 
-// Several writers write so much that SQLite reaches the limit before the end of a transaction
-// and rolls it back.
+// TestDiskFullForMany has several writers exceed the limit in the middle of a transaction, which
+// SQLite then rolls back.
 func TestDiskFullForMany(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `ulimit -f 30000; exec "$0" -test.run '^TestFillGroups$'`, os.Args[0])
@@ -98,7 +98,7 @@ func TestDiskFullForMany(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// A limit on the size of files has the same effect as a full disk.
+// TestDiskFull limits the size of files, which has the same effect as a full disk.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	where := filepath.Join(t.TempDir(), "runs.db")
@@ -190,7 +190,8 @@ func TestNewer(t *testing.T) {
 	require.ErrorContains(t, err, "a newer version of agent-runner created the database")
 }
 
-// Commits fail while PostgreSQL is down, and succeed after its restart.
+// TestPostgreSQLRestarts checks that commits fail while PostgreSQL is down, and succeed after its
+// restart.
 func TestPostgreSQLRestarts(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)

@@ -81,7 +81,7 @@ func insertLog(t database.Tx, run string, entry int64, b *blob.Body) error {
 	return err
 }
 
-// endAdmission deletes the admission of a run that the journal counts from now on.
+// endAdmission deletes the admission of a run that is now in the journal.
 func endAdmission(t database.Tx, tenant, run string) error {
 	if tenant == Operator {
 		return nil
@@ -160,7 +160,7 @@ func (s *store) Claim(ctx context.Context, c *journal.Claim) (stored *journal.St
 	if err != nil {
 		return nil, err
 	}
-	err = s.db.View(context.WithoutCancel(ctx), func(t database.Tx) error { // the claim is committed, whatever becomes of ctx
+	err = s.db.View(context.WithoutCancel(ctx), func(t database.Tx) error { // the claim is committed, even if ctx ends
 		if _, err := run(t, c.Run); err != nil { // a claim with no lease does not prevent a deletion
 			return err
 		}

@@ -97,8 +97,8 @@ func addJournalBytes(t scoped, n int64) error {
 // freedBytes holds the journal sizes of deleted runs by tenant.
 type freedBytes map[string]int64
 
-// returningSize ends a statement that deletes a run. It returns the arguments of
-// [freedBytes.add].
+// returningSize is the end of a statement that deletes a run. The statement returns the arguments
+// of [freedBytes.add].
 const returningSize = ` RETURNING tenant, journal_bytes - journal_due`
 
 func (f freedBytes) add(tenant string, n int64) {

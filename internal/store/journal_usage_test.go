@@ -14,7 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// The migration counts the bytes of journals that a version without the counters wrote.
+// TestMigrationCountsJournals checks that the migration counts the bytes of journals that a version
+// without the counters wrote.
 func TestMigrationCountsJournals(t *testing.T) {
 	t.Parallel()
 	for driver, where := range map[string]func(t *testing.T) string{

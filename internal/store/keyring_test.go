@@ -33,7 +33,7 @@ func TestParseKeyring(t *testing.T) {
 	}
 }
 
-// Sealed secrets cannot be opened in other rows.
+// TestSealedSecretIsBoundToRow checks that sealed secrets cannot be opened in other rows.
 func TestSealedSecretIsBoundToRow(t *testing.T) {
 	t.Parallel()
 	r, err := ParseKeyring("a:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
@@ -54,7 +54,8 @@ func TestSealedSecretIsBoundToRow(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Statements that would reach the rows of other tenants fail.
+// TestUnscopedStatementsFail checks that statements fail if they can access the rows of other
+// tenants.
 func TestUnscopedStatementsFail(t *testing.T) {
 	t.Parallel()
 	opened, err := Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), nil)

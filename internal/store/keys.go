@@ -21,7 +21,7 @@ const (
 	keyPrefix      = "ar_"
 	keyIDLen       = 10
 	keySecretBytes = 32
-	keyUseInterval = time.Minute // how often the last use of a key is updated
+	keyUseInterval = time.Minute // minimum time between two updates of a key's last use
 )
 
 var keyEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -82,7 +82,7 @@ func scanKey(scan func(...any) error, more ...any) (*Key, error) {
 	return &k, nil
 }
 
-// timeOrZero returns the time of a column in which 0 stands for no time.
+// timeOrZero returns the time of a column. A value of 0 means no time.
 func timeOrZero(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}

@@ -15,7 +15,7 @@ import (
 func (s *store) PutModule(ctx context.Context, wasm []byte) (string, error) {
 	sum := sha256.Sum256(wasm)
 	digest := hex.EncodeToString(sum[:])
-	// A stored module becomes as young as a new one: its caller is about to refer to it.
+	// Renew the age of a stored module, because the caller is about to refer to it.
 	stored := int64(0)
 	err := s.db.Update(ctx, database.TxOptions{Lazy: true}, func(t database.Tx) (err error) {
 		stored, err = t.Exec(`UPDATE modules SET created_ms = NOW_MS WHERE digest = $1`, digest)

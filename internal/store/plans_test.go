@@ -59,9 +59,9 @@ func allowed(statement, step string) bool {
 	return singleRun.MatchString(step)
 }
 
-// The cost of a run does not grow with the number of stored runs. SQLite may choose an index
-// that matches only a part of a condition, and then read all timelines of a tenant to count
-// those of one run.
+// TestStatementsUseIndexes checks that the cost of a run does not grow with the number of stored
+// runs. SQLite may choose an index that matches only a part of a condition, and then read all
+// timelines of a tenant to count those of one run.
 func TestStatementsUseIndexes(t *testing.T) {
 	t.Parallel()
 	require.False(t, allowed("SELECT count(*) FROM run_traces WHERE tenant = $1 AND run = $2", "SEARCH run_traces USING INDEX run_traces_tenant (tenant=?)"))

@@ -10,18 +10,18 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// Operator is the id of the operator's own tenant. No other tenant has access to what
-// belongs to it, and it has no quota.
+// Operator is the id of the operator's own tenant. No other tenant can access its data, and it
+// has no quota.
 const Operator = ""
 
 // Name matches the names of tenants, agents, modules and secrets.
 var Name = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// A Platform holds the tenants of a server and what belongs to them. Its own methods are
-// for the operator; only [Platform.Tenant] gives access to what belongs to one tenant.
+// A Platform holds the tenants of a server and their data. Its own methods are for the operator;
+// only [Platform.Tenant] gives access to the data of one tenant.
 type Platform interface {
-	// Tenant returns access to what belongs to a tenant. It does not look the tenant up:
-	// for an unknown tenant, lists are empty and additions fail with [ErrNoTenant].
+	// Tenant returns access to the data of a tenant. It does not check that the tenant
+	// exists: for an unknown tenant, lists are empty and additions fail with [ErrNoTenant].
 	Tenant(id string) *Tenant
 
 	// CreateTenant fails with [ErrExists] if there is a tenant with the id.
@@ -38,8 +38,8 @@ type Platform interface {
 	// the tenant has runs in progress; runs that it deleted before one started stay deleted.
 	DeleteTenant(ctx context.Context, id string) error
 
-	// Authenticate returns the key and the tenant that a key's text stands for, and records
-	// the key's use. It fails with a [*KeyError].
+	// Authenticate returns the key with the given text and its tenant, and records the key's
+	// use. It fails with a [*KeyError] if the text is invalid.
 	Authenticate(ctx context.Context, text string) (*Key, *TenantInfo, error)
 
 	// Block prevents calls of a module for all tenants, until Unblock. Unblock fails with

@@ -35,8 +35,8 @@ func commitEnds(t *testing.T, log []byte) (ends []int) {
 	return ends
 }
 
-// After a power failure between two pieces, or within the transaction that adopts them,
-// every stored body is whole, and other pieces are swept.
+// TestPowerFailureBetweenPieces checks that after a power failure between two pieces, or within the
+// transaction that adopts them, every stored body is complete, and other pieces are swept.
 func TestPowerFailureBetweenPieces(t *testing.T) {
 	t.Parallel()
 	path, ctx := filepath.Join(t.TempDir(), "s.db"), t.Context()
@@ -71,7 +71,7 @@ func TestPowerFailureBetweenPieces(t *testing.T) {
 	require.Equal(t, map[int64]bool{0: true, 1: true, 2: true, 3: true}, seen, "numbers of entries in the log")
 }
 
-// requireWhole fails unless all bodies in a database are whole. It returns the number of
+// requireWhole fails unless all bodies in a database are complete. It returns the number of
 // entries in the run's log.
 func requireWhole(t *testing.T, path string, log [][]byte, digest string) (entries int64) {
 	t.Helper()

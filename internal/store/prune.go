@@ -49,7 +49,7 @@ func (s *store) Prune(ctx context.Context, o PruneOptions) (total int, err error
 
 // deleteRuns deletes runs for which a condition holds, at most [database.BatchRows] of them
 // and for about [database.BatchTime]. It returns their number, and whether there may be
-// more. Their pieces are left to be swept.
+// more. [blob.Writer.Sweep] deletes their pieces later.
 func deleteRuns(t database.Tx, condition string, args []any) (n int, more bool, err error) {
 	start := time.Now()
 	ids, err := database.Strings(t, fmt.Sprintf(`SELECT id FROM runs WHERE %s LIMIT $%d`, condition, len(args)+1), append(args, int64(database.BatchRows))...)
@@ -63,7 +63,7 @@ func deleteRuns(t database.Tx, condition string, args []any) (n int, more bool, 
 		var tenant string
 		var size int64
 		found, err := database.One(t, remove, append(args, id), &tenant, &size)
-		if err == nil && found { // else it was resumed in the meantime
+		if err == nil && found { // otherwise it was resumed in the meantime
 			n++
 			freed.add(tenant, size)
 			_, err = deleteRunRows(t, id)

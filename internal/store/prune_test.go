@@ -38,7 +38,8 @@ func openWithRuns(t *testing.T, n int, digest string) *store {
 	return s
 }
 
-// Many runs are deleted in several transactions, and their tenant in the last one.
+// TestTenantIsDeletedInBatches checks that many runs are deleted in several transactions, and their
+// tenant in the last one.
 func TestTenantIsDeletedInBatches(t *testing.T) {
 	t.Parallel()
 	s := openWithRuns(t, database.BatchRows+1, "")
@@ -65,7 +66,8 @@ func TestTenantIsDeletedInBatches(t *testing.T) {
 	}))
 }
 
-// A module is used if the last of many runs uses it, or a run that started after the search.
+// TestModulesOfRunsAreUsed checks that a module counts as used if the last of many runs uses it, or
+// a run that started after the search.
 func TestModulesOfRunsAreUsed(t *testing.T) {
 	t.Parallel()
 	const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

@@ -51,8 +51,8 @@ type Crash struct {
 	Killed  bool       // the OOM killer killed a process of the cgroup after the last heartbeat
 }
 
-// A Quarantine holds what is known about processes that crashed, and the runs that may not
-// be resumed because of it.
+// A Quarantine holds evidence about crashed processes, and the runs that may not be resumed
+// because of it.
 type Quarantine interface {
 	// StartProcess stores a process's first heartbeat. If the OOM killer has killed more
 	// processes of its cgroup than at the last heartbeat of an earlier process, that process
@@ -67,7 +67,7 @@ type Quarantine interface {
 	CrashOf(ctx context.Context, owner, run string) (*Crash, error)
 	// Suspect records that a process resumes a run as its only suspect.
 	Suspect(ctx context.Context, run, owner string) error
-	// Clear records that a run is no longer a suspect.
+	// Clear removes a run from the suspects.
 	Clear(ctx context.Context, run string) error
 	// Quarantine prevents a run from being resumed. It has no effect if the run was claimed
 	// since info was read.
@@ -76,12 +76,13 @@ type Quarantine interface {
 	Release(ctx context.Context, run string) error
 	// Quarantined returns a page of the quarantined runs ordered by id.
 	Quarantined(ctx context.Context, p Page) ([]Evidence, *Position, error)
-	// EvidenceOf returns why a run is quarantined, or nil if it is not.
+	// EvidenceOf returns the evidence against a quarantined run, or nil if the run is not
+	// quarantined.
 	EvidenceOf(ctx context.Context, run string) (*Evidence, error)
 }
 
 const (
-	crashTTL         = 7 * 24 * time.Hour // for which a crashed process is remembered
+	crashTTL         = 7 * 24 * time.Hour // after which a crashed process is forgotten
 	heartbeatTimeout = 3 * time.Second    // after its last heartbeat, a process counts as ended
 )
 

@@ -17,7 +17,7 @@ type QuotaError struct {
 	RetryAfter time.Duration
 }
 
-// Error returns the quota, and what to do.
+// Error returns the quota and advice.
 func (e *QuotaError) Error() string {
 	advice := "; delete something, or ask the operator for a larger quota"
 	if e.RetryAfter > 0 {
@@ -56,7 +56,7 @@ func checkStorage(t scoped, q TenantQuota, more int64) error {
 }
 
 // checkCount fails with a [*QuotaError] if the rows that a statement counts have reached a
-// limit. Such limits apply to every tenant, and bound rows that are small.
+// limit. Such limits apply to every tenant, and bound the number of small rows.
 func checkCount(t scoped, what string, limit int64, sql string, args ...any) error {
 	var n int64
 	if err := t.row([]any{&n}, sql, args...); err != nil {

@@ -38,8 +38,8 @@ func hidden(c *hook.Call, anew bool) abi.ListPatch {
 	return abi.ListPatch{Splice: []abi.Splice{{At: 1, Remove: 1, Insert: []abi.Message{m}}}}
 }
 
-// Text that modules remove from a run's messages before its first model call is not stored,
-// neither in the log nor in the title.
+// TestOriginalsAreErased checks that neither the log nor the title stores text that modules remove
+// from a run's messages before its first model call.
 func TestOriginalsAreErased(t *testing.T) {
 	t.Parallel()
 	start := func(anew bool) *inproc.Middleware {

@@ -20,8 +20,8 @@ type SecretInfo struct {
 // maxSecrets is the maximum number of secrets of a tenant.
 const maxSecrets = 1000
 
-// location returns the identity of a secret's row, for which the secret is sealed: moved to
-// another row, it cannot be opened. Names contain no zero bytes.
+// location returns the identity of a secret's row. The secret is sealed for it, and cannot be
+// opened in another row. Names contain no zero bytes.
 func (n *Tenant) location(name string) string { return n.id + "\x00" + name }
 
 // SetSecret seals and stores a secret. Without a keyring it fails with [ErrNoKeyring].
@@ -87,7 +87,8 @@ func (s *store) MissingKeys(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// Secrets returns a page of the tenant's secrets ordered by name, without their values, and the position of its last secret if more follow.
+// Secrets returns a page of the tenant's secrets ordered by name, without their values, and the
+// position of its last secret if more follow.
 func (n *Tenant) Secrets(ctx context.Context, p Page) (secrets []SecretInfo, next *Position, err error) {
 	err = n.view(ctx, func(t scoped) (err error) {
 		secrets, next, err = secretsIn(t, p)

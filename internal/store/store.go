@@ -1,16 +1,15 @@
-// Package store persists what outlives a process: runs with their journals, modules, the
-// durable values of modules, and the tenants of a platform with what belongs to them. It
-// takes a path or a URL and returns a [Store] over SQLite or PostgreSQL. Package storetest
-// tests both.
+// Package store persists runs with their journals, modules, the durable values of modules, and
+// the tenants of a platform with their data. [Open] takes a path or a URL and returns a [Store]
+// over SQLite or PostgreSQL. Package storetest tests both.
 //
 // A run is a row, a log and events. One transaction writes an entry of the log, the events
 // that it led to and the run's counters. The transaction verifies that its writer holds the
-// run's last claim and has seen everything written before. So state and events agree,
-// event numbers have no gaps, and no two processes write to the same run.
+// run's last claim and has read everything written before. Therefore state and events agree,
+// event numbers have no gaps, and only one process writes to a run.
 //
-// The SQL is here; package database and the packages below it know the databases, package
-// migrations the schema, and package blob how large bytes are written. The store imports
-// nothing of the server, whose API types are package api's.
+// This package holds the SQL statements. Package database and its implementations access the
+// databases, package migrations holds the schema, and package blob writes large bytes. The store
+// does not import the server; package api has the server's API types.
 package store
 
 import (
@@ -31,8 +30,8 @@ import (
 
 // A Store holds runs, modules and values. It is safe for concurrent use.
 //
-// A failure of the database is a [*database.Error], which says what to do. Errors that an
-// agent or a module branches on are those of their packages.
+// A failure of the database is a [*database.Error], which includes advice. Packages journal and
+// hook define the errors for agents and modules.
 type Store interface {
 	journal.Journal
 	hook.Values

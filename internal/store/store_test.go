@@ -71,8 +71,8 @@ func TestSQLiteIsPrivate(t *testing.T) {
 	}
 }
 
-// Storing a module again renews its age, so that its caller can refer to it before it is
-// deleted as unused.
+// TestStoringModuleAgainRenewsIt checks that storing a module again renews its age, so that its
+// caller can refer to it before it is deleted as unused.
 func TestStoringModuleAgainRenewsIt(t *testing.T) {
 	t.Parallel()
 	where := filepath.Join(t.TempDir(), "s.db")
@@ -101,8 +101,8 @@ func TestStoringModuleAgainRenewsIt(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNoModule)
 }
 
-// Migrations fill the tables of agents' sizes and modules and of daily usage, and leave large
-// bytes in their rows.
+// TestMigrationsFillTables checks that migrations fill the tables of agents' sizes and modules and
+// of daily usage, and leave large bytes in their rows.
 func TestMigrationsFillTables(t *testing.T) {
 	t.Parallel()
 	ctx, where := t.Context(), filepath.Join(t.TempDir(), "s.db")

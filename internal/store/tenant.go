@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A Tenant gives access to what belongs to one tenant. Its methods reach no row of another
-// tenant: all their statements go through a scoped transaction.
+// A Tenant gives access to the data of one tenant. All its statements go through a scoped
+// transaction, which rejects access to the rows of other tenants.
 type Tenant struct {
 	s  *store
 	id string
@@ -19,7 +19,7 @@ type Tenant struct {
 func (n *Tenant) ID() string { return n.id }
 
 // A scoped is a transaction that passes the tenant as the first parameter of every
-// statement. It rejects statements that do not use the parameter, since they would reach
+// statement. It rejects statements that do not use the parameter, since they could access
 // the rows of other tenants.
 type scoped struct {
 	tx     database.Tx

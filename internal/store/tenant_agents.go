@@ -146,7 +146,7 @@ func agentIn(t scoped, name string, version int64) (a *StoredAgent, err error) {
 	return a, err
 }
 
-// An AgentSnapshot holds an agent and what it is built from, read in one transaction.
+// An AgentSnapshot holds an agent and the data to build it, read in one transaction.
 type AgentSnapshot struct {
 	Info    *TenantInfo
 	Agent   *StoredAgent
@@ -177,7 +177,8 @@ func (n *Tenant) AgentSnapshot(ctx context.Context, name string, version int64, 
 	return &p, err
 }
 
-// Agents returns a page of the newest versions of the tenant's agents, ordered by name, and the position of its last agent if more follow.
+// Agents returns a page of the newest versions of the tenant's agents, ordered by name, and the
+// position of its last agent if more follow.
 func (n *Tenant) Agents(ctx context.Context, p Page) (agents []StoredAgent, next *Position, err error) {
 	err = n.view(ctx, func(t scoped) (err error) {
 		agents, next, err = list(t, p, func(scan func(...any) error) (a StoredAgent, err error) {
@@ -218,8 +219,8 @@ func agentWith(t scoped, digest string) (name string, err error) {
 	return name, t.row([]any{&name}, `SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT 1`, digest)
 }
 
-// DeleteAgent deletes all versions of an agent, or fails with [ErrNoAgent]. The agent's runs
-// stay.
+// DeleteAgent deletes all versions of an agent, or fails with [ErrNoAgent]. It does not delete
+// the agent's runs.
 func (n *Tenant) DeleteAgent(ctx context.Context, name string) error {
 	return n.update(ctx, func(t scoped) error {
 		deleted, err := t.Exec(`DELETE FROM agents WHERE tenant = $1 AND name = $2`, name)

@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A TenantModule is a module of one tenant. Tenants that have the same module share its
-// bytes, without learning of each other.
+// A TenantModule is a module of one tenant. Tenants with the same module share its bytes, which
+// none of them can observe.
 type TenantModule struct {
 	Digest  string
 	Kind    string // wasm, extism or script
@@ -29,8 +29,8 @@ type ModuleName struct {
 }
 
 // PutModule adds a module whose bytes the store has, and its name and version if the name is
-// not empty. It fails with [ErrExists] if these stand for another module, and with a
-// [*QuotaError].
+// not empty. It fails with [ErrExists] if another module has this name and version, and with a
+// [*QuotaError] if the tenant's quota does not allow the module.
 func (n *Tenant) PutModule(ctx context.Context, m *TenantModule, name, version string) error {
 	return n.update(ctx, func(t scoped) error {
 		info, err := tenantIn(t.tx, n.id)
@@ -173,8 +173,8 @@ func scanModuleName(scan func(...any) error) (m ModuleName, err error) {
 	return m, err
 }
 
-// ModuleName returns the module that a name and a version stand for. An empty version
-// selects the newest one. It fails with [ErrNoModule].
+// ModuleName returns the module with a name and a version. An empty version selects the newest
+// one. It fails with [ErrNoModule] if there is none.
 func (n *Tenant) ModuleName(ctx context.Context, name, version string) (m ModuleName, err error) {
 	found := false
 	err = n.view(ctx, func(t scoped) error {

@@ -65,7 +65,8 @@ func (s *store) unnamedModules(ctx context.Context, age time.Duration, after str
 	return atMS, unnamed, err
 }
 
-// usedByRuns returns which of some modules, ordered by digest, any run started with.
+// usedByRuns returns the modules that any run started with. The modules must be ordered by
+// digest.
 func (s *store) usedByRuns(ctx context.Context, modules []string) (map[string]bool, error) {
 	used := map[string]bool{}
 	for last, n := "", unusedRunsPage; n == unusedRunsPage; {
@@ -91,7 +92,7 @@ func (s *store) usedByRuns(ctx context.Context, modules []string) (map[string]bo
 }
 
 // deleteUnused deletes modules that no tenant has and no run created since a time uses, for
-// about [database.BatchTime]. It returns the modules that it has not looked at.
+// about [database.BatchTime]. It returns the modules that it has not checked.
 func deleteUnused(t database.Tx, modules []string, age time.Duration, sinceMS int64) (n int64, rest []string, err error) {
 	start, used := time.Now(), map[string]bool{}
 	if err := t.Query(func(scan func(...any) error) error {
@@ -122,7 +123,7 @@ func deleteUnused(t database.Tx, modules []string, age time.Duration, sinceMS in
 	return n, nil, nil
 }
 
-// deleteModule deletes a module that no tenant has. Its pieces are left to be swept.
+// deleteModule deletes a module that no tenant has. [blob.Writer.Sweep] deletes its pieces later.
 func deleteModule(t database.Tx, digest string, age time.Duration) (deleted bool, err error) {
 	var pieces string
 	deleted, err = database.One(t, `DELETE FROM modules WHERE digest = $1 AND created_ms < NOW_MS - $2

@@ -16,8 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A database of an older version is migrated, and everything in it stays readable. The
-// dump was written by that version; see its first line.
+// TestOpenDatabaseOfOlderVersion checks that a database of an older version is migrated, and that
+// all of its data stays readable. That version wrote the dump; see its first line.
 func TestOpenDatabaseOfOlderVersion(t *testing.T) {
 	t.Parallel()
 	ctx, path := t.Context(), filepath.Join(t.TempDir(), "s.db")

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Usage is what an agent used on a day. The row without a module counts the agent's runs,
-// tokens and time; each row with one counts what the module used.
+// A Usage is the usage of an agent on a day. The row without a module counts the agent's runs,
+// tokens and time; each row with one counts the module's fuel, time and calls.
 type Usage struct {
 	Day              string // UTC, as 2026-01-31
 	Agent            string
@@ -64,7 +64,7 @@ func addUsage(t scoped, rows ...Usage) error {
 	return addDay(t, &day)
 }
 
-// addDay adds to the day's totals, which daily quotas are compared with.
+// addDay adds to the day's totals, which the daily quotas limit.
 func addDay(t scoped, u *Usage) error {
 	tokens := u.PromptTokens + u.CompletionTokens
 	if u.Runs == 0 && tokens == 0 && u.Fuel == 0 && u.JournalBytes == 0 {

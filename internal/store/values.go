@@ -17,7 +17,7 @@ import (
 const (
 	maxTTL     = 10 * 365 * 24 * time.Hour
 	maxExpired = 16 // expired values that one write deletes
-	keepTTL    = -1 // as storedValue.expires: do not change when the value expires
+	keepTTL    = -1 // as storedValue.expires: do not change the expiry of the value
 )
 
 // A storedValue is a row of module_values.
@@ -48,7 +48,7 @@ func checkValueKey(key string) error {
 // unexpired is a condition of values that have not expired.
 const unexpired = ` AND (expires_ms = 0 OR expires_ms > NOW_MS)`
 
-// readValue reads a value for which a further condition holds, which may be empty.
+// readValue reads a value. also is an additional SQL condition, or empty.
 func readValue(t database.Tx, s hook.ValueScope, key, also string) (v storedValue, ok bool, err error) {
 	ok, err = database.One(t, `SELECT value, version, expires_ms FROM module_values WHERE tenant = $1 AND entry = $2 AND name = $3`+also,
 		[]any{s.Tenant, s.Entry, key}, &v.value, &v.version, &v.expires)

@@ -1,13 +1,13 @@
-// Package blob stores byte strings of any size in rows of the store. Large ones are written
-// in pieces, in transactions of their own before the transaction of their row, so that no
-// transaction holds up other writers for long. Reading a row returns the whole bytes.
+// Package blob stores byte strings of any size in rows of the store. It writes large ones in
+// pieces, each in its own transaction before the transaction of their row, so that no transaction
+// delays other writers for long. Reading a row returns the complete bytes.
 //
 // A piece is staged at first: no row refers to it. The transaction of the row adopts it.
 // Staged pieces that are not adopted are deleted: at once if that transaction fails, or by
 // [Writer.Sweep]. Deleting a row releases its pieces, which [Writer.Sweep] deletes.
 //
-// The package knows the tables pieces and staged, and imports nothing of this project but
-// package database.
+// The package uses the tables pieces and staged, and imports only package database of this
+// project.
 package blob
 
 import (
@@ -24,18 +24,18 @@ import (
 )
 
 // PieceBytes is the size of a piece. A write waits for all bytes that precede it in SQLite's
-// log, and a megabyte in one transaction takes 5 to 9 ms, as long as ten small ones.
+// log, and a transaction of 1 MB takes 5 to 9 ms, as long as ten small ones.
 const PieceBytes = 64 << 10
 
 const (
-	// maxInRow is the maximum size of bytes in their row: for two pieces, two more fsyncs
-	// would cost the writer more than they save others.
+	// maxInRow is the maximum size of bytes in their row. For two pieces, two more fsyncs
+	// would cost the writer more than they save other writers.
 	maxInRow = 2 * PieceBytes
 	maxPause = 20 * time.Millisecond // after writing a piece
-	// stagedTTL is the time after the last piece was written when staged pieces count as
+	// stagedTTL is the time since the last written piece after which staged pieces are
 	// orphaned.
 	stagedTTL   = time.Hour
-	maxPrealloc = 64 << 20 // bytes allocated before any were read
+	maxPrealloc = 64 << 20 // bytes allocated before the first are read
 )
 
 // ErrAborted is the error of a write whose Abort channel was closed.
@@ -68,8 +68,8 @@ type Options struct {
 	Priority bool
 }
 
-// Write stages the pieces of large bytes and calls write with a body for each of all. write
-// must insert the rows of the bodies and call [Body.Adopt] in the same transaction. Write
+// Write stages the pieces of large bytes and calls write with one body for each element of all.
+// write must insert the rows of the bodies and call [Body.Adopt] in the same transaction. Write
 // deletes the pieces that were not adopted.
 func (w *Writer) Write(ctx context.Context, o Options, write func([]*Body) error, all ...[]byte) (err error) {
 	var bodies []*Body
@@ -116,7 +116,7 @@ func (w *Writer) stage(ctx context.Context, o Options, id string, bytes []byte) 
 }
 
 // wait waits until a piece may be written. The caller must call done afterwards, which
-// leaves the database to others for as long as the piece took, up to maxPause.
+// pauses for as long as the piece took, up to maxPause, so that others can write.
 func (w *Writer) wait(ctx context.Context, o Options) (done func(), err error) {
 	select {
 	case <-o.Abort:
@@ -137,7 +137,7 @@ func (w *Writer) wait(ctx context.Context, o Options) (done func(), err error) {
 	return func() { time.AfterFunc(min(time.Since(start), maxPause), func() { <-w.turn }) }, nil
 }
 
-// errSwept returns the error of a writer that was so slow that its pieces were swept.
+// errSwept returns the error of a writer whose pieces were swept because it was too slow.
 func errSwept() error {
 	return database.ForCaller(&database.Error{Kind: database.Unavailable,
 		Err: fmt.Errorf("no piece of the large bytes was written for %v", stagedTTL)})

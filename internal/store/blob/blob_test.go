@@ -20,7 +20,7 @@ func openTest(t *testing.T) *Writer {
 	return NewWriter(db)
 }
 
-// requireSwept fails unless err says that pieces were swept, and none are left.
+// requireSwept fails unless err reports that pieces were swept, and none are left.
 func requireSwept(t *testing.T, w *Writer, err error) {
 	t.Helper()
 	var e *database.Error
@@ -37,7 +37,8 @@ func requireSwept(t *testing.T, w *Writer, err error) {
 	}))
 }
 
-// A writer that was so slow that its pieces were swept can neither adopt nor extend them.
+// TestSlowWriterFails checks that a slow writer can neither adopt nor extend its pieces once they
+// are swept.
 func TestSlowWriterFails(t *testing.T) {
 	t.Parallel()
 	w, ctx := openTest(t), t.Context()

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	dropBatch      = 8               // pieces deleted between two looks at the clock
+	dropBatch      = 8               // pieces deleted between two checks of the time
 	discardTimeout = 5 * time.Second // after a write has failed
 )
 
-// Discard deletes pieces that are staged or released. If it fails, they are left to
-// [Writer.Sweep].
+// Discard deletes pieces that are staged or released. If it fails, [Writer.Sweep] deletes them
+// later.
 func (w *Writer) Discard(ctx context.Context, ids ...string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
 	defer cancel()
@@ -28,8 +28,7 @@ func (w *Writer) Discard(ctx context.Context, ids ...string) {
 	})
 }
 
-// Sweep deletes pieces that were released, and staged ones that no writer will adopt any
-// more.
+// Sweep deletes released pieces and orphaned staged ones.
 func (w *Writer) Sweep(ctx context.Context) error {
 	return database.InBatches(ctx, func() (bool, error) {
 		var ids []string

@@ -1,12 +1,10 @@
-// Package database defines what the store needs from an SQL database: transactions with
-// stated durability, and errors that say what to do. Packages sqlite and postgres
-// implement [DB].
+// Package database defines the store's interface to an SQL database: transactions with a
+// selected durability, and errors with advice. Packages sqlite and postgres implement [DB].
 //
-// Statements are written once for both databases. Their parameters are $1, $2, and so on;
-// NOW_MS stands for the database's clock in milliseconds since 1970, and BYTES for the
-// type of a column of bytes.
+// Both databases execute the same statements. Their parameters are $1, $2, and so on. NOW_MS
+// means the database's clock in milliseconds since 1970, and BYTES the type of a column of bytes.
 //
-// The package imports nothing of this project: it does not know what is stored.
+// The package imports no other package of this project, and does not depend on the schema.
 package database
 
 import (
@@ -16,8 +14,8 @@ import (
 )
 
 // A DB is an open database. It is safe for concurrent use. Failures of the database are an
-// [*Error]; errors that a transaction's function returns with [ForCaller] are returned as
-// they are.
+// [*Error]; errors that a transaction's function returns with [ForCaller] are returned
+// unchanged.
 type DB interface {
 	// Update runs fn in a transaction that may write. It rolls the transaction back if fn
 	// fails.
@@ -34,10 +32,10 @@ type DB interface {
 // returns, the transaction survives a power failure.
 type TxOptions struct {
 	// Lazy transactions survive the end of the process. They survive a power failure only
-	// once a later transaction that is not lazy has.
+	// after a later durable transaction.
 	Lazy bool
-	// Priority transactions are started before others that wait for SQLite's writer. They
-	// control something: a cancellation, a block, the renewal of a lease.
+	// Priority transactions are started before others that wait for SQLite's writer. They are
+	// for control operations: a cancellation, a block, the renewal of a lease.
 	Priority bool
 	// Written, if not nil, may be called once the transaction survives the end of the
 	// process but not yet a power failure.
@@ -97,8 +95,8 @@ const (
 	BatchTime = 20 * time.Millisecond
 )
 
-// InBatches calls do until it reports that no more work is left. After each call it leaves
-// the database to others for as long as the call took.
+// InBatches calls do until it reports that no more work is left. After each call it pauses for
+// as long as the call took, so that others can use the database.
 func InBatches(ctx context.Context, do func() (more bool, err error)) error {
 	for {
 		start := time.Now()

@@ -20,8 +20,8 @@ const (
 )
 
 // An Error is a failure of a database. The transaction has no effect, with one exception:
-// after a failed fsync it is unknown which of the last transactions were saved. The
-// database then rejects all further ones.
+// after a failed fsync, any of the last transactions may be lost. The database then rejects all
+// further ones.
 type Error struct {
 	Kind     Kind
 	Database string // its path, or its address without credentials
@@ -37,7 +37,7 @@ var advice = map[Kind]string{
 	Failed:      "the database failed",
 }
 
-// Error returns the database, what to do, and the cause.
+// Error returns the database, the advice, and the cause.
 func (e *Error) Error() string {
 	return fmt.Sprintf("store %s: %s: %v", e.Database, advice[e.Kind], e.Err)
 }

@@ -1,5 +1,5 @@
-// Package migrations holds the schema of the store as numbered SQL files, and brings a
-// database up to date with them. It knows no statements but theirs.
+// Package migrations holds the schema of the store as numbered SQL files, and updates databases
+// to it.
 package migrations
 
 import (

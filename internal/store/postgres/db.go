@@ -1,6 +1,6 @@
 // Package postgres opens PostgreSQL databases for the store. It takes a connection string
-// and returns a [database.DB] that several machines may use at once. The package imports
-// nothing of this project but package database.
+// and returns a [database.DB]. Several machines may use the database concurrently. The package
+// imports only package database of this project.
 package postgres
 
 import (

@@ -7,9 +7,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A conn is a connection with its prepared statements: parsing a statement takes longer
-// than executing most of them. It is the [database.Tx] of its user. Contexts do not
-// interrupt statements, which are short.
+// A conn is a connection with its prepared statements, because parsing most statements takes
+// longer than executing them. It implements [database.Tx]. Contexts do not interrupt statements,
+// which are short.
 type conn struct {
 	conn       *sql.Conn
 	statements map[string]*sql.Stmt

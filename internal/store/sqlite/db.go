@@ -1,7 +1,7 @@
 // Package sqlite opens SQLite databases for the store. It takes a path and returns a
-// [database.DB] with one writing connection and several reading ones. Transactions that
-// write wait in a queue, share commits and fsyncs, and return once they are as durable as
-// their options ask for. The package imports nothing of this project but package database.
+// [database.DB] with one writing connection and several reading ones. Writing transactions wait
+// in a queue, share commits and fsyncs, and return once they have the durability of their
+// options. The package imports only package database of this project.
 package sqlite
 
 import (
@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	busyTimeoutMS = 10_000 // how long a writer waits for another process
+	busyTimeoutMS = 10_000 // maximum wait of a writer for another process
 	maxReaders    = 6      // reading connections
 )
 
@@ -27,9 +27,9 @@ const (
 type DB struct {
 	path    string
 	reads   *sql.DB
-	readers chan *conn // idle connections of reads; readers are served in the order of their requests
+	readers chan *conn // idle connections of reads, in FIFO order for waiting readers
 	writes  *sql.DB
-	writer  *conn // used by the goroutine of work alone
+	writer  *conn // used only by the goroutine of work
 	syncer  *syncer
 
 	mu       sync.RWMutex // held for reading while something is sent to queue or priority
@@ -40,8 +40,8 @@ type DB struct {
 	done     chan struct{}
 }
 
-// Open opens the database at a path. It creates the file, readable by its owner alone, and
-// its directory if they do not exist.
+// Open opens the database at a path. It creates the file, readable only by its owner, and its
+// directory if they do not exist.
 func Open(ctx context.Context, path string) (*DB, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -88,7 +88,8 @@ func (d *DB) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// createFile creates the file for its owner alone: runs hold whole conversations.
+// createFile creates the file with access only for its owner, because runs contain complete
+// conversations.
 func (d *DB) createFile() error {
 	if err := os.MkdirAll(filepath.Dir(d.path), 0o700); err != nil {
 		return err

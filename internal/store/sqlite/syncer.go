@@ -14,7 +14,7 @@ import (
 const (
 	checkpointPages    = 1000                   // pages of the WAL at which a checkpoint starts
 	maxWALPages        = 16384                  // pages of the WAL at which the writer itself checkpoints
-	checkpointInterval = 100 * time.Millisecond // at least, between two checks
+	checkpointInterval = 100 * time.Millisecond // minimum time between two checks
 	concurrentSyncs    = 2                      // a write during one fsync starts the next without waiting for it
 )
 
@@ -194,8 +194,8 @@ func (s *syncer) checkpoint() {
 	}
 }
 
-// runCheckpoint runs a checkpoint of a mode. It returns the number of pages in the WAL and
-// how many of them are in the database as well.
+// runCheckpoint runs a checkpoint of a mode. It returns the number of pages in the WAL, and
+// the number of those that are also in the database.
 func (s *syncer) runCheckpoint(mode string) (log, moved int64, err error) {
 	var busy int64
 	_, err = database.One(s.checkpoints, "PRAGMA wal_checkpoint("+mode+")", nil, &busy, &log, &moved)

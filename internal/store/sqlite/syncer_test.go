@@ -22,7 +22,8 @@ func openTest(t *testing.T) *DB {
 	return d
 }
 
-// Writes continue during an fsync. Only lazy ones complete before theirs has ended.
+// TestWritesDoNotWaitForFsync checks that writes continue during an fsync, and that only lazy ones
+// complete before their fsync has ended.
 func TestWritesDoNotWaitForFsync(t *testing.T) {
 	t.Parallel()
 	syncs, proceed := make(chan struct{}, 16), make(chan struct{})
@@ -64,7 +65,8 @@ func TestWritesDoNotWaitForFsync(t *testing.T) {
 	require.LessOrEqual(t, len(syncs), 2, "the writes share the next fsync")
 }
 
-// After a failed fsync every write fails, even if a later fsync succeeds.
+// TestFailedFsyncFailsLaterWrites checks that every write fails after a failed fsync, even if a
+// later fsync succeeds.
 func TestFailedFsyncFailsLaterWrites(t *testing.T) {
 	t.Parallel()
 	s := newSyncer()
@@ -86,7 +88,7 @@ func TestFailedFsyncFailsLaterWrites(t *testing.T) {
 	s.end()
 }
 
-// The syncer checkpoints a WAL that has grown, without a write that waits for it.
+// TestSyncerCheckpoints checks that the syncer checkpoints a large WAL without delaying a write.
 func TestSyncerCheckpoints(t *testing.T) {
 	t.Parallel()
 	d := openTest(t)

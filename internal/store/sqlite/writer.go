@@ -9,7 +9,7 @@ import (
 // maxGroup is the maximum number of writes that share a transaction.
 const maxGroup = 64
 
-// A write is a transaction that was requested.
+// A write is a requested transaction.
 type write struct {
 	database.TxOptions
 	ctx  context.Context

@@ -110,8 +110,8 @@ func testPagesOfRuns(t *testing.T, open Opener) {
 	}
 }
 
-// testPagesAndWriters reads lists while other runs begin, change and are deleted: runs
-// that exist throughout are listed exactly once.
+// testPagesAndWriters reads lists while other runs start, change and are deleted. Runs that exist
+// throughout must be listed exactly once.
 func testPagesAndWriters(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	other := again(t, where)

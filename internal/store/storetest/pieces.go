@@ -21,7 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// large returns a number of bytes, in which all pieces differ.
+// large returns size bytes, in which all pieces differ.
 func large(size int, of string) []byte {
 	var out bytes.Buffer
 	for n := 0; out.Len() < size; n++ {
@@ -38,7 +38,7 @@ func largeEvent(t *testing.T, seq int64, size int) []byte {
 	return append(b, '\n')
 }
 
-// raw opens a store's database as it is.
+// raw opens a store's database directly.
 func raw(t *testing.T, where string) *sql.DB {
 	t.Helper()
 	driver := "pgx"

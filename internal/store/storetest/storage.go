@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// testConcurrentResumes resumes many paused runs on two machines concurrently. The quota
-// holds also before the journal has the runs as running.
+// testConcurrentResumes resumes many paused runs on two machines concurrently. The quota must
+// hold even before the journal has the runs as running.
 func testConcurrentResumes(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()

@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// An Opener opens a store on an empty database. Opening where again gives another store on
-// the same database, as in another process.
+// An Opener opens a store on an empty database. A second store opened at where uses the same
+// database, as another process would.
 type Opener func(t *testing.T, o *store.Options) (s store.Store, where string)
 
 // Run runs the suite.
