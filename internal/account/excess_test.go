@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Time that several waits share counts once, and one that goes on counts so far.
+// Overlapping waits count once. A wait in progress counts up to now.
 func TestExcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(LevelRun, "run", nil, 10)

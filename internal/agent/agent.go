@@ -53,12 +53,12 @@ type Options struct {
 	// call.
 	ModelName string
 	Params    abi.Params
-	// Models are those that modules may choose beside ModelName; nil: any. AllowModel has
-	// to take a chosen one too, where it is not nil.
+	// Models lists the models that modules may choose in addition to ModelName. Defaults to
+	// any. AllowModel, if not nil, must allow a chosen model too.
 	Models     []string
 	AllowModel func(model string) bool
-	// CheckParam says why modules may not pass a parameter that is not one of Params as it
-	// stands there; nil: they may pass any.
+	// CheckParam returns an error if modules must not set a parameter. It is not called for
+	// unmodified parameters of Params. Defaults to allowing any.
 	CheckParam func(param string) error
 
 	Instruction string
@@ -80,17 +80,16 @@ type Options struct {
 	// emit events wait while too many are pending; a run that holds more ends with a
 	// [*MemoryError]. DefaultMemory when 0.
 	Memory int64
-	// PauseTimeout is how long a paused run waits for answers; resumed later, it ends
-	// with an *ExpiredError. DefaultPauseTimeout when 0, for ever when negative.
+	// PauseTimeout is how long a paused run can be resumed. Later, it ends with an
+	// *ExpiredError. Defaults to DefaultPauseTimeout; unlimited if negative.
 	PauseTimeout time.Duration
 
 	// Journal stores the agent's runs. Without it, a run ends with its process.
 	Journal *journal.Options
 
-	// Admit is asked before a run begins, and when it is resumed, with the chain
-	// that it will have and Parallel; it may wait, which the run's Timeout does
-	// not count. The run goes on under the context that it returns, or ends with
-	// its error. Nil: no run waits.
+	// Admit is called with the chain and Parallel before a run starts or resumes. It may wait;
+	// the run's Timeout does not include that. The run continues with the returned context, or
+	// ends with the error. Optional.
 	Admit func(ctx context.Context, c *chain.Chain, parallel int) (context.Context, *Admission, error)
 }
 

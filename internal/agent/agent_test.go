@@ -86,7 +86,7 @@ func (tr *trial) results() (out []string) {
 	return out
 }
 
-// saw is what the model saw in request n, in short.
+// saw returns a summary of the messages of request n.
 func (tr *trial) saw(n int) []string { return short(tr.model.Requests()[n].Messages) }
 
 func short(messages []abi.Message) []string {

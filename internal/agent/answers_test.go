@@ -19,8 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// TestMessagesBesideAnAnswer: what tool_messages adds stands behind all
-// answers of the round, so that no call seems to be open.
+// Messages that tool_messages adds follow all results of the round, so that no call seems open.
 func TestMessagesBesideAnAnswer(t *testing.T) {
 	t.Parallel()
 	beside := &inproc.Middleware{ToolMessages: func(_ context.Context, _ *hook.Call, in *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error) {

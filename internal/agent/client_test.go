@@ -113,8 +113,7 @@ func TestResumeFor(t *testing.T) {
 	require.Equal(t, "run_finished hello", got[len(got)-1])
 }
 
-// TestRunForEnds checks that a client's run comes to its end when it is
-// canceled, and when the client goes away.
+// TestRunForEnds checks that a client's run ends when it is canceled and when the client leaves.
 func TestRunForEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -32,24 +32,22 @@ const (
 	LimitRefuse OnLimit = "refuse"
 )
 
-// Limits bound the calls of a run, beside Options.MaxSteps. What is 0 has no
-// bound. They count whoever answers, and also what runs that are tools of this one
-// call: those have limits of their own, which their calls must not pass either.
-// MaxSteps are those of one loop.
+// Limits bound the calls of a run, in addition to Options.MaxSteps. A limit of 0 means unlimited.
+// Calls count whoever answers them. Calls of sub-agents count too, and must also be within the
+// sub-agent's own limits. MaxSteps does not include the steps of sub-agents.
 type Limits struct {
-	// ModelCalls is how often the model is asked: once a step, and again for each
-	// further next of a wrapper, for again of after_model, and for a module's own
-	// model calls. Retries and fallbacks inside one call do not count.
+	// ModelCalls is the maximum number of model calls: one a step, and one for each further
+	// next of a wrapper, each again of after_model and each model call of a module. Retries
+	// and fallbacks within one call do not count.
 	ModelCalls int
-	// ToolCalls is how many calls of tools the model and modules may make, all tools
-	// together, and Tools how many of single tools of this agent. Calls of tools
-	// that it was not told of, or whose arguments do not parse, do not count: they
-	// reach no tool.
+	// ToolCalls is the maximum number of tool calls of the model and of modules, and Tools the
+	// maximum for single tools of this agent. Calls that reach no tool do not count: those of
+	// tools that were not offered, or with arguments that do not parse.
 	ToolCalls int
 	Tools     map[string]int
-	// JournalBytes is how much the run may write to its journal; see
-	// JournalOptions.MaxBytes, which it may lower. A run that exceeds it ends with a
-	// [*JournalFullError], whatever OnLimit says.
+	// JournalBytes is the maximum number of bytes that the run writes to its journal. It can
+	// lower [journal.Options.MaxBytes]. A run that exceeds it ends with a *[journal.FullError],
+	// regardless of OnLimit.
 	JournalBytes int64
 
 	OnLimit     OnLimit // for MaxSteps and ModelCalls: LimitError, LimitEnd or LimitAnswer

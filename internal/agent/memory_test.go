@@ -61,8 +61,8 @@ func (f *flood) emit(c *hook.Call) {
 	}
 }
 
-// native floods in each hook that may emit, and goes on for some steps: it answers for
-// the model, with a call of a tool of its own.
+// nativeEntry returns a middleware that emits floods in each hook that may emit. For the given
+// number of steps it answers for the model with a call of its own tool.
 func (f *flood) nativeEntry(steps int) *inproc.Middleware {
 	step := 0
 	return &inproc.Middleware{

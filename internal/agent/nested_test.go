@@ -24,8 +24,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// answering is a model that answers a module's own request, which begins with
-// "judge", by what stands behind it, and others by done.
+// answering returns a model that answers a request starting with "judge" with the rest of that
+// request, and other requests with "done".
 func answering(usage *abi.Usage) *scripted.Model {
 	return scripted.Func(func(_ int, req *model.Request) scripted.Reply {
 		text := "done"
@@ -149,8 +149,8 @@ func TestOwnModelRequest(t *testing.T) {
 	}
 }
 
-// TestOwnModelJudges checks that operators' judges see modules' own calls, but
-// not those that they make themselves: it comes to an end.
+// TestOwnModelJudges checks that operators' judges see the calls of modules but not their own, so
+// that there is no endless recursion.
 func TestOwnModelJudges(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -336,8 +336,8 @@ func TestOwnCallsWhere(t *testing.T) {
 	require.ErrorIs(t, seen[abi.HookTranslateBefore], &abi.Error{Code: abi.CodeDenied})
 }
 
-// TestOwnToolCycles checks that calls within calls come to an end: a tool that
-// calls itself, and two modules that each call a tool when one is called.
+// TestOwnToolCycles checks that nested calls end: of a tool that calls itself, and of two modules
+// that each call a tool when one is called.
 func TestOwnToolCycles(t *testing.T) {
 	t.Parallel()
 	var deepest error
@@ -386,9 +386,8 @@ func TestOwnToolCycles(t *testing.T) {
 	require.ErrorIs(t, limited, &abi.Error{Code: abi.CodeLimit})
 }
 
-// TestOwnToolAGateOfTheCaller checks that a module cannot be used to get round
-// another's gate: the gate of a module whose own call is under way judges what
-// others call within it.
+// TestOwnToolAGateOfTheCaller checks that a module cannot be used to bypass another's gate. The
+// gate of a module whose own call is in progress judges nested calls of others.
 func TestOwnToolAGateOfTheCaller(t *testing.T) {
 	t.Parallel()
 	guard := &inproc.Middleware{

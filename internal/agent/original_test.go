@@ -61,8 +61,7 @@ func TestChainOfARunRefused(t *testing.T) {
 	require.Empty(t, m.Requests())
 }
 
-// TestChainOfARunResumes checks that a run goes on with the middlewares that it
-// began with, and not without them.
+// TestChainOfARunResumes checks that a run resumes only with the middlewares that it started with.
 func TestChainOfARunResumes(t *testing.T) {
 	t.Parallel()
 	calls := 0

@@ -277,8 +277,8 @@ func TestNoInterruptOnceDelivered(t *testing.T) {
 	require.ErrorContains(t, p.err, "an interrupt after a part of the answer was delivered")
 }
 
-// TestDeliveredBeforeAPause is of a wrapper that sent something while one further in
-// was pausing the run: nothing of the answer is told twice, and the message says so.
+// TestDeliveredBeforeAPause has a wrapper that sends chunks while an inner one pauses the run. No
+// chunk is sent twice, and the message says that it replaces them.
 func TestDeliveredBeforeAPause(t *testing.T) {
 	t.Parallel()
 	n := &inproc.Middleware{WrapModel: func(_ context.Context, _ *hook.Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
@@ -353,8 +353,7 @@ func TestResumeRefusesWhatMakesNoSense(t *testing.T) {
 	require.ErrorContains(t, err, "does not wait")
 }
 
-// A paused run goes on with the modules with which it paused, or with those that whoever
-// resumes it wants expressly.
+// A paused run resumes with the modules with which it paused, or with others on request.
 func TestResumeWithOtherModules(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64

@@ -136,7 +136,7 @@ func TestCallerLeavesAStream(t *testing.T) {
 	require.Error(t, endless.ended.Load().(error))
 }
 
-// endless is a model that talks until nobody listens.
+// An endless model streams until its caller stops.
 type endless struct{ ended atomic.Value }
 
 func (e *endless) Generate(_ context.Context, _ *model.Request, out func(abi.Chunk) error) (*abi.Response, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// What the host had too little of is no mistake of a module, and worth another try.
+// Shortages of the host are retryable and no fault of a module.
 func TestShortagesPass(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -125,9 +125,9 @@ func (r *run) returnsDirectly() (abi.Message, bool) {
 	return abi.Message{}, false
 }
 
-// runCalls runs the calls of the round that have no result yet. Each that has begun
-// finishes, whatever becomes of its siblings. Then runCalls returns the first ending in
-// the order of the calls, and a pause only if there is no other.
+// runCalls executes the calls of the round that have no result yet. Each call that has started
+// finishes, whatever happens to its siblings. runCalls then returns the first ending in the order
+// of the calls, and a pause only if there is no other ending.
 func (r *run) runCalls(ctx context.Context) error {
 	calls := r.state.Calls
 	endings := make([]error, len(calls))
@@ -292,8 +292,8 @@ func sizeOfOutcome(o *chain.ToolOutcome, messages []abi.Message) int64 {
 	return max(n, size.Result(o.Result))
 }
 
-// indexOf is the place of a call in its round. It looks at no call: the others
-// of the round are under way.
+// indexOf returns the index of a call in its round. It compares addresses only, since other calls
+// of the round are in progress.
 func (r *run) indexOf(c *runlog.CallState) int {
 	for i := range r.state.Calls {
 		if &r.state.Calls[i] == c {

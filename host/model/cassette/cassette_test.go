@@ -43,7 +43,7 @@ func collect(chunks *[]abi.Chunk) func(abi.Chunk) error {
 
 var now = abi.Tool{Name: "now", Description: "the time", Parameters: json.RawMessage(`{"type":"object"}`), Owner: "host", Idempotent: true}
 
-// conversation is what an agent asks in three steps.
+// conversation returns the requests of an agent with three steps.
 func conversation(t *testing.T) []*model.Request {
 	t.Helper()
 	user := abi.User("What time\nis it?")
@@ -388,8 +388,7 @@ func TestSameIsBounded(t *testing.T) {
 	require.ErrorContains(t, err, "messages together")
 }
 
-// What loads can be replayed, and recording the replay gives a cassette that
-// says the same.
+// A cassette that loads can be replayed. Recording the replay gives an equal cassette.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"version":1,"interactions":[{"model":"m","messages":[{"role":"user","content":"hi"}],"tools":[{"name":"f","parameters":{}}],"params":{"seed":1},"chunks":[{"kind":"text","text":"a"}],"response":{"message":{"content":"a"},"usage":{"total_tokens":1}}},{"same":1,"same_tools":true,"messages":[{"role":"tool","content":[{"type":"x"}],"tool_call_id":"c"}],"error":{"code":"model","message":"busy"}}]}`))
 	f.Add([]byte(`{"interactions":null,"version":1}`))

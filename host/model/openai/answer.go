@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// maxFields is how many fields that the host does not know a message may have.
+// maxFields is the maximum number of unknown fields of a message.
 const maxFields = 256
 
 // An answer puts a response together from events, and gives its pieces to the
@@ -258,7 +258,7 @@ func (a *answer) end(document bool) (*abi.Response, error) {
 	return &abi.Response{Message: m, FinishReason: a.finish, Usage: a.usage}, nil
 }
 
-// content is what a message says, put together from pieces.
+// A content assembles the content of a message from its deltas.
 type content struct {
 	pieces []contentPiece
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
-// maxCalls is how many tool calls one message may hold.
+// maxCalls is the maximum number of tool calls in a message.
 const maxCalls = 1024
 
 // A callPiece is a piece of a tool call as it came.
@@ -85,7 +85,7 @@ type toolCall struct {
 	braces    braces
 	unknown   abi.Fields
 
-	// What is out of it.
+	// What was passed to the sink.
 	told, toldID, toldName bool
 	sent                   int // bytes of the arguments
 }

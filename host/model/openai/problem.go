@@ -23,7 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/redact"
 )
 
-// maxShown is how much of an endpoint's own words is repeated, in characters.
+// maxShown is the maximum length of an endpoint's text in an error, in characters.
 const maxShown = 300
 
 // maxRedacted is the number of bytes of an endpoint's text that are read for an error.
@@ -195,7 +195,7 @@ func (c *Client) tooLarge() *model.Error {
 	return model.Errorf(abi.CodeModel, "%s answered with more than %d bytes", c.shown, c.opts.MaxAnswer)
 }
 
-// notJSON is the failure of an answer with status 200 that is no answer.
+// notJSON returns the error for a body that is not JSON although the status is 200.
 func (c *Client) notJSON(body []byte) *model.Error {
 	if bytes.HasPrefix(body, []byte("{")) || bytes.HasPrefix(body, []byte("[")) {
 		return c.brokenOff("JSON that is not whole: " + c.short(string(body)))

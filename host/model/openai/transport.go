@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// maxErrorBody is how much of the body of a failure is read, in bytes.
+	// maxErrorBody is the number of bytes that are read of an error response.
 	maxErrorBody = 64 << 10
 	// afterEnd is the longest pause once the answer is complete and only its
 	// usage may follow.
 	afterEnd = 5 * time.Second
-	// drain is how long, and drainBytes how far, a stream that is over is
-	// read so that its connection can be used again.
+	// drain and drainBytes bound how long and how far a finished stream is read so that its
+	// connection can be reused.
 	drain      = 100 * time.Millisecond
 	drainBytes = 4 << 10
 )
@@ -190,7 +190,7 @@ func (k *call) hold(n int64) error {
 	return nil
 }
 
-// heldTimes is how often the client holds what it reads: as an event or a document, and
+// heldTimes is the number of copies of the data that the client reads: one as received, one
 // decoded.
 const heldTimes = 2
 

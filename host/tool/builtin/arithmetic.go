@@ -6,7 +6,7 @@ import (
 	"math/big"
 )
 
-// bounded refuses numbers that have grown too large to go on with.
+// bounded returns an error if n is too large to compute with.
 func bounded(n number) (number, error) {
 	if n.Num().BitLen() > maxBits || n.Denom().BitLen() > maxBits {
 		return number{}, fmt.Errorf("a number on the way has more than %d binary digits", maxBits)
@@ -106,8 +106,8 @@ func whole(n number, f func(*big.Rat) *big.Int) number {
 	return settled(new(big.Rat).SetInt(f(n.Rat)), n)
 }
 
-// settled is what rounding n on purpose gave. It is exact although n was not
-// if it has far fewer digits than what n was computed to.
+// settled returns r, an explicitly rounded n. The result counts as exact although n was not, if it
+// has far fewer digits than the precision of n.
 func settled(r *big.Rat, n number) number {
 	return number{r, n.rounded && r.Num().BitLen() > 128}
 }

@@ -43,8 +43,8 @@ const (
 	maxFraction = 40  // characters of a fraction beside an approximation
 )
 
-// String writes a number in full where its decimals end, otherwise rounded,
-// with the fraction beside it if it is short.
+// String returns a number in full if its decimals end. Otherwise it returns the number rounded,
+// followed by the fraction if that is short.
 func (n number) String() string {
 	if digits, ends := n.FloatPrec(); ends && digits <= maxDecimals && !n.rounded {
 		return n.FloatString(digits)

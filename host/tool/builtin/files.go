@@ -39,8 +39,8 @@ func (r *root) open() (*os.Root, error) {
 	return dir, nil
 }
 
-// cleanPath checks the path that a model gave. What leads out of the root is
-// refused by os.Root as well; here are the errors that help.
+// cleanPath checks a path that a model gave. os.Root rejects paths outside of the root too;
+// cleanPath returns more helpful errors.
 func cleanPath(p string) (string, error) {
 	switch {
 	case len(p) > maxPath:

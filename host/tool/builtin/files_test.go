@@ -21,7 +21,7 @@ func write(t testing.TB, dir, name, text string) {
 	require.NoError(t, os.WriteFile(p, []byte(text), 0o644))
 }
 
-// tree is a root with some files, and a secret beside it.
+// tree creates a root with some files, and a secret next to the root.
 func tree(t testing.TB) string {
 	t.Helper()
 	outer := t.TempDir()
@@ -287,7 +287,7 @@ func TestSearchFilesLongLines(t *testing.T) {
 	require.Equal(t, "a:1:"+strings.Repeat("x", maxShown)+"…\n[of 1 lines only the first 65536 bytes were searched]\n", text)
 }
 
-// A root that was moved away and made anew is seen; one that is gone is told.
+// The tools see a root that was replaced, and report one that was removed.
 func TestRootIsOpenedForEachCall(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "root")

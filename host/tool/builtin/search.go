@@ -139,8 +139,7 @@ func (s *search) named(name string) bool {
 	return ok
 }
 
-// file searches one file. What is not text, too large or unreadable is
-// skipped: a search goes on.
+// file searches one file. It skips files that are not text, too large or unreadable.
 func (s *search) file(dir *os.Root, p string) error {
 	if s.visited++; s.visited > maxSearched || s.scanned > maxScanned {
 		return errEnough

@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// schemaKey is where a tool's schema travels through the SDK as it came.
+// schemaKey is the key under which a tool's unmodified schema passes through the SDK.
 const schemaKey = "agent-runner/inputSchema"
 
 // exact changes a response so that nothing of it is lost on its way through

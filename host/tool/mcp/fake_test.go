@@ -43,7 +43,7 @@ func fake(t *testing.T, mode string) *Options {
 	}
 }
 
-// dir is where a fake server leaves files for its test.
+// dir returns the directory in which a fake server leaves files for its test.
 func (o *Options) dir() string {
 	_, dir, _ := strings.Cut(o.Env[1], "=")
 	return dir

@@ -49,7 +49,7 @@ func newTransport(gone context.Context, o *Options) (*sdk.StreamableClientTransp
 	}, rt, nil
 }
 
-// close closes the connections that nobody uses, of a transport of its own.
+// close closes idle connections if the transport is not the caller's.
 func (t *roundTripper) close() {
 	if t.own != nil {
 		t.own.CloseIdleConnections()

@@ -17,7 +17,7 @@ type longLine struct {
 	head, tail []byte
 }
 
-// endBytes is how much of its ends is kept.
+// endBytes is the number of bytes that are kept of each end.
 const endBytes = 256
 
 func (l *longLine) add(piece []byte) {
@@ -49,9 +49,8 @@ func readLine(r *bufio.Reader, limit int) (line []byte, long *longLine, err erro
 	}
 }
 
-// The id of a response stands in its beginning or at its end; of a JSON
-// object in one line, a member before the last brace is a member of the
-// outermost object.
+// The id of a response is near its start or its end. In a JSON object on one line, a member
+// before the last brace belongs to the outermost object.
 var (
 	idAtHead = regexp.MustCompile(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,`)
 	idAtTail = regexp.MustCompile(`[,{]\s*"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)

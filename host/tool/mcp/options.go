@@ -64,9 +64,8 @@ type Options struct {
 	// bytes. It defaults to DefaultMaxDeclaration.
 	MaxDeclaration int
 
-	// Logger gets what the server prints to stderr, and whatever else it prints
-	// that is no message, at level debug; and tools that were left out at level
-	// warn. Nil: nothing is logged.
+	// Logger receives the server's stderr, and lines of its stdout that are not messages, at level
+	// debug. It receives the names of omitted tools at level warn. Optional.
 	Logger *slog.Logger
 }
 

@@ -28,8 +28,7 @@ func TestGrandchildrenEnd(t *testing.T) {
 	require.ErrorIs(t, syscall.Kill(s.conn.p.child.(*Group).PID(), 0), syscall.ESRCH, "the server was waited for")
 }
 
-// alive reports whether a process runs; one that nobody has waited for yet
-// does not.
+// alive reports whether a process is running. A zombie is not.
 func alive(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false

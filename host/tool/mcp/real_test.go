@@ -67,7 +67,7 @@ func TestFilesystemServer(t *testing.T) {
 	require.Contains(t, outside.Content.String(), "Access denied")
 }
 
-// everything is what the reference server has, over either transport.
+// everything tests the features of the reference server, over either transport.
 func everything(t *testing.T, s *Server) {
 	tools := byName(t, s)
 	echo := tools["echo"]

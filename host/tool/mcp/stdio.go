@@ -22,10 +22,9 @@ const (
 // errBroken ends the calls in flight when the connection is over.
 var errBroken = errors.New("the connection is broken")
 
-// A stdioConn is a connection to a process. It differs from the SDK's in what
-// a server can do to it: a line that is no message, or is too long, does not
-// end the session; a server that does not read holds up nobody; one that
-// floods is let go.
+// A stdioConn is a connection to a process. Unlike the SDK's, it tolerates misbehaving servers. A
+// line that is too long or not a message does not end the session, a server that does not read
+// blocks no caller, and a server that floods the connection is disconnected.
 type stdioConn struct {
 	p     *process
 	max   int // bytes of a message

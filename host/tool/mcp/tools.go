@@ -16,10 +16,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// Tools lists the server's tools, under the names that it gives them. A tool
-// that cannot be declared to a model (its schema is not one, its declaration
-// is too large) is left out, and Options.Logger is told. More tools than
-// Options.MaxTools are an error.
+// Tools returns the server's tools under their own names. It omits tools that cannot be declared to
+// a model, because the schema is invalid or the declaration is too large, and logs them to
+// Options.Logger. It fails if there are more than Options.MaxTools.
 func (s *Server) Tools(ctx context.Context) ([]tool.Tool, error) {
 	if err := s.unavailable(); err != nil {
 		return nil, err
@@ -74,7 +73,7 @@ func (s *Server) list(ctx context.Context) ([]*sdk.Tool, error) {
 	return nil, fmt.Errorf("its list of tools has more than %d pages", s.o.MaxTools)
 }
 
-// declaration is what the model is told of a tool, or what is wrong with it.
+// declaration returns a tool's declaration for the model, or why it has none.
 func (s *Server) declaration(t *sdk.Tool) (abi.Tool, error) {
 	raw, ok := t.Meta[schemaKey].(string)
 	if !ok {

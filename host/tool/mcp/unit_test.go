@@ -200,8 +200,7 @@ func TestFileName(t *testing.T) {
 	}
 }
 
-// What is read of a server is not believed: no line makes the reader fail,
-// and what it lets through is valid.
+// No line of a server makes the reader fail, and every message that it returns is valid.
 func FuzzLongLine(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":5,"result":""}`), 10)
 	f.Add([]byte(`{"id":5,"result":{"tools":[{"inputSchema":{}}]}}`), 100)

@@ -13,8 +13,7 @@ import (
 
 type putter = func(abi.Chunk) error
 
-// What is put is handed on in its order, with what came in the meantime, while its
-// maker goes on, and the rest once it has ended.
+// Chunks are passed on in order while the maker continues, and the rest after it has returned.
 func TestPump(t *testing.T) {
 	t.Parallel()
 	text := func(s string) abi.Chunk { return abi.Chunk{Kind: abi.ChunkText, Text: s} }

@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// benchSteps is how many steps a run of the benchmark has.
+// benchSteps is the number of steps of a run in the benchmark.
 const benchSteps = 20
 
 // A busyModel calls a tool in each step but the last, and streams its answers.
@@ -92,7 +92,7 @@ func BenchmarkJournal(b *testing.B) {
 	b.Run("PostgreSQL", func(b *testing.B) { run(b, open(b, postgrestest.Start(b).Create(b, "bench"))) })
 }
 
-// historyOf is a conversation of so many messages.
+// historyOf returns a conversation of n messages.
 func historyOf(n int) []abi.Message {
 	out := make([]abi.Message, n)
 	for i := range out {
@@ -117,8 +117,8 @@ func busyAgent(tb testing.TB, m *busyModel, j journal.Journal) *agent.Agent {
 	return a
 }
 
-// BenchmarkJournalOfHistory measures a step of a run that began with so many
-// messages, from the first time that the model is asked to the last.
+// BenchmarkJournalOfHistory measures a step of runs with inputs of different lengths, from the
+// first model call to the last.
 func BenchmarkJournalOfHistory(b *testing.B) {
 	for _, n := range []int{10, 1000, 10_000} {
 		history := historyOf(n)

@@ -104,7 +104,7 @@ func (w *world) observe(_ context.Context, _ *hook.Call, in *abi.ObserveInput) (
 	return nil, nil
 }
 
-// requireSeen checks that an observer was told of an event, by one process or another.
+// requireSeen checks that the observers of some process have seen an event.
 func (w *world) requireSeen(t *testing.T, e *abi.Event) {
 	t.Helper()
 	if w.seen != nil && e.Type != abi.EventChunk {
@@ -112,7 +112,7 @@ func (w *world) requireSeen(t *testing.T, e *abi.Event) {
 	}
 }
 
-// requireStats checks that what entries used in all processes is told of.
+// requireStats checks that run_finished reports what entries used in all processes.
 func requireStats(t *testing.T, finished *abi.Event) {
 	t.Helper()
 	for _, s := range finished.Entries {
@@ -209,7 +209,7 @@ func countsHooks() *inproc.Middleware {
 	}
 }
 
-// eachOnce is what countsHooks' after_agent finds if each hook eachOnce once.
+// eachOnce is the result of countsHooks if each hook ran once per occasion.
 const eachOnce = "before_agent=1 before_tool=3 wrap_tool_call=2 wrap_model=2 after_tools=1 "
 
 func (w *world) agent(t *testing.T, j journal.Journal) *agent.Agent {

@@ -42,7 +42,7 @@ func flooder(t *testing.T) *chain.Chain {
 	}))
 }
 
-// busyTool is what busyModel calls.
+// busyTool is the tool that busyModel calls.
 func busyTool() tool.Tool {
 	return tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("ok"), nil })
 }

@@ -67,8 +67,8 @@ func synced() *pendingSync {
 	return p
 }
 
-// await delivers the events of a commit once it and those before it are synced. It does so
-// at once if there is no sync to wait for.
+// await delivers the events of a commit once it and all earlier ones are synced, or at once
+// if none of them needs a sync.
 func (w *Writer) await(p *pendingSync) {
 	if p.synced == nil && len(p.waiters) == 0 && len(p.events) == 0 {
 		w.memory.Pending.Release(p.bytes)

@@ -89,7 +89,7 @@ func (p *powered) Claim(ctx context.Context, c *journal.Claim) (kept *journal.St
 	return kept, err
 }
 
-// isLight reports whether a failure of power may take back that an event was told.
+// isLight reports whether an event may be lost in a power failure after it was delivered.
 func isLight(e *abi.Event) bool {
 	if e.Type == abi.EventChild {
 		e = e.Event
@@ -97,7 +97,7 @@ func isLight(e *abi.Event) bool {
 	return e.Type == abi.EventChunk || e.Type == abi.EventStepStarted
 }
 
-// lose takes back what was told and is not on the disk.
+// lose drops delivered events that were not synced.
 func (c *taker) lose(last int64) {
 	for c.last > last {
 		e := &c.all[len(c.all)-1]
@@ -146,8 +146,8 @@ func liveOn(t *testing.T, at int64, depth int) (w *world, c *taker, p *powered) 
 	return w, c, p
 }
 
-// When power fails nothing is done twice that must not be, and nothing that the caller
-// was told of is lost, but for pieces of what came again.
+// A power failure repeats no call that must not be repeated, and loses no delivered event except
+// chunks that are sent again.
 func TestPowerFailsAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	for depth, lived := range []func(*testing.T, *world, *taker){requireLived, requireChild} {
@@ -200,8 +200,8 @@ func (f modelFunc) Generate(context.Context, *model.Request, func(abi.Chunk) err
 	return f()
 }
 
-// A run waits for the disk before it calls a tool that has effects, and before its end is
-// told. It goes on while other waits are under way.
+// A run waits for the sync before it calls a tool with effects and before it reports its end. It
+// continues during other syncs.
 func TestWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
 	const thinks = 10 * time.Millisecond

@@ -14,9 +14,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// A run whose process is about to end stops where a phase does, and another process
-// goes on with it at once: nothing is done twice, and no event is missing.
-func TestHandBack(t *testing.T) {
+// A run whose process drains stops at the end of a phase. Another process resumes it at once,
+// nothing is done twice, and no event is missing.
+func TestDrain(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)
 	ran := 0
@@ -59,9 +59,8 @@ func TestHandBack(t *testing.T) {
 	}
 }
 
-// A run that is ended in the middle of what it does keeps nothing of that, and another
-// process goes on with it at once.
-func TestLeave(t *testing.T) {
+// An aborted run stores nothing more, and another process resumes it at once.
+func TestAbort(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)
 	leave, began := make(chan struct{}), 0
