@@ -16,7 +16,7 @@ import (
 
 // A run whose process drains stops at the end of a phase. Another process resumes it at once,
 // nothing is done twice, and no event is missing.
-func TestDrain(t *testing.T) {
+func TestHandBack(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)
 	ran := 0
@@ -60,7 +60,7 @@ func TestDrain(t *testing.T) {
 }
 
 // An aborted run stores nothing more, and another process resumes it at once.
-func TestAbort(t *testing.T) {
+func TestLeave(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)
 	leave, began := make(chan struct{}), 0
