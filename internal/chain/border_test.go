@@ -22,7 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
-// A borderHost keeps the events of a run, and numbers messages.
+// A borderHost records the events of a run, and numbers messages.
 type borderHost struct {
 	events []abi.Event
 	ids    int
@@ -62,7 +62,7 @@ func talk() *message.List {
 	return message.NewList(message.NewRevisions(), messages)
 }
 
-// starting lets a middleware answer before_agent.
+// starting returns a middleware that answers before_agent with a.
 func starting(a abi.BeforeAgentAnswer) *inproc.Middleware {
 	return native.WithBeforeAgent(func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		return &a, nil
@@ -73,19 +73,18 @@ func said(role, text, id, origin string) abi.Message {
 	return abi.Message{Role: role, Content: abi.Text(text), ID: id, Origin: origin}
 }
 
-// TestForged checks that ids and origins are those of the host, whatever a
-// module writes there.
+// TestForged checks that the host sets ids and origins, whatever a module writes there.
 func TestForged(t *testing.T) {
 	t.Parallel()
 	r, _ := openBorder(t, starting(abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{
 		{At: 0, Remove: 1, Insert: []abi.Message{
-			said(abi.RoleUser, "edited", "m0", abi.OriginModel),  // keeps what it had
-			said(abi.RoleUser, "twice", "m0", abi.OriginUser),    // that id is taken
-			said(abi.RoleUser, "other", "m2", abi.OriginUser),    // of a message that stays
-			said(abi.RoleUser, "free", "free", abi.OriginUser),   // of none
-			said(abi.RoleSystem, "no id", "", abi.OriginUser),    // none
-			said(abi.RoleUser, "host", "new1", abi.OriginUser),   // guessed
-			said(abi.RoleUser, "module", "x", "module:operator"), // of another module
+			said(abi.RoleUser, "edited", "m0", abi.OriginModel),  // retains its origin
+			said(abi.RoleUser, "twice", "m0", abi.OriginUser),    // id already used by this patch
+			said(abi.RoleUser, "other", "m2", abi.OriginUser),    // id of a message that is not removed
+			said(abi.RoleUser, "free", "free", abi.OriginUser),   // unused id
+			said(abi.RoleSystem, "no id", "", abi.OriginUser),    // no id
+			said(abi.RoleUser, "host", "new1", abi.OriginUser),   // guesses the host's id
+			said(abi.RoleUser, "module", "x", "module:operator"), // origin of another module
 		}},
 		{At: 1, Remove: 1, Insert: []abi.Message{said(abi.RoleUser, "I did say it", "m1", abi.OriginModel)}},
 	}}}))
@@ -119,7 +118,7 @@ func calling(n int) abi.Message {
 
 func ptr[T any](v T) *T { return &v }
 
-// TestRefusedResponses checks what a module may not say of a response.
+// TestRefusedResponses checks the responses that are rejected as faults.
 func TestRefusedResponses(t *testing.T) {
 	t.Parallel()
 	for want, res := range map[string]abi.Response{
@@ -135,8 +134,8 @@ func TestRefusedResponses(t *testing.T) {
 	}
 }
 
-// TestRefusedAnswers checks answers that decode, and are faults as a whole all
-// the same: nothing of them is applied, and they cost the host little.
+// TestRefusedAnswers checks answers that decode but are faults: no part of them is applied, and
+// they cost the host little.
 func TestRefusedAnswers(t *testing.T) {
 	t.Parallel()
 	instruction := "changed"
@@ -175,7 +174,7 @@ func TestRefusedAnswers(t *testing.T) {
 	}
 }
 
-// TestActive checks the names of active tools.
+// TestActive checks the validation of active tools' names.
 func TestActive(t *testing.T) {
 	t.Parallel()
 	have := tools(2, "t%d")
@@ -186,8 +185,8 @@ func TestActive(t *testing.T) {
 
 const nasty = "\x1b[2Jgone\u202eevil\u009b31m\xff"
 
-// TestTextOfFaults checks that what is told of a fault is bounded, and that a
-// terminal obeys nothing of it.
+// TestTextOfFaults checks that the text of a fault is bounded and free of terminal control
+// characters.
 func TestTextOfFaults(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat(nasty, 100_000)
@@ -224,8 +223,8 @@ func TestTextOfFaults(t *testing.T) {
 	require.Equal(t, "a\tb\nשלום 👩‍👧", safetext.Clean("a\tb\nשלום 👩‍👧"))
 }
 
-// TestEventNames checks that an event's name cannot act on a terminal, and
-// that the events of one hook take bounded memory.
+// TestEventNames checks that an event's name cannot contain terminal control characters, and that
+// the events of one hook take bounded memory.
 func TestEventNames(t *testing.T) {
 	t.Parallel()
 	var errs []error
@@ -249,8 +248,8 @@ func TestEventNames(t *testing.T) {
 	require.Len(t, h.events, 8)
 }
 
-// TestChunksOfOthers checks that a model's stream cannot be made to look like
-// a tool's result, and that many small chunks are put together in little time.
+// TestChunksOfOthers checks that a model's stream cannot imitate a tool's result, and that many
+// small chunks are assembled quickly.
 func TestChunksOfOthers(t *testing.T) {
 	t.Parallel()
 	answering := func(chunks []abi.Chunk) *inproc.Middleware {

@@ -32,7 +32,7 @@ import (
 // A Chain is a list of entries in registration order. It serves many runs concurrently.
 type Chain struct {
 	hook.Options
-	plans  []hook.Plan // of the entries
+	plans  []hook.Plan // in entry order
 	scope  string      // of run-local values
 	places hook.Places // of the entries in the lists of their hooks
 }

@@ -16,8 +16,8 @@ var strictness = map[string]int{abi.DecideAllow: 0, abi.DecideAsk: 1, abi.Decide
 // A judgement is the outcome of the gates for a call. Its zero value lets the call pass.
 type judgement struct {
 	denied *abi.Result
-	by     string  // who denied
-	edited *string // arguments that somebody wrote in place of those asked about
+	by     string  // the entry that denied the call
+	edited *string // arguments that replace those in question
 }
 
 // gate asks every gate of every ring about the exact arguments. The strictest decision
@@ -79,9 +79,8 @@ func question(entry string, answer abi.GateToolAnswer, q abi.Call) string {
 	return cmp.Or(answer.Message, fmt.Sprintf("%s asks to approve a call of %s", entry, q.Name))
 }
 
-// askSomebody applies what was decided about this exact call, or pauses the run for a
-// decision. If several gates ask, the pause lists all questions, and one approval answers
-// them.
+// askSomebody applies the decision about this exact call, or pauses the run for one. If several
+// gates ask, the pause lists all questions, and one approval answers them.
 func (r *Run) askSomebody(by *hook.Control, asks []abi.Ask, call *ToolCall, q abi.Call) (judgement, error) {
 	decided, ok := r.Record.Decision(q, call.Tool.Owner)
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// A counted is a theatre with a limit of memory.
+// A counted is a theatre with a memory limit.
 type counted struct {
 	theatre
 	account *account.Account
@@ -37,8 +37,8 @@ func (c *counted) open(t *testing.T, entries ...hook.Entry) *Run {
 	return r
 }
 
-// What a stream's rings keep of it is counted while it lasts, and a stream that does not
-// fit fails the call.
+// The memory of a stream's rings is counted while the stream lasts. A stream that exceeds the limit
+// fails the call.
 func TestStreamsAreCounted(t *testing.T) {
 	t.Parallel()
 	h := &counted{account: account.New(account.LevelRun, "r", nil, 4<<20)}
@@ -60,7 +60,7 @@ func TestStreamsAreCounted(t *testing.T) {
 	require.Less(t, h.account.Used(), int64(64<<10), "what is left is the record")
 }
 
-// Interrupts of a phase that ask too much are faults of the entry, not a pause.
+// An oversized interrupt is a fault of the entry, not a pause.
 func TestInterruptsAreBounded(t *testing.T) {
 	t.Parallel()
 	h := &counted{account: account.New(account.LevelRun, "r", nil, 64<<20)}

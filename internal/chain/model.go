@@ -15,28 +15,26 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
-// A ModelRequest is one model call as the chain passes it on.
+// A ModelRequest is a request as the chain passes it on.
 type ModelRequest struct {
-	Messages *message.List // the request's: the instruction, then the state's
+	Messages *message.List // of the request: the instruction, then the state
 	Tools    []abi.Tool
 	Model    string
 	Params   abi.Params
 	Stream   bool
 }
 
-// A ModelCall holds the request of a model call and what the chain needs to make it.
+// A ModelCall describes a model call for the chain to make.
 type ModelCall struct {
 	Request ModelRequest
 	State   *message.List
-	// Generate asks the model itself, inside all rings. Retries and fallback models are in
-	// it.
+	// Generate calls the model itself, inside all rings. It includes retries and fallback models.
 	Generate func(ctx context.Context, req ModelRequest, out chunk.Sink) (*abi.Response, error)
-	// Out takes what leaves the outermost ring; nil if the call is not streamed.
+	// Out receives the chunks that leave the outermost ring; nil if the call is not streamed.
 	Out chunk.Sink
 	// Delivered reports whether Out has received content.
 	Delivered func() bool
-	// Allow rejects a model or parameters that modules must not choose. It allows all if
-	// nil.
+	// Allow rejects models and parameters that modules must not choose. Nil allows all.
 	Allow func(req *ModelRequest) error
 }
 
@@ -75,7 +73,7 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 				return exchange.Reply[abi.Response]{}, ending.FromContext(ctx)
 			default:
 				failed := ending.AsError(err, abi.CodeModel)
-				r.Record.Save(key, nil, record.Verdict{Failed: failed}) // its end as well: hooks have seen it
+				r.Record.Save(key, nil, record.Verdict{Failed: failed}) // record its end as well, because hooks have seen it
 				return exchange.Reply[abi.Response]{Err: failed, Source: exchange.SourceModel}, r.PersistAnswer(ctx)
 			}
 		},

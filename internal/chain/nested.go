@@ -57,7 +57,7 @@ func (r *Run) NestedModel(ctx context.Context, c *hook.Control, req abi.RequestP
 	return r.ownModel(ctx, c, host, id, call)
 }
 
-// ownRequest applies to call what the middleware asks for.
+// ownRequest applies the middleware's request to call.
 func (r *Run) ownRequest(call *ModelCall, req *abi.RequestPatch, entry string) (err error) {
 	q := &call.Request
 	switch {
@@ -90,7 +90,7 @@ func (r *Run) ownRequest(call *ModelCall, req *abi.RequestPatch, entry string) (
 	return nil
 }
 
-// ownModel makes the call unless an earlier pass has.
+// ownModel makes the call unless an earlier pass did.
 func (r *Run) ownModel(ctx context.Context, c *hook.Control, host Nester, id string, call ModelCall) (*abi.Response, error) {
 	rec, key := r.Record, "own/"+id
 	var known abi.Response
@@ -139,14 +139,14 @@ func (r *Run) NestedTool(ctx context.Context, c *hook.Control, name, arguments s
 	return r.ownTool(ctx, c, host, id, call)
 }
 
-// ownTool makes the call unless an earlier pass has, and reports its start and end.
+// ownTool makes the call unless an earlier pass did, and reports its start and end.
 func (r *Run) ownTool(ctx context.Context, c *hook.Control, host Nester, id string, call ToolCall) (*abi.Result, error) {
 	key := "own/" + id
 	var known abi.Result
 	switch v, ok, err := r.Record.Load(key, &known); {
 	case !ok || err != nil:
 	case v.Failed != nil:
-		return nil, v.Failed // it was beyond a limit
+		return nil, v.Failed // the call exceeded a limit
 	case v.OK():
 		return &known, nil
 	}
@@ -160,7 +160,7 @@ func (r *Run) ownTool(ctx context.Context, c *hook.Control, host Nester, id stri
 		if err := host.CountTool(call.Call.Name); err != nil {
 			if beyond := (*abi.Error)(nil); !ending.Is(err) && errors.As(err, &beyond) {
 				_, h := local.WithHold(ctx)
-				r.settleOwn(key, nil, record.Verdict{Failed: beyond}, h) // it is refused, and told of, once
+				r.settleOwn(key, nil, record.Verdict{Failed: beyond}, h) // a rejected call is counted and reported once
 			}
 			return nil, err
 		}
@@ -173,7 +173,7 @@ func (r *Run) ownTool(ctx context.Context, c *hook.Control, host Nester, id stri
 	var paused *ending.InterruptedError
 	switch {
 	case errors.As(err, &paused):
-		return nil, err // it is made again, and told of once
+		return nil, err // the call will be repeated, and its end reported then
 	case err != nil:
 		o = ToolOutcome{Call: call.Call, Result: cutOff(&call.Call), Source: exchange.SourceHost}
 	default:
@@ -187,13 +187,13 @@ func (r *Run) ownTool(ctx context.Context, c *hook.Control, host Nester, id stri
 	return &res, nil
 }
 
-// cutOff returns the result of a tool call that was interrupted by the end of the run.
+// cutOff returns the result of a tool call that the end of the run interrupted.
 func cutOff(call *abi.Call) *abi.Result {
 	return abi.ErrorResult(fmt.Sprintf("The call of %s was cut off when the run ended. Whether it had an effect is not known.", call.Name))
 }
 
-// EndOwn reports the end of the middlewares' tool calls that paused the run, if the run
-// ends before they are repeated. rec is the record of the phase in which it ends.
+// EndOwn reports the end of the middlewares' tool calls that paused the run, if the run ends before
+// they are repeated. record is that of the phase in which the run ends.
 func (r *Run) EndOwn(record *record.Record) {
 	opened := record.OpenNestedCalls()
 	for _, key := range slices.Sorted(maps.Keys(opened)) {
@@ -202,8 +202,8 @@ func (r *Run) EndOwn(record *record.Record) {
 	}
 }
 
-// within returns the run for a call that c's middleware makes for itself, without the
-// hooks that the call skips.
+// within returns the run for a call that c's middleware makes for itself, without the hooks that
+// the call skips.
 func (r *Run) within(c *hook.Control, of hook.Own, id string) *Run {
 	inner := &Run{Run: c.Within(of, id), members: r.members, queue: r.queue}
 	inner.Nested = inner
@@ -212,11 +212,11 @@ func (r *Run) within(c *hook.Control, of hook.Own, id string) *Run {
 	return inner
 }
 
-// settleOwn records the outcome of a call that a middleware made for itself. Nothing of it
-// is called again.
+// settleOwn records the outcome of a call that a middleware made for itself. Its hooks will not be
+// called again.
 func (r *Run) settleOwn(key string, out any, v record.Verdict, h *local.Hold) {
 	r.Recording(func() {
-		r.Record.Force(out) // the call itself was counted before
+		r.Record.Force(out) // the call itself was counted earlier
 		r.Record.Save(key, out, v)
 		r.Locals.Release(h)
 	})

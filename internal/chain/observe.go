@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	// maxQueued is how many events wait for the observers; more are dropped.
+	// maxQueued is the maximum number of queued events. Further events are dropped.
 	maxQueued = 4096
-	// maxQueuedBytes bounds the bytes of the events that wait; more are dropped.
+	// maxQueuedBytes bounds the size of the queued events. Further events are dropped.
 	maxQueuedBytes = 16 << 20
-	// fullQueue and fullQueueBytes are how many are worth a batch of their own.
+	// fullQueue and fullQueueBytes are the number and size of events that justify calling the
+	// observers at once.
 	fullQueue      = 256
 	fullQueueBytes = 1 << 20
 )
@@ -30,8 +31,8 @@ type queue struct {
 	mu      sync.Mutex
 	events  []abi.Event
 	bytes   int64
-	shown   int64          // bytes of events that the observers are told of now
-	share   *account.Share // of the run's memory; nil: it is not counted
+	shown   int64          // size of the events that the observers are processing
+	share   *account.Share // of the run's memory; nil if memory is not counted
 	dropped int64
 }
 
@@ -60,7 +61,7 @@ func (q *queue) take() []abi.Event {
 	return events
 }
 
-// release returns the memory of the events that the observers have seen.
+// release returns the memory of the events that the observers have processed.
 func (q *queue) release() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -91,16 +92,16 @@ func wanted(members []*hook.Member) map[abi.EventType]bool {
 // Note queues an event for the observers without sending it to the caller.
 func (r *Run) Note(e abi.Event) { r.queue.add(e) }
 
-// Observes reports whether enough events are queued to call the observers at once.
-// Otherwise they are called before the run waits for the model or for tools: the cost of a
-// batch hardly depends on its size.
+// Observes reports whether enough events are queued to call the observers at once. Otherwise they
+// are called before the run waits for the model or for tools: the cost of a batch hardly depends on
+// its size.
 func (r *Run) Observes() bool {
 	r.queue.mu.Lock()
 	defer r.queue.mu.Unlock()
 	return len(r.queue.events) >= fullQueue || r.queue.bytes >= fullQueueBytes
 }
 
-// Observers reports whether there are any.
+// Observers reports whether the run has observers.
 func (r *Run) Observers() bool { return len(r.Inward(abi.HookObserve)) > 0 }
 
 // Unobserved reports whether events are queued for observers.
@@ -137,8 +138,8 @@ func (r *Run) Observe(ctx context.Context) {
 	}
 }
 
-// observed returns the events that the member observes, without what it must not read. The
-// last member reuses the slice of events.
+// observed returns the events that the member observes, without the content that it must not read.
+// The last member reuses the slice of events.
 func observed(m *hook.Member, events []abi.Event, last bool) []abi.Event {
 	batch := events[:0]
 	if !last {

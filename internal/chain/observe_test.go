@@ -17,7 +17,7 @@ type nowhere struct{}
 func (nowhere) Where() abi.Run             { return abi.Run{} }
 func (nowhere) Send(e abi.Event) abi.Event { return e }
 
-// Events that no observer asked for are not kept for anybody.
+// Events that no observer wants are not queued.
 func TestOnlyWantedEventsWait(t *testing.T) {
 	t.Parallel()
 	var got []abi.EventType

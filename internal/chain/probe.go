@@ -12,8 +12,8 @@ import (
 type Probe struct {
 	Entry string
 	Hook  abi.Hook
-	// Input points to the hook's input of package abi, whose common part is filled in, and
-	// Answer to its answer, which the call fills.
+	// Input points to the hook's input of package abi. The call fills in its common part. Answer
+	// points to the hook's answer, which the call fills in.
 	Input, Answer any
 	// Lists holds the lists of messages that the hook can read, or nil.
 	Lists [2]*message.List

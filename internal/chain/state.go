@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
-// A Start is what before_agent may change about a run.
+// A Start is the part of a run that before_agent may change.
 type Start struct {
 	Instruction    string
 	Tools          []abi.Tool
@@ -21,7 +21,7 @@ type Start struct {
 	Model          string
 	Params         abi.Params
 	Limits         abi.RunLimits
-	Respond        *abi.Message // an answer without the model
+	Respond        *abi.Message // an answer that replaces the model's
 }
 
 // BeforeAgent runs before_agent from the outside in. Its result is valid only if there is
@@ -57,7 +57,7 @@ func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 // A pipeline collects the errors of a pipeline of state hooks.
 type pipeline struct{ err error }
 
-// ends notes the outcome of one hook and reports whether to skip the rest.
+// ends records the outcome of one hook and reports whether to skip the remaining hooks.
 func (p *pipeline) ends(r *Run, c *hook.Control, v record.Verdict, err error) bool {
 	if err != nil {
 		p.err = err
@@ -105,11 +105,11 @@ func (r *Run) applyStart(s Start, out *abi.BeforeAgentAnswer, m *hook.Member, ow
 	return next, nil
 }
 
-// A Draft is what the state hooks of a step may change.
+// A Draft is the part of a step that the state hooks may change.
 type Draft struct {
 	Messages *message.List
 	Tools    []abi.Tool
-	Active   []string // of the tools, those that the model is told of
+	Active   []string // names of the tools that are offered to the model
 	Model    string
 	Params   abi.Params
 }
@@ -211,8 +211,8 @@ type End struct {
 	Usage        abi.Usage
 }
 
-// AfterAgent runs after_agent from the inside out and returns the final message. Whatever
-// one module does, the others still run and the outcome stands.
+// AfterAgent runs after_agent from the inside out and returns the final message. A failing module
+// neither prevents the others from running nor changes the outcome.
 func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 	for _, m := range r.Outward(abi.HookAfterAgent) {
 		c := r.Call(m, abi.HookAfterAgent, e.Messages)
@@ -237,7 +237,7 @@ func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 		if err != nil && ending.FromContext(ctx) != nil {
 			return e.Final
 		}
-		if err != nil { // of a call of its own: the run is over already
+		if err != nil { // from a call that the hook made; the run is over, so it cannot end the run
 			c.LogFailed(ending.AsError(err, abi.CodeInternal))
 		}
 		if v.Failed != nil {

@@ -154,8 +154,8 @@ func TestStreamOfAModel(t *testing.T) {
 	}
 }
 
-// TestStreamOfAWholeAnswer checks that a wrapper reads and sends in the same
-// way where nothing is streamed.
+// TestStreamOfAWholeAnswer checks that a wrapper reads and sends in the same way if the call is not
+// streamed.
 func TestStreamOfAWholeAnswer(t *testing.T) {
 	t.Parallel()
 	h := &theatre{lines: []string{"a", "b", "c"}, whole: true}
@@ -181,7 +181,7 @@ func TestStreamOfAWholeAnswer(t *testing.T) {
 	require.Empty(t, h.heard)
 }
 
-// TestSendOfAStream changes the chunks of an answer as they arrive.
+// TestSendOfAStream checks that a wrapper can change the chunks of an answer as they arrive.
 func TestSendOfAStream(t *testing.T) {
 	t.Parallel()
 	h := &theatre{lines: []string{"a", "b"}}
@@ -214,7 +214,7 @@ func TestHoldStreamHoldsWhatIsSent(t *testing.T) {
 	require.Len(t, h.heard, 1)
 }
 
-// TestEndingsPassAStream checks that what reads a stream catches no ending.
+// TestEndingsPassAStream checks that a wrapper that reads a stream cannot catch an ending.
 func TestEndingsPassAStream(t *testing.T) {
 	t.Parallel()
 	stop := &inproc.Middleware{WrapModel: func(context.Context, *hook.Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
@@ -254,8 +254,8 @@ func TestEndingsPassAStream(t *testing.T) {
 	}
 }
 
-// TestOnChunkRefusesWhatIsSent checks that a wrapper cannot get by an on_chunk
-// that refused a part of what it sent.
+// TestOnChunkRefusesWhatIsSent checks that a wrapper cannot bypass an on_chunk hook that rejected a
+// part of its chunks.
 func TestOnChunkRefusesWhatIsSent(t *testing.T) {
 	t.Parallel()
 	censor := &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
@@ -296,7 +296,7 @@ func TestOnChunkRefusesWhatIsSent(t *testing.T) {
 	}
 }
 
-// TestStreamFaults checks what becomes of a stream whose reader faults.
+// TestStreamFaults checks the outcome of a stream whose reader faults.
 func TestStreamFaults(t *testing.T) {
 	t.Parallel()
 	at := func(n int) wrap {
@@ -348,8 +348,8 @@ func TestStreamFaults(t *testing.T) {
 	}
 }
 
-// TestStreamIsClosed checks that what is wrapped is canceled when its reader
-// leaves, and has unwound before the call ends.
+// TestStreamIsClosed checks that the wrapped call is canceled when its reader returns, and that it
+// has returned before the outer call ends.
 func TestStreamIsClosed(t *testing.T) {
 	t.Parallel()
 	h := &theatre{lines: strings.Split(strings.Repeat("x", 10*chunk.MaxWaiting), "")}
@@ -365,8 +365,8 @@ func TestStreamIsClosed(t *testing.T) {
 	require.ErrorIs(t, h.canceled, exchange.ErrClosed)
 }
 
-// TestStreamWaits checks that a caller who does not listen slows the wrapper,
-// and the wrapper the model.
+// TestStreamWaits checks backpressure: a caller that does not read slows the wrapper, and the
+// wrapper slows the model.
 func TestStreamWaits(t *testing.T) {
 	t.Parallel()
 	for name, wraps := range map[string][]wrap{"one": {each(same)}, "three": {each(same), each(strings.ToUpper), each(same)}} {
@@ -406,8 +406,8 @@ func TestStreamWaits(t *testing.T) {
 	}
 }
 
-// TestInterruptOfAStream checks that a wrapper may pause before anything was
-// delivered, and no longer then.
+// TestInterruptOfAStream checks that a wrapper may pause the run before a part of the answer is
+// delivered, but not after.
 func TestInterruptOfAStream(t *testing.T) {
 	t.Parallel()
 	for _, sends := range []bool{false, true} {
@@ -431,8 +431,8 @@ func TestInterruptOfAStream(t *testing.T) {
 	}
 }
 
-// TestSecondAttempt checks that a further next is streamed unless what the one
-// before said has been heard, and that both are not mixed up.
+// TestSecondAttempt checks that a second next is streamed unless chunks of the first were
+// delivered, and that the two do not mix.
 func TestSecondAttempt(t *testing.T) {
 	t.Parallel()
 	retry := wrap(func(ctx context.Context, c *hook.Call) (string, error) {

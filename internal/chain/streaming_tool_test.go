@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// TestStreamOfATool checks what wrappers and a module's own tool make of a
-// result that comes in pieces.
+// TestStreamOfATool checks that wrappers and a module's own tool process a result that arrives in
+// chunks.
 func TestStreamOfATool(t *testing.T) {
 	t.Parallel()
 	louder := &inproc.Middleware{WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {

@@ -16,19 +16,18 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
-// A theatre is where a chain is played: a model that says its lines, and a
-// caller who listens.
+// A theatre is a Host with a scripted model and a caller that records the chunks it receives.
 type theatre struct {
 	mu       sync.Mutex
 	events   []abi.Event
 	heard    []abi.Chunk
 	finals   int
 	calls    int
-	canceled error // what ended the model before its end
+	canceled error // the cause that canceled the model early
 
 	lines  []string
-	fails  error                       // the model's, behind its lines
-	listen func(context.Context) error // nil: never busy
+	fails  error                       // returned by the model after its lines
+	listen func(context.Context) error // called for each chunk; nil returns at once
 	whole  bool                        // the call is not streamed
 }
 
@@ -116,7 +115,7 @@ func (h *theatre) play(ctx context.Context, r *Run) (*abi.Response, string, erro
 	return r.CallModel(ctx, call)
 }
 
-// A wrap is what a wrapper does; its answer may be empty.
+// A wrap is the function of a wrap_model hook; an empty answer means that it returns none.
 type wrap func(ctx context.Context, c *hook.Call) (answer string, err error)
 
 func (w wrap) native() *inproc.Middleware {
@@ -131,7 +130,7 @@ func (w wrap) native() *inproc.Middleware {
 
 func textChunk(s string) abi.Chunk { return abi.Chunk{Kind: abi.ChunkText, Text: s} }
 
-// each hands on every chunk as change makes it.
+// each returns a wrapper that passes on every chunk with its text changed by change.
 func each(change func(string) string) wrap {
 	return func(ctx context.Context, c *hook.Call) (string, error) {
 		s := c.StreamModel(ctx, abi.RequestPatch{})

@@ -22,9 +22,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
-// A ToolCall holds one tool call and what the chain needs to make it.
+// A ToolCall describes a tool call for the chain to make.
 type ToolCall struct {
-	Call  abi.Call // with arguments that parse
+	Call  abi.Call // its arguments are valid
 	Tool  abi.Tool
 	State *message.List
 	// Run calls the tool itself, inside all rings and after the gates. It is not called
@@ -35,12 +35,12 @@ type ToolCall struct {
 	// Out takes the chunks that leave the outermost ring during the call, if it is
 	// streamed. It does not receive a result that did not arrive in chunks.
 	Out chunk.Sink
-	// Anew, if not nil, says that the tool itself resumes a call that was running when its
-	// process ended, so that such a call is repeated whether or not the tool is
-	// idempotent. It is called before a new call.
+	// Anew, if not nil, means that the tool itself resumes a call that was running when its process
+	// ended, so that such a call is repeated whether or not the tool is idempotent. It is called
+	// before a new call.
 	Anew func()
-	// Mark, if not nil, is called before and after the call of a tool that an entry owns.
-	// For other tools Run can see this itself.
+	// Mark, if not nil, is called before and after the call of a tool that an entry owns. For other
+	// tools, Run observes both itself.
 	Mark func(ended bool)
 }
 
@@ -53,15 +53,15 @@ func (c *ToolCall) mark(ended bool) {
 // A ToolOutcome is the outcome of one tool call.
 type ToolOutcome struct {
 	Call   abi.Call    // as it was executed
-	Result *abi.Result // an error result where the call failed
+	Result *abi.Result // an error result if the call failed
 	Source string      // "tool", "host", or the entry that answered or denied
 
 	held   *local.Hold
-	memory *account.Meter // nil: nothing is counted
+	memory *account.Meter // nil if memory is not counted
 }
 
-// Release returns the memory that is counted for the call. A caller that keeps the result
-// counts it first.
+// Release returns the memory that is counted for the call. A caller that retains the result counts
+// it first.
 func (o *ToolOutcome) Release() {
 	if o.memory != nil {
 		o.memory.Release()
@@ -138,7 +138,7 @@ func (k *toolKind) core(ctx context.Context, q abi.Call, out chunk.Sink) (exchan
 	return k.runTool(ctx, q, out)
 }
 
-// runTool runs one of the agent's own tools, unless it has run already.
+// runTool runs one of the agent's own tools, unless an earlier pass did.
 func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink chunk.Sink) (exchange.Reply[abi.Result], error) {
 	rec := k.run.Record
 	key := rec.NextKey(exchange.SourceTool, q.ID)
@@ -160,7 +160,7 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink chunk.Sink) (ex
 	if q.Idempotent {
 		err = k.run.PersistOwed(ctx)
 	} else {
-		err = k.run.Persist(ctx, k.call.Anew == nil) // a run of its own keeps what it does itself
+		err = k.run.Persist(ctx, k.call.Anew == nil) // with Anew, the tool's own run persists its actions
 	}
 	if err != nil {
 		return exchange.Reply[abi.Result]{}, err
@@ -189,7 +189,7 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink chunk.Sink) (ex
 		out.Res, out.Err = nil, &abi.Error{Code: abi.CodeTool, Message: "it asks, and nobody can be asked here: " + safetext.Clip(interrupt.Reason, ending.MaxReason)}
 		rec.Save(key, nil, record.Verdict{Failed: out.Err})
 	case asks:
-		rec.SetBegun(key, false) // the next call of it is the one that counts
+		rec.SetBegun(key, false) // the interrupted call did nothing; the next one counts
 		if err := k.run.Pause(key, abi.Pending{Reason: interrupt.Reason, Payload: interrupt.Payload, Call: &q}); ending.Is(err) {
 			return exchange.Reply[abi.Result]{}, err
 		} else {
@@ -209,7 +209,7 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink chunk.Sink) (ex
 type saying struct {
 	to     chunk.Sink
 	call   abi.Call
-	ending atomic.Pointer[error] // that a hook met which got it: the run's, whatever the tool makes of it
+	ending atomic.Pointer[error] // the first ending that to returned; it ends the run even if the tool ignores it
 }
 
 // sink returns the sink for the tool's chunks, which sets their call id. It is nil if they
@@ -227,8 +227,8 @@ func (s *saying) sink() chunk.Sink {
 	}
 }
 
-// unknown returns the result of a tool that was running in a process that has ended, and
-// that must not be called twice.
+// unknown returns the result of a tool that was running in a process that has ended, and that must
+// not be called again.
 func (k *toolKind) unknown(ctx context.Context, key string, q abi.Call) (exchange.Reply[abi.Result], error) {
 	res := abi.ErrorResult(fmt.Sprintf("The call of %s had begun when the run was cut off. Whether it had an effect is not known: find that out before you call it again.", q.Name))
 	res.Extra = json.RawMessage(`{"outcome":"unknown"}`)
@@ -257,7 +257,7 @@ func (k *toolKind) callTool(ctx context.Context, owner *hook.Member, q abi.Call,
 	v, err := c.Invoke(ctx, &abi.CallToolInput{Call: q}, &out, func() error {
 		if out.Result == nil && t.Sent > 0 {
 			out.Result = k.Assemble(&abi.Result{}, t.Said.Chunks())
-			c.Weigh(c.Weight() + int64(t.Bytes)) // which the call holds no more
+			c.Weigh(c.Weight() + int64(t.Bytes)) // the sent chunks are part of the recorded answer
 		}
 		if out.Result == nil {
 			return fmt.Errorf("answers without a result")
@@ -422,8 +422,8 @@ func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry str
 // Same reports whether two results have the same content.
 func (k *toolKind) Same(a, b *abi.Result) bool { return message.SameJSON(a, b) }
 
-// Settle marks what the wrappers of a tool call wrote as to be persisted. The outcome of
-// the call is recorded, so they are not called again.
+// Settle marks the writes of a tool call's wrappers for persisting. The outcome of the call is
+// recorded, so the wrappers are not called again.
 func (r *Run) Settle(o *ToolOutcome) {
 	r.Locals.Release(o.held)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// An answer of tool_messages is recorded only if exactly one of its messages
-// answers the call; an empty list is an answer too.
+// An answer of tool_messages is recorded only if exactly one of its messages answers the call. An
+// empty list counts as an answer.
 func TestToolMessagesAnswered(t *testing.T) {
 	t.Parallel()
 	call := abi.Call{ID: "1", Name: "t", Arguments: "{}"}
@@ -21,7 +21,7 @@ func TestToolMessagesAnswered(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		messages []abi.Message
-		want     string // the fault; empty: it is recorded
+		want     string // the fault; empty if the answer is recorded
 	}{
 		"one":       {[]abi.Message{answer("1"), abi.User("look")}, ""},
 		"none":      {[]abi.Message{}, "0 of the messages answer the call"},

@@ -34,8 +34,8 @@ type Encoded struct {
 	// Fixed lists the keys of the object that modules must not change, such as its type
 	// and ids.
 	Fixed []string
-	// Keep forbids modules to drop the event, because the protocol needs it for the events
-	// that follow.
+	// Keep prevents modules from dropping the event, because the protocol needs it for later
+	// events.
 	Keep bool
 }
 
@@ -43,12 +43,11 @@ type Encoded struct {
 // and translate_after hooks: first the inner ring, then the tenant's, then the outer. If a
 // hook fails, the event stays as it was.
 //
-// caused holds the events that the hooks themselves produced: log lines, faults and custom
-// events. They have not been sent to the run's host, which may be busy sending e. When
-// they are translated in turn, they pass only the rings outside that of the hook, so that
-// this terminates.
+// caused holds the events that the hooks themselves produced: log lines, faults and custom events.
+// They have not been sent to the run's host, which may be busy sending e. When they are translated
+// in turn, they pass only the rings outside that of the hook, so that translation terminates.
 //
-// It is called for one event at a time.
+// Translate must be called for one event at a time.
 func (r *Run) Translate(ctx context.Context, e abi.Event, enc Encoder) (client []json.RawMessage, caused []abi.Event) {
 	t := &translation{run: r, protocol: enc.Protocol(), source: e, ends: e.Type == abi.EventRunFinished || e.Type == abi.EventRunPaused}
 	e, ok := t.before(ctx, e)
@@ -67,8 +66,8 @@ func (r *Run) Translate(ctx context.Context, e abi.Event, enc Encoder) (client [
 type translation struct {
 	run      *Run
 	protocol string
-	source   abi.Event // as it was sent
-	ends     bool      // it is the run's last
+	source   abi.Event // the event as it was sent
+	ends     bool      // it is the last event of the run
 	caused   []abi.Event
 }
 
@@ -79,7 +78,7 @@ func (t *translation) members(h abi.Hook) []*hook.Member {
 	if hook.Translates(t.source.Hook) {
 		by = t.run.find(t.source.Entry)
 	}
-	var out []*hook.Member // another list than the run's, which is not to be changed
+	var out []*hook.Member // do not append to the run's list
 	for _, m := range t.run.Outward(h) {
 		if (by == nil || m.Ring < by.Ring) && mayTranslate(m, &t.source) {
 			out = append(out, m)
@@ -105,7 +104,7 @@ func mayTranslate(m *hook.Member, e *abi.Event) bool {
 func (t *translation) call(ctx context.Context, m *hook.Member, h abi.Hook, event json.RawMessage, apply func(*abi.TranslateAnswer) error) {
 	c := t.run.Call(m, h)
 	c.Divert(func(e abi.Event) {
-		if e.Stage != string(ending.StageBreaker) { // once it is switched off, each event would tell of it
+		if e.Stage != string(ending.StageBreaker) { // do not report an open breaker, which every further event would repeat
 			t.caused = append(t.caused, e)
 		}
 	})
@@ -130,7 +129,7 @@ func (t *translation) before(ctx context.Context, e abi.Event) (abi.Event, bool)
 	for _, m := range t.members(abi.HookTranslateBefore) {
 		changed, ok, err := t.translate(ctx, m, e)
 		if err != nil {
-			continue // the event goes on as it was
+			continue // the event stays unchanged
 		}
 		if !ok {
 			return e, false
@@ -150,7 +149,7 @@ func (t *translation) before(ctx context.Context, e abi.Event) (abi.Event, bool)
 func (t *translation) translate(ctx context.Context, m *hook.Member, e abi.Event) (out abi.Event, ok bool, failed error) {
 	event, err := abijson.Marshal(e)
 	if err != nil {
-		return e, true, err // nothing that a module could be shown
+		return e, true, err // there is no event to show to a module
 	}
 	out, ok, failed = e, true, errNotTranslated
 	t.call(ctx, m, abi.HookTranslateBefore, event, func(answer *abi.TranslateAnswer) error {
@@ -203,8 +202,8 @@ func (t *translation) translateMessage(ctx context.Context, m *hook.Member, e, l
 	return out.Message
 }
 
-// lastMessage returns the event that ends a run, or a run inside it, if e is one with a
-// message.
+// lastMessage returns the event that ends a run, or a run inside it. ok is false if e is not such
+// an event or has no message.
 func lastMessage(e abi.Event) (abi.Event, bool) {
 	for e.Type == abi.EventChild && e.Event != nil {
 		e = *e.Event
@@ -212,7 +211,7 @@ func lastMessage(e abi.Event) (abi.Event, bool) {
 	return e, e.Type == abi.EventRunFinished && e.Message != nil
 }
 
-// withLast returns e with another message at the end of its run.
+// withLast returns e with m as the message at the end of its run.
 func withLast(e abi.Event, m *abi.Message) abi.Event {
 	return inside(e, func(last abi.Event) abi.Event { last.Message = m; return last })
 }
@@ -227,7 +226,7 @@ func inside(e abi.Event, change func(abi.Event) abi.Event) abi.Event {
 	return e
 }
 
-// keepIdentity restores what a translator must not change: the type and origin of the
+// keepIdentity restores the fields that a translator must not change: the type and origin of the
 // event, and the ids by which clients relate events.
 func keepIdentity(e, was *abi.Event) error {
 	e.Type, e.Seq, e.Run, e.TimeMS, e.Step, e.StepID = was.Type, was.Seq, was.Run, was.TimeMS, was.Step, was.StepID
@@ -289,8 +288,8 @@ func keepMessage(m, was *abi.Message) error {
 	return nil
 }
 
-// keepInterrupts allows changes of texts and payloads only. Clients answer interrupts by
-// id, and all of them.
+// keepInterrupts rejects or reverts changes other than of texts and payloads. Clients answer
+// interrupts by id, and must answer all of them.
 func keepInterrupts(e, was *abi.Event) error {
 	if len(e.Interrupts) != len(was.Interrupts) {
 		return fmt.Errorf("event: has %d interrupts; there are %d", len(e.Interrupts), len(was.Interrupts))
@@ -354,7 +353,7 @@ func keepFixed(event, was json.RawMessage, fixed []string) (json.RawMessage, err
 		same = same && bytes.Equal(fields[key], before[key])
 	}
 	if same {
-		return slices.Clone(event), nil // in the module's own order of keys
+		return slices.Clone(event), nil // preserves the module's order of keys
 	}
 	fields = maps.Clone(fields)
 	for _, key := range fixed {

@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
-// shout is a protocol of two events for each chunk, and one for others.
+// shout is a protocol with two events for each chunk and one for any other event.
 type shout struct{}
 
 func (shout) Protocol() string { return "shout" }
@@ -82,8 +82,7 @@ func texts(client []json.RawMessage) []string {
 	return out
 }
 
-// TestTranslateOrder checks that the operator has the last word, before and
-// after the protocol.
+// TestTranslateOrder checks that the operator's translators run last, before and after the encoder.
 func TestTranslateOrder(t *testing.T) {
 	t.Parallel()
 	mark := func(name string, ring hook.Ring) hook.Entry {
@@ -107,7 +106,7 @@ func TestTranslateOrder(t *testing.T) {
 	}, texts(client))
 }
 
-// TestTranslateIdentity checks that no module changes what an event is.
+// TestTranslateIdentity checks that no module changes the identity of an event.
 func TestTranslateIdentity(t *testing.T) {
 	t.Parallel()
 	r := openTranslators(t, translating("liar", hook.Tenant,
@@ -126,8 +125,7 @@ func TestTranslateIdentity(t *testing.T) {
 	}, texts(client))
 }
 
-// TestTranslateRefused checks that an answer which cannot be is a fault, and
-// that the event goes on as it was.
+// TestTranslateRefused checks that an invalid answer is a fault and leaves the event unchanged.
 func TestTranslateRefused(t *testing.T) {
 	t.Parallel()
 	say := func(event string) *abi.TranslateAnswer { return &abi.TranslateAnswer{Event: json.RawMessage(event)} }
@@ -168,8 +166,8 @@ func TestTranslateRefused(t *testing.T) {
 	}
 }
 
-// TestTranslateDrop checks what may be dropped, and that an error or a panic
-// of a hook leaves the event as it is.
+// TestTranslateDrop checks which events may be dropped, and that an error or a panic of a hook
+// leaves the event unchanged.
 func TestTranslateDrop(t *testing.T) {
 	t.Parallel()
 	drop := func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) {
@@ -193,9 +191,8 @@ func TestTranslateDrop(t *testing.T) {
 	}
 }
 
-// TestTranslateCaused checks that translating comes to an end: what a
-// translator gives rise to passes the rings outside its own only, and one that
-// is switched off is silent.
+// TestTranslateCaused checks that translation terminates: the events that a translator causes pass
+// only the rings outside its own, and a translator with an open circuit breaker causes none.
 func TestTranslateCaused(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
@@ -213,8 +210,8 @@ func TestTranslateCaused(t *testing.T) {
 		_, caused := r.Translate(t.Context(), waiting[0], shout{})
 		waiting = append(waiting[1:], caused...)
 	}
-	// i: the chunk. t and u: that, and the two events of i. o: that, those two,
-	// and the two events of t and of u for each of the three.
+	// i translates the chunk; t and u the chunk and i's two events; o those three, and the two
+	// events of t and u for each of the three.
 	require.Equal(t, map[string]int{"i": 1, "t": 3, "u": 3, "o": 15}, seen)
 
 	crash := openTranslators(t, translating("crash", hook.Tenant, func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) { panic("oh") }, nil))
@@ -229,8 +226,7 @@ func TestTranslateCaused(t *testing.T) {
 	require.Equal(t, []string{"fault", "fault", "fault", "fault", "fault", "log"}, told)
 }
 
-// TestTranslateRead checks that a module is not shown by translation what it
-// may not read.
+// TestTranslateRead checks that a translator does not receive events that its module may not read.
 func TestTranslateRead(t *testing.T) {
 	t.Parallel()
 	message := abi.Assistant("secret")
@@ -257,8 +253,8 @@ func TestTranslateRead(t *testing.T) {
 	}
 }
 
-// Who is not asked of one event is asked of the next: translators in the outer ring, with none in
-// others, one that may read nothing, one that says something of its own.
+// Translators that are skipped for one event are called for the next. The outer ring has all
+// translators: one may read nothing, and one emits events of its own.
 func TestTranslateInOneRing(t *testing.T) {
 	t.Parallel()
 	seen := map[string][]string{}
@@ -288,11 +284,11 @@ func TestTranslateInOneRing(t *testing.T) {
 	}, seen)
 }
 
-// A client gets no text that a translator removed from the messages before: neither in the
-// end of the run, nor in that of a run inside it.
+// A client does not receive text that a translator removed from earlier messages: neither in the
+// end of the run, nor in that of a nested run.
 func TestTranslateLastMessage(t *testing.T) {
 	t.Parallel()
-	hide := func(_ *hook.Call, event map[string]any) (*abi.TranslateAnswer, error) { // of messages alone, as modules do
+	hide := func(_ *hook.Call, event map[string]any) (*abi.TranslateAnswer, error) { // changes messages only, as modules do
 		e := event
 		for e["type"] == "child" {
 			e = e["event"].(map[string]any)
@@ -304,7 +300,7 @@ func TestTranslateLastMessage(t *testing.T) {
 		m["content"] = strings.ReplaceAll(m["content"].(string), "secret", "***")
 		return answered(event)
 	}
-	mark := func(_ *hook.Call, event map[string]any) (*abi.TranslateAnswer, error) { // of any event
+	mark := func(_ *hook.Call, event map[string]any) (*abi.TranslateAnswer, error) { // changes any event with a message
 		if m, ok := event["message"].(map[string]any); ok {
 			m["content"] = m["content"].(string) + "!"
 		}
@@ -345,7 +341,7 @@ func TestTranslateLastMessage(t *testing.T) {
 	}
 }
 
-// lastSaid is a protocol that keeps the message at the end of a run.
+// lastSaid is a protocol that records the message at the end of a run.
 type lastSaid struct{ text string }
 
 func (*lastSaid) Protocol() string { return "last" }

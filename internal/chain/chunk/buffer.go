@@ -9,9 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
-// How much may wait in a [Gathering].
 const (
-	// Limits of what may wait in a [Buffer].
+	// MaxWaiting and maxWaitingBytes bound a [Buffer], in chunks and in approximate bytes.
 	MaxWaiting      = 256
 	maxWaitingBytes = 1 << 20
 )
@@ -21,7 +20,7 @@ const (
 type Buffer struct {
 	mu    sync.Mutex
 	queue []abi.Chunk
-	size  int // bytes in the queue, about
+	size  int // approximate bytes in the queue
 }
 
 // Add adds chunks. It returns false and adds nothing if the buffer is full.
@@ -44,8 +43,8 @@ func (g *Buffer) Room(room []abi.Chunk) {
 	g.queue, g.size = room[:0], 0
 }
 
-// Take removes and returns waiting chunks of at most that many bytes, but at least one if
-// any wait. left is the number of remaining chunks.
+// Take removes and returns the first chunks, up to most bytes but at least one if the buffer is not
+// empty. left is the number of remaining chunks.
 func (g *Buffer) Take(most int) (chunks []abi.Chunk, left int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 type Pipe struct {
 	waiting Buffer
 	ended   atomic.Bool
-	more    chan struct{} // holds a token if there is something to take
-	room    chan struct{} // holds a token if there may be room again
+	more    chan struct{} // holds a token if the buffer may hold chunks or the pipe has ended
+	room    chan struct{} // holds a token if the buffer may have room
 }
 
 // NewPipe returns an empty pipe for one producer and one consumer.
@@ -51,7 +51,7 @@ func (f *Pipe) Take(ctx context.Context, most int) (chunks []abi.Chunk, ended bo
 		case <-ctx.Done():
 			return nil, false, context.Cause(ctx)
 		}
-		over := f.ended.Load() // before it is looked what waits
+		over := f.ended.Load() // loaded before Take, so that no chunk of an ended pipe is missed
 		chunks, left := f.waiting.Take(most)
 		ended := over && left == 0
 		signal(f.room)

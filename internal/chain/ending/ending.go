@@ -16,11 +16,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 )
 
-// Endings are errors that end the run: a [Stop], a [Fault] of an entry whose
-// faults fail the run, a limit of the run, a lack of memory, and the end of its context. No middleware
-// catches them: next never returns, and the frames that wait in it are
-// discarded from the inside out.
-
 // Is reports whether err ends or pauses the run.
 func Is(err error) bool {
 	return err != nil && (is[*LimitError](err) || is[*InterruptedError](err) || is[*StoppedError](err) || is[*FaultError](err) || is[*AbortedError](err) || is[*MemoryError](err))
@@ -51,5 +46,5 @@ func CleanError(e *abi.Error) *abi.Error {
 	return &out
 }
 
-// maxError bounds the message of an error of a middleware, in bytes.
+// maxError bounds a middleware's error message, in bytes.
 const maxError = 8 << 10

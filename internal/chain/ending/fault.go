@@ -8,21 +8,20 @@ import (
 // A FaultError reports that a middleware misbehaved: it trapped, exceeded a limit, or
 // returned an invalid answer.
 type FaultError struct {
-	Entry  string // empty while the module is loaded
-	Module string // what it was loaded as; empty for native Go
+	Entry  string // empty if the fault occurred while the module was loaded
+	Module string // the path that the module was loaded from; empty for native Go
 	Digest string // of the module's bytes; empty for native Go
 	Hook   abi.Hook
 	Stage  Stage
 
-	// Limit is the limit that was exceeded and Value its value in bytes, as a count or in
-	// nanoseconds. [LimitKey] maps it to agent.yaml. Both are empty if the fault exceeded
-	// no limit.
+	// Limit is the exceeded limit. Value is its value: bytes, a count or nanoseconds. [LimitKey]
+	// maps it to agent.yaml. Both are empty if the fault exceeded no limit.
 	Limit string
 	Value int64
 
 	Cause  error
-	Stderr []string // the last lines that the guest printed and logged
-	Stack  string   // the guest's, empty where there is none
+	Stderr []string // the last lines that the guest printed or logged
+	Stack  string   // the guest's stack trace; empty if there is none
 }
 
 // Error returns the entry, the hook and the cause.
@@ -58,11 +57,11 @@ type Stage string
 const (
 	StageLoad      Stage = "load"      // _initialize, describe
 	StageConfigure Stage = "configure" // configure
-	StageBreaker   Stage = "breaker"   // it was not called: it faulted too often before
-	StageInput     Stage = "input"     // it could not be given its input
-	StageHook      Stage = "hook"      // in its own code
-	StageHostCall  Stage = "host_call" // in what it asked of the host
-	StageAnswer    Stage = "answer"    // in what it answered
+	StageBreaker   Stage = "breaker"   // not called, because the circuit breaker is open
+	StageInput     Stage = "input"     // preparing the hook's input
+	StageHook      Stage = "hook"      // in the middleware's own code
+	StageHostCall  Stage = "host_call" // in a call from the middleware to the host
+	StageAnswer    Stage = "answer"    // in the hook's answer
 )
 
 // maxCause bounds the text of a fault's cause, in bytes, since guests influence it.

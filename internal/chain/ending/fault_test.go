@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
-// The text of a fault names the key of agent.yaml that its limit has, and there is one.
+// The text of a fault names the agent.yaml key of its limit, if there is one.
 func TestFaultsNameTheKeyOfTheirLimit(t *testing.T) {
 	t.Parallel()
 	f := &ending.FaultError{Entry: "m", Hook: "before_tool", Limit: "memory_bytes", Value: 64 << 20, Cause: errors.New("more than 64 MiB of memory")}

@@ -5,8 +5,8 @@ import "fmt"
 // A LimitError ends the run because it has used up one of its limits.
 type LimitError struct {
 	Limit string `json:"limit"`          // max_steps, model_calls or tool_calls
-	Tool  string `json:"tool,omitempty"` // where it is the limit of one tool
-	Value int64  `json:"value"`          // how many there may be
+	Tool  string `json:"tool,omitempty"` // the tool, for the limit of a single tool
+	Value int64  `json:"value"`          // the limit's value, a count
 }
 
 // Error names the limit and what to do about it.

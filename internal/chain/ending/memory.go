@@ -13,7 +13,7 @@ const LimitMemory = "run_memory_bytes"
 
 // A MemoryError ends a run that exceeds a memory limit.
 type MemoryError struct {
-	Level string // whose limit it is: run, tenant or process
+	Level string // run, tenant or process
 	Limit int64  // bytes
 	Err   error
 }
@@ -52,8 +52,8 @@ func LimitOrAbort(what string, err error) error {
 	return &AbortedError{Cause: err}
 }
 
-// LimitFailure converts the error of a memory reservation to one of code limit, by which a
-// call of the model or a tool fails.
+// LimitFailure converts the error of a memory reservation to an error of code limit that fails a
+// model or tool call.
 func LimitFailure(what string, err error) *abi.Error {
 	return AsError(LimitOrAbort(what, err), abi.CodeLimit)
 }

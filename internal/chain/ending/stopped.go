@@ -6,12 +6,12 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A StoppedError ends the run because a middleware decided so.
+// A StoppedError ends the run because a middleware stopped it.
 type StoppedError struct {
-	Entry  string   // the entry
-	Hook   abi.Hook // the hook that answered with it
+	Entry  string   // the entry that stopped the run
+	Hook   abi.Hook // the hook whose answer stopped the run
 	Reason string   // for people, at most 8 KiB
-	Code   string   // for programs, the entry's own, at most abi.MaxName bytes
+	Code   string   // for programs, defined by the entry, at most abi.MaxName bytes
 }
 
 // Error returns the entry and the reason.

@@ -20,9 +20,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
-// An Exchange is one call of the model or of a tool that the rings wrap. Q is the request,
-// P a patch of it, R the answer. The rules of order are the same for both; a [Kind]
-// implements what differs.
+// An Exchange is one call of the model or of a tool through the rings. Q is the request, P a patch
+// of the request, and R the answer. The order of hooks is the same for both; a [Kind] implements
+// the differences.
 type Exchange[Q, P, R any] struct {
 	Run  *hook.Run
 	Kind Kind[Q, P, R]
@@ -30,12 +30,12 @@ type Exchange[Q, P, R any] struct {
 	Core func(ctx context.Context, q Q, out chunk.Sink) (Reply[R], error)
 	// Delivered reports whether chunks have left the outermost ring.
 	Delivered func() bool
-	CallID    string // of a tool's call
+	CallID    string // empty for model calls
 	Before    abi.Hook
 	Wrap      abi.Hook
 	After     abi.Hook
 
-	Held account.Meter // what wrappers sent and answered
+	Held account.Meter // memory of the wrappers' chunks and answers
 }
 
 // A Reply is an answer or an error, and its source.
@@ -89,7 +89,7 @@ func (x *Exchange[Q, P, R]) ring(ctx context.Context, i hook.Ring, q Q, out outl
 		return x.Core(ctx, q, sinkOf(out))
 	}
 	if i > hook.Outer && x.bare(i) {
-		x.Run.StreamIDs.Add(1) // each ring has a stream, and they have the same numbers in any pass
+		x.Run.StreamIDs.Add(1) // number the ring's stream even if it is skipped, so that every pass assigns the same numbers
 		return x.ring(ctx, i+1, q, out)
 	}
 	q, rep, err := x.runBefore(ctx, i, q)
@@ -131,7 +131,7 @@ func (x *Exchange[Q, P, R]) bare(i hook.Ring) bool {
 	return true
 }
 
-// Who answered, where it was no entry.
+// The sources of answers that come from no entry.
 const (
 	SourceModel = "model"
 	SourceTool  = "tool"
@@ -179,13 +179,13 @@ func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 	if rep.Err != nil {
 		return rep, nil
 	}
-	// A tool's result that did not come in chunks is told of once it is there.
+	// A tool result that did not arrive in chunks is reported once it is complete.
 	tells := s.out != nil && !s.finished && s.failed == nil && (s.n > 0 || !x.ofTool())
 	if !tells && len(s.members) == 0 {
 		return rep, nil
 	}
 	var chunks []abi.Chunk
-	if s.n == 0 || len(s.members) > 0 { // else nobody looks at them
+	if s.n == 0 || len(s.members) > 0 { // otherwise nothing reads the chunks
 		chunks = x.Kind.Chunks(q, rep.Res)
 	}
 	var err error

@@ -13,9 +13,8 @@ import (
 // that passes or reads them, or the caller. It is nil if chunks are not needed before the
 // answer is complete.
 type outlet interface {
-	// push passes chunks on and returns once there is room for more. final marks the last
-	// chunks of a message. The error is an ending, or an *ending.HookError by which the
-	// call fails.
+	// push passes chunks on and returns once there is room for more. final marks the last chunks of
+	// a message. The error is an ending, or an *ending.HookError that fails the call.
 	push(ctx context.Context, chunks []abi.Chunk, final bool) error
 	// pushes returns the number of pushes since the start or the last successful anew.
 	pushes() int
@@ -62,9 +61,8 @@ func sinkOf(out outlet) chunk.Sink {
 	return out.push
 }
 
-// A passage is the outlet of a call that a wrapper makes by next: the chunks pass the
-// wrapper by. It never pushes the end of the message, since the wrapper may still send
-// more.
+// A passage is the outlet of a call that a wrapper makes by next: the chunks bypass the wrapper. It
+// never pushes the end of the message, since the wrapper may still send more.
 type passage struct {
 	to outlet
 	n  int
@@ -80,8 +78,7 @@ func (p *passage) push(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 
 func (p *passage) pushes() int { return p.n }
 
-// anew prepares the wrapper's next attempt. It keeps the chunks that the wrapper itself
-// has sent.
+// anew prepares the wrapper's next attempt. It retains the chunks that the wrapper itself has sent.
 func (p *passage) anew() bool {
 	if p.n == 0 {
 		return true
@@ -114,7 +111,7 @@ func (t *tap) pushes() int { return t.n }
 
 func (t *tap) anew() bool { return t.n == 0 }
 
-// FailedBy returns the reply of a call that failed by err, if err is a hook's error.
+// FailedBy returns the reply of a call that err fails, if err is a hook's error.
 func FailedBy[R any](err error) (Reply[R], bool) {
 	failed, ok := errors.AsType[*ending.HookError](err)
 	if !ok {

@@ -14,26 +14,25 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
-// What one call of a hook may send.
 const (
 	// Limits of what one hook call may send.
 	maxSent      = 1 << 16  // chunks
-	maxSentBytes = 16 << 20 // bytes of them, about
+	maxSentBytes = 16 << 20 // approximate bytes
 )
 
-// A Sender takes the chunks that a hook sends. It passes them outward at once if they are
-// needed then, and collects them as the hook's answer in case it returns no other. Its
-// methods may be called concurrently.
+// A Sender takes the chunks that a hook sends. It forwards them at once if Sink is set, and
+// collects them as the hook's answer in case the hook returns no other. Its methods may be called
+// concurrently.
 type Sender struct {
-	Sink   chunk.Sink // nil: nobody takes it before the answer is there
+	Sink   chunk.Sink // nil if chunks are not needed before the answer is complete
 	OfTool bool
-	Meter  *account.Meter // what was said; the caller releases it
+	Meter  *account.Meter // counts the collected chunks; the caller releases it
 
 	mu     sync.Mutex
 	Said   chunks.Assembly
-	Sent   int               // chunks
-	Bytes  int               // of them, about
-	Failed *ending.HookError // the on_chunk hook that refused some: nothing more passes
+	Sent   int               // number of chunks
+	Bytes  int               // approximate size of the chunks
+	Failed *ending.HookError // the error of an on_chunk hook that rejected chunks; later chunks are rejected, too
 }
 
 // sending returns an outlet as a sink that never ends the message.

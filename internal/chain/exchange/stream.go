@@ -19,16 +19,16 @@ import (
 type stream struct {
 	run      *hook.Run
 	members  []*hook.Member
-	off      map[*hook.Member]bool // faulted, passed over for the rest of this stream
-	out      outlet                // nil: chunks go nowhere as they come
+	off      map[*hook.Member]bool // members that faulted; the rest of this stream skips them
+	out      outlet                // nil if chunks are not needed before the answer is complete
 	came     chunks.Assembly
 	passed   chunks.Assembly
-	n        int               // batches that came
-	finished bool              // the last of the message came
-	failed   *ending.HookError // the on_chunk, here or further out, that refused what came
-	tool     bool              // of a tool's result
-	held     account.Meter     // what came and what passed
-	callID   string            // of that tool's call
+	n        int               // batches that arrived
+	finished bool              // the last chunks of the message arrived
+	failed   *ending.HookError // the error of the on_chunk hook, here or further out, that rejected chunks
+	tool     bool              // the stream is of a tool's result
+	held     account.Meter     // memory of came and passed
+	callID   string            // the tool call's id
 	id       int64
 	seq      int64
 }
@@ -91,8 +91,8 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 	return err
 }
 
-// hold counts chunks that the stream keeps until its end. If they exceed the run's memory
-// limit, the call fails.
+// hold counts chunks that the stream retains until its end. If they exceed the run's memory limit,
+// the call fails.
 func (s *stream) hold(chunks []abi.Chunk) *ending.HookError {
 	if err := s.held.Add(size.Chunks(chunks)); err != nil {
 		return &ending.HookError{Entry: SourceHost, Hook: abi.HookOnChunk, Err: ending.LimitFailure("stream", err)}

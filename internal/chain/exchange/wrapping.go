@@ -13,38 +13,38 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
-// A Wrapping is one call of a wrapper, with the calls that the wrapper makes by next and
-// what it sends.
+// A Wrapping is one call of a wrapper, with the calls that the wrapper makes by next and the chunks
+// that it sends.
 type Wrapping[Q, P, R any] struct {
 	x     *Exchange[Q, P, R]
-	ctx   context.Context // of the exchange: it outlives the wrapper's code
+	ctx   context.Context // the exchange's context, which outlives the wrapper's code
 	ring  hook.Ring
 	m     *hook.Member
 	inner []*hook.Member
 	q     Q
 
-	out  outlet   // where the wrapper's chunks go; nil: nowhere before it has answered
-	pass *passage // where those of next go; nil as well
+	out  outlet   // receives the wrapper's chunks; nil if they are not needed before it has answered
+	pass *passage // receives the chunks of next; nil under the same condition
 
 	called         bool
 	last, lastGood Reply[R]
 	good           []Reply[R]
 	stream         *opened[R] // of next_stream
 
-	head chunks.Assembly // what was sent before the last next
-	body []abi.Chunk     // what that let pass
-	tell Sender          // what was sent since
+	head chunks.Assembly // chunks sent before the last next
+	body []abi.Chunk     // chunks of the last next's answer
+	tell Sender          // chunks sent since the last next
 }
 
 // An opened is a stream that a wrapper reads.
 type opened[R any] struct {
 	feed   *chunk.Pipe
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed once what is wrapped has unwound; then rep and err are there
+	done   chan struct{} // closed once the wrapped calls have returned and rep and err are set
 	rep    Reply[R]
 	err    error
 	seq    int64
-	told   bool // the wrapper knows how it ended
+	told   bool // recv has returned the end of the stream
 }
 
 // ErrClosed is the cause with which a stream is canceled when its reader closes it.
@@ -64,7 +64,7 @@ func (x *Exchange[Q, P, R]) onion(ctx context.Context, i hook.Ring, wrappers []*
 	return w.outcome(res, v, err)
 }
 
-// Hold counts the wrapper's answer, which is not recorded.
+// Hold counts the memory of the wrapper's answer, which is not recorded.
 func (w *Wrapping[Q, P, R]) Hold(c *hook.Control) error {
 	if err := w.x.Held.Add(c.Weight()); err != nil {
 		return ending.MemoryFault(err)
@@ -72,7 +72,7 @@ func (w *Wrapping[Q, P, R]) Hold(c *hook.Control) error {
 	return nil
 }
 
-// Serve lets the wrapper run and read what it wraps.
+// Serve gives the wrapper access to the wrapped call by next, next_stream and recv.
 func (w *Wrapping[Q, P, R]) Serve(c *hook.Control) {
 	next := func(ctx context.Context, patch any) (any, error) {
 		rep, err := w.next(ctx, patchOf[P](patch))
@@ -105,7 +105,7 @@ func patchOf[P any](patch any) (p P) {
 	return p
 }
 
-// next runs what is wrapped.
+// next makes the wrapped call.
 func (w *Wrapping[Q, P, R]) next(ctx context.Context, p P) (Reply[R], error) {
 	patched, rep, err := w.begin(p)
 	if err != nil || rep.Err != nil {
@@ -126,8 +126,8 @@ func (w *Wrapping[Q, P, R]) next(ctx context.Context, p P) (Reply[R], error) {
 	return rep, nil
 }
 
-// begin prepares another call of what is wrapped. An invalid patch results in a reply with
-// an error and changes nothing.
+// begin prepares another wrapped call. An invalid patch results in a reply with an error and
+// changes nothing.
 func (w *Wrapping[Q, P, R]) begin(p P) (q Q, rep Reply[R], err error) {
 	if q, err = w.x.Kind.Patch(w.q, p, w.m); err != nil {
 		return q, Reply[R]{Err: ending.AsError(err, abi.CodeInvalid), Source: SourceHost}, nil
@@ -147,7 +147,7 @@ func (w *Wrapping[Q, P, R]) keep(rep Reply[R]) {
 	}
 }
 
-// open runs what is wrapped concurrently with the wrapper, which reads its chunks.
+// open makes the wrapped call concurrently with the wrapper, which reads its chunks.
 func (w *Wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 	patched, rep, err := w.begin(p)
 	switch {
@@ -156,8 +156,8 @@ func (w *Wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 	case rep.Err != nil:
 		return rep.Err
 	}
-	// What is wrapped ends with the exchange, and not with the wrapper's own
-	// code, whose fault may be passed over.
+	// The wrapped call ends with the exchange, not with the wrapper's own code: a fault of the
+	// wrapper may be skipped.
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })
 	o := &opened[R]{feed: chunk.NewPipe(), cancel: cancel, done: make(chan struct{})}
@@ -176,7 +176,7 @@ func (w *Wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 	return nil
 }
 
-// read runs what is wrapped and writes its chunks to a pipe.
+// read makes the wrapped call and writes its chunks to a pipe.
 func (w *Wrapping[Q, P, R]) read(ctx context.Context, q Q, feed *chunk.Pipe) (Reply[R], error) {
 	t := &tap{feed: feed}
 	var out outlet
@@ -190,8 +190,8 @@ func (w *Wrapping[Q, P, R]) read(ctx context.Context, q Q, feed *chunk.Pipe) (Re
 	return rep, t.push(ctx, w.x.Kind.Chunks(q, rep.Res), true)
 }
 
-// recv returns waiting chunks of the stream that the wrapper reads, at most that many
-// bytes; then, once, the end of the stream; then nothing.
+// recv returns available chunks of the stream that the wrapper reads, up to most bytes; then, once,
+// the end of the stream; then an empty value.
 func (w *Wrapping[Q, P, R]) recv(ctx context.Context, most int) (abi.Received, error) {
 	o := w.stream
 	switch {
@@ -222,8 +222,8 @@ func (w *Wrapping[Q, P, R]) recv(ctx context.Context, most int) (abi.Received, e
 	return abi.Received{End: w.x.Kind.End(o.rep.Res)}, nil
 }
 
-// close cancels the stream that the wrapper reads, if any, and waits until what is wrapped
-// has returned. The error is an ending that it met.
+// close cancels the stream that the wrapper reads, if any, and waits until the wrapped call has
+// returned. It returns that call's error if it is an ending.
 func (w *Wrapping[Q, P, R]) close() error {
 	o := w.stream
 	if w.stream = nil; o == nil {
@@ -237,7 +237,7 @@ func (w *Wrapping[Q, P, R]) close() error {
 	case o.err != nil && !errors.Is(o.err, ErrClosed):
 		return o.err
 	}
-	// Whether it had just come to its end does not matter: that is a race.
+	// Whether the stream had just ended is a race, and does not matter.
 	w.keep(Reply[R]{Err: &abi.Error{Code: w.x.failure(), Message: w.m.Name + " closed the stream before its end"}, Source: w.m.Name})
 	return nil
 }
@@ -269,7 +269,7 @@ func (w *Wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (Reply[
 	case err != nil:
 		return Reply[R]{}, err
 	case v.Failed != nil && w.last.Err != nil && v.Failed.Code == w.last.Err.Code && v.Failed.Message == w.last.Err.Message:
-		return w.last, nil // handed on
+		return w.last, nil // the wrapper returned next's error unchanged
 	case v.Failed != nil:
 		return Reply[R]{Err: v.Failed, Source: w.m.Name}, nil
 	case v.Faulted && w.lastGood.Res != nil:
@@ -289,10 +289,9 @@ func (w *Wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (Reply[
 	}
 }
 
-// Said returns the answer of a wrapper that returned none but sent chunks: those chunks,
-// and the chunks that its last next let pass. Everything that chunks cannot carry comes
-// from the last good reply, or from blank. It returns nil if the wrapper sent nothing or
-// was rejected.
+// Said returns the answer of a wrapper that returned none but sent chunks: those chunks, and the
+// chunks of its last next. Fields that chunks cannot carry come from the last good reply, or from
+// blank. It returns nil if the wrapper sent nothing or an on_chunk hook rejected a chunk.
 func (w *Wrapping[Q, P, R]) Said(blank *R) *R {
 	if w.tell.Sent == 0 || w.tell.Failed != nil {
 		return nil

@@ -1,10 +1,10 @@
 // Package hook calls single hooks of middlewares.
 //
-// A [Run] is a run of an agent as its hook calls share it, a [Member] an entry in that
-// run, and a [Call] one hook call: what a middleware can ask of the host while its hook
-// runs. [Control] is the host's side of the same call. Calling a hook records its answer,
-// or replays the recorded one, counts faults in the entry's circuit breaker, reports to
-// the tracer, and persists what the hook wrote together with what it answered.
+// A [Run] is the state that the hook calls of an agent's run share, a [Member] an entry in that
+// run, and a [Call] one hook call: the requests that a middleware can make to the host while its
+// hook runs. [Control] is the host's side of the same call. Calling a hook records its answer, or
+// replays the recorded one, counts faults in the entry's circuit breaker, reports to the tracer,
+// and persists the hook's writes together with its answer.
 //
 // The package knows neither the order of hooks nor the agent's loop; packages exchange and
 // chain call it.
@@ -16,23 +16,22 @@ import (
 	"time"
 )
 
-// When a breaker opens, and for how long.
 const (
-	// When a circuit breaker opens, and for how long.
-	breakAfter   = 5               // faults in a row
-	breakFirst   = time.Second     // the first time
-	breakLongest = 5 * time.Minute // twice as long each time, up to this
+	// Thresholds of a circuit breaker.
+	breakAfter   = 5               // consecutive faults that open it
+	breakFirst   = time.Second     // how long it opens the first time
+	breakLongest = 5 * time.Minute // how long it opens at most; each time doubles the last
 )
 
-// A breaker stops calls of an entry that faults repeatedly, since a module in a crash loop
-// costs its runs time and the host resources. It belongs to one entry of one chain; all
-// runs of the chain share it.
+// A breaker stops calls of an entry that faults repeatedly, since a module in a crash loop costs
+// its runs time and the host resources. It belongs to one entry of one chain, and all runs of the
+// chain share it.
 //
-// It opens after breakAfter faults in a row. When its time is up it allows one trial call.
-// If that faults as well, it opens for twice as long; otherwise it closes.
+// It opens after breakAfter consecutive faults. When its time is up it allows one trial call. If
+// the trial faults as well, it opens for twice as long; otherwise it closes.
 type breaker struct {
 	mu      sync.Mutex
-	faults  int           // in a row
+	faults  int           // consecutive
 	pause   time.Duration // of the last opening
 	opened  time.Time     // zero while closed
 	trying  bool
@@ -96,7 +95,7 @@ func (b *breaker) done(faulted bool) (change string) {
 	return fmt.Sprintf("is switched off for %v after %d faults in a row", b.pause, b.faults)
 }
 
-// release ends an allowed call whose outcome says nothing about the entry.
+// release ends an allowed call whose outcome does not count for or against the entry.
 func (b *breaker) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

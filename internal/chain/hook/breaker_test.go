@@ -31,7 +31,7 @@ func TestBreaker(t *testing.T) {
 
 	now = now.Add(2 * time.Second)
 	require.NoError(t, b.allow())
-	b.release() // the run was canceled meanwhile
+	b.release() // the run was canceled during the call
 	require.NoError(t, b.allow(), "another one may try")
 	require.Contains(t, b.done(false), "called again")
 	require.NoError(t, b.allow())

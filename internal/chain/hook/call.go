@@ -23,13 +23,13 @@ const (
 	maxNext      = 64        // calls of next
 	maxEmits     = 256       // custom events
 	maxEmitBytes = 256 << 10 // of one custom event
-	maxEmitted   = 2 << 20   // of all of them
+	maxEmitted   = 2 << 20   // of all custom events together
 	maxLogs      = 256       // log lines
-	maxLogBytes  = 8 << 10   // of one log line; longer ones are cut
+	maxLogBytes  = 8 << 10   // of one log line; longer ones are truncated
 )
 
-// A Call is one hook call as the middleware sees it: what it can ask of the host while its
-// hook runs. Its methods may be called concurrently. They return an *abi.Error if the
+// A Call is one hook call as the middleware sees it: the requests that it can make to the host
+// while its hook runs. Its methods may be called concurrently. They return an *abi.Error if the
 // middleware is to handle the failure, and another error if the run has ended.
 type Call struct {
 	Hook abi.Hook
@@ -39,24 +39,24 @@ type Call struct {
 	member *Member
 	lists  [2]*message.List
 	next   func(ctx context.Context, patch any) (any, error)
-	open   func(ctx context.Context, patch any) error                // of next_stream
-	recv   func(ctx context.Context, most int) (abi.Received, error) // at most that many bytes
-	hand   func(ctx context.Context, chunks []abi.Chunk) error       // of send
+	open   func(ctx context.Context, patch any) error                // serves next_stream
+	recv   func(ctx context.Context, most int) (abi.Received, error) // returns at most most bytes
+	hand   func(ctx context.Context, chunks []abi.Chunk) error       // serves send
 
-	scope     string       // what tells it from other calls of the hook in the phase: a tool call's id
-	weight    int64        // of the answer, bytes
+	scope     string       // distinguishes calls of the hook within a phase, for example by a tool call's id
+	weight    int64        // size of the answer, bytes
 	spent     tracing.Cost // for a tracer
-	key       string       // in the record
-	tool      *abi.Call    // that it is about, if it is
-	delivered func() bool  // whether content of the answer has been; nil: it does not matter
+	key       string       // in the record; empty if the call is not recorded
+	tool      *abi.Call    // the tool call in question, if any
+	delivered func() bool  // reports whether content of the answer was delivered; nil if that does not matter
 
 	onFault func(*ending.FaultError)
 	stop    func() error
-	divert  func(abi.Event) // takes the call's own events; nil: they are sent
+	divert  func(abi.Event) // receives the call's own events; nil sends them
 
-	held   account.Meter // what the host holds for the call
+	held   account.Meter // memory that the host holds for the call
 	locals local.Tx
-	fault  error // of a call that cannot be given its input
+	fault  error // set if the input cannot be prepared
 
 	shown     []byte
 	shownList int
@@ -64,14 +64,14 @@ type Call struct {
 	mu       sync.Mutex
 	ending   error
 	waited   time.Duration
-	nexts    int            // of both kinds
+	nexts    int            // calls of Next and NextStream
 	owns     int            // calls of Model and Tool
-	same     map[string]int // of them, those of the same
-	requests int            // of HTTP
+	same     map[string]int // calls of Model and Tool, by their content
+	requests int            // requests by HTTP
 	emits    int
 	sent     int // bytes of custom events
 	logs     int
-	told     []uint64 // the sums of its events
+	told     []uint64 // hashes of its events
 }
 
 // Where returns the position in the run: its ids, its step and the time.
@@ -80,16 +80,15 @@ func (c *Call) Where() abi.Run { return c.run.Host.Where() }
 // Entry returns the name of the entry whose hook is called.
 func (c *Call) Entry() string { return c.member.Name }
 
-// OnFault registers fn to receive the fault if the call turns out to be one, by what the
-// middleware did or by what it answered. fn is called at most once, on the goroutine of
-// the call, before the fault is reported.
+// OnFault registers fn to receive the fault if the call faults, in the middleware's code or by its
+// answer. fn is called at most once, on the goroutine of the call, before the fault is reported.
 func (c *Control) OnFault(fn func(*ending.FaultError)) { c.onFault = fn }
 
-// Until registers stop, which long host work on data from the middleware calls from time
-// to time. The work fails with the error that stop returns.
+// Until registers stop, which long host work on the middleware's data calls periodically. The work
+// fails with the error that stop returns.
 func (c *Control) Until(stop func() error) { c.stop = stop }
 
-// waitFor calls fn. Its time does not count as the hook's, and an ending that it returns
+// waitFor calls fn. Its time does not count as the hook's. If fn returns an ending, the ending
 // becomes that of the call.
 func (c *Call) waitFor(fn func() error) error {
 	began := time.Now()
@@ -149,8 +148,8 @@ func (c *Call) list(n int) (l *message.List, first int, err error) {
 	}
 }
 
-// AppendMessages appends messages from up to, but not including, to of list n to b, as
-// JSON of at most limit bytes.
+// AppendMessages appends the JSON of messages [from, to) of list n to b. It fails if they take more
+// than limit bytes.
 func (c *Control) AppendMessages(b []byte, n, from, to, limit int) ([]byte, error) {
 	l, first, err := c.call().list(n)
 	if err != nil {
@@ -239,7 +238,7 @@ func (c *Call) Log(level int32, text string) {
 	}
 	e := abi.Event{Type: abi.EventLog, Entry: c.member.Name, Hook: c.Hook, Level: abi.LogLevel(level), Text: text}
 	if c.Hook == abi.HookObserve {
-		c.run.Host.Send(e) // not to the observers: they would never come to an end
+		c.run.Host.Send(e) // observers do not get it: each would log about the log, endlessly
 		return
 	}
 	c.send(e)
@@ -269,7 +268,7 @@ func (c *Call) send(e abi.Event) {
 	}
 	c.told = append(c.told, sum)
 	c.mu.Unlock()
-	c.run.keeping.RLock() // an event is kept with the note that it was sent
+	c.run.keeping.RLock() // persist the event together with the note that it was sent
 	defer c.run.keeping.RUnlock()
 	if !c.run.Record.WasSent(c.key, sum, nth) {
 		c.publish(e)

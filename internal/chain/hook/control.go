@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// A Control is the host's side of a [Call]: what the chain and the transports of modules
-// need of it and middlewares do not.
+// A Control is the host's side of a [Call]: the methods that the chain and the module transports
+// use, and middlewares do not.
 type Control Call
 
 // ControlOf returns the host's side of a call.
@@ -26,25 +26,25 @@ func (c *Control) Invoke(ctx context.Context, in Input, out any, apply func() er
 	return c.run.invoke(ctx, c.call(), in, out, apply)
 }
 
-// Serve sets what the hook wraps: next runs it, open runs it as a stream, and recv reads
-// that stream.
+// Serve sets the functions of a wrapping hook: next makes the wrapped call, open makes it as a
+// stream, and recv reads that stream.
 func (c *Control) Serve(next func(ctx context.Context, patch any) (any, error), open func(ctx context.Context, patch any) error,
 	recv func(ctx context.Context, maxBytes int) (abi.Received, error)) {
 	c.next, c.open, c.recv = next, open, recv
 }
 
-// TakeSent passes the chunks that the hook sends to take.
+// TakeSent makes take receive the chunks that the hook sends.
 func (c *Control) TakeSent(take func(ctx context.Context, chunks []abi.Chunk) error) { c.hand = take }
 
-// SetTool sets the tool call that the hook is called about. variant distinguishes several
-// calls of the hook about the same tool call.
+// SetTool sets the tool call that the hook decides about. variant distinguishes several calls of
+// the hook about the same tool call.
 func (c *Control) SetTool(call *abi.Call, variant string) { c.tool, c.scope = call, call.ID+variant }
 
 // SetDelivered sets the function that reports whether content of the answer has been
 // delivered. After that the hook cannot interrupt.
 func (c *Control) SetDelivered(delivered func() bool) { c.delivered = delivered }
 
-// Divert passes the events of the call to take instead of sending them.
+// Divert makes take receive the events of the call, which are not sent.
 func (c *Control) Divert(take func(abi.Event)) { c.divert = take }
 
 // Weight returns the size of the hook's answer in bytes.
@@ -73,8 +73,8 @@ func (c *Control) LogFailed(err *abi.Error) { c.Log(abi.LogError, "failed: "+err
 // Entry returns the name of the entry that is called.
 func (c *Control) Entry() string { return c.member.Name }
 
-// Probe calls the hook outside of any phase. It applies nothing of the answer
-// but the writes to run-local values.
+// Probe calls the hook outside of any phase. Of the answer it applies only the writes to run-local
+// values.
 func (c *Control) Probe(ctx context.Context, in, out any) error {
 	if in, ok := in.(Input); ok {
 		if common := in.Envelope(); common.Run.ID == "" {

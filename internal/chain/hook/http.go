@@ -19,8 +19,8 @@ type HTTP interface {
 	Send(ctx context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error)
 }
 
-// HTTP sends a request at once: a hook that is called again sends it again. The request
-// goes to one of the hosts in granted, with secrets that the host fills in. Its time does
+// HTTP sends a request at once: if the hook is called again, it sends the request again. The
+// request goes to one of the hosts in granted, with secrets that the host fills in. Its time does
 // not count as the hook's. The error is an *abi.Error, or ends the run.
 func (c *Call) HTTP(ctx context.Context, r *abi.HTTPRequest, granted []string) (res *abi.HTTPResponse, err error) {
 	sender := c.run.HTTP

@@ -23,9 +23,9 @@ func (c *Call) mayInterrupt() error {
 	return nil
 }
 
-// interrupt records that a call waits for an answer, and commits what the call wrote to
-// run-local values, since it will be called again. The error is an ending, or says that
-// the interrupt exceeds a limit.
+// interrupt records that a call waits for an answer, and commits the call's writes to run-local
+// values, since the hook will be called again. The error is an ending, or reports that the
+// interrupt exceeds a limit.
 func (r *Run) interrupt(c *Call, i abi.Interrupt) error { return r.interruptWith(c, i, nil) }
 
 // interruptWith is interrupt with the questions of several gates.
@@ -41,8 +41,8 @@ func (r *Run) interruptWith(c *Call, i abi.Interrupt, asks []abi.Ask) error {
 	return r.Pause(c.key, abi.Pending{Entry: c.member.Name, Hook: c.Hook, Reason: i.Reason, Payload: i.Payload, Call: c.tool, Asks: asks})
 }
 
-// Pause records an interrupt under the key of the call that is to be repeated. The error
-// is an *[ending.InterruptedError], or says that the interrupt exceeds a limit.
+// Pause records an interrupt under the key of the call to repeat. The error is an
+// *[ending.InterruptedError], or reports that the interrupt exceeds a limit.
 func (r *Run) Pause(key string, p abi.Pending) error {
 	p.ID = "int_" + strings.TrimPrefix(r.NewID(), "msg_")
 	p.Reason = safetext.Clip(p.Reason, ending.MaxReason)

@@ -21,14 +21,14 @@ type (
 	ender interface{ Ending() *abi.Control }
 )
 
-// invoke calls one hook and applies its answer. apply runs if the hook succeeded. It must
-// change nothing if it fails: the whole answer is a fault then. The error is an ending.
+// invoke calls one hook and applies its answer. apply runs if the hook succeeded. If apply fails,
+// the whole answer is a fault, so it must not have changed anything. The error is an ending.
 func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func() error) (record.Verdict, error) {
 	if err := ending.FromContext(ctx); err != nil {
 		return record.Verdict{}, err
 	}
 	var resume *abi.Resume
-	if !Translates(c.Hook) { // which is no part of what a phase does
+	if !Translates(c.Hook) { // translations belong to no phase
 		c.key = r.Record.NextKey(string(c.Hook), c.member.Name, cmp.Or(c.scope, c.run.Scope))
 		if !live[c.Hook] {
 			if v, ok, err := r.Record.Load(c.key, out); ok {
@@ -63,7 +63,7 @@ func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func
 		r.tellBreaker(c, b.done(false))
 	}
 	if v.OK() && err == nil {
-		return v, nil // it is recorded, with what it wrote
+		return v, nil // already recorded, together with its writes
 	}
 	if c.key != "" {
 		r.keeping.RLock()
@@ -79,7 +79,7 @@ func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func
 // note records the outcome of a call.
 func (r *Run) note(c *Call, out any, v record.Verdict) {
 	if gate, ok := out.(*abi.GateToolAnswer); ok && gate.Decision == abi.DecideAsk {
-		return // the gate is asked again once somebody has decided
+		return // the gate is asked again after a decision
 	}
 	if c.key != "" && !live[c.Hook] {
 		r.Record.Save(c.key, out, v)
@@ -89,7 +89,7 @@ func (r *Run) note(c *Call, out any, v record.Verdict) {
 // commit commits the writes of a successful call and records its answer. Either both are
 // persisted or neither.
 func (r *Run) commit(ctx context.Context, c *Call, out any) error {
-	if c.key != "" { // a translation is called while an event is recorded
+	if c.key != "" { // a translation is called while an event is recorded, under the lock
 		r.keeping.RLock()
 		defer r.keeping.RUnlock()
 	}
@@ -175,8 +175,8 @@ func (r *Run) answer(ctx context.Context, c *Call, in Input, out any, apply func
 	return record.Verdict{}, nil
 }
 
-// fault reports a fault and decides whether it ends the run. stage is that of an error
-// which does not name its own.
+// fault reports a fault and decides whether it ends the run. stage applies to an error that does
+// not carry its own.
 func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, error) {
 	var f *ending.FaultError
 	if !errors.As(err, &f) {
@@ -214,8 +214,7 @@ func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, err
 	return record.Verdict{Faulted: true}, nil
 }
 
-// Call returns the host's side of a new call of hook h, which can read the given lists of
-// messages.
+// Call returns the host's side of a new call of hook h, which can read the given lists of messages.
 func (r *Run) Call(m *Member, h abi.Hook, lists ...*message.List) *Control {
 	c := &Call{Hook: h, run: r, member: m, held: account.Meter{Of: r.Account}}
 	c.locals = r.Locals.Begin(&m.owner, &c.held)
@@ -229,7 +228,7 @@ func (c *Call) view(n int) abi.List {
 	l := c.lists[n]
 	if mode := c.member.desc.Messages; mode == "" || mode == abi.MessagesFull {
 		_, first, _ := c.list(n)
-		if c.fault = ControlOf(c).Hold(2 * l.JSONSize(first)); c.fault == nil { // here and in the input
+		if c.fault = ControlOf(c).Hold(2 * l.JSONSize(first)); c.fault == nil { // in the list's cache and in the input
 			c.shown, _ = l.JSON(first, l.Len(), math.MaxInt)
 			c.shownList = n
 		}

@@ -6,11 +6,11 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Places holds, for each hook, which members have it: ring by ring from the outside in, in
-// registration order within a ring. All runs of a chain share it, because a run looks up
-// its hooks often.
+// Places holds, for each hook, the members that have it: ring by ring from the outside in, in
+// registration order within a ring. All runs of a chain share it, because a run looks up its hooks
+// often.
 type Places struct {
-	order []int // the members' indices: the lists of all hooks, one behind the other
+	order []int // member indices: the lists of all hooks, concatenated
 	of    map[abi.Hook]place
 }
 
@@ -83,7 +83,7 @@ func (r *Run) In(ring Ring, h abi.Hook) []*Member {
 	return r.Lists.members[p.at[ring]:p.at[ring+1]:p.at[ring+1]]
 }
 
-// listsOf returns the lists of the members that pass a filter.
+// ListsOf returns the lists of the members that pass a filter.
 func ListsOf(members []*Member, pass func(*Member) bool) Lists {
 	p := PlacesOf(len(members), func(i int, h abi.Hook) (Ring, bool) {
 		m := members[i]

@@ -12,14 +12,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
-// A Plan is what a chain knows about an entry before a run: the description of its
-// middleware, the hooks to call, and its circuit breaker.
+// A Plan is the part of an entry that does not depend on a run: the description of its middleware,
+// the hooks to call, and its circuit breaker.
 type Plan struct {
 	Entry
 	desc    Description
 	hooks   map[abi.Hook]bool
-	events  map[abi.EventType]bool // that observe wants
-	owner   local.Owner            // of its run-local values
+	events  map[abi.EventType]bool // event types that observe wants
+	owner   local.Owner            // owner of its run-local values
 	breaker *breaker
 }
 
@@ -59,8 +59,8 @@ type Member struct {
 	*Plan
 	session Session
 
-	ownModel, ownTool atomic.Int64 // calls that it made of its own
-	lies              atomic.Int64 // answers that make no sense here: faults that its session does not know of
+	ownModel, ownTool atomic.Int64 // model and tool calls that the entry itself made
+	lies              atomic.Int64 // invalid answers: faults that the session does not know about
 }
 
 // Close closes the member's session.
@@ -89,10 +89,10 @@ func faultOf(err error, m *Member) bool {
 	return ok && fault.Entry == m.Name
 }
 
-// ringNames holds the names of the rings from the inside out.
+// ringNames lists the names of the rings from the inside out.
 var ringNames = []string{Inner.String(), Tenant.String(), Outer.String()}
 
-// owner returns the owner of the entry's run-local values in a chain of that scope.
+// owner returns the owner of the entry's run-local values in a chain of the given scope.
 func (e *Entry) owner(scope string) local.Owner {
 	return local.NewOwner(scope, e.Name, ringNames[Inner-e.Ring:]...)
 }

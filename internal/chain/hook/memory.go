@@ -4,8 +4,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
-// Hold counts n bytes that the host holds until the hook call ends. A negative n returns
-// bytes earlier. The error is an *[ending.FaultError].
+// Hold counts n bytes that the host holds until the hook call ends. A negative n returns bytes that
+// were counted earlier. The error is an *[ending.FaultError].
 func (c *Control) Hold(n int64) error {
 	if err := c.held.Add(n); err != nil {
 		return ending.MemoryFault(err)
@@ -20,7 +20,7 @@ func (c *Call) awaitMemory(what string, n int) error {
 	if c.run.accountant == nil {
 		return nil
 	}
-	if c.divert != nil { // the event that is translated is in the way of others
+	if c.divert != nil { // waiting could deadlock: the event in translation blocks the events that hold the memory
 		if err := c.run.accountant.HasMemory(int64(n)); err != nil {
 			return ending.LimitOrAbort(what, err)
 		}

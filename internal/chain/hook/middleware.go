@@ -9,13 +9,13 @@ import (
 // A Middleware is the code of an entry: Go code in this process, or a WebAssembly module.
 // It serves many runs concurrently.
 type Middleware interface {
-	// Describe returns what the middleware is and which hooks it has.
+	// Describe returns the middleware's description, including its hooks.
 	Describe() Description
 	// Open prepares the middleware for one run of the named entry.
 	Open(ctx context.Context, entry, run string) (Session, error)
 }
 
-// A Description is what the chain needs to know about a middleware.
+// A Description is the part of a middleware that the chain needs to know.
 type Description struct {
 	abi.Description
 	// Digest is the SHA-256 of a module's bytes in hex; empty for Go middlewares.
@@ -29,7 +29,7 @@ type Session interface {
 	// hook failed, an ending from c.Next that the run has ended, and any other error that
 	// the middleware faulted.
 	Call(ctx context.Context, c *Call, in, out any) error
-	// Stats returns what the session has used so far.
+	// Stats returns the session's statistics so far.
 	Stats() abi.EntryStats
 	// Close releases the session's resources after its last call.
 	Close()
@@ -53,17 +53,17 @@ func (r Ring) String() string { return [...]string{"outer", "tenant", "inner"}[r
 // OnFault says how a fault of an entry affects the run.
 type OnFault string
 
-// What a fault may do. Faults of gates deny under either, and faults of
+// The effects of a fault. With either of them, the fault of a gate denies the call, and faults of
 // observers and of after_agent never end a run.
 const (
-	Fail OnFault = "fail" // the run ends; the default
-	Skip OnFault = "skip" // as if the entry were not there
+	Fail OnFault = "fail" // ends the run; the default
+	Skip OnFault = "skip" // continues as if the entry did not have the hook
 )
 
-// Read says which messages an entry may read.
+// Read restricts which messages an entry may read.
 type Read string
 
-// What may be read.
+// The values of Read.
 const (
 	ReadAll  Read = "all"  // every message; the default
 	ReadLast Read = "last" // the last message
@@ -76,7 +76,7 @@ type Entry struct {
 	Ring    Ring
 	OnFault OnFault // Fail when empty
 	Read    Read    // ReadAll when empty
-	// Hooks lists the hooks to call of those that the middleware has; all if nil.
+	// Hooks selects the hooks of the middleware to call; all if nil.
 	Hooks      []abi.Hook
 	Middleware Middleware
 }

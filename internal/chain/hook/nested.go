@@ -18,13 +18,13 @@ const maxOwn = 64
 // An Own is a kind of call that a middleware makes for itself.
 type Own string
 
-// The kinds, by the names of their imports.
+// The kinds, named like their imports.
 const (
 	OwnModel Own = "model"
 	OwnTool  Own = "tool"
 )
 
-// A frame is a call that a middleware makes for itself, within which other calls are made.
+// A frame is a call in progress that a middleware makes for itself.
 type frame struct {
 	by *Member
 	of Own
@@ -38,14 +38,13 @@ type nester interface {
 	NestedTool(ctx context.Context, c *Control, name, arguments string) (*abi.Result, error)
 }
 
-// Model calls the model for the middleware itself: to summarise, to judge.
-// req holds all messages to send, and the tools to offer to the model, which
-// are not called. The model and its parameters are the agent's unless req
+// Model calls the model for the middleware itself, for example to summarize or to judge. req holds
+// all messages to send and the tools to offer to the model, which are not called. The model and its
+// parameters are the agent's unless req replaces them.
 // replaces them.
-//
-// The call passes the hooks of the outer and the inner ring, except those of
-// the middleware itself. It is not streamed, and does not become part of the
-// conversation. The error is an *abi.Error, or ends the run.
+// The call passes the hooks of the outer and the inner ring, except those of the middleware itself.
+// It is not streamed and does not become part of the conversation. The error is an *abi.Error, or
+// ends the run.
 func (c *Call) Model(ctx context.Context, req abi.RequestPatch) (*abi.Response, error) {
 	var res *abi.Response
 	err := c.own(OwnModel, func(n nester) (err error) {
@@ -92,7 +91,7 @@ func (c *Call) own(of Own, fn func(nester) error) error {
 	return c.waitFor(func() error { return fn(c.run.Nested) })
 }
 
-// CountOwn counts a call that the middleware makes for itself in its statistics.
+// CountOwn adds a call that the middleware makes for itself to the entry's statistics.
 func (c *Control) CountOwn(of Own) {
 	if of == OwnModel {
 		c.member.ownModel.Add(1)
@@ -101,7 +100,7 @@ func (c *Control) CountOwn(of Own) {
 	c.member.ownTool.Add(1)
 }
 
-// By returns which hook makes a tool call for itself.
+// By returns the hook that makes a tool call for itself.
 func (c *Control) By() *abi.By {
 	by := &abi.By{Entry: c.member.Name, Hook: c.Hook}
 	if c.tool != nil {
@@ -139,7 +138,7 @@ func (r *Run) Past() map[*Member]bool {
 	return past
 }
 
-// never holds the hooks that cannot pause a run, and neither can the calls they make.
+// never holds the hooks that cannot pause a run; the calls that they make cannot either.
 var never = map[abi.Hook]bool{
 	abi.HookOnChunk:      true,
 	abi.HookToolMessages: true,
@@ -164,7 +163,7 @@ func (c *Control) Identify(of Own, request any) (string, error) {
 	return Digest(at + strconv.Itoa(c.same[at]))[:16], nil
 }
 
-// Digest returns a short hash of s for use in keys.
+// Digest returns a short hash of arguments for use in keys.
 func Digest(arguments string) string {
 	sum := sha256.Sum256([]byte(arguments))
 	return hex.EncodeToString(sum[:16])

@@ -7,9 +7,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Next runs what the hook wraps, with a patch of the request. In wrap_model it takes an
-// *abi.RequestPatch and returns an *abi.Response; in wrap_tool_call it takes an
-// *abi.CallPatch and returns an *abi.Result.
+// Next makes the call that the hook wraps, with a patch of the request. In wrap_model it takes an
+// *abi.RequestPatch and returns an *abi.Response; in wrap_tool_call it takes an *abi.CallPatch and
+// returns an *abi.Result.
 func (c *Control) Next(ctx context.Context, patch any) (any, error) {
 	if c.next == nil {
 		return nil, denied("next is for wrap_model and wrap_tool_call, not for %s", c.Hook)
@@ -38,9 +38,9 @@ func (c *Control) NextStream(ctx context.Context, patch any) error {
 	return c.call().waitFor(func() error { return c.open(ctx, patch) })
 }
 
-// Recv waits for chunks of the stream that NextStream opened, and returns at most maxBytes
-// of those that wait, but at least one. At the end it returns the end of the stream once,
-// or the error of the wrapped call, and nothing after that.
+// Recv waits for chunks of the stream that NextStream opened, and returns those available, up to
+// most bytes but at least one. At the end it returns the end of the stream once, or the error of
+// the wrapped call, and then an empty value.
 func (c *Control) Recv(ctx context.Context, most int) (abi.Received, error) {
 	if c.recv == nil {
 		return abi.Received{}, denied("recv is for wrap_model and wrap_tool_call, not for %s", c.Hook)
@@ -79,14 +79,14 @@ func (c *Call) countNext() error {
 	return nil
 }
 
-// NextModel runs the call that a wrap_model hook wraps.
+// NextModel makes the call that a wrap_model hook wraps.
 func (c *Call) NextModel(ctx context.Context, patch abi.RequestPatch) (*abi.Response, error) {
 	reply, err := ControlOf(c).Next(ctx, &patch)
 	res, _ := reply.(*abi.Response)
 	return res, err
 }
 
-// NextTool runs the call that a wrap_tool_call hook wraps.
+// NextTool makes the call that a wrap_tool_call hook wraps.
 func (c *Call) NextTool(ctx context.Context, patch abi.CallPatch) (*abi.Result, error) {
 	reply, err := ControlOf(c).Next(ctx, &patch)
 	res, _ := reply.(*abi.Result)

@@ -10,10 +10,10 @@ type Options struct {
 	// ContinueOnResponse runs the rest of a before pipeline after a hook that answered.
 	// The last answer counts; an error takes precedence.
 	ContinueOnResponse bool
-	// Values stores the durable values of entries, for Tenant; there are none if nil.
+	// Values stores the durable values of entries, for Tenant. If nil, they are unavailable.
 	Values Values
 	Tenant string
-	// HTTP sends requests of middlewares, which fail if it is nil.
+	// HTTP sends requests of middlewares. If nil, they fail.
 	HTTP HTTP
 	// Tracer, if not nil, receives the operations of the run.
 	Tracer tracing.Tracer

@@ -11,15 +11,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// An owed tracks whether recorded data must be persisted before the next hook or tool is
-// called, which may act on it outside the process.
+// An owed tracks whether recorded data must be persisted before the next hook or tool is called,
+// which may act on it outside the process.
 type owed struct {
-	mu   sync.Mutex // held by who keeps it
+	mu   sync.Mutex // serializes PersistOwed
 	some atomic.Bool
 }
 
-// Persist waits until everything recorded is persisted, if the host is a [Keeper]. safe is
-// set before an action that must not be repeated.
+// Persist waits until everything recorded is persisted, if the host is a [Keeper]. safe is set
+// before an action that must not be repeated, and includes power failures.
 func (r *Run) Persist(ctx context.Context, safe bool) error {
 	k, ok := r.Host.(Keeper)
 	if !ok {
@@ -32,11 +32,10 @@ func (r *Run) Persist(ctx context.Context, safe bool) error {
 	return nil
 }
 
-// PersistAnswer persists the answer of the model: at once if a hook waits for it, and
-// otherwise before the next hook or tool is called. If none is called, it is persisted
-// with the data that follows.
+// PersistAnswer persists the answer of the model: at once if a hook waits for it, and otherwise
+// before the next hook or tool is called. If none is called, it is persisted with the next data.
 func (r *Run) PersistAnswer(ctx context.Context) error {
-	waits := r.Scope != "" || len(r.path) > 0 // a middleware asked
+	waits := r.Scope != "" || len(r.path) > 0 // a middleware made the call
 	for i := Outer; i < RingCount; i++ {
 		waits = waits || len(r.In(i, abi.HookWrapModel)) > 0
 	}
@@ -60,7 +59,7 @@ func (r *Run) PersistOwed(ctx context.Context) error {
 	return r.Persist(ctx, false)
 }
 
-// endWrites marks what a finished hook call wrote as to be persisted.
+// endWrites marks the writes of a finished hook call for persisting.
 func endWrites(ctx context.Context, c *Call) {
 	var h *local.Hold
 	if live[c.Hook] {
@@ -69,9 +68,9 @@ func endWrites(ctx context.Context, c *Call) {
 	c.locals.End(h)
 }
 
-// Delta passes take what has changed since the last call. No hook answer is recorded
-// meanwhile, so take knows which events belong to the changes. phaseEnds includes what
-// wrappers wrote, since they are not called again.
+// Delta calls take with the changes since the last call. No hook answer is recorded meanwhile, so
+// take knows which events belong to the changes. phaseEnds includes the writes of wrappers, which
+// will not be called again.
 func (r *Run) Delta(phaseEnds bool, take func(*record.Delta) error) error {
 	r.keeping.Lock()
 	defer r.keeping.Unlock()

@@ -10,29 +10,29 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// A Run is what the hook calls of one run share.
+// A Run is the state that the hook calls of one run share.
 type Run struct {
 	Options
 	Host   Host
 	Locals *local.Values
 	Record *record.Record
 	Lists  Lists
-	Events func(abi.Event) // gets each event that was sent; must not block
+	Events func(abi.Event) // receives each event that was sent; must not block
 
-	StreamIDs *atomic.Int64 // how many streams there were
-	keeping   *sync.RWMutex // read-locked while something is recorded, locked while that is collected
+	StreamIDs *atomic.Int64 // number of streams so far
+	keeping   *sync.RWMutex // read-locked while recording, locked while collecting the recorded changes
 	owed      *owed
 
-	accountant Accountant       // nil: memory is not limited
-	Account    *account.Account // its account; nil if nothing is counted
-	recorded   *account.Share   // by the record
+	accountant Accountant       // nil if memory is not limited
+	Account    *account.Account // the accountant's account; nil if memory is not counted
+	recorded   *account.Share   // the record's share of the account
 
-	// Of a run as a call of a middleware's own passes it; see [Call.Tool].
+	// For a call that a middleware makes for itself; see [Call.Tool].
 	Nested  nester
-	path    []frame // the calls that it is made within, itself last
-	Scope   string  // sets its hooks apart in the record
-	Settled bool    // nothing in it may pause the run
-	last    bool    // it is within after_agent: nothing in it ends the run, which has ended
+	path    []frame // the middlewares' calls in progress, innermost last
+	Scope   string  // distinguishes its hooks in the record
+	Settled bool    // nothing within the call may pause the run
+	last    bool    // the call is within after_agent: the run has ended, so nothing may end it
 }
 
 // NewRun returns a run. The caller sets its Lists, Events and Nested.

@@ -6,7 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// CountCall records one call of hook h, its duration and whether it faulted.
+// CountCall counts one call of hook h, with its duration and whether it faulted.
 func CountCall(s *abi.EntryStats, h abi.Hook, wall time.Duration, faulted bool) {
 	s.Calls++
 	s.Hooks[h]++

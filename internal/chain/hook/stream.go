@@ -80,6 +80,6 @@ func (s *Stream[R]) End() error {
 	return s.err
 }
 
-// Reply returns the whole answer, after End. It is nil if the answer failed or the loop
+// Reply returns the whole answer. It is valid after End, and nil if the answer failed or the loop
 // was left early.
 func (s *Stream[R]) Reply() *R { return s.res }

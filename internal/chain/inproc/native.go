@@ -1,5 +1,5 @@
-// Package inproc runs middlewares that are written in Go and live in the host's process,
-// with all its rights. Package host/native has constructors for them.
+// Package inproc runs middlewares that are written in Go and run in the host's process, with all
+// its rights. Package host/native has constructors for them.
 package inproc
 
 import (
@@ -18,12 +18,12 @@ import (
 // A Middleware is a middleware written in Go. It has the hooks whose functions are set. A
 // nil answer changes nothing, except that GateTool and CallTool must answer; an error
 // corresponds to a module's hook returning 1. A panic is a fault.
-//
-// The functions are called concurrently by many runs. They should keep the state of a run
+// The functions are called concurrently by many runs. They should store the state of a run in its
+// run-local values.
 // in its run-local values.
 type Middleware struct {
-	// Description is what the middleware says of itself; its hooks are those
-	// that are set, and it reads messages through [Call.List].
+	// Description describes the middleware. Describe replaces its list of hooks by the hooks that
+	// are set; the middleware reads messages through [Call.List].
 	Description abi.Description
 
 	BeforeAgent             func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error)

@@ -32,8 +32,8 @@ func (v *Values) checkWritable(o *Owner, key string) error {
 	return nil
 }
 
-// set sets a key if its version is still version, or unconditionally for
-// abi.LocalAlways. It keeps val.
+// set sets a key if its version is still version, or unconditionally for abi.LocalAlways. It
+// retains val.
 func (v *Values) set(o *Owner, key string, val json.RawMessage, version int64) (int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -44,7 +44,7 @@ func (v *Values) set(o *Owner, key string, val json.RawMessage, version int64) (
 	return v.lastVersion, v.put(o, key, val, v.lastVersion)
 }
 
-// checkSet returns the error of a set with that version, except that of its size.
+// checkSet returns the error that a set with that version would fail with, except for its size.
 func (v *Values) checkSet(o *Owner, key string, version int64) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -63,8 +63,8 @@ func (v *Values) checkVersion(o *Owner, key string, version int64) error {
 	return nil
 }
 
-// reserveVersion returns the version of a staged write, or the error that the
-// write would fail with.
+// reserveVersion returns the version of a staged write, or the error that the write would fail
+// with.
 func (v *Values) reserveVersion(o *Owner, key string) (int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -91,7 +91,7 @@ func (v *Values) commit(o *Owner, w *write) (changed bool, err error) {
 	return true, v.put(o, w.key, w.value, w.version)
 }
 
-// put stores a value within the limits and keeps val. The caller holds the lock.
+// put stores a value within the limits and retains val. The caller holds the lock.
 func (v *Values) put(o *Owner, key string, val json.RawMessage, version int64) error {
 	scope := o.scope(key)
 	values := v.scopes[scope]

@@ -10,13 +10,13 @@ import (
 // A scopedKey names a run-local value.
 type scopedKey struct{ scope, key string }
 
-// A change is the change of one value by one hook call.
+// A change records that one hook call changed a value.
 type change struct {
 	scopedKey
-	delta int64 // what the call added to a counter
+	delta int64 // the sum that the call added to a counter
 }
 
-// maxLinear is the number of changes from which they are indexed.
+// maxLinear is the number of changes that are searched without an index.
 const maxLinear = 16
 
 // changes lists the values that a hook call has changed, each once.
@@ -61,9 +61,9 @@ type Change struct {
 	Version int64           `json:"version,omitempty"`
 }
 
-// Changes returns the values that changed since its last call, sorted by scope
-// and key. It excludes what calls in progress have added to counters, since
-// those calls are repeated if the process ends before they do.
+// Changes returns the values that changed since its last call, sorted by scope and key. It excludes
+// the additions of calls in progress to counters, since those calls are repeated if the process
+// ends before they do.
 func (v *Values) Changes() []Change {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -13,7 +13,7 @@ type Hold struct{ changes map[scopedKey]int64 }
 
 type holdKey struct{}
 
-// WithHold returns ctx with a new hold, which replaces the one it has.
+// WithHold returns ctx with a new hold, which replaces any other.
 //
 // A context carries the hold because an exchange may run another agent, as the
 // tool that it calls, whose chain shares nothing else with this one.
@@ -28,7 +28,7 @@ func HoldOf(ctx context.Context) *Hold {
 	return h
 }
 
-// noteChanges marks changes as to be persisted, now or when h is released.
+// noteChanges marks changes for persisting, now or when h is released.
 func (v *Values) noteChanges(list []change, h *Hold) {
 	if len(list) == 0 {
 		return
@@ -51,8 +51,7 @@ func (v *Values) noteChanges(list []change, h *Hold) {
 	}
 }
 
-// markDirty marks a value as to be persisted, with delta no longer pending.
-// The caller holds the lock.
+// markDirty marks a value for persisting, with delta no longer pending. The caller holds the lock.
 func (v *Values) markDirty(k scopedKey, delta int64) {
 	if !v.dirty[k] {
 		v.dirty[k] = true
@@ -63,8 +62,8 @@ func (v *Values) markDirty(k scopedKey, delta int64) {
 	}
 }
 
-// countNotes charges n more notes about changed keys, which outlive the values
-// of deleted keys. The caller holds the lock.
+// countNotes charges n more notes about changed keys. Such notes outlive the values of deleted
+// keys. The caller holds the lock.
 func (v *Values) countNotes(n int) {
 	switch {
 	case v.share == nil:
@@ -75,8 +74,8 @@ func (v *Values) countNotes(n int) {
 	}
 }
 
-// Release marks the changes that h holds as to be persisted. The exchange of h
-// has ended, and its outcome is recorded. A nil hold is ignored.
+// Release marks the changes that h holds for persisting. The caller has recorded the outcome of h's
+// exchange. A nil hold is ignored.
 func (v *Values) Release(h *Hold) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

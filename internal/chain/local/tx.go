@@ -19,7 +19,7 @@ import (
 type Tx struct {
 	values *Values
 	owner  *Owner
-	meter  *account.Meter // charged with staged writes; its owner releases it
+	meter  *account.Meter // charged with staged writes; the caller of Begin releases it
 
 	mu      sync.Mutex
 	staged  []write
@@ -35,7 +35,7 @@ type write struct {
 	version int64
 }
 
-// size returns about how many bytes a staged write takes.
+// size returns the approximate size of a staged write in bytes.
 func (w *write) size() int64 { return int64(size.Overhead + len(w.key) + len(w.value)) }
 
 // Begin starts a transaction of an owner. It charges staged writes to meter.
@@ -43,8 +43,7 @@ func (v *Values) Begin(o *Owner, meter *account.Meter) Tx {
 	return Tx{values: v, owner: o, meter: meter}
 }
 
-// Get returns a value, as the transaction has staged it if it has. ok is false
-// if there is none.
+// Get returns a value, including the transaction's own staged writes. ok is false if there is none.
 func (tx *Tx) Get(key string) (v abi.LocalValue, ok bool, err error) {
 	if err := checkKey(key); err != nil {
 		return v, false, err
@@ -67,16 +66,16 @@ func (tx *Tx) lastStaged(key string) (write, bool) {
 	return write{}, false
 }
 
-// Set sets a value to a copy of val, which must be valid JSON, and returns its
-// version. With abi.LocalAlways it stages the write. With any other version it
-// writes at once, and fails with abi.CodeConflict if the value has another
-// version. It calls stop, which may be nil, from time to time while it checks
-// and copies a large value, and fails with its error.
+// Set sets a value to a copy of val, which must be valid JSON, and returns its version. With
+// abi.LocalAlways it stages the write. With any other version it writes at once, and fails with
+// abi.CodeConflict if the value has another version. While it checks and copies a large value it
+// periodically calls stop, which may be nil, and fails with its error.
 func (tx *Tx) Set(key string, val json.RawMessage, version int64, stop func() error) (int64, error) {
 	if err := checkKey(key); err != nil {
 		return 0, err
 	}
-	// Reject first what needs neither reading nor copying the value: both take milliseconds for 4 MB.
+	// First do the checks that neither read nor copy the value: reading and copying take
+	// milliseconds for 4 MB.
 	if err := tx.checkSet(key, val, version); err != nil {
 		return 0, err
 	}
@@ -110,7 +109,7 @@ func (tx *Tx) checkSet(key string, val json.RawMessage, version int64) error {
 	}
 	for _, w := range tx.staged {
 		if w.key == key {
-			return nil // Set writes it first, which changes the version
+			return nil // Set flushes it first, which changes the version
 		}
 	}
 	return tx.values.checkSet(tx.owner, key, version)
@@ -210,15 +209,15 @@ func (tx *Tx) apply(w *write) error {
 	return err
 }
 
-// note records that the call changes a value.
+// note records that the call changes a value, by delta if it is a counter.
 func (tx *Tx) note(key string, delta int64) {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	tx.changed.add(scopedKey{tx.owner.scope(key), key}, delta)
 }
 
-// End marks the changes of the transaction as to be persisted: at once if h is
-// nil, and otherwise when h is released.
+// End marks the changes of the transaction for persisting: at once if h is nil, and otherwise when
+// h is released.
 func (tx *Tx) End(h *Hold) {
 	tx.mu.Lock()
 	list := tx.changed.list

@@ -1,11 +1,10 @@
-// Package local holds run-local values: the small key-value stores that the
-// entries of a chain keep for the length of one run.
+// Package local holds run-local values: small key-value stores in which the entries of a chain
+// store data for the length of one run.
 //
-// In come the writes of hook calls, as a [Tx] for each call; out come the
-// values, and the changes since the last call of [Values.Changes], which the
-// host persists. It guarantees that unconditional writes take effect only if
-// their hook succeeds, that versions never repeat, and that no entry exceeds
-// its limits. It knows neither hooks nor the chain.
+// Each hook call writes through its own [Tx]. [Values.Changes] returns the changes for the host to
+// persist. The package guarantees that unconditional writes take effect only if their hook
+// succeeds, that versions never repeat, and that no entry exceeds its limits. It knows neither
+// hooks nor the chain.
 package local
 
 import (
@@ -34,10 +33,10 @@ type Values struct {
 	sizes       map[string]int // bytes of keys and values, by scope
 
 	dirty   map[scopedKey]bool  // changed since the last call of Changes
-	pending map[scopedKey]int64 // what calls in progress have added to counters
-	holds   map[*Hold]bool      // of exchanges in progress that have changed values
+	pending map[scopedKey]int64 // additions of calls in progress to counters
+	holds   map[*Hold]bool      // holds of exchanges in progress that have changed values
 
-	share *account.Share // of the run's memory; nil if it is not counted
+	share *account.Share // of the run's memory; nil if memory is not counted
 }
 
 type value struct {
@@ -51,8 +50,8 @@ func New() *Values {
 		dirty: map[scopedKey]bool{}, pending: map[scopedKey]int64{}, holds: map[*Hold]bool{}}
 }
 
-// Count charges the values to an account from now on, including those that
-// exist already, which it charges even beyond the limit. Nil stops the counting.
+// Count charges the values to an account from now on. It charges existing values even beyond the
+// limit. Nil stops the counting.
 func (v *Values) Count(a *account.Account) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

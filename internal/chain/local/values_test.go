@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// Rings of an entry, as the chain names them.
+// Rings of an entry, from the inside out, as the chain passes them to NewOwner.
 var (
 	outer  = []string{"outer"}
 	tenant = []string{"tenant", "outer"}
@@ -145,7 +145,8 @@ func TestLocalsSurviveSerialisation(t *testing.T) {
 	require.Greater(t, v2, v)
 }
 
-// TestLocalsSizesStayRight holds the sum that the limit goes by to what is there.
+// TestLocalsSizesStayRight checks that the size counted towards the limit matches the stored
+// values.
 func TestLocalsSizesStayRight(t *testing.T) {
 	t.Parallel()
 	locals := New()
@@ -171,8 +172,8 @@ func TestLocalsSizesStayRight(t *testing.T) {
 	require.Equal(t, want, locals.sizes["entry:a"])
 }
 
-// TestRejectedLocalSetCopiesNothing checks that a write beyond the limits costs the host no copy of
-// its value: a hook can repeat such a write thousands of times.
+// TestRejectedLocalSetCopiesNothing checks that a write beyond the limits does not make the host
+// copy its value: a hook can repeat such a write thousands of times.
 func TestRejectedLocalSetCopiesNothing(t *testing.T) {
 	value := json.RawMessage(`"` + strings.Repeat("x", maxBytes-100) + `"`)
 	outdated := func(c *Tx) error {
@@ -205,7 +206,7 @@ func TestRejectedLocalSetCopiesNothing(t *testing.T) {
 	}
 }
 
-// TestLocalSetStopsWhileItCopies checks that a long copy ends when the call has to.
+// TestLocalSetStopsWhileItCopies checks that a long copy ends once stop returns an error.
 func TestLocalSetStopsWhileItCopies(t *testing.T) {
 	t.Parallel()
 	c := begin(New(), "a", tenant)
@@ -219,8 +220,8 @@ func TestLocalSetStopsWhileItCopies(t *testing.T) {
 	require.GreaterOrEqual(t, asked-2*reading, 10, "stop is asked between pieces of the copy")
 }
 
-// TestChangesAreNotedOnce checks that a transaction notes each changed key once, and none for keys
-// that do not exist, since the notes of wrappers last as long as their exchange.
+// TestChangesAreNotedOnce checks that a transaction notes each changed key once, and no keys that
+// do not exist, since the notes of wrappers last as long as their exchange.
 func TestChangesAreNotedOnce(t *testing.T) {
 	t.Parallel()
 	values := New()

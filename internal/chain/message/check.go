@@ -1,9 +1,9 @@
 // Package message holds immutable lists of messages that share their parts and their JSON,
 // and applies the edits of middlewares to them.
 //
-// A [List] is a run's state or the request of one model call. Editing makes another list
-// with its own revision; [Revisions] tell a module from which index a list has changed.
-// The package guarantees that ids and origins of messages are the host's.
+// A [List] is a run's state or the request of one model call. Editing makes another list with its
+// own revision; [Revisions] tell a module from which index a list has changed. The package
+// guarantees that the ids and origins of messages are set by the host.
 package message
 
 import (
@@ -45,9 +45,9 @@ func isEmpty(m *abi.Message) bool {
 	return m.Role == "" && m.Content.IsNull() && m.ReasoningContent == "" && len(m.ToolCalls) == 0 && len(m.Unknown) == 0
 }
 
-// CheckResponse rejects a response that is not an assistant's message. It sets the id and
-// origin, which are those of inner, the response that the middleware saw, if the content
-// is the same.
+// CheckResponse rejects a response that is not an assistant's message. It sets the id and origin.
+// If the content equals that of inner, the response that the middleware saw, they are those of
+// inner.
 func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 	if res == nil {
 		return nil

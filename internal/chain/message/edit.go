@@ -11,8 +11,8 @@ import (
 // MaxInsert is the maximum number of messages that one answer may add.
 const MaxInsert = 10_000
 
-// Edit applies a middleware's patch to a list. Ids and origins belong to the host: those
-// of an inserted message are kept only if the same patch removed that message.
+// Edit applies a middleware's patch to a list. Ids and origins belong to the host: an inserted
+// message retains its own only if the same patch removed that message.
 func Edit(l *List, p *abi.ListPatch, entry string, newID func() string) (*List, error) {
 	if p.IsZero() {
 		return l, nil
@@ -50,7 +50,7 @@ func Edit(l *List, p *abi.ListPatch, entry string, newID func() string) (*List, 
 	return l.splice(splices), nil
 }
 
-// wholeSplice returns the single splice that turns l into messages and keeps their common
+// wholeSplice returns the single splice that turns l into messages and retains their common
 // beginning.
 func wholeSplice(l *List, messages []abi.Message) abi.Splice {
 	same := 0

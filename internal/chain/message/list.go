@@ -18,18 +18,18 @@ type List struct {
 	items []*item
 	rev   int64
 	revs  *Revisions
-	room  *room // behind the items; nil: there is none
+	room  *room // spare capacity after the items; nil if there is none
 
-	// Of a list that was made of another one with a prefix: the revisions of both.
+	// The revisions of the list and the prefix that [List.Prefixed] joined; 0 for other lists.
 	base, prefix int64
 }
 
-// A room is the spare capacity behind the items of lists that share an array. The first
-// list to append claims it without affecting the others, so that a growing conversation is
-// not copied in each step.
+// A room is the spare capacity after the items of lists that share an array. The first list to
+// append claims it without affecting the others, so that a growing conversation is not copied in
+// each step.
 type room struct {
 	mu   sync.Mutex
-	used int // of the array
+	used int // length of the array that is in use
 }
 
 // extend returns the items followed by more, in the same array if possible.
@@ -49,12 +49,12 @@ func (l *List) extend(more []*item) ([]*item, *room) {
 // roomy returns an empty slice with spare capacity beyond n.
 func roomy(n int) []*item { return make([]*item, 0, n+n/4+8) }
 
-// An item is one message and its JSON, which is encoded on first use, however many modules
-// and steps read it.
+// An item is one message and its JSON. The JSON is encoded on first use and shared by all modules
+// and steps.
 type item struct {
 	message abi.Message
 	json    atomic.Pointer[[]byte]
-	size    atomic.Int64 // of the message; 0: not known yet
+	size    atomic.Int64 // of the message, in bytes; 0 until it is computed
 }
 
 func (it *item) encoded() []byte {
@@ -63,7 +63,7 @@ func (it *item) encoded() []byte {
 	}
 	b, err := abijson.Marshal(&it.message)
 	if err != nil {
-		// A message holds only what was decoded or made by the host.
+		// Unreachable: every message was decoded or made by the host.
 		b = []byte(`{"role":"user","content":null}`)
 	}
 	it.json.Store(&b)
@@ -136,7 +136,7 @@ func (l *List) JSONSize(first int) int64 {
 	return n
 }
 
-// AppendJSON is JSON appended to b.
+// AppendJSON is like JSON, but appends to b.
 func (l *List) AppendJSON(b []byte, from, to, limit int) (all []byte, ok bool) {
 	from = max(0, min(from, len(l.items)))
 	to = max(from, min(to, len(l.items)))
@@ -159,7 +159,7 @@ func (l *List) AppendJSON(b []byte, from, to, limit int) (all []byte, ok bool) {
 	return append(b, ']'), true
 }
 
-// Size returns about how many bytes the messages occupy, including cached JSON.
+// Size returns the approximate size of the messages in bytes, including cached JSON.
 func (l *List) Size() int64 {
 	var n int64
 	for _, it := range l.items {
@@ -168,7 +168,7 @@ func (l *List) Size() int64 {
 	return n
 }
 
-// bytes returns about how many bytes an item occupies.
+// bytes returns the approximate size of an item in bytes.
 func (it *item) bytes() int64 {
 	n := it.size.Load()
 	if n == 0 {
@@ -194,10 +194,9 @@ func (l *List) Insert(at int, messages ...abi.Message) *List {
 	return l.splice([]abi.Splice{{At: at, Insert: messages}})
 }
 
-// Prefixed returns a list of another kind: the messages of prefix, which may be nil,
-// followed by those of l. Revisions of such lists can be compared with each other. The
-// result shares memory with last, an earlier list made with the same prefix, if it is not
-// nil.
+// Prefixed returns a list of another kind: the messages of prefix, which may be nil, followed by
+// those of l. Revisions of such lists can be compared with each other. If last is not nil, it is an
+// earlier list made with the same prefix, and the result shares memory with it.
 func (l *List) Prefixed(last, prefix *List) *List {
 	out := &List{revs: l.revs, base: l.rev}
 	var before []*item

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// TestChanged holds Changed against lists that were kept whole: whatever edits
-// lie between two revisions, all before the index it names is the same.
+// TestChanged compares Changed with complete copies of the lists: after any edits between two
+// revisions, the messages before the returned index are the same.
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -52,8 +52,8 @@ func holds(t *testing.T, now *List, rev int64, before []abi.Message) {
 	require.Equal(t, before[:first], now.All()[:first])
 }
 
-// TestChangedIsExact shows that a module which saw the list one step ago
-// looks at the new messages only.
+// TestChangedIsExact checks that a module which saw the list one step ago reads only the new
+// messages.
 func TestChangedIsExact(t *testing.T) {
 	t.Parallel()
 	revs := NewRevisions()
@@ -81,8 +81,7 @@ func TestListJSONIsBounded(t *testing.T) {
 	require.Equal(t, "[]", string(b))
 }
 
-// Lists that grow by their end share what they have in common, and none sees what
-// another appended.
+// Lists that share an array do not see each other's appended messages.
 func TestListsShare(t *testing.T) {
 	t.Parallel()
 	revs := NewRevisions()
@@ -105,8 +104,8 @@ func TestListsShare(t *testing.T) {
 	var before []seen
 	for i := 1; i < 100; i++ {
 		text := strconv.Itoa(i)
-		side := state.Append(abi.User("another " + text)) // takes the room first
-		if i%7 == 0 {                                     // what is before the end changes too
+		side := state.Append(abi.User("another " + text)) // claims the shared spare capacity first
+		if i%7 == 0 {                                     // also change the middle of the list
 			state, want = state.Insert(1, abi.User("x"), abi.User("y")), slices.Insert(slices.Clone(want), 1, "x", "y")
 		}
 		state, want = state.Append(abi.User(text)), append(slices.Clone(want), text)

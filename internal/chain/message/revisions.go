@@ -2,8 +2,8 @@ package message
 
 import "sync"
 
-// keptRevisions is the number of past revisions for which changes are known. A module that
-// remembers an older one reads the whole list again.
+// keptRevisions is the number of past revisions with known changes. A module that has cached an
+// older one reads the whole list again.
 const keptRevisions = 4096
 
 // Revisions record how the lists of one run derive from each other, so that a module which
@@ -14,13 +14,13 @@ type Revisions struct {
 	nodes map[int64]revision
 }
 
-// A revision derives from its parent: changed from index first on or, if derived, by a
-// prefix of first messages in front of a list of the other kind.
+// A revision derives from its parent: by changes from index first on or, if derived is set, by a
+// prefix of first messages before a list of the other kind.
 type revision struct {
 	parent  int64
 	first   int
 	derived bool
-	prefix  int64 // its revision; 0: none
+	prefix  int64 // revision of the prefix; 0 if there is none
 }
 
 // NewRevisions returns the revisions of a new run.
@@ -28,8 +28,8 @@ func NewRevisions() *Revisions {
 	return &Revisions{nodes: map[int64]revision{}}
 }
 
-// ResumeRevisions returns the revisions of a resumed run, numbered from last+1 on. All
-// earlier revisions are unknown to it: lists count as changed since then from their start.
+// ResumeRevisions returns the revisions of a resumed run, numbered from last+1. Earlier revisions
+// are unknown: lists count as changed since then from their start.
 func ResumeRevisions(last int64) *Revisions {
 	r := NewRevisions()
 	r.last = last
@@ -62,8 +62,8 @@ func (r *Revisions) add(n revision) int64 {
 	return r.last
 }
 
-// changed walks from both revisions to their common ancestor. A parent is older than its
-// children, so the younger of the two moves.
+// changed returns the first index that differs between two revisions. It walks from both to their
+// common ancestor. A parent is older than its children, so the younger of the two moves.
 func (r *Revisions) changed(a, b int64) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +82,7 @@ func (r *Revisions) changed(a, b int64) int {
 			a = n.parent
 			continue
 		}
-		// Lists of the other kind meet below their prefixes, or not at all.
+		// Lists of the other kind have a common ancestor below their prefixes, or none.
 		for {
 			m, ok := r.nodes[b]
 			if !ok || m.parent == 0 {

@@ -9,13 +9,13 @@ import (
 
 // A CallRecord is one recorded call of a phase.
 type CallRecord struct {
-	// What is a hook, "model", or "tool" for the call of a tool itself.
+	// What is a hook, "model", or "tool" for a call of the tool itself.
 	What  string `json:"what"`
 	Entry string `json:"entry,omitempty"`
 	// Call is the id of the tool call that the call is about.
 	Call string `json:"call,omitempty"`
 
-	Answer  json.RawMessage `json:"answer,omitempty"` // of a hook; an abi.Response; an abi.Result
+	Answer  json.RawMessage `json:"answer,omitempty"` // a hook's answer, an abi.Response or an abi.Result
 	Failed  *abi.Error      `json:"failed,omitempty"`
 	Faulted bool            `json:"faulted,omitempty"`
 	// Done is set once the call has finished, and Begun once a tool has been called.

@@ -7,19 +7,19 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
-// A Delta holds changes of the record of a phase and of run-local values. What a hook
-// wrote to run-local values is in the same delta as its answer, so that a repeated hook
-// finds the values as before.
+// A Delta holds changes of the record of a phase and of run-local values. A hook's writes to
+// run-local values are in the same delta as its answer, so that a repeated hook finds the values
+// unchanged.
 type Delta struct {
 	Record map[string]json.RawMessage `json:"record,omitempty"`
-	Asked  json.RawMessage            `json:"asked,omitempty"` // interrupts, answers, approvals: all of them
+	Asked  json.RawMessage            `json:"asked,omitempty"` // all interrupts, answers and approvals
 	Locals []local.Change             `json:"locals,omitempty"`
 }
 
 // Empty reports whether there are no changes.
 func (d *Delta) Empty() bool { return len(d.Record) == 0 && d.Asked == nil && len(d.Locals) == 0 }
 
-// Size returns about how many bytes the changes occupy.
+// Size returns the approximate size of the changes in bytes.
 func (d *Delta) Size() int {
 	n := len(d.Asked)
 	for key, b := range d.Record {

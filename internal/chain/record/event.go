@@ -6,9 +6,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// WasSent records that a call sends an event for the nth time in this pass, and reports
-// whether an earlier pass sent it as often. Events are compared by content, since a
-// resumed hook may have new ones.
+// WasSent records that a call sends an event for the nth time in this pass, and reports whether an
+// earlier pass sent it at least n times. Events are compared by content, since a resumed hook may
+// send different ones.
 func (r *Record) WasSent(key string, sum uint64, nth int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -114,8 +114,8 @@ func (r *Record) Resume(key string) (*abi.Resume, *abi.Pending) {
 	return nil, nil
 }
 
-// maxAsked bounds the interrupts of a phase together, in bytes. All of them are persisted
-// with each new one.
+// maxAsked bounds all interrupts of a phase together, in bytes. Each new one persists all of them
+// again.
 const maxAsked = 2 << 20
 
 // A pendingLimitError reports an interrupt that exceeds a limit.
@@ -142,7 +142,7 @@ func (r *Record) Interrupt(key string, p abi.Pending) error {
 	return nil
 }
 
-// sizeOfPending returns about how many bytes an interrupt occupies.
+// sizeOfPending returns the approximate size of an interrupt in bytes.
 func sizeOfPending(p *abi.Pending) int64 {
 	n := size.Overhead + len(p.Reason) + len(p.Payload)
 	if p.Call != nil {
@@ -154,7 +154,7 @@ func sizeOfPending(p *abi.Pending) int64 {
 	return int64(n)
 }
 
-// Decision returns what was decided about an exact call.
+// Decision returns the decision about an exact call, if there is one.
 func (r *Record) Decision(call abi.Call, owner string) (abi.Approval, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

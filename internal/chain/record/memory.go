@@ -8,11 +8,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
-// maxRecord bounds the record of one phase, in bytes. Wrappers influence how much is
-// recorded: each may run the rest of the chain 64 times.
+// maxRecord bounds the record of one phase, in bytes. Wrappers influence its size: each may run the
+// rest of the chain 64 times.
 const maxRecord = 128 << 20
 
-// keptBeside is the size of a recorded call without its answer, in bytes.
+// keptBeside is the estimated size of a recorded call without its answer, in bytes.
 const keptBeside = 256
 
 // Reserve counts the answer of a hook before it is recorded. The error is a fault of the
@@ -63,8 +63,8 @@ func (r *Record) grow(n int64) error {
 	return nil
 }
 
-// weigh returns about how many bytes an answer of the model or a tool occupies in the
-// record; 0 for answers that were counted before.
+// weigh returns the approximate size of a model's or tool's answer in the record, in bytes; 0 for
+// answers that were counted earlier.
 func weigh(out any) int64 {
 	switch out := out.(type) {
 	case *abi.Result:
@@ -72,6 +72,6 @@ func weigh(out any) int64 {
 	case *abi.Response:
 		return size.Message(&out.Message)
 	default:
-		return 0 // it was held
+		return 0 // counted by Reserve
 	}
 }

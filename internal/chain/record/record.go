@@ -1,9 +1,9 @@
-// Package record records the calls of one phase of a run, so that the phase can be
-// repeated after an interrupt or in another process without doing anything twice.
+// Package record records the calls of one phase of a run, so that the phase can be repeated after
+// an interrupt or in another process without repeating side effects.
 //
-// In come the outcomes of hooks, gates, the model and tools, keyed in the order of their
-// calls; out come the recorded outcomes, the pending interrupts, and the changes to
-// persist, as a [Delta]. A [Record] never calls anything.
+// A [Record] stores the outcomes of hooks, gates, the model and tools under keys that follow the
+// order of their calls. It returns recorded outcomes, pending interrupts, and the changes to
+// persist, as a [Delta]. A Record never calls anything.
 package record
 
 import (
@@ -17,41 +17,41 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
-// A Record holds what has been done in the current phase of a run. When the phase is
-// repeated, pipeline hooks, gates, the model and tools are answered from it; only wrappers
-// and the hook that interrupted are called again.
+// A Record holds the finished calls of the current phase of a run. When the phase is repeated,
+// pipeline hooks, gates, the model and tools are answered from the record; only wrappers and the
+// hook that interrupted are called again.
 //
 // It is a plain value that is persisted with the run. The next phase starts with an empty
 // record.
 type Record struct {
 	mu      sync.Mutex
 	entries map[string]*entry
-	counts  map[string]int // calls of each kind in this pass, to tell them apart
+	counts  map[string]int // number of calls of each kind in this pass, for their keys
 
 	waiting   map[string]abi.Pending // by key
 	answers   map[string]abi.Resume  // by key
 	approvals []approval
 
-	bytes      int64          // about how many it keeps
-	asked      int64          // of them, of interrupts
-	share      *account.Share // of the run's memory; nil: it is not counted
-	dirty      []string       // the keys of entries that changed since they were kept
-	askedDirty bool           // the same of what waits, was answered or approved
+	bytes      int64          // approximate size of the record
+	asked      int64          // size of the interrupts, included in bytes
+	share      *account.Share // of the run's memory; nil if memory is not counted
+	dirty      []string       // keys of entries that changed since they were last persisted
+	askedDirty bool           // interrupts, answers or approvals changed since they were last persisted
 }
 
 // An entry is the outcome of one call.
 type entry struct {
 	Answer  json.RawMessage `json:"answer,omitempty"`
 	Failed  *abi.Error      `json:"failed,omitempty"`
-	Faulted bool            `json:"faulted,omitempty"` // and passed over
-	Begun   bool            `json:"begun,omitempty"`   // a tool: it was called
+	Faulted bool            `json:"faulted,omitempty"` // the fault was skipped
+	Begun   bool            `json:"begun,omitempty"`   // the tool was called
 	Done    bool            `json:"done"`
-	Events  int             `json:"events,omitempty"` // of the host about the call: that they were told
-	Told    []uint64        `json:"told,omitempty"`   // of the call's own: what was told, as sums
-	Own     *abi.Call       `json:"own,omitempty"`    // a tool call that a middleware makes of its own
+	Events  int             `json:"events,omitempty"` // number of the host's events about the call that were sent
+	Told    []uint64        `json:"told,omitempty"`   // hashes of the call's own events that were sent
+	Own     *abi.Call       `json:"own,omitempty"`    // a tool call that a middleware makes for itself
 
-	value any  // Answer, before it was encoded
-	dirty bool // it changed since it was kept
+	value any  // Answer before it is encoded
+	dirty bool // changed since it was last persisted
 }
 
 // An approval is a person's decision about one exact call.
@@ -65,7 +65,7 @@ type approval struct {
 
 // New returns the record of a new phase.
 func New() *Record {
-	return &Record{} // its maps are made when they are needed: most phases need few
+	return &Record{} // the maps are made on first use, since most phases need few of them
 }
 
 // NextPhase returns the record of the phase that follows r's, or of the first phase if r
@@ -162,7 +162,7 @@ func (r *Record) BeginPass() {
 	clear(r.counts)
 }
 
-// NextKey returns the key of the next call of the kind that the parts name. It is the same
+// NextKey returns the key of the next call of the kind that parts identify. The keys are the same
 // in each pass.
 func (r *Record) NextKey(parts ...string) string {
 	var room [128]byte
@@ -181,7 +181,7 @@ func (r *Record) NextKey(parts ...string) string {
 	return key
 }
 
-// at returns the entry of a key and makes it if necessary. The caller holds the lock.
+// at returns the entry of a key and creates it if necessary. The caller holds the lock.
 func (r *Record) at(key string) *entry {
 	e := r.entries[key]
 	if e == nil {
@@ -191,8 +191,7 @@ func (r *Record) at(key string) *entry {
 	return e
 }
 
-// change returns the entry of a key and marks it as to be persisted. The caller holds the
-// lock.
+// change returns the entry of a key and marks it for persisting. The caller holds the lock.
 func (r *Record) change(key string) *entry {
 	e := r.at(key)
 	if !e.dirty {
@@ -253,7 +252,7 @@ func (r *Record) Save(key string, out any, v Verdict) {
 	e.Done, e.value, e.Answer, e.Failed, e.Faulted = true, out, nil, v.Failed, v.Faulted
 }
 
-// put sets a key of a map, which it makes if it is nil.
+// put sets a key of a map, and creates the map if it is nil.
 func put[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
 		*m = map[K]V{}

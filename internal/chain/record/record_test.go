@@ -6,8 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A phase counts its calls from the beginning, and what goes on with an earlier one
-// does not count in it.
+// Each phase counts its calls from 1. The counters of an earlier phase do not carry over.
 func TestRecordNext(t *testing.T) {
 	t.Parallel()
 	first := (*Record)(nil).NextPhase()

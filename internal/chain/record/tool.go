@@ -14,7 +14,7 @@ func (r *Record) Begun(key string) bool {
 	return e != nil && e.Begun && !e.Done
 }
 
-// SetBegun records that a tool is about to be called, or that it has done nothing yet.
+// SetBegun records whether a tool is about to be called. False means that it has done nothing yet.
 func (r *Record) SetBegun(key string, begun bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,8 +49,8 @@ func (r *Record) HasNested(key string) bool {
 	return e != nil && e.Own != nil
 }
 
-// OpenNestedCalls returns the middlewares' tool calls that have started and whose end was
-// not reported, by key.
+// OpenNestedCalls returns, by key, the middlewares' tool calls that have started and whose end was
+// not reported.
 func (r *Record) OpenNestedCalls() map[string]*abi.Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()

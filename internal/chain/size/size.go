@@ -1,5 +1,5 @@
-// Package size estimates the memory that messages, results, events and chunks occupy, for
-// accounts and limits. The estimates cost no encoding.
+// Package size estimates the memory that messages, results, events and chunks occupy, for accounts
+// and limits. The estimates avoid encoding.
 package size
 
 import (
@@ -11,7 +11,7 @@ import (
 // bytes.
 const Overhead = 256
 
-// Message returns about how many bytes a message occupies, without its cached JSON.
+// Message returns the approximate size of a message in bytes, without its cached JSON.
 func Message(m *abi.Message) int64 {
 	n := int64(Overhead+len(m.ReasoningContent)+len(m.Extra)) + Content(&m.Content) + fields(m.Unknown)
 	for i := range m.ToolCalls {
@@ -20,7 +20,7 @@ func Message(m *abi.Message) int64 {
 	return n
 }
 
-// Content returns about how many bytes content occupies.
+// Content returns the approximate size of content in bytes.
 func Content(c *abi.Content) int64 {
 	if !c.IsParts() {
 		return int64(len(c.String()))
@@ -33,12 +33,12 @@ func Content(c *abi.Content) int64 {
 	return n
 }
 
-// Part returns about how many bytes a part of content occupies.
+// Part returns the approximate size of a part of content in bytes.
 func Part(p *abi.Part) int64 {
 	return int64(Overhead+len(p.Text)+len(p.ImageURL)+len(p.InputAudio)+len(p.File)) + fields(p.Unknown)
 }
 
-// Result returns about how many bytes a tool's result occupies.
+// Result returns the approximate size of a tool's result in bytes.
 func Result(r *abi.Result) int64 {
 	if r == nil {
 		return 0
@@ -46,7 +46,7 @@ func Result(r *abi.Result) int64 {
 	return int64(Overhead+len(r.Extra)) + Content(&r.Content)
 }
 
-// Event returns about how many bytes an event occupies.
+// Event returns the approximate size of an event in bytes.
 func Event(e *abi.Event) int64 {
 	n := int64(2*Overhead + len(e.Data) + len(e.Text) + len(e.Reason) + len(e.Cause))
 	for _, line := range e.Stderr {
@@ -84,7 +84,7 @@ func fields(fields abi.Fields) int64 {
 	return n
 }
 
-// Chunks returns about how many bytes chunks occupy.
+// Chunks returns the approximate size of chunks in bytes.
 func Chunks(chunks []abi.Chunk) int64 {
 	n := 0
 	for i := range chunks {
@@ -93,7 +93,7 @@ func Chunks(chunks []abi.Chunk) int64 {
 	return int64(n)
 }
 
-// Chunk returns about how many bytes a chunk occupies.
+// Chunk returns the approximate size of a chunk in bytes.
 func Chunk(c *abi.Chunk) int {
 	const base = 128
 	n := base + len(c.Text) + len(c.ID) + len(c.Name) + len(c.Arguments) + len(c.CallID)

@@ -53,8 +53,8 @@ func Edit(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, entry s
 	return out, nil
 }
 
-// Max is the maximum number of tools of a run whose modules change them. Models accept far
-// fewer, and every name is compared with every other.
+// Max is the maximum number of tools of a run whose modules change them. Models accept far fewer,
+// and each name is compared with all others.
 const Max = 1024
 
 // CheckCount rejects an oversized patch before its lists are processed.
@@ -84,7 +84,7 @@ func CheckActive(active []string, tools []abi.Tool) error {
 		switch {
 		case Index(tools, name) < 0:
 			return fmt.Errorf("active: there is no tool %q", name)
-		case slices.Contains(active[:i], name): // so there are no more of them than tools
+		case slices.Contains(active[:i], name): // without duplicates there are at most as many names as tools
 			return fmt.Errorf("active: tool %q stands twice", name)
 		}
 	}

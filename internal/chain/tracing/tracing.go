@@ -1,4 +1,4 @@
-// Package tracing defines what tracers learn about runs. It has no implementation:
+// Package tracing defines the interface for tracers of runs. It has no implementation:
 // host/telemetry and tests provide them.
 package tracing
 
@@ -9,9 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Tracer receives the operations of runs while they happen, for spans, timelines and
-// metrics. Its methods are called concurrently, and their duration adds to that of the
-// operation.
+// A Tracer receives the operations of runs while they happen, for spans, timelines and metrics. Its
+// methods are called concurrently, and their duration adds to that of the operation.
 type Tracer interface {
 	// Start is called before an operation. The operation and those within it use the
 	// returned context. The returned function is called once, when the operation has
@@ -24,13 +23,13 @@ type OperationKind string
 
 // The kinds of operations.
 const (
-	OperationRun   OperationKind = "run"   // of an agent, until it ends or pauses
-	OperationHook  OperationKind = "hook"  // Entry, Digest, Hook, and Call for the hooks of a tool call
-	OperationModel OperationKind = "model" // the model itself: Model
-	OperationTool  OperationKind = "tool"  // the tool itself: Call
+	OperationRun   OperationKind = "run"   // an agent's run, until it ends or pauses
+	OperationHook  OperationKind = "hook"  // a hook call: sets Entry, Digest, Hook, and Call for the hooks of a tool call
+	OperationModel OperationKind = "model" // a call of the model itself: sets Model
+	OperationTool  OperationKind = "tool"  // a call of the tool itself: sets Call
 )
 
-// An Operation is something that a run does.
+// An Operation is a unit of work within a run.
 type Operation struct {
 	Kind   OperationKind
 	Run    abi.Run
@@ -38,25 +37,25 @@ type Operation struct {
 	Digest string // of the entry's module; empty for native Go
 	Hook   abi.Hook
 	Model  string
-	Call   *abi.Call // not to be changed
+	Call   *abi.Call // read-only
 }
 
 // An Outcome describes how an operation ended.
 type Outcome struct {
-	Err    error         // nil where a hook's error, or a tool's, is an answer
-	Fault  bool          // of a hook: the module is to blame, not what it asked for
-	Failed *abi.Error    // that a hook answered
-	Waited time.Duration // of a hook: for what it wrapped or asked for
+	Err    error         // nil for an error of a hook or a tool that is an answer
+	Fault  bool          // a hook faulted: the module is to blame, not a call that it made
+	Failed *abi.Error    // the error that a hook answered with
+	Waited time.Duration // time that a hook spent in wrapped calls and host calls
 	Cost
 
-	Usage        *abi.Usage // of a model
-	FinishReason string     // of a model or a run; empty: the run did not end
-	IsError      bool       // the tool says so
+	Usage        *abi.Usage // of a model call
+	FinishReason string     // of a model call or a run; empty if the run did not end
+	IsError      bool       // the tool reported an error
 }
 
 // A Cost is what a hook call used in addition to time.
 type Cost struct {
 	Fuel     int64
-	BytesIn  int64 // copied to the guest
-	BytesOut int64 // copied from it
+	BytesIn  int64 // copied to the guest, bytes
+	BytesOut int64 // copied from the guest, bytes
 }
