@@ -14,9 +14,8 @@ const (
 	maxLabel  = 63
 )
 
-// email finds e-mail addresses: at most 64 bytes before the @, and a domain of
-// at least two labels behind it, the last one beginning with a letter. Letters
-// are those of the Latin script.
+// email finds e-mail addresses: at most 64 bytes before the @, and a domain of at least two
+// labels, the last of which begins with a letter. Letters are those of the Latin script.
 type email struct{}
 
 func (email) find(text string, from int) []span {
@@ -38,7 +37,7 @@ func (email) find(text string, from int) []span {
 }
 
 func (email) open(text string, from int) int {
-	// Behind an @ the domain may still grow.
+	// The domain after an @ may continue.
 	d := back(text, max(from, len(text)-maxDomain-1), len(text), inDomain)
 	if d > from && text[d-1] == '@' {
 		if begin := local(text, from, d-1); begin < d-1 {
@@ -48,7 +47,7 @@ func (email) open(text string, from int) int {
 	return local(text, from, len(text))
 }
 
-// local returns where the part before an @ that stands at index at begins.
+// local returns the start of the local part before the @ at index at.
 func local(text string, least, at int) int {
 	begin := back(text, max(least, at-maxLocal), at, func(c rune) bool { return inDomain(c) || strings.ContainsRune("_%+", c) })
 	for begin < at && text[begin] == '.' {
@@ -57,7 +56,7 @@ func local(text string, least, at int) int {
 	return begin
 }
 
-// domain returns where the domain that begins at i ends, or 0 if none does.
+// domain returns the end of the domain that begins at i, or 0 if there is none.
 func domain(text string, i int) (end int) {
 	stop := min(len(text), i+maxDomain)
 	for labels := 1; ; labels++ {
@@ -87,8 +86,8 @@ func inDomain(c rune) bool {
 	return c == '.' || c == '-' || c < utf8.RuneSelf && alnum(byte(c)) || c >= utf8.RuneSelf && unicode.Is(unicode.Latin, c)
 }
 
-// back returns where the characters of a class that end at index to begin, at
-// least or later.
+// back returns the start of the longest run of characters of a class that ends at index to.
+// The result is at least least.
 func back(text string, least, to int, class func(rune) bool) int {
 	for to > least {
 		c, size := utf8.DecodeLastRuneInString(text[:to])
@@ -104,21 +103,21 @@ func alnum(c byte) bool { return digit(c) || c|0x20 >= 'a' && c|0x20 <= 'z' }
 func digit(c byte) bool { return c >= '0' && c <= '9' }
 func word(c byte) bool  { return alnum(c) || c == '_' }
 
-// ip finds IP addresses of both versions. One of version 6 has a digit from 0
-// to 9: face::cafe is more often something else.
+// ip finds IPv4 and IPv6 addresses. An IPv6 address must contain a decimal digit:
+// face::cafe is more often something else.
 type ip struct{}
 
-// The length of the longest address, and a dot or colon that ends a sentence.
+// The maximum length of an address, including a dot or colon that ends a sentence.
 const (
 	maxIPv4 = len("255.255.255.255") + 1
 	maxIPv6 = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255") + 1
 )
 
-// A version is one of the Internet protocol's: how its addresses look.
+// A version describes the addresses of one version of the Internet protocol.
 type version struct {
 	in      [256]bool // the characters of an address
 	longest int
-	length  func(run string) int // of the address that a run begins with, or 0
+	length  func(run string) int // length of the address at the start of run, or 0
 }
 
 var versions = []*version{
@@ -156,8 +155,8 @@ func (ip) open(text string, from int) int {
 	return least
 }
 
-// find looks at the stretches of an address's characters with no word's
-// character on either side. One that began before from is none.
+// find checks runs of an address's characters that are not adjacent to word characters. It
+// ignores a run that begins before from.
 func (v *version) find(out []span, text string, from int) []span {
 	for i := from; i < len(text); i++ {
 		if !v.in[text[i]] {
@@ -184,8 +183,8 @@ func (v *version) find(out []span, text string, from int) []span {
 	return out
 }
 
-// ipv4 returns the length of the address that a run is, or 0: four numbers up
-// to 255, and perhaps a dot behind them.
+// ipv4 returns the length of the address that run consists of, or 0: four numbers up to
+// 255, optionally followed by a dot.
 func ipv4(run string) int {
 	run = strings.TrimSuffix(run, ".")
 	if len(run) >= maxIPv4 || strings.Count(run, ".") != 3 {
@@ -203,7 +202,7 @@ func ipv4(run string) int {
 	return len(run)
 }
 
-// ipv6 does the same for version 6.
+// ipv6 is like ipv4 for IPv6 addresses.
 func ipv6(run string) int {
 	if strings.HasSuffix(run, ".") || strings.HasSuffix(run, ":") && !strings.HasSuffix(run, "::") {
 		run = run[:len(run)-1]

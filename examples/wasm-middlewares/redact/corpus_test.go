@@ -17,15 +17,15 @@ import (
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/corpus"
 )
 
-// The corpus is made from a seed: personal data in sentences, as people and programs
-// write it and in disguises, and sentences with numbers and words that look much like
-// it. The detectors were not changed after they were measured with it.
+// The corpus is generated from a seed: sentences with personal data as people and programs
+// write it, plain and disguised, and sentences with similar numbers and words. The
+// detectors were not tuned on it.
 
 var people = []string{"anna", "b.chen", "j_ortiz", "Maria.Rossi", "o+lists", "k-2024", "zoë", "support"}
 
 var hosts = []string{"example.com", "mail.example.org", "corp.example.co.uk", "firma-nord.example.de", "x1.io", "bücher.example"}
 
-// made are the kinds of data, made at random.
+// made generates random data of each kind.
 var made = map[string]func(*rand.Rand) string{
 	"email": func(random *rand.Rand) string {
 		return people[random.IntN(len(people))] + "@" + hosts[random.IntN(len(hosts))]
@@ -67,7 +67,7 @@ var made = map[string]func(*rand.Rand) string{
 	},
 }
 
-// grouped writes groups of four with something between them.
+// grouped splits s into groups of four, separated by between.
 func grouped(s, between string) string {
 	var groups []string
 	for ; len(s) > 4 && len(s) != 5 && len(s) != 6; s = s[4:] {
@@ -81,9 +81,9 @@ var sentences = []string{
 	"请联系 %s 谢谢", "from=%s; to=all",
 }
 
-// harmless are what is no personal data and looks much like it.
+// harmless generates text that resembles personal data.
 var harmless = []func(*rand.Rand) string{
-	func(random *rand.Rand) string { return fmt.Sprintf("%016d", random.Int64N(1e16)) }, // an order's number
+	func(random *rand.Rand) string { return fmt.Sprintf("%016d", random.Int64N(1e16)) }, // an order number
 	func(random *rand.Rand) string {
 		return fmt.Sprintf("v%d.%d.%d", random.IntN(9), random.IntN(30), random.IntN(99))
 	},
@@ -125,7 +125,7 @@ func every(verb string) func(string) string {
 
 func encode64(s string) string { return base64.StdEncoding.EncodeToString([]byte("mail " + s)) }
 
-// masks of data, by their names.
+// masks lists ways to disguise data.
 var masks = []struct {
 	name string
 	make func(string) string
@@ -177,7 +177,7 @@ const (
 	perMask = 200
 )
 
-// TestCorpus measures what is found, and checks that the README says what came out.
+// TestCorpus measures detection, and checks the figures in the README.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	s := scannerOf(t, nil)

@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxProgram is how many instructions a pattern may have: each byte of a text
-// may cost as many steps.
+// maxProgram is the maximum number of instructions of a pattern. Each byte of a text may
+// cost as many steps.
 const maxProgram = 2000
 
-// custom finds what a regular expression matches. What package regexp does not
-// tell, which end of a text may still grow into a match, it finds out by
-// running the expression's program itself, on the last bytes only.
+// custom finds matches of a regular expression. Package regexp cannot report which end of a
+// text may still become a match, so custom runs the compiled program itself, on the last
+// bytes of the text only.
 type custom struct {
 	pattern *regexp.Regexp
 	program *syntax.Prog
@@ -47,7 +47,7 @@ func newCustom(pattern string) (*custom, error) {
 func (c *custom) find(text string, from int) []span {
 	var out []span
 	for _, m := range c.pattern.FindAllStringIndex(text, -1) {
-		// One that began before from was longer than what is held back.
+		// A match that began before from exceeded the limit of held text.
 		if m[0] = max(m[0], from); m[0] < m[1] {
 			out = append(out, span{from: m[0], to: m[1]})
 		}
@@ -55,9 +55,8 @@ func (c *custom) find(text string, from int) []span {
 	return out
 }
 
-// open runs the program over the end of the text with a thread from each
-// index. The oldest that could still go on when the text ends is where a match
-// may begin.
+// open runs the program over the end of the text, with a thread from each index. A match
+// may begin at the start of the oldest thread that could continue past the end of the text.
 func (c *custom) open(text string, from int) int {
 	i := max(from, len(text)-maxTail)
 	for i < len(text) && !utf8.RuneStart(text[i]) {
@@ -93,17 +92,17 @@ func (c *custom) open(text string, from int) int {
 	return len(text)
 }
 
-// A thread is a place in the program, and where in the text it set out. Lists
-// of them are sorted by that.
+// A thread is a position in the program and the index in the text at which it started.
+// Lists of threads are sorted by that index.
 type thread struct{ pc, from int }
 
-// A search is one run of a program, at one place in the text.
+// A search is the state of a program at one position in the text.
 type search struct {
 	program *syntax.Prog
-	flags   syntax.EmptyOp // what holds at this place
-	seen    []int          // the round in which an instruction was met last
+	flags   syntax.EmptyOp // conditions that hold at this position
+	seen    []int          // the last round that reached each instruction
 	round   int
-	reading []thread // those that read a character next
+	reading []thread // threads that consume a character next
 }
 
 func (s *search) at(flags syntax.EmptyOp) {
@@ -111,8 +110,8 @@ func (s *search) at(flags syntax.EmptyOp) {
 	s.round++
 }
 
-// follow takes a thread to where it reads a character. Of two at the same
-// instruction the older one stands for both.
+// follow advances a thread to the instructions that consume a character. Of two threads at
+// the same instruction, it drops the newer one.
 func (s *search) follow(t thread) {
 	if s.seen[t.pc] == s.round {
 		return
@@ -134,11 +133,11 @@ func (s *search) follow(t thread) {
 	}
 }
 
-// mayGoOn reports whether a thread at the text's end depends on what comes: it
-// reads a character, or has to know whether one is there. unsure says that it
-// has passed such a place.
+// mayGoOn reports whether the outcome of a thread at the end of the text depends on more
+// text: it consumes a character, or tests whether one follows. unsure is true after such a
+// test.
 func (s *search) mayGoOn(pc int, unsure bool) bool {
-	// An instruction met by an unsure thread need not be met again.
+	// Skip instructions that an unsure thread has already reached.
 	if s.seen[pc] == -s.round || s.seen[pc] == s.round && !unsure {
 		return false
 	}
@@ -152,7 +151,7 @@ func (s *search) mayGoOn(pc int, unsure bool) bool {
 	case syntax.InstCapture, syntax.InstNop:
 		return s.mayGoOn(int(inst.Out), unsure)
 	case syntax.InstEmptyWidth:
-		const known = syntax.EmptyBeginLine | syntax.EmptyBeginText // they only look back
+		const known = syntax.EmptyBeginLine | syntax.EmptyBeginText // these only look back
 		need := syntax.EmptyOp(inst.Arg)
 		return need&known&^s.flags == 0 && s.mayGoOn(int(inst.Out), unsure || need&^known != 0)
 	case syntax.InstMatch:

@@ -1,10 +1,10 @@
-// What finds the kinds of data that need no pattern.
+// Detectors for the kinds of data that need no pattern.
 
-/** Finds one kind of data from an index on; what lies before that only tells what the text follows. */
+/** Finds one kind of data from an index on. The text before the index has been processed and only provides context. */
 export interface Detector {
-	/** Where the finds are: each begin and end. */
+	/** Returns the start and end of each match. */
 	find(text: string, from: number): Range[];
-	/** The index from which on more text could change what find says; the text's length if nowhere. */
+	/** Returns the index from which more text could change the result of find; the text's length if there is none. */
 	open(text: string, from: number): number;
 }
 
@@ -15,10 +15,11 @@ const alnum = (c: string) => /^[0-9A-Za-z]$/.test(c);
 const word = (c: string) => /^\w$/.test(c);
 const separator = (c: string) => c === " " || c === "-";
 
-/** at is the character at an index, or "" outside of the text. */
+/** Returns the character at an index, or "" outside the text. */
 const at = (text: string, i: number) => text[i] ?? "";
 
-// back is where the characters of a class that end at index to begin, at least or later.
+// back returns the start of the run of characters of a class that ends at index to; the result is
+// at least least.
 function back(text: string, least: number, to: number, is: (c: string) => boolean): number {
 	while (to > least && is(text[to - 1]!)) to--;
 	return to;
@@ -27,15 +28,15 @@ function back(text: string, least: number, to: number, is: (c: string) => boolea
 const inDomain = (c: string) => /^[0-9A-Za-z.-]$|^(?=[^\0-\x7f])\p{Script=Latin}$/u.test(c);
 const inLocal = (c: string) => inDomain(c) || /^[_%+]$/.test(c);
 
-// local is where the part before an @ that stands at index i begins: at most 64 characters.
+// local returns the start of the local part before the @ at index i, at most 64 characters.
 function local(text: string, least: number, i: number): number {
 	let begin = back(text, Math.max(least, i - 64), i, inLocal);
 	while (begin < i && text[begin] === ".") begin++;
 	return begin;
 }
 
-// domain is where the domain that begins at i ends, or 0: at least two labels, the
-// last one beginning with a letter.
+// domain returns the end of the domain that begins at i, or 0. It has at least two labels, and the
+// last begins with a letter.
 function domain(text: string, i: number): number {
 	const stop = Math.min(text.length, i + 253);
 	let end = 0;
@@ -64,7 +65,7 @@ export const email: Detector = {
 	},
 	open(text, from) {
 		const i = back(text, Math.max(from, text.length - 254), text.length, inDomain);
-		if (i > from && text[i - 1] === "@") { // the domain may still grow
+		if (i > from && text[i - 1] === "@") { // the domain may continue
 			const begin = local(text, from, i - 1);
 			if (begin < i - 1) return begin;
 		}
@@ -75,8 +76,8 @@ export const email: Detector = {
 const maxCard = 19;
 const beginsNumber = (text: string, i: number) => !word(at(text, i - 1)) && at(text, i - 1) !== ".";
 
-// cardAt is where the longest card number that begins at i ends, or 0: 13 to 19 digits,
-// in groups of three and more, whose check digit is right.
+// cardAt returns the end of the longest card number that begins at i, or 0: 13 to 19 digits with a
+// valid check digit, in groups of at least three.
 function cardAt(text: string, i: number): number {
 	if (!/^[2-6]$/.test(at(text, i)) || !beginsNumber(text, i)) return 0;
 	let [end, digits] = [0, 0];
@@ -91,7 +92,7 @@ function cardAt(text: string, i: number): number {
 	}
 }
 
-// luhn reports whether the check digit of a number is right (ISO/IEC 7812-1).
+// luhn reports whether the check digit of a number is valid (ISO/IEC 7812-1).
 function luhn(number: string): boolean {
 	const digits = [...number].filter(digit).map(Number).reverse();
 	const sum = digits.reduce((sum, d, i) => sum + (i % 2 === 0 ? d : (d * 2) % 10 + Math.floor(d / 5)), 0);
@@ -100,8 +101,8 @@ function luhn(number: string): boolean {
 
 export const card: Detector = {
 	find: (text, from) => findEach(text, from, /(?<![\w.])[2-6](?=[0-9]{2})/g, cardAt),
-	// It goes back group by group, as long as one could begin a number that more digits
-	// are a part of.
+	// Goes back group by group while a group could begin a card number that more digits would
+	// complete.
 	open(text, from) {
 		let [open, end, digits, growing] = [text.length, text.length, 0, true]; // growing: the last group
 		if (end > from && separator(text[end - 1]!)) [end, growing] = [end - 1, false];
@@ -116,7 +117,7 @@ export const card: Detector = {
 	},
 };
 
-// findEach looks for what begins at each match of a pattern.
+// findEach calls endOf at each match of a pattern and returns the ranges it finds.
 function findEach(text: string, from: number, begins: RegExp, endOf: (text: string, i: number) => number): Range[] {
 	const out: Range[] = [];
 	begins.lastIndex = from;
@@ -127,20 +128,20 @@ function findEach(text: string, from: number, begins: RegExp, endOf: (text: stri
 	return out;
 }
 
-// The versions of the Internet protocol: the characters of their addresses, the
-// longest with a dot or colon behind it that ends a sentence, and what an address is.
+// The versions of the Internet protocol: the characters of an address, its maximum length including
+// a dot or colon that ends a sentence, and its parser.
 const versions = [
 	{ run: /[0-9.]+/g, mark: ".", in: (c: string) => /^[0-9.]$/.test(c), longest: 16, length: ipv4 },
 	{ run: /[0-9.:a-fA-F]+/g, mark: ":", in: (c: string) => /^[0-9.:a-fA-F]$/.test(c), longest: 46, length: ipv6 },
 ];
 
-// ipv4 is the length of the address that a run of characters is, or 0.
+// ipv4 returns the length of the address that a run of characters consists of, or 0.
 function ipv4(run: string): number {
 	if (run.endsWith(".")) run = run.slice(0, -1);
 	return /^[0-9]{1,3}(\.[0-9]{1,3}){3}$/.test(run) && run.split(".").every((n) => Number(n) < 256) ? run.length : 0;
 }
 
-// ipv6 does the same for version 6. An address has a digit: face::cafe is more often
+// ipv6 is like ipv4 for IPv6. An address must contain a decimal digit: face::cafe is more often
 // something else.
 function ipv6(run: string): number {
 	if (run.endsWith(".") || (run.endsWith(":") && !run.endsWith("::"))) run = run.slice(0, -1);
@@ -178,7 +179,7 @@ export const ip: Detector = {
 	})),
 };
 
-// The countries and the lengths of their numbers, from SWIFT's IBAN registry.
+// Countries and the lengths of their IBANs, from SWIFT's IBAN registry.
 const lengths = new Map((
 	"AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 " +
 	"EE20 EG29 ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 " +
@@ -186,8 +187,8 @@ const lengths = new Map((
 	"QA29 RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30"
 ).split(" ").map((s) => [s.slice(0, 2), Number(s.slice(2))]));
 
-// ibanAt is where the account number that begins at i ends, or 0, and whether more text
-// could change that.
+// ibanAt returns the end of the IBAN that begins at i, or 0, and whether more text could change
+// that.
 function ibanAt(text: string, i: number): { end: number; open: boolean } {
 	const no = { end: 0, open: false };
 	if (!alnum(at(text, i)) || digit(text[i]!) || alnum(at(text, i - 1))) return no;
@@ -207,7 +208,7 @@ function ibanAt(text: string, i: number): { end: number; open: boolean } {
 	}
 }
 
-// mod97 reports whether the check digits of a number without separators are right (ISO 7064).
+// mod97 reports whether the check digits of a number without separators are valid (ISO 7064).
 function mod97(compact: string): boolean {
 	let rest = 0;
 	for (const c of compact.slice(4) + compact.slice(0, 4)) rest = (rest * (digit(c) ? 10 : 100) + parseInt(c, 36)) % 97;

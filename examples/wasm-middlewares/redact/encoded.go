@@ -9,15 +9,15 @@ import (
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/disguise"
 )
 
-// Limits of what is decoded: how short a run is that can hold something, and how often
-// one encoding may lie within another.
+// Limits of decoding: the minimum length of an encoded run, and the maximum nesting of
+// encodings.
 const (
 	minRun       = 12
 	maxEncodings = 3
 )
 
-// encoded finds runs of base64 or of hexadecimal digits that hold something to hide. The
-// run is hidden as a whole.
+// encoded finds runs of base64 or hexadecimal digits whose decoded text contains a match.
+// The whole run is hidden.
 func (s *scanner) encoded(text string, from int) []span { return s.runs(text, from, maxEncodings) }
 
 func (s *scanner) runs(text string, from, depth int) []span {
@@ -45,7 +45,7 @@ func (s *scanner) runs(text string, from, depth int) []span {
 	return out
 }
 
-// holds returns the kind of something to hide in a text; nil if nothing is.
+// holds returns the kind of a match in a text, or nil if there is none.
 func (s *scanner) holds(text string, depth int) *kind {
 	for i, v := range s.views(&tail{}, text, 0, true) {
 		for _, k := range s.kinds {
@@ -62,8 +62,8 @@ func (s *scanner) holds(text string, depth int) *kind {
 	return nil
 }
 
-// openRun returns where the run begins that the text ends with; the text's length if
-// it ends with none.
+// openRun returns the start of the run at the end of the text, or the text's length if
+// there is none.
 func openRun(text string, from int) int {
 	i := len(text)
 	for i > from && text[i-1] == '=' && len(text)-i < 2 {
@@ -78,7 +78,7 @@ func openRun(text string, from int) int {
 	return i
 }
 
-// runs are the characters that a run is of.
+// runs holds the characters of an encoded run.
 var runs = func() (in [256]bool) {
 	for c := range in {
 		in[c] = alnum(byte(c)) || strings.IndexByte("+/-_", byte(c)) >= 0
@@ -88,7 +88,7 @@ var runs = func() (in [256]bool) {
 
 var standard = strings.NewReplacer("-", "+", "_", "/")
 
-// decode returns what a run may say, if that is a text.
+// decode returns the texts that a run decodes to.
 func decode(run string) []string {
 	var out []string
 	if b, ok := disguise.Hex(run); ok && readable(b) {
@@ -104,7 +104,8 @@ func decode(run string) []string {
 	return out
 }
 
-// readable reports whether bytes are a text: most of what is decoded by mistake is none.
+// readable reports whether bytes are printable text, which excludes most accidental
+// decodings.
 func readable(b []byte) bool {
 	text := string(b)
 	return utf8.ValidString(text) && strings.IndexFunc(text, func(c rune) bool { return !unicode.IsPrint(c) && !unicode.IsSpace(c) }) < 0

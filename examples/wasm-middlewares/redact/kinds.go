@@ -12,16 +12,16 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// The strategies: what stands in the place of a find.
+// Strategies: replacements of a match.
 const (
 	strategyRedact = "redact" // [REDACTED_EMAIL]
 	strategyMask   = "mask"   // ***@***.***, with the last four digits of a card number or IBAN
 	strategyHash   = "hash"   // [EMAIL_bf768bfdaa86], the same for the same value
-	strategyToken  = "token"  // <EMAIL_1>, the same for the same value, which comes back where it is needed
-	strategyBlock  = "block"  // what it stands in is refused
+	strategyToken  = "token"  // <EMAIL_1>, the same for the same value; replaced by the value for tools and the user
+	strategyBlock  = "block"  // the containing text is rejected
 )
 
-// builtIn are the kinds that need no pattern.
+// builtIn holds the kinds that need no pattern.
 var builtIn = map[string]detector{
 	"email":       email{},
 	"credit_card": card{},
@@ -29,7 +29,7 @@ var builtIn = map[string]detector{
 	"iban":        iban{},
 }
 
-// A pattern is a kind of one's own.
+// A pattern is a custom kind.
 type pattern struct {
 	Name    string `json:"name" doc:"of the kind: lower-case letters, digits and _"`
 	Pattern string `json:"pattern" doc:"a regular expression (RE2)"`
@@ -37,7 +37,7 @@ type pattern struct {
 
 var nameOfPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 
-// newScanner makes a scanner of a configuration, or says what is wrong with it.
+// newScanner creates a scanner from a configuration, or returns a configuration error.
 func newScanner(r *redact) (scanner, error) {
 	s := scanner{decode: r.Decode}
 	for i, name := range r.Detect {
@@ -110,7 +110,7 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
-// mask puts a star in the place of each letter and digit but the last few.
+// mask replaces all letters and digits but the last keep by asterisks.
 func mask(match string, keep int) string {
 	var total, seen int
 	for _, c := range match {
@@ -129,7 +129,7 @@ func mask(match string, keep int) string {
 	}, match)
 }
 
-// canonical is the same however a value is written.
+// canonical returns the same text for all spellings of a value.
 func canonical(match string, number bool) string {
 	if number {
 		match = strings.NewReplacer(" ", "", "-", "").Replace(match)

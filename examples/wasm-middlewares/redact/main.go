@@ -1,7 +1,7 @@
-// Command redact is a middleware that hides personal data: e-mail addresses,
-// card numbers, IP addresses, IBANs and patterns of one's own. It changes the
-// messages that a run begins with, requests to the model, results of tools, and
-// the model's answers, also if a streamed piece ends in the middle of an address.
+// Command redact is a middleware that hides personal data: e-mail addresses, card numbers,
+// IP addresses, IBANs and custom patterns. It changes the messages that a run begins with,
+// requests to the model, tools' results, and the model's answers, even where a streamed
+// chunk ends in the middle of an address.
 package main
 
 import (
@@ -47,19 +47,19 @@ type redact struct {
 	RestoreOutput    bool `json:"restore_output" doc:"with token: the user gets what the tokens in an answer stand for"`
 
 	labels  []string // of the kinds with tokens
-	blocks  bool     // some kind does
-	scan    scanner  // all kinds, for what the model is sent
-	given   scanner  // the same, for what the model did not write itself
-	rest    scanner  // without kinds with tokens, which are for the model only
-	answers scanner  // for what the model says
-	calls   scanner  // for the arguments in what the model is sent
-	begun   scanner  // for the arguments in what the run begins with
-	back    scanner  // tokens, for arguments
+	blocks  bool     // some kind has the strategy block
+	scan    scanner  // all kinds, for requests to the model
+	given   scanner  // the same, for text that the model did not write
+	rest    scanner  // without the kinds with tokens, which only the model sees
+	answers scanner  // for the model's output
+	calls   scanner  // for the arguments of calls in requests
+	begun   scanner  // for the arguments of calls in the initial messages
+	back    scanner  // replaces tokens in arguments by their values
 
-	vault vault // of the hook that runs
+	vault vault // of the running hook
 }
 
-// Configure compiles what to look for.
+// Configure compiles the scanners.
 func (r *redact) Configure(*middleware.Context) (err error) {
 	if r.scan, err = newScanner(r); err != nil {
 		return err
@@ -83,12 +83,12 @@ func (r *redact) Configure(*middleware.Context) (err error) {
 	return nil
 }
 
-// refused is the kind of data for which the run ends before its first model call.
+// refused holds the kind of data that ends the run before its first model call.
 var refused = middleware.Local[string]("refused")
 
-// BeforeAgent hides in the messages that the run begins with. The change applies to the
-// run's state, so that the run is stored without the data. Data of kinds with tokens stays in the state,
-// because tools and the user get it back.
+// BeforeAgent hides data in the messages that the run begins with. It changes the run's
+// state, so that the run is stored without the data. Data of kinds with tokens stays in the
+// state, because tools and the user get it back.
 func (r *redact) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
 	if len(r.rest.kinds) == 0 {
 		return nil
@@ -99,7 +99,7 @@ func (r *redact) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart
 			run.Messages.Set(i, m)
 		}
 	}
-	// A stop in this hook would discard the changes: BeforeModel ends the run.
+	// A stop in this hook would discard the changes, so BeforeModel ends the run.
 	if kind := r.scan.blocked(found); kind != "" {
 		if err := refused.Set(ctx, kind); err != nil {
 			return err
@@ -108,7 +108,8 @@ func (r *redact) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart
 	return found.tell(ctx, "input")
 }
 
-// BeforeModel hides in a request what the state keeps, and what other modules have added.
+// BeforeModel hides data in a request: values with tokens, which the state still has, and
+// messages that other modules have added.
 func (r *redact) BeforeModel(ctx *middleware.Context, call *middleware.ModelStart) error {
 	if err := r.unlock(ctx); err != nil {
 		return err
@@ -135,7 +136,7 @@ func (r *redact) BeforeModel(ctx *middleware.Context, call *middleware.ModelStar
 	return nil
 }
 
-// refusal returns the kind of data for which BeforeAgent refused the run, or "".
+// refusal returns the kind of data for which BeforeAgent rejected the run, or "".
 func (r *redact) refusal(ctx *middleware.Context) (kind string, err error) {
 	if !r.blocks {
 		return "", nil
@@ -144,13 +145,13 @@ func (r *redact) refusal(ctx *middleware.Context) (kind string, err error) {
 	return kind, err
 }
 
-// stopped ends the run because the conversation holds data of a kind.
+// stopped ends the run because the conversation contains data of a kind.
 func stopped(ctx *middleware.Context, kind string) error {
 	return ctx.Stop(middleware.Sprintf("The conversation holds data of the kind %s, which the model must not be sent.", kind), "redact_blocked")
 }
 
-// AfterModelRewriteState hides in an answer that did not come by OnChunk,
-// because a module made it, and ends the run if one came that held what is blocked.
+// AfterModelRewriteState processes an answer that did not pass through OnChunk, because a
+// module made it. It ends the run if an answer contains blocked data.
 func (r *redact) AfterModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	if err := r.unlock(ctx); err != nil {
 		return err
@@ -162,7 +163,7 @@ func (r *redact) AfterModelRewriteState(ctx *middleware.Context, state *middlewa
 		state.Messages.Set(state.Messages.Len()-1, m)
 	}
 	if err := cmp.Or(found.tell(ctx, "output"), r.vault.err); err != nil || changed {
-		return err // who stops the run leaves the state as it is
+		return err // stopping would discard the change
 	}
 	if kind := r.scan.marked(m.Content.String() + m.ReasoningContent); kind != "" && r.Output && m.Role == abi.RoleAssistant {
 		return ctx.Stop(middleware.Sprintf("The answer held data of the kind %s, which must not be said.", kind), "redact_blocked")
@@ -170,7 +171,7 @@ func (r *redact) AfterModelRewriteState(ctx *middleware.Context, state *middlewa
 	return nil
 }
 
-// AfterAgent hides in a final answer that another module has changed.
+// AfterAgent processes a final answer that another module has changed.
 func (r *redact) AfterAgent(ctx *middleware.Context, run *middleware.AgentEnd) error {
 	if err := r.unlock(ctx); err != nil {
 		return err
@@ -182,8 +183,8 @@ func (r *redact) AfterAgent(ctx *middleware.Context, run *middleware.AgentEnd) e
 	return cmp.Or(found.tell(ctx, "output"), r.vault.err)
 }
 
-// AfterTool hides in a tool's result, or in why it failed, and withholds one that
-// holds what is blocked.
+// AfterTool processes a tool's result or error, and withholds a result that contains
+// blocked data.
 func (r *redact) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) error {
 	if !r.ToolResults {
 		return nil
@@ -201,8 +202,8 @@ func (r *redact) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) err
 	return found.tell(ctx, "tool_result")
 }
 
-// BeforeTool hides in the decoded arguments what escapes may have hidden from
-// OnChunk, refuses a call with what is blocked, and puts in what tokens stand for.
+// BeforeTool hides data in the decoded arguments, where escapes may have hidden it from
+// OnChunk. It rejects a call with blocked data, and replaces tokens by their values.
 func (r *redact) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart) error {
 	restores := r.RestoreArguments && len(r.labels) > 0
 	if !r.ToolArguments && !restores || call.Arguments == "" {
@@ -240,8 +241,8 @@ func (r *redact) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart)
 	return found.tell(ctx, "tool_arguments")
 }
 
-// each changes all strings of a JSON value, and the numbers that it changes into
-// strings.
+// each applies change to all strings and numbers of a JSON value. A number that changes
+// becomes a string.
 func each(value any, change func(string) string) any {
 	switch v := value.(type) {
 	case string:
@@ -262,8 +263,8 @@ func each(value any, change func(string) string) any {
 	return value
 }
 
-// message hides in a message what is to be hidden in those of its role, and in the
-// arguments of its calls what calls finds.
+// message hides the data of a message's role with scan, and the data in the arguments of
+// its calls with calls.
 func (r *redact) message(m *abi.Message, scan, calls *scanner, found finds) (changed bool) {
 	switch {
 	case m.Role == abi.RoleUser && r.Input, m.Role == abi.RoleTool && r.ToolResults:

@@ -62,7 +62,7 @@ func TestRequestIsHiddenOnTheWire(t *testing.T) {
 	}
 }
 
-// BeforeAgent changes the run's state, once: what it left has nothing to hide.
+// BeforeAgent changes the run's state once: its result contains nothing to hide.
 func TestInputIsHiddenInTheState(t *testing.T) {
 	t.Parallel()
 	call := abi.NewToolCall("1", "t", `{"to":"`+mail+`"}`)
@@ -167,7 +167,7 @@ func TestToolArguments(t *testing.T) {
 	require.Nil(t, answer.Arguments, "arguments are left alone unless asked for")
 }
 
-// stream sends chunks one by one, and wipes the module's memory between them.
+// stream sends chunks one at a time, and wipes the module's memory between them.
 func stream(t *testing.T, h *middlewaretest.Host, id int64, chunks ...abi.Chunk) []abi.Chunk {
 	t.Helper()
 	var out []abi.Chunk
@@ -227,7 +227,7 @@ func TestStreamsOfSeveralTexts(t *testing.T) {
 	}, sum)
 }
 
-// What was held of a stream that broke off is not the begin of the next.
+// The held text of a canceled stream is not part of the next one.
 func TestBrokenStream(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)

@@ -2,9 +2,8 @@ package main
 
 import "strings"
 
-// card finds card numbers: 13 to 19 digits whose check digit is right (Luhn),
-// beginning with 2 to 6, in one or in groups of at least three, with a space
-// or a hyphen between groups.
+// card finds card numbers: 13 to 19 digits with a valid check digit (Luhn), starting with 2
+// to 6, in one group or in groups of at least three separated by a space or a hyphen.
 type card struct{}
 
 const (
@@ -38,7 +37,7 @@ func beginsGroup(text string, i int) bool {
 	return i == 0 || !word(text[i-1]) && text[i-1] != '.'
 }
 
-// cardAt returns where the longest card number that begins at i ends, or 0.
+// cardAt returns the end of the longest card number that begins at i, or 0.
 func cardAt(text string, i int) (end int) {
 	if !beginsGroup(text, i) || text[i] < '2' || text[i] > '6' {
 		return 0
@@ -63,8 +62,8 @@ func cardAt(text string, i int) (end int) {
 	}
 }
 
-// open goes back group by group, as long as one could begin a number that
-// more digits are a part of.
+// open goes back group by group while a group could begin a card number that more digits
+// would complete.
 func (card) open(text string, from int) int {
 	open, end, digits := len(text), len(text), 0
 	growing := true // the last group
@@ -88,7 +87,7 @@ func (card) open(text string, from int) int {
 	}
 }
 
-// luhn reports whether the check digit of a number is right (ISO/IEC 7812-1).
+// luhn reports whether the check digit of a number is valid (ISO/IEC 7812-1).
 func luhn(number string) bool {
 	sum, double := 0, false
 	for i := len(number) - 1; i >= 0; i-- {
@@ -106,20 +105,17 @@ func luhn(number string) bool {
 	return sum%10 == 0
 }
 
-// iban finds international bank account numbers: of a country's length, with
-// the right check digits, in one or in groups of four with a space or a hyphen
-// between them.
+// iban finds international bank account numbers: of a country's length, with valid check
+// digits, in one group or in groups of four separated by a space or a hyphen.
 type iban struct{}
 
-// ibanLengths are the countries and the lengths of their numbers, from SWIFT's
-// IBAN registry.
+// ibanLengths lists countries and the lengths of their IBANs, from SWIFT's IBAN registry.
 const ibanLengths = "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 " +
 	"EE20 EG29 ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 " +
 	"LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 PT25 " +
 	"QA29 RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30"
 
-// The lengths of the shortest, and of the longest with what stands between its
-// groups.
+// The minimum length, and the maximum length including separators.
 const (
 	minIBAN = 15
 	maxIBAN = 33 + 8
@@ -155,8 +151,8 @@ func beginsWord(text string, i int) bool {
 	return alnum(text[i]) && !digit(text[i]) && (i == 0 || !alnum(text[i-1]))
 }
 
-// ibanAt returns where the number that begins at i ends, or 0, and whether
-// more text could change that.
+// ibanAt returns the end of the IBAN that begins at i, or 0, and whether more text could
+// change that.
 func ibanAt(text string, i int) (end int, open bool) {
 	length, seen := maxIBAN, 0
 	compact := make([]byte, 0, maxIBAN)
@@ -195,8 +191,8 @@ func upper(c byte) byte {
 	return c
 }
 
-// mod97 reports whether the check digits of a number without separators are
-// right (ISO 7064).
+// mod97 reports whether the check digits of a number without separators are valid (ISO
+// 7064).
 func mod97(compact []byte) bool {
 	rest := 0
 	for i := range compact {

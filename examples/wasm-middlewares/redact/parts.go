@@ -6,8 +6,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// across hides in parts what begins in one text and ends in a later one, where those
-// follow each other. What lies in one part is hidden there already.
+// across hides matches that begin in one text part and end in a later one, within sequences
+// of adjacent text parts. Matches within a part are already hidden.
 func (s *scanner) across(parts []abi.Part, found finds) (changed bool) {
 	for i := 0; i < len(parts); {
 		end := i
@@ -22,7 +22,7 @@ func (s *scanner) across(parts []abi.Part, found finds) (changed bool) {
 	return changed
 }
 
-// join does that for texts that follow each other.
+// join does that for one sequence of text parts.
 func (s *scanner) join(parts []abi.Part, found finds) (changed bool) {
 	var whole strings.Builder
 	begins := make([]int, len(parts))
@@ -53,7 +53,7 @@ func (s *scanner) join(parts []abi.Part, found finds) (changed bool) {
 	return changed
 }
 
-// at returns which part the byte at i of all texts lies in.
+// at returns the index of the part that contains the byte at i of all texts.
 func at(begins []int, i int) int {
 	part := len(begins) - 1
 	for begins[part] > i {

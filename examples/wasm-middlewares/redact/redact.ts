@@ -1,7 +1,6 @@
-// Hides personal data: e-mail addresses, card numbers, IP addresses, IBANs and patterns
-// of one's own. It changes the messages that a run begins with, requests to the model,
-// results of tools, and the model's answers, also if a streamed piece ends in the middle
-// of an address.
+// Hides personal data: e-mail addresses, card numbers, IP addresses, IBANs and custom patterns. It
+// changes the messages that a run begins with, requests to the model, tools' results, and the
+// model's answers, even where a streamed chunk ends in the middle of an address.
 import { defineMiddleware, HookError } from "@agent-runner/middleware";
 import type { Chunk, Content, Context, Message } from "@agent-runner/middleware";
 
@@ -24,7 +23,7 @@ interface Config {
 	tool_arguments?: boolean;
 }
 
-// A Kind is something to hide, and how.
+// A Kind is a kind of data to hide, and its replacement.
 interface Kind {
 	name: string;
 	detector: Detector;
@@ -93,7 +92,7 @@ export default defineMiddleware<Config>({
 		return messages && { messages };
 	},
 
-	// For messages that other modules have added.
+	// Processes messages that other modules have added.
 	beforeModel({ request }, ctx) {
 		const found = new Finds();
 		const messages = request.messages.rewrite((m) => hidden(m, ctx.config, found));
@@ -101,8 +100,8 @@ export default defineMiddleware<Config>({
 		return messages && { request: { messages } };
 	},
 
-	// Lets pass of a stream what cannot become a find any more. What is held back lies in
-	// a run-local value: memory may be gone when the next chunk comes.
+	// Releases text that cannot become part of a match any more. Held text is a run-local value,
+	// because the host may discard the module's memory before the next chunk.
 	onChunk({ chunks, stream = 0, final }, ctx) {
 		const { config } = ctx;
 		const key = `stream/${stream}`;
@@ -144,7 +143,7 @@ export default defineMiddleware<Config>({
 		return { chunks: out };
 	},
 
-	// For an answer that did not come by onChunk, because a module made it.
+	// Processes an answer that did not pass through onChunk, because a module made it.
 	afterModelRewriteState({ messages }, ctx) {
 		const last = messages.at(-1);
 		const found = new Finds();
@@ -153,7 +152,7 @@ export default defineMiddleware<Config>({
 		return changed && { messages: messages.set(messages.length - 1, changed) };
 	},
 
-	// For what escapes may have hidden from onChunk: the decoded arguments.
+	// Processes the decoded arguments, where escapes may have hidden data from onChunk.
 	beforeTool({ call }, ctx) {
 		if (!ctx.config.tool_arguments || call.arguments === "") return;
 		const found = new Finds();
@@ -174,7 +173,7 @@ export default defineMiddleware<Config>({
 		return found.none ? undefined : answer;
 	},
 
-	// For a final answer that another module has changed.
+	// Processes a final answer that another module has changed.
 	afterAgent({ final }, ctx) {
 		const found = new Finds();
 		const changed = final && hidden(final, ctx.config, found);
@@ -200,7 +199,7 @@ function addKind(config: Config, at: string, name: string, detector: Detector) {
 	kinds.push({ name, detector, replace });
 }
 
-// mask puts a star in the place of each letter and digit but the last few.
+// mask replaces all letters and digits but the last keep by asterisks.
 function mask(match: string, keep: number): string {
 	const plain = /[\p{L}\p{Nd}]/gu;
 	let left = match.match(plain)?.length ?? 0;
@@ -213,7 +212,7 @@ function ownPattern(source: string, at: string): Detector {
 		const pattern = compile(source);
 		if (pattern.test("")) throw new Error("it matches the empty text, and so everything");
 		return {
-			// One that began before from was longer than what is held back.
+			// A match that began before from exceeded the limit of held text.
 			find: (text, from) => pattern.ranges(text).map(([a, b]): [number, number] => [Math.max(a, from), b]).filter(([a, b]) => a < b),
 			open: (text, from) => pattern.open(text, Math.max(from, text.length - maxTail)),
 		};
@@ -222,11 +221,11 @@ function ownPattern(source: string, at: string): Detector {
 	}
 }
 
-// maxTail is how much of a text in a stream is held back at most. The built-in kinds
-// need 320; only patterns of one's own can want more.
+// maxTail is the maximum length of held text in a stream. The built-in kinds need 320 characters;
+// only custom patterns can need more.
 const maxTail = 1024;
 
-// Finds count what was found, by the names of the kinds.
+// Finds counts the matches by kind.
 class Finds {
 	private counts = new Map<string, number>();
 
@@ -238,22 +237,22 @@ class Finds {
 		this.counts.set(name, (this.counts.get(name) ?? 0) + 1);
 	}
 
-	// tell makes an event of what was hidden; what it was is not told.
+	// tell emits an event with the counts, without the data.
 	tell(ctx: Context, where: string) {
 		if (!this.none) ctx.emit("redacted", { in: where, found: Object.fromEntries(this.counts) });
 	}
 }
 
-// A Held is what is held back of one text of a stream: of the answer, of the
-// reasoning, of the arguments of one call, of one tool's result.
+// A Held is the held text of one text of a stream: the answer, the reasoning, the arguments of a
+// call, or a tool's result.
 interface Held {
 	kind: "text" | "reasoning" | "tool_call" | "tool_result";
 	index?: number | undefined;
 	callId?: string | undefined;
-	before: string; // the character before it
+	before: string; // the character before text
 	text: string;
-	inside?: boolean; // of a text of JSON: whether it begins in a string
-	escaped?: boolean; // and right behind a backslash
+	inside?: boolean; // for JSON: whether text begins in a string
+	escaped?: boolean; // for JSON: whether it begins after a backslash
 }
 
 function heldOf(texts: Held[], kind: Held["kind"], index: number | undefined, callId: string | undefined): Held {
@@ -263,15 +262,15 @@ function heldOf(texts: Held[], kind: Held["kind"], index: number | undefined, ca
 	return held;
 }
 
-// all hides in a text that is complete.
+// all hides data in a complete text.
 const all = (text: string, found: Finds) => next({ kind: "text", before: "", text: "" }, text, true, found);
 
-// next adds a piece to what is held, and returns what can be shown of both: nothing of
-// a find, of anything that may become one, or behind that. With the last piece
-// everything is shown.
+// next appends a piece to the held text and returns the text to release: everything before the
+// first possible match that is still incomplete, with complete matches replaced. With the last
+// piece it returns everything.
 function next(held: Held, piece: string, last: boolean, found: Finds): string {
 	const [text, from] = [held.before + held.text + piece, held.before.length];
-	// In JSON a find must not begin within an escape.
+	// In JSON a match must not begin within an escape.
 	const view = held.kind === "tool_call" ? unescaped(text, from, last) : { text, original: (i: number) => i };
 	const spans = find(view.text, from).map((s) => ({ ...s, from: view.original(s.from), to: view.original(s.to) }));
 	const open = Math.min(view.text.length, ...kinds.map((k) => k.detector.open(view.text, from)));
@@ -295,8 +294,7 @@ interface Span {
 	kind: Kind;
 }
 
-// find is what all kinds find, as stretches that lie apart: where two overlap they
-// are one.
+// find returns the matches of all kinds, merged where they overlap.
 function find(text: string, from: number): Span[] {
 	const found = kinds.flatMap((kind) => kind.detector.find(text, from).map(([from, to]) => ({ from, to, kind })));
 	const apart: Span[] = [];
@@ -308,7 +306,7 @@ function find(text: string, from: number): Span[] {
 	return apart;
 }
 
-// cutOf is where the text ends that more text cannot change. It never lies within a find.
+// cutOf returns the end of the text that more text cannot change. It is never within a match.
 function cutOf(text: string, open: number, spans: Span[]): number {
 	const across = (cut: number) => spans.find((s) => s.from < cut && cut < s.to);
 	const cut = across(open)?.from ?? open;
@@ -316,9 +314,8 @@ function cutOf(text: string, open: number, spans: Span[]): number {
 	return cut >= least ? cut : across(least)?.to ?? least;
 }
 
-// unescaped is a text of JSON with what escapes in it stand for, and where in the
-// original each character begins. An escape that is cut off at the end is not read,
-// unless it is the last piece.
+// unescaped decodes the escapes of a JSON text, and maps each character to its index in the
+// original. It ignores an incomplete escape at the end, unless this is the last piece.
 function unescaped(text: string, from: number, last: boolean) {
 	const begins: number[] = [];
 	let [out, at] = ["", 0];
@@ -338,7 +335,7 @@ function unescaped(text: string, from: number, last: boolean) {
 	return { text: out, original: (i: number) => begins[i]! };
 }
 
-// pass follows a text of JSON, to know where strings are, and returns it.
+// pass tracks strings in a JSON text, and returns the text.
 function pass(held: Held, text: string): string {
 	for (const c of held.kind === "tool_call" ? text : "") {
 		if (held.escaped) held.escaped = false;
@@ -348,11 +345,10 @@ function pass(held: Held, text: string): string {
 	return text;
 }
 
-// quoted makes a string of what stands in the place of a number.
+// quoted makes a replacement a string if it replaces a number.
 const quoted = (held: Held, text: string) => (held.kind === "tool_call" && !held.inside ? `"${text}"` : text);
 
-// hidden is a message without what is to be hidden in those of its role, or undefined
-// if nothing is.
+// hidden returns a message with the data of its role hidden, or undefined if nothing changes.
 function hidden(m: Message, config: Config, found: Finds): Message | undefined {
 	const hides = { user: config.input, tool: config.tool_results, assistant: config.output, system: false, developer: false }[m.role] ?? true;
 	const own = new Finds();
@@ -376,7 +372,7 @@ function inContent(content: Content, found: Finds): Content {
 	return content && content.map((p) => (p.text ? { ...p, text: all(p.text, found) } : p));
 }
 
-// inside hides in all strings and numbers of a JSON value.
+// inside hides data in all strings and numbers of a JSON value.
 function inside(value: Json, found: Finds): Json {
 	if (typeof value === "string") return all(value, found);
 	if (value instanceof Literal) {

@@ -8,60 +8,59 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// maxTail is how many bytes of a stream are held back at most, and so the
-// length up to which a find in a stream is hidden as one. The built-in kinds
-// need 320; only patterns of one's own can want more.
+// maxTail is the maximum number of bytes of a stream that are held back. Longer matches in
+// a stream are hidden in pieces. The built-in kinds need 320 bytes; only custom patterns
+// can need more.
 const maxTail = 1024
 
-// A detector finds one kind of data. It is given a text and where to begin:
-// what lies before that is passed, and only there to tell what the text
-// follows.
+// A detector finds one kind of data in a text from an index on. The text before the index
+// has been processed and only provides context.
 type detector interface {
-	// find returns where the finds are.
+	// find returns the matches.
 	find(text string, from int) []span
-	// open returns the index from which on more text could change what find
-	// says; the text's length if nowhere.
+	// open returns the index from which more text could change the result of find, or the
+	// text's length if there is none.
 	open(text string, from int) int
 }
 
-// A span is a stretch of a text, of a kind.
+// A span is a range of a text and its kind.
 type span struct {
 	from, to int
 	kind     *kind
 }
 
-// A kind is something to hide, and how.
+// A kind is a kind of data to hide, and its replacement.
 type kind struct {
 	detector
-	name    string // empty: it is not counted
+	name    string // if empty, matches are not counted
 	replace func(match string) string
 	token   string // the label of its tokens, if it has some
-	blocks  bool   // what it is found in is refused
+	blocks  bool   // text with a match is rejected
 }
 
-// A scanner hides several kinds.
+// A scanner hides several kinds of data.
 type scanner struct {
 	kinds  []*kind
-	decode bool // look through disguises, too
+	decode bool // also look for disguised data
 }
 
-// with returns a scanner that hides another kind as well.
+// with returns a scanner with an additional kind.
 func (s *scanner) with(k *kind) scanner {
 	return scanner{append(slices.Clone(s.kinds), k), s.decode}
 }
 
-// lasting are the kinds without tokens.
+// lasting reports whether a kind has no tokens.
 func lasting(k *kind) bool { return k.token == "" }
 
-// only returns a scanner of the kinds that are kept.
+// only returns a scanner of the kinds for which keep is true.
 func (s *scanner) only(keep func(*kind) bool) scanner {
 	return scanner{slices.DeleteFunc(slices.Clone(s.kinds), func(k *kind) bool { return !keep(k) }), s.decode}
 }
 
-// finds count what was found, by the names of the kinds.
+// finds counts the matches by kind.
 type finds map[string]int
 
-// tell makes an event of what was hidden; what it was is not told.
+// tell emits an event with the counts, without the data.
 func (f finds) tell(ctx *middleware.Context, where string) error {
 	if len(f) == 0 {
 		return nil
@@ -72,30 +71,30 @@ func (f finds) tell(ctx *middleware.Context, where string) error {
 	}{where, f})
 }
 
-// A tail is the end of a text that may still grow into something to hide.
+// A tail is the end of a text that may still become part of a match.
 type tail struct {
-	Before string `json:"before,omitempty"` // the character before it
-	Seen   string `json:"seen,omitempty"`   // the same without disguises: one that can be seen
+	Before string `json:"before,omitempty"` // the character before Text
+	Seen   string `json:"seen,omitempty"`   // the last visible character before Text, in plain form
 	Text   string `json:"text,omitempty"`
 
-	// In a text of JSON: where in it Text begins.
+	// For JSON: the position at which Text begins.
 	JSON  bool  `json:"json,omitempty"`
 	Place place `json:"place,omitzero"`
 }
 
-// all hides in a text that is complete.
+// all hides data in a complete text.
 func (s *scanner) all(text string, found finds) string {
 	return s.next(&tail{}, text, true, found)
 }
 
-// json hides in a complete text of JSON.
+// json hides data in a complete JSON text.
 func (s *scanner) json(text string, found finds) string {
 	return s.next(&tail{JSON: true}, text, true, found)
 }
 
-// next adds a piece to a tail and returns what can be shown of both: nothing
-// of a find, of anything that may become one, or behind that. With the last
-// piece everything is shown.
+// next appends a piece to a tail and returns the text to release: everything before the
+// first possible match that is still incomplete, with complete matches replaced. With the
+// last piece it returns everything.
 func (s *scanner) next(t *tail, piece string, last bool, found finds) string {
 	text, from := t.Before+t.Text+piece, len(t.Before)
 	views := s.views(t, text, from, last)
@@ -130,8 +129,8 @@ func (s *scanner) next(t *tail, piece string, last bool, found finds) string {
 	return out.String()
 }
 
-// views returns the ways to see a text, the one without disguises last. Of JSON
-// there is that one alone: what a find begins with must be no half of an escape.
+// views returns the readings of a text, the undisguised one last. JSON has only that one,
+// because a match must not begin within an escape.
 func (s *scanner) views(t *tail, text string, from int, last bool) []*view {
 	bare := func() *view { return undisguised(text, from, t.Seen, t.JSON, last) }
 	switch {
@@ -144,8 +143,7 @@ func (s *scanner) views(t *tail, text string, from int, last bool) []*view {
 	}
 }
 
-// find returns what all kinds find, as stretches that lie apart: where two
-// overlap they are one.
+// find returns the matches of all kinds, merged where they overlap.
 func (s *scanner) find(views []*view) []span {
 	var all []span
 	for i, v := range views {
@@ -175,8 +173,8 @@ func (s *scanner) find(views []*view) []span {
 	return apart
 }
 
-// cut is where the text ends that more text cannot change. It never lies
-// within a find, nor within an escape.
+// cut returns the end of the text that more text cannot change. It is never within a match
+// or an escape.
 func (s *scanner) cut(text string, views []*view, spans []span) int {
 	cut := len(text)
 	for _, v := range views {
@@ -216,13 +214,13 @@ func (s *scanner) cut(text string, views []*view, spans []span) int {
 	return cut
 }
 
-// A place is where in a text of JSON something stands.
+// A place describes a position in a JSON text.
 type place struct {
-	Inside  bool `json:"inside,omitempty"`  // a string
-	Escaped bool `json:"escaped,omitempty"` // right behind a backslash
+	Inside  bool `json:"inside,omitempty"`  // in a string
+	Escaped bool `json:"escaped,omitempty"` // after a backslash
 }
 
-// pass moves the place to behind text, and returns text.
+// pass advances the place past text, and returns text.
 func (t *tail) pass(text string) string {
 	if !t.JSON {
 		return text
@@ -241,7 +239,7 @@ func (t *tail) pass(text string) string {
 	return text
 }
 
-// quoted makes a string of what stands in the place of a number.
+// quoted makes a replacement a string if it replaces a number.
 func (t *tail) quoted(text string) string {
 	if t.JSON && !t.Place.Inside {
 		return `"` + text + `"`

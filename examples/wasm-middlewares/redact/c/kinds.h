@@ -1,5 +1,5 @@
-/* kinds.h: the kinds of data that are looked for. Each is found in a text from an
- * index on; what lies before that is passed, and only tells what the text follows. */
+/* kinds.h: the kinds of data to find. Each finds matches from an index on; the text before the
+ * index has been processed and only provides context. */
 #include "../../../../guest-sdk/c/agent_middleware.h"
 
 enum { EMAIL, CARD, IP, IBAN, KINDS };
@@ -23,7 +23,7 @@ static void add_span(spans *list, span s) {
 static int32_t least_of(int32_t a, int32_t b) { return a < b ? a : b; }
 static int32_t most_of(int32_t a, int32_t b) { return a > b ? a : b; }
 
-/* byte_at is 0 outside of the text. */
+/* byte_at returns the byte at i, or 0 outside the text. */
 static char byte_at(am_str t, int32_t i) { return i >= 0 && i < t.n ? t.p[i] : 0; }
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -35,21 +35,21 @@ static bool in_local(char c) { return in_domain(c) || c == '_' || c == '%' || c 
 static bool in_ip(char c) { return is_digit(c) || c == '.'; }
 static bool in_others(char c) { return c != '@'; }
 
-/* back is where the bytes of a class that end at index to begin, at least or later. */
+/* back returns the start of the run of bytes of a class that ends at index to; the result is at least least. */
 static int32_t back(am_str t, int32_t least, int32_t to, bool (*class)(char)) {
 	while (to > least && class(t.p[to - 1])) to--;
 	return to;
 }
 
-/* local_part is where what stands before an @ at index at begins: at most 64 bytes. */
+/* local_part returns the start of the local part before the @ at index at, at most 64 bytes. */
 static int32_t local_part(am_str t, int32_t least, int32_t at) {
 	int32_t begin = back(t, most_of(least, at - 64), at, in_local);
 	while (begin < at && t.p[begin] == '.') begin++;
 	return begin;
 }
 
-/* domain is where the domain that begins at i ends, or 0: at least two labels, the
- * last one of letters and what may follow one. */
+/* domain returns the end of the domain that begins at i, or 0. It has at least two labels, and the
+ * last begins with a letter. */
 static int32_t domain(am_str t, int32_t i) {
 	int32_t stop = least_of(t.n, i + 253), end = 0;
 	for (int32_t labels = 1;; labels++) {
@@ -65,7 +65,7 @@ static int32_t domain(am_str t, int32_t i) {
 }
 
 static int32_t email_open(am_str t, int32_t from) {
-	/* Behind an @ the domain may still grow. */
+	/* The domain after an @ may continue. */
 	int32_t d = back(t, most_of(from, t.n - 254), t.n, in_domain);
 	if (d > from && t.p[d - 1] == '@') {
 		int32_t begin = local_part(t, from, d - 1);
@@ -76,7 +76,7 @@ static int32_t email_open(am_str t, int32_t from) {
 
 enum { MAX_CARD = 19 };
 
-/* luhn reports whether the check digit of a number is right (ISO/IEC 7812-1). */
+/* luhn reports whether the check digit of a number is valid (ISO/IEC 7812-1). */
 static bool luhn(am_str t, int32_t from, int32_t to) {
 	int32_t sum = 0;
 	bool twice = false;
@@ -91,8 +91,8 @@ static bool luhn(am_str t, int32_t from, int32_t to) {
 
 static bool begins_number(am_str t, int32_t i) { return !is_word(byte_at(t, i - 1)) && byte_at(t, i - 1) != '.'; }
 
-/* card is where the longest card number that begins at i ends, or 0: 13 to 19
- * digits, in groups of three and more, whose check digit is right. */
+/* card returns the end of the longest card number that begins at i, or 0: 13 to 19 digits with a
+ * valid check digit, in groups of at least three. */
 static int32_t card(am_str t, int32_t i) {
 	if (t.p[i] < '2' || t.p[i] > '6' || !begins_number(t, i)) return 0;
 	int32_t end = 0, digits = 0;
@@ -105,8 +105,8 @@ static int32_t card(am_str t, int32_t i) {
 	}
 }
 
-/* card_open goes back group by group, as long as one could begin a number that more
- * digits are a part of. */
+/* card_open goes back group by group while a group could begin a card number that more digits would
+ * complete. */
 static int32_t card_open(am_str t, int32_t from) {
 	int32_t open = t.n, end = t.n, digits = 0;
 	bool growing = true; /* the last group */
@@ -126,8 +126,8 @@ static int32_t card_open(am_str t, int32_t from) {
 
 enum { MAX_IP = 16 }; /* with a dot that ends a sentence */
 
-/* ip is where the address of version 4 that begins at i ends, or 0: a stretch of
- * four numbers up to 255, with no word's character on either side. */
+/* ip returns the end of the IPv4 address that begins at i, or 0: four numbers up to 255, not
+ * adjacent to word characters. */
 static int32_t ip(am_str t, int32_t i) {
 	if (!in_ip(t.p[i]) || in_ip(byte_at(t, i - 1)) || is_word(byte_at(t, i - 1))) return 0;
 	int32_t end = i, groups = 1, n = 0, digits = 0;
@@ -152,7 +152,7 @@ static int32_t ip_open(am_str t, int32_t from) {
 	return t.n - begin <= MAX_IP ? begin : t.n;
 }
 
-/* The countries and the lengths of their numbers, from SWIFT's IBAN registry. */
+/* Countries and the lengths of their IBANs, from SWIFT's IBAN registry. */
 static const char iban_lengths[] =
 	"AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 "
 	"EE20 EG29 ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 "
@@ -161,7 +161,7 @@ static const char iban_lengths[] =
 
 enum { MAX_IBAN = 33 + 8 };
 
-/* mod97 reports whether the check digits of a number without separators are right (ISO 7064). */
+/* mod97 reports whether the check digits of a number without separators are valid (ISO 7064). */
 static bool mod97(const char *compact, int32_t n) {
 	int32_t rest = 0;
 	for (int32_t i = 0; i < n; i++) {
@@ -171,8 +171,8 @@ static bool mod97(const char *compact, int32_t n) {
 	return rest == 1;
 }
 
-/* iban is where the account number that begins at i ends, or 0. *open says whether
- * more text could change that. */
+/* iban returns the end of the IBAN that begins at i, or 0. It sets *open if more text could change
+ * that. */
 static int32_t iban(am_str t, int32_t i, bool *open) {
 	char compact[MAX_IBAN];
 	int32_t length = MAX_IBAN, seen = 0;
@@ -196,7 +196,7 @@ static int32_t iban(am_str t, int32_t i, bool *open) {
 	}
 }
 
-/* find_kind adds what a kind finds. */
+/* find_kind adds the matches of a kind to out. */
 static void find_kind(int32_t kind, am_str t, int32_t from, spans *out) {
 	bool open;
 	for (int32_t i = from, end, begin; i < t.n; i = most_of(end, i + 1)) {
@@ -213,8 +213,8 @@ static void find_kind(int32_t kind, am_str t, int32_t from, spans *out) {
 	}
 }
 
-/* open_kind is from where on more text could change what find_kind says; the text's
- * length if from nowhere. */
+/* open_kind returns the index from which more text could change the result of find_kind; the text's
+ * length if there is none. */
 static int32_t open_kind(int32_t kind, am_str t, int32_t from) {
 	bool open = false;
 	if (kind == EMAIL) return email_open(t, from);

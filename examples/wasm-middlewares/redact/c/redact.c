@@ -1,9 +1,9 @@
-/* redact hides e-mail addresses, card numbers, IP addresses and IBANs in the messages
- * that a run begins with, in requests to the model, in results of tools, and in the
- * model's answers, also if a streamed piece ends in the middle of an address.
+/* redact hides e-mail addresses, card numbers, IP addresses and IBANs in the messages that a run
+ * begins with, in requests to the model, in tools' results, and in the model's answers, even where
+ * a streamed chunk ends in the middle of an address.
  *
- * It is the example in Go without hashes, patterns of one's own, the arguments of
- * tool calls, addresses of version 6, and letters beyond ASCII in addresses. */
+ * Unlike the Go version it has no hashes, custom patterns, tool arguments, IPv6 addresses, or
+ * non-ASCII letters in addresses. */
 #include "kinds.h"
 
 AM_HOOK(describe) {
@@ -20,7 +20,7 @@ AM_HOOK(describe) {
 	return AM_OK;
 }
 
-/* What configure sets is part of the module's image. */
+/* State that configure sets is part of the module's snapshot. */
 static bool detect[KINDS], masks, in_input, in_output, in_results;
 
 static bool flag(const am_value *config, const char *key) {
@@ -49,12 +49,12 @@ AM_HOOK(configure) {
 	return AM_OK;
 }
 
-/* How often each kind was found. */
+/* The number of matches of each kind. */
 typedef struct {
 	int32_t of[KINDS];
 } finds;
 
-/* tell makes an event of what was hidden; what it was is not told. */
+/* tell emits an event with the counts, without the data. */
 static am_error *tell(const finds *found, am_str where) {
 	am_str list = AM_S("");
 	for (int32_t k = 0; k < KINDS; k++)
@@ -62,7 +62,7 @@ static am_error *tell(const finds *found, am_str where) {
 	return list.n > 0 ? am_emit(AM_S("redacted"), AM_CAT(AM_S("{\"in\":\""), where, AM_S("\",\"found\":{"), list, AM_S("}}"))) : AM_OK;
 }
 
-/* instead is what stands in the place of a find. */
+/* instead returns the replacement of a match. */
 static am_str instead(int32_t kind, am_str found) {
 	char *to = am_alloc((size_t)found.n + 32);
 	int32_t n = 0, left = 0, keep = kind == CARD || kind == IBAN ? 4 : 0;
@@ -79,8 +79,7 @@ static am_str instead(int32_t kind, am_str found) {
 	return (am_str){to, n};
 }
 
-/* find_all is what all kinds find, as stretches that lie apart: where two overlap
- * they are one. */
+/* find_all returns the matches of all kinds, merged where they overlap. */
 static spans find_all(am_str text, int32_t from) {
 	spans all = {0, 0}, apart = {0, 0};
 	for (int32_t k = 0; k < KINDS; k++)
@@ -99,7 +98,7 @@ static spans find_all(am_str text, int32_t from) {
 	return apart;
 }
 
-/* cut_at is where the text ends that more text cannot change. It never lies within a find. */
+/* cut_at returns the end of the text that more text cannot change. It is never within a match. */
 static int32_t cut_at(am_str text, int32_t from, const spans *found) {
 	int32_t cut = text.n;
 	for (int32_t k = 0; k < KINDS; k++)
@@ -109,15 +108,15 @@ static int32_t cut_at(am_str text, int32_t from, const spans *found) {
 	return cut;
 }
 
-/* The end of a text that may still grow into something to hide. */
+/* The end of a text that may still become part of a match. */
 typedef struct {
 	am_str before; /* the character before it */
 	am_str text;
 } tail;
 
-/* next adds a piece to a tail and returns what can be shown of both: nothing of a
- * find, of anything that may become one, or behind that. With the last piece
- * everything is shown. */
+/* next appends a piece to a tail and returns the text to release: everything before the first
+ * possible match that is still incomplete, with complete matches replaced. With the last piece it
+ * returns everything. */
 static am_str next(tail *t, am_str piece, bool last, finds *count) {
 	am_str text = AM_CAT(t->before, t->text, piece);
 	int32_t from = t->before.n, at = from, before;
@@ -138,7 +137,7 @@ static am_str next(tail *t, am_str piece, bool last, finds *count) {
 	return am_concat(parts, n);
 }
 
-/* all hides in a text that is complete. */
+/* all hides data in a complete text. */
 static am_str all(am_str text, finds *count) {
 	tail t = {0};
 	return next(&t, text, true, count);
@@ -162,7 +161,7 @@ static bool hide_content(am_content *c, finds *count) {
 	return changed;
 }
 
-/* hide_message hides in a message what is to be hidden in those of its role. */
+/* hide_message hides the data of a message's role. */
 static bool hide_message(am_message *m, finds *count) {
 	if (!(am_eq(m->role, "user") ? in_input : am_eq(m->role, "tool") ? in_results : am_eq(m->role, "assistant") && in_output)) return false;
 	am_str reasoning = all(m->reasoning_content, count);
@@ -171,7 +170,7 @@ static bool hide_message(am_message *m, finds *count) {
 	return hide_content(&m->content, count) || changed;
 }
 
-/* hide_list hides in all messages of a list, and makes an event of it. */
+/* hide_list hides data in all messages of a list, and emits an event. */
 static am_error *hide_list(const am_list *messages, am_list_patch *patch, am_str where) {
 	finds found = {0};
 	for (int32_t i = 0; i < messages->total; i++) {
@@ -187,10 +186,10 @@ static am_error *hide_list(const am_list *messages, am_list_patch *patch, am_str
 /* Changes the run's state, so that the run is stored without the data. */
 AM_HOOK(before_agent) { return hide_list(&in->messages, &out->messages, AM_S("input")); }
 
-/* For messages that other modules have added. */
+/* Processes messages that other modules have added. */
 AM_HOOK(before_model) { return hide_list(&in->request.messages, &out->request.messages, AM_S("request")); }
 
-/* Hides in an answer that did not come by on_chunk, because a module made it. */
+/* Processes an answer that did not pass through on_chunk, because a module made it. */
 AM_HOOK(after_model_rewrite_state) {
 	int32_t last = in->messages.total - 1;
 	const am_message *m;
@@ -203,7 +202,7 @@ AM_HOOK(after_model_rewrite_state) {
 	return tell(&found, AM_S("output"));
 }
 
-/* Hides in a tool's result, or in why it failed. */
+/* Processes a tool's result or error. */
 AM_HOOK(after_tool) {
 	finds found = {0};
 	if (!in_results) return AM_OK;
@@ -215,7 +214,7 @@ AM_HOOK(after_tool) {
 	return tell(&found, AM_S("tool_result"));
 }
 
-/* Hides in a final answer that another module has changed. */
+/* Processes a final answer that another module has changed. */
 AM_HOOK(after_agent) {
 	finds found = {0};
 	if (in->final != 0 && hide_message(in->final, &found)) out->final = in->final;
@@ -226,7 +225,7 @@ enum { TEXT, REASONING, TOOL_RESULT, STREAMED };
 
 static const char *const streamed[STREAMED] = {"text", "reasoning", "tool_result"};
 
-/* What is held back of one text of a stream. */
+/* The held text of one text of a stream. */
 typedef struct {
 	bool known;
 	am_str call_id;
@@ -253,8 +252,8 @@ static am_error *keep(const held *h, int32_t kind, int64_t stream) {
 		AM_S(",\"call_id\":"), am_quote(h->call_id), AM_S("}")), AM_ALWAYS);
 }
 
-/* Lets pass of a stream what cannot become a find any more. What is held back lies
- * in a run-local value: memory may be gone when the next piece comes. */
+/* Releases text that cannot become part of a match any more. Held text is a run-local value,
+ * because the host may discard the module's memory before the next chunk. */
 AM_HOOK(on_chunk) {
 	held of[STREAMED] = {0};
 	finds output = {0}, results = {0};

@@ -1,9 +1,9 @@
-// Hides e-mail addresses, card numbers, IP addresses and IBANs in the messages that a
-// run begins with, in requests to the model, in results of tools, and in the model's
-// answers, also if a streamed piece ends in the middle of an address.
+// Hides e-mail addresses, card numbers, IP addresses and IBANs in the messages that a run begins
+// with, in requests to the model, in tools' results, and in the model's answers, even where a
+// streamed chunk ends in the middle of an address.
 //
-// It is the example in Go without hashes, patterns of one's own, the arguments of
-// tool calls, addresses of version 6, and letters beyond ASCII in addresses.
+// Unlike the Go version it has no hashes, custom patterns, tool arguments, IPv6 addresses, or
+// non-ASCII letters in addresses.
 import {
 	AfterAgentAnswer, AfterAgentInput, AfterModelRewriteStateAnswer, AfterModelRewriteStateInput, AfterToolAnswer, AfterToolInput,
 	BeforeAgentAnswer, BeforeAgentInput, BeforeModelAnswer, BeforeModelInput, Chunk, ConfigureAnswer, ConfigureInput, Content, Description,
@@ -27,7 +27,7 @@ export function describe(len: i32): i32 {
 	});
 }
 
-// What configure sets is part of the module's image.
+// State that configure sets is part of the module's snapshot.
 let scanner = new Scanner();
 let inInput = true;
 let inOutput = true;
@@ -66,13 +66,13 @@ export function before_agent(len: i32): i32 {
 	return hook<BeforeAgentInput, BeforeAgentAnswer>(len, (input, answer) => hideList(input.messages, answer.messages, "input"));
 }
 
-// For messages that other modules have added.
+// Processes messages that other modules have added.
 export function before_model(len: i32): i32 {
 	return hook<BeforeModelInput, BeforeModelAnswer>(len, (input, answer) =>
 		hideList(input.request.messages, answer.request.messages, "request"));
 }
 
-// hideList hides in all messages of a list, and makes an event of it.
+// hideList hides data in all messages of a list, and emits an event.
 function hideList(messages: List, patch: ListPatch, where: string): Failure | null {
 	const finds = new Finds();
 	for (let i = 0; i < messages.length; i++) {
@@ -84,7 +84,7 @@ function hideList(messages: List, patch: ListPatch, where: string): Failure | nu
 	return finds.tell(where);
 }
 
-// Hides in an answer that did not come by on_chunk, because a module made it.
+// Processes an answer that did not pass through on_chunk, because a module made it.
 export function after_model_rewrite_state(len: i32): i32 {
 	return hook<AfterModelRewriteStateInput, AfterModelRewriteStateAnswer>(len, (input, answer) => {
 		const last = input.messages.length - 1, finds = new Finds();
@@ -97,7 +97,7 @@ export function after_model_rewrite_state(len: i32): i32 {
 	});
 }
 
-// Hides in a tool's result, or in why it failed.
+// Processes a tool's result or error.
 export function after_tool(len: i32): i32 {
 	return hook<AfterToolInput, AfterToolAnswer>(len, (input, answer) => {
 		const result = input.result, error = input.error, finds = new Finds();
@@ -111,7 +111,7 @@ export function after_tool(len: i32): i32 {
 	});
 }
 
-// Hides in a final answer that another module has changed.
+// Processes a final answer that another module has changed.
 export function after_agent(len: i32): i32 {
 	return hook<AfterAgentInput, AfterAgentAnswer>(len, (input, answer) => {
 		const final = input.final, finds = new Finds();
@@ -120,7 +120,7 @@ export function after_agent(len: i32): i32 {
 	});
 }
 
-// What is held back of one text of a stream.
+// The held text of one text of a stream.
 class Held {
 	callId: string = "";
 	tail: Tail = new Tail();
@@ -131,14 +131,14 @@ class Held {
 
 const STREAMED = ["text", "reasoning", "tool_result"];
 
-// Lets pass of a stream what cannot become a find any more. What is held back lies in a
-// run-local value: memory may be gone when the next piece comes.
+// Releases text that cannot become part of a match any more. Held text is a run-local value,
+// because the host may discard the module's memory before the next chunk.
 export function on_chunk(len: i32): i32 {
 	return hook<OnChunkInput, OnChunkAnswer>(len, (input, answer) => {
 		const held: Held[] = [], output = new Finds(), results = new Finds(), out: Chunk[] = [];
 		for (let i = 0; i < input.chunks.length; i++) {
 			const c = input.chunks[i], finds = c.call_id.length > 0 ? results : output, part = c.part;
-			if (part !== null) part.text = scanner.all(part.text, finds); // it is not streamed in pieces
+			if (part !== null) part.text = scanner.all(part.text, finds); // parts arrive whole
 			if (STREAMED.includes(c.kind) && (c.kind == "tool_result" ? inResults : inOutput)) {
 				const failure = heldOf(held, input.stream, c.kind);
 				if (failure !== null) return failure;
@@ -179,7 +179,7 @@ function nth(held: Held[], kind: string): Held {
 	return h;
 }
 
-// heldOf sees to it that what is held of a text is among the others.
+// heldOf loads the held state of a text into held.
 function heldOf(held: Held[], stream: i64, kind: string): Failure | null {
 	const n = held.length, h = nth(held, kind);
 	if (n == held.length) return null;
@@ -198,8 +198,8 @@ function keep(h: Held, stream: i64): Failure | null {
 	return host.localSet(keyOf(h.kind, stream), object(["before", h.tail.before, "text", h.tail.text, "call_id", h.callId]), host.ALWAYS);
 }
 
-// hide hides in a copy of a message what is to be hidden in those of its role, or
-// returns null if that changes nothing. The message itself may be read again.
+// hide returns a copy of a message with the data of its role hidden, or null if nothing changes. It
+// does not modify the message, which may be read again.
 function hide(m: Message, finds: Finds): Message | null {
 	if (!(m.role == "user" ? inInput : m.role == "tool" ? inResults : m.role == "assistant" && inOutput)) return null;
 	const copy = new Message();

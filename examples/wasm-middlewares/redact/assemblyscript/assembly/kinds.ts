@@ -1,5 +1,5 @@
-// The kinds of data that are looked for. Each is found in a text from an index on;
-// what lies before that is passed, and only tells what the text follows.
+// The kinds of data to find. Each finds matches from an index on; the text before the index has
+// been processed and only provides context.
 
 export const EMAIL = 0, CARD = 1, IP = 2, IBAN = 3;
 export const KINDS = ["email", "credit_card", "ip", "iban"];
@@ -8,7 +8,7 @@ export class Span {
 	constructor(public from: i32, public to: i32, public kind: i32) {}
 }
 
-/** Adds what a kind finds. */
+/** Adds the matches of a kind to out. */
 export function find(kind: i32, t: string, from: i32, out: Span[]): void {
 	for (let i = from; i < t.length; ) {
 		const end = kind == EMAIL ? email(t, i) : kind == CARD ? card(t, i) : kind == IP ? ip(t, i) : digit(at(t, i + 2)) ? iban(t, i) : 0;
@@ -18,7 +18,7 @@ export function find(kind: i32, t: string, from: i32, out: Span[]): void {
 	}
 }
 
-/** From where on more text could change what find says; the text's length if from nowhere. */
+/** Returns the index from which more text could change the result of find; the text's length if there is none. */
 export function open(kind: i32, t: string, from: i32): i32 {
 	if (kind == EMAIL) return emailOpen(t, from);
 	if (kind == CARD) return cardOpen(t, from);
@@ -27,7 +27,7 @@ export function open(kind: i32, t: string, from: i32): i32 {
 	return t.length;
 }
 
-// at is the character at i, or 0 outside of the text.
+// at returns the character at i, or 0 outside the text.
 function at(t: string, i: i32): i32 {
 	return i >= 0 && i < t.length ? t.charCodeAt(i) : 0;
 }
@@ -65,26 +65,27 @@ function is(c: i32, what: i32): bool {
 	}
 }
 
-// back is where the characters of a class that end at index to begin, at least or later.
+// back returns the start of the run of characters of a class that ends at index to; the result is
+// at least least.
 function back(t: string, least: i32, to: i32, what: i32): i32 {
 	while (to > least && is(t.charCodeAt(to - 1), what)) to--;
 	return to;
 }
 
-// local is where the part before an @ that stands at index i begins: at most 64 characters.
+// local returns the start of the local part before the @ at index i, at most 64 characters.
 function local(t: string, least: i32, i: i32): i32 {
 	let begin = back(t, max(least, i - 64), i, IN_LOCAL);
 	while (begin < i && t.charCodeAt(begin) == 0x2e) begin++;
 	return begin;
 }
 
-// email is where the address around the @ at index i ends, or 0.
+// email returns the end of the address around the @ at index i, or 0.
 function email(t: string, i: i32): i32 {
 	return t.charCodeAt(i) == 0x40 ? domain(t, i + 1) : 0;
 }
 
-// domain is where the domain that begins at i ends, or 0: at least two labels, the
-// last one of letters and what may follow one.
+// domain returns the end of the domain that begins at i, or 0. It has at least two labels, and the
+// last begins with a letter.
 function domain(t: string, i: i32): i32 {
 	const stop = min(t.length, i + 253);
 	let end = 0;
@@ -102,7 +103,7 @@ function domain(t: string, i: i32): i32 {
 }
 
 function emailOpen(t: string, from: i32): i32 {
-	// Behind an @ the domain may still grow.
+	// The domain after an @ may continue.
 	const d = back(t, max(from, t.length - 254), t.length, IN_DOMAIN);
 	if (d > from && t.charCodeAt(d - 1) == 0x40) {
 		const begin = local(t, from, d - 1);
@@ -117,8 +118,8 @@ function beginsNumber(t: string, i: i32): bool {
 	return !word(at(t, i - 1)) && at(t, i - 1) != 0x2e;
 }
 
-// card is where the longest card number that begins at i ends, or 0: 13 to 19 digits,
-// in groups of three and more, whose check digit is right.
+// card returns the end of the longest card number that begins at i, or 0: 13 to 19 digits with a
+// valid check digit, in groups of at least three.
 function card(t: string, i: i32): i32 {
 	const first = t.charCodeAt(i);
 	if (first < 0x32 || first > 0x36 || !beginsNumber(t, i)) return 0;
@@ -135,7 +136,7 @@ function card(t: string, i: i32): i32 {
 	return end;
 }
 
-// luhn reports whether the check digit of a number is right (ISO/IEC 7812-1).
+// luhn reports whether the check digit of a number is valid (ISO/IEC 7812-1).
 function luhn(t: string, from: i32, to: i32): bool {
 	let sum = 0, double = false;
 	for (let i = to - 1; i >= from; i--) {
@@ -147,8 +148,8 @@ function luhn(t: string, from: i32, to: i32): bool {
 	return sum % 10 == 0;
 }
 
-// cardOpen goes back group by group, as long as one could begin a number that more
-// digits are a part of.
+// cardOpen goes back group by group while a group could begin a card number that more digits would
+// complete.
 function cardOpen(t: string, from: i32): i32 {
 	let first = t.length, end = first, digits = 0, growing = true; // the last group
 	if (end > from && separator(t.charCodeAt(end - 1))) {
@@ -166,10 +167,10 @@ function cardOpen(t: string, from: i32): i32 {
 	}
 }
 
-const MAX_IP = 16; // with a dot that ends a sentence
+const MAX_IP = 16; // including a dot that ends a sentence
 
-// ip is where the address of version 4 that begins at i ends, or 0: a stretch of four
-// numbers up to 255, with no word's character on either side.
+// ip returns the end of the IPv4 address that begins at i, or 0: four numbers up to 255, not
+// adjacent to word characters.
 function ip(t: string, i: i32): i32 {
 	if (!is(t.charCodeAt(i), IN_IP) || is(at(t, i - 1), IN_IP) || word(at(t, i - 1))) return 0;
 	let end = i;
@@ -190,7 +191,7 @@ function ipOpen(t: string, from: i32): i32 {
 	return t.length - begin <= MAX_IP ? begin : t.length;
 }
 
-// The countries and the lengths of their numbers, from SWIFT's IBAN registry.
+// Countries and the lengths of their IBANs, from SWIFT's IBAN registry.
 const LENGTHS =
 	"AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 " +
 	"EE20 EG29 ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 " +
@@ -201,8 +202,8 @@ const OPEN = -1;
 
 let ibanAtEnd = false;
 
-// iban is where the account number that begins at i ends, 0 if none does, and OPEN if
-// the text ends first. ibanAtEnd says whether one ends with the text.
+// iban returns the end of the IBAN that begins at i, 0 if there is none, or OPEN if the text ends
+// first. It sets ibanAtEnd if an IBAN ends with the text.
 function iban(t: string, i: i32): i32 {
 	ibanAtEnd = false;
 	if (!alnum(t.charCodeAt(i)) || digit(t.charCodeAt(i)) || alnum(at(t, i - 1))) return 0;
@@ -226,7 +227,7 @@ function iban(t: string, i: i32): i32 {
 	return 0;
 }
 
-// mod97 reports whether the check digits of a number without separators are right (ISO 7064).
+// mod97 reports whether the check digits of a number without separators are valid (ISO 7064).
 function mod97(compact: string): bool {
 	let rest = 0;
 	for (let i = 0; i < compact.length; i++) {

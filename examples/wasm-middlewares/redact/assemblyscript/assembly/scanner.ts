@@ -1,8 +1,8 @@
-// Hides several kinds in texts, and in texts that come in pieces.
+// Hides several kinds of data in whole texts and in texts that arrive in pieces.
 import { Failure, host } from "../../../../../guest-sdk/assemblyscript/assembly";
 import { CARD, IBAN, KINDS, Span, alnum, find, open } from "./kinds";
 
-/** How often each kind was found. */
+/** The number of matches of each kind. */
 export class Finds {
 	private counts: i32[] = [0, 0, 0, 0];
 
@@ -10,7 +10,7 @@ export class Finds {
 		this.counts[kind]++;
 	}
 
-	/** Makes an event of what was hidden; what it was is not told. */
+	/** Emits an event with the counts, without the data. */
 	tell(where: string): Failure | null {
 		const found: string[] = [];
 		for (let i = 0; i < KINDS.length; i++) if (this.counts[i] > 0) found.push(`"${KINDS[i]}":${this.counts[i]}`);
@@ -18,7 +18,7 @@ export class Finds {
 	}
 }
 
-/** The end of a text that may still grow into something to hide. */
+/** The end of a text that may still become part of a match. */
 export class Tail {
 	before: string = ""; // the character before it
 	text: string = "";
@@ -28,14 +28,14 @@ export class Scanner {
 	detect: i32[] = [0, 1, 2, 3];
 	mask: bool = false;
 
-	/** Hides in a text that is complete. */
+	/** Hides data in a complete text. */
 	all(text: string, finds: Finds): string {
 		return this.next(new Tail(), text, true, finds);
 	}
 
 	/**
-	 * Adds a piece to a tail and returns what can be shown of both: nothing of a find, of anything that may become one, or
-	 * behind that. With the last piece everything is shown.
+	 * Appends a piece to a tail and returns the text to release: everything before the first possible match that is
+	 * still incomplete, with complete matches replaced. With the last piece it returns everything.
 	 */
 	next(tail: Tail, piece: string, last: bool, finds: Finds): string {
 		const text = tail.before + tail.text + piece, from = tail.before.length;
@@ -53,8 +53,7 @@ export class Scanner {
 		return out;
 	}
 
-	// find is what all kinds find, as stretches that lie apart: where two overlap they
-	// are one.
+	// find returns the matches of all kinds, merged where they overlap.
 	private find(text: string, from: i32): Span[] {
 		const all: Span[] = [], apart: Span[] = [];
 		for (let i = 0; i < this.detect.length; i++) find(this.detect[i], text, from, all);
@@ -67,7 +66,7 @@ export class Scanner {
 		return apart;
 	}
 
-	// cut is where the text ends that more text cannot change. It never lies within a find.
+	// cut returns the end of the text that more text cannot change. It is never within a match.
 	private cut(text: string, from: i32, spans: Span[]): i32 {
 		let cut = text.length;
 		for (let i = 0; i < this.detect.length; i++) cut = min(cut, open(this.detect[i], text, from));

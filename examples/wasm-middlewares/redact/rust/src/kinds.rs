@@ -1,5 +1,5 @@
-//! The kinds of data that are looked for. Each is found in a text from an index
-//! on; what lies before that is passed, and only tells what the text follows.
+//! The kinds of data to find. Each finds matches from an index on; the text before the index has
+//! been processed and only provides context.
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
@@ -12,7 +12,7 @@ pub enum Kind {
 pub const KINDS: [(&str, Kind); 4] = [("email", Kind::Email), ("credit_card", Kind::Card), ("ip", Kind::Ip), ("iban", Kind::Iban)];
 
 impl Kind {
-    /// Calls found with the begin and the end of each find.
+    /// Calls `found` with the start and the end of each match.
     pub fn find(self, t: &[u8], from: usize, found: &mut dyn FnMut(usize, usize)) {
         let mut i = from;
         while i < t.len() {
@@ -30,8 +30,8 @@ impl Kind {
         }
     }
 
-    /// From where on more text could change what find says; the text's length if
-    /// from nowhere.
+    /// Returns the index from which more text could change the result of `find`; the text's length
+    /// if there is none.
     pub fn open(self, t: &[u8], from: usize) -> usize {
         match self {
             Kind::Email => email_open(t, from),
@@ -50,17 +50,18 @@ fn separator(c: u8) -> bool {
     c == b' ' || c == b'-'
 }
 
-/// The byte at i, or 0 outside of the text.
+/// Returns the byte at `i`, or 0 outside the text.
 fn byte(t: &[u8], i: usize) -> u8 {
     t.get(i).copied().unwrap_or(0)
 }
 
-/// The byte before i, or 0.
+/// Returns the byte before `i`, or 0.
 fn before(t: &[u8], i: usize) -> u8 {
     byte(t, i.wrapping_sub(1))
 }
 
-/// Where the bytes of a class that end at index to begin, at least or later.
+/// Returns the start of the run of bytes of a class that ends at index `to`; the result is at least
+/// `least`.
 fn back(t: &[u8], least: usize, to: usize, class: fn(u8) -> bool) -> usize {
     (least..to).rev().find(|i| !class(t[*i])).map_or(least.min(to), |i| i + 1)
 }
@@ -73,13 +74,13 @@ fn in_local(c: u8) -> bool {
     in_domain(c) || matches!(c, b'_' | b'%' | b'+')
 }
 
-/// Where the part before an @ that stands at index at begins: at most 64 bytes.
+/// Returns the start of the local part before the @ at index `at`, at most 64 bytes.
 fn local(t: &[u8], least: usize, at: usize) -> usize {
     let begin = back(t, least.max(at.saturating_sub(64)), at, in_local);
     (begin..at).find(|i| t[*i] != b'.').unwrap_or(at)
 }
 
-/// The address around the @ at index at.
+/// Returns the start and the end of the address around the @ at index `at`.
 fn email(t: &[u8], from: usize, at: usize) -> (usize, usize) {
     if t[at] != b'@' {
         return (at, at);
@@ -92,8 +93,8 @@ fn email(t: &[u8], from: usize, at: usize) -> (usize, usize) {
     }
 }
 
-/// Where the domain that begins at i ends, or 0: at least two labels, the last
-/// one of letters and what may follow one.
+/// Returns the end of the domain that begins at `start`, or 0. It has at least two labels, and the
+/// last begins with a letter.
 fn domain(t: &[u8], start: usize) -> usize {
     let stop = t.len().min(start + 253);
     let (mut i, mut end, mut labels) = (start, 0, 1);
@@ -118,7 +119,7 @@ fn domain(t: &[u8], start: usize) -> usize {
 }
 
 fn email_open(t: &[u8], from: usize) -> usize {
-    // Behind an @ the domain may still grow.
+    // The domain after an @ may continue.
     let d = back(t, from.max(t.len().saturating_sub(254)), t.len(), in_domain);
     if d > from && t[d - 1] == b'@' {
         let begin = local(t, from, d - 1);
@@ -131,13 +132,13 @@ fn email_open(t: &[u8], from: usize) -> usize {
 
 const MAX_CARD: usize = 19;
 
-/// Whether the digit at i may begin a number.
+/// Reports whether the digit at `i` may begin a number.
 fn begins_number(t: &[u8], i: usize) -> bool {
     !word(before(t, i)) && before(t, i) != b'.'
 }
 
-/// Where the longest card number that begins at i ends, or 0: 13 to 19 digits, in
-/// groups of three and more, whose check digit is right.
+/// Returns the end of the longest card number that begins at `i`, or 0: 13 to 19 digits with a
+/// valid check digit, in groups of at least three.
 fn card(t: &[u8], i: usize) -> usize {
     if !(b'2'..=b'6').contains(&t[i]) || !begins_number(t, i) {
         return 0;
@@ -162,15 +163,15 @@ fn card(t: &[u8], i: usize) -> usize {
     }
 }
 
-/// Whether the check digit of a number is right (ISO/IEC 7812-1).
+/// Reports whether the check digit of a number is valid (ISO/IEC 7812-1).
 fn luhn(number: &[u8]) -> bool {
     let digits = number.iter().rev().filter(|c| c.is_ascii_digit()).map(|c| (c - b'0') as u32);
     let sum: u32 = digits.enumerate().map(|(i, d)| if i % 2 == 0 { d } else { d * 2 % 10 + d / 5 }).sum();
     sum % 10 == 0
 }
 
-/// Goes back group by group, as long as one could begin a number that more digits
-/// are a part of.
+/// Goes back group by group while a group could begin a card number that more digits would
+/// complete.
 fn card_open(t: &[u8], from: usize) -> usize {
     let (mut open, mut end, mut digits) = (t.len(), t.len(), 0);
     let mut growing = true; // the last group
@@ -197,10 +198,10 @@ fn in_ip(c: u8) -> bool {
     c.is_ascii_digit() || c == b'.'
 }
 
-const MAX_IP: usize = 16; // with a dot that ends a sentence
+const MAX_IP: usize = 16; // including a dot that ends a sentence
 
-/// Where the address of version 4 that begins at i ends, or 0: a stretch of four
-/// numbers up to 255, with no word's character on either side.
+/// Returns the end of the IPv4 address that begins at `i`, or 0: four numbers up to 255, not
+/// adjacent to word characters.
 fn ip(t: &[u8], i: usize) -> usize {
     if !in_ip(t[i]) || in_ip(before(t, i)) || word(before(t, i)) {
         return 0;
@@ -228,15 +229,14 @@ fn ip_open(t: &[u8], from: usize) -> usize {
     }
 }
 
-/// The countries and the lengths of their numbers, from SWIFT's IBAN registry.
+/// Countries and the lengths of their IBANs, from SWIFT's IBAN registry.
 const LENGTHS: &str = "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 \
     EE20 EG29 ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 \
     LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 PT25 \
     QA29 RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30";
 const MAX_IBAN: usize = 33 + 8;
 
-/// Where the account number that begins at i ends, or 0, and whether more text
-/// could change that.
+/// Returns the end of the IBAN that begins at `i`, or 0, and whether more text could change that.
 fn iban(t: &[u8], i: usize) -> (usize, bool) {
     if !t[i].is_ascii_alphabetic() || before(t, i).is_ascii_alphanumeric() {
         return (0, false);
@@ -268,7 +268,7 @@ fn iban(t: &[u8], i: usize) -> (usize, bool) {
     (0, false)
 }
 
-/// Whether the check digits of a number without separators are right (ISO 7064).
+/// Reports whether the check digits of a number without separators are valid (ISO 7064).
 fn mod97(compact: &[u8]) -> bool {
     let from_fifth = compact.iter().cycle().skip(4).take(compact.len());
     from_fifth.fold(0, |rest, c| match c {

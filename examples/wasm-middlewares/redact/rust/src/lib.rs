@@ -1,9 +1,9 @@
-//! Hides e-mail addresses, card numbers, IP addresses and IBANs in the messages that
-//! a run begins with, in requests to the model, in results of tools, and in the
-//! model's answers, also if a streamed piece ends in the middle of an address.
+//! Hides e-mail addresses, card numbers, IP addresses and IBANs in the messages that a run begins
+//! with, in requests to the model, in tools' results, and in the model's answers, even where a
+//! streamed chunk ends in the middle of an address.
 //!
-//! It is the example in Go without hashes, patterns of one's own, the arguments of
-//! tool calls, addresses of version 6, and letters beyond ASCII in addresses.
+//! Unlike the Go version it has no hashes, custom patterns, tool arguments, IPv6 addresses, or
+//! non-ASCII letters in addresses.
 
 mod kinds;
 
@@ -69,15 +69,15 @@ impl Middleware for Redact {
         Ok(answer)
     }
 
-    /// For messages that other modules have added.
+    /// Processes messages that other modules have added.
     fn before_model(&mut self, input: BeforeModelInput) -> Result<BeforeModelAnswer, Error> {
         let mut answer = BeforeModelAnswer::default();
         self.list(&input.request.messages, &mut answer.request.messages, "request")?;
         Ok(answer)
     }
 
-    /// Lets pass of a stream what cannot become a find any more. What is held back
-    /// lies in a run-local value: memory may be gone when the next piece comes.
+    /// Releases text that cannot become part of a match any more. Held text is a run-local value,
+    /// because the host may discard the module's memory before the next chunk.
     fn on_chunk(&mut self, input: OnChunkInput) -> Result<OnChunkAnswer, Error> {
         let mut held: Vec<Held> = Vec::new();
         let (mut output, mut results) = (Finds::default(), Finds::default());
@@ -85,7 +85,7 @@ impl Middleware for Redact {
         for mut c in input.chunks {
             let found = if c.call_id.is_empty() { &mut output } else { &mut results };
             if let Some(part) = c.part.as_mut() {
-                part.text = self.all(&part.text, found); // it is not streamed in pieces
+                part.text = self.all(&part.text, found); // parts arrive whole
             }
             if self.hides_in(&c.kind) {
                 let h = Held::of(&mut held, input.stream, &c)?;
@@ -115,7 +115,7 @@ impl Middleware for Redact {
         Ok(OnChunkAnswer { chunks: Some(out), ..Default::default() })
     }
 
-    /// Hides in an answer that did not come by on_chunk, because a module made it.
+    /// Processes an answer that did not pass through on_chunk, because a module made it.
     fn after_model_rewrite_state(&mut self, input: AfterModelRewriteStateInput) -> Result<AfterModelRewriteStateAnswer, Error> {
         let mut answer = AfterModelRewriteStateAnswer::default();
         let mut found = Finds::default();
@@ -126,7 +126,7 @@ impl Middleware for Redact {
         Ok(answer)
     }
 
-    /// Hides in a tool's result, or in why it failed.
+    /// Processes a tool's result or error.
     fn after_tool(&mut self, input: AfterToolInput) -> Result<AfterToolAnswer, Error> {
         let mut answer = AfterToolAnswer::default();
         if !self.tool_results {
@@ -144,7 +144,7 @@ impl Middleware for Redact {
         Ok(answer)
     }
 
-    /// Hides in a final answer that another module has changed.
+    /// Processes a final answer that another module has changed.
     fn after_agent(&mut self, input: AfterAgentInput) -> Result<AfterAgentAnswer, Error> {
         let mut found = Finds::default();
         let final_ = input.final_.and_then(|m| self.message(&m, &mut found));
@@ -156,7 +156,7 @@ impl Middleware for Redact {
 const TOOL_RESULT: &str = "tool_result";
 const STREAMED: [&str; 3] = ["text", "reasoning", TOOL_RESULT];
 
-/// How often each kind was found.
+/// The number of matches of each kind.
 #[derive(Default)]
 struct Finds(Vec<(&'static str, i64)>);
 
@@ -168,7 +168,7 @@ impl Finds {
         }
     }
 
-    /// Makes an event of what was hidden; what it was is not told.
+    /// Emits an event with the counts, without the data.
     fn tell(&self, place: &str) -> Result<(), Error> {
         if self.0.is_empty() {
             return Ok(());
@@ -178,14 +178,14 @@ impl Finds {
     }
 }
 
-/// The end of a text that may still grow into something to hide.
+/// The end of a text that may still become part of a match.
 #[derive(Default, PartialEq, Clone)]
 struct Tail {
     before: String, // the character before it
     text: String,
 }
 
-/// What is held back of one text of a stream.
+/// The held text of one text of a stream.
 struct Held {
     kind: String,
     call_id: String,
@@ -198,7 +198,7 @@ impl Held {
         format!("stream/{}/{}", stream, kind)
     }
 
-    /// Finds what is held of the text that a chunk is a piece of.
+    /// Returns the held state of the text that a chunk belongs to.
     fn of<'a>(all: &'a mut Vec<Held>, stream: i64, c: &Chunk) -> Result<&'a mut Held, Error> {
         if let Some(i) = all.iter().position(|h| h.kind == c.kind) {
             return Ok(&mut all[i]);
@@ -240,7 +240,7 @@ impl Redact {
         }
     }
 
-    /// list hides in all messages of a list, and makes an event of it.
+    /// Hides data in all messages of a list, and emits an event.
     fn list(&self, messages: &List, patch: &mut ListPatch, place: &str) -> Result<(), Error> {
         let mut found = Finds::default();
         for i in 0..messages.len() {
@@ -251,8 +251,7 @@ impl Redact {
         found.tell(place)
     }
 
-    /// Hides in a message what is to be hidden in those of its role, or returns
-    /// nothing if that changes nothing.
+    /// Returns the message with the data of its role hidden, or `None` if nothing changes.
     fn message(&self, m: &Message, found: &mut Finds) -> Option<Message> {
         let hides = match m.role.as_str() {
             "user" => self.input,
@@ -284,14 +283,14 @@ impl Redact {
         }
     }
 
-    /// Hides in a text that is complete.
+    /// Hides data in a complete text.
     fn all(&self, text: &str, found: &mut Finds) -> String {
         self.next(&mut Tail::default(), text, true, found)
     }
 
-    /// Adds a piece to a tail and returns what can be shown of both: nothing of a
-    /// find, of anything that may become one, or behind that. With the last piece
-    /// everything is shown.
+    /// Appends a piece to a tail and returns the text to release: everything before the first
+    /// possible match that is still incomplete, with complete matches replaced. With the last piece
+    /// it returns everything.
     fn next(&self, tail: &mut Tail, piece: &str, last: bool, found: &mut Finds) -> String {
         let from = tail.before.len();
         let text = format!("{}{}{}", tail.before, tail.text, piece);
@@ -313,7 +312,7 @@ impl Redact {
         out
     }
 
-    /// What all kinds find, as stretches that lie apart: where two overlap they are one.
+    /// Returns the matches of all kinds, merged where they overlap.
     fn find(&self, text: &str, from: usize) -> Vec<Span> {
         let mut all = Vec::new();
         for (name, kind) in &self.detect {
@@ -330,7 +329,7 @@ impl Redact {
         apart
     }
 
-    /// Where the text ends that more text cannot change. It never lies within a find.
+    /// Returns the end of the text that more text cannot change. It is never within a match.
     fn cut(&self, text: &str, from: usize, spans: &[Span]) -> usize {
         let cut = self.detect.iter().map(|(_, kind)| kind.open(text.as_bytes(), from)).min().unwrap_or(text.len());
         spans.iter().find(|s| s.from < cut && cut < s.to).map_or(cut, |s| s.from)
