@@ -82,7 +82,7 @@ func TestHides(t *testing.T) {
 	}
 }
 
-// streamed hides in a text that comes in pieces of size characters.
+// streamed returns the output for a text that arrives in pieces of size characters.
 func streamed(s *scanner, text string, size int) string {
 	var out strings.Builder
 	tail := &tail{}
@@ -93,8 +93,8 @@ func streamed(s *scanner, text string, size int) string {
 	return out.String()
 }
 
-// However a text is cut into pieces, what comes out is the same, and nothing
-// is shown that the whole would hide.
+// However a text is split into pieces, the output is the same, and contains nothing that
+// the whole would hide.
 func FuzzPieces(f *testing.F) {
 	f.Add("mail bob@example.com or 4111 1111 1111 1111 12", uint64(1))
 	f.Add("10.0.0.1.5 fe80::1: DE89 3704 0044 0532 0130 00 k1=abcdef; ends with end", uint64(2))
@@ -127,7 +127,7 @@ func FuzzPieces(f *testing.F) {
 	})
 }
 
-// pieces cuts a text between characters.
+// pieces splits a text between characters.
 func pieces(text string, random *rand.Rand) []string {
 	var out []string
 	runes := []rune(text)
@@ -139,7 +139,7 @@ func pieces(text string, random *rand.Rand) []string {
 	return out
 }
 
-// Texts made of what the detectors look for, cut anywhere.
+// Random texts of fragments that the detectors look for, split anywhere.
 func TestPiecesOfMadeUpTexts(t *testing.T) {
 	t.Parallel()
 	words := []string{"bob", "@", ".", "example", ".com", " ", "-", "4111", " 1111", "1111", "411111111111", "12", "10.0.0.1", ":", "::", "fe80", "1", "DE89",
@@ -172,7 +172,7 @@ func TestPiecesOfMadeUpTexts(t *testing.T) {
 	require.Greater(t, hidden, 500)
 }
 
-// The tail that is held back is the shortest that may still become a find.
+// The held text is the shortest that may still become a match.
 func TestHoldsBackNoMoreThanItMust(t *testing.T) {
 	t.Parallel()
 	s := scannerOf(t, func(r *redact) { r.Patterns = []*pattern{{Name: "key", Pattern: `\bkey-[a-z]{4}\b`}} })
@@ -198,8 +198,7 @@ func TestHoldsBackNoMoreThanItMust(t *testing.T) {
 	}
 }
 
-// A pattern without an end does not hold back a stream for ever, and what it
-// matched does not appear.
+// A pattern without an end does not hold back a stream forever, and its match is not shown.
 func TestEndlessMatches(t *testing.T) {
 	t.Parallel()
 	s := scannerOf(t, func(r *redact) {
@@ -251,7 +250,7 @@ func TestJSONStaysJSON(t *testing.T) {
 	require.Equal(t, want, out.String())
 }
 
-// Long texts cost as much per byte as short ones.
+// The cost per byte does not depend on the length of the text.
 func BenchmarkScan(b *testing.B) {
 	s := scannerOf(b, nil)
 	for name, unit := range map[string]string{

@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// A held is what is held back of one text in a stream: of the answer, of the
-// reasoning, of the arguments of one call, of one tool's result.
+// A held is the held text of one text of a stream: the answer, the reasoning, the arguments
+// of a call, or a tool's result.
 type held struct {
 	Kind   string `json:"kind"`
 	Index  int    `json:"index,omitempty"`
@@ -17,9 +17,8 @@ type held struct {
 	Tail   tail   `json:"tail"`
 }
 
-// OnChunk lets pass of a stream what cannot become a find any more. What it
-// holds back lies in a run-local value: the module's memory may be gone when
-// the next chunk comes.
+// OnChunk releases text that cannot become part of a match any more. Held text is a
+// run-local value, because the host may discard the module's memory before the next chunk.
 func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) error {
 	if err := r.unlock(ctx); err != nil {
 		return err
@@ -37,7 +36,7 @@ func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) err
 			found = results
 		}
 		if c.Part != nil && (r.Output && c.CallID == "" || r.ToolResults && c.CallID != "") {
-			c.Part.Text = r.scanner(&c).all(c.Part.Text, found) // a part is not streamed in pieces
+			c.Part.Text = r.scanner(&c).all(c.Part.Text, found) // parts arrive whole
 		}
 		if text := r.text(&c); text != nil {
 			var h *held
@@ -79,7 +78,7 @@ func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) err
 	return cmp.Or(err, r.vault.err)
 }
 
-// scanner returns what hides in the text of a chunk.
+// scanner returns the scanner for the text of a chunk.
 func (r *redact) scanner(c *abi.Chunk) *scanner {
 	if c.CallID == "" && c.Kind != abi.ChunkToolCall {
 		return &r.answers
@@ -87,7 +86,7 @@ func (r *redact) scanner(c *abi.Chunk) *scanner {
 	return &r.rest
 }
 
-// text returns the text of a chunk in which to hide; nil if there is none.
+// text returns the text of a chunk to process, or nil if there is none.
 func (r *redact) text(c *abi.Chunk) *string {
 	switch {
 	case (c.Kind == abi.ChunkText || c.Kind == abi.ChunkReasoning) && r.Output:
@@ -101,7 +100,7 @@ func (r *redact) text(c *abi.Chunk) *string {
 	}
 }
 
-// holder returns what is held back of the text that a chunk is a piece of.
+// holder returns the held state of the text that a chunk belongs to.
 func holder(texts []*held, c *abi.Chunk) ([]*held, *held) {
 	for _, h := range texts {
 		if h.Kind == c.Kind && h.Index == c.Index && h.CallID == c.CallID {

@@ -8,24 +8,25 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// maxTokens is how many values of a run have tokens. Others are hidden for good.
+// maxTokens is the maximum number of values with tokens per run. Further values are hidden
+// permanently.
 const maxTokens = 500
 
-// tokened are the values that tokens stand for, by the labels of their kinds, in
-// the order of their numbers.
+// tokened holds the values of tokens by the label of their kind, in the order of their
+// numbers.
 var tokened = middleware.Local[map[string][]string]("tokens")
 
-// A vault is what a hook knows of the run's tokens. Without a context it has none,
-// and makes none.
+// A vault holds the run's tokens for the duration of a hook. Without a context it is empty
+// and creates none.
 type vault struct {
 	ctx      *middleware.Context
 	values   map[string][]string
 	numbers  map[string]int // by label and canonical value
-	restored int            // how many tokens gave way to values
-	err      error          // of the host, the first one
+	restored int            // the number of tokens replaced by values
+	err      error          // the first error of the host
 }
 
-// unlock makes the vault of a hook, if some kind has tokens.
+// unlock loads the vault for a hook, if some kind has tokens.
 func (r *redact) unlock(ctx *middleware.Context) error {
 	if r.vault = (vault{ctx: ctx}); len(r.labels) == 0 {
 		return nil
@@ -48,8 +49,8 @@ func keyOf(label, value string) string { return label + " " + canonical(value, n
 
 func numeric(label string) bool { return label == "CREDIT_CARD" || label == "IBAN" }
 
-// token returns the token of a value, which is the same however it is written. Hooks
-// may run at the same time: a new one is noted as one step, so that none stands for two.
+// token returns the token of a value, which is the same for all its spellings. New tokens
+// are stored atomically, because concurrent hooks must not assign one number twice.
 func (v *vault) token(label, value string) string {
 	key := keyOf(label, value)
 	if v.ctx != nil && v.numbers[key] == 0 && v.err == nil {
@@ -75,7 +76,7 @@ func (v *vault) token(label, value string) string {
 	return "[REDACTED_" + label + "]"
 }
 
-// value returns what a token stands for; itself if that is nothing.
+// value returns the value of a token, or the token itself if it is unknown.
 func (v *vault) value(token string) string {
 	label, number, _ := cutLast(strings.Trim(token, "<>"))
 	n, err := strconv.Atoi(number)
@@ -94,10 +95,10 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// tokens finds the tokens of some kinds, by their labels.
+// tokens finds the tokens of the kinds with the given labels.
 type tokens struct{ labels []string }
 
-// maxDigits is how many a token's number has at most.
+// maxDigits is the maximum number of digits of a token's number.
 const maxDigits = 3
 
 func (t tokens) find(text string, from int) []span {
@@ -125,8 +126,8 @@ func (t tokens) open(text string, from int) int {
 	return len(text)
 }
 
-// at returns where the token that begins at i ends, or 0; and whether more text
-// could make one of it.
+// at returns the end of the token that begins at i, or 0, and whether more text could
+// complete one.
 func (t tokens) at(text string, i int) (end int, open bool) {
 	rest := text[i+1:]
 	for _, label := range t.labels {
@@ -150,22 +151,21 @@ func (t tokens) at(text string, i int) (end int, open bool) {
 	return 0, open
 }
 
-// restorer finds tokens and puts in their place what they stand for.
+// restorer returns a kind that replaces tokens by their values.
 func (r *redact) restorer() *kind {
 	return &kind{detector: tokens{r.labels}, replace: func(match string) string { return r.vault.value(match) }}
 }
 
-// foreign finds what looks like a token in texts that have none, and makes it look
-// like none: whoever wrote it must not have it stand for somebody's data.
+// foreign returns a kind that alters lookalikes of tokens in texts that the model did not
+// write. Otherwise their author could have them replaced by another person's data.
 func (r *redact) foreign() *kind {
 	return &kind{detector: tokens{r.labels}, replace: func(match string) string { return "< " + match[1:] }}
 }
 
-// block is how the finds of kinds that are not let through are hidden: what holds
-// one of these marks is refused.
+// block begins the replacement of blocked data. Texts with such a mark are rejected.
 const block = "[BLOCKED_"
 
-// blocked returns a kind that is not let through and was found; empty if none was.
+// blocked returns a blocked kind with matches, or "" if there is none.
 func (s *scanner) blocked(found finds) string {
 	i := slices.IndexFunc(s.kinds, func(k *kind) bool { return k.blocks && found[k.name] > 0 })
 	if i < 0 {
@@ -174,7 +174,7 @@ func (s *scanner) blocked(found finds) string {
 	return s.kinds[i].name
 }
 
-// marked returns a kind whose mark is in a text.
+// marked returns the blocked kind whose mark is in a text, or "" if there is none.
 func (s *scanner) marked(text string) string {
 	i := slices.IndexFunc(s.kinds, func(k *kind) bool { return k.blocks && strings.Contains(text, block+strings.ToUpper(k.name)+"]") })
 	if i < 0 {

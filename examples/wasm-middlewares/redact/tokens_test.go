@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// sent returns the messages as the model gets them.
+// sent returns the messages as the model receives them.
 func sent(t *testing.T, h *middlewaretest.Host, messages ...abi.Message) []abi.Message {
 	t.Helper()
 	h.SetMessages(messages...)
@@ -29,7 +29,7 @@ func sent(t *testing.T, h *middlewaretest.Host, messages ...abi.Message) []abi.M
 	return out
 }
 
-// said streams a text in pieces of some characters.
+// said streams a text in pieces of size characters.
 func said(t *testing.T, h *middlewaretest.Host, s string, size int) string {
 	t.Helper()
 	var chunks []abi.Chunk

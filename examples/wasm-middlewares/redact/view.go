@@ -9,22 +9,23 @@ import (
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/disguise"
 )
 
-// A view is a text as the detectors see it: as it is, or without what disguises it.
+// A view is a reading of a text for the detectors: the text itself, or its undisguised
+// form.
 type view struct {
 	text string
-	from int // where to begin: what lies before that is passed
+	from int // start of unprocessed text
 
-	// Of a text without disguises: where in the original each byte's character
-	// begins and ends. Of a text as it is: nothing, and to is how long it is.
+	// Without disguises: the start and the end in the original of the character that each
+	// byte belongs to. Nil for the text itself.
 	begins, ends []int
-	to           int    // how far it reads
-	escapes      []span // of the original
+	to           int    // the length of the original that was read
+	escapes      []span // ranges of the original
 }
 
-// asItIs sees a text as it is.
+// asItIs returns the view of the text itself.
 func asItIs(text string, from int) *view { return &view{text: text, from: from, to: len(text)} }
 
-// begin returns where in the original the character at i begins.
+// begin returns the start in the original of the character at i.
 func (v *view) begin(i int) int {
 	switch {
 	case v.begins == nil:
@@ -36,7 +37,7 @@ func (v *view) begin(i int) int {
 	}
 }
 
-// end returns where in the original the character ends that ends at i.
+// end returns the end in the original of the character that ends at i.
 func (v *view) end(i int) int {
 	if v.ends == nil {
 		return i
@@ -44,7 +45,7 @@ func (v *view) end(i int) int {
 	return v.ends[i-1]
 }
 
-// whole returns the last index, cut at most, that cuts no escape in two.
+// whole returns the largest index up to cut that does not split an escape.
 func (v *view) whole(cut int) int {
 	for _, e := range v.escapes {
 		if e.from < cut && cut < e.to {
@@ -54,14 +55,14 @@ func (v *view) whole(cut int) int {
 	return cut
 }
 
-// last returns the last character that ends at cut or before.
+// last returns the last character that ends at or before cut.
 func (v *view) last(cut int) string {
 	i, _ := slices.BinarySearch(v.ends, cut+1)
 	_, size := utf8.DecodeLastRuneInString(v.text[:i])
 	return v.text[i-size : i]
 }
 
-// disguised reports whether a text may read differently without disguises.
+// disguised reports whether a text may have a different undisguised form.
 func disguised(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c >= utf8.RuneSelf || c == '%' || c == '\\' || c == '&' {
@@ -71,10 +72,10 @@ func disguised(text string) bool {
 	return false
 }
 
-// undisguised returns a text from an index on in plain characters, without those that
-// nobody sees, and with what escapes stand for: those of JSON, if it is JSON, and those
-// that any text may have. before is what it follows. Unless it is the last piece, an
-// escape may be cut off at its end, and is not read.
+// undisguised returns a text, from an index on, in plain characters. It removes invisible
+// characters and decodes escapes: those of any text and, if json is true, those of JSON.
+// before is the preceding text. Unless this is the last piece, it stops before an escape
+// that may be incomplete.
 func undisguised(text string, from int, before string, json, last bool) *view {
 	v := &view{text: before, from: len(before), to: from}
 	room := len(before) + len(text) - from
@@ -110,11 +111,12 @@ func undisguised(text string, from int, before string, json, last bool) *view {
 	return v
 }
 
-// maxSlashes is how many backslashes an escape may begin with: JSON in JSON doubles them.
+// maxSlashes is the maximum number of backslashes at the start of an escape: JSON in JSON
+// doubles them.
 const maxSlashes = 8
 
-// escape returns the character that a text begins with an escape of, and how long that
-// is; 0 if it begins with none, and -1 if more text could make it one.
+// escape decodes the escape at the start of a text and returns its length: 0 if there is
+// none, and -1 if more text could complete one.
 func escape(text string, json bool) (rune, int) {
 	switch text[0] {
 	case '%':
@@ -135,7 +137,7 @@ func escape(text string, json bool) (rune, int) {
 	return 0, 0
 }
 
-// numbered reads \u0040, \u{40} or \x40, behind that many backslashes.
+// numbered decodes \u0040, \u{40} or \x40, after the given number of backslashes.
 func numbered(text string, slashes int) (rune, int) {
 	if len(text) == slashes {
 		return 0, -1
@@ -152,7 +154,8 @@ func numbered(text string, slashes int) (rune, int) {
 	return 0, 0
 }
 
-// afterSlash is what a character behind a backslash stands for in JSON.
+// afterSlash returns the character of a two-character JSON escape. Control characters
+// become spaces.
 func afterSlash(c byte) rune {
 	if i := strings.IndexByte("nrtbf", c); i >= 0 {
 		return ' '
@@ -160,7 +163,7 @@ func afterSlash(c byte) rune {
 	return rune(c)
 }
 
-// digits reads so many hexadecimal digits that begin at i.
+// digits reads count hexadecimal digits that begin at i.
 func digits(text string, i, count int) (rune, int) {
 	for at := i; at < i+count; at++ {
 		if at == len(text) {
@@ -174,7 +177,8 @@ func digits(text string, i, count int) (rune, int) {
 	return rune(n), i + count
 }
 
-// closed reads a number that begins at i, of at most so many digits, up to what closes it.
+// closed reads a number that begins at i, of at most most digits, up to its closing
+// character.
 func closed(text string, i, base, most int, by byte) (rune, int) {
 	for at := i; at <= i+most; at++ {
 		switch {
@@ -195,7 +199,7 @@ func closed(text string, i, base, most int, by byte) (rune, int) {
 
 func hexadecimal(c byte) bool { return digit(c) || c|0x20 >= 'a' && c|0x20 <= 'f' }
 
-// percent reads the bytes of one character: %40, %C3%A9.
+// percent decodes the bytes of one character: %40, %C3%A9.
 func percent(text string) (rune, int) {
 	var b [utf8.UTFMax]byte
 	for n := range b {
@@ -221,10 +225,10 @@ func percent(text string) (rune, int) {
 	return 0, 0
 }
 
-// entities are the names of characters in HTML that data is written with.
+// entities maps the HTML names of characters that occur in data.
 var entities = map[string]rune{"commat": '@', "period": '.', "colon": ':', "hyphen": '-', "dash": '-', "lowbar": '_', "plus": '+', "nbsp": ' ', "sp": ' '}
 
-// entity reads a character of HTML: &#64;, &#x40;, &commat;.
+// entity decodes an HTML character reference: &#64;, &#x40;, &commat;.
 func entity(text string) (rune, int) {
 	switch {
 	case strings.HasPrefix(text, "&#x") || strings.HasPrefix(text, "&#X"):

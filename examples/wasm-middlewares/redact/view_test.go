@@ -49,8 +49,8 @@ func TestDisguises(t *testing.T) {
 	require.Equal(t, "bob%40example.com", s.all("bob%40example.com", finds{}))
 }
 
-// Two pieces, cut at each place; what is shown of the first is never more than the
-// whole shows.
+// A text split into two pieces at every position: the output for the first is never more
+// than for the whole.
 func TestCutAnywhere(t *testing.T) {
 	t.Parallel()
 	s := scannerOf(t, func(r *redact) { r.Strategies = map[string]string{"credit_card": strategyMask, "iban": strategyHash} })

@@ -9,14 +9,14 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// least is how many tokens clearing a result must free to be worth it.
+// least is the minimum number of tokens that clearing a result must free.
 const least = 20
 
 func (r *reducer) excluded(tool string) bool {
 	return tool == r.Tool || names.Match(r.Exclude, tool)
 }
 
-// cut keeps a result's whole text and leaves its begin and its end.
+// cut stores a result's whole text and leaves its beginning and end.
 func (r *reducer) cut(ctx *middleware.Context, call *middleware.ToolEnd) error {
 	text := call.Result.Content.String()
 	id, where := "", "The rest of it is lost."
@@ -40,11 +40,10 @@ func (r *reducer) cut(ctx *middleware.Context, call *middleware.ToolEnd) error {
 	return ctx.Emit("cut", told)
 }
 
-// how says how the model gets at what was kept.
+// how returns the call with which the model reads a stored text.
 func (r *reducer) how(id string) string { return middleware.Sprintf(`%s {"id":%q}`, r.Tool, id) }
 
-// withText puts text in the place of the content's own. Parts that are no text
-// stay behind it.
+// withText replaces the content's text. Other parts remain, after the text.
 func withText(c abi.Content, text string) abi.Content {
 	if !c.IsParts() {
 		return abi.Text(text)
@@ -65,7 +64,7 @@ type found struct {
 	frees int
 }
 
-// clear puts a line in the place of old results.
+// clear replaces old results by one line each.
 func (r *reducer) clear(ctx *middleware.Context, messages *middleware.Messages) error {
 	old, frees := r.old(messages), 0
 	for _, f := range old {
@@ -82,7 +81,7 @@ func (r *reducer) clear(ctx *middleware.Context, messages *middleware.Messages) 
 		if kept.ID == "" && r.Keep != keepNone {
 			var err error
 			if kept.ID, err = r.save(ctx, f.tool, m.Content.String()); err != nil {
-				// Better too long than lost.
+				// Too long is better than lost.
 				return r.told(ctx, cleared, frees, err)
 			}
 		}
@@ -104,7 +103,7 @@ func (r *reducer) told(ctx *middleware.Context, cleared, frees int, err error) e
 	return ctx.Emit("cleared", data)
 }
 
-// line stands in the place of a result that was cleared.
+// line returns the replacement of a cleared result.
 func (r *reducer) line(tool string, kept mark) string {
 	if kept.ID == "" {
 		return middleware.Sprintf("[This old result of %s was cleared.]", tool)
@@ -112,8 +111,8 @@ func (r *reducer) line(tool string, kept mark) string {
 	return middleware.Sprintf("[This old result of %s was cleared. Read it with %s.]", tool, r.how(kept.ID))
 }
 
-// old are the results that can be cleared, from the oldest on: those of text
-// alone that were not cleared yet, before the last rounds of calls.
+// old returns the results that can be cleared, oldest first: text-only results before the
+// last KeepRounds rounds of calls that are not cleared yet.
 func (r *reducer) old(messages *middleware.Messages) []found {
 	end, rounds := messages.Len(), 0
 	for i, m := range messages.Backward() {
@@ -145,7 +144,7 @@ func (r *reducer) old(messages *middleware.Messages) []found {
 		if kept.Cleared || hasOther(m.Content) || names.Match(r.Exclude, tool) {
 			continue
 		}
-		// What an id costs that the text does not have yet is guessed.
+		// Assume the size of an id that is not assigned yet.
 		frees := tokens.Content(m.Content) - tokens.Text(r.line(tool, mark{ID: "r99999"}))
 		if frees >= least {
 			out = append(out, found{i, tool, frees})
@@ -154,7 +153,7 @@ func (r *reducer) old(messages *middleware.Messages) []found {
 	return out
 }
 
-// hasOther reports whether there are parts that are no text.
+// hasOther reports whether a content has parts other than text.
 func hasOther(c abi.Content) bool {
 	if c.IsParts() {
 		for _, p := range c.Parts() {
@@ -166,8 +165,8 @@ func hasOther(c abi.Content) bool {
 	return false
 }
 
-// head and tail are the begin and the end of a text, of at most n bytes of whole
-// characters.
+// head and tail return the beginning and the end of a text: whole characters of at most n
+// bytes.
 func head(s string, n int) string {
 	if n >= len(s) {
 		return s

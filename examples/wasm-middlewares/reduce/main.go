@@ -1,7 +1,7 @@
-// Command reduce is a middleware that keeps large tool results out of the
-// conversation: a long one is cut when it comes, with a look at its begin and
-// its end, and old ones are cleared when there are too many tokens. What was
-// taken out is kept, and the model can read it with a tool.
+// Command reduce is a middleware that keeps large tool results out of the conversation. It
+// cuts a long result when it arrives, leaving a preview of its beginning and end, and
+// clears old results if there are too many tokens. The removed text is stored, and the
+// model can read it with a tool.
 package main
 
 import (
@@ -27,14 +27,14 @@ func newReducer() *reducer {
 	}
 }
 
-// Where what is taken out is kept.
+// Places to store removed text.
 const (
 	keepRun   = "run"
 	keepStore = "store"
 	keepNone  = "none"
 )
 
-// direct are the tools whose result is the run's answer.
+// direct holds the tools whose result becomes the run's answer.
 var direct = middleware.Local[[]string]("direct")
 
 type reducer struct {
@@ -52,7 +52,7 @@ type reducer struct {
 	read middleware.Tool
 }
 
-// Configure refuses what makes no sense.
+// Configure validates the configuration.
 func (r *reducer) Configure(*middleware.Context) error {
 	for _, c := range []struct {
 		wrong bool
@@ -73,7 +73,7 @@ func (r *reducer) Configure(*middleware.Context) error {
 	return nil
 }
 
-// BeforeAgent adds the tool that reads, and notes which results are answers.
+// BeforeAgent registers the tool, and records the tools whose results are answers.
 func (r *reducer) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
 	if len(run.ReturnDirectly) > 0 {
 		if err := direct.Set(ctx, run.ReturnDirectly); err != nil {
@@ -89,14 +89,14 @@ func (r *reducer) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStar
 	return nil
 }
 
-// CallTool reads what was taken out.
+// CallTool reads a stored text.
 func (r *reducer) CallTool(ctx *middleware.Context, call *middleware.Call) (*abi.Result, error) {
 	return r.read.Run(ctx, call)
 }
 
-// AfterTool cuts a result that is too long.
+// AfterTool cuts a long result.
 func (r *reducer) AfterTool(ctx *middleware.Context, call *middleware.ToolEnd) error {
-	// What a module asked for by itself goes to that module, not to the model.
+	// The result of a call by a module goes to that module, not to the model.
 	if r.MaxBytes == 0 || call.Result == nil || call.By != nil || r.excluded(call.Name) {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (r *reducer) BeforeModelRewriteState(ctx *middleware.Context, state *middle
 	return r.clear(ctx, state.Messages)
 }
 
-// AfterModel notes how many tokens the model says there were.
+// AfterModel records the number of tokens that the model reports.
 func (r *reducer) AfterModel(ctx *middleware.Context, call *middleware.ModelEnd) error {
 	if r.ClearTokens == 0 {
 		return nil

@@ -24,7 +24,7 @@ func newBench(t *testing.T, config map[string]any) bench {
 	return b
 }
 
-// ran is what becomes of a tool's result.
+// ran returns the module's version of a tool's result.
 func (b bench) ran(t *testing.T, call abi.Call, result *abi.Result) *abi.Result {
 	t.Helper()
 	answer, err := b.AfterTool(abi.AfterToolInput{Call: call, Result: result, Source: "tool"})
@@ -45,7 +45,7 @@ func (b bench) read(t *testing.T, args map[string]any) *abi.Result {
 	return answer.Result
 }
 
-// readAll reads page after page.
+// readAll reads all pages of a text.
 func (b bench) readAll(t *testing.T, id string, bytes int) string {
 	t.Helper()
 	var all strings.Builder
@@ -84,7 +84,7 @@ func TestCut(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Calls with one id, as some endpoints make them, do not share what is kept.
+// Calls with equal ids, which some endpoints produce, do not share a stored text.
 func TestNothingIsOverwritten(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []string{"run", "store"} {
@@ -102,7 +102,7 @@ func TestNothingIsOverwritten(t *testing.T) {
 			require.Equal(t, keep == "store", strings.HasPrefix(id, "run-1."))
 		}
 		if keep == "store" {
-			// Another run reads it, and keeps its own beside it.
+			// Another run reads it, and stores its own text under another id.
 			b.Run.ID = "run-2"
 			res := b.ran(t, abi.Call{ID: "same", Name: "read"}, abi.TextResult(strings.Repeat("y", 99)))
 			require.Equal(t, "run-2.r6", markOf(res.Extra).ID)
@@ -111,7 +111,7 @@ func TestNothingIsOverwritten(t *testing.T) {
 	}
 }
 
-// Whatever is kept is read as it was, page by page and by search.
+// A stored text reads back unchanged, page by page and by search.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -173,7 +173,7 @@ func must(b []byte, err error) string {
 	return string(b)
 }
 
-// What cannot be kept is said, and the run goes on.
+// A result reports that it could not be stored, and the run continues.
 func TestNotKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]any{"max_bytes": 70, "preview_bytes": 0, "keep": "store"})
@@ -191,7 +191,7 @@ func TestNotKept(t *testing.T) {
 	require.True(t, answer.Tools.IsZero(), "no tool to read what is not kept")
 }
 
-// Images stay, and so does what others put into the extra.
+// Images remain, and so do other modules' entries in the extra.
 func TestPartsAndExtra(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]any{"max_bytes": 70, "preview_bytes": 0})
@@ -216,7 +216,7 @@ func TestAnswersOfTheRun(t *testing.T) {
 	require.Equal(t, long, b.ran(t, abi.Call{Name: "report"}, long))
 }
 
-// rounds is a conversation of n rounds of one call each.
+// rounds returns a conversation of n rounds of one call each.
 func rounds(n int, result abi.Content) []abi.Message {
 	out := []abi.Message{abi.User("go")}
 	for i := range n {
@@ -247,7 +247,7 @@ func TestClear(t *testing.T) {
 	require.Equal(t, sunny, got[8].Content.String())
 	require.JSONEq(t, `{"results":3,"tokens":465}`, string(b.Events[0].Data))
 
-	// A second pass leaves alone what was cleared, and the originals.
+	// A second pass does not change cleared results or their originals.
 	more := rounds(1, abi.Text(strings.Repeat("Rain. ", 1000)))
 	b.SetMessages(append(append(got, abi.Assistant("hm")), more...)...)
 	got = b.step(t)
@@ -292,7 +292,7 @@ func TestClearsNot(t *testing.T) {
 	}
 }
 
-// Without room for the originals results stay, and without a place for them they go.
+// If the originals cannot be stored, results remain; with keep: none, they are cleared.
 func TestClearNotKept(t *testing.T) {
 	t.Parallel()
 	long := abi.Text(strings.Repeat("Sunny. ", 100))
@@ -308,7 +308,7 @@ func TestClearNotKept(t *testing.T) {
 	require.Equal(t, "[This old result of read was cleared.]", b.step(t)[2].Content.String())
 }
 
-// A result that was cut and is cleared later is still the one that was cut.
+// A result that is cut and later cleared keeps its first original.
 func TestCutThenCleared(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]any{"max_bytes": 600, "preview_bytes": 600, "clear_tokens": 200, "keep_rounds": 1})

@@ -5,14 +5,14 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
-// A mark in the extra of a result, and of the message that records it, says what
-// was done to it. No model sees it.
+// A mark in the extra of a result, and of its message, records how the result was changed.
+// Models do not see it.
 type mark struct {
-	ID      string `json:"id,omitempty"`      // of what is kept
-	Cleared bool   `json:"cleared,omitempty"` // only a line is left
+	ID      string `json:"id,omitempty"`      // the id of the stored text
+	Cleared bool   `json:"cleared,omitempty"` // replaced by a line
 }
 
-// markOf is the mark in an extra; one that nobody set is empty.
+// markOf returns the mark in an extra, or the zero mark.
 func markOf(extra abi.JSON) mark {
 	var e struct {
 		Reduce mark `json:"reduce"`
@@ -23,7 +23,7 @@ func markOf(extra abi.JSON) mark {
 	return e.Reduce
 }
 
-// withMark is the extra with the mark, and with what others put there.
+// withMark returns the extra with the mark added. Other entries remain.
 func withMark(extra abi.JSON, m mark) abi.JSON {
 	fields := map[string]any{}
 	if len(extra) > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// What a search says at most.
+// Limits of a search result.
 const (
 	maxHits    = 20
 	hitContext = 80 // bytes on either side
@@ -26,13 +26,13 @@ func (r *reducer) readTool() middleware.Tool {
 	return t
 }
 
-// answer is a page of a text, or where in it something stands.
+// answer returns a page of a text, or the matches of a search.
 func (r *reducer) answer(ctx *middleware.Context, args readArgs) (*abi.Result, error) {
 	if args.ID == "" || len(args.ID) > 200 {
 		return abi.ErrorResult("id: the id of a result that was cut or cleared"), nil
 	}
 	var about kept
-	ok := !strings.Contains(args.ID, "/") // else it is a piece's
+	ok := !strings.Contains(args.ID, "/") // an id with a slash is that of a piece
 	if ok {
 		var err error
 		if about, ok, err = get[kept](ctx, r, textKey(args.ID)); err != nil {

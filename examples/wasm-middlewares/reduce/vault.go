@@ -8,26 +8,25 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// pieceBytes is how large the pieces are that a text is kept in: a page of it is
-// read without the rest.
+// pieceBytes is the size of the pieces of a stored text. Reading a page loads only the
+// pieces it needs.
 const pieceBytes = 32 << 10
 
-// A kept is what is known of a text that was taken out. Its pieces have keys of
-// their own.
+// A kept describes a stored text. Its pieces have separate keys.
 type kept struct {
 	Tool   string `json:"tool"`
 	Bytes  int    `json:"bytes"`
 	Starts []int  `json:"starts"` // of the pieces
 }
 
-// saved counts the texts that the run took out: no two have one id, also where
-// two calls do.
+// saved counts the texts that the run stored. It makes ids unique even if calls have equal
+// ids.
 const saved = middleware.Counter("saved")
 
 func textKey(id string) string         { return "text/" + id }
 func pieceKey(id string, i int) string { return middleware.Sprintf("text/%s/%d", id, i) }
 
-// save keeps a text under an id that nothing was kept under before.
+// save stores a text under a new id.
 func (r *reducer) save(ctx *middleware.Context, tool, text string) (id string, err error) {
 	n, err := saved.Add(ctx, 1)
 	if err != nil {
@@ -54,7 +53,7 @@ func (r *reducer) save(ctx *middleware.Context, tool, text string) (id string, e
 	return id, nil
 }
 
-// put keeps a value where none is yet: what was kept is never overwritten.
+// put stores a value under an unused key; it never overwrites one.
 func put[T any](ctx *middleware.Context, r *reducer, key string, value T) error {
 	var ok bool
 	var err error
@@ -76,7 +75,7 @@ func get[T any](ctx *middleware.Context, r *reducer, key string) (T, bool, error
 	return middleware.Local[T](key).Get(ctx)
 }
 
-// drop removes the pieces of a text that did not find room as a whole.
+// drop removes the pieces of a text that could not be stored completely.
 func (r *reducer) drop(ctx *middleware.Context, id string, pieces int) {
 	for i := range pieces {
 		var err error
@@ -91,8 +90,8 @@ func (r *reducer) drop(ctx *middleware.Context, id string, pieces int) {
 	}
 }
 
-// load returns the bytes of a text from from on, at least n if there are so
-// many, and the offset at which they begin.
+// load returns at least n bytes of a text starting at from, or up to its end, and the
+// offset of the first returned byte.
 func (r *reducer) load(ctx *middleware.Context, id string, about kept, from, n int) (text string, start int, err error) {
 	first, exact := slices.BinarySearch(about.Starts, from)
 	if !exact && first > 0 {

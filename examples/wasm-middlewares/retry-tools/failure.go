@@ -9,15 +9,15 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// passing is what errors say that may pass.
+// passing matches error texts of transient failures.
 var passing = regexp.MustCompile(`(?i)\btime[d -]{0,2}out\b|deadline exceeded|temporar|connection (?:reset|refused|closed)|broken pipe|unexpected EOF|` +
 	`too many requests|rate.?limit|overloaded|unavailable|try again|\b(?:408|429|502|503|504)\b`)
 
-// maxWhy is how much of an error is kept and told, in bytes.
+// maxWhy is the maximum size of a stored error text, in bytes.
 const maxWhy = 300
 
-// failure says why a call failed, empty if it did not, for how many milliseconds
-// the tool wants to be left alone, and whether the failure may pass.
+// failure returns the error text of a failed call, or "" if it succeeded, the delay in
+// milliseconds that the tool asks for, and whether the failure is transient.
 func (r *retry) failure(result *abi.Result, err error) (why string, wait int64, passes bool) {
 	var e *abi.Error
 	switch {
@@ -30,7 +30,7 @@ func (r *retry) failure(result *abi.Result, err error) (why string, wait int64, 
 		why, wait = e.Error(), e.RetryAfterMS
 		switch e.Code {
 		case abi.CodeInvalid, abi.CodeDenied, abi.CodeNotFound, abi.CodeLimit:
-			// It would be the same again, whatever the text says.
+			// These errors are permanent, whatever their text.
 			return text(why), 0, false
 		}
 		passes = r.When == whenAny || e.Retryable || e.Code == abi.CodeUnavailable || slices.Contains([]int{408, 429, 502, 503, 504}, e.Status) || passing.MatchString(why)
@@ -44,7 +44,7 @@ func (r *retry) failure(result *abi.Result, err error) (why string, wait int64, 
 	return text(why), wait, passes
 }
 
-// text is never empty, and not long.
+// text returns an error text that is neither empty nor too long.
 func text(why string) string {
 	if why == "" {
 		return "an error without a text"

@@ -1,6 +1,5 @@
-// Command retry-tools is a middleware that calls a tool again that failed for a
-// while, if that does no harm, and leaves one alone for some time that goes on
-// failing.
+// Command retry-tools is a middleware that retries failed tool calls, if that is safe, and
+// backs off from a tool that keeps failing.
 package main
 
 import (
@@ -25,7 +24,7 @@ func main() {}
 
 func newRetry() *retry { return &retry{Attempts: 3, When: whenTransient, Pause: 1, MaxPause: 60} }
 
-// Which failures are tried again.
+// Kinds of failures to retry.
 const (
 	whenTransient = "transient"
 	whenAny       = "any"
@@ -42,7 +41,7 @@ type retry struct {
 	match []*regexp.Regexp
 }
 
-// Configure checks the numbers and compiles the patterns.
+// Configure validates the configuration and compiles the patterns.
 func (r *retry) Configure(*middleware.Context) error {
 	switch {
 	case r.Attempts < 1 || r.Attempts > 10:
@@ -69,8 +68,8 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
-// WrapToolCall tries a call until it goes well, fails for good, or was tried often
-// enough.
+// WrapToolCall retries a call until it succeeds, fails permanently, or reaches the maximum
+// number of attempts.
 func (r *retry) WrapToolCall(ctx *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
 	if again := len(r.Tools) == 0 && call.Idempotent || names.Match(r.Tools, call.Name); !again {
 		return nil, nil
@@ -95,8 +94,7 @@ func (r *retry) WrapToolCall(ctx *middleware.Context, call *middleware.Call, nex
 			}
 			return result, err
 		}
-		// There is no way to wait here: who is asked to come back later is not
-		// asked at once.
+		// A module cannot wait, so a tool that asks for a delay is not retried at once.
 		if attempt == r.Attempts || delivered || wait > 0 {
 			if failed := r.trouble(ctx, rest, before.Calls+1, wait, why); failed != nil {
 				return nil, failed
@@ -109,15 +107,15 @@ func (r *retry) WrapToolCall(ctx *middleware.Context, call *middleware.Call, nex
 	}
 }
 
-// A trouble is kept of a tool that failed to the end.
+// A trouble is the backoff state of a tool whose last call failed.
 type trouble struct {
-	Calls int    `json:"calls"`    // that failed, one after the other
-	Until int64  `json:"until_ms"` // when it may be called again, Unix time
+	Calls int    `json:"calls"`    // consecutive failures
+	Until int64  `json:"until_ms"` // end of the backoff, Unix time
 	Why   string `json:"why"`
 }
 
-// trouble has the tool left alone for a while: for as long as it asks for, or
-// else longer each time.
+// trouble starts a backoff: the delay that the tool asks for or, if longer, a delay that
+// doubles with each failed call. It is at most MaxPause.
 func (r *retry) trouble(ctx *middleware.Context, rest middleware.Local[trouble], calls int, asked int64, why string) error {
 	if r.Pause == 0 {
 		return nil
@@ -127,11 +125,11 @@ func (r *retry) trouble(ctx *middleware.Context, rest middleware.Local[trouble],
 		wait *= 2
 	}
 	until := ctx.Run.NowMS + min(max(wait*1000, asked), r.MaxPause*1000)
-	// At once: the hook fails if the call does, and would take it back.
+	// Update takes effect at once; Set would be undone if the hook fails with the call.
 	return rest.Update(ctx, func(trouble) (trouble, error) { return trouble{calls, until, why}, nil })
 }
 
-// span writes milliseconds for a reader.
+// span formats milliseconds for a reader.
 func span(ms int64) string {
 	if seconds := (ms + 999) / 1000; seconds <= 120 {
 		return strconv.FormatInt(seconds, 10) + " s"
@@ -146,10 +144,10 @@ func times(n int) string {
 	return middleware.Sprintf("%d times", n)
 }
 
-// try makes the call. A stream is handed on as it comes, but for its first batch,
-// which waits for the second, or the end: what failed at once was not heard, and
-// may be tried again. That is so of each tool that does not stream. Of what was
-// heard nothing is said twice.
+// try makes the call. It forwards a stream as it arrives, except that the first batch waits
+// for the second or the end. So a call that fails at once, like any call of a tool that
+// does not stream, has no visible output and may be retried. Forwarded output is never
+// repeated.
 func try(ctx *middleware.Context, call *middleware.Call, next middleware.NextTool) (result *abi.Result, delivered bool, err error) {
 	if !call.Stream {
 		result, err = next(nil)

@@ -14,7 +14,8 @@ import (
 
 type object = map[string]any
 
-// A bench has a tool that answers one thing after the other, the last for ever.
+// A bench is a test host whose tool gives the scripted answers in order and repeats the
+// last.
 type bench struct {
 	*middlewaretest.Host
 	t     *testing.T
@@ -39,8 +40,8 @@ func newBench(t *testing.T, config object, answers ...any) *bench {
 	return b
 }
 
-// call calls the tool, and says what came of it: "error: …" for a failed call,
-// "!…" for an error result.
+// call calls the tool and returns its result: "error: …" for a failed call, "!…" for an
+// error result.
 func (b *bench) call(call abi.Call) string {
 	b.t.Helper()
 	require.NoError(b.t, b.Wipe())
@@ -82,7 +83,7 @@ func TestTriesAgain(t *testing.T) {
 		"by its status":               {nil, read, []any{&abi.Error{Code: abi.CodeTool, Message: "hm", Status: 429}, "ok"}, 2},
 		"asks to wait":                {nil, read, []any{&abi.Error{Code: abi.CodeTool, Message: "busy", Status: 429, RetryAfterMS: 100}, "ok"}, 1},
 		"an error result":             {nil, read, []any{"!request timed out", "ok"}, 2},
-		"a number like a status":      {nil, read, []any{"!row 502 violates a constraint"}, 3}, // in vain: the README says so
+		"a number like a status":      {nil, read, []any{"!row 502 violates a constraint"}, 3}, // retried in vain, as the README says
 		"an error result for good":    {nil, read, []any{"!no such file"}, 1},
 		"one's own pattern":           {object{"match": []string{"^flaky"}}, read, []any{"!flaky thing", "ok"}, 2},
 		"more attempts":               {object{"attempts": 5}, read, []any{busy}, 5},
@@ -133,7 +134,7 @@ func TestPause(t *testing.T) {
 	require.Contains(t, b.call(read), "another 60 s")
 }
 
-// Of a stream that was heard nothing is said twice.
+// Forwarded output is not repeated.
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil, "!timeout", "never")
@@ -141,7 +142,7 @@ func TestStreams(t *testing.T) {
 	require.Equal(t, "as it came", b.call(read))
 	require.Equal(t, 1, b.calls)
 
-	// What comes at once, as of a tool that does not stream, was not heard.
+	// A single batch, as of a tool that does not stream, was not forwarded.
 	b = newBench(t, nil, "!timeout", "!timeout", "well")
 	b.Pieces = 100
 	require.Equal(t, "as it came", b.call(read))

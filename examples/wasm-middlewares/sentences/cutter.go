@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// A cutter cuts text that comes in pieces into sentences, which put together
-// are the text: white space stays at the end of the sentence before it, unless
-// that is as long as may be already.
+// A cutter splits text that arrives in pieces into sentences. White space stays at the end
+// of the sentence before it, unless that sentence already has the maximum length. The
+// concatenated sentences equal the text.
 type cutter struct {
 	longest int // characters
 	held    string
 }
 
-// add adds a piece, and returns the sentences that have come to their end.
+// add appends a piece, and returns the complete sentences.
 func (c *cutter) add(piece string) []string {
 	c.held += piece
 	var out []string
@@ -28,7 +28,7 @@ func (c *cutter) add(piece string) []string {
 	}
 }
 
-// rest returns what is left, as the last sentence; nothing if nothing is.
+// rest returns the remaining text as the last sentence, or nothing.
 func (c *cutter) rest() []string {
 	if c.held == "" {
 		return nil
@@ -38,14 +38,14 @@ func (c *cutter) rest() []string {
 	return out
 }
 
-// end is where the first sentence ends, with the white space behind it; 0 if
-// it is not known yet. A mark ends one if white space follows: neither 3.14 nor
-// "?!" is cut in two.
+// end returns the end of the first sentence, including the white space after it, or 0 if it
+// is incomplete. A mark ends a sentence only before white space, so 3.14 and "?!" are not
+// split.
 func (c *cutter) end() int {
 	const (
 		inside = iota
-		marked // behind a mark
-		closed // behind the white space that follows it
+		marked // after a mark
+		closed // after the white space that follows a mark
 	)
 	state, count, word := inside, 0, 0
 	for i, r := range c.held {
@@ -58,7 +58,7 @@ func (c *cutter) end() int {
 			state = closed
 		case strings.ContainsRune(".!?…", r):
 			state = marked
-		case strings.ContainsRune("。！？", r): // no space follows those
+		case strings.ContainsRune("。！？", r): // these need no space after them
 			state = closed
 		case state == marked && strings.ContainsRune(`"'”’»)]`, r):
 		default:

@@ -1,6 +1,5 @@
-// Command sentences is a middleware that hands the model's text on sentence by
-// sentence: for a voice that reads it out, or a reader who is not to see words
-// come and go.
+// Command sentences is a middleware that forwards the model's text sentence by sentence,
+// for a voice that reads it aloud, or a page that should not show partial sentences.
 package main
 
 import (
@@ -29,7 +28,7 @@ func declare() *middleware.Declaration {
 
 type sentences struct{ longest int }
 
-// Configure checks the length.
+// Configure validates the limit.
 func (s *sentences) Configure(*middleware.Context) error {
 	if s.longest < 1 {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "config: longest: " + strconv.Itoa(s.longest) + " is below 1"}
@@ -37,11 +36,11 @@ func (s *sentences) Configure(*middleware.Context) error {
 	return nil
 }
 
-// WrapModel reads the answer as it comes. What is no text goes on as it is,
-// behind the text that came before it.
+// WrapModel forwards the answer as it arrives. Chunks other than text and reasoning follow
+// the text before them.
 func (s *sentences) WrapModel(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
 	if !req.Stream {
-		return next(req) // there is nobody who could hear it in pieces
+		return next(req) // not a stream
 	}
 	text := &cutter{longest: s.longest}
 	stream := next.Stream(req)
@@ -61,7 +60,7 @@ func (s *sentences) WrapModel(ctx *middleware.Context, req *middleware.Request, 
 			return nil, err
 		}
 	}
-	// What was said before the model broke off is said.
+	// Forward the text up to a failure of the model.
 	failed := stream.End()
 	if err := ctx.Send(chunks(text.rest()...)...); err != nil {
 		return nil, err

@@ -51,8 +51,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// FuzzCut checks that nothing is lost, that nothing too long is held, and that
-// it does not matter in which pieces a text comes.
+// FuzzCut checks that no text is lost, that the held text stays within the limit, and that
+// the pieces of a text do not affect the result.
 func FuzzCut(f *testing.F) {
 	f.Add("It rains. Take 3.14 coats!", 10, 3)
 	f.Add("\n. .", 1, 1)

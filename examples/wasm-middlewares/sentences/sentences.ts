@@ -1,5 +1,5 @@
-// Hands the model's text on sentence by sentence: for a voice that reads it out,
-// or a reader who is not to see words come and go.
+// Forwards the model's text sentence by sentence, for a voice that reads it aloud, or a page that
+// should not show partial sentences.
 import { defineMiddleware, HookError } from "@agent-runner/middleware";
 import type { Chunk } from "@agent-runner/middleware";
 
@@ -26,10 +26,10 @@ export default defineMiddleware<Config>({
 		if (longest < 1) throw new HookError(`config: longest: ${longest} is below 1`, "invalid");
 	},
 
-	// The answer is read as it comes. What is no text goes on as it is, behind the
-	// text that came before it.
+	// Forwards the answer as it arrives. Chunks other than text and reasoning follow the text
+	// before them.
 	wrapModel({ request }, ctx) {
-		if (!request.stream) return { response: ctx.next() }; // there is nobody who could hear it in pieces
+		if (!request.stream) return { response: ctx.next() }; // not a stream
 		const text = new Cutter(longestOf(ctx.config));
 		try {
 			for (const batch of ctx.nextStream()) {
@@ -42,7 +42,7 @@ export default defineMiddleware<Config>({
 				if (out.length > 0) ctx.send(out);
 			}
 		} finally {
-			// What was said before the model broke off is said.
+			// Forward the text up to a failure of the model.
 			const rest = chunks(text.rest());
 			if (rest.length > 0) ctx.send(rest);
 		}
@@ -51,15 +51,15 @@ export default defineMiddleware<Config>({
 
 const chunks = (texts: string[]): Chunk[] => texts.map((text) => ({ kind: "text", text }));
 
-// A Cutter cuts text that comes in pieces into sentences, which put together are
-// the text: white space stays at the end of the sentence before it, unless that is
-// as long as may be already.
+// A Cutter splits text that arrives in pieces into sentences. White space stays at the end of the
+// sentence before it, unless that sentence already has the maximum length. The concatenated
+// sentences equal the text.
 class Cutter {
 	private held = "";
 
 	constructor(private readonly longest: number) {} // characters
 
-	// add adds a piece, and returns the sentences that have come to their end.
+	// add appends a piece, and returns the complete sentences.
 	add(piece: string): string[] {
 		this.held += piece;
 		const out: string[] = [];
@@ -67,26 +67,25 @@ class Cutter {
 		return out;
 	}
 
-	// rest returns what is left, as the last sentence; nothing if nothing is.
+	// rest returns the remaining text as the last sentence, or nothing.
 	rest(): string[] {
 		const held = this.held;
 		this.held = "";
 		return held === "" ? [] : [held];
 	}
 
-	// end is where the first sentence ends, with the white space behind it; 0 if it
-	// is not known yet. A mark ends one if white space follows: neither 3.14 nor
-	// "?!" is cut in two.
+	// end returns the end of the first sentence, including the white space after it, or 0 if it is
+	// incomplete. A mark ends a sentence only before white space, so 3.14 and "?!" are not split.
 	private end(): number {
-		let state: "inside" | "marked" | "closed" = "inside"; // closed: behind white space that follows a mark
+		let state: "inside" | "marked" | "closed" = "inside"; // closed: after white space that follows a mark
 		let [i, count, word] = [0, 0, 0];
-		for (const c of this.held) { // characters, not halves of them
+		for (const c of this.held) { // code points, not UTF-16 units
 			const space = /\p{White_Space}/u.test(c);
 			if (state !== "inside" && space) state = "closed";
 			else if (state === "closed") return i;
 			else if (c === "\n") state = "closed";
 			else if (".!?…".includes(c)) state = "marked";
-			else if ("。！？".includes(c)) state = "closed"; // no space follows those
+			else if ("。！？".includes(c)) state = "closed"; // these need no space after them
 			else if (state !== "marked" || !`"'”’»)]`.includes(c)) state = "inside";
 			if (space) word = i + c.length;
 			if (++count > this.longest) return word > 0 && word <= i ? word : i;

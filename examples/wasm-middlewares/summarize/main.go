@@ -1,6 +1,5 @@
-// Command summarize is a middleware that keeps a long conversation within the
-// model's window: its older part becomes a summary, which the module asks a
-// model for by itself.
+// Command summarize is a middleware that keeps a long conversation within the model's
+// context window: it replaces the older part by a summary, for which it calls a model.
 package main
 
 import (
@@ -24,18 +23,17 @@ func newSummarizer() *summarizer {
 	return &summarizer{Window: 128_000, Keep: 6, SummaryTokens: 4000, UserTokens: 8000, Retries: 2, OnFailure: failKeep}
 }
 
-// What becomes of a conversation that cannot be summarized.
+// Actions if a conversation cannot be summarized.
 const (
 	failKeep = "keep"
 	failCut  = "cut"
 	failFail = "fail"
 )
 
-// pause is by how many messages a conversation must have grown before it is
-// tried once more to summarize it, after a failure.
+// pause is the number of new messages after a failure before the next attempt.
 const pause = 5
 
-// wait is the number of messages below which nothing is tried.
+// wait is the number of messages from which the next attempt is made.
 var wait = middleware.Local[int]("wait")
 
 type summarizer struct {
@@ -51,7 +49,7 @@ type summarizer struct {
 	Instruction   string   `json:"instruction" doc:"a text of one's own for the model that summarizes"`
 }
 
-// Configure refuses what makes no sense, and fills in what depends on the rest.
+// Configure validates the configuration, and sets dependent defaults.
 func (s *summarizer) Configure(*middleware.Context) error {
 	for _, c := range []struct {
 		wrong bool
@@ -74,7 +72,7 @@ func (s *summarizer) Configure(*middleware.Context) error {
 	if s.Messages == 0 && s.Tokens == 0 {
 		s.Tokens = s.Window * 3 / 4
 	}
-	// What a summary leaves behind must lie well below what triggers the next.
+	// The size after a summary must be well below the threshold of the next.
 	room := s.Window
 	if s.Tokens > 0 {
 		room = s.Tokens
@@ -89,7 +87,7 @@ func (s *summarizer) Configure(*middleware.Context) error {
 	return nil
 }
 
-// BeforeModelRewriteState summarizes if it is time to.
+// BeforeModelRewriteState summarizes the older part if a threshold is exceeded.
 func (s *summarizer) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	size, due, err := s.due(ctx, state)
 	if err != nil || !due {
@@ -120,7 +118,7 @@ func (s *summarizer) BeforeModelRewriteState(ctx *middleware.Context, state *mid
 	})
 }
 
-// AfterModel notes how many tokens the model says there were.
+// AfterModel records the number of tokens that the model reports.
 func (s *summarizer) AfterModel(ctx *middleware.Context, call *middleware.ModelEnd) error {
 	if s.Tokens == 0 {
 		return nil
@@ -128,8 +126,8 @@ func (s *summarizer) AfterModel(ctx *middleware.Context, call *middleware.ModelE
 	return tokens.Answered(ctx, call)
 }
 
-// due reports whether it is time, and how many tokens the next request would
-// have if that is what counts.
+// due reports whether to summarize, and the number of tokens of the next request if a token
+// threshold is set.
 func (s *summarizer) due(ctx *middleware.Context, state *middleware.State) (size int, due bool, err error) {
 	if s.Tokens > 0 {
 		if size, err = tokens.Measure(ctx, state); err != nil {
@@ -145,8 +143,7 @@ func (s *summarizer) due(ctx *middleware.Context, state *middleware.State) (size
 	return size, n >= least, err
 }
 
-// failed says what becomes of a conversation without a summary: whether its
-// older part is dropped nevertheless.
+// failed handles a failed summary. It reports whether to drop the older part anyway.
 func (s *summarizer) failed(ctx *middleware.Context, n int, cause error) (cut bool, err error) {
 	if s.OnFailure == failFail {
 		return false, middleware.Errorf("summarize the conversation: %w", cause)
@@ -160,10 +157,9 @@ func (s *summarizer) failed(ctx *middleware.Context, n int, cause error) (cut bo
 	return false, wait.Set(ctx, n+pause)
 }
 
-// part says which messages make the older part: all but the system messages at
-// the begin and the last Keep messages. A call stays with its results. Where the
-// last messages alone would fill half of the room, fewer of them stay, but
-// always the last round.
+// part returns the range of the older part: all but the system messages at the beginning
+// and the last Keep messages. A call stays with its results. If the last messages alone
+// would fill half of Tokens, fewer of them remain, but always the last round.
 func (s *summarizer) part(messages *middleware.Messages) (from, to int) {
 	n := messages.Len()
 	for from < n {
@@ -179,7 +175,7 @@ func (s *summarizer) part(messages *middleware.Messages) (from, to int) {
 		if last < n && s.Tokens > 0 && size > s.Tokens/2 {
 			break
 		}
-		// A tool message belongs to what stands before it: nothing is cut there.
+		// A tool message belongs to the messages before it, so do not split there.
 		if m.Role != abi.RoleTool {
 			last = i
 			if n-i >= s.Keep {
@@ -187,7 +183,7 @@ func (s *summarizer) part(messages *middleware.Messages) (from, to int) {
 			}
 		}
 	}
-	if last == n { // nothing but results
+	if last == n { // only results
 		last = from
 	}
 	return from, last

@@ -15,9 +15,9 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// says is a model that says this, and counts how often it was asked.
+// says is a model with scripted replies that records its calls.
 type says struct {
-	replies []any // texts and errors; the last goes on for ever
+	replies []any // texts and errors; the last one repeats
 	asked   []middlewaretest.ModelCall
 }
 
@@ -46,10 +46,10 @@ func step(t *testing.T, h *middlewaretest.Host) []abi.Message {
 	return h.Messages()
 }
 
-// long is a text of about this many tokens.
+// long returns a text of about n tokens.
 func long(n int) string { return strings.Repeat("word", n) }
 
-// talk is n messages, of the user and the assistant in turn.
+// talk returns n messages, alternating between user and assistant.
 func talk(n, size int) []abi.Message {
 	var out []abi.Message
 	for i := range n {
@@ -63,7 +63,7 @@ func talk(n, size int) []abi.Message {
 	return out
 }
 
-// Only a threshold that is set counts.
+// Only thresholds that are set apply.
 func TestTriggers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -120,7 +120,7 @@ func TestSummary(t *testing.T) {
 	require.JSONEq(t, `{"before":0,"messages":5,"model_calls":1,"summary_tokens":365,"tokens":525}`, string(h.Events[0].Data))
 }
 
-// The second summary is made of the first, and what the user wrote is handed on.
+// The second summary includes the first, and the user's messages are carried over.
 func TestSummaryOfASummary(t *testing.T) {
 	t.Parallel()
 	h, model := newHost(t, map[string]any{"messages": 6, "keep": 2}, "first notes", "second notes")
@@ -156,8 +156,7 @@ func TestUserMessages(t *testing.T) {
 	require.NotContains(t, text, "said by a module")
 }
 
-// A call and its results stay together, whatever the conversation looks like,
-// and the last message stays.
+// A call and its results stay together in every conversation, and the last message remains.
 func TestNothingIsTornApart(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -213,8 +212,7 @@ func randomTalk(r *rand.Rand) []abi.Message {
 	return out
 }
 
-// Where the model says how many tokens there are, that counts, and a step reads
-// only what is new.
+// The model's own token count takes precedence, and a step reads only new messages.
 func TestMeasures(t *testing.T) {
 	t.Parallel()
 	h, model := newHost(t, map[string]any{"tokens": 10_000}, "in short")
@@ -238,7 +236,7 @@ func TestMeasures(t *testing.T) {
 	require.Len(t, model.asked, 1, "what was summarized is counted anew")
 }
 
-// What is larger than the window is summarized in pieces that fit.
+// A part larger than the window is summarized in pieces that fit.
 func TestLargerThanTheWindow(t *testing.T) {
 	t.Parallel()
 	const window = 4000

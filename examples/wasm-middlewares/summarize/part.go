@@ -8,20 +8,20 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
-// A part is the older part of a conversation, as it is to be summarized.
+// A part is the older part of a conversation.
 type part struct {
-	earlier  memory        // what an earlier summary that it begins with says
-	messages []abi.Message // those behind that
-	tokens   int           // of the whole part
-	users    []string      // what the user wrote in it, as far back as is known
+	earlier  memory        // an earlier summary at its beginning
+	messages []abi.Message // the messages after that
+	tokens   int           // size of the whole part
+	users    []string      // the user's messages in it, and in earlier summaries
 }
 
-// A memory is what a summary's message keeps in its extra, which no model sees,
-// for the next summary.
+// A memory is stored in the extra of a summary's message, for the next summary. Models do
+// not see it.
 type memory struct {
 	Summary string   `json:"summary"`
 	Users   []string `json:"users,omitempty"`
-	Left    int      `json:"left,omitempty"` // how many texts of the user were left out
+	Left    int      `json:"left,omitempty"` // the number of omitted messages of the user
 }
 
 // extra is the extra of a summary's message.
@@ -39,7 +39,7 @@ func readPart(messages []abi.Message) *part {
 	}
 	p.users = append(p.users, p.earlier.Users...)
 	for _, m := range p.messages {
-		// What modules say in the user's name is not the user's.
+		// Messages that modules wrote in the user's name are not the user's.
 		if m.Role == abi.RoleUser && !strings.HasPrefix(m.Origin, abi.OriginModule) {
 			p.users = append(p.users, text(m.Content))
 		}
@@ -47,10 +47,10 @@ func readPart(messages []abi.Message) *part {
 	return p
 }
 
-// worth reports whether there is something to summarize that has not been.
+// worth reports whether there are enough new messages to summarize.
 func (p *part) worth() bool { return len(p.messages) >= 2 }
 
-// transcripts are the part's messages as texts of at most limit tokens each.
+// transcripts returns the part's messages as texts of at most limit tokens each.
 func (p *part) transcripts(limit int) []string {
 	var out []string
 	var b strings.Builder
@@ -71,7 +71,7 @@ func (p *part) transcripts(limit int) []string {
 	return out
 }
 
-// transcript is a message as text.
+// transcript returns a message as text.
 func transcript(m abi.Message) string {
 	var b strings.Builder
 	b.WriteString("[" + m.Role)
@@ -85,7 +85,7 @@ func transcript(m abi.Message) string {
 	return b.String()
 }
 
-// text is the text of a content, with a word for each part that is none.
+// text returns the text of a content, with a word for each other part.
 func text(c abi.Content) string {
 	if !c.IsParts() {
 		return c.String()

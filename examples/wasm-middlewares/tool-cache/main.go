@@ -1,6 +1,6 @@
-// Command tool-cache is a middleware that calls a tool once for the same
-// arguments: a second call gets the answer of the first, in the run or, from a
-// durable store, in any.
+// Command tool-cache is a middleware that caches the answers of tools: a second call with
+// the same arguments gets the answer of the first, within a run or, with a durable store,
+// across runs.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {}
 
 func newCache() *cache { return &cache{MaxBytes: 64 << 10} }
 
-// maxTTL is a year.
+// maxTTL is one year, in seconds.
 const maxTTL = 365 * 24 * 3600
 
 type cache struct {
@@ -42,7 +42,7 @@ type cache struct {
 	shelf shelf
 }
 
-// Configure refuses what would keep nothing, or keep it for ever.
+// Configure rejects configurations that would cache nothing, or cache it forever.
 func (c *cache) Configure(*middleware.Context) error {
 	switch {
 	case c.MaxBytes <= 0:
@@ -63,8 +63,8 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
 }
 
-// WrapToolCall answers from what is kept, or else lets the call go on and
-// keeps its result. Where nothing can be kept, it only lets it go on.
+// WrapToolCall answers from the cache, or forwards the call and caches its result. If
+// caching fails, it only forwards the call.
 func (c *cache) WrapToolCall(ctx *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
 	if names.Match(c.Forget, call.Name) {
 		result, failed := next(nil)
@@ -94,8 +94,8 @@ func (c *cache) WrapToolCall(ctx *middleware.Context, call *middleware.Call, nex
 		return result, err
 	}
 	if raw, err := json.Marshal(result); err == nil && len(raw) <= c.MaxBytes {
-		// At once, and only if a parallel call has not been faster. What finds
-		// no room is not kept.
+		// Save at once, unless a concurrent call was faster. A result that does not fit is
+		// not cached.
 		if err := c.shelf.save(ctx, key, kept{raw, ctx.Run.NowMS}, version); err != nil {
 			ctx.Debugf("the answer of %s is not kept: %v", call.Name, err)
 		}
@@ -111,7 +111,7 @@ func (c *cache) hit(ctx *middleware.Context, call *middleware.Call, key string, 
 	return &result, ctx.Emit("cache_hit", map[string]string{"tool": call.Name, "key": key})
 }
 
-// key is the same for all ways to write the same arguments.
+// key returns the cache key, which is the same for all spellings of the same arguments.
 func (c *cache) key(ctx *middleware.Context, call *middleware.Call) (string, error) {
 	n, err := c.shelf.generation(ctx)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// A bench counts the calls of a tool, which answers how many there were.
+// A bench is a test host with a tool that returns the number of its calls.
 type bench struct {
 	*middlewaretest.Host
 	calls int
@@ -30,7 +30,7 @@ func newBench(t *testing.T, config any) *bench {
 	return b
 }
 
-// call calls a tool, with the module's memory wiped before.
+// call calls a tool, after wiping the module's memory.
 func (b *bench) call(t *testing.T, name, arguments string) string {
 	t.Helper()
 	require.NoError(t, b.Wipe())
@@ -139,7 +139,7 @@ func TestTimeToLive(t *testing.T) {
 	require.Equal(t, "answer 2", b.call(t, "read", `{}`), "the new answer has taken the old one's place")
 }
 
-// another is the host of another run, with the same store.
+// another returns the host of another run with the same store.
 func (b *bench) another(t *testing.T, config any) *bench {
 	t.Helper()
 	other := newBench(t, config)
@@ -168,7 +168,7 @@ func TestDurable(t *testing.T) {
 	require.Equal(t, "answer 5", b.call(t, "read", `{}`))
 }
 
-// Without a store the tools are called, as if there were no cache.
+// Without a store, all calls reach the tools.
 func TestWithoutStore(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]any{"ttl": 10, "durable": true, "forget": []string{"write"}})

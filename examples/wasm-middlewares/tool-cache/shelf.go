@@ -7,19 +7,19 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// A kept is an answer, and when it was given.
+// A kept is a cached answer and its time.
 type kept struct {
 	Result json.RawMessage `json:"result"`
 	AtMS   int64           `json:"at_ms"`
 }
 
-// A shelf is where answers are kept. Version 0 is that of none.
+// A shelf is a store of answers. The version of a missing answer is 0.
 type shelf interface {
 	load(ctx *middleware.Context, key string) (answer kept, version int64, err error)
-	// save keeps an answer, unless another was kept since version was loaded.
+	// save stores an answer, unless another was stored since version was loaded.
 	save(ctx *middleware.Context, key string, answer kept, version int64) error
-	// generation counts how often all answers were forgotten: they are not
-	// deleted, nobody asks for them any more.
+	// generation counts the invalidations. It is part of each key, so old answers are never
+	// found again and need no deletion.
 	generation(ctx *middleware.Context) (int64, error)
 	forget(ctx *middleware.Context) error
 }
@@ -29,7 +29,7 @@ const (
 	generationKey = "generation"
 )
 
-// A runShelf is the run's.
+// A runShelf stores answers in the run.
 type runShelf struct{}
 
 func (runShelf) load(ctx *middleware.Context, key string) (kept, int64, error) {
@@ -50,7 +50,7 @@ func (runShelf) forget(ctx *middleware.Context) error {
 	return err
 }
 
-// A storeShelf is durable, and of all runs.
+// A storeShelf stores answers durably, for all runs.
 type storeShelf struct{ ttl time.Duration }
 
 func (s storeShelf) load(ctx *middleware.Context, key string) (kept, int64, error) {

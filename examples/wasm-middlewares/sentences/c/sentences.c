@@ -1,5 +1,5 @@
-/* sentences hands the model's text on sentence by sentence: for a voice that
- * reads it out, or a reader who is not to see words come and go. */
+/* sentences forwards the model's text sentence by sentence, for a voice that reads it aloud, or a
+ * page that should not show partial sentences. */
 #include "../../../../guest-sdk/c/agent_middleware.h"
 
 AM_HOOK(describe) {
@@ -27,9 +27,9 @@ static bool is_space(uint32_t c) {
 
 static bool one_of(am_str c, am_str these) { return am_find(these, c, 0) >= 0; }
 
-/* ends is where the first sentence ends, with the white space behind it; 0 if it
- * is not known yet. A mark ends one if white space follows: neither 3.14 nor
- * "?!" is cut in two. What is longer than may be is cut between words. */
+/* ends returns the end of the first sentence, including the white space after it, or 0 if it is
+ * incomplete. A mark ends a sentence only before white space, so 3.14 and "?!" are not split. A
+ * sentence longer than the limit is split between words. */
 static int32_t ends(am_str held) {
 	enum { INSIDE, MARKED, CLOSED } state = INSIDE;
 	int32_t word = 0, len;
@@ -53,13 +53,13 @@ static void add_text(am_chunks *to, am_str text) {
 	if (text.n > 0) am_add_chunk(to, (am_chunk){.kind = AM_S("text"), .text = text});
 }
 
-/* cut moves the sentences that have come to their end out of what is held. */
+/* cut moves the complete sentences out of the held text. */
 static void cut(am_str *held, am_chunks *to) {
 	for (int32_t n; (n = ends(*held)) > 0; *held = (am_str){held->p + n, held->n - n}) add_text(to, (am_str){held->p, n});
 }
 
-/* The answer is read as it comes. What is no text goes on as it is, behind the
- * text that came before it. */
+/* Forwards the answer as it arrives. Chunks other than text and reasoning follow the text before
+ * them. */
 AM_HOOK(wrap_model) {
 	am_response *response;
 	if (!in->request.stream) return am_next_model(0, &response); /* there is nobody who could hear it in pieces */
@@ -83,7 +83,7 @@ AM_HOOK(wrap_model) {
 		}
 		if ((e = am_send(ready.items, ready.len)) != AM_OK) return e;
 	}
-	/* What was said before the model broke off is said. */
+	/* Forward the text up to a failure of the model. */
 	am_chunks rest = {0, 0, false};
 	add_text(&rest, held);
 	e = am_send(rest.items, rest.len);

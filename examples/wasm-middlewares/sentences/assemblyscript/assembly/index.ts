@@ -1,5 +1,5 @@
-// Hands the model's text on sentence by sentence: for a voice that reads it out, or
-// a reader who is not to see words come and go.
+// Forwards the model's text sentence by sentence, for a voice that reads it aloud, or a page that
+// should not show partial sentences.
 import {
 	Chunk, ConfigureAnswer, ConfigureInput, Description, DescribeInput, Failure, WrapModelAnswer, WrapModelInput,
 	describeAs, hook, host, invalid, parse, textChunk,
@@ -26,30 +26,30 @@ export function configure(len: i32): i32 {
 
 export function wrap_model(len: i32): i32 {
 	return hook<WrapModelInput, WrapModelAnswer>(len, (input, _) => {
-		if (!input.request.stream) return host.nextModel(null).failure; // there is nobody who could hear it in pieces
+		if (!input.request.stream) return host.nextModel(null).failure; // not a stream
 		const cutter = new Cutter();
 		const failed = cutter.pass();
-		// What was said before the model broke off is said.
+		// Forward the text up to a failure of the model.
 		const failure = host.send(cutter.rest());
 		return failure !== null ? failure : failed;
 	});
 }
 
-const INSIDE = 0, MARKED = 1, CLOSED = 2; // behind a mark, and behind the white space that follows it
+const INSIDE = 0, MARKED = 1, CLOSED = 2; // after a mark, and after the white space that follows it
 
 function isSpace(c: i32): bool {
 	return c == 0x20 || (c >= 9 && c <= 13) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
 		c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-// A Cutter cuts text that comes in pieces into sentences, which put together are the
-// text: white space stays at the end of the sentence before it, unless that is as long
-// as may be already.
+// A Cutter splits text that arrives in pieces into sentences. White space stays at the end of the
+// sentence before it, unless that sentence already has the maximum length. The concatenated
+// sentences equal the text.
 class Cutter {
 	held: string = "";
 
-	// pass reads the answer as it comes. What is no text goes on as it is, behind the
-	// text that came before it.
+	// pass forwards the answer as it arrives. Chunks other than text and reasoning follow the text
+	// before them.
 	pass(): Failure | null {
 		let failure = host.nextModelStream(null);
 		while (failure === null) {
@@ -72,7 +72,7 @@ class Cutter {
 		return failure;
 	}
 
-	// cut moves the sentences that have come to their end out of what is held.
+	// cut moves the complete sentences out of the held text.
 	private cut(to: Chunk[]): void {
 		for (let n = this.end(); n > 0; n = this.end()) {
 			to.push(textChunk(this.held.substring(0, n)));
@@ -80,16 +80,15 @@ class Cutter {
 		}
 	}
 
-	// rest is what is left, as the last sentence; nothing if nothing is.
+	// rest returns the remaining text as the last sentence, or nothing.
 	rest(): Chunk[] {
 		const out: Chunk[] = this.held.length > 0 ? [textChunk(this.held)] : [];
 		this.held = "";
 		return out;
 	}
 
-	// end is where the first sentence ends, with the white space behind it; 0 if it is
-	// not known yet. A mark ends one if white space follows: neither 3.14 nor "?!" is
-	// cut in two.
+	// end returns the end of the first sentence, including the white space after it, or 0 if it is
+	// incomplete. A mark ends a sentence only before white space, so 3.14 and "?!" are not split.
 	private end(): i32 {
 		let state = INSIDE, word = 0;
 		let count: i64 = 0;
@@ -97,7 +96,7 @@ class Cutter {
 			const c = this.held.codePointAt(i), next = i + (c > 0xffff ? 2 : 1), text = this.held.substring(i, next);
 			if (state != INSIDE && isSpace(c)) state = CLOSED;
 			else if (state == CLOSED) return i;
-			else if (c == 10 || "。！？".includes(text)) state = CLOSED; // no space follows those
+			else if (c == 10 || "。！？".includes(text)) state = CLOSED; // these need no space after them
 			else if (".!?…".includes(text)) state = MARKED;
 			else if (state != MARKED || !"\"'”’»)]".includes(text)) state = INSIDE;
 			if (isSpace(c)) word = next;

@@ -1,5 +1,5 @@
-//! Hands the model's text on sentence by sentence: for a voice that reads it out,
-//! or a reader who is not to see words come and go.
+//! Forwards the model's text sentence by sentence, for a voice that reads it aloud, or a page that
+//! should not show partial sentences.
 
 use agent_middleware::*;
 
@@ -35,28 +35,28 @@ impl Middleware for Sentences {
 
     fn wrap_model(&mut self, input: WrapModelInput) -> Result<WrapModelAnswer, Error> {
         if !input.request.stream {
-            host::next_model(None)?; // there is nobody who could hear it in pieces
+            host::next_model(None)?; // not a stream
             return Ok(Default::default());
         }
         let mut cutter = Cutter { longest: self.longest, held: String::new() };
         let failed = cutter.pass();
-        // What was said before the model broke off is said.
+        // Forward the text up to a failure of the model.
         host::send(cutter.rest())?;
         failed.map(|_| Default::default())
     }
 }
 
-/// Cuts text that comes in pieces into sentences, which put together are the text:
-/// white space stays at the end of the sentence before it, unless that is as long
-/// as may be already.
+/// Splits text that arrives in pieces into sentences. White space stays at the end of the sentence
+/// before it, unless that sentence already has the maximum length. The concatenated sentences equal
+/// the text.
 struct Cutter {
     longest: i64, // characters
     held: String,
 }
 
 impl Cutter {
-    /// Reads the answer as it comes. What is no text goes on as it is, behind the
-    /// text that came before it.
+    /// Forwards the answer as it arrives. Chunks other than text and reasoning follow the text
+    /// before them.
     fn pass(&mut self) -> Result<(), Error> {
         host::next_model_stream(None)?;
         while let Some(got) = host::recv()? {
@@ -78,7 +78,7 @@ impl Cutter {
         Ok(())
     }
 
-    /// Moves the sentences that have come to their end out of what is held.
+    /// Moves the complete sentences out of the held text.
     fn cut(&mut self, to: &mut Vec<Chunk>) {
         while let Some(n) = self.end() {
             let rest = self.held.split_off(n);
@@ -86,7 +86,7 @@ impl Cutter {
         }
     }
 
-    /// What is left, as the last sentence; nothing if nothing is.
+    /// Returns the remaining text as the last sentence, or nothing.
     fn rest(&mut self) -> Vec<Chunk> {
         match core::mem::take(&mut self.held) {
             text if text.is_empty() => Vec::new(),
@@ -94,15 +94,14 @@ impl Cutter {
         }
     }
 
-    /// Where the first sentence ends, with the white space behind it, if that is
-    /// known. A mark ends one if white space follows: neither 3.14 nor "?!" is cut
-    /// in two.
+    /// Returns the end of the first sentence, including the white space after it, if it is
+    /// complete. A mark ends a sentence only before white space, so 3.14 and "?!" are not split.
     fn end(&self) -> Option<usize> {
         #[derive(PartialEq)]
         enum State {
             Inside,
-            Marked, // behind a mark
-            Closed, // behind the white space that follows it
+            Marked, // after a mark
+            Closed, // after the white space that follows a mark
         }
         let mut state = State::Inside;
         let mut word = 0;
@@ -110,7 +109,7 @@ impl Cutter {
             state = match c {
                 _ if state != State::Inside && c.is_whitespace() => State::Closed,
                 _ if state == State::Closed => return Some(i),
-                '\n' | '。' | '！' | '？' => State::Closed, // no space follows those
+                '\n' | '。' | '！' | '？' => State::Closed, // these need no space after them
                 '.' | '!' | '?' | '…' => State::Marked,
                 '"' | '\'' | '”' | '’' | '»' | ')' | ']' if state == State::Marked => State::Marked,
                 _ => State::Inside,
