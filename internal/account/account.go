@@ -1,13 +1,13 @@
-// Package account counts the bytes that a process holds for others, in a tree of
-// accounts: the process, its tenants, their runs, and parts of a run.
+// Package account counts the bytes that a process holds on behalf of others, in a tree of accounts:
+// the process, its tenants, their runs, and parts of a run.
 //
-// A reservation on an account is a reservation on all accounts above it. Each
-// account has a limit. A caller that can wait for memory calls [Account.Reserve],
-// which blocks while bytes that drain by themselves fill the account. A caller that
-// cannot wait calls [Account.TryReserve], which fails with a [*LimitError].
+// A reservation on an account is also a reservation on all accounts above it. Each account has a
+// limit. A caller that can wait for memory calls [Account.Reserve], which blocks while the account
+// is full of bytes that will be released without further action. A caller that cannot wait calls
+// [Account.TryReserve], which fails with a [*LimitError].
 //
-// An account takes memory from its parent in chunks, so that most reservations
-// touch one account only.
+// An account reserves memory from its parent in chunks, so that most reservations touch only one
+// account.
 //
 // Some memory is not counted, since another limit bounds it:
 //
@@ -36,7 +36,7 @@ import (
 // chunk is the unit in which an account reserves memory from its parent.
 const chunk = 32 << 10
 
-// A Level says what an account is for. Errors name it.
+// A Level is the kind of holder that an account counts for. Errors name it.
 type Level string
 
 // The levels of the tree.
@@ -44,22 +44,22 @@ const (
 	LevelProcess Level = "process"
 	LevelTenant  Level = "tenant"
 	LevelRun     Level = "run"
-	LevelPending Level = "pending" // what a run has made and the journal and the caller have not taken yet
+	LevelPending Level = "pending" // events and changes of a run that the journal and the caller have not taken yet
 )
 
 // ErrClosed is the error of a reservation on a closed account.
 var ErrClosed = errors.New("account: reserve: the account is closed")
 
-// A LimitError reports a reservation that does not fit an account.
+// A LimitError reports a reservation that exceeds an account's limit.
 type LimitError struct {
-	Level Level  // of the account that is full
-	Name  string // of the account that is full
+	Level Level  // level of the full account
+	Name  string // name of the full account
 	Limit int64
-	Used  int64 // before the reservation
+	Used  int64 // before the failed reservation
 	Want  int64
 }
 
-// Error names the full account and its limit, and says what to do.
+// Error names the full account and its limit, and suggests a remedy.
 func (e *LimitError) Error() string {
 	what := map[Level]string{
 		LevelProcess: "the process holds", LevelTenant: "the tenant's runs hold",
@@ -72,23 +72,23 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("memory limit: %s %d of at most %d bytes, and %d more do not fit; %s", what, e.Used, e.Limit, e.Want, do)
 }
 
-// A class says how the bytes of an account come free again.
+// A class describes how the bytes of an account are released.
 type class int
 
 const (
-	sticky   class = iota // the holder releases them when it likes
-	draining              // they are released soon, without another reservation
+	sticky   class = iota // released whenever the holder chooses
+	draining              // released soon, without another reservation
 	classes
 )
 
-// A mode says what a reservation does that does not fit.
+// A mode selects the behavior of a reservation that does not fit.
 type mode int
 
 const (
 	try    mode = iota // fail
-	polite             // fail, and also while others wait
+	polite             // fail, also while other reservations wait
 	wait               // wait
-	force              // go above the limit
+	force              // class of reservations on this account itself
 )
 
 // An Account counts bytes. A nil Account counts nothing and has no limit. All
@@ -100,7 +100,7 @@ type Account struct {
 	class  class // of direct reservations
 
 	peak atomic.Int64
-	sum  atomic.Int64 // of used, for readers without the lock
+	sum  atomic.Int64 // total of used, for readers without the lock
 
 	mu       sync.Mutex
 	limit    int64 // unlimited if zero
@@ -121,17 +121,16 @@ type waiter struct {
 	done  chan error // buffered
 }
 
-// New returns an account below parent, which may be nil. A limit of zero means
-// that only the accounts above limit it.
+// New returns an account below parent, which may be nil. If limit is zero, only the accounts above
+// limit it.
 func New(level Level, name string, parent *Account, limit int64) *Account {
 	a := &Account{level: level, name: name, parent: parent, limit: limit}
 	parent.adopt(a)
 	return a
 }
 
-// NewDraining returns an account whose bytes are all released without another
-// reservation on the tree: a queue that a goroutine empties. Reservations that
-// block wait for such bytes only.
+// NewDraining returns an account whose bytes are all released without another reservation in the
+// tree, such as a queue that a goroutine empties. Blocked reservations wait only for such bytes.
 func NewDraining(level Level, name string, parent *Account, limit int64) *Account {
 	a := New(level, name, parent, limit)
 	a.class = draining
@@ -150,7 +149,7 @@ func (a *Account) adopt(child *Account) {
 	a.children[child] = struct{}{}
 }
 
-// Level returns what the account is for.
+// Level returns the account's level.
 func (a *Account) Level() Level {
 	if a == nil {
 		return ""
@@ -158,7 +157,7 @@ func (a *Account) Level() Level {
 	return a.level
 }
 
-// Name returns the name that the account was made with.
+// Name returns the account's name.
 func (a *Account) Name() string {
 	if a == nil {
 		return ""
@@ -166,7 +165,7 @@ func (a *Account) Name() string {
 	return a.name
 }
 
-// Parent returns the account above.
+// Parent returns the parent account, or nil.
 func (a *Account) Parent() *Account {
 	if a == nil {
 		return nil
@@ -190,7 +189,7 @@ func (a *Account) Peak() int64 {
 	return a.peak.Load()
 }
 
-// Limit returns the limit, zero if there is none.
+// Limit returns the limit in bytes, or zero if there is none.
 func (a *Account) Limit() int64 {
 	if a == nil {
 		return 0
@@ -200,7 +199,7 @@ func (a *Account) Limit() int64 {
 	return a.limit
 }
 
-// SetLimit changes the limit. Bytes that are reserved already stay reserved.
+// SetLimit changes the limit. Existing reservations remain.
 func (a *Account) SetLimit(limit int64) {
 	if a == nil {
 		return
@@ -219,9 +218,8 @@ func (a *Account) TryReserve(n int64) error {
 	return a.reserve(context.Background(), a.class, n, try)
 }
 
-// Reserve reserves n bytes. It blocks while they do not fit but will once draining
-// bytes are released, and fails with a [*LimitError] when they will not, or with
-// the cause of ctx.
+// Reserve reserves n bytes. It blocks while the bytes do not fit but will fit once draining bytes
+// are released. It fails with a [*LimitError] if they will not fit, or with the cause of ctx.
 func (a *Account) Reserve(ctx context.Context, n int64) error {
 	if a == nil || n <= 0 {
 		return nil
@@ -229,8 +227,8 @@ func (a *Account) Reserve(ctx context.Context, n int64) error {
 	return a.reserve(ctx, a.class, n, wait)
 }
 
-// Force reserves n bytes, even above the limits. It is for the few bytes that a
-// run needs in order to end.
+// Force reserves n bytes, even above the limits. It is meant for the few bytes that a run needs in
+// order to end.
 func (a *Account) Force(n int64) {
 	if a == nil || n <= 0 {
 		return
@@ -246,8 +244,8 @@ func (a *Account) Release(n int64) {
 	a.release(a.class, n)
 }
 
-// Close returns what is reserved, and fails the reservations that wait. Later
-// reservations fail with [ErrClosed]. The accounts below must be closed before.
+// Close releases all reservations and fails the blocked ones. Later reservations fail with
+// [ErrClosed]. The accounts below must be closed first.
 func (a *Account) Close() {
 	if a == nil {
 		return
@@ -289,7 +287,7 @@ func (a *Account) reserve(ctx context.Context, c class, n int64, how mode) error
 	a.mu.Unlock()
 	got, err := a.borrow(ctx, c, n, how)
 	a.mu.Lock()
-	if a.closed { // Close has forgotten the claim
+	if a.closed { // Close has released the claim
 		a.mu.Unlock()
 		a.parent.release(c, got)
 		return ErrClosed
@@ -307,7 +305,7 @@ func (a *Account) reserve(ctx context.Context, c class, n int64, how mode) error
 	return err
 }
 
-// borrow reserves n bytes from the parent, a whole number of chunks if they fit.
+// borrow reserves n bytes from the parent, rounded up to whole chunks if they fit.
 func (a *Account) borrow(ctx context.Context, c class, n int64, how mode) (int64, error) {
 	if whole := (n + chunk - 1) / chunk * chunk; whole > n && a.parent.reserve(ctx, c, whole, polite) == nil {
 		return whole, nil
@@ -318,15 +316,14 @@ func (a *Account) borrow(ctx context.Context, c class, n int64, how mode) (int64
 	return n, nil
 }
 
-// claim adds n bytes to used. Callers hold the lock, which claim gives up while it
-// waits.
+// claim adds n bytes to used. The caller holds the lock, which claim releases while it waits.
 func (a *Account) claim(ctx context.Context, c class, n int64, how mode) error {
 	switch {
 	case a.closed:
 		return ErrClosed
 	case how == force || a.fits(n) && (how == try || len(a.waiters) == 0):
 		a.used[c] += n
-		a.wake() // a blocked reservation may have become hopeless
+		a.wake() // a blocked reservation may no longer be able to fit
 		return nil
 	case how != wait || !a.mayFit(n):
 		return a.limitError(n)
@@ -338,7 +335,7 @@ func (a *Account) claim(ctx context.Context, c class, n int64, how mode) error {
 	select {
 	case err = <-w.done:
 		a.mu.Lock()
-		if err == nil && a.closed { // Close forgot what wake had granted
+		if err == nil && a.closed { // Close has released what wake granted
 			err = ErrClosed
 		}
 		return err
@@ -368,8 +365,8 @@ func (a *Account) limitError(n int64) error {
 	return &LimitError{Level: a.level, Name: a.name, Limit: a.limit, Used: a.used[sticky] + a.used[draining], Want: n}
 }
 
-// wake grants the blocked reservations that fit now, first come, first served, and
-// fails those that cannot fit any more. Callers hold the lock.
+// wake grants the blocked reservations that now fit, in FIFO order, and fails those that can no
+// longer fit. The caller holds the lock.
 func (a *Account) wake() {
 	for len(a.waiters) > 0 {
 		w := a.waiters[0]
@@ -386,7 +383,7 @@ func (a *Account) wake() {
 	}
 }
 
-// mark updates what readers see. Callers hold the lock.
+// mark updates sum and peak. The caller holds the lock.
 func (a *Account) mark() {
 	sum := a.used[sticky] + a.used[draining]
 	a.sum.Store(sum)
@@ -395,7 +392,7 @@ func (a *Account) mark() {
 	}
 }
 
-// release returns n bytes to a, and what a does not need any more to its parent.
+// release returns n bytes to a, and a's surplus to its parent.
 func (a *Account) release(c class, n int64) {
 	if n <= 0 {
 		return
@@ -415,8 +412,8 @@ func (a *Account) release(c class, n int64) {
 	}
 }
 
-// surplus takes from held what the account does not need, but for a chunk or two
-// while it is in use. Callers hold the lock.
+// surplus removes from held the bytes that the account does not need. It leaves a chunk or two
+// while the account is in use. The caller holds the lock.
 func (a *Account) surplus(c class) int64 {
 	need := a.used[c] - a.inflight[c]
 	spare := a.held[c] - need
@@ -430,8 +427,7 @@ func (a *Account) surplus(c class) int64 {
 	return spare
 }
 
-// Evictable makes the account one that [Account.Largest] may return. Its Cancel
-// calls cancel.
+// Evictable makes the account a candidate for [Account.Largest]. Cancel then calls cancel.
 func (a *Account) Evictable(cancel context.CancelCauseFunc) {
 	if a == nil {
 		return
@@ -441,8 +437,7 @@ func (a *Account) Evictable(cancel context.CancelCauseFunc) {
 	a.evict = cancel
 }
 
-// Cancel ends what the account is for, with a cause. It reports whether the account
-// is evictable.
+// Cancel cancels the account's owner with a cause. It reports whether the account is evictable.
 func (a *Account) Cancel(cause error) bool {
 	if a == nil {
 		return false
@@ -457,8 +452,7 @@ func (a *Account) Cancel(cause error) bool {
 	return true
 }
 
-// Evictables returns the evictable accounts at and below a, the one that uses most
-// first.
+// Evictables returns the evictable accounts at and below a, sorted by use, largest first.
 func (a *Account) Evictables() []*Account {
 	all := a.evictables(nil)
 	used := make(map[*Account]int64, len(all))
@@ -469,8 +463,8 @@ func (a *Account) Evictables() []*Account {
 	return all
 }
 
-// Largest returns the evictable account at or below a that uses most, nil if there
-// is none.
+// Largest returns the evictable account at or below a that uses the most bytes, or nil if there is
+// none.
 func (a *Account) Largest() *Account {
 	var largest *Account
 	for _, e := range a.evictables(nil) {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tree returns a process, a tenant, a run and its events.
+// tree returns the accounts of a process, a tenant, a run and its pending events.
 func tree(limits ...int64) (process, tenant, run, events *Account) {
 	process = New(LevelProcess, "process", nil, limits[0])
 	tenant = New(LevelTenant, "t", process, limits[1])
@@ -37,7 +37,7 @@ func TestReservationsCountOnAllLevels(t *testing.T) {
 	require.Zero(t, process.Used())
 	require.Positive(t, process.Peak())
 	require.ErrorIs(t, run.TryReserve(1), ErrClosed)
-	run.Release(1) // what was forgotten stays forgotten
+	run.Release(1) // a closed account stays empty
 	require.Zero(t, run.Used())
 }
 
@@ -275,7 +275,7 @@ func FuzzAgainstModel(f *testing.F) {
 			all := total + other.sticky + other.drains
 			switch ops[0] >> 1 % 5 {
 			case 0:
-				fits = total+n <= 200*scale+2*chunk // which a part may hold
+				fits = total+n <= 200*scale+2*chunk // a parent's share may be up to two chunks larger
 				if err = l.run.TryReserve(n); err == nil {
 					l.sticky += n
 				}
@@ -300,7 +300,7 @@ func FuzzAgainstModel(f *testing.F) {
 			if err == nil && n > 0 && ops[0]>>1%5 < 2 {
 				require.True(t, fits, "it is above a limit")
 			}
-			// Chunks that neighbours hold may fail one that would just fit.
+			// Chunks that siblings hold may fail a reservation that would just fit.
 			if err != nil {
 				require.False(t, fits && all+n+8*chunk <= 250*scale && total+n+4*chunk <= 200*scale && l.drains+n <= 100*scale)
 			}

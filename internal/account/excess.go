@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A stopwatch measures for how long at least one of several activities was in progress.
+// A stopwatch measures the time during which at least one activity was in progress.
 type stopwatch struct {
 	mu     sync.Mutex
 	active int
@@ -13,8 +13,8 @@ type stopwatch struct {
 	total  time.Duration
 }
 
-// BeginExcess says that the account's owner wants more than its share from now on, until
-// EndExcess is called as often.
+// BeginExcess marks the start of a period in which the account's owner wants more than its share.
+// Each call needs a matching EndExcess.
 func (a *Account) BeginExcess() {
 	if a == nil {
 		return
@@ -26,7 +26,7 @@ func (a *Account) BeginExcess() {
 	}
 }
 
-// EndExcess ends what BeginExcess began.
+// EndExcess ends a period that BeginExcess began.
 func (a *Account) EndExcess() {
 	if a == nil {
 		return
@@ -38,7 +38,7 @@ func (a *Account) EndExcess() {
 	}
 }
 
-// Excess returns for how long the account's owner wanted more than its share so far.
+// Excess returns the total time for which the account's owner has wanted more than its share.
 func (a *Account) Excess() time.Duration {
 	if a == nil {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Overlapping waits count once. A wait in progress counts up to now.
+// Overlapping periods count once, and a period in progress counts up to now.
 func TestExcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(LevelRun, "run", nil, 10)

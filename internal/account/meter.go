@@ -2,23 +2,23 @@ package account
 
 import "sync"
 
-// free is the part of a meter that is not reserved: most hook calls and streams
-// hold less, and then cost no reservation.
+// free is the number of bytes that a meter does not reserve: most hook calls and streams hold less,
+// and so need no reservation.
 const free = chunk
 
-// A Meter counts the bytes of something short-lived that is often small: a hook call
-// or a stream. It reserves from its account in chunks, and nothing for the first
-// 32 KiB. The zero Meter counts nothing. Its methods may be called concurrently.
+// A Meter counts the bytes of a short-lived and often small object, such as a hook call or a
+// stream. It reserves from its account in chunks, and nothing for the first 32 KiB. The zero Meter
+// counts nothing. Its methods may be called concurrently.
 type Meter struct {
-	Of *Account // nil counts nothing
+	Of *Account // if nil, the meter counts nothing
 
 	mu       sync.Mutex
 	n        int64
 	reserved int64
 }
 
-// Add makes the meter n bytes larger, or smaller if n is negative. It fails with a
-// [*LimitError] and leaves the meter as it is if the account is full.
+// Add adds n bytes, or subtracts them if n is negative. If the account is full, it fails with a
+// [*LimitError] and changes nothing.
 func (m *Meter) Add(n int64) error {
 	if m.Of == nil {
 		return nil
@@ -42,7 +42,7 @@ func (m *Meter) Add(n int64) error {
 	return nil
 }
 
-// Release makes the meter empty.
+// Release resets the meter to zero and returns its reservation.
 func (m *Meter) Release() {
 	if m.Of == nil {
 		return

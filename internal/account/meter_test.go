@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
-// A meter reserves what exceeds its free part, and returns all of it.
+// A meter reserves the bytes that exceed its free part, and returns all of them.
 func TestMeter(t *testing.T) {
 	t.Parallel()
 	a := account.New(account.LevelRun, "r", nil, 1<<20)

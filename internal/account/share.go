@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// A Share is the part of an account that one thing of a changing size uses. The
-// zero Share, and one of a nil account, counts nothing.
+// A Share is the part of an account that one object of varying size uses. The zero Share, and a
+// Share of a nil account, count nothing.
 type Share struct {
 	of *Account
 	mu sync.Mutex
@@ -16,22 +16,22 @@ type Share struct {
 // NewShare returns a share of a.
 func NewShare(a *Account) *Share { return &Share{of: a} }
 
-// Set makes the share n bytes large, or fails with a [*LimitError] and leaves it as
-// it is. To shrink never fails.
+// Set sets the size of the share to n bytes, or fails with a [*LimitError] and changes nothing.
+// Shrinking never fails.
 func (s *Share) Set(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.set(n)
 }
 
-// Add makes the share n bytes larger, or smaller if n is negative.
+// Add adds n bytes, or subtracts them if n is negative. It fails as Set does.
 func (s *Share) Add(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.set(s.n + n)
 }
 
-// Force makes the share n bytes larger, even above the limits.
+// Force adds n bytes, even above the limits.
 func (s *Share) Force(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *Share) set(n int64) error {
 	return nil
 }
 
-// Size returns how large the share is.
+// Size returns the size of the share in bytes.
 func (s *Share) Size() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func WithContext(ctx context.Context, a *Account) context.Context {
 	return context.WithValue(ctx, contextKey{}, a)
 }
 
-// FromContext returns the account that a context carries, nil if it carries none.
+// FromContext returns the account that a context carries, or nil.
 func FromContext(ctx context.Context) *Account {
 	a, _ := ctx.Value(contextKey{}).(*Account)
 	return a

@@ -11,20 +11,20 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// An Account is the outcome of a run, as lines.
+// An Account is the outcome of a run, as lines of text.
 type Account struct {
-	Events []string // that the caller got, without those of steps, logs, chunks and pauses
-	Asked  []string // what the model was asked: tools and messages
-	Ran    []string // which tools ran, with what
-	Kids   []string // what the model of the kid was asked, and which of its tools ran
-	Paused []string // what the run waited for, sorted
+	Events []string // events that the caller received, without steps, logs, chunks and pauses
+	Asked  []string // requests to the model: tools and messages
+	Ran    []string // tools that ran, with their arguments
+	Kids   []string // requests to the kid's model, and the kid's tools that ran
+	Paused []string // interrupts of the run, sorted
 	State  string   // the messages at the end
-	// Open is set if a call was waiting when another call of its round ended the run.
-	// Whether it has a result is then unspecified.
+	// Open is set if a call was waiting when another call of its round ended the run. Whether such
+	// a call has a result is unspecified.
 	Open bool
 }
 
-// What every run begins with, and what the model and tools say.
+// Common texts of all runs, and the error messages of the model and of tools.
 const (
 	instruction = "be good"
 	question    = "hi"
@@ -32,15 +32,15 @@ const (
 	toolFails   = "fail:tool"
 )
 
-// What stands for texts of the host's own: the contract says that they say why.
+// Placeholders for the host's own texts, whose wording the contract leaves open.
 const (
 	notRun       = "not-run"
 	unknownTool  = "unknown-tool"
 	badArguments = "bad-arguments"
 	tooManySteps = "too-many-steps"
-	tooManyCalls = "too-many-calls" // the end of a run
-	beyondLimit  = "beyond-limit"   // a call of a tool
-	lastCall     = "last-call"      // what the model is told
+	tooManyCalls = "too-many-calls" // ends the run
+	beyondLimit  = "beyond-limit"   // rejects a tool call
+	lastCall     = "last-call"      // tells the model to answer without further calls
 	kidFailed    = "kid-failed"
 	unknownAgent = "unknown-agent"
 	oneTransfer  = "one-transfer"
@@ -51,7 +51,7 @@ func (c *Composition) reply(step int) Reply {
 	return c.Replies[min(step, len(c.Replies))-1]
 }
 
-// said returns the text of a reply to n messages.
+// said returns the text of a reply to a request with n messages.
 func said(r Reply, messages int) string {
 	if r.Text == "" {
 		return ""
@@ -59,15 +59,15 @@ func said(r Reply, messages int) string {
 	return r.Text + strconv.Itoa(messages)
 }
 
-// ownCall replaces the id of a call that an entry makes for itself, in a hook that is
-// about a tool call or not.
+// ownCall returns the placeholder for the id of a call that an entry makes for itself. about is the
+// tool call that the hook is about, or empty.
 func ownCall(entry string, h abi.Hook, about string) string {
 	return "own." + entry + "." + string(h) + "." + about
 }
 
 func callID(step, i int) string { return fmt.Sprintf("c%d.%d", step, i+1) }
 
-// own texts of the host, and what stands for them.
+// hostTexts maps the host's own texts to their placeholders.
 var hostTexts = []struct {
 	text *regexp.Regexp
 	is   string
@@ -89,7 +89,7 @@ var hostTexts = []struct {
 	{regexp.MustCompile(`The arguments of \S+ are not valid[^|]*?with one JSON object\.`), badArguments},
 }
 
-// plain replaces the host's own texts and ids in a line by fixed words.
+// plain replaces the host's own texts and ids in a line by placeholders.
 func plain(line string) string {
 	for _, t := range hostTexts {
 		line = t.text.ReplaceAllString(line, t.is)
@@ -97,7 +97,7 @@ func plain(line string) string {
 	return line
 }
 
-// account returns the account of what was observed of a run.
+// account returns the account of an observed run.
 func (s *seen) account() *Account {
 	a := &Account{Asked: s.asked, Ran: s.ran, State: puppet.Messages(s.state)}
 	var owns []string
@@ -133,7 +133,7 @@ func (s *seen) account() *Account {
 	return a
 }
 
-// asksOf returns a question, with the call that a gate asks about.
+// asksOf formats an interrupt, with the call that a gate asks about.
 func asksOf(entry string, h abi.Hook, c *abi.Call) string {
 	s := entry + "." + string(h)
 	if h == abi.HookGateTool {
@@ -142,7 +142,7 @@ func asksOf(entry string, h abi.Hook, c *abi.Call) string {
 	return s
 }
 
-// sort puts what is said of calls that are made side by side into an order.
+// sort brings the lines about concurrent calls into a fixed order.
 func (a *Account) sort() {
 	sortChildren(a.Events)
 	a.Events = byCall(a.Events)
@@ -156,14 +156,14 @@ func firstWord(s string) string {
 	return s
 }
 
-// asked is what the model was asked.
+// asked formats a request to the model.
 func asked(tools []string, messages []abi.Message) string {
 	return strings.Join(tools, ",") + ": " + puppet.Messages(messages)
 }
 
 func shownCall(c *abi.Call) string { return c.ID + " " + c.Name + c.Arguments }
 
-// lineOf returns an event as a line, or "" for an event that accounts omit.
+// lineOf formats an event as a line. It returns "" for an event that accounts omit.
 func lineOf(e *abi.Event) string {
 	switch e.Type {
 	case abi.EventMessage:
@@ -204,23 +204,23 @@ func lineOf(e *abi.Event) string {
 	}
 }
 
-// ofCall finds the tool call that a line is about.
+// ofCall matches a line about a tool call, and captures the call's id.
 var ofCall = regexp.MustCompile(`^(?:child|tool_(?:call|result)|custom \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages) \w+) (\S+) `)
 
-// ofRound finds lines about a call that do not name it.
+// ofRound matches lines about a call that do not name it.
 var ofRound = regexp.MustCompile(`^fault \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages|on_chunk) |^limit tool_calls \w* ?\d+ refused`)
 
-// ofLive finds faults of hooks that a resumed run calls again. Each of them is reported.
+// ofLive matches faults of hooks that a resumed run calls again. Each of them is reported.
 var ofLive = regexp.MustCompile(`^(?:child \S+ )?fault \w+\.(?:wrap_model|wrap_tool_call|on_chunk) `)
 
-// withoutLive removes such faults.
+// withoutLive removes the faults that ofLive matches.
 func (a *Account) withoutLive() {
 	a.Events = slices.DeleteFunc(a.Events, ofLive.MatchString)
-	a.sort() // they have stood between others
+	a.sort() // the removed lines separated others
 }
 
-// ofFault finds all faults. If a process dies after one, the next process calls the hook
-// again and reports the fault again.
+// ofFault matches all faults. If a process dies after one, the next process calls the hook again
+// and reports the fault again.
 var ofFault = regexp.MustCompile(`^(?:child \S+ )?fault `)
 
 // withoutFaults removes all faults.
@@ -229,8 +229,8 @@ func (a *Account) withoutFaults() {
 	a.sort()
 }
 
-// sortChildren sorts the lines of each child run like those of the run itself, in their
-// places.
+// sortChildren sorts the lines of each child run like those of the run itself, within the positions
+// that they occupy.
 func sortChildren(lines []string) {
 	at := map[string][]int{}
 	for i, line := range lines {

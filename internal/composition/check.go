@@ -10,15 +10,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// A Check runs a composition and returns the differences, if any. It is deterministic.
+// A Check runs a composition and returns the differences from its prediction, or "". It is
+// deterministic.
 type Check struct {
 	Name string
-	// Each says that the check is worth its time for one seed out of this many.
-	Each int // it is worth its time for one seed of so many
+	// Each runs the check for one seed out of this many, because of its cost.
+	Each int
 	Run  func(context.Context, *Composition) string
 }
 
-// Checks lists the checks of puppets in this process.
+// Checks lists the checks that run puppets in this process.
 func Checks() []Check {
 	return []Check{
 		{"prediction", 1, whole},
@@ -29,15 +30,14 @@ func Checks() []Check {
 	}
 }
 
-// whole runs a composition without streaming: everything that its entries see is
-// predicted.
+// whole runs a composition without streaming. The prediction covers everything that its entries
+// see.
 func whole(ctx context.Context, c *Composition) string {
 	return againstPrediction(ctx, c.quiet(), &stage{})
 }
 
 // quiet returns the composition without streaming.
 func (c *Composition) quiet() *Composition {
-	// quiet returns the composition without streaming.
 	quiet := *c
 	if quiet.Stream = false; c.Kid != nil {
 		quiet.Kid = c.Kid.quiet()
@@ -48,20 +48,20 @@ func (c *Composition) quiet() *Composition {
 	return &quiet
 }
 
-// sideBySide runs it with concurrent tool calls.
+// sideBySide runs a composition with concurrent tool calls.
 func sideBySide(ctx context.Context, c *Composition) string {
 	c = c.with(func(_ abi.Hook, s puppet.Script) puppet.Script {
-		s.Keep = false // the order of calls would show
+		s.Keep = false // the count would reveal the order of calls
 		return s
 	})
 	if c = c.quiet(); c.Kid != nil || c.owns() {
-		c.Limits = Limits{} // which of them is beyond depends on their order
+		c.Limits = Limits{} // which call exceeds a limit depends on their order
 	}
 	return againstPrediction(ctx, c, &stage{parallel: 3})
 }
 
-// streamed runs it with streamed answers, which makes no difference if nothing depends on
-// what was delivered.
+// streamed runs a composition with streamed answers. Streaming makes no difference unless a hook
+// depends on what was delivered.
 func streamed(ctx context.Context, c *Composition) string {
 	if slices.ContainsFunc(c.agents(), (*Composition).cutsOff) {
 		return ""
@@ -77,7 +77,7 @@ func streamed(ctx context.Context, c *Composition) string {
 			s.Do = ""
 		}
 		if delivered && pauses {
-			s.Own = "" // within it no hook could pause the run
+			s.Own = "" // within an own call no hook could pause the run
 		}
 		return s
 	})
@@ -87,8 +87,8 @@ func streamed(ctx context.Context, c *Composition) string {
 	return againstPrediction(ctx, c, &stage{})
 }
 
-// cutsOff reports whether an on_chunk may end a stream while other calls wait. Without
-// streaming those calls have ended earlier.
+// cutsOff reports whether an on_chunk hook may end a stream while other calls wait. Without
+// streaming, those calls have ended earlier.
 func (c *Composition) cutsOff() bool {
 	for _, e := range c.Entries {
 		s := e.Hooks[abi.HookOnChunk]
@@ -107,11 +107,11 @@ func (c *Composition) cutsOff() bool {
 	return false
 }
 
-// mortal runs it in processes that die. Where they die makes no difference to the
+// mortal runs a composition in processes that die. The point of death makes no difference to the
 // persisted run.
 func mortal(ctx context.Context, c *Composition) string {
 	c = c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
-		s.Keep = s.Keep && s.Next == nil && h != abi.HookWrapModel && h != abi.HookWrapToolCall // which are called again
+		s.Keep = s.Keep && s.Next == nil && h != abi.HookWrapModel && h != abi.HookWrapToolCall // wrappers are called again
 		return s
 	})
 	c = c.quiet()
@@ -138,7 +138,7 @@ func mortal(ctx context.Context, c *Composition) string {
 	return ""
 }
 
-// breaks reports whether an on_chunk faults.
+// breaks reports whether an on_chunk hook faults.
 func (c *Composition) breaks() bool {
 	for h, s := range c.scripts {
 		if h == abi.HookOnChunk && s.Do == puppet.Fault {
@@ -156,16 +156,16 @@ func againstPrediction(ctx context.Context, c *Composition, on *stage) string {
 	case s.switchedOff(), Predict(c).Open:
 		return ""
 	}
-	s.breaks = c.Stream && c.breaks() // somewhere in the stream
+	s.breaks = c.Stream && c.breaks() // the fault's position in the stream is unspecified
 	want := Predict(c)
 	wrong := s.against(want)
-	if !c.some(puppet.Stop, puppet.Fault) { // else what ends the run keeps others from asking
+	if !c.some(puppet.Stop, puppet.Fault) { // otherwise the end of the run prevents other calls from asking
 		wrong += differs("it waited for", want.Paused, s.account().Paused)
 	}
 	return wrong
 }
 
-// against returns how what was observed differs from the prediction.
+// against returns the differences between the observed run and the prediction.
 func (s *seen) against(want *Account) string {
 	got := s.account()
 	if s.pauses > 0 || s.breaks {
@@ -175,7 +175,7 @@ func (s *seen) against(want *Account) string {
 	return s.inOrder() + s.sawAll() + s.saysWhatItSaid() + got.differsFrom(want)
 }
 
-// inOrder returns what is wrong with the order of the events.
+// inOrder returns an error in the order of the events, or "".
 func (s *seen) inOrder() string {
 	open, inner := map[string]bool{}, map[string]int64{}
 	for i, e := range s.events {
@@ -213,8 +213,8 @@ func (s *seen) inOrder() string {
 	return ""
 }
 
-// sawAll compares the events with those that an observer received: all but chunks and
-// events of other runs.
+// sawAll compares the events with those that an observer received: all but chunks and events of
+// child runs.
 func (s *seen) sawAll() string {
 	var want []int64
 	for _, e := range s.events {
@@ -228,8 +228,7 @@ func (s *seen) sawAll() string {
 	return ""
 }
 
-// saysWhatItSaid compares each message and each tool result with the chunks that the
-// caller received.
+// saysWhatItSaid compares each message with the chunks that the caller received.
 func (s *seen) saysWhatItSaid() string {
 	text, calls := "", map[string]string{}
 	for _, e := range s.events {
@@ -248,7 +247,7 @@ func (s *seen) saysWhatItSaid() string {
 	return ""
 }
 
-// differsFrom returns the differences from another account.
+// differsFrom returns the differences between two accounts.
 func (a *Account) differsFrom(want *Account) string {
 	return differs("events", want.Events, a.Events) + differs("the model was asked", want.Asked, a.Asked) +
 		differs("tools ran", want.Ran, a.Ran) +

@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// A Composition is an agent with its middlewares, model and tools, as data.
+// A Composition describes an agent with its middlewares, model and tools, as data.
 type Composition struct {
 	Entries []Entry
 	// Replies holds the model's replies: step n gets Replies[n-1], and further steps the
@@ -21,14 +21,14 @@ type Composition struct {
 	Direct             []string
 	MaxSteps           int
 	Limits             Limits
-	Stream             bool // the model's answers and a tool's results come in pieces
+	Stream             bool // the model's answers and the results of tools arrive in chunks
 	ContinueOnError    bool
 	ContinueOnResponse bool
 	// Kid is an agent that this one calls as the tool "kid", with the arguments as its
 	// prompt.
 	Kid *Composition
-	// Peer is an agent that takes over the conversation from this one and hands it back.
-	// Steps and limits are this agent's.
+	// Peer is an agent that can take over the conversation and transfer it back. This agent's steps
+	// and limits apply to both.
 	Peer *Composition
 }
 
@@ -66,13 +66,13 @@ type Reply struct {
 // A Call is a tool call of the model.
 type Call struct{ Tool, Arguments string }
 
-// The tools that there are, beside those that puppets add.
+// The host's own tools. Puppets add others.
 const (
-	plainTool  = "plain"  // says its arguments
-	piecesTool = "pieces" // says its arguments, in pieces where it may
+	plainTool  = "plain"  // returns its name and arguments
+	piecesTool = "pieces" // returns its name and arguments, streamed in chunks if possible
 	failsTool  = "fails"
-	errorsTool = "errors" // gives an error result
-	kidTool    = "kid"    // is an agent, where there is one
+	errorsTool = "errors" // returns an error result
+	kidTool    = "kid"    // runs the kid, if there is one
 	transfer   = agent.TransferTool
 )
 
@@ -86,7 +86,7 @@ const (
 	peerName = "peer"
 )
 
-// agents returns the composition and those inside it.
+// agents returns the composition and those nested in it.
 func (c *Composition) agents() []*Composition {
 	out := []*Composition{c}
 	for _, inner := range []*Composition{c.Kid, c.Peer} {
@@ -97,7 +97,7 @@ func (c *Composition) agents() []*Composition {
 	return out
 }
 
-// scripts returns the scripts of all entries, including the kid's.
+// scripts iterates over the scripts of all entries, including those of nested agents.
 func (c *Composition) scripts(yield func(abi.Hook, puppet.Script) bool) {
 	for _, c := range c.agents() {
 		for _, e := range c.Entries {
@@ -110,7 +110,7 @@ func (c *Composition) scripts(yield func(abi.Hook, puppet.Script) bool) {
 	}
 }
 
-// some reports whether a script of the composition does one of the given things.
+// some reports whether a script of the composition does one of the given actions.
 func (c *Composition) some(what ...string) bool {
 	for _, s := range c.scripts {
 		if slices.Contains(what, s.Do) {
@@ -130,7 +130,7 @@ func (c *Composition) owns() bool {
 	return false
 }
 
-// with returns the composition with the scripts that change returns.
+// with returns a copy of the composition whose scripts change has replaced.
 func (c *Composition) with(change func(abi.Hook, puppet.Script) puppet.Script) *Composition {
 	out := *c
 	if c.Kid != nil {

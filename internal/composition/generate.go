@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// hooks lists the hooks that puppets have, and what each may do there in addition to
-// failing, faulting, stopping and pausing.
+// hooks lists the hooks that puppets have, with the actions of each in addition to failing,
+// faulting, stopping and pausing.
 var hooks = []struct {
 	hook abi.Hook
 	does []string
@@ -33,7 +33,7 @@ var hooks = []struct {
 	{abi.HookAfterAgent, []string{puppet.Edit}},
 }
 
-// mayPause lists the hooks that may interrupt a run.
+// mayPause reports whether a hook may interrupt a run by its answer's control. Gates ask instead.
 func mayPause(h abi.Hook) bool {
 	return h != abi.HookOnChunk && h != abi.HookToolMessages && h != abi.HookAfterAgent && h != abi.HookGateTool
 }
@@ -44,12 +44,12 @@ type generator struct{ *rand.Rand }
 // Generate returns the composition of a seed.
 func Generate(seed uint64) *Composition {
 	g := generator{rand.New(rand.NewPCG(seed, 1))}
-	trouble := g.IntN(3) // none, some, more
+	trouble := g.IntN(3) // 0 none, 1 some, 2 more
 	pauses := g.IntN(3) == 0
 	if g.IntN(3) > 0 {
 		return g.composition("m", 1+g.IntN(6), trouble, pauses, g.IntN(4) == 0).sensible()
 	}
-	trouble = max(0, trouble-1) // that the conversation comes far
+	trouble = max(0, trouble-1) // so that the conversation gets far
 	c := g.composition("m", 1+g.IntN(3), trouble, pauses, g.IntN(4) == 0)
 	c.Peer = g.composition("p", 1+g.IntN(2), trouble, pauses, false)
 	c.Peer.MaxSteps, c.Peer.Limits = 0, Limits{}
@@ -59,7 +59,7 @@ func Generate(seed uint64) *Composition {
 	return c.sensible()
 }
 
-// transfers lets the model hand the conversation over.
+// transfers adds calls to the model's replies that transfer the conversation.
 func (g generator) transfers(c *Composition, to string) {
 	for i := range c.Replies {
 		r := &c.Replies[i]
@@ -137,16 +137,16 @@ func (g generator) entry(prefix string, i, trouble int, pauses bool) Entry {
 	return e
 }
 
-// own lets an entry make calls of its own: one, or calls would call calls.
+// own lets one entry make calls for itself: more than one would call each other.
 func (g generator) own(c *Composition) {
 	e := &c.Entries[g.IntN(len(c.Entries))]
 	for _, h := range slices.Sorted(maps.Keys(e.Hooks)) {
 		if never := h == abi.HookBeforeAgent || h == abi.HookOnChunk || h == abi.HookToolMessages || h == abi.HookAfterAgent; never || g.IntN(2) == 0 {
-			continue // before a step the tools are not there, and the others cannot pause
+			continue // before a step there are no tools, and the other hooks cannot pause
 		}
 		s := e.Hooks[h]
 		if s.Own = puppet.OwnTool; !ofTool(h) && g.IntN(2) == 0 {
-			s.Own = puppet.OwnModel // whose hooks do not tell of which tool call they are
+			s.Own = puppet.OwnModel // its hooks' reports do not name a tool call
 		}
 		e.Hooks[h] = s
 	}
@@ -176,7 +176,7 @@ func (g generator) reply(c *Composition) Reply {
 	return r
 }
 
-// sensible removes what the contract leaves open and what accounts cannot distinguish.
+// sensible removes actions whose effect the contract leaves open or accounts cannot distinguish.
 func (c *Composition) sensible() *Composition {
 	pauses := c.some(puppet.Pause, puppet.Ask)
 	drops := c.some(puppet.Drop)
@@ -186,25 +186,25 @@ func (c *Composition) sensible() *Composition {
 	}
 	out := c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
 		switch {
-		case len(s.Next) > 1 && slices.Contains(s.Next, puppet.Read): // the answer is all that was sent, put together
+		case len(s.Next) > 1 && slices.Contains(s.Next, puppet.Read): // the answer is assembled from everything that was sent
 			s.Next = []string{puppet.Read}
-		case drops && s.Do == puppet.Fewer, own && h == abi.HookBeforeAgent && s.Do == puppet.Drop: // of the tools there are
+		case drops && s.Do == puppet.Fewer, own && h == abi.HookBeforeAgent && s.Do == puppet.Drop: // Drop removes a tool that Fewer or the own call needs
 			s.Do = ""
 		}
-		// Hooks that a pause has called once more count so, on_chunk counts pieces, and
-		// who hands on an error fails.
+		// A hook that is called again after a pause counts again, on_chunk counts chunks, and a
+		// wrapper that passes on an error fails, which discards its count.
 		s.Keep = s.Keep && !pauses && h != abi.HookOnChunk && !slices.Contains(s.Next, puppet.Read)
 		return s
 	})
 	if pauses && (c.Kid != nil || c.owns() && c.beside()) {
 		for _, a := range out.agents() {
-			a.Limits = Limits{} // which call is beyond depends on their order, and who waits comes later
+			a.Limits = Limits{} // which call exceeds a limit depends on their order, and a call that pauses is made later
 		}
 	}
 	return out
 }
 
-// beside reports whether the model makes several calls at once.
+// beside reports whether the model makes several calls in one reply.
 func (c *Composition) beside() bool {
 	for _, a := range c.agents() {
 		if slices.ContainsFunc(a.Replies, func(r Reply) bool { return len(r.Calls) > 1 }) {

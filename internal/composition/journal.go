@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// A memoryJournal holds one run in memory. Its process can be killed: later writes are
-// lost.
+// A memoryJournal stores one run in memory. It simulates the death of its process by rejecting
+// writes.
 type memoryJournal struct {
 	mu     sync.Mutex
 	dead   bool
@@ -26,14 +26,14 @@ type memoryJournal struct {
 
 var errDied = errors.New("the process died")
 
-// die kills the process. Its later writes are lost.
+// die kills the process. Its later writes fail.
 func (j *memoryJournal) die() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.dead = true
 }
 
-// revive starts another process.
+// revive simulates the start of another process.
 func (j *memoryJournal) revive() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -121,18 +121,18 @@ func (j *memoryJournal) Renew(context.Context, string, int64, time.Duration) (bo
 	return false, nil
 }
 
-// A told is a custom event, or what the protocol turns it into.
+// told returns a copy of the stored events.
 func (j *memoryJournal) told() []abi.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.events)
 }
 
-// maxLives is more than the number of processes that a run needs.
+// maxLives is above the number of processes that any run needs.
 const maxLives = 200
 
-// playMortal runs a composition in processes that die: the first when hook number at
-// starts, and each later one after as many hooks.
+// playMortal runs a composition in processes that die. The first dies when hook number at starts,
+// and the next ones after the same number of further hooks, up to three in all.
 func playMortal(ctx context.Context, c *Composition, at int) (*seen, error) {
 	j := &memoryJournal{}
 	s := &seen{}
@@ -161,7 +161,7 @@ func playMortal(ctx context.Context, c *Composition, at int) (*seen, error) {
 				return nil, err
 			}
 		}
-		for range events { // until the process ends
+		for range events { // until the process dies or the run ends or pauses
 		}
 		j.revive()
 		if j.kept != nil && j.kept.Status == journal.StatusFinished {

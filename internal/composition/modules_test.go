@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// modules are puppets as WebAssembly.
+// modules builds and loads wasm-puppet.
 func modules(t *testing.T) *Modules {
 	t.Helper()
 	cache, err := os.UserCacheDir()

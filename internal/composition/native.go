@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// A native is an entry's puppet in this process.
+// A native is an entry's puppet in the host's process.
 type native struct {
 	entry  *Entry
 	onHook func()
@@ -27,13 +27,13 @@ func (n native) Describe() hook.Description {
 // Open returns the puppet itself, which has no state.
 func (n native) Open(context.Context, string, string) (hook.Session, error) { return n, nil }
 
-// Stats tells nothing.
+// Stats returns empty statistics.
 func (native) Stats() abi.EntryStats { return abi.EntryStats{} }
 
-// Close has nothing to free.
+// Close does nothing.
 func (native) Close() {}
 
-// Call runs a hook.
+// Call plays a hook.
 func (n native) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	if n.onHook != nil {
 		n.onHook()
@@ -41,7 +41,7 @@ func (n native) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	return puppet.Play(nativeHost{ctx, c}, c.Hook, n.entry.Hooks[c.Hook], in.(puppet.Input), out)
 }
 
-// A nativeHost is the host's side of a hook for a puppet.
+// A nativeHost implements [puppet.Host] for a hook call in the host's process.
 type nativeHost struct {
 	ctx  context.Context
 	call *hook.Call

@@ -26,40 +26,40 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// A stage says how to run a composition.
+// A stage configures how a composition runs.
 type stage struct {
-	// puppet makes the middleware of an entry; nil: in this process.
+	// puppet returns the middleware of an entry. If nil, puppets run in this process.
 	puppet func(*Entry) (hook.Middleware, error)
-	// journal keeps the run; nil: none.
+	// journal stores the run. If nil, the run is not journaled.
 	journal *journal.Options
-	// parallel is how many calls of tools are made at once; one after the other when 0.
+	// parallel is the number of concurrent tool calls. If 0, calls are sequential.
 	parallel int
-	// client is whether events are translated for one.
+	// client enables the translation of events for a client.
 	client bool
 }
 
-// A seen is what was observed of a run.
+// A seen holds the observations of a run.
 type seen struct {
 	mu     sync.Mutex
 	events []abi.Event
-	sent   []delivery.Event // to a client, if there is one
-	// observed are the numbers of the events that an observer was told of.
+	sent   []delivery.Event // events sent to a client, if there is one
+	// observed lists the numbers of the events that an observer received.
 	observed []int64
 	asked    []string
 	ran      []string
 	state    []abi.Message
-	kid      *seen // nil: there is none
+	kid      *seen // nil if the composition has no kid
 	pauses   int
-	breaks   bool // in the midst of a stream: nothing says when a fault is told
-	// questions are what the run waited for, each once.
+	breaks   bool // a fault occurs within a stream, where its position is unspecified
+	// questions lists the interrupts of the run, each once.
 	questions []abi.Pending
-	onHook    func() // is called when a hook begins; nil: nobody asks
+	onHook    func() // called at the start of each hook, if not nil
 }
 
-// maxPauses is more than the number of pauses that a run of this size needs.
+// maxPauses is above the number of pauses that any run needs.
 const maxPauses = 200
 
-// play runs a composition on the host and approves everything it asks.
+// play runs a composition on the host and approves every interrupt.
 func play(ctx context.Context, c *Composition, on *stage) (*seen, error) {
 	s := &seen{}
 	a, err := s.agent(c, on, rootName)
@@ -72,12 +72,12 @@ func play(ctx context.Context, c *Composition, on *stage) (*seen, error) {
 	return s, s.run(ctx, c, a, "run")
 }
 
-// run is one run of the agent.
+// run makes one run of the agent.
 func (s *seen) run(ctx context.Context, c *Composition, a *agent.Agent, id string) error {
 	return s.runFor(ctx, c, a, id, func() chain.Encoder { return nil })
 }
 
-// runFor is one run of the agent for a client.
+// runFor makes one run of the agent for a client.
 func (s *seen) runFor(ctx context.Context, c *Composition, a *agent.Agent, id string, encoder func() chain.Encoder) error {
 	events := a.RunFor(ctx, agent.Input{Messages: []abi.Message{abi.User(question)}, RunID: id}, encoder())
 	waiting, answered := map[string]bool{}, map[string]bool{}
@@ -119,7 +119,7 @@ func (s *seen) runFor(ctx context.Context, c *Composition, a *agent.Agent, id st
 	}
 }
 
-// forget makes room for another run.
+// forget resets s for another run.
 func (s *seen) forget() {
 	s.observed = nil
 	s.sent, s.events, s.asked, s.ran, s.state, s.pauses, s.questions = nil, nil, nil, nil, nil, 0, nil
@@ -128,18 +128,17 @@ func (s *seen) forget() {
 	}
 }
 
-// switchedOff reports whether an entry faulted so often in a row that it was not
-// called for a time: that is no rule of order.
+// switchedOff reports whether a circuit breaker opened, which the prediction does not model.
 func (s *seen) switchedOff() bool {
 	return slices.ContainsFunc(s.events, func(e abi.Event) bool {
-		if e.Event != nil { // of the kid's
+		if e.Event != nil { // of the kid
 			e = *e.Event
 		}
 		return e.Type == abi.EventFault && e.Stage == string(ending.StageBreaker)
 	})
 }
 
-// resume goes on with a paused run, whose state went through JSON.
+// resume resumes a paused run from its state, after a round trip through JSON.
 func resume(ctx context.Context, a *agent.Agent, p *agent.PausedError, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[delivery.Event, error], error) {
 	b, err := json.Marshal(p.State)
 	if err != nil {
@@ -152,7 +151,7 @@ func resume(ctx context.Context, a *agent.Agent, p *agent.PausedError, answers m
 	return a.ResumeFor(ctx, &state, answers, enc)
 }
 
-// yes answers the last question, or all.
+// yes approves the last question, or all of them.
 func yes(questions []abi.Pending, all bool) map[string]json.RawMessage {
 	if !all {
 		questions = questions[len(questions)-1:]
@@ -164,7 +163,7 @@ func yes(questions []abi.Pending, all bool) map[string]json.RawMessage {
 	return answers
 }
 
-// agent makes the composition's agent.
+// agent returns the composition's agent.
 func (s *seen) agent(c *Composition, on *stage, name string) (*agent.Agent, error) {
 	entries := []hook.Entry{{Name: "watch", Ring: hook.Outer, Middleware: s.watch()}}
 	for i := range c.Entries {
@@ -226,8 +225,8 @@ func (l Limits) limits() agent.Limits {
 	return out
 }
 
-// watch tells the model, by a parameter, at which step the run is, and notes what it
-// observes, and the messages at the end.
+// watch returns a middleware that passes the number of the step to the model as a parameter, and
+// records the observed events and the final messages.
 func (s *seen) watch() *inproc.Middleware {
 	return &inproc.Middleware{
 		BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
@@ -251,7 +250,7 @@ func (s *seen) watch() *inproc.Middleware {
 	}
 }
 
-// reply is the model's, and notes what it was asked.
+// reply returns the model's reply to a request, and records the request.
 func (s *seen) reply(c *Composition, q *model.Request) scripted.Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +276,7 @@ func (s *seen) reply(c *Composition, q *model.Request) scripted.Reply {
 	return out
 }
 
-// tools are those that there are.
+// tools returns the host's own tools.
 func (s *seen) tools() []tool.Tool {
 	note := func(c abi.Call) {
 		s.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// Predict returns the outcome of a composition by the contract. It ignores streams and
+// Predict returns the outcome of a composition that the contract requires. It ignores streams and
 // pauses, which must make no difference.
 func Predict(c *Composition) *Account {
 	p := newPrediction(c, question)
@@ -26,7 +26,7 @@ func newPrediction(c *Composition, asked string) *prediction {
 	return p
 }
 
-// equip gives the run what an agent begins with.
+// equip resets the run to the initial configuration of an agent.
 func (p *prediction) equip(c *Composition) {
 	p.c, p.direct, p.instruction, p.tools, p.active, p.respond = c, c.Direct, instruction, nil, nil, nil
 	for _, name := range tools {
@@ -40,36 +40,36 @@ func (p *prediction) equip(c *Composition) {
 	}
 }
 
-// A prediction is a run as the contract defines it.
+// A prediction simulates a run as the contract defines it.
 type prediction struct {
-	c       *Composition // the agent whose turn it is
-	root    *Composition // that it began with
+	c       *Composition // the current agent
+	root    *Composition // the agent that the run began with
 	account Account
 
 	instruction string
 	tools       []declaration
 	active      []string
-	told        []string // of the last request
+	told        []string // names of the tools in the last request
 	direct      []string
 	state       []message
 	respond     *message
 	step        int
 
-	kept     map[string]int  // by entry: its run-local counter
+	kept     map[string]int  // run-local counters, by entry
 	repeated map[string]bool // by entry and call
-	calls    map[string]bool // that were told of
-	owns     int             // entries made calls of their own
-	approved map[string]bool // questions of gates, with their arguments
+	calls    map[string]bool // ids of the calls that were reported
+	owns     int             // number of calls that entries made for themselves
+	approved map[string]bool // gates' questions that were answered, with their arguments
 
-	calling   []toolCall // the calls of the round, and which of them is made
+	calling   []toolCall // calls of the round; nth is the current one
 	nth       int
-	transfers []string // to whom they hand the run over
+	transfers []string // target agents of the round's transfers, by call
 
-	around     *prediction // the run that this one is a tool of
+	around     *prediction // the run whose tool call this run is, or nil
 	modelCalls int
 	toolCalls  map[string]int
-	last       *limit // that is reached: the model is told of no tools
-	deaf       bool   // and has called some nevertheless
+	last       *limit // the limit that was reached, after which the model is offered no tools
+	deaf       bool   // the model has called tools nevertheless
 }
 
 type declaration struct{ name, owner string }
@@ -81,14 +81,14 @@ type message struct {
 
 type toolCall struct{ id, name, arguments string }
 
-// An ended is how a run ended. It is a panic value, since nothing catches an ending.
+// An ended describes the end of a run. It is a panic value, since nothing catches an ending.
 type ended struct {
 	reason, by, failed string
 	final              *message
-	at                 *limit // that the run ended at
+	at                 *limit // the limit that ended the run, or nil
 }
 
-// caught runs fn and returns how it ended the run, if it did.
+// caught runs fn and returns the ending that fn panicked with, or nil.
 func caught(fn func()) (end *ended) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -130,7 +130,7 @@ func (p *prediction) say(format string, args ...any) {
 	p.account.Events = append(p.account.Events, fmt.Sprintf(format, args...))
 }
 
-// in are the entries of a ring that have a hook.
+// in returns the entries of a ring that have a hook.
 func (p *prediction) in(ring int, h abi.Hook) []*Entry {
 	var out []*Entry
 	for i := range p.c.Entries {
@@ -152,7 +152,7 @@ func (p *prediction) outward(h abi.Hook) []*Entry {
 
 // A verdict is the outcome of a hook that did not end the run.
 type verdict struct {
-	failed  string // what it failed with
+	failed  string // the error that the hook returned
 	faulted bool
 }
 
@@ -170,13 +170,13 @@ func ofTool(h abi.Hook) bool {
 	}
 }
 
-// lenient lists the hooks whose faults end no run, with the effect of a fault.
+// lenient lists the hooks whose faults never end a run, with the effect of a fault.
 var lenient = map[abi.Hook]string{
 	abi.HookGateTool: "denied", abi.HookCallTool: "error_result", abi.HookToolMessages: "default_message", abi.HookAfterAgent: "passed_over",
 }
 
-// call runs a hook: it reports what the hook saw, does what a wrapper does with what it
-// wraps, and ends as the script says.
+// call runs a hook: it reports the hook's input, calls during, which makes a wrapper's calls, and
+// ends as the script requires.
 func (p *prediction) call(e *Entry, h abi.Hook, shown string, during func()) verdict {
 	s := e.Hooks[h]
 	kept := p.kept[e.Name]
@@ -228,7 +228,7 @@ func (p *prediction) fault(e *Entry, h abi.Hook) verdict {
 	return verdict{faulted: true}
 }
 
-// pipeline calls a state hook of some entries. Its changes are undone unless all of it
+// pipeline calls a state hook of some entries. Its changes are undone unless the whole pipeline
 // succeeds.
 func (p *prediction) pipeline(entries []*Entry, h abi.Hook, shown func() string, apply func(*Entry, puppet.Script) (last bool)) {
 	before := *p
@@ -253,7 +253,7 @@ func (p *prediction) pipeline(entries []*Entry, h abi.Hook, shown func() string,
 	}
 }
 
-// keep applies a state hook's changes of the messages.
+// keep applies a state hook's changes to the messages.
 func (p *prediction) keep(e *Entry, h abi.Hook, s puppet.Script) {
 	switch n := len(p.state); {
 	case s.Do == puppet.Insert && h == abi.HookBeforeAgent:
@@ -288,7 +288,7 @@ func (p *prediction) run() *ended {
 	return end
 }
 
-// afterAgent ends the run or an agent's turn.
+// afterAgent calls after_agent at the end of the run or of an agent's turn.
 func (p *prediction) afterAgent(end *ended) {
 	for _, e := range p.outward(abi.HookAfterAgent) {
 		failed := ""
@@ -338,7 +338,7 @@ func (p *prediction) beforeAgent() {
 	}
 }
 
-// activeTools returns the names of the tools that the model is offered.
+// activeTools returns the names of the tools that are offered to the model.
 func (p *prediction) activeTools() []string {
 	var out []string
 	for _, t := range p.tools {
@@ -376,7 +376,7 @@ func (p *prediction) oneStep() {
 }
 
 func (p *prediction) decide() {
-	at := len(p.state) - 1 // the response
+	at := len(p.state) - 1 // the index of the response
 	end := caught(func() {
 		p.pipeline(p.outward(abi.HookAfterModelRewriteState), abi.HookAfterModelRewriteState, func() string { return lines(p.state) },
 			func(e *Entry, s puppet.Script) bool {
@@ -398,8 +398,7 @@ func (p *prediction) decide() {
 	}
 }
 
-// answerOpen adds a result with the reason to every unanswered call, after the existing
-// results.
+// answerOpen adds an error result to every unanswered call, after the existing results.
 func (p *prediction) answerOpen() {
 	for i := 0; i < len(p.state); i++ {
 		answered, end := map[string]bool{}, i+1

@@ -9,10 +9,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// An answer is the answer of the model or a tool, or of an entry in their place.
+// An answer is the answer of the model or a tool, or of an entry that replaced it.
 type answer struct {
-	failed  bool // it is an error, and text says which
-	isError bool // of a tool: a result that says that it went wrong
+	failed  bool // it is an error with the message text
+	isError bool // it is a tool's error result
 	text    string
 	calls   []toolCall
 	source  string
@@ -25,25 +25,25 @@ func (a answer) origin() string {
 	return "module:" + a.source
 }
 
-// A request is what the model is asked, with messages, or a tool, with arguments.
+// A request holds the messages of a model call or the arguments of a tool call.
 type request struct {
 	messages  []message
 	arguments string
 }
 
-// An exchange is a call of the model or a tool within its rings.
+// An exchange simulates a call of the model or a tool through its rings.
 type exchange struct {
 	*prediction
 	before, wrap, after abi.Hook
-	tools               []string             // that the model is told of
-	passes              func(*Entry) bool    // whether the call passes an entry; nil: all
-	serial              int                  // of an own call, whose id is a stand-in
-	call                *toolCall            // of a tool
-	executed            string               // the arguments that it was called with last
-	core                func(request) answer // the model, or the gates and the tool
+	tools               []string             // names of the tools that the model is offered
+	passes              func(*Entry) bool    // reports whether the call passes an entry; nil means all
+	serial              int                  // number of an own call, whose id is a placeholder
+	call                *toolCall            // the tool call, or nil
+	executed            string               // the arguments of the last execution
+	core                func(request) answer // calls the model, or the gates and the tool
 }
 
-// in are the entries of a ring that have a hook and that the call passes.
+// in returns the entries of a ring that have a hook and that the call passes.
 func (x *exchange) in(ring int, h abi.Hook) []*Entry {
 	return slices.DeleteFunc(x.prediction.in(ring, h), func(e *Entry) bool { return x.passes != nil && !x.passes(e) })
 }
@@ -61,7 +61,7 @@ func (p *prediction) askModel() answer {
 	return a
 }
 
-// modelCall makes a call of the model.
+// modelCall returns a call of the model.
 func (p *prediction) modelCall(tools []string, passes func(*Entry) bool) *exchange {
 	x := &exchange{prediction: p, before: abi.HookBeforeModel, wrap: abi.HookWrapModel, after: abi.HookAfterModel, tools: tools, passes: passes}
 	x.core = func(q request) answer {
@@ -80,8 +80,8 @@ func (p *prediction) modelCall(tools []string, passes func(*Entry) bool) *exchan
 	return x
 }
 
-// own makes a call that an entry makes for itself and reports the outcome. The call skips
-// the entry's own hooks; a model call passes only those of operators.
+// own makes a call that an entry makes for itself and reports the outcome. The call skips the
+// entry's own hooks; a model call also skips the tenant's.
 func (p *prediction) own(e *Entry, h abi.Hook, about string) {
 	said := ""
 	switch e.Hooks[h].Own {
@@ -117,7 +117,7 @@ func (p *prediction) own(e *Entry, h abi.Hook, about string) {
 	p.say("custom %s.%s own %s", e.Name, h, said)
 }
 
-// ring is what happens in a ring and inside of it.
+// ring makes the call from a ring inward.
 func (x *exchange) ring(ring int, q request) answer {
 	if ring == rings {
 		return x.core(q)
@@ -136,7 +136,7 @@ func (x *exchange) ring(ring int, q request) answer {
 	}
 }
 
-// shown is a request as a hook sees it.
+// shown formats a request as a hook reports it.
 func (x *exchange) shown(q request) string {
 	if x.call != nil {
 		return x.call.id + " " + x.call.name + q.arguments
@@ -144,7 +144,7 @@ func (x *exchange) shown(q request) string {
 	return strings.Join(x.tools, ",") + ": " + lines(q.messages)
 }
 
-// says is an answer as a hook sees it.
+// says formats an answer as a hook reports it.
 func (x *exchange) says(a answer) string {
 	switch {
 	case a.failed:
@@ -158,7 +158,7 @@ func (x *exchange) says(a answer) string {
 	}
 }
 
-// own is what an entry says in the place of another.
+// own returns the answer with which an entry replaces another.
 func own(e *Entry, h abi.Hook) answer { return answer{text: mark(puppet.Answer, e, h), source: e.Name} }
 
 func edited(e *Entry, h abi.Hook, a answer) answer {
@@ -169,7 +169,7 @@ func edited(e *Entry, h abi.Hook, a answer) answer {
 	return a
 }
 
-// more is a request with a message or arguments that an entry gives.
+// more returns the request with a further message, or with the entry's arguments.
 func (x *exchange) more(q request, e *Entry, text string) request {
 	if x.call != nil {
 		q.arguments = fmt.Sprintf(`{"by":%q}`, e.Name)

@@ -12,13 +12,13 @@ type limit struct {
 	value      int
 }
 
-// String is the begin of its event.
+// String returns the beginning of the limit's event as a line.
 func (l *limit) String() string { return fmt.Sprintf("limit %s %s %d", l.name, l.tool, l.value) }
 
 // endAt ends the run at a limit.
 func (p *prediction) endAt(l *limit) { panic(&ended{at: l}) }
 
-// limited is how a run ends at a limit: with an error, or with the answer so far.
+// limited completes an ending at a limit: with an error, or with the answer so far.
 func (p *prediction) limited(end *ended) {
 	p.say("%s run_ended", end.at)
 	on := p.root.Limits.On
@@ -37,7 +37,7 @@ func (p *prediction) limited(end *ended) {
 	}
 }
 
-// soFar returns the model's last text.
+// soFar returns the last assistant message with text, without its calls, or nil.
 func (p *prediction) soFar() *message {
 	for _, m := range slices.Backward(p.state) {
 		if m.role == "assistant" && m.text != "" {
@@ -48,8 +48,8 @@ func (p *prediction) soFar() *message {
 	return nil
 }
 
-// mayStep starts a step or ends the run. The last allowed step is without tools if the
-// limits say so.
+// mayStep starts a step or ends the run. If the limits are set to answer, the model is offered no
+// tools in the last allowed step.
 func (p *prediction) mayStep() {
 	before := p.last
 	for _, of := range []struct {
@@ -76,7 +76,7 @@ func (p *prediction) countModelCall() {
 		l := at.root.Limits
 		most := l.ModelCalls
 		if at != p && l.On == "answer" {
-			most-- // kept for the answer
+			most-- // reserved for the final answer
 		}
 		if l.ModelCalls > 0 && at.modelCalls >= most {
 			p.endAt(&limit{name: "model_calls", value: l.ModelCalls})
@@ -105,8 +105,8 @@ func (p *prediction) countTool(name string) *limit {
 	return nil
 }
 
-// allot says which calls of a round are beyond a limit. It may end the run instead, before
-// any of them is run.
+// allot returns, for each call of a round, the limit that it exceeds, or nil. It may end the run
+// before any of the calls runs.
 func (p *prediction) allot(calls []toolCall) []*limit {
 	out := make([]*limit, len(calls))
 	if p.last != nil {
@@ -121,7 +121,7 @@ func (p *prediction) allot(calls []toolCall) []*limit {
 		var arguments map[string]any
 		parses := c.arguments == "" || json.Unmarshal([]byte(c.arguments), &arguments) == nil
 		if !parses || !slices.Contains(p.told, c.name) {
-			continue // it reaches no tool
+			continue // it calls no tool
 		}
 		out[i] = p.countTool(c.name)
 		if out[i] != nil && !slices.ContainsFunc(beyond, func(l *limit) bool { return *l == *out[i] }) {

@@ -64,8 +64,8 @@ func (p *prediction) round(calls []toolCall) {
 	}
 }
 
-// callTool makes one call and says what came of it, and which messages stand for
-// it: first the one that answers it.
+// callTool makes one call. It returns the outcome and the messages that record it. The first of
+// them answers the call.
 func (p *prediction) callTool(c toolCall) (answer, []message) {
 	var arguments map[string]any
 	switch {
@@ -83,7 +83,7 @@ func (p *prediction) callTool(c toolCall) (answer, []message) {
 	return a, messages
 }
 
-// toolCall makes a call with arguments that parse. An error is its result.
+// toolCall makes a call with valid arguments. It converts an error to an error result.
 func (p *prediction) toolCall(c toolCall, passes func(*Entry) bool) (*exchange, answer) {
 	x := &exchange{prediction: p, before: abi.HookBeforeTool, wrap: abi.HookWrapToolCall, after: abi.HookAfterTool, call: &c, executed: c.arguments, passes: passes}
 	if passes != nil {
@@ -104,13 +104,13 @@ func (p *prediction) toolCall(c toolCall, passes func(*Entry) bool) (*exchange, 
 	return x, a
 }
 
-// refuse is the end of a call that comes to no hook.
+// refuse rejects a call before any hook.
 func (p *prediction) refuse(c toolCall, why string) (answer, []message) {
 	p.say("tool_result %s host is_error %s", c, why)
 	return answer{isError: true}, []message{{role: "tool", callID: c.id, text: why}}
 }
 
-// gates is what the gates have against a call; nil: nothing.
+// gates returns the answer with which a gate denies a call, or nil.
 func (x *exchange) gates(q request) *answer {
 	var denied *answer
 	asks := ""
@@ -139,7 +139,7 @@ func (x *exchange) gates(q request) *answer {
 	return denied
 }
 
-// runTool is the tool itself, or the module that added it.
+// runTool runs the tool itself, or the module that added it.
 func (x *exchange) runTool(q request) answer {
 	name := x.call.name
 	for i := range x.c.Entries {
@@ -173,7 +173,7 @@ func (x *exchange) runTool(q request) answer {
 	}
 }
 
-// runKid runs the agent that is a tool.
+// runKid runs the kid as a tool.
 func (x *exchange) runKid(q request) answer {
 	kid := newPrediction(x.c.Kid, q.arguments)
 	kid.around = x.prediction
@@ -190,8 +190,7 @@ func (x *exchange) runKid(q request) answer {
 	return answer{text: end.final.text, source: "tool"}
 }
 
-// toolMessages returns the messages for a result. The first entry that returns any
-// decides.
+// toolMessages returns the messages that record a result. The first entry that returns any decides.
 func (p *prediction) toolMessages(c toolCall, a answer) []message {
 	def := message{role: "tool", callID: c.id, text: a.text}
 	says := a.text

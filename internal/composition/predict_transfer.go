@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// askTransfer is the tool by which a model hands the conversation over. One call of a round
-// may do so: the first.
+// askTransfer runs the tool by which a model transfers the conversation. Only the first such call
+// of a round succeeds.
 func (x *exchange) askTransfer(q request) answer {
 	var in struct{ Agent string }
-	_ = json.Unmarshal([]byte(q.arguments), &in) // they parse
+	_ = json.Unmarshal([]byte(q.arguments), &in) // the arguments are valid JSON
 	to := peerName
 	if x.c == x.root.Peer {
 		to = rootName

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// Shrink reduces a failing composition as long as it fails.
+// Shrink reduces a failing composition for as long as it still fails.
 func Shrink(c *Composition, fails func(*Composition) bool) *Composition {
 	for again := true; again; {
 		again = false
@@ -22,7 +22,7 @@ func Shrink(c *Composition, fails func(*Composition) bool) *Composition {
 	return c
 }
 
-// smaller are the compositions that are a little smaller, those that lack most first.
+// smaller returns slightly smaller compositions, those with the largest reduction first.
 func (c *Composition) smaller() []*Composition {
 	var out []*Composition
 	add := func(change func(*Composition)) {
@@ -98,7 +98,7 @@ func (c *Composition) smaller() []*Composition {
 	return slices.DeleteFunc(out, func(n *Composition) bool { return !n.whole() })
 }
 
-// smaller are fewer limits.
+// smaller returns limits with one or all of them removed.
 func (l Limits) smaller() []Limits {
 	var out []Limits
 	for _, fewer := range []func(*Limits){
@@ -113,7 +113,7 @@ func (l Limits) smaller() []Limits {
 	return out
 }
 
-// smallerScripts returns what may replace a script; nil removes it.
+// smallerScripts returns simpler replacements for a script; nil removes it.
 func smallerScripts(s puppet.Script) []*puppet.Script {
 	out := []*puppet.Script{nil}
 	add := func(change func(*puppet.Script)) {
@@ -134,8 +134,8 @@ func smallerScripts(s puppet.Script) []*puppet.Script {
 	return out
 }
 
-// whole reports whether the composition is one that a generator may make: who adds
-// a tool can call it.
+// whole reports whether a generator could have made the composition: an entry that adds a tool has
+// call_tool.
 func (c *Composition) whole() bool {
 	if c.sensible().String() != c.String() {
 		return false

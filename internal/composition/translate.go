@@ -13,24 +13,24 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// A translator accompanies an entry when events are translated for a client. Its number
-// determines what it does, so compositions need not say it.
+// A translator accompanies each entry when events are translated for a client. Its number
+// determines its action, so compositions need not specify it.
 type translator struct {
 	name string
 	ring int
 	does int
 }
 
-// What a translator does with a custom event: the others it leaves as they are.
+// The actions of translators on custom events. They leave other events unchanged.
 const (
 	marks       = iota // adds its name to the text
-	withholds          // drops those that an entry tells of a reply
-	breaks             // faults at those that are about a sign
-	marksBehind        // adds its name once the protocol has made its own of it
+	withholds          // drops an entry's events about a reply
+	breaks             // faults at events that contain "@"
+	marksBehind        // adds its name to the encoded event
 	translatings
 )
 
-// translators returns those of a composition in the order of its entries.
+// translators returns the translators of a composition in the order of its entries.
 func (c *Composition) translators() []translator {
 	out := make([]translator, len(c.Entries))
 	for i, e := range c.Entries {
@@ -39,14 +39,14 @@ func (c *Composition) translators() []translator {
 	return out
 }
 
-// A told is a custom event, or what the protocol turns it into.
+// A told is a custom event, or its encoded form.
 type told struct {
 	Type string `json:"type"`
 	Name string `json:"name"`
 	Data string `json:"data"`
 }
 
-// entry is the translator as a middleware.
+// entry returns the translator as a middleware.
 func (t translator) entry() hook.Entry {
 	play := func(behind bool) func(context.Context, *hook.Call, *abi.TranslateInput) (*abi.TranslateAnswer, error) {
 		return func(_ context.Context, _ *hook.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
@@ -70,7 +70,7 @@ func (t translator) entry() hook.Entry {
 	return hook.Entry{Name: t.name, Ring: hook.Ring(t.ring), OnFault: hook.Skip, Middleware: &inproc.Middleware{TranslateBefore: play(false), TranslateAfter: play(true)}}
 }
 
-// translated is what the translator does with an event.
+// translated returns the effect of the translator on an event. behind means after encoding.
 func (t translator) translated(e told, behind bool) (text string, drop, fault bool) {
 	switch {
 	case e.Type != string(abi.EventCustom):
@@ -84,7 +84,7 @@ func (t translator) translated(e told, behind bool) (text string, drop, fault bo
 	return e.Data, false, false
 }
 
-// plainly is the protocol of a client that takes custom events alone, as they are.
+// plainly is a protocol that encodes only custom events, unchanged.
 type plainly struct{}
 
 // Protocol implements [chain.Encoder].
@@ -101,11 +101,11 @@ func (plainly) Encode(e abi.Event) []chain.Encoded {
 	return []chain.Encoded{{JSON: b, Fixed: []string{"type"}}}
 }
 
-// translation runs a composition for a client. What the client receives follows from the
-// translators, from the inner ring outward; the run itself must be as without them.
+// translation runs a composition for a client. The translators, from the inner ring outward,
+// determine the client's events; the run itself must be the same as without them.
 func translation(ctx context.Context, c *Composition) string {
 	c = c.quiet()
-	c.Peer = nil // whose translators are others
+	c.Peer = nil // the peer's entries would have other translators
 	s, err := play(ctx, c, &stage{client: true})
 	switch {
 	case err != nil:
@@ -150,7 +150,7 @@ func translation(ctx context.Context, c *Composition) string {
 	return wrong
 }
 
-// through returns what a client receives for an event. sent is false if it is dropped.
+// through returns the line that a client receives for an event. sent is false if it is dropped.
 func through(order []translator, e told) (line string, sent bool) {
 	for _, behind := range []bool{false, true} {
 		for _, t := range order {

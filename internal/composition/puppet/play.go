@@ -9,18 +9,18 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Host is what a puppet asks of its host in a hook.
+// A Host is the interface of a puppet to its host during a hook.
 type Host interface {
 	// Tell sends an event with a name and a text.
 	Tell(name, text string) error
-	// Next runs what is wrapped. patch is an *abi.RequestPatch and the reply an
-	// *abi.Response, or an *abi.CallPatch and an *abi.Result.
+	// Next makes the wrapped call. patch is an *abi.RequestPatch and the reply an *abi.Response, or
+	// patch is an *abi.CallPatch and the reply an *abi.Result.
 	Next(patch any) (reply any, err error)
-	// Forward runs it unchanged and sends on its chunks.
+	// Forward makes the wrapped call unchanged, reads its stream and sends its chunks.
 	Forward() (reply any, err error)
 	// Messages returns the messages of a list.
 	Messages(list int) ([]abi.Message, error)
-	// Get and Set access run-local values; writes wait for the hook to succeed.
+	// Get and Set access run-local values. Writes take effect if the hook succeeds.
 	Get(key string) (string, error)
 	Set(key, value string) error
 	// Add adds 1 to a run-local counter at once.
@@ -43,12 +43,12 @@ type player struct {
 	entry  string
 	script Script
 	common *abi.Common
-	end    *abi.Error // of what it wraps
+	end    *abi.Error // the error of the wrapped call
 	about  string     // the id of the tool call that the hook is about
-	idle   bool       // an on_chunk for which it is too early
+	idle   bool       // a late on_chunk hook whose sign has not arrived
 }
 
-// Play runs a hook as the script says. in and out point to the hook's input and answer of
+// Play runs a hook according to the script. in and out point to the hook's input and answer of
 // package abi. An *abi.Error is the hook's failure, ErrBroken a fault.
 func Play(host Host, hook abi.Hook, s Script, in Input, out any) error {
 	p := &player{host: host, hook: hook, entry: in.Envelope().Entry, script: s, common: in.Envelope()}
@@ -72,7 +72,7 @@ func Play(host Host, hook abi.Hook, s Script, in Input, out any) error {
 
 func (p *player) mark(what string) string { return Mark(what, p.entry, p.hook) }
 
-// tell says what the hook was shown.
+// tell reports the input of the hook.
 func (p *player) tell(shown string) error {
 	if p.script.Keep {
 		n, err := p.host.Get("calls")
@@ -91,7 +91,7 @@ func (p *player) tell(shown string) error {
 	return p.own()
 }
 
-// own makes the puppet's own call, and tells what came of it.
+// own makes the puppet's own call and reports the outcome.
 func (p *player) own() error {
 	var said string
 	var failed *abi.Error
@@ -117,7 +117,7 @@ func (p *player) own() error {
 	return p.host.Tell("own", said)
 }
 
-// state says the messages of a list, and returns them.
+// messages reports the messages of a list after the text before, and returns them.
 func (p *player) messages(list int, before string) ([]abi.Message, error) {
 	messages, err := p.host.Messages(list)
 	if err != nil {
@@ -189,7 +189,7 @@ func (p *player) rewriteState(in *abi.BeforeModelRewriteStateInput, out *abi.Bef
 	return p.keep(active(in.Tools)+": ", &out.Messages)
 }
 
-// keep is a state hook: it edits the last message or adds one behind it.
+// keep plays a state hook: it edits the last message or appends one.
 func (p *player) keep(before string, out *abi.ListPatch) error {
 	messages, err := p.messages(abi.ListState, before)
 	if err != nil {
@@ -261,12 +261,12 @@ func (p *player) wrapModel(in *abi.WrapModelInput, out *abi.WrapModelAnswer) err
 	return nil
 }
 
-// read reports whether a wrapper that says nothing of its own has read a stream.
+// read reports whether a wrapper only reads the stream and returns no answer.
 func (p *player) read() bool {
 	return p.script.Do == "" && slices.Equal(p.script.Next, []string{Read})
 }
 
-// failed is the error that a wrapper hands on.
+// failed returns the error that a wrapper passes on.
 func (p *player) failed() error {
 	if p.end == nil {
 		return nil
@@ -274,7 +274,7 @@ func (p *player) failed() error {
 	return p.end
 }
 
-// next runs what is wrapped, or reads it. failed is its error.
+// next makes the wrapped call, or reads its stream. failed is the call's error.
 func (p *player) next(change string, patch any) (reply any, failed *abi.Error, err error) {
 	if change == Read {
 		reply, err = p.host.Forward()
@@ -287,7 +287,7 @@ func (p *player) next(change string, patch any) (reply any, failed *abi.Error, e
 	return reply, nil, err
 }
 
-// onChunk says nothing: how many chunks it is called with is the stream's.
+// onChunk reports nothing, since the number of its calls depends on the stream.
 func (p *player) onChunk(in *abi.OnChunkInput, out *abi.OnChunkAnswer) error {
 	p.idle = p.script.Late && !slices.ContainsFunc(in.Chunks, func(c abi.Chunk) bool { return says(c) && strings.Contains(c.Text, LateSign) })
 	if p.script.Do != Edit && p.script.Do != Drop {

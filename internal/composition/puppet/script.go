@@ -1,5 +1,5 @@
-// Package puppet is a middleware that does what a script says, with the same code in the
-// host's process and as a WebAssembly module.
+// Package puppet is a middleware that follows a script. The same code runs in the host's process
+// and as a WebAssembly module.
 package puppet
 
 import (
@@ -9,81 +9,81 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Script says what a puppet does each time one of its hooks is called, after reporting
-// what the hook saw.
+// A Script defines the actions of a puppet in one of its hooks, after it has reported the hook's
+// input.
 type Script struct {
-	// Next lists a wrapper's calls of what it wraps, each with the change of the request;
-	// "" changes nothing. [Read] opens a stream instead, sends on its chunks, and answers
-	// when it ends.
+	// Next lists a wrapper's calls of next, each with its change of the request; "" changes
+	// nothing. [Read] opens a stream instead, sends its chunks, and answers when it ends.
 	Next []string `json:"next,omitempty"`
-	// Do is how the hook ends; "" changes nothing.
+	// Do is the final action of the hook; "" changes nothing.
 	Do string `json:"do,omitempty"`
-	// Keep makes the hook count its calls in a run-local value, which waits for the hook's
-	// success, and report the count.
+	// Keep makes the hook count its calls in a run-local value and report the count. The write
+	// takes effect if the hook succeeds.
 	Keep bool `json:"keep,omitempty"`
-	// Own is a call that the puppet makes for itself first: [OwnModel] or [OwnTool].
+	// Own is a call that the puppet first makes for itself: [OwnModel] or [OwnTool].
 	Own string `json:"own,omitempty"`
-	// Late lets on_chunk do what it does only at a piece that says [LateSign]: in the middle of
-	// a stream, and at the same texts where there are no streams.
+	// Late makes on_chunk act only at a chunk that contains [LateSign]: in the middle of a stream,
+	// and at the same text if there is no stream.
 	Late bool `json:"late,omitempty"`
 }
 
 // LateSign is one of the [Signs].
 const LateSign = "@"
 
-// The calls that a puppet may make: of the model, with one message, and of the
-// tool "plain".
+// The calls that a puppet can make for itself: to the model, with one message, or to the tool
+// "plain".
 const (
 	OwnModel = "model"
 	OwnTool  = "tool"
 )
 
-// OwnArguments are those with which the puppet of an entry calls the tool.
+// OwnArguments returns the arguments with which the puppet of an entry calls the tool.
 func OwnArguments(entry string) string { return `{"own":"` + entry + `"}` }
 
-// Read is a call of what is wrapped whose stream the puppet reads.
+// Read is a wrapped call whose stream the puppet reads.
 const Read = "~"
 
-// What a puppet may do at the end of a hook, and in which.
+// The final actions of a hook, with the hooks that support them.
 const (
 	Fail  = "fail"  // all: returns an error
 	Fault = "fault" // all: breaks
-	Stop  = "stop"  // those that may: ends the run
-	Pause = "pause" // those that may: interrupts the run; called again, changes nothing
+	Stop  = "stop"  // hooks with control: ends the run
+	Pause = "pause" // hooks with control: interrupts the run; changes nothing when it is called again
 
-	Edit   = "edit"   // marks what it was shown
-	Answer = "answer" // says something of its own instead
-	Error  = "error"  // after_model, after_tool: makes an error of it
-	Again  = "again"  // after_model, after_tool: has the call made again, once in a step
-	Insert = "insert" // state hooks, before_model: adds a user's message
-	Drop   = "drop"   // on_chunk: withholds texts; before_agent: removes the tool "plain"
+	Edit   = "edit"   // marks the hook's subject
+	Answer = "answer" // answers in place of the wrapped call or of the answer seen
+	Error  = "error"  // after_model, after_tool: replaces the answer by an error
+	Again  = "again"  // after_model, after_tool: repeats the call, once in a step
+	Insert = "insert" // state hooks, before_model: adds a user message
+	Drop   = "drop"   // on_chunk: withholds text; before_agent: removes the tool "plain"
 	Add    = "add"    // before_agent: adds a tool of its own
-	Fewer  = "fewer"  // before_model_rewrite_state: "plain" alone is active
-	Direct = "direct" // before_agent: "pieces" ends the run
+	Fewer  = "fewer"  // before_model_rewrite_state: leaves only "plain" active
+	Direct = "direct" // before_agent: makes "pieces" end the run
 
 	Allow = "allow" // gate_tool
 	Deny  = "deny"
 	Ask   = "ask"
 )
 
-// Tool is the name of the tool that the puppet of an entry adds.
+// Tool returns the name of the tool that the puppet of an entry adds.
 func Tool(entry string) string { return "of_" + entry }
 
-// Signs are what on_chunk changes: they stand in what models, tools and puppets say and in
-// nothing that a host says. An entry makes the next one of one of them, so that the
-// same comes of any pieces of a text, and the order of entries matters.
+// Signs are the characters that on_chunk changes. They occur in the texts of models, tools and
+// puppets, but not in texts of the host. An entry replaces one of them by the next, so that the
+// result does not depend on the division of a text into chunks, but does depend on the order of
+// entries.
 const Signs = "@%^*$"
 
-// Edited is what the on_chunk of an entry makes of a text.
+// Edited returns a text as the on_chunk hook of an entry changes it.
 func Edited(entry, text string) string {
 	n := int(entry[len(entry)-1]) % len(Signs)
 	return strings.ReplaceAll(text, Signs[n:n+1], Signs[(n+1)%len(Signs):][:1])
 }
 
-// Mark is what the puppet of an entry says in a hook, and nobody else.
+// Mark returns a text that is unique to an action of an entry's puppet in a hook.
 func Mark(what, entry string, h abi.Hook) string { return what + ":" + entry + "." + string(h) + Signs }
 
-// String is the script's fields, as in a Go literal.
+// String returns the script's fields as in a Go literal.
 func (s Script) String() string {
 	var f []string
 	if s.Next != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Messages are messages in one line.
+// Messages formats messages in one line.
 func Messages(list []abi.Message) string {
 	out := make([]string, len(list))
 	for i := range list {
@@ -15,7 +15,7 @@ func Messages(list []abi.Message) string {
 	return strings.Join(out, " | ")
 }
 
-// Message is one message: the first letter of its role, its text and calls.
+// Message formats a message: the first letter of its role, its text and calls.
 func Message(m *abi.Message) string {
 	if m == nil {
 		return "none"

@@ -1,8 +1,7 @@
 //go:build wasip1
 
-// Command wasm-puppet is a puppet as a WebAssembly module, on the imports of the ABI
-// alone: no SDK stands between it and the host. Its configuration is a script for
-// each hook.
+// Command wasm-puppet is a puppet as a WebAssembly module. It uses the imports of the ABI directly,
+// without an SDK. Its configuration is a script for each hook.
 package main
 
 import (
@@ -57,7 +56,7 @@ func hostEmit(ptr unsafe.Pointer, n int32) int32
 
 func at(b []byte) (unsafe.Pointer, int32) { return unsafe.Pointer(unsafe.SliceData(b)), int32(len(b)) }
 
-// pending reads what a host call that returned n left.
+// pending reads the reply of a host call that returned n.
 func pending(n int32) ([]byte, error) {
 	b := make([]byte, max(n, -n))
 	ptr, size := at(b)
@@ -74,7 +73,7 @@ func pending(n int32) ([]byte, error) {
 	return nil, failed
 }
 
-// imports are the host of a hook.
+// imports implements [puppet.Host] with the imports of the ABI.
 type imports struct{ ofTool bool }
 
 func (imports) Tell(name, text string) error {
@@ -93,7 +92,7 @@ func (imports) Tell(name, text string) error {
 	return err
 }
 
-// reply reads the reply of next, or the end of a stream.
+// reply decodes the reply of next, or the end of a stream.
 func (h imports) reply(b []byte) (any, error) {
 	if h.ofTool {
 		var r abi.ToolReply
@@ -211,14 +210,14 @@ func (imports) Tool(name, arguments string) (*abi.Result, error) {
 	return out, err
 }
 
-// scripts are those of the configuration. memory is what a hook left there: a run
-// that is to begin as configure left the module never finds any.
+// scripts holds the configured script of each hook. ran detects leaks: each run must start with the
+// memory that configure left.
 var (
 	scripts map[abi.Hook]puppet.Script
-	ran     string // the run that has called a hook of this instance
+	ran     string // the run whose hooks this instance has served
 )
 
-// play plays a hook: it returns 0, or 1 for what failed; a fault is a panic.
+// play plays a hook. It returns 0, or 1 if the hook failed. A fault is a panic.
 func play[I, O any](hook abi.Hook, n int32) int32 {
 	b, err := pending(n)
 	if err != nil {
