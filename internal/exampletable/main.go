@@ -1,6 +1,6 @@
-// Command exampletable writes the table of the example middlewares into their
-// README: what each does, its hooks with the fuel that they take, its size, and the
-// grants that it can make use of. Run it in the repository:
+// Command exampletable writes the table of the example middlewares into their README. A row has the
+// purpose of an example, its hooks with their fuel, its size, and the grants that it can use. Run
+// the command in the repository:
 //
 //	go run ./internal/exampletable
 package main

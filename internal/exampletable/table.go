@@ -40,7 +40,8 @@ func cut(page string) (before, table, after string, err error) {
 	return before + begin, table, end + after, nil
 }
 
-// configs are for middlewares that do nothing without a configuration, or reject an empty one.
+// configs holds configurations for middlewares that have no effect without one, or reject an empty
+// one.
 var configs = map[string]string{
 	"call-budget":  `{"limits":{"*":100}}`,
 	"continue":     `{"checks":[{"called":"run_tests","after":["edit_*"]},{"must":"(?m)^Sources:"}]}`,
@@ -94,7 +95,7 @@ var sources = []source{
 	{"AssemblyScript", "assemblyscript"},
 }
 
-// of returns the sources that an example has.
+// of returns the sources of an example.
 func of(root, name string) []source {
 	var have []source
 	for _, s := range sources {
@@ -157,7 +158,7 @@ func about(readme string) string {
 	return strings.ReplaceAll(strings.TrimRight(text, ".:"), "|", `\|`)
 }
 
-// others lists the languages of an example, unless that is Go alone.
+// others returns links to the languages of an example, or "" if Go is the only one.
 func others(name string, have []source) string {
 	if len(have) == 1 && have[0].language == "Go" {
 		return ""
@@ -169,7 +170,7 @@ func others(name string, have []source) string {
 	return "; in " + strings.Join(links, ", ")
 }
 
-// hooks lists the hooks that runs call, with their fuel.
+// hooks returns the list of the hooks that runs call, with their fuel if measured is set.
 func hooks(ctx context.Context, m *module.Module, name string, measured bool) (string, error) {
 	fuel := map[abi.Hook]string{}
 	if measured {

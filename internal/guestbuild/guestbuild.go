@@ -1,6 +1,6 @@
-// Package guestbuild builds guests into WebAssembly modules for tests and for make. Go's build
-// cache tracks what is up to date, so asking for a module that exists costs about 10 ms. Guests in
-// other languages are built with their toolchains.
+// Package guestbuild builds guests into WebAssembly modules for tests and for make. It relies on
+// Go's build cache, so building an unchanged guest takes about 10 ms. It builds guests in other
+// languages with their toolchains.
 package guestbuild
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/toolchain"
 )
 
-// Folder is where modules are built, relative to the repository's root.
+// Folder is the output folder of modules, relative to the repository's root.
 const Folder = "build/wasm"
 
 // TB is the part of testing.TB that Build needs.
@@ -45,7 +45,7 @@ func Build(tb TB, folder string) []byte {
 	return nil
 }
 
-// Languages are the folder names of guests in languages other than Go. A Go example may have a
+// Languages lists the folder names of guests in languages other than Go. A Go example may have a
 // folder for each of them.
 var Languages = []string{"c", "rust", "assemblyscript"}
 
@@ -61,8 +61,8 @@ func Path(root, folder string) string {
 	return filepath.Join(root, filepath.FromSlash(Folder), name+".wasm")
 }
 
-// Extism is the folder name of Go guests that are Extism plug-ins. Each is a Go module of its own,
-// so that this one does not depend on Extism's SDK.
+// Extism is the folder name of Go guests that are Extism plug-ins. Each is a separate Go module, so
+// that this one does not depend on Extism's SDK.
 const Extism = "extism"
 
 // language returns the language of a guest's folder, or "" for Go.
@@ -139,8 +139,8 @@ func other(ctx context.Context, root, folder, path string) error {
 }
 
 // Foreign builds the guest in a folder in a language other than Go, once per process, and returns
-// the module. If the toolchain is missing, it skips the test and says what is missing, or fails if
-// CI=true.
+// the module. If the toolchain is missing, it skips the test with the name of the missing tool, or
+// fails the test if CI=true.
 func Foreign(tb Skipper, folder string) []byte {
 	tb.Helper()
 	b, err := once(folder, func(root string) ([]byte, error) { return module(context.Background(), root, folder) })()
@@ -244,8 +244,8 @@ func All(ctx context.Context, root string, folders []string, parallel int) ([]st
 	return paths, errors.Join(failed...)
 }
 
-// Find returns the guest folders that folder names, below root: itself, or, if it ends in "/...",
-// every folder below it with a main.go.
+// Find returns the guest folders that match folder, below root. It returns folder itself or, if
+// folder ends in "/...", every folder below it with a main.go.
 func Find(root, folder string) ([]string, error) {
 	base, deep := strings.CutSuffix(filepath.ToSlash(filepath.Clean(folder)), "/...")
 	if !deep {

@@ -1,7 +1,7 @@
 package main
 
-// A fault is a small change that breaks one rule of the loop. The tokens of old occur
-// exactly once in the package of file; comments and formatting do not matter.
+// A fault is a small change that breaks one rule of the agent loop. The tokens of old must occur
+// exactly once in the package of file. Comments and formatting do not matter.
 type fault struct {
 	name     string // the effect
 	by       string // the golden case that guards the rule
@@ -46,7 +46,7 @@ var faults = []fault{
 		"defer func() { <-slots }()\n\t\t\tendings[i] = r.runCall(ctx, &calls[i])\n",
 		"\t\t\tdefer func() { <-slots }()\n\t\t\tif endings[i] = r.runCall(ctx, &calls[i]); calls[i].Result != nil {\n\t\t\t\tr.mu.Lock()\n\t\t\t\tr.state.Messages = r.state.Messages.Append(calls[i].Messages...)\n\t\t\t\tcalls[i].Messages = nil\n\t\t\t\tr.mu.Unlock()\n\t\t\t}\n"},
 
-	// What is kept, and what is not.
+	// Persistence of changes.
 	{"a state pipeline is kept though it failed", "eino-26-state-commits-whole", agentRun,
 		"\td, err := r.chain.BeforeModelRewriteState(ctx, r.draft())\n\tif err != nil {\n\t\treturn \"\", err\n\t}\n\ts.Messages, s.Active = d.Messages, d.Active\n",
 		"\td, err := r.chain.BeforeModelRewriteState(ctx, r.draft())\n\ts.Messages, s.Active = d.Messages, d.Active\n\tif err != nil {\n\t\treturn \"\", err\n\t}\n"},
@@ -74,7 +74,7 @@ var faults = []fault{
 	{"a yes is good for any arguments", "own-approval-of-one-call", recordFile,
 		" && a.Arguments == call.Arguments {", " {"},
 
-	// Answers on their way outward.
+	// Processing of answers.
 	{"no after hooks on a short-circuit", "own-short-circuit-passes-the-ring", exchangeFile,
 		"\tshort := rep.Res != nil || rep.Err != nil\n",
 		"\tshort := rep.Res != nil || rep.Err != nil\n\tif short {\n\t\treturn rep, nil\n\t}\n"},

@@ -12,11 +12,11 @@ import (
 	"slices"
 )
 
-// A laboratory builds the tests of the golden cases with a fault in them.
+// A laboratory builds and runs the tests of the golden cases with a fault.
 type laboratory struct {
 	root string // the repository's folder
-	work string // for what is built
-	all  bool   // run all cases, not only the one that a fault names
+	work string // folder for built files
+	all  bool   // run all cases, instead of only the fault's own
 }
 
 const casesPackage = "internal/conformance"
@@ -30,9 +30,9 @@ func (l *laboratory) apply(f *fault) (file string, src []byte, err error) {
 	return p.file, p.replaced(f.new), nil
 }
 
-// redCases builds the cases with a fault, or with none, and returns those that
-// fail, sorted. Of a fault the case that it names is run, and all others only
-// if that one does not fail.
+// redCases builds the cases with a fault, or without one if f is nil, and returns the failing cases
+// in order. Unless l.all is set, it first runs only the fault's own case, and the others only if
+// that case passes.
 func (l *laboratory) redCases(ctx context.Context, name string, f *fault) ([]string, error) {
 	binary := filepath.Join(l.work, name+".test")
 	args := []string{"test", "-c", "-ldflags=-s -w", "-o", binary}
@@ -58,7 +58,7 @@ func (l *laboratory) redCases(ctx context.Context, name string, f *fault) ([]str
 	return l.test(ctx, binary, "")
 }
 
-// test runs some of the cases, or all.
+// test runs the cases that match which and returns the failing ones. An empty which matches all.
 func (l *laboratory) test(ctx context.Context, binary, which string) ([]string, error) {
 	test := exec.CommandContext(ctx, binary, "-test.run", "^TestCases$"+which, "-test.timeout", "1m")
 	test.Dir = filepath.Join(l.root, casesPackage)
@@ -73,7 +73,8 @@ func (l *laboratory) test(ctx context.Context, binary, which string) ([]string, 
 	}
 }
 
-// overlay writes what the go command is told to see in the place of a file.
+// overlay writes a file with the fault, and an overlay with which the go command uses it instead of
+// the original.
 func (l *laboratory) overlay(name string, f *fault) (string, error) {
 	changed, mutant, err := l.apply(f)
 	if err != nil {
@@ -94,8 +95,8 @@ func (l *laboratory) overlay(name string, f *fault) (string, error) {
 	return overlay, os.WriteFile(overlay, b, 0o600)
 }
 
-// A failed case, in what a test prints: also one that hung, or whose panic
-// ended all of them.
+// failedCase matches a failed case in the output of a test, including a case that hung or whose
+// panic ended the test.
 var failedCase = regexp.MustCompile(`(?m)(?:--- FAIL: |^\t+)TestCases/(\S+)`)
 
 func failed(output string) []string {

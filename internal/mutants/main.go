@@ -1,12 +1,12 @@
-// Command mutants shows that the golden cases guard the agent's loop: it
-// seeds faults into it, one at a time, and names the cases that turn red.
+// Command mutants checks that the golden cases test the agent loop. It seeds faults into the loop,
+// one at a time, and prints the cases that fail.
 //
 //	go run ./internal/mutants [-all] [-j N] [WORDS]
 //
-// With words, only faults whose name holds one of them. Each fault names the
-// case that guards its rule, which is run first. The sources are never
-// touched: the compiler sees each fault through an overlay. The command fails
-// if a fault turns no case red, or no longer fits its source.
+// With words, it seeds only faults whose name contains one of them. Each fault names the case that
+// tests its rule, which runs first. The command does not modify the sources: the compiler reads
+// each fault through an overlay. The command fails if no case fails with a fault, or if a fault no
+// longer matches its source.
 package main
 
 import (
@@ -70,7 +70,7 @@ func run(ctx context.Context, jobs int, all bool, words []string) error {
 	return nil
 }
 
-// choose returns the faults whose name holds one of the words.
+// choose returns the faults whose name contains one of the words.
 func choose(words []string) []fault {
 	var out []fault
 	for _, f := range faults {
@@ -87,7 +87,7 @@ func choose(words []string) []fault {
 	return out
 }
 
-// few are the first cases, and how many more there are.
+// few returns the names of the first three cases and the number of the others.
 func few(cases []string) string {
 	const most = 3
 	if len(cases) <= most {
@@ -96,13 +96,13 @@ func few(cases []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(cases[:most], ", "), len(cases)-most)
 }
 
-// A result is what came of one fault: the cases that caught it, or why none did.
+// A result holds the cases that failed with a fault, or the error if none did.
 type result struct {
 	red []string
 	err error
 }
 
-// try tries faults, so many at once.
+// try tries faults, with the given number of concurrent jobs.
 func (l *laboratory) try(ctx context.Context, jobs int, faults []fault) []result {
 	out := make([]result, len(faults))
 	slots := make(chan struct{}, max(1, jobs))

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFaultsFit holds the faults to the sources: each still replaces
-// something, and what comes out is Go. That cases catch them, "make mutants" shows.
+// TestFaultsFit checks that each fault still matches its source, and that the result is valid Go.
+// "make mutants" checks that the cases detect the faults.
 func TestFaultsFit(t *testing.T) {
 	t.Parallel()
 	l := &laboratory{root: "../.."}
@@ -27,7 +27,7 @@ func TestFaultsFit(t *testing.T) {
 	require.GreaterOrEqual(t, len(names), 20)
 }
 
-// TestFind matches tokens whatever their formatting and comments.
+// TestFind checks that matches ignore formatting and comments.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// A lexeme is one Go token of a source and its place.
+// A lexeme is a Go token of a source and its position.
 type lexeme struct {
 	token      token.Token
 	literal    string
 	start, end int // byte offsets
 }
 
-// lexemes returns the tokens of a source without comments and the semicolons that line
-// ends stand for, so that formatting and comments do not matter to a match.
+// lexemes returns the tokens of a source. It omits comments and the semicolons that the scanner
+// inserts at line ends, so that matches ignore comments and formatting.
 func lexemes(src []byte) []lexeme {
 	files := token.NewFileSet()
 	file := files.AddFile("", files.Base(), len(src))
@@ -48,8 +48,8 @@ type place struct {
 	start, end int
 }
 
-// find returns the only place in a package that consists of the tokens of the text. Test
-// files do not count.
+// find returns the only place in a package that consists of the tokens of the text. It ignores test
+// files.
 func find(dir, text string) (*place, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -89,7 +89,7 @@ func equal(a, b []lexeme) bool {
 	return true
 }
 
-// replaced returns the source of the file with the text in the place's stead.
+// replaced returns the source of the file with the place replaced by the text.
 func (p *place) replaced(text string) []byte {
 	return []byte(string(p.src[:p.start]) + strings.TrimSpace(text) + string(p.src[p.end:]))
 }

@@ -1,6 +1,5 @@
-// Package openaitest is an OpenAI-compatible server on this machine that
-// answers with a model of one's own, as a rule a scripted one: the other side
-// of package openai, for tests of whatever talks to an endpoint.
+// Package openaitest provides a local OpenAI-compatible server for tests of clients. It answers
+// with a given model, usually a scripted one. It is the counterpart of package openai.
 package openaitest
 
 import (
@@ -22,13 +21,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// maxRequest is the size of a request's body, in bytes.
+// maxRequest is the maximum size of a request's body, in bytes.
 const maxRequest = 64 << 20
 
-// ErrCut, as the error of a reply, closes the connection in the middle.
+// ErrCut, as the error of a reply, closes the connection before the reply is complete.
 var ErrCut = errors.New("the connection is cut")
 
-// Raw, as the error of a reply, is written as it is.
+// Raw, as the error of a reply, is a response that the server sends unchanged.
 type Raw struct {
 	Status int // 200 if 0
 	Header map[string]string
@@ -38,16 +37,16 @@ type Raw struct {
 // Error implements error.
 func (r *Raw) Error() string { return fmt.Sprintf("a raw answer of status %d", r.Status) }
 
-// A Request is what a client sent.
+// A Request is a client's request.
 type Request struct {
 	Path   string // with the query
 	Header http.Header
 	Body   []byte
 }
 
-// A Server serves POST BASE/chat/completions. Where its model fails before
-// the first chunk, a *model.Error becomes a status (500 if it has none) with
-// an error object and Retry-After; later, an error event in the stream.
+// A Server serves POST BASE/chat/completions. If its model fails before the first chunk, a
+// *model.Error becomes a response with its status (default 500), an error object and Retry-After.
+// After the first chunk, it becomes an error event in the stream.
 type Server struct {
 	URL string // the base URL for clients, http://127.0.0.1:PORT/v1
 
@@ -79,21 +78,21 @@ func New(m model.Model) (*Server, error) {
 	return s, nil
 }
 
-// Close ends the server and the requests that are under way.
+// Close stops the server and cancels the requests in flight.
 func (s *Server) Close() {
 	s.cancel()
 	_ = s.server.Close()
 	<-s.done
 }
 
-// Requests returns what was sent so far.
+// Requests returns the requests so far.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP answers a request with the model.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
 	if err != nil {
@@ -128,7 +127,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// fail writes an error before anything else was written.
+// fail writes a *Raw or a *model.Error as the complete response. For other errors, it aborts the
+// connection.
 func fail(w http.ResponseWriter, err error) {
 	var raw *Raw
 	var e *model.Error

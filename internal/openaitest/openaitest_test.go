@@ -37,7 +37,7 @@ const rich = `{"role":"assistant","content":[{"type":"thinking","thinking":"x"},
 	`"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"},"extra_content":{"s":1}},` +
 	`{"id":"c2","type":"function","function":{"name":"g","arguments":""}}],"reasoning_content":"hm","refusal":null}`
 
-// Both sides together leave a conversation as it is.
+// TestRoundTrip checks that the client and the server together do not change a conversation.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	var m abi.Message

@@ -90,8 +90,7 @@ func delta(c abi.Chunk) any {
 	}
 }
 
-// rest is what of a message its chunks do not say: fields that the ABI does
-// not know.
+// rest returns the parts of a message that its chunks do not contain: fields unknown to the ABI.
 func rest(m *abi.Message) any {
 	out := map[string]any{}
 	for _, f := range m.Unknown {

@@ -16,8 +16,8 @@
 // Escapes may be nested up to three levels deep, and hexadecimal digits may be
 // in either case. The base64 form of a secret is found at any alignment.
 //
-// A server that wants to reveal a secret can use a form that is not in this
-// list. Only a server that is trusted may receive one.
+// A malicious server can reveal a secret in a form that is not in this list. Send secrets only to
+// trusted servers.
 package redact
 
 import (
@@ -34,11 +34,11 @@ const maxDepth = 3
 // fewer than 8.
 const maxWork = 24
 
-// freeWork is what a short text may use in addition to maxWork.
+// freeWork is the number of comparisons that any text may use in addition to maxWork.
 const freeWork = 1 << 16
 
-// ErrTooComplex is the error for a text that needs too many comparisons. Only a
-// text that is made for the purpose does.
+// ErrTooComplex is the error for a text that needs too many comparisons. Only texts that are
+// constructed for this purpose need so many.
 var ErrTooComplex = errors.New("the text has too many nested escapes to look for secrets in it")
 
 // Text returns s with each of the secrets replaced by its mark. Matches do not
@@ -94,10 +94,10 @@ func Text(s string, secrets []*Secret) (string, error) {
 	return out.String(), nil
 }
 
-// A text is a string that is searched.
+// A text is the state of a search in a string.
 type text struct {
 	s      string
-	budget int // comparisons that are left
+	budget int // number of comparisons left
 	cache  *[maxDepth][cacheSize]spellings
 
 	ends, next []int // buffers of match
@@ -130,7 +130,7 @@ func (t *text) match(start int, p []rune) int {
 	return longest
 }
 
-// step appends to ends where the spellings of c at a position end.
+// step appends the end positions of the spellings of c at a position to ends.
 func (t *text) step(ends []int, at int, c rune) []int {
 	if at >= len(t.s) {
 		return ends
@@ -171,7 +171,7 @@ type spelling struct {
 // and & themselves have more than two.
 const maxSpellings = 12
 
-// spellings are all readings of one position.
+// A spellings holds all readings of one position.
 type spellings struct {
 	at   int32 // the position, plus 1
 	n    int32
@@ -201,13 +201,13 @@ func (l *spellings) add(char rune, end int) {
 	}
 }
 
-// cacheSize is the number of positions whose spellings are kept.
+// cacheSize is the number of positions whose spellings are cached.
 const cacheSize = 64
 
 // escapes reports whether a spelling other than the character itself can begin with c.
 func escapes(c byte) bool { return c == '%' || c == '\\' || c == '&' || c == '+' }
 
-// raw reads the character at a position as it is. An invalid byte is read as -1.
+// raw reads the character at a position without escapes. It reads an invalid byte as -1.
 func (t *text) raw(pos int) spelling {
 	if c := t.s[pos]; c < utf8.RuneSelf {
 		return spelling{rune(c), int32(pos + 1)}
@@ -338,7 +338,7 @@ func (t *text) continuation(pos, depth int) (byte, int, bool) {
 	return 0, 0, false
 }
 
-// backslash reads what follows a \.
+// backslash reads the escape after a \.
 func (t *text) backslash(l *spellings, pos, depth int) {
 	if pos >= len(t.s) {
 		return
@@ -379,7 +379,7 @@ func (t *text) utf16(pos, depth int) (rune, int, bool) {
 	return 0, 0, false
 }
 
-// readings returns where the readings of a position as c end.
+// readings returns the end positions of the readings of a position as c.
 func (t *text) readings(pos, depth int, c rune) []int {
 	if pos >= len(t.s) || t.budget < 0 {
 		return nil
@@ -395,7 +395,7 @@ func (t *text) readings(pos, depth int, c rune) []int {
 	return out
 }
 
-// entity reads what follows a &.
+// entity reads the HTML entity after a &.
 func (t *text) entity(l *spellings, pos, depth int) {
 	if _, end, ok := t.char(pos, depth, func(c rune) bool { return c == '#' }); ok {
 		if _, e, ok := t.char(end, depth, func(c rune) bool { return c == 'x' || c == 'X' }); ok {
@@ -435,7 +435,7 @@ func (t *text) semicolon(pos, depth int) int {
 // maxEntity is the length of the longest name of an entity.
 const maxEntity = 32
 
-// bare are the entities that are read without a semicolon, too.
+// bare holds the entities that are valid without a semicolon.
 var bare = map[string]rune{"amp": '&', "AMP": '&', "lt": '<', "LT": '<', "gt": '>', "GT": '>', "quot": '"', "QUOT": '"'}
 
 // named reads the name of an entity.

@@ -144,8 +144,8 @@ func spell(r *rand.Rand, c rune, depth int) string {
 	return again.String()
 }
 
-// FuzzText checks that a secret is found in any mix of spellings, within any text, and
-// that text is left alone in which it is not.
+// FuzzText checks that a secret is found in any mix of spellings in any text, and that text without
+// the secret is not changed.
 func FuzzText(f *testing.F) {
 	f.Add(value, "before ", " after", uint64(1), uint8(1))
 	f.Add(`%%%%\\\\&&&&`, `%25\`, "amp;", uint64(2), uint8(2))
@@ -170,7 +170,7 @@ func FuzzText(f *testing.F) {
 		require.True(t, strings.Contains(out, "\x00"), "%q in %q", secret, before+middle+after)
 		require.NotContains(t, strings.ReplaceAll(out, "\x00", ""), secret)
 
-		// What was removed of any text says the secret.
+		// A text may change only if it contains the secret.
 		text := before + after
 		out, err = Text(text, []*Secret{k})
 		if err != nil || out == text || len(text) > 100 {
@@ -180,8 +180,8 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// says is a slow second implementation for texts that were changed: it removes escapes
-// one by one, in any order, and looks for the secret in what results.
+// says is a slow second implementation for texts that were changed. It removes escapes one by one,
+// in any order, and searches each result for the secret.
 func says(s string, k *Secret) bool {
 	seen := map[string]bool{}
 	var try func(s string) bool
@@ -214,7 +214,7 @@ func says(s string, k *Secret) bool {
 	return try(s)
 }
 
-// The time for a text grows with its length, whatever is in it.
+// TestHostileTexts checks that the time for any text is proportional to its length.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 17

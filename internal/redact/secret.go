@@ -10,8 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// minLength is the least number of bytes that are looked for. Shorter ones occur by
-// chance.
+// minLength is the minimum length of a pattern, in bytes. Shorter ones occur by chance.
 const minLength = 8
 
 // A Secret is a value prepared for [Text].
@@ -20,10 +19,9 @@ type Secret struct {
 	patterns [][]rune
 }
 
-// NewSecret prepares a value of UTF-8 that is replaced by mark. It also prepares
-// the forms in which a server receives or returns the value: its base64 form,
-// alone and within other data, and the value without the escapes that it has
-// itself. Of those, forms of fewer than 8 bytes are not looked for.
+// NewSecret prepares a UTF-8 value that mark replaces. It also prepares the forms in which a server
+// receives or returns the value: its base64 form, alone and within other data, and the value
+// without its own escapes. It ignores forms of fewer than 8 bytes.
 func NewSecret(value, mark string) *Secret {
 	s := &Secret{mark: mark, patterns: [][]rune{[]rune(value)}}
 	plain := append([]string{value}, decoded(value)...)
@@ -78,9 +76,8 @@ func decoded(value string) []string {
 	return out
 }
 
-// encoded returns the base64 forms of a value in both alphabets, at each of the
-// three alignments that it can have within other data. Characters that depend on
-// that data are left out.
+// encoded returns the base64 forms of a value in both alphabets, at each of the three alignments
+// within other data. It omits the characters that depend on that data.
 func encoded(value string) []string {
 	var out []string
 	for shift := range 3 {

@@ -98,7 +98,7 @@ func TestAgentIsRejected(t *testing.T) {
 	f.send("GET", "/v1/agents/helper", f.acme, nil).problem(t, 404)
 }
 
-// TestPolicy changes what the operator allows a tenant.
+// TestPolicy changes the policy of a tenant.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -164,8 +164,8 @@ func TestAgentLimits(t *testing.T) {
 	require.Contains(t, f.apply(f.acme, "helper", "middlewares: [{module: wrap, limits: {module_bytes: 10}}]").problem(t, 422).Detail, "module")
 }
 
-// Ports are checked as they are when a request is made, so that a stored agent is not rejected
-// later.
+// TestHostsAndPorts checks that the check of a stored agent treats ports like the check of a
+// request, so that an accepted agent is not rejected later.
 func TestHostsAndPorts(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

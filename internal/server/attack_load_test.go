@@ -28,7 +28,7 @@ import (
 
 // Attacks of a hostile tenant on shared resources: slots, memory, connections and time.
 
-// Concurrent requests do not exceed a quota, at any endpoint.
+// TestQuotaUnderConcurrency checks that concurrent requests do not exceed a quota, at any endpoint.
 func TestQuotaUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan string, 99), make(chan struct{})
@@ -83,7 +83,7 @@ func TestQuotaUnderConcurrency(t *testing.T) {
 		require.Equal(t, "1", r.header.Get("Retry-After"))
 	}
 	require.Empty(t, began)
-	f.ok("POST", "/v1/runs", f.beta, api.StartRun{Agent: "slow", Input: "hi"}, nil) // other tenants have quotas of their own
+	f.ok("POST", "/v1/runs", f.beta, api.StartRun{Agent: "slow", Input: "hi"}, nil) // other tenants have their own quotas
 	close(let)
 	// A run releases its quota as soon as it is over.
 	require.Eventually(t, func() bool {
@@ -91,7 +91,7 @@ func TestQuotaUnderConcurrency(t *testing.T) {
 	}, 10*time.Second, 5*time.Millisecond)
 }
 
-// serve serves on a listener, as the command does.
+// serve serves on a listener, like the serve command.
 func (f *fixture) serve(t *testing.T) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -117,7 +117,8 @@ func say(t *testing.T, address, text string) net.Conn {
 	return conn
 }
 
-// Connections whose requests do not arrive in time are closed, with a response if possible.
+// TestSlowloris checks that connections whose requests do not arrive in time are closed, with a
+// response if possible.
 func TestSlowloris(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -191,8 +192,8 @@ func talk(bytes int) *agent.Options {
 	return &agent.Options{Model: scripted.New(scripted.Text(strings.Repeat("blah ", bytes/5)))}
 }
 
-// A client that does not read its event stream is disconnected. Other followers of the run get
-// all events.
+// TestSlowReaders checks that a client that does not read its event stream is disconnected. Other
+// followers of the run get all events.
 func TestSlowReaders(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"talker": func() *agent.Options { return talk(2 << 20) }})
@@ -226,7 +227,8 @@ func TestSlowReaders(t *testing.T) {
 	}, 20*time.Second, 5*time.Millisecond, "nobody waits for who does not read")
 }
 
-// Each tenant has limits of its own for concurrent requests and for their bodies.
+// TestConcurrentRequests checks that each tenant has its own limits for concurrent requests and for
+// their bodies.
 func TestConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan string, 99), make(chan struct{})
@@ -257,7 +259,7 @@ func TestConcurrentRequests(t *testing.T) {
 	f.ok("GET", "/v1/keys", f.acme, nil, nil)
 }
 
-// Compressed bodies are rejected.
+// TestCompressedBodies checks that compressed bodies are rejected.
 func TestCompressedBodies(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -289,7 +291,8 @@ func TestCompressedBodies(t *testing.T) {
 	f.ok("GET", "/healthz", "", nil, nil)
 }
 
-// Runs of one tenant that cannot resume do not delay the resumption of other tenants' runs.
+// TestTakeoverIsFair checks that runs of one tenant that cannot resume do not delay the resumption
+// of other tenants' runs.
 func TestTakeoverIsFair(t *testing.T) {
 	t.Parallel()
 	f, of := runFixture(t, map[string]func() *agent.Options{"greeter": hello})

@@ -33,7 +33,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Attacks of a hostile tenant on data: of other tenants, of the operator, and secrets.
+// Attacks of a hostile tenant on secrets and on the data of other tenants and the operator.
 
 const operatorsKey = "the operator's own key"
 
@@ -63,7 +63,8 @@ func (x *trap) heard() string {
 	return strings.Join(x.sent, "\n")
 }
 
-// The operator's key is sent to the operator's model, and to no address that a tenant names.
+// TestOperatorKeyIsNotSentElsewhere checks that the operator's key is sent to the operator's model,
+// and to no address that a tenant names.
 func TestOperatorKeyIsNotSentElsewhere(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("x"))
@@ -92,8 +93,8 @@ func TestOperatorKeyIsNotSentElsewhere(t *testing.T) {
 	require.NotContains(t, x.heard(), operatorsKey)
 }
 
-// A tenant's module cannot make the operator's model run a model outside of the policy, neither
-// by changing a request nor by a model call of its own.
+// TestModulesUseAllowedModels checks that a tenant's module cannot use a model that the policy does
+// not allow, neither by changing a request nor by its own model call.
 func TestModulesUseAllowedModels(t *testing.T) {
 	t.Parallel()
 	f := platform(t)
@@ -115,9 +116,9 @@ export default defineMiddleware({
 	require.Contains(t, string(f.ok("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, nil).body), `model \"huge\" is not one that this agent may ask`)
 }
 
-// Only the operator allows parameters that select more expensive models: in agent files, in
-// requests that modules change, and in modules' own model calls. Parameters of API requests
-// reach no model.
+// TestModelParamsFollowThePolicy checks that only the operator allows parameters that select more
+// expensive models: in agent files, in requests that modules change, and in modules' own model
+// calls. Parameters of API requests reach no model.
 func TestModelParamsFollowThePolicy(t *testing.T) {
 	t.Parallel()
 	f := platform(t)
@@ -176,8 +177,8 @@ export default defineMiddleware({
 	require.Empty(t, asked.Requests()[5].Params)
 }
 
-// If an endpoint's error quotes the rejected key, the key is removed from responses, events,
-// timelines and the log.
+// TestKeysAreNotRepeated checks that a rejected key that an endpoint's error quotes is removed from
+// responses, events, timelines and the log.
 func TestKeysAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
@@ -198,8 +199,8 @@ func TestKeysAreNotRepeated(t *testing.T) {
 	require.NotContains(t, string(f.ok("GET", "/metrics", f.operator, nil, nil).body), key)
 }
 
-// AG-UI's events reveal nothing of the operator's rings. They are encoded where the run
-// executes.
+// TestRingsAreHiddenInAGUI checks that AG-UI's events, which the executing server encodes, reveal
+// nothing of the operator's rings.
 func TestRingsAreHiddenInAGUI(t *testing.T) {
 	t.Parallel()
 	for what, guard := range map[string]*inproc.Middleware{
@@ -243,8 +244,8 @@ func TestRingsAreHiddenInAGUI(t *testing.T) {
 	}
 }
 
-// A run that is not in the store yet is redacted as it is later. Whoever chose its
-// Idempotency-Key can know its id before.
+// TestQueuedRunsAreRedacted checks that a run that is not in the store yet is redacted like a
+// stored one. The client that chose its Idempotency-Key can know its id before.
 func TestQueuedRunsAreRedacted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -256,7 +257,8 @@ func TestQueuedRunsAreRedacted(t *testing.T) {
 	require.ErrorIs(t, err, journal.ErrNoRun)
 }
 
-// The response to an almost correct key does not differ from the response to a random one.
+// TestWrongKeysLookAlike checks that the response to an almost correct key does not differ from the
+// response to a random one.
 func TestWrongKeysLookAlike(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -272,8 +274,8 @@ func TestWrongKeysLookAlike(t *testing.T) {
 	require.Len(t, said, 1, "%v", said)
 }
 
-// Concurrent requests with one Idempotency-Key start one run, which counts once. Another
-// tenant's request with the same key starts another run.
+// TestIdempotencyUnderConcurrency checks that concurrent requests with one Idempotency-Key start
+// one run, which counts once. Another tenant's request with the same key starts another run.
 func TestIdempotencyUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan string, 99), make(chan struct{})
@@ -311,7 +313,8 @@ func TestIdempotencyUnderConcurrency(t *testing.T) {
 	}
 }
 
-// If a hundred tenants upload the same module, it is stored once, and none of them can tell.
+// TestSameModuleOfManyTenants checks that a module that many tenants upload is stored once, and
+// that none of them can detect this.
 func TestSameModuleOfManyTenants(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -341,7 +344,8 @@ func TestSameModuleOfManyTenants(t *testing.T) {
 	require.Empty(t, list.Modules, "other tenants do not have it")
 }
 
-// A module that exceeds its tenant's quota is not stored.
+// TestRejectedModulesAreNotStored checks that a module that exceeds its tenant's quota is not
+// stored.
 func TestRejectedModulesAreNotStored(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -356,8 +360,8 @@ func TestRejectedModulesAreNotStored(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// A tenant's model endpoint cannot be an address in the operator's network, however it is
-// spelled.
+// TestModelEndpointsStayOutside checks that a tenant's model endpoint cannot be an address in the
+// operator's network, in any spelling.
 func TestModelEndpointsStayOutside(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -389,7 +393,7 @@ func TestModelEndpointsStayOutside(t *testing.T) {
 	require.Empty(t, x.heard())
 }
 
-// The logs of a module are limited, in each call and in total.
+// TestLogsAreBounded checks that the logs of a module are limited, in each call and in total.
 func TestLogsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("hello"), scripted.Text("hello"))
@@ -422,7 +426,7 @@ export default defineMiddleware({ name: "talks", afterModel(_, ctx) {
 	require.Less(t, size, 4<<20, "of 100 MB")
 }
 
-// Long names that a model invents do not fill a timeline.
+// TestTimelinesAreBounded checks that long names that a model invents do not fill a timeline.
 func TestTimelinesAreBounded(t *testing.T) {
 	t.Parallel()
 	var calls []abi.ToolCall
@@ -441,7 +445,7 @@ func TestTimelinesAreBounded(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// A flood of requests adds no Prometheus series.
+// TestMetricsAreBounded checks that a flood of requests adds no Prometheus series.
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("x"), scripted.Text("x"), scripted.Text("x"))
@@ -468,8 +472,8 @@ func TestMetricsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, series(), before+40, "no series for each of what a tenant makes up")
 }
 
-// A tenant's model endpoint may respond with anything, and a module's flood of events ends.
-// Other tenants' runs continue.
+// TestHostileModel checks that other tenants' runs continue while a tenant's model endpoint sends
+// invalid responses and a module emits a flood of events. The flood ends.
 func TestHostileModel(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -492,8 +496,8 @@ func TestHostileModel(t *testing.T) {
 	f.ok("GET", "/healthz", "", nil, nil)
 }
 
-// Sub-agents have at most the steps that the policy allows, even if their file does not set a
-// limit.
+// TestSubAgentSteps checks that sub-agents have at most the steps that the policy allows, even if
+// their file does not set a limit.
 func TestSubAgentSteps(t *testing.T) {
 	t.Parallel()
 	f := platform(t)

@@ -14,9 +14,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/policy"
 )
 
-// Each audience sees what it may of a failed model call: the operator's log has everything, a
-// tenant sees only the texts of its own model, and the agent's users see only how the call
-// failed.
+// TestModelFailuresByAudience checks that a failed model call is shown to each audience as far as
+// permitted: the operator's log has all details, a tenant sees only the texts of its own model, and
+// the agent's users see only the kind of failure.
 func TestModelFailuresByAudience(t *testing.T) {
 	t.Parallel()
 	const words, short = "quota of project 12345 exceeded", "the model that the agent asks failed: it answered 403 Forbidden"

@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/gateway"
 )
 
-// Each response reports the tokens that its request used, also if it ends with a call of a
-// client's tool. No token is reported twice.
+// TestChatReportsEachTokenOnce checks that each response reports the tokens that its request used,
+// even if it ends with a call of a client's tool. No token is reported twice.
 func TestChatReportsEachTokenOnce(t *testing.T) {
 	t.Parallel()
 	calls, says := scripted.Calls(abi.NewToolCall("c1", "mine", "{}")), scripted.Text("done")
@@ -44,8 +44,8 @@ func TestChatReportsEachTokenOnce(t *testing.T) {
 	require.Equal(t, *says.Response.Usage, used)
 }
 
-// A failed model call is not an error of the server. The client learns only how it failed; the
-// run's events have the model's message.
+// TestChatModelFails checks that a failed model call is not an error of the server. The client
+// receives only the kind of failure; the run's events have the model's message.
 func TestChatModelFails(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Error(&model.Error{Code: abi.CodeModel, Status: 401, Message: "https://inside.example answered 401: no key sk-1234", RetryAfter: 1500 * time.Millisecond}))
@@ -61,8 +61,8 @@ func TestChatModelFails(t *testing.T) {
 	require.Equal(t, "2", r.header.Get("Retry-After"))
 }
 
-// A request that resumes a run must name the run's agent. Another agent is rejected, and the
-// run remains paused.
+// TestChatResumesWithTheSameModel checks that a request that resumes a run must name the run's
+// agent. Another agent is rejected, and the run remains paused.
 func TestChatResumesWithTheSameModel(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Calls(abi.NewToolCall("c1", "mine", "{}")), scripted.Text("done"))
@@ -90,7 +90,8 @@ func TestChatResumesWithTheSameModel(t *testing.T) {
 	require.Equal(t, "done", out.Choices[0].Message["content"])
 }
 
-// Errors of OpenAI's endpoints, including missing ones, are in OpenAI's format.
+// TestOpenAIErrors checks that errors of OpenAI's endpoints, including missing ones, are in
+// OpenAI's format.
 func TestOpenAIErrors(t *testing.T) {
 	t.Parallel()
 	f := platform(t)

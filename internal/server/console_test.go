@@ -21,7 +21,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/console"
 )
 
-// The console is public, and other unknown paths remain problems of the API.
+// TestConsoleIsServed checks that the console is public, and other unknown paths remain problems of
+// the API.
 func TestConsoleIsServed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -129,8 +130,9 @@ type browse struct {
 	Operator string `json:"operator"`
 }
 
-// A user signs in, starts a run, answers its interrupt and sees what modules changed: in light
-// and dark mode, on wide and narrow screens, with mouse and keyboard.
+// TestConsoleInBrowser checks that a user signs in, starts a run, answers its interrupt and sees
+// what modules changed: in light and dark mode, on wide and narrow screens, with mouse and
+// keyboard.
 func TestConsoleInBrowser(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -23,12 +23,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// flooder returns a middleware that emits as much as allowed in each hook, and keeps its run
-// going with a tool. It needs no model.
+// flooder returns a middleware that emits as much as allowed in each hook, and continues its run
+// by calling a tool. It needs no model.
 func flooder() *inproc.Middleware {
 	data := json.RawMessage(`"` + strings.Repeat("x", 8000) + `"`)
 	emit := func(ctx context.Context, c *hook.Call) error {
-		time.Sleep(50 * time.Millisecond) // like a module's own computation
+		time.Sleep(50 * time.Millisecond) // simulates a module's computation
 		for range 255 {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -87,8 +87,8 @@ func (f *fixture) ends(key, id string) (run *api.Run, took time.Duration) {
 	return run, time.Since(began)
 }
 
-// A run that floods its journal ends soon after it is canceled or its module is blocked, while
-// other runs flood the same journal.
+// TestControlBeforeData checks that a run that floods its journal ends soon after it is canceled or
+// its module is blocked, while other runs flood the same journal.
 func TestControlBeforeData(t *testing.T) {
 	const digest = "1111111111111111111111111111111111111111111111111111111111111111"
 	f, _ := runFixture(t, map[string]func() *agent.Options{"flood": func() *agent.Options {
@@ -120,8 +120,8 @@ func TestControlBeforeData(t *testing.T) {
 	require.Less(t, slices.Max(all), 10*time.Second, fmt.Sprint(all))
 }
 
-// Runs that flood end soon after their deadline, and a tenant whose runs flood can be deleted,
-// while others flood the same journal.
+// TestDeadlineAndDeletionBeforeData checks that runs that flood end soon after their deadline, and
+// a tenant whose runs flood can be deleted, while others flood the same journal.
 func TestDeadlineAndDeletionBeforeData(t *testing.T) {
 	flood := func(timeout time.Duration) func() *agent.Options {
 		return func() *agent.Options {
@@ -162,8 +162,8 @@ func (d digested) Describe() hook.Description {
 	return out
 }
 
-// Control requests have a rate limit and slots of their own: a tenant without requests left, or
-// whose lists are queued, can still cancel.
+// TestControlRequestsDoNotWait checks that control requests have their own rate limit and slots: a
+// tenant without requests left, or with queued lists, can still cancel.
 func TestControlRequestsDoNotWait(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -1,17 +1,17 @@
-// Package server is the platform: tenants upload modules and run agents over HTTP. [New]
-// takes a store, a host and options, and returns a handler; [Server.Serve] also runs what
-// works in the background. The package itself only connects its parts:
+// Package server implements the platform: tenants upload modules and run agents over HTTP. [New]
+// takes a store, a host and options, and returns a handler; [Server.Serve] also runs the
+// background tasks. The package itself only connects its parts:
 //
 //	admission   shares processors, disk and connections between tenants
 //	httpapi     routes, keys and scopes, problem details, cursors, the OpenAPI document
-//	policy      what the operator allows a tenant
+//	policy      the operator's limits for a tenant
 //	tenants     tenants, keys, secrets and usage
 //	blocks      modules that the operator blocks
 //	modules     uploads, checks and caches modules
-//	agents      checks agent files, makes agents of them and caches these
+//	agents      checks agent files, builds agents from them and caches the agents
 //	runs        starts, resumes, follows, cancels and takes over runs
 //	quarantine  decides which runs of a crashed server are resumed
-//	gateway     runs over OpenAI's chat completions (with chat) and AG-UI
+//	gateway     serves runs over OpenAI's chat completions (with chat) and AG-UI
 //	console     the web console
 //
 // A package imports only those above it in this list.
@@ -29,14 +29,14 @@
 // # Adding a route
 //
 // A resource is a type with a method Routes, which [New] calls. Routes of JSON are
-// registered with [httpapi.Register], whose inputs and outputs are huma's: path, query and
-// header parameters by struct tags, and a field Body. Embedded parts of inputs must be
+// registered with [httpapi.Register]. Their inputs and outputs follow huma's conventions: path,
+// query and header parameters by struct tags, and a field Body. Embedded parts of inputs must be
 // exported, or huma leaves them empty. [httpapi.Router.Raw] registers other routes, such as
-// uploads and streams of events, which describe themselves in the document.
+// uploads and streams of events, which add their own descriptions to the document.
 //
-// A handler returns an error, which becomes a problem: a [*httpapi.Problem] as it is, errors
-// of the store by their meaning, and any other error as status 500, with its text in the log
-// only. A route without a scope panics at startup; a public one has the scope
-// [httpapi.Public]. TestEveryOperation checks keys, scopes, bodies and the isolation of
-// tenants for each operation of the document. A new path parameter needs a sample there.
+// An error of a handler becomes a problem. A [*httpapi.Problem] is sent unchanged, an error of
+// the store has the status for its meaning, and any other error has status 500, with its text
+// only in the log. A route without a scope panics at startup; a public one has the scope
+// [httpapi.Public]. TestEveryOperation checks keys, scopes, bodies and the isolation of tenants
+// for each operation of the document. A new path parameter needs a sample there.
 package server

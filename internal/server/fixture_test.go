@@ -89,7 +89,7 @@ type reply struct {
 	body   []byte
 }
 
-// send sends a request. A body of bytes is sent as it is, and others as JSON.
+// send sends a request. It sends a body of bytes unchanged, and others as JSON.
 func (f *fixture) send(method, path, key string, body any, header ...string) *reply {
 	f.t.Helper()
 	var sent io.Reader

@@ -30,8 +30,8 @@ func inputOf(path string, size int) []byte {
 	return fmt.Appendf(nil, form, strings.Repeat("x", size+len("%s")-len(form)))
 }
 
-// The tenant's quota limits the input of a run at every endpoint, with and without
-// Content-Length.
+// TestInputsAreBounded checks that the tenant's quota limits the input of a run at every endpoint,
+// with and without Content-Length.
 func TestInputsAreBounded(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
@@ -67,7 +67,8 @@ func TestInputsAreBounded(t *testing.T) {
 	}
 }
 
-// A request whose Content-Length is too large is rejected before its body arrives.
+// TestTooLargeInputsAreRejectedEarly checks that a request whose Content-Length is too large is
+// rejected before its body arrives.
 func TestTooLargeInputsAreRejectedEarly(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

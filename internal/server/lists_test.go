@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// lists has the lists of the API, with the field of their rows and the fields that identify a
+// lists holds the lists of the API, with the field of their rows and the fields that identify a
 // row. A tenant's own lists come first.
 var lists = []struct {
 	path, rows string

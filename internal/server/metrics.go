@@ -20,8 +20,8 @@ import (
 // journalTimeout bounds reading the size of the journals for one scrape.
 const journalTimeout = 5 * time.Second
 
-// metrics are the metrics of a server for Prometheus. Labels are routes, statuses, hooks and kinds:
-// nothing that a tenant chooses.
+// metrics holds the metrics of a server for Prometheus. Labels are routes, statuses, hooks and
+// kinds, and never values that a tenant chooses.
 type metrics struct {
 	registry *prometheus.Registry
 	tracer   tracing.Tracer

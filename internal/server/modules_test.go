@@ -62,7 +62,7 @@ func TestUpload(t *testing.T) {
 	f.ok("GET", "/v1/modules/wrap", f.acme, nil, &again)
 	require.NotEqual(t, m.Digest, again.Digest, "a name is its newest version")
 
-	// Another tenant uploads the same module. Neither tenant learns of the other.
+	// Another tenant uploads the same module. Neither tenant can detect the other.
 	f.send("GET", "/v1/modules/"+m.Digest, f.beta, nil).problem(t, 404)
 	require.Equal(t, 200, f.pushModule(f.beta, "", b, "application/wasm").status)
 	f.ok("GET", "/v1/modules/"+m.Digest, f.beta, nil, &again)
@@ -206,7 +206,7 @@ func TestBlockedUpload(t *testing.T) {
 	require.ErrorContains(t, err, "it leaks")
 }
 
-// A module is deleted when no tenant has it.
+// TestUnusedModulesAreDeleted checks that a module is deleted once no tenant has it.
 func TestUnusedModulesAreDeleted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -227,8 +227,8 @@ func TestUnusedModulesAreDeleted(t *testing.T) {
 	}, 10*time.Second, time.Millisecond)
 }
 
-// Tenants with the same module share its loaded form. Errors name the module as each tenant
-// does.
+// TestTenantsShareModules checks that tenants with the same module share its loaded form. Errors
+// have each tenant's own name of the module.
 func TestTenantsShareModules(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

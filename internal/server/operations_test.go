@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// furnish gives acme one of everything, and returns the values of path parameters.
+// furnish creates one resource of each kind for acme, and returns the values of path parameters.
 func furnish(t *testing.T, f *fixture) map[string]string {
 	t.Helper()
 	ctx := t.Context()

@@ -18,7 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/overload"
 )
 
-// If memory is short, a server starts and resumes no runs, and answers all other requests.
+// TestOverloadRejectsRuns checks that a server that is short of memory starts and resumes no runs,
+// but answers all other requests.
 func TestOverloadRejectsRuns(t *testing.T) {
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, func(o *Options) { o.Memory = 1 << 20 }) // less than the test uses
 	var run api.Run
@@ -45,7 +46,8 @@ func TestOverloadRejectsRuns(t *testing.T) {
 	require.Contains(t, metrics, "agent_runner_overload_evicting 1\n")
 }
 
-// The run that holds the most memory ends with an error that says so. Other runs continue.
+// TestOverloadEndsTheLargestRun checks that the run that holds the most memory ends with an error
+// that gives the reason. Other runs continue.
 func TestOverloadEndsTheLargestRun(t *testing.T) {
 	waits := make(chan struct{})
 	wait := &inproc.Middleware{BeforeAgent: func(ctx context.Context, _ *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {

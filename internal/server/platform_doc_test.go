@@ -16,8 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// docs/platform.md names every scope, quota, policy field and metric, and only tests that
-// exist.
+// TestPlatformIsDocumented checks that docs/platform.md names every scope, quota, policy field and
+// metric, and only tests that exist.
 func TestPlatformIsDocumented(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

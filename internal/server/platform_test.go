@@ -22,7 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/policy"
 )
 
-// loud is a module that makes answers loud, and logs.
+// loud is a module that changes answers to upper case, and logs.
 const loud = `import { defineMiddleware } from "@agent-runner/middleware";
 
 export default defineMiddleware({
@@ -63,8 +63,8 @@ func (f *fixture) upload(key, name, source string) {
 	require.Less(f.t, r.status, 300, "%s", r.body)
 }
 
-// A tenant's module runs in the tenant's agent, inside the operator's rings, which the tenant
-// cannot see.
+// TestPlatform checks that a tenant's module runs in the tenant's agent, inside the operator's
+// rings, which the tenant cannot see.
 func TestPlatform(t *testing.T) {
 	t.Parallel()
 	usage := &abi.Usage{PromptTokens: 7, CompletionTokens: 3, TotalTokens: 10}
@@ -122,8 +122,8 @@ func TestPlatform(t *testing.T) {
 	require.Contains(t, f.send("POST", "/v1/runs", f.beta, api.StartRun{Agent: "greeter", Input: "hi"}).problem(t, 422).Detail, "no key")
 }
 
-// An agent with an endpoint of its own gets no key of the operator, and cannot reach the
-// operator's network.
+// TestTenantsEndpointGetsNoOperatorKey checks that an agent with its own endpoint does not receive
+// the operator's key, and cannot reach the operator's network.
 func TestTenantsEndpointGetsNoOperatorKey(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("x"))
@@ -137,7 +137,7 @@ func TestTenantsEndpointGetsNoOperatorKey(t *testing.T) {
 	require.Contains(t, done.Error, "private")
 }
 
-// OpenAI's official client runs a tenant's agent.
+// TestOpenAIClient checks that OpenAI's official client runs a tenant's agent.
 func TestOpenAIClient(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Calls(abi.NewToolCall("1", "show", `{"text":"a"}`)), scripted.Text("done as asked"))
@@ -162,7 +162,8 @@ func TestOpenAIClient(t *testing.T) {
 	require.Equal(t, "agent", models.Data[0].ID)
 }
 
-// AG-UI's official client runs a tenant's agent, with a tool of the front end.
+// TestAGUIClient checks that AG-UI's official client runs a tenant's agent, with a tool of the
+// front end.
 func TestAGUIClient(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Calls(abi.NewToolCall("1", "show", `{"text":"a"}`)), scripted.Text("done as asked"))
@@ -185,9 +186,9 @@ func TestAGUIClient(t *testing.T) {
 	require.Len(t, list.Runs, 1, "one run, that waited in between")
 }
 
-// If there is no memory for the images of an agent's modules, unused agents are closed: first
-// those of its tenant, then those of tenants with at least as many. If that is not enough, the
-// request fails and can be repeated.
+// TestNoMemoryForImages checks that unused agents are closed if there is no memory for the images
+// of an agent's modules: first those of its tenant, then those of tenants with at least as many. If
+// that is not enough, the request fails and can be repeated.
 func TestNoMemoryForImages(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("one"), scripted.Text("two"))

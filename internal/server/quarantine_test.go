@@ -30,7 +30,7 @@ func (d *deadServer) run(t *testing.T, id string) {
 	require.NoError(t, err)
 }
 
-// dies stores the server's last heartbeat, and waits until its lease expires.
+// dies stores the server's last heartbeat, and waits until the leases of its runs expire.
 func (d *deadServer) dies(t *testing.T, pressure int64, runs ...store.RunAccount) {
 	t.Helper()
 	p := &store.Process{Owner: d.owner, Node: "node", Pressure: pressure, Used: pressure, Limit: 1000}
@@ -67,8 +67,9 @@ func (f *fixture) settles(what string, fn func() bool) {
 	}, 20*time.Second, 20*time.Millisecond, what)
 }
 
-// Runs that exceeded their share when their server ended are quarantined; others are resumed.
-// The tenant sees the reason, the operator can release a run, and a canceled run ends.
+// TestQuarantine checks that runs that exceeded their share when their server ended are
+// quarantined; others are resumed. The tenant sees the reason, the operator can release a run, and
+// a canceled run ends.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
@@ -101,8 +102,9 @@ func TestQuarantine(t *testing.T) {
 	require.Empty(t, f.quarantined())
 }
 
-// After a server ran out of memory, its runs are resumed one at a time. The run that was alone
-// and the largest when the next server ran out of memory is quarantined.
+// TestSuspectsAreResumedAlone checks that the runs of a server that ran out of memory are resumed
+// one at a time. The run that was alone and the largest when the next server ran out of memory is
+// quarantined.
 func TestSuspectsAreResumedAlone(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
@@ -158,8 +160,8 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 	}
 }
 
-// Runs within their share are never quarantined, however often their server is killed, and
-// whether or not another run holds more.
+// TestHonestRunsAreNotQuarantined checks that runs within their share are never quarantined, even
+// if their server is killed many times, and even if no run holds more.
 func TestHonestRunsAreNotQuarantined(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
@@ -181,7 +183,7 @@ func TestHonestRunsAreNotQuarantined(t *testing.T) {
 	require.Empty(t, f.quarantined())
 }
 
-// After a clean exit of a server, its runs are not suspects.
+// TestCleanExitIsNoEvidence checks that the runs of a server are not suspects after its clean exit.
 func TestCleanExitIsNoEvidence(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, withOwner("clean"))
@@ -196,8 +198,9 @@ func TestCleanExitIsNoEvidence(t *testing.T) {
 	require.Nil(t, death)
 }
 
-// If the OOM killer ended a process in a server's cgroup after the server's last heartbeat, its
-// runs are suspects, even if it used little memory. Later kills and other cgroups do not count.
+// TestOOMKillLeavesSuspects checks that the runs of a server are suspects if the OOM killer ended a
+// process in its cgroup after its last heartbeat, even if the server used little memory. Later
+// kills and other cgroups do not count.
 func TestOOMKillLeavesSuspects(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))

@@ -29,8 +29,9 @@ export default defineMiddleware({
 });
 `
 
-// The module redact keeps email addresses of the input out of the store and out of the server's
-// responses. Addresses in answers of the model and tools remain, in the records of phases only.
+// TestRedactedRunsAreStoredRedacted checks that the module redact keeps email addresses of the
+// input out of the store and out of the server's responses. Addresses in answers of the model and
+// tools remain only in the records of phases.
 func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 	t.Parallel()
 	redact := guestbuild.Build(t, "examples/wasm-middlewares/redact")
@@ -99,7 +100,7 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 	}
 }
 
-// everything returns the whole content of a store: the bytes of an SQLite database after a
+// everything returns the complete content of a store: the bytes of an SQLite database after a
 // checkpoint, or the rows of all PostgreSQL tables.
 func everything(t *testing.T, where string) string {
 	t.Helper()

@@ -35,7 +35,7 @@ func TestRejectionsAreDelayed(t *testing.T) {
 			}
 			ended := make(chan struct{})
 			defer close(ended)
-			go func() { // goes on, so that a slow machine does not refill the budget
+			go func() { // continues, so that a slow machine does not refill the budget
 				for tick := time.Tick(time.Millisecond); ; reject() {
 					select {
 					case <-tick:

@@ -204,7 +204,7 @@ func TestRunIsRejected(t *testing.T) {
 	require.NotEmpty(t, r.header.Get("Retry-After"))
 }
 
-// Repeating a request returns the same run.
+// TestRunIdempotency checks that repeating a request returns the same run.
 func TestRunIdempotency(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
@@ -221,7 +221,8 @@ func TestRunIdempotency(t *testing.T) {
 	f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", strings.Repeat("a", 300)).problem(t, 422)
 }
 
-// A different request with a used Idempotency-Key is rejected.
+// TestIdempotencyKeyOfAnotherRequest checks that a different request with a used Idempotency-Key is
+// rejected.
 func TestIdempotencyKeyOfAnotherRequest(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello, "other": hello})
@@ -308,7 +309,8 @@ func TestRunIsCanceled(t *testing.T) {
 	require.Equal(t, "canceled", f.finished(f.acme, paused.Run).FinishReason)
 }
 
-// When its client disconnects, a run continues or is canceled, as the request says.
+// TestClientDisconnects checks that a run whose client disconnects continues or is canceled, as its
+// request says.
 func TestClientDisconnects(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan string, 9), make(chan struct{})
@@ -344,8 +346,8 @@ func TestClientDisconnects(t *testing.T) {
 	require.Equal(t, "stop", f.finished(f.acme, ids[1]).FinishReason)
 }
 
-// A server that shuts down hands back its runs, and another server resumes them. Followers
-// receive each event once.
+// TestRunsOutliveTheirServer checks that a server that shuts down hands its runs back to the
+// journal, and another server resumes them. Followers receive each event once.
 func TestRunsOutliveTheirServer(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan string, 9), make(chan struct{})
@@ -398,7 +400,8 @@ func TestRunsOutliveTheirServer(t *testing.T) {
 	next.work.Wait()
 }
 
-// Tenants do not see the operator's modules in their runs.
+// TestOperatorsModulesAreHidden checks that tenants do not see the operator's modules in their
+// runs.
 func TestOperatorsModulesAreHidden(t *testing.T) {
 	t.Parallel()
 	guard := &inproc.Middleware{
@@ -434,7 +437,8 @@ func TestOperatorsModulesAreHidden(t *testing.T) {
 	require.Equal(t, "stopped by operator: not here", f.finished(f.acme, id).Error)
 }
 
-// A run with a module that the operator blocks ends within a second.
+// TestBlockedModuleEndsRuns checks that a run with a module that the operator blocks ends within a
+// second.
 func TestBlockedModuleEndsRuns(t *testing.T) {
 	t.Parallel()
 	began := make(chan string, 9)
@@ -469,7 +473,8 @@ func TestBlockedModuleEndsRuns(t *testing.T) {
 	}
 }
 
-// A run that does not end within the drain time is handed back to another server at once.
+// TestRunExceedsTheDrainTime checks that a run that does not end within the drain time is handed
+// back to another server at once.
 func TestRunExceedsTheDrainTime(t *testing.T) {
 	t.Parallel()
 	began := make(chan string, 9)
@@ -512,7 +517,8 @@ func (d deaf) Generate(context.Context, *model.Request, func(abi.Chunk) error) (
 	return nil, errors.New("it is too late")
 }
 
-// Serve returns an error if a run can neither end nor be handed back.
+// TestRunThatCannotBeHandedBack checks that Serve returns an error if a run can neither end nor be
+// handed back.
 func TestRunThatCannotBeHandedBack(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan struct{}), make(chan struct{})
@@ -539,7 +545,7 @@ func TestRunThatCannotBeHandedBack(t *testing.T) {
 	srv.work.Wait()
 }
 
-// Metadata is limited in size.
+// TestMetadataIsBounded checks that metadata is limited in size.
 func TestMetadataIsBounded(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
@@ -550,8 +556,8 @@ func TestMetadataIsBounded(t *testing.T) {
 	require.Contains(t, start(runs.MaxMetadata+1).problem(t, 422).Detail, "metadata has 65537 bytes; at most 65536 are allowed")
 }
 
-// Runs of the operator's tenant that a server started are taken over. Runs of the command in
-// the same store are not.
+// TestOperatorsRunsAreTakenOver checks that runs of the operator's tenant that a server started are
+// taken over. Runs of the command in the same store are not.
 func TestOperatorsRunsAreTakenOver(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan string, 9), make(chan struct{})

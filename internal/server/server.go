@@ -49,7 +49,7 @@ type Options struct {
 	// DrainTime limits the time in which requests and runs end at shutdown. Default: 30 s.
 	DrainTime time.Duration
 	// Owner names this process in the runs that it executes. Gone reports whether another
-	// process is known to have ended; see [journal.Options].
+	// process has certainly ended; see [journal.Options].
 	Owner string
 	Gone  func(owner string) bool
 	// Lease is the time after the last heartbeat of a run's server at which another server takes
@@ -68,7 +68,7 @@ type Options struct {
 	// Commands starts the MCP servers that agents of the operator's tenant name by a command.
 	// Default: agents start no programs.
 	Commands agents.Commands
-	// Tracer records what runs do. Optional.
+	// Tracer records the operations of runs. Optional.
 	Tracer tracing.Tracer
 	// Processors is the number of processors that long work, such as guests and large bodies,
 	// may use at once. Default: GOMAXPROCS. If it is lower, short requests wait less for long
@@ -83,7 +83,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// A Server is an [http.Handler] for the platform. [New] makes one.
+// A Server is an [http.Handler] for the platform. [New] creates one.
 type Server struct {
 	options  Options
 	log      *slog.Logger
@@ -151,7 +151,7 @@ func (s *Server) setDefaults() {
 	o.Version = cmp.Or(o.Version, "devel")
 }
 
-// newServices makes the services behind the routes. Each depends on those before it.
+// newServices creates the services that implement the routes. Each depends on those before it.
 func (s *Server) newServices() {
 	o := &s.options
 	s.blocks = blocks.NewList(o.Store, s.log)

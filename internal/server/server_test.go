@@ -22,7 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// used matches what a request changes in its own key.
+// used matches the time of last use, which a request changes in its own key.
 var used = regexp.MustCompile(`"used":"[^"]*"`)
 
 func TestUnknownPaths(t *testing.T) {

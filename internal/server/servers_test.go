@@ -76,7 +76,7 @@ func serveHere(where string) error {
 	return srv.Serve(ctx, l)
 }
 
-// A process is a server in a process of its own.
+// A process is a server in a separate process.
 type process struct {
 	*fixture
 	cmd *exec.Cmd
@@ -195,8 +195,8 @@ func (x *following) last() string {
 	return x.events[len(x.events)-1].id
 }
 
-// When a server is killed or shut down during runs, another server takes them over. Followers
-// there receive each event once.
+// TestServersTakeOver checks that another server takes over the runs of a server that is killed or
+// shut down. Followers there receive each event once.
 func TestServersTakeOver(t *testing.T) {
 	t.Parallel()
 	f, where := testDatabase(t)
@@ -269,8 +269,8 @@ func TestServersTakeOver(t *testing.T) {
 	require.Equal(t, int64(2*count), used.Total.Runs)
 }
 
-// Quotas apply to all servers of a database together, and survive restarts. A module that is
-// blocked at one server stops on all servers, also during hooks.
+// TestServersShare checks that quotas apply to all servers of a database together, and survive
+// restarts. A module that is blocked at one server stops on all servers, even during hooks.
 func TestServersShare(t *testing.T) {
 	t.Parallel()
 	f, where := testDatabase(t)
@@ -326,7 +326,7 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 	require.Contains(t, start(1).problem(t, 403).Detail, "it phones home")
 	servers[0].ok("DELETE", "/v1/blocks/"+kept.Modules[0].Digest, f.operator, nil, nil)
 
-	// A server that starts knows the usage so far.
+	// A new server counts the usage so far.
 	close(g.let)
 	for _, p := range servers {
 		require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))

@@ -16,8 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A run whose agent cannot be made is retried for an hour of the server's own clock. A jump of
-// the database's clock does not end the run.
+// TestTakeoverRetriesByTheLocalClock checks that a run whose agent cannot be built is retried for
+// an hour by the server's own clock. A jump of the database's clock does not end the run.
 func TestTakeoverRetriesByTheLocalClock(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64
@@ -45,8 +45,8 @@ func TestTakeoverRetriesByTheLocalClock(t *testing.T) {
 	require.Equal(t, journal.StatusFinished, take())
 }
 
-// Leases use the database's clock: a run of another server is canceled there, however wrong
-// this server's clock is.
+// TestLeasesUseTheDatabaseClock checks that leases use the database's clock: a run of another
+// server is canceled there, even if this server's clock is wrong by days.
 func TestLeasesUseTheDatabaseClock(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, func(o *Options) {

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// A deleted tenant can start nothing, and its runs end on all servers. Other tenants' runs
-// continue.
+// TestDeletedTenantEnds checks that a deleted tenant can start nothing, and its runs end on all
+// servers. Other tenants' runs continue.
 func TestDeletedTenantEnds(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan string, 9), make(chan struct{})
@@ -46,8 +46,8 @@ func TestDeletedTenantEnds(t *testing.T) {
 	require.Equal(t, "stop", f.finished(f.beta, others.ID).FinishReason)
 }
 
-// If there is too much to delete for one request, the next request continues. The tenant can
-// start nothing in between.
+// TestDeletionContinues checks that a deletion that is too large for one request continues in the
+// next one. The tenant can start nothing in between.
 func TestDeletionContinues(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{})

@@ -98,7 +98,7 @@ func Find(dir string) (*Project, error) {
 	return nil, fmt.Errorf("there is nothing to build in %s: no main.go, .c, Cargo.toml, assembly/index.ts, .ts or .js; agent-runner module new creates a complete project", dir)
 }
 
-// What names the project's language, and its compiler if that is not the usual one.
+// What returns the name of the project's language, and of its compiler if it is not the default.
 func (p *Project) What() string {
 	if p.TinyGo != "" {
 		return p.Language.Name + " (TinyGo)"
@@ -167,7 +167,7 @@ var linkers = []string{"wasm-ld", "wasm-ld-14", "wasm-ld-16", "wasm-ld-18", "was
 
 // buildC compiles and links a C module. The linker leaves the host's functions undefined, and the
 // header exports the hooks. Compiler and linker run separately, because a clang that links runs
-// wasm-opt if it finds one, and wasm-opt does not know which features the module may use.
+// wasm-opt if it finds one, and wasm-opt may reject features that the module uses.
 func buildC(ctx context.Context, p *Project, out string) error {
 	const install = "on Debian and Ubuntu: apt-get install clang lld"
 	compiler, err := find(install, "clang")

@@ -92,8 +92,8 @@ func TestTinyGoErrors(t *testing.T) {
 			"-ldflags=-extldflags '-z stack-size=1048576' -no-debug -o "+out+" .")
 }
 
-// TestNoWasmOpt checks that a wasm-opt in PATH is not run. clang runs it when it links, and it
-// rejects features that it was not told of.
+// TestNoWasmOpt checks that a build does not run a wasm-opt in PATH. clang runs it when it links,
+// and it rejects features that are not enabled by its flags.
 func TestNoWasmOpt(t *testing.T) {
 	if _, err := exec.LookPath("clang"); err != nil {
 		t.Skip("there is no clang")
@@ -147,8 +147,8 @@ func TestNoGoModule(t *testing.T) {
 	require.ErrorContains(t, err, "there is no go.mod in the folder or above it; agent-runner module new NAME --lang go creates a project with one")
 }
 
-// TestBuildIsCanceled checks that a canceled build reports the cancellation rather than how the
-// compiler died.
+// TestBuildIsCanceled checks that a canceled build reports the cancellation instead of the
+// compiler's exit status.
 func TestBuildIsCanceled(t *testing.T) {
 	t.Parallel()
 	p, err := toolchain.Find(folder(t, "main.go", "go.mod"))

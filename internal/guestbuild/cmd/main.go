@@ -2,8 +2,8 @@
 //
 //	go run ./internal/guestbuild/cmd ./examples/wasm-middlewares/...
 //
-// Each argument is a folder of the repository, or one with /... for all
-// guests below it.
+// Each argument is a folder of the repository, or a folder followed by /... for all guests below
+// it.
 package main
 
 import (

@@ -1,12 +1,12 @@
-// Package admission decides when the work of a request may run, so that no tenant of a server
-// keeps another one waiting.
+// Package admission decides when the work of a request may run, so that tenants of a server do not
+// delay each other.
 //
-// Callers pass the name of a tenant, and a method for each kind of work. They get a function that
-// releases what the work holds, or a [*QuotaError]. Each kind of work has a [fairshare.Semaphore]. Work that keeps a
-// processor busy is also charged to the tenant's budget: a tenant that used much recently is
-// delayed while others want the processors.
+// The [Controller] has a method for each kind of work, which takes the name of a tenant. It returns
+// a function that releases the work's slot, or a [*QuotaError]. Each kind of work has a
+// [fairshare.Semaphore]. CPU-bound work is also charged to the tenant's budget: a tenant without
+// budget is delayed while others want the processors.
 //
-// The package knows no routes, no store and no runs.
+// The package does not depend on routes, the store or runs.
 package admission
 
 import (
@@ -35,7 +35,7 @@ type Controller struct {
 	requests *fairshare.RateLimiter
 	controls *fairshare.RateLimiter
 
-	// processors are for work that takes one for longer than a moment: guests, lists, bodies.
+	// processors has slots for long CPU-bound work: guests, lists, bodies.
 	processors *fairshare.Semaphore
 	cpu        *fairshare.Budget
 
@@ -76,16 +76,16 @@ func New(processors int, now func() time.Time, draining <-chan struct{}) *Contro
 	}
 }
 
-// A QuotaError reports that a tenant has as much of something as it may have on this server.
+// A QuotaError reports that a tenant has reached a limit on this server.
 type QuotaError struct {
 	Quota      string
 	RetryAfter time.Duration
-	Reason     string // what to do
+	Reason     string // the limit, and advice
 }
 
 func (e *QuotaError) Error() string { return e.Reason }
 
-// CheckRate counts a request of a tenant. Requests that control runs have a rate of their own.
+// CheckRate counts a request of a tenant. Requests that control runs have their own rate.
 func (c *Controller) CheckRate(tenant string, control bool, perMinute int64) error {
 	limiter := c.requests
 	if control {

@@ -12,13 +12,13 @@ import (
 // contention is the minimum time of a yield that shows that others wanted the processor.
 const contention = 50 * time.Microsecond
 
-// Sharer returns a tenant as the sandbox sees it: its memory is counted together, and its guests
-// that run for longer than a moment take turns with those of other tenants.
+// Sharer returns the sandbox's form of a tenant. The sandbox counts the memory of its guests
+// together, and schedules its long-running guests with those of other tenants.
 func (c *Controller) Sharer(tenant string) *sandbox.Tenant {
 	return &sandbox.Tenant{Name: tenant, AcquireCPU: func(ctx context.Context) (func(), error) { return c.Turn(ctx, tenant) }}
 }
 
-// Turn waits for a processor for one turn of a guest, which done ends.
+// Turn waits for a processor slot for one time slice of a guest, which done ends.
 func (c *Controller) Turn(ctx context.Context, tenant string) (done func(), err error) {
 	release, err := acquire(ctx, c.processors, tenant, "turns of a processor")
 	if err != nil {
@@ -33,7 +33,8 @@ func (c *Controller) Turn(ctx context.Context, tenant string) (done func(), err 
 	}, nil
 }
 
-// charge charges a tenant's budget and returns the delay: none if the resource is uncontended.
+// charge charges a tenant's budget and returns the delay, which is 0 if the resource is
+// uncontended.
 func charge(b *fairshare.Budget, tenant string, took time.Duration, contended func(tenant string) bool) time.Duration {
 	delay := b.Charge(tenant, took)
 	if delay > 0 && !contended(tenant) {
@@ -47,11 +48,12 @@ func (c *Controller) contended(tenant string) bool {
 	return c.InFlight.Others(tenant) && c.yield() > contention
 }
 
-// yield lets all others that want the processor run first. It returns for how long they did.
+// yield lets all others that want the processor run first, and returns their time.
 func yield() time.Duration {
 	began := time.Now()
-	// The receiver of a released slot runs next on this processor, before Go's common queue: what
-	// comes from the disk, say, would wait for dozens of turns. Gosched goes to the end of that queue.
+	// The receiver of a released slot runs next on this processor, before Go's global queue.
+	// Goroutines there, such as those with results from the disk, would wait for dozens of time
+	// slices. Gosched moves this goroutine to the end of that queue.
 	runtime.Gosched()
 	schedYield() // threads of this process wait in the kernel's queue, too
 	return time.Since(began)

@@ -73,8 +73,8 @@ func TestThrottlingOfGuests(t *testing.T) {
 	}
 }
 
-// TestOneBudgetForAllWork checks that a tenant that reads, runs guests and sends large bodies, all
-// at once and without end, has no more of the processors than one that does one of these.
+// TestOneBudgetForAllWork checks that a tenant that continuously reads, runs guests and sends large
+// bodies has no more processor time than a tenant that does one of these.
 func TestOneBudgetForAllWork(t *testing.T) {
 	t.Parallel()
 	const piece, span = 10 * time.Millisecond, 20 * time.Second
@@ -122,8 +122,8 @@ func TestOneBudgetForAllWork(t *testing.T) {
 	require.InDelta(t, cpuShare, share(t, "reads", "guests", "bodies"), 0.08)
 }
 
-// TestReads checks that a tenant's reads run one at a time, others do not wait for them, and a
-// panic releases the slot.
+// TestReads checks that a tenant's reads run one at a time, that others do not wait for them, and
+// that a panic releases the slot.
 func TestReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestReads(t *testing.T) {
 	})
 }
 
-// TestChecks checks that a tenant that uploads without end has a quarter of the time.
+// TestChecks checks that a tenant that uploads continuously has a quarter of the time.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Limits on the requests of one tenant at a server at once.
+// Limits on the concurrent requests of one tenant at a server.
 const (
-	maxRequests  = 4096     // unless its quota says otherwise; event streams are requests
+	maxRequests  = 4096     // unless its quota sets a limit; event streams are requests
 	MaxBodyBytes = 64 << 20 // of bodies in memory
 
 	// controlRequests is the number of requests beyond the quota that a tenant may have in flight
@@ -21,7 +21,7 @@ const (
 // have started a run.
 const activeFor = 10 * time.Second
 
-// InFlight counts the requests of each tenant that are being answered.
+// InFlight counts the requests in flight of each tenant.
 type InFlight struct {
 	mu      sync.Mutex
 	tenants map[string]*load
@@ -34,7 +34,7 @@ type arrival struct {
 	at     time.Time
 }
 
-// A load is what the requests of one tenant take.
+// A load is the number of a tenant's requests, and the bytes of their bodies in memory.
 type load struct {
 	requests int64
 	bytes    int64
@@ -42,9 +42,9 @@ type load struct {
 
 func newInFlight() *InFlight { return &InFlight{tenants: map[string]*load{}} }
 
-// Enter admits a request of a tenant, until it calls leave. bytes is the size of its body in memory; the
-// request calls bodyDone when it is no longer in memory, and leave does so, too. A quota of zero is
-// the default.
+// Enter admits a request of a tenant until it calls leave. bytes is the size of its body in memory.
+// The request calls bodyDone when the body is no longer in memory; leave also calls it. A quota of
+// 0 selects the default.
 func (f *InFlight) Enter(tenant string, quota int64, control bool, bytes int64) (bodyDone, leave func(), err error) {
 	limit := cmp.Or(quota, maxRequests)
 	if control {

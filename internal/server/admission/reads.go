@@ -2,8 +2,8 @@ package admission
 
 import "context"
 
-// Requests that only read (lists, histories) run one at a time for each tenant, and for all tenants
-// on fewer connections than the store has, so that some are left for runs and keys.
+// Requests that only read (lists, histories) run one at a time for each tenant. All tenants
+// together use fewer connections than the store has, so that some are left for runs and keys.
 const (
 	maxLists       = 3
 	maxStates      = 2 // requests for the state of a run

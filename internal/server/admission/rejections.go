@@ -8,9 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/fairshare"
 )
 
-// A rejected request costs about as much as a small one that is answered, and counts for no quota.
-// So a tenant that is rejected much more often than a client that heeds Retry-After gets its
-// response later.
+// A rejected request costs about as much as a small successful one, but counts for no quota.
+// Rejections are therefore delayed if a tenant causes many more than a client that respects
+// Retry-After.
 const (
 	rejectionBurst = 600
 	rejectionRate  = 50 // per second
@@ -32,8 +32,9 @@ func newRejections(draining <-chan struct{}) *Rejections {
 	return &Rejections{budget: fairshare.NewBudget(1, rejectionBurst*rejectionCost), draining: draining}
 }
 
-// Wait counts a rejection, and returns when it may be sent: at once if the tenant is within its
-// rate, or too many are delayed already; early if ctx is done or the server drains.
+// Wait counts a rejection, and returns when it may be sent. It returns at once if the tenant is
+// within its rate or too many rejections are delayed, and early if ctx is done or the server
+// drains.
 func (r *Rejections) Wait(ctx context.Context, tenant string) {
 	delay := r.budget.Charge(tenant, rejectionCost)
 	if delay <= 0 {

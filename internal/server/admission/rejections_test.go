@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/fairshare"
 )
 
-// reject rejects n requests, and returns how long that took.
+// reject rejects n requests, and returns the time that this took.
 func reject(ctx context.Context, r *Rejections, tenant string, n int) time.Duration {
 	began := time.Now()
 	for range n {

@@ -9,13 +9,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/fairshare"
 )
 
-// Uploads and agents. A received upload is in a file; memory is taken only while it is compiled.
+// Limits of uploads and agents. A received upload is in a file, and uses memory only while it is
+// compiled.
 const (
-	MaxUploads      = 4 // of a tenant, received or checked at once
+	MaxUploads      = 4 // concurrent uploads of a tenant
 	maxCompiles     = 2
 	maxQueuedChecks = 16 // of a tenant
 
-	// A tenant that checks modules and agents without end has a quarter of the time, after 5 s.
+	// A tenant that checks modules and agents continuously has a quarter of the time, after 5 s.
 	checkShare = 0.25
 	checkBurst = 5 * time.Second
 
@@ -47,7 +48,7 @@ func (c *Controller) Check(ctx context.Context, tenant string) (done func(), err
 	return func() { release(charge(c.checkTime, tenant, time.Since(began), c.InFlight.Others)) }, nil
 }
 
-// Compile waits until a module of a tenant may be compiled. done ends it.
+// Compile waits until a module of a tenant may be compiled. done ends the compilation.
 func (c *Controller) Compile(ctx context.Context, tenant string) (done func(), err error) {
 	release, err := acquire(ctx, c.compiles, tenant, "compiles")
 	if err != nil {
@@ -56,7 +57,7 @@ func (c *Controller) Compile(ctx context.Context, tenant string) (done func(), e
 	return func() { release(0) }, nil
 }
 
-// Build waits until an agent of a tenant may be built. done ends it.
+// Build waits until an agent of a tenant may be built. done ends the build.
 func (c *Controller) Build(ctx context.Context, tenant string) (done func(), err error) {
 	release, err := acquire(ctx, c.builds, tenant, "agents that are built")
 	if err != nil {

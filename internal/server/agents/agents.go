@@ -34,7 +34,7 @@ type Options struct {
 	Admission *admission.Controller
 	Logger    *slog.Logger
 	Now       func() time.Time
-	// Journal has the journal options that all tenants share.
+	// Journal holds the journal options that all tenants share.
 	Journal journal.Options
 	// Tracer returns the tracer of a tenant's runs.
 	Tracer func(t *store.Tenant) tracing.Tracer

@@ -20,7 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Build makes the agent of a plan.
+// Build builds the agent of a plan.
 func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 	if err := p.read(); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (f *Pool) modelFailed(p *Plan) func(context.Context, *model.Request, *model
 	}
 }
 
-// CapSteps lowers the steps of an agent and its sub-agents to most. It reports whether a file
+// capSteps lowers the steps of an agent and its sub-agents to most. It reports whether a file
 // asks for more.
 func capSteps(f *agentfile.File, most int) (lowered bool) {
 	lowered = f.Limits.MaxSteps > most

@@ -19,7 +19,7 @@ import (
 
 var agentType = reflect.TypeFor[api.Agent]()
 
-// A checkedAgent is an agent file whose modules were found.
+// A checkedAgent holds the results of checking an agent file.
 type checkedAgent struct {
 	entries  []api.Entry
 	warnings []string
@@ -68,7 +68,7 @@ func walk(f *agentfile.File, fn func(f *agentfile.File, at string, m *agentfile.
 	}
 }
 
-// check parses an agent file and rejects what cannot run on this server.
+// check parses an agent file and rejects it if it cannot run on this server.
 func (a *Service) check(ctx context.Context, c *httpapi.Caller, name string, body []byte) (*checkedAgent, error) {
 	policy, err := policy.Of(c.Info)
 	if err != nil {
@@ -123,8 +123,8 @@ func fileProblem(err error) error {
 	return p
 }
 
-// checkFile rejects what the tenant must not use: files, commands, and hosts and models that
-// its policy does not allow.
+// checkFile rejects files, commands, and hosts and models that the tenant's policy does not
+// allow.
 func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands Commands) error {
 	operator := c.Key.Tenant == store.Operator
 	if f.Tools.Root != "" {

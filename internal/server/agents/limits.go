@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// checkLimits rejects limits of a tenant's module above the defaults, by which the server's
-// memory and processors are shared. Tenants may lower them.
+// checkLimits rejects limits of a tenant's module above the defaults, because they determine
+// the shares of the server's memory and processors. Tenants may lower them.
 func checkLimits(f *agentfile.File, at string, l *agentfile.ModuleLimits) error {
 	for _, limit := range []struct {
 		name       string

@@ -10,7 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
-// Tenants cannot raise any limit of a module, including limits that are added later.
+// TestTenantsCannotRaiseLimits checks that tenants cannot raise any limit of a module, including
+// limits that are added later.
 func TestTenantsCannotRaiseLimits(t *testing.T) {
 	t.Parallel()
 	f, err := agentfile.Parse("a", []byte("model: {name: x}\nmiddlewares: [{module: wrap}]\n"))

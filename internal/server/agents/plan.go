@@ -24,7 +24,7 @@ const (
 	serverBytes = 1 << 20  // of an MCP server: a connection, and a session at its other end
 )
 
-// A Plan has everything that an agent is made of.
+// A Plan holds all data to build an agent.
 type Plan struct {
 	*store.AgentSnapshot
 	tenant *store.Tenant
@@ -40,7 +40,7 @@ type Plan struct {
 // plan looks up the current parts of an agent.
 func (f *Pool) plan(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, error) {
 	around := ringsName
-	if t.ID() == store.Operator || spec.Rings < 0 { // the run began without rings
+	if t.ID() == store.Operator || spec.Rings < 0 { // the run started without rings
 		around = ""
 	}
 	p := &Plan{tenant: t, Spec: spec}
@@ -64,7 +64,7 @@ func (f *Pool) plan(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, err
 	return p, nil
 }
 
-// key returns a hash of the plan. Equal plans make equal agents.
+// key returns a hash of the plan. Equal plans build equal agents.
 func (p *Plan) key() (string, error) {
 	parts := []any{p.tenant.ID(), p.Info.Policy, p.Spec, p.Secrets}
 	for _, a := range []*store.StoredAgent{p.Agent, p.Around} {

@@ -21,7 +21,7 @@ const (
 	evictInterval      = 10 * time.Second
 )
 
-// A Pool caches the agents that are built. All runs with the same plan share one.
+// A Pool caches built agents. All runs with the same plan share one.
 type Pool struct {
 	options *Options
 	agents  *Service
@@ -33,7 +33,7 @@ type Pool struct {
 	BuildAgent func(context.Context, *Plan) (*host.Agent, error)
 }
 
-// A poolKey identifies an agent: what its tenant stored, and what the operator allows and adds.
+// A poolKey identifies an agent by its tenant and the hash of its plan.
 type poolKey struct{ tenant, plan string }
 
 // A builtAgent is an agent in the pool.
@@ -57,7 +57,7 @@ func NewPool(a *Service) *Pool {
 	return p
 }
 
-// Open returns an agent of a tenant, which is built if it is not in the pool.
+// Open returns an agent of a tenant. It builds the agent if it is not in the pool.
 func (p *Pool) Open(ctx context.Context, t *store.Tenant, spec Spec) (*Handle, error) {
 	plan, err := p.plan(ctx, t, spec)
 	if err != nil {
@@ -88,7 +88,7 @@ func (p *Pool) load(ctx context.Context, plan *Plan, tenant string) (*builtAgent
 	return &builtAgent{a, plan.bytes()}, nil
 }
 
-// buildInRoom builds an agent. If there is no room for its images, it closes idle modules and
+// buildInRoom builds an agent. If there is no memory for its images, it closes idle modules and
 // agents and tries again: first agents of the same tenant, then those of others, more each time.
 func (p *Pool) buildInRoom(ctx context.Context, plan *Plan, tenant string) (*host.Agent, error) {
 	a, err := p.BuildAgent(ctx, plan)
@@ -114,7 +114,7 @@ func (p *Pool) buildInRoom(ctx context.Context, plan *Plan, tenant string) (*hos
 	}
 }
 
-// Watch closes idle agents and modules from time to time, and all of them when ctx ends.
+// Watch closes idle agents and modules periodically, and all of them when ctx ends.
 func (p *Pool) Watch(ctx context.Context) {
 	ticker := time.NewTicker(evictInterval)
 	defer ticker.Stop()
@@ -152,11 +152,11 @@ func (p *Pool) Evict(ttl time.Duration, maxBytes, maxTenantBytes int64) {
 
 type idleAgent = refcache.Idle[poolKey, *builtAgent]
 
-// CloseIdle closes all idle agents, and returns how many.
+// CloseIdle closes all idle agents, and returns their number.
 func (p *Pool) CloseIdle() int { return p.cache.EvictAll() }
 
-// EvictTenant closes the idle agents of a tenant, and returns how many. Their images count against
-// the tenant's share of the memory of images.
+// EvictTenant closes the idle agents of a tenant, and returns their number. Their images count
+// against the tenant's share of the memory of images.
 func (p *Pool) EvictTenant(tenant string) int {
 	return p.cache.Evict(func(idle []idleAgent) []idleAgent {
 		return selected(idle, len(idle), func(a idleAgent) bool { return a.Key.tenant == tenant })

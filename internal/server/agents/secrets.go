@@ -16,7 +16,7 @@ type secretsEnv struct {
 	plan *Plan
 
 	mu    sync.Mutex
-	first error // why a secret could not be read
+	first error // the first failure to read a secret
 }
 
 // getenv returns a function that looks up the tenant's secrets, and the operator's model
@@ -57,8 +57,8 @@ func (v *secretsEnv) open(ctx context.Context, name string) string {
 	return ""
 }
 
-// err returns why a needed secret could not be read. The agent must not run without it, since
-// it might use a model with no key or with another key.
+// err returns the first failure to read a needed secret. The agent must not run without the
+// secret, since it might use a model with no key or with another key.
 func (v *secretsEnv) err() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

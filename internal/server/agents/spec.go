@@ -6,7 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// A Spec is stored with a run, to find the run's agent again.
+// A Spec identifies a run's agent. It is stored with the run.
 type Spec struct {
 	Agent   string `json:"agent"`
 	Version int64  `json:"version"`         // 0: the newest
@@ -19,6 +19,6 @@ func SpecOf(info *journal.RunInfo) (Spec, error) {
 	return s, err
 }
 
-// OperatorName replaces the names of the operator's middlewares in what tenants see, and is the
+// OperatorName replaces the names of the operator's middlewares in data for tenants, and is the
 // prefix of these names.
 const OperatorName = "operator"

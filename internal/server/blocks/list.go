@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// pollInterval is the time between two reads of the list, for blocks of other servers. A block must take
-// effect within a second.
+// pollInterval is the time between two reads of the list, for blocks of other servers. A block must
+// take effect within a second.
 const pollInterval = 500 * time.Millisecond
 
 // A List holds the modules that the operator blocks.

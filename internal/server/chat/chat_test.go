@@ -141,7 +141,8 @@ func look() tool.Tool {
 	return tool.Func(abi.Tool{Name: "look"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("sunny"), nil })
 }
 
-// Responses contain the agent's text, streamed or whole, and not the agent's own tools.
+// TestAnswers checks that responses contain the agent's text, streamed or whole, and not the
+// agent's own tools.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []string{"true", "false"} {
@@ -166,7 +167,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// The client runs its own tools, in the middle of one run.
+// TestClientTools checks that the client runs its own tools during one run of the agent.
 func TestClientTools(t *testing.T) {
 	t.Parallel()
 	const tools = `"tools":[{"type":"function","function":{"name":"show","parameters":{"type":"object"}}}]`
@@ -284,7 +285,8 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// If the final text differs from the streamed text, the client receives a correction.
+// TestReplaced checks that a client receives a correction if the final text differs from the
+// streamed text.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	n := &inproc.Middleware{AfterModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {

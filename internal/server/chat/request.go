@@ -27,7 +27,7 @@ type Request struct {
 	usage  bool // report usage at the end of a stream
 }
 
-// body has the fields of a request that have a meaning here.
+// body holds the supported fields of a request.
 type body struct {
 	Model         string                     `json:"model"`
 	Messages      []abi.Message              `json:"messages"`
@@ -57,7 +57,7 @@ const (
 	maxTools    = 128
 )
 
-// ParseRequest parses a request. It rejects what is not supported. It ignores parameters of the
+// ParseRequest parses a request. It rejects unsupported requests. It ignores parameters of the
 // model, such as temperature, since the agent sets them. The error is an *Error.
 func ParseRequest(b []byte) (*Request, error) {
 	var in body
@@ -145,8 +145,8 @@ func (r *Request) goesOn() error {
 	return nil
 }
 
-// The ids of the client's tool calls contain the run and the interrupt that their results
-// answer.
+// callPrefix starts the ids of the client's tool calls. An id contains the run and the interrupt
+// that the call's result answers.
 const callPrefix = "call_"
 
 func callID(run, interrupt string) string { return callPrefix + run + "." + interrupt }

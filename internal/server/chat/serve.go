@@ -18,8 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// How long a client may take to read a part of a stream, and how often a silent stream sends a
-// comment.
+// Timeouts of streams: writeTime is the maximum time for a client to read one part, and beat is the
+// silence after which a stream sends a comment.
 const (
 	writeTime = 30 * time.Second
 	beat      = 15 * time.Second
@@ -106,8 +106,8 @@ func (s *sender) failure(e abi.Event, err error) error {
 	}
 }
 
-// modelFailed returns the error of a failed model call. The model's address and the text of its
-// endpoint are not for the agent's users; the run's events have what the tenant may see.
+// modelFailed returns the error of a failed model call. It does not show the model's address and
+// the text of its endpoint to the agent's users; the tenant can read the run's events.
 func modelFailed(e abi.Event, how string) *Error {
 	return &Error{Status: http.StatusBadGateway, Code: string(e.Error.Code), Header: retryAfter(e.Error), Message: fmt.Sprintf("%s; run %s has its events", how, e.Run)}
 }

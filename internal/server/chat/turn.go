@@ -16,7 +16,7 @@ const (
 	finishFiltered = "content_filter"
 )
 
-// A turn collects what an agent says in a run, for a client of completions.
+// A turn collects the text of an agent in a run, for a client of completions.
 type turn struct {
 	said     strings.Builder // text that was streamed
 	step     strings.Builder // text of the current step that was streamed
@@ -165,7 +165,7 @@ func (t *turn) calls(run string, indexed bool) []map[string]any {
 	return out
 }
 
-// about returns the fields that only clients of this server read.
+// about returns additional fields, which OpenAI's API does not have.
 func (t *turn) about(run string) any {
 	o := map[string]any{"run": run}
 	if t.waiting != nil {

@@ -1,10 +1,10 @@
 // Package console serves the web console: static files that call the API with the key of the
 // signed-in user. The files contain no secrets and do not depend on the request.
 //
-// The page is at "/". It loads files from a path that contains the digest of all files:
-// browsers cache them forever, and another build has another path. The Content-Security-Policy
-// ([Policy]) allows only this server's files and API, no inline scripts, and no HTML from
-// strings.
+// The page is at "/". It loads files from a path that contains the digest of all files.
+// Browsers cache them forever, because another build has another path. The
+// Content-Security-Policy ([Policy]) allows only this server's files and API, no inline scripts,
+// and no HTML from strings.
 package console
 
 import (
@@ -26,20 +26,20 @@ import (
 //go:embed web
 var embedded embed.FS
 
-// Policy is the console's Content-Security-Policy. With trusted-types none, browsers refuse to
-// make HTML of strings.
+// Policy is the console's Content-Security-Policy. With trusted-types none, browsers reject HTML
+// from strings.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 const (
-	// Page is the pattern of the page. The other files have patterns of their own.
+	// Page is the pattern of the page. The other files have their own patterns.
 	Page  = "GET /{$}"
 	index = "index.html"
 	// forGood is the Cache-Control of files whose path contains their digest.
 	forGood = "public, max-age=31536000, immutable"
 )
 
-// kinds has the media types of files by extension. Those of the machine are not used.
+// kinds holds the media types of files by extension, independent of the machine's configuration.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }

@@ -32,7 +32,7 @@ func served(t *testing.T) (h http.Handler, patterns []string) {
 	return mux, patterns
 }
 
-// The page shows all quotas of a tenant.
+// TestQuotasAreShown checks that the page shows all quotas of a tenant.
 func TestQuotasAreShown(t *testing.T) {
 	t.Parallel()
 	page, err := embedded.ReadFile("web/operator.js")
@@ -102,7 +102,8 @@ func TestFiles(t *testing.T) {
 	require.Equal(t, 404, ask(h, "/main.js").StatusCode)
 }
 
-// The policy allows the console's own files, and no strings as HTML or scripts.
+// TestPolicy checks that the policy allows the console's own files, but no HTML or scripts from
+// strings.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	require.NotContains(t, Policy, "unsafe")
@@ -113,7 +114,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// The path of the files changes with their content.
+// TestPathHasDigest checks that the path of the files changes with their content.
 func TestPathHasDigest(t *testing.T) {
 	t.Parallel()
 	bases := map[string]bool{}
@@ -132,12 +133,13 @@ func TestPathHasDigest(t *testing.T) {
 	require.Error(t, mount(fstest.MapFS{"index.html": {Data: []byte("{{")}}, func(string, http.Handler) {}))
 }
 
-// forbidden matches code that makes HTML, scripts or requests of strings. Browsers that support
-// trusted types refuse most of it, too.
+// forbidden matches code that creates HTML, scripts or requests from strings. Browsers with trusted
+// types reject most of it, too.
 var forbidden = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|setHTML|DOMParser|createContextualFragment|document\.write|srcdoc|` +
 	`\beval\(|new Function|Function\(|setTimeout\(["'` + "`" + `]|javascript:|\bstyle=|\son[a-z]+=|setAttribute\("(?:on|style|src)|https?://|localStorage|document\.cookie|import\(`)
 
-// Everything from modules, models and tenants is text.
+// TestNothingMakesHTML checks that the console shows data from modules, models and tenants as text,
+// never as HTML.
 func TestNothingMakesHTML(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"e.innerHTML = x", `<p style="x">`, `<p onclick="x">`, "eval(x)", `src="https://example.com"`} {
@@ -163,7 +165,8 @@ func TestNothingMakesHTML(t *testing.T) {
 	require.Greater(t, seen, 10)
 }
 
-// Elements are made in one file, which decides which attributes there are.
+// TestElementsAreMadeInOnePlace checks that only one file creates elements, and it determines the
+// allowed attributes.
 func TestElementsAreMadeInOnePlace(t *testing.T) {
 	t.Parallel()
 	files, err := fs.Glob(embedded, "web/*.js")
@@ -181,7 +184,7 @@ func TestElementsAreMadeInOnePlace(t *testing.T) {
 	}
 }
 
-// The page loads little: what it weighs as it is sent is bounded.
+// TestSmall checks that the compressed size of the page and its files is bounded.
 func TestSmall(t *testing.T) {
 	t.Parallel()
 	h, patterns := served(t)
@@ -193,7 +196,7 @@ func TestSmall(t *testing.T) {
 	require.Less(t, size, 48<<10)
 }
 
-// The scripts that need no page are tested with Node.js alone.
+// TestScripts checks that the scripts that need no page pass their tests in Node.js.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	npmtest.Folder(t) // skips where there is no Node.js

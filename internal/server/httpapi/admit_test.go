@@ -11,7 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A body of unknown length counts as the largest that the tenant may send.
+// TestBodyOfUnknownLength checks that a body of unknown length counts as the largest that the
+// tenant may send.
 func TestBodyOfUnknownLength(t *testing.T) {
 	t.Parallel()
 	info := &store.TenantInfo{}

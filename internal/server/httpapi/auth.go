@@ -38,7 +38,7 @@ func (rt *Router) guard(r Route) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// authenticate returns the caller that a request's key belongs to.
+// authenticate returns the caller with a request's key.
 func (rt *Router) authenticate(r *http.Request) (*Caller, error) {
 	scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || shown == "" {

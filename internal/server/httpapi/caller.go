@@ -26,8 +26,7 @@ func (c *Caller) Has(s Scope) bool {
 	return slices.Contains(c.Key.Scopes, string(s)) && (s != OperatorScope || c.Key.Tenant == store.Operator)
 }
 
-// Parse calls fn, which parses the caller's body, when the tenant may. bytes is the body's
-// size.
+// Parse calls fn, which parses the caller's body, once a admits it. bytes is the body's size.
 func (c *Caller) Parse(ctx context.Context, a *admission.Controller, bytes int, fn func() error) error {
 	c.BodyBytes = bytes
 	return a.Parse(ctx, c.Key.Tenant, bytes, fn)

@@ -19,12 +19,12 @@ type (
 		CursorInput
 		Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Maximum number of rows. A page of large rows has fewer."`
 	}
-	// LongListInput is embedded in the inputs of lists that most callers read as a whole.
+	// LongListInput is embedded in the inputs of lists that most callers read completely.
 	LongListInput struct {
 		CursorInput
 		Limit int `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of rows."`
 	}
-	// CursorInput is embedded in the inputs of lists that have a limit of their own.
+	// CursorInput is embedded in the inputs of lists with their own limit.
 	CursorInput struct {
 		Cursor string `query:"cursor" doc:"The next_cursor of the previous page. Default: the first page."`
 	}
@@ -109,9 +109,9 @@ const (
 
 // encodeCursor encodes a position in a list of a tenant as a cursor: base64url of the
 // version, a checksum, the creation time in milliseconds as a varint, and the name. The
-// checksum covers the list and the tenant, so that a cursor is valid in its own list only.
-// It protects nothing: a forged cursor selects a position in a list that its sender may read
-// from the beginning.
+// checksum covers the list and the tenant, so that a cursor is valid only in its own list. It
+// is no security measure: a forged cursor selects a position in a list that its sender may
+// read from the beginning.
 func encodeCursor(list ListName, tenant string, at *store.Position) string {
 	created := int64(0)
 	if !at.Created.IsZero() {
@@ -124,7 +124,7 @@ func encodeCursor(list ListName, tenant string, at *store.Position) string {
 }
 
 // decodeCursor returns the position of a cursor that encodeCursor returned for the same
-// list and tenant. It reports false for any other text.
+// list and tenant. It returns false for any other text.
 func decodeCursor(list ListName, tenant, cursor string) (at *store.Position, ok bool) {
 	if len(cursor) > maxCursor {
 		return nil, false
@@ -142,7 +142,7 @@ func decodeCursor(list ListName, tenant, cursor string) (at *store.Position, ok 
 	if created != 0 {
 		at.Created = time.UnixMilli(created)
 	}
-	// Databases take no other text, and no other spelling of a cursor is valid.
+	// Databases accept no other text, and only one spelling of a cursor is valid.
 	if !utf8.ValidString(at.Name) || strings.ContainsRune(at.Name, 0) || encodeCursor(list, tenant, at) != cursor {
 		return nil, false
 	}

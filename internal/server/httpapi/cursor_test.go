@@ -31,8 +31,8 @@ func TestCursor(t *testing.T) {
 	require.False(t, ok, "no database takes it")
 }
 
-// FuzzCursor decodes cursors: a cursor that is valid is spelled as the server spells it,
-// and is valid for its own list and tenant only.
+// FuzzCursor decodes cursors. A valid cursor must have the server's spelling, and be valid only
+// for its own list and tenant.
 func FuzzCursor(f *testing.F) {
 	at := store.Position{Created: time.UnixMilli(1_789_000_000_123), Name: "run_1"}
 	f.Add("acme", encodeCursor(ListRuns, "acme", &at), int64(0), "")

@@ -4,5 +4,5 @@ import "strings"
 
 const DigestPrefix = "sha256:"
 
-// TrimDigest returns a digest as the store has it: without the prefix sha256:.
+// TrimDigest returns a digest in the store's form, which is without the prefix sha256:.
 func TrimDigest(digest string) string { return strings.TrimPrefix(digest, DigestPrefix) }

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 )
 
-// A mux records its patterns, so that a test finds routes that the document lacks.
+// A mux records its patterns, so that a test can find undocumented routes.
 type mux struct {
 	*http.ServeMux
 	patterns []string

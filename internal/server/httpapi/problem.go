@@ -20,14 +20,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A Problem is an error of a request, with what else the response and the log need.
+// A Problem is an error of a request, with additional data for the response and the log.
 type Problem struct {
 	api.Problem
 	header http.Header
 	cause  error // logged, not sent
 }
 
-// titles has the status and the title of each code.
+// titles holds the status and the title of each code.
 var titles = map[string]struct {
 	status int
 	title  string
@@ -55,20 +55,20 @@ func NewProblem(code, format string, args ...any) *Problem {
 	return &Problem{Problem: api.Problem{Type: api.ProblemType + code, Title: t.title, Status: t.status, Detail: fmt.Sprintf(format, args...)}}
 }
 
-// NewQuotaProblem returns a problem that names an exceeded quota and when to retry.
+// NewQuotaProblem returns a problem with the name of an exceeded quota and the time until a retry.
 func NewQuotaProblem(quota string, retry time.Duration, format string, args ...any) *Problem {
 	p := NewProblem(api.CodeQuota, format, args...)
 	p.Quota, p.RetryAfter = quota, retry
 	return p
 }
 
-// WithCause sets what is logged about the problem and not sent to the client.
+// WithCause sets the problem's cause, which is logged but not sent to the client.
 func (p *Problem) WithCause(err error) *Problem {
 	p.cause = err
 	return p
 }
 
-// WithRetry sets when the client should try again.
+// WithRetry sets the time after which the client should try again.
 func (p *Problem) WithRetry(after time.Duration) *Problem {
 	p.RetryAfter = after
 	return p
@@ -105,14 +105,14 @@ func (p *Problem) GetHeaders() http.Header {
 // ContentType implements [huma.ContentTypeFilter].
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
-// imageRetry is the Retry-After if there is no room for a module's image: unused images are
+// imageRetry is the Retry-After if there is no memory for a module's image. Unused images are
 // released after a minute.
 const imageRetry = time.Minute
 
-// quotaRetry is the Retry-After of quotas that only free up when something is deleted.
+// quotaRetry is the Retry-After of quotas of which only a deletion frees a part.
 const quotaRetry = time.Hour
 
-// ProblemOf returns the problem that describes an error to the client. It reveals nothing of
+// ProblemOf returns the problem that describes an error to the client. It reveals no details of
 // unexpected errors.
 func ProblemOf(err error) *Problem {
 	var known *Problem

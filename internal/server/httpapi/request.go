@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 )
 
-// RequestID returns the id of the request that ctx belongs to, or "" outside of requests.
+// RequestID returns the id of ctx's request, or "" outside of requests.
 func RequestID(ctx context.Context) string {
 	if a := recorderOf(ctx); a != nil {
 		return a.id
@@ -109,8 +109,8 @@ func (rt *Router) finish(a *responseRecorder, r *http.Request, began time.Time) 
 	rt.log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// A requestBody removes the read deadline when the body has been read: a stream in response
-// only has write deadlines.
+// A requestBody removes the read deadline when the body has been read, because a stream in the
+// response has only write deadlines.
 type requestBody struct {
 	io.ReadCloser
 	control *http.ResponseController

@@ -22,7 +22,7 @@ type Route struct {
 	ID      string // such as create-tenant; the operationId in the document
 	Method  string
 	Path    string
-	Scope   Scope // that a key needs; Public for everybody
+	Scope   Scope // required scope of the key; Public for routes without a key
 	Tag     string
 	Summary string
 	About   string // the long description; optional
@@ -31,10 +31,10 @@ type Route struct {
 	// Input marks a body that is the input of a run. The tenant's quota input_bytes limits it
 	// too.
 	Input bool
-	// Control marks a request that controls a run or asks for its state. Such requests have a
-	// rate limit of their own and do not queue behind other requests.
+	// Control marks a request that controls a run or asks for its state. Such requests have
+	// their own rate limit and do not wait for other requests.
 	Control bool
-	// Streamed marks a body that is never in memory as a whole.
+	// Streamed marks a body that is never completely in memory.
 	Streamed bool
 }
 
@@ -47,9 +47,9 @@ const (
 	bodyExtension  = "x-max-body"
 )
 
-// defaultInputBytes limits the input of a run unless the tenant's quota does. That is about as
-// much as models read at once. The input is parsed, checked, stored and sent to modules and
-// models as a whole, which delays other runs.
+// defaultInputBytes limits the input of a run unless the tenant's quota does. Models accept about
+// as much in one request. The input is parsed, checked, stored and sent to modules and models in
+// one piece, which delays other runs.
 const defaultInputBytes = 1 << 20
 
 // bodyLimit returns the maximum size of the caller's body, in bytes.

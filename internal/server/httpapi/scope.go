@@ -34,7 +34,7 @@ func OperatorScopes() []string {
 
 func (s Scope) Known() bool { return s == OperatorScope || slices.Contains(TenantScopes, s) }
 
-// ScopeNames returns scopes as the store has them.
+// ScopeNames returns scopes in the store's form.
 func ScopeNames(scopes []Scope) []string {
 	out := make([]string, len(scopes))
 	for i, s := range scopes {

@@ -5,7 +5,7 @@ import "time"
 // Timeouts bound the parts of requests.
 type Timeouts struct {
 	Header     time.Duration // reading a request's header
-	Body       time.Duration // reading a body that is held in memory
+	Body       time.Duration // reading a body into memory
 	Upload     time.Duration // reading a module
 	Response   time.Duration // from the beginning of a request to the end of its response
 	DeleteRuns time.Duration // deleting a tenant's runs; less than Response

@@ -14,8 +14,8 @@ const (
 	maxIdleModules = 64
 )
 
-// A cache holds loaded modules: verified, compiled and described. All tenants with the same bytes and
-// limits share one. No instance of it serves a run.
+// A cache holds loaded modules, which are verified, compiled and described. All tenants with the
+// same bytes and limits share one. Runs do not use its instances.
 type cache = refcache.Cache[cacheKey, *host.Module]
 
 type cacheKey struct {
@@ -29,7 +29,7 @@ func newCache(now func() time.Time) *cache {
 		Retry: func(error) bool { return true }})
 }
 
-// acquire returns a module, which is loaded if it is not in the cache.
+// acquire returns a module. It loads the module if it is not in the cache.
 func (m *Service) acquire(ctx context.Context, digest string, limits host.Limits) (loaded *host.Module, release func(), err error) {
 	ref, err := m.cache.Acquire(ctx, cacheKey{digest, limits}, func(ctx context.Context) (*host.Module, error) {
 		content, err := m.store.Module(ctx, digest)
@@ -44,7 +44,7 @@ func (m *Service) acquire(ctx context.Context, digest string, limits host.Limits
 	return ref.Value, ref.Release, nil
 }
 
-// CloseIdle closes all modules that no agent uses, and returns how many.
+// CloseIdle closes all modules that no agent uses, and returns their number.
 func (m *Service) CloseIdle() int { return m.cache.EvictAll() }
 
 // CloseOld closes modules that no agent has used for a minute, and the least recently used ones

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
-// describe returns what a module reports about itself.
+// describe returns a module's description of itself.
 func describe(m *module.Module) *api.About {
 	info, limits := m.Info(), m.Limits()
 	a := &api.About{Name: info.Description.Name, Version: info.Description.Version, Description: info.Description.Description,

@@ -1,5 +1,5 @@
 // Package modules receives, checks, describes and caches the modules that tenants upload.
-// An upload is WebAssembly, a script or an Extism manifest; what is stored was compiled and
-// described itself. Loaded modules are shared by all tenants that have the same content.
-// The package knows nothing of agents.
+// An upload is WebAssembly, a script or an Extism manifest. It is stored only after it compiled
+// and described itself. Tenants with the same content share the loaded module. The package does
+// not depend on agents.
 package modules

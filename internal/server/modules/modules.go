@@ -117,7 +117,7 @@ func (m *Service) delete(ctx context.Context, c *httpapi.Caller, in *ModulePath)
 	return nil, c.Tenant.DeleteModule(ctx, kept.Digest)
 }
 
-// Acquire loads a tenant's module, unless the operator blocks it. The module is named by its
+// Acquire loads a tenant's module, unless the operator blocks it. The module's name is its
 // digest, since tenants share it.
 func (m *Service) Acquire(ctx context.Context, t *store.Tenant, digest string, limits host.Limits) (loaded *host.Module, release func(), err error) {
 	if why, blocked := m.blocks.Reason(digest); blocked {
@@ -129,7 +129,7 @@ func (m *Service) Acquire(ctx context.Context, t *store.Tenant, digest string, l
 	return m.acquire(ctx, digest, limits)
 }
 
-// show returns a module as its tenant sees it.
+// show returns the API's form of a tenant's module.
 func (m *Service) show(kept *store.TenantModule) (*api.Module, error) {
 	out := &api.Module{Digest: httpapi.DigestPrefix + kept.Digest, Kind: kept.Kind, Size: kept.Size, Names: []api.ModuleName{}, Created: kept.Created.UTC()}
 	for _, n := range kept.Names {

@@ -2,7 +2,7 @@ package modules
 
 import "os"
 
-// newSpool opens a temporary file for an upload. Where the system allows, the file has no name,
+// newSpool opens a temporary file for an upload. If the system allows it, the file has no name,
 // so that it disappears if the process is killed.
 func newSpool() (file *os.File, remove func(), err error) {
 	if file, err = os.CreateTemp("", "agent-runner-upload-*"); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A spool file does not outlive a killed server.
+// TestSpoolFileIsUnlinked checks that a spool file does not outlive a killed server.
 func TestSpoolFileIsUnlinked(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file keeps its name there")

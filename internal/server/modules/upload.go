@@ -228,7 +228,7 @@ func (u *upload) store(ctx context.Context, m *module.Module, content []byte, wa
 		return nil, err
 	}
 	if err := u.caller.Tenant.CheckModuleQuota(ctx, m.Digest(), int64(len(content))); err != nil {
-		return nil, err // or its content would be stored without an owner
+		return nil, err // otherwise its content would be stored without an owner
 	}
 	digest, err := u.modules.store.PutModule(ctx, content)
 	if err != nil {
@@ -268,7 +268,7 @@ func (m *Service) describeUpload(op *huma.Operation, schemas huma.Registry) {
 		"application/json": {Schema: huma.SchemaFromType(schemas, moduleType)}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
 }
 
-// uploadName returns the name and version that an upload asks for.
+// uploadName returns the requested name and version of an upload.
 func uploadName(r *http.Request) (name, version string, err error) {
 	q := r.URL.Query()
 	name, version = q.Get("name"), q.Get("version")
@@ -288,8 +288,8 @@ func uploadName(r *http.Request) (name, version string, err error) {
 	return name, version, nil
 }
 
-// defaultVersion returns the version of an upload that gives none: the one that the module
-// reports if it is valid, or the beginning of the digest.
+// defaultVersion returns the version of an upload without one. It is the version that the module
+// reports if that is valid, or else the beginning of the digest.
 func defaultVersion(said, digest string) string {
 	if moduleVersion.MatchString(said) {
 		return said

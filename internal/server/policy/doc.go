@@ -1,4 +1,3 @@
-// Package policy holds what the operator allows a tenant: grants, models, parameters of
-// models, hosts and steps. It answers whether a policy allows something and imports no
-// other part of the server.
+// Package policy implements the operator's limits for a tenant: grants, models, parameters of
+// models, hosts and steps. It imports no other part of the server.
 package policy

@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A Policy is what the operator allows a tenant. The zero value allows modules to read the
-// conversation of their own agent, which affects nobody else.
+// A Policy holds the operator's limits for a tenant. The zero value allows modules to read the
+// conversation of their own agent, which affects no other tenant.
 type Policy api.Policy
 
 // defaultMaxSteps is the default of max_steps.
@@ -38,8 +38,8 @@ var commonParams = []string{
 	"stream_options", "temperature", "tool_choice", "top_k", "top_logprobs", "top_p", "user", "verbosity",
 }
 
-// ParamCheck returns a function that returns an error for a parameter that the tenant may not
-// set. It returns nil if the policy names neither models nor parameters: the tenant then pays
+// ParamCheck returns a function that returns an error if the tenant may not set a parameter. It
+// returns nil if the policy names neither models nor parameters, because the tenant then pays
 // for its own model.
 func (p *Policy) ParamCheck() func(param string) error {
 	if len(p.Models)+len(p.Params) == 0 {

@@ -14,7 +14,7 @@ const (
 	pressureInterval  = 100 * time.Millisecond // of heartbeats while new runs are rejected
 	maxAccounts       = 64                     // in a heartbeat; the largest ones
 
-	// A run exceeds its share if its modules wait for memory for what they emit during more
+	// A run exceeds its share if its modules wait for memory for their events during more
 	// than excessThreshold of the time, for ExcessTime or longer.
 	excessThreshold = 0.5
 	ExcessTime      = 3 * time.Second
@@ -73,7 +73,7 @@ func (q *Service) Watch(ctx context.Context) {
 	}
 }
 
-// Begin stores the first heartbeat, before runs are resumed here. The store derives from it
+// Begin stores the first heartbeat, before runs are resumed here. From it, the store derives
 // whether the kernel's OOM killer ended earlier processes.
 func (q *Service) Begin(ctx context.Context) {
 	if q.options.Owner == "" {

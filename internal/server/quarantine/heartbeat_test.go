@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A run whose modules wait most of the time for memory for what they emit exceeds its share. A
-// run that waits now and then, or once for long, does not.
+// TestExcessRate checks that a run exceeds its share if its modules wait most of the time for
+// memory for their events. A run that waits occasionally, or once for a long time, does not.
 func TestExcessRate(t *testing.T) {
 	at := time.Now()
 	for part, over := range map[float64]bool{0.9: true, 0.6: true, 0.4: false, 0: false} {

@@ -16,7 +16,7 @@ import (
 
 // A Service decides which runs of crashed processes are resumed.
 //
-// Each second, a process stores how much memory it uses, and which of its runs hold the most.
+// Each second, a process stores its memory usage and its largest runs.
 // The process that takes over such a run reads this evidence. A run that exceeded its share
 // until the end is quarantined. If memory was short, the other runs are suspects, which are
 // resumed one at a time. A suspect is quarantined if its second process also runs out of memory
@@ -58,7 +58,7 @@ func (q *Service) OnTrial() bool {
 }
 
 // Judge reports whether a run of an ended process may be resumed here now. It quarantines the
-// run if the evidence says that the run crashed its process.
+// run if there is evidence that the run crashed its process.
 func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool, err error) {
 	d, err := q.options.Store.CrashOf(ctx, info.Owner, info.ID)
 	if err != nil || d == nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// Limits of the latest events of a run that are in memory for its followers. Followers further
-// behind read from the store.
+// Limits of the latest events of a run in memory, for its followers. Slower followers read from
+// the store.
 const (
 	maxTail      = 1024
 	maxTailBytes = 2 << 20
-	// maxBatch and maxBatchBytes limit what a follower takes at once, and so what a slow one
-	// holds in memory.
+	// maxBatch and maxBatchBytes limit the events that a follower takes at once, and
+	// therefore the memory that a slow one holds.
 	maxBatch      = 64
 	maxBatchBytes = 128 << 10
 )
@@ -43,10 +43,10 @@ type ActiveRun struct {
 	share   *account.Share // of the tenant's memory, for tail
 	changed chan struct{}  // closed when tail or over changes
 	over    bool
-	failed  error // why the run did not begin or did not end here
+	failed  error // cause if the run did not begin or did not end here
 }
 
-// An Event is an event as followers receive it. It is immutable.
+// An Event is an immutable event for followers.
 type Event struct {
 	Seq     int64
 	Type    abi.EventType
@@ -86,7 +86,7 @@ func (r *ActiveRun) append(l Event) {
 	for len(r.tail) > 1 && (len(r.tail) > maxTail || r.bytes > maxTailBytes || r.share.Set(int64(r.bytes)) != nil) {
 		r.bytes -= r.tail[0].size()
 		r.tail[0] = Event{}
-		r.tail = r.tail[1:] // append copies what is left now and then
+		r.tail = r.tail[1:] // append copies the rest when it grows the array
 	}
 	if len(r.tail) == 1 {
 		_ = r.share.Set(int64(r.bytes)) // even if memory is full: followers need the last event
@@ -102,7 +102,7 @@ func (r *ActiveRun) hasEnded() bool {
 	return len(r.tail) > 0 && r.tail[len(r.tail)-1].last()
 }
 
-// fail records why the run cannot continue here.
+// fail records the error with which the run cannot continue here.
 func (r *ActiveRun) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,7 +136,7 @@ func (r *ActiveRun) end() {
 }
 
 // Since returns the next batch of events after a number, a channel that is closed when there
-// are more, and whether the run is over here. ok is false if tail begins later than that.
+// are more, and whether the run is over here. ok is false if tail no longer has the next event.
 func (r *ActiveRun) Since(after int64) (lines []Event, changed <-chan struct{}, over, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,11 +155,11 @@ func (r *ActiveRun) Since(after int64) (lines []Event, changed <-chan struct{}, 
 	return lines, r.changed, r.over, ok
 }
 
-// removeTimeout is how long to wait for a paused run to leave this process. Clients may answer
-// as soon as they see the pause, which is earlier.
+// removeTimeout limits the wait for a paused run to leave this process. Clients may answer as
+// soon as they receive the pause, which is earlier.
 const removeTimeout = traceTimeout + 2*time.Second
 
-// waitRemoved waits until the run has left this process, at most for removeTimeout.
+// waitRemoved waits until the run has left this process, for at most removeTimeout.
 func (r *ActiveRun) waitRemoved(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tail of a run keeps the newest events within its limits, and what was read from it does
-// not change.
+// TestActiveRunTail checks that the tail of a run holds the newest events within its limits, and
+// that events read from it do not change.
 func TestActiveRunTail(t *testing.T) {
 	t.Parallel()
 	r := newActiveRuns().Add("run", "tenant", nil, nil)

@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// checkBlocked rejects an agent with a blocked module. The tenant does not learn which of the
-// operator's own modules is blocked.
+// checkBlocked rejects an agent with a blocked module. The error does not name the operator's own
+// modules.
 func (r *Service) checkBlocked(pins []journal.Pin) error {
 	reasons, _ := r.blocks.Current()
 	switch why := findBlocked(pins, reasons); {

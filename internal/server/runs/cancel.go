@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// cancelInterval is how often a server checks for runs that were canceled through another
-// server. A cancel must take effect within a second.
+// cancelInterval is the time between two checks for runs that were canceled through another
+// server. A cancellation must take effect within a second.
 const cancelInterval = 500 * time.Millisecond
 
 // WatchCancels cancels runs that were canceled through another server, until ctx is done.
@@ -39,7 +39,7 @@ func (r *Service) WatchCancels(ctx context.Context) {
 	}
 }
 
-// errDeleted cancels the runs of a deleted tenant.
+// errDeleted is the cause of canceling the runs of a deleted tenant.
 var errDeleted = errors.New("the operator deletes its tenant")
 
 // CancelAll cancels a tenant's runs: those here at once, and others through the store.
@@ -82,7 +82,7 @@ func (r *Service) cancel(ctx context.Context, c *httpapi.Caller, in *runPath) (*
 		return nil, err
 	}
 	if info.Status == journal.StatusRunning && info.LeaseExpires.After(now) {
-		err = c.Tenant.CancelRun(ctx, in.Run) // the server that executes the run notices
+		err = c.Tenant.CancelRun(ctx, in.Run) // the server that executes the run polls for cancellations
 	} else {
 		err = r.end(ctx, c.Tenant, info)
 	}
@@ -95,5 +95,5 @@ func (r *Service) cancel(ctx context.Context, c *httpapi.Caller, in *runPath) (*
 	return &runOutput{showRun(info)}, nil
 }
 
-// ErrCanceled cancels a run at its tenant's request.
+// ErrCanceled is the cause of a cancellation at the tenant's request.
 var ErrCanceled = errors.New("its tenant canceled it")

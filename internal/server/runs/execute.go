@@ -29,8 +29,8 @@ func (e *alreadyRunningError) Problem() *httpapi.Problem {
 }
 
 // run executes a run on its own goroutine. If admit is not nil, the run starts only if admit
-// succeeds. At most one of several concurrent calls with the same id gets that far. run
-// releases the agent when the run is over.
+// succeeds. At most one of several concurrent calls with the same id calls admit. run releases
+// the agent when the run is over.
 func (r *Service) run(t *store.Tenant, id string, o *agents.Handle, admit func() error, events func(context.Context) (iter.Seq2[delivery.Event, error], error)) (*ActiveRun, error) {
 	ctx, cancel := context.WithCancelCause(sandbox.WithTenant(context.Background(), r.admission.Sharer(t.ID())))
 	pins := o.Pins()
@@ -105,7 +105,7 @@ func (r *Service) releaseQuota(t *store.Tenant, id string) {
 	}
 }
 
-// logStopped logs why a run cannot continue here.
+// logStopped logs the error with which a run cannot continue here.
 func (r *Service) logStopped(t *store.Tenant, id string, err error) {
 	var full *store.QuotaError
 	if errors.As(err, &full) {
@@ -119,7 +119,7 @@ func (r *Service) logStopped(t *store.Tenant, id string, err error) {
 	r.log.Error("run stopped", "tenant", t.ID(), "run", id, "error", err)
 }
 
-// end cancels a run that no server executes. If its agent can be made, its modules are
+// end cancels a run that no server executes. If its agent can be built, its modules are
 // notified.
 func (r *Service) end(ctx context.Context, t *store.Tenant, info *journal.RunInfo) error {
 	o, err := r.agentOf(ctx, t, info)
@@ -133,7 +133,7 @@ func (r *Service) end(ctx context.Context, t *store.Tenant, info *journal.RunInf
 		return withoutEncoding(events), err
 	})
 	if err != nil {
-		return nil // the run is in progress and notices the cancel itself
+		return nil // the run is in progress, and its server polls for cancellations
 	}
 	if err := <-failed; err != nil {
 		return t.AbandonRun(ctx, info.ID, "canceled")

@@ -46,7 +46,7 @@ func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (
 	return &historyOutput{out}, nil
 }
 
-// step returns a recorded step as the tenant may see it.
+// step returns a recorded step without the operator's data.
 func (h *Redactor) step(d runlog.RecordedCall) runlog.RecordedCall {
 	edits := append([]runlog.Edit{}, d.Edits...)
 	for i := range edits {

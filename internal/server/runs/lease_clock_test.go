@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// After the database's clock jumps forward, no run is taken over until its server had time for
-// another heartbeat.
+// TestLeasesAfterAClockJump checks that no run is taken over after the database's clock jumps
+// forward until its server had time for another heartbeat.
 func TestLeasesAfterAClockJump(t *testing.T) {
 	t.Parallel()
 	const lease = 15 * time.Second

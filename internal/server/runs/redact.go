@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 )
 
-// A Redactor removes the operator's middlewares from what tenants see: their logs, failures and
-// values.
+// A Redactor removes the operator's middlewares, their logs, failures and values, from data for
+// tenants.
 type Redactor struct{ entries map[string]bool }
 
 // NewRedactor returns the redactor of a run's modules.
@@ -34,7 +34,7 @@ func (h *Redactor) Has(agentName, entry string) bool {
 	return entry != "" && (h.entries[entry] || h.entries[agentName+"/"+entry])
 }
 
-// encode returns an event as the tenant may see it. Hidden events have no data.
+// encode returns the redacted JSON of an event. Hidden events have no data.
 func (h *Redactor) encode(e *abi.Event) Event {
 	l := Event{Seq: e.Seq, Type: e.Type}
 	shown := h.event(e)
@@ -49,7 +49,7 @@ func (h *Redactor) encode(e *abi.Event) Event {
 	return l
 }
 
-// event returns what the tenant may see of an event, or nil.
+// event returns a redacted event, or nil if the event is hidden.
 func (h *Redactor) event(e *abi.Event) *abi.Event {
 	if len(h.entries) == 0 {
 		return e
@@ -97,7 +97,7 @@ func (h *Redactor) tool(e *abi.Event) *abi.Event {
 	return &out
 }
 
-// encoder returns an encoder that encodes only what the tenant may see.
+// encoder returns an encoder that encodes redacted events.
 func (h *Redactor) encoder(enc chain.Encoder) chain.Encoder {
 	if enc == nil || len(h.entries) == 0 {
 		return enc
@@ -129,7 +129,7 @@ func (h *Redactor) madeBy(m *abi.Message) bool {
 	return byModule && h.Has("", entry)
 }
 
-// message returns a message as the tenant may see it.
+// message returns a redacted message.
 func (h *Redactor) message(m *abi.Message) *abi.Message {
 	if !h.madeBy(m) {
 		return m
@@ -183,7 +183,7 @@ func (h *Redactor) redactNames(b []byte) []byte {
 	return b
 }
 
-// pending redacts interrupts. Of the operator's, only the reason and payload remain.
+// pending redacts interrupts. Only the reason and payload of the operator's interrupts remain.
 func (h *Redactor) pending(list []abi.Pending) []abi.Pending {
 	out := append([]abi.Pending{}, list...)
 	for i := range out {

@@ -47,7 +47,7 @@ type Options struct {
 	// Owner and Lease are the server's options of the same names.
 	Owner string
 	Lease time.Duration
-	// Judge reports whether a run whose server is gone may be resumed.
+	// Judge reports whether a run whose server has ended may be resumed.
 	Judge func(ctx context.Context, info *journal.RunInfo) (resume bool, err error)
 	// Draining is closed when the server begins to shut down.
 	Draining <-chan struct{}
@@ -68,7 +68,7 @@ func (r *Service) HandedBack() int64 { return r.handed.Load() }
 // InProgress reports whether a run of a tenant is in progress here.
 func (r *Service) InProgress(tenant, id string) bool { return r.Active.Get(tenant, id) != nil }
 
-// An AgentSource makes the agents of runs.
+// An AgentSource provides the agents of runs.
 type AgentSource interface {
 	// Open returns the agent of a spec. The caller releases it when its run is over.
 	Open(ctx context.Context, t *store.Tenant, spec agents.Spec) (*agents.Handle, error)
@@ -94,12 +94,11 @@ func (r *Service) Routes(rt *httpapi.Router) {
 	httpapi.Register(rt, httpapi.Route{ID: "delete-run", Method: "DELETE", Path: "/v1/runs/{run}", Scope: httpapi.RunsWrite, Tag: tag, Summary: "Delete a run that has ended or is paused"}, r.delete)
 }
 
-// Find returns a run of a tenant, also if the run is not in the store yet.
+// Find returns a run of a tenant, even if the run is not in the store yet.
 func (r *Service) Find(ctx context.Context, t *store.Tenant, id string) (*journal.RunInfo, error) {
 	info, err := t.Run(ctx, id)
 	if l := r.Active.Get(t.ID(), id); errors.Is(err, journal.ErrNoRun) && l != nil {
-		// These are the modules that the store will have, so that redaction is the same from
-		// the first event on.
+		// The store will have the same modules, so redaction is the same from the first event.
 		return &journal.RunInfo{ID: id, Tenant: t.ID(), Progress: journal.Progress{Status: "queued"}, Modules: l.Pins, Created: time.Now(), Updated: time.Now()}, nil
 	}
 	return info, err

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// showInterrupts returns interrupts as the API shows them.
+// showInterrupts returns the API's form of interrupts.
 func showInterrupts(list []abi.Pending) (out []api.Interrupt) {
 	for _, p := range list {
 		i := api.Interrupt{ID: p.ID, Agent: p.Agent, Entry: p.Entry, Hook: string(p.Hook), Reason: p.Reason, Payload: p.Payload, Client: tool.ByClientIs(p)}
@@ -24,7 +24,7 @@ func showInterrupts(list []abi.Pending) (out []api.Interrupt) {
 	return out
 }
 
-// showRun returns a run as its tenant sees it.
+// showRun returns the redacted API form of a run.
 func showRun(info *journal.RunInfo) *api.Run {
 	hide := NewRedactor(info.Modules)
 	spec, _ := agents.SpecOf(info) // runs of the command have other specs
@@ -75,7 +75,7 @@ func (r *Service) showDetails(ctx context.Context, t *store.Tenant, info *journa
 	case e.StoppedBy != "":
 		shown.Error = "stopped by " + e.StoppedBy + prefixed(": ", e.Reason)
 	case e.FinishReason == abi.RunCanceled:
-		shown.Error = e.Reason // why the run could not continue
+		shown.Error = e.Reason // cause of the cancellation
 	}
 	shown.Output, shown.Error = string(hide.redactNames([]byte(shown.Output))), string(hide.redactNames([]byte(shown.Error)))
 	return shown, nil

@@ -11,7 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
-// The tail of a run, with its AG-UI encoding, counts toward its tenant's memory limit.
+// TestTailCountsTowardMemory checks that the tail of a run, with its AG-UI encoding, counts toward
+// its tenant's memory limit.
 func TestTailCountsTowardMemory(t *testing.T) {
 	a := account.New(account.LevelTenant, "", nil, 256<<10)
 	lives := newActiveRuns()
@@ -31,7 +32,7 @@ func TestTailCountsTowardMemory(t *testing.T) {
 	require.Zero(t, a.Used())
 }
 
-// A slow follower retains a batch of a run's events, and not all of them.
+// TestFollowersReadInBatches checks that a slow follower retains only a batch of a run's events.
 func TestFollowersReadInBatches(t *testing.T) {
 	r := newActiveRuns().Add("run", "tenant", nil, nil)
 	for seq := range int64(maxTail) {

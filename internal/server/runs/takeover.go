@@ -15,17 +15,17 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Runs whose server is gone are taken over.
+// Limits of taking over runs whose server has ended.
 const (
 	takeoverInterval      = 3 * time.Second
 	maxTakeovers          = 1000 // at once
 	maxTakeoversPerTenant = 10
-	// MaxTakeoverTime is how long a server retries a run whose agent cannot be made, for
-	// example because a key is missing or an MCP server does not respond.
+	// MaxTakeoverTime is the time for which a server retries a run whose agent cannot be
+	// built, for example because a key is missing or an MCP server does not respond.
 	MaxTakeoverTime = time.Hour
 )
 
-// TakeOver resumes runs whose server is gone, until ctx is done.
+// TakeOver resumes runs whose server has ended, until ctx is done.
 func (r *Service) TakeOver(ctx context.Context) {
 	ticker := time.NewTicker(takeoverInterval)
 	defer ticker.Stop()
@@ -48,8 +48,8 @@ func (r *Service) TakeOver(ctx context.Context) {
 	}
 }
 
-// SpecPrefix begins the specs of runs that a server started. Runs of the command have other
-// specs, and are neither taken over nor ended.
+// SpecPrefix is the prefix of the specs of runs that a server started. Runs of the command have
+// other specs, and are neither taken over nor ended.
 const SpecPrefix = `{"agent":"`
 
 func (r *Service) TakeOverAll(ctx context.Context) error {
@@ -145,8 +145,8 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 	}
 }
 
-// isPermanent reports whether an error of making an agent is permanent, such as a blocked
-// module. Exceeded quotas are not.
+// isPermanent reports whether an error of building an agent is permanent, such as a blocked
+// module. Exceeded quotas are not permanent.
 func isPermanent(err error) bool {
 	var p *httpapi.Problem
 	return errors.As(err, &p) && p.Status != http.StatusTooManyRequests

@@ -37,7 +37,7 @@ func Timelines(t *store.Tenant, log *slog.Logger) tracing.Tracer {
 	})
 }
 
-// gzipWriters reuses writers: each takes most of a megabyte, and each run has a timeline.
+// gzipWriters reuses writers, because each takes nearly 1 MB and each run has a timeline.
 var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 func storeTimeline(ctx context.Context, t *store.Tenant, line *telemetry.Timeline) error {

@@ -10,7 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// How long deleting a tenant waits for its runs to end, and how often it checks.
+// endTimeout limits the time in which deleting a tenant waits for its runs to end. The poll
+// intervals bound the time between two checks.
 const (
 	endTimeout      = 30 * time.Second
 	minPollInterval = 50 * time.Millisecond

@@ -1,3 +1,3 @@
-// Package tenants serves what belongs to tenants themselves: tenants, their keys, secrets
-// and usage. It stores nothing but through the store.
+// Package tenants serves tenants, their keys, secrets and usage. The store holds all of its
+// data.
 package tenants
