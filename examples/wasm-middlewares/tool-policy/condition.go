@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/values"
 )
 
-// A condition is about the values at a path in a call's arguments.
+// A condition is a pattern for the values at a path in a call's arguments.
 type condition struct {
 	Path    string `json:"path" doc:"keys separated by dots, * for any key or item; a path that ends at an object or a list means every value in it, no path all values"`
 	Pattern string `json:"pattern" doc:"a regular expression (RE2) that must match somewhere in the value"`
@@ -36,12 +36,12 @@ func (c *condition) compile(at string) (err error) {
 	return nil
 }
 
-// all reports whether all values match, and there is one.
+// all reports whether there is at least one value and all match.
 func (c *condition) all(texts []string) bool {
 	return len(texts) > 0 && !slices.ContainsFunc(texts, func(v string) bool { return !c.pattern.MatchString(v) })
 }
 
-// decode reads arguments, which are an object.
+// decode parses arguments, which must be an object.
 func decode(arguments string) (any, error) {
 	if arguments == "" {
 		return map[string]any{}, nil
@@ -53,8 +53,8 @@ func decode(arguments string) (any, error) {
 	return value, err
 }
 
-// at returns the values at a path, as texts. Keys are compared without regard
-// to case: there are tools that read "Path" where "path" is meant.
+// at returns the values at a path, as texts. Keys are compared case-insensitively, because
+// some tools read "Path" as "path".
 func at(value any, path []string) []string {
 	key, rest := "*", path
 	if len(path) > 0 {
@@ -82,8 +82,8 @@ func at(value any, path []string) []string {
 	return out
 }
 
-// text is what a pattern is compared with: a string as it is, and the others
-// as JSON has them, numbers without exponent and trailing zeros.
+// text returns the text of a value for patterns: strings unchanged, other values as in
+// JSON, and numbers without exponent and trailing zeros.
 func text(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -97,8 +97,8 @@ func text(value any) string {
 	}
 }
 
-// number writes all literals of one number in the same way, so that 1e2 does
-// not pass where 100 would not. Whole numbers stay exact.
+// number returns the same spelling for all literals of a number, so that 1e2 does not pass
+// where 100 would not. Whole numbers stay exact.
 func number(literal string) string {
 	if !strings.ContainsAny(literal, ".eE") {
 		if literal == "-0" {
@@ -108,7 +108,7 @@ func number(literal string) string {
 	}
 	f, err := strconv.ParseFloat(literal, 64)
 	switch {
-	case err != nil: // beyond what tools take for a number
+	case err != nil: // out of range for tools, too
 		return literal
 	case f == 0:
 		return "0"

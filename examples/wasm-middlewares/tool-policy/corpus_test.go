@@ -20,22 +20,22 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// The corpus is made from a seed: calls that two rules mean, in disguises that the
-// tool could undo, and calls that they do not mean, with much the same words and
-// encoded as well. The rules and their decoder were not changed after it.
+// The corpus is generated from a seed: calls that two rules should match, in disguises that
+// the tool could decode, and similar calls, also encoded, that they should not. The rules
+// and their decoder were not tuned on it.
 
 var corpusRules = rules(
 	on("deny", "*_file", "path", `(^|/)secret(/|$)`),
 	on("deny", "run", "", `(?i)\bdrop\s+table\b`),
 )
 
-// meant are values that the rules mean, by the tools that take them.
+// meant holds fragments of values that the rules should match, by tool.
 var meant = map[string][][]string{
 	"read_file": {{"", "./", "data/", "/srv/app/", "a/b/c/"}, {"secret"}, {"", "/keys.txt", "/2024/plan.md", "/"}},
 	"run":       {{"psql -c '", "echo hi; ", "", "-- tidy up\n"}, {"drop", "DROP", "Drop"}, {" ", "  ", "\t", "\n"}, {"table", "TABLE"}, {" customers", " x;", " if exists logs'"}},
 }
 
-// others are values that they do not mean.
+// others holds fragments of values that they should not match.
 var others = map[string][][]string{
 	"read_file": {{"", "./", "data/", "/srv/app/"}, {"secretary", "secrets.txt", "public", "top-secret", "docs/secretion", "not_secret"}, {"/keys.txt", "", "/2024/plan.md"}},
 	"run":       {{"psql -c '", "echo hi; ", ""}, {"drop the", "create table", "raindrop", "drop", "table", "dropped a table:"}, {" customers", " x;", " and a chair"}},
@@ -49,7 +49,7 @@ func compose(random *rand.Rand, parts [][]string) string {
 	return b.String()
 }
 
-// each writes every byte of a text in a form.
+// each returns a function that formats every byte of a text with verb.
 func each(verb string) func(*rand.Rand, string) string {
 	return func(_ *rand.Rand, s string) string {
 		var b strings.Builder
@@ -67,7 +67,7 @@ func inJSON(_ *rand.Rand, s string) string {
 	return string(inner)
 }
 
-// wide are the full-width forms of ASCII.
+// wide returns the full-width form of an ASCII text.
 func wide(_ *rand.Rand, s string) string {
 	return strings.Map(func(c rune) rune {
 		if c > ' ' && c < 0x7F {
@@ -128,7 +128,7 @@ var forms = []form{
 
 const perDisguise = 200
 
-// TestCorpus measures what rules see, and checks that the README says what came out.
+// TestCorpus measures the matches of rules, and checks the figures in the README.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	h := newHost()

@@ -1,6 +1,6 @@
-// Command tool-policy is a middleware that says which tools may be called with
-// which arguments. It judges as a gate: innermost, on the very bytes that the
-// tool would get, whoever changed them before.
+// Command tool-policy is a middleware that decides which tools may be called with which
+// arguments. It is a gate: it judges the exact bytes that the tool would receive, after all
+// other modules.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {}
 
 func newPolicy() *policy { return &policy{Default: allow, Decode: true} }
 
-// The actions.
+// Actions of rules.
 const (
 	allow = "allow"
 	ask   = "ask"
@@ -46,7 +46,7 @@ type rule struct {
 	Message   string       `json:"message" doc:"what the model is told of a call that this rule denies, or the person who is asked"`
 }
 
-// Configure checks the rules and compiles their patterns.
+// Configure validates the rules and compiles their patterns.
 func (p *policy) Configure(*middleware.Context) error {
 	if !action(p.Default) {
 		return invalid("default: %q is not one of allow, ask, deny", p.Default)
@@ -96,8 +96,7 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
-// GateTool denies if a rule that matches does, else asks or allows if one that
-// matches does, and else does what the default says.
+// GateTool applies the strictest matching rule, or the default if none matches.
 func (p *policy) GateTool(_ *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
 	arguments, err := decode(call.Arguments)
 	if err != nil {
@@ -119,10 +118,11 @@ func (p *policy) GateTool(_ *middleware.Context, call *middleware.Call) (middlew
 	return p.decision(call.Name, strictest, by), nil
 }
 
-// strictness orders actions; no action is none.
+// strictness orders actions, from none to deny.
 func strictness(action string) int { return slices.Index([]string{"", allow, ask, deny}, action) }
 
-// decision is what an action means that a rule has, or else the default.
+// decision returns the decision for an action of rule by, or for the default if by is
+// negative.
 func (p *policy) decision(tool, action string, by int) middleware.Decision {
 	var r rule
 	if by >= 0 {
@@ -148,15 +148,15 @@ func (p *policy) decision(tool, action string, by int) middleware.Decision {
 	}
 }
 
-// matches reports whether the rule is about a call; sure is false if more is
-// encoded in the arguments than can be looked at.
+// matches reports whether the rule applies to a call. sure is false if the arguments
+// contain more encoding than can be checked.
 func (r *rule) matches(tool string, arguments any, decode bool) (matches, sure bool) {
 	if !names.Match(r.Tools, tool) {
 		return false, true
 	}
 	for _, c := range r.Arguments {
-		// What denies or asks must not be dodged by one good value among bad
-		// ones, and what allows not be had by one: so any value, or all of them.
+		// A rule that denies or asks applies if any value matches, so one good value does
+		// not hide a bad one. A rule that allows applies only if all values match.
 		values := at(arguments, c.keys)
 		if r.Action == allow {
 			if !c.all(values) {
@@ -176,8 +176,8 @@ func (r *rule) matches(tool string, arguments any, decode bool) (matches, sure b
 	return true, true
 }
 
-// disguised are values, and what else they may be read as: without disguises, and by a
-// tool that opens a file or reads a number.
+// disguised returns the values and their other readings: decoded, as a path, and as a
+// number.
 func disguised(values []string) (out []string, complete bool) {
 	for _, v := range values {
 		forms, complete := disguise.Forms(v)

@@ -135,7 +135,7 @@ func TestMessage(t *testing.T) {
 	require.Equal(t, "Ask an operator.", answer.Message)
 }
 
-// Of several rules that match, the first of the strictest speaks.
+// Of several matching rules, the first of the strictest provides the message.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	h := newHost()
@@ -152,7 +152,7 @@ func TestAsk(t *testing.T) {
 	require.Equal(t, "May pay be called with these arguments?", answer.Message)
 }
 
-// What cannot be looked through is refused by a policy that would have to.
+// A policy that has to decode a value denies the call if it cannot.
 func TestTooMuchEncoded(t *testing.T) {
 	t.Parallel()
 	h := newHost()
@@ -191,7 +191,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// No configuration and no call leaves the gate without a decision.
+// The gate decides for every configuration and every call.
 func FuzzDecide(f *testing.F) {
 	f.Add("t*", "a.*.b", "x+", "tool", `{"a":[{"b":"x"}]}`)
 	f.Add("*", "", ".", "", `{"A":1e5,"a":null}`)

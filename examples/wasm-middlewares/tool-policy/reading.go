@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// asPath is what a tool opens that is given a text as a path: up to the first NUL, with
-// slashes for backslashes, without dots and spaces at the ends of names, and without
-// what goes there and back again.
+// asPath returns the path that a tool opens if it is given a text: up to the first NUL,
+// with backslashes replaced by slashes, without trailing dots and spaces in names, and
+// cleaned of . and .. elements.
 func asPath(text string) string {
 	if text == "" || !strings.ContainsAny(text, "/\\\x00") && !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, " ") {
 		return text
@@ -25,7 +25,7 @@ func asPath(text string) string {
 
 var numeral = regexp.MustCompile(`^\s*([-+]?)0*([0-9][0-9_]*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,3})?)\s*$`)
 
-// asNumber is the number that a tool reads in a text, as [number] writes it.
+// asNumber returns the number that a tool parses from a text, as [number] spells it.
 func asNumber(text string) string {
 	m := numeral.FindStringSubmatch(text)
 	if m == nil {

@@ -1,5 +1,5 @@
-// Says which tools may be called with which arguments. It judges as a gate:
-// innermost, on the very bytes that the tool would get, whoever changed them before.
+// Decides which tools may be called with which arguments. It is a gate: it judges the exact bytes
+// that the tool would receive, after all other modules.
 import { allow, ask, defineMiddleware, deny, HookError } from "@agent-runner/middleware";
 import type { GateToolAnswer } from "@agent-runner/middleware";
 
@@ -24,7 +24,7 @@ interface Rule {
 	message?: string;
 }
 
-// A condition is about the values at a path in a call's arguments.
+// A condition is a pattern for the values at a path in a call's arguments.
 interface Condition {
 	keys: string[];
 	pattern: Pattern;
@@ -32,7 +32,7 @@ interface Condition {
 
 const actions = ["allow", "ask", "deny"]; // later ones are stricter
 
-// The conditions of each rule, compiled.
+// The compiled conditions of each rule.
 let conditions: Condition[][] = [];
 
 export default defineMiddleware<Config>({
@@ -92,8 +92,7 @@ export default defineMiddleware<Config>({
 		});
 	},
 
-	// A rule that matches and denies counts, else one that asks, else one that allows,
-	// and else the default.
+	// Applies the strictest matching rule, or the default if none matches.
 	gateTool({ call }, { config }) {
 		let args: Json;
 		try {
@@ -136,20 +135,20 @@ function compileRule(rule: Rule, at: string): Condition[] {
 	});
 }
 
-// decision is what the action of a rule means, or that of the default, which has no index.
+// decision returns the decision for a rule's action. The index of the default is -1.
 function decision(tool: string, { action, message }: Rule, by: number): GateToolAnswer {
 	if (action === "allow") return allow();
 	if (action === "ask") return ask(message || `May ${tool} be called with these arguments?`, { rule: by });
 	return deny(message || (by >= 0 ? `The policy does not allow calls of ${tool} with these arguments.` : `The policy does not allow this call of ${tool}.`));
 }
 
-// matches reports whether a rule is about a call; undefined if more is encoded in the
-// arguments than can be looked at.
+// matches reports whether a rule applies to a call. It returns undefined if the arguments contain
+// more encoding than can be checked.
 function matches(rule: Rule, conditions: Condition[], tool: string, args: Json, decode: boolean): boolean | undefined {
 	if (!matchName(rule.tools!, tool)) return false;
 	for (const { keys, pattern } of conditions) {
-		// What denies or asks must not be dodged by one good value among bad ones, and
-		// what allows not be had by one: so any value, or all of them.
+		// A rule that denies or asks applies if any value matches, so one good value does not hide
+		// a bad one. A rule that allows applies only if all values match.
 		const values = valuesAt(args, keys);
 		if (rule.action === "allow") {
 			if (values.length === 0 || !values.every((v) => pattern.test(v))) return false;
@@ -162,8 +161,8 @@ function matches(rule: Rule, conditions: Condition[], tool: string, args: Json, 
 	return true;
 }
 
-// valuesAt returns the values at a path, as texts. Keys are compared without regard
-// to case: there are tools that read "Path" where "path" is meant.
+// valuesAt returns the values at a path, as texts. Keys are compared case-insensitively, because
+// some tools read "Path" as "path".
 function valuesAt(value: Json, path: string[]): string[] {
 	const [key = "*", ...rest] = path;
 	const inside = (name: string, item: Json) => (key === "*" || sameCase(key) === sameCase(name) ? valuesAt(item, rest) : []);
@@ -172,7 +171,7 @@ function valuesAt(value: Json, path: string[]): string[] {
 	return path.length === 0 ? [text(value)] : [];
 }
 
-// sameCase writes characters that differ by their case alone as one.
+// sameCase maps characters that differ only in case to the same one.
 function sameCase(key: string): string {
 	return Array.from(key, (c) => {
 		const upper = c.toUpperCase();
@@ -181,26 +180,26 @@ function sameCase(key: string): string {
 	}).join("");
 }
 
-// text is what a pattern is compared with: a string as it is, and the others as JSON
-// has them, numbers without exponent and trailing zeros.
+// text returns the text of a value for patterns: strings unchanged, other values as in JSON, and
+// numbers without exponent and trailing zeros.
 const text = (value: string | boolean | null | Literal) => (value instanceof Literal ? number(value.text) : String(value));
 
-// number writes all literals of one number in the same way, so that 1e2 does not pass
-// where 100 would not. Whole numbers stay exact.
+// number returns the same spelling for all literals of a number, so that 1e2 does not pass where
+// 100 would not. Whole numbers stay exact.
 function number(literal: string): string {
 	if (!/[.eE]/.test(literal)) return literal === "-0" ? "0" : literal;
 	const f = Number(literal);
 	const abs = Math.abs(f);
-	if (abs === Infinity) return literal; // beyond what tools take for a number
+	if (abs === Infinity) return literal; // out of range for tools, too
 	if (f === 0) return "0";
 	if (abs >= 1e-6 || abs < 1e-9) return String(f);
-	const [digits = "", exponent] = abs.toExponential().split("e-"); // JavaScript writes 1e-7 so, and this with zeros
+	const [digits = "", exponent] = abs.toExponential().split("e-"); // String would use an exponent here
 	return `${f < 0 ? "-" : ""}0.${"0".repeat(Number(exponent) - 1)}${digits.replace(".", "")}`;
 }
 
-// asPath is what a tool opens that is given a text as a path: up to the first NUL, with
-// slashes for backslashes, without dots and spaces at the ends of names, and without
-// what goes there and back again.
+// asPath returns the path that a tool opens if it is given a text: up to the first NUL, with
+// backslashes replaced by slashes, without trailing dots and spaces in names, and cleaned of . and
+// .. elements.
 function asPath(text: string): string {
 	if (text === "" || !/[/\\\0]|[. ]$/.test(text)) return text;
 	const names: string[] = [];
@@ -214,7 +213,7 @@ function asPath(text: string): string {
 	return (whole.startsWith("/") ? "/" : "") + names.join("/") || ".";
 }
 
-// asNumber is the number that a tool reads in a text, as number writes it.
+// asNumber returns the number that a tool parses from a text, as number spells it.
 function asNumber(text: string): string {
 	const m = /^[\t\n\f\r ]*([-+]?)0*([0-9][0-9_]*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,3})?)[\t\n\f\r ]*$/.exec(text);
 	return m ? number(m[1]!.replace("+", "") + m[2]!.replaceAll("_", "")) : text;

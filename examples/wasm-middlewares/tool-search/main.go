@@ -1,5 +1,5 @@
-// Command tool-search is a middleware for agents with many tools: the model is
-// not told of them until it has searched for them.
+// Command tool-search is a middleware for agents with many tools: it hides tools from the
+// model until a search finds them.
 package main
 
 import (
@@ -37,7 +37,7 @@ type searcher struct {
 	search middleware.Tool
 }
 
-// seen is what the searches in the conversation found, as of a revision of it.
+// seen holds the tools found by searches in the conversation up to a revision.
 type seen struct {
 	Revision int64    `json:"revision"`
 	Found    []string `json:"found"`
@@ -45,10 +45,10 @@ type seen struct {
 
 var (
 	searches = middleware.Local[seen]("searches")
-	// catalog are the hidden tools, for the tool that searches: it is not told
-	// which tools there are.
+	// catalog holds the hidden tools for the search tool, whose hook does not receive the
+	// list of tools.
 	catalog = middleware.Local[[]entry]("catalog")
-	// catalogSum tells whether they are others than those that are kept.
+	// catalogSum is a checksum of catalog, to detect changes.
 	catalogSum = middleware.Local[uint64]("catalog/sum")
 )
 
@@ -58,10 +58,10 @@ type entry struct {
 	Description string `json:"description,omitempty"`
 }
 
-// maxDescription is how much of a description is searched, in bytes.
+// maxDescription is the searched size of a description, in bytes.
 const maxDescription = 500
 
-// Configure refuses to hide nothing.
+// Configure validates the configuration.
 func (s *searcher) Configure(*middleware.Context) error {
 	var why string
 	switch {
@@ -86,7 +86,7 @@ func (s *searcher) hidden(tool string) bool {
 	return tool != s.Tool && names.Match(s.Hide, tool) && !names.Match(s.Show, tool)
 }
 
-// BeforeAgent adds the tool that searches, if there is something to find.
+// BeforeAgent registers the search tool, if tools are hidden.
 func (s *searcher) BeforeAgent(_ *middleware.Context, run *middleware.AgentStart) error {
 	var list []string
 	for i := range run.Tools {
@@ -109,7 +109,7 @@ func (s *searcher) BeforeAgent(_ *middleware.Context, run *middleware.AgentStart
 	return nil
 }
 
-// BeforeModelRewriteState hides what was not found, and shows what the last
+// BeforeModelRewriteState hides tools that were not found, and activates those that new
 // searches found.
 func (s *searcher) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	if err := s.keepCatalog(ctx, state.Tools); err != nil {
@@ -124,7 +124,7 @@ func (s *searcher) BeforeModelRewriteState(ctx *middleware.Context, state *middl
 		t := &state.Tools[i]
 		on := t.Active
 		if s.hidden(t.Name) {
-			// What was found before is as others left it.
+			// Other modules may have hidden a tool that was found before.
 			found := slices.Contains(now, t.Name)
 			on = found && (on || !slices.Contains(before, t.Name))
 		}
@@ -135,7 +135,7 @@ func (s *searcher) BeforeModelRewriteState(ctx *middleware.Context, state *middl
 	return state.SetActive(active...)
 }
 
-// keepCatalog keeps the hidden tools, if they are not those that are kept.
+// keepCatalog stores the hidden tools if they changed.
 func (s *searcher) keepCatalog(ctx *middleware.Context, tools []abi.StateTool) error {
 	var list []entry
 	for i := range tools {
@@ -161,9 +161,8 @@ func (s *searcher) keepCatalog(ctx *middleware.Context, tools []abi.StateTool) e
 	return catalog.Set(ctx, list)
 }
 
-// look returns what the searches in the conversation had found before, and what
-// with those since then. What once was found stays so, also when its search is
-// no longer part of the conversation.
+// look returns the tools found by earlier searches, and those including new searches. A
+// tool stays found even if its search is no longer part of the conversation.
 func (s *searcher) look(ctx *middleware.Context, messages *middleware.Messages) (before, now []string, err error) {
 	last, known, err := searches.Get(ctx)
 	if err != nil {
@@ -171,7 +170,7 @@ func (s *searcher) look(ctx *middleware.Context, messages *middleware.Messages) 
 	}
 	i := 0
 	if known {
-		// From the message with the calls on, whose results may be new.
+		// Start at the message with the calls of the first new results.
 		for i = messages.ChangedSince(last.Revision); i > 0; {
 			if i--; messages.At(i).Role != abi.RoleTool {
 				break
@@ -203,7 +202,7 @@ func (s *searcher) look(ctx *middleware.Context, messages *middleware.Messages) 
 	return before, now, searches.Set(ctx, seen{messages.Revision(), now})
 }
 
-// CallTool searches.
+// CallTool runs a search.
 func (s *searcher) CallTool(ctx *middleware.Context, call *middleware.Call) (*abi.Result, error) {
 	return s.search.Run(ctx, call)
 }

@@ -44,7 +44,7 @@ func TestSearch(t *testing.T) {
 		"channel":                          {"mcp__slack__read_channel", "mcp__slack__send_message"},
 		"+":                                {},
 		"zeppelin moon":                    {},
-		"mail":                             {}, // no word is the same as in send_message: the README says so
+		"mail":                             {}, // no word matches send_message, as the README says
 	} {
 		got, err := search(tools, query, 5)
 		require.NoError(t, err)
@@ -105,7 +105,7 @@ func newBench(t *testing.T, config map[string]any) *bench {
 	return b
 }
 
-// step returns which tools the model is told of, and keeps it, as the host does.
+// step returns the tools that the model sees, and stores the result as the host does.
 func (b *bench) step(t *testing.T) string {
 	t.Helper()
 	answer, err := b.BeforeModelRewriteState(abi.BeforeModelRewriteStateInput{Tools: b.tools})
@@ -151,16 +151,16 @@ func TestHidesAndShows(t *testing.T) {
 	require.Equal(t, "static dynamic_tool_a tool_search", b.step(t))
 	require.Equal(t, "static dynamic_tool_a tool_search", b.step(t))
 
-	// What was found stays when the search is summarized away.
+	// Found tools stay visible when the search is summarized.
 	b.SetMessages(abi.User("in short: …"))
 	require.Equal(t, "static dynamic_tool_a tool_search", b.step(t))
 
-	// What another module hides stays hidden, until it is found anew.
+	// A tool that another module hides stays hidden until a new search finds it.
 	b.tools[1].Active = false
 	require.Equal(t, "static tool_search", b.step(t))
 }
 
-// What the conversation says of searches counts only as far as it makes sense.
+// Malformed search results in the conversation are ignored.
 func TestLooksAtSearches(t *testing.T) {
 	t.Parallel()
 	other := []abi.Message{
@@ -202,7 +202,7 @@ func TestShowAndNothingToHide(t *testing.T) {
 	require.True(t, start.Tools.IsZero())
 }
 
-// A step reads what is new, however many tools there are.
+// A step reads only new messages, regardless of the number of tools.
 func TestCost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]any{"hide": []string{"many_*"}})

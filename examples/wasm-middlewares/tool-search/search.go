@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// maxResults is how many tools a search finds at most.
+// maxResults is the maximum number of results of a search.
 const maxResults = 50
 
 type searchArgs struct {
@@ -19,13 +19,13 @@ type searchArgs struct {
 	MaxResults int    `json:"max_results,omitempty" doc:"how many tools to find at most"`
 }
 
-// A result is what a search says.
+// A result is the result of a search.
 type result struct {
 	Matches []string `json:"matches"`
-	Hidden  int      `json:"hidden_tools"` // how many there are to find
+	Hidden  int      `json:"hidden_tools"` // number of hidden tools
 }
 
-// find answers a search.
+// find runs a search and returns its result.
 func (s *searcher) find(ctx *middleware.Context, args searchArgs) (*abi.Result, error) {
 	list, _, err := catalog.Get(ctx)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *searcher) find(ctx *middleware.Context, args searchArgs) (*abi.Result, 
 	return abi.TextResult(string(b)), nil
 }
 
-// search returns the names of the tools that a query finds, the best first.
+// search returns the names of the tools that match a query, best first.
 func search(list []entry, query string, most int) ([]string, error) {
 	query = strings.TrimSpace(query)
 	if selected, ok := strings.CutPrefix(query, "select:"); ok {
@@ -76,7 +76,7 @@ func search(list []entry, query string, most int) ([]string, error) {
 	return matches, nil
 }
 
-// choose returns those of the names, separated by commas, that there are.
+// choose returns the existing tools of a comma-separated list of names.
 func choose(list []entry, selected string) []string {
 	matches := []string{}
 	for _, name := range strings.Split(selected, ",") {
@@ -89,16 +89,16 @@ func choose(list []entry, selected string) []string {
 	return matches
 }
 
-// What a word is worth, by where it occurs; the best place counts.
+// The score of a word by the place where it occurs. Only the highest counts.
 const (
-	inPart        = 10 // it is a part of the name
-	withinPart    = 5  // it lies within a part
-	withinName    = 3  // it lies within the name, across parts
+	inPart        = 10 // it equals a part of the name
+	withinPart    = 5  // it occurs within a part
+	withinName    = 3  // it occurs in the name, across parts
 	inDescription = 2
 )
 
-// score is what the words are worth for the tool: 0 if none of them occurs, or
-// one that must does not. The words are in lower case.
+// score returns the sum of the scores of the words, which are in lower case. It returns 0
+// if no word occurs, or a required one does not.
 func (e entry) score(words []string) int {
 	name, about, parts := strings.ToLower(e.Name), strings.ToLower(e.Description), nameParts(e.Name)
 	sum := 0
@@ -124,8 +124,8 @@ func (e entry) score(words []string) int {
 	return sum
 }
 
-// nameParts are the parts of a tool's name in lower case: mcp__slack__sendMessage
-// has mcp, slack, send and message.
+// nameParts returns the parts of a tool's name in lower case: mcp__slack__sendMessage has
+// mcp, slack, send and message.
 func nameParts(name string) []string {
 	var parts []string
 	for _, field := range strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
@@ -136,8 +136,8 @@ func nameParts(name string) []string {
 	return parts
 }
 
-// splitCamelCase cuts where a capital follows a small letter, and before the last
-// of several capitals that a small letter follows: HTMLParser is HTML and Parser.
+// splitCamelCase splits before a capital that follows a lower-case letter, and before the
+// last of several capitals if a lower-case letter follows: HTMLParser is HTML and Parser.
 func splitCamelCase(s string) []string {
 	var parts []string
 	runes := []rune(s)

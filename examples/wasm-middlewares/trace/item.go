@@ -10,24 +10,24 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// An item is a line to be: a span of something that is over, or a record of
-// something that happened. Its names are those of the conventions for generative AI
-// and of the host's own spans.
+// An item is a line before formatting: a span of a finished operation, or a record of an
+// event. Its names are those of the semantic conventions for generative AI and of the
+// host's own spans.
 type item struct {
 	name   string
 	id     string // of a span; empty for a record
-	parent string // the span that it is within; empty for none
+	parent string // the enclosing span; empty for none
 	client bool   // a span of a call that leaves the process
-	begin  int64  // of a span, Unix time, milliseconds
-	end    int64  // or when it happened
+	begin  int64  // of a span, Unix time in milliseconds
+	end    int64  // of a span, or time of the event
 	step   int
 	level  int    // of the log
 	failed string // error.type
 	attrs  []attr
-	said   []attr // what was said: texts, which may be left out or cut
+	said   []attr // content: texts that may be omitted or cut
 }
 
-// An attr is an attribute; its value is a string, an int, an int64 or a []string.
+// An attr is an attribute. Its value is a string, an int, an int64 or a []string.
 type attr struct {
 	key   string
 	value any
@@ -35,7 +35,7 @@ type attr struct {
 
 func (it *item) add(key string, value any) { it.attrs = append(it.attrs, attr{key, value}) }
 
-// opt adds what is there.
+// opt adds an attribute unless its value is empty.
 func (it *item) opt(key, value string) {
 	if value != "" {
 		it.add(key, value)
@@ -48,7 +48,7 @@ func (it *item) say(key, text string) {
 	}
 }
 
-// fails marks an item as one of something that failed.
+// fails marks an item as failed.
 func (it *item) fails(kind string, level int) {
 	it.failed, it.level = clean(kind), level
 }
@@ -60,15 +60,15 @@ func (it *item) error(e *abi.Error, level int) {
 	}
 }
 
-// open is what of a run is not over, and who does it.
+// open holds the unfinished operations of a run, and its agent and model.
 type open struct {
 	Run    string           `json:"run"`
 	Parent string           `json:"parent,omitempty"`
 	Agent  string           `json:"agent"`
 	Model  string           `json:"model,omitempty"`
-	Began  int64            `json:"began,omitempty"` // Unix time, milliseconds, as the others
-	Chat   int64            `json:"chat,omitempty"`  // the step's model call; 0: none
-	Calls  map[string]int64 `json:"calls,omitempty"` // by the ids of the tool calls
+	Began  int64            `json:"began,omitempty"` // Unix time in milliseconds, as below
+	Chat   int64            `json:"chat,omitempty"`  // start of the step's model call; 0: none
+	Calls  map[string]int64 `json:"calls,omitempty"` // starts of tool calls by id
 }
 
 func (o *open) where(run *abi.Run) {
@@ -78,8 +78,8 @@ func (o *open) where(run *abi.Run) {
 	}
 }
 
-// trace is the id of the run's trace: that of the run that it is a tool of, so that
-// the two are one.
+// trace returns the id of the run's trace. A sub-agent's run shares the trace of its
+// parent.
 func (o *open) trace() string {
 	if o.Parent != "" {
 		return hash(o.Parent)[:32]
@@ -87,8 +87,8 @@ func (o *open) trace() string {
 	return hash(o.Run)[:32]
 }
 
-// id is that of one of the run's spans. It is always the same: of an event that is
-// told of once more after a crash the line is the same, too.
+// id returns the id of one of the run's spans. It is deterministic, so an event that is
+// repeated after a crash gives the same line.
 func (o *open) id(what string) string { return spanID(o.Run, what) }
 
 func spanID(run, what string) string { return hash(run + " " + what)[32:48] }
@@ -98,8 +98,8 @@ func hash(s string) string {
 	return hex.EncodeToString(h[:])
 }
 
-// plain is what a name may be that a model or module chose. Another is not written:
-// it may hold what somebody said.
+// plain matches acceptable names chosen by a model or module. Others are not written,
+// because they may contain content.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,128}$`)
 
 func clean(name string) string {
@@ -109,7 +109,7 @@ func clean(name string) string {
 	return "_OTHER"
 }
 
-// items are the lines of an event.
+// items returns the lines of an event.
 func (o *open) items(e *abi.Event) []item {
 	switch e.Type {
 	case abi.EventRunStarted:
@@ -183,8 +183,8 @@ func (o *open) tool(e *abi.Event) item {
 	return it
 }
 
-// since is when something began: when its end was told of, if nothing is known of
-// its begin.
+// since returns the start of an operation, or the time of its last event if the start is
+// unknown.
 func since(began int64, e *abi.Event) int64 {
 	if began == 0 {
 		return e.TimeMS
@@ -192,8 +192,8 @@ func since(began int64, e *abi.Event) int64 {
 	return began
 }
 
-// finished are the spans of the run, and of a model call that it ended in, and what
-// each entry of the chain used.
+// finished returns the spans of the run and of a model call that failed with it, and the
+// resource usage of each entry.
 func (o *open) finished(e *abi.Event) []item {
 	var out []item
 	if o.Chat != 0 && e.Error != nil {
@@ -241,13 +241,13 @@ func (o *open) finished(e *abi.Event) []item {
 	return append(out, run)
 }
 
-// record is the item of what has no length.
+// record returns the item of an event without a duration.
 func (o *open) record(e *abi.Event) item {
 	it := item{name: "agent_runner." + string(e.Type), parent: o.id("run"), end: e.TimeMS, step: e.Step, level: abi.LogInfo}
 	it.opt("agent_runner.entry", e.Entry)
 	it.opt("agent_runner.hook", string(e.Hook))
 	switch e.Type {
-	case abi.EventMessage: // of a module, in the model's place
+	case abi.EventMessage: // of a module that answered in the model's place
 		it.add("agent_runner.origin", e.Message.Origin)
 		it.message(e.Message)
 	case abi.EventCustom:

@@ -14,7 +14,7 @@ import (
 // A value is OpenTelemetry's AnyValue in JSON.
 type value struct {
 	String *string `json:"stringValue,omitempty"`
-	Int    string  `json:"intValue,omitempty"` // 64 bits are a string there
+	Int    string  `json:"intValue,omitempty"` // OTLP JSON encodes 64-bit integers as strings
 	Array  *struct {
 		Values []value `json:"values"`
 	} `json:"arrayValue,omitempty"`
@@ -54,7 +54,7 @@ type record struct {
 	SpanID     string     `json:"spanId,omitempty"`
 }
 
-// otlp writes an item as a line of JSON, with so many bytes of each text that was said.
+// otlp formats an item as a line of JSON, with at most most bytes of each content text.
 func (it *item) otlp(o *open, most int) string {
 	attrs := []keyValue{text("agent_runner.run.id", o.Run)}
 	if o.Agent != "" {
@@ -89,7 +89,7 @@ func (it *item) otlp(o *open, most int) string {
 	}
 	b, err := json.Marshal(line)
 	if err != nil {
-		return `{"error":"a line could not be written"}` // it consists of strings and numbers
+		return `{"error":"a line could not be written"}` // unreachable: only strings and numbers
 	}
 	return string(b)
 }
@@ -115,10 +115,10 @@ func anyValue(v any) value {
 
 func nanos(ms int64) string { return strconv.FormatInt(ms, 10) + "000000" }
 
-// short takes what most keys begin with from them.
+// short removes the common prefixes of keys.
 var short = strings.NewReplacer("agent_runner.", "", "gen_ai.", "")
 
-// text writes an item as a line for people.
+// text formats an item as a line for people.
 func (it *item) text(o *open, most int, times bool) string {
 	var b strings.Builder
 	if times {
@@ -136,7 +136,7 @@ func (it *item) text(o *open, most int, times bool) string {
 	}
 	for _, a := range it.attrs {
 		if a.key == "gen_ai.operation.name" || a.key == "gen_ai.tool.name" || a.key == "agent_runner.wall_us" && !times {
-			continue // it stands in the name; it is a time
+			continue // already part of the name, or a time
 		}
 		fmt.Fprintf(&b, " %s=%s", short.Replace(a.key), word(a.value))
 	}
@@ -148,7 +148,7 @@ func (it *item) text(o *open, most int, times bool) string {
 	return b.String()
 }
 
-// word writes a value so that it stays one word of the line.
+// word formats a value as a single word of the line.
 func word(v any) string {
 	if list, ok := v.([]string); ok {
 		v = strings.Join(list, ",")
@@ -167,7 +167,7 @@ func printable(c rune) rune {
 	return '?'
 }
 
-// cut returns the begin of a text, of at most so many bytes.
+// cut returns the beginning of a text, at most most bytes.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -1,6 +1,6 @@
-// Command trace is a middleware that writes down what a run does, a line for each
-// operation and event: as OpenTelemetry has spans and log records, in JSON, or for
-// people to read. Of what was said it writes nothing unless it is asked to.
+// Command trace is a middleware that writes a line for each operation and event of a run:
+// as OpenTelemetry's spans and log records in JSON, or as text for people. It omits the
+// content of the conversation by default.
 package main
 
 import (
@@ -16,7 +16,8 @@ func init() {
 		Name:        "trace",
 		Version:     "1.0.0",
 		Description: "Writes each event of a run as a line of OpenTelemetry's JSON, or for people to read.",
-		// Not chunk, whose text is in message; not log: a log of logs has no end.
+		// No chunk events: message has their text. No log events: each line would cause
+		// another.
 		Events: slices.DeleteFunc(abi.EventTypes(), func(e abi.EventType) bool { return e == abi.EventChunk || e == abi.EventLog }),
 	}, newTracer())
 }
@@ -27,18 +28,17 @@ func newTracer() *tracer {
 	return &tracer{Format: formatOTLP, Level: "debug", MaxContent: 1000, Times: true}
 }
 
-// The forms of lines.
+// Formats of lines.
 const (
 	formatOTLP = "otlp"
 	formatText = "text"
 )
 
-// levels are those of the log import, by their numbers.
+// levels holds the names of the log import's levels, in order.
 var levels = []string{"debug", "info", "warn", "error"}
 
-// The host cuts a line of a log, drops what a hook logs beyond a number of bytes,
-// and beyond a number of lines. These keep a line whole, and leave room to say
-// that there are more.
+// Limits below the host's for the size of a log line, and for the bytes and lines that a
+// hook may log. They leave room for a line that reports dropped lines.
 const (
 	maxLine  = 4000
 	maxBytes = 60 << 10
@@ -55,7 +55,7 @@ type tracer struct {
 	least int
 }
 
-// Configure checks the configuration.
+// Configure validates the configuration.
 func (t *tracer) Configure(*middleware.Context) error {
 	t.least = slices.Index(levels, t.Level)
 	switch {
@@ -75,8 +75,8 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
 }
 
-// kept is what of the run is not over. The events of a call's begin and end may come
-// in two batches, and the module's memory may be gone between them.
+// kept stores the unfinished operations. The first and the last event of an operation may
+// arrive in two batches, and the host may discard the module's memory between them.
 var kept = middleware.Local[open]("open")
 
 // Observe writes the lines.
@@ -112,7 +112,7 @@ func log(ctx *middleware.Context, level int, line string) {
 	[]func(string, ...any){ctx.Debugf, ctx.Infof, ctx.Warnf, ctx.Errorf}[level]("%s", line)
 }
 
-// line writes an item, with as much of what was said as a line has room for.
+// line formats an item, with as much content as fits into a line.
 func (t *tracer) line(it *item, o *open) string {
 	most := 0
 	if t.Content {

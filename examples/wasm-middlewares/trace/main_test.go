@@ -26,7 +26,7 @@ func newHost(t *testing.T, config object) *middlewaretest.Host {
 	return h
 }
 
-// observe gives the events in batches of one, with the memory wiped between.
+// observe passes the events one at a time, and wipes the module's memory between them.
 func observe(t *testing.T, h *middlewaretest.Host, events ...abi.Event) []string {
 	t.Helper()
 	for _, e := range events {
@@ -43,7 +43,7 @@ func observe(t *testing.T, h *middlewaretest.Host, events ...abi.Event) []string
 
 const secret = "swordfish"
 
-// everything has each type of event, and a secret wherever something was said.
+// everything returns an event of each type, with a secret in all content.
 func everything() []abi.Event {
 	calls := abi.Message{Role: abi.RoleAssistant, Origin: abi.OriginModel, Content: abi.Text("I see " + secret), ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "read", `"`+secret+`"`)}}
 	read := &abi.Call{ID: "1", Name: "read", Arguments: `{"word":"` + secret + `"}`}
@@ -96,8 +96,7 @@ func TestText(t *testing.T) {
 	}, observe(t, h, everything()...))
 }
 
-// Each line is a span or a record as OpenTelemetry has them, and of what was said
-// nothing is in it, unless asked for.
+// Each line is a valid OpenTelemetry span or record, and contains content only on request.
 func TestOTLP(t *testing.T) {
 	t.Parallel()
 	for _, content := range []bool{false, true} {
@@ -138,7 +137,7 @@ func TestOTLP(t *testing.T) {
 	}
 }
 
-// Ids have the lengths of OpenTelemetry, and are the same whenever they are made.
+// IDs have OpenTelemetry's lengths, and are deterministic.
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	line := func(run, parent string) (s span) {
@@ -157,7 +156,7 @@ func TestIDs(t *testing.T) {
 	require.NotEqual(t, outer.SpanID, inner.SpanID)
 }
 
-// A line has room for what the host lets pass of one, whatever was said.
+// A line stays within the host's limit for any content.
 func TestLongTexts(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{strings.Repeat("é", 5000), strings.Repeat("\x01", 5000), strings.Repeat(`"`, 5000), strings.Repeat("\n", 5000)} {

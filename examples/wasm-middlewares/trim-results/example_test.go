@@ -1,6 +1,6 @@
 //go:build !wasip1
 
-// Package trimresults tests the plug-in beside it.
+// Package trimresults tests the plug-in in this folder.
 package trimresults
 
 import (

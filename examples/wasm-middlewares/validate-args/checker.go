@@ -11,35 +11,35 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// Limits: schemas come from tools, and tools from anywhere.
+// Limits for schemas, which may come from untrusted tools.
 const (
-	maxSteps   = 200_000 // schemas that are compared with values, and values with each other
-	maxInner   = 200     // schemas within one another, references followed
-	maxPattern = 1000    // bytes of a regular expression
+	maxSteps   = 200_000 // comparisons of values with schemas, and of values with each other
+	maxInner   = 200     // nesting of schemas, including references
+	maxPattern = 1000    // size of a regular expression in bytes
 )
 
-// A checker compares one value with one schema.
+// A checker compares a value with a schema.
 type checker struct {
 	root     any
 	closed   bool
-	most     int // mistakes, of which more are not looked for
-	left     int // steps
+	most     int // maximum number of mistakes
+	left     int // remaining steps
 	depth    int
 	mistakes []mistake
 	patterns map[string]*regexp.Regexp // nil: cannot be applied
 
-	over  string // why the rest was not looked at
-	wrong error  // the first thing in the schema that cannot be applied
+	over  string // why the check was aborted
+	wrong error  // the first error in the schema
 }
 
-// end says that the rest is too much to look at.
+// end aborts the check.
 func (c *checker) end(why string) {
 	if c.left = 0; c.over == "" {
 		c.over = why
 	}
 }
 
-// spend takes steps, and reports whether they were left.
+// spend consumes steps, and reports whether any are left.
 func (c *checker) spend(steps int) bool {
 	if c.left -= steps; c.left <= 0 {
 		c.end("they are too large for their schema, or it is")
@@ -47,14 +47,14 @@ func (c *checker) spend(steps int) bool {
 	return c.left > 0
 }
 
-// schema notes something that cannot be applied.
+// schema records an error in the schema.
 func (c *checker) schema(format string, args ...any) {
 	if c.wrong == nil {
 		c.wrong = middleware.Errorf(format, args...)
 	}
 }
 
-// A mistake is something of a value that does not fit.
+// A mistake describes a value that does not fit.
 type mistake struct {
 	at   place
 	text string
@@ -67,7 +67,7 @@ func (m mistake) String() string {
 	return m.at.path + ": " + m.text
 }
 
-// A place is where in the arguments a value stands.
+// A place is the path of a value in the arguments.
 type place struct{ path string }
 
 func (p place) key(key string) place {
@@ -92,8 +92,8 @@ func (c *checker) note(at place, format string, args ...any) {
 	}
 }
 
-// check compares a value with a schema and notes its mistakes, and what of the
-// schema cannot be applied.
+// check compares a value with a schema, and records mistakes in the value and errors in the
+// schema.
 func (c *checker) check(schema, value any, at place) {
 	if len(c.mistakes) >= c.most || !c.spend(1) {
 		return
@@ -126,7 +126,7 @@ func (c *checker) object(s map[string]any, value any, at place) {
 		}
 	}
 	if !c.types(s, value, at) {
-		return // what is said of another type helps nobody
+		return // further mistakes for another type would not help
 	}
 	c.among(s, value, at)
 	switch v := value.(type) {
@@ -142,7 +142,7 @@ func (c *checker) object(s map[string]any, value any, at place) {
 	c.combined(s, value, at)
 }
 
-// resolve finds what a reference within the schema leads to.
+// resolve returns the target of a reference within the schema.
 func (c *checker) resolve(ref any) (any, error) {
 	text, ok := ref.(string)
 	pointer, local := strings.CutPrefix(text, "#")
@@ -177,7 +177,7 @@ func (c *checker) resolve(ref any) (any, error) {
 	return at, nil
 }
 
-// unescaped writes the characters that a reference has as %41; not ok if one is cut off.
+// unescaped decodes the percent escapes of a reference. ok is false if one is malformed.
 func unescaped(text string) (plain string, ok bool) {
 	var out []byte
 	for {
@@ -197,8 +197,8 @@ func unescaped(text string) (plain string, ok bool) {
 	}
 }
 
-// try compares a value with a schema on the side; sure is false if the schema
-// cannot be applied.
+// try compares a value with a schema without recording mistakes. sure is false if the
+// schema cannot be applied.
 func (c *checker) try(schema, value any, at place) (mistakes []mistake, sure bool) {
 	outer, most, wrong := c.mistakes, c.most, c.wrong
 	c.mistakes, c.most, c.wrong = nil, 4, nil
@@ -247,8 +247,8 @@ func (c *checker) combined(s map[string]any, value any, at place) {
 	}
 }
 
-// alternatives counts those that fit, and those that may. Of the others the
-// nearest is the one with the fewest mistakes.
+// alternatives counts the alternatives that fit and those that may fit. nearest describes
+// the mistakes of the alternative with the fewest.
 func (c *checker) alternatives(list []any, value any, at place) (fit, maybe int, nearest string) {
 	fewest := -1
 	for _, sub := range list {
@@ -270,13 +270,13 @@ func (c *checker) alternatives(list []any, value any, at place) (fit, maybe int,
 	return fit, maybe, nearest
 }
 
-// schemas is a list of schemas; nil if it is none.
+// schemas returns a list of schemas, or nil if it is not a list.
 func schemas(list any) []any {
 	out, _ := list.([]any)
 	return out
 }
 
-// members compares an object's.
+// members checks the properties of an object.
 func (c *checker) members(s, value map[string]any, at place) {
 	for _, name := range textsOf(s["required"]) {
 		if _, ok := value[name]; !ok && c.spend(1) {
@@ -324,7 +324,7 @@ func (c *checker) member(s, properties, patterns map[string]any, name string, va
 	for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
 		switch matches, sure := c.matches(pattern, name); {
 		case !sure:
-			known = true // it may be
+			known = true // it may match
 		case matches:
 			known = true
 			c.check(patterns[pattern], value, at.key(name))
@@ -347,7 +347,7 @@ func (c *checker) member(s, properties, patterns map[string]any, name string, va
 	c.check(others, value, at.key(name))
 }
 
-// list compares an array's items.
+// list checks the items of an array.
 func (c *checker) list(s map[string]any, value []any, at place) {
 	if n, ok := number(s["minItems"]); ok && float64(len(value)) < n {
 		c.note(at, "has %d items, fewer than %v", len(value), s["minItems"])
@@ -365,7 +365,7 @@ func (c *checker) list(s map[string]any, value []any, at place) {
 			seen[key] = true
 		}
 	}
-	// Older schemas have the first items in a list of items.
+	// Older drafts have the schemas of the first items in a list in items.
 	first, items, rest := schemas(s["prefixItems"]), s["items"], true
 	if list, ok := items.([]any); ok {
 		first = list

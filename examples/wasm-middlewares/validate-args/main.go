@@ -1,6 +1,5 @@
-// Command validate-args is a middleware that compares the arguments of a tool call
-// with the tool's JSON Schema before the tool sees them, and tells the model what
-// does not fit.
+// Command validate-args is a middleware that checks the arguments of a tool call against
+// the tool's JSON Schema before the call, and reports mistakes to the model.
 package main
 
 import (
@@ -24,8 +23,8 @@ type validate struct {
 	maxErrors      int
 }
 
-// declare says which hooks the module has and what it is configured with, so that nothing
-// of it has to be found by reflection: a third of the module would be for that.
+// declare declares the module's hooks and configuration, so that the SDK needs no
+// reflection, which would add a third to the module's size.
 func (v *validate) declare() *middleware.Declaration {
 	d := middleware.Declare(middleware.Options{
 		Name:        "validate-args",
@@ -41,7 +40,7 @@ func (v *validate) declare() *middleware.Declaration {
 	return d
 }
 
-// Configure checks the number.
+// Configure validates the configuration.
 func (v *validate) Configure(*middleware.Context) error {
 	if v.maxErrors < 1 || v.maxErrors > 100 {
 		return &abi.Error{Code: abi.CodeInvalid, Message: middleware.Sprintf("config: max_errors: %d is not 1 to 100", v.maxErrors)}
@@ -49,7 +48,7 @@ func (v *validate) Configure(*middleware.Context) error {
 	return nil
 }
 
-// GateTool judges the exact arguments that the tool would get.
+// GateTool judges the exact arguments that the tool would receive.
 func (v *validate) GateTool(ctx *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
 	if names.Match(v.except, call.Name) || len(call.Tool.Parameters) == 0 || string(call.Tool.Parameters) == "null" {
 		return middleware.Allow(), nil
@@ -67,8 +66,7 @@ func (v *validate) GateTool(ctx *middleware.Context, call *middleware.Call) (mid
 	case len(c.mistakes) > 0:
 		return middleware.Deny(v.tell(call.Name, c.mistakes)), nil
 	case c.over != "":
-		// Not for want of strictness: else arguments that are large enough would
-		// pass any schema.
+		// Deny even without strict: otherwise large arguments would pass any schema.
 		return middleware.Deny(middleware.Sprintf("The arguments of %s cannot be checked: %s.", call.Name, c.over)), nil
 	case c.wrong != nil && v.strict:
 		return middleware.Deny(middleware.Sprintf("The arguments of %s cannot be checked: %v", call.Name, c.wrong)), nil
@@ -92,7 +90,7 @@ func (v *validate) tell(tool string, mistakes []mistake) string {
 	return b.String()
 }
 
-// check compares a value with a schema.
+// check compares a value with a schema and returns the checker.
 func (v *validate) check(schema abi.JSON, value any) *checker {
 	c := &checker{closed: v.closed, most: v.maxErrors + 1, left: maxSteps}
 	root, err := values.Read(schema)

@@ -17,7 +17,7 @@ import (
 
 type object = map[string]any
 
-// judge says what becomes of a call: empty if it is allowed.
+// judge returns the denial of a call, or "" if it is allowed, and the logs.
 func judge(t *testing.T, config object, schema, arguments string) (message string, logs []middlewaretest.Log) {
 	t.Helper()
 	h := middlewaretest.NewDeclared(newValidate().declare())
@@ -84,7 +84,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// What of a schema cannot be applied leaves the rest in force.
+// If a part of a schema cannot be applied, the rest still applies.
 func TestSchemasThatCannotBeApplied(t *testing.T) {
 	t.Parallel()
 	for schema, want := range map[string]string{
@@ -112,8 +112,7 @@ func TestSchemasThatCannotBeApplied(t *testing.T) {
 	require.Contains(t, message, "- b: is required")
 }
 
-// However large schema and arguments are, and however they are made: what is
-// not looked at is refused.
+// Schemas and arguments of any size and form: calls that cannot be checked are denied.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	wide := "[" + strings.Repeat("1,", 200_000) + "1]"
@@ -161,8 +160,7 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// Schemas and values made up at random are judged as another implementation
-// judges them.
+// Random schemas and values give the same results as another implementation.
 func TestAgreesWithAnother(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(8, 15))

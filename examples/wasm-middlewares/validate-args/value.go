@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// kind is the JSON type of a value.
+// kind returns the JSON Schema type of a value.
 func kind(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -34,7 +34,7 @@ func kind(value any) string {
 	}
 }
 
-// whole reports whether a number has no fraction, however it is written.
+// whole reports whether a number has no fraction, regardless of its spelling.
 func whole(n values.Number) bool {
 	if !strings.ContainsAny(string(n), ".eE") {
 		return true
@@ -43,8 +43,8 @@ func whole(n values.Number) bool {
 	return err == nil && f == math.Trunc(f)
 }
 
-// number is a number as a float; not ok if it is none. What is beyond floats is
-// infinite.
+// number returns a number as a float, infinite if out of range. ok is false if value is not
+// a number.
 func number(value any) (f float64, ok bool) {
 	n, ok := value.(values.Number)
 	if !ok {
@@ -54,10 +54,10 @@ func number(value any) (f float64, ok bool) {
 	return f, true
 }
 
-// types compares the type, and reports whether it fits and more is to be said.
+// types checks the type of a value, and reports whether to check further keywords.
 func (c *checker) types(s map[string]any, value any, at place) bool {
 	if s["nullable"] == true && value == nil {
-		return false // of OpenAPI
+		return false // OpenAPI
 	}
 	want, ok := s["type"]
 	if !ok {
@@ -87,7 +87,7 @@ func (c *checker) types(s map[string]any, value any, at place) bool {
 	return false
 }
 
-// textsOf are the strings in a list, or the one that stands for a list.
+// textsOf returns the strings in a list, or a single string as a list.
 func textsOf(value any) []string {
 	switch v := value.(type) {
 	case string:
@@ -105,7 +105,7 @@ func textsOf(value any) []string {
 	}
 }
 
-// among compares with the values that are allowed.
+// among checks enum and const.
 func (c *checker) among(s map[string]any, value any, at place) {
 	list, some := s["enum"].([]any)
 	want, one := s["const"]
@@ -142,8 +142,8 @@ func (c *checker) text(s map[string]any, value string, at place) {
 	}
 }
 
-// matches applies a pattern. Those of JSON Schema are JavaScript's, and most mean
-// the same here; sure is false of the others.
+// matches applies a pattern. JSON Schema patterns have JavaScript's syntax, and most have
+// the same meaning in RE2. sure is false if the pattern cannot be applied.
 func (c *checker) matches(pattern, text string) (matches, sure bool) {
 	re, known := c.patterns[pattern]
 	if !known {
@@ -195,8 +195,8 @@ func (c *checker) number(s map[string]any, value values.Number, at place) {
 	}
 }
 
-// canonical is the same for values that are equal: numbers by what they are, and
-// objects without their order. It takes a step for each value in it.
+// canonical returns the same text for equal values: numbers by value, and objects
+// regardless of order. It spends a step for each value.
 func (c *checker) canonical(value any) string {
 	b, err := json.Marshal(c.plain(value))
 	if err != nil {
@@ -235,7 +235,7 @@ func (c *checker) plain(value any) any {
 	}
 }
 
-// show writes a value for the model. Of what holds others it says how many.
+// show formats a value for the model. For lists and objects it gives only the size.
 func show(value any) string {
 	switch v := value.(type) {
 	case nil:

@@ -1,13 +1,13 @@
-/* pattern.h: regular expressions, as far as this policy needs them. A text is
- * matched in one pass, whatever the pattern: no pattern makes it slow.
+/* pattern.h: regular expressions for this policy. Matching takes one pass over the text for any
+ * pattern, so no pattern makes it slow.
  *
- * There are . [] () | * + ? {n,m} ^ $ \b, the classes \d \w \s and their opposites,
- * escapes of punctuation, \t \n \r, and (?i) (?s) at the begin. Others are refused. */
+ * The syntax is . [] () | * + ? {n,m} ^ $ \b, the classes \d \w \s and their negations, escapes of
+ * punctuation, \t \n \r, and (?i) (?s) at the beginning. Anything else is an error. */
 #include "../../../../guest-sdk/c/agent_middleware.h"
 
 typedef enum { CHAR, ANY, SET, SPLIT, JUMP, BEGIN, END, WORD, NOT_WORD, MATCH } op;
 
-/* x and y are a character, a stretch of ranges, or where to go from here. */
+/* x and y are a character, the bounds of a set's ranges, or relative jump targets. */
 typedef struct {
 	op op;
 	bool negated;
@@ -44,8 +44,8 @@ static void emit(pattern_reader *r, instruction i) {
 	t->code[t->len++] = i;
 }
 
-/* put inserts an instruction in front of what was emitted from a place on. Jumps
- * are relative, so what is moved stays right. */
+/* put inserts an instruction before those emitted from index at on. Jumps are relative, so the
+ * moved instructions stay valid. */
 static void put(pattern_reader *r, int32_t at, instruction i) {
 	emit(r, i);
 	if (r->wrong != 0) return;
@@ -58,7 +58,7 @@ static void add_range(pattern *t, uint32_t from, uint32_t to) {
 	t->ranges[t->ranges_len++] = (range){from, to};
 }
 
-/* class adds the ranges of \d, \w or \s, or of what they are not. */
+/* class adds the ranges of \d, \w or \s, or of their negations. */
 static bool class(pattern *t, char c) {
 	static const range digits[] = {{'0', '9'}}, words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}, spaces[] = {{'\t', '\n'}, {'\f', '\r'}, {' ', ' '}};
 	char lower = (char)(c | 32);
@@ -82,7 +82,7 @@ static uint32_t next_character(pattern_reader *r) {
 	return c;
 }
 
-/* escaped reads a character that stands behind a backslash. */
+/* escaped parses the character after a backslash. */
 static uint32_t escaped(pattern_reader *r) {
 	uint32_t c = r->p < r->end ? next_character(r) : 0;
 	if (c == 't' || c == 'n' || c == 'r') return c == 't' ? '\t' : c == 'n' ? '\n' : '\r';
@@ -158,7 +158,7 @@ static void atom(pattern_reader *r) {
 	emit(r, (instruction){CHAR, false, (int32_t)c, 0});
 }
 
-/* counts reads {n}, {n,} or {n,m}; without them a brace stands for itself. */
+/* counts parses {n}, {n,} or {n,m}; any other brace is literal. */
 static bool counts(pattern_reader *r, int32_t *least, int32_t *most) {
 	const char *p = r->p + 1;
 	int32_t n[2] = {0, -1}, digits[2] = {0, 0}, which = 0;
@@ -175,7 +175,7 @@ static bool counts(pattern_reader *r, int32_t *least, int32_t *most) {
 	return true;
 }
 
-/* repeated repeats what was emitted from a place on. */
+/* repeated repeats the instructions emitted from index at on. */
 static void repeated(pattern_reader *r, int32_t at, int32_t least, int32_t most) {
 	int32_t n = r->to->len - at;
 	instruction *one = am_alloc((size_t)n * sizeof(instruction));
@@ -225,7 +225,7 @@ static void either(pattern_reader *r) {
 	if (r->wrong == 0) r->to->code[jump].x = r->to->len - jump;
 }
 
-/* compile returns what is wrong with a pattern, or 0. */
+/* compile returns the error in a pattern, or 0. */
 static const char *compile(am_str text, pattern *to) {
 	pattern_reader r = {to, text.p, text.p + text.n, 0, 0};
 	*to = (pattern){0};
@@ -246,8 +246,8 @@ typedef struct {
 
 static bool is_word(uint32_t c) { return c == '_' || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z'); }
 
-/* follow adds an instruction, or those that it leads to without a character.
- * before and after are the characters around, 0 for none. */
+/* follow adds an instruction, or those reachable from it without consuming a character. before and
+ * after are the adjacent characters, or 0. */
 static bool follow(const pattern *p, threads *t, int32_t pc, uint32_t before, uint32_t after, bool begin, bool end) {
 	if (t->seen[pc] == t->turn) return false;
 	t->seen[pc] = t->turn;

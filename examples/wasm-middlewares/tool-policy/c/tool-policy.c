@@ -1,10 +1,9 @@
-/* tool-policy says which tools may be called with which arguments. It judges as a
- * gate: innermost, on the very bytes that the tool would get, whoever changed
- * them before.
+/* tool-policy decides which tools may be called with which arguments. It is a gate: it judges the
+ * exact bytes that the tool would receive, after all other modules.
  *
- * It is the example in Go less what that sees through: values in base64, escapes,
- * JSON inside strings, look-alike letters. Keys are compared without regard to the
- * case of ASCII letters, and patterns are those of pattern.h. */
+ * Unlike the Go version it does not decode disguised values: base64, escapes, JSON inside strings,
+ * look-alike letters. Keys are compared ignoring the case of ASCII letters, and patterns are those
+ * of pattern.h. */
 #include "pattern.h"
 
 AM_HOOK(describe) {
@@ -39,7 +38,7 @@ typedef struct {
 	am_str message;
 } rule;
 
-/* What configure computes is part of the module's image. */
+/* State that configure computes is part of the module's snapshot. */
 static rule *rules;
 static int32_t rules_len;
 static action by_default;
@@ -97,8 +96,8 @@ AM_HOOK(configure) {
 	return AM_OK;
 }
 
-/* named reports whether a name is what a pattern of names says: * stands for any
- * characters, also none. */
+/* named reports whether a name matches a pattern. In a pattern, * matches any sequence of
+ * characters, including none. */
 static bool named(am_str name, am_str with) {
 	int32_t i = 0, k = 0, star = -1, back = 0;
 	while (i < name.n) {
@@ -119,8 +118,8 @@ static bool named(am_str name, am_str with) {
 	return k == with.n;
 }
 
-/* number spells all literals of one number in the same way, so that 1e3 does not
- * pass where 1000 would not. What is beyond 21 digits stays as it is. */
+/* number returns the same spelling for all literals of a number, so that 1e3 does not pass where
+ * 1000 would not. Numbers of more than 64 digits are returned unchanged. */
 static am_str number(am_str literal) {
 	char digits[64], out[128];
 	int32_t n = 0, point = 0, len = 0;
@@ -177,7 +176,7 @@ static bool same_key(am_str a, am_str b) {
 	return same;
 }
 
-/* count looks at the values at a path, and at how many of them match. */
+/* count counts the values at a path, and those that match. */
 static void count(const am_value *v, am_str path, const pattern *p, int32_t *all, int32_t *matching) {
 	if (v->kind != AM_MAP && v->kind != AM_ARRAY) {
 		if (path.n > 0) return;
@@ -194,9 +193,9 @@ static void count(const am_value *v, am_str path, const pattern *p, int32_t *all
 	}
 }
 
-/* about reports whether a rule is about a call. What denies or asks must not be
- * dodged by one good value among bad ones, and what allows not be had by one: so
- * any value, or all of them. */
+/* about reports whether a rule applies to a call. A rule that denies or asks applies if any value
+ * matches, so one good value does not hide a bad one. A rule that allows applies only if all values
+ * match. */
 static bool about(const rule *r, am_str tool, const am_value *arguments) {
 	bool is = false;
 	for (int32_t i = 0; i < r->tools->len; i++) is = is || named(tool, r->tools->items[i].text);

@@ -1,5 +1,5 @@
-// Command extism shortens long results of tools. It is an Extism plug-in: all that
-// it knows of its host is Extism's kit, and the JSON of the hooks.
+// Command extism shortens long tool results. It is an Extism plug-in that depends only on
+// Extism's PDK and the JSON of the hooks.
 package main
 
 import (
@@ -39,8 +39,8 @@ func afterTool() int32 {
 	return 0
 }
 
-// trim answers with a shorter result if this one is too long, and with nothing,
-// which leaves it as it is, otherwise.
+// trim outputs a shorter result if this one is too long. Otherwise it outputs nothing,
+// which leaves the result unchanged.
 func trim() error {
 	var in struct {
 		Call struct {
@@ -53,7 +53,7 @@ func trim() error {
 	}
 	var text string
 	if json.Unmarshal(in.Result["content"], &text) != nil {
-		return nil // there is no result but an error, or it has other parts than text
+		return nil // an error, or a result with parts other than text
 	}
 	short, left := shorten(text, most())
 	if left == 0 {
@@ -68,7 +68,7 @@ func trim() error {
 	return pdk.OutputJSON(map[string]any{"result": in.Result})
 }
 
-// most is how many characters a result may have.
+// most returns the maximum number of characters of a result.
 func most() int {
 	value, ok := pdk.GetConfig("max")
 	if n, err := strconv.Atoi(value); ok && err == nil {
@@ -77,14 +77,15 @@ func most() int {
 	return 4000
 }
 
-// count adds to what was left out in this run, which a variable keeps.
+// count adds n to the run's count of omitted characters, a variable, and returns it.
 func count(n int) int {
 	n += pdk.GetVarInt("left out")
 	pdk.SetVarInt("left out", n)
 	return n
 }
 
-// shorten leaves out the middle of a text, and says so there.
+// shorten replaces the middle of a long text by a note, and returns the number of omitted
+// characters.
 func shorten(text string, most int) (short string, left int) {
 	if len(text) <= most || utf8.RuneCountInString(text) <= most {
 		return text, 0

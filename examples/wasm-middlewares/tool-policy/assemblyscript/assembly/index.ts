@@ -1,7 +1,8 @@
-// Says which tools may be called with which arguments. It judges as a gate:
-// innermost, on the very bytes that the tool would get, whoever changed them before.
+// Decides which tools may be called with which arguments. It is a gate: it judges the exact bytes
+// that the tool would receive, after all other modules.
 //
-// It is the example in Go less what that sees through: values in base64, escapes,
+// Unlike the Go version it does not decode disguised values: base64, escapes, JSON inside strings,
+// look-alike letters. Patterns are those of pattern.ts.
 // JSON inside strings, look-alike letters. Patterns are those of pattern.ts.
 import {
 	ConfigureAnswer, ConfigureInput, Description, DescribeInput, Failure, GateToolAnswer, GateToolInput, Kind, Tree, allow, ask, decode, deny,
@@ -32,7 +33,7 @@ export function describe(len: i32): i32 {
 
 const ACTIONS = ["allow", "ask", "deny"]; // later ones are stricter
 
-// A condition is about the values at a path in a call's arguments.
+// A Condition is a pattern for the values at a path in a call's arguments.
 class Condition {
 	constructor(public keys: string[], public pattern: Pattern) {}
 }
@@ -44,7 +45,7 @@ class Rule {
 	action: i32 = 0;
 	message: string = "";
 
-	// read reads a rule, or says what is wrong with it.
+	// read parses a rule, or returns a configuration error.
 	read(value: Tree, at: string): Failure | null {
 		if (value.kind != Kind.Object) return wrong(at + ": want an object");
 		const action = value.textOf("action", "");
@@ -77,9 +78,9 @@ class Rule {
 		return null;
 	}
 
-	// matches reports whether the rule is about a call. What denies or asks must not be
-	// dodged by one good value among bad ones, and what allows not be had by one: so
-	// any value, or all of them.
+	// matches reports whether the rule applies to a call. A rule that denies or asks applies if any
+	// value matches, so one good value does not hide a bad one. A rule that allows applies only if
+	// all values match.
 	matches(tool: string, args: Tree): bool {
 		let about = false;
 		for (let i = 0; i < this.tools.length && !about; i++) about = named(tool, this.tools[i]);
@@ -94,7 +95,7 @@ class Rule {
 	}
 }
 
-// What configure computes is part of the module's image.
+// State that configure computes is part of the module's snapshot.
 let rules: Rule[] = [];
 let otherwise: i32 = 0;
 
@@ -123,8 +124,7 @@ export function configure(len: i32): i32 {
 	});
 }
 
-// A rule that matches and denies counts, else one that asks, else one that allows,
-// and else the default.
+// Applies the strictest matching rule, or the default if none matches.
 export function gate_tool(len: i32): i32 {
 	return hook<GateToolInput, GateToolAnswer>(len, (input, answer) => {
 		const tool = input.call.name, text = input.call.arguments, args = new Tree();
@@ -147,8 +147,8 @@ export function gate_tool(len: i32): i32 {
 	});
 }
 
-// named reports whether a name is what a pattern of names says: * stands for any
-// characters, also none.
+// named reports whether a name matches a pattern. In a pattern, * matches any sequence of
+// characters, including none.
 function named(name: string, pattern: string): bool {
 	const parts = pattern.split("*"), last = parts.length - 1;
 	if (last == 0) return name == pattern;
@@ -162,8 +162,8 @@ function named(name: string, pattern: string): bool {
 	return name.length - at >= parts[last].length && name.endsWith(parts[last]);
 }
 
-// valuesAt finds the values at a path, as texts. Keys are compared without regard to
-// case: there are tools that read "Path" where "path" is meant.
+// valuesAt appends the values at a path, as texts. Keys are compared case-insensitively, because
+// some tools read "Path" as "path".
 function valuesAt(value: Tree, keys: string[], depth: i32, out: string[]): void {
 	const any = depth >= keys.length || keys[depth] == "*";
 	const key = any ? "" : keys[depth].toLowerCase();

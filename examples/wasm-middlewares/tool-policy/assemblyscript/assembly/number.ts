@@ -1,6 +1,6 @@
 /**
- * Spells all literals of one number in the same way, so that 1e3 does not pass where 1000 would not. What is beyond 64
- * digits stays as it is.
+ * Returns the same spelling for all literals of a number, so that 1e3 does not pass where 1000 would not. Numbers of
+ * more than 64 digits are returned unchanged.
  */
 export function number(literal: string): string {
 	let mantissa = literal, exponent: i64 = 0;
@@ -23,7 +23,7 @@ export function number(literal: string): string {
 	if (n == 0) return "0";
 	if (literal.length - e > 8 && e >= 0) return literal;
 	if (exponent > 64 || exponent < -64 || n > 64) return literal;
-	const point = whole + <i32>exponent - zeros; // how many digits stand in front of it
+	const point = whole + <i32>exponent - zeros; // number of digits before it
 	if (point > 64 || point < -9) return literal;
 	const sign = negative ? "-" : "";
 	if (point <= 0) return sign + "0." + "0".repeat(-point) + digits;

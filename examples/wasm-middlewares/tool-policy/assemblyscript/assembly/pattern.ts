@@ -1,8 +1,8 @@
-// Regular expressions, as far as this policy needs them. A text is matched in one
-// pass, whatever the pattern: no pattern makes it slow.
+// Regular expressions for this policy. Matching takes one pass over the text for any pattern, so no
+// pattern makes it slow.
 //
-// There are . [] () | * + ? {n,m} ^ $ \b, the classes \d \w \s and their opposites,
-// escapes of punctuation, \t \n \r, and (?i) (?s) at the begin. Others are refused.
+// The syntax is . [] () | * + ? {n,m} ^ $ \b, the classes \d \w \s and their negations, escapes of
+// punctuation, \t \n \r, and (?i) (?s) at the beginning. Anything else is an error.
 
 enum Op {
 	Char,
@@ -17,7 +17,7 @@ enum Op {
 	Match,
 }
 
-// x and y are a character, or how far it goes on from here.
+// x and y are a character, or relative jump targets.
 class Step {
 	constructor(public op: Op, public x: i32 = 0, public y: i32 = 0, public ranges: i32[] = [], public negated: bool = false) {}
 }
@@ -25,8 +25,7 @@ class Step {
 const MOST = 2000;
 const DEEPEST = 50;
 
-// classRanges are the ranges of \d, \w or \s, or of what they are not; none for
-// other names.
+// classRanges returns the ranges of \d, \w or \s, or of their negations, and none for other names.
 function classRanges(name: i32): i32[] {
 	const lower = name | 32;
 	let ranges: i32[] = [];
@@ -46,7 +45,7 @@ function classRanges(name: i32): i32[] {
 }
 
 export class Pattern {
-	/** What is wrong with it, or "". */
+	/** Describes the error in the pattern, or is "". */
 	wrong: string = "";
 	private code: Step[] = [];
 	private chars: i32[];
@@ -77,7 +76,7 @@ export class Pattern {
 		else this.code.push(step);
 	}
 
-	// peek is the next character, or -1.
+	// peek returns the next character, or -1.
 	private peek(ahead: i32 = 0): i32 {
 		return this.at + ahead < this.chars.length ? this.chars[this.at + ahead] : -1;
 	}
@@ -92,7 +91,7 @@ export class Pattern {
 		const at = this.code.length;
 		while (this.peek() >= 0 && this.peek() != 0x7c && this.peek() != 0x29) this.repeated();
 		if (!this.take(0x7c)) return;
-		// Jumps tell how far they go, so what is moved stays right.
+		// Jumps are relative, so the moved steps stay valid.
 		const first = this.code.splice(at);
 		this.emit(new Step(Op.Split, 1, first.length + 2));
 		this.all(first);
@@ -111,7 +110,7 @@ export class Pattern {
 		this.atom();
 		const count = this.count();
 		if (count === null) return;
-		this.take(0x3f); // whether it matches does not depend on that
+		this.take(0x3f); // greediness does not affect whether it matches
 		if (this.count() !== null) return this.fail("there is nothing to repeat");
 		const one = this.code.splice(at), least = count[0], most = count[1];
 		for (let i = 0; i < least && this.wrong.length == 0; i++) this.all(one);
@@ -126,8 +125,8 @@ export class Pattern {
 		}
 	}
 
-	// count reads * + ? {n} {n,} {n,m}, if one comes: least and most, or -1. Other
-	// braces stand for themselves.
+	// count parses * + ? {n} {n,} {n,m}, if one follows, and returns the minimum and the maximum,
+	// which is -1 if unlimited. Other braces are literal.
 	private count(): i32[] | null {
 		if (this.take(0x2a)) return [0, -1];
 		if (this.take(0x2b)) return [1, -1];
@@ -191,7 +190,7 @@ export class Pattern {
 		if (!this.take(0x29)) this.fail("a ) is missing");
 	}
 
-	// escaped reads the character that stands behind a backslash.
+	// escaped parses the character after a backslash.
 	private escaped(): i32 {
 		const c = this.peek();
 		this.at++;
@@ -234,7 +233,7 @@ export class Pattern {
 		return c == 0x5c ? this.escaped() : c;
 	}
 
-	/** Reports whether it matches somewhere in a text. */
+	/** Reports whether the pattern matches somewhere in a text. */
 	matches(text: string): bool {
 		const chars = charsOf(text), search = new Search(this.code);
 		const threads: i32[] = [];
@@ -264,10 +263,10 @@ export class Pattern {
 	}
 }
 
-// A Search is one of a text.
+// A Search is the state of matching one text.
 class Search {
-	reading: i32[] = []; // the instructions that read a character next
-	private seen: StaticArray<i32>; // the turn in which each was met last
+	reading: i32[] = []; // the instructions that consume a character next
+	private seen: StaticArray<i32>; // the last turn that reached each instruction
 	private turn: i32 = 0;
 	private before: i32 = -1;
 	private after: i32 = -1;
@@ -278,13 +277,13 @@ class Search {
 
 	begin(before: i32, after: i32): void {
 		this.turn++;
-		this.reading.length = 0; // memory is collected between hooks, not here
+		this.reading.length = 0; // reuse it: memory is collected between hooks only
 		this.before = before;
 		this.after = after;
 	}
 
-	// follow adds an instruction, or those that it leads to without a character, and
-	// reports whether the end is one of them.
+	// follow adds an instruction, or those reachable from it without consuming a character. It
+	// reports whether Match is one of them.
 	follow(pc: i32): bool {
 		if (this.seen[pc] == this.turn) return false;
 		this.seen[pc] = this.turn;

@@ -1,10 +1,9 @@
-//! Says which tools may be called with which arguments. It judges as a gate:
-//! innermost, on the very bytes that the tool would get, whoever changed them
-//! before.
+//! Decides which tools may be called with which arguments. It is a gate: it judges the exact bytes
+//! that the tool would receive, after all other modules.
 //!
-//! It is the example in Go less what that sees through: values in base64, escapes,
-//! JSON inside strings, look-alike letters. Keys are compared without regard to the
-//! case of ASCII letters, and patterns are those of `pattern`.
+//! Unlike the Go version it does not decode disguised values: base64, escapes, JSON inside strings,
+//! look-alike letters. Keys are compared ignoring the case of ASCII letters, and patterns are those
+//! of `pattern`.
 
 mod pattern;
 
@@ -29,7 +28,7 @@ impl Action {
     }
 }
 
-/// A condition is about the values at a path in a call's arguments.
+/// A pattern for the values at a path in a call's arguments.
 struct Condition {
     keys: Vec<String>,
     pattern: Pattern,
@@ -43,7 +42,7 @@ struct Rule {
     message: String,
 }
 
-/// What configure computes is part of the module's image.
+/// State that configure computes is part of the module's snapshot.
 struct Policy {
     rules: Vec<Rule>,
     default: Action,
@@ -92,8 +91,7 @@ impl Middleware for Policy {
         Ok(())
     }
 
-    /// A rule that matches and denies counts, else one that asks, else one that
-    /// allows, and else the default.
+    /// Applies the strictest matching rule, or the default if none matches.
     fn gate_tool(&mut self, input: GateToolInput) -> Result<GateToolAnswer, Error> {
         let tool = &input.call.name;
         let unreadable = |why: &str| Ok(GateToolAnswer::deny(format!("The policy cannot read the arguments of {}: {}", tool, why)));
@@ -161,9 +159,9 @@ impl Rule {
         Ok(Rule { tools, conditions: conditions.collect::<Result<_, _>>()?, action, message: text(value, "message", "").into() })
     }
 
-    /// Whether the rule is about a call. What denies or asks must not be dodged by
-    /// one good value among bad ones, and what allows not be had by one: so any
-    /// value, or all of them.
+    /// Reports whether the rule applies to a call. A rule that denies or asks applies if any value
+    /// matches, so one good value does not hide a bad one. A rule that allows applies only if all
+    /// values match.
     fn matches(&self, tool: &str, arguments: &Value) -> bool {
         self.tools.iter().any(|t| named(tool, t))
             && self.conditions.iter().all(|c| {
@@ -195,8 +193,8 @@ impl Condition {
     }
 }
 
-/// Whether a name is what a pattern of names says: * stands for any characters,
-/// also none.
+/// Reports whether a name matches a pattern. In a pattern, * matches any sequence of characters,
+/// including none.
 fn named(name: &str, pattern: &str) -> bool {
     let mut parts = pattern.split('*');
     let mut rest = match name.strip_prefix(parts.next().unwrap_or("")) {
@@ -216,8 +214,8 @@ fn named(name: &str, pattern: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Finds the values at a path, as texts. Keys are compared without regard to case:
-/// there are tools that read "Path" where "path" is meant.
+/// Appends the values at a path, as texts. Keys are compared case-insensitively, because some tools
+/// read "Path" as "path".
 fn values_at(value: &Value, path: &[String], out: &mut Vec<String>) {
     let (key, rest) = path.split_first().map_or(("*", path), |(key, rest)| (key.as_str(), rest));
     match value {
@@ -243,8 +241,8 @@ fn values_at(value: &Value, path: &[String], out: &mut Vec<String>) {
     }
 }
 
-/// Spells all literals of one number in the same way, so that 1e3 does not pass
-/// where 1000 would not. What is beyond 64 digits stays as it is.
+/// Returns the same spelling for all literals of a number, so that 1e3 does not pass where 1000
+/// would not. Numbers of more than 64 digits are returned unchanged.
 fn number(literal: &str) -> String {
     let (mantissa, exponent) = literal.split_once(|c| c == 'e' || c == 'E').unwrap_or((literal, "0"));
     let (negative, mantissa) = mantissa.strip_prefix('-').map_or((false, mantissa), |m| (true, m));
@@ -256,7 +254,7 @@ fn number(literal: &str) -> String {
         return "0".into();
     }
     let point = match exponent.parse::<i64>() {
-        Ok(e) if (-64..=64).contains(&e) => (whole.len() as i64).saturating_add(e) - zeros as i64, // digits in front of it
+        Ok(e) if (-64..=64).contains(&e) => (whole.len() as i64).saturating_add(e) - zeros as i64, // number of digits before the point
         _ => return literal.into(),
     };
     if !(-9..=64).contains(&point) || digits.len() > 64 {

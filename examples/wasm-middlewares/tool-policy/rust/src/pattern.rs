@@ -1,8 +1,8 @@
-//! Regular expressions, as far as this policy needs them. A text is matched in
-//! one pass, whatever the pattern: no pattern makes it slow.
+//! Regular expressions for this policy. Matching takes one pass over the text for any pattern, so
+//! no pattern makes it slow.
 //!
-//! There are . [] () | * + ? {n,m} ^ $ \b, the classes \d \w \s and their opposites,
-//! escapes of punctuation, \t \n \r, and (?i) (?s) at the begin. Others are refused.
+//! The syntax is . [] () | * + ? {n,m} ^ $ \b, the classes \d \w \s and their negations, escapes of
+//! punctuation, \t \n \r, and (?i) (?s) at the beginning. Anything else is an error.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -14,7 +14,7 @@ enum Op {
     Char(char),
     Any,
     Set { ranges: Ranges, negated: bool },
-    /// Goes on at both places, which are told from here.
+    /// Continues at both positions, which are relative to this one.
     Split(usize, usize),
     Jump(isize),
     Begin,
@@ -23,13 +23,13 @@ enum Op {
     Match,
 }
 
-/// What is wrong with a pattern.
+/// Describes the error in a pattern.
 pub type Wrong = &'static str;
 
 pub struct Pattern {
     code: Vec<Op>,
     fold: bool,
-    lines: bool, // . is also the end of a line
+    lines: bool, // . also matches a line feed
 }
 
 const MOST: usize = 2000;
@@ -41,7 +41,7 @@ struct Parser<'a> {
     depth: usize,
 }
 
-/// The ranges of \d, \w or \s, or of what they are not.
+/// Returns the ranges of \d, \w or \s, or of their negations.
 fn class(name: char) -> Option<Ranges> {
     let ranges: &[(char, char)] = match name.to_ascii_lowercase() {
         'd' => &[('0', '9')],
@@ -85,7 +85,7 @@ impl Parser<'_> {
         if !self.take('|') {
             return Ok(());
         }
-        // Jumps tell how far they go, so what is moved stays right.
+        // Jumps are relative, so the moved operations stay valid.
         self.code.insert(at, Op::Split(1, self.code.len() - at + 2));
         let jump = self.code.len();
         self.emit(Op::Jump(0))?;
@@ -101,7 +101,7 @@ impl Parser<'_> {
             Some(count) => count,
             None => return Ok(()),
         };
-        self.take('?'); // whether it matches does not depend on that
+        self.take('?'); // greediness does not affect whether it matches
         if self.count()?.is_some() {
             return Err("there is nothing to repeat");
         }
@@ -126,7 +126,7 @@ impl Parser<'_> {
         ops.iter().try_for_each(|op| self.emit(op.clone()))
     }
 
-    /// Reads * + ? {n} {n,} {n,m}, if one comes. Other braces stand for themselves.
+    /// Parses * + ? {n} {n,} {n,m}, if one follows. Other braces are literal.
     fn count(&mut self) -> Result<Option<(usize, Option<usize>)>, Wrong> {
         let found = match self.rest.peek() {
             Some('*') => (0, None),
@@ -144,7 +144,7 @@ impl Parser<'_> {
         ahead.next();
         let inside: String = ahead.by_ref().take_while(|c| *c != '}').collect();
         if inside.len() + 2 > self.rest.clone().collect::<String>().len() {
-            return Ok(None); // it has no end
+            return Ok(None); // there is no closing brace
         }
         let number = |digits: &str| match digits.len() {
             1..=4 if digits.bytes().all(|c| c.is_ascii_digit()) => digits.parse().ok(),
@@ -248,7 +248,7 @@ impl Parser<'_> {
     }
 }
 
-/// The character that stands behind a backslash.
+/// Returns the meaning of a character after a backslash.
 fn escaped(c: char) -> Result<char, Wrong> {
     match c {
         't' => Ok('\t'),
@@ -310,17 +310,17 @@ impl Pattern {
     }
 }
 
-/// A search at one place of a text.
+/// The state of a search at one position of a text.
 struct Search<'a> {
     code: &'a [Op],
-    seen: Vec<usize>, // the turn in which an instruction was met last
+    seen: Vec<usize>, // the last turn that reached each instruction
     turn: usize,
-    reading: Vec<usize>, // those that read a character next
+    reading: Vec<usize>, // instructions that consume a character next
 }
 
 impl Search<'_> {
-    /// Adds an instruction, or those that it leads to without a character, and
-    /// reports whether the end is one of them.
+    /// Adds an instruction, or those reachable from it without consuming a character. Reports
+    /// whether `Match` is one of them.
     fn follow(&mut self, pc: usize, before: Option<char>, after: Option<char>) -> bool {
         if self.seen[pc] == self.turn {
             return false;
