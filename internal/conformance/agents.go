@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// A builder makes a case's agents. They share its model and tools.
+// A builder builds a case's agents, which share the case's model and tools.
 type builder struct {
 	c           *Case
 	suite       *Suite
@@ -29,7 +29,7 @@ type builder struct {
 	values      durable
 }
 
-// agent makes the agent of a file, with another entry beside the file's.
+// agent builds the agent of a file. more follows the file's own middlewares.
 func (b *builder) agent(ctx context.Context, name string, file *agentFile, more ...hook.Entry) (*agent.Agent, error) {
 	entries, err := b.entries(ctx, file)
 	if err != nil {
@@ -63,7 +63,7 @@ func (b *builder) agent(ctx context.Context, name string, file *agentFile, more 
 	return b.given(ctx, a, file.Given)
 }
 
-// given is the agent with the middlewares that its run is given.
+// given returns the agent with the additional middlewares of its run.
 func (b *builder) given(ctx context.Context, a *agent.Agent, file []entryFile) (*agent.Agent, error) {
 	entries, err := b.entries(ctx, &agentFile{Middlewares: file})
 	if err != nil {
@@ -76,7 +76,7 @@ func (b *builder) given(ctx context.Context, a *agent.Agent, file []entryFile) (
 	return a.With(c)
 }
 
-// around is m with the file's retries, which do not pause, and fallbacks.
+// around wraps m in the file's retries, which do not wait, and its fallbacks.
 func (f *modelFile) around(m model.Model) model.Model {
 	if f.Retries > 0 {
 		m = model.WithRetry(m, &model.RetryOptions{MaxRetries: f.Retries, Sleep: func(context.Context, time.Duration) error { return nil }})
@@ -91,7 +91,7 @@ func (f *modelFile) around(m model.Model) model.Model {
 	return model.WithFallback(choices, nil)
 }
 
-// lookAtState is a native middleware that notes the messages at the end.
+// lookAtState returns a middleware that copies the final messages of the run.
 func lookAtState(messages *[]abi.Message) *inproc.Middleware {
 	return &inproc.Middleware{AfterAgent: func(_ context.Context, c *hook.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 		*messages = c.List(abi.ListState).All()
@@ -99,8 +99,8 @@ func lookAtState(messages *[]abi.Message) *inproc.Middleware {
 	}}
 }
 
-// entries are those that agent.yaml names, or one for each module if there
-// is one agent.
+// entries returns the entries of agent.yaml. If it lists neither middlewares nor agents, there is
+// one entry for each module.
 func (b *builder) entries(ctx context.Context, file *agentFile) ([]hook.Entry, error) {
 	if file.Middlewares == nil && file.Agents == nil {
 		for _, name := range sortedKeys(b.c.Modules) {

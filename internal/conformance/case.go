@@ -23,12 +23,12 @@ type Case struct {
 	About    string
 	Agent    []byte            // agent.yaml, may be empty
 	Modules  map[string][]byte // Go sources by name
-	Scripts  map[string][]byte // the same modules in TypeScript, as far as there are
+	Scripts  map[string][]byte // the same modules in TypeScript; some may be missing
 	Tools    []Tool
 	Messages []abi.Message
 	Replies  []scripted.Reply
-	Answers  []Answer  // pause by pause
-	Expect   []Section // what is to come out, in the file's order
+	Answers  []Answer  // one for each pause
+	Expect   []Section // expectations, in the file's order
 
 	archive *txtar.Archive
 	path    string
@@ -39,26 +39,26 @@ type Tool struct {
 	Name, Result string
 	Fails        bool
 	Panics       bool
-	Cancels      bool   // the run, before it returns
-	Streams      bool   // the result, in pieces between bars; if it fails, the last is the error
-	After        string // the tool whose result it waits for
+	Cancels      bool   // cancels the run before it returns
+	Streams      bool   // streams the result; "|" separates the chunks; if it fails, the last is the error
+	After        string // waits until the result of this tool was reported
 }
 
-// An Answer is what the interrupts of one pause are answered with.
+// An Answer answers the interrupts of one pause.
 type Answer struct {
-	Call  string // of this call only, if it is not empty
+	Call  string // restricts the answer to this tool call; all interrupts if empty
 	Value json.RawMessage
 }
 
-// A Section is one expectation of a case: what it is about, and its text.
+// A Section is one expectation of a case.
 type Section struct {
-	Kind  string // request, told, asked, events, client, state, error
+	Kind  string // request, told, asked, events, client, state or error
 	Arg   string
 	Text  string
 	index int // in the archive
 }
 
-// Load reads all cases below a folder, sorted by name.
+// Load reads all cases of a folder, sorted by name.
 func Load(folder string) ([]*Case, error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.txtar"))
 	if err != nil || len(paths) == 0 {
@@ -109,7 +109,7 @@ func LoadFile(path string) (*Case, error) {
 	return c, nil
 }
 
-// InTypeScript reports whether all modules of the case are there in TypeScript too.
+// InTypeScript reports whether all modules of the case also exist in TypeScript.
 func (c *Case) InTypeScript() bool { return len(c.Scripts) > 0 && len(c.Scripts) == len(c.Modules) }
 
 func (c *Case) file(i int, name string, data []byte) (err error) {
@@ -154,8 +154,8 @@ func lines(data []byte) []string {
 	return out
 }
 
-// toolLine is "name: result", "name! error", "name!! panic", "name after
-// other: result", "name cancels: result" or "name streams: piece|piece".
+// toolLine matches "name: result", "name! error", "name!! panic", "name after other: result", "name
+// cancels: result" and "name streams: chunk|chunk".
 var toolLine = regexp.MustCompile(`^(\S+?)(?: after (\S+)| (cancels)| (streams))?(:|!!?) (.*)$`)
 
 func parseTools(data []byte) ([]Tool, error) {
@@ -186,8 +186,8 @@ func parseMessages(data []byte) ([]abi.Message, error) {
 	return out, nil
 }
 
-// parseReplies reads one reply a line: a message, "size N MESSAGE" for one
-// that is streamed in pieces of N characters, or the JSON of package scripted.
+// parseReplies reads one reply a line: a message, "size N MESSAGE" for a message that is streamed
+// in chunks of N characters, or the JSON of package scripted.
 func parseReplies(data []byte) ([]scripted.Reply, error) {
 	var out []scripted.Reply
 	for _, l := range lines(data) {
@@ -219,9 +219,8 @@ func parseReplies(data []byte) ([]scripted.Reply, error) {
 	return out, nil
 }
 
-// Update writes what came out into the case's file, where something else is
-// expected. Expectations are written by people, from the rule they guard; so
-// it refuses those that are empty.
+// Update replaces the expectations in the case's file that differ from got. It rejects empty
+// expectations: a person writes them first, from the rule that the case guards.
 func (c *Case) Update(got []string) error {
 	changed := false
 	for i, s := range c.Expect {

@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// A Catalogue is the behaviours of one other system, each with what happens
-// here. It stands in testdata/cases/catalogue/NAME.txt:
+// A Catalogue lists the behaviors of one other system and compares each with this project. Its file
+// is testdata/cases/catalogue/NAME.txt:
 //
-//	origin: what the system is called, and which of its behaviours these are
-//	25  | same           | what state hooks append stays in the state
-//	26b | better         | changing a message does not change the caller's | why ours is better
+//	origin: the name of the system and the source of the behaviors
+//	25  | same           | messages that state hooks append stay in the state
+//	26b | better         | changing a message does not change the caller's | reason why this project is better
 //	87  | same           | run-local values last | | eino-85-run-local
-//	30  | not applicable | what it was about | why it has no meaning here
+//	30  | not applicable | title of the behavior | reason why it does not apply here
 //
-// The golden cases of a row are those named NAME-ID-…; the last column names
-// others that show it too. Lines that begin with # are comments.
+// The golden cases of a row are named NAME-ID-…. The last column names further cases. Lines that
+// begin with # are comments.
 type Catalogue struct {
-	Name   string // what the names of its cases begin with
+	Name   string // prefix of the names of its cases
 	Origin string
 	Rows   []Row
 }
@@ -31,8 +31,8 @@ type Row struct {
 	ID      string
 	Verdict string // Same, Better or NotApplicable
 	Title   string
-	Why     string   // the difference, where there is one
-	Cases   []string // the golden cases that show it, sorted
+	Why     string   // the difference, unless the verdict is Same
+	Cases   []string // the golden cases that show the behavior, sorted
 }
 
 // The verdicts.
@@ -42,14 +42,13 @@ const (
 	NotApplicable = "not applicable"
 )
 
-// Own is what the names of cases begin with that guard a rule of this
-// project, and no other system's.
+// Own is the prefix of the names of cases that guard a rule of this project only.
 const Own = "own"
 
 var rowID = regexp.MustCompile(`^[A-Za-z]*[0-9]+[a-z]?$`)
 
-// Catalogues reads those of a folder of cases, sorted by name, and gives
-// each row its cases. It fails where a row and the cases do not agree.
+// Catalogues reads the catalogues of a folder of cases, sorted by name, and sets the cases of each
+// row. It fails if rows and cases do not match.
 func Catalogues(folder string, cases []*Case) ([]*Catalogue, error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "catalogue", "*.txt"))
 	if err != nil {
@@ -117,7 +116,7 @@ func parseRow(line string) (Row, error) {
 	return r, nil
 }
 
-// link gives the rows their cases by name.
+// link sets the cases of the rows.
 func link(catalogues []*Catalogue, cases []*Case) error {
 	known := map[string]bool{}
 	for _, c := range cases {

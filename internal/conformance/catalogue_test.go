@@ -12,8 +12,8 @@ import (
 
 //go:generate go test -run ^TestTable$ . -update
 
-// TestTable holds docs/conformance.md to the catalogues and the cases: every
-// row that has a meaning here has a case, and every case a row.
+// TestTable checks that docs/conformance.md matches the catalogues and the cases: every applicable
+// row has a case, and every case a row.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(root, "testdata", "cases")
@@ -61,7 +61,7 @@ func TestCatalogueAndCasesAgree(t *testing.T) {
 	}
 }
 
-// named are cases of these names.
+// named returns cases with the given names.
 func named(names string) []*Case {
 	var out []*Case
 	for _, name := range strings.Fields(names) {

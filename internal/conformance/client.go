@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
-// client is the encoder of the case's client; nil where nothing is expected
-// of one.
+// client returns the encoder of the case's client, or nil if the case has no expectation of a
+// client.
 func (c *Case) client() chain.Encoder {
 	if !slices.ContainsFunc(c.Expect, func(s Section) bool { return s.Kind == "client" }) {
 		return nil
@@ -19,7 +19,7 @@ func (c *Case) client() chain.Encoder {
 	return agui.NewEncoder(agui.Options{})
 }
 
-// client writes what the client was sent, an event a line.
+// client formats the events sent to the client, one a line.
 func (o *Outcome) client(types string) (string, error) {
 	var b strings.Builder
 	for _, raw := range o.Client {

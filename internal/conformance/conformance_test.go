@@ -40,8 +40,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// TestCasesOfExtism runs every golden case with its modules built as plug-ins of
-// Extism's.
+// TestCasesOfExtism runs every golden case with its modules built as Extism plug-ins.
 func TestCasesOfExtism(t *testing.T) {
 	cases, err := Load(filepath.Join(root, "testdata", "cases"))
 	require.NoError(t, err)
@@ -57,8 +56,8 @@ func TestCasesOfExtism(t *testing.T) {
 	}
 }
 
-// TestCasesOfJavaScript runs the golden cases whose modules are there in
-// TypeScript with those.
+// TestCasesOfJavaScript runs the golden cases whose modules all exist in TypeScript with those
+// modules.
 func TestCasesOfJavaScript(t *testing.T) {
 	cases, err := Load(filepath.Join(root, "testdata", "cases"))
 	require.NoError(t, err)
@@ -83,7 +82,7 @@ func TestCasesOfJavaScript(t *testing.T) {
 	require.Greater(t, n, 100)
 }
 
-// scripts are the modules of the cases in TypeScript.
+// scripts provides the cases' modules in TypeScript.
 type scripts struct {
 	dir    string
 	loader *module.Loader
@@ -126,7 +125,7 @@ func requireExpected(t *testing.T, c *Case, suite *Suite, ms Middlewares) {
 	}
 }
 
-// modules are the host's: loaded once, configured for each entry.
+// modules provides the suite's module, loaded once and configured for each entry.
 type modules struct {
 	t      *testing.T
 	loader *module.Loader
@@ -163,7 +162,8 @@ func (ms *modules) Wasm(ctx context.Context, entry, file string, config json.Raw
 	return configured(ctx, ms.loader, filepath.Join(root, "testdata", "modules", file), entry, config, grants)
 }
 
-// configured loads a module and configures an entry, which goes on without it.
+// configured loads a module and configures an entry. The entry remains valid after the module is
+// closed.
 func configured(ctx context.Context, loader *module.Loader, path, entry string, config json.RawMessage, grants []string) (hook.Middleware, error) {
 	granted, err := policy.ParseGrants(grants)
 	if err != nil {

@@ -1,42 +1,40 @@
-// Package conformance runs the golden cases of testdata/cases: conversations
-// that say what an agent with some middlewares does.
+// Package conformance runs the golden cases of testdata/cases: scripted conversations that specify
+// the behavior of an agent with some middlewares.
 //
-// A case is a txtar file. Its head says which behaviour it guards. Its files:
+// A case is a txtar file. Its head names the behavior that it guards. Its files:
 //
-//	agent.yaml       the agent, as agent-runner reads it; middlewares name modules below. Optional. Beside
-//	                 that, "runs: 2" runs it twice with the same messages, "given: […]" are
-//	                 middlewares of its run beside those of the agent, "resumed: {…}" is what it has
-//	                 become when a paused run goes on, and "agents: {NAME: …}" are agents that are its tools,
-//	                 or with "transfer: true" those that it hands over to
-//	NAME.go          a module: a package with a type Middleware that has the hooks it wants
-//	NAME.ts          the same module in TypeScript: where all modules have one, the case is also run with those
-//	NAME.wat         not run: the source of testdata/modules/NAME.wasm, where a case needs raw Wasm
-//	tools            one tool a line, "name: result", "name! error" or "name!! panic"; without it "t: t-ok".
-//	                 "name after other: …" waits until the other's result was told, "name cancels: …" ends the run,
-//	                 "name streams: a|b" says its result in pieces, "name streams! a|b" fails with the last.
-//	                 One that stands there twice answers its calls in turn
-//	messages         the conversation so far; without it "user: hi"
-//	answers          what the run's interrupts are answered with: a line of JSON a pause, for all that wait,
-//	                 or "#id JSON" for the one around the tool call of that id
-//	model            the model's replies in their order, one a line
-//	request N        what the model saw in call N: expected
-//	told N           the tools it was told of in call N: expected
-//	asked            which model was asked, call by call, with its parameters: expected
-//	events [TYPES]   the events: expected. TYPES are some of package abi's, separated by
-//	                 commas; without them message,tool_call,tool_result,custom,fault,run_paused,run_finished
-//	client [TYPES]   what a client of AG-UI was sent, without ids and times: expected
-//	state            the run's messages at its end: expected
-//	error            the start is refused, with a text that holds this: expected
+//	agent.yaml       optional: the agent in the format of agent-runner; middlewares name modules below. Keys for
+//	                 tests: "runs: 2" runs the agent twice with the same messages, "given: […]" adds middlewares
+//	                 to its run, "resumed: {…}" is the agent that resumes a paused run, and "agents: {NAME: …}"
+//	                 are agents that are its tools or, with "transfer: true", that it can transfer to
+//	NAME.go          a module: a package with a type Middleware whose methods are its hooks
+//	NAME.ts          the same module in TypeScript; if all modules have one, the case also runs with those
+//	NAME.wat         ignored: the source of testdata/modules/NAME.wasm, for cases that need raw Wasm
+//	tools            one tool a line, "name: result", "name! error" or "name!! panic"; default "t: t-ok".
+//	                 "name after other: …" waits until the other's result was reported, "name cancels: …" cancels
+//	                 the run, "name streams: a|b" streams its result in chunks, and "name streams! a|b" fails with
+//	                 the last one as the error. Several lines for a tool answer its calls in order
+//	messages         the conversation so far; default "user: hi"
+//	answers          the answers to the run's interrupts: one line of JSON for each pause, for all its interrupts,
+//	                 or "#id JSON" for the interrupt of the tool call with that id
+//	model            the model's replies in order, one a line
+//	request N        expected: the messages of model call N
+//	told N           expected: the tools that model call N offers
+//	asked            expected: the model and parameters of each model call
+//	events [TYPES]   expected: the events. TYPES are types of package abi, separated by commas; default
+//	                 message,tool_call,tool_result,custom,fault,run_paused,run_finished
+//	client [TYPES]   expected: the events that an AG-UI client receives, without ids and times
+//	state            expected: the messages at the end of the run
+//	error            expected: the agent cannot be built, with an error that contains this text
 //
-// A message is written on one line, as "role: text [tool#id {arguments}] …",
-// "tool#id: text" or, for anything else, as its JSON.
+// A message is written on one line, as "role: text [tool#id {arguments}] …", "tool#id: text" or, for
+// any other message, as its JSON.
 //
-// A case is named ORIGIN-ROW-what, after the row of the [Catalogue] whose
-// behaviour it shows, or own-what if it guards a rule of this project alone.
-// docs/conformance.md is written from the catalogues; go generate does it.
+// A case is named ORIGIN-ROW-what, after the row of the [Catalogue] whose behavior it shows, or
+// own-what if it guards a rule of this project only. go generate writes docs/conformance.md from the
+// catalogues.
 //
-// All Go modules of all cases are built into one WebAssembly module, once;
-// which of them an entry is, its configuration says. See [Suite]. They are built
-// twice, for the native transport and as a plug-in of Extism's, and every case
-// passes on both.
+// All Go modules of all cases are built once, into one WebAssembly module; an entry's configuration
+// selects one of them. See [Suite]. The module is built for two transports, the native one and as an
+// Extism plug-in, and every case passes on both.
 package conformance

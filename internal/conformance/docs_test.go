@@ -16,11 +16,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// program is a whole Go program in a text.
+// program matches a complete Go program in a text.
 var program = regexp.MustCompile("(?s)```go\n(package main\n.*?)```")
 
-// TestComingFrom builds the modules of docs/from-….md, as they stand there,
-// and loads them: their hooks are hooks, their configuration fits.
+// TestComingFrom builds the modules of docs/from-….md and loads them: their hooks must exist, and
+// their configuration must be valid.
 func TestComingFrom(t *testing.T) {
 	t.Parallel()
 	texts, err := filepath.Glob(filepath.Join(root, "docs", "from-*.md"))
@@ -46,7 +46,7 @@ func TestComingFrom(t *testing.T) {
 	}
 }
 
-// configOf is the configuration that a text gives a module on the command line.
+// configOf returns the configuration of a module on the command line in a text.
 func configOf(t *testing.T, text, name string) json.RawMessage {
 	t.Helper()
 	_, config, ok := strings.Cut(text, "--module-config '"+name+"=")
@@ -55,7 +55,7 @@ func configOf(t *testing.T, text, name string) json.RawMessage {
 	return json.RawMessage(config)
 }
 
-// buildProgram builds a program as it were a folder of the repository.
+// buildProgram builds a program as if it were a folder of the repository.
 func buildProgram(t *testing.T, source []byte) string {
 	t.Helper()
 	dir := t.TempDir()

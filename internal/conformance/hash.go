@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// hashTree adds the Go files below some folders to a hash.
+// hashTree adds the Go files below some folders, except tests, to a hash.
 func hashTree(w io.Writer, root string, folders ...string) error {
 	for _, folder := range folders {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {

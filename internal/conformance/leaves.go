@@ -9,14 +9,13 @@ import (
 	"strings"
 )
 
-// LeavesOut reads which cases an example leaves out in one of its languages, and
-// why: the file leaves-out of the language's folder, or NAME.ts.leaves-out beside the
-// script NAME.ts, which has a line "case: reason" for each. Without the file it leaves
-// out none.
+// LeavesOut returns the cases that an example omits in one of its languages, with the reasons. It
+// reads the file leaves-out in the language's folder, or NAME.ts.leaves-out next to the script
+// NAME.ts, with one line "case: reason" for each case. Without the file, the example omits none.
 func LeavesOut(folder string) (map[string]string, error) {
 	file := filepath.Join(folder, "leaves-out")
 	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
-		file = folder + ".leaves-out" // a language that is one file
+		file = folder + ".leaves-out" // the language is a single file
 	}
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,13 +10,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A message on one line: "role: text [tool#id {arguments}] …".
+// Patterns of a message on one line: "role: text [tool#id {arguments}] …".
 var (
 	messageLine = regexp.MustCompile(`^(system|developer|user|assistant|tool)(?:#(\S+))?:(?: (.*))?$`)
 	callAtEnd   = regexp.MustCompile(`^(.*?) ?\[([^\[\]#\s]*)#([^\[\]\s]*)(?: ([^\]]*))?\]$`)
 )
 
-// ParseMessage reads a message on one line.
+// ParseMessage parses a message on one line.
 func ParseMessage(line string) (abi.Message, error) {
 	if strings.HasPrefix(line, "{") {
 		var m abi.Message
@@ -46,7 +46,7 @@ func ParseMessage(line string) (abi.Message, error) {
 	return m, nil
 }
 
-// FormatMessage writes a message on one line.
+// FormatMessage formats a message on one line.
 func FormatMessage(m abi.Message) string {
 	head := m.Role
 	if m.ToolCallID != "" {
@@ -81,7 +81,7 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\\`, "\\", `\n`, "\n", `\r`, "\r", `\t`, "\t").Replace(s)
 }
 
-// FormatEvent writes an event on one line, without what differs from run to run.
+// FormatEvent formats an event on one line, without fields that differ from run to run.
 func FormatEvent(e abi.Event) string {
 	switch e.Type {
 	case abi.EventStepStarted, abi.EventStepFinished:

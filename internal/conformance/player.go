@@ -12,16 +12,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 )
 
-// A player runs a case's agent, and is what its tools know of the run.
+// A player runs a case's agent and holds the state that its tools share.
 type player struct {
 	mu     sync.Mutex
-	told   map[string]chan struct{} // by tool: is closed when its result was told
+	told   map[string]chan struct{} // by tool; closed once a result was reported
 	calls  map[string]int           // by tool
-	cancel context.CancelFunc       // ends the run that is under way
+	cancel context.CancelFunc       // cancels the current run
 }
 
-// play runs the agent through its pauses, as far as there are answers; later
-// is what it has become then.
+// play runs the agent and answers its pauses, as far as the case has answers. later is the agent
+// that resumes the run.
 func (p *player) play(ctx context.Context, c *Case, a, later *agent.Agent, out *Outcome) error {
 	ctx, p.cancel = context.WithCancel(ctx)
 	defer p.cancel()
@@ -46,7 +46,7 @@ func (p *player) play(ctx context.Context, c *Case, a, later *agent.Agent, out *
 	}
 }
 
-// to is the answer by the ids of the interrupts that it is for.
+// to returns the answer by the ids of the interrupts that it applies to.
 func (a *Answer) to(interrupts []abi.Pending) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	for _, i := range interrupts {
@@ -57,7 +57,7 @@ func (a *Answer) to(interrupts []abi.Pending) map[string]json.RawMessage {
 	return out
 }
 
-// result is closed when a result of the tool was told.
+// result returns a channel that is closed once a result of the tool was reported.
 func (p *player) result(name string) chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +76,7 @@ func (p *player) tell(name string) {
 	}
 }
 
-// turn is the one of a tool's lines that its next call is answered with.
+// turn returns the line that answers the tool's next call. The last line answers all further calls.
 func (p *player) turn(lines []Tool) Tool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +86,7 @@ func (p *player) turn(lines []Tool) Tool {
 	return lines[min(n, len(lines)-1)]
 }
 
-// tools are the case's: one of each name.
+// tools returns the case's tools, one for each name.
 func (c *Case) tools(p *player) []tool.Tool {
 	var out []tool.Tool
 	lines := map[string][]Tool{}
@@ -102,7 +102,7 @@ func (c *Case) tools(p *player) []tool.Tool {
 	return out
 }
 
-// tool is the one of some lines; it streams if the first of them does.
+// tool returns the tool of some lines. It streams if the first line does.
 func (p *player) tool(lines []Tool) tool.Tool {
 	declaration := abi.Tool{Name: lines[0].Name}
 	if lines[0].Streams {
@@ -115,7 +115,7 @@ func (p *player) tool(lines []Tool) tool.Tool {
 	})
 }
 
-// stream says the pieces of a line.
+// stream sends the chunks of a line.
 func (t Tool) stream(out *tool.Out) error {
 	pieces := strings.Split(t.Result, "|")
 	var failed error
@@ -131,7 +131,7 @@ func (t Tool) stream(out *tool.Out) error {
 	return failed
 }
 
-// call does what one line of a tool says.
+// call executes a line of a tool.
 func (p *player) call(ctx context.Context, t Tool) (*abi.Result, error) {
 	switch {
 	case t.After != "":

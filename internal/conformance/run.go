@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 )
 
-// agentFile is what a case's agent.yaml may say: a part of what the command reads.
+// agentFile is a case's agent.yaml. It supports a part of the command's format, and keys for tests.
 type agentFile struct {
 	Instruction    string        `yaml:"instruction"`
 	ReturnDirectly []string      `yaml:"return_directly"`
@@ -28,13 +28,13 @@ type agentFile struct {
 	Limits         limitsFile    `yaml:"limits"`
 	Timeout        time.Duration `yaml:"timeout"`
 	Model          modelFile     `yaml:"model"`
-	Runs           int           `yaml:"runs"` // how often it is run with the same messages
+	Runs           int           `yaml:"runs"` // number of runs with the same messages
 
-	Agents   map[string]*agentFile `yaml:"agents"`   // that are its tools, by name
-	Transfer bool                  `yaml:"transfer"` // it is no tool: the conversation may be handed over to it
+	Agents   map[string]*agentFile `yaml:"agents"`   // agents that are its tools or that it can transfer to, by name
+	Transfer bool                  `yaml:"transfer"` // the agent is not a tool: the conversation can be transferred to it
 
-	Given   []entryFile `yaml:"given"`   // middlewares that its run is given beside its own
-	Resumed *agentFile  `yaml:"resumed"` // what it has become when a paused run goes on
+	Given   []entryFile `yaml:"given"`   // additional middlewares of the run
+	Resumed *agentFile  `yaml:"resumed"` // the agent that resumes a paused run
 
 	ContinueOnError    bool `yaml:"continue_on_error"`
 	ContinueOnResponse bool `yaml:"continue_on_response"`
@@ -66,26 +66,26 @@ type entryFile struct {
 	Ring    string         `yaml:"ring"`
 	OnFault string         `yaml:"on_fault"`
 	Read    string         `yaml:"read"`
-	Grants  []string       `yaml:"grants"` // to make calls of its own: model, tool:NAME
+	Grants  []string       `yaml:"grants"` // for calls of its own: model, tool:NAME
 	Config  map[string]any `yaml:"config"`
 }
 
-// A Middlewares makes the middleware of an entry: for a module of the case
-// the suite's, told by its configuration which it is.
+// A Middlewares returns the middlewares of entries. All Go modules of cases are in one WebAssembly
+// module; the configuration selects one.
 type Middlewares interface {
-	// Go is the suite's module, configured as one of its middlewares, with the grants.
+	// Go returns the suite's module, configured as one of its middlewares, with grants.
 	Go(ctx context.Context, entry string, config json.RawMessage, grants []string) (hook.Middleware, error)
-	// Wasm is a module of testdata/modules.
+	// Wasm returns a module of testdata/modules.
 	Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (hook.Middleware, error)
 }
 
-// An Outcome is what a case came to.
+// An Outcome is the outcome of a case.
 type Outcome struct {
 	Events   []abi.Event
-	Client   []json.RawMessage // what a client was sent of them
+	Client   []json.RawMessage // events encoded for the client
 	Requests []request
 	State    []abi.Message
-	Err      error // the start was refused
+	Err      error // the error of building the agent
 }
 
 type request struct {
@@ -128,7 +128,7 @@ func (c *Case) Run(ctx context.Context, s *Suite, ms Middlewares) (*Outcome, err
 	return out, nil
 }
 
-// Got writes what came out, for each expectation of the case.
+// Got formats the actual text for each expectation of the case.
 func (c *Case) Got(o *Outcome) ([]string, error) {
 	var out []string
 	for _, s := range c.Expect {
@@ -210,7 +210,7 @@ func formatMessages(messages []abi.Message) string {
 	return b.String()
 }
 
-// Same reports whether what came out is what was expected.
+// Same reports whether got matches the expectation.
 func (s Section) Same(got string) bool {
 	want := strings.TrimSpace(s.Text)
 	if s.Kind == "error" {

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
 
-// TestTypesOfScripts has TypeScript's compiler check the modules of the cases.
+// TestTypesOfScripts type-checks the cases' modules with the TypeScript compiler.
 func TestTypesOfScripts(t *testing.T) {
 	t.Parallel()
 	sdk, err := filepath.Abs(filepath.Join(root, "guest-sdk", "typescript"))

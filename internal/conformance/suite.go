@@ -17,27 +17,27 @@ import (
 	"text/template"
 )
 
-// A Suite is the Go modules of all cases, built into one WebAssembly module.
+// A Suite holds the Go modules of all cases, built into one WebAssembly module.
 type Suite struct {
-	Path  string              // of the module
-	Hooks map[string][]string // the hooks of each, by "case/module"
-	// Default is the module of a case that has none and names none.
+	Path  string              // path of the WebAssembly module
+	Hooks map[string][]string // hooks of each Go module, by "case/module"
+	// Default is the module of a case that has no modules and names none.
 	Default string
 }
 
-// Build builds the modules of the cases, or finds them built. root is the
-// repository's folder.
+// Build builds the modules of the cases unless a cached build exists. root is the repository's
+// folder.
 func Build(root string, cases []*Case) (*Suite, error) { return build(root, cases, nil) }
 
-// BuildExtism builds them as a plug-in of Extism's: what the SDK asks of the host
-// then goes through Extism's functions.
+// BuildExtism builds the modules as an Extism plug-in: the SDK then calls the host through Extism's
+// functions.
 func BuildExtism(root string, cases []*Case) (*Suite, error) {
 	return build(root, cases, map[string]string{
 		"guest-sdk/go/middleware/wasip1.go": "internal/conformance/testdata/extism/wasip1.go",
 	})
 }
 
-// build builds a suite, with files in the place of others.
+// build builds a suite. instead maps files to their replacements.
 func build(root string, cases []*Case, instead map[string]string) (*Suite, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -139,8 +139,8 @@ func (s *Suite) compile(root, work string, overlay map[string]string) error {
 	return os.Rename(temp.Name(), s.Path)
 }
 
-// folder is where a module's source stands in the program: a name that Go
-// takes for a package's folder.
+// folder returns the folder of a module's source in the program, a name that is valid for a Go
+// package's folder.
 func folder(name string) string {
 	return strings.NewReplacer("/", "_", ".", "_").Replace(name)
 }
@@ -160,7 +160,7 @@ func init() {
 }
 `))
 
-// hooksOf finds the hooks of a module's type Middleware.
+// hooksOf returns the hooks of a module's type Middleware.
 func hooksOf(name string, source []byte) ([]string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), name+".go", source, parser.SkipObjectResolution)
 	if err != nil {

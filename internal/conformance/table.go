@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Table writes the catalogues as docs/conformance.md: each row with its
-// verdict and the cases that show it, then the cases of this project alone.
+// Table formats the catalogues as docs/conformance.md: each row with its verdict and the cases that
+// show it, then the cases of this project only.
 func Table(catalogues []*Catalogue, cases []*Case) []byte {
 	var b strings.Builder
 	b.WriteString(tableHead)
@@ -63,9 +63,8 @@ func ownTable(b *strings.Builder, cases []*Case) {
 	}
 }
 
-// transports writes how many cases each transport passes, by the hooks that
-// their modules have. The tests hold all of them: TestCases, TestCasesOfExtism
-// and TestCasesOfJavaScript.
+// transports formats the number of cases that pass on each transport, by the hooks of their
+// modules. TestCases, TestCasesOfExtism and TestCasesOfJavaScript check all of them.
 func transports(b *strings.Builder, cases []*Case) {
 	native, script := map[string]int{}, map[string]int{}
 	var total int
@@ -89,11 +88,11 @@ func transports(b *strings.Builder, cases []*Case) {
 	fmt.Fprintf(b, "\nThose in TypeScript: %s.\n", strings.Join(names, ", "))
 }
 
-// hooks are those of all of a case's modules.
+// hooks returns the hooks of all of a case's modules.
 func (c *Case) hooks() []string {
 	var out []string
 	for name, source := range c.Modules {
-		hooks, _ := hooksOf(name, source) // the suite was built of it
+		hooks, _ := hooksOf(name, source) // the suite was built from the same source
 		out = append(out, hooks...)
 	}
 	slices.Sort(out)
@@ -116,7 +115,7 @@ func caseLink(name, text string) string {
 	return fmt.Sprintf("[%s](../testdata/cases/%s.txtar)", text, name)
 }
 
-// cell is text that may stand in a table's cell.
+// cell escapes text for a table cell.
 func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireKnown refuses to update a case that git does not know: what a new one
-// expects is written by hand, from the rule, before the code runs.
+// requireKnown fails for a case that git does not track: the expectations of a new case are written
+// by hand, from the rule, before the code runs.
 func requireKnown(t *testing.T, c *Case) {
 	t.Helper()
 	err := exec.Command("git", "-C", filepath.Dir(c.path), "ls-files", "--error-unmatch", filepath.Base(c.path)).Run()

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 )
 
-// durable are the durable values of a case: they last for all of its runs, and no
-// time passes. What stores have to keep to is tested with them.
+// durable stores the durable values of a case, which last for all of its runs. Values do not
+// expire. The tests of stores cover the contract of expiry.
 type durable struct {
 	mu       sync.Mutex
 	values   map[string]abi.LocalValue // by entry and key

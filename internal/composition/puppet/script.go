@@ -23,7 +23,7 @@ type Script struct {
 	// Own is a call that the puppet first makes for itself: [OwnModel] or [OwnTool].
 	Own string `json:"own,omitempty"`
 	// Late makes on_chunk act only at a chunk that contains [LateSign]: in the middle of a stream,
-	// and at the same text if there is no stream.
+	// and at the same text without a stream.
 	Late bool `json:"late,omitempty"`
 }
 

@@ -1,7 +1,7 @@
 //go:build wasip1
 
-// This file stands in the place of the SDK's wasip1.go where the modules of the
-// golden cases are built as a plug-in of Extism's.
+// This file replaces the SDK's wasip1.go when the modules of the golden cases are built as an
+// Extism plug-in.
 
 package middleware
 
@@ -73,7 +73,7 @@ func translateBefore() int32 { return export(abi.HookTranslateBefore) }
 //go:wasmexport translate_after
 func translateAfter() int32 { return export(abi.HookTranslateAfter) }
 
-// export is what every export does.
+// export runs a hook and sets its output or error.
 func export(hook abi.Hook) int32 {
 	input := make([]byte, inputLength())
 	fill(input, inputLoad, inputLoadByte, 0)
@@ -190,7 +190,7 @@ func userHTTP(request uint64) uint64
 //go:wasmimport extism:host/user emit
 func userEmit(request uint64) uint64
 
-// fill reads what lies at an offset, eight bytes at a time.
+// fill reads len(b) bytes at an offset, eight at a time.
 func fill(b []byte, load func(uint64) uint64, loadByte func(uint64) uint32, at uint64) {
 	i := 0
 	for ; i+8 <= len(b); i += 8 {
@@ -201,7 +201,7 @@ func fill(b []byte, load func(uint64) uint64, loadByte func(uint64) uint32, at u
 	}
 }
 
-// block makes a block of bytes; there is none for nothing.
+// block allocates a block with the given bytes. It returns 0 for an empty slice.
 func block(b []byte) uint64 {
 	if len(b) == 0 {
 		return 0
@@ -216,10 +216,10 @@ func block(b []byte) uint64 {
 	return at
 }
 
-// plugin is the [Host] that the functions of extism:host/user are.
+// plugin implements [Host] with the functions of extism:host/user.
 type plugin struct{}
 
-// ask makes a host call with an argument: bytes, or what is to be JSON.
+// ask makes a host call. argument holds bytes, or a value to encode as JSON.
 func ask(function func(uint64) uint64, argument any) ([]byte, error) {
 	b, ok := argument.([]byte)
 	if !ok {
@@ -253,7 +253,7 @@ func reply(at uint64) ([]byte, error) {
 	switch {
 	case failed.Error != nil:
 		return nil, failed.Error
-	case string(b) == "{}": // a reply without bytes
+	case string(b) == "{}": // an empty reply
 		return nil, nil
 	default:
 		return b, nil
