@@ -45,8 +45,8 @@ type FileOptions struct {
 	WrapModel func(model.Model) (model.Model, error)
 	// Getenv reads keys and base URLs of endpoints. It defaults to os.Getenv.
 	Getenv func(string) string
-	// Logger receives what MCP servers print, at level debug, and the file's numbers that are
-	// lowered to their bounds, as warnings. Optional.
+	// Logger receives the output of MCP servers at level debug, and warnings about limits of the
+	// file that are lowered to their bounds. Optional.
 	Logger *slog.Logger
 
 	// Journal, if not nil, journals the agent's runs. Without it, they end with the process.
@@ -69,7 +69,7 @@ type FileOptions struct {
 	GuardModels bool
 	ModelURL    string
 	// ModelFailed, if not nil, receives the full errors of failed model calls. Runs then
-	// record only the kind of failure, because their readers may not learn about the
+	// record only the kind of failure, because their readers must not receive details of the
 	// operator's model.
 	ModelFailed func(context.Context, *model.Request, *model.Error)
 	// AllowModel reports whether modules may choose a model. By default, the file decides.

@@ -109,7 +109,7 @@ func TestOwnCallGrants(t *testing.T) {
 }
 
 // TestOwnCallRoom checks that a run reserves memory for its modules' own calls, that a call fails
-// at once if there is no memory for it, and that an entry's limit of instances holds.
+// at once if memory for it is missing, and that an entry's limit of instances holds.
 func TestOwnCallRoom(t *testing.T) {
 	t.Parallel()
 	const works = `{"result":{"content":"echo {\"q\":1}"}}`

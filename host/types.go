@@ -55,7 +55,7 @@ type (
 // Ends of runs. The error of a run without an answer is an [*Error], in which errors.As
 // finds one of these types.
 type (
-	// Error is the end of a run, with its finish reason.
+	// Error reports the end of a run, with its finish reason.
 	Error = agent.Error
 	// PausedError reports a run that waits for answers. The run has not ended.
 	PausedError = agent.PausedError

@@ -10,6 +10,6 @@
 //		Handlers: []adk.ChatModelAgentMiddleware{mw},
 //	})
 //
-// Eino runs the agent loop, so modules see only what Eino passes to its middlewares. README.md
-// lists the differences.
+// Eino runs the agent loop, so modules see only the data that Eino passes to its middlewares.
+// README.md lists the differences.
 package eino

@@ -260,7 +260,7 @@ func outputParts(m *schema.Message) []schema.MessageOutputPart {
 	return m.AssistantGenMultiContent
 }
 
-// common has the fields that the parts of Eino's messages and results share in JSON.
+// common holds the fields that the parts of Eino's messages and results share in JSON.
 type common struct {
 	Type  string `json:"type"`
 	Text  string `json:"text,omitempty"`
@@ -303,7 +303,7 @@ const (
 )
 
 // partFrom converts a part to OpenAI's form. A part without one, such as a video, keeps Eino's
-// form, which modules can read and keep.
+// form, which modules can read and return unchanged.
 func partFrom(part any) (abi.Part, error) {
 	b, err := json.Marshal(part)
 	if err != nil {

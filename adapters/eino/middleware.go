@@ -20,7 +20,7 @@ import (
 
 // Options configures a middleware. New copies it.
 type Options struct {
-	// Name distinguishes several middlewares of one agent, also in checkpoints. Default:
+	// Name distinguishes several middlewares of one agent and its checkpoints. Default:
 	// "agent-runner".
 	Name string
 	// Middlewares are called in this order, within Outer and around Inner.
@@ -210,7 +210,7 @@ func (m *Middleware) AfterAgent(ctx context.Context, state *adk.ChatModelAgentSt
 // ownerEino is the owner of the Eino agent's own tools.
 const ownerEino = "host"
 
-// declaration returns a tool as modules see it.
+// declaration returns the declaration of a tool for modules.
 func declaration(info *schema.ToolInfo) (abi.Tool, error) {
 	d := abi.Tool{Name: info.Name, Description: info.Desc, Owner: ownerEino}
 	if info.ParamsOneOf == nil {

@@ -49,7 +49,7 @@ func (w *wrappedModel) Stream(ctx context.Context, input []*schema.Message, opts
 			}
 		}
 		if writer.Send(msg, err) {
-			cancel() // the reader is gone
+			cancel() // the reader closed the stream
 			return context.Canceled
 		}
 		return nil
@@ -343,8 +343,8 @@ func (c *modelCall) out(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 	return c.send(m, nil)
 }
 
-// finish returns the final message of the call. For a streaming call, it sends what is missing from
-// the stream and records where the stream was wrong.
+// finish returns the final message of the call. For a streaming call, it sends the metadata that
+// the stream lacks, and stores the message in the session if it differs from the streamed one.
 func (c *modelCall) finish(res *abi.Response) (*schema.Message, error) {
 	message := c.message
 	if message != nil {

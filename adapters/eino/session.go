@@ -20,8 +20,8 @@ import (
 	"github.com/cloudwego/eino/schema"
 )
 
-// A session is a chain in one run of an Eino agent. Eino does not tell middlewares when a run
-// fails. A session therefore holds only plain values between hooks: each hook opens and closes the
+// A session is a chain in one run of an Eino agent. Eino does not notify middlewares of a failed
+// run. A session therefore holds only plain values between hooks: each hook opens and closes the
 // chain.
 type session struct {
 	m     *Middleware
@@ -42,7 +42,7 @@ type session struct {
 	carried  map[string]*record.Record // records of the interrupted pass that this one continues
 	streams  int64
 	active   []string
-	respond  *abi.Message    // before_agent's answer in place of the model's first
+	respond  *abi.Message    // before_agent's answer instead of the model's first
 	settled  *schema.Message // before_agent's answer instead of the model's first
 }
 
@@ -293,7 +293,7 @@ func (s *session) spend(u abi.Usage) {
 	s.usage.TotalTokens += u.TotalTokens
 }
 
-// answered returns before_agent's answer in place of the model's, once.
+// answered returns before_agent's answer, which replaces the model's, on the first call only.
 func (s *session) answered() *abi.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -321,7 +321,7 @@ func (s *session) send(ctx context.Context, e abi.Event) abi.Event {
 	return e
 }
 
-// told is the chain's host during one call by Eino.
+// told implements the chain's host during one call by Eino.
 type told struct {
 	s   *session
 	ctx context.Context

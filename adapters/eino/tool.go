@@ -181,7 +181,7 @@ func resultOf(parts []schema.ToolOutputPart) (*abi.Result, error) {
 	return &abi.Result{Content: abi.Parts(out...)}, nil
 }
 
-// toolResult converts a result to an enhanced one. It keeps unchanged parts as they were.
+// toolResult converts a result to an enhanced one. It returns the original of each unchanged part.
 func toolResult(res *abi.Result, was []schema.ToolOutputPart) (*schema.ToolResult, error) {
 	out := &schema.ToolResult{}
 	for _, p := range res.Content.Parts() {

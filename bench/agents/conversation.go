@@ -20,7 +20,7 @@ const (
 	redacted  = "Three people did: [address] for Monday, [address] for Tuesday, and [address], who wants them every day of the week but Sunday."
 	arguments = `{"query":"croissants"}`
 	forbidden = `{"query":"/etc/passwd"}`
-	dangling  = "old" // the call that nobody answered
+	dangling  = "old" // id of the unanswered call
 	canceled  = "This call was canceled."
 )
 

@@ -48,7 +48,7 @@ func (p *peer) checked(ctx context.Context) error {
 // mainPeer is the peer that the others are compared with.
 const mainPeer = "here: five modules, Go guests"
 
-// start creates the peers whose name contains the text only. An empty text selects all.
+// start creates the peers whose name contains the string only. An empty string selects all peers.
 func start(ctx context.Context, h *host.Host, files []string, talk []abi.Message, only string) ([]*peer, error) {
 	type maker struct {
 		name string

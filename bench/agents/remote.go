@@ -206,8 +206,8 @@ func (grpcPlugin) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, c *grpc.
 	return c, nil
 }
 
-// GRPCServer registers the service without generated code: it has one method, with bytes as input
-// and output.
+// GRPCServer registers the service without generated code. The service has one method, with bytes
+// as input and output.
 func (grpcPlugin) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
 	remote := five.NewRemote(five.Fast)
 	s.RegisterService(&grpc.ServiceDesc{ServiceName: "five.Five", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Call",

@@ -143,7 +143,7 @@ func fail(w http.ResponseWriter, err error) {
 		_, _ = io.WriteString(w, raw.Body)
 		return
 	case !errors.As(err, &e):
-		panic(http.ErrAbortHandler) // cut, or the client is gone
+		panic(http.ErrAbortHandler) // ErrCut, or the client disconnected
 	}
 	status := e.Status
 	if status == 0 {

@@ -46,9 +46,8 @@ func (s *Secret) add(form string) {
 	}
 }
 
-// decoded returns what a server reads that removes the escapes of a value: those
-// of a URL, of a JSON string or of HTML, and base64, which is how a header has a
-// user and a password.
+// decoded returns the decoded forms of a value: without the escapes of a URL, of a JSON string or
+// of HTML, and decoded from base64, which the Authorization header uses for a user and a password.
 func decoded(value string) []string {
 	var out []string
 	add := func(form string) {

@@ -102,7 +102,7 @@ var redactions = map[string]string{
 	"order 123456, tel. 030 1234567, DE, D, 4":               "order 123456, tel. 030 1234567, DE, D, 4",
 }
 
-// TestRedact checks that the ports find the same data, however a text is split into pieces.
+// TestRedact checks that the ports find the same data for any split of a text into pieces.
 func TestRedact(t *testing.T) {
 	t.Parallel()
 	redactors(t, func(t *testing.T, r *redactor) {

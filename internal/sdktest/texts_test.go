@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// places returns texts of at most 19 letters before and after what, with what at each position.
+// places returns texts of up to 19 letters with what inserted at each position.
 func places(what string) (out []string) {
 	for n := range 20 {
 		for i := range n + 1 {

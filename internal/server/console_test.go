@@ -105,7 +105,7 @@ func (c *cutting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.Handler.ServeHTTP(w, r)
 }
 
-// A cutWriter aborts its connection after a number of writes.
+// A cutWriter aborts its connection after left writes.
 type cutWriter struct {
 	http.ResponseWriter
 	left int
@@ -131,7 +131,7 @@ type browse struct {
 }
 
 // TestConsoleInBrowser checks that a user signs in, starts a run, answers its interrupt and sees
-// what modules changed: in light and dark mode, on wide and narrow screens, with mouse and
+// the changes by modules: in light and dark mode, on wide and narrow screens, with mouse and
 // keyboard.
 func TestConsoleInBrowser(t *testing.T) {
 	t.Parallel()

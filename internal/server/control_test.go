@@ -76,7 +76,7 @@ func (f *fixture) floods(key string, n int) (ids []string) {
 	return ids
 }
 
-// ends waits until a run has ended, and returns how long that took.
+// ends waits until a run has ended, and returns the time that this took.
 func (f *fixture) ends(key, id string) (run *api.Run, took time.Duration) {
 	f.t.Helper()
 	began := time.Now()

@@ -107,7 +107,7 @@ func TestListsSkipNoRuns(t *testing.T) {
 	}
 }
 
-// furnishLists gives acme and beta several of everything.
+// furnishLists creates several rows for each list of acme and beta.
 func furnishLists(t *testing.T, f *fixture, n int) {
 	t.Helper()
 	ctx := t.Context()
@@ -181,7 +181,7 @@ func TestListsHaveCursors(t *testing.T) {
 	}
 }
 
-// TestListsAreInTheDocument finds lists of the document that have no cursor.
+// TestListsAreInTheDocument checks that all lists in the document have cursors.
 func TestListsAreInTheDocument(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

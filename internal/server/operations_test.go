@@ -145,8 +145,8 @@ func TestTenantIsolation(t *testing.T) {
 	require.Equal(t, before, look(), "and nothing of it changed")
 }
 
-// TestRoutesAreDocumented finds routes that are not in the document, which TestEveryOperation
-// would miss.
+// TestRoutesAreDocumented checks that all routes are in the document, because TestEveryOperation
+// tests only documented ones.
 func TestRoutesAreDocumented(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

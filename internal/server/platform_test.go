@@ -186,8 +186,8 @@ func TestAGUIClient(t *testing.T) {
 	require.Len(t, list.Runs, 1, "one run, that waited in between")
 }
 
-// TestNoMemoryForImages checks that unused agents are closed if there is no memory for the images
-// of an agent's modules: first those of its tenant, then those of tenants with at least as many. If
+// TestNoMemoryForImages checks that unused agents are closed if memory for the images of an agent's
+// modules is missing: first those of its tenant, then those of tenants with at least as many. If
 // that is not enough, the request fails and can be repeated.
 func TestNoMemoryForImages(t *testing.T) {
 	t.Parallel()
@@ -215,7 +215,7 @@ func TestNoMemoryForImages(t *testing.T) {
 	}
 	require.Equal(t, 2, pool.Len(), "the first is closed")
 
-	// A tenant with more agents in use than others takes no room from them.
+	// A tenant with more agents in use than others does not evict their agents.
 	room = 3
 	var held []*agents.Handle
 	for _, name := range []string{"first", "second"} {
@@ -236,7 +236,7 @@ func TestNoMemoryForImages(t *testing.T) {
 	}
 	require.Equal(t, 3, pool.Len())
 
-	// A tenant with none takes it.
+	// A tenant without agents evicts them.
 	for _, o := range held {
 		o.Release()
 	}

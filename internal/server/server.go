@@ -133,7 +133,7 @@ func New(o *Options) (*Server, error) {
 	return s, nil
 }
 
-// setDefaults sets options that were not given.
+// setDefaults sets the defaults of missing options.
 func (s *Server) setDefaults() {
 	o := &s.options
 	if s.log == nil {

@@ -139,7 +139,7 @@ func TestRateOfTenant(t *testing.T) {
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"requests_per_minute": 2}}, nil)
 	f.ok("GET", "/v1/keys", f.acme, nil, nil)
 	f.ok("GET", "/v1/keys", f.key("acme", string(httpapi.KeysRead)), nil, nil)
-	r := f.send("GET", "/v1/keys", f.key("acme", string(httpapi.KeysRead)), nil) // a second key has no rate limit of its own
+	r := f.send("GET", "/v1/keys", f.key("acme", string(httpapi.KeysRead)), nil) // all keys of a tenant share one rate limit
 	require.Equal(t, "requests_per_minute", r.problem(t, 429).Quota)
 	require.NotEmpty(t, r.header.Get("Retry-After"))
 	f.ok("GET", "/v1/keys", f.beta, nil, nil)

@@ -33,7 +33,8 @@ import (
 
 // Several servers on one database, each in its own process, so that they can be killed.
 
-// envServer makes the test binary a server of the database that it names.
+// envServer is the environment variable that makes the test binary a server of the database that
+// it names.
 const envServer = "AGENT_RUNNER_TEST_SERVER"
 
 func TestMain(m *testing.M) {
@@ -164,7 +165,7 @@ type following struct {
 	done   chan struct{}
 }
 
-// follow reads a run's events after a number until the stream ends for any reason.
+// follow reads a run's events after event number after, until the stream ends for any reason.
 func (f *fixture) follow(key, run, after string) *following {
 	f.t.Helper()
 	req, err := http.NewRequestWithContext(f.t.Context(), "GET", f.url+"/v1/runs/"+run+"/events", nil)

@@ -103,8 +103,8 @@ func checkRunQuotas(t scoped, run string, starts bool) (time.Time, error) {
 	return now, compareUsage(t, info.Quota, run, now, starts)
 }
 
-// compareUsage compares what the tenant uses with its quota. It does not count run itself
-// as a run in progress.
+// compareUsage compares the tenant's usage with its quota. It does not count run itself as a
+// run in progress.
 func compareUsage(t scoped, q TenantQuota, run string, now time.Time, starts bool) error {
 	var running, runs, tokens, fuel, written int64
 	if q.ConcurrentRuns > 0 {

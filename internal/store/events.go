@@ -25,8 +25,8 @@ func (s *store) Events(ctx context.Context, id string, after int64, limit int) (
 	return s.events(ctx, id, after, limit, math.MaxInt)
 }
 
-// events returns the events of a run after a number. It stops at the row with which it has
-// limit events or maxBytes bytes of them.
+// events returns the events of a run after event number after. It stops at the row that reaches
+// limit events or maxBytes bytes.
 func (s *store) events(ctx context.Context, id string, after int64, limit, maxBytes int) ([]abi.Event, error) {
 	var out []abi.Event
 	err := s.db.View(ctx, func(t database.Tx) error {

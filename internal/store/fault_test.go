@@ -26,7 +26,7 @@ func requireKind(t *testing.T, want database.Kind, err error) {
 	require.Equal(t, want == database.Unavailable, failed.Retryable())
 }
 
-// envFill makes the test binary a process that writes to a store until it fails.
+// envFill is the environment variable that makes the test binary write to a store until it fails.
 const envFill = "AGENT_RUNNER_TEST_FILL"
 
 // TestFill runs in that process. It writes until the disk is full, and then checks the stored run.
@@ -54,8 +54,8 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// envFillGroups makes the test binary a process with several writers, whose writes share
-// transactions.
+// envFillGroups is the environment variable that makes the test binary start several writers,
+// whose writes share transactions.
 const envFillGroups = "AGENT_RUNNER_TEST_FILL_GROUPS"
 
 // TestFillGroups runs in that process. Every writer of a transaction must get the error, whichever

@@ -24,7 +24,7 @@ type Platform interface {
 	// exists: for an unknown tenant, lists are empty and additions fail with [ErrNoTenant].
 	Tenant(id string) *Tenant
 
-	// CreateTenant fails with [ErrExists] if there is a tenant with the id.
+	// CreateTenant fails with [ErrExists] if a tenant with the id exists.
 	CreateTenant(ctx context.Context, id, name string, q TenantQuota, policy json.RawMessage) (*TenantInfo, error)
 	// TenantInfo fails with [ErrNoTenant].
 	TenantInfo(ctx context.Context, id string) (*TenantInfo, error)

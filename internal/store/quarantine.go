@@ -86,8 +86,8 @@ const (
 	heartbeatTimeout = 3 * time.Second    // after its last heartbeat, a process counts as ended
 )
 
-// StartProcess implements [Quarantine]. If it marks a process that still lives as killed,
-// that process's next heartbeat clears the mark.
+// StartProcess implements [Quarantine]. If it marks a live process as killed, that process's
+// next heartbeat clears the mark.
 func (s *store) StartProcess(ctx context.Context, p *Process) error {
 	return s.db.Update(ctx, database.TxOptions{Priority: true, Lazy: true}, func(t database.Tx) error {
 		if p.Cgroup != "" {

@@ -90,7 +90,7 @@ type Filter struct {
 type PruneOptions struct {
 	// OlderThan is the minimum time since the last change of a run, by the database's clock.
 	OlderThan time.Duration
-	// Unfinished includes runs that are paused or whose process is gone. Runs that a
+	// Unfinished includes runs that are paused or whose process has ended. Runs that a
 	// process executes are never deleted.
 	Unfinished bool
 	// DryRun counts the runs without deleting them.
@@ -118,7 +118,7 @@ type Quota struct {
 	Entries int64 // entries of a tenant that have values; 1,000 when 0
 }
 
-// withDefaults returns the quota with defaults in place of zeros.
+// withDefaults returns the quota with zeros replaced by defaults.
 func (q Quota) withDefaults() Quota {
 	for _, f := range []struct {
 		field *int64

@@ -70,9 +70,9 @@ func (n *Tenant) update(ctx context.Context, fn func(scoped) error) error {
 	return n.transact(ctx, database.TxOptions{}, fn)
 }
 
-// transact runs fn in a transaction that locks the tenant's row, so that what fn counts
-// stays the same until the transaction ends, also on other machines. It fails with
-// [ErrNoTenant] if the tenant does not exist.
+// transact runs fn in a transaction that locks the tenant's row, so that no other machine
+// changes the tenant's counts until the transaction ends. It fails with [ErrNoTenant] if the
+// tenant does not exist.
 func (n *Tenant) transact(ctx context.Context, o database.TxOptions, fn func(scoped) error) error {
 	return n.s.db.Update(ctx, o, func(t database.Tx) error {
 		locked, err := t.Exec(`UPDATE tenants SET id = id WHERE id = $1`, n.id)

@@ -150,7 +150,7 @@ func agentIn(t scoped, name string, version int64) (a *StoredAgent, err error) {
 type AgentSnapshot struct {
 	Info    *TenantInfo
 	Agent   *StoredAgent
-	Around  *StoredAgent // the operator's agent that is applied around it; nil if there is none
+	Around  *StoredAgent // the operator's agent with the rings; nil if there is none
 	Secrets []SecretInfo
 }
 

@@ -79,7 +79,7 @@ func hasModule(t scoped, digest string) (has, count int64, err error) {
 	return has, count, err
 }
 
-// checkModule fails with a [*QuotaError] if the quota does not allow another module of a size.
+// checkModule fails with a [*QuotaError] if the quota does not allow another module of size bytes.
 func checkModule(t scoped, q TenantQuota, modules, size int64) error {
 	if err := checkQuota("modules", q.Modules, modules, 1, 0); err != nil {
 		return err
@@ -88,7 +88,7 @@ func checkModule(t scoped, q TenantQuota, modules, size int64) error {
 }
 
 // CheckModuleQuota fails with a [*QuotaError] if the tenant's quota does not allow another
-// module of a size in bytes. A module that the tenant has already is always allowed.
+// module of size bytes. It always allows a module that the tenant already has.
 func (n *Tenant) CheckModuleQuota(ctx context.Context, digest string, size int64) error {
 	return n.view(ctx, func(t scoped) error {
 		info, err := tenantIn(t.tx, n.id)

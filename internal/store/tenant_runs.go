@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// own returns a run of the tenant. It fails with [journal.ErrNoRun] also for runs of other
-// tenants.
+// own returns a run of the tenant. It fails with [journal.ErrNoRun] for unknown runs and for
+// runs of other tenants.
 func (n *Tenant) own(ctx context.Context, run string) (*journal.RunInfo, error) {
 	info, err := n.s.Run(ctx, run)
 	if err != nil {

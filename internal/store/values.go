@@ -165,7 +165,7 @@ func (s *store) change(ctx context.Context, scope hook.ValueScope, key string, f
 	})
 }
 
-// put writes a value with the entry's next version, to which it sets version.
+// put writes a value with the entry's next version, and stores that version in version.
 func put(t database.Tx, scope hook.ValueScope, key string, next *storedValue, version *int64) error {
 	if _, err := database.One(t, `SELECT version FROM module_usage WHERE tenant = $1 AND entry = $2`, []any{scope.Tenant, scope.Entry}, version); err != nil {
 		return err

@@ -82,7 +82,7 @@ func run(ctx context.Context, paths []string) error {
 	}
 }
 
-// tell prints the modules' events.
+// tell prints the events of modules.
 func tell(_ context.Context, e abi.Event) {
 	switch e.Type {
 	case abi.EventCustom:

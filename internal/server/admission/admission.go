@@ -53,7 +53,8 @@ type Controller struct {
 	yield func() time.Duration // replaced in tests
 }
 
-// New returns a controller for a number of processors. Delayed rejections end when draining is closed.
+// New returns a controller for a number of processors. Delayed rejections end when draining is
+// closed.
 func New(processors int, now func() time.Time, draining <-chan struct{}) *Controller {
 	perTenant := max(1, processors/2)
 	return &Controller{

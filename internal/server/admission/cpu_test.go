@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// contended returns a controller of two processors that another tenant wants all the time.
+// contended returns a controller of two processors for which another tenant always competes.
 func contended(t *testing.T) *Controller {
 	t.Helper()
 	c := New(2, time.Now, nil)

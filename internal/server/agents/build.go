@@ -85,8 +85,8 @@ func (f *Pool) modelFailed(p *Plan) func(context.Context, *model.Request, *model
 	}
 }
 
-// capSteps lowers the steps of an agent and its sub-agents to most. It reports whether a file
-// asks for more.
+// capSteps lowers the steps of an agent and its sub-agents to most. It reports whether any limit
+// was higher.
 func capSteps(f *agentfile.File, most int) (lowered bool) {
 	lowered = f.Limits.MaxSteps > most
 	f.Limits.MaxSteps = min(cmp.Or(f.Limits.MaxSteps, agent.DefaultMaxSteps), most)

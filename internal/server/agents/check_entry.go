@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// defaultGrants are allowed without a policy. They affect only the agent that gives them.
+// defaultGrants lists the grants that need no policy, because they affect only the agent itself.
 var defaultGrants = []string{"read:*"}
 
 // checkEntry finds the module of a middleware, and configures it as a run would. It returns the

@@ -101,7 +101,7 @@ func countServers(f *agentfile.File) int {
 	return n
 }
 
-// read parses the plan's files, and puts the operator's rings around a tenant's agent.
+// read parses the plan's files, and adds the operator's rings to a tenant's agent.
 func (p *Plan) read() (err error) {
 	p.operatorModules = map[string]bool{}
 	if p.file, _, err = readStored(p.Agent); err != nil || p.Around == nil {

@@ -88,7 +88,7 @@ func (p *Pool) load(ctx context.Context, plan *Plan, tenant string) (*builtAgent
 	return &builtAgent{a, plan.bytes()}, nil
 }
 
-// buildInRoom builds an agent. If there is no memory for its images, it closes idle modules and
+// buildInRoom builds an agent. If memory for its images is missing, it closes idle modules and
 // agents and tries again: first agents of the same tenant, then those of others, more each time.
 func (p *Pool) buildInRoom(ctx context.Context, plan *Plan, tenant string) (*host.Agent, error) {
 	a, err := p.BuildAgent(ctx, plan)
@@ -163,8 +163,8 @@ func (p *Pool) EvictTenant(tenant string) int {
 	})
 }
 
-// evictOthers closes up to n idle agents for a tenant, the least recently used ones. It takes none
-// from tenants that have fewer agents than this one.
+// evictOthers closes up to n idle agents of other tenants, the least recently used ones first. It
+// closes no agents of tenants that have fewer agents than this one.
 func (p *Pool) evictOthers(tenant string, n int) int {
 	of := p.Count()
 	return p.cache.Evict(func(idle []idleAgent) []idleAgent {

@@ -20,7 +20,7 @@ type List struct {
 	current atomic.Pointer[snapshot]
 }
 
-// A snapshot is an immutable state of the list. changed is closed when there is a newer one.
+// A snapshot is an immutable state of the list. changed is closed when a newer one replaces it.
 type snapshot struct {
 	reasons map[string]string
 	changed chan struct{}

@@ -95,7 +95,7 @@ func (x *AGUI) launch(ctx context.Context, c *httpapi.Caller, name string, in *a
 	case in.Answers != nil:
 		return nil, httpapi.NewProblem(api.CodeConflict, "no interrupt is pending in this turn of thread %.80q", in.ThreadID)
 	case err == nil:
-		id = journal.NewRunID() // the turn is made once more
+		id = journal.NewRunID() // the client repeats the turn
 	}
 	if len(in.Messages) == 0 {
 		return nil, httpapi.NewProblem(api.CodeInvalid, "messages is empty; want a conversation")
@@ -119,8 +119,8 @@ func turnID(tenant, name string, in *agui.Input) string {
 	return "run_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
 }
 
-// answersOf returns the answers to a run's interrupts: those that the client gives, and the
-// results of the client's tools.
+// answersOf returns the answers to a run's interrupts: the client's answers and the results of its
+// tools.
 func answersOf(info *journal.RunInfo, in *agui.Input) (map[string]json.RawMessage, error) {
 	answers := map[string]json.RawMessage{}
 	for id, a := range in.Answers {
@@ -157,8 +157,8 @@ func pendingIDs(list []abi.Pending) (ids []string) {
 	return ids
 }
 
-// stream writes the events of a run in progress here. It ends if the client falls behind by
-// more than memory holds: the protocol has no way to reconnect.
+// stream writes the events of a run in progress here. It ends if the client is too slow and needs
+// events that are no longer in memory, because the protocol has no way to reconnect.
 func (x *AGUI) stream(w http.ResponseWriter, req *http.Request, l *runs.ActiveRun) {
 	s := httpapi.NewEventStream(w, x.Timeouts.Write)
 	after := l.From

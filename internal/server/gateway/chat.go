@@ -157,8 +157,8 @@ func (x *Chat) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Calle
 	return chat.Serve(w, req, q, subtractUsage(req.Context(), c.Tenant, l.ID, events, before))
 }
 
-// subtractUsage yields events in which the run's usage excludes what earlier requests reported.
-// Usage is in the event that ends or pauses the run.
+// subtractUsage yields events in which the run's usage excludes the usage that earlier requests
+// reported. Usage is in the event that ends or pauses the run.
 func subtractUsage(ctx context.Context, t *store.Tenant, run string, events iter.Seq2[abi.Event, error], before abi.Usage) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		for e, err := range events {

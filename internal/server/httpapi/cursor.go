@@ -110,7 +110,7 @@ const (
 // encodeCursor encodes a position in a list of a tenant as a cursor: base64url of the
 // version, a checksum, the creation time in milliseconds as a varint, and the name. The
 // checksum covers the list and the tenant, so that a cursor is valid only in its own list. It
-// is no security measure: a forged cursor selects a position in a list that its sender may
+// needs no secret, because a forged cursor selects a position in a list that its sender may
 // read from the beginning.
 func encodeCursor(list ListName, tenant string, at *store.Position) string {
 	created := int64(0)

@@ -105,7 +105,7 @@ func (p *Problem) GetHeaders() http.Header {
 // ContentType implements [huma.ContentTypeFilter].
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
-// imageRetry is the Retry-After if there is no memory for a module's image. Unused images are
+// imageRetry is the Retry-After if memory for a module's image is missing. Unused images are
 // released after a minute.
 const imageRetry = time.Minute
 
@@ -159,8 +159,8 @@ func ProblemOf(err error) *Problem {
 	return p
 }
 
-// problemOfHuma converts a validation error of huma. It leaves out the invalid values, which
-// may be secrets.
+// problemOfHuma converts a validation error of huma. It omits the invalid values, which may be
+// secrets.
 func problemOfHuma(m *huma.ErrorModel) *Problem {
 	code := api.CodeInvalid
 	for c, t := range titles {

@@ -25,7 +25,7 @@ type cacheKey struct {
 
 func newCache(now func() time.Time) *cache {
 	return refcache.New[cacheKey](refcache.Options[*host.Module]{Close: func(m *host.Module) { m.Close() }, KeepIdle: true, Now: now,
-		// One tenant's load may fail for a reason of its own, such as its share of the memory.
+		// A load may fail because of a limit of its tenant, such as its share of the memory.
 		Retry: func(error) bool { return true }})
 }
 

@@ -41,7 +41,7 @@ func readsConversation(a *api.About) bool {
 }
 
 // CombinedWarnings returns warnings about grants that are dangerous in combination. The grants
-// are those of an agent, or those that a module asks for, with HOST and NAME as placeholders.
+// are those of an agent, or those that a module can use, with HOST and NAME as placeholders.
 func CombinedWarnings(reads bool, grants []string, provided string) []string {
 	var hosts, tools []string
 	var keeps, asks bool

@@ -135,8 +135,9 @@ func (r *ActiveRun) end() {
 	close(r.ended)
 }
 
-// Since returns the next batch of events after a number, a channel that is closed when there
-// are more, and whether the run is over here. ok is false if tail no longer has the next event.
+// Since returns the next batch of events after event number after, a channel that is closed when
+// more events arrive, and whether the run is over here. ok is false if tail no longer has the next
+// event.
 func (r *ActiveRun) Since(after int64) (lines []Event, changed <-chan struct{}, over, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

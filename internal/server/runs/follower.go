@@ -32,7 +32,7 @@ type Follower struct {
 	last bool       // live has no more events
 }
 
-// Follow returns a [Follower] that reads a run's events after a number.
+// Follow returns a [Follower] that reads a run's events after event number after.
 func (r *Service) Follow(t *store.Tenant, info *journal.RunInfo, after int64) *Follower {
 	return &Follower{runs: r, tenant: t, run: info.ID, after: after, redactor: NewRedactor(info.Modules)}
 }

@@ -101,7 +101,7 @@ func (r *Service) Begin(ctx context.Context, c *httpapi.Caller, name string, ver
 		return nil, httpapi.NewProblem(api.CodeInvalid, "metadata has %d bytes; at most %d are allowed", size, MaxMetadata)
 	}
 	t := c.Tenant
-	if err := t.CheckRunQuotas(ctx); err != nil { // before waiting for what the run needs
+	if err := t.CheckRunQuotas(ctx); err != nil { // before waiting for the agent
 		return nil, err
 	}
 	o, err := r.Agents.Open(ctx, t, agents.Spec{Agent: name, Version: version})

@@ -103,7 +103,7 @@ func (k *Keys) Routes(rt *httpapi.Router) {
 		})
 }
 
-// create makes a key with scopes out of may.
+// create creates a key. Its scopes must be in may, which is also the default.
 func (k *Keys) create(ctx context.Context, _ *httpapi.Caller, t *store.Tenant, may []string, in *api.NewKey) (*keyOutput, error) {
 	scopes := in.Scopes
 	if len(scopes) == 0 {

@@ -159,7 +159,7 @@ func stagePiece(t database.Tx, id string, n int64, bytes []byte) error {
 	return err
 }
 
-// Adopt makes the pieces belong to the row that this transaction writes.
+// Adopt attaches the pieces to the row that this transaction writes.
 func (b *Body) Adopt(t database.Tx) error {
 	if b.Pieces == "" {
 		return nil

@@ -30,7 +30,7 @@ func newJournaled(t *testing.T, s store.Store, tenant, id string, log int) *jour
 	return &journaled{s: s, id: id, epoch: 1, entry: 1, bytes: r.Bytes()}
 }
 
-// next returns the next commit, with a number of bytes of log and of events.
+// next returns the next commit, with log bytes of log and events bytes of events.
 func (r *journaled) next(log, events int, status journal.Status) *journal.Commit {
 	c := &journal.Commit{Run: r.id, Epoch: r.epoch, Entry: r.entry, First: r.seq + 1, Last: r.seq, Lease: lease}
 	if log > 0 {
@@ -52,7 +52,7 @@ func (r *journaled) commit(c *journal.Commit) error {
 	return err
 }
 
-// requireJournal compares the size of a tenant's journals, and what it wrote today.
+// requireJournal compares the size of a tenant's journals, and the bytes that it wrote today.
 func requireJournal(t *testing.T, n *store.Tenant, kept, today int64) {
 	t.Helper()
 	got, err := n.JournalBytes(t.Context())
@@ -68,8 +68,8 @@ func requireJournal(t *testing.T, n *store.Tenant, kept, today int64) {
 	require.Equal(t, today, total.JournalBytes, "today")
 }
 
-// testJournalBytes checks that the bytes of a journal are counted exactly once in every
-// course of a run.
+// testJournalBytes checks that the bytes of a journal are counted exactly once, for several
+// sequences of commits.
 func testJournalBytes(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()
@@ -181,7 +181,7 @@ func testJournalQuotas(t *testing.T, open Opener) {
 		}
 	}
 
-	// Without a quota of its own a tenant has the default.
+	// A tenant without a quota has the default one.
 	acme := newTenant(t, s, "default", store.TenantQuota{})
 	today := store.Day(time.Now())
 	require.NoError(t, acme.AddUsage(ctx, store.Usage{Day: today, Agent: "a", JournalBytes: store.DefaultJournalBytesPerDay - 1}))
@@ -190,7 +190,7 @@ func testJournalQuotas(t *testing.T, open Opener) {
 	requireJournalQuota(t, acme, "journal_bytes_per_day")
 }
 
-// requireJournalQuota checks that a tenant's runs neither begin nor resume.
+// requireJournalQuota checks that a tenant's runs neither start nor resume.
 func requireJournalQuota(t *testing.T, n *store.Tenant, quota string) {
 	t.Helper()
 	for _, err := range []error{

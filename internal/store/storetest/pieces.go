@@ -30,7 +30,7 @@ func large(size int, of string) []byte {
 	return out.Bytes()[:size]
 }
 
-// largeEvent returns an event with a text of a length.
+// largeEvent returns an event with a text of size bytes.
 func largeEvent(t *testing.T, seq int64, size int) []byte {
 	t.Helper()
 	b, err := abijson.Marshal(&abi.Event{Type: abi.EventLog, Seq: seq, Run: "r", Text: string(large(size, fmt.Sprint("event ", seq)))})
@@ -51,7 +51,8 @@ func raw(t *testing.T, where string) *sql.DB {
 	return db
 }
 
-// requirePieces fails unless a number of bodies have pieces, and rows refer to all of them.
+// requirePieces fails unless the given number of bodies have pieces, and rows refer to all of
+// them.
 func requirePieces(t *testing.T, db *sql.DB, bodies int) {
 	t.Helper()
 	for query, want := range map[string]int{
@@ -66,7 +67,7 @@ func requirePieces(t *testing.T, db *sql.DB, bodies int) {
 	}
 }
 
-// testLarge checks that all ways to read large bytes return what was written.
+// testLarge checks that all ways to read large bytes return the written bytes.
 func testLarge(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()

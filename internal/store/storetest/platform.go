@@ -77,7 +77,7 @@ func testDeleteTenant(t *testing.T, open Opener) {
 	require.Equal(t, "agent key module run secret usage", strings.Join(has(t, beta), " "))
 }
 
-// fill gives a tenant a row of each kind.
+// fill creates a row of each kind for a tenant.
 func fill(t *testing.T, s store.Store, tenant *store.Tenant) {
 	t.Helper()
 	ctx, id := t.Context(), tenant.ID()
