@@ -106,7 +106,7 @@ func (o *Out) add(p abi.Part, c abi.Chunk, size int, budget *int) error {
 		return o.err
 	case *budget >= 0 && size > *budget:
 		o.err = &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a piece of %d bytes of type %q is more than what is left of a result's limits; nothing more of it is handed on", size, p.Type)}
-		o.running.WriteString(p.Text) // the result is cut where it is too long, and says so
+		o.running.WriteString(p.Text) // the result is truncated at the limit, with a note
 		return o.err
 	}
 	if *budget >= 0 {

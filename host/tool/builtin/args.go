@@ -39,7 +39,7 @@ func define[A any](name, description, parameters string, run func(ctx context.Co
 	})
 }
 
-// decodeArguments decodes the arguments. Its errors are written for the model.
+// decodeArguments decodes the arguments of a call. Its errors address the model.
 func decodeArguments(arguments string, args any) error {
 	if strings.TrimSpace(arguments) == "" {
 		arguments = "{}"
@@ -68,7 +68,7 @@ func argumentNames(t reflect.Type) []string {
 	return names
 }
 
-// inRange returns the number of an argument, or its default if the argument is missing.
+// inRange returns the value of an argument, or the default absent if the argument is missing.
 func inRange(name string, value *int, absent, low, high int) (int, error) {
 	if value == nil {
 		return absent, nil

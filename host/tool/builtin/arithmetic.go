@@ -35,7 +35,7 @@ func binary(op byte, a, b number) (number, error) {
 			return number{}, errZero
 		}
 		q := r.Quo(a.Rat, b.Rat)
-		whole := new(big.Int).Quo(q.Num(), q.Denom()) // towards zero
+		whole := new(big.Int).Quo(q.Num(), q.Denom()) // truncated towards zero
 		r = new(big.Rat).Mul(b.Rat, new(big.Rat).SetInt(whole))
 		r.Sub(a.Rat, r)
 	}
@@ -56,8 +56,8 @@ func pow(base, exponent number) (number, error) {
 		}
 		base, e = number{new(big.Rat).Inv(base.Rat), base.rounded}, -e
 	}
-	// The size of the result is known beforehand, so that it need not be
-	// computed to be refused.
+	// The size of the result follows from the operands, so an oversized result is rejected before
+	// it is computed.
 	if size := int64(max(base.Num().BitLen(), base.Denom().BitLen()) - 1); size*e > maxBits {
 		return number{}, fmt.Errorf("a power on the way has more than %d binary digits", maxBits)
 	}
@@ -66,10 +66,10 @@ func pow(base, exponent number) (number, error) {
 	return bounded(number{r, base.rounded || exponent.rounded})
 }
 
-// A function is one that an expression may call.
+// A function can be called in an expression.
 type function struct {
-	least, most int    // arguments
-	takes       string // in words
+	least, most int    // number of arguments
+	takes       string // the accepted arguments, in words
 	call        func(args []number) (number, error)
 }
 
@@ -106,17 +106,17 @@ func whole(n number, f func(*big.Rat) *big.Int) number {
 	return settled(new(big.Rat).SetInt(f(n.Rat)), n)
 }
 
-// settled returns r, an explicitly rounded n. The result counts as exact although n was not, if it
-// has far fewer digits than the precision of n.
+// settled returns r, the explicitly rounded n, as a number. It counts as exact even if n did not,
+// as long as it has far fewer digits than the precision of n.
 func settled(r *big.Rat, n number) number {
 	return number{r, n.rounded && r.Num().BitLen() > 128}
 }
 
-// floor rounds down; big.Int.Div rounds towards minus infinity for a
-// positive divisor, which a denominator is.
+// floor rounds down. big.Int.Div rounds towards minus infinity if the divisor is positive, as
+// denominators are.
 func floor(r *big.Rat) *big.Int { return new(big.Int).Div(r.Num(), r.Denom()) }
 
-// round rounds half away from zero, as people do.
+// round rounds half away from zero, as in everyday arithmetic.
 func round(args []number) (number, error) {
 	digits := int64(0)
 	if len(args) == 2 {
@@ -140,8 +140,8 @@ func round(args []number) (number, error) {
 	return bounded(settled(r, args[0]))
 }
 
-// sqrt is exact where the root is a fraction, and otherwise right to more
-// digits than are shown.
+// sqrt returns the exact root if it is a fraction, and otherwise a rounded one with more correct
+// digits than String shows.
 func sqrt(n number) (number, error) {
 	if n.Sign() < 0 {
 		return number{}, errors.New("the square root of a negative number")
@@ -155,7 +155,7 @@ func sqrt(n number) (number, error) {
 	return bounded(number{root, true})
 }
 
-// pi to 60 decimals.
+// pi returns pi to 60 decimals.
 func pi() number {
 	r, _ := new(big.Rat).SetString("3.141592653589793238462643383279502884197169399375105820974945")
 	return number{r, true}

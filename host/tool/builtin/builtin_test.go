@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// one returns one tool, reading below dir.
+// one returns one tool. File tools read below dir.
 func one(t testing.TB, name, dir string) tool.Tool {
 	t.Helper()
 	tools, err := Set(&Options{Root: dir, Tools: []string{name}})
@@ -96,7 +96,8 @@ func TestDeclarations(t *testing.T) {
 		require.NotNil(t, schema.AdditionalProperties, "%s takes what it does not know", d.Name)
 		for name, property := range schema.Properties {
 			require.NotEmpty(t, property.Description, "%s.%s", d.Name, name)
-			// Every property is an argument: a wrong type is refused with its name.
+			// Every property is an argument: a value of a wrong type is rejected with the
+			// argument's name.
 			res, err := tl.Call(t.Context(), abi.Call{Arguments: args(`{%q: {}}`, name)})
 			require.NoError(t, err)
 			require.True(t, res.IsError)

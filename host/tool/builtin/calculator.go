@@ -36,11 +36,11 @@ func newCalculator() tool.Tool {
 	})
 }
 
-// Bounds of what is shown.
+// Limits of a result's text.
 const (
-	maxDecimals = 100 // of a number that ends
-	approximate = 34  // significant digits of one that does not, as decimal128 has
-	maxFraction = 40  // characters of a fraction beside an approximation
+	maxDecimals = 100 // of a number with finitely many decimals
+	approximate = 34  // significant digits of any other number, as in decimal128
+	maxFraction = 40  // characters of a fraction that follows an approximation
 )
 
 // String returns a number in full if its decimals end. Otherwise it returns the number rounded,
@@ -56,7 +56,7 @@ func (n number) String() string {
 	return text
 }
 
-// significant writes r with the given number of significant digits.
+// significant formats r with approximate significant digits.
 func significant(r *big.Rat) string {
 	f := new(big.Float).SetPrec(256).SetRat(r)
 	text := f.Text('g', approximate)

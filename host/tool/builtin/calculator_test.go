@@ -125,7 +125,7 @@ func TestCalculatorRefuses(t *testing.T) {
 	}
 }
 
-// What Go's own fractions compute is the same, for expressions made at random.
+// evaluate and math/big agree on random expressions.
 func TestCalculatorAgainstBig(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -141,8 +141,8 @@ func TestCalculatorAgainstBig(t *testing.T) {
 	}
 }
 
-// randomExpression returns an expression in full parentheses and its value,
-// nil if there is a division by zero in it.
+// randomExpression returns a fully parenthesized expression and its value, which is nil if the
+// expression divides by zero.
 func randomExpression(rnd *rand.Rand, depth int) (string, *big.Rat) {
 	if depth == 0 || rnd.IntN(4) == 0 {
 		n := rnd.IntN(2000)
@@ -199,7 +199,7 @@ func FuzzEvaluate(f *testing.F) {
 	})
 }
 
-// The dearest expressions that are allowed.
+// The most expensive expressions within the limits.
 func BenchmarkEvaluate(b *testing.B) {
 	for name, expression := range map[string]string{
 		"large fractions": "1/7^5000" + strings.Repeat("+1/3^9999", 450),

@@ -9,26 +9,26 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a calculation, so that no expression takes more than about a second:
-// numbers are exact and would grow without them.
+// Limits of a calculation. Numbers are exact and would otherwise grow without bound. Within the
+// limits no expression takes much more than a second.
 const (
 	maxExpression = 4096  // bytes
-	maxNesting    = 64    // parentheses, signs and powers
-	maxBits       = 32768 // of a numerator or denominator: about 9,860 digits
-	maxExponent   = 10000 // of a literal, in decimal digits, and of ^
+	maxNesting    = 64    // levels of parentheses, signs and powers
+	maxBits       = 32768 // bits of a numerator or denominator: about 9,860 digits
+	maxExponent   = 10000 // absolute value of a literal's decimal exponent and of the exponent of ^
 	maxArguments  = 64    // of a function
-	maxDigits     = 1000  // of round
+	maxDigits     = 1000  // absolute value of the second argument of round
 )
 
-// A number is a fraction. It is rounded if it is not exactly what was asked
-// for, as sqrt(2) cannot be.
+// A number is a fraction. rounded is set if it is only an approximation of the result, as for
+// sqrt(2).
 type number struct {
 	*big.Rat
 	rounded bool
 }
 
-// evaluate computes an expression. Operators bind as usual: ^ most and to
-// the right, then signs, then * / %, then + -; so -2^2 is -4.
+// evaluate computes an expression. The precedence is, from high to low: ^, which is
+// right-associative; signs; * / %; + -. So -2^2 is -4.
 func evaluate(ctx context.Context, expression string) (number, error) {
 	if len(expression) > maxExpression {
 		return number{}, fmt.Errorf("it has %d bytes; at most %d are allowed", len(expression), maxExpression)
@@ -44,10 +44,10 @@ func evaluate(ctx context.Context, expression string) (number, error) {
 	return v, err
 }
 
-// typed maps what people and models write to what a keyboard has.
+// typed maps typographic operators to ASCII.
 var typed = strings.NewReplacer("×", "*", "·", "*", "÷", "/", "−", "-", "–", "-", "**", "^", "π", "pi")
 
-// A parser reads and computes in one go, from left to right.
+// A parser parses and computes in one pass, from left to right.
 type parser struct {
 	ctx   context.Context
 	in    string
@@ -95,7 +95,7 @@ func firstRune(s string) string {
 	return s[:n]
 }
 
-// nested guards what calls itself.
+// nested calls f, and fails at too deep a recursion.
 func (p *parser) nested(f func() (number, error)) (number, error) {
 	if p.depth == maxNesting {
 		return number{}, fmt.Errorf("it is nested deeper than %d levels", maxNesting)
@@ -183,7 +183,7 @@ func (p *parser) operand() (number, error) {
 	}
 }
 
-// missing says what stands where a ) was expected.
+// missing returns the error for a missing closing parenthesis.
 func (p *parser) missing() error {
 	if c := p.peek(); c == 0 && p.at == len(p.in) || c == ',' {
 		return errors.New("a ) is missing")
@@ -194,7 +194,7 @@ func (p *parser) missing() error {
 func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
 func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' }
 
-// literal reads a decimal number: digits, a point, and an exponent.
+// literal parses a decimal number: digits, a point, and an exponent.
 func (p *parser) literal() (number, error) {
 	start := p.at
 	p.digits()
@@ -207,7 +207,7 @@ func (p *parser) literal() (number, error) {
 	if end := p.at; end < len(p.in) && (p.in[end] == 'e' || p.in[end] == 'E') {
 		var ok bool
 		if exponent, ok = p.exponent(); !ok {
-			p.at = end // the beginning of a word, which then misses an operator
+			p.at = end // a name follows without an operator; the caller reports it
 		}
 	}
 	if mantissa == "." || strings.HasPrefix(p.in[p.at:], ".") {
@@ -229,8 +229,7 @@ func (p *parser) digits() {
 	}
 }
 
-// exponent reads e, a sign and digits. Numbers too large to matter stop at
-// more than maxExponent.
+// exponent parses e, a sign and digits. It clamps the value to at most maxExponent+1.
 func (p *parser) exponent() (int, bool) {
 	p.at++
 	sign := 1

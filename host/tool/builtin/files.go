@@ -18,17 +18,17 @@ import (
 	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
-// Bounds of the file tools.
+// Limits of the file tools.
 const (
 	maxPath    = 4096     // bytes of a path
-	maxOutput  = 64 << 10 // bytes of a result, which a model has to read
+	maxOutput  = 64 << 10 // bytes of a result, which the model has to read
 	maxEntries = 10000    // of one directory
 	maxVisited = 200000   // entries of all directories of one call
-	maxDepth   = 32       // directories below each other
+	maxDepth   = 32       // levels of directories
 )
 
-// A root is the directory of the file tools. It is opened anew for each call,
-// so that nothing is held open and a directory that was replaced is seen.
+// A root is the directory of the file tools. It is opened for each call, so that no handle stays
+// open and a replaced directory is found.
 type root struct{ dir string }
 
 func (r *root) open() (*os.Root, error) {
@@ -55,7 +55,7 @@ func cleanPath(p string) (string, error) {
 		}
 		return "", fmt.Errorf("%q is an absolute path; paths are relative to the root directory, which is %q", clip(p, 100), ".")
 	}
-	// Not path.Clean: a/../b is b only if a is no symbolic link.
+	// Not path.Clean: a/../b is b only if a is not a symbolic link.
 	if clean := path.Clean(p); clean == ".." || strings.HasPrefix(clean, "../") {
 		return "", outside(p)
 	}
@@ -66,7 +66,7 @@ func outside(p string) error {
 	return fmt.Errorf("%q leads out of the root directory; only what lies in it can be read", clip(p, 100))
 }
 
-// fileError says what went wrong with a path, and what there is instead.
+// fileError returns an error for the model about a path, with a suggestion if there is one.
 func fileError(dir *os.Root, p string, err error) error {
 	why := cause(err)
 	switch {
@@ -82,14 +82,14 @@ func fileError(dir *os.Root, p string, err error) error {
 		return fmt.Errorf("there is no %s%s", show(p), hint)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s may not be read", show(p))
-	case why.Error() == "path escapes from parent": // os has no name for it
+	case why.Error() == "path escapes from parent": // package os does not export this error
 		return outside(p)
 	default:
 		return fmt.Errorf("%s cannot be read: %w", show(p), why)
 	}
 }
 
-// siblings are the names that lie where p was looked for.
+// siblings returns the names in the directory of p.
 func siblings(dir *os.Root, p string) []string {
 	f, err := openDirectory(dir, path.Dir(p))
 	if err != nil {
@@ -101,8 +101,8 @@ func siblings(dir *os.Root, p string) []string {
 	return names
 }
 
-// openDirectory and openFile open what they say and nothing else: opening a
-// named pipe would wait for its other end.
+// openDirectory and openFile open a path of that type only: opening a named pipe would block until
+// its other end is opened.
 func openDirectory(dir *os.Root, p string) (*os.File, error) {
 	return open(dir, p, func(m fs.FileMode) string {
 		if m.IsDir() {
@@ -142,8 +142,7 @@ func open(dir *os.Root, p string, wrong func(fs.FileMode) string) (*os.File, err
 	return f, nil
 }
 
-// entries reads a directory, sorted by name. It stops at maxEntries and says
-// so.
+// entries reads a directory, sorted by name. more is set if it stopped at maxEntries.
 func entries(dir *os.Root, p string) (list []fs.DirEntry, more bool, err error) {
 	f, err := openDirectory(dir, p)
 	if err != nil {
@@ -161,17 +160,17 @@ func entries(dir *os.Root, p string) (list []fs.DirEntry, more bool, err error) 
 	return list, more, nil
 }
 
-// errEnough ends a walk.
+// errEnough ends a walk at a limit.
 var errEnough = errors.New("enough")
 
-// A walker visits what lies below a directory, in order of names.
+// A walker visits the entries below a directory, in order of names.
 type walker struct {
 	ctx   context.Context
 	dir   *os.Root
 	visit func(p string, e fs.DirEntry) error
 
 	visited int
-	skipped int // directories not looked at: too large, unreadable, or .git, which no question is about
+	skipped int // directories that are too large or unreadable, and .git
 }
 
 func (w *walker) walk(p string, depth int) error {
@@ -211,7 +210,7 @@ func (w *walker) walk(p string, depth int) error {
 	return nil
 }
 
-// show writes a path so that it stays on its line.
+// show formats a path, quoted if it has characters that are not printable.
 func show(p string) string {
 	for _, r := range p {
 		if !strconv.IsPrint(r) || r == utf8.RuneError {
@@ -221,7 +220,7 @@ func show(p string) string {
 	return p
 }
 
-// clip cuts s to at most n bytes.
+// clip truncates s to at most n bytes, with an ellipsis.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s

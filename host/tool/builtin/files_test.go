@@ -50,7 +50,7 @@ func tree(t testing.TB) string {
 	return dir
 }
 
-// Paths that lead out of the root, in all ways that there are.
+// Paths that lead out of the root.
 var escapes = []string{
 	"../secret.txt", "src/../../secret.txt", "./../secret.txt", "src/../..//secret.txt", "../root/../secret.txt",
 	"out/secret.txt", "out.txt", "absolute/secret.txt", "absolute.txt", "inside/../../secret.txt", "out/root/out.txt",
@@ -143,7 +143,7 @@ func TestReadFile(t *testing.T) {
 	require.Contains(t, ask(t, one(t, ReadFile, dir), `{"path":"loop"}`), "ERROR loop cannot be read: too many")
 }
 
-// Whatever is cut, the result says where to read on, and the pieces are the file.
+// Every truncated result names the line to continue at, and the results together are the file.
 func TestReadFileInPieces(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

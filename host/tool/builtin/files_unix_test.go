@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Opening a named pipe waits until somebody writes to it, unless one takes care.
+// Opening a named pipe blocks until a writer opens it, so the tools must check the type first.
 func TestSpecialFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -69,7 +69,7 @@ func (r *root) list(ctx context.Context, p string, depth int) (string, error) {
 	return b.String(), nil
 }
 
-// entryMark tells what an entry is.
+// entryMark returns the suffix for the type or the size of an entry.
 func entryMark(e fs.DirEntry) string {
 	switch mode := e.Type(); {
 	case mode.IsDir():

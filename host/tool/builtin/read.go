@@ -22,11 +22,11 @@ type readArgs struct {
 	Limit  *int   `json:"limit"`
 }
 
-// Bounds of read_file, beside maxOutput.
+// Limits of read_file, in addition to maxOutput.
 const (
-	maxLines   = 2000    // in one result
-	maxLine    = 4 << 10 // bytes of a line; the rest of it is cut
-	sniffBytes = 8 << 10 // looked at to tell text from data
+	maxLines   = 2000    // in a result
+	maxLine    = 4 << 10 // bytes of a line; longer lines are truncated
+	sniffBytes = 8 << 10 // bytes that are examined to distinguish text from binary data
 )
 
 func newReadFile(r *root) tool.Tool {
@@ -89,8 +89,7 @@ func (r *root) read(ctx context.Context, p string, offset, limit int) (string, e
 	return text, nil
 }
 
-// excerpt returns limit lines from line offset on, and says if there are
-// more.
+// excerpt returns up to limit lines from line offset, with a note if there are more.
 func (l *lines) excerpt(offset, limit int) (string, error) {
 	var b strings.Builder
 	for {
@@ -115,16 +114,15 @@ func (l *lines) excerpt(offset, limit int) (string, error) {
 	}
 }
 
-// A lines reads a text file line by line, in memory that does not depend on
-// the file.
+// A lines reads a text file line by line, in constant memory.
 type lines struct {
 	ctx    context.Context
 	r      *bufio.Reader
-	keep   int // bytes of a line that are returned
-	number int // of the line read last
+	keep   int // maximum number of bytes of a line to return
+	number int // number of the last line read
 }
 
-// newLines begins to read a file. A file that is not text has a kind.
+// newLines starts reading a file. If the file is not text, it returns the kind of content instead.
 func newLines(ctx context.Context, f *os.File) (l *lines, kind string, err error) {
 	r := bufio.NewReaderSize(f, sniffBytes)
 	head, err := r.Peek(sniffBytes)
@@ -139,13 +137,13 @@ func newLines(ctx context.Context, f *os.File) (l *lines, kind string, err error
 		return nil, kind, nil
 	}
 	if bytes.HasPrefix(head, []byte("\ufeff")) {
-		_, _ = r.Discard(len("\ufeff")) // was peeked at, so is there
+		_, _ = r.Discard(len("\ufeff")) // succeeds, since Peek has read these bytes
 	}
 	return &lines{ctx: ctx, r: r, keep: maxLine}, "", nil
 }
 
-// isText reports whether the beginning of a file is UTF-8 without control
-// characters that text does not have. The last rune may be cut off.
+// isText reports whether the beginning of a file is UTF-8 without control characters that text does
+// not contain. The last rune may be incomplete.
 func isText(head []byte) bool {
 	for len(head) > 0 {
 		r, n := utf8.DecodeRune(head)
@@ -160,8 +158,8 @@ func isText(head []byte) bool {
 	return true
 }
 
-// next returns the beginning of the next line without its end, as valid
-// UTF-8, and how many bytes of the line are left out; or io.EOF.
+// next returns the beginning of the next line without its newline, as valid UTF-8, and the number
+// of omitted bytes; or io.EOF.
 func (l *lines) next() (text string, more int, err error) {
 	var line, piece []byte
 	for piece == nil || errors.Is(err, bufio.ErrBufferFull) {
@@ -190,7 +188,7 @@ func (l *lines) next() (text string, more int, err error) {
 	return strings.ToValidUTF8(string(line), "\ufffd"), more, nil
 }
 
-// withoutHalfRune drops a rune that was cut off at the end.
+// withoutHalfRune removes an incomplete rune from the end.
 func withoutHalfRune(b []byte) []byte {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {

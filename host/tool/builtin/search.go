@@ -22,10 +22,10 @@ type searchArgs struct {
 	Limit      *int   `json:"limit"`
 }
 
-// Bounds of search_files, beside maxOutput.
+// Limits of search_files, in addition to maxOutput.
 const (
 	maxPattern  = 1000      // bytes
-	maxMatches  = 1000      // in one result
+	maxMatches  = 1000      // in a result
 	maxSearched = 20000     // files
 	maxFileSize = 16 << 20  // bytes of a file
 	maxScanned  = 256 << 20 // bytes of all files together
@@ -69,8 +69,8 @@ type search struct {
 	matches int
 	visited int
 	scanned int64
-	skipped int // files and directories not searched
-	long    int // lines of which only the beginning was searched
+	skipped int // files and directories that were not searched
+	long    int // lines that were searched only at their beginning
 }
 
 func newSearch(ctx context.Context, args *searchArgs) (*search, error) {
@@ -135,7 +135,7 @@ func (s *search) named(name string) bool {
 	if s.files == "" {
 		return true
 	}
-	ok, _ := path.Match(s.files, name) // its error was looked at before
+	ok, _ := path.Match(s.files, name) // newSearch has checked the pattern
 	return ok
 }
 

@@ -10,10 +10,10 @@ import (
 // schemaKey is the key under which a tool's unmodified schema passes through the SDK.
 const schemaKey = "agent-runner/inputSchema"
 
-// exact changes a response so that nothing of it is lost on its way through
-// the SDK, which reads schemas and structured content as Go values: numbers
-// become float64, and keys lose their order. So a tool's schema is put beside
-// it as a string, and structured content that stands alone becomes text.
+// exact rewrites a response so that the SDK loses nothing. The SDK decodes schemas and structured
+// content to Go values: numbers become float64, and keys lose their order. exact adds a tool's
+// schema as a string under schemaKey, and converts structured content without other content to
+// text.
 func exact(message []byte) []byte {
 	if !bytes.Contains(message, []byte(`"inputSchema"`)) && !bytes.Contains(message, []byte(`"structuredContent"`)) {
 		return message
@@ -57,7 +57,7 @@ func exactTools(tools json.RawMessage) json.RawMessage {
 	return marshal(list)
 }
 
-// object reads a JSON object; nil if b is none.
+// object decodes a JSON object. It returns nil for any other value.
 func object(b []byte) map[string]json.RawMessage {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(b, &m) != nil {
@@ -71,7 +71,7 @@ func isEmptyArray(b json.RawMessage) bool {
 	return len(b) == 0 || json.Unmarshal(b, &list) == nil && len(list) == 0
 }
 
-// marshal writes what was just read from JSON, which cannot fail.
+// marshal encodes a value that was decoded from JSON, which cannot fail.
 func marshal(v any) json.RawMessage {
 	b, err := abijson.Marshal(v)
 	if err != nil {

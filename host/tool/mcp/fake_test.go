@@ -18,8 +18,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The test binary is also the server of the tests: with this variable it
-// serves instead of testing, and misbehaves as the variable says.
+// fakeVariable makes the test binary serve MCP instead of testing. Its value selects a misbehavior.
 const fakeVariable = "AGENT_RUNNER_FAKE_MCP_SERVER"
 
 func TestMain(m *testing.M) {
@@ -43,14 +42,13 @@ func fake(t *testing.T, mode string) *Options {
 	}
 }
 
-// dir returns the directory in which a fake server leaves files for its test.
+// dir returns the directory into which a fake server writes files for its test.
 func (o *Options) dir() string {
 	_, dir, _ := strings.Cut(o.Env[1], "=")
 	return dir
 }
 
-// A fakeServer reads and writes lines, without a library that would keep it
-// from doing so wrongly.
+// A fakeServer reads and writes lines without a library, so that it can violate the protocol.
 type fakeServer struct {
 	mode string
 	mu   sync.Mutex
@@ -100,7 +98,7 @@ func serveFake(mode string) {
 		}
 	case "nags":
 		go func() {
-			id := strings.Repeat("9", 4000) // as long as its answer: soon no more answers fit into the pipe
+			id := strings.Repeat("9", 4000) // the answers, which repeat the id, soon fill the pipe
 			for i := range 1000 {
 				s.say(`{"jsonrpc":"2.0","id":"%d%s","method":"ping"}`, i, id)
 			}
@@ -130,7 +128,7 @@ func (s *fakeServer) say(format string, args ...any) {
 	s.out.Flush()
 }
 
-// leave writes a file that the test looks for.
+// leave writes a file for the test.
 func (s *fakeServer) leave(name, text string) {
 	dir := os.Getenv("FAKE_DIR")
 	if os.WriteFile(dir+"/."+name, []byte(text), 0o644) == nil {
@@ -159,7 +157,7 @@ func (s *fakeServer) serve(r *fakeRequest) {
 			s.answer(r, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`)
 			return
 		}
-		fmt.Fprintln(os.Stderr, "what is discover?") // servers that know only initialize may end here
+		fmt.Fprintln(os.Stderr, "what is discover?") // servers that know only initialize may exit here
 		os.Exit(4)                                   //nolint:forbidigo // the server is a process of its own
 	case "tools/list":
 		s.list(r)

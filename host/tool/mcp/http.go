@@ -14,20 +14,19 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A roundTripper is between the SDK and the network. It adds the headers,
-// bounds what is read, and keeps responses exact; when gone ends, so do all
-// requests.
+// A roundTripper sits between the SDK and the network. It adds the headers, limits and rewrites the
+// responses, and cancels all requests when gone is done.
 type roundTripper struct {
 	next    http.RoundTripper
-	own     *http.Transport // next, unless that is the options'
+	own     *http.Transport // set if next is not the options' Guard
 	url     *url.URL
 	headers map[string]string
 	max     int
 	gone    context.Context
 }
 
-// newTransport returns the SDK's transport for the URL of the options. All
-// requests end when gone does.
+// newTransport returns the SDK's transport for the URL of the options. All requests are canceled
+// when gone is done.
 func newTransport(gone context.Context, o *Options) (*sdk.StreamableClientTransport, *roundTripper, error) {
 	u, err := parseURL(o.URL)
 	if err != nil {
@@ -42,9 +41,9 @@ func newTransport(gone context.Context, o *Options) (*sdk.StreamableClientTransp
 		Endpoint:   o.URL,
 		HTTPClient: &http.Client{Transport: rt},
 		MaxRetries: 2,
-		// A little more than what the reader below lets through.
+		// Slightly more than eventReader lets through.
 		MaxEventSize: o.MaxMessage + 64<<10,
-		// Nothing here listens to what a server says unasked.
+		// The client ignores unsolicited messages of the server.
 		DisableStandaloneSSE: true,
 	}, rt, nil
 }
@@ -56,8 +55,8 @@ func (t *roundTripper) close() {
 	}
 }
 
-// RoundTrip sends a request. The headers may be secrets: a redirect to
-// another host does not get them.
+// RoundTrip sends a request. The headers may be secret, so a redirect to another host does not
+// receive them.
 func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	stop := context.AfterFunc(t.gone, cancel)
@@ -79,9 +78,9 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// reader bounds a response by what it is. To the SDK most of what can be
-// wrong with one ends the session, and with it calls that have nothing to do
-// with it; so what is wrong becomes an error answer to this request.
+// reader limits a response according to its type. The SDK ends the session for most errors in a
+// response, and with it unrelated calls. reader converts such errors to an error answer to this
+// request.
 func (t *roundTripper) reader(resp *http.Response, id int64) io.Reader {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
@@ -97,7 +96,7 @@ func (t *roundTripper) reader(resp *http.Response, id int64) io.Reader {
 	}
 }
 
-// requestID is the id of the call that a request carries, or 0.
+// requestID returns the id of the JSON-RPC call in a request, or 0.
 func requestID(req *http.Request) int64 {
 	if req.GetBody == nil {
 		return 0
@@ -163,7 +162,7 @@ func (w *wholeReader) whole() []byte {
 	return b
 }
 
-// encode writes an answer, which is a number and a text and cannot fail.
+// encode encodes an error answer, which cannot fail.
 func encode(r *jsonrpc.Response) []byte {
 	b, err := jsonrpc.EncodeMessage(r)
 	if err != nil {
@@ -172,13 +171,13 @@ func encode(r *jsonrpc.Response) []byte {
 	return b
 }
 
-// An eventReader reads a stream of events, line by line.
+// An eventReader reads an event stream line by line.
 type eventReader struct {
 	r    *bufio.Reader
 	id   int64
 	max  int
-	line []byte // not handed on yet
-	err  error  // what comes behind it
+	line []byte // not returned by Read yet
+	err  error  // returned by Read after line
 }
 
 func (e *eventReader) Read(p []byte) (int, error) {
@@ -207,11 +206,11 @@ var (
 	noEvent   = []byte(": not read\n") // a comment
 )
 
-// checked returns a line that does not end the session. What a line of data
-// holds is a whole message: no server breaks JSON into lines.
+// checked returns a line that does not end the session. A data line must be a complete message:
+// servers do not split JSON over several lines.
 func (e *eventReader) checked(line []byte) []byte {
 	if !bytes.HasSuffix(line, []byte("\n")) {
-		return nil // broken off
+		return nil // incomplete last line
 	}
 	name, message, ok := bytes.Cut(line, dataField)
 	switch {

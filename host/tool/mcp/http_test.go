@@ -18,8 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// fakeHTTP is a server over HTTP: respond answers calls of the tool "work"
-// as it likes, all else is as it should be.
+// fakeHTTP returns options for an HTTP server. respond answers calls of the tool "work"; everything
+// else behaves correctly.
 func fakeHTTP(t *testing.T, respond func(w http.ResponseWriter, r *http.Request, id string)) *Options {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,7 +63,7 @@ func textResult(id, text string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, id, text)
 }
 
-// brokenOff promises more than it sends.
+// brokenOff announces more bytes than it sends.
 func brokenOff(w http.ResponseWriter, kind, text string) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", "100000")
@@ -141,12 +141,12 @@ func TestHTTPConnectFails(t *testing.T) {
 	server.Close()
 	_, err := Connect(t.Context(), &Options{URL: server.URL + "/?key=SECRET"})
 	require.Error(t, err)
-	require.Regexp(t, "connection (refused|reset)", err.Error()) // reset, where one was left from before
+	require.Regexp(t, "connection (refused|reset)", err.Error()) // reset if a connection was left open
 	require.NotContains(t, err.Error(), "SECRET")
 }
 
-// A call that is canceled ends at once, tells the server, and leaves the
-// session to its siblings.
+// A canceled call returns at once, notifies the server, and does not affect other calls of the
+// session.
 func TestHTTPCancel(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"application/json", "text/event-stream", ""} {
@@ -154,7 +154,7 @@ func TestHTTPCancel(t *testing.T) {
 			t.Parallel()
 			called, over := make(chan struct{}), make(chan struct{})
 			tools := byName(t, connected(t, fakeHTTP(t, func(w http.ResponseWriter, r *http.Request, _ string) {
-				if kind != "" { // begins to answer
+				if kind != "" { // starts to answer
 					w.Header().Set("Content-Type", kind)
 					w.WriteHeader(http.StatusOK)
 					_ = http.NewResponseController(w).Flush()
@@ -196,7 +196,7 @@ func TestHTTPCloseDoesNotWait(t *testing.T) {
 	require.ErrorContains(t, err, "it was closed")
 }
 
-// When the session is gone, calls say so instead of trying.
+// Once the session is gone, calls fail without a request.
 func TestHTTPSessionIsGone(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
@@ -212,7 +212,7 @@ func TestHTTPSessionIsGone(t *testing.T) {
 	require.EqualValues(t, 1, calls.Load())
 }
 
-// Headers may be secrets: they go to the server, not to where it redirects.
+// Headers may be secret: the server receives them, but not the target of a redirect.
 func TestHeadersStay(t *testing.T) {
 	t.Parallel()
 	var leaked atomic.Bool
@@ -242,7 +242,7 @@ func TestHeadersStay(t *testing.T) {
 	require.False(t, leaked.Load())
 }
 
-// The SDK has a server as well, with sessions and without.
+// The client works with the SDK's own server, with and without sessions.
 func TestHTTPWithSDKServer(t *testing.T) {
 	t.Parallel()
 	for _, stateless := range []bool{false, true} {

@@ -11,13 +11,13 @@ import (
 	"sync"
 )
 
-// A longLine is what is kept of a line that is longer than allowed.
+// A longLine holds the ends of a line that exceeds the limit.
 type longLine struct {
 	size       int
 	head, tail []byte
 }
 
-// endBytes is the number of bytes that are kept of each end.
+// endBytes is the number of bytes of each end of a long line that are retained.
 const endBytes = 256
 
 func (l *longLine) add(piece []byte) {
@@ -27,8 +27,8 @@ func (l *longLine) add(piece []byte) {
 	l.tail = slices.Delete(l.tail, 0, max(0, len(l.tail)-endBytes))
 }
 
-// readLine reads a line with its end. Of one of more than limit bytes it
-// returns only the ends: a server must not fill this process's memory.
+// readLine reads a line including its newline. If the line has more than limit bytes, it returns
+// only the ends as long, so that a server cannot fill this process's memory.
 func readLine(r *bufio.Reader, limit int) (line []byte, long *longLine, err error) {
 	for {
 		piece, err := r.ReadSlice('\n')
@@ -56,7 +56,7 @@ var (
 	idAtTail = regexp.MustCompile(`[,{]\s*"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 )
 
-// id finds the id of the response that a long line is.
+// id returns the id of a response on a long line.
 func (l *longLine) id() (int64, bool) {
 	m := idAtHead.FindSubmatch(l.head)
 	if m == nil {
@@ -69,13 +69,13 @@ func (l *longLine) id() (int64, bool) {
 	return id, err == nil
 }
 
-// Of what a server prints beside messages, the last lines are kept for errors.
+// Limits of the last lines that are retained for errors.
 const (
 	keptLines     = 10
 	keptLineBytes = 400
 )
 
-// lastLines are the last lines that a server printed.
+// lastLines holds the last lines of a server's output that are not messages.
 type lastLines struct {
 	mu    sync.Mutex
 	lines []string
@@ -98,7 +98,7 @@ func (l *lastLines) add(line []byte) string {
 	return text
 }
 
-// String returns the lines as the end of an error's text.
+// String returns the lines as the end of an error message.
 func (l *lastLines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,29 +22,29 @@ type process struct {
 	child  Child
 	stdin  *os.File
 	stdout *os.File
-	last   lastLines // of stderr, and of stdout what is no message
+	last   lastLines // the last lines of stderr, and of stdout lines that are not messages
 	log    func(line string)
 
 	stopping sync.Once
-	done     chan struct{} // closed when it has ended and stderr was read
-	err      error         // how it ended; read after done
+	done     chan struct{} // closed once the process has exited and stderr was read
+	err      error         // exit error; valid once done is closed
 }
 
 // drainTimeout bounds reading from the pipes of an exited process that a descendant still holds
 // open.
 const drainTimeout = time.Second
 
-// A Starter starts commands in place of this process.
+// A Starter starts commands on behalf of this process.
 type Starter interface {
-	// Start starts a command with the given standard streams, which it does not close.
-	// The command leads a process group of its own.
+	// Start starts a command with the given standard streams, which it does not close. The command
+	// becomes the leader of its own process group.
 	Start(command []string, stdin, stdout, stderr *os.File) (Child, error)
 }
 
-// A Child is a process that was started, and its process group.
+// A Child is a started process with its process group.
 type Child interface {
-	// Wait waits for the process to end and kills what is left of its group. Its error
-	// says how the process ended; it is nil for exit status 0.
+	// Wait waits for the process to exit and kills the rest of its group. The error describes the
+	// exit status; it is nil for status 0.
 	Wait() error
 	// Terminate sends SIGTERM to the process group.
 	Terminate()
@@ -106,7 +106,7 @@ func (l *localStarter) Start(command []string, stdin, stdout, stderr *os.File) (
 	return child, nil
 }
 
-// StartGroup starts a command as the leader of a process group of its own.
+// StartGroup starts a command as the leader of its own process group.
 func StartGroup(cmd *exec.Cmd) (*Group, error) {
 	ownGroup(cmd)
 	if err := cmd.Start(); err != nil {
@@ -115,16 +115,16 @@ func StartGroup(cmd *exec.Cmd) (*Group, error) {
 	return &Group{cmd}, nil
 }
 
-// A Group is a child of this process, and its process group. It implements [Child].
+// A Group is a child process with its process group. It implements [Child].
 type Group struct{ cmd *exec.Cmd }
 
-// PID returns the number of the process, which is also the number of its group.
+// PID returns the process id, which is also that of the group.
 func (g *Group) PID() int { return g.cmd.Process.Pid }
 
 // Wait implements [Child].
 func (g *Group) Wait() error {
 	err := g.cmd.Wait()
-	// While the group has a member, its number is not used again.
+	// The id of a group is not reused while the group has a member.
 	killGroup(g.PID())
 	return err
 }
@@ -135,11 +135,11 @@ func (g *Group) Terminate() { terminateGroup(g.PID()) }
 // Kill implements [Child].
 func (g *Group) Kill() {
 	killGroup(g.PID())
-	_ = g.cmd.Process.Kill() // on systems without groups
+	_ = g.cmd.Process.Kill() // for systems without process groups
 }
 
-// FindProgram looks for a program as a shell does: a relative path with a separator
-// starts at dir, other names are looked for in PATH. Its errors say where it looked.
+// FindProgram resolves a program as a shell does: a relative path with a separator is relative to
+// dir, and a bare name is looked up in PATH. Its errors name the searched path.
 func FindProgram(program, dir string) (string, error) {
 	if strings.ContainsRune(program, filepath.Separator) && !filepath.IsAbs(program) && dir != "" {
 		program = filepath.Join(dir, program)
@@ -159,8 +159,7 @@ func FindProgram(program, dir string) (string, error) {
 	}
 }
 
-// wait reads stderr and waits for the end of the process, then ends what it
-// left behind.
+// wait reads stderr and waits for the process to exit. After that it reads for at most drainTimeout.
 func (p *process) wait(stderr *os.File) {
 	read := make(chan struct{})
 	go func() {
@@ -190,8 +189,8 @@ func (p *process) wait(stderr *os.File) {
 	close(p.done)
 }
 
-// stop asks the process to end by closing its stdin, then by SIGTERM, then
-// kills it. It returns when the process has ended.
+// stop closes the process's stdin, then sends SIGTERM, then kills it, each after a grace period. It
+// returns once the process has exited.
 func (p *process) stop(grace time.Duration) {
 	p.stopping.Do(func() {
 		p.stdin.Close()
@@ -207,7 +206,7 @@ func (p *process) stop(grace time.Duration) {
 	<-p.done
 }
 
-// terminate tells the process to end.
+// terminate sends SIGTERM to the process group.
 func (p *process) terminate() { p.child.Terminate() }
 
 func (p *process) endsWithin(d time.Duration) bool {
@@ -221,7 +220,7 @@ func (p *process) endsWithin(d time.Duration) bool {
 	}
 }
 
-// status says how the process ended. It is called after done.
+// status returns the exit status as text. It is valid once done is closed.
 func (p *process) status() string {
 	if p.err != nil {
 		return p.err.Error()
@@ -229,7 +228,7 @@ func (p *process) status() string {
 	return "exit status 0"
 }
 
-// pipes are made together and closed together.
+// pipes are the pipes of one process. They are closed together.
 type pipes struct {
 	ours, theirs []*os.File
 	err          error

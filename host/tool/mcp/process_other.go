@@ -4,7 +4,7 @@ package mcp
 
 import "os/exec"
 
-// There are no process groups here: the command itself is killed.
+// These systems have no process groups: only the command itself is killed.
 func ownGroup(*exec.Cmd) {}
 func terminateGroup(int) {}
 func killGroup(int)      {}

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a server starts ends with it, and nothing stays a zombie.
+// Close kills the descendants of a server and leaves no zombie.
 func TestGrandchildrenEnd(t *testing.T) {
 	t.Parallel()
 	o := fake(t, "grandchild")

@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// result puts a result into the form of the OpenAI chat API: text alone is a
-// string, anything else is parts.
+// result converts a result to the form of the OpenAI chat API: text only becomes a string, anything
+// else an array of parts.
 func result(r *sdk.CallToolResult) *abi.Result {
 	parts := make([]abi.Part, 0, len(r.Content))
 	var texts []string
@@ -55,7 +55,7 @@ func text(s string) abi.Part {
 	return abi.Part{Type: abi.PartText, Text: strings.ToValidUTF8(s, "\ufffd")}
 }
 
-// data is the part for bytes of a media type.
+// data returns the part for bytes of a media type.
 func data(mediaType, name string, b []byte) abi.Part {
 	kind, _, err := mime.ParseMediaType(mediaType)
 	if err != nil || !strings.Contains(kind, "/") {
@@ -74,7 +74,7 @@ func data(mediaType, name string, b []byte) abi.Part {
 	}
 }
 
-// audioFormat is the name that the chat API has for an audio subtype.
+// audioFormat returns the chat API's name of an audio subtype.
 func audioFormat(subtype string) string {
 	switch subtype = strings.TrimPrefix(subtype, "x-"); subtype {
 	case "mpeg", "mpeg3", "mp3":
@@ -97,7 +97,7 @@ func resource(r *sdk.ResourceContents) abi.Part {
 	}
 }
 
-// fileName is the last element of a resource's address.
+// fileName returns the last element of a resource's URI, or "" if it has none.
 func fileName(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -110,7 +110,7 @@ func fileName(uri string) string {
 	return strings.ToValidUTF8(name, "\ufffd")
 }
 
-// link describes a resource that a model may ask for with another tool.
+// link describes a resource that the model may read with another tool.
 func link(l *sdk.ResourceLink) string {
 	s := "Resource " + l.URI
 	for _, more := range []string{or(l.Title, l.Name), l.Description, l.MIMEType} {

@@ -1,5 +1,5 @@
-// Package mcp gives an agent the tools of MCP servers: child processes that
-// speak on stdin and stdout, and servers that speak streamable HTTP.
+// Package mcp provides the tools of MCP servers: child processes that communicate over stdin and
+// stdout, and servers with the streamable HTTP transport.
 package mcp
 
 import (
@@ -18,34 +18,32 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Server is a connection to one MCP server. It may be used by many runs at
-// once. When the server ends or the connection breaks it stays so: calls in
-// flight fail with what the server printed last, later ones as unavailable.
+// A Server is a connection to one MCP server. Many runs may use it concurrently. It does not
+// reconnect: if the server exits or the connection breaks, calls in flight fail with the last lines
+// that the server printed, and later calls fail as unavailable.
 type Server struct {
 	o       Options
 	session *sdk.ClientSession
-	conn    *stdioConn    // of a command
-	http    *roundTripper // of a URL
+	conn    *stdioConn    // for a command
+	http    *roundTripper // for a URL
 
-	calls context.Context // ends calls in flight
+	calls context.Context // canceled to end calls in flight
 	end   context.CancelCauseFunc
-	gone  context.CancelFunc // ends requests that Close has waited for
+	gone  context.CancelFunc // cancels requests that Close has waited for
 
 	closing sync.Once
 	mu      sync.Mutex
-	broken  error // why calls are not tried any more
+	broken  error // the reason why calls are no longer attempted
 }
 
 var errClosed = errors.New("it was closed")
 
-// legacy is the newest protocol version that begins with initialize. Servers
-// that know only later ones are few, and servers that mishandle a first
-// request they do not know are many, so it is tried first.
+// legacy is the newest protocol version that begins with initialize. Connect tries it first: few
+// servers know only later versions, but many mishandle an unknown first request.
 const legacy = "2025-11-25"
 
-// Connect starts the command or connects to the URL, and agrees with the
-// server on how to speak. The context and Options.Timeout are for that alone:
-// the server lives until Close.
+// Connect starts the command or connects to the URL, and initializes the session. ctx and
+// Options.Timeout apply only to Connect: the server lives until Close.
 func Connect(ctx context.Context, options *Options) (*Server, error) {
 	o, err := options.complete()
 	if err != nil {
@@ -82,7 +80,7 @@ func connect(ctx context.Context, o *Options, version string) (*Server, error) {
 	s.session, err = client.Connect(ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		if s.conn != nil && ctx.Err() != nil {
-			// Nothing is to be saved of a server that did not come up.
+			// A server that failed to start has nothing to save.
 			s.conn.p.terminate()
 		}
 		err = s.explain(ctx, err)
@@ -114,13 +112,12 @@ func implementation() *sdk.Implementation {
 	return &sdk.Implementation{Name: "agent-runner", Version: version}
 }
 
-// String names the server as errors do: MCP server "files".
+// String returns the server's name as in errors: MCP server "files".
 func (s *Server) String() string { return fmt.Sprintf("MCP server %q", s.o.Name) }
 
-// Close ends calls in flight and the server: it closes the session and the
-// process's stdin, and after Options.Grace each sends SIGTERM and kills it,
-// with all that it started. It returns when the process has ended, and is
-// safe to call more than once.
+// Close ends calls in flight and the server. It closes the session and the process's stdin. After
+// Options.Grace it sends SIGTERM, and after another Options.Grace it kills the process with its
+// descendants. It returns once the process has exited, and may be called more than once.
 func (s *Server) Close() error {
 	s.closing.Do(func() {
 		s.breakWith(errClosed)
@@ -131,7 +128,7 @@ func (s *Server) Close() error {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_ = s.session.Close() // of no use: the server may have ended before
+			_ = s.session.Close() // the error does not matter: the server may have exited already
 		}()
 		if s.conn == nil {
 			select {
@@ -146,7 +143,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// release frees what a server holds, whether or not it has a session.
+// release frees a server's resources, with or without a session.
 func (s *Server) release() {
 	s.end(errClosed)
 	s.gone()
@@ -159,8 +156,7 @@ func (s *Server) release() {
 	}
 }
 
-// breakWith notes why the server cannot be called any more; the first reason
-// stays.
+// breakWith records why the server can no longer be called. The first reason wins.
 func (s *Server) breakWith(reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,14 +165,14 @@ func (s *Server) breakWith(reason error) {
 	}
 }
 
-// closed reports whether Close was called while the server was well.
+// closed reports whether Close was called before the server broke.
 func (s *Server) closed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return errors.Is(s.broken, errClosed)
 }
 
-// unavailable is an error if the server cannot be called any more.
+// unavailable returns an error if the server can no longer be called.
 func (s *Server) unavailable() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,8 +182,8 @@ func (s *Server) unavailable() error {
 	return &abi.Error{Code: abi.CodeUnavailable, Message: fmt.Sprintf("%s is not there any more: %v", s, s.broken)}
 }
 
-// explain says why something that was asked of the server failed. An answer
-// that is an error is a *jsonrpc.Error, as it came.
+// explain returns an error that describes a failed request. If the server answered with an error,
+// explain returns that *jsonrpc.Error unchanged.
 func (s *Server) explain(ctx context.Context, err error) error {
 	answer := answered(err)
 	over := errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, sdk.ErrSessionMissing) || errors.Is(err, errBroken)
@@ -211,8 +207,8 @@ func (s *Server) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// answered is the error that the server answered with, nil if err is none.
-// The SDK uses the same type for a request that its transport could not send.
+// answered returns the error that the server answered with, or nil if err is another error. The SDK
+// uses the same type for a request that its transport could not send.
 func answered(err error) *jsonrpc.Error {
 	var e *jsonrpc.Error
 	if !errors.As(err, &e) || e.Code == -32005 && e.Message == rejected {
@@ -223,8 +219,8 @@ func answered(err error) *jsonrpc.Error {
 
 const rejected = "rejected by transport"
 
-// plain is the text of an error of the HTTP transport, without what may be
-// secret in the address, and without the SDK's words for its own layers.
+// plain returns the text of an error of the HTTP transport, without secret parts of the URL and
+// without the SDK's internal prefixes.
 func (s *Server) plain(err error) string {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -21,7 +21,7 @@ func call(ctx context.Context, tl tool.Tool) (*abi.Result, error) {
 	return tl.Call(ctx, abi.Call{ID: "c1", Name: tl.Declaration().Name, Arguments: `{}`})
 }
 
-// left waits for a file that a fake server leaves.
+// left waits for a file that a fake server writes, and returns its content.
 func left(t *testing.T, o *Options, name string) string {
 	t.Helper()
 	var b []byte
@@ -128,7 +128,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// A recorder keeps what is logged.
+// A recorder collects log lines.
 type recorder struct {
 	mu    sync.Mutex
 	lines []string
@@ -249,7 +249,7 @@ func TestCancelReachesTheServer(t *testing.T) {
 	require.NotEmpty(t, left(t, o, "canceled"))
 }
 
-// A server that dies takes its own calls with it, and no others.
+// If a server dies, its own calls fail, and those of other servers do not.
 func TestServerDies(t *testing.T) {
 	t.Parallel()
 	s := connected(t, fake(t, "dies"))
@@ -287,9 +287,9 @@ func TestClose(t *testing.T) {
 			o.Grace = 50 * time.Millisecond
 			switch mode {
 			case "hangs":
-				o.Grace = time.Minute // which is not used up
+				o.Grace = time.Minute // must not be used up
 			case "deaf":
-				o.Grace = 2 * time.Second // for what it does when it is told to end
+				o.Grace = 2 * time.Second // time for the server's handler of SIGTERM
 			}
 			s, err := Connect(t.Context(), o)
 			require.NoError(t, err)

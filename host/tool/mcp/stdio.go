@@ -13,13 +13,13 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Bounds of what a server may do on stdout beside answering.
+// Limits of a server's output on stdout other than answers.
 const (
-	maxNoise    = 16 << 20 // bytes of lines that are no messages
-	maxRequests = 64       // requests of the server that are not answered yet
+	maxNoise    = 16 << 20 // bytes of lines that are not messages
+	maxRequests = 64       // unanswered requests of the server
 )
 
-// errBroken ends the calls in flight when the connection is over.
+// errBroken ends the calls in flight when the connection breaks.
 var errBroken = errors.New("the connection is broken")
 
 // A stdioConn is a connection to a process. Unlike the SDK's, it tolerates misbehaving servers. A
@@ -27,7 +27,7 @@ var errBroken = errors.New("the connection is broken")
 // blocks no caller, and a server that floods the connection is disconnected.
 type stdioConn struct {
 	p     *process
-	max   int // bytes of a message
+	max   int // maximum size of a message, in bytes
 	grace time.Duration
 
 	out      *bufio.Reader
@@ -39,7 +39,7 @@ type stdioConn struct {
 	closed chan struct{}
 
 	mu     sync.Mutex
-	reason error // why the connection was given up, if not by closing it
+	reason error // why the connection was given up; nil if it was closed
 }
 
 func newStdioConn(p *process, o *Options) *stdioConn {
@@ -52,14 +52,14 @@ func newStdioConn(p *process, o *Options) *stdioConn {
 	return c
 }
 
-// Connect makes the connection itself the SDK's transport.
+// Connect implements the SDK's Transport by returning the connection itself.
 func (c *stdioConn) Connect(context.Context) (sdk.Connection, error) { return c, nil }
 
-// SessionID is for connections that have one.
+// SessionID returns "": the connection has no session id.
 func (c *stdioConn) SessionID() string { return "" }
 
-// Read returns the next message that the SDK has to see. It ends when the
-// process's stdout does, which Close brings about.
+// Read returns the next message for the SDK. It fails once the process's stdout ends, which Close
+// causes.
 func (c *stdioConn) Read(context.Context) (jsonrpc.Message, error) {
 	for {
 		line, long, err := readLine(c.out, c.max)
@@ -79,7 +79,7 @@ func (c *stdioConn) Read(context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// message returns the message of a line, or nil if there is nothing to do.
+// message returns the message on a line, or nil to ignore the line.
 func (c *stdioConn) message(line []byte, long *longLine) jsonrpc.Message {
 	if long != nil {
 		if id, ok := long.id(); ok {
@@ -99,7 +99,7 @@ func (c *stdioConn) message(line []byte, long *longLine) jsonrpc.Message {
 		return msg
 	}
 	if !req.IsCall() {
-		// Nothing here listens to notifications, and the SDK would queue them.
+		// The client ignores notifications, and the SDK would queue them.
 		c.p.log(req.Method + " " + string(req.Params))
 		return nil
 	}
@@ -109,7 +109,7 @@ func (c *stdioConn) message(line []byte, long *longLine) jsonrpc.Message {
 	return msg
 }
 
-// failed is the answer in place of one that is not there or not read.
+// failed returns an error response in place of one that is missing or was not read.
 func failed(id int64, format string, args ...any) *jsonrpc.Response {
 	made, err := jsonrpc.MakeID(float64(id))
 	if err != nil {
@@ -118,10 +118,10 @@ func failed(id int64, format string, args ...any) *jsonrpc.Response {
 	return &jsonrpc.Response{ID: made, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf(format, args...)}}
 }
 
-// tooLarge is failed's text for an answer that is too large.
+// tooLarge is the format for failed if an answer is too large.
 const tooLarge = "the answer has %d bytes; at most %d are read"
 
-// Write hands a message to the writer, which alone waits for the process.
+// Write passes a message to the writer goroutine, which alone blocks on the process.
 func (c *stdioConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 	b, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
@@ -145,7 +145,7 @@ func (c *stdioConn) write() {
 		select {
 		case b := <-c.in:
 			if _, err := c.p.stdin.Write(b); err != nil {
-				// The reason is usually that the process ended, which Read tells.
+				// Usually the process has exited, which Read reports.
 				_ = c.Close()
 				return
 			}
@@ -155,7 +155,7 @@ func (c *stdioConn) write() {
 	}
 }
 
-// giveUp ends the process at once: it does not behave.
+// giveUp terminates a misbehaving process at once.
 func (c *stdioConn) giveUp(reason error) error {
 	c.mu.Lock()
 	c.reason = reason
@@ -165,8 +165,7 @@ func (c *stdioConn) giveUp(reason error) error {
 	return errBroken
 }
 
-// Close begins to stop the process and does not wait for it: the SDK calls it
-// while it holds a lock.
+// Close starts to stop the process. It does not wait, since the SDK calls it while holding a lock.
 func (c *stdioConn) Close() error {
 	c.close.Do(func() {
 		close(c.closed)
@@ -175,8 +174,7 @@ func (c *stdioConn) Close() error {
 	return nil
 }
 
-// ended waits until the process of a broken connection has ended, and says
-// how that came.
+// ended waits until the process of a broken connection has exited, and returns the reason.
 func (c *stdioConn) ended() error {
 	_ = c.Close()
 	<-c.p.done

@@ -47,11 +47,11 @@ func (s *Server) Tools(ctx context.Context) ([]tool.Tool, error) {
 	return tools, nil
 }
 
-// list reads all pages of the server's list.
+// list reads all pages of the server's list of tools.
 func (s *Server) list(ctx context.Context) ([]*sdk.Tool, error) {
 	var all []*sdk.Tool
 	params := &sdk.ListToolsParams{}
-	// Pages may be empty, so they are counted as well.
+	// Pages may be empty, so they are limited, too.
 	for range s.o.MaxTools + 1 {
 		page, err := s.session.ListTools(ctx, params)
 		if err != nil {
@@ -73,7 +73,8 @@ func (s *Server) list(ctx context.Context) ([]*sdk.Tool, error) {
 	return nil, fmt.Errorf("its list of tools has more than %d pages", s.o.MaxTools)
 }
 
-// declaration returns a tool's declaration for the model, or why it has none.
+// declaration returns a tool's declaration for the model. The error is the reason for omitting the
+// tool.
 func (s *Server) declaration(t *sdk.Tool) (abi.Tool, error) {
 	raw, ok := t.Meta[schemaKey].(string)
 	if !ok {
@@ -96,8 +97,8 @@ func (s *Server) declaration(t *sdk.Tool) (abi.Tool, error) {
 	return d, d.Check()
 }
 
-// schema checks of a JSON Schema what every model endpoint insists on, and
-// returns it without white space.
+// schema checks the parts of a JSON Schema that every model endpoint requires, and returns the
+// schema without white space.
 func schema(raw json.RawMessage) (json.RawMessage, error) {
 	var known struct {
 		Type       json.RawMessage            `json:"type"`
@@ -138,9 +139,9 @@ type remote struct {
 
 func (t *remote) Declaration() abi.Tool { return t.declaration }
 
-// Call calls the tool. Whatever fails but the tool itself is an *abi.Error:
-// unavailable if the server is not there, limit if it did not answer in time,
-// tool if it refused the call or ended during it.
+// Call calls the tool. Errors other than the tool's own are of type *abi.Error: unavailable if the
+// server is gone, limit if it did not answer in time, tool if it rejected the call or exited during
+// it.
 func (t *remote) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	s := t.server
 	arguments, err := callArguments(call.Arguments)
@@ -176,7 +177,8 @@ func callArguments(arguments string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// callContext ends with the caller's context, the time limit, or the server.
+// callContext returns a context that ends with the caller's context, the call timeout, or the
+// server.
 func (s *Server) callContext(ctx context.Context, name string) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.calls, func() { cancel(s.unavailable()) })
@@ -189,12 +191,12 @@ func (s *Server) callContext(ctx context.Context, name string) (context.Context,
 	return ctx, func() { cancelTimeout(); end() }
 }
 
-// failure says why a call failed.
+// failure returns the error for a failed call.
 func (t *remote) failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if t.server.closed() { // which ends the process before its calls, perhaps
+	if t.server.closed() { // Close may stop the process before its calls end
 		return t.server.unavailable()
 	}
 	notSent := errors.Is(err, sdk.ErrConnectionClosed)
