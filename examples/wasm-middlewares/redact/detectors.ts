@@ -104,7 +104,7 @@ export const card: Detector = {
 	// Goes back group by group while a group could begin a card number that more digits would
 	// complete.
 	open(text, from) {
-		let [open, end, digits, growing] = [text.length, text.length, 0, true]; // growing: the last group
+		let [open, end, digits, growing] = [text.length, text.length, 0, true]; // growing: the last group may still grow
 		if (end > from && separator(text[end - 1]!)) [end, growing] = [end - 1, false];
 		for (;;) {
 			const begin = back(text, Math.max(from, end - maxCard - 1), end, digit);

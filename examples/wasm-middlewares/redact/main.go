@@ -86,9 +86,9 @@ func (r *redact) Configure(*middleware.Context) (err error) {
 // refused holds the kind of data that ends the run before its first model call.
 var refused = middleware.Local[string]("refused")
 
-// BeforeAgent hides data in the messages that the run begins with. It changes the run's
-// state, so that the run is stored without the data. Data of kinds with tokens stays in the
-// state, because tools and the user get it back.
+// BeforeAgent redacts the messages that the run begins with. It changes the run's state, so
+// that the run is stored without the data. Data of kinds with tokens stays in the state,
+// because tools and the user get it back.
 func (r *redact) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
 	if len(r.rest.kinds) == 0 {
 		return nil
@@ -108,7 +108,7 @@ func (r *redact) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart
 	return found.tell(ctx, "input")
 }
 
-// BeforeModel hides data in a request: values with tokens, which the state still has, and
+// BeforeModel redacts a request: values with tokens, which the state still has, and
 // messages that other modules have added.
 func (r *redact) BeforeModel(ctx *middleware.Context, call *middleware.ModelStart) error {
 	if err := r.unlock(ctx); err != nil {
@@ -202,8 +202,8 @@ func (r *redact) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) err
 	return found.tell(ctx, "tool_result")
 }
 
-// BeforeTool hides data in the decoded arguments, where escapes may have hidden it from
-// OnChunk. It rejects a call with blocked data, and replaces tokens by their values.
+// BeforeTool redacts the decoded arguments, where escapes may have hidden it from OnChunk.
+// It rejects a call with blocked data, and replaces tokens by their values.
 func (r *redact) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart) error {
 	restores := r.RestoreArguments && len(r.labels) > 0
 	if !r.ToolArguments && !restores || call.Arguments == "" {
@@ -263,8 +263,8 @@ func each(value any, change func(string) string) any {
 	return value
 }
 
-// message hides the data of a message's role with scan, and the data in the arguments of
-// its calls with calls.
+// message redacts a message with scan if its role is enabled, and the arguments of its
+// calls with calls.
 func (r *redact) message(m *abi.Message, scan, calls *scanner, found finds) (changed bool) {
 	switch {
 	case m.Role == abi.RoleUser && r.Input, m.Role == abi.RoleTool && r.ToolResults:

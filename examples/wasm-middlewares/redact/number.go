@@ -66,7 +66,7 @@ func cardAt(text string, i int) (end int) {
 // would complete.
 func (card) open(text string, from int) int {
 	open, end, digits := len(text), len(text), 0
-	growing := true // the last group
+	growing := true // the last group may still grow
 	if end > from && separator(text[end-1]) {
 		end, growing = end-1, false
 	}

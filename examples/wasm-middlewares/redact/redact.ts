@@ -262,7 +262,7 @@ function heldOf(texts: Held[], kind: Held["kind"], index: number | undefined, ca
 	return held;
 }
 
-// all hides data in a complete text.
+// all redacts a complete text.
 const all = (text: string, found: Finds) => next({ kind: "text", before: "", text: "" }, text, true, found);
 
 // next appends a piece to the held text and returns the text to release: everything before the
@@ -348,7 +348,7 @@ function pass(held: Held, text: string): string {
 // quoted makes a replacement a string if it replaces a number.
 const quoted = (held: Held, text: string) => (held.kind === "tool_call" && !held.inside ? `"${text}"` : text);
 
-// hidden returns a message with the data of its role hidden, or undefined if nothing changes.
+// hidden returns a redacted message, or undefined if nothing changes.
 function hidden(m: Message, config: Config, found: Finds): Message | undefined {
 	const hides = { user: config.input, tool: config.tool_results, assistant: config.output, system: false, developer: false }[m.role] ?? true;
 	const own = new Finds();
@@ -372,7 +372,7 @@ function inContent(content: Content, found: Finds): Content {
 	return content && content.map((p) => (p.text ? { ...p, text: all(p.text, found) } : p));
 }
 
-// inside hides data in all strings and numbers of a JSON value.
+// inside redacts all strings and numbers of a JSON value.
 function inside(value: Json, found: Finds): Json {
 	if (typeof value === "string") return all(value, found);
 	if (value instanceof Literal) {

@@ -82,12 +82,12 @@ type tail struct {
 	Place place `json:"place,omitzero"`
 }
 
-// all hides data in a complete text.
+// all redacts a complete text.
 func (s *scanner) all(text string, found finds) string {
 	return s.next(&tail{}, text, true, found)
 }
 
-// json hides data in a complete JSON text.
+// json redacts a complete JSON text.
 func (s *scanner) json(text string, found finds) string {
 	return s.next(&tail{JSON: true}, text, true, found)
 }

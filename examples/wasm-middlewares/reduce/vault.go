@@ -16,7 +16,7 @@ const pieceBytes = 32 << 10
 type kept struct {
 	Tool   string `json:"tool"`
 	Bytes  int    `json:"bytes"`
-	Starts []int  `json:"starts"` // of the pieces
+	Starts []int  `json:"starts"` // offsets of the pieces
 }
 
 // saved counts the texts that the run stored. It makes ids unique even if calls have equal

@@ -21,7 +21,7 @@ AM_HOOK(describe) {
 #define ENGLISH "Tool call {name} with id {id} was canceled - another message came in before it could be completed."
 #define CHINESE "工具 {name} 的调用（id {id}）已取消：在它完成之前又收到了新的消息。"
 
-/* State that configure computes is part of the module's snapshot. */
+/* State that configure computes is part of the module's memory image. */
 static am_str template;
 static bool strict, remove_orphans, remove_duplicates;
 

@@ -20,7 +20,7 @@ AM_HOOK(describe) {
 	return AM_OK;
 }
 
-/* State that configure sets is part of the module's snapshot. */
+/* State that configure sets is part of the module's memory image. */
 static bool detect[KINDS], masks, in_input, in_output, in_results;
 
 static bool flag(const am_value *config, const char *key) {
@@ -137,7 +137,7 @@ static am_str next(tail *t, am_str piece, bool last, finds *count) {
 	return am_concat(parts, n);
 }
 
-/* all hides data in a complete text. */
+/* all redacts a complete text. */
 static am_str all(am_str text, finds *count) {
 	tail t = {0};
 	return next(&t, text, true, count);
@@ -161,7 +161,7 @@ static bool hide_content(am_content *c, finds *count) {
 	return changed;
 }
 
-/* hide_message hides the data of a message's role. */
+/* hide_message redacts a message if its role is enabled, and reports whether it changed. */
 static bool hide_message(am_message *m, finds *count) {
 	if (!(am_eq(m->role, "user") ? in_input : am_eq(m->role, "tool") ? in_results : am_eq(m->role, "assistant") && in_output)) return false;
 	am_str reasoning = all(m->reasoning_content, count);
@@ -170,7 +170,7 @@ static bool hide_message(am_message *m, finds *count) {
 	return hide_content(&m->content, count) || changed;
 }
 
-/* hide_list hides data in all messages of a list, and emits an event. */
+/* hide_list redacts all messages of a list, and emits an event. */
 static am_error *hide_list(const am_list *messages, am_list_patch *patch, am_str where) {
 	finds found = {0};
 	for (int32_t i = 0; i < messages->total; i++) {

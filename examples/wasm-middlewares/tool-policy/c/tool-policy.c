@@ -38,7 +38,7 @@ typedef struct {
 	am_str message;
 } rule;
 
-/* State that configure computes is part of the module's snapshot. */
+/* State that configure computes is part of the module's memory image. */
 static rule *rules;
 static int32_t rules_len;
 static action by_default;

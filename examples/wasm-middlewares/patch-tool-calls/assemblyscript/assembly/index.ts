@@ -24,7 +24,7 @@ const SCHEMA =
 const ENGLISH = "Tool call {name} with id {id} was canceled - another message came in before it could be completed.";
 const CHINESE = "工具 {name} 的调用（id {id}）已取消：在它完成之前又收到了新的消息。";
 
-// State that configure computes is part of the module's snapshot.
+// State that configure computes is part of the module's memory image.
 let template: string = ENGLISH;
 let strict: bool = false;
 let removeOrphans: bool = false;

@@ -27,7 +27,7 @@ export function describe(len: i32): i32 {
 	});
 }
 
-// State that configure sets is part of the module's snapshot.
+// State that configure sets is part of the module's memory image.
 let scanner = new Scanner();
 let inInput = true;
 let inOutput = true;
@@ -72,7 +72,7 @@ export function before_model(len: i32): i32 {
 		hideList(input.request.messages, answer.request.messages, "request"));
 }
 
-// hideList hides data in all messages of a list, and emits an event.
+// hideList redacts all messages of a list, and emits an event.
 function hideList(messages: List, patch: ListPatch, where: string): Failure | null {
 	const finds = new Finds();
 	for (let i = 0; i < messages.length; i++) {
@@ -198,8 +198,8 @@ function keep(h: Held, stream: i64): Failure | null {
 	return host.localSet(keyOf(h.kind, stream), object(["before", h.tail.before, "text", h.tail.text, "call_id", h.callId]), host.ALWAYS);
 }
 
-// hide returns a copy of a message with the data of its role hidden, or null if nothing changes. It
-// does not modify the message, which may be read again.
+// hide returns a redacted copy of a message, or null if nothing changes. It does not modify the
+// message, which may be read again.
 function hide(m: Message, finds: Finds): Message | null {
 	if (!(m.role == "user" ? inInput : m.role == "tool" ? inResults : m.role == "assistant" && inOutput)) return null;
 	const copy = new Message();

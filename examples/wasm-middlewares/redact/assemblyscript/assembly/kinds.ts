@@ -151,7 +151,7 @@ function luhn(t: string, from: i32, to: i32): bool {
 // cardOpen goes back group by group while a group could begin a card number that more digits would
 // complete.
 function cardOpen(t: string, from: i32): i32 {
-	let first = t.length, end = first, digits = 0, growing = true; // the last group
+	let first = t.length, end = first, digits = 0, growing = true; // the last group may still grow
 	if (end > from && separator(t.charCodeAt(end - 1))) {
 		end--;
 		growing = false;

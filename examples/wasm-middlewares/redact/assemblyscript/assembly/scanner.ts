@@ -1,4 +1,4 @@
-// Hides several kinds of data in whole texts and in texts that arrive in pieces.
+// Redacts several kinds of data in whole texts and in texts that arrive in pieces.
 import { Failure, host } from "../../../../../guest-sdk/assemblyscript/assembly";
 import { CARD, IBAN, KINDS, Span, alnum, find, open } from "./kinds";
 
@@ -28,7 +28,7 @@ export class Scanner {
 	detect: i32[] = [0, 1, 2, 3];
 	mask: bool = false;
 
-	/** Hides data in a complete text. */
+	/** Redacts a complete text. */
 	all(text: string, finds: Finds): string {
 		return this.next(new Tail(), text, true, finds);
 	}

@@ -174,7 +174,7 @@ fn luhn(number: &[u8]) -> bool {
 /// complete.
 fn card_open(t: &[u8], from: usize) -> usize {
     let (mut open, mut end, mut digits) = (t.len(), t.len(), 0);
-    let mut growing = true; // the last group
+    let mut growing = true; // the last group may still grow
     if end > from && separator(t[end - 1]) {
         end -= 1;
         growing = false;

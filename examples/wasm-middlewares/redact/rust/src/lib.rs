@@ -240,7 +240,7 @@ impl Redact {
         }
     }
 
-    /// Hides data in all messages of a list, and emits an event.
+    /// Redacts all messages of a list, and emits an event.
     fn list(&self, messages: &List, patch: &mut ListPatch, place: &str) -> Result<(), Error> {
         let mut found = Finds::default();
         for i in 0..messages.len() {
@@ -251,7 +251,7 @@ impl Redact {
         found.tell(place)
     }
 
-    /// Returns the message with the data of its role hidden, or `None` if nothing changes.
+    /// Returns the redacted message, or `None` if nothing changes.
     fn message(&self, m: &Message, found: &mut Finds) -> Option<Message> {
         let hides = match m.role.as_str() {
             "user" => self.input,
@@ -283,7 +283,7 @@ impl Redact {
         }
     }
 
-    /// Hides data in a complete text.
+    /// Redacts a complete text.
     fn all(&self, text: &str, found: &mut Finds) -> String {
         self.next(&mut Tail::default(), text, true, found)
     }

@@ -3,7 +3,6 @@
 //
 // Unlike the Go version it does not decode disguised values: base64, escapes, JSON inside strings,
 // look-alike letters. Patterns are those of pattern.ts.
-// JSON inside strings, look-alike letters. Patterns are those of pattern.ts.
 import {
 	ConfigureAnswer, ConfigureInput, Description, DescribeInput, Failure, GateToolAnswer, GateToolInput, Kind, Tree, allow, ask, decode, deny,
 	describeAs, hook, invalid, parse, quote,
@@ -95,7 +94,7 @@ class Rule {
 	}
 }
 
-// State that configure computes is part of the module's snapshot.
+// State that configure computes is part of the module's memory image.
 let rules: Rule[] = [];
 let otherwise: i32 = 0;
 

@@ -42,7 +42,7 @@ struct Rule {
     message: String,
 }
 
-/// State that configure computes is part of the module's snapshot.
+/// State that configure computes is part of the module's memory image.
 struct Policy {
     rules: Vec<Rule>,
     default: Action,
