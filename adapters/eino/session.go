@@ -43,7 +43,7 @@ type session struct {
 	streams  int64
 	active   []string
 	respond  *abi.Message    // before_agent's answer instead of the model's first
-	settled  *schema.Message // before_agent's answer instead of the model's first
+	settled  *schema.Message // the last message, if it differs from the streamed one
 }
 
 func newSession(m *Middleware) *session {

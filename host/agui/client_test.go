@@ -57,7 +57,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for e, err := range events {
 		var paused *agent.PausedError
-		if p, ok := err.(*agent.PausedError); ok { //nolint:errorlint // it is the event's own
+		if p, ok := err.(*agent.PausedError); ok { //nolint:errorlint // the error is not wrapped
 			paused = p
 			s.mu.Lock()
 			s.waits[in.ThreadID] = paused.State

@@ -154,7 +154,7 @@ func TestSlowloris(t *testing.T) {
 	upload := func(f *fixture, address string) net.Conn {
 		return say(t, address, head("PUT", "/v1/modules", f.acme, "Content-Length: 100\r\n")+"x")
 	}
-	// Stalled uploads only use their own tenant's slots,
+	// Stalled uploads use only their own tenant's slots.
 	slow := newFixture(t)
 	slow.server.timeouts.Upload = time.Minute
 	slowAddress := slow.serve(t)
@@ -177,7 +177,7 @@ func TestSlowloris(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return uploading() == 0 }, time.Minute, time.Millisecond)
 	require.Equal(t, 200, slow.pushModule(slow.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
-	// and only until they time out.
+	// Uploads that time out release their slots.
 	for i := range conns {
 		conns[i] = upload(f, address)
 	}

@@ -318,7 +318,7 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 		require.Equal(t, journal.StatusFinished, journal.Status(done.Status))
 		require.Equal(t, "canceled", done.FinishReason)
 	}
-	require.Eventually(t, func() bool { // also at a server without runs
+	require.Eventually(t, func() bool { // even at a server without runs
 		servers[0].ok("GET", "/v1/modules", f.acme, nil, &kept)
 		return kept.Modules[0].Blocked != ""
 	}, 5*time.Second, 10*time.Millisecond)

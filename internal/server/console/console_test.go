@@ -199,7 +199,7 @@ func TestSmall(t *testing.T) {
 // TestScripts checks that the scripts that need no page pass their tests in Node.js.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	npmtest.Folder(t) // skips where there is no Node.js
+	npmtest.Folder(t) // skips the test if Node.js is missing
 	out, err := exec.CommandContext(t.Context(), "node", filepath.Join("testdata", "test.mjs")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "ok: 4 files")

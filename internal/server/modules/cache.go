@@ -54,7 +54,7 @@ func (m *Service) CloseOld() {
 	m.cache.Evict(func(idle []refcache.Idle[cacheKey, *host.Module]) []refcache.Idle[cacheKey, *host.Module] {
 		for i := range idle {
 			if len(idle)-i <= maxIdleModules && now.Sub(idle[i].Since) < idleTTL {
-				return idle[:i] // later ones are younger
+				return idle[:i] // later ones were used more recently
 			}
 		}
 		return idle

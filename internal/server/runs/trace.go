@@ -80,7 +80,7 @@ func (r *Service) trace(ctx context.Context, c *httpapi.Caller, in *runPath) (*t
 		return nil, err
 	}
 	if l := r.Active.Get(c.Tenant.ID(), in.Run); l != nil && (l.hasEnded() || info.Status != journal.StatusRunning) {
-		l.waitRemoved(ctx) // the timeline is stored last
+		l.waitRemoved(ctx) // the run stores its timeline last
 	}
 	parts, err := c.Tenant.Traces(ctx, in.Run)
 	if err != nil {

@@ -166,7 +166,7 @@ func testTTL(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Eventually(t, gone("short"), 10*time.Second, time.Millisecond, "adding does not change when the value expires")
 
-	for range 30 { // it is over in the middle of a change, now and then
+	for range 30 { // the value sometimes expires during a change
 		write("short", 2*time.Millisecond)
 		for begun := time.Now(); time.Since(begun) < 3*time.Millisecond; {
 			_, err = s.AddValue(t.Context(), scope, "short", 5)
