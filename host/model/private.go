@@ -46,7 +46,7 @@ type private struct {
 	failed func(context.Context, *Request, *Error)
 }
 
-// Generate asks the model.
+// Generate implements Model.
 func (p *private) Generate(ctx context.Context, req *Request, sink func(abi.Chunk) error) (*abi.Response, error) {
 	out, err := p.model.Generate(ctx, req, sink)
 	e, ok := err.(*Error) //nolint:errorlint // an error that holds one is the sink's, and stays as it is

@@ -29,7 +29,7 @@ func ask(name string) *model.Request {
 
 func discard(abi.Chunk) error { return nil }
 
-// cut is a reply that breaks off after the chunk.
+// cut returns a reply that fails after one chunk.
 func cut(c abi.Chunk) scripted.Reply { return scripted.Reply{Chunks: []abi.Chunk{c}, Err: busy(0)} }
 
 func TestRetry(t *testing.T) {
@@ -40,7 +40,7 @@ func TestRetry(t *testing.T) {
 		sink    func(abi.Chunk) error
 		timeout time.Duration
 		calls   int
-		err     string // none if empty
+		err     string // empty for no error
 		waits   []time.Duration
 	}{
 		"at once":       {replies: []scripted.Reply{scripted.Text("a")}, calls: 1},
@@ -102,7 +102,7 @@ func TestRetry(t *testing.T) {
 				for i, want := range tc.waits {
 					a := attempts[i]
 					require.Equal(t, model.Attempt{Model: "m", Err: a.Err, Tries: i + 1, Next: "m", Wait: a.Wait}, a)
-					if want < 0 { // exactly
+					if want < 0 { // negative values are exact
 						require.Equal(t, -want, a.Wait)
 					} else {
 						require.InDelta(t, want, a.Wait, float64(want)/4+1)

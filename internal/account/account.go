@@ -88,7 +88,7 @@ const (
 	try    mode = iota // fail
 	polite             // fail, also while other reservations wait
 	wait               // wait
-	force              // class of reservations on this account itself
+	force              // exceed the limit
 )
 
 // An Account counts bytes. A nil Account counts nothing and has no limit. All
@@ -97,7 +97,7 @@ type Account struct {
 	level  Level
 	name   string
 	parent *Account
-	class  class // of direct reservations
+	class  class // of reservations on this account itself
 
 	peak atomic.Int64
 	sum  atomic.Int64 // total of used, for readers without the lock

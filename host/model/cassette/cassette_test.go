@@ -133,7 +133,7 @@ func TestRecordAndReplay(t *testing.T) {
 	c, err := cassette.Load(path)
 	require.NoError(t, err)
 	require.Equal(t, 3, c.Len())
-	for range 2 { // each replay begins at the beginning
+	for range 2 { // each replay starts at the first interaction
 		play := c.Replay()
 		for i, req := range conversation(t) {
 			require.Equal(t, 3-i, play.Left())
@@ -243,7 +243,7 @@ func TestDiverged(t *testing.T) {
 	}
 	long := strings.Repeat("word ", 60)
 	for name, tc := range map[string]struct {
-		interaction int // from 0
+		interaction int // zero-based
 		change      func(*model.Request)
 		path        string
 		diff        string
@@ -379,7 +379,7 @@ func TestBroken(t *testing.T) {
 	require.ErrorContains(t, err, "none.json")
 }
 
-// "same" makes many messages out of a few bytes.
+// "same" expands a few bytes to many messages, so their total is limited.
 func TestSameIsBounded(t *testing.T) {
 	t.Parallel()
 	messages := strings.Repeat(`{"role":"user"},`, 9_999) + `{"role":"user"}`

@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	contextLines = 3       // around a difference
+	contextLines = 3       // unchanged lines around a difference
 	maxShown     = 80      // lines of a diff
-	maxText      = 100     // characters of a text in one line
-	maxTable     = 1 << 20 // cells of the table that finds a short diff
+	maxText      = 100     // characters of text in one line
+	maxTable     = 1 << 20 // cells of the table for a shortest diff
 )
 
-// A line is one value of a request: a number, a line of a text.
+// A line is one value of a request: a scalar, or a line of a text.
 type line struct {
-	path string // messages[2].content
-	text string // as JSON
+	path string // such as messages[2].content
+	text string // the value as JSON
 }
 
 func (l line) String() string { return l.path + ": " + l.text }
 
-// compare returns where a request differs first from the recorded one, with
-// a diff of the two, or nil if they are the same.
+// compare returns the first difference between a request and the recorded one, with a diff of both,
+// or nil if they are equal.
 func compare(it *interaction, req *model.Request) (*difference, error) {
 	recorded, err := linesOf(it.Messages, it.Tools)
 	if err != nil {
@@ -67,11 +67,11 @@ func compare(it *interaction, req *model.Request) (*difference, error) {
 	return d, nil
 }
 
-// A difference is between a request and the recorded one.
+// A difference describes how a request differs from the recorded one.
 type difference struct{ path, note, diff string }
 
-// first is the path of the first of two lines that differ; where one of them
-// is of a tool, the messages end there.
+// first returns the path of the first line that differs. If got continues with tools, the request
+// lacks messages, and the path is that of the recorded line.
 func first(recorded, got []line) string {
 	switch {
 	case len(got) == 0:
@@ -83,8 +83,8 @@ func first(recorded, got []line) string {
 	}
 }
 
-// linesOf writes messages and tools as lines; the order of an object's keys
-// does not matter.
+// linesOf formats messages and tools as lines. It sorts the keys of objects, whose order does not
+// matter.
 func linesOf(messages []abi.Message, tools []tool) ([]line, error) {
 	out, err := linesOfEach(nil, "messages", messages)
 	if err != nil {
@@ -131,7 +131,7 @@ func flatten(out []line, path string, v any) []line {
 	case string:
 		return text(out, path, v)
 	default:
-		b, _ := json.Marshal(v) // null, a boolean or a number: they always marshal
+		b, _ := json.Marshal(v) // null, booleans and numbers always marshal
 		return append(out, line{path, string(b)})
 	}
 }
@@ -143,7 +143,7 @@ func member(path, key string) string {
 	return path + "." + key
 }
 
-// readingOrder are the keys that come before others.
+// readingOrder lists the keys that sort before others.
 var readingOrder = []string{"role", "name", "tool_call_id", "reasoning_content", "content", "tool_calls"}
 
 func inReadingOrder(a, b string) int {
@@ -156,7 +156,7 @@ func inReadingOrder(a, b string) int {
 	return cmp.Or(rank(a)-rank(b), strings.Compare(a, b))
 }
 
-// text writes a text line by line, long lines in pieces.
+// text appends a text as lines, and splits long lines.
 func text(out []line, path, s string) []line {
 	for {
 		n, size := 0, 0
@@ -174,8 +174,7 @@ func text(out []line, path, s string) []line {
 	}
 }
 
-// unified is a unified diff of a and b, which have n lines in common at their
-// beginning.
+// unified returns a unified diff of a and b, whose first n lines are equal.
 func unified(a, b []line, n int) string {
 	end := 0
 	for end < len(a)-n && end < len(b)-n && a[len(a)-1-end] == b[len(b)-1-end] {
@@ -197,7 +196,7 @@ type op struct {
 	line line
 }
 
-// edit is a shortest way from a to b, or, where both are long, a plain one.
+// edit returns a shortest edit from a to b, or a simple one if both are long.
 func edit(a, b []line) []op {
 	var ops []op
 	if len(a)*len(b) > maxTable {
@@ -209,7 +208,7 @@ func edit(a, b []line) []op {
 		}
 		return ops
 	}
-	// longest[i][j] is the length of the longest common part of a[i:], b[j:].
+	// longest[i][j] is the length of the longest common subsequence of a[i:] and b[j:].
 	longest := make([][]int, len(a)+1)
 	for i := range longest {
 		longest[i] = make([]int, len(b)+1)
@@ -240,7 +239,7 @@ func edit(a, b []line) []op {
 	return ops
 }
 
-// render writes the changes and the lines around them.
+// render formats the changes and the lines around them.
 func render(ops []op) string {
 	near := make([]bool, len(ops))
 	for i, o := range ops {

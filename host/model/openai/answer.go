@@ -14,13 +14,13 @@ import (
 // maxFields is the maximum number of unknown fields of a message.
 const maxFields = 256
 
-// An answer puts a response together from events, and gives its pieces to the
-// sink. A whole message is one large piece.
+// An answer assembles a response from events and sends its deltas to the sink. A complete message
+// counts as one large delta.
 type answer struct {
 	client *Client
 	sink   func(abi.Chunk) error
 
-	chosen    bool // there was a choice
+	chosen    bool // an event had the first choice
 	content   content
 	reasoning strings.Builder
 	calls     calls
@@ -29,7 +29,7 @@ type answer struct {
 	usage     *abi.Usage
 }
 
-// event takes one event of the answer.
+// event processes one event of the answer.
 func (a *answer) event(raw []byte) error {
 	raw, err := strict(raw)
 	if err != nil {
@@ -57,8 +57,7 @@ func (a *answer) event(raw []byte) error {
 	return nil
 }
 
-// choice takes a piece of the first choice; a request for several is not
-// answered with more than one.
+// choice processes a delta of the first choice. Other choices are ignored.
 func (a *answer) choice(raw json.RawMessage) error {
 	var c struct {
 		Index   json.Number     `json:"index"`
@@ -93,7 +92,7 @@ func (a *answer) choice(raw json.RawMessage) error {
 	return nil
 }
 
-// piece takes a piece of the message, or all of it.
+// piece processes a delta of the message, or all of it if whole is set.
 func (a *answer) piece(raw json.RawMessage, whole bool) error {
 	fields, err := fieldsOf(raw)
 	if err != nil {
@@ -104,7 +103,7 @@ func (a *answer) piece(raw json.RawMessage, whole bool) error {
 	}
 	for _, f := range fields {
 		switch f.Name {
-		case "role", "id", "extra", "origin": // the host's own, whoever writes them
+		case "role", "id", "extra", "origin": // the host sets these fields itself
 		case "reasoning_content", "reasoning":
 			if !isText(f.Value) && isSet(f.Value) {
 				a.keep(f)
@@ -126,8 +125,8 @@ func (a *answer) piece(raw json.RawMessage, whole bool) error {
 	return nil
 }
 
-// think takes the reasoning, which goes by two names; where both stand, they
-// say the same.
+// think processes the reasoning. Endpoints use two names for it; if both are present, they have the
+// same text.
 func (a *answer) think(fields abi.Fields) error {
 	for _, name := range []string{"reasoning_content", "reasoning"} {
 		if s := str(fields.Get(name)); s != "" {
@@ -189,8 +188,8 @@ func (a *answer) call(raw json.RawMessage, whole bool) error {
 	return nil
 }
 
-// keep adds to a field that the host does not know: a string is continued,
-// an array is, anything else is replaced, and null says nothing new.
+// keep merges a field that the host does not know: strings and arrays are concatenated, null is
+// ignored, and any other value replaces the previous one.
 func (a *answer) keep(f abi.Field) { a.unknown = keep(a.unknown, f) }
 
 func keep(fields abi.Fields, f abi.Field) abi.Fields {
@@ -211,7 +210,7 @@ func keep(fields abi.Fields, f abi.Field) abi.Fields {
 	return append(fields, f)
 }
 
-// join puts two strings, or two arrays, of JSON together.
+// join concatenates two JSON strings or two JSON arrays.
 func join(a, b json.RawMessage) json.RawMessage {
 	if len(a) > 2 && len(b) > 2 && a[0] == '[' {
 		a = append(a[:len(a)-1], ',')
@@ -228,8 +227,8 @@ func (a *answer) emit(c abi.Chunk) error {
 	return a.sink(c)
 }
 
-// end returns the response when no more events come. An answer that came in
-// pieces is complete if it says why it finished; a document always is.
+// end returns the response after the last event. A streamed answer is complete only if it has a
+// finish reason; a document always is.
 func (a *answer) end(document bool) (*abi.Response, error) {
 	switch {
 	case document && !a.chosen:
@@ -247,7 +246,7 @@ func (a *answer) end(document bool) (*abi.Response, error) {
 	if m.Content.IsNull() && len(m.ToolCalls) == 0 {
 		m.Content = abi.Text("")
 	} else if len(m.ToolCalls) > 0 && !m.Content.IsParts() && m.Content.String() == "" {
-		m.Content = abi.Content{} // some endpoints say "" and refuse to hear it again
+		m.Content = abi.Content{} // some endpoints send "" but reject it in requests
 	}
 	if a.finish == "" {
 		a.finish = abi.FinishStop
@@ -265,7 +264,7 @@ type content struct {
 
 type contentPiece struct {
 	part abi.Part
-	text *strings.Builder // of a text part that has no other fields
+	text *strings.Builder // set for a text part without other fields
 }
 
 func (c *content) add(p abi.Part) {
@@ -279,7 +278,7 @@ func (c *content) add(p abi.Part) {
 	c.pieces[len(c.pieces)-1].text.WriteString(p.Text)
 }
 
-// content returns null, a string if there is only text, or parts.
+// content returns null, a string if there is only one text, or parts.
 func (c *content) content() abi.Content {
 	if len(c.pieces) == 0 {
 		return abi.Content{}
@@ -299,7 +298,7 @@ func (c *content) content() abi.Content {
 	return abi.Parts(parts...)
 }
 
-// usage reads what of the usage is numbers.
+// usage decodes the usage. Values that are not valid numbers count as 0.
 func usage(raw json.RawMessage) *abi.Usage {
 	var u map[string]json.RawMessage
 	if json.Unmarshal(raw, &u) != nil {
@@ -321,9 +320,9 @@ func usage(raw json.RawMessage) *abi.Usage {
 	return &out
 }
 
-// strict returns JSON that package abi accepts. What Go's reader takes and
-// that one does not, invalid UTF-8 or a key that stands twice, is mended the
-// way Go's reader does: a stray byte becomes U+FFFD, the last key counts.
+// strict returns JSON that package abi accepts. It repairs invalid UTF-8 and duplicate keys, which
+// only encoding/json accepts, in the same way: an invalid byte becomes U+FFFD, and the last key
+// wins.
 func strict(raw []byte) ([]byte, error) {
 	if jsoncodec.Valid(raw) == nil {
 		return raw, nil
@@ -341,7 +340,7 @@ func strict(raw []byte) ([]byte, error) {
 	return b, jsoncodec.Valid(b)
 }
 
-// fieldsOf returns the fields of an object in their order.
+// fieldsOf returns the fields of an object in order.
 func fieldsOf(raw json.RawMessage) (abi.Fields, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := dec.Token(); err != nil {
@@ -364,12 +363,12 @@ func fieldsOf(raw json.RawMessage) (abi.Fields, error) {
 	return out, nil
 }
 
-// isSet reports whether a field is there and not null.
+// isSet reports whether a field is present and not null.
 func isSet(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] != 'n' }
 
 func isText(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' }
 
-// str is a string's value, and empty for anything else.
+// str returns the value of a JSON string, or "" for any other value.
 func str(raw json.RawMessage) string {
 	var s string
 	if !isText(raw) || json.Unmarshal(raw, &s) != nil {

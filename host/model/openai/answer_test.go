@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The ways in which endpoints stream what is at heart the same.
+// The variants in which endpoints stream equivalent answers.
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	hello := sse(delta(`{"role":"assistant","content":""}`), delta(`{"content":"hel"}`), delta(`{"content":"lo"}`), finish("stop"), "[DONE]")
@@ -18,7 +18,7 @@ func TestStreams(t *testing.T) {
 		body    string
 		message string
 		finish  string
-		chunks  string // not looked at if empty
+		chunks  string // not checked if empty
 	}{
 		"plain": {
 			body: hello, message: `{"role":"assistant","content":"hello"}`,

@@ -11,9 +11,9 @@ import (
 // maxCalls is the maximum number of tool calls in a message.
 const maxCalls = 1024
 
-// A callPiece is a piece of a tool call as it came.
+// A callPiece is a delta of a tool call as received.
 type callPiece struct {
-	index     string // as it came, or empty
+	index     string // as received, or empty
 	id        string
 	kind      string
 	name      string
@@ -48,8 +48,8 @@ func callPieceOf(raw json.RawMessage) (callPiece, error) {
 	return p, nil
 }
 
-// function reads name and arguments; some endpoints send the arguments as an
-// object instead of a string with one.
+// function decodes the name and the arguments. Some endpoints send the arguments as an object
+// instead of a string that contains one.
 func (p *callPiece) function(raw json.RawMessage) error {
 	if !isSet(raw) {
 		return nil
@@ -68,8 +68,8 @@ func (p *callPiece) function(raw json.RawMessage) error {
 	return nil
 }
 
-// calls puts tool calls together. A call is known by the index that the
-// endpoint gave it, or, where it gives none, by being the last.
+// calls assembles tool calls from deltas. A delta belongs to the call with its index, or else with
+// its id, or else to the last call.
 type calls struct {
 	client  *Client
 	list    []*toolCall
@@ -77,7 +77,7 @@ type calls struct {
 }
 
 type toolCall struct {
-	index     int // its place in the message
+	index     int // index in the message
 	id        string
 	kind      string
 	name      string
@@ -85,13 +85,13 @@ type toolCall struct {
 	braces    braces
 	unknown   abi.Fields
 
-	// What was passed to the sink.
+	// The part of the call that was sent to the sink.
 	told, toldID, toldName bool
 	sent                   int // bytes of the arguments
 }
 
-// add takes a piece. Chunks go to emit once the call's name is known and
-// arguments have begun, so that the first one has the id and the whole name.
+// add processes a delta. It emits chunks once the call has a name and some arguments, so that the
+// first chunk has the id and the complete name.
 func (c *calls) add(p callPiece, whole bool, emit func(abi.Chunk) error) error {
 	t := c.find(p, whole)
 	if t == nil {
@@ -117,7 +117,7 @@ func (c *calls) add(p callPiece, whole bool, emit func(abi.Chunk) error) error {
 	return t.tell(emit)
 }
 
-// find returns the call that a piece belongs to, or nil if it begins one.
+// find returns the call that a delta belongs to, or nil if the delta begins a call.
 func (c *calls) find(p callPiece, whole bool) *toolCall {
 	if whole || len(c.list) == 0 {
 		return nil
@@ -143,9 +143,10 @@ func (c *calls) byID(id string) *toolCall {
 	return nil
 }
 
-// begins tells a piece that begins another call under the index of t, which
-// some endpoints give to every call, from one that repeats the name or the
-// id: such a piece comes with a name once the call before has all it needs.
+// begins reports whether a delta begins a new call, although it has the index of t. Some endpoints
+// use the same index for all calls; others repeat the name or the id in each delta. A delta with
+// a name begins a new call if the arguments of t are complete and it starts others, or if it has
+// another id and t has complete arguments or none.
 func (p *callPiece) begins(t *toolCall) bool {
 	if p.name == "" {
 		return false
@@ -163,7 +164,7 @@ func (t *toolCall) take(p callPiece) {
 	if t.kind == "" {
 		t.kind = p.kind
 	}
-	// A name comes at once, in pieces, or again with each piece.
+	// A name arrives at once, in pieces, or repeated in each delta.
 	if p.name != t.name && t.arguments.Len() == 0 {
 		t.name += p.name
 	}
@@ -174,7 +175,7 @@ func (t *toolCall) take(p callPiece) {
 	}
 }
 
-// tell sends what of the call is not out yet.
+// tell sends the part of the call that was not sent yet.
 func (t *toolCall) tell(emit func(abi.Chunk) error) error {
 	c := abi.Chunk{Kind: abi.ChunkToolCall, Index: t.index, Arguments: t.arguments.String()[t.sent:]}
 	if !t.toldID {
@@ -190,7 +191,7 @@ func (t *toolCall) tell(emit func(abi.Chunk) error) error {
 	return emit(c)
 }
 
-// flush sends what was held back.
+// flush sends the withheld parts of all calls.
 func (c *calls) flush(emit func(abi.Chunk) error) error {
 	for _, t := range c.list {
 		if err := t.tell(emit); err != nil {
@@ -213,7 +214,7 @@ func (c *calls) calls() []abi.ToolCall {
 	return out
 }
 
-// braces follow a JSON object that comes in pieces up to its last brace.
+// braces tracks a JSON object that arrives in pieces, up to its closing brace.
 type braces struct {
 	depth            int
 	text, escaped    bool

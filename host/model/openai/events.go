@@ -12,20 +12,19 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
-// events turns a stream of server-sent events into the only form that
-// go-openai reads well: each event one line. It leaves out comments, since
-// go-openai gives up after a number of them and mixes them into error events,
-// puts events of several lines together, and ends one as soon as it is
-// complete, since some endpoints forget the empty line between two.
+// events converts a stream of server-sent events to a form that go-openai reads correctly: one
+// event per line. It removes comments, because go-openai fails after a number of them and mixes
+// them into error events. It joins multi-line events. It ends an event as soon as its JSON is
+// complete, because some endpoints omit the empty line between events.
 type events struct {
 	r      *bufio.Reader
 	client *Client
 
-	name string       // of the event that is being read
-	data bytes.Buffer // its data so far
-	more bool         // data holds a line
+	name string       // name of the current event
+	data bytes.Buffer // data of the current event so far
+	more bool         // data holds at least one line
 	out  bytes.Buffer // lines for go-openai
-	err  error        // to be returned when out is empty
+	err  error        // returned once out is empty
 }
 
 func (e *events) Read(p []byte) (int, error) {
@@ -51,8 +50,8 @@ func (e *events) Read(p []byte) (int, error) {
 	return e.out.Read(p)
 }
 
-// line reads a line without its end. Together with the lines before it, it
-// is within the limit for events.
+// line reads a line without its newline. It fails if the line and the event's data so far exceed
+// the limit of an event.
 func (e *events) line() ([]byte, error) {
 	var line []byte
 	for {
@@ -81,8 +80,7 @@ func (e *events) field(line []byte) {
 			e.data.WriteByte('\n')
 		}
 		e.data.Write(value)
-		// Only an event's first line is looked at, so that many lines do not
-		// cost more than they are long.
+		// Only the first line of an event is checked, so that the cost of many lines stays linear.
 		if !e.more && (json.Valid(value) || isDone(value)) {
 			e.dispatch()
 			return
@@ -93,7 +91,7 @@ func (e *events) field(line []byte) {
 
 func isDone(b []byte) bool { return string(bytes.TrimSpace(b)) == "[DONE]" }
 
-// dispatch writes the event that has been read.
+// dispatch writes the current event to out.
 func (e *events) dispatch() {
 	if data := bytes.TrimSpace(e.data.Bytes()); len(data) > 0 {
 		data = oneLine(data)
@@ -109,14 +107,14 @@ func (e *events) dispatch() {
 	e.data.Reset()
 }
 
-// last writes an event that the stream ended in, unless it was cut there.
+// last writes the event at the end of the stream, unless it is truncated.
 func (e *events) last() {
 	if e.name == "error" || json.Valid(e.data.Bytes()) {
 		e.dispatch()
 	}
 }
 
-// oneLine returns b, which may be JSON of several lines, in one.
+// oneLine returns b, which may be multi-line JSON, as one line.
 func oneLine(b []byte) []byte {
 	var line bytes.Buffer
 	if err := json.Compact(&line, b); err != nil {
@@ -125,9 +123,8 @@ func oneLine(b []byte) []byte {
 	return line.Bytes()
 }
 
-// writeLine writes an event for go-openai, which takes a line that begins
-// with {"error": for itself, and loses some of them. A blank behind the brace
-// keeps it from that.
+// writeLine writes an event for go-openai. go-openai handles lines that begin with {"error": itself
+// and loses some of them; a space after the brace prevents that.
 func writeLine(out *bytes.Buffer, line []byte) {
 	out.WriteString("data: ")
 	if rest, ok := bytes.CutPrefix(line, []byte("{")); ok {

@@ -21,9 +21,9 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (fn roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return fn(r) }
 
-// Whatever an endpoint answers: no panic, an error of the right type or a
-// response that is a message of a conversation, and the same with and without
-// a sink, and however the bytes are cut.
+// For any answer of an endpoint, the client does not panic. It returns an error of the right type
+// or a valid message. The result is the same with and without a sink, and however the bytes are
+// split.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{
 		"", "{", "[", "<html>", "data", ":\n", "data: [DONE]", "data:\n\n", "event: error\ndata: x\n\n",
@@ -63,7 +63,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// go-openai must get lines that it neither skips nor takes for its own.
+// go-openai must neither skip the lines nor handle them as errors.
 func FuzzEvents(f *testing.F) {
 	f.Add("data: {\"error\":1}\n\ndata: a\ndata: b\n\n: c\n\nevent: error\ndata: {\n\n")
 	f.Fuzz(func(t *testing.T, s string) {
@@ -78,7 +78,7 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// BenchmarkStream reads an answer of a thousand pieces.
+// BenchmarkStream reads an answer of 1,000 deltas.
 func BenchmarkStream(b *testing.B) {
 	events := make([]string, 1000)
 	for i := range events {

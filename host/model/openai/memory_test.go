@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
-// An answer that the run's memory has no room for is an error of code limit, and what was
-// read is returned.
+// An answer that exceeds the run's memory limit is an error of code limit, and its memory is
+// released.
 func TestAnswersAreCounted(t *testing.T) {
 	t.Parallel()
 	long := delta(`{"content":"` + strings.Repeat("x", 512<<10) + `"}`)

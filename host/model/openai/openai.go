@@ -102,14 +102,14 @@ func (o Options) withDefaults() (Options, error) {
 type Client struct {
 	opts    Options
 	base    string // the base URL without query, for go-openai
-	shown   string // the endpoint's name in errors
+	shown   string // the endpoint's URL as shown in errors
 	query   string
 	http    *http.Client
 	own     bool // http is the client's own
 	secrets []*redact.Secret
 
-	noStreamOptions atomic.Bool // the endpoint refused stream_options
-	saysReasoning   atomic.Bool // the endpoint calls it reasoning, not reasoning_content
+	noStreamOptions atomic.Bool // the endpoint rejected stream_options
+	saysReasoning   atomic.Bool // the endpoint names the field reasoning, not reasoning_content
 }
 
 // New returns a client for an endpoint. It fails if the options are invalid. It does not

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const key = "sk-very-secret"
 
-// serve returns a client of an endpoint that answers with fn.
+// serve returns a client of an endpoint that answers by fn.
 func serve(t *testing.T, opts Options, fn http.HandlerFunc) *Client {
 	t.Helper()
 	s := httptest.NewServer(fn)
@@ -47,7 +47,7 @@ func answers(contentType, body string) http.HandlerFunc {
 	}
 }
 
-// sse writes events as most endpoints do.
+// sse formats events as most endpoints do.
 func sse(events ...string) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -56,7 +56,7 @@ func sse(events ...string) string {
 	return b.String()
 }
 
-// delta is an event with a piece of a message, finish one that ends it.
+// delta returns an event with a delta of a message; finish returns one with a finish reason.
 func delta(d string) string {
 	return `{"choices":[{"index":0,"delta":` + d + `,"finish_reason":null}]}`
 }
@@ -119,7 +119,7 @@ func TestWhatIsSent(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(`{"role":"assistant","content":[{"type":"video","video":{"fps":30.0}}],"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{ }"},"extra_content":{"s":1e3}}],"refusal":null}`), &assistant))
 	assistant.ID, assistant.Origin, assistant.Extra, assistant.ReasoningContent = "m7", abi.OriginModel, json.RawMessage(`{"x":1}`), "hm"
 	req := &model.Request{
-		Model:    "o1", // one that go-openai has opinions on
+		Model:    "o1", // a model for which go-openai has its own checks
 		Messages: []abi.Message{abi.System("a <b> & c"), assistant},
 		Tools: []abi.Tool{
 			{Name: "f", Description: "does", Parameters: json.RawMessage(`{"type":"object","x-unknown":1.0}`), Owner: "host", Idempotent: true}, {Name: "g"},
@@ -159,7 +159,7 @@ func TestParametersThatAreNone(t *testing.T) {
 	require.NoError(t, err)
 	for _, p := range []abi.Params{
 		{"messages": json.RawMessage("[]")}, {"stream": json.RawMessage("true")}, {"seed": json.RawMessage(`1,"model":"x"`)}, {"seed": nil},
-		// What an endpoint written in Go takes for messages and model as well.
+		// Keys that endpoints written in Go decode as messages, model or tools, too.
 		{"Messages": json.RawMessage("[]")}, {"me\u017f\u017fages": json.RawMessage("[]")}, {"MODEL": json.RawMessage(`"x"`)}, {"tool\u017f": json.RawMessage("[]")},
 	} {
 		req := ask()
@@ -265,10 +265,10 @@ func TestTLS(t *testing.T) {
 	require.Contains(t, e.Message, "securely")
 }
 
-// hold answers with what comes first, then waits until the client is gone.
+// hold answers with first, then waits until the client disconnects.
 func hold(first string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // else the server does not see the client go
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice the disconnect
 		if first != "" {
 			_, _ = io.WriteString(w, first)
 			_ = http.NewResponseController(w).Flush()
@@ -292,7 +292,7 @@ func TestTimeouts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if tc.want == "" { // a blank is a sign of life: then it is a pause
+			if tc.want == "" { // the space counts as the first byte, so the idle timeout applies
 				tc.opts.IdleTimeout, tc.want, tc.code = 20*time.Millisecond, "paused", abi.CodeModel
 			}
 			c := serve(t, tc.opts, hold(tc.first))
@@ -337,7 +337,7 @@ func TestSinkEndsTheCall(t *testing.T) {
 	require.Same(t, full, err)
 }
 
-// A slow sink is not a pause of the endpoint.
+// The idle timeout does not include time in a sink.
 func TestSlowSink(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -355,8 +355,8 @@ func TestSlowSink(t *testing.T) {
 	})
 }
 
-// An endpoint that forgets to close its stream does not hold the answer back
-// for long, and its connection can be used again if it closes in time.
+// An endpoint that does not close its stream delays the answer only briefly. If it closes the
+// stream in time, its connection is reused.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int32

@@ -8,14 +8,13 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// carried are the parts that the API takes from a user and not from a tool.
+// carried holds the part types that the API accepts from a user but not from a tool.
 var carried = map[string]string{abi.PartImage: "image", abi.PartAudio: "audio", abi.PartFile: "file"}
 
-// carry puts what tools returned into the form of the API, whose tool messages
-// hold text alone: an image, audio or a file of a tool's result goes into one
-// user message behind the answers of that round, and a line in its place says
-// where it is. So every call keeps its one answer, and answers stay together.
-// Parts of other types go as they are: the endpoint may know them.
+// carry converts tool results to the form of the API, whose tool messages contain only text. It
+// moves images, audio and files of tool results to one user message after the answers of that
+// round, and leaves a line of text that refers to it. So every call has exactly one answer, and the
+// answers stay adjacent. Parts of other types stay in place, because the endpoint may support them.
 func carry(in []abi.Message) []abi.Message {
 	if !slices.ContainsFunc(in, func(m abi.Message) bool { return m.Role == abi.RoleTool && m.Content.IsParts() }) {
 		return in
@@ -42,7 +41,7 @@ func carry(in []abi.Message) []abi.Message {
 	return out
 }
 
-// split takes from a tool's message the parts that it cannot carry.
+// split removes the parts that a tool message cannot contain.
 func split(m *abi.Message) (content abi.Content, moved []abi.Part) {
 	kept := make([]abi.Part, 0, len(m.Content.Parts()))
 	var kinds []string

@@ -29,22 +29,22 @@ const maxShown = 300
 // maxRedacted is the number of bytes of an endpoint's text that are read for an error.
 const maxRedacted = 64 << 10
 
-// minSecret is the length of the shortest key that is redacted. The letters of a shorter
-// one are in many texts.
+// minSecret is the minimum length of a redacted secret. A shorter one occurs in many texts by
+// chance.
 const minSecret = 4
 
-// errStreamOptions marks a failure that a request without stream_options may not have.
+// errStreamOptions marks an error that may not occur without stream_options.
 var errStreamOptions = errors.New("the endpoint does not know stream_options")
 
-// A problem is what an endpoint says of a failure, in any of the usual forms.
+// A problem is an endpoint's description of a failure, in any of the usual forms.
 type problem struct {
 	message string
-	kind    string // its type or code, in words
-	status  int    // an HTTP status in it
+	kind    string // type or code, in words
+	status  int    // HTTP status in the description, or 0
 }
 
-// problemOf reads {"error": {"message", "type", "code"}}, {"error": "text"},
-// the same without the error around it or in an array, {"detail": ...}.
+// problemOf decodes {"error": {"message", "type", "code"}}, {"error": "text"} and {"detail": ...}.
+// The error may also be the outer object, or the first element of an array.
 func problemOf(raw []byte) problem {
 	raw = bytes.TrimSpace(raw)
 	var list []json.RawMessage
@@ -52,7 +52,7 @@ func problemOf(raw []byte) problem {
 		raw = list[0]
 	}
 	var p problem
-	for range 3 { // an error may stand in an error
+	for range 3 { // errors may be nested
 		var o map[string]json.RawMessage
 		if json.Unmarshal(raw, &o) != nil {
 			break
@@ -69,7 +69,7 @@ func problemOf(raw []byte) problem {
 	return p
 }
 
-// merge takes what the fields of o say; those further in say it better.
+// merge merges the fields of o. Fields of inner objects take precedence.
 func (p *problem) merge(o map[string]json.RawMessage) {
 	for _, name := range []string{"detail", "error_description", "message"} {
 		switch v := o[name]; {
@@ -93,8 +93,8 @@ func (p *problem) merge(o map[string]json.RawMessage) {
 	}
 }
 
-// isProblem reports whether an event without choices and without an error in
-// it is a failure nevertheless.
+// isProblem reports whether an event without choices and without an error field is a failure
+// nevertheless.
 func isProblem(raw []byte) bool {
 	var o map[string]json.RawMessage
 	if json.Unmarshal(raw, &o) != nil {
@@ -125,7 +125,7 @@ func retryableStatus(status int) bool {
 	return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500
 }
 
-// statusError is the failure of an answer whose status is not a success.
+// statusError returns the error for a response without a success status.
 func (c *Client) statusError(resp *http.Response, body []byte, modelName string) *model.Error {
 	status := resp.StatusCode
 	p := problemOf(body)
@@ -150,7 +150,7 @@ func (c *Client) statusError(resp *http.Response, body []byte, modelName string)
 	return e
 }
 
-// hint says what to do.
+// hint returns advice on how to fix the failure, or "".
 func (c *Client) hint(resp *http.Response, p problem, modelName string) string {
 	switch status := resp.StatusCode; {
 	case status == 401 && c.opts.APIKey == "":
@@ -173,7 +173,7 @@ func (c *Client) hint(resp *http.Response, p problem, modelName string) string {
 	return ""
 }
 
-// eventError is the failure that an answer with status 200 tells of.
+// eventError returns the error that an answer with status 200 contains.
 func (c *Client) eventError(raw []byte) *model.Error {
 	p := problemOf(raw)
 	said := c.short(p.message)
@@ -186,7 +186,7 @@ func (c *Client) eventError(raw []byte) *model.Error {
 	}
 }
 
-// brokenOff is the failure of an answer that is not complete, or damaged.
+// brokenOff returns the error for an answer that is incomplete or damaged.
 func (c *Client) brokenOff(what string) *model.Error {
 	return &model.Error{Code: abi.CodeModel, Retryable: true, Message: fmt.Sprintf("%s broke off: it answered with %s", c.shown, what)}
 }
@@ -204,7 +204,7 @@ func (c *Client) notJSON(body []byte) *model.Error {
 		c.shown, c.page(body))
 }
 
-// page is a short form of a body that is not an error object.
+// page returns a short form of a body that is not an error object.
 func (c *Client) page(body []byte) string {
 	body = bytes.TrimSpace(body)
 	if !bytes.HasPrefix(body, []byte("<")) {
@@ -216,9 +216,9 @@ func (c *Client) page(body []byte) string {
 	return "an HTML page"
 }
 
-// short makes one line of at most maxShown characters of s.
+// short returns s redacted, on one line, and truncated to maxShown characters.
 func (c *Client) short(s string) string {
-	s = c.redacted(s[:min(len(s), maxRedacted)]) // before it is cut, which would leave a part of a key
+	s = c.redacted(s[:min(len(s), maxRedacted)]) // before truncation, which would leave a part of a key
 	if len(s) > 8*maxShown {
 		s = s[:8*maxShown]
 	}
@@ -229,8 +229,8 @@ func (c *Client) short(s string) string {
 	return s
 }
 
-// retryAfter reads how long an endpoint asks to wait: milliseconds, seconds,
-// or a date.
+// retryAfter returns the delay that an endpoint requests, in milliseconds, in seconds or as a date.
+// It returns 0 if there is none.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
 		return pause(ms / 1000)
@@ -245,7 +245,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// pause is a duration between nothing and a day.
+// pause returns a duration, clamped to the range from 0 to one day.
 func pause(seconds float64) time.Duration {
 	if math.IsNaN(seconds) {
 		return 0
@@ -253,7 +253,7 @@ func pause(seconds float64) time.Duration {
 	return time.Duration(max(0, min(seconds, 24*60*60)) * float64(time.Second))
 }
 
-// failure says why a request failed that was not answered, or not to its end.
+// failure returns the error for a request without a complete answer.
 func (k *call) failure(err error) error {
 	var told *model.Error
 	switch cause := context.Cause(k.ctx); {
@@ -271,13 +271,13 @@ func (k *call) failure(err error) error {
 	return k.client.unreached(plain(err))
 }
 
-// late has no cause: whoever asks it for context.DeadlineExceeded means the
-// deadline of the run.
+// late returns an error for an exceeded timeout. It wraps no cause, since context.DeadlineExceeded
+// means the deadline of the run.
 func late(code abi.Code, format string, args ...any) *model.Error {
 	return &model.Error{Code: code, Retryable: true, Message: fmt.Sprintf(format, args...)}
 }
 
-// plain strips an error of the address, which may hold a key.
+// plain removes the URL, which may contain a key, from an error.
 func plain(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -314,7 +314,7 @@ func isTLS(err error) bool {
 	return errors.As(err, &verify) || errors.As(err, &header) || errors.As(err, &unknown)
 }
 
-// secrets returns the values that no error may show.
+// secrets returns the values that must not appear in errors.
 func secrets(opts Options, base *url.URL) []*redact.Secret {
 	values := []string{opts.APIKey}
 	for _, v := range opts.Headers {
@@ -335,7 +335,7 @@ func secrets(opts Options, base *url.URL) []*redact.Secret {
 	return out
 }
 
-// failure is err as the caller may see it.
+// failure returns err with secrets redacted from its message.
 func (c *Client) failure(err error) error {
 	e, ok := err.(*model.Error) //nolint:errorlint // an error that holds one is the sink's, and stays as it is
 	if !ok {

@@ -28,7 +28,7 @@ func manyFields(n int) string {
 	return string(b)
 }
 
-// The ways in which endpoints fail, and what comes of them.
+// The forms in which endpoints fail, and the resulting errors.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	text := delta(`{"content":"he"}`)

@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// reserved says of a name what to do in place of a parameter, if it is that of another
-// part of a request's body; "" if it is not. Some endpoints pass over the case of names.
+// reserved returns advice for a parameter name that belongs to another part of the request's body,
+// or "". It ignores case, since some endpoints do.
 func reserved(name string) string {
 	switch {
 	case strings.EqualFold(name, "model"):
@@ -29,8 +29,8 @@ func reserved(name string) string {
 	return ""
 }
 
-// body writes the body of a request: the parameters as they are, in the order
-// of their names, behind the model, the messages and the tools.
+// body encodes the body of a request: the model, the messages and the tools, followed by the
+// parameters unchanged, in the order of their names.
 func (c *Client) body(req *model.Request, stream, options bool) ([]byte, error) {
 	var b object
 	if err := b.add("model", req.Model); err != nil {
@@ -59,7 +59,7 @@ func (c *Client) body(req *model.Request, stream, options bool) ([]byte, error) 
 			return nil, invalid("parameter %q is not JSON: %w", name, err)
 		}
 		if name == "stream_options" && !stream {
-			continue // endpoints refuse it without stream
+			continue // endpoints reject stream_options without stream
 		}
 		b.raw(name, value)
 	}
@@ -70,7 +70,7 @@ func invalid(format string, args ...any) error {
 	return model.Errorf(abi.CodeInvalid, format, args...)
 }
 
-// messages are the messages without what is the host's own.
+// messages returns the messages without the host's internal fields.
 func (c *Client) messages(in []abi.Message) []abi.Message {
 	in = carry(in)
 	out := make([]abi.Message, len(in))
@@ -96,8 +96,8 @@ type function struct {
 	Parameters  json.RawMessage `json:"parameters"`
 }
 
-// tools are the tools in the form of the API. A tool without parameters gets
-// a schema that says so, since some endpoints insist on one.
+// tools returns the tools in the form of the API. A tool without parameters gets an empty schema,
+// since some endpoints require one.
 func tools(in []abi.Tool) []functionTool {
 	out := make([]functionTool, len(in))
 	for i, t := range in {
@@ -109,7 +109,7 @@ func tools(in []abi.Tool) []functionTool {
 	return out
 }
 
-// An object is a JSON object that is written field by field.
+// An object encodes a JSON object field by field.
 type object struct{ b bytes.Buffer }
 
 func (o *object) raw(name string, value []byte) {
@@ -134,7 +134,7 @@ func (o *object) add(name string, value any) error {
 
 func (o *object) bytes() []byte { return append(o.b.Bytes(), '}') }
 
-// text is a string in JSON.
+// text encodes a string as JSON.
 func text(s string) []byte {
 	b, err := abijson.Marshal(s)
 	if err != nil {

@@ -18,21 +18,19 @@ import (
 )
 
 const (
-	// maxErrorBody is the number of bytes that are read of an error response.
+	// maxErrorBody is the maximum number of bytes that are read from an error response.
 	maxErrorBody = 64 << 10
-	// afterEnd is the longest pause once the answer is complete and only its
-	// usage may follow.
+	// afterEnd bounds the pause after the answer is complete, when only the usage may follow.
 	afterEnd = 5 * time.Second
-	// drain and drainBytes bound how long and how far a finished stream is read so that its
-	// connection can be reused.
+	// drain and drainBytes bound the time and the bytes for reading a finished stream to its end,
+	// so that its connection can be reused.
 	drain      = 100 * time.Millisecond
 	drainBytes = 4 << 10
 )
 
-// httpClient is the client that makes the requests, and whether it is our own.
+// httpClient returns the client for requests, and whether it is the package's own.
 func httpClient(opts Options) (*http.Client, bool) {
-	// A redirect would take the key to another place, and an agent's
-	// configuration is better than its detours.
+	// A redirect would send the key to another host. The user should configure the target instead.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	if opts.HTTPClient != nil {
 		c := *opts.HTTPClient
@@ -50,13 +48,13 @@ func httpClient(opts Options) (*http.Client, bool) {
 	}}, true
 }
 
-// What a call's own timer ends it with.
+// Causes with which a call's timers cancel it.
 var (
 	errFirstByte = errors.New("no answer in time")
 	errIdle      = errors.New("a pause in the answer")
 )
 
-// A call is one HTTP request. It is what go-openai takes for its HTTP client.
+// A call is one HTTP request. It implements go-openai's HTTPDoer.
 type call struct {
 	client *Client
 	parent context.Context
@@ -68,11 +66,11 @@ type call struct {
 	model  string
 
 	idle  time.Duration
-	begun bool // the answer's first byte was read
-	ended bool // the answer is complete, but for its usage
+	begun bool // the first byte of the answer was read
+	ended bool // the answer is complete except for its usage
 	whole bool // the answer is one document, not a stream
 
-	held account.Meter // the request's body, and what was read of the answer
+	held account.Meter // memory of the request's body and of the answer read so far
 }
 
 func newCall(ctx context.Context, c *Client, body []byte, stream bool, modelName string) *call {
@@ -89,12 +87,11 @@ func (k *call) close() {
 	k.held.Release()
 }
 
-// hurry says that the answer is complete.
+// hurry marks the answer as complete.
 func (k *call) hurry() { k.ended, k.idle = true, min(k.idle, afterEnd) }
 
-// Do sends the call's body in place of go-openai's. What it returns is a
-// stream of events, one a line, whatever form the answer has; failures are
-// errors.
+// Do sends the call's body instead of go-openai's. It returns a stream with one event per line,
+// whatever the form of the answer. Failures are errors.
 func (k *call) Do(req *http.Request) (*http.Response, error) {
 	c := k.client
 	req.URL.RawQuery = c.query
@@ -130,8 +127,8 @@ func (k *call) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// events reads the answer as what it begins like, since endpoints answer with
-// a document where a stream was asked for, with the wrong type, and the reverse.
+// events detects the form of the answer from its beginning, since some endpoints return a document
+// instead of a stream, a stream instead of a document, or the wrong content type.
 func (k *call) events(r *bufio.Reader, contentType string) (io.Reader, error) {
 	first, err := begin(r)
 	empty := errors.Is(err, io.EOF)
@@ -155,8 +152,8 @@ func (k *call) events(r *bufio.Reader, contentType string) (io.Reader, error) {
 	return &line, nil
 }
 
-// begin skips the blanks that some endpoints send to keep a connection open,
-// and returns the first other byte.
+// begin skips the white space that some endpoints send to keep a connection open, and returns the
+// next byte without consuming it.
 func begin(r *bufio.Reader) (byte, error) {
 	if b, _ := r.Peek(3); string(b) == "\xef\xbb\xbf" {
 		_, _ = r.Discard(3)
@@ -182,7 +179,7 @@ func looksLikeEvents(r *bufio.Reader) bool {
 	return false
 }
 
-// hold counts n bytes on the account of the run that the context carries, until close.
+// hold counts n bytes on the account that the call's context carries, until close.
 func (k *call) hold(n int64) error {
 	if err := k.held.Add(n); err != nil {
 		return model.Errorf(abi.CodeLimit, "%s was not asked, or its answer dropped: %v", k.client.shown, err)
@@ -190,31 +187,31 @@ func (k *call) hold(n int64) error {
 	return nil
 }
 
-// heldTimes is the number of copies of the data that the client reads: one as received, one
+// heldTimes is the number of copies of the data that the client holds: one as received, one
 // decoded.
 const heldTimes = 2
 
-// A body is an answer's bytes, within the limit and the time for them.
+// A body reads an answer within its size limit and timeouts.
 type body struct {
 	call *call
 	r    io.ReadCloser
 	left int64
-	over bool // the stream is over, or broken
+	over bool // reading has ended, by EOF or an error
 }
 
-// Read arms the timer only while it waits, so that a slow reader is not
-// taken for a slow endpoint.
+// Read runs the timer only while it waits for the endpoint, so that a slow reader does not count as
+// a slow endpoint.
 func (b *body) Read(p []byte) (int, error) {
 	k := b.call
 	if b.left < 0 {
 		return 0, k.client.tooLarge()
 	}
 	if k.begun {
-		// The first byte's timer was another.
+		// The first byte has its own timer.
 		k.timer = time.AfterFunc(k.idle, func() { k.cancel(errIdle) })
 	}
-	// One byte more than is allowed tells an answer that is too large from
-	// one that just fits.
+	// Read one byte more than the limit, to distinguish an answer that exceeds it from one that
+	// just fits.
 	n, err := b.r.Read(p[:min(int64(len(p)), b.left+1)])
 	if k.begun || n > 0 || err != nil {
 		k.timer.Stop()
@@ -230,7 +227,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the answer, after a short look for its end if it is complete.
+// Close closes the body. If the answer is complete, it first reads a little further, so that the
+// connection can be reused.
 func (b *body) Close() error {
 	if b.call.ended && !b.over {
 		b.call.idle = drain

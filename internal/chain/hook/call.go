@@ -40,7 +40,7 @@ type Call struct {
 	lists  [2]*message.List
 	next   func(ctx context.Context, patch any) (any, error)
 	open   func(ctx context.Context, patch any) error                // serves next_stream
-	recv   func(ctx context.Context, most int) (abi.Received, error) // returns at most most bytes
+	recv   func(ctx context.Context, most int) (abi.Received, error) // most limits the bytes
 	hand   func(ctx context.Context, chunks []abi.Chunk) error       // serves send
 
 	scope     string       // distinguishes calls of the hook within a phase, for example by a tool call's id

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Clip returns s cleaned and truncated to at most most bytes, with an ellipsis if it was longer.
+// Clip returns s cleaned and truncated to most bytes, with an ellipsis if it was longer.
 func Clip(s string, most int) string {
 	if len(s) > most {
 		return Clean(strings.ToValidUTF8(s[:most], "")) + "…"
