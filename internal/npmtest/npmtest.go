@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -93,11 +92,20 @@ func Chromium(t testing.TB) string {
 
 // install installs the packages once per process. Install coordinates several processes.
 var install = sync.OnceValues(func() (string, error) {
-	_, file, _, ok := runtime.Caller(0)
-	if !ok {
-		return "", errors.New("cannot locate the sources")
+	root, err := os.Getwd() // of the package under test
+	if err != nil {
+		return "", err
 	}
-	root := filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	for {
+		if _, err := os.Stat(filepath.Join(root, "testdata", "npm", "package.json")); err == nil {
+			break
+		}
+		parent := filepath.Dir(root)
+		if parent == root {
+			return "", errors.New("no folder above the working directory has testdata/npm; run the tests in a clone")
+		}
+		root = parent
+	}
 	return Install(filepath.Join(root, "testdata", "npm"), filepath.Join(root, "build", "npm"))
 })
 
