@@ -191,7 +191,7 @@ func TestInfo(t *testing.T) {
 	require.Equal(t, int64(sandbox.DefaultMemoryBytes), info.Memory.Most)
 	require.NotEmpty(t, info.Instances)
 	require.Len(t, info.Imports, len(native.Imports()))
-	require.Contains(t, info.Imports, Power{Module: abi.ImportModule, Name: "messages", Type: "(i32, i32, i32) -> i32", Does: "read the granted part of the conversation"})
+	require.Contains(t, info.Imports, Power{Module: abi.ImportModule, Name: "messages", Type: "(i32, i32, i32) -> i32", Does: "read the conversation, as far as it is granted"})
 	require.Contains(t, info.Imports, Power{Module: abi.ImportModule, Name: "model", Type: "(i32, i32) -> i32", Does: "call a model", Grant: "model"})
 
 	for _, p := range load(t, "wasi.wasm", policy.Limits{}).Info().Imports {
