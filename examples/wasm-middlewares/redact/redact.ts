@@ -199,7 +199,7 @@ function addKind(config: Config, at: string, name: string, detector: Detector) {
 	kinds.push({ name, detector, replace });
 }
 
-// mask replaces all letters and digits but the last keep by asterisks.
+// mask replaces letters and digits by asterisks, except the last keep of them.
 function mask(match: string, keep: number): string {
 	const plain = /[\p{L}\p{Nd}]/gu;
 	let left = match.match(plain)?.length ?? 0;
