@@ -25,8 +25,8 @@ func newPlanner() *planner {
 	}
 }
 
-// noted is the plan of the run. Each entry has its own. Other modules of the ring can read
-// it, to check for open tasks.
+// noted returns the variable that holds the plan of the run. Each entry has its own. Other
+// modules of the ring can read it, to check for open tasks.
 func noted(ctx *middleware.Context) middleware.Local[list] {
 	return middleware.Local[list](abi.SharedPrefix + "plan/" + ctx.Entry)
 }

@@ -22,7 +22,7 @@ func (s *scanner) across(parts []abi.Part, found finds) (changed bool) {
 	return changed
 }
 
-// join does that for one sequence of text parts.
+// join hides such matches in one sequence of text parts.
 func (s *scanner) join(parts []abi.Part, found finds) (changed bool) {
 	var whole strings.Builder
 	begins := make([]int, len(parts))
