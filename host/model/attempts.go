@@ -7,7 +7,7 @@ import (
 
 // An Attempt is a failed model call that is followed by another attempt.
 type Attempt struct {
-	Model string // the name in its request
+	Model string // the model's name in the request
 	Err   *Error
 	// Tries is the number of attempts of this model so far.
 	Tries int

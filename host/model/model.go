@@ -35,7 +35,7 @@ type Error struct {
 	// abi.CodeUnavailable if it was unreachable, abi.CodeInvalid if the request cannot be
 	// sent, and abi.CodeInternal if the host failed.
 	Code       abi.Code
-	Message    string        // human-readable; says what to do, if possible
+	Message    string        // human-readable, with advice if possible
 	Status     int           // HTTP status, or 0
 	Retryable  bool          // whether the same call may succeed later
 	RetryAfter time.Duration // the delay that the endpoint requested, or 0

@@ -47,9 +47,9 @@ func (t streamTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 	return res, err
 }
 
-// Out receives the parts of a tool's result. Its methods are safe for concurrent use. They
-// block while the run is behind, and return an error once the call has ended or the result
-// is too large. Later parts are discarded.
+// Out receives the parts of a tool's result. Its methods are safe for concurrent use. They block
+// until the run has room for more, and return an error once the call has ended or the result is too
+// large. Later parts are discarded.
 //
 // Out is also an [io.Writer] of text. Characters may be split between writes.
 type Out struct {

@@ -18,7 +18,7 @@
 //	                                                      and 4 MiB of media, and counted
 //	results of built-in tools                             64 KiB a call, before they are counted
 //	the timeline of a run                                 5,000 spans
-//	messages that an AG-UI encoder keeps                  4 MiB a run
+//	messages that an AG-UI encoder retains                4 MiB a run
 //	chunks between a stream and its reader                1 MiB or 256 chunks for each open stream
 //	linear memory of modules                              the sandbox reserves it before a run begins
 package account

@@ -8,10 +8,10 @@
 // the outermost. The reply of a ring passes the on_chunk and after hooks of that ring and
 // of every ring outside it, whatever its source.
 //
-// In come the entries of a chain and, for each run, the calls of the agent's loop; out
-// come model and tool calls, events and endings. The package knows middlewares only by an
-// interface, and does not know the agent's loop. It calls package exchange for the order
-// in one call and package hook for single hooks; neither calls back.
+// A Chain is built from entries. For each run it receives the calls of the agent's loop, and
+// produces model and tool calls, events and endings. The package knows middlewares only by an
+// interface, and does not know the agent's loop. It calls package exchange for the order in one
+// call and package hook for single hooks; neither calls back.
 package chain
 
 import (
@@ -33,8 +33,8 @@ import (
 type Chain struct {
 	hook.Options
 	plans  []hook.Plan // in entry order
-	scope  string      // of run-local values
-	places hook.Places // of the entries in the lists of their hooks
+	scope  string      // separates run-local values; see Scoped
+	places hook.Places // positions of the entries in the hooks' lists
 }
 
 // With returns the chain with other options.

@@ -43,8 +43,8 @@ func (g *Buffer) Room(room []abi.Chunk) {
 	g.queue, g.size = room[:0], 0
 }
 
-// Take removes and returns the first chunks, up to most bytes but at least one if the buffer is not
-// empty. left is the number of remaining chunks.
+// Take removes and returns the first chunks, up to the given number of bytes but at least one chunk
+// if the buffer is not empty. left is the number of remaining chunks.
 func (g *Buffer) Take(most int) (chunks []abi.Chunk, left int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -23,7 +23,7 @@ func Check(c *abi.Chunk, ofTool bool) error {
 	return nil
 }
 
-// SetCallID sets the tool call of chunks, whatever call they name.
+// SetCallID sets the call id of all chunks.
 func SetCallID(chunks []abi.Chunk, id string) {
 	for i := range chunks {
 		chunks[i].CallID = id

@@ -9,7 +9,7 @@ import (
 // returned an invalid answer.
 type FaultError struct {
 	Entry  string // empty if the fault occurred while the module was loaded
-	Module string // the path that the module was loaded from; empty for native Go
+	Module string // the name that the module was loaded under; empty for native Go
 	Digest string // of the module's bytes; empty for native Go
 	Hook   abi.Hook
 	Stage  Stage

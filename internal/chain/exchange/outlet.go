@@ -111,7 +111,8 @@ func (t *tap) pushes() int { return t.n }
 
 func (t *tap) anew() bool { return t.n == 0 }
 
-// FailedBy returns the reply of a call that err fails, if err is a hook's error.
+// FailedBy returns the reply of a call that failed with err. The result is false unless err is a
+// hook's error.
 func FailedBy[R any](err error) (Reply[R], bool) {
 	failed, ok := errors.AsType[*ending.HookError](err)
 	if !ok {

@@ -24,12 +24,12 @@ type Wrapping[Q, P, R any] struct {
 	q     Q
 
 	out  outlet   // receives the wrapper's chunks; nil if they are not needed before it has answered
-	pass *passage // receives the chunks of next; nil under the same condition
+	pass *passage // receives the chunks of next; nil if out is, or if the member holds its stream
 
 	called         bool
 	last, lastGood Reply[R]
 	good           []Reply[R]
-	stream         *opened[R] // of next_stream
+	stream         *opened[R] // opened by next_stream; nil if there is none
 
 	head chunks.Assembly // chunks sent before the last next
 	body []abi.Chunk     // chunks of the last next's answer
@@ -190,8 +190,8 @@ func (w *Wrapping[Q, P, R]) read(ctx context.Context, q Q, feed *chunk.Pipe) (Re
 	return rep, t.push(ctx, w.x.Kind.Chunks(q, rep.Res), true)
 }
 
-// recv returns available chunks of the stream that the wrapper reads, up to most bytes; then, once,
-// the end of the stream; then an empty value.
+// recv returns available chunks of the stream that the wrapper reads, up to the given number of
+// bytes; then, once, the end of the stream; then an empty value.
 func (w *Wrapping[Q, P, R]) recv(ctx context.Context, most int) (abi.Received, error) {
 	o := w.stream
 	switch {

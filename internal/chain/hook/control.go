@@ -56,8 +56,8 @@ func (c *Control) Meter() *account.Meter { return &c.held }
 // View returns the description of list n for the hook's input.
 func (c *Control) View(n int) abi.List { return c.call().view(n) }
 
-// Interrupt pauses the run until the interrupt is answered; asks lists the questions of
-// several gates. The error is an ending, or says that the interrupt exceeds a limit.
+// Interrupt pauses the run until the interrupt is answered; asks lists the questions of several
+// gates. The error is an ending, or reports that the interrupt exceeds a limit.
 func (c *Control) Interrupt(i abi.Interrupt, asks []abi.Ask) error {
 	return c.run.interruptWith(c.call(), i, asks)
 }

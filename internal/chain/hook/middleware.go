@@ -50,7 +50,7 @@ const (
 // String returns the ring's name.
 func (r Ring) String() string { return [...]string{"outer", "tenant", "inner"}[r] }
 
-// OnFault says how a fault of an entry affects the run.
+// OnFault determines how a fault of an entry affects the run.
 type OnFault string
 
 // The effects of a fault. With either of them, the fault of a gate denies the call, and faults of

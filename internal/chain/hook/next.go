@@ -39,8 +39,8 @@ func (c *Control) NextStream(ctx context.Context, patch any) error {
 }
 
 // Recv waits for chunks of the stream that NextStream opened, and returns those available, up to
-// most bytes but at least one. At the end it returns the end of the stream once, or the error of
-// the wrapped call, and then an empty value.
+// the given number of bytes but at least one chunk. At the end it returns the end of the stream
+// once, or the error of the wrapped call, and then an empty value.
 func (c *Control) Recv(ctx context.Context, most int) (abi.Received, error) {
 	if c.recv == nil {
 		return abi.Received{}, denied("recv is for wrap_model and wrap_tool_call, not for %s", c.Hook)

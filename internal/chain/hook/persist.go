@@ -19,7 +19,7 @@ type owed struct {
 }
 
 // Persist waits until everything recorded is persisted, if the host is a [Keeper]. safe is set
-// before an action that must not be repeated, and includes power failures.
+// before an action that must not be repeated; the data then also survives a power failure.
 func (r *Run) Persist(ctx context.Context, safe bool) error {
 	k, ok := r.Host.(Keeper)
 	if !ok {

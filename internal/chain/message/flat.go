@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Flat caches the messages of the list it was last asked for. It serves callers that ask
+// A Flat caches the messages of the last list that it returned. It is meant for callers that ask
 // for successive lists which differ only at the end.
 type Flat struct {
 	mu       sync.Mutex

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Clip returns s cleaned and truncated to most bytes, with an ellipsis if it was longer.
+// Clip returns s cleaned and truncated to the given number of bytes, with an ellipsis if it was
+// longer.
 func Clip(s string, most int) string {
 	if len(s) > most {
 		return Clean(strings.ToValidUTF8(s[:most], "")) + "…"
