@@ -40,7 +40,7 @@ func (j *memoryJournal) revive() {
 	j.dead = false
 }
 
-// Create implements [agent.Journal].
+// Create implements [journal.Journal].
 func (j *memoryJournal) Create(_ context.Context, r *journal.Creation) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -52,7 +52,7 @@ func (j *memoryJournal) Create(_ context.Context, r *journal.Creation) error {
 	return nil
 }
 
-// Load implements [agent.Journal].
+// Load implements [journal.Journal].
 func (j *memoryJournal) Load(context.Context, string) (*journal.StoredRun, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -64,7 +64,7 @@ func (j *memoryJournal) Load(context.Context, string) (*journal.StoredRun, error
 	return &kept, nil
 }
 
-// Claim implements [agent.Journal].
+// Claim implements [journal.Journal].
 func (j *memoryJournal) Claim(ctx context.Context, c *journal.Claim) (*journal.StoredRun, error) {
 	j.mu.Lock()
 	if c.Epoch != j.kept.Epoch {
@@ -77,7 +77,7 @@ func (j *memoryJournal) Claim(ctx context.Context, c *journal.Claim) (*journal.S
 	return j.Load(ctx, c.Run)
 }
 
-// Commit implements [agent.Journal].
+// Commit implements [journal.Journal].
 func (j *memoryJournal) Commit(_ context.Context, c *journal.Commit) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -109,14 +109,14 @@ func (j *memoryJournal) Commit(_ context.Context, c *journal.Commit) error {
 	return nil
 }
 
-// Events implements [agent.Journal].
+// Events implements [journal.Journal].
 func (j *memoryJournal) Events(_ context.Context, _ string, after int64, _ int) ([]abi.Event, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.events[min(int(after), len(j.events)):]), nil
 }
 
-// Renew implements [agent.Journal].
+// Renew implements [journal.Journal].
 func (j *memoryJournal) Renew(context.Context, string, int64, time.Duration) (bool, error) {
 	return false, nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Check rejects a malformed chunk and one that does not belong to the stream: the model's
-// streams hold no tool results, and streams of tool results hold nothing else.
+// Check rejects a malformed chunk and one that does not belong to the stream: a model's stream holds
+// no tool results, and a tool's stream holds only tool results and parts.
 func Check(c *abi.Chunk, ofTool bool) error {
 	if err := c.Check(); err != nil {
 		return err

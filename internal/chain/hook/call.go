@@ -46,7 +46,7 @@ type Call struct {
 	scope     string       // distinguishes calls of the hook within a phase, for example by a tool call's id
 	weight    int64        // size of the answer, bytes
 	spent     tracing.Cost // for a tracer
-	key       string       // in the record; empty if the call is not recorded
+	key       string       // in the record; empty for translations
 	tool      *abi.Call    // the tool call in question, if any
 	delivered func() bool  // reports whether content of the answer was delivered; nil if that does not matter
 

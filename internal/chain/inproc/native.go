@@ -23,7 +23,7 @@ import (
 // in its run-local values.
 type Middleware struct {
 	// Description describes the middleware. Describe replaces its list of hooks by the hooks that
-	// are set; the middleware reads messages through [Call.List].
+	// are set; the middleware reads messages through [hook.Call.List].
 	Description abi.Description
 
 	BeforeAgent             func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error)
