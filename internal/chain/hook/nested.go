@@ -41,7 +41,7 @@ type nester interface {
 // Model calls the model for the middleware itself, for example to summarize or to judge. req holds
 // all messages to send and the tools to offer to the model, which are not called. The model and its
 // parameters are the agent's unless req replaces them.
-// replaces them.
+//
 // The call passes the hooks of the outer and the inner ring, except those of the middleware itself.
 // It is not streamed and does not become part of the conversation. The error is an *abi.Error, or
 // ends the run.

@@ -18,9 +18,9 @@ import (
 // A Middleware is a middleware written in Go. It has the hooks whose functions are set. A
 // nil answer changes nothing, except that GateTool and CallTool must answer; an error
 // corresponds to a module's hook returning 1. A panic is a fault.
+//
 // The functions are called concurrently by many runs. They should store the state of a run in its
 // run-local values.
-// in its run-local values.
 type Middleware struct {
 	// Description describes the middleware. Describe replaces its list of hooks by the hooks that
 	// are set; the middleware reads messages through [hook.Call.List].
