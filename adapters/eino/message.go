@@ -284,7 +284,7 @@ func (m *media) url() string {
 	return m.URL
 }
 
-// mediaOf parses a URL, which may contain the data.
+// mediaOf returns the media that a URL refers to. It decomposes base64 data URLs.
 func mediaOf(url string) *media {
 	if rest, ok := strings.CutPrefix(url, "data:"); ok {
 		if mime, data, ok := strings.Cut(rest, ";base64,"); ok {

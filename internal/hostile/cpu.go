@@ -127,7 +127,8 @@ func callTree() []byte {
 	return g.hook(abi.HookBeforeAgent, call(0)).bytes()
 }
 
-// sleeper returns a guest that sleeps for a day 10,000 times.
+// sleeper returns a guest that asks 10,000 times to sleep for 292 years, the longest
+// duration.
 func sleeper() []byte {
 	g := newGuest()
 	poll := g.wasi("poll_oneoff")

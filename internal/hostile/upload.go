@@ -242,7 +242,8 @@ func outsides() []Case {
 	}
 }
 
-// features are modules with disabled proposals; the rejection names them.
+// features returns modules that use WebAssembly proposals that the host disables. The
+// rejection must name the proposal.
 func features() []Case {
 	in := func(code ...byte) func() []byte { return func() []byte { return doing(abi.HookBeforeAgent, code) } }
 	memory := func(limits ...byte) func() []byte {

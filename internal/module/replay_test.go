@@ -188,7 +188,8 @@ func TestReplayJudged(t *testing.T) {
 	require.Equal(t, []string{"it wrote another answer"}, replayed(t, b).Differences)
 }
 
-// TestReplayLate checks an answer that the host had no time left to decode.
+// TestReplayLate checks that a replay reproduces the fault of an answer that the host had no
+// time left to decode.
 func TestReplayLate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

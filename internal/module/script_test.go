@@ -158,7 +158,8 @@ func TestScriptFaults(t *testing.T) {
 }
 
 // TestScriptTime checks that a script that runs out of time reports its position. On a busy machine
-// the grace may pass before the script polls once; then it is stopped without one.
+// the grace may pass before the script polls even once. The host then stops it and no position is
+// reported, so the test tries again.
 func TestScriptTime(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)

@@ -167,8 +167,8 @@ type spelling struct {
 	end  int32
 }
 
-// maxSpellings limits the readings of one position. Only nested escapes of %, \
-// and & themselves have more than two.
+// maxSpellings limits the readings of one position. Without nested escapes there are at most
+// three: "&lt;" reads as &, as < without the semicolon, and as < with it.
 const maxSpellings = 12
 
 // A spellings holds all readings of one position.

@@ -116,7 +116,8 @@ func (c *Cache[K, V]) reference(ctx context.Context, key K, load func(context.Co
 	return e, own
 }
 
-// finish ends a load.
+// finish records the result of a load and wakes its waiters. It removes the entry if the
+// load failed, and closes a value that no caller uses any more.
 func (c *Cache[K, V]) finish(e *entry[K, V], value V, err error) {
 	c.mu.Lock()
 	e.value, e.err, e.ready = value, err, err == nil

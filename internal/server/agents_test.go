@@ -98,7 +98,8 @@ func TestAgentIsRejected(t *testing.T) {
 	f.send("GET", "/v1/agents/helper", f.acme, nil).problem(t, 404)
 }
 
-// TestPolicy changes the policy of a tenant.
+// TestPolicy checks which agents a tenant's policy accepts: their grants, hosts, models and
+// max_steps.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

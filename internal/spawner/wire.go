@@ -1,7 +1,7 @@
 package spawner
 
-// An order is what a spawner reads from its standard input when it starts. It comes from
-// the server before that listens to anybody.
+// An order is what a spawner reads from its standard input when it starts. The server sends
+// it before it accepts any connection, so it is trusted.
 type order struct {
 	Programs []program
 }

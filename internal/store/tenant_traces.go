@@ -15,8 +15,9 @@ const (
 	traceRowBytes = 128 // counted for each timeline in addition to its bytes
 )
 
-// AddTrace stores another timeline of one of the tenant's runs, in a format of the caller. It
-// ignores timelines after the first 100. It fails with [journal.ErrNoRun].
+// AddTrace stores another timeline of one of the tenant's runs. The caller chooses the
+// format. Timelines after the first 100 are ignored. It fails with [journal.ErrNoRun] if the
+// tenant has no such run.
 func (n *Tenant) AddTrace(ctx context.Context, run string, body []byte) error {
 	return n.s.db.Update(ctx, database.TxOptions{Lazy: true}, func(t database.Tx) error {
 		own := scoped{t, n.id}

@@ -46,8 +46,8 @@ func bodyOf(locals []byte, code ...byte) []byte {
 	return append(leb(len(all)), all...)
 }
 
-// oneFunction returns a module with one function () -> () of that code, to which it
-// appends end, a memory, a table and a mutable global.
+// oneFunction returns a module with a memory, a table, a mutable global, and one function of
+// type () -> () whose body is code followed by end.
 func oneFunction(code ...byte) []byte {
 	return withLocals(leb(0), code...)
 }

@@ -129,8 +129,8 @@ func TestMeterPreservesBehavior(t *testing.T) {
 // compareGenerated compares the module of a seed with and without metering. The metered
 // one runs in wazero's compiler for even seeds and in its interpreter for odd ones, the
 // unmetered one in the interpreter, which has no optimizations that could be wrong.
-// Budgets make it trap at many places. It returns the work of the calls that did not
-// trap, and the count.
+// Small budgets make both modules run out of fuel at many places. It returns, for the calls
+// that did not trap, the exact work and the fuel that the metered module counted.
 func compareGenerated(t *testing.T, seed uint64) (exact, used int64) {
 	interpreter := wazero.NewRuntimeConfigInterpreter()
 	config := wazero.NewRuntimeConfig()

@@ -1,4 +1,5 @@
-// Package work holds the work of all compared guests.
+// Package work implements the work that every benchmarked guest does: it decodes a
+// conversation, marks its last message, and encodes it again.
 package work
 
 import (

@@ -16,7 +16,9 @@ func (r *reducer) excluded(tool string) bool {
 	return tool == r.Tool || names.Match(r.Exclude, tool)
 }
 
-// cut stores a result's whole text and leaves its beginning and end.
+// cut replaces a result's text by a notice with a preview of its beginning and end, if
+// configured. It first stores the whole text unless Keep is none. If that fails, the notice
+// says so.
 func (r *reducer) cut(ctx *middleware.Context, call *middleware.ToolEnd) error {
 	text := call.Result.Content.String()
 	id, where := "", "The rest of it is lost."

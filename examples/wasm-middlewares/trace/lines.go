@@ -167,7 +167,8 @@ func printable(c rune) rune {
 	return '?'
 }
 
-// cut returns the beginning of a text, at most most bytes.
+// cut shortens s to a number of bytes without splitting a character. It appends "…" if it
+// removed anything.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s

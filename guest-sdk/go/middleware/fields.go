@@ -83,8 +83,8 @@ func (f *fields) schema() schema.Schema {
 	return s
 }
 
-// configure reads a configuration. Fields that it does not have get their declared
-// values.
+// configure sets the fields from a configuration. A field that is missing from it is reset
+// to its initial value. Unknown keys are an error.
 func (f *fields) configure(ctx *Context, config abi.JSON) error {
 	for i := range f.all {
 		f.all[i].reset()

@@ -143,7 +143,7 @@ func (r *Record) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// ask replaces the interrupts, answers and approvals.
+// ask replaces r's interrupts, answers and approvals with those in f.
 func (r *Record) ask(f *recordFile) {
 	fresh := New()
 	r.waiting, r.answers, r.approvals = fresh.waiting, fresh.answers, f.Approvals

@@ -32,7 +32,8 @@ import (
 
 // Options configure a [Compiler].
 type Options struct {
-	// CacheDir stores machine code between processes. Empty: no cache.
+	// CacheDir is the directory in which machine code is cached for later processes. If it
+	// is empty, nothing is cached on disk.
 	CacheDir string
 	// CacheBytes bounds the cache directory.
 	CacheBytes int64

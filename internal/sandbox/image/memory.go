@@ -58,8 +58,8 @@ func (m *Memory) OpenEmpty(size, limit uint64, portable bool) []byte {
 // Snapshot returns the snapshot that the memory started from, or nil.
 func (m *Memory) Snapshot() *Snapshot { return m.snapshot }
 
-// Reset restores the memory to its snapshot and returns the number of bytes that it does
-// not share with it. The memory must not have grown.
+// Reset restores the memory to its snapshot and returns the number of bytes that the memory
+// does not share with the snapshot. The memory must not have grown.
 func (m *Memory) Reset() (own int64) { return m.pages.reset() }
 
 // Close releases the bytes, and the reference to the snapshot. Accesses to the bytes crash

@@ -78,7 +78,7 @@ func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 }
 
 // modelFailed returns a function that logs failed calls of the operator's model. The tenant
-// does not see the error, which contains the model's address and text of its endpoint.
+// does not see the error, which contains the model's address and text from its endpoint.
 func (f *Pool) modelFailed(p *Plan) func(context.Context, *model.Request, *model.Error) {
 	return func(ctx context.Context, req *model.Request, e *model.Error) {
 		f.log.WarnContext(ctx, "call of the operator's model failed", "tenant", p.tenant.ID(), "agent", p.Spec.Agent, "model", req.Model, "code", e.Code, "status", e.Status, "error", e.Message)
