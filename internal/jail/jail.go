@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A Profile is what a process can do of everything that the kernel can deny. With the zero
+// A Profile lists what a process is allowed to do. The kernel denies the rest. With the zero
 // Profile it opens no file, no TCP port and no UDP port, and sends signals only to processes
 // that are confined with it. Open files and sockets remain usable.
 //
@@ -31,7 +31,8 @@ type Profile struct {
 	Write []string
 
 	// Sockets are Unix sockets that can be connected to, and directories with them.
-	// Paths that do not exist are skipped. Before Landlock ABI 9 all can be.
+	// Paths that do not exist are skipped. Before Landlock ABI 9, all Unix sockets can
+	// be connected to.
 	Sockets []string
 
 	// BindTCP and ConnectTCP are the TCP ports to listen on and to connect to.
@@ -45,28 +46,31 @@ type Profile struct {
 	// to their abstract Unix sockets.
 	AnyProcess bool
 
-	// NoLandlock leaves out Landlock: Syscalls restricts enough.
+	// NoLandlock disables Landlock, for a profile whose Syscalls restrict enough.
 	NoLandlock bool
 
-	// Syscalls is the seccomp filter, see [AllowSyscalls] and [DenySyscalls].
-	// Optional.
+	// Syscalls is the seccomp filter, see [AllowSyscalls] and [DenySyscalls]. If it is
+	// nil, system calls are not filtered.
 	Syscalls *Filter
 }
 
-// A Report describes what confines a process, or could.
+// A Report describes the protections that the kernel supports ([Support]), or those that
+// [Profile.Enforce] used.
 type Report struct {
-	// LandlockABI is the version of Landlock; 0 if the kernel has none.
+	// LandlockABI is the version of Landlock. It is 0 if the kernel has none or Landlock was not
+	// used.
 	LandlockABI int
-	// Seccomp reports whether the kernel filters system calls.
+	// Seccomp reports whether the kernel can filter system calls, or does so for this process.
 	Seccomp bool
 }
 
-// minLandlockABI is the first version that restricts all that a Profile can
-// express: files, truncation, TCP, and signals.
+// minLandlockABI is the first version that restricts files, truncation, TCP ports and
+// signals. Missing does not report what later versions add: Unix sockets in ABI 9 and
+// UDP in ABI 10.
 const minLandlockABI = 6
 
-// Missing names the protections that the kernel does not have, as a
-// text such as "Landlock (files, TCP ports, signals)". Empty if it has all.
+// Missing names the protections that the report lacks, such as "Landlock (files, TCP
+// ports and signals)". It returns "" if none is missing.
 func (r Report) Missing() string {
 	var missing []string
 	switch abi := r.LandlockABI; {

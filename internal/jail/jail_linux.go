@@ -32,7 +32,8 @@ func (p Profile) enforce() (Report, error) {
 		report.Seccomp = false
 	}
 	if report.Seccomp {
-		// Filters need the no_new_privs bit of the calling thread, and may deny prctl.
+		// A filter can be loaded only by a thread with the no_new_privs bit. Only the first
+		// filter sets the bit, because that filter may deny prctl afterwards.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		for i, policy := range p.Syscalls.policies {

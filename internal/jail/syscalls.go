@@ -8,8 +8,8 @@ import (
 	"github.com/elastic/go-seccomp-bpf/arch"
 )
 
-// A Syscall is a system call that a process can make, unless all of
-// the conditions hold. It can always make it without conditions.
+// A Syscall is a system call that a process can make unless all conditions in Unless
+// hold. If Unless is empty, the process can always make the call.
 type Syscall struct {
 	Name   string
 	Unless []seccomp.Condition
@@ -26,9 +26,9 @@ func Syscalls(names ...string) []Syscall {
 
 // A Filter decides which system calls a process can make.
 type Filter struct {
-	// policies all have to allow a call. Each has at most one call with
-	// conditions: go-seccomp-bpf 1.6 compares the calls after that one with an
-	// argument rather than with the number of the call.
+	// policies are the parts of the filter: a call succeeds only if all of them allow
+	// it. Each has at most one call with conditions: go-seccomp-bpf 1.6 compares the
+	// calls after that one with an argument rather than with the number of the call.
 	policies []seccomp.Policy
 }
 
@@ -38,8 +38,8 @@ const errnoENOSYS = seccomp.ActionErrno | seccomp.Action(syscall.ENOSYS)
 // AllowSyscalls lets a process make these system calls; every other one fails
 // with EPERM. Names that this processor architecture does not have are skipped.
 //
-// clone3 fails with ENOSYS, so that the C library uses clone, whose
-// flags a filter can see.
+// Unless it is in calls, clone3 fails with ENOSYS, so that the C library uses clone,
+// whose flags a filter can see.
 func AllowSyscalls(calls ...Syscall) (*Filter, error) {
 	machine, err := arch.GetInfo("")
 	if err != nil {
@@ -94,7 +94,8 @@ func (f *Filter) DenyIf(name string, conditions ...seccomp.Condition) *Filter {
 	return f
 }
 
-// allowOnly allows system calls and denies all others.
+// allowOnly returns a policy that allows these system calls. All others fail with EPERM, except
+// that clone3 fails with ENOSYS.
 func allowOnly(names []string) seccomp.Policy {
 	policy := seccomp.Policy{DefaultAction: seccomp.ActionErrno}
 	if !slices.Contains(names, "clone3") {
@@ -116,9 +117,9 @@ const (
 // F_DUPFD_CLOEXEC. F_SETOWN would let the kernel send signals to other processes.
 var fcntlCommands = []uint64{0, 1, 2, 3, 4, 1030}
 
-// GoSyscalls are the system calls that Go's runtime and the C library make in a
-// process that computes with what it has open: none opens a file or a socket,
-// starts a process, or reaches another one.
+// GoSyscalls returns the system calls that Go's runtime and the C library make in a
+// process that computes with what it has open: none opens a file or a socket, starts a
+// process, or reaches another one.
 func GoSyscalls() []Syscall {
 	pid := uint64(syscall.Getpid())
 	list := Syscalls(
@@ -137,7 +138,7 @@ func GoSyscalls() []Syscall {
 		// itself
 		"getpid", "gettid", "getppid", "getuid", "geteuid", "getgid", "getegid", "getrusage", "getrandom", "uname", "sysinfo", "getcwd",
 	)
-	// not is a condition that holds if an argument has none of these values.
+	// not is returns conditions that all hold if an argument has none of these values.
 	not := func(argument uint32, values ...uint64) []seccomp.Condition {
 		conditions := make([]seccomp.Condition, len(values))
 		for i, value := range values {
@@ -154,15 +155,15 @@ func GoSyscalls() []Syscall {
 	)
 }
 
-// ReadSyscalls are the system calls that read files and directories. Which
-// files those are is up to Landlock.
+// ReadSyscalls returns the system calls that read files and directories. Landlock
+// decides which files.
 func ReadSyscalls() []Syscall {
 	return append(Syscalls("newfstatat", "statx", "faccessat", "faccessat2", "readlinkat", "getdents64"),
 		Syscall{"openat", []seccomp.Condition{{Argument: 2, Operation: seccomp.BitsSet, Value: openWrites}}})
 }
 
-// WriteSyscalls are the system calls that read, write, create, rename and remove
-// files. Which files those are is up to Landlock.
+// WriteSyscalls returns the system calls that read, write, create, rename and remove
+// files. Landlock decides which files.
 func WriteSyscalls() []Syscall {
 	return Syscalls("newfstatat", "statx", "faccessat", "faccessat2", "readlinkat", "getdents64", "openat",
 		"mkdirat", "renameat", "renameat2", "unlinkat", "ftruncate", "fchmod", "fchmodat", "fsync", "fdatasync", "flock")

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 )
 
-// ResolverFiles are the files that name resolution reads. If resolv.conf is a link into a
-// directory of its manager, as with systemd-resolved, it is that directory, in which the
-// manager replaces the file.
+// ResolverFiles returns the files that name resolution reads. If resolv.conf is a link
+// into a directory of its manager, as with systemd-resolved, they include that directory,
+// in which the manager replaces the file.
 func ResolverFiles() []string {
 	files := []string{"/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols"}
 	if target, err := filepath.EvalSymlinks(files[0]); err == nil {
@@ -18,7 +18,8 @@ func ResolverFiles() []string {
 	return files
 }
 
-// CertificateFiles are the files of certificate authorities that Go and OpenSSL read. Keys
+// CertificateFiles returns the files and directories in which Go and OpenSSL look for
+// certificate authorities, including those in SSL_CERT_FILE and SSL_CERT_DIR. Private keys
 // are in other directories.
 func CertificateFiles() []string {
 	files := []string{
@@ -36,8 +37,8 @@ func CertificateFiles() []string {
 	return files
 }
 
-// SystemFiles are the files about the machine and the process that runtimes read: time
-// zones, devices, limits, and the process's own entries in /proc.
+// SystemFiles returns the files about the machine and the process that language
+// runtimes read: time zones, devices, limits, and the process's own entries in /proc.
 func SystemFiles() []string {
 	files := []string{
 		"/etc/localtime", "/usr/share/zoneinfo",
@@ -52,9 +53,9 @@ func SystemFiles() []string {
 	return files
 }
 
-// AdminSyscalls are system calls that change or inspect the machine, the kernel or other
-// processes. A server makes none of them. Most also need capabilities that it should not
-// have.
+// AdminSyscalls returns the system calls that change or inspect the machine, the kernel
+// or other processes. A server makes none of them. Most also need capabilities that it
+// should not have.
 func AdminSyscalls() []string {
 	return []string{
 		// other processes
@@ -68,7 +69,7 @@ func AdminSyscalls() []string {
 		// file systems and namespaces
 		"mount", "umount2", "mount_setattr", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount", "fspick", "pivot_root", "chroot",
 		"unshare", "setns", "name_to_handle_at", "open_by_handle_at", "fanotify_init", "fanotify_mark", "mknod", "mknodat", "nfsservctl",
-		// calls that a filter does not see
+		// calls whose operations a filter does not see
 		"io_uring_setup", "io_uring_enter", "io_uring_register",
 	}
 }

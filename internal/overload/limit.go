@@ -9,21 +9,22 @@ import (
 	"strings"
 )
 
-// A gauge compares memory with one limit of the process.
+// A gauge is one limit of the process, and a function that measures the memory that counts
+// against it.
 type gauge struct {
 	name  string
 	limit int64
 	used  func() (int64, bool)
 }
 
-// A system is the file system with the limits and the memory in use.
+// A system reads limits and memory usage from the operating system.
 type system struct {
 	root   string // of the file system
 	limits func() (address, data uint64)
 }
 
-// gauges returns the limits that the process has: the operator's, its cgroups', its
-// resource limits, and the machine's memory.
+// gauges returns a gauge for each limit of the process: the operator's, those of its
+// cgroups, its resource limits, and the machine's memory.
 func (s *system) gauges(operators int64) []gauge {
 	var out []gauge
 	add := func(name string, limit int64, used func() (int64, bool)) {
@@ -45,7 +46,7 @@ func (s *system) gauges(operators int64) []gauge {
 	return out
 }
 
-// resident returns the process's resident memory.
+// resident returns the process's resident memory in bytes.
 func (s *system) resident() (int64, bool) {
 	b, err := s.read("/proc/self/statm")
 	f := bytes.Fields(b)
@@ -56,7 +57,7 @@ func (s *system) resident() (int64, bool) {
 	return pages * int64(os.Getpagesize()), err == nil
 }
 
-// cgroups returns the limits of the process's cgroups, of version 1 and 2.
+// cgroups returns the memory limits of the process's cgroups of version 1 and 2.
 func (s *system) cgroups() (out []gauge) {
 	b, err := s.read("/proc/self/cgroup")
 	if err != nil {
@@ -78,7 +79,7 @@ func (s *system) cgroups() (out []gauge) {
 }
 
 // tree returns the limits of a cgroup and of its ancestors. In a container the cgroup's path may
-// not exist; its files are at the mount's root then.
+// not exist; the cgroup's files are then at the root of the mount.
 func (s *system) tree(name, mount, of, limitFile, usedFile, cache string) (out []gauge) {
 	for dir := path.Clean("/" + of); ; dir = path.Dir(dir) {
 		at := path.Join(mount, dir)

@@ -6,7 +6,7 @@ import "syscall"
 
 func here() *system { return &system{root: "/", limits: resourceLimits} }
 
-// resourceLimits returns the process's limits of address space and data.
+// resourceLimits returns the process's limits of address space and data in bytes, 0 if unknown.
 func resourceLimits() (address, data uint64) {
 	var as, d syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_AS, &as) == nil {

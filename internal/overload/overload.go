@@ -4,7 +4,7 @@
 // below that watermark.
 //
 // It reads the limits and the usage from the operating system, and gets functions that release
-// caches and end work. It imports nothing of the project.
+// caches and end work. It imports no other package of the project.
 package overload
 
 import (
@@ -20,13 +20,15 @@ import (
 
 // Watermarks, as fractions of the limit, and intervals.
 const (
-	RejectAt = 0.85 // new work is rejected above
-	EvictAt  = 0.95 // work is being ended above
-	// hysteresis is the distance of the pressure from RejectAt below which work is accepted again.
+	RejectAt = 0.85 // new work is rejected at this pressure
+	EvictAt  = 0.95 // work is ended at this pressure
+	// hysteresis is how far the pressure has to fall below RejectAt before new work is accepted
+	// again.
 	hysteresis = 0.05
 
 	measureInterval = 100 * time.Millisecond
-	// evictInterval is the time for an ended piece of work to return its memory.
+	// evictInterval is the minimum time between two evictions, so that ended work can return its
+	// memory.
 	evictInterval = 500 * time.Millisecond
 	// freeInterval is the minimum time between two collections that return memory to the
 	// system, because each stops the process for some milliseconds.
@@ -39,14 +41,16 @@ const RetryAfter = 5 * time.Second
 
 // Options configure a [Manager].
 type Options struct {
-	// Memory is the operator's limit in bytes. Other limits of the process apply too. None if 0.
+	// Memory is the operator's limit in bytes. Other limits of the process apply too. If it is 0,
+	// the operator has set none.
 	Memory int64
-	// Release frees caches; nil if there are none.
+	// Release frees caches. It is nil if there are none.
 	Release func()
-	// Evict ends the work that holds the most memory, and reports whether there was any. Nil
-	// if there is nothing to end.
+	// Evict ends the work that holds the most memory, and reports whether there was any. It
+	// is nil if there is nothing to end.
 	Evict func(State) bool
-	// TuneGC sets the Go runtime's memory limit from what remains of Memory.
+	// TuneGC lets the manager set the Go runtime's memory limit to what the smallest limit of the
+	// process leaves to it.
 	TuneGC bool
 	Logger *slog.Logger
 }
@@ -83,7 +87,8 @@ func New(o Options) *Manager {
 	return &Manager{options: o, gauges: here().gauges(o.Memory), free: debug.FreeOSMemory}
 }
 
-// Limit returns the smallest of the process's limits, 0 if none is known.
+// Limit returns the smallest memory limit of the process in bytes, including the operator's
+// unless that is 0. It returns 0 if no limit is known.
 func Limit(operators int64) int64 {
 	limit := int64(0)
 	for _, g := range here().gauges(operators) {
@@ -108,7 +113,7 @@ func (m *Manager) Watch(ctx context.Context) {
 	}
 }
 
-// State returns what was measured last.
+// State returns the result of the last measurement.
 func (m *Manager) State() State {
 	if m == nil {
 		return State{}
@@ -118,7 +123,7 @@ func (m *Manager) State() State {
 	return m.state
 }
 
-// Accept reports whether new work may begin.
+// Accept reports whether new work may begin, and counts the work that may not as rejected.
 func (m *Manager) Accept() bool {
 	if m == nil {
 		return true
@@ -131,7 +136,7 @@ func (m *Manager) Accept() bool {
 	return !m.state.Rejecting
 }
 
-// step measures once, and acts on it.
+// step measures memory once and acts on the result.
 func (m *Manager) step(now time.Time) {
 	was := m.State()
 	s := m.measure()
@@ -159,7 +164,7 @@ func (m *Manager) step(now time.Time) {
 	}
 }
 
-// measure measures all limits, and keeps the one that is used most.
+// measure reads all gauges and updates the state with the one under the highest pressure.
 func (m *Manager) measure() State {
 	most := State{}
 	for _, g := range m.gauges {
@@ -181,8 +186,9 @@ func (m *Manager) measure() State {
 // collect garbage.
 const minHeap = 64 << 20
 
-// tune sets the Go runtime's limit to the smallest limit minus memory that is not Go's, such as
-// that of modules.
+// tune sets the Go runtime's memory limit to goLimit of the smallest limit, of which memory
+// outside the runtime, such as that of modules, is subtracted. It ignores changes of less than
+// 5 %.
 func (m *Manager) tune() {
 	limit := int64(math.MaxInt64)
 	for _, g := range m.gauges {
@@ -203,13 +209,15 @@ func (m *Manager) tune() {
 	debug.SetMemoryLimit(heap)
 }
 
-// goLimit returns the Go runtime's limit for a process with this limit, of which outside bytes
-// are not Go's, so that the process stays below the first watermark.
+// goLimit returns the Go runtime's memory limit for a process with this limit that uses
+// outside bytes outside the runtime. With it, the process stays below the first watermark
+// unless minHeap exceeds what is left.
 func goLimit(limit, outside int64) int64 {
 	return max(minHeap, int64(float64(limit)*(RejectAt-hysteresis))-max(0, outside))
 }
 
-// goMemory returns the number of bytes that the Go runtime has from the system.
+// goMemory returns the number of bytes that the Go runtime has obtained from the system and not
+// returned.
 func goMemory() int64 {
 	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(s)

@@ -30,20 +30,22 @@ import (
 // maxDepth limits how deep escapes may be nested.
 const maxDepth = 3
 
-// maxWork limits the comparisons for each byte of a text. Ordinary text needs
-// fewer than 8.
+// maxWork is the number of comparisons allowed for each byte of the searched string.
+// Ordinary text needs fewer than 8.
 const maxWork = 24
 
-// freeWork is the number of comparisons that any text may use in addition to maxWork.
+// freeWork is the number of comparisons that each search may use in addition to maxWork for each
+// byte.
 const freeWork = 1 << 16
 
-// ErrTooComplex is the error for a text that needs too many comparisons. Only texts that are
-// constructed for this purpose need so many.
+// ErrTooComplex is the error of [Text] for a string that needs too many comparisons. Only a
+// string made for this purpose does.
 var ErrTooComplex = errors.New("the text has too many nested escapes to look for secrets in it")
 
-// Text returns s with each of the secrets replaced by its mark. Matches do not
-// overlap; the leftmost is replaced first. Its time is proportional to the length
-// of s.
+// Text returns s with each occurrence of a secret replaced by the mark of the secret.
+// Matches do not overlap: the leftmost one is replaced, and the longest one of those
+// that begin at the same position. For given secrets the time is at most proportional
+// to the length of s; Text fails with ErrTooComplex if it would be longer.
 func Text(s string, secrets []*Secret) (string, error) {
 	var starts [256]bool
 	for c := range starts {
@@ -161,7 +163,7 @@ func contains(list []int, x int) bool {
 	return false
 }
 
-// A spelling is one way to read a character at a position of a text.
+// A spelling is one way to read a character at a position of the searched string.
 type spelling struct {
 	char rune
 	end  int32
@@ -171,7 +173,7 @@ type spelling struct {
 // three: "&lt;" reads as &, as < without the semicolon, and as < with it.
 const maxSpellings = 12
 
-// A spellings holds all readings of one position.
+// A spellings holds the readings of one position, at most maxSpellings.
 type spellings struct {
 	at   int32 // the position, plus 1
 	n    int32
@@ -328,7 +330,7 @@ func continuations(first byte) int {
 	return 0
 }
 
-// continuation reads the escape of a byte that continues a character.
+// continuation reads the percent-encoded form of a UTF-8 continuation byte.
 func (t *text) continuation(pos, depth int) (byte, int, bool) {
 	for _, at := range t.readings(pos, depth, '%') {
 		if v, end, ok := t.hex(at, depth, 2); ok && v&0xc0 == 0x80 {
@@ -408,7 +410,7 @@ func (t *text) entity(l *spellings, pos, depth int) {
 	t.named(l, pos, depth)
 }
 
-// number reads the digits of an entity.
+// number reads the digits of a numeric entity and its optional semicolon.
 func (t *text) number(l *spellings, pos, depth int, base rune, ok func(rune) bool) {
 	value, digits := rune(0), 0
 	for ; ; digits++ {
@@ -432,13 +434,14 @@ func (t *text) semicolon(pos, depth int) int {
 	return pos
 }
 
-// maxEntity is the length of the longest name of an entity.
+// maxEntity limits the length of an entity's name in bytes. The longest name in HTML has 31.
 const maxEntity = 32
 
-// bare holds the entities that are valid without a semicolon.
+// bare holds the entities that named accepts without a semicolon.
 var bare = map[string]rune{"amp": '&', "AMP": '&', "lt": '<', "LT": '<', "gt": '>', "GT": '>', "quot": '"', "QUOT": '"'}
 
-// named reads the name of an entity.
+// named reads the name of an entity. It accepts the names in bare without a semicolon, and with
+// one all names in HTML that denote one character.
 func (t *text) named(l *spellings, pos, depth int) {
 	var name []byte
 	for len(name) < maxEntity {

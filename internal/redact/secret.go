@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// minLength is the minimum length of a pattern, in bytes. Shorter ones occur by chance.
+// minLength is the minimum length in bytes of a form that is derived from a secret. Shorter forms
+// occur by chance.
 const minLength = 8
 
 // A Secret is a value prepared for [Text].
@@ -21,7 +22,8 @@ type Secret struct {
 
 // NewSecret prepares a UTF-8 value that mark replaces. It also prepares the forms in which a server
 // receives or returns the value: its base64 form, alone and within other data, and the value
-// without its own escapes. It ignores forms of fewer than 8 bytes.
+// without its own escapes. It ignores derived forms of fewer than 8 bytes; the value itself can be
+// shorter.
 func NewSecret(value, mark string) *Secret {
 	s := &Secret{mark: mark, patterns: [][]rune{[]rune(value)}}
 	plain := append([]string{value}, decoded(value)...)

@@ -8,7 +8,7 @@ import (
 
 // A callContext is the context of the imports of a call: the caller's context, which also
 // ends when the instance is closed and when the call is over. Most calls are over before
-// anybody waits for that, so the cancelable context is made when somebody does.
+// anything waits for that, so the cancelable context is made on demand.
 type callContext struct {
 	context.Context // the caller's
 	in              *Instance

@@ -57,7 +57,7 @@ type Fault struct {
 	// Cause is the host's error behind a fault of kind FaultInternal, nil otherwise.
 	Cause error
 
-	reason string // the line that the guest printed in this call that says most
+	reason string // the printed line of this call that best explains the fault
 }
 
 // Error returns the message. If the guest gave up by itself, the line that explains why

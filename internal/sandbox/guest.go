@@ -39,8 +39,9 @@ func (g *Guest) ReadInto(b []byte, ptr, length uint32) []byte {
 	return b[:len(from)]
 }
 
-// Write copies b to the guest's memory. If it does not fit, Write does not return: the call
-// ends with a [Fault] of kind FaultBounds. It costs the same fuel as Read.
+// Write copies b to the guest's memory. If the range is not within the memory, Write does
+// not return: the call ends with a [Fault] of kind FaultBounds. It costs the same fuel as
+// Read.
 func (g *Guest) Write(ptr uint32, b []byte) {
 	image.Copy(g.view(ptr, uint32(min(len(b), maxMemoryBytes-1))), b)
 }

@@ -44,7 +44,8 @@ var machineMemory = sync.OnceValue(func() int64 {
 
 const unlimited = math.MaxInt64
 
-// memoryLimit parses the memory limit of a control group, which may be "max".
+// memoryLimit parses the memory limit of a control group in bytes. It returns unlimited for "max"
+// and for malformed input.
 func memoryLimit(text string) int64 {
 	var n int64
 	if _, err := fmt.Sscan(text, &n); err != nil || n <= 0 {

@@ -33,7 +33,7 @@ type budget struct {
 	used, max int64 // bytes; used is guarded by mu
 }
 
-// take reports whether n bytes are left, and takes them.
+// take takes n bytes from the budget. It reports false, and takes none, if fewer are left.
 func (b *budget) take(n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

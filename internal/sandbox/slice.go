@@ -33,11 +33,12 @@ const (
 	slowSlice           = time.Millisecond      // after a longer slice, the next one is minSlice
 )
 
-// The time to touch a page depends on the machine, and at 20 µs no slice would be small
-// enough that honest guests could always have it. So it is measured: code of which one slice
-// has used a processor for more than maxHeld gets shortSlice for shortSlicePeriod. No measured
-// output of a compiler comes near that; it would run at half its speed. The elapsed time of a
-// slice proves little, because others may have used the processor. The processor time takes
+// The time to touch a page depends on the machine. At 20 µs a page, slices would have to be so
+// small that honest guests would be slow too. So the sandbox measures the time: if one slice
+// has used a processor for more than maxHeld, its code gets shortSlice for shortSlicePeriod,
+// and runs at half its speed. No measured output of a compiler comes near that. The elapsed
+// time of a slice proves little, because others may have used the processor. The processor
+// time takes
 // 0.3 to 1 µs to read, so it is read only for code with slow slices, and at the start of a
 // call only with the precision that misses no slice which exceeds maxHeld by yieldInterval.
 const (
@@ -102,7 +103,8 @@ func (s *slicing) shouldYield(ran time.Duration) bool {
 }
 
 // checkSlice makes the slices of the guest's code short if the last one has used a processor
-// for too long. In an import the guest could be preempted.
+// for too long. Only the time since the last import counts, because Go can preempt the guest
+// during an import.
 func (in *Instance) checkSlice(ran time.Duration) {
 	since, code := max(in.tank.ran, in.tank.called), in.image.code
 	switch {

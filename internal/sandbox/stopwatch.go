@@ -3,8 +3,8 @@ package sandbox
 import "time"
 
 // maxLap is the maximum time between two readings that counts as the guest's. A slice of
-// fuel, or an import that does not wait, takes less, whatever the guest does. In a longer
-// one the machine, or this process, has run others.
+// fuel, or an import that does not wait, takes less, whatever the guest does. If one
+// takes longer, the machine or this process has run something else meanwhile.
 const maxLap = 25 * time.Millisecond
 
 // stopwatch measures the guest's own time in a call.

@@ -9,11 +9,13 @@ import (
 // tenants, requests are served in their order.
 type Tenant struct {
 	// Name identifies the tenant. A tenant with a name reserves no more memory than what is
-	// left to all others, see [Sandbox.Reserve], and its images have no more either.
+	// left to all others, see [Sandbox.Reserve], and its images use no more of
+	// Options.ImageBytes than those of all others leave.
 	Name string
 	// AcquireCPU waits until a guest of the tenant can use a processor, and returns a function
 	// that releases it. It is called from time to time while a guest runs for long, but not
-	// for guests within the import of another guest. Nil: only Go's scheduler decides.
+	// for guests within the import of another guest. If it is nil, only Go's scheduler
+	// decides.
 	AcquireCPU func(ctx context.Context) (release func(), err error)
 }
 

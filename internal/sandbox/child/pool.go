@@ -65,8 +65,9 @@ func (p *Pool) Compile(ctx context.Context, tenant, dir string, module []byte) e
 }
 
 // Run lets a child do a job and returns its output. dir is the child's working directory.
-// The error contains the text of the handler's error. It is a [*verify.RefusedError] if the
-// job exceeded a limit, the cause of ctx or of Close, or an error of this system.
+// If the handler fails, the error has the message of the handler's error. Otherwise it is a
+// [*verify.RefusedError] if the job exceeded a limit or crashed, the cause of ctx or of
+// Close, or an error of this system.
 func (p *Pool) Run(ctx context.Context, tenant, dir string, job Job) ([]byte, error) {
 	out := &limitedBuffer{max: maxOutput}
 	if err := p.run(ctx, tenant, dir, job, out); err != nil {
@@ -164,9 +165,9 @@ func feed(cmd *exec.Cmd, job Job, limits limits) error {
 	return err
 }
 
-// outOfMemoryTexts are texts that the runtimes of Go and C and wazero print when there is no
-// memory left. A new thread needs memory for its stack, and Go's runtime dies of a
-// segmentation violation if there is none. The last text is the race detector's.
+// outOfMemoryTexts are the messages that the runtimes of Go and C, and wazero, print when no
+// memory is left. A new thread needs memory for its stack, and Go's runtime dies of a
+// segmentation violation if there is none. The race detector prints the last one.
 var outOfMemoryTexts = []string{"out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread", "SIGSEGV: segmentation violation", "ThreadSanitizer failed to allocate"}
 
 // explain returns the error of a child that failed.

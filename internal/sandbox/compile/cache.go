@@ -88,7 +88,8 @@ type cacheEntry struct {
 	facts  *Facts
 }
 
-// find returns the entry with this key.
+// find returns the entry with this key, which may be missing; see hit. If d is nil, the entry is
+// temporary.
 func (d *diskCache) find(key string) *cacheEntry {
 	e := &cacheEntry{cache: d}
 	if d == nil {

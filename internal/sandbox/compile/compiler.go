@@ -37,7 +37,8 @@ type Options struct {
 	CacheDir string
 	// CacheBytes bounds the cache directory.
 	CacheBytes int64
-	// Children compile modules, unless wazero interprets them. Nil: this process compiles.
+	// Children compile modules, unless wazero interprets them. If it is nil, this process
+	// compiles.
 	Children *child.Pool
 	// Surface lists the imports that modules can use, and the types of their exports.
 	Surface *verify.Surface
@@ -48,7 +49,7 @@ type Options struct {
 	// Interpret makes wazero interpret where it could compile.
 	Interpret bool
 	// Listen returns a listener for the functions of a module, which is then compiled in
-	// this process. Nil: none.
+	// this process. If Listen is nil, no listener is used.
 	Listen func(facts *Facts) experimental.FunctionListenerFactory
 	// Logger receives failures of the cache and panics of the compiler.
 	Logger *slog.Logger
@@ -107,8 +108,8 @@ func (m *Module) Close() {
 }
 
 // Compile compiles the module in b, whose SHA-256 digest is given in hexadecimal. A panic of
-// the compiler is an error, because it is a mistake in the module. If a child compiles,
-// tenant is whose turn it takes, and the compilation stops when ctx ends.
+// the compiler is a [*verify.RefusedError], because a mistake in the module causes it. If a
+// child compiles, it uses a slot of the tenant, and stops when ctx ends.
 func (c *Compiler) Compile(ctx context.Context, tenant, digest string, b []byte) (m *Module, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -55,8 +55,8 @@ func (f *Facts) Frame(line string) string {
 	return f.Names.Function(function) + signature
 }
 
-// encode returns the facts as they are stored on disk: numbers as uvarints, and texts and
-// lists with their lengths in front. Decoding takes a twentieth of the time of a
+// encode returns the facts as they are stored on disk: numbers as uvarints, strings and
+// lists preceded by their lengths. Decoding takes a twentieth of the time of a
 // self-describing format, for each module at each start.
 func (f *Facts) encode() []byte {
 	var w factsWriter

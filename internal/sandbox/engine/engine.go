@@ -1,6 +1,6 @@
 // Package engine holds everything that the sandbox knows about wazero beyond wazero's
-// public API: the layout of the files in its compilation cache, the order in which it
-// does things, its error texts and one private field.
+// public API: the layout of the files in its compilation cache, the order of its steps,
+// its error messages and one private field.
 //
 // The rest of the sandbox asks this package and stays independent of those details. They
 // can change with any release of wazero, so [Version] names the release they were read

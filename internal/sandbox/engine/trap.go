@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The texts of traps that the sandbox distinguishes.
+// wazero's messages for the traps that the sandbox distinguishes.
 const (
 	TrapStackOverflow    = "stack overflow" // of wazero's own stack, whose limit is higher than the sandbox's
 	trapUnreachable      = "unreachable"
@@ -33,7 +33,8 @@ func SplitTrap(err error) (trap string, frames []string) {
 	return strings.TrimSuffix(head, " (recovered by wazero)"), frames
 }
 
-// DescribeTrap says in a sentence what happened.
+// DescribeTrap returns a phrase for people that describes a trap, or the trap itself if it has no
+// better one.
 func DescribeTrap(trap string) string {
 	switch trap {
 	case trapUnreachable:

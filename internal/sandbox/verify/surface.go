@@ -3,7 +3,7 @@
 // [OutlineOf] reads the imports, exports and memory of a decoded module, and
 // [Surface.Verify] compares them with what the host offers and expects. A module that does
 // not fit is rejected with a [*RefusedError], which names the mistake and, where possible,
-// what its author can do.
+// a fix.
 //
 // The package depends on internal/wasm and on wazero's value types. It knows neither what
 // the functions do nor how modules are compiled.
@@ -166,8 +166,9 @@ func cutVersion(module string) (family string, version int, ok bool) {
 	return module[:i], version, err == nil
 }
 
-// nearest returns the closest name whose distance from name is at most a third of its
-// letters, or "".
+// nearest returns the candidate in names with the smallest distance from name, or "" if
+// that distance exceeds a third of the longer one's length or name has more than 64
+// bytes.
 func nearest(name string, names []string) string {
 	if len(name) > 64 {
 		return ""
@@ -182,7 +183,7 @@ func nearest(name string, names []string) string {
 	return best
 }
 
-// distance is the Levenshtein distance.
+// distance returns the Levenshtein distance between a and b in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -11,7 +11,7 @@ import (
 const recentLines = 16
 
 // lineCost is the number of bytes that each line counts in addition to its length, because
-// its reader has work with each line.
+// the sink has to process each line.
 const lineCost = 32
 
 // lines splits what a guest prints to one stream into lines that are safe to show: they are
@@ -86,7 +86,7 @@ func (p *Process) remember(line []byte) {
 	}
 }
 
-// reportDropped prints to stderr how much output of the call was dropped.
+// reportDropped prints to stderr how much output of the call was dropped, if any.
 func (p *Process) reportDropped() {
 	if p.dropped > 0 && p.stderr.sink != nil {
 		p.stderr.sink(fmt.Appendf(nil, "(%d bytes of output dropped: the limit is %s a call, %s a line)",

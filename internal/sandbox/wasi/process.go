@@ -10,7 +10,7 @@ import (
 type Config struct {
 	// Stdout and Stderr receive each printed line, without its line end, with control
 	// characters and invalid UTF-8 escaped. They may keep the line. Their time does not
-	// count as the guest's. Nil: the output is dropped.
+	// count as the guest's. If one is nil, its output is dropped.
 	Stdout, Stderr func(line []byte)
 
 	// LineFuel is the fuel for a printed line, and ByteFuel for each of its bytes. Output
@@ -21,7 +21,7 @@ type Config struct {
 	// one line.
 	LogBytes, LogLineBytes int
 
-	// Seed determines the random bytes. Nil: the system's.
+	// Seed determines the random bytes. If it is nil, the system's random source does.
 	Seed []byte
 
 	// Clock returns the time in nanoseconds since 1970.
@@ -36,7 +36,7 @@ type Process struct {
 
 	stdout, stderr lines
 	recent         [][]byte // the last lines of both
-	reason         []byte   // the line of this call that says most
+	reason         []byte   // the line of this call that best explains a failure
 	gaveUp         bool     // reason is the message of a runtime that gave up
 	printed        int      // bytes printed in this call
 	dropped        int      // bytes dropped in this call
@@ -63,7 +63,8 @@ func (p *Process) Begin() {
 	p.Tick()
 }
 
-// End ends a call: it emits incomplete lines and reports dropped output to Stderr.
+// End ends a call: it emits incomplete lines, and prints to Stderr how much output was dropped,
+// if any.
 func (p *Process) End() {
 	p.stdout.flush()
 	p.stderr.flush()
