@@ -17,8 +17,8 @@ const (
 )
 
 // A Chunk is a piece of a streamed response or tool result. Concatenate the text of
-// successive chunks. The pieces of one tool call have the same Index; its first piece has
-// its ID and name.
+// successive chunks. The chunks of one tool call have the same Index; the first of them
+// has the call's ID and name.
 type Chunk struct {
 	Seq       int64  `json:"seq"` // set by the host; ignored in answers
 	Kind      string `json:"kind"`
@@ -90,7 +90,7 @@ type (
 )
 
 // Chunks returns chunks that represent the whole message: its reasoning, its content and
-// its tool calls, in this order. Empty texts are omitted.
+// its tool calls, in this order. Empty text is omitted.
 func (m *Message) Chunks() []Chunk {
 	parts := m.Content.Parts()
 	out := make([]Chunk, 0, 1+len(parts)+len(m.ToolCalls))
@@ -113,7 +113,7 @@ func (m *Message) Chunks() []Chunk {
 	return out
 }
 
-// Chunks returns chunks that represent the whole result of a call.
+// Chunks returns chunks that represent the whole result of the call with ID callID.
 func (r *Result) Chunks(callID string) []Chunk {
 	if !r.Content.IsParts() {
 		return []Chunk{{Kind: ChunkToolResult, CallID: callID, Text: r.Content.String()}}

@@ -52,8 +52,8 @@ type Stop struct {
 	Code   string `json:"code,omitempty"`
 }
 
-// Interrupt pauses the run until it is answered. A native tool returns it as an error to
-// the same effect.
+// Interrupt pauses the run until the interrupt is answered. A native tool has the same
+// effect if it returns an *Interrupt as its error.
 type Interrupt struct {
 	Reason  string `json:"reason"`
 	Payload JSON   `json:"payload,omitempty"`

@@ -119,8 +119,8 @@ const (
 	LogError
 )
 
-// LogLevel returns the name of a level of the log import. Numbers out of range count as
-// debug or error.
+// LogLevel returns the name of a level of the log import. Numbers below LogDebug count as
+// debug, numbers above LogError as error.
 func LogLevel(n int32) string {
 	switch {
 	case n <= LogDebug:

@@ -34,13 +34,14 @@ func object(v any, unknown Fields) ([]byte, error) {
 	return append(w.B, '}'), w.Err
 }
 
-// unmarshalObject decodes b into the struct that v points to and appends the fields that
-// it does not have to unknown.
+// unmarshalObject decodes b into the struct that v points to. It appends fields that the
+// struct lacks to unknown.
 func unmarshalObject(b []byte, v any, unknown *Fields) error {
 	return jsoncodec.ReadObject(jsoncodec.Clone(b), v, func(name string, raw []byte) {
 		*unknown = append(*unknown, Field{name, jsoncodec.Clone(raw)})
 	})
 }
 
-// unmarshal decodes b into the value that v points to, which has no method of its own.
+// unmarshal decodes b into the value that v points to, whose type has no UnmarshalJSON
+// method.
 func unmarshal(b []byte, v any) error { return jsoncodec.ReadValue(jsoncodec.Clone(b), v) }

@@ -1,7 +1,8 @@
 package abi
 
-// The inputs and answers of the hooks, in the order in which a run calls them. Every
-// field of an answer is optional: an absent field leaves the value unchanged.
+// The inputs and answers of the hooks, in the order in which a run calls them. The fields
+// of an answer are optional unless its comment says otherwise: an absent field leaves the
+// value unchanged.
 
 // BeforeAgentInput is the input of before_agent.
 type BeforeAgentInput struct {

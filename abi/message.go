@@ -42,7 +42,7 @@ type Message struct {
 	Unknown Fields `json:"-"`
 }
 
-// System, User and Assistant return messages with a single text.
+// System, User and Assistant return messages of these roles whose content is a string.
 func System(text string) Message    { return Message{Role: RoleSystem, Content: Text(text)} }
 func User(text string) Message      { return Message{Role: RoleUser, Content: Text(text)} }
 func Assistant(text string) Message { return Message{Role: RoleAssistant, Content: Text(text)} }

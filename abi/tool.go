@@ -121,6 +121,7 @@ type Result struct {
 	Extra   JSON    `json:"extra,omitempty"` // an object for modules; never sent to a model
 }
 
-// TextResult and ErrorResult return results with a single text.
+// TextResult and ErrorResult return results whose content is a string. ErrorResult sets
+// IsError.
 func TextResult(text string) *Result  { return &Result{Content: Text(text)} }
 func ErrorResult(text string) *Result { return &Result{Content: Text(text), IsError: true} }

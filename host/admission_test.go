@@ -18,8 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// oneInstance is the memory that an instance of the module below reserves: its linear memory, twice
-// its stack, and its tables and globals.
+// oneInstance is the memory in bytes that an instance of wrap.wasm reserves in these tests: its
+// linear memory, twice its stack, and its tables and globals.
 const oneInstance = 1<<20 + 2<<20 + 1<<20
 
 // guarded returns an agent of a host with the given memory. A module wraps its tool calls. The
@@ -63,7 +63,8 @@ func (g *gauge) enter() (leave func()) {
 	return func() { g.now.Add(-1) }
 }
 
-// TestRunsWaitForMemory checks that runs without memory wait, and that all of them succeed.
+// TestRunsWaitForMemory checks that 40 runs with memory for three at a time all succeed, and that
+// at most three are in a tool concurrently.
 func TestRunsWaitForMemory(t *testing.T) {
 	t.Parallel()
 	var inside gauge

@@ -50,7 +50,7 @@ func (b *builder) inherit(from *agentfile.Agent) *agentfile.File {
 	return &f
 }
 
-// circle allows each of the agents to transfer the conversation to each other.
+// circle allows each agent to transfer the conversation to every other agent.
 func circle(agents []*agent.Agent) error {
 	for _, a := range agents {
 		to := slices.DeleteFunc(slices.Clone(agents), func(b *agent.Agent) bool { return b == a })

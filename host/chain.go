@@ -73,7 +73,7 @@ func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
 	return c, nil
 }
 
-// entry returns the chain entry of a middleware. That of a module is not yet configured.
+// entry returns the chain entry of a middleware. The entry of a module is not configured yet.
 func (m *Middleware) entry(ring hook.Ring) (hook.Entry, error) {
 	e := hook.Entry{Name: m.Name, Ring: ring, OnFault: m.OnFault, Read: m.Grants.Read, Hooks: m.Hooks}
 	switch {
@@ -121,8 +121,8 @@ func (c *Chain) configure(ctx context.Context, entries []hook.Entry, from []Midd
 }
 
 // Reserve reserves the memory that a run of the chain may need. The number of concurrent
-// tool calls is at most parallel, and lower if memory is scarce. Reserve waits for other
-// runs to end. The run must use the returned context. Release frees the memory.
+// tool calls is at most parallel, and lower if memory is scarce. Reserve waits while other
+// runs hold the memory. The run must use the returned context. Release frees the memory.
 func (c *Chain) Reserve(ctx context.Context, parallel int) (context.Context, *agent.Admission, error) {
 	return c.host.reserve(ctx, placedIn(c.Chain), parallel)
 }

@@ -79,13 +79,13 @@ type FileOptions struct {
 	CheckParam func(param string) error
 	// Tracer, if not nil, observes the operations of runs.
 	Tracer Tracer
-	// ReadModule, if not nil, returns the content of an entry's module. If it returns nil,
-	// the file at path is loaded. It is called only for .wasm files. For an entry of a
+	// ReadModule, if not nil, returns the content of an entry's module. If the content is nil,
+	// the file at path is loaded. ReadModule is called only for .wasm files. For an entry of a
 	// sub-agent, the entry's name is prefixed with the sub-agent's name and a slash.
 	ReadModule func(ctx context.Context, entry, path string) ([]byte, error)
 	// LoadModule, if not nil, returns an already loaded module of an entry, which other
-	// agents can share. release is called when the agent is closed. If it returns nil,
-	// ReadModule and the file are used.
+	// agents can share. release is called when the agent is closed. If LoadModule returns a
+	// nil module, ReadModule and the file are used.
 	LoadModule func(ctx context.Context, entry, path string, limits Limits) (m *Module, release func(), err error)
 }
 
@@ -346,7 +346,7 @@ func ModuleLimits(l *agentfile.ModuleLimits) Limits {
 }
 
 // model returns the model of the options, or the file's endpoint with retries and
-// fallbacks. A sub-agent without a model uses that of the enclosing agent.
+// fallbacks. A sub-agent without a model uses the model of the enclosing agent.
 func (b *builder) model() (m model.Model, err error) {
 	switch {
 	case b.around != nil && (b.opts.Model != nil || sameModel(&b.file.Model, &b.around.file.Model)):

@@ -108,7 +108,7 @@ func (h *Host) Load(ctx context.Context, path string, limits Limits) (*Module, e
 }
 
 // Replay repeats the recorded calls of a fault bundle and reports differences. Use
-// [replay.Read] to read a bundle.
+// [ReadFaultBundle] to read a bundle.
 func (h *Host) Replay(ctx context.Context, b *FaultBundle) (*replay.Result, error) {
 	return h.loader.Replay(ctx, b)
 }
@@ -157,8 +157,8 @@ type AgentOptions struct {
 	ToolTimeout time.Duration // timeout of a tool call; defaults to agent.DefaultToolTimeout
 	Parallel    int           // concurrent tool calls; defaults to agent.DefaultParallel
 	// Memory limits the bytes that the host holds for a run and the sub-agents in it,
-	// except for the memory of modules; agent.DefaultMemory, 64 MiB, when 0. A run that
-	// does not fit ends with an [agent.MemoryError].
+	// except for the memory of modules. It defaults to agent.DefaultMemory, 64 MiB. A run
+	// that exceeds the limit ends with an [agent.MemoryError].
 	Memory   int64
 	NoStream bool // do not stream the model's answers
 	// PauseTimeout is the maximum time that a paused run waits for answers. It defaults to
@@ -225,7 +225,8 @@ func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[Event, error] {
 	return a.Agent.Run(ctx, in)
 }
 
-// Ask runs the agent on one message and returns its answer.
+// Ask runs the agent on one message and returns its answer. The answer is empty if the run
+// ended at a limit that is not an error.
 func (a *Agent) Ask(ctx context.Context, prompt string) (string, error) {
 	for event, err := range a.Run(ctx, Input{Messages: []abi.Message{abi.User(prompt)}}) {
 		switch {

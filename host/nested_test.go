@@ -129,8 +129,8 @@ func TestOwnCallRoom(t *testing.T) {
 	require.Contains(t, said(t, calling(t, 2*oneInstance, abi.HookBeforeModelRewriteState, askModel, 1, "model")), "answer to me")
 }
 
-// TestOwnCallsOfManyRuns runs 30 agents with memory for one. All of their modules' own calls must
-// succeed.
+// TestOwnCallsOfManyRuns checks that the modules' own calls succeed in 30 concurrent runs with
+// memory for one run.
 func TestOwnCallsOfManyRuns(t *testing.T) {
 	t.Parallel()
 	a := calling(t, 3*oneInstance, abi.HookBeforeAgent, callEcho, 0, "tool:echo")

@@ -128,7 +128,8 @@ func equal(a, b abi.Message) bool {
 
 func remember(m *schema.Message) known { return known{m, *m, slices.Clone(m.ToolCalls)} }
 
-// is reports whether m is still the message that was read.
+// is reports whether m is the message that was read, and unchanged. Of parts it compares only the
+// number.
 func (k *known) is(m *schema.Message) bool {
 	w := &k.was
 	return k.message == m && w.Role == m.Role && w.Content == m.Content && w.Name == m.Name &&
@@ -166,7 +167,7 @@ func fromEino(m *schema.Message) (abi.Message, error) {
 	return out, nil
 }
 
-// parts returns the parts of a message.
+// parts converts the multimodal content of a message. It returns nil if the message has none.
 func parts(m *schema.Message) ([]abi.Part, error) {
 	var out []abi.Part
 	add := func(part any) error {

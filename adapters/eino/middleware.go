@@ -20,8 +20,8 @@ import (
 
 // Options configures a middleware. New copies it.
 type Options struct {
-	// Name distinguishes several middlewares of one agent and its checkpoints. Default:
-	// "agent-runner".
+	// Name distinguishes several middlewares of one agent and its checkpoints. It defaults
+	// to "agent-runner".
 	Name string
 	// Middlewares are called in this order, within Outer and around Inner.
 	Middlewares []host.Middleware
@@ -44,7 +44,7 @@ type Middleware struct {
 
 var _ adk.ChatModelAgentMiddleware = (*Middleware)(nil)
 
-// New configures the middlewares. The error names the one that failed.
+// New configures the middlewares. An error names the middleware that failed.
 func New(ctx context.Context, h *host.Host, o *Options) (*Middleware, error) {
 	if o == nil {
 		o = &Options{}
@@ -179,7 +179,7 @@ func (m *Middleware) AfterModelRewriteState(ctx context.Context, state *adk.Chat
 	return ctx, &next, nil
 }
 
-// AfterAgent runs after_agent. Eino calls it only when a run succeeds, and ignores changes of the
+// AfterAgent runs after_agent. Eino calls it only when a run succeeds, and ignores changes to the
 // final message.
 func (m *Middleware) AfterAgent(ctx context.Context, state *adk.ChatModelAgentState) (context.Context, error) {
 	s, err := m.session(ctx)
@@ -210,7 +210,7 @@ func (m *Middleware) AfterAgent(ctx context.Context, state *adk.ChatModelAgentSt
 // ownerEino is the owner of the Eino agent's own tools.
 const ownerEino = "host"
 
-// declaration returns the declaration of a tool for modules.
+// declaration converts Eino's description of a tool to the form that modules receive.
 func declaration(info *schema.ToolInfo) (abi.Tool, error) {
 	d := abi.Tool{Name: info.Name, Description: info.Desc, Owner: ownerEino}
 	if info.ParamsOneOf == nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// contentOf returns a message's or result's content in AG-UI's form: a string, or parts if it has
-// more than text.
+// contentOf converts the content of a message or result to AG-UI's form: a string, or parts if the
+// content consists of parts. It drops parts that AG-UI cannot represent, and returns "" if none is
+// left.
 func contentOf(c abi.Content) any {
 	if !c.IsParts() {
 		return c.String()
@@ -26,7 +27,8 @@ func contentOf(c abi.Content) any {
 	return out
 }
 
-// partOf returns a part in AG-UI's form. It returns false if AG-UI has no such kind.
+// partOf converts a part to AG-UI's form. It returns false if the part is malformed or if AG-UI has
+// no such kind of part.
 func partOf(p abi.Part) (part, bool) {
 	var image struct{ URL string }
 	var audio struct{ Data, Format string }

@@ -47,7 +47,7 @@ func NewEncoder(o Options) *Encoder {
 // Protocol returns "ag-ui".
 func (e *Encoder) Protocol() string { return "ag-ui" }
 
-// Encode returns an event's form in AG-UI, which can be empty or several events.
+// Encode encodes an event as zero or more AG-UI events.
 func (e *Encoder) Encode(ev abi.Event) []chain.Encoded {
 	e.out, e.now = nil, ev.TimeMS
 	e.start(ev)
@@ -55,7 +55,7 @@ func (e *Encoder) Encode(ev abi.Event) []chain.Encoded {
 	return e.out
 }
 
-// start sends RUN_STARTED, which must be the first event.
+// start sends RUN_STARTED once, before all other events.
 func (e *Encoder) start(ev abi.Event) {
 	if e.started {
 		return
@@ -89,7 +89,7 @@ func (e *Encoder) send(x *event) {
 // clients get message_replaced instead.
 const maxSaid = 4 << 20
 
-// say stores a message for snapshots.
+// say stores a message for snapshots. Beyond maxSaid, it drops all messages.
 func (e *Encoder) say(m message) {
 	if e.size > maxSaid {
 		return
@@ -154,7 +154,7 @@ func (l *lane) send(x *event) {
 	l.e.send(x)
 }
 
-// encode encodes one event.
+// encode sends the AG-UI events for one event of the run.
 func (l *lane) encode(ev abi.Event) {
 	switch ev.Type {
 	case abi.EventRunStarted:
@@ -192,7 +192,7 @@ func (l *lane) encode(ev abi.Event) {
 	}
 }
 
-// internal sends an event for the agent's developers.
+// internal sends an event for the agent's developers if Options.Internals is set.
 func (l *lane) internal(ev abi.Event) {
 	if !l.e.o.Internals {
 		return
@@ -297,7 +297,7 @@ func (l *lane) callChunk(c *abi.Chunk) {
 	}
 }
 
-// closeMessage ends the message in progress.
+// closeMessage sends the end events for the message in progress.
 func (l *lane) closeMessage() {
 	l.closeReasoning()
 	if l.text {
@@ -471,7 +471,8 @@ func interruptOf(p abi.Pending) interrupt {
 	return out
 }
 
-// finish ends the run.
+// finish closes open steps and inner runs, corrects the answer if the final one differs, and sends
+// the outcome of the run.
 func (l *lane) finish(ev abi.Event) {
 	l.close()
 	if l.sub != "" {

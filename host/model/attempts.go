@@ -25,7 +25,7 @@ func WithAttempts(ctx context.Context, fn func(Attempt)) context.Context {
 	return context.WithValue(ctx, attemptsKey{}, fn)
 }
 
-// tell reports an attempt to the function in the context and to the option.
+// tell reports an attempt to the function in the context and to option, each of which may be nil.
 func (a Attempt) tell(ctx context.Context, option func(context.Context, Attempt)) {
 	if fn, ok := ctx.Value(attemptsKey{}).(func(Attempt)); ok {
 		fn(a)

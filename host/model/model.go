@@ -48,7 +48,8 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf returns an Error with a code that is not retryable.
+// Errorf returns an Error with the given code, which is not retryable. The formatted error is
+// its cause.
 func Errorf(code abi.Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Err: err}

@@ -26,8 +26,8 @@ func Failure(code abi.Code, status int) string {
 // SourceModel is the source of a model call that failed in the model, not in a module.
 const SourceModel = "model"
 
-// EndedBy describes the end of a run like Failure. ok is false if no failed model call ended
-// the run.
+// EndedBy describes the end of a run as [Failure] does. ok is false if no failed model call
+// ended the run.
 func EndedBy(e *abi.Event) (how string, ok bool) {
 	if e.Error == nil || e.Error.Code != abi.CodeModel && (e.Error.Code != abi.CodeUnavailable || e.Source != SourceModel) {
 		return "", false
@@ -36,7 +36,8 @@ func EndedBy(e *abi.Event) (how string, ok bool) {
 }
 
 // Private returns a model whose errors contain only the kind of failure, without the
-// endpoint's address or message. failed is called with the original errors.
+// endpoint's address or message. failed is called with the original errors. Errors with the
+// codes invalid and limit remain unchanged and are not reported to failed.
 func Private(m Model, failed func(context.Context, *Request, *Error)) Model {
 	return &private{m, failed}
 }

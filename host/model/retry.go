@@ -17,8 +17,8 @@ type RetryOptions struct {
 	// disables retries.
 	MaxRetries int
 	// Base is the delay before the first retry, by default 500 ms. Each further delay is
-	// twice as long, up to Max, by default 30 s. A random jitter changes each delay by up
-	// to 25 %.
+	// twice as long, up to Max, by default 30 s. A random jitter then changes each delay by up
+	// to 25 %. A delay that the endpoint requests replaces the computed one.
 	Base, Max time.Duration
 	// MaxRetryAfter is the maximum delay that an endpoint may request, by default 2 minutes.
 	// If an endpoint requests more, the call is not retried.
@@ -39,8 +39,8 @@ type retry struct {
 // WithRetry returns m with retries. A call that fails with a retryable error is retried
 // unless a chunk of the answer has been delivered, the delay that the endpoint requests is
 // too long, or the context's deadline is before the end of the delay. The returned error is
-// that of the last attempt, with the number of attempts. The options are copied; nil means the
-// defaults.
+// the error of the last attempt; it names the number of attempts if there were several. The
+// options are copied; nil means the defaults.
 func WithRetry(m Model, o *RetryOptions) Model {
 	var opts RetryOptions
 	if o != nil {
@@ -83,7 +83,8 @@ func (r *retry) Generate(ctx context.Context, req *Request, sink func(abi.Chunk)
 	}
 }
 
-// wait returns the delay after the given number of tries.
+// wait returns the delay after the given number of tries: asked if the endpoint requested a
+// delay, or an exponential delay with jitter.
 func (r *retry) wait(tries int, asked time.Duration) time.Duration {
 	if asked > 0 {
 		return asked

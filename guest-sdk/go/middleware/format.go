@@ -96,7 +96,7 @@ func (d *directive) read(s string) string {
 	return s[n:]
 }
 
-// digits parses a number of at most 999.
+// digits parses a decimal number at the start of s. Numbers above 999 become 999.
 func digits(s string) (n int, rest string) {
 	for ; s != "" && s[0] >= '0' && s[0] <= '9'; s = s[1:] {
 		n = min(10*n+int(s[0]-'0'), 999)

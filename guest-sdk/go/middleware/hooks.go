@@ -12,7 +12,7 @@ type Middleware any
 
 // ConfigureHook is called after the configuration was decoded into the middleware's
 // fields. It can check them and compute values from them. Every run starts with the
-// memory that it leaves.
+// memory that Configure leaves.
 type ConfigureHook interface {
 	Configure(ctx *Context) error
 }
@@ -33,10 +33,11 @@ type BeforeModelHook interface {
 	BeforeModel(ctx *Context, call *ModelStart) error
 }
 
-// WrapModelHook is called around each model call, which next continues. If it returns nil
-// and no error, the answer is what it sent with [Context.Send], or else the last reply of
-// next; if it did neither, the call continues without it. A wrapper that wants to read
-// the answer while it streams calls next.Stream.
+// WrapModelHook is called around each model call, which next continues. If the hook
+// returns nil and no error, the answer consists of the chunks that it sent with
+// [Context.Send]. If it sent none, the answer is the last reply of next. If it did not
+// call next either, the call continues without the hook. A hook that reads the answer
+// while it streams calls next.Stream.
 type WrapModelHook interface {
 	WrapModel(ctx *Context, req *Request, next NextModel) (*abi.Response, error)
 }
@@ -62,9 +63,10 @@ type BeforeToolHook interface {
 	BeforeTool(ctx *Context, call *ToolStart) error
 }
 
-// WrapToolCallHook is called around each tool call, which next continues. If it returns
-// nil and no error, the result is what it sent with [Context.Send], or else the last
-// reply of next; if it did neither, the call continues without it.
+// WrapToolCallHook is called around each tool call, which next continues. If the hook
+// returns nil and no error, the result consists of the chunks that it sent with
+// [Context.Send]. If it sent none, the result is the last reply of next. If it did not
+// call next either, the call continues without the hook.
 type WrapToolCallHook interface {
 	WrapToolCall(ctx *Context, call *Call, next NextTool) (*abi.Result, error)
 }
@@ -76,8 +78,8 @@ type GateToolHook interface {
 }
 
 // CallToolHook runs a tool that this middleware added. If it returns nil and no error,
-// the result is what it sent with [Context.Send]. [WithTools] makes tools from one
-// function each.
+// the result consists of the chunks that it sent with [Context.Send]. [WithTools] makes
+// each tool from one function.
 type CallToolHook interface {
 	CallTool(ctx *Context, call *Call) (*abi.Result, error)
 }

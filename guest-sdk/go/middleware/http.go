@@ -7,8 +7,8 @@ import (
 )
 
 // HTTP sends a request. It needs the grant http:HOST. The host replaces {{secret:NAME}}
-// in the URL, in header values and in the body, for hosts that the secret is intended
-// for. It follows redirects to granted hosts.
+// in the path and query of the URL, in header values and in the body, if the secret is
+// intended for the request's host. The host follows redirects to granted hosts.
 //
 // Any status is a response. Errors are of type *abi.Error, with the code denied without
 // the grant, for a private address and for a secret of another host, limit for a message

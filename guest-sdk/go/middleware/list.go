@@ -13,8 +13,7 @@ import (
 // maxBlock is the maximum number of messages fetched in one host call.
 const maxBlock = 64
 
-// A listCache caches the fetched messages of a list across the hooks of one run. Without
-// it all messages are fetched again.
+// A listCache caches the fetched messages of a list across the hooks of one run.
 type listCache struct {
 	run      string
 	revision int64

@@ -30,7 +30,7 @@ func (l Local[T]) Set(ctx *Context, value T) error {
 	return l.store(ctx, value, abi.LocalAlways)
 }
 
-// Delete removes the value. It succeeds if there is none.
+// Delete removes the value. It succeeds even if there is none.
 func (l Local[T]) Delete(ctx *Context) error { return ctx.host.LocalDelete(string(l)) }
 
 // Load returns the value and its version, which is 0 if there is none.

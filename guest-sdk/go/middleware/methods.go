@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A method is a method that implements a hook.
+// A method describes a Go method that implements a hook.
 type method struct {
 	hook abi.Hook
 	at   place

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A method is a method that implements a hook. TinyGo cannot look up methods by name, so
+// A method describes a Go method that implements a hook. TinyGo cannot look up methods by name, so
 // the code for each hook is referenced here. A hook that the program does not use costs
 // only its code, because the compiler knows whether a type has it.
 type method struct {

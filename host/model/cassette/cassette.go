@@ -23,10 +23,10 @@
 //	        …
 //
 // An interaction is a request with its response or error. Since conversations grow at the
-// end, it starts with the first "same" messages of the previous interaction; "same_tools"
-// copies its tools. The chunks of a streamed response are recorded in addition to it. The
-// file does not contain keys and headers, nor the ids, origins and extras of messages, which
-// are internal to the host.
+// end, an interaction starts with the first "same" messages of the previous one;
+// "same_tools" copies the previous tools. The chunks of a streamed response are recorded in
+// addition to the response. The file does not contain keys and headers, nor the ids,
+// origins and extras of messages, which are internal to the host.
 package cassette
 
 import (
@@ -163,7 +163,7 @@ func (p *parser) refuse(start int, err error) error {
 	return p.errorf(start, "%w", err)
 }
 
-// find returns the position of a key after start, or start.
+// find returns the position of a key after start, or start if the key is missing.
 func (p *parser) find(start int, path string) int {
 	key := path[strings.LastIndexByte(path, '.')+1:]
 	if i := bytes.Index(p.b[start:], []byte(`"`+key+`"`)); i >= 0 {

@@ -23,7 +23,7 @@ const (
 	maxTable     = 1 << 20 // cells of the table for a shortest diff
 )
 
-// A line is one value of a request: a scalar, or a line of a text.
+// A line is one value of a request: a scalar, or a piece of a string.
 type line struct {
 	path string // such as messages[2].content
 	text string // the value as JSON
@@ -156,7 +156,7 @@ func inReadingOrder(a, b string) int {
 	return cmp.Or(rank(a)-rank(b), strings.Compare(a, b))
 }
 
-// text appends a text as lines, and splits long lines.
+// text appends a string, split after each newline and after every maxText characters.
 func text(out []line, path, s string) []line {
 	for {
 		n, size := 0, 0
@@ -196,7 +196,8 @@ type op struct {
 	line line
 }
 
-// edit returns a shortest edit from a to b, or a simple one if both are long.
+// edit returns a shortest edit from a to b. If the table for it would exceed maxTable cells, edit
+// returns the first maxShown/2 lines of a as deletions, then all lines of b as additions.
 func edit(a, b []line) []op {
 	var ops []op
 	if len(a)*len(b) > maxTable {

@@ -38,8 +38,8 @@ func NewRecorder(path string, m model.Model) (*Recorder, error) {
 }
 
 // Generate implements [model.Model]. It writes the answer to the file before it returns. It
-// does not record calls that their context or sink ended. Concurrent calls are recorded in
-// the order in which they end.
+// does not record failed calls that the context or the sink ended, nor errors of types
+// other than *model.Error. Concurrent calls are recorded in the order in which they end.
 func (r *Recorder) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
 	it := interaction{Model: req.Model, Messages: told(req.Messages), Tools: toldTools(req.Tools), Params: req.Params}
 	var refused bool
@@ -165,8 +165,8 @@ func replace(path string, b []byte) error {
 	return err
 }
 
-// temporary creates a file in the directory of path, with the permissions that a file at
-// path would have.
+// temporary creates a temporary file in the directory of path. It fails if path exists and is
+// not a regular file.
 func temporary(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, errors.New("this is not a regular file")

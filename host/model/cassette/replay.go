@@ -23,8 +23,9 @@ type Replay struct {
 // Replay returns a model that starts at the first interaction.
 func (c *Cassette) Replay() *Replay { return &Replay{cassette: c} }
 
-// Resume returns a model for a run that resumes in the middle of the recording. It starts at
-// the first interaction that matches the run's first request.
+// Resume returns a model for a run that resumes in the middle of the recording. The model
+// starts at the first interaction that matches the run's first request, or at the first
+// interaction of the recording if none does.
 func (c *Cassette) Resume() *Replay { return &Replay{cassette: c, seek: true} }
 
 // Left returns the number of interactions that have not been replayed.

@@ -278,7 +278,7 @@ func (c *content) add(p abi.Part) {
 	c.pieces[len(c.pieces)-1].text.WriteString(p.Text)
 }
 
-// content returns null, a string if there is only one text, or parts.
+// content returns null if there are no pieces, a string if there is only text, or parts.
 func (c *content) content() abi.Content {
 	if len(c.pieces) == 0 {
 		return abi.Content{}
@@ -298,7 +298,8 @@ func (c *content) content() abi.Content {
 	return abi.Parts(parts...)
 }
 
-// usage decodes the usage. Values that are not valid numbers count as 0.
+// usage decodes the token counts. A count that is not a number from 0 to 2^53 becomes 0. A total of
+// 0 becomes the sum of the other counts.
 func usage(raw json.RawMessage) *abi.Usage {
 	var u map[string]json.RawMessage
 	if json.Unmarshal(raw, &u) != nil {

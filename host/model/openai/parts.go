@@ -12,9 +12,10 @@ import (
 var carried = map[string]string{abi.PartImage: "image", abi.PartAudio: "audio", abi.PartFile: "file"}
 
 // carry converts tool results to the form of the API, whose tool messages contain only text. It
-// moves images, audio and files of tool results to one user message after the answers of that
-// round, and leaves a line of text that refers to it. So every call has exactly one answer, and the
-// answers stay adjacent. Parts of other types stay in place, because the endpoint may support them.
+// moves images, audio and files from tool results to one user message after the answers of that
+// round, and replaces them by a line of text that refers to the user message. So every call has
+// exactly one answer, and the answers stay adjacent. Parts of other types stay in place, because
+// the endpoint may support them.
 func carry(in []abi.Message) []abi.Message {
 	if !slices.ContainsFunc(in, func(m abi.Message) bool { return m.Role == abi.RoleTool && m.Content.IsParts() }) {
 		return in

@@ -29,8 +29,8 @@ const maxShown = 300
 // maxRedacted is the number of bytes of an endpoint's text that are read for an error.
 const maxRedacted = 64 << 10
 
-// minSecret is the minimum length of a redacted secret. A shorter one occurs in many texts by
-// chance.
+// minSecret is the minimum length of a redacted secret, in bytes. Shorter values occur in other
+// text by chance.
 const minSecret = 4
 
 // errStreamOptions marks an error that may not occur without stream_options.
@@ -229,8 +229,8 @@ func (c *Client) short(s string) string {
 	return s
 }
 
-// retryAfter returns the delay that an endpoint requests, in milliseconds, in seconds or as a date.
-// It returns 0 if there is none.
+// retryAfter returns the delay that an endpoint requests in milliseconds, in seconds or as a date,
+// or 0 if it requests none.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
 		return pause(ms / 1000)

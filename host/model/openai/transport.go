@@ -87,11 +87,11 @@ func (k *call) close() {
 	k.held.Release()
 }
 
-// hurry marks the answer as complete.
+// hurry marks the answer as complete except for its usage, and limits the idle timeout to afterEnd.
 func (k *call) hurry() { k.ended, k.idle = true, min(k.idle, afterEnd) }
 
 // Do sends the call's body instead of go-openai's. It returns a stream with one event per line,
-// whatever the form of the answer. Failures are errors.
+// whatever the form of the answer. A status of 300 or above is an error.
 func (k *call) Do(req *http.Request) (*http.Response, error) {
 	c := k.client
 	req.URL.RawQuery = c.query
@@ -152,8 +152,8 @@ func (k *call) events(r *bufio.Reader, contentType string) (io.Reader, error) {
 	return &line, nil
 }
 
-// begin skips the white space that some endpoints send to keep a connection open, and returns the
-// next byte without consuming it.
+// begin skips a byte order mark and the white space that some endpoints send to keep a connection
+// open, and returns the next byte without consuming it.
 func begin(r *bufio.Reader) (byte, error) {
 	if b, _ := r.Peek(3); string(b) == "\xef\xbb\xbf" {
 		_, _ = r.Discard(3)
@@ -179,7 +179,7 @@ func looksLikeEvents(r *bufio.Reader) bool {
 	return false
 }
 
-// hold counts n bytes on the account that the call's context carries, until close.
+// hold adds n bytes to the memory account in the call's context, until close.
 func (k *call) hold(n int64) error {
 	if err := k.held.Add(n); err != nil {
 		return model.Errorf(abi.CodeLimit, "%s was not asked, or its answer dropped: %v", k.client.shown, err)

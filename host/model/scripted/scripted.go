@@ -14,9 +14,9 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
-// A Reply is the model's behavior for one request. The model waits for Delay, sends the
-// chunks to the sink, and returns the response or the error. With both chunks and an error,
-// it breaks off in the middle.
+// A Reply is the model's behavior for one request. The model calls Do, waits for Delay, sends
+// the chunks to the sink, and returns the response or the error. With both chunks and an
+// error, it breaks off in the middle.
 type Reply struct {
 	Response *abi.Response
 	Err      error
@@ -33,7 +33,7 @@ type Reply struct {
 	Do func(ctx context.Context, req *model.Request) error
 }
 
-// Text returns a reply with a text.
+// Text returns a reply with an assistant message whose content is text.
 func Text(text string) Reply { return Message(abi.Assistant(text)) }
 
 // Calls returns a reply with tool calls.
@@ -160,7 +160,7 @@ func (r *Reply) chunks() []abi.Chunk {
 	return out
 }
 
-// split splits a chunk into pieces of n characters.
+// split splits a chunk into pieces of at most n characters.
 func split(c abi.Chunk, n int) []abi.Chunk {
 	text := &c.Text
 	if c.Kind == abi.ChunkToolCall {

@@ -65,8 +65,8 @@ type Host struct {
 	stream    *stream      // the stream that a wrapper reads
 }
 
-// A ModelCall is a model call that a wrapper passed on: the changed request, and the
-// changes alone.
+// A ModelCall is a model call that a wrapper passed on or that the module made itself: the
+// changed request, and the changes alone.
 type ModelCall struct {
 	Messages []abi.Message
 	Tools    []abi.Tool
