@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Module is a module of a tenant.
+// A Module describes a stored module and its names.
 type Module struct {
 	Digest  string       `json:"digest" doc:"The SHA-256 of the content, as sha256:…. The content of a script includes its imports."`
 	Kind    string       `json:"kind" enum:"wasm,script" doc:"The media type of the content."`

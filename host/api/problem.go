@@ -16,8 +16,8 @@ type Problem struct {
 	OpenAI   *OpenAIError `json:"error,omitempty" doc:"The same error in OpenAI's format. Only on OpenAI-compatible endpoints."`
 	Errors   []Wrong      `json:"errors,omitempty" doc:"All invalid parts of the request."`
 
-	// RetryAfter is the Retry-After header: when a retry may succeed. It is 0 if the server
-	// does not say.
+	// RetryAfter is the time after which a retry may succeed, from the Retry-After header. It
+	// is 0 if the response has no such header.
 	RetryAfter time.Duration `json:"-"`
 }
 
@@ -61,7 +61,7 @@ const (
 // the response is not from an agent-runner server.
 func (p *Problem) Code() string { return strings.TrimPrefix(p.Type, ProblemType) }
 
-// Request returns the id of the request, by which the server's log has it.
+// Request returns the id of the request. The server logs the same id.
 func (p *Problem) Request() string {
 	return strings.TrimPrefix(p.Instance, "urn:agent-runner:request:")
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Run is a run of a tenant.
+// A Run describes the state of a run.
 type Run struct {
 	ID           string      `json:"id"`
 	Agent        string      `json:"agent"`
@@ -33,7 +33,7 @@ type Tokens struct {
 	TotalTokens      int64 `json:"total_tokens"`
 }
 
-// An Interrupt is a question that a run waits for an answer to.
+// An Interrupt is a question that pauses a run until it is answered.
 type Interrupt struct {
 	ID      string          `json:"id" doc:"The id to answer the interrupt with."`
 	Agent   string          `json:"agent,omitempty" doc:"The sub-agent that waits. Empty for the agent itself."`
@@ -70,7 +70,7 @@ type StartRun struct {
 	Disconnect string                     `json:"disconnect,omitempty" enum:"continue,cancel" doc:"Whether the run continues or is canceled when its last follower disconnects. Default: continue."`
 }
 
-// A RunHistory holds what a run did, phase by phase.
+// A RunHistory holds the messages and the recorded steps of a run.
 type RunHistory struct {
 	Input    json.RawMessage `json:"input" doc:"The initial messages, in OpenAI's format."`
 	Messages json.RawMessage `json:"messages" doc:"The current conversation."`

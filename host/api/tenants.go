@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// A Tenant is a tenant as its operator sees it.
+// A Tenant describes a tenant with its quota and policy.
 type Tenant struct {
 	ID      string      `json:"id"`
 	Name    string      `json:"name"`
@@ -30,7 +30,7 @@ type TenantQuota struct {
 	RequestsPerMin     int64 `json:"requests_per_minute,omitempty" minimum:"0" doc:"Maximum number of requests per minute on one server."`
 }
 
-// A Policy is what the operator allows a tenant.
+// A Policy holds what the operator allows a tenant's agents and modules to use.
 type Policy struct {
 	Grants   []string `json:"grants,omitempty" doc:"Grants that the tenant's agents may give to modules, as in agent.yaml. A trailing * matches anything: read:*, tool:*. Default: read:*, which cannot affect other tenants."`
 	Models   []string `json:"models,omitempty" doc:"Models that the tenant's agents may use. A trailing * matches anything. Default: any, with the tenant's own credentials."`
@@ -54,7 +54,7 @@ type TenantUpdate struct {
 	Policy *Policy      `json:"policy,omitempty" doc:"Replaces the whole policy."`
 }
 
-// A Usage is a page of what a tenant used.
+// A Usage is a page of a tenant's usage.
 type Usage struct {
 	Total      UsageRow   `json:"total" doc:"The sum of the rows of all pages. Its day, agent and module are empty."`
 	Rows       []UsageRow `json:"rows" nullable:"false" doc:"By day, agent and module."`
@@ -62,7 +62,7 @@ type Usage struct {
 	NextCursor string     `json:"next_cursor,omitempty" doc:"The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire."`
 }
 
-// A UsageRow is what an agent, or one of its modules, used on a day.
+// A UsageRow holds the usage of an agent, or of one of its modules, on one day.
 type UsageRow struct {
 	Day              string `json:"day,omitempty" doc:"The day (UTC)."`
 	Agent            string `json:"agent,omitempty"`
@@ -76,7 +76,7 @@ type UsageRow struct {
 	JournalBytes     int64  `json:"journal_bytes" doc:"Bytes that the runs wrote to the journal. Up to 65536 bytes of a run in progress are counted late."`
 }
 
-// Kept is what a tenant stores now, as its quotas count it.
+// Kept holds the current size of what a tenant stores, as its quotas count it.
 type Kept struct {
 	JournalBytes int64 `json:"journal_bytes" doc:"Size of the journals of the tenant's runs, in bytes."`
 }

@@ -1,14 +1,13 @@
-// Package client is a client of the agent-runner server's HTTP API, which the server
-// describes at /openapi.json. It has one method per operation. The package imports nothing
-// of the server.
+// Package client is a client of the agent-runner server's HTTP API, which the server describes
+// at /openapi.json. It has one method per operation. The package imports no package of the
+// server.
 //
 //	c, err := client.New("https://agents.example.com", key, nil)
 //	run, err := c.StartRun(ctx, &api.StartRun{Agent: "support", Input: "hello"}, "")
 //	for event, err := range c.Follow(ctx, run.ID, 0) { … }
 //
-// Package api defines what requests and responses contain. If the server rejects a request,
-// the error is an [*api.Problem]. If the server is unreachable,
-// it is an [*UnreachableError].
+// Package api defines the bodies of requests and responses. If the server rejects a request,
+// the error is an [*api.Problem]. If the server is unreachable, it is an [*UnreachableError].
 package client
 
 import (
@@ -168,8 +167,8 @@ func (c *Client) send(ctx context.Context, r *request) (*http.Response, error) {
 	return res, nil
 }
 
-// unreachable wraps an error of sending a request. It returns the error of a canceled
-// context unchanged.
+// unreachable wraps an error of sending a request or reading its response in an
+// [*UnreachableError]. If ctx is done, it returns the cause of ctx instead.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -18,7 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Parameters of reconnecting.
+// Pauses between two connections, and the size limit of a stream's lines.
 const (
 	firstPause = 200 * time.Millisecond
 	maxPause   = 5 * time.Second
@@ -26,9 +26,10 @@ const (
 )
 
 // Follow yields the events of a run after a number, until the run ends or pauses. If the
-// connection breaks, Follow reconnects and continues after the last event, so that it
-// yields each event exactly once. It stops after yielding an error. After [Options.Retry]
-// without a connection, the error is an [*UnreachableError].
+// connection breaks, Follow reconnects and continues after the last event, so that it yields
+// each event exactly once. It stops after yielding an error. If the server stays unreachable,
+// or responds with status 429 or 5xx, for [Options.Retry], the error is that of the last
+// attempt: an [*UnreachableError] or an [*api.Problem].
 func (c *Client) Follow(ctx context.Context, run string, after int64) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		f := &following{client: c, run: run, after: after, yield: yield}

@@ -34,7 +34,7 @@ func (c *Client) Keys(ctx context.Context, tenant string, p Page) (keys []*api.K
 }
 
 // RotateKey replaces the key with the given id. The old key remains valid for grace, rounded
-// to whole seconds.
+// down to whole seconds. An empty tenant is the caller's own.
 func (c *Client) RotateKey(ctx context.Context, tenant, id string, grace time.Duration) (*api.Key, error) {
 	in := struct {
 		Grace int64 `json:"grace,omitempty"`
@@ -43,7 +43,7 @@ func (c *Client) RotateKey(ctx context.Context, tenant, id string, grace time.Du
 	return out, c.call(ctx, &request{method: http.MethodPost, path: keysOf(tenant) + path("/%s/rotate", id), in: in}, out)
 }
 
-// RevokeKey revokes the key with the given id.
+// RevokeKey revokes the key with the given id. An empty tenant is the caller's own.
 func (c *Client) RevokeKey(ctx context.Context, tenant, id string) error {
 	return c.delete(ctx, keysOf(tenant)+path("/%s", id))
 }

@@ -9,7 +9,7 @@ import (
 // A Page selects a part of a list. Its zero value selects the first page.
 type Page struct {
 	Cursor string // the next cursor of the previous page
-	Limit  int    // maximum number of rows; 0 leaves it to the server
+	Limit  int    // maximum number of rows; the server's default if 0
 }
 
 // query returns the query parameters of a page.
@@ -25,8 +25,8 @@ func (p Page) query() url.Values {
 }
 
 // Collect reads the pages of a list until it has limit rows, or all rows if limit is 0. The
-// server caps pages at maxPage rows. read reads one page, and returns the next one's
-// cursor, which is empty after the last page.
+// server caps pages at maxPage rows. read returns one page, and the cursor of the next page,
+// which is empty after the last page.
 func Collect[T any](limit, maxPage int, read func(Page) (rows []T, next string, err error)) ([]T, error) {
 	all := []T{}
 	for p := (Page{}); ; {
@@ -49,7 +49,7 @@ func Collect[T any](limit, maxPage int, read func(Page) (rows []T, next string, 
 	}
 }
 
-// The maximum number of rows of a page.
+// Maximum numbers of rows in a page: of most lists, of runs, and of usage.
 const (
 	MaxPage      = 1000
 	MaxRunPage   = 500

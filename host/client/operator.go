@@ -31,7 +31,8 @@ func (c *Client) Blocks(ctx context.Context, p Page) (blocks []api.Block, next s
 	return out.Blocks, out.Next, err
 }
 
-// SetSecret stores a secret. The server never returns its value.
+// SetSecret stores or replaces a secret of the key's tenant. The server never returns its
+// value.
 func (c *Client) SetSecret(ctx context.Context, name, value string) error {
 	in := struct {
 		Value string `json:"value"`
@@ -50,13 +51,13 @@ func (c *Client) Secrets(ctx context.Context, p Page) (secrets []api.Secret, nex
 	return out.Secrets, out.Next, err
 }
 
-// DeleteSecret deletes a secret.
+// DeleteSecret deletes a secret of the key's tenant.
 func (c *Client) DeleteSecret(ctx context.Context, name string) error {
 	return c.delete(ctx, path("/v1/secrets/%s", name))
 }
 
-// Usage returns a page of what a tenant used from one day to another, such as 2006-01-02,
-// both included. An empty tenant is the caller's own; an empty day is today.
+// Usage returns a page of a tenant's usage from one day to another, both included. Days have
+// the form 2006-01-02. An empty tenant is the caller's own; an empty day is today.
 func (c *Client) Usage(ctx context.Context, tenant, from, to string, p Page) (*api.Usage, error) {
 	at := "/v1/usage"
 	if tenant != "" {

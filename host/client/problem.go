@@ -12,10 +12,11 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 )
 
-// maxProblem is the number of bytes that are read of a response that is an error.
+// maxProblem is the maximum number of bytes that are read from an error response.
 const maxProblem = 1 << 20
 
-// problemOf returns the problem that a response reports.
+// problemOf returns the problem that a response reports. If the response is not a problem, it
+// returns one that asks the user to check the address.
 func (c *Client) problemOf(res *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(res.Body, maxProblem))
 	p := &api.Problem{}

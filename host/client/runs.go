@@ -16,11 +16,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// StartRun starts a run, or resumes a paused one, and returns without waiting for its end.
-// The key makes the request idempotent: repeating the request starts no second run, and the
-// server rejects a different request with the same key. If key is empty, StartRun uses a
-// random one. If the server does not respond, StartRun repeats a request that starts a run
-// once.
+// StartRun starts a run, or resumes a paused one, and returns without waiting for its end. The
+// idempotency key identifies the request: repeating the request starts no second run, and the
+// server rejects a different request with the same key. If key is empty, StartRun uses a random
+// one. If the server is unreachable, StartRun retries once, but only to start a run.
 func (c *Client) StartRun(ctx context.Context, s *api.StartRun, key string) (*api.Run, error) {
 	if key == "" {
 		key = rand.Text()
@@ -58,7 +57,7 @@ func (c *Client) Runs(ctx context.Context, f RunFilter, p Page) (runs []*api.Run
 	return out.Runs, out.Next, err
 }
 
-// Run returns a run.
+// Run returns a run, with the text of its answer if it has one.
 func (c *Client) Run(ctx context.Context, id string) (*api.Run, error) {
 	out := &api.Run{}
 	return out, c.get(ctx, path("/v1/runs/%s", id), nil, out)
@@ -75,7 +74,7 @@ func (c *Client) DeleteRun(ctx context.Context, id string) error {
 	return c.delete(ctx, path("/v1/runs/%s", id))
 }
 
-// RunHistory returns what a run did.
+// RunHistory returns the messages and the recorded steps of a run.
 func (c *Client) RunHistory(ctx context.Context, id string) (*api.RunHistory, error) {
 	out := &api.RunHistory{}
 	return out, c.get(ctx, path("/v1/runs/%s/history", id), nil, out)

@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 )
 
-// CreateTenant creates a tenant.
+// CreateTenant creates a tenant, and returns it.
 func (c *Client) CreateTenant(ctx context.Context, t *api.NewTenant) (*api.Tenant, error) {
 	out := &api.Tenant{}
 	return out, c.call(ctx, &request{method: http.MethodPost, path: "/v1/tenants", in: t}, out)
@@ -23,7 +23,7 @@ func (c *Client) Tenants(ctx context.Context, p Page) (tenants []*api.Tenant, ne
 	return out.Tenants, out.Next, err
 }
 
-// Tenant returns a tenant.
+// Tenant returns the tenant with the given id.
 func (c *Client) Tenant(ctx context.Context, id string) (*api.Tenant, error) {
 	out := &api.Tenant{}
 	return out, c.get(ctx, path("/v1/tenants/%s", id), nil, out)

@@ -17,15 +17,15 @@ type Budget struct {
 	buckets buckets
 }
 
-// NewBudget returns a budget of a share of the time: 0.25 is a quarter of one processor. A tenant
-// that used little can use burst at once.
+// NewBudget returns a budget that gives each tenant a share of the time: 0.25 is a quarter of
+// one processor. burst is the capacity of a tenant's bucket, which is full at first.
 func NewBudget(share float64, burst time.Duration) *Budget {
 	return &Budget{limit: rate.Limit(share * 1e6), burst: int(burst.Microseconds())}
 }
 
-// Charge deducts what a tenant's work took, and returns the delay of its next work that keeps
-// it within its share. The delay is zero while the burst lasts, and at most [MaxDelay]: Charge drops
-// a deficit that would need more.
+// Charge deducts the time that a tenant's work took, and returns the delay before the tenant's
+// next work that keeps the tenant within its share. The delay is zero while the burst lasts,
+// and at most [MaxDelay]: Charge drops any larger deficit.
 func (b *Budget) Charge(tenant string, took time.Duration) (delay time.Duration) {
 	now := time.Now()
 	l := b.buckets.get(tenant, now, b.limit, b.burst)

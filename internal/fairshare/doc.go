@@ -1,16 +1,17 @@
 // Package fairshare divides a server's resources among tenants that do not trust each other.
 //
-//   - A [Semaphore] bounds how much runs at once. Tenants are served in turn, however much one of
-//     them asks for.
-//   - A [Budget] bounds the time that a tenant's work takes over seconds: it tells the caller how
-//     long to delay a tenant that has used more.
-//   - A [RateLimiter] bounds the number of requests a minute.
+//   - A [Semaphore] bounds the number of concurrent operations. Tenants are served in turn,
+//     however many slots one of them requests.
+//   - A [Budget] bounds the time that a tenant's work takes over seconds: it returns the
+//     delay for a tenant that has used more than its share.
+//   - A [RateLimiter] bounds the number of requests of a tenant per minute.
 //
-// The types do not know each other. A caller combines them: it acquires a slot, works, charges the
+// The types are independent. A caller combines them: it acquires a slot, works, charges the
 // time to the budget and releases the slot with the delay that the budget returns.
 //
-// A tenant is any string. State about a tenant is dropped once it says nothing any more, so memory
-// is bounded by the tenants that are active. All methods may be called concurrently.
+// A tenant is any string. A semaphore drops the state of a tenant that neither holds nor waits
+// for slots. The others drop full buckets once they hold 10,000, so that active tenants bound
+// the memory. All methods are safe for concurrent use.
 //
-// The package imports nothing of this project.
+// The package imports no other package of this project.
 package fairshare

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxIdle is the number of tenants above which those whose bucket is full are forgotten.
+// maxIdle is the number of buckets at which a new tenant causes full buckets to be dropped.
 const maxIdle = 10_000
 
 // buckets holds a token bucket for each tenant.
@@ -17,7 +17,7 @@ type buckets struct {
 	of map[string]*rate.Limiter
 }
 
-// get returns a tenant's bucket with this limit and burst. A new one is full.
+// get returns a tenant's bucket, and sets its limit and burst. A new bucket is full.
 func (b *buckets) get(tenant string, now time.Time, limit rate.Limit, burst int) *rate.Limiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -39,7 +39,8 @@ func (b *buckets) get(tenant string, now time.Time, limit rate.Limit, burst int)
 	return l
 }
 
-// forget drops the full buckets: a new one is full, too. The caller holds mu.
+// forget drops full buckets, which hold no information: a new bucket is full, too. The caller
+// holds mu.
 func (b *buckets) forget(now time.Time) {
 	for tenant, l := range b.of {
 		if l.TokensAt(now) >= float64(l.Burst()) {
@@ -54,12 +55,14 @@ type RateLimiter struct {
 	buckets buckets
 }
 
-// NewRateLimiter returns a rate limiter with a clock, which must not go back: [time.Now] does not.
+// NewRateLimiter returns a rate limiter with a clock, which must be monotonic, as [time.Now]
+// is.
 func NewRateLimiter(now func() time.Time) *RateLimiter { return &RateLimiter{now: now} }
 
-// Allow takes one request. A tenant can send the requests of a minute at once, and gets them back
-// evenly over a minute. Zero means no limit. If the request is not allowed, retry is when the
-// next one is.
+// Allow reports whether a tenant may send a request now, and counts the request if so. A tenant
+// can send perMinute requests at once; its bucket refills evenly over a minute. If perMinute is
+// zero or negative, requests are unlimited. If the request is not allowed, retry is the time
+// until the next one is.
 func (r *RateLimiter) Allow(tenant string, perMinute int64) (retry time.Duration, ok bool) {
 	if perMinute <= 0 {
 		return 0, true

@@ -31,7 +31,7 @@ type tenant struct {
 	queue []chan struct{} // FIFO; closed when the slot is granted
 }
 
-// A QueueFullError reports that a tenant has as many waiters as its queue holds.
+// A QueueFullError reports that a tenant's queue is full.
 type QueueFullError struct {
 	Queue int // length of a tenant's queue
 }
@@ -40,18 +40,19 @@ func (e *QueueFullError) Error() string {
 	return fmt.Sprintf("acquire slot: %d callers of this tenant wait already; try again later", e.Queue)
 }
 
-// NewSemaphore returns a semaphore. A tenant holds at most perTenant of the slots, so that a
-// smaller number than slots leaves some to others at all times. At most queue callers of a tenant
-// wait at once.
+// NewSemaphore returns a semaphore with a number of slots. A tenant holds at most perTenant
+// slots; if perTenant is smaller than slots, some always remain for other tenants. At most
+// queue callers of a tenant wait at once.
 func NewSemaphore(slots, perTenant, queue int) *Semaphore {
 	return &Semaphore{perTenant: perTenant, queue: queue, free: slots, tenants: map[string]*tenant{}}
 }
 
-// Acquire waits for a slot. It fails with a [*QueueFullError], or with the cause of ctx if ctx is
-// done first.
+// Acquire waits for a slot. It fails with a [*QueueFullError] if it would have to wait and the
+// tenant's queue is full, or with the cause of ctx if ctx is done first.
 //
-// release returns the slot. Other tenants can have it at once; the tenant itself only after delay,
-// until when the slot counts as one that it holds. Further calls of release have no effect.
+// release returns the slot. Other tenants can acquire the slot at once. Until delay has passed,
+// the slot also counts as one that the tenant itself holds. Further calls of release have no
+// effect.
 func (s *Semaphore) Acquire(ctx context.Context, name string) (release func(delay time.Duration), err error) {
 	t, ready, err := s.enqueue(name)
 	if err != nil {
@@ -67,7 +68,7 @@ func (s *Semaphore) Acquire(ctx context.Context, name string) (release func(dela
 	return func(delay time.Duration) { once.Do(func() { s.release(t, delay) }) }, nil
 }
 
-// enqueue adds a waiter, which is served at once if that is possible.
+// enqueue adds a waiter, and grants it a slot at once if possible.
 func (s *Semaphore) enqueue(name string) (t *tenant, ready chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +89,8 @@ func (s *Semaphore) enqueue(name string) (t *tenant, ready chan struct{}, err er
 	return t, ready, nil
 }
 
-// serve grants free slots. The caller holds mu.
+// serve grants free slots to waiting tenants that hold fewer than perTenant. The caller holds
+// mu.
 func (s *Semaphore) serve() {
 	for s.free > 0 {
 		i := slices.IndexFunc(s.waiting, func(t *tenant) bool { return t.held < s.perTenant })

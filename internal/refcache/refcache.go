@@ -1,9 +1,9 @@
 // Package refcache caches values that are costly to make and must be closed, such as compiled
-// modules. It is modelled on Caddy's usage pool.
+// modules. Its design follows Caddy's usage pool.
 //
-// A value is made once for each key, however many callers ask for it at the same time, and counts
-// its references. It is closed once, never while it is referenced. The package imports nothing of
-// this project.
+// The cache loads a value once per key, even if several callers request the key concurrently,
+// and counts references to the value. It closes a value once, and never while references exist.
+// The package imports no other package of this project.
 package refcache
 
 import (
@@ -14,24 +14,25 @@ import (
 	"time"
 )
 
-// Options are the options of a [Cache].
+// Options configure a [Cache].
 type Options[V any] struct {
-	// Close closes a value that is no longer cached. Optional.
+	// Close, if not nil, is called with each value that leaves the cache.
 	Close func(V)
-	// KeepIdle keeps values without references until [Cache.Evict] closes them. Otherwise a value
-	// is closed with its last reference, and the context of a load ends when its last caller leaves.
+	// KeepIdle keeps values without references until [Cache.Evict] closes them. Otherwise
+	// releasing the last reference closes a value, and the context of a load ends when the last
+	// caller that waits for the load leaves.
 	KeepIdle bool
-	// Retry reports whether a caller that waited for the load of another caller, which failed,
-	// loads the value itself. Default: never; all of them fail with the same error.
+	// Retry reports whether a caller that waited for the failed load of another caller tries
+	// again. If Retry is nil, all callers fail with the error of the load.
 	Retry func(error) bool
-	// Now is the clock. Default: [time.Now].
+	// Now is the clock. It defaults to [time.Now].
 	Now func() time.Time
 }
 
-// errAbandoned is the cause of the end of a load whose callers have all left.
+// errAbandoned is the cause of the canceled context of a load whose callers have all left.
 var errAbandoned = errors.New("refcache: all callers have left")
 
-// A Cache holds values by key. All its methods may be called concurrently.
+// A Cache holds values by key. It is safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	options Options[V]
 
@@ -76,9 +77,9 @@ type Ref[K comparable, V any] struct {
 	once  sync.Once
 }
 
-// Acquire returns a reference to the value of a key. If there is none, load makes it; load gets the
-// values of ctx but not its end. Acquire fails with load's error, or with the cause of ctx if ctx
-// is done first.
+// Acquire returns a reference to the value of a key. If the key has no value, Acquire calls
+// load; the context of load has the values of ctx, but not its deadline or cancellation.
+// Acquire fails with load's error, or with the cause of ctx if ctx is done first.
 func (c *Cache[K, V]) Acquire(ctx context.Context, key K, load func(context.Context) (V, error)) (*Ref[K, V], error) {
 	for {
 		e, own := c.reference(ctx, key, load)
@@ -97,7 +98,8 @@ func (c *Cache[K, V]) Acquire(ctx context.Context, key K, load func(context.Cont
 	}
 }
 
-// reference counts a reference to an entry. If there was none, it starts the load.
+// reference adds a reference to the entry of a key. If there is no entry, it adds one and
+// starts the load; own reports that.
 func (c *Cache[K, V]) reference(ctx context.Context, key K, load func(context.Context) (V, error)) (e *entry[K, V], own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,8 +152,8 @@ func (c *Cache[K, V]) release(e *entry[K, V]) {
 	}
 }
 
-// unused handles the end of the last reference. It reports whether the caller is to close the value.
-// The caller holds mu.
+// unused handles the end of the last reference. It reports whether the caller must close the
+// value. The caller holds mu.
 func (c *Cache[K, V]) unused(e *entry[K, V]) bool {
 	if !e.ready {
 		return false
@@ -182,15 +184,15 @@ func (r *Ref[K, V]) Retain() *Ref[K, V] {
 	return &Ref[K, V]{Value: r.Value, cache: r.cache, entry: r.entry}
 }
 
-// Idle is a value without references.
+// An Idle is a value without references.
 type Idle[K comparable, V any] struct {
 	Key   K
 	Value V
 	Since time.Time
 }
 
-// Evict closes the idle values that choose returns, and returns how many. choose gets all of them,
-// the least recently used first, and must not call methods of the cache.
+// Evict closes the idle values that choose returns, and returns their number. choose receives
+// all idle values, the least recently used first. It must not call methods of the cache.
 func (c *Cache[K, V]) Evict(choose func(idle []Idle[K, V]) []Idle[K, V]) int {
 	c.mu.Lock()
 	var idle []Idle[K, V]
@@ -211,12 +213,13 @@ func (c *Cache[K, V]) Evict(choose func(idle []Idle[K, V]) []Idle[K, V]) int {
 	return len(chosen)
 }
 
-// EvictAll closes all idle values, and returns how many.
+// EvictAll closes all idle values, and returns their number.
 func (c *Cache[K, V]) EvictAll() int {
 	return c.Evict(func(idle []Idle[K, V]) []Idle[K, V] { return idle })
 }
 
-// Refs returns the number of references to the value of a key, including callers that wait for it.
+// Refs returns the number of references to the value of a key, including those of callers that
+// wait for the value.
 func (c *Cache[K, V]) Refs(key K) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,7 +229,8 @@ func (c *Cache[K, V]) Refs(key K) int {
 	return 0
 }
 
-// Keys returns the keys of all values, in no order. Those that are being loaded are included.
+// Keys returns the keys of all values, including those that are being loaded, in no particular
+// order.
 func (c *Cache[K, V]) Keys() []K {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 const admissionTTL = time.Minute
 
 // AdmitRun admits a run that starts, or that resumes after a pause, if the tenant's quotas
-// allow it on all machines together. Otherwise it fails with a [*QuotaError]. It counts a
-// run that starts. The admission counts as a run in progress until the journal has the run
-// as running, until [Tenant.ReleaseRun], or for a minute.
+// allow it on all machines together. Otherwise it fails with a [*QuotaError]. It adds a run
+// that starts to the tenant's usage of the day. The admission counts as a run in progress until
+// the journal has the run as running, until [Tenant.ReleaseRun], or for a minute.
 func (n *Tenant) AdmitRun(ctx context.Context, run, agent string, starts bool) error {
 	return n.update(ctx, func(t scoped) error {
 		at, err := checkRunQuotas(t, run, starts)
@@ -85,8 +85,9 @@ func (j *tenantJournal) Create(ctx context.Context, r *journal.Creation) error {
 	}, r.Log)
 }
 
-// checkRunQuotas fails with a [*QuotaError] if the tenant's quotas do not allow a run. It
-// returns the time by the database's clock, which all machines share.
+// checkRunQuotas fails with a [*QuotaError] if the tenant's quotas do not allow a run. The
+// operator has no quotas. It returns the time by the database's clock, which all machines
+// share.
 func checkRunQuotas(t scoped, run string, starts bool) (time.Time, error) {
 	info, err := tenantIn(t.tx, t.tenant)
 	if err != nil {
@@ -103,8 +104,8 @@ func checkRunQuotas(t scoped, run string, starts bool) (time.Time, error) {
 	return now, compareUsage(t, info.Quota, run, now, starts)
 }
 
-// compareUsage compares the tenant's usage with its quota. It does not count run itself as a
-// run in progress.
+// compareUsage fails with a [*QuotaError] if the tenant's usage and one more run exceed its
+// quota. It does not count run itself as a run in progress.
 func compareUsage(t scoped, q TenantQuota, run string, now time.Time, starts bool) error {
 	var running, runs, tokens, fuel, written int64
 	if q.ConcurrentRuns > 0 {

@@ -66,8 +66,8 @@ func (s *store) Commit(ctx context.Context, c *journal.Commit) error {
 	return err
 }
 
-// rewriteLog replaces messages in the entries of a run's log. It returns the ids of the
-// pieces that it released.
+// rewriteLog replaces the run's title, and messages in the entries of its log. It returns the
+// ids of the pieces that it released.
 func rewriteLog(t database.Tx, c *journal.Commit) (pieces []string, err error) {
 	type row struct {
 		entry int64

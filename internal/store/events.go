@@ -58,7 +58,7 @@ func (s *store) events(ctx context.Context, id string, after int64, limit, maxBy
 	return out, err
 }
 
-// eventBodies returns the rows with the events that events returns.
+// eventBodies returns the rows whose events the method events returns.
 func eventBodies(t database.Tx, run string, after int64, limit, maxBytes int) (rows []blob.Body, err error) {
 	events, size := int64(0), 0
 	err = t.Query(func(scan func(...any) error) error {

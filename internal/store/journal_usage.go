@@ -19,11 +19,11 @@ const (
 )
 
 const (
-	// maxDueBytes is the number of bytes of a run in progress that its tenant's usage may
-	// lack. The run's row has them as journal_due. They are counted when the run stops.
+	// maxDueBytes is the number of bytes of a run in progress that its tenant's usage may lack.
+	// The run's row holds them in journal_due. Smaller amounts are counted when the run stops.
 	maxDueBytes = 64 << 10
-	// minCountedEvents is the size of a commit of events alone from which the commit counts
-	// them. The run's next commit counts smaller ones.
+	// minCountedEvents is the minimum size, in bytes, of a commit of events alone that counts
+	// the run's due bytes. Smaller commits leave that to a later commit of the run.
 	minCountedEvents = 4 << 10
 )
 
@@ -33,8 +33,8 @@ func (q *TenantQuota) journalBytesPerDay() int64 {
 	return cmp.Or(q.JournalBytesPerDay, DefaultJournalBytesPerDay)
 }
 
-// dueBytes returns how many of a run's uncounted bytes to count now: all once the run has
-// stopped, and only large amounts before.
+// dueBytes returns how many of a run's uncounted bytes to count now: all of them once the run
+// has stopped, and before that only maxDueBytes or more.
 func dueBytes(status journal.Status, uncounted int64) int64 {
 	if status == journal.StatusRunning && uncounted < maxDueBytes {
 		return 0
@@ -51,9 +51,9 @@ func countJournal(t scoped, agent string, at time.Time, n int64) error {
 	return addJournalBytes(t, n)
 }
 
-// countEvents counts a commit without a meter, which is a commit of events alone or of a
-// run of the operator. It returns the quota that the run exceeds, if any; the operator has
-// none.
+// countEvents counts a commit without a meter, which is a commit of events alone or of a run of
+// the operator. It returns the journal quota that the run's tenant exceeds, if any. The
+// operator has no quotas.
 func countEvents(t database.Tx, c *journal.Commit) (*journal.FullError, error) {
 	if c.Progress != nil || c.Bytes() < minCountedEvents {
 		return nil, nil

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNoKeyring is the error of using secrets without a [Keyring], or with one that lacks the
-// key that sealed them.
+// key that sealed them. Opening a secret that was changed or moved also fails with it.
 var ErrNoKeyring = errors.New("there is no key for secrets")
 
 // A Keyring seals secrets with AES-256-GCM. Its first key seals new secrets; all keys open

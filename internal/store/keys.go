@@ -16,7 +16,7 @@ import (
 )
 
 // A key's text is ar_, an id of ten characters, _, and a secret of 256 bits. Such a secret
-// cannot be guessed, so that a slow hash of it would add no protection.
+// cannot be guessed, so a slow hash would add no protection.
 const (
 	keyPrefix      = "ar_"
 	keyIDLen       = 10
@@ -45,7 +45,7 @@ type KeyOptions struct {
 	TTL    time.Duration // time until it expires; never if 0
 }
 
-// A KeyError reports that a key's text is not valid.
+// A KeyError reports that a key is unknown, revoked or expired.
 type KeyError struct {
 	// ID is the key's id if the caller knows its secret. It is empty otherwise, so that the
 	// caller cannot find out which keys exist.
@@ -59,7 +59,8 @@ func (e *KeyError) Error() string { return e.Reason }
 
 var errUnknownKey = &KeyError{Reason: "unknown key"}
 
-// randomText returns the first characters of the encoding of some random bytes.
+// randomText returns the first chars characters of the base32 encoding of random bytes, whose
+// number is bytes.
 func randomText(bytes, chars int) string {
 	b := make([]byte, bytes)
 	_, _ = rand.Read(b) // never fails
@@ -99,9 +100,9 @@ func (n *Tenant) CreateKey(ctx context.Context, o *KeyOptions) (k *Key, text str
 	return k, text, err
 }
 
-// CreateFirstKey creates a key and returns its text if the tenant has no valid key. It
-// returns an empty text if the tenant has one. If several servers start at once, one of
-// them creates the key.
+// CreateFirstKey creates a key and returns its text if the tenant has no valid key. It returns
+// an empty string if the tenant has one. If several servers start at once, one of them creates
+// the key.
 func (n *Tenant) CreateFirstKey(ctx context.Context, o *KeyOptions) (text string, err error) {
 	err = n.update(ctx, func(t scoped) error {
 		var valid int64
@@ -175,7 +176,7 @@ func (n *Tenant) Keys(ctx context.Context, p Page) (keys []Key, next *Position, 
 	return keys, next, err
 }
 
-// Key returns one of the tenant's keys, or fails with [ErrNoKey].
+// Key returns one of the tenant's keys. It fails with [ErrNoKey] if the tenant has no such key.
 func (n *Tenant) Key(ctx context.Context, id string) (k *Key, err error) {
 	err = n.view(ctx, func(t scoped) error {
 		k, err = keyIn(t, id)
@@ -184,7 +185,8 @@ func (n *Tenant) Key(ctx context.Context, id string) (k *Key, err error) {
 	return k, err
 }
 
-// RevokeKey revokes a key at once. Revoking it again has no effect.
+// RevokeKey revokes a key at once. Revoking it again has no effect. RevokeKey fails with
+// [ErrNoKey] if the tenant has no such key.
 func (n *Tenant) RevokeKey(ctx context.Context, id string) error {
 	return n.update(ctx, func(t scoped) error {
 		if _, err := keyIn(t, id); err != nil {
@@ -203,8 +205,9 @@ func (n *Tenant) RevokeKeys(ctx context.Context) error {
 	})
 }
 
-// RotateKey creates a key with the name, scopes and time to live of another one, which
-// expires after a grace period.
+// RotateKey replaces a key with a new one of the same name, scopes and time to live. The old
+// key expires after grace, unless it expires earlier. RotateKey fails with [ErrNoKey] if the
+// tenant has no such key or the key is revoked.
 func (n *Tenant) RotateKey(ctx context.Context, id string, grace time.Duration) (k *Key, text string, err error) {
 	err = n.update(ctx, func(t scoped) error {
 		old, err := keyIn(t, id)

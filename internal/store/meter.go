@@ -72,8 +72,8 @@ func (m *meter) due(c *journal.Commit) int64 {
 	return c.Bytes() - m.journal(c)
 }
 
-// count adds the differences since the meter was read to the tenant's usage. It returns
-// the quota that a run in progress exceeds, if any.
+// count adds the differences since the meter was read to the tenant's usage. It returns the
+// journal quota that the tenant of a run in progress exceeds, if any.
 func (m *meter) count(t database.Tx, c *journal.Commit) (*journal.FullError, error) {
 	if m == nil {
 		return countEvents(t, c)

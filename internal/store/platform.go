@@ -24,9 +24,9 @@ type Platform interface {
 	// exists: for an unknown tenant, lists are empty and additions fail with [ErrNoTenant].
 	Tenant(id string) *Tenant
 
-	// CreateTenant fails with [ErrExists] if a tenant with the id exists.
+	// CreateTenant creates a tenant. It fails with [ErrExists] if a tenant with the id exists.
 	CreateTenant(ctx context.Context, id, name string, q TenantQuota, policy json.RawMessage) (*TenantInfo, error)
-	// TenantInfo fails with [ErrNoTenant].
+	// TenantInfo describes a tenant. It fails with [ErrNoTenant] if the tenant does not exist.
 	TenantInfo(ctx context.Context, id string) (*TenantInfo, error)
 	// Tenants returns a page of the tenants ordered by id, and the position of its last
 	// tenant if more follow.
@@ -39,7 +39,7 @@ type Platform interface {
 	DeleteTenant(ctx context.Context, id string) error
 
 	// Authenticate returns the key with the given text and its tenant, and records the key's
-	// use. It fails with a [*KeyError] if the text is invalid.
+	// use. It fails with a [*KeyError] if the key is unknown, revoked or expired.
 	Authenticate(ctx context.Context, text string) (*Key, *TenantInfo, error)
 
 	// Block prevents calls of a module for all tenants, until Unblock. Unblock fails with
@@ -63,9 +63,10 @@ type Platform interface {
 	// expire and days end.
 	Now(ctx context.Context) (time.Time, error)
 
-	// ExpiredRuns returns runs in progress whose lease has expired because their process is
-	// gone, the earliest first, and at most perTenant of each tenant. Of the operator's runs
-	// it returns those whose spec starts with a prefix; the others belong to commands.
+	// ExpiredRuns returns at most limit runs in progress whose lease has expired, the earliest
+	// expiry first, and at most perTenant runs of each tenant. It omits the runs of sub-agents,
+	// and those of the operator's runs whose spec does not start with specPrefix: they belong
+	// to commands.
 	ExpiredRuns(ctx context.Context, specPrefix []byte, limit, perTenant int) ([]journal.RunInfo, error)
 
 	// DeleteUnusedModules deletes modules that have been in the store for longer than age,

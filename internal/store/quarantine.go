@@ -25,7 +25,7 @@ type RunAccount struct {
 	Run   string
 	Held  int64         // bytes
 	Share int64         // bytes that it may hold
-	Over  time.Duration // for which it requested more than its share
+	Over  time.Duration // time for which it requested more than its share
 }
 
 // Evidence describes why a run is quarantined.
@@ -63,7 +63,7 @@ type Quarantine interface {
 	// EndProcess records that a process exited cleanly.
 	EndProcess(ctx context.Context, owner string) error
 	// CrashOf returns the crash of the process that executed a run. It returns nil if the
-	// process exited cleanly or is unknown.
+	// process exited cleanly, is unknown, or sent a heartbeat within the last 3 seconds.
 	CrashOf(ctx context.Context, owner, run string) (*Crash, error)
 	// Suspect records that a process resumes a run as its only suspect.
 	Suspect(ctx context.Context, run, owner string) error
@@ -72,9 +72,11 @@ type Quarantine interface {
 	// Quarantine prevents a run from being resumed. It has no effect if the run was claimed
 	// since info was read.
 	Quarantine(ctx context.Context, info *journal.RunInfo, e *Evidence) error
-	// Release allows a quarantined run to be resumed.
+	// Release allows a quarantined run to be resumed. It fails with [journal.ErrNoRun] if the
+	// run does not exist or is not quarantined.
 	Release(ctx context.Context, run string) error
-	// Quarantined returns a page of the quarantined runs ordered by id.
+	// Quarantined returns a page of the quarantined runs ordered by id, and the position of its
+	// last run if more follow.
 	Quarantined(ctx context.Context, p Page) ([]Evidence, *Position, error)
 	// EvidenceOf returns the evidence against a quarantined run, or nil if the run is not
 	// quarantined.

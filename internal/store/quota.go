@@ -26,7 +26,8 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("the quota %s is reached: %d of %d%s", e.Quota, e.Used, e.Limit, advice)
 }
 
-// checkQuota returns a [*QuotaError] if used and more exceed a limit. A limit of 0 is none.
+// checkQuota returns a [*QuotaError] if used and more exceed a limit. A limit of 0 means no
+// limit.
 func checkQuota(quota string, limit, used, more int64, retry time.Duration) error {
 	if limit <= 0 || used+more <= limit {
 		return nil

@@ -21,7 +21,7 @@ type SecretInfo struct {
 const maxSecrets = 1000
 
 // location returns the identity of a secret's row. The secret is sealed for it, and cannot be
-// opened in another row. Names contain no zero bytes.
+// opened in another row. The separator is unambiguous, because names contain no zero bytes.
 func (n *Tenant) location(name string) string { return n.id + "\x00" + name }
 
 // SetSecret seals and stores a secret. Without a keyring it fails with [ErrNoKeyring].
@@ -47,7 +47,8 @@ func (n *Tenant) SetSecret(ctx context.Context, name string, secret []byte) erro
 	})
 }
 
-// Secret returns the value of a secret, or fails with [ErrNoSecret].
+// Secret returns the value of a secret. It fails with [ErrNoSecret] if the tenant has no such
+// secret, and with [ErrNoKeyring] if the keyring cannot open the secret.
 func (n *Tenant) Secret(ctx context.Context, name string) ([]byte, error) {
 	var by string
 	var sealed []byte
@@ -107,7 +108,7 @@ func secretsIn(t scoped, p Page) ([]SecretInfo, *Position, error) {
 		`SELECT name, sealed_by, updated_ms FROM secrets WHERE tenant = $1 AND name > $2 ORDER BY name LIMIT $3`, p.name())
 }
 
-// DeleteSecret deletes a secret, or fails with [ErrNoSecret].
+// DeleteSecret deletes a secret. It fails with [ErrNoSecret] if the tenant has no such secret.
 func (n *Tenant) DeleteSecret(ctx context.Context, name string) error {
 	return n.update(ctx, func(t scoped) error {
 		deleted, err := t.Exec(`DELETE FROM secrets WHERE tenant = $1 AND name = $2`, name)

@@ -38,17 +38,20 @@ type Store interface {
 	Platform
 	Quarantine
 
-	// Run returns a run, or fails with [journal.ErrNoRun].
+	// Run returns a run. It fails with [journal.ErrNoRun] if the run does not exist.
 	Run(ctx context.Context, id string) (*journal.RunInfo, error)
 	// Runs returns a page of the runs that the filter selects, the newest first, and the
 	// position of its last run if more follow.
 	Runs(ctx context.Context, f *Filter) ([]journal.RunInfo, *Position, error)
-	// Cancel asks the process that executes a run to cancel it.
+	// Cancel asks the process that executes a run to cancel it. It fails with
+	// [journal.ErrFinished] if the run has finished.
 	Cancel(ctx context.Context, run string) error
-	// Canceled returns the runs of an owner that are to be canceled and have not finished.
+	// Canceled returns the running runs of an owner for which Cancel was called.
 	Canceled(ctx context.Context, owner string) ([]string, error)
-	// Abandon finishes a run that no process executes and that cannot be resumed. It
-	// appends the run's last event; no module is called.
+	// Abandon finishes a run that no process executes and that cannot be resumed. It appends
+	// the run's last event and calls no module. It fails with [journal.ErrFinished] if the run
+	// has finished, and with [journal.ErrBusy] if a process executes the run or the run is
+	// quarantined.
 	Abandon(ctx context.Context, run, reason string) error
 	// Delete deletes a run. It fails with [journal.ErrBusy] if a process executes the run.
 	Delete(ctx context.Context, run string) error
@@ -60,7 +63,8 @@ type Store interface {
 	// PutModule stores the bytes of a module and returns their SHA-256 in hexadecimal.
 	// Storing a module again renews its age for DeleteUnusedModules.
 	PutModule(ctx context.Context, wasm []byte) (digest string, err error)
-	// Module returns the bytes of a module, or fails with [ErrNoModule].
+	// Module returns the bytes of a module. It fails with [ErrNoModule] if no module with the
+	// digest is stored.
 	Module(ctx context.Context, digest string) ([]byte, error)
 
 	// Close waits for transactions in progress and closes the database.
@@ -99,9 +103,9 @@ type PruneOptions struct {
 
 // Options configure a store. The zero value has the defaults.
 type Options struct {
-	// Retention is the time after which finished runs are deleted: when the store is
-	// opened, and then every hour, or ten times per Retention if that is more often. Runs
-	// are kept forever if it is 0.
+	// Retention is the time after which finished runs are deleted: when the store is opened,
+	// and then every hour, or ten times per Retention if that is more often, but at most once a
+	// second. Runs are kept forever if it is 0.
 	Retention time.Duration
 	// Quota limits the durable values of each tenant, and of each of its entries.
 	Quota Quota

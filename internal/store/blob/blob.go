@@ -48,7 +48,8 @@ type Body struct {
 	adopted bool
 }
 
-// A Writer writes bodies. It is safe for concurrent use, and writes one piece at a time.
+// A Writer writes bodies. It is safe for concurrent use. It writes one piece at a time, apart
+// from those of priority writes.
 type Writer struct {
 	db   database.DB
 	turn chan struct{} // holds a value while a piece is written
@@ -115,8 +116,9 @@ func (w *Writer) stage(ctx context.Context, o Options, id string, bytes []byte) 
 	return nil
 }
 
-// wait waits until a piece may be written. The caller must call done afterwards, which
-// pauses for as long as the piece took, up to maxPause, so that others can write.
+// wait waits until a piece may be written. The caller must call done afterwards. done lets the
+// next piece start after a pause as long as the write of this piece, up to maxPause, so that
+// others can write. Priority writes neither wait nor pause.
 func (w *Writer) wait(ctx context.Context, o Options) (done func(), err error) {
 	select {
 	case <-o.Abort:
@@ -172,7 +174,8 @@ func (b *Body) Adopt(t database.Tx) error {
 	return err
 }
 
-// Read returns the bytes.
+// Read returns the bytes. It fails with a [*database.Error] of kind [database.Corrupt] if a
+// piece is missing or the sizes do not add up.
 func (b *Body) Read(t database.Tx) ([]byte, error) {
 	if b.Pieces == "" {
 		return b.InRow, nil

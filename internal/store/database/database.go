@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A DB is an open database. It is safe for concurrent use. Failures of the database are an
-// [*Error]; errors that a transaction's function returns with [ForCaller] are returned
+// A DB is an open database. It is safe for concurrent use. A failure of the database is an
+// [*Error]. Errors that a transaction's function returns with [ForCaller] are returned
 // unchanged.
 type DB interface {
 	// Update runs fn in a transaction that may write. It rolls the transaction back if fn

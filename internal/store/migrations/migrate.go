@@ -12,14 +12,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A released migration never changes; a new file follows it instead.
+// files holds the migrations. A released file never changes: later changes of the schema are
+// new files.
 //
 //go:embed *.sql
 var files embed.FS
 
-// Apply executes the migrations that a database lacks. If two processes start at once, one
-// of them executes the migrations while the other waits. A database with more migrations
-// than this program has fails with a [*database.Error] of kind [database.Newer].
+// Apply executes the migrations that a database lacks. If two processes start at once, one of
+// them executes the migrations while the other waits. Apply fails with a [*database.Error] of
+// kind [database.Newer] if the database has more migrations than this program.
 func Apply(ctx context.Context, db database.DB) error {
 	entries, err := files.ReadDir(".")
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A conn is a connection with its prepared statements, because parsing most statements takes
-// longer than executing them. It implements [database.Tx]. Contexts do not interrupt statements,
-// which are short.
+// A conn is a connection that caches its prepared statements, because parsing most statements
+// takes longer than executing them. It implements [database.Tx]. Contexts do not interrupt
+// statements, which are short.
 type conn struct {
 	conn       *sql.Conn
 	statements map[string]*sql.Stmt
@@ -27,7 +27,7 @@ func (c *conn) close() error {
 	return c.conn.Close()
 }
 
-// prepare returns the prepared statement of a text.
+// prepare returns the prepared statement for SQL text. It prepares each text once.
 func (c *conn) prepare(text string) (*sql.Stmt, error) {
 	if s := c.statements[text]; s != nil {
 		return s, nil

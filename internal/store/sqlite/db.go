@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	busyTimeoutMS = 10_000 // maximum wait of a writer for another process
+	busyTimeoutMS = 10_000 // maximum wait for a lock of another process
 	maxReaders    = 6      // reading connections
 )
 
@@ -27,7 +27,7 @@ const (
 type DB struct {
 	path    string
 	reads   *sql.DB
-	readers chan *conn // idle connections of reads, in FIFO order for waiting readers
+	readers chan *conn // idle connections of reads; waiting readers receive them in FIFO order
 	writes  *sql.DB
 	writer  *conn // used only by the goroutine of work
 	syncer  *syncer

@@ -131,7 +131,8 @@ func (s *syncer) await(group []*write) {
 	}
 }
 
-// take waits for pending writes and returns them. It returns nil after end.
+// take waits for pending writes and returns them. It returns nil once end was called and no
+// writes are pending.
 func (s *syncer) take() (group []*write) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -108,8 +108,8 @@ func gather(first *write, queue chan *write) []*write {
 	return group
 }
 
-// transact executes writes in one transaction. If one write fails, only its own changes
-// are rolled back. The returned error is that of all writes.
+// transact executes writes in one transaction. If one write fails, only its own changes are
+// rolled back. An error that transact returns applies to all writes.
 func (d *DB) transact(group []*write) (err error) {
 	t := d.writer
 	if _, err := t.Exec("BEGIN IMMEDIATE"); err != nil {
