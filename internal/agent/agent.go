@@ -1,6 +1,7 @@
 // Package agent runs the loop of an agent: it calls the model and the tools, and a chain of
-// middlewares sees and changes what passes. An [Agent] and an [Input] come in, events and the
-// final error go out. The package knows middlewares only by the chain's interfaces.
+// middlewares observes and changes the messages, calls and results. [Agent.Run] takes an [Input]
+// and yields events and the final error. The package uses middlewares only through the chain's
+// interfaces.
 //
 //	run
 //	├ before_agent                       once
@@ -44,9 +45,9 @@ const (
 	DefaultPauseTimeout = 7 * 24 * time.Hour
 )
 
-// Options make an agent.
+// Options configure an agent.
 type Options struct {
-	Name        string // "agent" when empty
+	Name        string // defaults to "agent"
 	Description string // its purpose; shown to agents that may transfer to it
 	Model       model.Model
 	// ModelName and Params are part of each model request. Modules may change them for a
@@ -71,8 +72,8 @@ type Options struct {
 	MaxSteps    int           // model calls of a run; DefaultMaxSteps when 0, at most MaxStepsBound
 	Limits      Limits        // of the calls of a run
 	Timeout     time.Duration // of a run; 0: none
-	ToolTimeout time.Duration // of one tool call; DefaultToolTimeout when 0
-	Parallel    int           // tool calls at once; DefaultParallel when 0
+	ToolTimeout time.Duration // of one tool call; defaults to DefaultToolTimeout
+	Parallel    int           // maximum of concurrent tool calls; defaults to DefaultParallel
 	NoStream    bool          // ask the model for whole answers
 	// Memory limits how many bytes a run, with the runs inside it, makes the host hold:
 	// the conversation, what hooks, model and tools answered in a phase, run-local
@@ -80,8 +81,8 @@ type Options struct {
 	// emit events wait while too many are pending; a run that holds more ends with a
 	// [*MemoryError]. DefaultMemory when 0.
 	Memory int64
-	// PauseTimeout is how long a paused run can be resumed. Later, it ends with an
-	// *ExpiredError. Defaults to DefaultPauseTimeout; unlimited if negative.
+	// PauseTimeout bounds the time in which a paused run can be resumed. A run that is resumed
+	// later ends with an *ExpiredError. Defaults to DefaultPauseTimeout; unlimited if negative.
 	PauseTimeout time.Duration
 
 	// Journal stores the agent's runs. Without it, a run ends with its process.
@@ -93,12 +94,12 @@ type Options struct {
 	Admit func(ctx context.Context, c *chain.Chain, parallel int) (context.Context, *Admission, error)
 }
 
-// An Admission is what a run was given by Options.Admit.
+// An Admission holds the resources that Options.Admit granted to a run.
 type Admission struct {
-	Parallel int    // tool calls at once
-	Release  func() // is called when the run has ended or paused
-	// Room is asked before a middleware makes a call of its own; see
-	// [chain.Nester]. Nil: there always is room.
+	Parallel int    // maximum of concurrent tool calls
+	Release  func() // called when the run has ended or paused
+	// Room reserves a slot before a middleware makes a call of its own; see [chain.Nester]. If nil,
+	// such calls are not limited.
 	Room func(ctx context.Context, of hook.Own) (release func(), err error)
 }
 
@@ -175,7 +176,7 @@ func (a *Agent) addTool(t tool.Tool) error {
 	return nil
 }
 
-// An Input starts a run.
+// An Input holds the conversation and the options of a new run.
 type Input struct {
 	// Messages is the conversation so far. The last message is usually the user's.
 	Messages []abi.Message
@@ -189,9 +190,10 @@ type Input struct {
 	Parent string
 }
 
-// Run executes a run and yields its events as they happen. The last is run_finished, with an
-// *Error if the run has no answer. A caller that stops iterating cancels the run, and a slow
-// caller slows it down.
+// Run executes a run and yields its events as they happen. The last event is run_finished, with an
+// *Error if the run failed. It is run_paused with a *[PausedError] if the run waits for answers,
+// and an event without a type with a *[journal.Error] if the journal failed. A caller that stops
+// iterating cancels the run, and a slow caller slows it down.
 func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		events(stream(ctx, newRun(a, in)))(yield)

@@ -13,9 +13,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
-// RunFor is [Agent.Run] for a client with a protocol of its own: enc puts
-// events into the protocol, between the run's translate_before and
-// translate_after hooks. It belongs to this run alone.
+// RunFor is like [Agent.Run] and also translates the events to a client's protocol. enc encodes an
+// event between the run's translate_before and translate_after hooks. Runs must not share an
+// encoder.
 func (a *Agent) RunFor(ctx context.Context, in Input, enc chain.Encoder) iter.Seq2[delivery.Event, error] {
 	return func(yield func(delivery.Event, error) bool) {
 		r := newRun(a, in)
@@ -24,8 +24,8 @@ func (a *Agent) RunFor(ctx context.Context, in Input, enc chain.Encoder) iter.Se
 	}
 }
 
-// ResumeFor is [Agent.Resume] for a client with a protocol of its own. The
-// encoder is a new one.
+// ResumeFor is like [Agent.Resume] and also translates the events with enc, as [Agent.RunFor] does.
+// enc must be a new encoder.
 func (a *Agent) ResumeFor(ctx context.Context, state *runlog.State, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[delivery.Event, error], error) {
 	r, err := answered(a, state, answers)
 	if err != nil {
@@ -35,16 +35,16 @@ func (a *Agent) ResumeFor(ctx context.Context, state *runlog.State, answers map[
 	return stream(ctx, r), nil
 }
 
-// A client describes the protocol into which the run's events are translated.
+// A client holds the encoder for the run's client and the state of the translation.
 type client struct {
 	encoder chain.Encoder // nil: events are not translated
-	gone    atomic.Bool   // it takes no further events
-	// until ends when events are translated no longer: the last of a run that was
-	// canceled still are.
+	gone    atomic.Bool   // the client takes no further events
+	// until ends the translation of events. It ends later than a canceled run, so that the run's
+	// last events are translated.
 	until context.Context
 }
 
-// begin sets until when events are translated.
+// begin creates c.until, which ends translateBudget after the run's context.
 func (c *client) begin(run context.Context) (stop func()) {
 	until, cancel := context.WithCancel(context.WithoutCancel(run))
 	c.until = until
@@ -52,9 +52,9 @@ func (c *client) begin(run context.Context) (stop func()) {
 	return func() { over(); cancel() }
 }
 
-// prepare numbers an event, and translates it if there is a client. What its
-// translation gave rise to is sent before it, so that the last event of a run
-// is the last; until then its number may be too low by as much. Callers hold r.out.
+// prepare numbers an event and translates it if there is an encoder. Events that the translation
+// emits are sent first, so that a run's last event stays last. During its translation, the event
+// has a number that does not count them. Callers hold r.out.
 func (r *run) prepare(e abi.Event) delivery.Event {
 	out := delivery.Event{Event: r.stamp(e, r.state.LastSeq+1)}
 	if r.client.encoder != nil && !r.client.gone.Load() {

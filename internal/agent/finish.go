@@ -15,17 +15,17 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// How long after_agent and the last observe may take together.
+// Time limits of after_agent and the last observe together.
 const (
 	endBudget     = 10 * time.Second
 	stoppedBudget = 600 * time.Millisecond // since the run was canceled or its time was up
-	// translateBudget is for how long the last events of a stopped run are translated: its
-	// end is translated even if after_agent used all its time.
+	// translateBudget bounds the translation of a stopped run's last events. It is longer than
+	// stoppedBudget, so that run_finished is translated even if after_agent uses all its time.
 	translateBudget = stoppedBudget + 200*time.Millisecond
 )
 
-// finish ends the run, however it came to its end: open calls are answered,
-// after_agent and the observers learn of it, and run_finished is last.
+// finish ends the run, for the cause err. It answers open calls, runs after_agent and the
+// observers, and sends run_finished last.
 func (r *run) finish(caller, ctx context.Context, err error) {
 	s := &r.state
 	if r.recorder != nil {
@@ -38,7 +38,7 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 	defer r.boundEnd(cancel)()
 	e.Message = r.chain.AfterAgent(end, chain.End{Messages: s.Messages, NewFrom: r.newFrom(), Final: e.Message,
 		Err: e.Error, FinishReason: e.FinishReason, Usage: s.Usage})
-	usage := r.Where().Usage // with that of what after_agent asked
+	usage := r.Where().Usage // includes model calls of after_agent
 	e.Usage, e.Entries = &usage, r.stats()
 	r.observeLast(end, e)
 	e.Entries = r.stats()
@@ -191,8 +191,8 @@ func asModelError(err error) (*model.Error, bool) {
 	return e, ok
 }
 
-// shortageRetry is the suggested delay before a run is retried that the host had too few
-// resources for.
+// shortageRetry is the suggested delay before a retry of a run for which the host had too few
+// resources.
 const shortageRetry = time.Minute
 
 // passes reports whether an error is a temporary shortage of the host, such as of memory.
@@ -201,8 +201,8 @@ func passes(err error) bool {
 	return errors.As(err, &short) && short.Retryable()
 }
 
-// boundEnd lets the hooks at the run's end call cancel once they have written endBytes
-// more than the run may, and returns a function that releases what that takes.
+// boundEnd calls cancel once the hooks at the run's end exceed what they may write to the journal;
+// see [persist.Writer.AfterSpent]. The returned function cancels the registration.
 func (r *run) boundEnd(cancel context.CancelFunc) (release func() bool) {
 	k := r.recorder
 	for at := r.parent; at != nil; at = at.parent {

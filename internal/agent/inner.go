@@ -16,15 +16,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
-// An innerJournal stores a sub-agent's run in the log of the run around it. Each of its
-// changes, with the events that are forwarded, is one change of that run.
+// An innerJournal stores a sub-agent's run in the log of the run around it. Each change of the
+// sub-agent's run, with its forwarded events, is one change of the outer run.
 type innerJournal struct {
 	outer   *run
 	index   int // of the call, in its round
 	inner   *run
 	call    *abi.Call
 	forward []abi.EventType
-	events  []abi.Event // of an earlier process that its observers have not seen
+	events  []abi.Event // from an earlier process, not yet seen by inner's observers
 }
 
 // innerPatience is the retry timeout of a sub-agent's run. In effect it is unlimited: the
@@ -74,7 +74,7 @@ func (j *innerJournal) Commit(_ context.Context, c *journal.Commit) error {
 	return j.flush(!c.Lazy, c.Written)
 }
 
-// record adds a change to those of the run around, with the events that are forwarded to it.
+// record adds a change and its forwarded events to the pending changes of the outer run.
 func (j *innerJournal) record(more *runlog.ChildLog, events []abi.Event) {
 	k := j.outer.recorder
 	j.outer.chain.Recording(func() {
@@ -85,7 +85,8 @@ func (j *innerJournal) record(more *runlog.ChildLog, events []abi.Event) {
 	})
 }
 
-// flush waits for the journal of the run around.
+// flush waits until the outer run has written its changes, and until they are synced if synced is
+// set.
 func (j *innerJournal) flush(synced bool, written func()) error {
 	if err := j.outer.recorder.Flush(context.Background(), synced, written); err != nil {
 		return errors.New(err.Error()) // final: the outer writer has retried
@@ -143,7 +144,8 @@ func (k *recorder) inner(i int, more *runlog.ChildLog) {
 	k.Ready()
 }
 
-// keptInside makes r, the run of a call, store itself in the log of the run around it.
+// keptInside makes r, the run of a call, store itself in the log of the outer run. If the outer run
+// has no journal, or a module made the call, r is not stored.
 func (c *caller) keptInside(r *run, call *abi.Call, forward []abi.EventType) {
 	if c.run == nil {
 		return
@@ -159,8 +161,9 @@ func (c *caller) keptInside(r *run, call *abi.Call, forward []abi.EventType) {
 	}
 }
 
-// anew returns a function to call when a call of a sub-agent starts again because of a
-// middleware. It discards the earlier run of the same call. It returns nil for other tools.
+// anew returns a function that discards the earlier run of a call of a sub-agent. It is called when
+// a middleware makes the call again. anew returns nil for other tools and for runs without a
+// journal.
 func (r *run) anew(c *runlog.CallState) func() {
 	if _, ok := r.agent.tools[c.Call.Name].(*agentTool); !ok || r.recorder == nil {
 		return nil
@@ -173,8 +176,8 @@ func (r *run) anew(c *runlog.CallState) func() {
 	}
 }
 
-// again returns the run that the call started in an earlier process or that paused, or nil.
-// Answers that the run already has are not passed to it again.
+// again returns the call's paused run, or the run that the call started in an earlier process. It
+// returns nil if there is none. Answers that the run already has are not passed to it again.
 func (c *caller) again(ctx context.Context, a *Agent) (*run, error) {
 	answer, ok := tool.Answer(ctx)
 	if c.call == nil || c.call.Child == nil || c.call.Journaled == nil && !ok {
@@ -209,8 +212,8 @@ func (c *caller) again(ctx context.Context, a *Agent) (*run, error) {
 	return r, err
 }
 
-// ended returns the result of a call whose run ended in an earlier process that crashed
-// before it recorded the result.
+// ended returns the result of a call whose run ended in an earlier process that crashed before it
+// recorded the result, and reports whether there is one.
 func (c *caller) ended(a *Agent) (*abi.Result, bool, error) {
 	if c.call == nil || c.call.Journaled == nil || c.call.Journaled.Ended == nil {
 		return nil, false, nil

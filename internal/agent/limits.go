@@ -11,16 +11,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
-// OnLimit says what happens to a run that reaches one of its limits.
+// OnLimit selects the effect of reaching a limit of a run.
 type OnLimit string
 
 // Values of OnLimit.
 const (
-	// LimitError ends the run with a *ending.LimitError: no call is made beyond the
-	// limit, and of a message that would pass it none of its calls is run. The default.
+	// LimitError, the default, ends the run with a *ending.LimitError. No call beyond the limit is
+	// made. If the tool calls of one message exceed the limit, none of them is executed.
 	LimitError OnLimit = "error"
-	// LimitEnd ends the run in the same way, but without an error: its answer
-	// is the last text that the model said in it, if there is one.
+	// LimitEnd ends the run like LimitError, but without an error. The answer is the last message
+	// of the model with text in this run, if any.
 	LimitEnd OnLimit = "end"
 	// LimitAnswer lets the model answer without tools. In the last model call within the
 	// limit, or the one after a tool call beyond it, the model is offered no tools and
@@ -32,13 +32,13 @@ const (
 	LimitRefuse OnLimit = "refuse"
 )
 
-// Limits bound the calls of a run, in addition to Options.MaxSteps. A limit of 0 means unlimited.
-// Calls count whoever answers them. Calls of sub-agents count too, and must also be within the
-// sub-agent's own limits. MaxSteps does not include the steps of sub-agents.
+// Limits bound the calls of a run, in addition to Options.MaxSteps. A limit of 0 means unlimited. A
+// tool call counts even if a middleware answers it. Calls of sub-agents count too, and must also be
+// within the sub-agent's own limits. MaxSteps does not include the steps of sub-agents.
 type Limits struct {
-	// ModelCalls is the maximum number of model calls: one a step, and one for each further
-	// next of a wrapper, each again of after_model and each model call of a module. Retries
-	// and fallbacks within one call do not count.
+	// ModelCalls is the maximum number of calls that reach the model: usually one a step, one for
+	// each further call of next by a wrapper, one for each repetition by after_model and one for
+	// each model call of a module. Retries and fallbacks within one call do not count.
 	ModelCalls int
 	// ToolCalls is the maximum number of tool calls of the model and of modules, and Tools the
 	// maximum for single tools of this agent. Calls that reach no tool do not count: those of
@@ -61,7 +61,7 @@ const (
 	LimitToolCalls  = "tool_calls"
 )
 
-// complete checks the limits, and fills in what they leave out.
+// complete checks the limits and fills in the defaults.
 func (l Limits) complete() (Limits, error) {
 	l.Tools = maps.Clone(l.Tools)
 	if l.OnLimit == "" {

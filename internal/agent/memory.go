@@ -25,10 +25,10 @@ type MemoryError = ending.MemoryError
 // A memory counts the bytes that a run makes the host hold. Runs inside it use the
 // same accounts.
 //
-// Events and changes of the state are pending until they are persisted and, of events,
-// taken by the caller. They are counted without looking at the limit: hooks wait for
-// room before they make one, and the loop waits after each phase. So pending bytes
-// exceed their limit by no more than the loop makes in a phase.
+// A change of the state is pending until it is persisted, an event until it is persisted and taken
+// by the caller. Pending bytes are counted without checking the limit: hooks wait for room before
+// they emit, and the loop waits after each phase. So pending bytes exceed their limit by at most
+// the output of the loop in one phase.
 type memory struct {
 	delivery.Memory
 	run   *account.Account
@@ -56,7 +56,7 @@ func (r *run) openMemory(ctx context.Context, cancel context.CancelCauseFunc) {
 	r.state.Locals.Count(m.run)
 }
 
-// closeMemory returns what the run holds.
+// closeMemory releases the memory that the run holds.
 func (r *run) closeMemory() {
 	m := &r.memory
 	_ = m.state.Set(0)
@@ -75,7 +75,7 @@ func (r *run) Account() *account.Account { return r.memory.run }
 // the journal persists. A wait for the run's own messages doesn't count.
 func (r *run) AwaitMemory(ctx context.Context, n int64) error {
 	p := r.memory.Pending
-	n = min(delivery.Copies*n, p.Limit()) // the limits of an event are others
+	n = min(delivery.Copies*n, p.Limit()) // the size of an event has other limits
 	if r.memory.Emitted.Load() > p.Limit()/2 {
 		r.memory.run.BeginExcess()
 		defer r.memory.run.EndExcess()
@@ -97,8 +97,8 @@ func (r *run) HasMemory(n int64) error {
 	return err
 }
 
-// settle counts the state at the end of a phase, and waits until what is pending is
-// within its limit. The error ends the run.
+// settle counts the state at the end of a phase, and waits until the pending bytes are within their
+// limit. The error ends the run.
 func (r *run) settle(ctx context.Context) error {
 	if err := r.memory.state.Set(r.state.Size()); err != nil {
 		return ending.FromReservation(err)
@@ -106,10 +106,10 @@ func (r *run) settle(ctx context.Context) error {
 	return r.drain(ctx)
 }
 
-// drain waits until what is pending is within its limit. The error ends the run.
+// drain waits until the pending bytes are within their limit. The error ends the run.
 func (r *run) drain(ctx context.Context) error {
 	if p := r.memory.Pending; p.Used() < p.Limit()/2 {
-		return nil // above, the accounts around it are looked at as well
+		return nil // at or above half, the parent accounts are checked too
 	}
 	if err := r.AwaitMemory(ctx, 1); err != nil {
 		return ending.FromReservation(err)

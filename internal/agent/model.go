@@ -40,7 +40,7 @@ func (r *run) callModel(ctx context.Context) (runlog.Phase, error) {
 		Delivered: r.delivered,
 		Allow:     r.allow,
 	}
-	if call.Request.Stream { // what the caller got before a pause does not come again
+	if call.Request.Stream { // chunks that the caller received before a pause are not sent again
 		call.Out = r.deliver
 	}
 	res, source, err := r.chain.CallModel(ctx, call)
@@ -73,8 +73,7 @@ func (r *run) request() *message.List {
 	return request
 }
 
-// allow holds modules to the models that they may choose, and to the parameters that
-// they may pass.
+// allow returns an error if modules chose a model or a parameter that the agent does not allow.
 func (r *run) allow(req *chain.ModelRequest) error {
 	a := r.agent
 	if a.CheckParam != nil {
@@ -170,7 +169,7 @@ func modelError(err error) error {
 // deliver sends the chunks that left the outermost ring to the caller. A wrapped call may
 // continue concurrently if its wrapper reads its stream.
 func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
-	told := slices.Clone(chunks) // they are the caller's then
+	told := slices.Clone(chunks) // the caller owns the copy
 	r.mu.Lock()
 	r.state.Streamed = slices.Grow(r.state.Streamed, len(chunks))
 	r.mu.Unlock()
@@ -194,7 +193,7 @@ func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 	return nil
 }
 
-// delivered reports whether the caller received a part of the answer.
+// delivered reports whether a part of the current answer was sent to the caller.
 func (r *run) delivered() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

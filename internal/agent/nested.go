@@ -15,8 +15,8 @@ import (
 
 var _ chain.Nester = (*run)(nil)
 
-// OwnModel implements [chain.Nester]. The call is one of the run's model calls:
-// its usage and its number count.
+// OwnModel implements [chain.Nester]. The call counts toward the run's usage and its limit of model
+// calls.
 func (r *run) OwnModel() chain.ModelCall {
 	return chain.ModelCall{
 		Request:  chain.ModelRequest{Messages: message.NewList(r.revs, nil), Model: r.agent.ModelName, Params: r.agent.Params},

@@ -6,7 +6,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// maxUnobserved bounds the earlier events that the observers of a resumed run receive.
+// maxUnobserved is the approximate maximum number of earlier events that the observers of a resumed
+// run receive.
 const maxUnobserved = 4096
 
 // observe passes the events since the last call to the observers. With a journal, the events
@@ -42,8 +43,8 @@ func (r *run) observeLast(ctx context.Context, e abi.Event) {
 	}
 }
 
-// tellObservers notes the events that the observers did not see before an earlier process
-// ended. They receive them with the next ones.
+// tellObservers notes the events that the observers did not see before an earlier process ended.
+// The observers receive them with the next events.
 func (r *run) tellObservers(ctx context.Context) error {
 	k := r.recorder
 	if k.LastSeq() <= r.state.Observed || !r.chain.Observers() {

@@ -6,8 +6,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// Pins returns the modules of the agent and of the agents that its runs may involve. The
-// latter have the agent's name as prefix.
+// Pins returns the modules of the agent and of the agents that its runs may involve. The entries of
+// the other agents have the agent's name and a slash as prefix.
 func (a *Agent) Pins() []journal.Pin {
 	var out []journal.Pin
 	for _, b := range a.all() {
@@ -22,7 +22,7 @@ func (a *Agent) Pins() []journal.Pin {
 	return out
 }
 
-// checkPins compares the agent's modules with those of a run.
+// checkPins returns a [*journal.PinError] if the agent's modules differ from those of a run.
 func (a *Agent) checkPins(run string, want []journal.Pin) error {
 	have := a.Pins()
 	for i := range max(len(have), len(want)) {

@@ -18,8 +18,8 @@ import (
 // A recorder collects the changes of a run's state as entries of its log, for the writer
 // that commits them with the run's events. It implements [persist.Source].
 //
-// Events of hooks are noted in the record of the phase. Events of the loop belong to the end
-// of a phase or to the state of a tool call, and are held until that is recorded.
+// Events of hooks are noted in the record of the phase. Events of the loop belong to the end of a
+// phase or to the state of a tool call, and are held until the state is recorded.
 type recorder struct {
 	*persist.Writer
 	run *run
@@ -40,7 +40,7 @@ type recorder struct {
 	rewrite  *journal.Rewrite        // for the next commit
 }
 
-// newRecorder returns the recorder of a run that is claimed.
+// newRecorder returns the recorder of a claimed run.
 func newRecorder(o *journal.Options, r *run, at persist.Position) *recorder {
 	c := &recorder{run: r, pending: runlog.NewEntry(), progress: &journal.Progress{Status: journal.StatusRunning, Step: r.state.Step}}
 	c.Writer = persist.NewWriter(o, r.state.ID, at, maxJournalBytes(o, r), c)
@@ -55,7 +55,7 @@ func maxJournalBytes(o *journal.Options, r *run) int64 {
 	return o.MaxBytes
 }
 
-// attach sets the chain that the run goes through from now on.
+// attach sets the run's current chain.
 func (k *recorder) attach(c *chain.Run) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -66,7 +66,7 @@ func (k *recorder) attach(c *chain.Run) {
 // sent the events that report it.
 func (k *recorder) call(i int, c *runlog.CallState) {
 	state := *c
-	state.Child, state.Journaled = nil, nil // they have their own log
+	state.Child, state.Journaled = nil, nil // a sub-agent's run has its own log
 	b, err := abijson.Marshal(&state)
 	if err != nil {
 		_ = k.Fail(err)
@@ -161,7 +161,8 @@ func (k *recorder) takeGiven() {
 	}
 }
 
-// takeRewritten notes which input messages were changed. Callers hold mu.
+// takeRewritten adds the input messages that changed from index from on to the next rewrite.
+// Callers hold mu.
 func (k *recorder) takeRewritten(from int) {
 	r, err := k.given.Rewritten(k.run.state.Messages, from)
 	switch {
@@ -251,7 +252,7 @@ func (k *recorder) Collect(take func() error) (persist.Change, error) {
 	return out, err
 }
 
-// finish commits how the run ended, or paused, together with its last event.
+// finish commits the final or paused status together with the last event.
 func (k *recorder) finish(e delivery.Event, p *journal.Progress) error {
 	k.run.memory.Hold(&e)
 	k.run.chain.Recording(func() {

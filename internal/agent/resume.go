@@ -16,14 +16,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
-// Continue resumes a run from the agent's journal: a paused run with answers by the ids of
-// its interrupts, or a run whose process has ended without answers. Nothing is done twice:
-// completed tool and model calls are answered from the journal. A tool call that had started
-// is repeated if it is idempotent. Otherwise an event and the model's result say that its
-// outcome is unknown.
+// Continue resumes a run from the agent's journal: a paused run, with answers by the ids of its
+// interrupts, or a run whose process has ended, without answers. Completed tool and model calls are
+// not repeated but answered from the journal. A tool call that had started is repeated if it is
+// idempotent. Otherwise an event and the result for the model report an unknown outcome.
 //
-// The first event of a run whose process ended is run_resumed. The error is
-// ErrNoRun, ErrBusy, ErrFinished, a *WaitingError, a *PinError, or the journal's.
+// The first event of a run whose process ended is run_resumed. Continue fails with
+// [journal.ErrNoRun] if the journal has no such run, [journal.ErrBusy] if another process holds it,
+// [journal.ErrFinished] if it has ended, a [*journal.WaitingError] if it waits for answers and
+// there are none, a [*journal.PinError] if the modules differ, or an error of the journal.
 func (a *Agent) Continue(ctx context.Context, id string, answers map[string]json.RawMessage) (iter.Seq2[abi.Event, error], error) {
 	r, err := a.reclaim(ctx, id, answers, false)
 	if err != nil {
@@ -32,9 +33,9 @@ func (a *Agent) Continue(ctx context.Context, id string, answers map[string]json
 	return events(stream(ctx, r)), nil
 }
 
-// Cancel ends a run of the agent's journal that is not being executed: a paused run, or one
-// whose process has ended. Its after_agent hooks and observers run. The errors are those of
-// [Agent.Continue].
+// Cancel ends a run of the agent's journal that is not being executed: a paused run, or one whose
+// process has ended. The after_agent hooks and the observers of the run are called. The errors are
+// those of [Agent.Continue], except that a paused run needs no answers.
 func (a *Agent) Cancel(ctx context.Context, id string) (iter.Seq2[abi.Event, error], error) {
 	r, err := a.reclaim(ctx, id, nil, true)
 	if err != nil {
@@ -48,7 +49,8 @@ func isWaiting(err error) bool {
 	return errors.As(err, &waits)
 }
 
-// ContinueFor is [Agent.Continue] for a client with its own protocol.
+// ContinueFor is like [Agent.Continue] and also translates the events with enc, as [Agent.RunFor]
+// does.
 func (a *Agent) ContinueFor(ctx context.Context, id string, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[delivery.Event, error], error) {
 	r, err := a.reclaim(ctx, id, answers, false)
 	if err != nil {
@@ -103,7 +105,7 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	return r, nil
 }
 
-// goOnKept makes the run continue after what the journal has of it.
+// goOnKept sets the run's recorder to the position of the stored run.
 func (r *run) goOnKept(o *journal.Options, kept *journal.StoredRun, phase int64) {
 	for i := range r.state.Calls {
 		c := &r.state.Calls[i]
@@ -117,7 +119,7 @@ func (r *run) goOnKept(o *journal.Options, kept *journal.StoredRun, phase int64)
 	r.recorder.fixed = &runlog.Fixed{Instruction: r.state.Instruction, Tools: r.state.Tools, Input: r.state.Input}
 }
 
-// mayContinue returns why a run cannot be resumed. It is called before the claim.
+// mayContinue returns an error if a run cannot be resumed. It is called before the claim.
 func (a *Agent) mayContinue(kept *journal.StoredRun, answers map[string]json.RawMessage) error {
 	if kept.Status == journal.StatusFinished {
 		return fmt.Errorf("run %s: %w: %s", kept.ID, journal.ErrFinished, kept.FinishReason)
@@ -146,7 +148,7 @@ func waits(kept *journal.StoredRun) bool {
 	return kept.Status == journal.StatusPaused || len(kept.Pending) > 0
 }
 
-// openJournal starts to write to the journal, if there is one. The context ends when the
+// openJournal starts to write to the journal, if there is one. The returned context ends when the
 // journal fails or when the run is canceled through it.
 func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 	o := r.journal
@@ -170,8 +172,8 @@ func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// keepBegin stores a new run in the journal, or notes that a stored one is resumed. It
-// reports whether the run may continue.
+// keepBegin stores a new run in the journal, or records that a stored run is resumed. It reports
+// whether the run may continue.
 func (r *run) keepBegin(ctx context.Context) bool {
 	k := r.recorder
 	if k == nil {

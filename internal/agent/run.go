@@ -38,8 +38,8 @@ type run struct {
 	paused   *PausedError // set before run_paused is sent
 	journal  *journal.Options
 	recorder *recorder // nil without a journal
-	crashed  bool      // its previous process ended before the run did
-	canceled bool      // it was resumed only to be ended
+	crashed  bool      // its previous process ended without ending or pausing the run
+	canceled bool      // it was resumed only to cancel it
 	lost     error     // error of the journal; set before the events end
 	memory   memory
 
@@ -51,14 +51,14 @@ type run struct {
 	admitted map[*Agent]*Admission
 	within   context.Context  // context of the next phase, if it changes
 	past     []abi.EntryStats // of agents that transferred the run
-	parallel int              // tool calls at once
-	// room is asked before a middleware makes a call of its own; nil: there is.
+	parallel int              // maximum of concurrent tool calls
+	// room reserves a slot before a middleware makes a call of its own; nil: unlimited.
 	room     func(context.Context, hook.Own) (release func(), err error)
 	stepOpen bool
 	answered int64 // the revision of the messages whose calls are all answered
 	system   *message.List
 	asked    *message.List // the last request, before modules changed it
-	flat     message.Flat  // what the model was given last
+	flat     message.Flat  // cache of the messages of the last model request
 	revs     *message.Revisions
 	traced   tracing.Outcome // of the run
 }
@@ -140,7 +140,7 @@ func (r *run) Where() abi.Run {
 	return w
 }
 
-// Send sends an event to the caller and waits while the caller is behind.
+// Send sends an event to the caller. Without a journal, it waits while the caller's queue is full.
 func (r *run) Send(e abi.Event) abi.Event {
 	r.out.Lock()
 	defer r.out.Unlock()
@@ -149,8 +149,8 @@ func (r *run) Send(e abi.Event) abi.Event {
 	return out.Event
 }
 
-// hand delivers an event, after it is committed if there is a journal. A held event reports
-// a change of the state that is recorded later, and is committed together with it.
+// hand delivers an event. With a journal, the event is committed first. A held event reports a
+// change of the state that is recorded later, and is committed together with it.
 func (r *run) hand(e delivery.Event, held bool) {
 	r.memory.Hold(&e)
 	if r.recorder != nil {
@@ -203,7 +203,7 @@ func (r *run) execute(ctx context.Context) {
 	defer cancel(nil)
 	r.openMemory(ctx, cancel)
 	defer r.closeMemory()
-	ctx = account.WithContext(ctx, r.memory.run) // what clients of models read is the run's
+	ctx = account.WithContext(ctx, r.memory.run) // responses that model clients read count as the run's memory
 	ctx, closeJournal := r.openJournal(ctx)
 	defer closeJournal()
 	ctx, refused := r.admit(ctx, r.agent)
@@ -235,7 +235,7 @@ func (r *run) execute(ctx context.Context) {
 	if err != nil { // no middleware sees this run
 		r.chain, _ = mustEmpty().Open(ctx, r.state.ID, r, r.state.Locals)
 	}
-	defer func() { r.chain.Close() }() // that of the agent whose turn it then is
+	defer func() { r.chain.Close() }() // a transfer may have replaced the chain
 	r.chain.Streams().Store(r.state.Streams)
 	if !r.keepBegin(ctx) {
 		return
@@ -303,7 +303,7 @@ func mustEmpty() *chain.Chain {
 	return c
 }
 
-// errTimeout is the cause of a run's end after Options.Timeout.
+// errTimeout is the cause of ending a run after Options.Timeout.
 var errTimeout = errors.New("the run's time is up")
 
 // An answer ends a run successfully.
@@ -312,7 +312,7 @@ type answer struct {
 	final  abi.Message
 }
 
-// Error makes an answer an error, by which it leaves the loop.
+// Error implements error, so that phases can return an answer to end the loop.
 func (a *answer) Error() string { return "finished: " + a.reason }
 
 // loop executes phases until one ends the run.

@@ -24,23 +24,23 @@ type ToolOptions struct {
 	// Parameters is a JSON Schema of the arguments. The agent receives the arguments as
 	// its user message. Defaults to one string "request", which is the message.
 	Parameters json.RawMessage
-	// Forward lists the types of events that the caller of the outer run receives too, as
-	// child events. Defaults to all except chunks. They passed the agent's own chain, but
-	// do not pass that of the outer run.
+	// Forward lists the types of events that the caller of the outer run receives too, as child
+	// events. Defaults to all except chunks. The events pass the chain of the agent itself, but not
+	// the chain of the outer run.
 	Forward []abi.EventType
 }
 
-// Tool makes an agent a tool of another agent. Each call is a run with its own chain,
-// run-local values, steps and limits, and with the caller's metadata. Its usage also counts
-// as the parent's. It ends with the call's context; Options.ToolTimeout does not apply. Its
-// answer is the call's result, and a run without an answer is an error result.
+// Tool makes an agent a tool of another agent. Each call is a run with its own chain, run-local
+// values, steps and limits, and with the caller's metadata. The usage of the run also counts as the
+// parent's. The run ends with the call's context; Options.ToolTimeout does not apply. The run's
+// answer is the call's result. A run without an answer gives an error result.
 //
 // If the run waits for answers, so does the outer run. The ids of its interrupts get the
 // call's id and a slash as prefix, or for a second run of the call the id, "#2" and a slash.
 //
-// A journal stores the run with the outer run. After a crash both are resumed where they
-// were, and nothing is done twice. This does not hold for a call that a middleware makes
-// itself: if it had started, its outcome is unknown, and it is not repeated.
+// A journal stores the run with the outer run. After a crash both are resumed, and their completed
+// calls are not repeated. A run that a middleware's own call started is not stored. If such a call
+// was in progress, its outcome is unknown and it is not repeated.
 func Tool(a *Agent, o *ToolOptions) tool.Tool {
 	if o == nil {
 		o = &ToolOptions{}
@@ -151,8 +151,8 @@ func (t *agentTool) request(arguments string) (string, error) {
 	return in.Request, nil
 }
 
-// count counts the runs of the call, so that their ids differ. It is stored together with the
-// run.
+// count counts the runs of the call, so that their ids differ. The number is stored together with
+// the run.
 func (c *caller) count() {
 	if c.call != nil {
 		c.call.Runs++
@@ -205,7 +205,7 @@ func (c *caller) keep(child *runlog.State) {
 	c.run.keepChild(c.call, child)
 }
 
-// result returns the end of a run as a tool result.
+// result converts the last event and the error of a run to a tool result.
 func result(a *Agent, last *abi.Event, ended error) (*abi.Result, error) {
 	extra, err := abijson.Marshal(map[string]any{"run": last.Run, "agent": a.Name, "finish_reason": last.FinishReason})
 	if err != nil {
@@ -233,7 +233,7 @@ func result(a *Agent, last *abi.Event, ended error) (*abi.Result, error) {
 func (r *run) childEvent(call *abi.Call, e abi.Event, forward []abi.EventType) {
 	typ, inner := e.Type, e
 	if e.Type == abi.EventChild {
-		typ, inner = e.Event.Type, *e.Event // of whatever depth
+		typ, inner = e.Event.Type, *e.Event // an event of a nested run is not wrapped twice
 	}
 	for _, f := range forward {
 		if f == typ {

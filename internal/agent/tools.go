@@ -47,8 +47,8 @@ func (r *run) callTools(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseRound, err
 }
 
-// recordResults appends the results of the calls in order, then the other messages of
-// modules. Models require all results first.
+// recordResults appends the results of the calls in order, then the other messages of modules.
+// Models require all results before other messages.
 func (r *run) recordResults() {
 	s := &r.state
 	var beside []abi.Message
@@ -125,9 +125,9 @@ func (r *run) returnsDirectly() (abi.Message, bool) {
 	return abi.Message{}, false
 }
 
-// runCalls executes the calls of the round that have no result yet. Each call that has started
-// finishes, whatever happens to its siblings. runCalls then returns the first ending in the order
-// of the calls, and a pause only if there is no other ending.
+// runCalls executes the calls of the round that have no result yet. A call that has started
+// finishes even if another call fails. runCalls then returns the first ending in the order of the
+// calls, and a pause only if there is no other ending.
 func (r *run) runCalls(ctx context.Context) error {
 	calls := r.state.Calls
 	endings := make([]error, len(calls))
@@ -148,7 +148,7 @@ func (r *run) runCalls(ctx context.Context) error {
 			})
 		}
 		if len(calls) == 1 {
-			endings[i] = r.runCall(ctx, &calls[i]) // a goroutine's stack would have to grow first
+			endings[i] = r.runCall(ctx, &calls[i]) // a new goroutine would first grow its stack
 			break
 		}
 		slots <- struct{}{}
@@ -265,8 +265,8 @@ func (r *run) deliverOf(c *runlog.CallState, streamed *atomic.Bool) chunk.Sink {
 	}
 }
 
-// record keeps the outcome of a call and sends its event. If the run's memory is full, it
-// returns the error that ends the run.
+// record stores the outcome of a call and sends its tool_result event. If the run's memory is full,
+// it returns the error that ends the run.
 func (r *run) record(c *runlog.CallState, o chain.ToolOutcome, messages ...abi.Message) error {
 	if messages == nil {
 		messages = []abi.Message{toolMessage(o)}
@@ -282,8 +282,8 @@ func (r *run) record(c *runlog.CallState, o chain.ToolOutcome, messages ...abi.M
 	return nil
 }
 
-// sizeOfOutcome returns about how many bytes the state holds of a call's outcome. Its
-// messages usually have the result's text, which is then counted once.
+// sizeOfOutcome returns the approximate size of a call's outcome in the state, in bytes. The
+// messages usually have the result's text, which is counted once.
 func sizeOfOutcome(o *chain.ToolOutcome, messages []abi.Message) int64 {
 	var n int64
 	for i := range messages {
@@ -331,9 +331,9 @@ func (r *run) unknownTool(name string) *abi.Result {
 	return abi.ErrorResult(text)
 }
 
-// answerAll gives every tool call without a result an error result that says why. The model is
-// not called, and the run does not end, with open calls. It examines only messages that
-// changed since the last call.
+// answerAll gives every tool call without a result an error result that says why. The model is not
+// called, and the run does not end, with open calls. answerAll examines only messages that changed
+// since its last call.
 func (r *run) answerAll(why string) {
 	s := &r.state
 	from := s.Messages.Changed(r.answered)
@@ -378,9 +378,9 @@ func (r *run) answersBehind(i int) map[string]bool {
 	return answered
 }
 
-// notRun returns a result for a call without one: it was not executed, did not complete, or
-// its result was removed from the conversation. The result of a call of this run's model is
-// reported to the caller, unless it was before.
+// notRun returns a result for a call without one: it was not executed, did not complete, or its
+// result was removed from the conversation. The result of a call of this run's model is reported to
+// the caller unless it was reported before.
 func (r *run) notRun(c abi.ToolCall, why, message string) abi.Message {
 	dispatched := slices.Contains(r.state.Rounds, message)
 	at := -1

@@ -23,12 +23,12 @@ const TransferTool = "transfer_to_agent"
 // agents. It is called once, before the agent's first run. The names of all reachable agents
 // must differ.
 //
-// A transfer is a tool call like any other: hooks see it and gates may deny it. After its
-// round, after_agent of the agent's chain runs with the finish reason transfer. The same run
-// then continues with the other agent's model, instruction, tools and chain, starting with
-// before_agent. The messages stay. Each agent has its own run-local values and finds them
-// again after a transfer back; keys with the prefix run/ are shared. The limits are those of
-// the agent that the run started with.
+// A transfer is a tool call like any other: hooks observe the call and gates may deny it. After its
+// round, after_agent of the agent's chain runs with the finish reason transfer. The same run then
+// continues with the other agent's model, instruction, tools and chain, starting with before_agent.
+// The messages stay. Each agent has its own run-local values and finds its own values again after a
+// transfer back. Values whose keys have the prefix run/ are shared. The limits are those of the
+// agent that the run started with.
 func (a *Agent) AllowTransfer(to ...*Agent) error {
 	if len(to) == 0 || a.tools[TransferTool] != nil {
 		return fmt.Errorf("agent %q: transfers are allowed once, to at least one agent, and no tool is named %s", a.Name, TransferTool)
@@ -219,7 +219,7 @@ func (r *run) open(ctx context.Context, a *Agent) (*chain.Run, error) {
 	return c.Open(ctx, r.state.ID, r, r.state.Locals)
 }
 
-// stats returns what each entry of every agent used, in this process and earlier ones.
+// stats returns the usage of each entry of every agent, in this process and earlier ones.
 func (r *run) stats() []abi.EntryStats { return r.meter()() }
 
 // meter returns a function like stats that other goroutines may call until the next transfer.
@@ -236,7 +236,7 @@ func (r *run) meter() func() []abi.EntryStats {
 	return func() []abi.EntryStats { return addStats(before, append(slices.Clone(past), statsOf(name, c)...)) }
 }
 
-// addStats adds up what was used before and since, by entry.
+// addStats returns the sums of two lists of usage by entry and agent. It modifies since.
 func addStats(before, since []abi.EntryStats) []abi.EntryStats {
 	var gone []abi.EntryStats
 	for i := range before {

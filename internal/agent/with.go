@@ -12,12 +12,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
-// With returns the agent with additional middlewares, such as those of a tenant or a request.
-// In each ring, the agent's own come first; see [chain.Chain.Join]. With is cheap. A paused
-// run must be resumed by an agent with the same middlewares. Agents to which this one
-// transfers are unaffected.
+// With returns the agent with additional middlewares, such as those of a tenant or a request. In
+// each ring, the agent's own middlewares come first; see [chain.Chain.Join]. A paused run must be
+// resumed by an agent with the same middlewares. Agents to which this one transfers are unaffected.
 //
-// It fails if a middleware of c has the name of one of the agent's.
+// With fails if a middleware of c has the same name as one of the agent's.
 func (a *Agent) With(c *chain.Chain) (*Agent, error) {
 	joined, err := a.Chain.Join(c)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package chunks takes the chunks of a stream from whoever makes them to a chain's sink.
-// Chunks that come within a moment are passed on together, and characters that a stream
-// of bytes cut in two are joined. The package knows neither runs nor models.
+// Package chunks passes the chunks of a stream from its producer to a chain's sink. It passes
+// chunks that arrive within 0.5 ms together, and joins characters that a stream of bytes cut in
+// two. The package does not depend on runs or models.
 package chunks
 
 import (
@@ -16,11 +16,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 )
 
-// Pump calls maker and passes the chunks that it puts to out. Chunks that arrive within a
-// moment are passed together, and chunks gather while on_chunk hooks process earlier ones.
-// If ends is set, the last chunk ends a message. what names the maker in errors.
+// Pump calls maker and passes to out the chunks that maker puts. Chunks that arrive within 0.5 ms
+// are passed together, and chunks gather while on_chunk hooks process earlier ones. If ends is set,
+// the last chunk ends a message. Errors name the maker by the string what.
 //
-// The maker runs on the caller's goroutine. A maker that returns at once needs no other.
+// The maker runs on the caller's goroutine. A maker that returns within 0.5 ms starts no other
+// goroutine.
 func Pump[R any](ctx context.Context, out chunk.Sink, ends bool, what string, maker func(ctx context.Context, put func(abi.Chunk) error) (R, error)) (R, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -42,8 +43,8 @@ func Pump[R any](ctx context.Context, out chunk.Sink, ends bool, what string, ma
 	return res, failed
 }
 
-// linger is how long chunks wait for others before they are passed on together. The delay is
-// too short to be noticed.
+// linger is the time that a chunk waits for others, with which it is passed on. People do not
+// notice so short a delay.
 const linger = 500 * time.Microsecond
 
 // chunkRooms holds arrays for reuse. Sinks do not retain the chunks that they are passed.
@@ -161,7 +162,8 @@ type joiner struct {
 	held []abi.Chunk
 }
 
-// join completes a chunk and reports whether it has content.
+// join prepends held bytes to a chunk and holds the incomplete character at its end. It reports
+// whether to pass the chunk on; a chunk whose text is held entirely is not passed on.
 func (j *joiner) join(c *abi.Chunk) bool {
 	text := &c.Text
 	switch c.Kind {

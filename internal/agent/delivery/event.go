@@ -1,6 +1,6 @@
-// Package delivery takes the events of a run to its caller. A [Queue] holds the events that
-// the caller has yet to take and makes a run that is too fast wait. A [Memory] counts the
-// bytes of pending events against the run's account. The package knows nothing of agents.
+// Package delivery passes the events of a run to its caller. A [Queue] holds events until the
+// caller takes them, and makes the run wait while it is full. A [Memory] counts the bytes of
+// pending events against the run's account. The package does not depend on agents.
 package delivery
 
 import (

@@ -8,10 +8,11 @@ const DefaultMaxBytes = 64 << 20
 // LimitBytes is the name of a run's limit of journal bytes.
 const LimitBytes = "journal_bytes"
 
-// rowBytes is the overhead that is counted for each row of a journal.
+// rowBytes is the overhead, in bytes, that is counted for each row of a journal.
 const rowBytes = 128
 
-// Bytes returns what the new run counts against the limits and quotas of journal bytes.
+// Bytes returns the number of bytes that the new run counts against the limits and quotas of
+// journal bytes.
 func (r *Creation) Bytes() int64 {
 	n := 2*rowBytes + len(r.Log) + len(r.Spec) + len(r.Title) + len(r.ID) + len(r.Agent)
 	for _, p := range r.Modules {
@@ -20,7 +21,8 @@ func (r *Creation) Bytes() int64 {
 	return int64(n)
 }
 
-// Bytes returns what the commit counts against the limits and quotas of journal bytes.
+// Bytes returns the number of bytes that the commit counts against the limits and quotas of journal
+// bytes.
 func (c *Commit) Bytes() int64 {
 	n := len(c.Log) + len(c.Events)
 	if c.Log != nil {

@@ -1,6 +1,6 @@
-// Package journal holds the durable record of runs: the interface of a store that keeps
-// them, the changes that it takes, and its errors. It knows neither the agent's loop nor
-// what a run's log says, except for the messages that [Rewrite] replaces.
+// Package journal defines the interface of a store of durable runs, its changes and its errors. It
+// does not depend on the agent's loop, and reads a run's log only to replace messages; see
+// [Rewrite].
 package journal
 
 import (
@@ -22,15 +22,15 @@ type Journal interface {
 	// Create stores a new run and claims it with epoch 1. It fails with [ErrExists] if
 	// the id is taken.
 	Create(ctx context.Context, run *Creation) error
-	// Load returns a run with its log, or fails with [ErrNoRun].
+	// Load returns a run with its log. It fails with [ErrNoRun] if the run does not exist.
 	Load(ctx context.Context, id string) (*StoredRun, error)
 	// Claim takes over a run. It fails with [ErrBusy] if the run was claimed since it
 	// was loaded, or if the lease of its owner has not expired.
 	Claim(ctx context.Context, c *Claim) (*StoredRun, error)
 	// Commit stores a change and its events atomically. It is idempotent.
 	Commit(ctx context.Context, c *Commit) error
-	// Events returns the events of a run that follow event number after. It returns at
-	// least one if there is any, and about limit at most.
+	// Events returns the events of a run that follow event number after. It returns at least one
+	// event if there is any, and at most about limit.
 	Events(ctx context.Context, id string, after int64, limit int) ([]abi.Event, error)
 	// Renew extends the lease of a run. It reports whether cancellation of the run was
 	// requested.

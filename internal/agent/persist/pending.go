@@ -15,8 +15,8 @@ type waiter struct {
 	done    chan error
 }
 
-// wrote tells the waiter that the commit was written, or failed. It reports whether the
-// waiter still waits for the sync.
+// wrote notifies the waiter that the commit was written or failed. It reports whether the waiter
+// still waits for the sync.
 func (w *waiter) wrote(err error) (waits bool) {
 	if err == nil && w.written != nil {
 		w.written()

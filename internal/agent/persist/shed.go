@@ -65,8 +65,8 @@ func emittedBytes(e *abi.Event) int {
 	return len(e.Name) + len(e.Data) + len(e.Text)
 }
 
-// Stop drops what may be dropped of the events that are not persisted. It aborts the commit
-// in progress, which is repeated without them.
+// Stop drops the custom events and log lines that are not persisted. It aborts the commit in
+// progress, which is repeated without them.
 func (w *Writer) Stop() {
 	w.mu.Lock()
 	if !w.shedder.isStopped() {
@@ -87,8 +87,8 @@ func (w *Writer) Ending() {
 	w.mu.Unlock()
 }
 
-// retry repeats an aborted commit without the events that may be dropped. It returns those
-// that are left.
+// retry repeats an aborted commit without the events that may be dropped. It returns the remaining
+// events.
 func (w *Writer) retry(c *journal.Commit, events []delivery.Event) (left []delivery.Event, sync <-chan error, err error) {
 	w.mu.Lock()
 	left = w.shedder.thin(events, w.memory.Release)

@@ -16,7 +16,7 @@ type size struct {
 	mu   sync.Mutex
 	max  int64 // unlimited if zero
 	used int64
-	full bool // the run was canceled
+	full bool // the run was canceled because of its limit or a quota
 
 	// spent ends when the hooks at the run's end may write no more.
 	spent context.Context
@@ -54,6 +54,6 @@ func (s *size) add(n int64, quota *journal.FullError, cancel context.CancelCause
 	}
 }
 
-// AfterSpent calls fn once the hooks at the run's end have written all that they may. The
-// returned function cancels that.
+// AfterSpent calls fn once the hooks at the run's end have written all that they may. The returned
+// function cancels the registration.
 func (w *Writer) AfterSpent(fn func()) (stop func() bool) { return context.AfterFunc(w.size.spent, fn) }

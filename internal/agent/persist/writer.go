@@ -1,6 +1,6 @@
 // Package persist commits a run to its journal. A [Writer] takes the run's events and asks a
-// [Source] for the changes of its state. It commits both together and only then hands the
-// events to the caller. It knows neither the agent's loop nor what the log says.
+// [Source] for the changes of its state. It commits both together and then delivers the events to
+// the caller. The package does not depend on the agent's loop or the contents of the log.
 package persist
 
 import (
@@ -26,17 +26,17 @@ const (
 	maxRetryDelay = time.Second
 )
 
-// ErrCanceled is the cause of a run's end that was requested through its journal.
+// ErrCanceled is the cause of canceling a run through its journal.
 var ErrCanceled = errors.New("somebody canceled it")
 
-// errEnded is returned to callers that wait for a commit of a run that is over.
+// errEnded is the result of waiting for a commit of a run that has ended.
 var errEnded = errors.New("the run has ended")
 
 // A Source collects the changes of a run's state.
 type Source interface {
-	// Collect returns what changed since the last call. It calls take while the run
-	// records nothing: the events that take finds belong to the change. It calls nothing
-	// before the run has begun.
+	// Collect returns the changes since the last call. It calls take while the run records nothing,
+	// so that the events which take finds belong to the change. It does not call take before the
+	// run has begun.
 	Collect(take func() error) (Change, error)
 }
 
@@ -48,7 +48,7 @@ type Change struct {
 	Pending  int64             // bytes to release from the pending memory once persisted
 }
 
-// A Position is where in its journal a run is.
+// A Position is the position of a run in its journal.
 type Position struct {
 	Epoch   int64 // of the claim
 	Entries int64 // in the log
@@ -63,8 +63,8 @@ type Position struct {
 // failure. The run continues after the write, and so do its commits. Before something that
 // must not happen twice, and before the caller sees an event, the writer waits for the sync.
 //
-// An event that reports a change is never committed without the change, nor the other way
-// round: such events are held until the change is recorded.
+// An event that reports a change is never committed without the change, nor the other way round: an
+// event is held until its change is recorded.
 type Writer struct {
 	*journal.Options
 	run    string
@@ -93,8 +93,8 @@ type Writer struct {
 	backlog backlog
 }
 
-// NewWriter returns a writer of a run that is claimed. The run ends once it has written more
-// than maxBytes, unless that is 0.
+// NewWriter returns a writer of a claimed run. The run ends once it has written more than maxBytes
+// bytes; 0 means unlimited.
 func NewWriter(o *journal.Options, run string, at Position, maxBytes int64, source Source) *Writer {
 	return &Writer{Options: o, run: run, epoch: at.Epoch, entries: at.Entries, last: at.LastSeq, source: source,
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
@@ -120,14 +120,14 @@ func (w *Writer) Create(ctx context.Context, c *journal.Creation) error {
 	return nil
 }
 
-// Created reports whether the journal has the run.
+// Created reports whether the run is stored in the journal.
 func (w *Writer) Created() bool { return w.entries > 0 }
 
 // LastSeq returns the number of the last committed event.
 func (w *Writer) LastSeq() int64 { return w.last }
 
-// End commits what is left and waits until the caller has taken all events. It returns the
-// error of the journal.
+// End commits the remaining changes and waits until all events are in the caller's queue. It
+// returns the error of the journal.
 func (w *Writer) End() error {
 	close(w.closing)
 	<-w.done
@@ -148,15 +148,15 @@ func (w *Writer) ReleaseLease(ctx context.Context) {
 	_, _ = w.Journal.Renew(ctx, w.run, w.epoch, 0)
 }
 
-// Err returns the error because of which nothing is committed any more.
+// Err returns the error of the journal after which the writer commits nothing, or nil.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// Send takes an event. A held event is committed after the next call of [Writer.Ready],
-// other events as soon as possible.
+// Send queues an event. A held event is committed after the next call of [Writer.Ready], other
+// events as soon as possible.
 func (w *Writer) Send(e delivery.Event, held bool) {
 	w.mu.Lock()
 	if w.shedder.drops(&e.Event) {
@@ -172,7 +172,7 @@ func (w *Writer) Send(e delivery.Event, held bool) {
 	signal(w.wake)
 }
 
-// Ready says that the source has the changes that the events so far report.
+// Ready releases all held events. The source must have recorded the changes that they report.
 func (w *Writer) Ready() {
 	w.mu.Lock()
 	w.ready = len(w.events)
@@ -180,11 +180,11 @@ func (w *Writer) Ready() {
 	signal(w.wake)
 }
 
-// AwaitCaller waits while the caller has many committed events to take.
+// AwaitCaller waits while maxBacklog or more committed events wait for the caller.
 func (w *Writer) AwaitCaller(ctx context.Context) { w.backlog.wait(ctx) }
 
-// Flush returns once everything that happened so far is written, or synced. It calls
-// written, unless that is nil, once everything is written.
+// Flush waits until all earlier changes and events are written, or synced if synced is set. It
+// calls written, if not nil, once they are written.
 func (w *Writer) Flush(ctx context.Context, synced bool, written func()) error {
 	wait := &waiter{synced: synced, written: written, done: make(chan error, 1)}
 	w.mu.Lock()
@@ -256,7 +256,7 @@ func (w *Writer) hasWaiters() bool {
 	return len(w.waiters) > 0
 }
 
-// commit commits what has gathered.
+// commit commits the gathered changes and events and notifies the waiters.
 func (w *Writer) commit() {
 	g, err := w.collect()
 	c, events := g.commit, g.events
@@ -280,7 +280,7 @@ func (w *Writer) commit() {
 	w.await(&pendingSync{previous: w.previous, synced: sync, events: events, bytes: g.bytes, waiters: waiters, done: make(chan struct{})})
 }
 
-// A gathered is what one commit is made of.
+// A gathered holds the parts of one commit.
 type gathered struct {
 	commit  *journal.Commit // nil if there is nothing to commit
 	events  []delivery.Event
@@ -288,7 +288,7 @@ type gathered struct {
 	bytes   int64 // counted as pending
 }
 
-// collect takes what has gathered.
+// collect takes the gathered changes, events and waiters.
 func (w *Writer) collect() (g gathered, err error) {
 	change, err := w.source.Collect(func() error {
 		w.mu.Lock()
@@ -321,8 +321,8 @@ func (w *Writer) collect() (g gathered, err error) {
 	return g, err
 }
 
-// repeatable reports whether an event may reach the caller before it is synced. After a
-// power failure it is reported again, perhaps with another number, and nothing is lost.
+// repeatable reports whether an event may reach the caller before it is synced. After a power
+// failure the resumed run reports it again, perhaps with another number.
 func repeatable(e *abi.Event) bool {
 	if e.Type == abi.EventChild && e.Event != nil {
 		e = e.Event
@@ -351,7 +351,7 @@ func lines(events []delivery.Event) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// try commits c and retries errors that are worth it until RetryTimeout has passed.
+// try commits c and retries retryable errors until RetryTimeout has passed.
 func (w *Writer) try(c *journal.Commit) error {
 	deadline := time.Now().Add(w.RetryTimeout)
 	for delay := 20 * time.Millisecond; ; delay = min(2*delay, maxRetryDelay) {
@@ -379,7 +379,7 @@ func (w *Writer) renew() {
 	}
 }
 
-// Fail ends the run because its journal cannot be written. It returns the first such error.
+// Fail ends the run because its journal cannot be written. It returns the error of the first call.
 func (w *Writer) Fail(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A ChildLog is the change of a sub-agent's run since the entry before. It is part of the
-// log of the run around it.
+// A ChildLog is the change of a sub-agent's run since the previous entry. It is part of the log of
+// the outer run.
 type ChildLog struct {
 	Restarted bool              `json:"anew,omitempty"` // earlier entries belong to another run
 	Discarded bool              `json:"gone,omitempty"` // the run is no longer needed
@@ -18,8 +18,8 @@ type ChildLog struct {
 	Expires   time.Time         `json:"expires,omitzero"`
 	Ended     *abi.Event        `json:"ended,omitempty"`
 	Stats     []abi.EntryStats  `json:"stats,omitempty"`
-	// Events are those that its observers have not seen. Other events are stored only if
-	// they are forwarded, among the events of the run around it.
+	// Events holds the events that the run's observers have not seen. Other events are stored only
+	// if they are forwarded, as events of the outer run.
 	Events   []abi.Event `json:"events,omitempty"`
 	Observed int64       `json:"observed,omitempty"`
 }
@@ -41,16 +41,17 @@ func (i *ChildLog) Add(more *ChildLog) {
 	i.Events = slices.DeleteFunc(append(i.Events, more.Events...), func(e abi.Event) bool { return e.Seq <= i.Observed })
 }
 
-// A JournaledChild is what a journal has of a sub-agent's run in addition to its State.
+// A JournaledChild holds the stored data of a sub-agent's run in addition to its [State].
 type JournaledChild struct {
 	Phase int64 `json:"phase"`
-	// Ended is its run_finished event; only the result of the call is missing.
+	// Ended is the run's run_finished event. If set, only the call's result is missing.
 	Ended *abi.Event `json:"ended,omitempty"`
-	// Events are those that its observers have not seen.
+	// Events holds the events that the run's observers have not seen.
 	Events []abi.Event `json:"events,omitempty"`
 }
 
-// restore sets the state of a call's run.
+// restore sets the state of a call's run from its log. It does nothing if the call has a result or
+// the run was discarded.
 func (i *ChildLog) restore(c *CallState) error {
 	if i.Discarded || len(i.Log) == 0 || c.Result != nil {
 		return nil

@@ -15,9 +15,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// An Entry is a line of a run's log: what changed in its [State] since the line before, at
-// the end of a phase or within one. Messages, rounds and records hold only what was added.
-// The lines of one commit make one entry of the journal.
+// An Entry is a line of a run's log: the changes of its [State] since the previous line, written at
+// the end of a phase or within one. Messages, rounds and records hold only what was added. The
+// lines of one commit make one entry of the journal.
 type Entry struct {
 	// Head is the state without the parts that have fields of their own here; nil if
 	// unchanged.

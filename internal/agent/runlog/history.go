@@ -13,12 +13,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// A History is what a run did, phase by phase, according to its log.
+// A History holds the recorded calls of a run by phase, as read from its log.
 type History struct {
 	State  *State        `json:"state"`
 	Input  []abi.Message `json:"input"` // input messages
 	Phases []PhaseRecord `json:"phases"`
-	// Answers holds the answers to its interrupts, by their ids.
+	// Answers holds the answers to the run's interrupts by interrupt id.
 	Answers map[string]json.RawMessage `json:"answers,omitempty"`
 	// Answered lists the same answers by the requests that gave them.
 	Answered []Answered `json:"answered,omitempty"`
@@ -120,7 +120,7 @@ func (r *reader) begin(phase int64) {
 	r.messages = slices.Clip(r.fold.messages)
 }
 
-// flush ends a phase.
+// flush adds the calls of the current phase to the history.
 func (r *reader) flush() {
 	var deeds []RecordedCall
 	for _, key := range slices.Sorted(maps.Keys(r.deeds)) {

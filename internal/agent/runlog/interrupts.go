@@ -48,7 +48,7 @@ func (c *CallState) ChildName() string {
 	return c.Call.ID
 }
 
-// childOf returns the call that waits for p because the run that it started does.
+// childOf returns the call that waits for p because its sub-agent's run waits, or nil.
 func (s *State) childOf(p abi.Pending) *CallState {
 	if p.Call == nil || p.Entry != "" {
 		return nil
@@ -60,8 +60,8 @@ func (s *State) childOf(p abi.Pending) *CallState {
 	return &s.Calls[i]
 }
 
-// Answer answers interrupts by their ids, those of sub-agents too. Nothing changes if an id
-// is unknown or an answer is invalid.
+// Answer answers interrupts by their ids, including interrupts of sub-agents. Nothing changes if an
+// id is unknown or an answer is invalid.
 func (s *State) Answer(answers map[string]json.RawMessage) error {
 	var waiting []string
 	for _, p := range s.Pending() {

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
-// Originals are the input messages of a run as its journal has them.
+// Originals holds the input messages of a run as they are stored in its journal.
 type Originals []abi.Message
 
 // OriginalsOf returns the messages of a run that has not called the model yet, otherwise nil.
@@ -25,9 +25,9 @@ func OriginalsOf(s *State) Originals {
 	return out
 }
 
-// Rewritten compares the messages with those of l from an index on. It returns nil if none
-// was changed or removed. A removed message is replaced by an empty one, because later
-// entries of the log refer to messages by index.
+// Rewritten returns the messages that l changes or removes, if l changed from index from on, and
+// updates g. It returns nil if none was changed or removed. A removed message is replaced by an
+// empty one, because later entries of the log refer to messages by index.
 func (g Originals) Rewritten(l *message.List, from int) (*journal.Rewrite, error) {
 	if from >= len(g) {
 		return nil, nil

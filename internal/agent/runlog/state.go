@@ -1,7 +1,7 @@
-// Package runlog defines the state of a run and the log of its changes. A run writes a
-// [State] as entries of what changed; [Restore] puts the entries together again, and
-// [ReadHistory] tells from them what the run did in each phase. The package does not run
-// agents, and does not know where the log is kept.
+// Package runlog defines the state of a run and the log of its changes. A run stores each change of
+// its [State] as an [Entry]; [Restore] rebuilds the state from the entries, and [ReadHistory]
+// returns the calls of each phase. The package does not run agents and does not depend on the log's
+// store.
 package runlog
 
 import (
@@ -33,7 +33,7 @@ const (
 	PhaseEnd     Phase = "end"
 )
 
-// A State is a run as a plain value. It has everything that a resumed run needs.
+// A State is a run as a plain value. A resumed run needs no other data.
 type State struct {
 	ID       string     `json:"id"`
 	Agent    string     `json:"agent"`
@@ -51,8 +51,8 @@ type State struct {
 
 	ModelCalls int            `json:"model_calls,omitempty"`
 	ToolCalls  map[string]int `json:"tool_calls,omitempty"` // counted calls by tool
-	// LastLimit is the reached limit because of which the model is offered no more tools.
-	// CalledPastLimit is set if it calls tools nevertheless.
+	// LastLimit is the reached limit, after which the model is offered no more tools.
+	// CalledPastLimit is set if the model calls tools nevertheless.
 	LastLimit       *ending.LimitError `json:"last,omitempty"`
 	CalledPastLimit bool               `json:"deaf,omitempty"`
 
@@ -76,18 +76,19 @@ type State struct {
 	// Streamed holds the chunks of the last response that the caller received.
 	Streamed []abi.Chunk `json:"streamed,omitempty"`
 	LastID   int64       `json:"last_id"` // number of the last generated message id
-	// Outcome is how the run ended; set until after_agent has run.
+	// Outcome is set when the loop has ended. A process that resumes the run then only runs the
+	// hooks at its end.
 	Outcome *Outcome `json:"outcome,omitempty"`
 	Streams int64    `json:"streams"` // number of streams so far
-	// Used is what entries of the chain used in earlier processes.
+	// Used holds the usage of the chain's entries in earlier processes.
 	Used []abi.EntryStats `json:"used,omitempty"`
 	// Observed is the number of the last event that the observers have seen.
 	Observed int64 `json:"observed,omitempty"`
-	// Modules are the modules with which a run paused. It is resumed only with the same
-	// ones, or with any if Modules is nil.
+	// Modules are the modules with which a run paused. The run is resumed only with the same
+	// modules, or with any if Modules is nil.
 	Modules []journal.Pin `json:"modules,omitempty"`
-	// Revisions is the number of the last revision of a message list. A resumed run counts on
-	// from it: run-local values may hold earlier ones.
+	// Revisions is the number of the last revision of a message list. A resumed run continues from
+	// this number, because run-local values may hold earlier revisions.
 	Revisions int64 `json:"revisions,omitempty"`
 	LastSeq   int64 `json:"last_seq"`
 }
@@ -136,8 +137,7 @@ func (s *State) ActiveTools() []abi.Tool {
 	return out
 }
 
-// An Outcome is how a run ended: its run_finished event before after_agent, and the text of
-// its error.
+// An Outcome holds a run's run_finished event as of before after_agent, and the text of its error.
 type Outcome struct {
 	abi.Event
 	Err string `json:"err,omitempty"`
@@ -146,7 +146,7 @@ type Outcome struct {
 // overhead is the approximate size of a value without its text, in bytes.
 const overhead = 256
 
-// Size returns the approximate memory that the state takes, in bytes.
+// Size returns the approximate size of the state in memory, in bytes.
 func (s *State) Size() int64 {
 	n := s.Messages.Size() + int64(len(s.Instruction))
 	for i := range s.Tools {

@@ -16,7 +16,7 @@ func Title(l *message.List) string {
 	const enough = (maxTitle + 1) * utf8.UTFMax // bytes
 	for i := l.Len() - 1; i >= 0; i-- {
 		if m := l.At(i); m.Role == abi.RoleUser {
-			var begins strings.Builder // a message may have megabytes
+			var begins strings.Builder // avoids copying a message of megabytes
 			for word := range strings.FieldsSeq(m.Content.String()) {
 				if begins.Len() > 0 {
 					begins.WriteByte(' ')
