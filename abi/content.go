@@ -151,7 +151,7 @@ func (p Part) MarshalJSON() ([]byte, error) {
 	if p.Type != PartText || p.Text != "" {
 		return object(known(p), p.Unknown)
 	}
-	return object(struct { // a text part always has a text
+	return object(struct { // a text part always has the field text
 		known
 		Text string `json:"text"`
 	}{known: known(p)}, p.Unknown)

@@ -46,7 +46,7 @@ type FileOptions struct {
 	// Getenv reads keys and base URLs of endpoints. It defaults to os.Getenv.
 	Getenv func(string) string
 	// Logger receives the output of MCP servers at level debug, and warnings about limits of the
-	// file that are lowered to their bounds. Optional.
+	// file that are lowered to their bounds. It may be nil.
 	Logger *slog.Logger
 
 	// Journal, if not nil, journals the agent's runs. Without it, they end with the process.

@@ -212,7 +212,7 @@ func (c *modelCall) options(q chain.ModelRequest) ([]model.Option, error) {
 	return opts, nil
 }
 
-// generate calls the model.
+// generate calls Eino's model with the changed request and converts the answer for modules.
 func (c *modelCall) generate(ctx context.Context, q chain.ModelRequest, out chunk.Sink) (*abi.Response, error) {
 	opts, err := c.options(q)
 	if err != nil {

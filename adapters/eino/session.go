@@ -159,7 +159,7 @@ func (s *session) rewritten() {
 	s.written = true
 }
 
-// end ends a step.
+// end marks the step as complete, so that the next call of begin starts another one.
 func (s *session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -83,7 +83,7 @@ func (m *metrics) Start(ctx context.Context, op tracing.Operation) (context.Cont
 func runOutcome(o tracing.Outcome) string {
 	switch {
 	case o.FinishReason != "":
-		return o.FinishReason // one that the loop gave
+		return o.FinishReason // a finish reason of the loop, of which there is a fixed number
 	case o.Err != nil:
 		return "lost"
 	default:

@@ -13,9 +13,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
-// Spans returns a tracer that creates OpenTelemetry spans, named by the semantic conventions
-// for generative AI: invoke_agent, chat and execute_tool, and one for each hook. The span
-// of a hook contains those of the calls that the hook wraps.
+// Spans returns a tracer that creates OpenTelemetry spans. Runs, model calls and tool calls
+// have the names of the semantic conventions for generative AI: invoke_agent, chat and
+// execute_tool. Each hook call has a span, which contains the spans of the calls that the
+// hook wraps.
 func Spans(t trace.Tracer) tracing.Tracer { return spans{t} }
 
 type spans struct{ tracer trace.Tracer }
@@ -98,7 +99,7 @@ func errorType(op tracing.Operation, o tracing.Outcome) string {
 	case errors.As(o.Err, &failed):
 		return string(failed.Code)
 	case ending.Is(o.Err):
-		return "" // the run ends, which is no failure of this part of it
+		return "" // ending the run is not a failure of this operation
 	default:
 		return "_OTHER"
 	}

@@ -126,7 +126,7 @@ func (g *growing) end(id int, op tracing.Operation, o tracing.Outcome, took time
 	}
 }
 
-// finished returns a copy of the timeline.
+// finished returns a copy of the timeline, with its spans sorted by start.
 func (g *growing) finished() *Timeline {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,7 +15,7 @@ const ClientReason = "a tool that the client runs"
 
 // ByClient returns a tool that runs in the client that started the run, such as a front end
 // or the caller of an API. A call pauses the run. The answer to the interrupt is the result:
-// a JSON string is a text, and an object is an [abi.Result]. All tool hooks apply to it.
+// a JSON string is text, and an object is an [abi.Result]. All tool hooks apply to the result.
 func ByClient(declaration abi.Tool) Tool {
 	return Func(declaration, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
 		answer, ok := Answer(ctx)

@@ -84,7 +84,7 @@ type outcome struct {
 }
 
 // Call calls the tool. If the call times out, the error is an *abi.Error with the code
-// limit. If it panics, the error is a *PanicError.
+// limit. If the tool panics, the error is a *PanicError.
 func (t *SafeTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	return t.guard(ctx, call, func(ctx context.Context) (*abi.Result, error) { return t.Tool.Call(ctx, call) })
 }

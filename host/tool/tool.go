@@ -11,7 +11,7 @@ import (
 
 // A Tool is a tool that a model can call. It must be safe for concurrent use.
 type Tool interface {
-	// Declaration returns the declaration for the model. It must not change.
+	// Declaration returns the declaration for the model. All calls must return the same one.
 	Declaration() abi.Tool
 	// Call runs the tool. The arguments are a JSON object. The model receives an error
 	// result for both a result with IsError and an error. But an *abi.Interrupt error pauses

@@ -11,8 +11,8 @@ import (
 // reflection is 0.5 MB smaller.
 type Reader = jsoncodec.Reader
 
-// NewReader returns a Reader of b, which it does not change. Strings that it returns may
-// share memory with b. b must be valid JSON; see [Valid].
+// NewReader returns a Reader that reads b without changing it. Strings that the Reader
+// returns may share memory with b. b must be valid JSON; see [Valid].
 func NewReader(b []byte) *Reader { return jsoncodec.NewReader(b) }
 
 // Valid returns an error if b is not valid JSON: one value in UTF-8, at most 64 levels deep,
@@ -26,8 +26,8 @@ func Marshal(v any) ([]byte, error) { return abijson.MarshalValue(v) }
 // valid JSON; see [Valid]. If Unmarshal fails, v may be partly set.
 func Unmarshal(b []byte, v any) error { return abijson.ReadValue(b, v) }
 
-// Decode decodes b, of any origin, into v, and returns the paths of unknown keys. It fails
-// if b is not [Valid] or has a value of the wrong type. Then v is unchanged.
+// Decode decodes b, which may be invalid, into v, and returns the paths of unknown keys. It
+// fails if b is not [Valid] or has a value of the wrong type. If Decode fails, v is unchanged.
 func Decode(b []byte, v any) (unknown []string, err error) { return abijson.DecodeValue(b, v) }
 
 // AppendString appends text to b as a JSON string.

@@ -36,8 +36,8 @@ func (a *AgentStart) AddInstruction(text string) {
 	}
 }
 
-// AddTool adds tools that this middleware's CallTool runs. If a name is already taken, it
-// returns an error and adds none.
+// AddTool adds tools that this middleware's CallTool runs. If a tool is invalid or its name
+// is already taken, AddTool returns an error and adds none of the tools.
 func (a *AgentStart) AddTool(tools ...abi.Tool) error {
 	next := slices.Clone(a.Tools)
 	for i := range tools {

@@ -11,7 +11,7 @@ import (
 )
 
 // A Call is a call of a tool. Arguments is a JSON object in a string. A hook may change
-// it where the hook's documentation says so.
+// Arguments only if the hook's documentation says so.
 type Call struct {
 	abi.Call
 	// Tool describes the tool. It is empty in CallTool.
@@ -22,8 +22,8 @@ type Call struct {
 	aside aside
 }
 
-// Args decodes the arguments into the value that v points to. Values that do not fit and
-// unknown keys are errors with code invalid and the path.
+// Args decodes the arguments into the value that v points to. If a value does not fit or a
+// key is unknown, the error is an *abi.Error with the code invalid that names the path.
 func (c *Call) Args(v any) error {
 	text := c.Arguments
 	if text == "" {
@@ -308,7 +308,7 @@ func (*Translation) serve(s *served) (abijson.Writable, error) {
 	return &v.out, nil
 }
 
-// observing serves observe.
+// observing serves the hook observe.
 type observing struct{}
 
 func (observing) collect(m *Module, _ abi.Hook) any { return collect[ObserveHook](m) }

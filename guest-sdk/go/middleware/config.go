@@ -84,8 +84,8 @@ func (p *part) configType() reflect.Type {
 	return p.prototype.Type()
 }
 
-// configure decodes and checks the configuration, and clears what earlier calls left
-// behind.
+// configure decodes and checks the configuration. It first clears the state that earlier
+// calls left in the module.
 func (m *Module) configure(host Host, b []byte) (abijson.Writable, error) {
 	var in abi.ConfigureInput
 	if err := abijson.Read(b, (*abijson.ConfigureInput)(&in)); err != nil {

@@ -39,7 +39,7 @@ func (c *Context) encode(value any) ([]byte, error) {
 	return b, err
 }
 
-// mostKept is the maximum size in bytes of a buffer that is kept for reuse.
+// mostKept is the maximum capacity in bytes of a buffer that is retained for reuse.
 const mostKept = 32 << 10
 
 // Emit emits a custom event of the run, marked with this module's entry. data is any

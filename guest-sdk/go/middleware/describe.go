@@ -25,7 +25,8 @@ type Options struct {
 
 // NewModule returns a module of middlewares. They are called in the given order; the
 // first wrapper is the outermost. NewModule panics if a value is not a middleware or has
-// a method with the name of a hook but another type. Authors call [Register] instead.
+// a method with the name of a hook but another type, or if two middlewares have a
+// configuration or the method CallTool. Authors call [Register] instead.
 func NewModule(o Options, middlewares ...Middleware) *Module {
 	m := &Module{}
 	for _, mw := range flatten(middlewares) {

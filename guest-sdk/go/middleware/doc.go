@@ -36,8 +36,8 @@
 //
 // [OnChunkHook] changes a streamed answer chunk by chunk. A wrapper that needs more
 // control, for instance to hold back a part or to end the stream early, reads it with
-// next.Stream and passes chunks on with [Context.Send]. It then returns nil, and what it
-// sent is the answer:
+// next.Stream and passes chunks on with [Context.Send]. It then returns nil, and the chunks
+// that it sent are the answer:
 //
 //	func (w *words) WrapModel(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
 //		stream := next.Stream(req)

@@ -69,8 +69,8 @@ func (d *Declaration) Strings(p *[]string, name, doc string) {
 	})
 }
 
-// Value is like [Declaration.String] for any JSON, which read reads. read is not called
-// if the configuration does not have the key.
+// Value is like [Declaration.String] for a JSON value of any type, which read decodes. read
+// is not called if the configuration does not have the key.
 func (d *Declaration) Value(name, doc string, read func(r *jsoncodec.Reader)) {
 	d.fields.all = append(d.fields.all, field{name: name, schema: schema.Schema{Description: doc}, reset: func() {}, read: read})
 }

@@ -26,7 +26,7 @@ type Reply struct {
 	Chunks []abi.Chunk
 	Size   int
 
-	Delay time.Duration // before anything else
+	Delay time.Duration // after Do, before the chunks
 	Hang  bool          // after the chunks, until the request's context ends
 	// Do, if not nil, is called first. Its error is the reply. Tests use it to block or to
 	// inspect a request.

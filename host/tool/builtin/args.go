@@ -68,7 +68,8 @@ func argumentNames(t reflect.Type) []string {
 	return names
 }
 
-// inRange returns the value of an argument, or the default absent if the argument is missing.
+// inRange returns the value of an argument, or the default absent if the argument is missing. It
+// fails if the value is below low or above high.
 func inRange(name string, value *int, absent, low, high int) (int, error) {
 	if value == nil {
 		return absent, nil

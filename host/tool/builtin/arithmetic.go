@@ -6,7 +6,7 @@ import (
 	"math/big"
 )
 
-// bounded returns an error if n is too large to compute with.
+// bounded returns n, or an error if its numerator or denominator has more than maxBits bits.
 func bounded(n number) (number, error) {
 	if n.Num().BitLen() > maxBits || n.Denom().BitLen() > maxBits {
 		return number{}, fmt.Errorf("a number on the way has more than %d binary digits", maxBits)
@@ -106,8 +106,8 @@ func whole(n number, f func(*big.Rat) *big.Int) number {
 	return settled(new(big.Rat).SetInt(f(n.Rat)), n)
 }
 
-// settled returns r, the explicitly rounded n, as a number. It counts as exact even if n did not,
-// as long as it has far fewer digits than the precision of n.
+// settled returns r, the explicitly rounded n, as a number. If n is an approximation, r counts as
+// exact if its numerator has at most 128 bits, because n is precise to more bits than that.
 func settled(r *big.Rat, n number) number {
 	return number{r, n.rounded && r.Num().BitLen() > 128}
 }

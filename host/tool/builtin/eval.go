@@ -95,7 +95,8 @@ func firstRune(s string) string {
 	return s[:n]
 }
 
-// nested calls f, and fails at too deep a recursion.
+// nested calls f. It fails if calls of nested are more than maxNesting levels deep, or if the
+// context is done.
 func (p *parser) nested(f func() (number, error)) (number, error) {
 	if p.depth == maxNesting {
 		return number{}, fmt.Errorf("it is nested deeper than %d levels", maxNesting)
@@ -229,7 +230,8 @@ func (p *parser) digits() {
 	}
 }
 
-// exponent parses e, a sign and digits. It clamps the value to at most maxExponent+1.
+// exponent parses e, an optional sign and digits. It clamps the absolute value to maxExponent+1, and
+// returns false if there are no digits.
 func (p *parser) exponent() (int, bool) {
 	p.at++
 	sign := 1

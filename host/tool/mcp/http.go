@@ -128,7 +128,8 @@ func (b *body) Close() error {
 	return err
 }
 
-// A wholeReader reads one JSON response.
+// A wholeReader reads one JSON response. It replaces a response that is too large, incomplete or not
+// a JSON-RPC message by an error answer.
 type wholeReader struct {
 	r    io.Reader
 	id   int64
@@ -171,7 +172,8 @@ func encode(r *jsonrpc.Response) []byte {
 	return b
 }
 
-// An eventReader reads an event stream line by line.
+// An eventReader reads an event stream line by line. It replaces events that are too large or not a
+// JSON-RPC message by error answers.
 type eventReader struct {
 	r    *bufio.Reader
 	id   int64

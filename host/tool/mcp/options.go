@@ -65,7 +65,7 @@ type Options struct {
 	MaxDeclaration int
 
 	// Logger receives the server's stderr, and lines of its stdout that are not messages, at level
-	// debug. It receives the names of omitted tools at level warn. Optional.
+	// debug. It receives the names of omitted tools at level warn. It may be nil.
 	Logger *slog.Logger
 }
 

@@ -1,5 +1,5 @@
 // Package clone copies and compares the types of package abi, so that authors can change
-// what they receive in place. It imports package abi only.
+// what they receive in place. It imports only the standard library and package abi.
 package clone
 
 import (
@@ -16,8 +16,8 @@ func Message(m *abi.Message) (out abi.Message) {
 	return out
 }
 
-// CopyMessage is Message into an existing message. Most messages have only strings,
-// for which it is a plain assignment.
+// CopyMessage deep-copies m to out. Most messages have only strings, for which CopyMessage
+// is a plain assignment.
 func CopyMessage(out, m *abi.Message) {
 	*out = *m
 	if m.ToolCalls != nil {
