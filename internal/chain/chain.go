@@ -42,10 +42,9 @@ func (c *Chain) With(o hook.Options) *Chain {
 	return &Chain{o, c.plans, c.scope, c.places}
 }
 
-// Join returns the chain with the entries of another: within each ring those of c come
-// first, so that they are the outer ones and see requests first. The options are those of
-// c, except Values, Tenant and HTTP if o has them. It fails if two entries have the same
-// name.
+// Join returns the chain with the entries of another: within each ring the entries of c come first,
+// so that they are the outer ones and see requests first. The options are those of c, except Values
+// and Tenant if o has Values, and HTTP if o has it. Join fails if two entries have the same name.
 func (c *Chain) Join(o *Chain) (*Chain, error) {
 	joined, err := New(slices.Concat(c.Entries(), o.Entries())...)
 	if err != nil {
@@ -174,7 +173,7 @@ func (r *Run) Close() {
 	}
 }
 
-// Stats returns what each entry has used.
+// Stats returns the statistics of each entry.
 func (r *Run) Stats() []abi.EntryStats {
 	out := make([]abi.EntryStats, len(r.members))
 	for i, m := range r.members {

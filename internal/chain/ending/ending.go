@@ -2,10 +2,9 @@
 // its middlewares and the model.
 //
 // A run ends with a [StoppedError], a [FaultError] of an entry whose faults end the run, a
-// [LimitError], a [MemoryError], or an [AbortedError] when its context ends; an
-// [InterruptedError] pauses it. Middlewares cannot catch these errors: next does not
-// return, and the waiting frames are discarded from the inside out. The package imports
-// nothing else of the chain but safetext.
+// [LimitError], a [MemoryError], or an [AbortedError] when its context ends; an [InterruptedError]
+// pauses it. Middlewares cannot catch these errors: next does not return, and the waiting frames
+// are discarded from the inside out. The only package of the chain that it imports is safetext.
 package ending
 
 import (

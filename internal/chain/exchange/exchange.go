@@ -1,10 +1,9 @@
 // Package exchange makes one call of the model or of a tool through the rings of a chain:
 // before hooks, wrappers, streams of chunks and after hooks.
 //
-// An [Exchange] takes a request and a [Kind], which knows what distinguishes model calls
-// from tool calls, and returns a [Reply] with its source. The order of hooks is
-// implemented here once for both. The package calls hooks through package hook and does
-// not know the agent's loop.
+// An [Exchange] takes a request and a [Kind], which implements the differences between model and
+// tool calls, and returns a [Reply] with its source. The order of hooks is implemented here once
+// for both. The package calls hooks through package hook and does not depend on the agent's loop.
 package exchange
 
 import (
@@ -45,7 +44,7 @@ type Reply[R any] struct {
 	Source string
 }
 
-// A Kind implements what distinguishes model calls from tool calls.
+// A Kind implements the differences between model calls and tool calls.
 type Kind[Q, P, R any] interface {
 	// Before, Wrap and After call one member's hook.
 	Before(ctx context.Context, m *hook.Member, q Q) (Q, *R, record.Verdict, error)
@@ -59,7 +58,7 @@ type Kind[Q, P, R any] interface {
 	Assemble(res *R, chunks []abi.Chunk) *R
 	// End returns the end of a stream of res.
 	End(res *R) *abi.StreamEnd
-	// Same reports whether two answers have the same content, whatever their source.
+	// Same reports whether two answers have the same content. It ignores their sources.
 	Same(a, b *R) bool
 }
 

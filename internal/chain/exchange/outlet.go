@@ -111,8 +111,8 @@ func (t *tap) pushes() int { return t.n }
 
 func (t *tap) anew() bool { return t.n == 0 }
 
-// FailedBy returns the reply of a call that failed with err. The result is false unless err is a
-// hook's error.
+// FailedBy returns the reply of a call that failed with err. The bool is false unless err wraps an
+// [*ending.HookError].
 func FailedBy[R any](err error) (Reply[R], bool) {
 	failed, ok := errors.AsType[*ending.HookError](err)
 	if !ok {

@@ -19,16 +19,16 @@ import (
 const (
 	// Thresholds of a circuit breaker.
 	breakAfter   = 5               // consecutive faults that open it
-	breakFirst   = time.Second     // how long it opens the first time
-	breakLongest = 5 * time.Minute // how long it opens at most; each time doubles the last
+	breakFirst   = time.Second     // duration of the first opening
+	breakLongest = 5 * time.Minute // maximum duration; each opening lasts twice as long as the previous one
 )
 
 // A breaker stops calls of an entry that faults repeatedly, since a module in a crash loop costs
 // its runs time and the host resources. It belongs to one entry of one chain, and all runs of the
 // chain share it.
 //
-// It opens after breakAfter consecutive faults. When its time is up it allows one trial call. If
-// the trial faults as well, it opens for twice as long; otherwise it closes.
+// It opens after breakAfter consecutive faults. When that time has passed, it allows one trial
+// call. If the trial faults as well, it opens for twice as long; otherwise it closes.
 type breaker struct {
 	mu      sync.Mutex
 	faults  int           // consecutive

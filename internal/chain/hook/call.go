@@ -71,7 +71,7 @@ type Call struct {
 	emits    int
 	sent     int // bytes of custom events
 	logs     int
-	told     []uint64 // hashes of its events
+	told     []uint64 // hashes of the events that the call sent
 }
 
 // Where returns the position in the run: its ids, its step and the time.
@@ -102,8 +102,8 @@ func (c *Call) waitFor(fn func() error) error {
 	return err
 }
 
-// Ending returns the ending that Next, Recv or a similar call met, or nil. It voids
-// whatever the hook answers.
+// Ending returns the ending that Next, Recv or a similar call met, or nil. An ending voids the
+// hook's answer.
 func (c *Control) Ending() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,10 +126,10 @@ func (c *Call) List(n int) *message.List {
 	return c.lists[n]
 }
 
-// Shown returns the messages of the hook's input as a JSON array, and the number of their
-// list. It returns nil if the middleware does not want messages in its input. The input
-// itself omits them because their JSON is cached: encoding a long conversation again would
-// dominate the cost of a call.
+// Shown returns the messages of the hook's input as a JSON array, and the number of their list. It
+// returns nil if the middleware does not want messages in its input. The input itself omits the
+// messages because their JSON is cached: encoding a long conversation again would dominate the cost
+// of a call.
 func (c *Control) Shown() (items []byte, list int) { return c.shown, c.shownList }
 
 // list returns list n and the index of the first message that the entry may read.
@@ -148,8 +148,8 @@ func (c *Call) list(n int) (l *message.List, first int, err error) {
 	}
 }
 
-// AppendMessages appends the JSON of messages [from, to) of list n to b. It fails if they take more
-// than limit bytes.
+// AppendMessages appends the JSON of messages [from, to) of list n to b. It fails if their JSON
+// takes more than limit bytes.
 func (c *Control) AppendMessages(b []byte, n, from, to, limit int) ([]byte, error) {
 	l, first, err := c.call().list(n)
 	if err != nil {
@@ -192,8 +192,8 @@ func (c *Call) LocalDelete(key string) error { return c.locals.Delete(key) }
 // LocalAdd adds to a counter at once and returns its new value.
 func (c *Call) LocalAdd(key string, delta int64) (int64, error) { return c.locals.Add(key, delta) }
 
-// Emit sends a custom event on behalf of the entry. It blocks while the pending events of
-// the run exceed its memory limit; see [Accountant].
+// Emit sends a custom event on behalf of the entry. It blocks while the pending events of the run
+// exceed its memory limit; see [Accountant]. In a translation hook it fails instead of blocking.
 func (c *Call) Emit(name string, data json.RawMessage) error {
 	c.mu.Lock()
 	c.emits++
@@ -238,7 +238,7 @@ func (c *Call) Log(level int32, text string) {
 	}
 	e := abi.Event{Type: abi.EventLog, Entry: c.member.Name, Hook: c.Hook, Level: abi.LogLevel(level), Text: text}
 	if c.Hook == abi.HookObserve {
-		c.run.Host.Send(e) // observers do not get it: each would log about the log, endlessly
+		c.run.Host.Send(e) // not sent to observers, which could log again for each log event without end
 		return
 	}
 	c.send(e)

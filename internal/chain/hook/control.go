@@ -73,8 +73,8 @@ func (c *Control) LogFailed(err *abi.Error) { c.Log(abi.LogError, "failed: "+err
 // Entry returns the name of the entry that is called.
 func (c *Control) Entry() string { return c.member.Name }
 
-// Probe calls the hook outside of any phase. Of the answer it applies only the writes to run-local
-// values.
+// Probe calls the hook outside of any phase. Probe applies only the call's writes to run-local
+// values; it does not apply the answer.
 func (c *Control) Probe(ctx context.Context, in, out any) error {
 	if in, ok := in.(Input); ok {
 		if common := in.Envelope(); common.Run.ID == "" {

@@ -36,6 +36,6 @@ type Accountant interface {
 	// AwaitMemory waits until the host can hold an event of n more bytes. It returns an
 	// error if waiting cannot help.
 	AwaitMemory(ctx context.Context, n int64) error
-	// HasMemory is AwaitMemory without waiting.
+	// HasMemory is like AwaitMemory but fails instead of waiting.
 	HasMemory(n int64) error
 }

@@ -28,7 +28,7 @@ func (c *Call) mayInterrupt() error {
 // interrupt exceeds a limit.
 func (r *Run) interrupt(c *Call, i abi.Interrupt) error { return r.interruptWith(c, i, nil) }
 
-// interruptWith is interrupt with the questions of several gates.
+// interruptWith is like interrupt and adds the questions of several gates.
 func (r *Run) interruptWith(c *Call, i abi.Interrupt, asks []abi.Ask) error {
 	r.keeping.RLock()
 	err := c.locals.Commit()

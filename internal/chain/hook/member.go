@@ -66,7 +66,7 @@ type Member struct {
 // Close closes the member's session.
 func (m *Member) Close() { m.session.Close() }
 
-// Stats returns what the entry has used.
+// Stats returns the statistics of the entry in this run.
 func (m *Member) Stats() abi.EntryStats {
 	out := m.session.Stats()
 	out.Entry, out.Digest = m.Name, m.desc.Digest
