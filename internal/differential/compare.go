@@ -31,7 +31,8 @@ type Observation struct {
 	Size    uint32
 }
 
-// Difference describes the first difference of two observations. Empty if there is none.
+// Difference describes the first difference between two observations. It returns "" if there is
+// none.
 func (o *Observation) Difference(other *Observation) string {
 	for i := range o.Calls {
 		if o.Calls[i] != other.Calls[i] {
@@ -67,14 +68,16 @@ func NewEngine(ctx context.Context, config wazero.RuntimeConfig) (*Engine, error
 // Close closes the engine.
 func (e *Engine) Close(ctx context.Context) error { return e.runtime.Close(ctx) }
 
-// A tank grants fuel.
+// A tank is the fuel of one run: its budget, the size of a slice, and the fuel granted so far.
 type tank struct {
 	budget, slice, given int64
 }
 
 type tankKey struct{}
 
-// refuel is the host function that a metered module calls when its fuel or stack is used up.
+// refuel is the host function that a metered module calls when its fuel or stack is used up, and
+// when its memory has grown. It grants another slice, or panics if the budget or the stack is
+// used up.
 func refuel(ctx context.Context, _ api.Module, stack []uint64) {
 	t := ctx.Value(tankKey{}).(*tank)
 	left := int64(stack[0])
@@ -149,7 +152,8 @@ func Metered(p *Program) ([]byte, error) {
 	return metered.Encode(), nil
 }
 
-// Compare runs a program in both engines and returns the difference.
+// Compare runs a program in both engines. It returns the first difference, or "", and the
+// observation of a.
 func Compare(ctx context.Context, p *Program, a, b *Engine) (difference string, seen *Observation, err error) {
 	module, err := Metered(p)
 	if err != nil {

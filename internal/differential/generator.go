@@ -19,8 +19,8 @@ const (
 	passiveData = 300
 )
 
-// A statement is code that does not change the height of the stack, and its inner statements. A program
-// without it is still valid.
+// A statement is code that does not change the height of the stack, with its inner statements. A
+// program remains valid if a statement is removed.
 type statement struct {
 	open, end []byte
 	inside    []*statement
@@ -34,7 +34,7 @@ func (s *statement) appendTo(b []byte) []byte {
 	return append(b, s.end...)
 }
 
-// A function is the code of a function before it is encoded.
+// A function is a generated function before it is encoded.
 type function struct {
 	typ    wasm.FuncType
 	locals []wasm.Locals
@@ -45,7 +45,7 @@ type function struct {
 // A Program is a generated module with its arguments and fuel.
 type Program struct {
 	Seed      uint64
-	Args      [][]uint64 // of each call of each function in turn
+	Args      [][]uint64 // of each call; call i calls function i modulo the number of functions
 	Budget    int64      // fuel
 	Slice     int64      // fuel granted at a time
 	functions []*function
@@ -105,7 +105,8 @@ type generator struct {
 
 func (g *generator) someType() wasm.ValueType { return valueTypes[g.IntN(len(valueTypes))] }
 
-// types are the types of functions. They contain no vectors, so that the host can call all functions.
+// types generates the types of the functions. They contain no vectors, so that the host can call
+// all functions.
 func (g *generator) types() {
 	for range functions {
 		var t wasm.FuncType
@@ -341,7 +342,7 @@ func allAccesses() (loads, stores []access) {
 	return loads, stores
 }
 
-// at generates the immediates of an access.
+// at generates the instruction of an access with random immediates.
 func (g *generator) at(a access) []byte {
 	offset := uint32([]int{0, 1, 8, g.IntN(1 << 12)}[g.IntN(4)])
 	if g.IntN(200) == 0 {
@@ -395,7 +396,7 @@ func (g *generator) block(depth int) *statement {
 	return &statement{open: []byte{byte(wasm.OpBlock), noResult}, inside: g.inside(depth, false), end: op(wasm.OpEnd)}
 }
 
-// forward returns the labels that are not loops.
+// forward returns the labels that are not loops and whose branches carry no value.
 func (g *generator) forward() (list []uint32) {
 	for i, back := range g.loops {
 		if !back && g.labels[i] == 0 {

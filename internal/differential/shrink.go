@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// Shrink removes statements from a program as long as it still fails, and then replaces instructions
-// by constants.
+// Shrink removes statements and calls from a program as long as it still fails, and then replaces
+// instructions by constants.
 func Shrink(p *Program, fails func(*Program) bool) {
 	for removed := true; removed; {
 		removed = false

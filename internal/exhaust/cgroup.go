@@ -26,7 +26,8 @@ func (e *CgroupError) Error() string {
 func (e *CgroupError) Unwrap() error { return e.Err }
 
 // newCgroup makes a cgroup below this process's own with a memory limit, in version 2 or
-// 1 of the interface. It fails if this user must not.
+// 1 of the interface. The error is a [*CgroupError] if this user cannot make one, or if
+// no cgroup limits memory.
 func newCgroup(name string, limit int64) (*cgroup, error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -52,7 +53,8 @@ func newCgroup(name string, limit int64) (*cgroup, error) {
 		if err == nil {
 			return c, nil
 		}
-		// In a container the path may be one of the machine; the root is this process's group then.
+		// In a container the path may be one of the machine; in that case this process's group is
+		// the root.
 		if c, err = limited(root, name, files, limit); err == nil {
 			return c, nil
 		}

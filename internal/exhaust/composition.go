@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 )
 
-// An Action is a host call that the module makes Times times in a hook, with Bytes bytes.
+// An Action is a host call that the module makes Times times in a hook, with Bytes bytes of text.
 type Action struct {
 	Do    string `json:"do"`
 	Bytes int    `json:"bytes"`
@@ -137,7 +137,7 @@ func (c *Composition) agentFile() []byte {
 // String prints the composition as JSON.
 func (c *Composition) String() string { return string(encode(c)) }
 
-// encode is json.Marshal of values for which it never fails.
+// encode is json.Marshal for values that can always be encoded. It panics on an error.
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

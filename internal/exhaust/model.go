@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Sizes of the hostile model's answers.
+// Sizes and delays of the hostile model's answers.
 const (
 	longAnswer = 4 << 20
 	chunkText  = 32 << 10
@@ -26,7 +26,7 @@ const (
 //	calls    64 calls of the tools that the request declares, endlessly
 //	long     4 MiB of text
 //	steps-N  after 0.3 s a call of the tool, N times, then the number of results received
-//	endless  a stream of 32 KiB chunks that ends when the client disconnects
+//	endless  a stream of 32 KiB chunks that ends when the client disconnects; without streaming, like long
 func newModel() *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))

@@ -40,7 +40,7 @@ func newPlayer(ctx context.Context, s *Server, wasm []byte) (*player, error) {
 	return &player{s, wasm, n}, err
 }
 
-// play plays a composition for a while, cancels its runs, and deletes its tenant.
+// play plays a composition for the duration d, cancels its runs, and deletes its tenant.
 func (p *player) play(ctx context.Context, c *Composition, d time.Duration) (*Report, error) {
 	var quota map[string]int64
 	if c.Quotas {
@@ -143,7 +143,8 @@ func (a *attack) again(ctx context.Context) {
 	}
 }
 
-// note counts a run by the error of the request to start it.
+// note counts a run as started or rejected by the error of the request to start it, and records
+// an unexpected error.
 func (a *attack) note(ctx context.Context, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -163,7 +164,7 @@ func (a *attack) counts() (runs, refused int) {
 	return a.runs, a.refused
 }
 
-// follow starts a run and follows it to its end.
+// follow starts a run and follows it with the attack's client until the run or ctx ends.
 func (a *attack) follow(ctx context.Context) error {
 	switch a.client {
 	case "agui":
@@ -208,7 +209,7 @@ func (a *attack) stream(ctx context.Context, path string, in any) error {
 	return nil
 }
 
-// slowly reads 4 KiB each 50 ms until ctx ends.
+// slowly reads up to 4 KiB each 50 ms until ctx or the response ends.
 func slowly(ctx context.Context, r io.Reader) {
 	b := make([]byte, 4<<10)
 	for ctx.Err() == nil {

@@ -136,13 +136,13 @@ func (s *Server) log() string {
 	return string(b[max(0, len(b)-4<<10):])
 }
 
-// Kill ends the process at once.
+// Kill kills the process and waits until it has exited.
 func (s *Server) Kill() {
 	_ = s.cmd.Process.Kill()
 	<-s.ended
 }
 
-// Close ends the process and removes its cgroup.
+// Close terminates the process, kills it if it has not exited after 50 s, and removes its cgroup.
 func (s *Server) Close() error {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -152,13 +152,13 @@ func (s *Server) Close() error {
 	}
 	s.group.remove()
 	var exit *exec.ExitError
-	if errors.As(s.err, &exit) && exit.ExitCode() != 1 { // 1: a run could not be handed back in time
+	if errors.As(s.err, &exit) && exit.ExitCode() != 1 { // 1: the server could not release a run in time
 		return fmt.Errorf("the server ended with %w\n%s", s.err, s.log())
 	}
 	return nil
 }
 
-// memory returns a figure of the process's status, in bytes: VmRSS, VmHWM.
+// memory returns a field of the process's status in bytes, such as VmRSS, or 0 if it is unknown.
 func (s *Server) memory(name string) int64 {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	for line := range strings.Lines(string(b)) {
@@ -170,7 +170,7 @@ func (s *Server) memory(name string) int64 {
 	return 0
 }
 
-// disk returns the size of the server's database.
+// disk returns the size of the server's database in bytes, including its write-ahead log.
 func (s *Server) disk() (bytes int64) {
 	for _, name := range []string{"platform.db", "platform.db-wal"} {
 		if info, err := os.Stat(filepath.Join(s.Dir, name)); err == nil {
@@ -214,7 +214,8 @@ func (s *Server) request(ctx context.Context, method, path, key string, body []b
 	return s.client.Do(req)
 }
 
-// call sends a request and decodes the response into out, if that is not nil.
+// call sends a request and decodes the response into out, unless out is nil. The error wraps a
+// *statusError if the status is 300 or above.
 func (s *Server) call(ctx context.Context, method, path, key string, in, out any) error {
 	body, ok := in.([]byte)
 	if !ok && in != nil {
@@ -237,7 +238,7 @@ func (s *Server) call(ctx context.Context, method, path, key string, in, out any
 	return json.Unmarshal(b, out)
 }
 
-// A tenant is a tenant and its key.
+// A tenant makes requests to the server with the API key of one tenant.
 type tenant struct {
 	server  *Server
 	id, key string
@@ -247,7 +248,7 @@ type tenant struct {
 var quotas = map[string]int64{"concurrent_runs": 4, "runs_per_day": 1000, "tokens_per_day": 1e6, "fuel_per_day": 1e12, "modules": 50,
 	"storage_bytes": 256 << 20, "value_bytes": 16 << 20, "upload_bytes": 8 << 20, "input_bytes": 1 << 20, "concurrent_requests": 64, "requests_per_minute": 1200}
 
-// tenant creates a tenant with quotas.
+// tenant creates a tenant and its API key. If quota is nil, the tenant has no quotas.
 func (s *Server) tenant(ctx context.Context, id string, quota map[string]int64) (*tenant, error) {
 	in := map[string]any{"id": id, "quota": quota, "policy": map[string]any{"models": []string{"*"}, "grants": []string{"*"}}}
 	if err := s.call(ctx, "POST", "/v1/tenants", s.operator, in, nil); err != nil {
@@ -258,7 +259,7 @@ func (s *Server) tenant(ctx context.Context, id string, quota map[string]int64) 
 	return &tenant{s, id, key.Secret}, err
 }
 
-// put uploads the module, if there is one, and puts an agent.
+// put uploads the module, unless wasm is nil, and stores an agent file.
 func (t *tenant) put(ctx context.Context, agent string, file, wasm []byte) error {
 	if wasm != nil {
 		if err := t.server.call(ctx, "PUT", "/v1/modules?name=glutton&version=1", t.key, wasm, nil); err != nil {
@@ -268,7 +269,7 @@ func (t *tenant) put(ctx context.Context, agent string, file, wasm []byte) error
 	return t.server.call(ctx, "PUT", "/v1/agents/"+agent, t.key, file, nil)
 }
 
-// A run is a run in the form of the API.
+// A run is the API's representation of a run.
 type run struct {
 	ID           string `json:"id"`
 	Status       string `json:"status"`
@@ -285,13 +286,13 @@ func (t *tenant) start(ctx context.Context, agent string) (*run, error) {
 	return out, t.server.call(ctx, "POST", "/v1/runs", t.key, map[string]any{"agent": agent, "input": "Go."}, out)
 }
 
-// run returns a run.
+// run fetches the current state of a run.
 func (t *tenant) run(ctx context.Context, id string) (*run, error) {
 	out := &run{}
 	return out, t.server.call(ctx, "GET", "/v1/runs/"+id, t.key, nil, out)
 }
 
-// finish runs an agent to its end.
+// finish starts a run and polls it until it has ended or paused.
 func (t *tenant) finish(ctx context.Context, agent string) (*run, error) {
 	r, err := t.start(ctx, agent)
 	for err == nil && (r.Status == "running" || r.Status == "queued") {

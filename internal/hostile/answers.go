@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// failing returns a guest that fails in one hook with a text.
+// failing returns a guest that fails in one hook with text as its error.
 func failing(h abi.Hook, text string) []byte {
 	g := newGuest()
 	write := g.abi("write")
@@ -25,7 +25,7 @@ func keys(n int) string {
 	return b.String()[1:]
 }
 
-// answerCases are texts that cost the host more to parse than the guest to write.
+// answerCases answer with JSON that costs the host more to parse than the guest to write.
 func answerCases() []Case {
 	const most = 8_388_000 // bytes of the largest answer
 	answer := func(name string, text func() string) Case {
@@ -78,7 +78,7 @@ func nexting(patch string, n int) []byte {
 		hook(abi.HookWrapToolCall, count(n0, n, i32(answerAt), i32(len(patch)), call(next), drop)).bytes()
 }
 
-// endlessCalls returns a case that passes a text to the host in an endless loop.
+// endlessCalls returns a case that passes text to the host call f in an endless loop.
 func endlessCalls(name, text, f string) Case {
 	h := abi.HookBeforeAgent
 	if f == "next" {

@@ -116,7 +116,7 @@ func loops() []Case {
 	}
 }
 
-// callTree returns a guest that makes 2^40 calls without a loop.
+// callTree returns a guest that makes more than 2^40 calls without a loop.
 func callTree() []byte {
 	g := newGuest()
 	const deep = 40
@@ -127,8 +127,8 @@ func callTree() []byte {
 	return g.hook(abi.HookBeforeAgent, call(0)).bytes()
 }
 
-// sleeper returns a guest that asks 10,000 times to sleep for 292 years, the longest
-// duration.
+// sleeper returns a guest that asks 10,000 times to sleep for 2^63-1 ns, which is 292
+// years.
 func sleeper() []byte {
 	g := newGuest()
 	poll := g.wasi("poll_oneoff")
@@ -182,10 +182,11 @@ func hooksThatLoop() []Case {
 	return all
 }
 
-// costlyCalls make the host work much in a loop with little work of the guest.
+// costlyCalls are cases with endless host calls that take much work of the host and little of the
+// guest.
 func costlyCalls() []Case {
 	const text = 0x30000
-	// repeated calls f endlessly on a text of this length, after a prelude.
+	// repeated returns a guest that calls f endlessly on size bytes of text, after a prelude.
 	repeated := func(h abi.Hook, size int, begin, end string, f string, build func(f int) (before, turn []byte)) func() []byte {
 		return func() []byte {
 			g := newGuest().memory(4 + (text+size)>>16)
@@ -229,8 +230,8 @@ func costlyCalls() []Case {
 	return all
 }
 
-// tiled returns code that writes a text of this length: begin, copies of a part, spaces, and
-// end.
+// tiled returns code that writes size bytes at an address: begin, copies of part, spaces,
+// and end.
 func (g *guest) tiled(at, size int, begin, part, end string) []byte {
 	first := strings.Repeat(part, 1000)
 	g.memory(1+(at+size)>>16).place(at, begin+first)

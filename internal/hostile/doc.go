@@ -1,6 +1,6 @@
-// Package hostile makes hostile modules and states the expected outcome of each: what a host
-// must survive that runs other people's code. It is for tests only, which run every module
-// through the host, from loading to the end of a run.
+// Package hostile makes hostile modules, which a host of untrusted code must survive, and
+// states the expected outcome of each. It is for tests only. They run every module in the
+// host, from loading to the end of a run.
 //
 // [Cases] are written by hand, [LimitCases] are cases that only one limit stops, and a
 // [Generator] makes any number of others, always the same ones for a seed.
@@ -52,8 +52,8 @@ type Case struct {
 	Entries int
 	// OnFault is the effect of a fault on the run.
 	OnFault hook.OnFault
-	// Replies returns the replies of the model. Nil: one that calls a tool, and one with a
-	// text in three chunks.
+	// Replies returns the replies of the model. If it is nil, the model calls a tool and
+	// then answers with text in three chunks.
 	Replies func() []scripted.Reply
 	// Whole disables streaming of the model's answers.
 	Whole bool

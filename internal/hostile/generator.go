@@ -13,9 +13,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// A Generator makes hostile modules, the same ones for the same seed: mutated
-// bytes of honest modules, mutated structure of them, random programs, random
-// conversations with the host, and Extism plug-ins that have them.
+// A Generator makes hostile modules, the same ones for the same seed: honest modules
+// with mutated bytes or mutated structure, random programs, random conversations with
+// the host, and Extism plug-ins that make random calls.
 type Generator struct {
 	seed   uint64
 	honest [][]byte

@@ -242,7 +242,7 @@ func asking(h abi.Hook, name string, code func(g *guest, f int) []byte, others .
 // answerAt is the address of the answer of answering.
 const answerAt = 0x400
 
-// answering returns a guest that answers one hook with a text.
+// answering returns a guest that answers one hook with answer.
 func answering(h abi.Hook, answer string) []byte {
 	g := newGuest()
 	write := g.abi("write")

@@ -67,7 +67,8 @@ func memoryCases() []Case {
 	}
 }
 
-// remembering returns a guest that counts its runs in a global and in memory, and shows the sum.
+// remembering returns a guest that counts its runs in a global and in memory, and shows the
+// product. It is 1 in an instance that has not been used before.
 func remembering() []byte {
 	g := newGuest()
 	g.abi("read")
@@ -83,7 +84,7 @@ func remembering() []byte {
 		i32(key), i32(4), global(n), i32(at), load32(0), []byte{0x6c, 0xac}, call(local1), call(show)).bytes()
 }
 
-// replies returns the data of the events of show.
+// replies returns the data of the events that show emits.
 func replies(s *Seen) []string {
 	var out []string
 	for _, e := range s.Of(abi.EventCustom) {

@@ -325,7 +325,7 @@ func atMostLog(lines, bytes int) func(*Seen) error {
 	}
 }
 
-// logging returns a guest that logs a text n times.
+// logging returns a guest that logs text n times.
 func logging(text string, n int) []byte {
 	g := newGuest()
 	log := g.abi("log")

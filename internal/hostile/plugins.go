@@ -47,7 +47,8 @@ const (
 	place1 = big1 - 1
 )
 
-// handing returns code that makes a block with a text and stores its offset in a local.
+// handing returns code that makes a block with text as its content and stores the offset of the
+// block in a local.
 func (g *guest) handing(text string, into int) []byte {
 	code := join(i64(int64(len(text))), call(g.extismOf("alloc")), setLocal(into))
 	for i := range text {
@@ -76,7 +77,7 @@ func plugin(code func(g *guest) []byte, names ...string) func() []byte {
 	}
 }
 
-// pluginCases are Extism plug-ins, whose blocks are in the host's memory.
+// pluginCases are cases of Extism plug-ins. Their blocks are in the host's memory.
 func pluginCases() []Case {
 	fault := func(name, text string, code func(g *guest) []byte, names ...string) Case {
 		return Case{Name: name, Module: plugin(code, names...), Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{text}}
@@ -197,7 +198,7 @@ func pluginCases() []Case {
 	return append(all, costlyPlugins()...)
 }
 
-// costlyPlugins make the host work much with little work of the guest.
+// costlyPlugins are cases of plug-ins that take much work of the host and little of the guest.
 func costlyPlugins() []Case {
 	f := (*guest).extismOf
 	endlessly := func(name string, code func(g *guest) []byte, names ...string) Case {

@@ -23,7 +23,7 @@ type program struct {
 	prints int      // the index of fd_write, or -1
 }
 
-// A place is a text in memory.
+// A place is the address and the length of a string in memory.
 type place struct{ at, n int }
 
 // Memory of a program. Texts start at textAt.
@@ -294,7 +294,7 @@ func (p *program) host() []byte {
 		switch {
 		case t[0][i] == 'I':
 			code = append(code, i64([]int64{-1, 0, 1, 1 << 62, p.Int64()}[p.IntN(5)])...)
-		case i+1 < len(t[0]) && t[0][i+1] == 'i' && name != "messages" && p.IntN(6) > 0: // a text
+		case i+1 < len(t[0]) && t[0][i+1] == 'i' && name != "messages" && p.IntN(6) > 0: // the address and length of a string
 			text := place{0x8000, p.IntN(100)}
 			if len(p.texts) > 0 && p.IntN(8) > 0 {
 				text = p.texts[p.IntN(len(p.texts))]

@@ -9,7 +9,8 @@ func sliceCases() []Case { return append(touches(), slowWork()...) }
 // fastIterations is the number of fast iterations at the beginning.
 const fastIterations = 300_000
 
-// quickly returns a guest with a hook that is fast for long and then runs code endlessly.
+// quickly returns a guest with a hook that loops fastIterations times, runs code once, and then
+// loops endlessly.
 func (g *guest) quickly(code ...[]byte) []byte {
 	return g.hook(abi.HookBeforeAgent, count(n0, fastIterations), join(code...), forever()).bytes()
 }

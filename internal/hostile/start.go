@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// hookTime is the HookTime of hooks that never end.
+// hookTime is the HookTime of cases whose hook never ends.
 const hookTime = 60 * time.Millisecond
 
 func within(t time.Duration) policy.Limits {

@@ -31,7 +31,7 @@ var badTexts = []string{
 	`"at":-1,`, `"at":4294967296,`, `"remove":99999999999,`, `"tool_call_id":"c2",`, `{},`, "\ufeff", "\u202e",
 }
 
-// text returns a text to pass to the host: valid, mutated, or invalid.
+// text returns a string to pass to the host: valid, mutated, or invalid.
 func (p *program) text() string {
 	s := goodTexts[p.IntN(len(goodTexts))]
 	for range p.IntN(4) * p.IntN(2) {

@@ -24,7 +24,7 @@ func honest() []byte {
 // fixed returns a function that returns b.
 func fixed(b []byte) func() []byte { return func() []byte { return b } }
 
-// refused returns a case of a module that is rejected with this text.
+// refused returns a case of a module that is rejected with an error that contains each text.
 func refused(name string, module func() []byte, text ...string) Case {
 	return Case{Name: name, Module: module, Want: Refused, Text: text}
 }

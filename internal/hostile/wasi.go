@@ -17,7 +17,7 @@ func words(list ...uint32) string {
 	return string(b)
 }
 
-// subscriptions encodes n sleeps for poll_oneoff, with this many nanoseconds each.
+// subscriptions encodes n sleeps of timeout nanoseconds each for poll_oneoff.
 func subscriptions(n int, timeout uint64, flags uint16) string {
 	var b []byte
 	for i := range n {
@@ -31,10 +31,12 @@ func subscriptions(n int, timeout uint64, flags uint16) string {
 	return string(b)
 }
 
-// wasiCases call WASI for missing files, or with excessive sizes.
+// wasiCases call WASI with invalid descriptors, pointers and sizes, print or sleep endlessly, or
+// exit.
 func wasiCases() []Case {
 	const text = 0x1000
-	// asked returns a guest that makes one call of WASI and traps unless it returns this value.
+	// asked returns a case of a guest that calls one function of WASI and traps unless the
+	// function returns answer.
 	asked := func(name, f string, answer int, params string, args ...[]byte) Case {
 		return Case{Name: name, Module: func() []byte {
 			g := newGuest()

@@ -186,9 +186,9 @@ func (m *Manager) measure() State {
 // collect garbage.
 const minHeap = 64 << 20
 
-// tune sets the Go runtime's memory limit to goLimit of the smallest limit, of which memory
-// outside the runtime, such as that of modules, is subtracted. It ignores changes of less than
-// 5 %.
+// tune sets the Go runtime's memory limit to the goLimit for the process's smallest limit and
+// the resident memory outside the runtime, such as that of modules. It ignores changes of less
+// than 5 %.
 func (m *Manager) tune() {
 	limit := int64(math.MaxInt64)
 	for _, g := range m.gauges {

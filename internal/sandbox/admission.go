@@ -26,9 +26,10 @@ func (s *Sandbox) Reserve(ctx context.Context, bytes int64) (release func(), err
 	return release, err
 }
 
-// ReserveOneOf is Reserve for work that can use different sizes, which ascend. It waits for
-// the first one. It takes the largest one that leaves as much memory to others as it takes,
-// and returns its index.
+// ReserveOneOf is Reserve for work that can use different sizes, which must ascend. It
+// waits until it can take the first size. If larger sizes leave at least as much free
+// memory as they take, it takes the largest of them instead. It returns the index of the
+// size.
 func (s *Sandbox) ReserveOneOf(ctx context.Context, sizes []int64) (n int, release func(), err error) {
 	return s.admission.reserve(ctx, sizes)
 }
@@ -93,7 +94,8 @@ func (im *Image) WorstCase() int64 {
 	return memory + 2*im.limits.StackBytes + overhead // a stack grows by doubling
 }
 
-// admission grants memory in the order of the requests.
+// admission grants memory in the order of the requests. Requests of a tenant that has its share
+// do not block others.
 type admission struct {
 	mu      sync.Mutex
 	total   int64
@@ -184,7 +186,8 @@ func (a *admission) contended() bool {
 	return slices.ContainsFunc(a.waiting, func(r *reservation) bool { return a.withinShare(r.tenant, r.sizes[0]) })
 }
 
-// share returns the most memory that a tenant can hold: half of it for one with a name.
+// share returns the maximum memory in bytes that a tenant can hold: half of the total for one
+// with a name, and the total for one without.
 func (a *admission) share(tenant string) int64 {
 	if tenant == "" {
 		return a.total

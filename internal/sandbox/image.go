@@ -217,7 +217,7 @@ func (im *Image) supply(ctx context.Context, in *Instance) error {
 // setup if the image has a snapshot to start from.
 func (im *Image) build(ctx context.Context, in *Instance) error {
 	if s := im.start; s != nil {
-		im.start = nil // the reference is the instance's now
+		im.start = nil // the instance owns the reference now
 		if err := in.core.instantiate(ctx, s, im); err != nil {
 			return err
 		}

@@ -23,20 +23,20 @@ type InstanceConfig struct {
 
 	// Stdout and Stderr receive each line that the guest prints, without its line end, with
 	// control characters and invalid UTF-8 escaped. They are called during a call, on its
-	// goroutine, and may keep the line. Their time does not count as the guest's. Nil: the
-	// output is dropped.
+	// goroutine, and may keep the line. Their time does not count as the guest's. If one is
+	// nil, its output is dropped.
 	Stdout, Stderr func(line []byte)
 
 	// LineFuel is the fuel for a printed line, and ByteFuel for each of its bytes. Output
 	// beyond the limits is dropped and free.
 	LineFuel, ByteFuel int64
 
-	// Seed determines the guest's random bytes. Nil: the system's.
+	// Seed determines the guest's random bytes. If it is nil, the system's random source does.
 	Seed []byte
 
 	// Clock returns the guest's time in nanoseconds since 1970. It is called when a call
 	// begins and after an import that waits; the guest's clock stands still between. The
-	// guest sees whole milliseconds. Nil: the system's clock.
+	// guest sees whole milliseconds. If Clock is nil, the system's clock is used.
 	Clock func() int64
 }
 

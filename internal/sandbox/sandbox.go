@@ -73,15 +73,16 @@ type Options struct {
 	// if it is missing, and rejected if others own it or can write to it. Entries are found
 	// by the digest of the module, the version of wazero, the operating system, and the
 	// architecture and features of the processor. An entry that is not byte-for-byte what was
-	// stored is removed and compiled again. Empty: no cache on disk.
+	// stored is removed and compiled again. If it is empty, no machine code is cached on
+	// disk.
 	CacheDir string
 
 	// CacheBytes bounds the cache directory; the least recently used entries are evicted.
 	// Default 1 GiB.
 	CacheBytes int64
 
-	// CompileChild lets child processes compile, within these limits. Nil: this process
-	// compiles.
+	// CompileChild lets child processes compile, within these limits. If it is nil,
+	// this process compiles.
 	CompileChild *child.Options
 
 	// Surface lists what guests can import in addition to WASI, and the types that their
@@ -89,7 +90,8 @@ type Options struct {
 	Surface Surface
 
 	// Structure caps what can be counted in a module. Its ModuleBytes and MemoryPages have
-	// no effect, because Limits bounds them for each module. Nil: wasm.DefaultLimits.
+	// no effect, because Limits bounds them for each module. If it is nil,
+	// wasm.DefaultLimits applies.
 	Structure *wasm.Limits
 
 	// MemoryBytes is the memory that [Sandbox.Reserve] grants in total. Default half of the
@@ -103,7 +105,7 @@ type Options struct {
 	ImageBytes int64
 
 	// IdleBytes bounds the memory of all idle instances that they do not share. Default
-	// 256 MiB, negative: no instance is kept.
+	// 256 MiB. If it is negative, closed instances are not reused.
 	IdleBytes int64
 
 	// IdleTimeout is the time after which an idle instance is closed. Default 30 s.
@@ -111,11 +113,11 @@ type Options struct {
 
 	// Profile collects which functions of guests use how much fuel. Calls take several times
 	// as long then, and modules are compiled in this process each time, without CacheDir and
-	// CompileChild. Nil: no profile.
+	// CompileChild. If it is nil, no profile is collected.
 	Profile *Profile
 
 	// Logger receives what an operator should look into: panics of host functions, which are
-	// bugs of the host. Nil: discarded.
+	// bugs of the host. If it is nil, messages are discarded.
 	Logger *slog.Logger
 
 	// interpret uses wazero's interpreter even where its compiler works, so that tests can
@@ -280,10 +282,10 @@ func (s *Sandbox) leave(in *Instance) {
 	s.idle.Broadcast()
 }
 
-// RunJob lets a child process do a job within the limits of Options.CompileChild, and
-// returns its output. The error contains the text of the job's own error. It is a
-// [*verify.RefusedError] if the job exceeded a limit, ErrNoChildren, ctx's cause, or an error
-// of this system.
+// RunJob lets a child process do a job within the limits of Options.CompileChild, and returns
+// its output. If the job fails, the error has the message of the handler's error. Otherwise
+// it is a [*verify.RefusedError] if the job exceeded a limit or crashed, ErrNoChildren
+// without CompileChild, ctx's cause, or an error of this system.
 func (s *Sandbox) RunJob(ctx context.Context, job child.Job) ([]byte, error) {
 	if s.children == nil {
 		return nil, ErrNoChildren

@@ -51,7 +51,7 @@ type Surface struct {
 	Imports []Import
 
 	// Exports returns, for a module with these imports, the check for its exports, or an
-	// error that rejects the module. Nil: any exports are allowed.
+	// error that rejects the module. If it is nil, any exports are allowed.
 	Exports func(imports []verify.ImportInfo) (verify.CheckExport, error)
 }
 

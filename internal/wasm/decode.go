@@ -21,8 +21,8 @@ const (
 	sectionDataCount
 )
 
-// sections maps section numbers to names and to their order in a module, which differs
-// from the order of the numbers.
+// sections maps section numbers to names, to the methods that read the sections, and to
+// their order in a module, which differs from the order of the numbers.
 var sections = [...]struct {
 	name  string
 	place int
@@ -100,7 +100,8 @@ func (d *decoder) header() {
 	}
 }
 
-// notWasm guesses the type of a file that is not a WebAssembly module.
+// notWasm returns the error message for input that is not a WebAssembly module. It guesses the
+// type of the input from its first bytes.
 func notWasm(b []byte) string {
 	text := bytes.TrimLeft(b[:min(len(b), 1024)], " \t\r\n")
 	switch {

@@ -2,8 +2,8 @@ package wasm
 
 import "fmt"
 
-// Additional fuel checks within a body, apart from those at its entry and at the heads of
-// its loops.
+// Meter adds fuel checks within a body, in addition to those at its entry and at the
+// heads of its loops.
 //
 // A body may have 256 KiB of straight-line code, in which every two bytes may call a
 // small leaf function without a check: 4 million fuel, or 16,000 pages touched for the

@@ -48,7 +48,7 @@ type MeterOptions struct {
 	minFixed int // defaults to minFixedEntries; set by tests
 }
 
-// Meter returns a copy of a module that counts its work and stops when told to. The
+// Meter returns a copy of a module that counts its work and that the host can stop. The
 // module must come from Decode. Without that check, an index out of range could refer to
 // one of the added counters.
 //

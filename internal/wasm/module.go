@@ -44,7 +44,7 @@ func (m *Module) imported(kind External) int {
 }
 
 // FunctionType returns the signature of the function with that index. ok is false if
-// there is no such function.
+// the index is out of range.
 func (m *Module) FunctionType(index uint32) (t FuncType, ok bool) {
 	for i := range m.Imports {
 		if m.Imports[i].Kind != ExternalFunction {

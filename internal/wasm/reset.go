@@ -4,8 +4,8 @@ import "fmt"
 
 // ResetObstacles returns the reasons why an instance of the module cannot be reset to an
 // earlier state by restoring its memory and its exported globals. If there are none, an
-// instance has no other mutable state. The reasons are texts for people, in the order of
-// the module.
+// instance has no other mutable state. The reasons are phrases for people: imports
+// first, then the start section, globals and instructions.
 func (m *Module) ResetObstacles() []string {
 	var all []string
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }

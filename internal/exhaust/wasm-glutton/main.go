@@ -147,7 +147,8 @@ func do(what, number, text string) {
 
 func message(role, text string) string { return `{"role":"` + role + `","content":"` + text + `"}` }
 
-// patch returns the patch of a state hook, or nothing if the configuration has none.
+// patch makes the host calls of a state hook. It answers with a patch that inserts a message, or
+// not at all if the configuration has no size for the answer.
 func patch(hook string) int32 {
 	act(hook)
 	n := config.Answer[hook]

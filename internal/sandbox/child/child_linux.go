@@ -8,13 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thisProgram returns the file that this process runs, even if it was replaced since.
+// thisProgram returns the path of the file that this process runs, even if its name now belongs
+// to another file.
 func thisProgram() (string, error) { return "/proc/self/exe", nil }
 
 // childEnviron returns the whole environment of a child.
 func childEnviron() []string { return []string{childEnv + "=1"} }
 
-// childAttr makes the child the leader of a process group.
+// childAttr makes the child the leader of a process group, which killChild kills.
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func killChild(p *os.Process) error { return unix.Kill(-p.Pid, unix.SIGKILL) }
@@ -41,7 +42,8 @@ func limitChild(memory, cpuSeconds uint64) error {
 	return nil
 }
 
-// dataBytes returns the size of the data of this process, 0 if it is unknown.
+// dataBytes returns the size in bytes of this process's private writable memory, 0 if it is
+// unknown.
 func dataBytes() uint64 {
 	var size, resident, shared, text, lib, data uint64
 	b, err := os.ReadFile("/proc/self/statm")

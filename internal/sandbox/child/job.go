@@ -12,7 +12,7 @@ import (
 type Handler struct {
 	// Name identifies the handler in parent and child. It has 1 to 16 bytes.
 	Name string
-	// Do runs in the child. The parent returns the text of its error.
+	// Do runs in the child. The parent returns an error with the message of Do's error.
 	Do func(input []byte) (output []byte, err error)
 }
 
@@ -24,7 +24,7 @@ type Job struct {
 	// empty, the job can open no file.
 	Directory string
 	// MemoryBytes and CPUTime lower the limits of [Options] for this job. CPUTime is
-	// processor time, which only Linux bounds. Optional.
+	// processor time, which only Linux bounds. A value of 0 leaves the limit unchanged.
 	MemoryBytes int64
 	CPUTime     time.Duration
 }
@@ -37,7 +37,7 @@ var (
 // maxOutput bounds the output of a job in bytes.
 const maxOutput = 256 << 20
 
-// limitedBuffer is a buffer that fails beyond max bytes.
+// limitedBuffer is a buffer whose writes fail if its length would exceed max bytes.
 type limitedBuffer struct {
 	bytes.Buffer
 	max int
@@ -55,7 +55,7 @@ func (b *limitedBuffer) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{b}, r)
 }
 
-// doJob runs in the child.
+// doJob runs the handler with that name, and writes its output to out. It runs in the child.
 func doJob(name string, input []byte, out io.Writer, handlers []Handler) error {
 	i := slices.IndexFunc(handlers, func(h Handler) bool { return h.Name == name })
 	if i < 0 {

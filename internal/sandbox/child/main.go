@@ -88,8 +88,8 @@ func serve(in io.Reader, out io.Writer, handlers []Handler) error {
 // errNoJail reports that a child could not give up its rights.
 var errNoJail = errors.New("this process is not confined")
 
-// MissingProtections names the protections of children that this system lacks. Empty if it
-// has all.
+// MissingProtections names the protections of children that this system lacks. It returns
+// "" if none is missing.
 func MissingProtections() string { return jail.Support().Missing() }
 
 // confine confines this process, a child, to what it needs: the working directory to
@@ -125,8 +125,8 @@ func compile(module []byte) error {
 	return err // the process exits, so that nothing has to be closed
 }
 
-// watchMemory exits this process, a child, when it uses more than limit bytes. The kernel's
-// limit is a little higher, and a process that exceeds it cannot report that.
+// watchMemory exits this process, a child, when the Go runtime uses more than limit bytes.
+// The kernel's limit is a quarter higher, and a process that exceeds it cannot report that.
 func watchMemory(limit int64) {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	for range time.Tick(5 * time.Millisecond) {

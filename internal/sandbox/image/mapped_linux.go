@@ -128,7 +128,7 @@ func (i *mappedImage) close() {
 }
 
 // mappings returns the number of mappings of pages with the image: its stored ranges, the
-// gaps between them, the usable bytes behind it, and the addresses reserved for growth.
+// gaps between them, the usable bytes after it, and the addresses reserved for growth.
 func (i *mappedImage) mappings() int64 {
 	n, at := int64(emptyMappings), 0
 	for _, r := range i.stored {
@@ -159,11 +159,11 @@ func (i *mappedImage) open(length, limit uint64) (imagePages, error) {
 	return p, nil
 }
 
-// mappedPages are a private mapping of an image, if there is one, and empty pages behind
+// mappedPages are a private mapping of an image, if there is one, and empty pages after
 // it. Their addresses are reserved up to the limit, so that growing moves nothing.
 type mappedPages struct {
 	image   *mappedImage
-	length  uint64 // of what a reset restores: the image, and zeros behind it
+	length  uint64 // of what a reset restores: the image, and zeros after it
 	space   []byte
 	usable  uint64 // bytes from the beginning of space
 	entries []byte // buffer for the pagemap; nil if the kernel has PAGEMAP_SCAN

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// mappings counts the mappings of all pages. Instances have most of a process's mappings
-// and leave some for other purposes.
+// mappings is the number of memory mappings of all open pages. mapCounted bounds it, so
+// that the process has mappings left for other purposes.
 var mappings atomic.Int64
 
 // emptyMappings is the number of mappings of pages without an image: the usable bytes and

@@ -18,9 +18,9 @@ type pages interface {
 type imagePages interface {
 	pages
 	// changed calls each, in ascending order, with ranges of whole pages. Outside of them
-	// the first length bytes are those of the image, with zeros behind it.
+	// the first length bytes are those of the image, with zeros after it.
 	changed(length uint64, each func(from, to uint64))
-	// extendImage makes reset restore length bytes, the current size, with zeros behind the
+	// extendImage makes reset restore length bytes, the current size, with zeros after the
 	// image. It reports false if it cannot.
 	extendImage(length uint64) bool
 }
@@ -48,7 +48,7 @@ type wholeImage interface {
 }
 
 // compareRange calls do with consecutive parts of b, which is at an offset of a memory, and
-// the corresponding bytes of an image with this content, with zeros behind it.
+// the corresponding bytes of an image with this content, with zeros after it.
 func compareRange(b, content []byte, at uint64, do func(b, was []byte)) {
 	for len(b) > 0 {
 		was := zeroPage[:]
