@@ -64,7 +64,7 @@ func (m *metrics) Routes(rt *httpapi.Router) {
 		})
 }
 
-// journalBytes returns the size of the journals, or NaN.
+// journalBytes returns the size of the journals in bytes, or NaN if the store cannot be read.
 func (s *Server) journalBytes() float64 {
 	ctx, cancel := context.WithTimeout(context.Background(), journalTimeout)
 	defer cancel()

@@ -68,11 +68,11 @@ type Options struct {
 	// Commands starts the MCP servers that agents of the operator's tenant name by a command.
 	// Default: agents start no programs.
 	Commands agents.Commands
-	// Tracer records the operations of runs. Optional.
+	// Tracer records the operations of runs. It may be nil.
 	Tracer tracing.Tracer
 	// Processors is the number of processors that long work, such as guests and large bodies,
-	// may use at once. Default: GOMAXPROCS. If it is lower, short requests wait less for long
-	// ones.
+	// may use at once. Default: GOMAXPROCS. With a lower number, short requests wait less for
+	// long ones.
 	Processors int
 	// Memory limits the memory of the process, in bytes, in addition to the limits of the
 	// system. Default: those limits.
@@ -179,15 +179,15 @@ func (s *Server) releaseIdle() {
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.router.ServeHTTP(w, r) }
 
-// HandedBack returns the number of runs that were handed back to the journal at shutdown.
+// HandedBack returns the number of runs that the server released to the journal at shutdown.
 func (s *Server) HandedBack() int { return int(s.runs.HandedBack()) }
 
 // headerBytes limits the header of a request.
 const headerBytes = 32 << 10
 
 // Serve serves requests until ctx is done. Then it drains: requests and runs may end within the
-// drain time. Runs that do not end are handed back to the journal, where another server resumes
-// them at once. Serve returns nil if every run ended or was handed back.
+// drain time. Runs that do not end are released to the journal, and another server resumes them
+// at once. Serve returns nil if every run ended or was released.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := &http.Server{Handler: s, ReadHeaderTimeout: s.timeouts.Header, IdleTimeout: s.timeouts.Idle, MaxHeaderBytes: headerBytes,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}

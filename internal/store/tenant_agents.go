@@ -48,7 +48,8 @@ func scanAgent(scan func(...any) error) (*StoredAgent, error) {
 }
 
 // PutAgent stores a new version of an agent and returns it. If the newest version is equal,
-// PutAgent returns that instead. Of more than 100 versions it deletes the oldest.
+// PutAgent returns the newest version instead. An agent has at most 100 versions: PutAgent
+// deletes the oldest.
 func (n *Tenant) PutAgent(ctx context.Context, name string, body []byte, modules []string) (a *StoredAgent, err error) {
 	sum := sha256.Sum256(body)
 	digest := hex.EncodeToString(sum[:])
@@ -126,7 +127,7 @@ func newestAgent(t scoped, name string) (a *StoredAgent, err error) {
 }
 
 // Agent returns a version of an agent, or the newest one if version is 0. It fails with
-// [ErrNoAgent].
+// [ErrNoAgent] if the tenant has no such agent or version.
 func (n *Tenant) Agent(ctx context.Context, name string, version int64) (a *StoredAgent, err error) {
 	err = n.view(ctx, func(t scoped) error {
 		a, err = agentIn(t, name, version)
@@ -213,14 +214,14 @@ func (n *Tenant) AgentNames(ctx context.Context) (agents []StoredAgent, err erro
 	return agents, err
 }
 
-// agentWith returns the name of an agent whose newest version refers to a module. It
-// returns an empty name if there is none.
+// agentWith returns the name of an agent whose newest version refers to a module. It returns an
+// empty string if there is none.
 func agentWith(t scoped, digest string) (name string, err error) {
 	return name, t.row([]any{&name}, `SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT 1`, digest)
 }
 
-// DeleteAgent deletes all versions of an agent, or fails with [ErrNoAgent]. It does not delete
-// the agent's runs.
+// DeleteAgent deletes all versions of an agent. It fails with [ErrNoAgent] if the tenant has no
+// such agent. It does not delete the agent's runs.
 func (n *Tenant) DeleteAgent(ctx context.Context, name string) error {
 	return n.update(ctx, func(t scoped) error {
 		deleted, err := t.Exec(`DELETE FROM agents WHERE tenant = $1 AND name = $2`, name)

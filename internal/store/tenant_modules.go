@@ -13,7 +13,7 @@ import (
 // none of them can observe.
 type TenantModule struct {
 	Digest  string
-	Kind    string // wasm, extism or script
+	Kind    string // wasm or script
 	Size    int64
 	About   json.RawMessage // the module's description, defined by the server
 	Names   []ModuleName
@@ -103,7 +103,8 @@ func (n *Tenant) CheckModuleQuota(ctx context.Context, digest string, size int64
 	})
 }
 
-// Module returns one of the tenant's modules, or fails with [ErrNoModule].
+// Module returns one of the tenant's modules. It fails with [ErrNoModule] if the tenant has no
+// module with the digest.
 func (n *Tenant) Module(ctx context.Context, digest string) (m *TenantModule, err error) {
 	err = n.view(ctx, func(t scoped) error {
 		found, _, err := list(t, Page{Limit: 1}, scanModule, modulePosition, `SELECT `+moduleColumns+` FROM tenant_modules WHERE tenant = $1 AND digest = $2 LIMIT $3`, digest)

@@ -20,7 +20,8 @@ func (n *Tenant) own(ctx context.Context, run string) (*journal.RunInfo, error) 
 	return info, nil
 }
 
-// Run returns one of the tenant's runs, or fails with [journal.ErrNoRun].
+// Run returns one of the tenant's runs. It fails with [journal.ErrNoRun] if the tenant has no
+// such run.
 func (n *Tenant) Run(ctx context.Context, id string) (*journal.RunInfo, error) { return n.own(ctx, id) }
 
 // Runs returns a page of the tenant's runs, as [Store] does. It ignores the filter's tenant.
@@ -37,7 +38,7 @@ func (n *Tenant) Runs(ctx context.Context, f *Filter) ([]journal.RunInfo, *Posit
 const maxEventBytes = 4 << 20
 
 // RunEvents returns events of one of the tenant's runs; see [journal.Journal]. It returns fewer
-// than limit if they are large.
+// than limit events if the events are large.
 func (n *Tenant) RunEvents(ctx context.Context, id string, after int64, limit int) ([]abi.Event, error) {
 	if _, err := n.own(ctx, id); err != nil {
 		return nil, err

@@ -46,7 +46,8 @@ func (n *Tenant) AddTrace(ctx context.Context, run string, body []byte) error {
 	})
 }
 
-// Traces returns the timelines of one of the tenant's runs, or fails with [journal.ErrNoRun].
+// Traces returns the timelines of one of the tenant's runs. It fails with [journal.ErrNoRun] if
+// the tenant has no such run.
 func (n *Tenant) Traces(ctx context.Context, run string) (out [][]byte, err error) {
 	if _, err := n.own(ctx, run); err != nil {
 		return nil, err

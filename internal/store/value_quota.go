@@ -8,8 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// checkTenantValues fails if the values of all entries of a tenant exceed its quota. Only
-// then does it delete expired values of other entries; each write does so for its own.
+// checkTenantValues fails if the entries of a tenant that have values are too many, or if their
+// values together exceed the tenant's quota. Only then does it first delete expired values of
+// other entries. Each write deletes expired values of its own entry.
 func (s *store) checkTenantValues(t database.Tx, scope hook.ValueScope) error {
 	limit, err := s.valueBytes(t, scope.Tenant)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/fairshare"
 )
 
-// A tenant's share of its half of the processors, once it used its burst.
+// The CPU budget of a tenant, for each of the processors that it may use at once: a share of
+// their time, and a burst. A tenant may use half of the processors, and at least one.
 const (
 	cpuShare = 0.25
 	cpuBurst = 250 * time.Millisecond
@@ -86,7 +87,8 @@ type QuotaError struct {
 
 func (e *QuotaError) Error() string { return e.Reason }
 
-// CheckRate counts a request of a tenant. Requests that control runs have their own rate.
+// CheckRate counts a request of a tenant. It fails with a [*QuotaError] if the tenant sends
+// more than perMinute; 0 means no limit. Requests that control runs have their own rate.
 func (c *Controller) CheckRate(tenant string, control bool, perMinute int64) error {
 	limiter := c.requests
 	if control {
@@ -107,7 +109,8 @@ func acquire(ctx context.Context, s *fairshare.Semaphore, tenant, work string) (
 	return release, err
 }
 
-// run calls fn with a slot. Its time is charged to the tenant's processor budget, even if it panics.
+// run calls fn with a slot. The time of fn is charged to the tenant's processor budget, even if
+// it panics.
 func (c *Controller) run(ctx context.Context, s *fairshare.Semaphore, tenant, work string, fn func() error) error {
 	release, err := acquire(ctx, s, tenant, work)
 	if err != nil {

@@ -48,7 +48,8 @@ func (c *Controller) contended(tenant string) bool {
 	return c.InFlight.Others(tenant) && c.yield() > contention
 }
 
-// yield lets all others that want the processor run first, and returns their time.
+// yield lets the goroutines and threads that wait for a processor run first, and returns the
+// time that they took.
 func yield() time.Duration {
 	began := time.Now()
 	// The receiver of a released slot runs next on this processor, before Go's global queue.

@@ -42,9 +42,11 @@ type load struct {
 
 func newInFlight() *InFlight { return &InFlight{tenants: map[string]*load{}} }
 
-// Enter admits a request of a tenant until it calls leave. bytes is the size of its body in memory.
-// The request calls bodyDone when the body is no longer in memory; leave also calls it. A quota of
-// 0 selects the default.
+// Enter admits a request of a tenant until it calls leave. bytes is the size of its body in
+// memory. The request calls bodyDone once it has released the body; leave also calls bodyDone.
+// A quota of 0 selects the default. Enter fails with a [*QuotaError] if the tenant has too many
+// requests in flight, or too many bytes of bodies in memory; the tenant's only request may have
+// a body of any size.
 func (f *InFlight) Enter(tenant string, quota int64, control bool, bytes int64) (bodyDone, leave func(), err error) {
 	limit := cmp.Or(quota, maxRequests)
 	if control {

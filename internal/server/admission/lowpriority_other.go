@@ -2,7 +2,7 @@
 
 package admission
 
-// RunLowPriority runs fn.
+// RunLowPriority runs fn at the usual priority.
 func RunLowPriority(fn func()) { fn() }
 
 func schedYield() {}

@@ -16,7 +16,8 @@ const (
 	maxCompiles     = 2
 	maxQueuedChecks = 16 // of a tenant
 
-	// A tenant that checks modules and agents continuously has a quarter of the time, after 5 s.
+	// After 5 s, a tenant that checks modules and agents continuously has a quarter of the time
+	// while other tenants are active.
 	checkShare = 0.25
 	checkBurst = 5 * time.Second
 
@@ -26,7 +27,8 @@ const (
 	maxQueuedBuilds    = 256 // of a tenant
 )
 
-// Upload admits an upload, or fails at once. done ends it.
+// Upload admits an upload. It fails at once with a [*QuotaError] if the tenant has MaxUploads
+// in progress. done ends the upload.
 func (c *Controller) Upload(ctx context.Context, tenant string) (done func(), err error) {
 	release, err := c.uploads.Acquire(ctx, tenant)
 	if full := (*fairshare.QueueFullError)(nil); errors.As(err, &full) {

@@ -20,7 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Build builds the agent of a plan.
+// Build builds the agent of a plan. It fails with a [*NotReadyError] if the agent cannot run
+// now.
 func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 	if err := p.read(); err != nil {
 		return nil, err

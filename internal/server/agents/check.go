@@ -123,8 +123,9 @@ func fileProblem(err error) error {
 	return p
 }
 
-// checkFile rejects files, commands, and hosts and models that the tenant's policy does not
-// allow.
+// checkFile rejects an agent, or a sub-agent, that reads files, names commands that are not
+// listed, or exceeds what the tenant's policy allows: hosts, models, parameters and steps. Only
+// the operator may set rings.
 func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands Commands) error {
 	operator := c.Key.Tenant == store.Operator
 	if f.Tools.Root != "" {

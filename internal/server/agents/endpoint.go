@@ -8,7 +8,8 @@ import (
 
 // usesOperatorModel reports whether the agent may use the operator's model: the policy names
 // its models, neither the file nor a secret of the tenant sets another endpoint, and the file
-// does not use the operator's key for anything else.
+// does not use the operator's key for anything else. For the operator's own agents, only the
+// endpoint counts.
 func (p *Plan) usesOperatorModel() bool {
 	for _, s := range p.Secrets {
 		if s.Name == host.EnvBaseURL {

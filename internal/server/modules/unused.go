@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Modules that no tenant has are deleted.
+// The schedule for deleting modules that no tenant has.
 const (
 	UnusedInterval = time.Hour
 	UnusedAge      = 24 * time.Hour // since the upload; newer ones may be about to get a name

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Heartbeats and their evidence.
+// Parameters of heartbeats and of the evidence that they contain.
 const (
 	heartbeatInterval = time.Second
 	pressureInterval  = 100 * time.Millisecond // of heartbeats while new runs are rejected
@@ -124,7 +124,8 @@ func (q *Service) accounts(now time.Time, state overload.State) (out []store.Run
 	return out
 }
 
-// exceedsShare reports whether a run wanted more than its share of memory.
+// exceedsShare reports whether a run held more than its share of memory, or waited for more for
+// ExcessTime or longer.
 func exceedsShare(r *store.RunAccount) bool {
 	return r.Over >= ExcessTime || r.Share > 0 && r.Held > r.Share
 }

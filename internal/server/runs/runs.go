@@ -31,7 +31,7 @@ type Service struct {
 	Agents          AgentSource
 	taking          sync.Map     // tenants whose runs are being taken over
 	failedTakeovers sync.Map     // run id to the time of the first attempt
-	handed          atomic.Int64 // number of runs that were handed back
+	handed          atomic.Int64 // number of runs that were released to the journal
 }
 
 // Options configure a [Service].
@@ -62,7 +62,8 @@ func New(o *Options) *Service {
 // Count returns the number of runs in progress here.
 func (r *Service) Count() int { return r.Active.Count() }
 
-// HandedBack returns the number of runs that were handed back to the journal.
+// HandedBack returns the number of runs that this process released to the journal for other
+// servers.
 func (r *Service) HandedBack() int64 { return r.handed.Load() }
 
 // InProgress reports whether a run of a tenant is in progress here.

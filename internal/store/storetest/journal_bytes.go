@@ -52,7 +52,8 @@ func (r *journaled) commit(c *journal.Commit) error {
 	return err
 }
 
-// requireJournal compares the size of a tenant's journals, and the bytes that it wrote today.
+// requireJournal checks the size of a tenant's journals, and the number of bytes that the
+// tenant wrote today.
 func requireJournal(t *testing.T, n *store.Tenant, kept, today int64) {
 	t.Helper()
 	got, err := n.JournalBytes(t.Context())
@@ -204,8 +205,8 @@ func requireJournalQuota(t *testing.T, n *store.Tenant, quota string) {
 	}
 }
 
-// testConcurrentJournalBytes writes and deletes runs of a tenant on several machines
-// concurrently.
+// testConcurrentJournalBytes checks that the counted bytes are exact after several machines
+// concurrently wrote and deleted runs of a tenant.
 func testConcurrentJournalBytes(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	acme := newTenant(t, s, "acme", store.TenantQuota{})

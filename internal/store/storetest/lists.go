@@ -68,7 +68,7 @@ func addRuns(t *testing.T, s store.Store, tenant, prefix string, n int) (ids []s
 	return ids
 }
 
-// testPagesOfRuns reads all runs of a tenant in pages whose ends fall between runs of the
+// testPagesOfRuns checks that pages list each run once, even if a page ends between runs of the
 // same millisecond.
 func testPagesOfRuns(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
@@ -110,8 +110,8 @@ func testPagesOfRuns(t *testing.T, open Opener) {
 	}
 }
 
-// testPagesAndWriters reads lists while other runs start, change and are deleted. Runs that exist
-// throughout must be listed exactly once.
+// testPagesAndWriters checks that runs that exist throughout are listed exactly once while
+// other runs start, change and are deleted.
 func testPagesAndWriters(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	other := again(t, where)
@@ -158,8 +158,8 @@ func testPagesAndWriters(t *testing.T, open Opener) {
 	require.Positive(t, deleted)
 }
 
-// testPagesOfOtherLists reads the other lists in pages. Between two pages it adds rows and
-// deletes the last row of the page.
+// testPagesOfOtherLists checks that the pages of the other lists have each remaining row once,
+// even if rows are added, and the last row of a page is deleted, between two pages.
 func testPagesOfOtherLists(t *testing.T, open Opener) {
 	s, _ := open(t, &store.Options{Keyring: newKeyring(t, "a")})
 	ctx := t.Context()

@@ -30,7 +30,7 @@ func large(size int, of string) []byte {
 	return out.Bytes()[:size]
 }
 
-// largeEvent returns an event with a text of size bytes.
+// largeEvent returns an event whose text has size bytes.
 func largeEvent(t *testing.T, seq int64, size int) []byte {
 	t.Helper()
 	b, err := abijson.Marshal(&abi.Event{Type: abi.EventLog, Seq: seq, Run: "r", Text: string(large(size, fmt.Sprint("event ", seq)))})

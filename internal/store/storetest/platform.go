@@ -333,7 +333,8 @@ func testAgents(t *testing.T, open Opener) {
 	require.NoError(t, err)
 }
 
-// testTenantQuotas starts runs on two servers concurrently.
+// testTenantQuotas checks the quota of concurrent runs with runs that start on two servers at
+// once, and the daily quotas of runs, tokens and fuel.
 func testTenantQuotas(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()

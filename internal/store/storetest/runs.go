@@ -199,7 +199,8 @@ func testCancel(t *testing.T, open Opener) {
 	require.ErrorIs(t, s.Cancel(ctx, "r"), journal.ErrFinished)
 }
 
-// testMany commits to many runs concurrently, and tries commits that must fail.
+// testMany checks that concurrent commits to many runs store every entry and event, and that
+// commits of an old epoch fail with [journal.ErrFenced].
 func testMany(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	const runs, commits = 12, 20
@@ -243,7 +244,7 @@ func testModules(t *testing.T, open Opener) {
 	require.ErrorIs(t, err, store.ErrNoModule)
 }
 
-// testMigrations opens an empty database several times concurrently.
+// testMigrations checks that several processes can open an empty database concurrently.
 func testMigrations(t *testing.T, open Opener) {
 	_, where := open(t, nil)
 	var wg sync.WaitGroup

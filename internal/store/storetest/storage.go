@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// testConcurrentResumes resumes many paused runs on two machines concurrently. The quota must
-// hold even before the journal has the runs as running.
+// testConcurrentResumes checks that the quota of concurrent runs holds when two machines resume
+// many paused runs concurrently, even before the journal has the runs as running.
 func testConcurrentResumes(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
@@ -53,7 +53,8 @@ func testConcurrentResumes(t *testing.T, open Opener) {
 	require.NoError(t, acme.AdmitRun(ctx, "q", "a", true), "a finished run does not count")
 }
 
-// testStorageQuota exhausts a tenant's storage quota with modules, agents and secrets.
+// testStorageQuota checks that modules, agents and secrets count against a tenant's storage
+// quota.
 func testStorageQuota(t *testing.T, open Opener) {
 	s, _ := open(t, &store.Options{Keyring: newKeyring(t, "a")})
 	ctx := t.Context()
@@ -75,7 +76,8 @@ func testStorageQuota(t *testing.T, open Opener) {
 	require.NoError(t, acme.CheckModuleQuota(ctx, "other", 10))
 }
 
-// testRowLimits exceeds the maximum numbers of keys, agents and secrets.
+// testRowLimits checks that a tenant cannot exceed the maximum numbers of keys, agents and
+// secrets.
 func testRowLimits(t *testing.T, open Opener) {
 	s, _ := open(t, &store.Options{Keyring: newKeyring(t, "a")})
 	ctx := t.Context()

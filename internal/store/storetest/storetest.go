@@ -1,6 +1,6 @@
-// Package storetest tests a store. It takes a function that opens stores on an empty
-// database, and runs the same tests on every kind of database. It uses only the interface
-// of package store.
+// Package storetest tests a store. [Run] takes a function that opens stores on an empty
+// database, and runs the same tests on every kind of database. It uses only the interface of
+// package store.
 package storetest
 
 import (

@@ -113,8 +113,8 @@ func testQuotas(t *testing.T, open Opener) {
 	require.NoError(t, err, "another tenant has its own")
 }
 
-// What all entries of a tenant have together is bounded too, as names of entries
-// are free.
+// testTenantValueQuotas checks the limits of the values of all entries of a tenant together.
+// Without them, a tenant could exceed the limits of one entry by adding entries.
 func testTenantValueQuotas(t *testing.T, open Opener) {
 	s, _ := open(t, &store.Options{Quota: store.Quota{All: 100, Entries: 3}})
 	_, err := s.CreateTenant(t.Context(), "more", "", store.TenantQuota{ValueBytes: 150}, nil)
