@@ -19,16 +19,16 @@ const MaxSpans = 5000
 type Timeline struct {
 	Run     string    `json:"run"`
 	Began   time.Time `json:"began"`
-	Spans   []Span    `json:"spans"`             // in the order in which they began
-	Dropped int       `json:"dropped,omitempty"` // that were more than MaxSpans
+	Spans   []Span    `json:"spans"`             // in order of their start
+	Dropped int       `json:"dropped,omitempty"` // number of operations beyond MaxSpans, which have no span
 }
 
 // A Span is one operation of a run.
 type Span struct {
-	ID      int                   `json:"id"`               // from 1
-	Parent  int                   `json:"parent,omitempty"` // that it is within; 0: none
+	ID      int                   `json:"id"`               // starts at 1
+	Parent  int                   `json:"parent,omitempty"` // ID of the enclosing span; 0 if there is none
 	Kind    tracing.OperationKind `json:"kind"`
-	Run     string                `json:"run,omitempty"` // of a sub-agent, where it is not the timeline's
+	Run     string                `json:"run,omitempty"` // ID of the run if it differs from the timeline's, as for sub-agents
 	Agent   string                `json:"agent,omitempty"`
 	Step    int                   `json:"step,omitempty"`
 	Entry   string                `json:"entry,omitempty"`
@@ -36,13 +36,13 @@ type Span struct {
 	Model   string                `json:"model,omitempty"`
 	Tool    string                `json:"tool,omitempty"`
 	CallID  string                `json:"call_id,omitempty"`
-	StartUS int64                 `json:"start_us"`         // since the timeline began, microseconds
-	TookUS  int64                 `json:"took_us"`          // -1: it is not over
-	OwnUS   int64                 `json:"own_us,omitempty"` // of a hook, without what it wraps
-	Fuel    int64                 `json:"fuel,omitempty"`   // of a hook
-	Tokens  int64                 `json:"tokens,omitempty"` // of a model call
-	Error   string                `json:"error,omitempty"`  // what kind of failure it was
-	Finish  string                `json:"finish,omitempty"` // of a run or a model call
+	StartUS int64                 `json:"start_us"`         // start since Timeline.Began, in microseconds
+	TookUS  int64                 `json:"took_us"`          // duration in microseconds; -1 if the operation has not ended
+	OwnUS   int64                 `json:"own_us,omitempty"` // duration of a hook without the calls that it wraps, in microseconds
+	Fuel    int64                 `json:"fuel,omitempty"`   // fuel used by a hook
+	Tokens  int64                 `json:"tokens,omitempty"` // total tokens of a model call
+	Error   string                `json:"error,omitempty"`  // kind of failure, or empty
+	Finish  string                `json:"finish,omitempty"` // finish reason of a run or a model call
 }
 
 // Timelines returns a tracer that records timelines of runs, and calls done with each when

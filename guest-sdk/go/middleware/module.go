@@ -126,7 +126,8 @@ func answered(room []byte, hook abi.Hook, answer abijson.Writable, err error) (o
 	return failed(hook, err)
 }
 
-// failed encodes the error of a hook.
+// failed encodes the error of a hook: as an answer if it ends or pauses the run, or else as
+// an error object.
 func failed(hook abi.Hook, err error) (output []byte, ok bool) {
 	if output, err = endingOf(hook, err); err == nil {
 		return output, true
@@ -168,7 +169,7 @@ type visit[I, A any] struct {
 	out A
 }
 
-// visitOf returns an empty visit. It reuses the one of the last call if that has ended.
+// visitOf returns an empty visit. It reuses the last call's visit if that call has ended.
 // Therefore authors may only receive the context of a visit and what its input points to.
 func visitOf[I, A any](s *served) *visit[I, A] {
 	v, ok := s.visit.(*visit[I, A])

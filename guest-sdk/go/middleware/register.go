@@ -30,7 +30,7 @@ func Serve(d *Declaration) {
 // Combine combines several middlewares into one. They are called in the given order.
 func Combine(middlewares ...Middleware) Middleware { return combined(middlewares) }
 
-// several is a middleware that consists of several.
+// several is implemented by a middleware that consists of other middlewares.
 type several interface{ middlewares() []Middleware }
 
 type combined []Middleware

@@ -12,11 +12,13 @@ import (
 // tools. Changes to either persist.
 type State struct {
 	Messages *Messages
-	// Tools are all tools of the run. Before the model, the hook may change Active; after
-	// it, not. An inactive tool is not offered to the model and cannot be called.
+	// Tools are all tools of the run. BeforeModelRewriteState may change Active;
+	// AfterModelRewriteState may not. An inactive tool is not offered to the model and
+	// cannot be called.
 	Tools []abi.StateTool
 
-	// Model and Params are those of the next call. They are empty after the model.
+	// Model and Params are the model and the parameters of the next call. They are empty
+	// in AfterModelRewriteState.
 	Model  string
 	Params abi.Params
 }
@@ -32,8 +34,8 @@ func (s *State) Active() []string {
 	return names
 }
 
-// SetActive makes exactly the named tools active from now on. If a name is unknown, it
-// returns an error and changes nothing.
+// SetActive makes exactly the named tools active from now on. If a name is unknown,
+// SetActive returns an error and changes nothing.
 func (s *State) SetActive(names ...string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(s.Tools, func(t abi.StateTool) bool { return t.Name == name }) {

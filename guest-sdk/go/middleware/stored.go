@@ -21,8 +21,9 @@ import (
 // after its run was cut off repeats its changes.
 type Stored[T any] string
 
-// A Lifetime is a time.Duration. It is rounded to whole seconds, at least one; nil and 0
-// mean no expiry. It is an interface because importing time makes a module 0.3 MB larger.
+// A Lifetime is a time.Duration. It is rounded down to whole seconds, but to at least one;
+// nil, 0 and negative durations mean no expiry. Lifetime is an interface because importing
+// time makes a module 0.3 MB larger.
 type Lifetime interface{ Nanoseconds() int64 }
 
 // Get returns the value. ok is false if there is none.
@@ -39,7 +40,7 @@ func (s Stored[T]) SetFor(ctx *Context, value T, ttl Lifetime) error {
 	return s.set(ctx, value, abi.LocalAlways, ttl)
 }
 
-// Delete removes the value. It succeeds if there is none.
+// Delete removes the value. It succeeds even if there is none.
 func (s Stored[T]) Delete(ctx *Context) error { return ctx.host.StoreDelete(string(s)) }
 
 // Load returns the value and its version, which is 0 if there is none.

@@ -105,10 +105,10 @@ func (next NextTool) Stream(call *Call) *Stream[abi.Result] {
 }
 
 // Send sends chunks to the caller, in WrapModel, WrapToolCall and CallTool. It blocks
-// until there is room for more: a slow reader slows the module down, without using up its
-// time. If the hook returns nil and no error, its answer is what it sent, together with
-// what next let pass. If it returns an answer, that replaces what it sent, and the caller
-// is notified of the replacement.
+// until there is room for more: a slow reader slows the module down without using up the
+// hook's time limit. If the hook returns nil and no error, its answer consists of the
+// chunks that it sent and those that next passed on. If the hook returns an answer, this
+// answer replaces the chunks, and the caller is notified of the replacement.
 //
 // Errors are of type *abi.Error, with the code limit after too many chunks, or with the
 // error of an outer OnChunk hook.

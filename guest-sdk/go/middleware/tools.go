@@ -15,15 +15,16 @@ import (
 // A Tool is a tool and the function that runs it.
 type Tool struct {
 	abi.Tool
-	// Run runs the tool. If it returns nil, the result is what it sent with
-	// [Context.Send].
+	// Run runs the tool. If it returns nil and no error, the result consists of the chunks
+	// that it sent with [Context.Send].
 	Run func(ctx *Context, call *Call) (*abi.Result, error)
 }
 
-// NewTool returns a tool that calls fn. Its parameters are a JSON Schema of the struct A:
-// fields without omitempty are required, and `doc` tags describe them. Arguments that do
-// not fit are an error result, which the model can correct. R is a string, an
-// [abi.Content], an *[abi.Result], or any other type that can be encoded as JSON.
+// NewTool returns a tool that calls fn. Its parameters are a JSON Schema of the struct A.
+// Fields are required unless they are pointers or have the option omitempty or omitzero;
+// `doc` tags describe them. Arguments that do not fit are an error result, which the model
+// can correct. R is a string, an [abi.Content], an *[abi.Result], or any other type that
+// can be encoded as JSON.
 func NewTool[A, R any](name, description string, fn func(ctx *Context, args A) (R, error)) Tool {
 	parameters := (&schema.Maker{Required: true}).Schema(reflect.TypeFor[A]()).Append(nil)
 	return Tool{

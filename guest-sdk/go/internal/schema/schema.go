@@ -84,7 +84,7 @@ func key(b []byte, name string) []byte {
 
 // A Maker derives the schema of a type.
 type Maker struct {
-	Required bool           // whether fields without omitempty are required
+	Required bool           // whether fields are required, except pointers and fields with omitempty or omitzero
 	inside   []reflect.Type // the enclosing structs, to detect recursive types
 	Unfit    reflect.Type   // a type that JSON cannot represent
 }
