@@ -37,7 +37,7 @@ type antiLoop struct {
 // hint is the default text for the model.
 const hint = "You have %s %d times in this task, with nothing new to show for it. Doing it again will not help. Try another way, or answer with what you know and say what you could not find out."
 
-// minText is the minimum length, in bytes, of a text with tool calls to be counted: models
+// minText is the minimum length, in bytes, at which text with tool calls is counted: models
 // write "Let me look." with every call.
 const minText = 80
 
@@ -64,7 +64,7 @@ func (a *antiLoop) Configure(*middleware.Context) error {
 	return nil
 }
 
-// A deed is one action of the model: a call, or a text.
+// A deed is one action of the model: a call, or text.
 type deed struct{ what, key string }
 
 // BeforeModelRewriteState checks whether the model's last message repeats earlier ones.

@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// Size limits of texts in bytes.
+// Size limits in bytes.
 const (
 	maxSaid        = 4000 // a user's message
 	maxDescription = 2000 // a tool's description

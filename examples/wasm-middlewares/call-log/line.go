@@ -63,7 +63,8 @@ func (l *callLog) finished(e *abi.Event, began map[string]int64) (level int, tex
 	}
 }
 
-// since returns the duration of a finished operation, or nothing if durations are off.
+// since formats the duration of a finished operation. It returns "" if durations are off or the
+// start is unknown.
 func (l *callLog) since(e *abi.Event, began map[string]int64, what string) string {
 	at, ok := began[what]
 	if !ok || !l.Times {
@@ -72,7 +73,8 @@ func (l *callLog) since(e *abi.Event, began map[string]int64, what string) strin
 	return middleware.Sprintf(", %d ms", e.TimeMS-at)
 }
 
-// preview returns the beginning of a text on one line, after a separator, or nothing.
+// preview returns the separator and the first l.Preview characters of text, on one line. It
+// returns "" if text is empty or previews are off.
 func (l *callLog) preview(separator, text string) string {
 	if l.Preview == 0 || text == "" {
 		return ""

@@ -46,7 +46,7 @@ func (c *check) prepare() (err error) {
 	return err
 }
 
-// missing returns the message to the model, or "" if the check passes.
+// missing returns the message that tells the model why the check fails, or "" if it passes.
 func (c *check) missing(ctx *middleware.Context, answer string) (string, error) {
 	text, err := "", error(nil)
 	switch c.kind {

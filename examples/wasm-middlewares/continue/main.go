@@ -1,5 +1,5 @@
-// Command continue is a middleware that keeps an agent going until checks pass: if the
-// model answers too early, it gets the list of failed checks and continues.
+// Command continue is a middleware that lets an agent answer only when checks pass: if the
+// model answers too early, it receives the list of failed checks and continues.
 package main
 
 import (

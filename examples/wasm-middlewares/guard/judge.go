@@ -13,8 +13,8 @@ const instruction = `You are a filter in front of an agent. You are given a text
 
 Answer with one JSON object and nothing else: {"unsafe": true or false}`
 
-// judge asks the models in order about a text. It returns "" only if an answer clearly says
-// that the text is safe, and a reason otherwise.
+// judge asks the models in order whether text is unsafe, until one gives a valid answer. It
+// returns "" only if that answer says that the text is safe, and a reason otherwise.
 func (g *guard) judge(ctx *middleware.Context, from, text string) string {
 	quoted := string(json.AppendString(nil, text))
 	messages := []abi.Message{abi.System(instruction), abi.User("From: " + from + "\n" + quoted)}

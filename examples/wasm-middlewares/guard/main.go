@@ -1,6 +1,6 @@
 // Command guard is a middleware that detects prompt injection and unsafe intent in users'
-// messages, tool results and the model's answers. It applies rules to all readings of a
-// text, and optionally asks a model.
+// messages, tool results and the model's answers. It applies rules to text in all its
+// readings, and optionally asks a model.
 package main
 
 import (

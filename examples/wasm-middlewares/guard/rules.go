@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/disguise"
 )
 
-// A rule is a pattern for a text of which only the letters a to z are left, in lower case.
+// A rule is a pattern for lower-case text from which all characters except a to z were removed.
 // Spaces, punctuation and line breaks therefore hide nothing.
 type rule struct {
 	what    string
@@ -44,7 +44,8 @@ var image = regexp.MustCompile(`!\[[^\]]*\]\(\s*<?https?://[^)\s]*[?&][^)\s]*=[^
 // markers matches tokens by which models recognize the speaker.
 var markers = regexp.MustCompile(`<\|(?:im_start|im_end|system|endoftext|start_header_id)\|?>|\[/?inst\]|<</?sys>>`)
 
-// find returns the kind of attack found in any reading of a text, or "" if there is none.
+// find returns the kind of attack found in any reading of text, or "" if there is none. Text of
+// more than MaxBytes bytes counts as an attack.
 func (g *guard) find(text string) string {
 	if len(text) > g.MaxBytes {
 		return "too long to be looked at"
@@ -61,7 +62,7 @@ func (g *guard) find(text string) string {
 	return ""
 }
 
-// plain checks a lower-case text.
+// plain returns the kind of attack found in lower-case text, or "" if there is none.
 func (g *guard) plain(text string) string {
 	for _, re := range g.own {
 		if re.MatchString(text) {
@@ -97,7 +98,7 @@ var markup = regexp.MustCompile(`<!--(?s:.*?)-->|<[^<>]{0,300}>|\]\([^()\s]{0,30
 // leet replaces digits and signs by the letters they resemble.
 var leet = strings.NewReplacer("0", "o", "1", "i", "3", "e", "4", "a", "5", "s", "7", "t", "@", "a", "$", "s", "!", "i", "|", "l")
 
-// bare removes everything except letters.
+// bare removes everything except the letters a to z.
 func bare(text string) string {
 	return strings.Map(func(c rune) rune {
 		if c < 'a' || c > 'z' {

@@ -105,7 +105,7 @@ func (l *loading) leave(p, from, why string) error {
 	return l.ctx.Emit("left_out", map[string]string{"file": p, "from": from, "why": why})
 }
 
-// imports returns the paths that a text imports as @path, outside of code.
+// imports returns the paths that text imports as @path, outside of code.
 func imports(text string) []string {
 	var out []string
 	fenced := false

@@ -1,6 +1,6 @@
-// Command instructions is a middleware that assembles an agent's instruction: a global
-// text, a text per agent, files such as AGENTS.md with their imports, and skills, which the
-// model sees as one line each until it loads them.
+// Command instructions is a middleware that assembles an agent's instruction from global text,
+// text per agent, files such as AGENTS.md with their imports, and skills, which the model sees
+// as one line each until it loads them.
 package main
 
 import (

@@ -15,7 +15,7 @@ const (
 	maxSkillSummary = 1024 // bytes of a skill's description
 )
 
-// A skill is a text that explains how to do something, in a folder of its own.
+// A skill is a file that explains how to do something, usually in a folder of its own.
 type skill struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`

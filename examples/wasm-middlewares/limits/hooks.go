@@ -106,7 +106,8 @@ func (l *limits) priced(model string) error {
 	return nil
 }
 
-// price returns the price of the longest pattern that matches the model's name.
+// price returns the price for the longest pattern that matches the model's name, or nil if no
+// pattern matches.
 func (l *limits) price(model string) *price {
 	for _, pattern := range l.models {
 		if names.Match([]string{pattern}, model) {

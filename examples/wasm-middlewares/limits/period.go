@@ -102,7 +102,7 @@ func (p *period) spent(ctx *middleware.Context) (*hit, error) {
 	return nil, nil
 }
 
-// use counts the usage of a model call.
+// use adds the tokens and the money (in millionths) of a model call to the counters.
 func (p *period) use(ctx *middleware.Context, tokens, money int64) error {
 	if p.Tokens > 0 && tokens > 0 {
 		if _, err := p.add(ctx, tokensUsed, tokens); err != nil {

@@ -23,7 +23,7 @@ const (
 	maxDetails = 4000 // bytes
 )
 
-// A task is one entry of the plan.
+// A task is one item of the plan.
 type task struct {
 	ID      int    `json:"id"`
 	Title   string `json:"title"`

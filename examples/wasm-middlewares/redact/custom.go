@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxProgram is the maximum number of instructions of a pattern. Each byte of a text may
-// cost as many steps.
+// maxProgram is the maximum number of instructions of a pattern. Each byte of text may cost as
+// many steps.
 const maxProgram = 2000
 
-// custom finds matches of a regular expression. Package regexp cannot report which end of a
-// text may still become a match, so custom runs the compiled program itself, on the last
-// bytes of the text only.
+// custom finds matches of a regular expression. Package regexp cannot report which part at the
+// end of a string may still become a match, so custom runs the compiled program itself, on the
+// last bytes of the string only.
 type custom struct {
 	pattern *regexp.Regexp
 	program *syntax.Prog

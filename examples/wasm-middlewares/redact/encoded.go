@@ -45,7 +45,7 @@ func (s *scanner) runs(text string, from, depth int) []span {
 	return out
 }
 
-// holds returns the kind of a match in a text, or nil if there is none.
+// holds returns the kind of a match in text, or nil if there is none.
 func (s *scanner) holds(text string, depth int) *kind {
 	for i, v := range s.views(&tail{}, text, 0, true) {
 		for _, k := range s.kinds {
@@ -88,7 +88,7 @@ var runs = func() (in [256]bool) {
 
 var standard = strings.NewReplacer("-", "+", "_", "/")
 
-// decode returns the texts that a run decodes to.
+// decode returns the printable strings to which a run decodes.
 func decode(run string) []string {
 	var out []string
 	if b, ok := disguise.Hex(run); ok && readable(b) {

@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
-// UnknownCommand returns an error that suggests a similar command.
+// UnknownCommand returns an error that suggests a similar command, or else lists the commands.
 func UnknownCommand(cmd *cobra.Command, got string) error {
 	var names []string
 	for _, c := range cmd.Commands() {

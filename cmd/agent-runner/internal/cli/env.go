@@ -31,8 +31,8 @@ type Env struct {
 	Compile *child.Options
 	// Own reports whether the process is the command's own, so that serve may confine it.
 	Own bool
-	// Serving, if not nil, is called when the server starts to serve. A test runs the code of
-	// an attacker there.
+	// Serving, if not nil, is called when the server starts to serve. Tests use it to run
+	// code as an attacker would.
 	Serving func(o *server.Options)
 	// Budget limits the resources of the host.
 	Budget Budget
@@ -67,5 +67,5 @@ func BeforeRun(ctx context.Context, err error) error {
 	return err
 }
 
-// Ended returns an [EndedError].
+// Ended returns err as an [*EndedError] with the exit code.
 func Ended(code int, err error) error { return &EndedError{code, err} }

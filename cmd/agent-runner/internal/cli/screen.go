@@ -28,7 +28,7 @@ func IsTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Answer writes a part of the answer.
+// Answer writes a part of the answer to stdout.
 func (s *Screen) Answer(text string) error {
 	text = Clean(text)
 	if text == "" {
@@ -41,7 +41,7 @@ func (s *Screen) Answer(text string) error {
 	return err
 }
 
-// EndAnswer ends the answer's last line.
+// EndAnswer writes a newline if the answer's last line has none yet.
 func (s *Screen) EndAnswer() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

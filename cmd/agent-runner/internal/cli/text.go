@@ -101,7 +101,7 @@ func ParseDays(flag, text string) (time.Duration, error) {
 	return 0, Usagef("--%s is %q; want days, hours or minutes, such as 30d, 12h or 90m", flag, text)
 }
 
-// Among suggests a similar name, or lists the valid ones, as a suffix for an error.
+// Among returns a suffix for an error: the name most similar to name, or else all names.
 func Among(name string, names []string) string {
 	switch near := suggest.Closest(name, names); {
 	case len(near) > 0:
@@ -112,7 +112,7 @@ func Among(name string, names []string) string {
 	return "; there are " + strings.Join(names, ", ")
 }
 
-// Clean makes text of models, tools and modules safe for a terminal: it escapes control
+// Clean makes text from models, tools and modules safe for a terminal: it escapes control
 // characters and bidirectional formatting characters.
 func Clean(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\r\n", "\n")

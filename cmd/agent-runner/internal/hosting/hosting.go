@@ -13,8 +13,8 @@ import (
 // EnvCacheDir names the directory of compiled modules.
 const EnvCacheDir = "AGENT_RUNNER_CACHE"
 
-// NewHost makes a host and returns its cache directory, if any. If the default cache
-// directory cannot be used, the host has none.
+// NewHost creates a host and returns its cache directory, if any. If the default cache
+// directory cannot be used, the host has no cache directory.
 func NewHost(ctx context.Context, e *cli.Env, chosen bool, o host.Options) (h *host.Host, cacheDir string, err error) {
 	o.CompileChild = e.Compile
 	if err := applyBudget(e, &o); err != nil {

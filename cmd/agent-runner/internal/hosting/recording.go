@@ -15,7 +15,7 @@ import (
 )
 
 // DemoCassette is a recorded conversation for users without a model. It answers
-// demoPrompt.
+// DemoPrompt.
 //
 //go:embed demo.cassette
 var DemoCassette []byte

@@ -64,7 +64,7 @@ func readable(samples []sandbox.ProfileSample) {
 	}
 }
 
-// functionsText formats the functions with the most fuel as a table.
+// functionsText formats the functions that used the most fuel as a table.
 func functionsText(rows []functionRow, runs int) string {
 	var all int64
 	for _, r := range rows {

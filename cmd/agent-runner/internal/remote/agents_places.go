@@ -103,8 +103,8 @@ func itemsOf(n ast.Node) []ast.Node {
 	return nil
 }
 
-// rewrite replaces the module by its digest. If the entry has no name, it adds the name
-// derived from the path. It keeps the rest of the text, including comments.
+// rewrite replaces the module by its digest. If the entry has no name, rewrite adds the name
+// derived from the path. The rest of the text, including comments, is unchanged.
 func (p *modulePlace) rewrite(lines []string) ([]string, error) {
 	line := []rune(lines[p.line-1])
 	at := min(p.column-1, len(line))

@@ -140,7 +140,7 @@ func ownKey(ctx context.Context, c *client.Client, key string) (*holder, error) 
 	return h, nil
 }
 
-// readKey reads a key as [env.readSecret] does.
+// readKey reads a key as [readSecret] does, without surrounding white space.
 func readKey(e *cli.Env, path string) (string, error) {
 	text, err := readSecret(e, "key", path)
 	return strings.TrimSpace(text), err

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 )
 
-// readLogins holds the servers that the user is logged in to, with their keys. It is stored
-// in a file that only the user can read.
+// logins holds the servers that the user is logged in to, with their keys. It is stored in a
+// file that only the user can read.
 type logins struct {
 	Current string           `json:"current,omitempty"` // the address of the server that commands use
 	Servers map[string]login `json:"servers"`           // by address

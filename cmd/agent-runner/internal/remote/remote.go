@@ -33,7 +33,7 @@ type Session struct {
 	Address, Output string // the flags --server and --output
 }
 
-// group adds subcommands to cmd, which by itself prints its help.
+// group adds subcommands to cmd. Without a subcommand, cmd prints its help.
 func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -163,8 +163,8 @@ func Explain(ctx context.Context, e *cli.Env, server string, err error) error {
 	return err
 }
 
-// remedy returns what to do about a problem, as a suffix, unless the server's message
-// says it.
+// remedy returns a suffix for the error that says what to do about a problem, or "" if the
+// server's message says it already.
 func remedy(e *cli.Env, p *api.Problem, server string, now time.Time) string {
 	again := ""
 	if p.RetryAfter > 0 {
@@ -245,7 +245,7 @@ func (r *Session) Note(look cli.Style, format string, args ...any) {
 }
 
 // Table formats rows in columns. The first row has the headings. If there are no other
-// rows, table returns none.
+// rows, Table returns the text none.
 func Table(none string, rows [][]string) string {
 	if len(rows) < 2 {
 		return none + "\n"

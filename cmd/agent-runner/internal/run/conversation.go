@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 )
 
-// conversation returns the initial messages of the run: those of --messages, then the
+// conversation returns the initial messages of the run: the messages of --messages, then the
 // prompt.
 func (c *runCommand) conversation(ctx context.Context, args []string, source *source) ([]abi.Message, error) {
 	var messages []abi.Message

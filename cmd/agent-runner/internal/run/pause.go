@@ -100,7 +100,7 @@ func answerJSON(text string) json.RawMessage {
 	}
 }
 
-// begin starts the run, or resumes the one of --resume.
+// begin starts the run, or resumes the run in the file of --resume.
 func (c *runCommand) begin(ctx context.Context, a *host.Agent, messages []abi.Message) (iter.Seq2[abi.Event, error], error) {
 	if c.resume == "" {
 		return a.Run(ctx, host.Input{Messages: messages}), nil

@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 )
 
-// Maximum number of characters shown of a text other than the answer.
+// Maximum number of characters that are shown of each text except the answer.
 const (
 	showShort = 200
 	showLong  = 4000 // with --verbose
@@ -126,7 +126,8 @@ func (r *textRenderer) cutOff(e *abi.Event) {
 	}
 }
 
-// message ends the streamed message, or shows the message if it was not streamed.
+// message ends the output of a streamed message. It shows the whole message if the message was
+// not streamed or was replaced.
 func (r *textRenderer) message(e *abi.Event) error {
 	defer r.cutOff(e)
 	text := contentText(e.Message.Content)
@@ -333,7 +334,7 @@ func hooks(calls map[abi.Hook]int64) string {
 	return strings.Join(out, ", ")
 }
 
-// cut returns a text on one line, truncated.
+// cut returns s on one line, truncated to showShort characters, or showLong with --verbose.
 func (r *textRenderer) cut(s string) string {
 	limit := showShort
 	if r.verbose {

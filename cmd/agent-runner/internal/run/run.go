@@ -232,7 +232,7 @@ func explainConfig(err error) error {
 	return fmt.Errorf("%w\nTo see its configuration: agent-runner module inspect %s", err, refused.Module)
 }
 
-// keepRuns sets the options that store the runs of an agent.
+// keepRuns sets the options that persist the runs of an agent in the store.
 func (c *runCommand) keepRuns(o *host.FileOptions, file *agentfile.File, source *source) error {
 	if file.Model.BaseURL == "" && source.model == nil {
 		file.Model.BaseURL = agentfile.URL(c.env.Getenv(host.EnvBaseURL))
@@ -279,13 +279,13 @@ func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, me
 	return first
 }
 
-// unkept reports whether a run ended because the store failed.
+// unkept reports whether err means that the store failed.
 func unkept(err error) bool {
 	var lost *journal.Error
 	return errors.As(err, &lost)
 }
 
-// paused reports whether a run ended waiting for an answer.
+// paused reports whether err means that the run is paused and waits for an answer.
 func paused(err error) bool {
 	var ended *cli.EndedError
 	return errors.As(err, &ended) && ended.Code == cli.ExitPaused
@@ -346,7 +346,7 @@ func (c *runCommand) show(cancel func(), events iter.Seq2[abi.Event, error], sho
 			ended = err
 		}
 		if shown != nil || event.Type == "" {
-			continue // nobody reads any more, but the run still comes to its end; or the journal has failed
+			continue // output has failed, but the run must still end; or the journal has failed
 		}
 		var paused *agent.PausedError
 		if errors.As(err, &paused) && !c.canAsk() && c.store == nil {
@@ -364,7 +364,7 @@ func (c *runCommand) show(cancel func(), events iter.Seq2[abi.Event, error], sho
 	return ended, nil
 }
 
-// exitOf converts the error of a run to one with an exit code. storeAt is the value of
+// exitOf converts the error of a run to an error with an exit code. storeAt is the value of
 // --store.
 func exitOf(ended error, storeAt string) error {
 	var end *host.Error

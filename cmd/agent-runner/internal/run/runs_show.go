@@ -78,7 +78,7 @@ func (v *runView) line(depth int, look cli.Style, format string, args ...any) {
 	v.out.WriteString(strings.TrimRight(text, " ") + "\n")
 }
 
-// cut returns a text on one line, truncated.
+// cut returns text on one line, truncated to v.most characters.
 func (v *runView) cut(text string) string {
 	return cli.OneLine(cli.Short(strings.TrimSpace(text), v.most))
 }
@@ -175,8 +175,8 @@ func (v *runView) event(e *abi.Event) {
 	}
 }
 
-// pauses writes the answered interrupts of a step: those of one call, or all others if
-// call is "". ending writes the unanswered ones.
+// pauses writes the answered interrupts of a step: the interrupts of one call, or all others
+// if call is "". ending writes the unanswered interrupts.
 func (v *runView) pauses(step int, call string) {
 	for _, e := range v.steps[step] {
 		if e.Type != abi.EventRunPaused {
@@ -302,7 +302,7 @@ func (v *runView) gate(d *runlog.RecordedCall) {
 	v.line(1, look, "• %s %s%s", d.Entry, cmp.Or(does, a.Decision+"s"), cli.After(": ", v.cut(a.Message)))
 }
 
-// said returns the answer of a hook, without its changes to messages.
+// said formats the answer of a hook, without its changes to messages.
 func (v *runView) said(d *runlog.RecordedCall) string {
 	var answer map[string]any
 	if !decode(d.Answer, &answer) {

@@ -72,8 +72,8 @@ func (s *spec) settle(f *agentfile.File) error {
 	return nil
 }
 
-// placed sets the working directories of an agent file's MCP servers, in the order of
-// settle, and returns the remaining directories.
+// placed sets the working directories of an agent file's MCP servers from dirs, in the order
+// in which settle stored them, and returns the remaining directories.
 func placed(f *agentfile.File, dirs []string) []string {
 	for i := range f.Tools.MCP {
 		if len(dirs) > 0 {

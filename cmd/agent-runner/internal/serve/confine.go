@@ -31,7 +31,7 @@ func (c *serveCommand) ownTempDir() error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	// Another user may have created it, or a link in its place.
+	// Another user may have created the directory, or a link in its place.
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return err

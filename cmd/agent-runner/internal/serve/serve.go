@@ -137,7 +137,7 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
 // server does not lose its runs.
 const minLease = 5 * time.Second
 
-// check validates the flags before anything else happens.
+// check validates the flags. It runs before the command opens or creates anything.
 func (c *serveCommand) check(cmd *cobra.Command) error {
 	switch {
 	case c.lease < minLease:

@@ -95,7 +95,7 @@ var (
 	hexRun    = regexp.MustCompile(`(?:[0-9a-fA-F]{2}[ :]?){7,}[0-9a-fA-F]{2}`)
 )
 
-// base64s decodes base64 in a text: each run of lines as a whole, and each word of it.
+// base64s decodes base64 in text: each run of lines as a whole, and each word of a run.
 func base64s(text string) []string {
 	var out []string
 	for _, run := range base64Run.FindAllString(text, -1) {
@@ -124,7 +124,7 @@ func fromBase64(word string) []string {
 	return readable(b)
 }
 
-// hexes decodes runs of hexadecimal digits in a text.
+// hexes decodes runs of hexadecimal digits in text.
 func hexes(text string) []string {
 	var out []string
 	for _, run := range hexRun.FindAllString(text, -1) {
@@ -135,8 +135,8 @@ func hexes(text string) []string {
 	return out
 }
 
-// readable returns the bytes as a text if they are printable UTF-8 of at least 4 bytes.
-// This drops most accidental decodings.
+// readable returns the bytes as a string if they are printable UTF-8 of at least 4 bytes, and
+// nil otherwise. This drops most accidental decodings.
 func readable(b []byte) []string {
 	text := string(b)
 	if !utf8.ValidString(text) || len(text) < 4 {
@@ -150,7 +150,8 @@ func readable(b []byte) []string {
 	return []string{text}
 }
 
-// jsons returns the strings of a text that is a JSON value as a whole.
+// jsons returns the strings in text if text is a JSON object, array or string, and nil
+// otherwise.
 func jsons(text string) []string {
 	trimmed := strings.TrimSpace(text)
 	if trimmed == "" || !strings.ContainsRune(`{["`, rune(trimmed[0])) || json.Valid([]byte(trimmed)) != nil {
@@ -159,7 +160,7 @@ func jsons(text string) []string {
 	return texts(json.NewReader([]byte(trimmed)), nil)
 }
 
-// texts appends the strings of a value to out, including object keys.
+// texts appends the strings in a JSON value to out, including object keys.
 func texts(r *json.Reader, out []string) []string {
 	switch r.Kind() {
 	case '{':

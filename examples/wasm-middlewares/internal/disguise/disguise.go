@@ -1,4 +1,4 @@
-// Package disguise reverses encodings that hide a text from a pattern: look-alike and
+// Package disguise reverses encodings that hide text from a pattern: look-alike and
 // invisible characters, spaced letters, escapes, base64, hexadecimal digits and JSON in a
 // string.
 package disguise
@@ -40,7 +40,7 @@ func Forms(text string) (forms []string, complete bool) {
 	return s.forms, s.complete
 }
 
-// readings are the functions that decode one layer of a text.
+// readings are the functions that decode one layer of text.
 var readings = []func(string) []string{
 	func(t string) []string { return []string{Fold(t)} },
 	func(t string) []string { return []string{join(t)} },

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Fold converts a text to plain characters. Look-alikes of other scripts and accented,
+// Fold converts text to plain characters. Look-alikes from other scripts and accented,
 // full-width, mathematical and circled letters become the Latin letters they resemble. All
 // spaces become one kind, and invisible characters are removed. Characters of the Unicode
 // tag block, which are invisible but which models read, become their ASCII equivalents.

@@ -1,4 +1,4 @@
-// Package tokens estimates the number of tokens of a text, for middlewares that keep a
+// Package tokens estimates the number of tokens of text, for middlewares that keep a
 // conversation within a model's context window. An estimate avoids a tokenizer, which is
 // large and differs per model. If a model reports a request's token count, prefer that.
 package tokens
@@ -16,8 +16,8 @@ const (
 	perPart    = 2000 // an image, audio or file
 )
 
-// Text estimates a text's tokens: one per four bytes of ASCII, and one per three bytes of
-// anything else. Three bytes are one Chinese character.
+// Text estimates the tokens of s, rounded up: one per four bytes of ASCII, and one per three
+// bytes of anything else. Three bytes are one Chinese character.
 func Text(s string) int { return (weight(s) + 11) / 12 }
 
 // weight returns the estimate in twelfths of a token.
@@ -33,7 +33,7 @@ func weight(s string) int {
 	return n
 }
 
-// Message estimates a message, including its tool calls.
+// Message estimates the tokens of a message, including its tool calls.
 func Message(m abi.Message) int {
 	n := perMessage + Content(m.Content) + Text(m.ReasoningContent)
 	for _, c := range m.ToolCalls {
@@ -42,7 +42,7 @@ func Message(m abi.Message) int {
 	return n
 }
 
-// Content estimates the text and the other parts of a message's content.
+// Content estimates the tokens of the text and of the other parts of a message's content.
 func Content(c abi.Content) int {
 	n := Text(c.String())
 	if c.IsParts() {
@@ -55,7 +55,7 @@ func Content(c abi.Content) int {
 	return n
 }
 
-// Messages estimates several messages.
+// Messages estimates the tokens of several messages.
 func Messages(list []abi.Message) int {
 	n := 0
 	for _, m := range list {
@@ -64,7 +64,7 @@ func Messages(list []abi.Message) int {
 	return n
 }
 
-// Tools estimates the descriptions of the active tools.
+// Tools estimates the tokens of the declarations of the active tools.
 func Tools(list []abi.StateTool) int {
 	n := 0
 	for i := range list {
@@ -75,9 +75,8 @@ func Tools(list []abi.StateTool) int {
 	return n
 }
 
-// Clip shortens a text to about limit tokens. It keeps the beginning and the end, with a
-// note of the number of omitted characters between them. A text within the limit is
-// unchanged.
+// Clip shortens s to about limit tokens. It keeps the beginning and the end, with a note of
+// the number of omitted characters between them. A string within the limit is unchanged.
 func Clip(s string, limit int) string {
 	if Text(s) <= limit {
 		return s
@@ -87,7 +86,7 @@ func Clip(s string, limit int) string {
 	return head + "\n… " + strconv.Itoa(left) + " characters left out …\n" + tail
 }
 
-// Head returns the beginning of a text, at most limit tokens.
+// Head returns the beginning of s, of at most limit tokens.
 func Head(s string, limit int) string {
 	left := limit * 12
 	for i := 0; i < len(s); {
@@ -100,7 +99,7 @@ func Head(s string, limit int) string {
 	return s
 }
 
-// Tail returns the end of a text, at most limit tokens.
+// Tail returns the end of s, of at most limit tokens.
 func Tail(s string, limit int) string {
 	left := limit * 12
 	for i := len(s); i > 0; {

@@ -13,7 +13,7 @@ func (n Number) String() string { return string(n) }
 // MarshalJSON writes the number as it is spelled.
 func (n Number) MarshalJSON() ([]byte, error) { return []byte(n), nil }
 
-// Read parses a text as strictly as the host does: it rejects duplicate keys and data after
+// Read parses text as strictly as the host does: it rejects duplicate keys and data after
 // the value. The result is a map[string]any, []any, string, [Number], bool or nil, with all
 // escapes decoded.
 func Read(text []byte) (any, error) {
