@@ -18,7 +18,7 @@ type Placed struct {
 
 // A Reservation is the memory that a run's modules may use.
 type Reservation struct {
-	// Parallel is how many tool calls the run may make concurrently.
+	// Parallel is the maximum number of concurrent tool calls.
 	Parallel int
 	// Room is the memory for model and tool calls that middlewares make themselves.
 	Room *Room
@@ -29,9 +29,9 @@ type Reservation struct {
 
 // Reserve reserves the memory that a run of these middlewares needs in the worst case, including
 // one model or tool call by a middleware per parallel tool call. It allows as many parallel tool
-// calls as memory permits, at most parallel. If there is not enough memory for one, it waits its
-// turn until other runs end. The run must use the returned context: a nested run inside it does not
-// wait, because the runs that it would wait for may be waiting for it.
+// calls as memory permits, at most parallel. If there is not enough memory for one, Reserve waits
+// in line until other runs end. The run must use the returned context: a nested run inside it does
+// not wait, because the runs that it would wait for may be waiting for it.
 //
 // The error is a *sandbox.TooLargeError if the run can never fit, a *sandbox.NoRoomError if it does
 // not fit now and must not wait, ctx's cause, or sandbox.ErrClosed.
@@ -61,8 +61,8 @@ func (l *Loader) Reserve(ctx context.Context, run []Placed, parallel int) (conte
 	return ctx, &Reservation{Parallel: n + 1, Room: room, Release: release}, nil
 }
 
-// worstCase returns the memory of a run with that many parallel tool calls, without calls that
-// modules make themselves, in bytes.
+// worstCase returns the most memory, in bytes, that a run with the given number of parallel tool
+// calls uses, without calls that modules make themselves.
 func worstCase(run []Placed, parallel int) (bytes int64) {
 	for _, p := range run {
 		bytes += int64(p.instances(parallel)) * p.worstCase()
@@ -75,9 +75,9 @@ func (mw *Middleware) worstCase() int64 {
 	return mw.image.WorstCase() + mw.module.transport.HostBytes(&mw.module.limits)
 }
 
-// instances returns the most instances that a run of the entry uses at once with that many parallel
-// tool calls. A hook uses one; a second runs while the first waits in next, if the entry has such
-// hooks.
+// instances returns the most instances of the entry that a run with the given number of parallel
+// tool calls uses at once. A hook uses one; a second runs while the first waits in next, if the
+// entry has such hooks.
 func (mw *Middleware) instances(parallel int) int {
 	client := 0
 	if mw.hasAny(abi.HookTranslateBefore, abi.HookTranslateAfter) {

@@ -32,7 +32,7 @@ type Middleware struct {
 	onCall func(CallReport) // see OnCall; may be nil
 }
 
-// A CallReport says what one hook call used.
+// A CallReport describes one hook call and the resources that it used.
 type CallReport struct {
 	Hook              abi.Hook
 	Time              time.Duration // excludes waiting for models, tools and other middlewares

@@ -82,8 +82,8 @@ func (m *Module) describe(ctx context.Context) ([]byte, error) {
 	return output, nil
 }
 
-// build prepares a new image from another one with setup. Host calls that the module makes
-// meanwhile find inv, which allows almost none.
+// build prepares a new image from another one with setup. Host calls that the module makes during
+// setup use inv, which allows almost none of them.
 func (m *Module) build(ctx context.Context, from *sandbox.Image, inv *invoke.Invocation, setup func(context.Context, *sandbox.Instance) error) (*sandbox.Image, error) {
 	print := func(line []byte) { inv.Print(line) }
 	prepare := from.Prepare
@@ -103,8 +103,8 @@ func (m *Module) buildVisit(hook abi.Hook, input []byte) *invoke.Invocation {
 		LogFunc: func(level int32, text string) { m.logBuilding(hook, level, text) }}
 }
 
-// logBuilding writes text that a module logs to the operator's log. It uses the module's level up
-// to warn; errors are reserved for the host.
+// logBuilding writes text that a module logs to the operator's log, at the module's level but at
+// most warn: the error level is reserved for the host.
 func (m *Module) logBuilding(hook abi.Hook, level int32, text string) {
 	at := slog.Level(min(max(level, abi.LogDebug), abi.LogWarn)-1) * 4 // slog's levels are the ABI's, four apart
 	m.loader.log.Log(context.Background(), at, "a module logs while it is loaded", "module", m.Name(), "hook", string(hook),

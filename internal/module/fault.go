@@ -35,7 +35,7 @@ func (m *Module) fault(inv *invoke.Invocation, err error) error {
 		f.Stderr = append(f.Stderr, script.Frame...)
 	case errors.As(err, &guest):
 		cause := *guest
-		if cause.Module == "" { // it arose after the call
+		if cause.Module == "" { // the fault arose after the call
 			cause.Module, cause.Digest = m.Name(), m.Digest()
 		}
 		cause.Export = "" // the fault names the hook already

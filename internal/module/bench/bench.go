@@ -28,7 +28,7 @@ import (
 //go:embed sample.json
 var sampleMessages []byte
 
-// DefaultRuns is how often [Run] plays the conversation by default.
+// DefaultRuns is the number of times that [Run] plays the conversation by default.
 const DefaultRuns = 20
 
 // Options configures [Run].
@@ -39,7 +39,8 @@ type Options struct {
 	Runs     int           // defaults to DefaultRuns
 }
 
-// A Row holds what one hook used: the medians of all its calls.
+// A Row holds the usage of one hook: medians over all calls of the hook, unless a field says
+// otherwise.
 type Row struct {
 	Hook      abi.Hook `json:"hook"`
 	Calls     int      `json:"calls"`
@@ -48,8 +49,9 @@ type Row struct {
 	BytesIn   int64    `json:"bytes_in"`
 	BytesOut  int64    `json:"bytes_out"`
 	HostCalls int      `json:"host_calls"`
-	Pages     int64    `json:"pages_grown"` // 64 KiB each, the most in one call
-	// Failed and Faulted count calls without an answer. Problem is the message of the first.
+	Pages     int64    `json:"pages_grown"` // pages of 64 KiB; the maximum of one call
+	// Failed and Faulted count calls without an answer. Problem is the message of the first such
+	// call.
 	Failed  int    `json:"failed,omitempty"`
 	Faulted int    `json:"faulted,omitempty"`
 	Problem string `json:"problem,omitempty"`

@@ -12,7 +12,7 @@ import (
 // host's side. Offsets are never reused within a call, so that the use of a freed block is
 // detected.
 type blocks struct {
-	list  []block // ascending by offset; freed blocks remain for a while
+	list  []block // ascending by offset; freed blocks remain until most are freed
 	freed int     // number of freed blocks in list
 	last  int     // index of the last access, which the next one usually hits too
 	next  uint64  // next offset
@@ -58,8 +58,9 @@ func (s *blocks) room(n uint64) error {
 	return nil
 }
 
-// fresh returns n zero bytes. It reuses the spare block if that has about the right size, because a
-// small block must not keep a large one's memory alive. It calls look regularly to check the time.
+// fresh returns n zero bytes. It reuses the spare block if that has n to 2n bytes: a small block
+// must not keep a large one's memory alive. It calls look after each clearBytes bytes, so that look
+// can check the time.
 func (s *blocks) fresh(n uint64, look func()) []byte {
 	if uint64(len(s.spare)) < n || uint64(len(s.spare)) > 2*n {
 		return make([]byte, n)

@@ -32,7 +32,7 @@ type envFunction struct {
 	// quick implements functions that copy bytes between the plug-in and its blocks. They do not
 	// count as host calls, because a plug-in needs thousands to read its input.
 	quick func(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64)
-	// do implements the others, and send those that wait.
+	// do implements the other functions, except those that wait, which send implements.
 	do   func(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64)
 	send func(ctx context.Context, p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64)
 }

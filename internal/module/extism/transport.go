@@ -2,11 +2,10 @@
 // () -> i32, input, output, errors, variables and logs go through Extism's
 // imports, and the host calls of the ABI are functions of extism:host/user.
 //
-// Other hosts run Extism's kernel as a module of its own. Here, [Imports]
-// implements it on the host's side. A well-behaved plug-in sees the behaviour
-// of Extism's Go SDK, with which the tests compare it. The package also reads
-// Extism manifests. It imports package native for the table of host calls, and
-// never package module.
+// Other hosts run Extism's kernel as a module of its own. Here, [Imports] implements it on the
+// host's side. A well-behaved plug-in sees the behaviour of Extism's Go SDK; the tests compare the
+// two. The package also reads Extism manifests. It imports package native for the table of host
+// calls, and never package module.
 package extism
 
 import (
@@ -96,8 +95,8 @@ func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Inv
 	return true, err
 }
 
-// explain returns an error object for a failed call. late returns an error when there is no time
-// left to decode what the plug-in reports.
+// explain returns an error object for a failed call. late returns an error when the time for
+// decoding the plug-in's error is used up.
 func (p *plugin) explain(code int32, late func() error) ([]byte, error) {
 	said, object := p.failure, false
 	if len(said) == 0 {

@@ -15,12 +15,12 @@ import (
 )
 
 // A userFunction is a host call of the ABI as a function of extism:host/user. Its argument, if any,
-// is the offset of a block with JSON. It returns the offset of a block with the reply: the ABI's,
-// {} if that is empty, or {"error": {…}}.
+// is the offset of a block with JSON. It returns the offset of a block with the reply: the reply of
+// the ABI's host call, {} if that reply is empty, or {"error": {…}}.
 type userFunction struct {
 	name string
 	bare bool // whether it has no argument
-	// waits says that the call may take time, by which the guest's clock then advances.
+	// waits reports whether the call may block. After such a call the guest's clock advances.
 	waits bool
 	fuel  policy.FuelClass // of the native import of the same name
 	// do makes the call. It is available when the native import of the same name is.

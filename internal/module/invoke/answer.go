@@ -34,8 +34,8 @@ func (inv *Invocation) DecodeAnswer(out any) error {
 }
 
 const (
-	// answerGrace is how long decoding an answer may take once the hook's time is used up. Most
-	// answers take microseconds.
+	// answerGrace is the time that decoding an answer may take after the hook's time is used up.
+	// Most answers take microseconds.
 	answerGrace = 5 * time.Millisecond
 	// maxStep caps the time between two checks that counts as decoding. The work between two checks
 	// takes less; the rest is time in which the scheduler ran something else, which can be seconds

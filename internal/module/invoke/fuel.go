@@ -15,8 +15,8 @@ func (inv *Invocation) chargeCall(g *sandbox.Guest, class policy.FuelClass) {
 	}
 }
 
-// ChargeBytes charges the guest for n bytes that it passes to the host. It must be called before
-// the host keeps them, so that a guest without fuel stores nothing.
+// ChargeBytes charges the guest for n bytes that it passes to the host. ChargeBytes must be called
+// before the host stores the bytes, so that a guest without fuel stores nothing.
 func (inv *Invocation) ChargeBytes(g *sandbox.Guest, n int) {
 	g.ChargeFuel(int64(n) * inv.Limits.Schedule().Byte)
 }

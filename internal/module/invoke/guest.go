@@ -9,8 +9,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// Take copies an argument of n bytes at ptr out of the guest's memory. what names it in errors. If
-// it lies outside of the memory or is too large, the guest is aborted and Take does not return.
+// Take copies an argument of n bytes at ptr out of the guest's memory. Errors name the argument by
+// the string what. If the argument lies outside of the memory or is too large, Take aborts the
+// guest and does not return.
 func (inv *Invocation) Take(g *sandbox.Guest, what string, ptr, n uint64) []byte {
 	return inv.takeInto(nil, g, what, ptr, n)
 }

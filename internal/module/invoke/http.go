@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// HTTP sends a request to a granted host. A fault bundle records what the module sees, which
-// contains no secrets.
+// HTTP sends a request to a granted host. A fault bundle records the request and the response as
+// the module sees them, without secrets.
 func (inv *Invocation) HTTP(ctx context.Context, request []byte) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "http", Bytes: []replay.Blob{request}} }, func() ([]byte, error) {
 		var q abi.HTTPRequest

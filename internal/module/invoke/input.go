@@ -22,7 +22,7 @@ func (inv *Invocation) Encode(in any) (err error) {
 func (inv *Invocation) encoded(in any) ([]byte, error) {
 	var b []byte
 	var err error
-	if inv.Recorder != nil { // which keeps the input
+	if inv.Recorder != nil { // the recorder keeps the input
 		b, err = abijson.Marshal(in)
 	} else {
 		b, err = abijson.AppendJSON(inv.inputBuffer, in)

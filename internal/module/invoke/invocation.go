@@ -1,12 +1,11 @@
 // Package invoke holds the state of one call of a module's export, and the
 // host calls that the guest can make during it.
 //
-// A transport hands in what the guest passed to an import, as Go values, and
-// gets a reply or an *abi.Error for the guest. The package enforces the limits
-// and grants of package policy, charges fuel, and records or replays every
-// answer that the run gives. It never learns in which form a guest passes its
-// arguments: it does not import the transports (native, extism, script) or
-// package module, all of which import it.
+// A transport passes the arguments of an import as Go values, and receives a reply or an *abi.Error
+// for the guest. The package enforces the limits and grants of package policy, charges fuel, and
+// records or replays every answer that the run gives. It does not depend on the form in which a
+// guest passes its arguments: it does not import the transports (native, extism, script) or package
+// module, all of which import it.
 package invoke
 
 import (
@@ -23,8 +22,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// An Invocation is one call of a module's export and the state that the host keeps for it. It
-// belongs to the goroutine of that call.
+// An Invocation is one call of a module's export and the state that the host keeps for it. Only the
+// goroutine of that call may use it.
 //
 // Its methods implement the host calls of the ABI, independently of how a transport passes
 // arguments. They return an *abi.Error for errors that the guest sees.
@@ -40,7 +39,8 @@ type Invocation struct {
 	Now      int64 // the guest's clock, in nanoseconds
 
 	Input []byte
-	// Seed determines the guest's random bytes. If empty, Run, Entry and Nth do.
+	// Seed determines the guest's random bytes if Nth is 0. Otherwise Run, Entry and Nth determine
+	// them.
 	Seed       string
 	Run, Entry string
 	Nth        int64 // number of the call among the entry's calls in the run, from 1

@@ -10,7 +10,7 @@ import (
 // MessagesBriefly is like Messages, but the reply is valid only until the next host call.
 func (inv *Invocation) MessagesBriefly(list, from, to int) ([]byte, error) {
 	var room []byte
-	if inv.Recorder == nil { // which keeps the reply
+	if inv.Recorder == nil { // the recorder keeps the reply
 		room = inv.replyBuffer[:0]
 	}
 	reply, err := inv.appendMessages(room, list, from, to)
