@@ -34,8 +34,9 @@ func engines(t testing.TB) (compiler, interpreter *Engine) {
 	return list[0], list[1]
 }
 
-// TestDifferential compares the engines. To repeat a module, run go test -run TestDifferential -args
-// -seed S -modules 1. A failing module is shrunk before it is printed.
+// TestDifferential checks that both engines have the same observations for generated modules. To
+// repeat a module, run go test -run TestDifferential -args -seed S -modules 1. A failing module is
+// shrunk before it is printed.
 func TestDifferential(t *testing.T) {
 	seed := *seedFlag
 	if seed == 0 {

@@ -468,7 +468,8 @@ func (g *generator) tables(depth int) []byte {
 	}
 }
 
-// call generates a call of a later function, or through the table, and stores its results in globals.
+// call generates a direct call of a later function, or an indirect call of any function, and
+// stores the results in globals.
 func (g *generator) call(depth int) []byte {
 	f := g.fn + 1 + g.IntN(functions)
 	indirect := f >= functions || g.IntN(4) == 0
@@ -481,7 +482,7 @@ func (g *generator) call(depth int) []byte {
 		b = append(b, g.value(t, depth+1)...)
 	}
 	if indirect {
-		// Such calls are rare, because most entries have another type, so that most calls trap.
+		// Such calls are rare, because most of them trap: most entries have another type.
 		if g.IntN(4) > 0 {
 			return code(i32(1), op(opDrop))
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// TestEachOperation compares each numeric instruction in both engines, with random and with boundary
-// operands.
+// TestEachOperation checks that each numeric instruction has the same results in both engines, with
+// random and with boundary operands.
 func TestEachOperation(t *testing.T) {
 	t.Parallel()
 	compiler, interpreter := engines(t)

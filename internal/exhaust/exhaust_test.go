@@ -25,7 +25,7 @@ var (
 	memory       = flag.Int64("memory", 2<<30, "the limit of the server's memory, in bytes")
 )
 
-// program builds the command.
+// program builds the command agent-runner and returns its path.
 func program(t *testing.T) string {
 	t.Helper()
 	root, err := guestbuild.Root()
@@ -38,13 +38,13 @@ func program(t *testing.T) string {
 	return path
 }
 
-// serve starts a server that ends with the test.
+// serve starts a server with the default memory limit. The server ends with the test.
 func serve(t *testing.T, args ...string) *Server {
 	t.Helper()
 	return serveIn(t, *memory, args...)
 }
 
-// serveIn is serve with a limit of memory in bytes.
+// serveIn is serve with this memory limit in bytes.
 func serveIn(t *testing.T, memory int64, args ...string) *Server {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -66,7 +66,8 @@ func serveIn(t *testing.T, memory int64, args ...string) *Server {
 	return s
 }
 
-// TestCompositions plays compositions for consecutive seeds.
+// TestCompositions checks that a server survives the compositions of consecutive seeds, serves
+// the neighbor meanwhile, and uses less than 95 % of its memory limit.
 func TestCompositions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")

@@ -37,7 +37,7 @@ func floods() *Composition {
 	return c
 }
 
-// spins computes where floods emits events.
+// spins is the composition that computes where floods emits events.
 func spins() *Composition {
 	c := &Composition{Copies: 1, Model: "quick", Module: Module{Loop: true, Hooks: map[string][]Action{}}}
 	for _, hook := range hooks {
@@ -46,9 +46,10 @@ func spins() *Composition {
 	return c
 }
 
-// TestFlood floods a server from four runs, and compares the latency of honest runs with that
-// next to four runs that only compute. It cancels runs of the flood, and blocks the module at
-// the end.
+// TestFlood checks that a server survives a flood from four runs, while it cancels runs of
+// the flood and at the end blocks the module. With the flag for goals, it also checks the
+// memory, the time to cancel and block, and the latency of honest runs relative to that next
+// to four runs that only compute.
 func TestFlood(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
@@ -105,7 +106,7 @@ func halves(of []time.Duration) string {
 	return fmt.Sprintf("%.1f / %.1f ms", percentile(of, 50).Seconds()*1e3, percentile(of, 99).Seconds()*1e3)
 }
 
-// honest runs the neighbor's agent repeatedly, and returns the duration of each run.
+// honest runs the neighbor's agent repeatedly for d, and returns the duration of each run.
 func (p *player) honest(t *testing.T, d time.Duration) (took []time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
@@ -142,7 +143,8 @@ func (t *tenant) keepRunning(ctx context.Context, agent string, n int) (stop fun
 	}
 }
 
-// cancelNowAndThen cancels one of the tenant's runs each second until ctx ends.
+// cancelNowAndThen cancels one of the tenant's runs each second until ctx ends, and returns how
+// long each took to end.
 func (t *tenant) cancelNowAndThen(ctx context.Context) (took []time.Duration) {
 	for {
 		select {

@@ -110,8 +110,8 @@ func (t *tenant) ends(test *testing.T, r *run) (n int) {
 	return n
 }
 
-// TestKillHonest kills a server repeatedly at random moments, also directly after its start,
-// during honest runs. All runs must finish.
+// TestKillHonest checks that all honest runs finish although their server is killed
+// repeatedly at random moments, also directly after its start.
 func TestKillHonest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
@@ -143,9 +143,9 @@ func TestKillHonest(t *testing.T) {
 	t.Logf("%d kills: %d runs of %d steps have their answer; ready within %v", *kills, len(ids), n, longest.Round(time.Millisecond))
 }
 
-// TestKill kills a server that is flooded, and restarts it. The server must serve at once,
-// floods must be quarantined or end by their limits, and honest runs must finish. A run that
-// the operator releases is resumed.
+// TestKill checks a server that is killed during a flood and restarted. The server must
+// serve at once, floods must be quarantined or end by their limits, and honest runs must
+// finish. A run that the operator releases is resumed.
 func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")

@@ -52,8 +52,8 @@ type Case struct {
 	Entries int
 	// OnFault is the effect of a fault on the run.
 	OnFault hook.OnFault
-	// Replies returns the replies of the model. If it is nil, the model calls a tool and
-	// then answers with text in three chunks.
+	// Replies returns the replies of the model. If Replies is nil, the model calls a
+	// tool and then answers with text in three chunks.
 	Replies func() []scripted.Reply
 	// Whole disables streaming of the model's answers.
 	Whole bool

@@ -55,8 +55,9 @@ type verdict struct {
 	Load, All      time.Duration
 }
 
-// TestGenerated runs generated modules in child processes, which may crash. To repeat module N,
-// run go test -run TestGenerated -args -seed S -first N -modules 1.
+// TestGenerated checks the outcomes of generated modules. It runs them in child processes, so
+// that a crash ends only a child. To repeat module N, run go test -run TestGenerated -args
+// -seed S -first N -modules 1.
 func TestGenerated(t *testing.T) {
 	if fd := os.Getenv("HOSTILE_CHILD"); fd != "" {
 		child(t)
@@ -146,7 +147,7 @@ func (s *summary) batch(seed uint64, next, last int) (died int, err error) {
 	return 0, nil
 }
 
-// tail keeps the beginning and the end of the output of a child.
+// tail stores the first 4,096 bytes of a child's output, and the last 2,048 of the rest.
 type tail struct{ head, rest []byte }
 
 func (t *tail) Write(b []byte) (int, error) {

@@ -238,8 +238,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestCallerLeaves checks that a caller that leaves or cancels ends a run whose module loops, in
-// every hook.
+// TestCallerLeaves checks that a caller that leaves or cancels ends a run whose module loops in
+// one of four hooks.
 func TestCallerLeaves(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A host is a loader of modules and the errors that it logged.
+// A host holds a loader of modules and the errors that the loader logged.
 type host struct {
 	loader *module.Loader
 
@@ -60,7 +60,7 @@ func (h *host) complaints() []string {
 	return out
 }
 
-// mistakes is a log handler that keeps errors.
+// mistakes is a log handler that records errors in its host.
 type mistakes struct{ host *host }
 
 func (m mistakes) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
@@ -375,7 +375,7 @@ func holds(what, text string, want []string) error {
 	return nil
 }
 
-// memory returns the size of the heap after a garbage collection.
+// memory returns the size of the heap in bytes after a garbage collection.
 func memory() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -390,7 +390,7 @@ func allocations() int64 {
 	return int64(m.TotalAlloc)
 }
 
-// wellBehaved is a run that has to come to its answer whatever else happened.
+// wellBehaved checks that a run of a well-behaved module still succeeds.
 func wellBehaved(t *testing.T, h *host) {
 	t.Helper()
 	c := &Case{Module: func() []byte { return answering(abi.HookBeforeAgent, `{"instruction":"be kind"}`) }, Want: Harmless,

@@ -49,8 +49,8 @@ type Profile struct {
 	// NoLandlock disables Landlock, for a profile whose Syscalls restrict enough.
 	NoLandlock bool
 
-	// Syscalls is the seccomp filter, see [AllowSyscalls] and [DenySyscalls]. If it is
-	// nil, system calls are not filtered.
+	// Syscalls is the seccomp filter, see [AllowSyscalls] and [DenySyscalls]. If
+	// Syscalls is nil, system calls are not filtered.
 	Syscalls *Filter
 }
 

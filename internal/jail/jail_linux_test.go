@@ -85,7 +85,7 @@ func errnoError(errno syscall.Errno) error {
 	return errno
 }
 
-// profiles are the profiles of children.
+// profiles are the profiles that children confine themselves with, by name.
 var profiles = map[string]func(dir string) Profile{
 	"landlock": func(dir string) Profile { return Profile{} },
 	"files": func(dir string) Profile {
@@ -122,7 +122,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// jailed runs an attempt on several threads that were started before the jail.
+// jailed enforces a profile, and then runs an attempt on several threads that were started
+// before.
 func jailed(profile, attempt string, args []string) int {
 	const threads = 4
 	var ready, done sync.WaitGroup

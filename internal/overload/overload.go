@@ -41,8 +41,8 @@ const RetryAfter = 5 * time.Second
 
 // Options configure a [Manager].
 type Options struct {
-	// Memory is the operator's limit in bytes. Other limits of the process apply too. If it is 0,
-	// the operator has set none.
+	// Memory is the operator's limit in bytes. Other limits of the process apply too. If Memory
+	// is 0, the operator has set no limit.
 	Memory int64
 	// Release frees caches. It is nil if there are none.
 	Release func()

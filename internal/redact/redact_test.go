@@ -180,8 +180,8 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// says is a slow second implementation for texts that were changed. It removes escapes one by one,
-// in any order, and searches each result for the secret.
+// says reports whether s spells the secret. It is a slow second implementation: it removes escapes
+// one by one, in any order, and searches each result.
 func says(s string, k *Secret) bool {
 	seen := map[string]bool{}
 	var try func(s string) bool
@@ -214,7 +214,8 @@ func says(s string, k *Secret) bool {
 	return try(s)
 }
 
-// TestHostileTexts checks that the time for any text is proportional to its length.
+// TestHostileTexts checks that Text returns hostile text without secrets unchanged, or fails with
+// ErrTooComplex. It logs the time for each.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 17

@@ -28,7 +28,8 @@ func costly() []byte {
 	})
 }
 
-// TestCompileInChild checks a module that a child has compiled, with and without a cache.
+// TestCompileInChild checks that a module runs that a child has compiled, with and without a
+// cache.
 func TestCompileInChild(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{"", t.TempDir()} {

@@ -95,7 +95,8 @@ func TestDifferenceAnew(t *testing.T) {
 	})
 }
 
-// TestManyPagesDiffer checks images that are small and large differences, or whole.
+// TestManyPagesDiffer checks that instances of small differences, large differences and whole
+// images start with the right memory.
 func TestManyPagesDiffer(t *testing.T) {
 	t.Parallel()
 	filling := large(func(m *wasm.Module) {
@@ -175,7 +176,8 @@ func TestDifferenceThatGrew(t *testing.T) {
 	})
 }
 
-// TestDifferencesConcurrently checks many instances of many differences from one image.
+// TestDifferencesConcurrently checks that concurrent instances of several differences from one
+// image have the right memory.
 func TestDifferencesConcurrently(t *testing.T) {
 	t.Parallel()
 	eachPlatform(t, func(t *testing.T, opts Options) {

@@ -129,8 +129,8 @@ func (im *Image) Prepare(ctx context.Context, cfg InstanceConfig, setup func(ctx
 	return im.prepared(ctx, im.pool.retainSnapshot(), nil, stage{cfg, setup})
 }
 
-// PrepareAnew is Prepare for a module that may behave differently from the start under this
-// context: everything before setup is repeated.
+// PrepareAnew is like Prepare, but repeats everything before setup. It is for a module that
+// may behave differently from the start under this ctx.
 func (im *Image) PrepareAnew(ctx context.Context, cfg InstanceConfig, setup func(ctx context.Context, in *Instance) error) (*Image, error) {
 	return im.prepared(ctx, nil, im.pool.retainSnapshot(), stage{cfg, setup})
 }

@@ -31,7 +31,8 @@ type InstanceConfig struct {
 	// beyond the limits is dropped and free.
 	LineFuel, ByteFuel int64
 
-	// Seed determines the guest's random bytes. If it is nil, the system's random source does.
+	// Seed determines the guest's random bytes. If Seed is nil, the bytes are from the system's
+	// random source.
 	Seed []byte
 
 	// Clock returns the guest's time in nanoseconds since 1970. It is called when a call

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPreparedFromPrepared checks images that are prepared from a prepared one, with Prepare
-// and PrepareAnew.
+// TestPreparedFromPrepared checks which setups run for images that are prepared from a
+// prepared one, with Prepare and PrepareAnew.
 func TestPreparedFromPrepared(t *testing.T) {
 	t.Parallel()
 	eachPlatform(t, func(t *testing.T, opts Options) {

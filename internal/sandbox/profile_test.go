@@ -41,7 +41,7 @@ func TestProfile(t *testing.T) {
 	require.Equal(t, plain.Report().Fuel, report.Fuel, "nothing costs more because it is counted")
 }
 
-// Functions that do not return have used what they have used.
+// TestProfileOfFaults checks that the profile counts the fuel of functions that a fault ends.
 func TestProfileOfFaults(t *testing.T) {
 	t.Parallel()
 	samples, _ := profiled(t, guestWasm, Limits{Fuel: 100_000, HookTime: time.Minute}, InstanceConfig{}, "loop")
@@ -57,7 +57,8 @@ func TestProfileOfFaults(t *testing.T) {
 	require.Len(t, samples, 2)
 }
 
-// An instance that is used again, and one that calls another one, are counted by themselves.
+// TestProfileOfNestedCalls checks that the calls of an instance and of the instance that calls it
+// are counted separately.
 func TestProfileOfNestedCalls(t *testing.T) {
 	t.Parallel()
 	var p Profile

@@ -73,16 +73,16 @@ type Options struct {
 	// if it is missing, and rejected if others own it or can write to it. Entries are found
 	// by the digest of the module, the version of wazero, the operating system, and the
 	// architecture and features of the processor. An entry that is not byte-for-byte what was
-	// stored is removed and compiled again. If it is empty, no machine code is cached on
-	// disk.
+	// stored is removed and compiled again. If CacheDir is empty, no machine code is cached
+	// on disk.
 	CacheDir string
 
 	// CacheBytes bounds the cache directory; the least recently used entries are evicted.
 	// Default 1 GiB.
 	CacheBytes int64
 
-	// CompileChild lets child processes compile, within these limits. If it is nil,
-	// this process compiles.
+	// CompileChild lets child processes compile, within these limits. If CompileChild
+	// is nil, this process compiles.
 	CompileChild *child.Options
 
 	// Surface lists what guests can import in addition to WASI, and the types that their
@@ -90,7 +90,7 @@ type Options struct {
 	Surface Surface
 
 	// Structure caps what can be counted in a module. Its ModuleBytes and MemoryPages have
-	// no effect, because Limits bounds them for each module. If it is nil,
+	// no effect, because Limits bounds them for each module. If Structure is nil,
 	// wasm.DefaultLimits applies.
 	Structure *wasm.Limits
 
@@ -105,7 +105,7 @@ type Options struct {
 	ImageBytes int64
 
 	// IdleBytes bounds the memory of all idle instances that they do not share. Default
-	// 256 MiB. If it is negative, closed instances are not reused.
+	// 256 MiB. If IdleBytes is negative, closed instances are not reused.
 	IdleBytes int64
 
 	// IdleTimeout is the time after which an idle instance is closed. Default 30 s.
@@ -113,11 +113,11 @@ type Options struct {
 
 	// Profile collects which functions of guests use how much fuel. Calls take several times
 	// as long then, and modules are compiled in this process each time, without CacheDir and
-	// CompileChild. If it is nil, no profile is collected.
+	// CompileChild. If Profile is nil, no profile is collected.
 	Profile *Profile
 
 	// Logger receives what an operator should look into: panics of host functions, which are
-	// bugs of the host. If it is nil, messages are discarded.
+	// bugs of the host. If Logger is nil, messages are discarded.
 	Logger *slog.Logger
 
 	// interpret uses wazero's interpreter even where its compiler works, so that tests can

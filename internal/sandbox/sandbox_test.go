@@ -83,7 +83,7 @@ func instantiate(t testing.TB, im *Image, cfg InstanceConfig) *Instance {
 	return in
 }
 
-// guest is an instance of guest.wat.
+// guest returns an instance of guest.wat.
 func guest(t testing.TB, cfg InstanceConfig, l Limits) *Instance {
 	t.Helper()
 	return instantiate(t, load(t, newSandbox(t, Options{}), guestWasm, l), cfg)

@@ -152,7 +152,8 @@ func TestPreparedInstancesAreClean(t *testing.T) {
 	})
 }
 
-// TestImageThatGrew checks images of a memory that is larger than the module's initial one.
+// TestImageThatGrew checks that instances start with the memory of their image if setup has grown
+// that memory.
 func TestImageThatGrew(t *testing.T) {
 	t.Parallel()
 	eachImage(t, func(t *testing.T, opts Options, start func(*Image)) {

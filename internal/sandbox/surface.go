@@ -20,13 +20,13 @@ type Import struct {
 	// rejected.
 	Params, Results []api.ValueType
 
-	// Waits says that the function only waits for something other than the processor (a
-	// model, a tool, another guest), so that its time does not count as the guest's. A
-	// function that also works itself uses [Guest.Wait] instead.
+	// Waits reports that the function only waits for something other than the processor
+	// (a model, a tool, another guest), so that its time does not count as the guest's.
+	// A function that also works itself uses [Guest.Wait] instead.
 	Waits bool
 
-	// Quick says that the function takes as long as a few instructions, so that the limits
-	// are checked once in some dozens of calls and not after each.
+	// Quick reports that the function takes as long as a few instructions, so that the
+	// limits are checked once in some dozens of calls and not after each.
 	Quick bool
 
 	// Func does the work, on the goroutine of [Instance.Call]. The stack holds the
@@ -51,7 +51,7 @@ type Surface struct {
 	Imports []Import
 
 	// Exports returns, for a module with these imports, the check for its exports, or an
-	// error that rejects the module. If it is nil, any exports are allowed.
+	// error that rejects the module. If Exports is nil, any exports are allowed.
 	Exports func(imports []verify.ImportInfo) (verify.CheckExport, error)
 }
 

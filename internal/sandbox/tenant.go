@@ -14,7 +14,7 @@ type Tenant struct {
 	Name string
 	// AcquireCPU waits until a guest of the tenant can use a processor, and returns a function
 	// that releases it. It is called from time to time while a guest runs for long, but not
-	// for guests within the import of another guest. If it is nil, only Go's scheduler
+	// for guests within the import of another guest. If AcquireCPU is nil, only Go's scheduler
 	// decides.
 	AcquireCPU func(ctx context.Context) (release func(), err error)
 }

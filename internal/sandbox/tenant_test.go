@@ -94,7 +94,8 @@ func TestOneTenantLeavesHalf(t *testing.T) {
 	}
 }
 
-// TestShareOfOneReservation checks the largest reservation of a tenant.
+// TestShareOfOneReservation checks that one reservation can take at most half of the memory for a
+// tenant with a name, and all of it without tenants.
 func TestShareOfOneReservation(t *testing.T) {
 	t.Parallel()
 	a := &admission{total: 1000, free: 1000}
@@ -112,7 +113,7 @@ func (a *admission) waits() int {
 	return len(a.waiting)
 }
 
-// left returns the free memory.
+// left returns the free memory in bytes.
 func (a *admission) left() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()

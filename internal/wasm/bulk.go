@@ -172,7 +172,7 @@ func (w *rewriter) morePieces(a *assembler, piece int32) {
 	a.op(opI32GtU)
 }
 
-// wraps pushes whether a local plus count overflows 32 bits.
+// wraps pushes 1 if a local plus count overflows 32 bits, and 0 otherwise.
 func wraps(a *assembler, local uint32) {
 	a.get(local, count)
 	a.op(opI32Add)

@@ -9,8 +9,9 @@ import (
 )
 
 // goShape returns a function (i32) -> i32 as Go's compiler makes them, with three
-// targets: 0 and 1, which are the same, 2, and all others. The result tells how the
-// function was left. jump is the code of target 2, within one more block and the loop.
+// targets: 0 and 1, which are the same, 2, and all others. The result is 7 or 9,
+// depending on how the function returns. jump is the code of target 2, within one more
+// block and the loop.
 func goShape(t *testing.T, head, jump []byte) *Module {
 	code := append(bytes.Clone(head), 0x20, 0, 0x0e, 3, 0, 0, 1, 2, 0x0b) // local.get 0; br_table 0 0 1 2; end
 	code = append(code, 0x41, 2, 0x21, 0, 0x0c, 2, 0x0b)                  // target 0: jump to 2; end
@@ -27,8 +28,8 @@ func goShape(t *testing.T, head, jump []byte) *Module {
 	return m
 }
 
-// Forward jumps within the body of a Go function must become direct. Code that only
-// resembles one must stay unchanged.
+// TestDirectJumps checks that forward jumps within the body of a Go function become
+// direct, and that code that only resembles one stays unchanged.
 func TestDirectJumps(t *testing.T) {
 	t.Parallel()
 	three := []byte{0x03, 0x40, 0x02, 0x40, 0x02, 0x40, 0x02, 0x40} // loop; block; block; block
@@ -79,8 +80,8 @@ func TestDirectJumps(t *testing.T) {
 	}
 }
 
-// A jump to a target whose block has ended goes backwards and must be charged exactly.
-// Here target 2 jumps to 0 unless the other local is set.
+// TestBackwardJump checks that a jump to a target whose block has ended goes backwards
+// and is charged exactly. Here target 2 jumps to 0 unless the other local is set.
 func TestBackwardJump(t *testing.T) {
 	t.Parallel()
 	jump := []byte{
@@ -98,7 +99,8 @@ func TestBackwardJump(t *testing.T) {
 	require.Equal(t, int64(exact.ExportedGlobal("exact").Get()), k.used())
 }
 
-// A table may also branch out of the loop, which is not a jump within it.
+// TestJumpOutOfLoop checks a table that also branches out of the loop, which is not a jump within
+// the loop.
 func TestJumpOutOfLoop(t *testing.T) {
 	t.Parallel()
 	m, err := Decode(binaryOf(

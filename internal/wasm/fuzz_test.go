@@ -47,7 +47,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip decodes, encodes and decodes again.
+// FuzzRoundTrip checks that a decoded module is the same after it is encoded and decoded again.
 func FuzzRoundTrip(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -204,8 +204,8 @@ func TestUnsupportedFeatures(t *testing.T) {
 	}
 }
 
-// Sections that claim vectors of 2^32-1 entries must be rejected without a large
-// allocation.
+// TestHugeCounts checks that sections that claim vectors of up to 2^32-1 entries are
+// rejected without a large allocation.
 func TestHugeCounts(t *testing.T) {
 	l := DefaultLimits()
 	for id := byte(sectionType); id <= sectionData; id++ {

@@ -107,9 +107,9 @@ func metered(t testing.TB, m *Module, o MeterOptions) *Module {
 	return out
 }
 
-// Generated modules must behave the same metered and unmetered: results, traps, memory
-// and globals. The count must never be less than the work, and must hardly exceed it if
-// nothing traps. Measured: 0.02 %.
+// TestMeterPreservesBehavior checks that generated modules have the same results,
+// traps, memory and globals with and without metering. The count must never be less
+// than the work, and must hardly exceed the work if nothing traps. Measured: 0.02 %.
 func TestMeterPreservesBehavior(t *testing.T) {
 	t.Parallel()
 	n := uint64(1000)
@@ -220,7 +220,8 @@ func requireSameState(t *testing.T, a, b *machine) {
 	}
 }
 
-// FuzzMeter compares generated modules for the fuzzer's seeds.
+// FuzzMeter checks that metering does not change the behavior of generated modules, for the
+// fuzzer's seeds.
 func FuzzMeter(f *testing.F) {
 	for seed := range uint64(5) {
 		f.Add(seed)
@@ -228,8 +229,8 @@ func FuzzMeter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { compareGenerated(t, seed) })
 }
 
-// Meter must preserve validity and invalidity. Only the compiler checks operand types,
-// and it sees Meter's output.
+// TestMeterPreservesValidity checks that Meter preserves validity and invalidity,
+// because only the compiler checks operand types, and it reads Meter's output.
 func TestMeterPreservesValidity(t *testing.T) {
 	t.Parallel()
 	r := compiler(t)

@@ -30,7 +30,7 @@ func runaway(t *testing.T, bodies ...[]byte) *Module {
 	return m
 }
 
-// forever puts code into an infinite loop.
+// forever returns an infinite loop around code.
 func forever(code ...byte) []byte {
 	return append(append([]byte{0x03, 0x40}, code...), 0x0c, 0, 0x0b)
 }
@@ -97,7 +97,7 @@ func TestRecursion(t *testing.T) {
 	}
 }
 
-// The depth must be restored however a function is left.
+// TestDepthRestored checks that the depth is restored however a function is left.
 func TestDepthRestored(t *testing.T) {
 	t.Parallel()
 	call := []byte{0x10, 1}
@@ -120,7 +120,8 @@ func TestDepthRestored(t *testing.T) {
 	}
 }
 
-// Bulk instructions at every boundary must leave the same memory or trap the same way.
+// TestBulkBoundaries checks that metered bulk instructions at every boundary leave the same
+// memory as unmetered ones, or trap the same way.
 func TestBulkBoundaries(t *testing.T) {
 	t.Parallel()
 	const size = 16 << 16
@@ -172,7 +173,8 @@ func TestReservedNames(t *testing.T) {
 	}
 }
 
-// A guest cannot access the counters: Decode rejects their indices.
+// TestGuestCannotRefuel checks that Decode rejects the indices of the counters, so that a guest
+// cannot access them.
 func TestGuestCannotRefuel(t *testing.T) {
 	t.Parallel()
 	for _, global := range []byte{1, 2} { // the module only has global 0

@@ -137,9 +137,9 @@ func (w *specWorld) do(t *testing.T, s *specStep) (types []api.ValueType, result
 	return f.Definition().ResultTypes(), results, trap
 }
 
-// The modules of the specification's test suite must have the same results and traps
-// metered in wazero's compiler as unmetered in its interpreter, and the results that the
-// suite expects.
+// TestSpecificationSuiteMetered checks that the modules of the specification's test
+// suite have the same results and traps metered in wazero's compiler as unmetered in its
+// interpreter, and the results that the suite expects.
 func TestSpecificationSuiteMetered(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(dependency()["github.com/tetratelabs/wazero"], "internal/integration_test/spectest")
@@ -275,7 +275,7 @@ func requireSpecSame(t *testing.T, s *specStep, types []api.ValueType, want, got
 	}
 }
 
-// oneNaN replaces every NaN by the same one.
+// oneNaN replaces every NaN in the lanes by the canonical NaN.
 func oneNaN(lane string, bits uint64) uint64 {
 	switch lane {
 	case "f32":

@@ -28,8 +28,8 @@ func recursive(t *testing.T, locals []byte, params, results int, body []byte) *M
 	return m
 }
 
-// Frames must not exceed the bound for any code, and must not exceed the estimate for
-// code like a compiler's.
+// TestFrames checks that frames do not exceed the bound for any code, nor the estimate
+// for code like a compiler's.
 func TestFrames(t *testing.T) {
 	t.Parallel()
 	const many = 500
@@ -89,8 +89,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// The estimate for compiled code must be far below the bound: a Go guest gets a hundred
-// times the stack that it needs from 4 MiB.
+// TestFramesOfGo checks that 40 KiB of estimated stack, a hundredth of 4 MiB, is enough
+// for a Go guest.
 func TestFramesOfGo(t *testing.T) {
 	t.Parallel()
 	m, err := Decode(goGuest(t), DefaultLimits())

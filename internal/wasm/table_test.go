@@ -49,7 +49,8 @@ func tabled(n int) *Module {
 	return m
 }
 
-// Calls through a replaced table must behave the same and cost the same fuel.
+// TestFixedTable checks that calls through a replaced table behave the same and cost the same
+// fuel.
 func TestFixedTable(t *testing.T) {
 	t.Parallel()
 	const n = 400
@@ -79,7 +80,8 @@ func TestFixedTable(t *testing.T) {
 	require.Equal(t, b.used(), a.used())
 }
 
-// Tables that something could observe or change must stay unchanged.
+// TestTablesNotFixed checks that tables that something could observe or change stay unchanged,
+// and small ones too.
 func TestTablesNotFixed(t *testing.T) {
 	t.Parallel()
 	body := func(ops ...byte) func(m *Module) {

@@ -55,7 +55,8 @@ func requireCompiles(t *testing.T, r wazero.Runtime, b []byte) {
 	require.NoError(t, compiled.Close(t.Context()))
 }
 
-// requireSame encodes a module, decodes it and compares the two.
+// requireSame checks that a module is the same after it is encoded and decoded again, except for
+// the offsets of its code.
 func requireSame(t *testing.T, m *Module) {
 	t.Helper()
 	again, err := Decode(m.Encode(), specLimits())

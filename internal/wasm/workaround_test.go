@@ -14,8 +14,8 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// The effects of instructions must agree with all modules known to be valid: at the end
-// of each body, exactly the results remain on the stack.
+// TestOperands checks the effects of instructions with modules known to be valid: at
+// the end of each body, exactly the results remain on the stack.
 func TestOperands(t *testing.T) {
 	t.Parallel()
 	followed := map[Opcode]bool{}
@@ -75,9 +75,9 @@ func TestOperands(t *testing.T) {
 	}
 }
 
-// Functions (t, i32) -> t with a local i32 and a call of an empty function. wazero
-// 1.12.0's compiler for amd64 miscompiles these, so that they return what a register
-// happens to hold.
+// selects are functions (t, i32) -> t with a local i32 and a call of an empty function.
+// wazero 1.12.0's compiler for amd64 miscompiles these, so that they return what a
+// register happens to hold.
 var selects = []struct {
 	t    ValueType
 	body []byte
@@ -123,7 +123,7 @@ func selectModule(t *testing.T, typ ValueType, body []byte) *Module {
 	return m
 }
 
-// Meter must work around the instructions that wazero miscompiles.
+// TestMiscompiled checks that Meter works around the instructions that wazero miscompiles.
 func TestMiscompiled(t *testing.T) {
 	t.Parallel()
 	for i, c := range slices.Concat(selects, intermediates) {
@@ -147,8 +147,8 @@ func TestMiscompiled(t *testing.T) {
 	}
 }
 
-// The compiler must still miscompile what Meter replaces. If this fails, wazero is fixed, and
-// the replacements of v128.bitselect and copysign can go.
+// TestMiscompiledWithoutMeter checks that the compiler still miscompiles what Meter replaces.
+// If it fails, wazero is fixed, and the replacements of v128.bitselect and copysign can go.
 func TestMiscompiledWithoutMeter(t *testing.T) {
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {
@@ -169,7 +169,8 @@ func TestMiscompiledWithoutMeter(t *testing.T) {
 	}
 }
 
-// The replacement of an unsigned conversion must round like the conversion.
+// TestMiscompiledConversions checks that the replacement of an unsigned conversion rounds like
+// the conversion.
 func TestMiscompiledConversions(t *testing.T) {
 	t.Parallel()
 	numbers := []uint64{0, 1, math.MaxUint64, math.MaxInt64, 1 << 63}
@@ -200,7 +201,8 @@ func TestMiscompiledConversions(t *testing.T) {
 	}
 }
 
-// A select and copysign must preserve the bits of a NaN.
+// TestMiscompiledNaN checks that the replacements of select and copysign preserve the bits of a
+// NaN.
 func TestMiscompiledNaN(t *testing.T) {
 	t.Parallel()
 	for typ, nan := range map[ValueType]uint64{F32: 0x7fa12345, F64: 0x7ff4000000012345} {

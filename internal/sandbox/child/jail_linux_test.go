@@ -103,8 +103,8 @@ func attemptJob(input []byte) ([]byte, error) {
 	}
 }
 
-// TestChildIsConfined runs hostile code in children. Every attempt fails, except for reading
-// the job's directory and writing machine code.
+// TestChildIsConfined checks that attempts of hostile code in children fail, except for
+// reading the job's directory and writing machine code.
 func TestChildIsConfined(t *testing.T) {
 	t.Parallel()
 	if missing := jail.Support().Missing(); missing != "" {

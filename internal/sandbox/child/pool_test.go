@@ -38,7 +38,7 @@ func newPool(t testing.TB, opts Options) *Pool {
 	return p
 }
 
-// TestExplain checks how the end of a child becomes an error.
+// TestExplain checks the errors for children that ran out of memory or time, or failed otherwise.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	c := limits{1 << 30, 20 * time.Second}

@@ -37,8 +37,8 @@ type Options struct {
 	CacheDir string
 	// CacheBytes bounds the cache directory.
 	CacheBytes int64
-	// Children compile modules, unless wazero interprets them. If it is nil, this process
-	// compiles.
+	// Children compile modules, unless wazero interprets them. If Children is nil, this
+	// process compiles.
 	Children *child.Pool
 	// Surface lists the imports that modules can use, and the types of their exports.
 	Surface *verify.Surface

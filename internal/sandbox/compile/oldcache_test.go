@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOldCache opens a cache that an earlier version wrote. Its entries are ignored, because
-// they have other keys, and evicted like others. An entry under a key of this version is
-// compiled again.
+// TestOldCache checks that the entries of a cache that an earlier version wrote are ignored,
+// because they have other keys, and evicted like others. If such an entry has a key of this
+// version, its module is compiled again.
 func TestOldCache(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "cache")

@@ -185,8 +185,8 @@ func TestMappingsAreBounded(t *testing.T) {
 	require.Equal(t, before, mappings.Load())
 }
 
-// TestMappings counts the mappings of pages that have grown and can grow further, of an
-// image with the maximum number of gaps.
+// TestMappings checks that the counted mappings are those in /proc/self/maps, for pages
+// that have grown and can grow further, of an image with the maximum number of gaps.
 func TestMappings(t *testing.T) {
 	t.Parallel()
 	b := make([]byte, 4<<20)

@@ -21,7 +21,7 @@ type Config struct {
 	// one line.
 	LogBytes, LogLineBytes int
 
-	// Seed determines the random bytes. If it is nil, the system's random source does.
+	// Seed determines the random bytes. If Seed is nil, they are from the system's random source.
 	Seed []byte
 
 	// Clock returns the time in nanoseconds since 1970.

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestFunctions compares names and types with wazero's own implementation of WASI.
+// TestFunctions checks that names and types are those of wazero's own implementation of WASI.
 func TestFunctions(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

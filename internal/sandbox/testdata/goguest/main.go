@@ -42,7 +42,7 @@ func hook(n uint32) uint32 {
 	return 0
 }
 
-// sum adds up numbers in goroutines.
+// sum returns the sum of the numbers below n. It adds them in goroutines.
 func sum(n int) int {
 	var wg sync.WaitGroup
 	results := make(chan int)
@@ -57,7 +57,7 @@ func sum(n int) int {
 	return total
 }
 
-// work decodes and encodes that many kilobytes of JSON.
+// work decodes and encodes about this many kilobytes of JSON. It returns 0 if it succeeds.
 //
 //go:wasmexport work
 func work(kilobytes uint32) uint32 {
@@ -73,7 +73,7 @@ func work(kilobytes uint32) uint32 {
 	return 0
 }
 
-// document is JSON like a conversation's, of about that size.
+// document returns about this many kilobytes of JSON like a conversation's.
 func document(kilobytes int) []byte {
 	var b bytes.Buffer
 	b.WriteByte('[')
