@@ -48,7 +48,7 @@ func (p *peer) checked(ctx context.Context) error {
 // mainPeer is the peer that the others are compared with.
 const mainPeer = "here: five modules, Go guests"
 
-// start creates the peers whose name contains the string only. An empty string selects all peers.
+// start creates the peers whose name contains only, or all peers if only is empty.
 func start(ctx context.Context, h *host.Host, files []string, talk []abi.Message, only string) ([]*peer, error) {
 	type maker struct {
 		name string

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// hooks compares the time of a hook on a warm instance.
+// hooks compares the times of a hook on a warm instance of each contender.
 func hooks(ctx context.Context, plain, ext []byte) error {
 	s, err := newSandbox(ctx, sandbox.Options{})
 	if err != nil {

@@ -79,7 +79,7 @@ func openRunaways(ctx context.Context, h *host.Host) ([]runaway, error) {
 // mostRounds is the number of consecutive faults after which an agent is switched off.
 const mostRounds = 5
 
-// rounds returns the number of runs of each shape.
+// rounds returns the number of runs of each shape: $ROUNDS, or mostRounds if it is not set.
 func rounds() (int, error) {
 	text := os.Getenv("ROUNDS")
 	if text == "" {

@@ -69,7 +69,8 @@ func (m *mallory) upload() {
 	})
 }
 
-// runs runs modules that use up their limits, and agents with many modules that do nothing.
+// runs repeatedly runs modules that exhaust their limits, an agent with ten modules, and one
+// without modules.
 func (m *mallory) runs() {
 	for _, script := range []struct{ name, code string }{
 		{"spins", `export default { name: "spins", afterModel() { for (;;) {} } };`},

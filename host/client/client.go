@@ -1,6 +1,6 @@
 // Package client is a client of the agent-runner server's HTTP API, which the server describes
-// at /openapi.json. It has one method per operation. The package imports no package of the
-// server.
+// at /openapi.json. It has one method for each operation under /v1, except those of OpenAI's
+// and AG-UI's protocols. The package imports no package of the server.
 //
 //	c, err := client.New("https://agents.example.com", key, nil)
 //	run, err := c.StartRun(ctx, &api.StartRun{Agent: "support", Input: "hello"}, "")

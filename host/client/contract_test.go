@@ -153,8 +153,9 @@ func uses() map[string]use {
 	}
 }
 
-// TestContract compares the client with the server's OpenAPI document: the client supports
-// every operation, with its path and parameters, and its types have the document's fields.
+// TestContract checks that the client supports every operation under /v1 in the server's
+// OpenAPI document, except those of other protocols, with its path and parameters, and that the
+// client's types have the document's fields.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	url, _ := serve(t)

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBudgetShare checks that a tenant that works all the time has its share of it.
+// TestBudgetShare checks that a tenant that works continuously is limited to its share of the
+// time.
 func TestBudgetShare(t *testing.T) {
 	t.Parallel()
 	for _, share := range []float64{0.25, 1, 2.5} {
@@ -30,8 +31,8 @@ func TestBudgetShare(t *testing.T) {
 	}
 }
 
-// TestBudgetDelayIsCapped checks that no delay is longer than MaxDelay, and what is owed beyond
-// that is dropped.
+// TestBudgetDelayIsCapped checks that no delay is longer than MaxDelay, and that any larger
+// deficit is dropped.
 func TestBudgetDelayIsCapped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

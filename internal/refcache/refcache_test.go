@@ -42,7 +42,8 @@ func acquire(t *testing.T, c *Cache[string, *value], key string, load func(conte
 	return r
 }
 
-// TestLoadOnce checks that callers at the same time share a value, and the last one closes it.
+// TestLoadOnce checks that concurrent callers share a value, and the release of the last
+// reference closes it.
 func TestLoadOnce(t *testing.T) {
 	t.Parallel()
 	var n counted
@@ -97,7 +98,8 @@ func TestEvict(t *testing.T) {
 	})
 }
 
-// TestFailedLoad checks who gets the error of a load.
+// TestFailedLoad checks that all callers of a failed load receive its error, or that the
+// waiting ones load again if Retry says so.
 func TestFailedLoad(t *testing.T) {
 	t.Parallel()
 	for _, retry := range []bool{false, true} {
@@ -127,7 +129,8 @@ func TestFailedLoad(t *testing.T) {
 	}
 }
 
-// TestCallersLeave checks a load whose callers have all left.
+// TestCallersLeave checks that a load is canceled when all its callers have left, unless
+// KeepIdle is set, and that its value is closed.
 func TestCallersLeave(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []bool{false, true} {
@@ -165,7 +168,8 @@ func TestCallersLeave(t *testing.T) {
 	}
 }
 
-// TestUnderLoad uses a cache from many goroutines while it evicts.
+// TestUnderLoad checks that many goroutines that load and evict values never see a closed
+// value, and that each value is closed in the end.
 func TestUnderLoad(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []bool{false, true} {

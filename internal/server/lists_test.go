@@ -79,8 +79,9 @@ func (f *fixture) addRuns(tenant string, n int) {
 	}
 }
 
-// TestListsSkipNoRuns pages through thousands of runs. With a timestamp as the cursor, runs
-// that began in the same millisecond as the last run of a page were lost.
+// TestListsSkipNoRuns checks that the pages of thousands of runs have each run exactly once.
+// With a timestamp as the cursor, runs that began in the same millisecond as the last run of a
+// page were lost.
 func TestListsSkipNoRuns(t *testing.T) {
 	t.Parallel()
 	const n = 6327
@@ -134,8 +135,8 @@ func furnishLists(t *testing.T, f *fixture, n int) {
 	}
 }
 
-// TestListsHaveCursors pages through every list, and sends its cursors to lists for which they
-// are not valid.
+// TestListsHaveCursors checks that every list has the same rows in pages of any size, and
+// rejects invalid cursors and those of other lists and tenants.
 func TestListsHaveCursors(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -233,7 +234,8 @@ func TestListsAreInTheDocument(t *testing.T) {
 	require.ElementsMatch(t, known, found, "add new lists to the table lists")
 }
 
-// TestDeprecatedParameters checks the parameters that preceded cursors.
+// TestDeprecatedParameters checks that the parameters that preceded cursors still select rows,
+// and cannot be combined with a cursor.
 func TestDeprecatedParameters(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -128,7 +128,8 @@ func TestUploadIsRejected(t *testing.T) {
 	require.Len(t, list.Modules, 1, "rejected modules are not stored")
 }
 
-// TestHostileUploads uploads modules that the sandbox rejects.
+// TestHostileUploads checks that uploads of modules that the sandbox rejects fail with status
+// 422 and a reason.
 func TestHostileUploads(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -164,7 +165,8 @@ func TestUploadProgress(t *testing.T) {
 	require.NotContains(t, got, "event: module")
 }
 
-// TestIncompleteUpload cancels an upload halfway.
+// TestIncompleteUpload checks that an upload that is canceled halfway stores nothing, and that
+// the next upload succeeds.
 func TestIncompleteUpload(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -70,7 +70,7 @@ func TestEveryOperation(t *testing.T) {
 	}
 }
 
-// checkBodies sends bodies that are too large, and bodies that are not JSON.
+// checkBodies checks that bodies that are too large, or not JSON, are rejected.
 func checkBodies(t *testing.T, f *fixture, op *operation, path string) {
 	t.Helper()
 	if !op.Body {
@@ -92,7 +92,7 @@ func checkBodies(t *testing.T, f *fixture, op *operation, path string) {
 	f.send(op.Method, path, f.operator, []byte("<a/>"), "Content-Type", "text/xml").problem(t, 415)
 }
 
-// checkPaths sends invalid values of path parameters.
+// checkPaths checks that invalid values of path parameters are rejected.
 func checkPaths(t *testing.T, f *fixture, op *operation, samples map[string]string) {
 	t.Helper()
 	for _, name := range op.Params {
@@ -109,7 +109,8 @@ func checkPaths(t *testing.T, f *fixture, op *operation, samples map[string]stri
 	}
 }
 
-// TestTenantIsolation calls all operations with another tenant's ids.
+// TestTenantIsolation checks that no operation reads or changes another tenant's resources by
+// their ids, or reveals that they exist.
 func TestTenantIsolation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

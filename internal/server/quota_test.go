@@ -41,8 +41,8 @@ func flooding() *agent.Options {
 		Tools: []tool.Tool{tool.Func(abi.Tool{Name: "again"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("ok"), nil })}}
 }
 
-// TestJournalQuota fills the journal until the quota of a day, or of the total, ends the run.
-// After that, no endpoint starts or resumes a run.
+// TestJournalQuota checks that a run that exceeds the daily or the total quota of journal bytes
+// ends, and that no endpoint starts or resumes a run afterwards.
 func TestJournalQuota(t *testing.T) {
 	t.Parallel()
 	asker := asks()

@@ -346,7 +346,7 @@ func TestClientDisconnects(t *testing.T) {
 	require.Equal(t, "stop", f.finished(f.acme, ids[1]).FinishReason)
 }
 
-// TestRunsOutliveTheirServer checks that a server that shuts down hands its runs back to the
+// TestRunsOutliveTheirServer checks that a server that shuts down releases its runs to the
 // journal, and another server resumes them. Followers receive each event once.
 func TestRunsOutliveTheirServer(t *testing.T) {
 	t.Parallel()
@@ -473,8 +473,8 @@ func TestBlockedModuleEndsRuns(t *testing.T) {
 	}
 }
 
-// TestRunExceedsTheDrainTime checks that a run that does not end within the drain time is handed
-// back to another server at once.
+// TestRunExceedsTheDrainTime checks that a run that does not end within the drain time is
+// released at once, for another server to resume.
 func TestRunExceedsTheDrainTime(t *testing.T) {
 	t.Parallel()
 	began := make(chan string, 9)
@@ -517,8 +517,8 @@ func (d deaf) Generate(context.Context, *model.Request, func(abi.Chunk) error) (
 	return nil, errors.New("it is too late")
 }
 
-// TestRunThatCannotBeHandedBack checks that Serve returns an error if a run can neither end nor be
-// handed back.
+// TestRunThatCannotBeHandedBack checks that Serve returns an error if a run can neither end nor
+// be released.
 func TestRunThatCannotBeHandedBack(t *testing.T) {
 	t.Parallel()
 	began, let := make(chan struct{}), make(chan struct{})

@@ -109,7 +109,8 @@ func TestSecretsStayOut(t *testing.T) {
 	require.Contains(t, log.String(), keyID(f.acme))
 }
 
-// TestKeyLife creates, rotates and revokes a tenant's keys.
+// TestKeyLife checks that a tenant's keys can be created, rotated and revoked, and that no key
+// can create or rotate one with more scopes than its own.
 func TestKeyLife(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -193,7 +194,8 @@ func TestUsage(t *testing.T) {
 	f.send("GET", "/v1/usage?from=yesterday", f.acme, nil).problem(t, 422)
 }
 
-// TestDrain shuts down a server during a request.
+// TestDrain checks that a server that shuts down is not ready, and answers the request in
+// progress.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -229,7 +231,7 @@ func TestDrain(t *testing.T) {
 	require.NoError(t, <-served)
 }
 
-// TestHeaderBomb sends a header that is too large.
+// TestHeaderBomb checks that a request whose header is too large receives status 431.
 func TestHeaderBomb(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUploadsReadNoFile uploads scripts that refer to a file of the host. The response does not
-// quote the file, and does not change when the file is deleted.
+// TestUploadsReadNoFile checks that the response to a script that refers to a file of the host
+// does not quote the file, and does not change when the file is deleted.
 func TestUploadsReadNoFile(t *testing.T) {
 	const canary = "canary-4711"
 	f := newFixture(t)

@@ -29,7 +29,8 @@ func requireKind(t *testing.T, want database.Kind, err error) {
 // envFill is the environment variable that makes the test binary write to a store until it fails.
 const envFill = "AGENT_RUNNER_TEST_FILL"
 
-// TestFill runs in that process. It writes until the disk is full, and then checks the stored run.
+// TestFill runs in that process. It checks that the first commit that fails because the disk is
+// full has no effect.
 func TestFill(t *testing.T) {
 	where := os.Getenv(envFill)
 	if where == "" {
@@ -58,8 +59,8 @@ func TestFill(t *testing.T) {
 // whose writes share transactions.
 const envFillGroups = "AGENT_RUNNER_TEST_FILL_GROUPS"
 
-// TestFillGroups runs in that process. Every writer of a transaction must get the error, whichever
-// write caused it.
+// TestFillGroups runs in that process. It checks that every writer of a transaction receives
+// the error, whichever write caused the error.
 func TestFillGroups(t *testing.T) {
 	where := os.Getenv(envFillGroups)
 	if where == "" {
@@ -88,8 +89,8 @@ func TestFillGroups(t *testing.T) {
 	}
 }
 
-// TestDiskFullForMany has several writers exceed the limit in the middle of a transaction, which
-// SQLite then rolls back.
+// TestDiskFullForMany checks that all writers of a transaction fail if they exceed the limit in
+// its middle and SQLite rolls it back.
 func TestDiskFullForMany(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `ulimit -f 30000; exec "$0" -test.run '^TestFillGroups$'`, os.Args[0])
@@ -98,7 +99,8 @@ func TestDiskFullForMany(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// TestDiskFull limits the size of files, which has the same effect as a full disk.
+// TestDiskFull checks that a run continues once the full disk has space again. A limit on the
+// size of files has the same effect as a full disk.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	where := filepath.Join(t.TempDir(), "runs.db")

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// Which is the configuration of an entry.
+// Which is the configuration of an entry. Use names one of the five middlewares.
 type Which struct {
 	Use string `json:"use"`
 }

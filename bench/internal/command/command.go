@@ -1,4 +1,4 @@
-// Package command holds the common parts of the benchmark commands.
+// Package command implements the main function of the benchmark commands.
 package command
 
 import (

@@ -38,7 +38,7 @@ func Allowed(name, arguments string) (bool, string) {
 	return true, ""
 }
 
-// Redact replaces addresses in a text, and returns their number.
+// Redact replaces addresses in text, and returns their number.
 func Redact(text string) (string, int) {
 	if !strings.Contains(text, "@") {
 		return text, 0

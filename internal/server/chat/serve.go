@@ -266,7 +266,7 @@ func usageOf(u *abi.Usage) any {
 	return u
 }
 
-// waitsForClient reports whether a run is paused only for tools of the client.
+// waitsForClient reports whether a paused run waits for at least one tool of the client.
 func waitsForClient(interrupts []abi.Pending) bool {
 	for _, p := range interrupts {
 		if tool.ByClientIs(p) {

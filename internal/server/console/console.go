@@ -2,9 +2,9 @@
 // signed-in user. The files contain no secrets and do not depend on the request.
 //
 // The page is at "/". It loads files from a path that contains the digest of all files.
-// Browsers cache them forever, because another build has another path. The
-// Content-Security-Policy ([Policy]) allows only this server's files and API, no inline scripts,
-// and no HTML from strings.
+// Browsers cache the files for a year, because other files have another path. The
+// Content-Security-Policy ([Policy]) allows only this server's files and API, no inline
+// scripts, and no HTML from strings.
 package console
 
 import (

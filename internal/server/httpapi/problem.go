@@ -109,7 +109,8 @@ func (p *Problem) ContentType(string) string { return "application/problem+json"
 // released after a minute.
 const imageRetry = time.Minute
 
-// quotaRetry is the Retry-After of quotas of which only a deletion frees a part.
+// quotaRetry is the Retry-After of quotas that do not recover with time, such as the number of
+// stored modules.
 const quotaRetry = time.Hour
 
 // ProblemOf returns the problem that describes an error to the client. It reveals no details of

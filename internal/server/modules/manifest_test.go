@@ -9,7 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// FuzzUpload detects and unpacks arbitrary uploads.
+// FuzzUpload checks that an arbitrary upload is rejected as invalid, or contains a module no
+// larger than the upload.
 func FuzzUpload(f *testing.F) {
 	for _, s := range []string{"\x00asm\x01\x00\x00\x00", `{"wasm":[{"data":"AGFzbQ=="}]}`, `{"wasm":[{"data":"AGFzbQ==","hash":"00"}],"config":{"a":"b"},"memory":{"max_pages":4}}`,
 		`{"wasm":[{"url":"http://169.254.169.254/"}]}`, `{"wasm":[{"path":"/etc/passwd"}]}`, `{"wasm":[]}`, "export default 1", "", " {", strings.Repeat(`{"wasm":[`, 100)} {

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// FuzzStartRun parses request bodies. An accepted one contains a valid conversation.
+// FuzzStartRun checks that each accepted request body contains a valid conversation.
 func FuzzStartRun(f *testing.F) {
 	for _, s := range []string{`{"agent":"a","input":"hi"}`, `{"agent":"a","version":2,"messages":[{"role":"user","content":"hi"}],"metadata":{"a":1},"disconnect":"cancel"}`,
 		`{"run":"run_1","answers":{"int_1":{"approve":true}}}`, `{"agent":"a","messages":[{"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"x"}]}]}`,
