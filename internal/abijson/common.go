@@ -10,8 +10,8 @@ import (
 
 // fastCommon is the fast path for the fields with which every input begins: the run and
 // the name of the entry. They are a third of all keys that hooks receive. It compares the
-// text with the host's usual encoding instead of searching for keys. Where the text
-// differs it stops, possibly at the start, and the object shapes read the rest.
+// text with the host's usual encoding instead of searching for keys. If the text differs,
+// fastCommon stops there, possibly at the start, and the object shapes read the rest.
 func (t *reader) fastCommon(in *place) {
 	b, c, i := t.B[:len(t.B)+Pad], (*abi.Common)(in.p), t.I
 	if !hasKeyAt(b, i, `,"run":{"id":"`) {

@@ -20,8 +20,8 @@ import (
 // Keys that v does not have are not an error; Decode returns their paths.
 func Decode(b []byte, v any) (unknown []string, err error) { return DecodeUntil(b, v, nil) }
 
-// DecodeUntil is like Decode, but calls stop every 64 KiB of text. If stop returns an
-// error, decoding ends with that error.
+// DecodeUntil is like Decode, but calls stop every 64 KiB of text. If stop fails,
+// DecodeUntil returns the error of stop.
 func DecodeUntil(b []byte, v any, stop func() error) (unknown []string, err error) {
 	s := jsoncodec.NewScanner(b, stop)
 	unknown, err = decode(s, v)

@@ -49,8 +49,7 @@ func ReadMessages(b []byte, n int) (list []abi.Message, err error) {
 	return list, t.finish()
 }
 
-// Pad is the number of bytes after a text that Read may access. Their values do not
-// matter.
+// Pad is the number of bytes after the text that Read may access. Their values do not matter.
 const Pad = 24
 
 // A reader reads text that the host has written into the types of package abi.
@@ -78,7 +77,7 @@ func (t *reader) rawObject() abi.JSON {
 	return raw
 }
 
-// hasTextAt reports whether b contains text at i. It is false for texts of less than eight
+// hasTextAt reports whether b contains text at i. It returns false if text has less than eight
 // bytes.
 func hasTextAt(b []byte, i int, text []byte) bool {
 	n := len(text) - 8

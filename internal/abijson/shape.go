@@ -176,7 +176,7 @@ func (t *reader) element(in *place) {
 	t.depth--
 }
 
-// pad ensures that Pad bytes follow the text. The first two are word.Quotes, which end any
+// pad ensures that Pad bytes follow the text. The first two are quotation marks, which end any
 // number, string or object.
 func (t *reader) pad() {
 	n := len(t.B)

@@ -5,8 +5,8 @@ package jsoncodec
 // to 30 ms, and a garbage collection of the whole process would have to wait for it.
 const pieceBytes = 256 << 10
 
-// Clone returns a copy of b, or nil if b is nil. It copies large texts in pieces, so that
-// the scheduler can preempt it.
+// Clone returns a copy of b, or nil if b is nil. It copies a large b in pieces, so that the
+// scheduler can preempt it.
 func Clone(b []byte) []byte {
 	if b == nil {
 		return nil

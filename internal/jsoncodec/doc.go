@@ -1,5 +1,5 @@
-// Package jsoncodec reads and writes JSON strictly, for hosts and for modules. Texts and
-// Go values come in; Go values, texts and errors with a path and a position go out.
+// Package jsoncodec converts between JSON text and Go values, for hosts and for modules. Its
+// errors have a path and a position.
 //
 //   - A [Scanner] reads text of unknown origin. It requires valid UTF-8, a single value, a
 //     limited depth and length of numbers, and unique keys.
@@ -10,7 +10,7 @@
 //     the tags and interfaces of encoding/json. Without encoding/json a module is a third
 //     smaller.
 //
-// The package guarantees that no method panics, whatever the text. It imports the standard
-// library and package word, never package abi, whose types it does not know. Package
-// abijson has the codecs of those types.
+// The package guarantees that no method panics, whatever the text. It imports only the
+// standard library and package word. Package abijson has the codecs for the types of package
+// abi.
 package jsoncodec

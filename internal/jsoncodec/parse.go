@@ -35,7 +35,8 @@ func (t *Parser) Fail() {
 	t.Bad, t.I = true, len(t.B)
 }
 
-// Space skips whitespace and returns the next byte, or 0 at the end.
+// Space skips whitespace and returns the next byte. At the end of the text, it sets Bad and
+// returns 0.
 func (t *Parser) Space() byte {
 	for t.I < len(t.B) {
 		if c := t.B[t.I]; c > ' ' {
@@ -47,8 +48,9 @@ func (t *Parser) Space() byte {
 	return 0
 }
 
-// Key advances to the next field of an object, sets last to its key, and reports whether
-// there is one. Before the first field, the position must be at the object or at null.
+// Key advances to the next field of an object, sets Last to the field's key, and reports
+// whether there is a field. Before the first field, the position must be at the object or
+// at null.
 func (t *Parser) Key() bool {
 	for t.I < len(t.B) {
 		c := t.B[t.I]

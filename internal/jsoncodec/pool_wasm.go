@@ -1,7 +1,8 @@
 package jsoncodec
 
-// NewScanner returns a scanner of b. It calls stop every 64 KiB, if stop is set.
+// NewScanner returns a scanner that reads b. If stop is not nil, the scanner calls it every
+// 64 KiB.
 func NewScanner(b []byte, stop func() error) *Scanner { return &Scanner{B: b, stop: stop} }
 
-// Release releases the scanner.
+// Release does nothing, because modules do not pool scanners.
 func (s *Scanner) Release() {}

@@ -21,17 +21,16 @@ import (
 //	}
 //	return r.Err()
 //
-// A value of another type than the requested one is an error, which contains the path to
-// the value. After an error, Key and Next return false and all other methods return zero
-// values.
+// A value of another type than the requested one is an error that contains the path to the
+// value. After an error, Key and Next return false and all other methods return zero values.
 type Reader struct {
 	t    Parser
 	path []segment
 	err  error
 }
 
-// NewReader returns a Reader of b, which it does not change. Strings that it returns may
-// share memory with b.
+// NewReader returns a Reader that reads b without changing it. Strings that the Reader
+// returns may share memory with b.
 func NewReader(b []byte) *Reader { return &Reader{t: Parser{B: b}} }
 
 // Err returns the first error, if any. Call it after reading everything.

@@ -102,8 +102,8 @@ func quotable(t reflect.Type) bool {
 	return t.Kind() >= reflect.Bool && t.Kind() <= reflect.Float64 && t.Kind() != reflect.Uintptr || t.Kind() == reflect.String
 }
 
-// dominant reports whether field i hides the others of its name: it is the least deeply
-// nested one or, among equally nested ones, the only tagged one.
+// dominant reports whether field i hides the other fields with its name: it is the least
+// deeply nested field or, among equally nested fields, the only tagged one.
 func dominant(all []authorField, i int) bool {
 	for j := range all {
 		if j == i || all[j].name != all[i].name {
@@ -135,7 +135,7 @@ func fieldAt(v reflect.Value, index []int, create bool) reflect.Value {
 	return v
 }
 
-// An valueError is the error for a JSON value that a Go type cannot hold, with its path.
+// A valueError is the error for a JSON value that a Go type cannot hold, with its path.
 type valueError struct {
 	path string
 	text string

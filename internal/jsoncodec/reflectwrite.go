@@ -26,8 +26,8 @@ func AppendValue(b []byte, v any) ([]byte, error) {
 	return w.B, w.Err
 }
 
-// appendCounts writes a map of counters, which is what modules store most often. It sorts
-// up to eight entries by insertion.
+// appendCounts appends the encoding of a map of counters, the type that modules store most
+// often. It sorts up to eight entries by insertion.
 func appendCounts(b []byte, counts map[string]int) []byte {
 	w := Writer{B: b}
 	var few [8]struct {

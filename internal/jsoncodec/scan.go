@@ -88,7 +88,7 @@ func cut(s string, n int) string {
 	return s[:n] + "…"
 }
 
-// Document reads a text that consists of one value of type t.
+// Document reads text that consists of one value of type t; nil accepts any value.
 func (s *Scanner) Document(t reflect.Type) error {
 	s.space()
 	if s.I == len(s.B) {

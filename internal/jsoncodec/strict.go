@@ -22,7 +22,7 @@ type Keeper interface {
 	Keep(name string, raw []byte)
 }
 
-// Whole reads a text that consists of one value.
+// Whole reads text that consists of one value into v.
 func (s *Scanner) Whole(v interface{ ReadValue(s *Scanner) error }) error {
 	s.space()
 	if s.I == len(s.B) {

@@ -1,9 +1,10 @@
 package jsoncodec
 
-// Valid returns the error that a strict decoder would return for b whatever its target type.
+// Valid returns an error if b is not one strict JSON value.
 func Valid(b []byte) error { return ValidUntil(b, nil) }
 
-// ValidUntil is like Valid, but calls stop every 64 KiB of text.
+// ValidUntil is like Valid, but calls stop every 64 KiB of text. If stop fails, ValidUntil
+// returns the error of stop.
 func ValidUntil(b []byte, stop func() error) error {
 	s := NewScanner(b, stop)
 	err := s.Document(nil)

@@ -10,14 +10,14 @@ import (
 )
 
 // A Writer collects JSON in the format of encoding/json, but without escaping <, > and &.
-// It can fail only because of invalid raw JSON.
+// It fails for invalid raw JSON, and for Go values that have no JSON encoding.
 type Writer struct {
 	B   []byte // the text so far
 	Err error  // the first error
 }
 
-// Key writes a comma, unless it is the first, and the key of a field. quoted contains the
-// key's word.Quotes and colon.
+// Key writes a comma, unless the field is the first of its object, and the key of the field.
+// quoted is the key with its quotation marks and the colon.
 func (w *Writer) Key(quoted string) {
 	b, out := w.B, len(w.B)
 	if need := len(quoted) + room; cap(b)-out < need {
@@ -32,7 +32,7 @@ func (w *Writer) Key(quoted string) {
 	w.B = b[:out+len(quoted)]
 }
 
-// room is the spare capacity in bytes after a text. It allows writing eight bytes at a
+// room is the spare capacity in bytes after a string. It allows writing eight bytes at a
 // time.
 const room = 16
 
@@ -53,7 +53,7 @@ func (w *Writer) Bool(v bool) { w.B = strconv.AppendBool(w.B, v) }
 
 const hexDigits = "0123456789abcdef"
 
-// Text writes a string. It replaces invalid UTF-8.
+// Text writes a string. It replaces invalid UTF-8 by U+FFFD.
 func (w *Writer) Text(s string) {
 	b, out := w.B, len(w.B)
 	if cap(b)-out < len(s)+2*room {
@@ -251,7 +251,8 @@ func WriteMap[M ~map[K]V, K ~string, V any](w *Writer, m M, write func(*Writer, 
 	w.B = append(w.B, '}')
 }
 
-// Field writes a comma, unless it is the first, and a field with a raw value.
+// Field writes a field with a raw value, after a comma unless the field is the first of its
+// object.
 func (w *Writer) Field(name string, raw []byte) {
 	if w.B[len(w.B)-1] != '{' {
 		w.B = append(w.B, ',')

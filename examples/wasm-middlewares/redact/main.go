@@ -145,7 +145,8 @@ func (r *redact) refusal(ctx *middleware.Context) (kind string, err error) {
 	return kind, err
 }
 
-// stopped ends the run because the conversation contains data of a kind.
+// stopped returns the error that ends the run because the conversation contains data of a
+// blocked kind.
 func stopped(ctx *middleware.Context, kind string) error {
 	return ctx.Stop(middleware.Sprintf("The conversation holds data of the kind %s, which the model must not be sent.", kind), "redact_blocked")
 }
@@ -171,7 +172,7 @@ func (r *redact) AfterModelRewriteState(ctx *middleware.Context, state *middlewa
 	return nil
 }
 
-// AfterAgent processes a final answer that another module has changed.
+// AfterAgent redacts the final answer, which another module may have changed.
 func (r *redact) AfterAgent(ctx *middleware.Context, run *middleware.AgentEnd) error {
 	if err := r.unlock(ctx); err != nil {
 		return err
@@ -202,7 +203,7 @@ func (r *redact) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) err
 	return found.tell(ctx, "tool_result")
 }
 
-// BeforeTool redacts the decoded arguments, where escapes may have hidden it from OnChunk.
+// BeforeTool redacts the decoded arguments, because escapes may have hidden data from OnChunk.
 // It rejects a call with blocked data, and replaces tokens by their values.
 func (r *redact) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart) error {
 	restores := r.RestoreArguments && len(r.labels) > 0

@@ -22,7 +22,7 @@ func (s *scanner) across(parts []abi.Part, found finds) (changed bool) {
 	return changed
 }
 
-// join hides such matches in one sequence of text parts.
+// join hides the matches that span several parts of one sequence of text parts.
 func (s *scanner) join(parts []abi.Part, found finds) (changed bool) {
 	var whole strings.Builder
 	begins := make([]int, len(parts))
@@ -53,7 +53,8 @@ func (s *scanner) join(parts []abi.Part, found finds) (changed bool) {
 	return changed
 }
 
-// at returns the index of the part that contains the byte at i of all texts.
+// at returns the index of the part that contains byte i of the concatenated text. begins holds
+// the offsets of the parts.
 func at(begins []int, i int) int {
 	part := len(begins) - 1
 	for begins[part] > i {

@@ -13,8 +13,8 @@ import (
 // can need more.
 const maxTail = 1024
 
-// A detector finds one kind of data in a text from an index on. The text before the index
-// has been processed and only provides context.
+// A detector finds one kind of data in text from an index on. The text before the index has
+// been processed and only provides context.
 type detector interface {
 	// find returns the matches.
 	find(text string, from int) []span
@@ -23,7 +23,7 @@ type detector interface {
 	open(text string, from int) int
 }
 
-// A span is a range of a text and its kind.
+// A span is a range of text and the kind of data in it.
 type span struct {
 	from, to int
 	kind     *kind
@@ -71,7 +71,7 @@ func (f finds) tell(ctx *middleware.Context, where string) error {
 	}{where, f})
 }
 
-// A tail is the end of a text that may still become part of a match.
+// A tail is the end of streamed text that may still become part of a match.
 type tail struct {
 	Before string `json:"before,omitempty"` // the character before Text
 	Seen   string `json:"seen,omitempty"`   // the last visible character before Text, in plain form
@@ -82,12 +82,12 @@ type tail struct {
 	Place place `json:"place,omitzero"`
 }
 
-// all redacts a complete text.
+// all redacts text that is complete.
 func (s *scanner) all(text string, found finds) string {
 	return s.next(&tail{}, text, true, found)
 }
 
-// json redacts a complete JSON text.
+// json redacts text that is a complete JSON value.
 func (s *scanner) json(text string, found finds) string {
 	return s.next(&tail{JSON: true}, text, true, found)
 }
@@ -129,8 +129,8 @@ func (s *scanner) next(t *tail, piece string, last bool, found finds) string {
 	return out.String()
 }
 
-// views returns the readings of a text, the undisguised one last. JSON has only that one,
-// because a match must not begin within an escape.
+// views returns the readings of text, the undisguised one last. JSON has only the undisguised
+// reading, because a match must not begin within an escape.
 func (s *scanner) views(t *tail, text string, from int, last bool) []*view {
 	bare := func() *view { return undisguised(text, from, t.Seen, t.JSON, last) }
 	switch {

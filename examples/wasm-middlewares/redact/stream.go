@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// A held is the held text of one text of a stream: the answer, the reasoning, the arguments
-// of a call, or a tool's result.
+// A held is the text that is held back from one part of a stream: the answer, the reasoning,
+// the arguments of a call, or a tool's result.
 type held struct {
 	Kind   string `json:"kind"`
 	Index  int    `json:"index,omitempty"`

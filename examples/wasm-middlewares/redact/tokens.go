@@ -156,13 +156,14 @@ func (r *redact) restorer() *kind {
 	return &kind{detector: tokens{r.labels}, replace: func(match string) string { return r.vault.value(match) }}
 }
 
-// foreign returns a kind that alters lookalikes of tokens in texts that the model did not
-// write. Otherwise their author could have them replaced by another person's data.
+// foreign returns a kind that alters lookalikes of tokens in text that the model did not
+// write. Otherwise the author of the text could have the lookalikes replaced by another
+// person's data.
 func (r *redact) foreign() *kind {
 	return &kind{detector: tokens{r.labels}, replace: func(match string) string { return "< " + match[1:] }}
 }
 
-// block begins the replacement of blocked data. Texts with such a mark are rejected.
+// block begins the replacement of blocked data. Text with such a replacement is rejected.
 const block = "[BLOCKED_"
 
 // blocked returns a blocked kind with matches, or "" if there is none.
@@ -174,7 +175,7 @@ func (s *scanner) blocked(found finds) string {
 	return s.kinds[i].name
 }
 
-// marked returns the blocked kind whose mark is in a text, or "" if there is none.
+// marked returns the blocked kind whose replacement is in text, or "" if there is none.
 func (s *scanner) marked(text string) string {
 	i := slices.IndexFunc(s.kinds, func(k *kind) bool { return k.blocks && strings.Contains(text, block+strings.ToUpper(k.name)+"]") })
 	if i < 0 {

@@ -9,8 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/disguise"
 )
 
-// A view is a reading of a text for the detectors: the text itself, or its undisguised
-// form.
+// A view is a reading of text for the detectors: the text itself, or its undisguised form.
 type view struct {
 	text string
 	from int // start of unprocessed text
@@ -62,7 +61,7 @@ func (v *view) last(cut int) string {
 	return v.text[i-size : i]
 }
 
-// disguised reports whether a text may have a different undisguised form.
+// disguised reports whether text may have a different undisguised form.
 func disguised(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c >= utf8.RuneSelf || c == '%' || c == '\\' || c == '&' {
@@ -72,10 +71,10 @@ func disguised(text string) bool {
 	return false
 }
 
-// undisguised returns a text, from an index on, in plain characters. It removes invisible
-// characters and decodes escapes: those of any text and, if json is true, those of JSON.
-// before is the preceding text. Unless this is the last piece, it stops before an escape
-// that may be incomplete.
+// undisguised returns the view of text, from index from on, in plain characters. It removes
+// invisible characters and decodes escapes, including those of JSON if json is true. before is
+// the preceding text. Unless last is true, undisguised stops before an escape that may be
+// incomplete.
 func undisguised(text string, from int, before string, json, last bool) *view {
 	v := &view{text: before, from: len(before), to: from}
 	room := len(before) + len(text) - from
@@ -115,8 +114,8 @@ func undisguised(text string, from int, before string, json, last bool) *view {
 // doubles them.
 const maxSlashes = 8
 
-// escape decodes the escape at the start of a text and returns its length: 0 if there is
-// none, and -1 if more text could complete one.
+// escape decodes the escape at the start of text and returns its character and its length. The
+// length is 0 if there is no escape, and -1 if more text could complete one.
 func escape(text string, json bool) (rune, int) {
 	switch text[0] {
 	case '%':
@@ -177,8 +176,8 @@ func digits(text string, i, count int) (rune, int) {
 	return rune(n), i + count
 }
 
-// closed reads a number that begins at i, of at most most digits, up to its closing
-// character.
+// closed reads a number that begins at i, up to its closing character by. The number has up to
+// most digits.
 func closed(text string, i, base, most int, by byte) (rune, int) {
 	for at := i; at <= i+most; at++ {
 		switch {

@@ -42,7 +42,7 @@ func (r *reducer) cut(ctx *middleware.Context, call *middleware.ToolEnd) error {
 	return ctx.Emit("cut", told)
 }
 
-// how returns the call with which the model reads a stored text.
+// how returns the call with which the model reads stored text.
 func (r *reducer) how(id string) string { return middleware.Sprintf(`%s {"id":%q}`, r.Tool, id) }
 
 // withText replaces the content's text. Other parts remain, after the text.
@@ -113,8 +113,8 @@ func (r *reducer) line(tool string, kept mark) string {
 	return middleware.Sprintf("[This old result of %s was cleared. Read it with %s.]", tool, r.how(kept.ID))
 }
 
-// old returns the results that can be cleared, oldest first: text-only results before the
-// last KeepRounds rounds of calls that are not cleared yet.
+// old returns the results that can be cleared, oldest first: text-only results that precede
+// the last KeepRounds rounds of calls and are not cleared yet.
 func (r *reducer) old(messages *middleware.Messages) []found {
 	end, rounds := messages.Len(), 0
 	for i, m := range messages.Backward() {
@@ -155,7 +155,7 @@ func (r *reducer) old(messages *middleware.Messages) []found {
 	return out
 }
 
-// hasOther reports whether a content has parts other than text.
+// hasOther reports whether content has parts other than text.
 func hasOther(c abi.Content) bool {
 	if c.IsParts() {
 		for _, p := range c.Parts() {
@@ -167,8 +167,7 @@ func hasOther(c abi.Content) bool {
 	return false
 }
 
-// head and tail return the beginning and the end of a text: whole characters of at most n
-// bytes.
+// head and tail return the beginning and the end of s: whole characters of at most n bytes.
 func head(s string, n int) string {
 	if n >= len(s) {
 		return s

@@ -89,12 +89,12 @@ func (r *reducer) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStar
 	return nil
 }
 
-// CallTool reads a stored text.
+// CallTool reads stored text.
 func (r *reducer) CallTool(ctx *middleware.Context, call *middleware.Call) (*abi.Result, error) {
 	return r.read.Run(ctx, call)
 }
 
-// AfterTool cuts a long result.
+// AfterTool cuts a result whose text exceeds MaxBytes.
 func (r *reducer) AfterTool(ctx *middleware.Context, call *middleware.ToolEnd) error {
 	// The result of a call by a module goes to that module, not to the model.
 	if r.MaxBytes == 0 || call.Result == nil || call.By != nil || r.excluded(call.Name) {

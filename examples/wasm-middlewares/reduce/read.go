@@ -26,7 +26,7 @@ func (r *reducer) readTool() middleware.Tool {
 	return t
 }
 
-// answer returns a page of a text, or the matches of a search.
+// answer returns a page of a stored result, or the matches of a search in it.
 func (r *reducer) answer(ctx *middleware.Context, args readArgs) (*abi.Result, error) {
 	if args.ID == "" || len(args.ID) > 200 {
 		return abi.ErrorResult("id: the id of a result that was cut or cleared"), nil

@@ -8,25 +8,25 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// pieceBytes is the size of the pieces of a stored text. Reading a page loads only the
-// pieces it needs.
+// pieceBytes is the size in bytes of the pieces of stored text. Reading a page loads only the
+// pieces that the page needs.
 const pieceBytes = 32 << 10
 
-// A kept describes a stored text. Its pieces have separate keys.
+// A kept describes the stored text of a result. The pieces of the text have separate keys.
 type kept struct {
 	Tool   string `json:"tool"`
 	Bytes  int    `json:"bytes"`
 	Starts []int  `json:"starts"` // offsets of the pieces
 }
 
-// saved counts the texts that the run stored. It makes ids unique even if calls have equal
-// ids.
+// saved counts the results that the run stored. It makes their ids unique even if calls have
+// equal ids.
 const saved = middleware.Counter("saved")
 
 func textKey(id string) string         { return "text/" + id }
 func pieceKey(id string, i int) string { return middleware.Sprintf("text/%s/%d", id, i) }
 
-// save stores a text under a new id.
+// save stores text under a new id.
 func (r *reducer) save(ctx *middleware.Context, tool, text string) (id string, err error) {
 	n, err := saved.Add(ctx, 1)
 	if err != nil {
@@ -53,7 +53,7 @@ func (r *reducer) save(ctx *middleware.Context, tool, text string) (id string, e
 	return id, nil
 }
 
-// put stores a value under an unused key; it never overwrites one.
+// put stores a value under an unused key. It fails if the key has a value.
 func put[T any](ctx *middleware.Context, r *reducer, key string, value T) error {
 	var ok bool
 	var err error
@@ -75,7 +75,7 @@ func get[T any](ctx *middleware.Context, r *reducer, key string) (T, bool, error
 	return middleware.Local[T](key).Get(ctx)
 }
 
-// drop removes the pieces of a text that could not be stored completely.
+// drop removes the pieces of text that could not be stored completely.
 func (r *reducer) drop(ctx *middleware.Context, id string, pieces int) {
 	for i := range pieces {
 		var err error
@@ -90,8 +90,8 @@ func (r *reducer) drop(ctx *middleware.Context, id string, pieces int) {
 	}
 }
 
-// load returns at least n bytes of a text starting at from, or up to its end, and the
-// offset of the first returned byte.
+// load returns at least n bytes of stored text from offset from on, or less at the end of the
+// text. Since load reads whole pieces, the returned text begins at offset start.
 func (r *reducer) load(ctx *middleware.Context, id string, about kept, from, n int) (text string, start int, err error) {
 	first, exact := slices.BinarySearch(about.Starts, from)
 	if !exact && first > 0 {

@@ -115,7 +115,7 @@ type trouble struct {
 }
 
 // trouble starts a backoff: the delay that the tool asks for or, if longer, a delay that
-// doubles with each failed call. It is at most MaxPause.
+// doubles with each failed call. The delay is at most MaxPause seconds.
 func (r *retry) trouble(ctx *middleware.Context, rest middleware.Local[trouble], calls int, asked int64, why string) error {
 	if r.Pause == 0 {
 		return nil

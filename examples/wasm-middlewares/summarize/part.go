@@ -50,7 +50,7 @@ func readPart(messages []abi.Message) *part {
 // worth reports whether there are enough new messages to summarize.
 func (p *part) worth() bool { return len(p.messages) >= 2 }
 
-// transcripts returns the part's messages as texts of at most limit tokens each.
+// transcripts returns the part's messages as strings of at most limit tokens each.
 func (p *part) transcripts(limit int) []string {
 	var out []string
 	var b strings.Builder
@@ -85,7 +85,7 @@ func transcript(m abi.Message) string {
 	return b.String()
 }
 
-// text returns the text of a content, with a word for each other part.
+// text returns the text of content, with a placeholder for each part that is not text.
 func text(c abi.Content) string {
 	if !c.IsParts() {
 		return c.String()

@@ -56,7 +56,7 @@ func (s *summarizer) summary(ctx *middleware.Context, p *part) (text string, cal
 	return text, calls, nil
 }
 
-// ask asks the models for a text, in order, with retries.
+// ask asks the models in order, with retries, until one returns text.
 func (s *summarizer) ask(ctx *middleware.Context, messages []abi.Message) (text string, calls int, err error) {
 	for _, model := range s.Models {
 		for range 1 + s.Retries {

@@ -53,7 +53,7 @@ func decode(arguments string) (any, error) {
 	return value, err
 }
 
-// at returns the values at a path, as texts. Keys are compared case-insensitively, because
+// at returns the values at a path, as strings. Keys are compared case-insensitively, because
 // some tools read "Path" as "path".
 func at(value any, path []string) []string {
 	key, rest := "*", path

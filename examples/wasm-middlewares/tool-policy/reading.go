@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// asPath returns the path that a tool opens if it is given a text: up to the first NUL,
-// with backslashes replaced by slashes, without trailing dots and spaces in names, and
-// cleaned of . and .. elements.
+// asPath returns the path that a tool would open for text: up to the first NUL, with
+// backslashes replaced by slashes, without trailing dots and spaces in names, and cleaned of
+// . and .. elements.
 func asPath(text string) string {
 	if text == "" || !strings.ContainsAny(text, "/\\\x00") && !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, " ") {
 		return text
@@ -25,7 +25,8 @@ func asPath(text string) string {
 
 var numeral = regexp.MustCompile(`^\s*([-+]?)0*([0-9][0-9_]*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,3})?)\s*$`)
 
-// asNumber returns the number that a tool parses from a text, as [number] spells it.
+// asNumber returns the number that a tool would parse from text, as [number] spells it, or
+// text itself if it is not a number.
 func asNumber(text string) string {
 	m := numeral.FindStringSubmatch(text)
 	if m == nil {

@@ -24,7 +24,7 @@ type item struct {
 	level  int    // of the log
 	failed string // error.type
 	attrs  []attr
-	said   []attr // content: texts that may be omitted or cut
+	said   []attr // content, which may be omitted or cut
 }
 
 // An attr is an attribute. Its value is a string, an int, an int64 or a []string.
@@ -109,7 +109,7 @@ func clean(name string) string {
 	return "_OTHER"
 }
 
-// items returns the lines of an event.
+// items returns the items that an event completes.
 func (o *open) items(e *abi.Event) []item {
 	switch e.Type {
 	case abi.EventRunStarted:

@@ -54,7 +54,7 @@ type record struct {
 	SpanID     string     `json:"spanId,omitempty"`
 }
 
-// otlp formats an item as a line of JSON, with at most most bytes of each content text.
+// otlp formats an item as a line of JSON. It cuts each content attribute to most bytes.
 func (it *item) otlp(o *open, most int) string {
 	attrs := []keyValue{text("agent_runner.run.id", o.Run)}
 	if o.Agent != "" {

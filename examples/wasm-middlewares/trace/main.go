@@ -79,7 +79,7 @@ func invalid(format string, args ...any) error {
 // arrive in two batches, and the host may discard the module's memory between them.
 var kept = middleware.Local[open]("open")
 
-// Observe writes the lines.
+// Observe writes lines for the events, within the limits of the log.
 func (t *tracer) Observe(ctx *middleware.Context, events []abi.Event) error {
 	o, _, err := kept.Get(ctx)
 	if err != nil {

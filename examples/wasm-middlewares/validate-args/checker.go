@@ -270,7 +270,7 @@ func (c *checker) alternatives(list []any, value any, at place) (fit, maybe int,
 	return fit, maybe, nearest
 }
 
-// schemas returns a list of schemas, or nil if it is not a list.
+// schemas returns list as a list of schemas, or nil if it is not an array.
 func schemas(list any) []any {
 	out, _ := list.([]any)
 	return out

@@ -77,15 +77,16 @@ func most() int {
 	return 4000
 }
 
-// count adds n to the run's count of omitted characters, a variable, and returns it.
+// count adds n to the run's count of omitted characters, which is an Extism variable, and
+// returns the new count.
 func count(n int) int {
 	n += pdk.GetVarInt("left out")
 	pdk.SetVarInt("left out", n)
 	return n
 }
 
-// shorten replaces the middle of a long text by a note, and returns the number of omitted
-// characters.
+// shorten replaces the middle of text with more than most characters by a note, and returns
+// the number of omitted characters.
 func shorten(text string, most int) (short string, left int) {
 	if len(text) <= most || utf8.RuneCountInString(text) <= most {
 		return text, 0
