@@ -3,7 +3,7 @@
 //
 // A request passes these checks, in this order:
 //
-//  1. Its URL and headers are in the one spelling that cannot be misread.
+//  1. Its URL and headers have a spelling that clients and servers cannot interpret differently.
 //  2. Its host is granted to the entry, and Options.Hosts allows it.
 //  3. Each secret in it may be sent to that host.
 //  4. The address of the connection, after DNS, is public or in Options.Private.
@@ -62,9 +62,9 @@ type Options struct {
 	ResponseBytes int           // size of a response body; DefaultResponseBytes if 0
 	Concurrent    int           // requests in flight, beyond which requests wait; DefaultConcurrent if 0
 
-	// Resolver resolves names. Nil means net.DefaultResolver.
+	// Resolver resolves names. Defaults to net.DefaultResolver.
 	Resolver *net.Resolver
-	// RootCAs verify the certificates of servers. Nil means the system's.
+	// RootCAs verify the certificates of servers. Defaults to the system's roots.
 	RootCAs *x509.CertPool
 }
 
@@ -236,7 +236,7 @@ func redirects(status int) bool {
 	return false
 }
 
-// send fills in secrets and sends one request.
+// send fills in secrets and sends one request. It does not follow redirects.
 func (c *Client) send(ctx context.Context, r *request, f *filler) (*http.Response, error) {
 	address, err := f.url(r.url)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/redact"
 )
 
-// A Secret is a value that requests refer to as {{secret:NAME}}. Modules never see it.
+// A Secret is a value that requests refer to as {{secret:NAME}}. Modules never see the value.
 type Secret struct {
 	Name  string   // letters, digits, _ and -
 	Value string   // at least 8 bytes, without control characters
@@ -168,8 +168,8 @@ func (f *filler) isNamed(header string) bool {
 	return false
 }
 
-// slicing lists the request headers that make a server return part of a text, or its difference to
-// another. Redaction cannot find part of a secret.
+// slicing lists the request headers with which a server may return a part of a resource, or its
+// difference from an earlier version. Redaction cannot find a part of a secret.
 var slicing = map[string]bool{"range": true, "if-range": true, "a-im": true}
 
 // checkSlicing rejects a request that contains a secret and asks for part of the response.

@@ -24,8 +24,8 @@ import (
 
 // LoaderOptions configures a [Loader]. [NewLoader] copies it.
 type LoaderOptions struct {
-	// CacheDir is where compiled machine code is kept between processes; see sandbox.Options. If
-	// empty, there is no disk cache.
+	// CacheDir is the directory that caches compiled machine code across processes; see
+	// sandbox.Options. If empty, machine code is not cached on disk.
 	CacheDir string
 
 	// CompileChild makes the loader compile in child processes; see child.Options for what
@@ -37,17 +37,17 @@ type LoaderOptions struct {
 	MemoryBytes int64
 
 	// FaultDir is a directory for fault bundles ([replay.Bundle]), one per fault of a module in a
-	// run. It keeps the newest 100. NewLoader creates it with mode 0700, because bundles contain
-	// what modules read. Recording needs additional memory in every run. If empty, faults are not
-	// recorded.
+	// run. The directory holds the newest 100. NewLoader creates it with mode 0700, because bundles
+	// contain the inputs of modules. Recording needs additional memory in every run. If empty,
+	// faults are not recorded.
 	FaultDir string
 
 	// Profile collects the fuel that each function of a module uses; see sandbox.Options for its
 	// cost. If nil, nothing is collected.
 	Profile *sandbox.Profile
 
-	// Logger receives warnings about modules, and what modules print and log while they are loaded
-	// and configured. The level is at most warn. If nil, nothing is logged.
+	// Logger receives warnings about modules, and the output and log lines of modules that are
+	// being loaded or configured. The level is at most warn. If nil, nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -116,7 +116,7 @@ func (l *Loader) LoadBytes(ctx context.Context, name string, b []byte, limits po
 	return l.load(ctx, source{name: name}, b, limits)
 }
 
-// A source says where a module came from.
+// A source describes the origin of a module.
 type source struct {
 	name     string
 	config   map[string]string // from an Extism manifest

@@ -1,16 +1,15 @@
-// Package module makes middlewares out of WebAssembly modules. A module's way
-// from bytes to answers:
+// Package module loads WebAssembly modules and runs them as middlewares, in these steps:
 //
 //  1. [Loader.Load] reads the file, and the sandbox verifies it against the
 //     ABI: imports and hooks with their exact types.
-//  2. describe is called once. What it says becomes part of the [Module].
+//  2. The host calls describe. The answer becomes part of the [Module].
 //  3. [Module.Configure] checks a configuration against the module's schema
-//     and calls configure. What the module built in memory then is the image
-//     of a [Middleware], which a chain takes as an entry.
+//     and calls configure. The module's memory after that is the image of a
+//     [Middleware], which a chain takes as an entry.
 //  4. [Middleware.Open] begins a run: its instances start from the image.
 //  5. Each hook call gets an instance of the run that has no live call,
-//     through the module's transport. Nothing is ever re-entered.
-//  6. The session's end closes the instances.
+//     through the module's transport. No instance is re-entered.
+//  6. Closing the session closes the instances.
 //
 // A transport defines how hooks and host calls cross the boundary between host
 // and guest: native, extism and script, each in a package of that name. This
@@ -131,7 +130,7 @@ type MemoryInfo struct {
 	Image int64 `json:"image"` // size of the image that instances start from; 0 if each is built anew
 }
 
-// Info returns what the module is and what it can do.
+// Info returns the module's properties, imports and hooks.
 func (m *Module) Info() Info {
 	info := Info{
 		Path: m.Name(), Digest: m.Digest(), Size: m.size, Transport: m.transport.Name(),

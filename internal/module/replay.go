@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// Replay repeats what a bundle recorded and compares. It returns an error if the module does not
-// load, the bundle is invalid or ctx ends.
+// Replay repeats the calls of a bundle and compares their outcomes with the recording. It returns
+// an error if the module does not load, the bundle is invalid or ctx ends.
 func (l *Loader) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, error) {
 	m, err := l.LoadBytes(ctx, b.Module, b.Wasm, b.ReplayLimits())
 	if err != nil {

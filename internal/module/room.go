@@ -62,9 +62,9 @@ func (p Placed) within(of hook.Own) int {
 // roomKey is the context key of a run's Room.
 type roomKey struct{}
 
-// beyond reserves memory for an instance that the run's reservation does not cover. The arithmetic
-// of the reservation covers every hook of today; this is the safeguard should a new hook break it.
-// It returns a nil release if there is nothing to give back.
+// beyond reserves memory for an instance that the run's reservation does not cover. The reservation
+// covers all current hooks; beyond is a safeguard for hooks that are added later. release is nil if
+// no memory was reserved.
 func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release func(), err error) {
 	if r == nil {
 		return nil, nil // the run reserved no memory

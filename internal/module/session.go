@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// maxIdle is how many idle instances of an entry a run keeps.
+// maxIdle is the maximum number of idle instances of an entry in a run.
 const maxIdle = 4
 
 // Open begins a run. It creates no instance; hook calls do.

@@ -28,12 +28,13 @@ import (
 
 // A Command is a program that the spawner may start.
 type Command struct {
-	// Args are the program and its arguments. An agent asks for the command by exactly
-	// these.
+	// Args are the program and its arguments. An agent must request the command by exactly these
+	// arguments.
 	Args Args `yaml:"command"`
 	// Dir is the directory that the command runs in. Default: the directory of the list.
 	Dir string `yaml:"dir,omitempty"`
-	// Env is added to the environment, which has the variables of [baseEnv] alone.
+	// Env is added to the environment, which otherwise has only the variables of [baseEnv] and
+	// PassEnv.
 	Env map[string]string `yaml:"env,omitempty"`
 	// PassEnv names variables of the server's environment that the command gets.
 	PassEnv []string `yaml:"pass_env,omitempty"`
@@ -42,14 +43,15 @@ type Command struct {
 	// and write. Relative paths start at the directory of the list.
 	Read  []string `yaml:"read,omitempty"`
 	Write []string `yaml:"write,omitempty"`
-	// Connect are the TCP ports that the command may connect to. Nil: all of them.
+	// Connect lists the TCP ports that the command may connect to. If nil, all are allowed.
 	Connect []uint16 `yaml:"connect,omitempty"`
-	// Unconfined lets the command do what the operator's user may, for commands that start
-	// containers or browsers, say.
+	// Unconfined gives the command all permissions of the operator's user, for example for commands
+	// that start containers or browsers.
 	Unconfined bool `yaml:"unconfined,omitempty"`
 }
 
-// Args are a program and its arguments: a list, or a text that is split as a shell does.
+// Args are a program and its arguments: in YAML a list, or a string that is split as a shell splits
+// it.
 type Args []string
 
 // UnmarshalYAML implements [yaml.InterfaceUnmarshaler].

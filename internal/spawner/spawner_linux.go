@@ -15,7 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool/mcp"
 )
 
-// The second argument of a process that is a spawner, and of one that becomes a command.
+// Values of os.Args[1] of a spawner and of a process that becomes a
+// command.
 const (
 	spawnerArg = "mcp-spawner"
 	commandArg = "mcp-command"
@@ -24,14 +25,14 @@ const (
 // The exit codes of a spawner and of a process that cannot become its command.
 const (
 	exitFailed     = 1
-	exitNotStarted = 127 // as of a shell
+	exitNotStarted = 127 // as in a shell
 )
 
 // socketFD is the spawner's end of its socket.
 const socketFD = 3
 
-// orphanGrace is how long processes have to end by themselves once the server is gone, and
-// once more after SIGTERM. Their standard input ended with the server.
+// orphanGrace is the time that processes have to end once the server is gone, and again after
+// SIGTERM. Their standard input ended with the server.
 const orphanGrace = 2 * time.Second
 
 // IsChild reports whether this process was started to be a spawner or to become a command.
@@ -40,7 +41,7 @@ func IsChild() bool {
 	return len(os.Args) > 1 && (os.Args[1] == spawnerArg && len(os.Args) == 2 || os.Args[1] == commandArg && len(os.Args) == 3)
 }
 
-// Main runs such a process and returns its exit code.
+// Main runs a process for which IsChild is true, and returns its exit code.
 func Main() int {
 	if os.Args[1] == commandArg {
 		fmt.Fprintf(os.Stderr, "agent-runner: %v\n", become(os.Args[2]))
@@ -78,9 +79,9 @@ type spawner struct {
 // serve is the main function of a spawner. It returns when the server has closed the
 // socket and all processes have ended.
 func serve() error {
-	// A terminal and a service manager signal all processes. The server decides when
-	// commands end: with them, the spawner. Caught signals have their default action
-	// again in the commands; ignored ones would stay ignored.
+	// A terminal and a service manager signal all processes. The server decides when commands end,
+	// and the spawner ends with them. Caught signals have their default action again in the
+	// commands; ignored ones would stay ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	var o order
 	if err := json.NewDecoder(os.Stdin).Decode(&o); err != nil {
@@ -94,7 +95,7 @@ func serve() error {
 	for {
 		r, files, err := s.receive()
 		if err != nil {
-			break // the server has closed it, or is gone
+			break // the server has closed the socket or has ended
 		}
 		s.handle(r, files)
 	}

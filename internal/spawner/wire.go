@@ -1,12 +1,12 @@
 package spawner
 
-// An order is what a spawner reads from its standard input when it starts. The server sends
-// it before it accepts any connection, so it is trusted.
+// An order is the message that a spawner reads from its standard input when it starts. The server
+// sends it before it accepts any connection, so it is trusted.
 type order struct {
 	Programs []program
 }
 
-// A program is a command that the spawner may start, with everything decided.
+// A program is a command that the spawner may start, with all paths and variables resolved.
 type program struct {
 	Path    string
 	Args    []string

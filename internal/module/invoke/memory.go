@@ -33,7 +33,7 @@ func (inv *Invocation) holdReply(n int) error {
 	return nil
 }
 
-// DropReply releases what the invocation holds for the last host call.
+// DropReply releases the memory that the invocation holds for the last host call.
 func (inv *Invocation) DropReply() {
 	inv.Pending = nil // the next reply must not expose this one
 	inv.replyBuffer, inv.takeBuffer = reusable(inv.replyBuffer), reusable(inv.takeBuffer)

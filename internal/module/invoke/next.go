@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// Next runs what the hook wraps, with a patch of the request or the call. An empty patch changes
-// nothing.
+// Next makes the call that the hook wraps, with a patch of the model request or the tool call. An
+// empty patch changes nothing.
 func (inv *Invocation) Next(ctx context.Context, patch []byte) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "next", Bytes: []replay.Blob{patch}} }, func() ([]byte, error) {
 		defer inv.syncClock()

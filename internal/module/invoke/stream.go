@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// NextStream opens the stream of what the hook wraps.
+// NextStream makes the call that the hook wraps and opens the stream of its answer.
 func (inv *Invocation) NextStream(ctx context.Context, patch []byte) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "next_stream", Bytes: []replay.Blob{patch}} }, func() ([]byte, error) {
 		defer inv.syncClock()

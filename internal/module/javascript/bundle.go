@@ -24,8 +24,8 @@ const header = "// agent-runner script 1\n"
 // IsBundle reports whether b is a bundle, rather than the source of a script.
 func IsBundle(b []byte) bool { return bytes.HasPrefix(b, []byte(header)) }
 
-// Package is the package with the helpers for scripts. It is built in; node_modules is not searched
-// for it.
+// Package is the name of the built-in package with helpers for scripts. It is not looked up in
+// node_modules.
 const Package = "@agent-runner/middleware"
 
 //go:embed engine/middleware.js
@@ -161,7 +161,7 @@ const mapMark = "//# sourceMappingURL=data:application/json;base64,"
 // the map names. It ignores URLs of an unknown scheme.
 const noMap = "//# sourceMappingURL=none:"
 
-// searches returns the error for a script without files that searches for some.
+// searches returns the error for a script without files that imports a computed path.
 func searches(s Source) *Mistake {
 	return &Mistake{fmt.Sprintf("%s: import() or require() of a computed path: a script that comes without its files can import %s alone",
 		filepath.Base(s.Entry), Package)}

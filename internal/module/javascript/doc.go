@@ -1,17 +1,16 @@
-// Package javascript makes scripts, in JavaScript or TypeScript, something that
-// runs in the sandbox as any other module does.
+// Package javascript bundles scripts in JavaScript or TypeScript, and provides the engine module
+// that runs them in the sandbox.
 //
-// There are two halves that meet in a module only. [Build] makes of a script, and
-// of what it imports, one file: a [Bundle]. [Engine] is QuickJS-ng, compiled to
-// WebAssembly by the npm package quickjs-wasi, linked with glue.c, whose exports
-// are the hooks of the ABI and whose imports are the host calls. So an instance of
-// the engine is a module like one that was written in Go or C: nothing calls into
-// it while it runs, and what bounds others bounds it, the handling of a script's
-// errors included. The machine code is one for all scripts.
+// The package has two independent parts. [Build] bundles a script and everything it imports into
+// one file, a [Bundle]. [Engine] is QuickJS-ng, compiled to WebAssembly by the npm package
+// quickjs-wasi, linked with glue.c, whose exports are the hooks of the ABI and whose imports are
+// the host calls. So an instance of the engine is a module like one written in Go or C: it is not
+// re-entered while it runs, and the same limits apply, also to the handling of a script's errors.
+// All scripts share the same machine code.
 //
-// A script's image is made in four steps, all of them under the limits of a hook:
-// the engine starts with prelude.js, which gives the context that hooks see;
-// the bundle is evaluated; describe and configure are called.
+// A script's image is built in four steps, each under the limits of a hook: the engine evaluates
+// prelude.js, which defines the context that hooks see; it evaluates the bundle; the host calls
+// describe; the host calls configure.
 //
-// Positions in errors are those of the author's sources: see [Map].
+// Positions in errors refer to the author's sources; see [Map].
 package javascript

@@ -190,7 +190,7 @@ func (m *Map) Frame(p Position) string {
 // position matches positions of the bundle in the engine's texts.
 var position = regexp.MustCompile(`<script>:(\d+):(\d+)`)
 
-// Translate replaces positions of the bundle in a text by positions in the sources.
+// Translate replaces positions of the bundle in text by positions in the sources.
 func (m *Map) Translate(text string) string {
 	if m == nil || !strings.Contains(text, "<script>:") {
 		return text

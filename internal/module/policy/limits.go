@@ -99,7 +99,7 @@ func (l Limits) WithDefaults() (Limits, error) {
 type LimitError struct {
 	Limit string // name
 	Max   int
-	What  string // what exceeded it
+	What  string // description of the value that exceeded the limit
 	Fix   string // advice; may be empty
 }
 

@@ -30,13 +30,13 @@ type Options struct {
 	// Next holds the replies of next in order, as JSON: {"response": …}, {"result": …} or {"error":
 	// …}.
 	Next []json.RawMessage
-	// Event receives what the hook emits and logs. It may be nil.
+	// Event receives the events and log lines of the hook; optional.
 	Event func(abi.Event)
 }
 
 // Call calls one hook of the module outside of an agent and returns its answer, or nil if there is
-// none. The error is an *abi.Error if the hook failed, a *ending.FaultError if it faulted, or says what
-// is wrong with the options.
+// none. The error is an *abi.Error if the hook failed, a *ending.FaultError if it faulted, or
+// otherwise describes an invalid option.
 func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, error) {
 	in, answer := abi.Exchange(o.Hook)
 	switch {

@@ -1,11 +1,10 @@
 // Package replay records hook calls and plays them back, so that another machine
 // can reproduce a fault.
 //
-// A [Recorder] collects everything that a call's outcome depends on. A [Bundle]
-// is a fault with the recordings of its instance; a [Dir] stores the newest
-// bundles as files. A [Player] answers a guest from a recording, and Compare
-// reports how a replayed call differs. The package runs no guest: package
-// module does, and never the other way round.
+// A [Recorder] collects everything that a call's outcome depends on. A [Bundle] is a fault with the
+// recordings of its instance; a [Dir] stores the newest bundles as files. A [Player] answers a
+// guest from a recording, and Compare reports how a replayed call differs. The package runs no
+// guest; package module does, and imports this package.
 package replay
 
 import (

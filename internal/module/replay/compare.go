@@ -13,11 +13,12 @@ import (
 
 // A Result is the outcome of replaying a bundle.
 type Result struct {
-	// Same is set if the module did what was recorded, with exactly the same fuel.
+	// Same is set if the replay matches the recording, including the exact fuel.
 	Same bool `json:"same"`
-	// Differences lists what it did differently, one sentence each.
+	// Differences lists the differences from the recording, one sentence each.
 	Differences []string `json:"differences,omitempty"`
-	// Incomplete says what is missing from the recording. It is empty if nothing is.
+	// Incomplete describes missing parts of the recording. It is empty if the recording is
+	// complete.
 	Incomplete string `json:"incomplete,omitempty"`
 
 	Cause string `json:"cause"` // cause of the fault in the replay; empty if there was none
@@ -25,7 +26,7 @@ type Result struct {
 	Calls int    `json:"calls"` // recorded host calls that were repeated
 }
 
-// An Outcome is what a recorded call did when it was replayed.
+// An Outcome is the result of replaying a recorded call.
 type Outcome struct {
 	Fuel   uint64
 	Output []byte

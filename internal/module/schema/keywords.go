@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A keyword says what a keyword's value must be.
+// A keyword describes the required form of the value of a JSON Schema keyword.
 type keyword struct {
 	want string
 	is   func(v any) bool
@@ -76,7 +76,7 @@ func isType(v any) bool {
 }
 
 // checkKeywords returns an error for the first keyword with a value of the wrong form, and its
-// path. The validator's own errors speak of Go types.
+// path. The validator's own errors name Go types.
 func checkKeywords(v any, path string) error {
 	object, ok := v.(map[string]any)
 	if !ok {

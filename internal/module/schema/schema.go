@@ -1,7 +1,6 @@
-// Package schema compiles the JSON Schema that a module gives for its
-// configuration, and checks configurations against it. Modules are untrusted:
-// a schema has bounded size and work, and refers only to itself. The package
-// knows nothing of modules.
+// Package schema compiles the JSON Schema that a module gives for its configuration, and checks
+// configurations against it. Modules are untrusted: a schema has bounded size and work, and refers
+// only to itself. The package does not depend on package module.
 package schema
 
 import (

@@ -19,7 +19,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Text }
 
-// Bounds on what is kept of a thrown value, which can be anything.
+// Bounds on the stored parts of a thrown value, which can have any size.
 const (
 	maxThrown = 2 << 10 // bytes
 	maxStack  = 30      // lines
@@ -29,7 +29,7 @@ const (
 func (s *Transport) thrown(inv *invoke.Invocation, outcome int32) error {
 	var t javascript.Thrown
 	switch outcome {
-	case 0, 1: // the script went on after it was asked to end
+	case 0, 1: // the script continued after it was asked to end
 	case javascript.Broken:
 		first, stack, _ := strings.Cut(string(inv.Output), "\n")
 		t.Message, t.Stack = "the engine gave up: "+first, stack

@@ -16,7 +16,7 @@ import (
 )
 
 // A script that exceeds a limit is asked to end, so that it can report its position. The grace is
-// what it may use before the host stops it.
+// the amount beyond the limit that it may use before the host stops it.
 const (
 	graceTime = 50 * time.Millisecond
 	graceFuel = 20_000_000
@@ -79,7 +79,7 @@ func Import() invoke.Import {
 // overCall is the name under which a yes because of time is recorded.
 const overCall = "over"
 
-// A state is what the host keeps for one call of a script.
+// A state holds the host's data for one call of a script.
 type state struct {
 	polls int64     // number of times that the script asked whether it must end
 	over  *Exceeded // the exceeded limit; nil if none
