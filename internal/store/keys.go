@@ -91,7 +91,8 @@ func timeOrZero(ms int64) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// CreateKey creates a key and returns its text, which is not stored.
+// CreateKey creates a key and returns its text, which is not stored. It fails with a
+// [*QuotaError] if the tenant has 1,000 valid keys.
 func (n *Tenant) CreateKey(ctx context.Context, o *KeyOptions) (k *Key, text string, err error) {
 	err = n.update(ctx, func(t scoped) error {
 		k, text, err = createKey(t, o)

@@ -31,7 +31,8 @@ type Platform interface {
 	// Tenants returns a page of the tenants ordered by id, and the position of its last
 	// tenant if more follow.
 	Tenants(ctx context.Context, p Page) ([]TenantInfo, *Position, error)
-	// UpdateTenant changes the fields of a tenant that are not nil.
+	// UpdateTenant changes the fields of a tenant that are not nil in u. It fails with
+	// [ErrNoTenant] if the tenant does not exist.
 	UpdateTenant(ctx context.Context, id string, u *TenantUpdate) (*TenantInfo, error)
 	// DeleteTenant deletes a tenant and everything that belongs to it, its runs first. It
 	// works in batches, so that others can write in between. It fails with [ErrInUse] while

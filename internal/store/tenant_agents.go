@@ -49,7 +49,8 @@ func scanAgent(scan func(...any) error) (*StoredAgent, error) {
 
 // PutAgent stores a new version of an agent and returns it. If the newest version is equal,
 // PutAgent returns the newest version instead. An agent has at most 100 versions: PutAgent
-// deletes the oldest.
+// deletes the oldest. It fails with a [*QuotaError] if the tenant's storage quota or the limit
+// of 1,000 agents is reached.
 func (n *Tenant) PutAgent(ctx context.Context, name string, body []byte, modules []string) (a *StoredAgent, err error) {
 	sum := sha256.Sum256(body)
 	digest := hex.EncodeToString(sum[:])

@@ -196,8 +196,8 @@ func (n *Tenant) ModuleName(ctx context.Context, name, version string) (m Module
 	return m, err
 }
 
-// DeleteModule deletes a module and its names. It fails with [ErrInUse] if the newest
-// version of an agent refers to the module.
+// DeleteModule deletes a module and its names. It fails with [ErrInUse] if the newest version
+// of an agent refers to the module, and with [ErrNoModule] if the tenant has no such module.
 func (n *Tenant) DeleteModule(ctx context.Context, digest string) error {
 	return n.update(ctx, func(t scoped) error {
 		user, err := agentWith(t, digest)

@@ -157,8 +157,8 @@ func pendingIDs(list []abi.Pending) (ids []string) {
 	return ids
 }
 
-// stream writes the events of a run in progress here. It ends if the client is too slow and needs
-// events that are no longer in memory, because the protocol has no way to reconnect.
+// stream writes the events of a run in progress here. The stream ends if the client is too slow
+// and needs events that are no longer in memory, because the protocol has no way to reconnect.
 func (x *AGUI) stream(w http.ResponseWriter, req *http.Request, l *runs.ActiveRun) {
 	s := httpapi.NewEventStream(w, x.Timeouts.Write)
 	after := l.From

@@ -14,8 +14,9 @@ const (
 	maxIdleModules = 64
 )
 
-// A cache holds loaded modules, which are verified, compiled and described. All tenants with the
-// same bytes and limits share one. Runs do not use its instances.
+// A cache holds loaded modules, which are verified, compiled and described. Tenants whose
+// modules have the same bytes and limits share one loaded module. Runs do not use its
+// instances.
 type cache = refcache.Cache[cacheKey, *host.Module]
 
 type cacheKey struct {

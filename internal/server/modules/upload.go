@@ -48,7 +48,8 @@ type upload struct {
 	size   int64
 }
 
-// upload receives, checks and stores a module.
+// upload serves an upload. It responds with the module, or with a stream of progress events
+// that ends with the module or a problem.
 func (m *Service) upload(w http.ResponseWriter, r *http.Request, c *httpapi.Caller) error {
 	name, version, err := uploadName(r)
 	if err != nil {

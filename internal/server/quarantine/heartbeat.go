@@ -11,14 +11,15 @@ import (
 // Parameters of heartbeats and of the evidence that they contain.
 const (
 	heartbeatInterval = time.Second
-	pressureInterval  = 100 * time.Millisecond // of heartbeats while new runs are rejected
+	pressureInterval  = 100 * time.Millisecond // of heartbeats while new runs are rejected or a suspect runs here
 	maxAccounts       = 64                     // in a heartbeat; the largest ones
 
 	// A run exceeds its share if its modules wait for memory for their events during more
 	// than excessThreshold of the time, for ExcessTime or longer.
 	excessThreshold = 0.5
 	ExcessTime      = 3 * time.Second
-	// TrialTime is the time for which a suspect runs alone before the next one is resumed.
+	// TrialTime is the maximum time for which a suspect runs alone before the next one is
+	// resumed.
 	TrialTime = 10 * time.Second
 )
 

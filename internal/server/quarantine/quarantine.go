@@ -16,11 +16,11 @@ import (
 
 // A Service decides which runs of crashed processes are resumed.
 //
-// Each second, a process stores its memory usage and its largest runs.
-// The process that takes over such a run reads this evidence. A run that exceeded its share
-// until the end is quarantined. If memory was short, the other runs are suspects, which are
-// resumed one at a time. A suspect is quarantined if its second process also runs out of memory
-// while the suspect is the largest run.
+// A process stores its memory usage and its largest runs at least every second. The process
+// that takes over such a run reads this evidence. A run that exceeded its share until the end
+// is quarantined. If memory was short, the other runs are suspects, which are resumed one at a
+// time. A suspect is quarantined if its second process also runs out of memory while the
+// suspect is the largest run.
 type Service struct {
 	options *Options
 	of      *account.Account // of the process
@@ -96,8 +96,8 @@ func (q *Service) startTrial(ctx context.Context, info *journal.RunInfo) (bool, 
 	return true, nil
 }
 
-// EndTrial clears the suspect when it has ended, or has run for TrialTime without memory
-// pressure.
+// EndTrial clears the suspect if the suspect has ended or has run for TrialTime. It waits while
+// the server rejects runs because memory is short.
 func (q *Service) EndTrial(ctx context.Context, now time.Time, state overload.State) {
 	q.Mu.Lock()
 	defer q.Mu.Unlock()

@@ -53,8 +53,8 @@ func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *api.StartRu
 }
 
 // checkSameRequest rejects a request that reuses the Idempotency-Key of a different request.
-// Otherwise it would get that request's response. For a run that is not in the store yet, it
-// compares only the agent.
+// Otherwise the client would receive the response to the earlier request. For a run that is not
+// in the store yet, it compares only the agent.
 func (r *Service) checkSameRequest(ctx context.Context, known *journal.RunInfo, in *api.StartRun, messages []abi.Message) error {
 	another := httpapi.NewProblem(api.CodeInvalid, "the Idempotency-Key belongs to another request, which started %s; use a different key", known.ID)
 	if known.Agent != "" && known.Agent != in.Agent {

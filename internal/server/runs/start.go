@@ -83,7 +83,7 @@ func (r *Service) start(w http.ResponseWriter, req *http.Request, c *httpapi.Cal
 	return r.respondRun(w, req, c, id, l)
 }
 
-// checkStart rejects contradictory fields.
+// checkStart rejects missing, contradictory and unknown values of fields.
 func checkStart(in *api.StartRun) error {
 	switch {
 	case in.Run != "" && (in.Agent != "" || in.Input != "" || in.Messages != nil || in.Metadata != nil):

@@ -25,7 +25,7 @@ const (
 	MaxTakeoverTime = time.Hour
 )
 
-// TakeOver resumes runs whose server has ended, until ctx is done.
+// TakeOver resumes runs whose server has ended, until ctx is done or the server drains.
 func (r *Service) TakeOver(ctx context.Context) {
 	ticker := time.NewTicker(takeoverInterval)
 	defer ticker.Stop()
@@ -145,8 +145,8 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 	}
 }
 
-// isPermanent reports whether an error of building an agent is permanent, such as a blocked
-// module. Exceeded quotas are not permanent.
+// isPermanent reports whether a failure to build an agent is permanent, such as a blocked
+// module. Exceeded quotas are temporary.
 func isPermanent(err error) bool {
 	var p *httpapi.Problem
 	return errors.As(err, &p) && p.Status != http.StatusTooManyRequests
