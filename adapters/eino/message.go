@@ -220,7 +220,8 @@ func toEino(m abi.Message, base *schema.Message) (*schema.Message, error) {
 	return out, setContent(out, m, base)
 }
 
-// setContent sets the content of out to that of m. It keeps unchanged parts of base.
+// setContent sets the content of out to the content of m, with the original of each part that is
+// unchanged from base.
 func setContent(out *schema.Message, m abi.Message, base *schema.Message) error {
 	out.Content, out.MultiContent, out.UserInputMultiContent, out.AssistantGenMultiContent = "", nil, nil, nil
 	if !m.Content.IsParts() {

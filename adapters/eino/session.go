@@ -166,7 +166,7 @@ func (s *session) end() {
 	s.open = false
 }
 
-// record returns the record of a phase: that of the interrupted pass, or a new one.
+// record returns the record of a phase: the record of the interrupted pass, or a new one.
 func (s *session) record(name string) *record.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()

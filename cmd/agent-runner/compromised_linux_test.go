@@ -445,8 +445,8 @@ func attacked(t *testing.T, args ...string) map[string]string {
 	return outcomes
 }
 
-// TestCompromised lets an attacker run code in a confined server. It reaches exactly what
-// docs/security.md lists. Without confinement every attempt succeeds.
+// TestCompromised checks that an attacker who runs code in a confined server reaches exactly
+// what docs/security.md lists, and that every attempt succeeds without confinement.
 func TestCompromised(t *testing.T) {
 	t.Parallel()
 	if missing := jail.Support().Missing(); missing != "" {

@@ -21,8 +21,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 )
 
-// TestConfinedStores lets confined servers compile a script, run an agent with it, end, and
-// serve again after a restart, with SQLite and with PostgreSQL by TCP and by a Unix socket.
+// TestConfinedStores checks that confined servers can compile a script, run an agent with it,
+// end, and serve again after a restart, with SQLite and with PostgreSQL by TCP and by a Unix
+// socket.
 func TestConfinedStores(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { confinedLife(t, filepath.Join(t.TempDir(), "p.db")) })

@@ -17,8 +17,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
-// TestProjectReadsNoOtherFile loads and uploads local scripts whose project names files
-// outside of its root. Commands print no byte of them and upload none.
+// TestProjectReadsNoOtherFile checks that commands neither print nor upload a byte of a file
+// outside of a project's root if a script's project names such files.
 func TestProjectReadsNoOtherFile(t *testing.T) {
 	t.Parallel()
 	outside, err := filepath.EvalSymlinks(t.TempDir())

@@ -202,7 +202,7 @@ func events(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0])+".events", []byte(text), 0o600))
 }
 
-// A watch collects the output of a process, and reports when a text appears in it.
+// A watch collects the output of a process, and reports when a given string appears in it.
 type watch struct {
 	mu   sync.Mutex
 	all  bytes.Buffer // of stdout and stderr

@@ -42,8 +42,8 @@ func serveHere(t *testing.T, environment map[string]string, args ...string) (out
 	}
 }
 
-// TestServe serves, runs an agent, and ends. No goroutine is left, and its spans were sent.
-// It is not parallel: it counts goroutines.
+// TestServe checks that a server that ran an agent leaves no goroutine when it ends, and that it
+// sent its spans. The test is not parallel, because it counts goroutines.
 func TestServe(t *testing.T) {
 	spans := newSpanCollector(t)
 	before := goleak.IgnoreCurrent()

@@ -78,7 +78,7 @@ func scriptEnv(ts *testscript.TestScript) []string {
 	return env
 }
 
-// endServer sends a signal to the server once a text shows, and checks its exit code. The
+// endServer sends a signal to the server once a string appears, and checks its exit code. The
 // output is in the files out and err.
 func endServer(ts *testscript.TestScript, _ bool, args []string) {
 	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}

@@ -158,9 +158,9 @@ func somePaths(all []string) (some []string) {
 	return some
 }
 
-// TestUploadsReadNoFile uploads scripts, modules and manifests that name files of the host to
-// a server. No response, no log record, and nothing that the server stores contains a byte of
-// the files, and the responses are the same after the files are gone.
+// TestUploadsReadNoFile checks that a server reads no file of its host that uploaded scripts,
+// modules and manifests name: no response, log record or stored value contains a byte of the
+// files, and the responses are the same after the files are deleted.
 func TestUploadsReadNoFile(t *testing.T) {
 	t.Parallel()
 	for program, missing := range map[string]string{"agent-runner": "", "no-landlock": "Landlock", "no-jail": "Landlock (files, TCP ports and signals), seccomp"} {

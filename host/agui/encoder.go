@@ -275,7 +275,7 @@ func (l *lane) closeReasoning() {
 	l.send(&event{Type: typeReasoningEnd, MessageID: id})
 }
 
-// callChunk sends a chunk of a tool call. A call without an id, or with that of another call, is
+// callChunk sends a chunk of a tool call. A call without an id, or with the id of another call, is
 // sent complete with its message.
 func (l *lane) callChunk(c *abi.Chunk) {
 	l.closeReasoning()

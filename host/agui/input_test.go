@@ -69,8 +69,8 @@ func FuzzParseInput(f *testing.F) {
 	})
 }
 
-// FuzzEncoder encodes events in any order, since modules can drop and change them. The stream must
-// start once, and open each item before it closes it.
+// FuzzEncoder checks that the stream starts once and opens each item before it closes the item, for
+// events in any order, since modules can drop and change events.
 func FuzzEncoder(f *testing.F) {
 	f.Add([]byte(`{"type":"chunk","chunk":{"kind":"text","text":"a"}}`), []byte(`{"type":"run_finished","finish_reason":"stop"}`))
 	f.Add([]byte(`{"type":"child","event":{"type":"chunk","run":"x","chunk":{"kind":"tool_call","id":"c","name":"t","arguments":"{}"}}}`), []byte(`{"type":"run_paused","interrupts":[{"id":"i","reason":"why"}]}`))

@@ -17,7 +17,8 @@ import (
 const commonBegin = `{"run":{"id":"run_1","agent":"agent","step":3,"step_id":"step_3","max_steps":20,` +
 	`"usage":{"prompt_tokens":1234567,"completion_tokens":10,"total_tokens":0},`
 
-// fastCommon must agree with the shapes for unusual encodings and for truncated texts.
+// TestCommon checks that fastCommon agrees with the shapes for unusual encodings and for
+// truncated text.
 func TestCommon(t *testing.T) {
 	t.Parallel()
 	const rest = `,"call":{"id":"c","name":"n","arguments":"{\"a\":1}"}}`
@@ -118,8 +119,8 @@ func TestReadLocal(t *testing.T) {
 	require.Equal(t, abi.Result{Content: abi.Text("a\nb"), IsError: true}, result)
 }
 
-// Short texts of every length, with every kind of byte at every position, must be encoded
-// as encoding/json does.
+// TestShortTexts checks that short strings of every length, with every kind of byte at every
+// position, have the encoding of encoding/json.
 func TestShortTexts(t *testing.T) {
 	t.Parallel()
 	for n := range 40 {

@@ -15,7 +15,8 @@ import (
 // pieceBytes is the number of bytes that jsoncodec copies at once.
 const pieceBytes = 256 << 10
 
-// Large texts must arrive unchanged whatever piece boundaries they cross.
+// TestCloneLarge checks that copies of large text equal the original, whatever piece boundaries
+// the text crosses.
 func TestCloneLarge(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -97,7 +97,7 @@ func TestReadHostKeys(t *testing.T) {
 	}
 }
 
-// Read must reject truncated texts and must never read beyond the text.
+// TestReadTruncated checks that Read rejects truncated text and never reads beyond the text.
 func TestReadTruncated(t *testing.T) {
 	t.Parallel()
 	for _, b := range codecSeeds(t) {

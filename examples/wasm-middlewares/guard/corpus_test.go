@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/corpus"
 )
 
-// The corpus is generated from a seed: attacks and ordinary texts assembled from parts, and
+// The corpus is generated from a seed: attacks and ordinary text assembled from parts, and
 // the attacks in disguises. The rules were written before it, and not changed after the
 // first measurement.
 

@@ -85,7 +85,7 @@ func TestToolResults(t *testing.T) {
 	}
 }
 
-// A text is safe only if the judge clearly says so.
+// TestJudge checks that text is safe only if the judge clearly says so.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	for text, safe := range map[string]bool{
@@ -109,7 +109,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// streamed returns the output for a text that arrives in pieces.
+// streamed returns the output for text that arrives in pieces.
 func streamed(t *testing.T, h *middlewaretest.Host, random *rand.Rand, stream int64, kind, text string) string {
 	t.Helper()
 	var out strings.Builder

@@ -82,7 +82,7 @@ func TestHides(t *testing.T) {
 	}
 }
 
-// streamed returns the output for a text that arrives in pieces of size characters.
+// streamed returns the output for text that arrives in pieces of size characters.
 func streamed(s *scanner, text string, size int) string {
 	var out strings.Builder
 	tail := &tail{}
@@ -93,8 +93,8 @@ func streamed(s *scanner, text string, size int) string {
 	return out.String()
 }
 
-// However a text is split into pieces, the output is the same, and contains nothing that
-// the whole would hide.
+// FuzzPieces checks that the output is the same however text is split into pieces, and that it
+// contains nothing that is hidden in the output for the whole text.
 func FuzzPieces(f *testing.F) {
 	f.Add("mail bob@example.com or 4111 1111 1111 1111 12", uint64(1))
 	f.Add("10.0.0.1.5 fe80::1: DE89 3704 0044 0532 0130 00 k1=abcdef; ends with end", uint64(2))
@@ -127,7 +127,7 @@ func FuzzPieces(f *testing.F) {
 	})
 }
 
-// pieces splits a text between characters.
+// pieces splits text between characters.
 func pieces(text string, random *rand.Rand) []string {
 	var out []string
 	runes := []rune(text)
@@ -139,7 +139,8 @@ func pieces(text string, random *rand.Rand) []string {
 	return out
 }
 
-// Random texts of fragments that the detectors look for, split anywhere.
+// TestPiecesOfMadeUpTexts does the checks of FuzzPieces for random text that consists of
+// fragments of the data that the detectors find.
 func TestPiecesOfMadeUpTexts(t *testing.T) {
 	t.Parallel()
 	words := []string{"bob", "@", ".", "example", ".com", " ", "-", "4111", " 1111", "1111", "411111111111", "12", "10.0.0.1", ":", "::", "fe80", "1", "DE89",

@@ -49,8 +49,8 @@ func TestDisguises(t *testing.T) {
 	require.Equal(t, "bob%40example.com", s.all("bob%40example.com", finds{}))
 }
 
-// A text split into two pieces at every position: the output for the first is never more
-// than for the whole.
+// TestCutAnywhere checks, for each position at which text is split in two, that the output for
+// the first piece is a prefix of the output for the whole text.
 func TestCutAnywhere(t *testing.T) {
 	t.Parallel()
 	s := scannerOf(t, func(r *redact) { r.Strategies = map[string]string{"credit_card": strategyMask, "iban": strategyHash} })

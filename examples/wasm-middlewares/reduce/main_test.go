@@ -45,7 +45,7 @@ func (b bench) read(t *testing.T, args map[string]any) *abi.Result {
 	return answer.Result
 }
 
-// readAll reads all pages of a text.
+// readAll reads all pages of stored text.
 func (b bench) readAll(t *testing.T, id string, bytes int) string {
 	t.Helper()
 	var all strings.Builder

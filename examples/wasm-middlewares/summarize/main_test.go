@@ -17,7 +17,7 @@ import (
 
 // says is a model with scripted replies that records its calls.
 type says struct {
-	replies []any // texts and errors; the last one repeats
+	replies []any // strings and errors; the last one repeats
 	asked   []middlewaretest.ModelCall
 }
 
@@ -46,7 +46,7 @@ func step(t *testing.T, h *middlewaretest.Host) []abi.Message {
 	return h.Messages()
 }
 
-// long returns a text of about n tokens.
+// long returns a string of about n tokens.
 func long(n int) string { return strings.Repeat("word", n) }
 
 // talk returns n messages, alternating between user and assistant.

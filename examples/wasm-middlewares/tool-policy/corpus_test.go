@@ -49,7 +49,7 @@ func compose(random *rand.Rand, parts [][]string) string {
 	return b.String()
 }
 
-// each returns a function that formats every byte of a text with verb.
+// each returns a function that formats every byte of a string with verb.
 func each(verb string) func(*rand.Rand, string) string {
 	return func(_ *rand.Rand, s string) string {
 		var b strings.Builder

@@ -109,7 +109,7 @@ func clean(name string) string {
 	return "_OTHER"
 }
 
-// items returns the items that an event completes.
+// items returns the spans and records for an event.
 func (o *open) items(e *abi.Event) []item {
 	switch e.Type {
 	case abi.EventRunStarted:

@@ -29,7 +29,7 @@ type Options struct {
 
 	// Command is a program that speaks MCP on stdin and stdout, and its arguments.
 	Command []string
-	// Dir is the working directory of the command. It defaults to that of this process.
+	// Dir is the working directory of the command. It defaults to the working directory of this process.
 	Dir string
 	// Env is added to this process's environment, as NAME=value. The last value of a
 	// duplicate name wins.

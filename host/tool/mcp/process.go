@@ -118,7 +118,7 @@ func StartGroup(cmd *exec.Cmd) (*Group, error) {
 // A Group is a child process with its process group. It implements [Child].
 type Group struct{ cmd *exec.Cmd }
 
-// PID returns the process id, which is also that of the group.
+// PID returns the process id, which is also the id of the group.
 func (g *Group) PID() int { return g.cmd.Process.Pid }
 
 // Wait implements [Child].

@@ -10,7 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
-// TestModulePlaces replaces paths by digests, and parses the result.
+// TestModulePlaces checks that an agent file still parses after paths are replaced by digests,
+// and that the rest of the text is unchanged.
 func TestModulePlaces(t *testing.T) {
 	t.Parallel()
 	const d = "sha256:0000000000000000000000000000000000000000000000000000000000000000"

@@ -59,7 +59,7 @@ func (c *runsCommand) shown(x *exported, verbose bool) error {
 // A runView formats a run as text.
 type runView struct {
 	color     bool
-	most      int    // maximum number of characters of a text
+	most      int    // maximum number of characters of each text
 	storeFlag string // the flag for commands in hints
 	out       strings.Builder
 

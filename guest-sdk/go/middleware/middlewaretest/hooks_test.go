@@ -119,7 +119,7 @@ func TestDescribe(t *testing.T) {
 	require.Nil(t, d.Events)
 }
 
-// TestEndings returns errors, stops and interrupts from every hook.
+// TestEndings checks the output of every hook that returns an error, a stop or an interrupt.
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	const stop, interrupt = `{"stop":{"reason":"r","code":"c"}}`, `{"interrupt":{"reason":"r","payload":{"k":1}}}`

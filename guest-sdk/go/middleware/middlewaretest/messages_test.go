@@ -117,8 +117,8 @@ var edits = map[string]edit{
 	},
 }
 
-// TestEditsAgainstSlice edits lists and plain slices alike, at random, over several
-// hooks, with and without keeping the module's memory.
+// TestEditsAgainstSlice checks that random edits of a list over several hooks have the same
+// result as the same edits of a slice, with and without retaining the module's memory.
 func TestEditsAgainstSlice(t *testing.T) {
 	t.Parallel()
 	names := slices.Sorted(func(yield func(string) bool) {
