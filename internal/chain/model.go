@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chunks"
 )
 
-// A ModelRequest is a request as the chain passes it on.
+// A ModelRequest is a model request as it passes through the chain.
 type ModelRequest struct {
 	Messages *message.List // of the request: the instruction, then the state
 	Tools    []abi.Tool
@@ -73,7 +73,7 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 				return exchange.Reply[abi.Response]{}, ending.FromContext(ctx)
 			default:
 				failed := ending.AsError(err, abi.CodeModel)
-				r.Record.Save(key, nil, record.Verdict{Failed: failed}) // record its end as well, because hooks have seen it
+				r.Record.Save(key, nil, record.Verdict{Failed: failed}) // record the failure too, because hooks have seen it
 				return exchange.Reply[abi.Response]{Err: failed, Source: exchange.SourceModel}, r.PersistAnswer(ctx)
 			}
 		},
@@ -225,5 +225,5 @@ func Says(delivered []abi.Chunk, m *abi.Message) bool {
 	return a.Says(m.Chunks())
 }
 
-// Same reports whether two responses have the same content, whatever their ids.
+// Same reports whether two responses have the same content. It ignores their ids.
 func (k *modelKind) Same(a, b *abi.Response) bool { return message.Same(&a.Message, &b.Message) }

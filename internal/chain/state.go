@@ -237,7 +237,7 @@ func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 		if err != nil && ending.FromContext(ctx) != nil {
 			return e.Final
 		}
-		if err != nil { // from a call that the hook made; the run is over, so it cannot end the run
+		if err != nil { // the error of a call that the hook made; it cannot end the run, which is over
 			c.LogFailed(ending.AsError(err, abi.CodeInternal))
 		}
 		if v.Failed != nil {

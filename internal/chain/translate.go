@@ -17,8 +17,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// An Encoder converts a run's events to the protocol of one client. It belongs to one run
-// and one client, and is called for one event at a time.
+// An Encoder converts a run's events to the protocol of one client. An Encoder serves one run and
+// one client, and is called for one event at a time.
 type Encoder interface {
 	// Protocol returns the protocol's name for modules.
 	Protocol() string
@@ -67,7 +67,7 @@ type translation struct {
 	run      *Run
 	protocol string
 	source   abi.Event // the event as it was sent
-	ends     bool      // it is the last event of the run
+	ends     bool      // the event is the last of the run
 	caused   []abi.Event
 }
 
@@ -288,8 +288,8 @@ func keepMessage(m, was *abi.Message) error {
 	return nil
 }
 
-// keepInterrupts rejects or reverts changes other than of texts and payloads. Clients answer
-// interrupts by id, and must answer all of them.
+// keepInterrupts rejects or reverts changes of interrupts other than of their text and payloads.
+// Clients answer interrupts by id, and must answer all of them.
 func keepInterrupts(e, was *abi.Event) error {
 	if len(e.Interrupts) != len(was.Interrupts) {
 		return fmt.Errorf("event: has %d interrupts; there are %d", len(e.Interrupts), len(was.Interrupts))

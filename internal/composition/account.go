@@ -51,7 +51,7 @@ func (c *Composition) reply(step int) Reply {
 	return c.Replies[min(step, len(c.Replies))-1]
 }
 
-// said returns the text of a reply to a request with n messages.
+// said returns the text of the model's reply to a request with n messages.
 func said(r Reply, messages int) string {
 	if r.Text == "" {
 		return ""

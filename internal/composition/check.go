@@ -14,7 +14,8 @@ import (
 // deterministic.
 type Check struct {
 	Name string
-	// Each runs the check for one seed out of this many, because of its cost.
+	// Each is the number of seeds for which the check runs once. Expensive checks run for fewer
+	// seeds.
 	Each int
 	Run  func(context.Context, *Composition) string
 }
@@ -30,8 +31,7 @@ func Checks() []Check {
 	}
 }
 
-// whole runs a composition without streaming. The prediction covers everything that its entries
-// see.
+// whole runs a composition without streaming. The prediction covers all inputs of its entries.
 func whole(ctx context.Context, c *Composition) string {
 	return againstPrediction(ctx, c.quiet(), &stage{})
 }
@@ -60,8 +60,8 @@ func sideBySide(ctx context.Context, c *Composition) string {
 	return againstPrediction(ctx, c, &stage{parallel: 3})
 }
 
-// streamed runs a composition with streamed answers. Streaming makes no difference unless a hook
-// depends on what was delivered.
+// streamed runs a composition with streamed answers. Streaming must make no difference unless a
+// hook depends on delivered chunks.
 func streamed(ctx context.Context, c *Composition) string {
 	if slices.ContainsFunc(c.agents(), (*Composition).cutsOff) {
 		return ""
@@ -107,8 +107,8 @@ func (c *Composition) cutsOff() bool {
 	return false
 }
 
-// mortal runs a composition in processes that die. The point of death makes no difference to the
-// persisted run.
+// mortal runs a composition in processes that die. The persisted run must not depend on the point
+// of death.
 func mortal(ctx context.Context, c *Composition) string {
 	c = c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
 		s.Keep = s.Keep && s.Next == nil && h != abi.HookWrapModel && h != abi.HookWrapToolCall // wrappers are called again

@@ -137,12 +137,13 @@ func (g generator) entry(prefix string, i, trouble int, pauses bool) Entry {
 	return e
 }
 
-// own lets one entry make calls for itself: more than one would call each other.
+// own lets one entry make calls for itself. With several such entries, the calls of each would pass
+// the others.
 func (g generator) own(c *Composition) {
 	e := &c.Entries[g.IntN(len(c.Entries))]
 	for _, h := range slices.Sorted(maps.Keys(e.Hooks)) {
 		if never := h == abi.HookBeforeAgent || h == abi.HookOnChunk || h == abi.HookToolMessages || h == abi.HookAfterAgent; never || g.IntN(2) == 0 {
-			continue // before a step there are no tools, and the other hooks cannot pause
+			continue // tools are not available before a step, and the other hooks cannot pause
 		}
 		s := e.Hooks[h]
 		if s.Own = puppet.OwnTool; !ofTool(h) && g.IntN(2) == 0 {

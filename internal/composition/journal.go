@@ -128,7 +128,7 @@ func (j *memoryJournal) told() []abi.Event {
 	return slices.Clone(j.events)
 }
 
-// maxLives is above the number of processes that any run needs.
+// maxLives exceeds the number of processes that any run needs.
 const maxLives = 200
 
 // playMortal runs a composition in processes that die. The first dies when hook number at starts,

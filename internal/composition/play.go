@@ -56,7 +56,7 @@ type seen struct {
 	onHook    func() // called at the start of each hook, if not nil
 }
 
-// maxPauses is above the number of pauses that any run needs.
+// maxPauses exceeds the number of pauses of any run.
 const maxPauses = 200
 
 // play runs a composition on the host and approves every interrupt.

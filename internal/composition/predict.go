@@ -65,7 +65,7 @@ type prediction struct {
 	nth       int
 	transfers []string // target agents of the round's transfers, by call
 
-	around     *prediction // the run whose tool call this run is, or nil
+	around     *prediction // the outer run, which called this run as a tool, or nil
 	modelCalls int
 	toolCalls  map[string]int
 	last       *limit // the limit that was reached, after which the model is offered no tools
@@ -81,7 +81,8 @@ type message struct {
 
 type toolCall struct{ id, name, arguments string }
 
-// An ended describes the end of a run. It is a panic value, since nothing catches an ending.
+// An ended describes the end of a run. The prediction panics with it, because no entry can catch an
+// ending.
 type ended struct {
 	reason, by, failed string
 	final              *message

@@ -158,7 +158,7 @@ func (x *exchange) says(a answer) string {
 	}
 }
 
-// own returns the answer that an entry substitutes for the one it received.
+// own returns the answer that an entry substitutes for the received answer.
 func own(e *Entry, h abi.Hook) answer { return answer{text: mark(puppet.Answer, e, h), source: e.Name} }
 
 func edited(e *Entry, h abi.Hook, a answer) answer {

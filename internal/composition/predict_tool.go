@@ -64,8 +64,8 @@ func (p *prediction) round(calls []toolCall) {
 	}
 }
 
-// callTool makes one call. It returns the outcome and the messages that record it. The first of
-// them answers the call.
+// callTool makes one call. It returns the outcome and the messages that record it. The first
+// message answers the call.
 func (p *prediction) callTool(c toolCall) (answer, []message) {
 	var arguments map[string]any
 	switch {

@@ -29,7 +29,7 @@ type builder struct {
 	values      durable
 }
 
-// agent builds the agent of a file. more follows the file's own middlewares.
+// agent builds the agent of a file. The middlewares in more follow those of the file.
 func (b *builder) agent(ctx context.Context, name string, file *agentFile, more ...hook.Entry) (*agent.Agent, error) {
 	entries, err := b.entries(ctx, file)
 	if err != nil {

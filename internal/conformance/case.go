@@ -186,7 +186,7 @@ func parseMessages(data []byte) ([]abi.Message, error) {
 	return out, nil
 }
 
-// parseReplies reads one reply a line: a message, "size N MESSAGE" for a message that is streamed
+// parseReplies reads one reply per line: a message, "size N MESSAGE" for a message that is streamed
 // in chunks of N characters, or the JSON of package scripted.
 func parseReplies(data []byte) ([]scripted.Reply, error) {
 	var out []scripted.Reply

@@ -68,8 +68,8 @@ func (c *Call) Tool(ctx context.Context, name, arguments string) (*abi.Result, e
 	return res, err
 }
 
-// own checks and counts a call that the middleware makes for itself, and makes it by fn.
-// An ending that fn meets becomes that of the hook.
+// own checks and counts a call that the middleware makes for itself, and makes the call with fn. If
+// fn returns an ending, the ending becomes that of the hook.
 func (c *Call) own(of Own, fn func(nester) error) error {
 	c.mu.Lock()
 	c.owns++
@@ -122,9 +122,9 @@ func (c *Control) Within(of Own, id string) *Run {
 
 // Past returns the members whose hooks the innermost call skips.
 //
-// A tool call skips the hooks of its caller only: another module that makes a call within
-// it is subject to the caller's gates. A model call also skips those of the model calls
-// around it, so that two modules that judge answers do not judge each other's judgements
+// A tool call skips the hooks of its caller only: another module that makes a call within it is
+// subject to the caller's gates. A model call also skips the hooks of the callers of the model
+// calls around it, so that two modules that judge answers do not judge each other's judgements
 // without end.
 func (r *Run) Past() map[*Member]bool {
 	last := r.path[len(r.path)-1]
@@ -138,16 +138,17 @@ func (r *Run) Past() map[*Member]bool {
 	return past
 }
 
-// never holds the hooks that cannot pause a run; the calls that they make cannot either.
+// never holds the hooks that cannot pause a run. Calls that these hooks make cannot pause it
+// either.
 var never = map[abi.Hook]bool{
 	abi.HookOnChunk:      true,
 	abi.HookToolMessages: true,
 	abi.HookAfterAgent:   true,
 }
 
-// Identify returns an id for a call that the middleware makes for itself. The id is the
-// same in each pass through the phase, whatever else the hook does before the call.
-// Identical requests of one hook call are numbered.
+// Identify returns an id for a call that the middleware makes for itself. The id is the same in
+// each pass through the phase, even if the hook makes other calls before. Identical requests of one
+// hook call are numbered.
 func (c *Control) Identify(of Own, request any) (string, error) {
 	b, err := abijson.Marshal(request)
 	if err != nil {

@@ -25,9 +25,9 @@ func (c *Control) Next(ctx context.Context, patch any) (any, error) {
 	return reply, err
 }
 
-// NextStream is Next without waiting for the answer: Recv reads it as it arrives. One
-// stream is open at a time. Next, another NextStream and the end of the hook close it,
-// which cancels the wrapped call and waits for it to return.
+// NextStream is like Next, but does not wait for the answer: Recv reads the answer as it arrives.
+// One stream is open at a time. Next, another NextStream and the end of the hook close it, which
+// cancels the wrapped call and waits for it to return.
 func (c *Control) NextStream(ctx context.Context, patch any) error {
 	if c.open == nil {
 		return denied("next_stream is for wrap_model and wrap_tool_call, not for %s", c.Hook)

@@ -1,5 +1,5 @@
-// Package inproc runs middlewares that are written in Go and run in the host's process, with all
-// its rights. Package host/native has constructors for them.
+// Package inproc runs middlewares written in Go in the host's process, with all rights of the
+// process. Package host/native has constructors for them.
 package inproc
 
 import (

@@ -32,8 +32,8 @@ func (v *Values) checkWritable(o *Owner, key string) error {
 	return nil
 }
 
-// set sets a key if its version is still version, or unconditionally for abi.LocalAlways. It
-// retains val.
+// set sets a key if the key's version still equals version, or unconditionally for abi.LocalAlways.
+// It retains val.
 func (v *Values) set(o *Owner, key string, val json.RawMessage, version int64) (int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -51,7 +51,7 @@ func (v *Values) checkSet(o *Owner, key string, version int64) error {
 	return v.checkVersion(o, key, version)
 }
 
-// checkVersion is checkSet for callers that hold the lock.
+// checkVersion is like checkSet, for callers that hold the lock.
 func (v *Values) checkVersion(o *Owner, key string, version int64) error {
 	if err := v.checkWritable(o, key); err != nil {
 		return err

@@ -25,7 +25,8 @@ type changes struct {
 	index map[scopedKey]int // into list; nil below maxLinear changes
 }
 
-// add notes a change, and adds delta to that of an earlier change of the key.
+// add records a change of a key. If the key has changed before, delta is added to the delta of the
+// earlier change.
 func (c *changes) add(k scopedKey, delta int64) {
 	if i := c.find(k); i >= 0 {
 		c.list[i].delta += delta

@@ -6,9 +6,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
-// A Hold collects the changes that the wrappers of one exchange make. They are
-// not persisted before the exchange ends: until then a new process would call
-// the wrappers again, which would make the changes again.
+// A Hold collects the changes that the wrappers of one exchange make. They are not persisted before
+// the exchange ends: until then a new process would call the wrappers again, and they would repeat
+// the changes.
 type Hold struct{ changes map[scopedKey]int64 }
 
 type holdKey struct{}

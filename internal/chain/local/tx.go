@@ -26,8 +26,8 @@ type Tx struct {
 	changed changes
 }
 
-// A write is a staged write. Its version is reserved when it is staged, so
-// that the middleware knows it at once.
+// A write is a staged write. Its version is reserved when it is staged, so that the middleware
+// receives the version at once.
 type write struct {
 	key     string
 	value   json.RawMessage
@@ -69,7 +69,7 @@ func (tx *Tx) lastStaged(key string) (write, bool) {
 // Set sets a value to a copy of val, which must be valid JSON, and returns its version. With
 // abi.LocalAlways it stages the write. With any other version it writes at once, and fails with
 // abi.CodeConflict if the value has another version. While it checks and copies a large value it
-// periodically calls stop, which may be nil, and fails with its error.
+// periodically calls stop, which may be nil, and fails with the error of stop.
 func (tx *Tx) Set(key string, val json.RawMessage, version int64, stop func() error) (int64, error) {
 	if err := checkKey(key); err != nil {
 		return 0, err
@@ -109,7 +109,7 @@ func (tx *Tx) checkSet(key string, val json.RawMessage, version int64) error {
 	}
 	for _, w := range tx.staged {
 		if w.key == key {
-			return nil // Set flushes it first, which changes the version
+			return nil // Set flushes the staged write first, which changes the version
 		}
 	}
 	return tx.values.checkSet(tx.owner, key, version)
@@ -209,7 +209,7 @@ func (tx *Tx) apply(w *write) error {
 	return err
 }
 
-// note records that the call changes a value, by delta if it is a counter.
+// note records that the call changes a value. delta is the amount added to a counter.
 func (tx *Tx) note(key string, delta int64) {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()

@@ -3,8 +3,8 @@
 //
 // Each hook call writes through its own [Tx]. [Values.Changes] returns the changes for the host to
 // persist. The package guarantees that unconditional writes take effect only if their hook
-// succeeds, that versions never repeat, and that no entry exceeds its limits. It knows neither
-// hooks nor the chain.
+// succeeds, that versions never repeat, and that no entry exceeds its limits. The package does not
+// depend on hooks or the chain.
 package local
 
 import (
@@ -44,7 +44,7 @@ type value struct {
 	Version int64           `json:"version"`
 }
 
-// New returns the values of a new run, which has none.
+// New returns an empty set of values for a new run.
 func New() *Values {
 	return &Values{scopes: map[string]map[string]value{}, sizes: map[string]int{},
 		dirty: map[scopedKey]bool{}, pending: map[scopedKey]int64{}, holds: map[*Hold]bool{}}
@@ -75,7 +75,7 @@ func (v *Values) MarshalJSON() ([]byte, error) {
 	return abijson.Marshal(v.scopes)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON decodes the output of MarshalJSON.
 func (v *Values) UnmarshalJSON(b []byte) error {
 	scopes := map[string]map[string]value{}
 	if err := json.Unmarshal(b, &scopes); err != nil {

@@ -46,8 +46,8 @@ func isEmpty(m *abi.Message) bool {
 }
 
 // CheckResponse rejects a response that is not an assistant's message. It sets the id and origin.
-// If the content equals that of inner, the response that the middleware saw, they are those of
-// inner.
+// If the content equals that of inner, the response that the middleware saw, they are the id and
+// origin of inner.
 func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 	if res == nil {
 		return nil

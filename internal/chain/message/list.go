@@ -11,9 +11,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// A List is an immutable list of messages: a run's state, or the request of one model
-// call. Editing it makes another List with its own revision, which shares the messages
-// that stayed. It is safe for concurrent use.
+// A List is an immutable list of messages: a run's state, or the request of one model call. Editing
+// it makes another List with its own revision, which shares the unchanged messages. It is safe for
+// concurrent use.
 type List struct {
 	items []*item
 	rev   int64
@@ -63,7 +63,7 @@ func (it *item) encoded() []byte {
 	}
 	b, err := abijson.Marshal(&it.message)
 	if err != nil {
-		// Unreachable: every message was decoded or made by the host.
+		// Unreachable: every message was decoded, or created by the host, and can be encoded.
 		b = []byte(`{"role":"user","content":null}`)
 	}
 	it.json.Store(&b)

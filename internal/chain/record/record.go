@@ -3,7 +3,7 @@
 //
 // A [Record] stores the outcomes of hooks, gates, the model and tools under keys that follow the
 // order of their calls. It returns recorded outcomes, pending interrupts, and the changes to
-// persist, as a [Delta]. A Record never calls anything.
+// persist, as a [Delta]. A Record makes no calls itself.
 package record
 
 import (
@@ -21,7 +21,7 @@ import (
 // pipeline hooks, gates, the model and tools are answered from the record; only wrappers and the
 // hook that interrupted are called again.
 //
-// It is a plain value that is persisted with the run. The next phase starts with an empty
+// A Record is a plain value that is persisted with the run. The next phase starts with an empty
 // record.
 type Record struct {
 	mu      sync.Mutex
@@ -125,7 +125,7 @@ func (r *Record) MarshalJSON() ([]byte, error) {
 	return abijson.Marshal(recordFile{r.entries, r.waiting, r.answers, r.approvals})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON decodes the output of MarshalJSON.
 func (r *Record) UnmarshalJSON(b []byte) error {
 	var f recordFile
 	if err := json.Unmarshal(b, &f); err != nil {
@@ -225,7 +225,7 @@ func (r *Record) Load(key string, out any) (v Verdict, ok bool, err error) {
 	return Verdict{Failed: e.Failed, Faulted: e.Faulted}, true, nil
 }
 
-// LoadAs is Load for an outcome of type T. ok is also false if the outcome cannot be
+// LoadAs is like Load and returns an outcome of type T. ok is also false if the outcome cannot be
 // decoded.
 func LoadAs[T any](r *Record, key string) (known *T, v Verdict, ok bool) {
 	if !r.isDone(key) {

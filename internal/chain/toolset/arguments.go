@@ -28,7 +28,7 @@ func ParseArguments(arguments string) (string, error) {
 	return arguments, nil
 }
 
-// BadArguments returns the result that tells a model that its arguments are invalid.
+// BadArguments returns an error result that reports invalid arguments to the model.
 func BadArguments(tool, arguments string, err error) *abi.Result {
 	const most = 1024
 	if len(arguments) > most {

@@ -53,7 +53,7 @@ type Outcome struct {
 	IsError      bool       // the tool reported an error
 }
 
-// A Cost is what a hook call used in addition to time.
+// A Cost holds the resources other than time that a hook call used.
 type Cost struct {
 	Fuel     int64
 	BytesIn  int64 // copied to the guest, bytes

@@ -11,7 +11,7 @@ import (
 
 // A Host is the interface of a puppet to its host during a hook.
 type Host interface {
-	// Tell sends an event with a name and a text.
+	// Tell sends an event with a name and text.
 	Tell(name, text string) error
 	// Next makes the wrapped call. patch is an *abi.RequestPatch and the reply an *abi.Response, or
 	// patch is an *abi.CallPatch and the reply an *abi.Result.
@@ -44,7 +44,7 @@ type player struct {
 	script Script
 	common *abi.Common
 	end    *abi.Error // the error of the wrapped call
-	about  string     // the id of the tool call that the hook is about
+	about  string     // id of the hook's tool call; empty for other hooks
 	idle   bool       // a late on_chunk hook whose sign has not arrived
 }
 

@@ -70,17 +70,17 @@ func Tool(entry string) string { return "of_" + entry }
 
 // Signs are the characters that on_chunk changes. They occur in the texts of models, tools and
 // puppets, but not in texts of the host. An entry replaces one of them by the next, so that the
-// result does not depend on the division of a text into chunks, but does depend on the order of
+// result does not depend on the division of text into chunks, but does depend on the order of
 // entries.
 const Signs = "@%^*$"
 
-// Edited returns a text as the on_chunk hook of an entry changes it.
+// Edited returns text with the change that the on_chunk hook of an entry makes.
 func Edited(entry, text string) string {
 	n := int(entry[len(entry)-1]) % len(Signs)
 	return strings.ReplaceAll(text, Signs[n:n+1], Signs[(n+1)%len(Signs):][:1])
 }
 
-// Mark returns a text that is unique to an action of an entry's puppet in a hook.
+// Mark returns a string that is unique to an action of an entry's puppet in a hook.
 func Mark(what, entry string, h abi.Hook) string { return what + ":" + entry + "." + string(h) + Signs }
 
 // String returns the script's fields as in a Go literal.

@@ -6,7 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// playTool plays a hook that is about a tool call.
+// playTool plays the hooks of tool calls.
 func (p *player) playTool(in, out any) error {
 	switch in := in.(type) {
 	case *abi.BeforeToolInput:

@@ -210,8 +210,8 @@ func (imports) Tool(name, arguments string) (*abi.Result, error) {
 	return out, err
 }
 
-// scripts holds the configured script of each hook. ran detects leaks: each run must start with the
-// memory that configure left.
+// scripts holds the configured script of each hook. ran detects state that leaks between runs: each
+// run must start with the memory as of the end of configure.
 var (
 	scripts map[abi.Hook]puppet.Script
 	ran     string // the run whose hooks this instance has served
