@@ -21,7 +21,7 @@ var kills = flag.Int("kills", 1, "how often TestKillHonest kills its server")
 // runs are resumed earlier.
 const lease = 5 * time.Second
 
-// A quarantined is a run that is not resumed, and why.
+// A quarantined is a run that the server does not resume, and the reason.
 type quarantined struct {
 	Run    string `json:"run"`
 	Tenant string `json:"tenant"`
@@ -42,7 +42,7 @@ func steps(n int) *Composition {
 		Hooks: map[string][]Action{"after_tool": {{"emit", 100, 3}, {"local_add", 0, 2}}}}}
 }
 
-// begin starts n runs of an agent.
+// begin starts n runs of an agent and returns their ids.
 func (t *tenant) begin(ctx context.Context, test *testing.T, agent string, n int) (ids []string) {
 	test.Helper()
 	for range n {

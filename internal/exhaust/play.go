@@ -224,7 +224,8 @@ func slowly(ctx context.Context, r io.Reader) {
 // above the goal, which TestFlood measures, because other compositions load the machine.
 const cancelTimeout = 30 * time.Second
 
-// cancelAll cancels all active runs, and returns the time until each has ended.
+// cancelAll cancels the tenant's running runs, at most 100, and returns the time until each has
+// ended.
 func (t *tenant) cancelAll(ctx context.Context) ([]time.Duration, error) {
 	var list struct {
 		Runs []*run `json:"runs"`

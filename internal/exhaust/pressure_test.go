@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hold keeps all of r in memory until it ends.
+// hold reads r into memory, and returns when r ends.
 func hold(r io.Reader) {
 	var held [][]byte
 	for in := bufio.NewReader(r); ; {

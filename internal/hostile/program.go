@@ -8,8 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A program is a random valid module that need not terminate.
-// All its functions are of type (i32) -> i32, hooks included.
+// A program is a random valid module that need not terminate. Its functions are of type
+// (i32) -> i32, hooks included. Only _initialize and a start function have neither
+// parameters nor results.
 type program struct {
 	*rand.Rand
 	*guest

@@ -133,7 +133,7 @@ func padded() []byte {
 	return out
 }
 
-// shortEvents checks that a module cannot make an event long.
+// shortEvents checks that no event of a run is longer than 64 KiB.
 func shortEvents(s *Seen) error {
 	for _, e := range s.Events {
 		if b, err := abijson.Marshal(e); err != nil || len(b) > 64<<10 {

@@ -276,7 +276,7 @@ func (o *outcome) fault() *ending.FaultError {
 	return f
 }
 
-// check compares the outcome of a module with the expected one.
+// check returns an error if the outcome of a module is not the one that c expects.
 func (o *outcome) check(c *Case) error {
 	var err error
 	switch c.Want {

@@ -313,7 +313,7 @@ func notANumber() []byte {
 	return g.hook(abi.HookBeforeAgent, i32(answerAt), i32(3), zero, zero, []byte{0x95, 0xbc, 0xac}, call(local), call(show)).bytes()
 }
 
-// noControlCharacters checks that no text contains control characters.
+// noControlCharacters checks that no event of the run contains an ESC, BEL or NUL character.
 func noControlCharacters(s *Seen) error {
 	for _, e := range s.Events {
 		b, err := abijson.Marshal(e)

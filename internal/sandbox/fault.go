@@ -54,7 +54,8 @@ type Fault struct {
 	// print why they gave up.
 	Output []string
 
-	// Cause is the host's error behind a fault of kind FaultInternal, nil otherwise.
+	// Cause is the host's error that caused a fault of kind FaultInternal, and nil for other
+	// faults.
 	Cause error
 
 	reason string // the printed line of this call that best explains the fault

@@ -139,7 +139,7 @@ func (in *Instance) checkLimits() (ran time.Duration) {
 
 // Wait calls fn, whose time does not count as the guest's, because it waits for a model, a
 // tool, another guest or a slow reader. Work for the guest should be outside of fn. The
-// guest's clock stands still, see Tick.
+// guest's clock does not advance, see Tick.
 func (g *Guest) Wait(fn func()) {
 	if w := &g.in.watch; w.running { // not within another wait, or after the call
 		g.in.releaseCPU()

@@ -36,8 +36,9 @@ type InstanceConfig struct {
 	Seed []byte
 
 	// Clock returns the guest's time in nanoseconds since 1970. It is called when a call
-	// begins and after an import that waits; the guest's clock stands still between. The
-	// guest sees whole milliseconds. If Clock is nil, the system's clock is used.
+	// begins and after an import that waits; the guest's clock does not advance in
+	// between. The guest sees whole milliseconds. If Clock is nil, the system's clock is
+	// used.
 	Clock func() int64
 }
 
@@ -82,7 +83,7 @@ type Instance struct {
 	tank       tank
 	fuel       int64  // limit of a call
 	ending     error  // why an import ended the call
-	own        *Fault // the same, if this guest made the mistake
+	own        *Fault // the value of ending, if this guest made the mistake
 	report     Report
 	profiled   []profileFrame // the functions that run, if there is a profile
 }

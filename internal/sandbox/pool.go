@@ -67,7 +67,7 @@ func (p *pool) take() *core {
 
 // An instance is retired at these limits. It is still clean, but the pages that it has
 // written to remain its own, even if only one user in a thousand needed them; and so does
-// what wazero keeps for it.
+// wazero's own memory for it.
 const (
 	maxUses = 1000
 	maxAge  = 10 * time.Minute

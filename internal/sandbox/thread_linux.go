@@ -11,7 +11,7 @@ import (
 // threadTime returns the current thread and the processor time that it has used.
 func threadTime() (thread int, used time.Duration) {
 	var ts unix.Timespec
-	// The system call does not block, so Go's scheduler need not be told: that would take as
+	// The system call does not block, so it bypasses Go's scheduler, which would take as
 	// long again.
 	if _, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_THREAD_CPUTIME_ID, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
 		return 0, 0

@@ -34,8 +34,9 @@ import (
 
 // Options bound child processes.
 type Options struct {
-	// MemoryBytes is the memory that a child may use. The child checks that every few
-	// milliseconds; on Linux the kernel stops it at a quarter more. Default 1 GiB.
+	// MemoryBytes is the memory that a child may use. The child checks its usage every
+	// few milliseconds. On Linux the kernel also enforces a limit that is a quarter
+	// higher. Default 1 GiB.
 	MemoryBytes int64
 
 	// Timeout bounds a compilation or job, from the start of the child to its end, without

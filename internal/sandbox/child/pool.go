@@ -76,7 +76,7 @@ func (p *Pool) Run(ctx context.Context, tenant, dir string, job Job) ([]byte, er
 	return out.Bytes(), nil
 }
 
-// An output receives what a child writes to stdout, including the text of its error.
+// An output receives what a child writes to stdout, including the message of its error.
 type output interface {
 	io.Writer
 	String() string
@@ -215,10 +215,10 @@ func limitExceeded(job, limit, resource string) error {
 	return refused
 }
 
-// maxMessage is the number of bytes kept of what a child prints.
+// maxMessage is the maximum number of bytes that a prefixBuffer stores.
 const maxMessage = 8 << 10
 
-// prefixBuffer keeps the first maxMessage bytes of what is written to it.
+// prefixBuffer stores the first maxMessage bytes that are written to it, and drops the rest.
 type prefixBuffer struct{ bytes.Buffer }
 
 func (h *prefixBuffer) Write(b []byte) (int, error) {

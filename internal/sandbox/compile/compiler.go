@@ -35,7 +35,7 @@ type Options struct {
 	// CacheDir is the directory in which machine code is cached for later processes. If it
 	// is empty, nothing is cached on disk.
 	CacheDir string
-	// CacheBytes bounds the cache directory.
+	// CacheBytes bounds the size of the cache directory in bytes.
 	CacheBytes int64
 	// Children compile modules, unless wazero interprets them. If Children is nil, this
 	// process compiles.
@@ -48,8 +48,8 @@ type Options struct {
 	StartStackBytes int64
 	// Interpret makes wazero interpret where it could compile.
 	Interpret bool
-	// Listen returns a listener for the functions of a module, which is then compiled in
-	// this process. If Listen is nil, no listener is used.
+	// Listen returns a listener for the functions of a module. It has an effect only
+	// without CacheDir and Children. If Listen is nil, no listener is used.
 	Listen func(facts *Facts) experimental.FunctionListenerFactory
 	// Logger receives failures of the cache and panics of the compiler.
 	Logger *slog.Logger

@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/text"
 )
 
-// Limits of the function names that are kept. The module chooses them freely.
+// Limits of the stored function names, because a module can choose any names.
 const (
 	maxNames     = 50_000
 	maxNameBytes = 128

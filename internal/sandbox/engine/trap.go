@@ -16,7 +16,7 @@ const (
 // maxFrames bounds a stack trace. wazero itself prints at most 30 frames.
 const maxFrames = 30
 
-// SplitTrap takes the text of an error of wazero apart: the trap, and the lines of the
+// SplitTrap splits the message of an error of wazero into the trap and the lines of the
 // guest's stack trace, innermost first. wazero has no exported type for either.
 func SplitTrap(err error) (trap string, frames []string) {
 	head, tail, _ := strings.Cut(err.Error(), "\nwasm stack trace:\n")

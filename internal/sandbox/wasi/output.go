@@ -74,7 +74,8 @@ func (l *lines) emit() {
 	}
 }
 
-// remember keeps the last lines and the reason; see [Process.Reason].
+// remember stores a line as one of the last lines, and as the reason if it explains a failure
+// best; see [Process.Reason].
 func (p *Process) remember(line []byte) {
 	if len(p.recent) == recentLines {
 		p.recent = append(p.recent[:0], p.recent[1:]...)

@@ -6,8 +6,8 @@
 //
 //   - no files, arguments, environment or sockets;
 //   - stdout and stderr, which become lines for the sinks of [Config], and an empty stdin;
-//   - a clock that stands still during a call, except that sleeping advances it at once:
-//     nothing here ever waits;
+//   - a clock that advances only when the host sets it ([Process.Tick]), and by the
+//     requested time when the guest sleeps: nothing here ever waits;
 //   - random bytes that Config.Seed determines;
 //   - proc_exit, which ends the call.
 //
@@ -78,7 +78,7 @@ type function func(p *Process, params []uint64) (errno uint32)
 
 // Functions returns all functions of WASI.
 func Functions() []Function {
-	// In parameters, i stands for i32 and I for i64. All functions but proc_exit return an
+	// In parameters, i means i32 and I means i64. All functions but proc_exit return an
 	// i32.
 	functions := []struct {
 		name, params string
