@@ -139,8 +139,8 @@ func pieces(text string, random *rand.Rand) []string {
 	return out
 }
 
-// TestPiecesOfMadeUpTexts does the checks of FuzzPieces for random text that consists of
-// fragments of the data that the detectors find.
+// TestPiecesOfMadeUpTexts checks that the output is the same however text is split, for random
+// text that consists of fragments of the data that the detectors find.
 func TestPiecesOfMadeUpTexts(t *testing.T) {
 	t.Parallel()
 	words := []string{"bob", "@", ".", "example", ".com", " ", "-", "4111", " 1111", "1111", "411111111111", "12", "10.0.0.1", ":", "::", "fe80", "1", "DE89",

@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
-// TestModulePlaces checks that an agent file still parses after paths are replaced by digests,
-// and that the rest of the text is unchanged.
+// TestModulePlaces checks the text of an agent file in which paths were replaced by digests, and
+// that the text parses to the same entries as before.
 func TestModulePlaces(t *testing.T) {
 	t.Parallel()
 	const d = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
