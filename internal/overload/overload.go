@@ -22,8 +22,7 @@ import (
 const (
 	RejectAt = 0.85 // new work is rejected at this pressure
 	EvictAt  = 0.95 // work is ended at this pressure
-	// hysteresis is how far the pressure has to fall below RejectAt before new work is accepted
-	// again.
+	// New work is accepted again when the pressure has fallen to RejectAt minus hysteresis.
 	hysteresis = 0.05
 
 	measureInterval = 100 * time.Millisecond

@@ -102,7 +102,7 @@ func (g *generator) function(i int) Code {
 	return c
 }
 
-// spend decrements the budget.
+// spend generates code that traps if the budget is 0, and decrements the budget otherwise.
 func (g *generator) spend() {
 	g.a.index(OpGlobalGet, genBudget)
 	g.a.op(0x45) // i32.eqz

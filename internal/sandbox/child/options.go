@@ -15,11 +15,13 @@
 //
 // and passes the handlers of its jobs to Main; package host has a function that does so.
 //
-// A child gets no environment and no open files, and runs at a low priority. On Linux it
-// confines itself before it reads its input: it can open no socket, start no process and
-// reach no other process. The only files that it can open are those below the directory
-// for its machine code; a job can open none, or read those below one directory, see [Job].
-// [MissingProtections] reports which of these the kernel cannot enforce.
+// A child gets no environment variables but the one that marks it as a child (on Windows
+// also SYSTEMROOT), and no open files but the pipes of stdin, stdout and stderr. On Linux
+// it runs at a low priority. There it also confines itself before it reads its input: it
+// can open no socket, start no process and reach no other process. The only files that it
+// can open are those below the directory for its machine code; a job can open none, or
+// read those below one directory, see [Job]. [MissingProtections] reports which of these
+// the kernel cannot enforce.
 //
 // The package imports internal/jail and the packages verify and engine. It does not know
 // the purpose of modules or jobs.
