@@ -7,7 +7,8 @@
 //	for event, err := range c.Follow(ctx, run.ID, 0) { … }
 //
 // Package api defines the bodies of requests and responses. If the server rejects a request,
-// the error is an [*api.Problem]. If the server is unreachable, it is an [*UnreachableError].
+// the error is an [*api.Problem]. If the server is unreachable, the error is an
+// [*UnreachableError].
 package client
 
 import (

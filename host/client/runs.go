@@ -57,7 +57,7 @@ func (c *Client) Runs(ctx context.Context, f RunFilter, p Page) (runs []*api.Run
 	return out.Runs, out.Next, err
 }
 
-// Run returns a run, with the text of its answer if it has one.
+// Run returns a run, with the text of its answer if the run has one.
 func (c *Client) Run(ctx context.Context, id string) (*api.Run, error) {
 	out := &api.Run{}
 	return out, c.get(ctx, path("/v1/runs/%s", id), nil, out)

@@ -170,7 +170,7 @@ func (s *Server) tracer(t *store.Tenant) tracing.Tracer {
 	return telemetry.Join(s.options.Tracer, s.metrics.tracer, runs.Timelines(t, s.log))
 }
 
-// releaseIdle closes agents and modules that no run uses.
+// releaseIdle closes the agents and modules that no run uses, to free their memory.
 func (s *Server) releaseIdle() {
 	s.pool.CloseIdle()
 	s.modules.CloseIdle()

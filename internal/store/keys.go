@@ -47,7 +47,7 @@ type KeyOptions struct {
 
 // A KeyError reports that a key is unknown, revoked or expired.
 type KeyError struct {
-	// ID is the key's id if the caller knows its secret. It is empty otherwise, so that the
+	// ID is the key's id if the caller knows its secret. Otherwise ID is empty, so that the
 	// caller cannot find out which keys exist.
 	ID string
 	// Reason is shown to the caller.

@@ -24,8 +24,9 @@ const maxSecrets = 1000
 // opened in another row. The separator is unambiguous, because names contain no zero bytes.
 func (n *Tenant) location(name string) string { return n.id + "\x00" + name }
 
-// SetSecret seals and stores a secret. Without a keyring it fails with [ErrNoKeyring], and with
-// a [*QuotaError] if the tenant's storage quota or the limit of 1,000 secrets is reached.
+// SetSecret seals and stores a secret. It fails with [ErrNoKeyring] if the store has no
+// keyring, and with a [*QuotaError] if the tenant's storage quota or the limit of 1,000 secrets
+// is reached.
 func (n *Tenant) SetSecret(ctx context.Context, name string, secret []byte) error {
 	by, sealed, err := n.s.keyring.seal(secret, n.location(name))
 	if err != nil {

@@ -105,7 +105,7 @@ type PruneOptions struct {
 type Options struct {
 	// Retention is the time after which finished runs are deleted: when the store is opened,
 	// and then every hour, or ten times per Retention if that is more often, but at most once a
-	// second. Runs are kept forever if it is 0.
+	// second. If Retention is 0, runs are kept forever.
 	Retention time.Duration
 	// Quota limits the durable values of each tenant, and of each of its entries.
 	Quota Quota

@@ -156,9 +156,9 @@ type AgentSnapshot struct {
 	Secrets []SecretInfo
 }
 
-// AgentSnapshot returns a version of an agent, or the newest one if version is 0, together
-// with a version of the operator's agent that around names, if it is not empty. It fails
-// with [ErrNoTenant], or with [ErrNoAgent] if the tenant's agent does not exist.
+// AgentSnapshot returns a version of an agent, or the newest one if version is 0, together with
+// a version of the operator's agent that around names, if around is not empty. It fails with
+// [ErrNoTenant], or with [ErrNoAgent] if the tenant's agent does not exist.
 func (n *Tenant) AgentSnapshot(ctx context.Context, name string, version int64, around string, aroundVersion int64) (*AgentSnapshot, error) {
 	var p AgentSnapshot
 	err := n.view(ctx, func(t scoped) (err error) {

@@ -57,7 +57,7 @@ func NewPool(a *Service) *Pool {
 	return p
 }
 
-// Open returns an agent of a tenant. It builds the agent if it is not in the pool.
+// Open returns an agent of a tenant. It builds the agent if the pool does not have it.
 func (p *Pool) Open(ctx context.Context, t *store.Tenant, spec Spec) (*Handle, error) {
 	plan, err := p.plan(ctx, t, spec)
 	if err != nil {

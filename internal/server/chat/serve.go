@@ -45,7 +45,7 @@ type sender struct {
 
 	run   string
 	turn  turn
-	begun bool // the stream
+	begun bool // the stream has begun
 }
 
 // whole responds with one object when the run is over.

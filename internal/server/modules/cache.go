@@ -30,7 +30,7 @@ func newCache(now func() time.Time) *cache {
 		Retry: func(error) bool { return true }})
 }
 
-// acquire returns a module. It loads the module if it is not in the cache.
+// acquire returns a module. It loads the module if the cache does not have it.
 func (m *Service) acquire(ctx context.Context, digest string, limits host.Limits) (loaded *host.Module, release func(), err error) {
 	ref, err := m.cache.Acquire(ctx, cacheKey{digest, limits}, func(ctx context.Context) (*host.Module, error) {
 		content, err := m.store.Module(ctx, digest)

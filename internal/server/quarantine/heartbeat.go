@@ -18,8 +18,8 @@ const (
 	// than excessThreshold of the time, for ExcessTime or longer.
 	excessThreshold = 0.5
 	ExcessTime      = 3 * time.Second
-	// TrialTime is the maximum time for which a suspect runs alone before the next one is
-	// resumed.
+	// TrialTime is the time for which a suspect runs alone before the next one is resumed. The
+	// trial is shorter if the suspect ends, and longer while memory is short.
 	TrialTime = 10 * time.Second
 )
 

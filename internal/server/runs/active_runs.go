@@ -35,7 +35,7 @@ func (l *activeRuns) remove(r *ActiveRun) {
 	r.end()
 }
 
-// Get returns a run of a tenant, or nil if it is not in progress here.
+// Get returns a run of a tenant, or nil if the run is not in progress here.
 func (l *activeRuns) Get(tenant, id string) *ActiveRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,7 @@ func (l *activeRuns) Get(tenant, id string) *ActiveRun {
 	return nil
 }
 
-// find returns the run with an id, or nil if it is not in progress here.
+// find returns the run with an id, or nil if the run is not in progress here.
 func (l *activeRuns) find(id string) *ActiveRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()

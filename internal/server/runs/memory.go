@@ -24,8 +24,8 @@ func newMemory(process *account.Account) *memory {
 	return &memory{process: process, tenants: map[string]*tenantMemory{}}
 }
 
-// Open returns the account of a tenant. The run calls release when it has ended. quota is the
-// limit in bytes; 0 is the default, a quarter of the process's limit.
+// Open returns the account of a tenant. The caller must call release when the run has ended.
+// quota is the limit in bytes; 0 is the default, a quarter of the process's limit.
 func (m *memory) Open(tenant string, quota int64) (a *account.Account, release func()) {
 	if quota <= 0 {
 		quota = account.DefaultTenant(m.process)

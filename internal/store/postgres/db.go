@@ -65,8 +65,8 @@ func dialect(text string) string {
 // Close implements [database.DB].
 func (d *DB) Close() error { return errors.Join(d.durable.Close(), d.lazy.Close()) }
 
-// Update implements [database.DB]. It does not call o.Written: PostgreSQL reports a commit
-// only once it is durable.
+// Update implements [database.DB]. It does not call o.Written: PostgreSQL reports a commit only
+// once the commit is durable.
 func (d *DB) Update(ctx context.Context, o database.TxOptions, fn func(database.Tx) error) error {
 	if o.Lazy {
 		return d.transact(ctx, d.lazy, nil, fn)
