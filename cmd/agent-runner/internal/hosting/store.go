@@ -124,8 +124,8 @@ func machine() (host, boot, space string) {
 	return strings.ReplaceAll(host, "/", "_"), boot, strings.Trim(space, "pid:[]")
 }
 
-// beganAt returns the start time of a process, in ticks since the boot. It returns "" if the
-// process has ended or its state cannot be parsed, and an error if the state cannot be read.
+// beganAt returns the start time of a process, in ticks since the boot. It returns "" for a
+// zombie, and an error if /proc has no readable stat file for the process.
 func beganAt(pid int) (string, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
