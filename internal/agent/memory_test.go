@@ -105,8 +105,8 @@ func (f *flood) nativeEntry(steps int) *inproc.Middleware {
 	}
 }
 
-// A run that floods a slow journal waits for it: what it emitted and the journal does
-// not have stays bounded.
+// TestEventsWaitForASlowJournal checks that a run which emits faster than its journal stores waits,
+// and that the bytes of its events not yet stored stay bounded.
 func TestEventsWaitForASlowJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, f := &slowJournal{}, &flood{}

@@ -424,9 +424,8 @@ func TestOwnToolAGateOfTheCaller(t *testing.T) {
 	}
 }
 
-// TestOwnToolStop checks that a stop within a module's own call ends the run,
-// whatever the module does with the error, and that the call still has its
-// tool_result event.
+// TestOwnToolStop checks that a stop within a module's own call ends the run, even if the module
+// ignores the error, and that the call still has its tool_result event.
 func TestOwnToolStop(t *testing.T) {
 	t.Parallel()
 	stops := &inproc.Middleware{GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {

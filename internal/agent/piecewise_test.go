@@ -190,7 +190,8 @@ func TestStreamingTools(t *testing.T) {
 	}
 }
 
-// TestStreamingToolFails checks that the error is the result, whatever was said.
+// TestStreamingToolFails checks that the result of a tool that fails is the error, even after the
+// tool sent chunks.
 func TestStreamingToolFails(t *testing.T) {
 	t.Parallel()
 	broken := tool.StreamFunc(abi.Tool{Name: "t"}, func(_ context.Context, _ abi.Call, out *tool.Out) (*abi.Result, error) {

@@ -430,7 +430,7 @@ func TestEventsReachACallerWhoseRunWaits(t *testing.T) {
 	a, err := agent.New(&agent.Options{Model: answer, Tools: []tool.Tool{wait}})
 	require.NoError(t, err)
 	ended := make(chan struct{})
-	go func() { // what nobody waits for any more
+	go func() { // drain the abandoned stream
 		<-ended
 		for range seen {
 		}

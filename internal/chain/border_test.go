@@ -73,7 +73,7 @@ func said(role, text, id, origin string) abi.Message {
 	return abi.Message{Role: role, Content: abi.Text(text), ID: id, Origin: origin}
 }
 
-// TestForged checks that the host sets ids and origins, whatever a module writes there.
+// TestForged checks that the host sets ids and origins and ignores those that a module sets.
 func TestForged(t *testing.T) {
 	t.Parallel()
 	r, _ := openBorder(t, starting(abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{

@@ -87,8 +87,8 @@ func (t *translation) members(h abi.Hook) []*hook.Member {
 	return out
 }
 
-// mayTranslate reports whether the member may read everything in an event. A translator
-// passes on what it sees, so parts of an event cannot be withheld from it.
+// mayTranslate reports whether the member may read everything in an event. A translator returns the
+// whole event, so parts of the event cannot be withheld from it.
 func mayTranslate(m *hook.Member, e *abi.Event) bool {
 	if m.Read == "" || m.Read == hook.ReadAll {
 		return true

@@ -14,8 +14,8 @@ import (
 // deterministic.
 type Check struct {
 	Name string
-	// Each is the number of seeds for which the check runs once. Expensive checks run for fewer
-	// seeds.
+	// Each is the distance between the seeds for which the check runs; it is larger for expensive
+	// checks.
 	Each int
 	Run  func(context.Context, *Composition) string
 }

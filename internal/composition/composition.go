@@ -56,7 +56,7 @@ type Entry struct {
 	Hooks map[abi.Hook]puppet.Script
 }
 
-// A Reply is what the model returns in a step: text, tool calls, or a failure.
+// A Reply is the model's reply in a step: text, tool calls, or a failure.
 type Reply struct {
 	Text  string
 	Calls []Call

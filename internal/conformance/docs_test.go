@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// program matches a complete Go program in a text.
+// program matches a complete Go program in Markdown.
 var program = regexp.MustCompile("(?s)```go\n(package main\n.*?)```")
 
 // TestComingFrom builds the modules of docs/from-….md and loads them: their hooks must exist, and
@@ -46,7 +46,7 @@ func TestComingFrom(t *testing.T) {
 	}
 }
 
-// configOf returns the configuration of a module on the command line in a text.
+// configOf returns the configuration of a module from the command line in text.
 func configOf(t *testing.T, text, name string) json.RawMessage {
 	t.Helper()
 	_, config, ok := strings.Cut(text, "--module-config '"+name+"=")

@@ -46,7 +46,7 @@ func (l *Loader) Reserve(ctx context.Context, run []Placed, parallel int) (conte
 	n, release, err := l.sandbox.ReserveOneOf(ctx, sizes)
 	var never *sandbox.TooLargeError
 	if errors.As(err, &never) && own > 0 {
-		// Without a reservation, calls that modules make use whatever memory is free at the time.
+		// Without a reservation, calls that modules make use memory that is free at the time.
 		n, release, err = l.sandbox.ReserveOneOf(ctx, []int64{worstCase(run, 1)})
 		own = 0
 	}

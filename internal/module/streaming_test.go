@@ -21,7 +21,8 @@ import (
 // trap returns a configuration that makes stream.wasm trap at a batch, or never if at is empty.
 func trap(at string) string { return fmt.Sprintf(`{"trap":%q}`, at) }
 
-// streams makes a model call whose model sends these pieces. heard is what leaves the chain.
+// streams makes a model call whose model sends pieces as chunks. heard holds the chunks that leave
+// the chain.
 func streams(ctx context.Context, r *testRun, listen func(), pieces ...string) (heard []string, res *abi.Response, err error) {
 	messages := conversation("hello")
 	res, _, err = r.CallModel(ctx, chain.ModelCall{

@@ -133,8 +133,8 @@ commands:
 	require.NoError(t, p.Wait())
 }
 
-// TestProfile shows what a command can reach: what its profile names, and what belongs to
-// the system.
+// TestProfile checks that a command can access only the files and ports of its profile, and the
+// files of the system.
 func TestProfile(t *testing.T) {
 	if jail.Support().Missing() != "" {
 		t.Skip("the kernel lacks", jail.Support().Missing())

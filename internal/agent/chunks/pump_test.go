@@ -32,7 +32,7 @@ func TestPump(t *testing.T) {
 			return nil
 		}, true, "it", func(_ context.Context, put putter) (int, error) {
 			require.NoError(t, put(text("a")))
-			<-first // the maker waits, and what it put is handed on nevertheless
+			<-first // the chunk is passed on while the maker waits
 			return 7, errors.Join(put(text("b")), put(text("c")))
 		})
 		require.NoError(t, err)

@@ -114,7 +114,7 @@ func (q *Queue) Take() (Event, bool) {
 		q.polling = false
 	}
 	e := q.ring[q.first]
-	q.ring[q.first] = Event{} // release what it refers to
+	q.ring[q.first] = Event{} // release the memory of the event
 	q.first = (q.first + 1) % capacity
 	q.n--
 	room := q.full && q.n <= capacity/2

@@ -78,7 +78,7 @@ func openStore(t *testing.T) store.Store {
 	return s
 }
 
-// A world is what runs have effects on. It outlasts their processes.
+// A world records the side effects of runs. It outlasts the simulated processes.
 type world struct {
 	mu     sync.Mutex
 	calls  map[string]int // of tools, by call
@@ -339,7 +339,7 @@ func TestDeathAtEveryWrite(t *testing.T) {
 	}
 }
 
-// requireLived checks a run that came to its end, whatever it went through.
+// requireLived checks the events and side effects of a run that has ended, with or without crashes.
 func requireLived(t *testing.T, w *world, c *taker) {
 	t.Helper()
 	types := c.types()

@@ -26,8 +26,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// A powered journal has what it was given in memory until the disk is waited for. At one
-// of its writes power fails: that one and what else is in memory is lost.
+// A powered journal holds writes in memory until a sync. Power fails at one of the writes: this
+// write and all others in memory are lost.
 type powered struct {
 	journal.Journal
 	at int64 // the write; 0: none

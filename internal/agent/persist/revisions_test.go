@@ -18,7 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// A memory is what rememberList keeps of the list that it saw last.
+// A memory holds the revision and length of the list that rememberList saw last.
 type memory struct {
 	Revision int64 `json:"revision"`
 	Total    int   `json:"total"`

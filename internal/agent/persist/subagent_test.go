@@ -51,7 +51,8 @@ func TestDeathAtEveryWriteOfAChild(t *testing.T) {
 	}
 }
 
-// requireChild checks a run whose call made a run, whatever both went through.
+// requireChild checks the events and side effects of a run with a sub-agent's run, with or without
+// crashes.
 func requireChild(t *testing.T, w *world, c *taker) {
 	t.Helper()
 	types := c.types()

@@ -124,8 +124,8 @@ func (c *Control) Within(of Own, id string) *Run {
 //
 // A tool call skips the hooks of its caller only: another module that makes a call within it is
 // subject to the caller's gates. A model call also skips the hooks of the callers of the model
-// calls around it, so that two modules that judge answers do not judge each other's judgements
-// without end.
+// calls around it, up to the nearest tool call, so that two modules that judge answers do not judge
+// each other's judgements without end.
 func (r *Run) Past() map[*Member]bool {
 	last := r.path[len(r.path)-1]
 	past := map[*Member]bool{last.by: true}

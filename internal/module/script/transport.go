@@ -2,10 +2,9 @@
 // module is the engine of package javascript, which speaks the ABI as native
 // modules do.
 //
-// The package evaluates a script when its image is built, asks it to end when
-// it passes a limit, and turns what it throws into an [Error] with positions in
-// the author's sources. It never bundles a script or loads a module: package
-// module does.
+// The package evaluates a script when its image is built, asks it to end when it passes a limit,
+// and converts an uncaught error into an [Error] with positions in the author's sources. It never
+// bundles a script or loads a module: package module does.
 package script
 
 import (
