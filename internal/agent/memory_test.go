@@ -145,7 +145,7 @@ func limited(t *testing.T, o *agent.Options, do func(process *account.Account, e
 	return last, process.Peak(), failed
 }
 
-// What cannot wait for memory is an error of the hook, or ends the run.
+// TestMemoryIsLimited checks that exceeding a memory limit fails the hook or ends the run.
 func TestMemoryIsLimited(t *testing.T) {
 	t.Parallel()
 	const most = 8 << 20

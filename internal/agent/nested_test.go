@@ -104,7 +104,8 @@ func TestOwnModel(t *testing.T) {
 	}
 }
 
-// TestOwnModelRequest checks what may be asked for.
+// TestOwnModelRequest checks that a module's own model call accepts a valid request and rejects
+// invalid requests, each with its error.
 func TestOwnModelRequest(t *testing.T) {
 	t.Parallel()
 	messages := saying("judge x").Messages

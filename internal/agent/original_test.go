@@ -46,8 +46,8 @@ func TestChainOfARun(t *testing.T) {
 	require.Equal(t, "ao at ai", hooks(agent.Input{}, ".wm<"))
 }
 
-// TestChainOfARunRefused checks that a run whose middlewares cannot be told from
-// the agent's does not begin.
+// TestChainOfARunRefused checks that a run fails if one of its middlewares has the name of a
+// middleware of the agent.
 func TestChainOfARunRefused(t *testing.T) {
 	t.Parallel()
 	m := scripted.New(scripted.Text("one"))

@@ -133,8 +133,8 @@ commands:
 	require.NoError(t, p.Wait())
 }
 
-// TestProfile checks that a command can access only the files and ports of its profile, and the
-// files of the system.
+// TestProfile checks that a command can access only the files and ports of its profile and the
+// files of the system, and that an unconfined command has no such limits.
 func TestProfile(t *testing.T) {
 	if jail.Support().Missing() != "" {
 		t.Skip("the kernel lacks", jail.Support().Missing())

@@ -161,8 +161,8 @@ func (c *countingJournal) Commit(ctx context.Context, commit *journal.Commit) er
 	return c.Journal.Commit(ctx, commit)
 }
 
-// A step writes what is new, however long the conversation is and however many
-// steps there were.
+// TestAStepWritesWhatIsNew checks that the bytes a step writes do not grow with the conversation or
+// with the number of earlier steps.
 func TestAStepWritesWhatIsNew(t *testing.T) {
 	t.Parallel()
 	const steps = 150

@@ -27,7 +27,8 @@ import (
 
 var errDied = errors.New("the process died")
 
-// A mortal journal dies at one of its writes: before it is made, or after.
+// A mortal journal simulates the death of the process at one of its writes, before or after the
+// write is made.
 type mortal struct {
 	journal.Journal
 	at     int64 // the write; 0: none

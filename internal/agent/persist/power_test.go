@@ -163,7 +163,7 @@ func TestPowerFailsAtEveryWrite(t *testing.T) {
 	}
 }
 
-// A busy disk takes long for each wait, and keeps nothing. It counts who waits.
+// A busyDisk takes diskTakes for each sync and stores nothing. It counts the syncs and the writes.
 type busyDisk struct {
 	journal.Journal
 	waits         atomic.Int64
@@ -258,7 +258,7 @@ func TestWaitsForTheDisk(t *testing.T) {
 	}
 }
 
-// A logged journal has what was committed.
+// A logged journal records the committed log entries.
 type logged struct {
 	journal.Journal
 	mu  sync.Mutex
@@ -280,8 +280,8 @@ func (l *logged) has(text string) bool {
 	return bytes.Contains(l.log, []byte(text))
 }
 
-// Hooks and tools, which may do something outside, learn of what the model answered once
-// it is kept.
+// TestAnswerIsKeptBeforeItIsSeen checks that hooks and tools, which may have external effects,
+// receive the model's answer after it is persisted.
 func TestAnswerIsKeptBeforeItIsSeen(t *testing.T) {
 	t.Parallel()
 	const answer = "this is the answer"

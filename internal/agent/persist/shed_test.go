@@ -9,7 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 )
 
-// A stopped run drops what modules emitted and logged, and keeps its other events in order.
+// TestStopShedsEvents checks that a stopped run drops the custom events and log lines of modules,
+// and retains its other events in order.
 func TestStopShedsEvents(t *testing.T) {
 	w := &Writer{shedder: newShedder(), wake: make(chan struct{}, 1)}
 	send := func(kind abi.EventType, held bool) {

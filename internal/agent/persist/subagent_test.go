@@ -11,8 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
-// An asker is the model of an agent that hands its work to another, and says what
-// that one said.
+// An asker is the model of an agent that calls a sub-agent and answers with the sub-agent's answer.
 type asker struct {
 	w    *world
 	tool string
@@ -29,7 +28,8 @@ func (a *asker) Generate(_ context.Context, req *model.Request, _ func(abi.Chunk
 	return res, nil
 }
 
-// A run inside another, or inside one inside another, is kept as its parent is.
+// TestDeathAtEveryWriteOfAChild checks that a sub-agent's run, one or two levels deep, survives a
+// death at every write of the journal.
 func TestDeathAtEveryWriteOfAChild(t *testing.T) {
 	t.Parallel()
 	for depth := 1; depth <= 2; depth++ {
