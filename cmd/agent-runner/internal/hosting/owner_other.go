@@ -4,5 +4,5 @@ package hosting
 
 import "io/fs"
 
-// isOwn reports true: temporary directories of this system belong to one user.
-func isOwn(fs.FileInfo) bool { return true }
+// IsOwn reports true: temporary directories of this system belong to one user.
+func IsOwn(fs.FileInfo) bool { return true }
