@@ -636,7 +636,7 @@ struct am_stop {
 	am_str code;
 };
 
-/* Interrupt pauses the run until it is answered. A native tool returns it as an error to the same effect. */
+/* Interrupt pauses the run until the interrupt is answered. A native tool has the same effect if it returns an *Interrupt as its error. */
 struct am_interrupt {
 	am_str reason;
 	am_json payload;
@@ -759,7 +759,7 @@ struct am_wrap_model_answer {
 	am_response *response;
 };
 
-/* A Chunk is a piece of a streamed response or tool result. Concatenate the text of successive chunks. The pieces of one tool call have the same Index; its first piece has its ID and name. */
+/* A Chunk is a piece of a streamed response or tool result. Concatenate the text of successive chunks. The chunks of one tool call have the same Index; the first of them has the call's ID and name. */
 struct am_chunk {
 	int64_t seq; /* set by the host; ignored in answers */
 	am_str kind;

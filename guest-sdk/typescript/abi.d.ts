@@ -201,7 +201,7 @@ export interface CallToolInput extends Common {
 	readonly call: Call;
 }
 
-/** A Chunk is a piece of a streamed response or tool result. Concatenate the text of successive chunks. The pieces of one tool call have the same Index; its first piece has its ID and name. */
+/** A Chunk is a piece of a streamed response or tool result. Concatenate the text of successive chunks. The chunks of one tool call have the same Index; the first of them has the call's ID and name. */
 export type Chunk = { readonly seq?: number } & (
 	| { readonly kind: "text" | "reasoning"; readonly text: string }
 	| { readonly kind: "tool_result"; readonly call_id?: string; readonly text: string }
@@ -420,7 +420,7 @@ export interface HTTPResponse {
 /** A Hook is the name of an exported function that the host calls at one point of the agent's loop. */
 export type Hook = "describe" | "configure" | "before_agent" | "before_model_rewrite_state" | "before_model" | "wrap_model" | "on_chunk" | "after_model" | "after_model_rewrite_state" | "before_tool" | "wrap_tool_call" | "gate_tool" | "call_tool" | "after_tool" | "tool_messages" | "after_tools" | "after_agent" | "observe" | "translate_before" | "translate_after";
 
-/** Interrupt pauses the run until it is answered. A native tool returns it as an error to the same effect. */
+/** Interrupt pauses the run until the interrupt is answered. A native tool has the same effect if it returns an *Interrupt as its error. */
 export interface Interrupt {
 	readonly reason: string;
 	readonly payload?: unknown;

@@ -394,7 +394,7 @@ export class Stop extends Value {
 	}
 }
 
-/** Interrupt pauses the run until it is answered. A native tool returns it as an error to the same effect. */
+/** Interrupt pauses the run until the interrupt is answered. A native tool has the same effect if it returns an *Interrupt as its error. */
 export class Interrupt extends Value {
 	reason: string = "";
 	payload: Json = "";
@@ -730,7 +730,7 @@ export class WrapModelAnswer extends Value {
 	}
 }
 
-/** A Chunk is a piece of a streamed response or tool result. Concatenate the text of successive chunks. The pieces of one tool call have the same Index; its first piece has its ID and name. */
+/** A Chunk is a piece of a streamed response or tool result. Concatenate the text of successive chunks. The chunks of one tool call have the same Index; the first of them has the call's ID and name. */
 export class Chunk extends Value {
 	/** set by the host; ignored in answers */
 	seq: i64 = 0;

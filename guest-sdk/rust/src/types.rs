@@ -465,7 +465,7 @@ impl Object for Stop {
     }
 }
 
-/// Interrupt pauses the run until it is answered. A native tool returns it as an error to the same effect.
+/// Interrupt pauses the run until the interrupt is answered. A native tool has the same effect if it returns an *Interrupt as its error.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interrupt {
     pub reason: String,
@@ -840,7 +840,7 @@ impl Object for WrapModelAnswer {
     }
 }
 
-/// A Chunk is a piece of a streamed response or tool result. Concatenate the text of successive chunks. The pieces of one tool call have the same Index; its first piece has its ID and name.
+/// A Chunk is a piece of a streamed response or tool result. Concatenate the text of successive chunks. The chunks of one tool call have the same Index; the first of them has the call's ID and name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chunk {
     /// set by the host; ignored in answers
