@@ -121,7 +121,7 @@ func measure(ctx context.Context, peers []*peer, turns int, each time.Duration, 
 			}
 		}
 	}
-	fmt.Println("| | size of the module | runs a second | us a run | us of the processors | " + ratioTo(peers[0]) + " is so many times as fast |\n|---|---|---|---|---|---|")
+	fmt.Println("| | size of the module | runs a second | us a run | us of the processors | speedup of " + ratioTo(peers[0]) + " |\n|---|---|---|---|---|---|")
 	var bars []bar
 	for i, p := range peers {
 		ratios := make([]float64, turns)

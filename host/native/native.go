@@ -63,8 +63,8 @@ func WithTools(tools ...Tool) *Middleware {
 	return n
 }
 
-// WithToolsFunc chooses among the agent's tools: what it returns is told to
-// the model. It cannot add tools; see [WithTools].
+// WithToolsFunc selects the agent's tools: the model sees those that choose returns. choose
+// cannot add tools; see [WithTools].
 func WithToolsFunc(choose func(ctx context.Context, tools []abi.Tool) ([]abi.Tool, error)) *Middleware {
 	return WithBeforeAgent(func(ctx context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		tools, err := choose(ctx, slices.Clone(in.Tools))
@@ -72,7 +72,7 @@ func WithToolsFunc(choose func(ctx context.Context, tools []abi.Tool) ([]abi.Too
 	})
 }
 
-// WithBeforeAgent is a middleware of one before_agent hook.
+// WithBeforeAgent returns a middleware with a before_agent hook.
 func WithBeforeAgent(hook func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error)) *Middleware {
 	return &Middleware{BeforeAgent: hook}
 }
@@ -85,8 +85,8 @@ func WithBeforeModelRewriteState(rewrite func(ctx context.Context, messages []ab
 	}}
 }
 
-// WithAfterModelRewriteState rewrites the run's messages after each model
-// call; the response is the last of them.
+// WithAfterModelRewriteState rewrites the run's messages after each model call. The last
+// message is the response.
 func WithAfterModelRewriteState(rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error)) *Middleware {
 	return &Middleware{AfterModelRewriteState: func(ctx context.Context, c *Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
 		messages, err := rewrite(ctx, c.List(abi.ListState).All())

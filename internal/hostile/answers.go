@@ -40,7 +40,7 @@ func answerCases() []Case {
 		return func() string { return begin + strings.Repeat(part, (most-len(begin)-len(end))/len(part)) + end }
 	}
 	return []Case{
-		late(answer("8 MB of fields that nobody knows", func() string { return `{"x":{` + keys(700_000) + `}}` })),
+		late(answer("8 MB of unknown fields", func() string { return `{"x":{` + keys(700_000) + `}}` })),
 		{Name: "8 MB of brackets", Module: func() []byte { return answering(abi.HookBeforeAgent, strings.Repeat("[", most)) },
 			Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{"answer: "}},
 		{Name: "8 MB of brackets in a value", Module: func() []byte { return answering(abi.HookBeforeAgent, `{"x":`+strings.Repeat("[", most-10)) },

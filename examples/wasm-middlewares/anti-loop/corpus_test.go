@@ -80,7 +80,7 @@ var kinds = []kind{
 			return one("", "search "+fmt.Sprintf(forms[i%len(forms)], w)+"=nothing found")
 		})
 	}},
-	{"by turns, two or three calls", true, func(random *rand.Rand) [][]abi.Message {
+	{"two or three calls in rotation", true, func(random *rand.Rand) [][]abi.Message {
 		n := 2 + random.IntN(2)
 		return times(random, 3*n, 5*n, func(i int) [][]abi.Message {
 			return one("", fmt.Sprintf(`%s {"q":"x"}=unchanged`, tools[i%n]))

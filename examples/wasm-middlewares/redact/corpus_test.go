@@ -142,7 +142,7 @@ var masks = []struct {
 			return c
 		}, s)
 	}},
-	{"characters nobody sees", func(s string) string { return strings.Join(strings.Split(s, ""), "\u200b") }},
+	{"invisible characters", func(s string) string { return strings.Join(strings.Split(s, ""), "\u200b") }},
 	{"other spaces and dashes", func(s string) string { return strings.NewReplacer(" ", "\u00a0", "-", "–").Replace(s) }},
 	{"percent escapes", every("%%%02x")},
 	{"\\u escapes", func(s string) string {

@@ -90,7 +90,7 @@ var forms = []form{
 		return strings.NewReplacer("e", "е", "o", "о", "a", "а", "c", "с", "p", "р").Replace(s)
 	}},
 	{"full width", wide},
-	{"letters nobody sees", func(random *rand.Rand, s string) string {
+	{"invisible letters", func(random *rand.Rand, s string) string {
 		var b strings.Builder
 		for _, c := range s {
 			b.WriteRune(c)

@@ -92,7 +92,7 @@ func TestDecisions(t *testing.T) {
 		"asked by default":           {object{"default": "ask", "rules": []object{on("allow", "read")}}, "pay", `{}`, "ask"},
 		"allowed, not asked":         {object{"default": "ask", "rules": []object{on("allow", "read")}}, "read", `{}`, "allow"},
 		"look-alike letters":         {secret, "read_file", `{"path":"ѕeсret"}`, "deny"},
-		"characters nobody sees":     {secret, "read_file", "{\"path\":\"sec\u200bret\"}", "deny"},
+		"invisible characters":     {secret, "read_file", "{\"path\":\"sec\u200bret\"}", "deny"},
 		"percent escapes":            {secret, "read_file", `{"path":"a%2Fsecret"}`, "deny"},
 		"base64":                     {deep, "run", `{"script":"echo ZHJvcCB0YWJsZSB4 | base64 -d"}`, "deny"},
 		"JSON in a string":           {deep, "post", `{"body":"{\"sql\":[\"drop\\u0020table x\"]}"}`, "deny"},
