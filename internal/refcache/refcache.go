@@ -9,6 +9,8 @@ package refcache
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -19,8 +21,7 @@ type Options[V any] struct {
 	// Close, if not nil, is called with each value that leaves the cache.
 	Close func(V)
 	// KeepIdle keeps values without references until [Cache.Evict] closes them. Otherwise
-	// releasing the last reference closes a value, and the context of a load ends when the last
-	// caller that waits for the load leaves.
+	// releasing the last reference closes a value.
 	KeepIdle bool
 	// Retry reports whether a caller that waited for the failed load of another caller tries
 	// again. If Retry is nil, all callers fail with the error of the load.
@@ -78,7 +79,8 @@ type Ref[K comparable, V any] struct {
 }
 
 // Acquire returns a reference to the value of a key. If the key has no value, Acquire calls
-// load; the context of load has the values of ctx, but not its deadline or cancellation.
+// load; the context of load has the values of ctx, but not its deadline or cancellation. It
+// ends when the last caller that waits for the load has left. A panic of load is an error.
 // Acquire fails with load's error, or with the cause of ctx if ctx is done first.
 func (c *Cache[K, V]) Acquire(ctx context.Context, key K, load func(context.Context) (V, error)) (*Ref[K, V], error) {
 	for {
@@ -110,12 +112,23 @@ func (c *Cache[K, V]) reference(ctx context.Context, key K, load func(context.Co
 		ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 		go func() {
 			defer e.cancel(nil)
-			value, err := load(ctx)
+			value, err := protect(ctx, load)
 			c.finish(e, value, err)
 		}()
 	}
 	e.refs++
 	return e, own
+}
+
+// protect calls load and returns a panic as an error: the callers wait in other goroutines,
+// whose handlers of panics do not see it.
+func protect[V any](ctx context.Context, load func(context.Context) (V, error)) (value V, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("refcache: load panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return load(ctx)
 }
 
 // finish records the result of a load and wakes its waiters. It removes the entry if the
@@ -138,7 +151,7 @@ func (c *Cache[K, V]) finish(e *entry[K, V], value V, err error) {
 func (c *Cache[K, V]) release(e *entry[K, V]) {
 	c.mu.Lock()
 	e.refs--
-	abandoned := e.refs == 0 && !e.ready && !c.options.KeepIdle
+	abandoned := e.refs == 0 && !e.ready
 	if abandoned {
 		c.remove(e) // the next caller starts a load of its own
 	}
@@ -158,7 +171,7 @@ func (c *Cache[K, V]) unused(e *entry[K, V]) bool {
 	if !e.ready {
 		return false
 	}
-	if c.options.KeepIdle {
+	if c.options.KeepIdle && c.entries[e.key] == e {
 		e.idle = c.options.Now()
 		return false
 	}

@@ -129,8 +129,8 @@ func TestFailedLoad(t *testing.T) {
 	}
 }
 
-// TestCallersLeave checks that a load is canceled when all its callers have left, unless
-// KeepIdle is set, and that its value is closed.
+// TestCallersLeave checks that a load is canceled when all its callers have left, and that its
+// value is closed, also if KeepIdle is set.
 func TestCallersLeave(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []bool{false, true} {
@@ -150,22 +150,27 @@ func TestCallersLeave(t *testing.T) {
 			defer cancel()
 			_, err := c.Acquire(ctx, "a", load)
 			require.EqualError(t, err, "gone")
-			if !keep {
-				acquire(t, c, "a", n.load).Release() // another load
-			}
+			acquire(t, c, "a", n.load).Release() // another load
 			time.Sleep(time.Minute)
 			synctest.Wait()
+			require.ErrorIs(t, ended, errAbandoned)
 			if keep {
-				require.NoError(t, ended)
-				require.Len(t, c.Keys(), 1)
+				require.Equal(t, int64(1), n.closed.Load())
 				require.Equal(t, 1, c.EvictAll())
-			} else {
-				require.ErrorIs(t, ended, errAbandoned)
 			}
 			require.Equal(t, n.made.Load(), n.closed.Load())
 			require.Empty(t, c.Keys())
 		})
 	}
+}
+
+// TestPanic checks that a panic of a load is an error of all callers.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	c := New[string](Options[int]{})
+	_, err := c.Acquire(t.Context(), "a", func(context.Context) (int, error) { panic("no") })
+	require.ErrorContains(t, err, "load panicked: no")
+	require.Empty(t, c.Keys())
 }
 
 // TestUnderLoad checks that many goroutines that load and evict values never see a closed

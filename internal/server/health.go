@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -40,12 +41,14 @@ func (h *health) Routes(rt *httpapi.Router) {
 			}
 			return healthy(), nil
 		})
+	// All routes are registered before the first request.
+	document := sync.OnceValues(func() ([]byte, error) { return json.Marshal(rt.OpenAPI()) })
 	rt.Raw(httpapi.Route{ID: "openapi", Method: "GET", Path: "/openapi.json", Scope: httpapi.Public, Tag: "server", Summary: "Get this OpenAPI document"},
 		func(op *huma.Operation, _ huma.Registry) {
 			op.Responses["200"] = &huma.Response{Description: "The OpenAPI 3.1 document", Content: map[string]*huma.MediaType{"application/json": {}}}
 		},
 		func(w http.ResponseWriter, _ *http.Request, _ *httpapi.Caller) error {
-			b, err := json.Marshal(rt.OpenAPI())
+			b, err := document()
 			if err != nil {
 				return err
 			}

@@ -50,6 +50,7 @@ type Controller struct {
 	checkTime *fairshare.Budget
 	compiles  *fairshare.Semaphore
 	builds    *fairshare.Semaphore // agents that are built
+	loads     *fairshare.Semaphore // modules that are loaded
 
 	yield func() time.Duration // replaced in tests
 }
@@ -75,6 +76,7 @@ func New(processors int, now func() time.Time, draining <-chan struct{}) *Contro
 		checkTime:  fairshare.NewBudget(checkShare, checkBurst),
 		compiles:   fairshare.NewSemaphore(maxCompiles, maxCompiles-1, maxQueuedChecks),
 		builds:     fairshare.NewSemaphore(maxBuilds, maxBuildsPerTenant, maxQueuedBuilds),
+		loads:      fairshare.NewSemaphore(fairshare.Unlimited, maxLoadsPerTenant, fairshare.Unlimited),
 	}
 }
 

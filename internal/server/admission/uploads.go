@@ -25,6 +25,9 @@ const (
 	maxBuilds          = 64
 	maxBuildsPerTenant = 2
 	maxQueuedBuilds    = 256 // of a tenant
+
+	// A load holds the bytes of a module, at most MaxUpload.
+	maxLoadsPerTenant = 8
 )
 
 // Upload admits an upload. It fails at once with a [*QuotaError] if the tenant has MaxUploads
@@ -53,6 +56,16 @@ func (c *Controller) Check(ctx context.Context, tenant string) (done func(), err
 // Compile waits until a module of a tenant may be compiled. done ends the compilation.
 func (c *Controller) Compile(ctx context.Context, tenant string) (done func(), err error) {
 	release, err := acquire(ctx, c.compiles, tenant, "compiles")
+	if err != nil {
+		return nil, err
+	}
+	return func() { release(0) }, nil
+}
+
+// Load waits until a stored module may be loaded for a tenant. done ends the load. A load can
+// outlast the request that started it.
+func (c *Controller) Load(ctx context.Context, tenant string) (done func(), err error) {
+	release, err := acquire(ctx, c.loads, tenant, "modules that are loaded")
 	if err != nil {
 		return nil, err
 	}

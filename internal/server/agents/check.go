@@ -10,7 +10,6 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
-	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/modules"
 	"github.com/agent-runner/agent-runner/internal/server/policy"
@@ -74,15 +73,15 @@ func (a *Service) check(ctx context.Context, c *httpapi.Caller, name string, bod
 	if err != nil {
 		return nil, err
 	}
-	done := func() {}
-	if len(body) > admission.SmallBody {
-		if done, err = a.admission.Turn(ctx, c.Key.Tenant); err != nil {
-			return nil, err
-		}
+	var f *agentfile.File
+	var invalid error
+	if err := c.Parse(ctx, a.admission, len(body), func() error {
+		f, invalid = agentfile.Parse(name, body)
+		return nil
+	}); err != nil {
+		return nil, err
 	}
-	f, err := agentfile.Parse(name, body)
-	done()
-	if err == nil && f.Name != "" && f.Name != name {
+	if err = invalid; err == nil && f.Name != "" && f.Name != name {
 		err = f.ErrorAt("name", fmt.Errorf("name: differs from %q in the URL; remove it, or make it the same", name))
 	}
 	if err == nil {

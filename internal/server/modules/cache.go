@@ -30,9 +30,15 @@ func newCache(now func() time.Time) *cache {
 		Retry: func(error) bool { return true }})
 }
 
-// acquire returns a module. It loads the module if the cache does not have it.
-func (m *Service) acquire(ctx context.Context, digest string, limits host.Limits) (loaded *host.Module, release func(), err error) {
+// acquire returns a module. It loads the module if the cache does not have it. The load holds
+// a slot of the tenant until it has ended, even if the caller leaves.
+func (m *Service) acquire(ctx context.Context, tenant, digest string, limits host.Limits) (loaded *host.Module, release func(), err error) {
 	ref, err := m.cache.Acquire(ctx, cacheKey{digest, limits}, func(ctx context.Context) (*host.Module, error) {
+		done, err := m.admission.Load(ctx, tenant)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 		content, err := m.store.Module(ctx, digest)
 		if err != nil {
 			return nil, err

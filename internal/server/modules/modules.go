@@ -126,7 +126,7 @@ func (m *Service) Acquire(ctx context.Context, t *store.Tenant, digest string, l
 	if _, err := t.Module(ctx, digest); err != nil {
 		return nil, nil, err
 	}
-	return m.acquire(ctx, digest, limits)
+	return m.acquire(ctx, t.ID(), digest, limits)
 }
 
 // show returns the API's form of a tenant's module.

@@ -35,7 +35,7 @@ func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *api.StartRu
 	if key != "" {
 		id = keyedRunID(c.Tenant.ID(), key)
 		if known, err = r.Find(ctx, c.Tenant, id); err == nil {
-			return nil, known, r.checkSameRequest(ctx, known, in, messages)
+			return nil, known, r.checkSameRequest(ctx, c.Key.Tenant, known, in, messages)
 		} else if !errors.Is(err, journal.ErrNoRun) {
 			return nil, nil, err
 		}
@@ -45,7 +45,7 @@ func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *api.StartRu
 	if key != "" && (errors.As(err, &running) || errors.Is(err, journal.ErrExists)) {
 		// A concurrent identical request came first, here or on another server.
 		if known, err = r.Find(ctx, c.Tenant, id); err == nil {
-			err = r.checkSameRequest(ctx, known, in, messages)
+			err = r.checkSameRequest(ctx, c.Key.Tenant, known, in, messages)
 		}
 		return nil, known, err
 	}
@@ -55,31 +55,37 @@ func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *api.StartRu
 // checkSameRequest rejects a request that reuses the Idempotency-Key of a different request.
 // Otherwise the client would receive the response to the earlier request. For a run that is not
 // in the store yet, it compares only the agent.
-func (r *Service) checkSameRequest(ctx context.Context, known *journal.RunInfo, in *api.StartRun, messages []abi.Message) error {
+func (r *Service) checkSameRequest(ctx context.Context, tenant string, known *journal.RunInfo, in *api.StartRun, messages []abi.Message) error {
 	another := httpapi.NewProblem(api.CodeInvalid, "the Idempotency-Key belongs to another request, which started %s; use a different key", known.ID)
 	if known.Agent != "" && known.Agent != in.Agent {
 		return another
 	}
-	kept, err := r.store.Load(ctx, known.ID)
-	if errors.Is(err, journal.ErrNoRun) {
+	// A journal may have many megabytes, so this is a read like that of a history.
+	return r.admission.Read(ctx, tenant, false, func() error {
+		kept, err := r.store.Load(ctx, known.ID)
+		if errors.Is(err, journal.ErrNoRun) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		h, err := runlog.ReadHistory(kept)
+		if err != nil {
+			return err
+		}
+		if !slices.EqualFunc(h.Input, messages, sameContent) {
+			return another
+		}
 		return nil
-	}
-	if err != nil {
-		return err
-	}
-	h, err := runlog.ReadHistory(kept)
-	if err != nil {
-		return err
-	}
-	if !slices.EqualFunc(h.Input, messages, func(a, b abi.Message) bool {
-		a.ID, a.Origin, b.ID, b.Origin = "", "", "", ""
-		first, err := abijson.Marshal(a)
-		second, wrong := abijson.Marshal(b)
-		return err == nil && wrong == nil && bytes.Equal(first, second)
-	}) {
-		return another
-	}
-	return nil
+	})
+}
+
+// sameContent reports whether two messages are equal apart from their ids and origins.
+func sameContent(a, b abi.Message) bool {
+	a.ID, a.Origin, b.ID, b.Origin = "", "", "", ""
+	first, err := abijson.Marshal(a)
+	second, wrong := abijson.Marshal(b)
+	return err == nil && wrong == nil && bytes.Equal(first, second)
 }
 
 func keyedRunID(tenant, key string) string {

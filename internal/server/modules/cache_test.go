@@ -1,0 +1,62 @@
+package modules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// A slowStore reports each load of a module, and ends it when the test says so, even if its
+// context has ended.
+type slowStore struct {
+	store.Store
+	began, end chan struct{}
+}
+
+func (s *slowStore) Module(context.Context, string) ([]byte, error) {
+	s.began <- struct{}{}
+	<-s.end
+	return nil, errors.New("no module")
+}
+
+// TestLoadKeepsItsSlot checks that the load of a module whose caller has left holds its slot
+// until it ends: a tenant that leaves again and again does not start more loads.
+func TestLoadKeepsItsSlot(t *testing.T) {
+	t.Parallel()
+	s := &slowStore{began: make(chan struct{}), end: make(chan struct{})}
+	m := New(&Options{Store: s, Admission: admission.New(2, time.Now, nil), Now: time.Now})
+	const slots = 8
+	for i := range slots {
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error)
+		go func() {
+			_, _, err := m.acquire(ctx, "acme", fmt.Sprint(i), host.Limits{})
+			left <- err
+		}()
+		<-s.began
+		leave()
+		require.ErrorIs(t, <-left, context.Canceled)
+	}
+
+	next := make(chan error)
+	go func() {
+		_, _, err := m.acquire(t.Context(), "acme", "next", host.Limits{})
+		next <- err
+	}()
+	select {
+	case <-s.began:
+		t.Error("the next load began before another one ended")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(s.end)
+	<-s.began
+	require.ErrorContains(t, <-next, "no module")
+}
