@@ -34,14 +34,22 @@ func object(v any, unknown Fields) ([]byte, error) {
 	return append(w.B, '}'), w.Err
 }
 
-// unmarshalObject decodes b into the struct that v points to. It appends fields that the
+// unmarshalObject decodes b, which must be strict JSON, into the struct that v points to. It appends fields that the
 // struct lacks to unknown.
 func unmarshalObject(b []byte, v any, unknown *Fields) error {
-	return jsoncodec.ReadObject(jsoncodec.Clone(b), v, func(name string, raw []byte) {
-		*unknown = append(*unknown, Field{name, jsoncodec.Clone(raw)})
+	if err := jsoncodec.Valid(b); err != nil {
+		return err
+	}
+	return jsoncodec.ReadObject(b, v, func(name string, raw []byte) {
+		*unknown = append(*unknown, Field{string([]byte(name)), jsoncodec.Clone(raw)})
 	})
 }
 
-// unmarshal decodes b into the value that v points to, whose type has no UnmarshalJSON
+// unmarshal decodes b, which must be strict JSON, into the value that v points to, whose type has no UnmarshalJSON
 // method.
-func unmarshal(b []byte, v any) error { return jsoncodec.ReadValue(jsoncodec.Clone(b), v) }
+func unmarshal(b []byte, v any) error {
+	if err := jsoncodec.Valid(b); err != nil {
+		return err
+	}
+	return jsoncodec.ReadValue(b, v)
+}

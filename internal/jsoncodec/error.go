@@ -22,7 +22,7 @@ func (s *Scanner) AddUnknown() {
 
 // duplicateKeyError returns the error for a duplicate key.
 func (s *Scanner) duplicateKeyError(key string) error {
-	return s.ErrorAt("key " + quote(cut(key, 64)) + " is duplicated")
+	return s.ErrorAt("key " + quote(Cut(key, 64)) + " is duplicated")
 }
 
 // A DecodeError describes invalid JSON text and its position.

@@ -1,8 +1,8 @@
 package jsoncodec
 
-// Limits of JSON text. Package abi documents them.
+// Limits of JSON text. Package abi declares them for authors; a test compares the two.
 const (
-	maxDepth    = 64      // abi.MaxDepth
-	maxNumber   = 64      // abi.MaxNumber
-	maxElements = 100_000 // abi.MaxElements
+	MaxDepth    = 64      // nesting
+	MaxNumber   = 64      // bytes of a number literal
+	MaxElements = 100_000 // elements of an array
 )

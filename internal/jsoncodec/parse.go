@@ -15,8 +15,9 @@ type Parser struct {
 	B    []byte
 	I    int    // position in B
 	Bad  bool   // the text was malformed
-	Last string // the key that was read last
+	Last string // the key that was read last, which may share memory with B
 	Own  bool   // B and the memory up to its capacity may be overwritten
+	Copy bool   // strings do not share memory with B
 
 	unknown *[]string                     // if not nil, collects the paths of unknown keys
 	keep    func(name string, raw []byte) // if not nil, called for the unknown fields of the outermost object
@@ -75,7 +76,10 @@ func (t *Parser) Key() bool {
 
 // named reads a key and advances to its value.
 func (t *Parser) named() bool {
+	copied := t.Copy
+	t.Copy = false // most keys are only compared
 	key := t.Text()
+	t.Copy = copied
 	if t.Space() != ':' {
 		t.Fail()
 		return false
@@ -135,6 +139,9 @@ func (t *Parser) Text() string {
 		return t.escaped(start, end)
 	}
 	t.I = end + 1
+	if t.Copy {
+		return string(t.B[start:end])
+	}
 	return unsafe.String(unsafe.SliceData(t.B[start:]), end-start) // these bytes do not change any more
 }
 
@@ -148,11 +155,10 @@ func (t *Parser) escaped(start, end int) string {
 	for last < len(t.B) && t.B[last] == '\\' {
 		last = nextSpecial(t.B, last+2)
 	}
-	whole := t.B
-	t.B = Clone(whole[:min(last+1, len(whole))])
-	text := t.UnescapeInPlace(start, end)
-	t.B = whole
-	if t.Bad {
+	inner := Parser{B: Clone(t.B[start:min(last+1, len(t.B))])} // no more: the string keeps it
+	text := inner.UnescapeInPlace(0, end-start)
+	t.I = start + inner.I
+	if inner.Bad {
 		t.Fail()
 	}
 	return text

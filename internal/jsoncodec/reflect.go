@@ -155,7 +155,7 @@ func (t *Parser) wantError(what string) error {
 	if t.unknown != nil {
 		return newValueError("want " + what + ", got " + Kind(t.Space()))
 	}
-	return newValueError(cut(string(t.Raw()), 64) + " does not fit; want " + what)
+	return newValueError(Cut(string(t.Raw()), 64) + " does not fit; want " + what)
 }
 
 // isNumber reports whether t is json.Number.

@@ -11,7 +11,7 @@ import (
 // ReadValue decodes a value of any Go type from text that is known to be well-formed.
 // Values that b does not have remain unchanged. If it fails, v may be partly set.
 func ReadValue(b []byte, v any) error {
-	t := Parser{B: b}
+	t := Parser{B: b, Copy: true}
 	err := t.Value(v)
 	if broken := t.End(); err == nil {
 		err = broken
@@ -22,7 +22,7 @@ func ReadValue(b []byte, v any) error {
 // ReadObject is ReadValue for a struct. It calls keep with each field of the object that
 // the struct does not have.
 func ReadObject(b []byte, v any, keep func(name string, raw []byte)) error {
-	t := Parser{B: b, keep: keep}
+	t := Parser{B: b, Copy: true, keep: keep}
 	err := t.Value(v)
 	if broken := t.End(); err == nil {
 		err = broken
@@ -65,7 +65,7 @@ func (t *Parser) common(v any) bool {
 			return false
 		}
 		for *v = (map[string]int{}); t.Key(); {
-			key := t.Last
+			key := t.mapKey()
 			(*v)[key] = int(t.Int())
 		}
 	case *map[string]string:
@@ -73,13 +73,21 @@ func (t *Parser) common(v any) bool {
 			return false
 		}
 		for *v = (map[string]string{}); t.Key(); {
-			key := t.Last
+			key := t.mapKey()
 			(*v)[key] = t.Text()
 		}
 	default:
 		return false
 	}
 	return true
+}
+
+// mapKey returns the last key, for use as the key of a map.
+func (t *Parser) mapKey() string {
+	if t.Copy {
+		return string([]byte(t.Last))
+	}
+	return t.Last
 }
 
 // author reads a value by reflection.
@@ -252,7 +260,7 @@ func (t *Parser) noteUnknown(fields []authorField) error {
 		}
 	}
 	if len(*t.unknown) < maxUnknown {
-		*t.unknown = append(*t.unknown, cut(t.Last, 64))
+		*t.unknown = append(*t.unknown, Cut(t.Last, 64))
 	}
 	return nil
 }
@@ -286,7 +294,7 @@ func (t *Parser) prefixUnknown(before int, step string) {
 }
 
 func duplicateKeyError(key string) error {
-	return newValueError("key " + quote(cut(key, 64)) + " is duplicated")
+	return newValueError("key " + quote(Cut(key, 64)) + " is duplicated")
 }
 
 func (t *Parser) authorField(v reflect.Value, f *authorField) error {
@@ -312,7 +320,7 @@ func (t *Parser) authorMap(v reflect.Value) error {
 		if !t.Key() {
 			return nil
 		}
-		name := t.Last
+		name := t.mapKey()
 		key := reflect.New(typ.Key()).Elem()
 		var err error
 		switch {
@@ -433,7 +441,7 @@ func (t *Parser) any() (any, error) {
 			if !t.Key() {
 				return m, nil
 			}
-			key := t.Last
+			key := t.mapKey()
 			one, err := t.any()
 			if err != nil {
 				return nil, within(err, key)

@@ -73,12 +73,14 @@ func (s *Scanner) Where() string {
 		if b.Len() > 0 {
 			b.WriteByte('.')
 		}
-		b.WriteString(cut(string(seg.key), 64))
+		b.WriteString(Cut(string(seg.key), 64))
 	}
 	return b.String()
 }
 
-func cut(s string, n int) string {
+// Cut shortens s to n bytes without splitting a character. It appends "…" if it removed
+// anything.
+func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
@@ -204,8 +206,8 @@ func (s *Scanner) number() error {
 			return s.ErrorAt("a number without digits in its exponent")
 		}
 	}
-	if s.I-start > maxNumber {
-		return s.ErrorAt("a number of " + strconv.Itoa(s.I-start) + " bytes; at most " + strconv.Itoa(maxNumber) + " are allowed")
+	if s.I-start > MaxNumber {
+		return s.ErrorAt("a number of " + strconv.Itoa(s.I-start) + " bytes; at most " + strconv.Itoa(MaxNumber) + " are allowed")
 	}
 	return nil
 }
@@ -292,8 +294,8 @@ func (s *Scanner) hex4() (rune, bool) {
 }
 
 func (s *Scanner) push(seg segment) error {
-	if len(s.path) >= maxDepth {
-		return s.ErrorAt("nested deeper than " + strconv.Itoa(maxDepth) + " levels")
+	if len(s.path) >= MaxDepth {
+		return s.ErrorAt("nested deeper than " + strconv.Itoa(MaxDepth) + " levels")
 	}
 	if s.path == nil {
 		s.path = make([]segment, 0, 8)
@@ -322,8 +324,8 @@ func (s *Scanner) array(f Form) error {
 	}
 	for n := 0; ; n++ {
 		s.path[len(s.path)-1].index = n
-		if elem != nil && n >= maxElements {
-			return s.ErrorAt("an array of more than " + strconv.Itoa(maxElements) + " elements")
+		if elem != nil && n >= MaxElements {
+			return s.ErrorAt("an array of more than " + strconv.Itoa(MaxElements) + " elements")
 		}
 		s.space()
 		if err := s.Value(elem); err != nil {

@@ -228,8 +228,8 @@ func (s *Scanner) elements(read func() error) (absent bool, err error) {
 	}
 	for n := 0; ; n++ {
 		s.path[len(s.path)-1].index = n
-		if n >= maxElements {
-			return false, s.ErrorAt("an array of more than " + strconv.Itoa(maxElements) + " elements")
+		if n >= MaxElements {
+			return false, s.ErrorAt("an array of more than " + strconv.Itoa(MaxElements) + " elements")
 		}
 		s.space()
 		if err := read(); err != nil {
