@@ -21,7 +21,24 @@ func Marshal(v any) ([]byte, error) {
 	if known := codecOf(v); known != nil {
 		return marshal(known)
 	}
-	return MarshalValue(v)
+	return marshalValue(make([]byte, 0, 128), v)
+}
+
+// marshalValue appends the encoding of a type of the host, which may contain types of package
+// abi, to b.
+func marshalValue(b []byte, v any) ([]byte, error) {
+	w := jsoncodec.Writer{B: b, Known: writeKnown}
+	w.Value(v)
+	return w.B, w.Err
+}
+
+// writeKnown writes a value of a type of package abi with its codec.
+func writeKnown(w *jsoncodec.Writer, v any) bool {
+	known := codecOf(v)
+	if known != nil {
+		known.writeValue(w)
+	}
+	return known != nil
 }
 
 // marshal encodes a type of package abi.
@@ -43,7 +60,7 @@ func marshal(v codec) ([]byte, error) {
 func AppendJSON(b []byte, v any) ([]byte, error) {
 	known := codecOf(v)
 	if known == nil {
-		text, err := MarshalValue(v)
+		text, err := marshalValue(make([]byte, 0, 128), v)
 		return jsoncodec.Append(b, text), err
 	}
 	w := writers.Get().(*jsoncodec.Writer)

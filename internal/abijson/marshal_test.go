@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // AppendJSON must append what Marshal returns, whatever precedes it, and nothing on
@@ -31,4 +32,33 @@ func TestAppendJSON(t *testing.T) {
 	got, err := AppendJSON([]byte("x"), &abi.Result{Extra: []byte(`{`)})
 	require.Error(t, err)
 	require.Equal(t, "x", string(got))
+}
+
+// TestMarshalOfHostTypes checks that a type of the host that contains types of package abi is
+// encoded as their methods encode it.
+func TestMarshalOfHostTypes(t *testing.T) {
+	t.Parallel()
+	part := abi.Part{Type: abi.PartText, Text: "<&>", Unknown: abi.Fields{{Name: "x", Value: abi.JSON("1")}}}
+	call := abi.NewToolCall("c1", "t", `{"a":"b\n"}`)
+	v := &struct {
+		Messages []abi.Message        `json:"messages"`
+		Content  abi.Content          `json:"content"`
+		Chunks   []abi.Chunk          `json:"chunks,omitempty"`
+		Patch    *abi.ToolsPatch      `json:"patch"`
+		None     *abi.Message         `json:"none"`
+		ByName   map[string]abi.Chunk `json:"by_name"`
+		Any      any                  `json:"any"`
+	}{
+		Messages: []abi.Message{abi.User("a"), {Role: abi.RoleAssistant, ToolCalls: []abi.ToolCall{call}}, {}},
+		Content:  abi.Parts(part),
+		Chunks:   []abi.Chunk{{Kind: abi.ChunkText, Text: "t"}, {Kind: abi.ChunkToolCall, ID: "c"}, {}},
+		Patch:    &abi.ToolsPatch{Remove: []string{"t"}},
+		ByName:   map[string]abi.Chunk{"a": {Kind: abi.ChunkReasoning, Text: "r"}},
+		Any:      part,
+	}
+	want, err := jsoncodec.AppendValue(nil, v)
+	require.NoError(t, err)
+	got, err := Marshal(v)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
 }

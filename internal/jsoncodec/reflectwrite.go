@@ -22,9 +22,12 @@ func AppendValue(b []byte, v any) ([]byte, error) {
 		return w.B, w.Err
 	}
 	w := Writer{B: b}
-	w.author(reflect.ValueOf(v), 0)
+	w.Value(v)
 	return w.B, w.Err
 }
+
+// Value writes a value of any Go type.
+func (w *Writer) Value(v any) { w.author(reflect.ValueOf(v), 0) }
 
 // appendCounts appends the encoding of a map of counters, the type that modules store most
 // often. It sorts up to eight entries by insertion.
@@ -119,6 +122,9 @@ func (w *Writer) author(v reflect.Value, depth int) {
 func (w *Writer) byMethod(v reflect.Value) bool {
 	if v.Kind() == reflect.Pointer && v.IsNil() || v.Kind() == reflect.Interface {
 		return false
+	}
+	if w.Known != nil && v.CanAddr() && w.Known(w, v.Addr().Interface()) {
+		return true
 	}
 	if !v.Type().Implements(marshals) && !v.Type().Implements(marshalsText) && v.CanAddr() {
 		v = v.Addr()

@@ -14,6 +14,10 @@ import (
 type Writer struct {
 	B   []byte // the text so far
 	Err error  // the first error
+
+	// Known, if not nil, writes a value whose type has a generated codec, and reports whether
+	// it has one. v is a pointer. It replaces the value's method MarshalJSON.
+	Known func(w *Writer, v any) bool
 }
 
 // Key writes a comma, unless the field is the first of its object, and the key of the field.
