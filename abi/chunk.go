@@ -47,7 +47,9 @@ func (c *Chunk) Check() error {
 		}
 		return c.Part.Check()
 	default:
-		return errors.New("unknown kind of chunk " + strconv.Quote(c.Kind) + "; want text, reasoning, tool_call, tool_result or part")
+		return errors.New(
+			"unknown kind of chunk " + strconv.Quote(c.Kind) + "; want text, reasoning, tool_call, tool_result or part",
+		)
 	}
 }
 
@@ -108,7 +110,10 @@ func (m *Message) Chunks() []Chunk {
 	}
 	for i := range m.ToolCalls {
 		c := &m.ToolCalls[i]
-		out = append(out, Chunk{Kind: ChunkToolCall, Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
+		out = append(
+			out,
+			Chunk{Kind: ChunkToolCall, Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments},
+		)
 	}
 	return out
 }

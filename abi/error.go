@@ -18,7 +18,17 @@ const (
 
 // Codes returns all codes.
 func Codes() []Code {
-	return []Code{CodeInvalid, CodeDenied, CodeLimit, CodeNotFound, CodeConflict, CodeUnavailable, CodeModel, CodeTool, CodeInternal}
+	return []Code{
+		CodeInvalid,
+		CodeDenied,
+		CodeLimit,
+		CodeNotFound,
+		CodeConflict,
+		CodeUnavailable,
+		CodeModel,
+		CodeTool,
+		CodeInternal,
+	}
 }
 
 // An Error is the error object of a failed host call, and the output of a hook that

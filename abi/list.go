@@ -77,8 +77,20 @@ func (p *ListPatch) Check(total int) error {
 	end := 0
 	for i, s := range p.Splice {
 		if s.At < end || s.Remove < 0 || s.At > total || s.Remove > total-s.At {
-			return errors.New("splice " + strconv.Itoa(i) + " (at " + strconv.Itoa(s.At) + ", remove " + strconv.Itoa(s.Remove) + ") does not fit: the list has " +
-				strconv.Itoa(total) + " messages, and splices must ascend without overlap from " + strconv.Itoa(end) + " on")
+			return errors.New(
+				"splice " + strconv.Itoa(
+					i,
+				) + " (at " + strconv.Itoa(
+					s.At,
+				) + ", remove " + strconv.Itoa(
+					s.Remove,
+				) + ") does not fit: the list has " +
+					strconv.Itoa(
+						total,
+					) + " messages, and splices must ascend without overlap from " + strconv.Itoa(
+					end,
+				) + " on",
+			)
 		}
 		end = s.At + s.Remove
 		if err := checkMessages(s.Insert); err != nil {

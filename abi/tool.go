@@ -38,8 +38,10 @@ func notInToolName(c rune) bool {
 // Check returns an error if the tool is invalid.
 func (t *Tool) Check() error {
 	if t.Name == "" || len(t.Name) > maxToolName || strings.ContainsFunc(t.Name, notInToolName) {
-		return errors.New("invalid tool name " + strconv.Quote(jsoncodec.Cut(t.Name, 80)) + ": want 1 to " + strconv.Itoa(maxToolName) +
-			" letters (a-z, A-Z), digits, _ and -")
+		return errors.New(
+			"invalid tool name " + strconv.Quote(jsoncodec.Cut(t.Name, 80)) + ": want 1 to " + strconv.Itoa(maxToolName) +
+				" letters (a-z, A-Z), digits, _ and -",
+		)
 	}
 	if len(t.Parameters) > 0 && t.Parameters[0] != '{' && string(t.Parameters) != "null" {
 		return errors.New("tool " + strconv.Quote(t.Name) + ": parameters must be a JSON Schema object")

@@ -36,7 +36,9 @@ func TestUnmarshalIsStrict(t *testing.T) {
 // would keep all of it in memory for a short string.
 func TestUnmarshalCopies(t *testing.T) {
 	t.Parallel()
-	text := []byte(`{"role":"user","content":[{"type":"text","text":"a\nb","k\n":1,"k":{"z":2}}],"name":"n","extra":{"e":"f"},"tool_calls":[{"id":"i","type":"function","function":{"name":"f","arguments":"{}"}}]}`)
+	text := []byte(
+		`{"role":"user","content":[{"type":"text","text":"a\nb","k\n":1,"k":{"z":2}}],"name":"n","extra":{"e":"f"},"tool_calls":[{"id":"i","type":"function","function":{"name":"f","arguments":"{}"}}]}`,
+	)
 	var m abi.Message
 	require.NoError(t, m.UnmarshalJSON(text))
 	before, err := json.Marshal(m)
@@ -67,5 +69,9 @@ func TestUnmarshalOfEscapes(t *testing.T) {
 
 func TestLimitsOfText(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []int{jsoncodec.MaxDepth, jsoncodec.MaxNumber, jsoncodec.MaxElements}, []int{abi.MaxDepth, abi.MaxNumber, abi.MaxElements})
+	require.Equal(
+		t,
+		[]int{jsoncodec.MaxDepth, jsoncodec.MaxNumber, jsoncodec.MaxElements},
+		[]int{abi.MaxDepth, abi.MaxNumber, abi.MaxElements},
+	)
 }

@@ -103,8 +103,12 @@ func TestRunThatIsTooLarge(t *testing.T) {
 	}
 	var tooLarge *sandbox.TooLargeError
 	require.ErrorAs(t, err, &tooLarge)
-	require.EqualError(t, err, "the run cannot begin: needs up to 4 MiB of memory for its modules, of 4.0 MiB that it may use; "+
-		"lower the memory limits of its modules, or let the host use more")
+	require.EqualError(
+		t,
+		err,
+		"the run cannot begin: needs up to 4 MiB of memory for its modules, of 4.0 MiB that it may use; "+
+			"lower the memory limits of its modules, or let the host use more",
+	)
 	require.Equal(t, abi.RunError, last.FinishReason)
 	require.Equal(t, abi.CodeLimit, last.Error.Code)
 }

@@ -73,7 +73,11 @@ type (
 )
 
 // Generate implements [model.Model].
-func (s *switchboard) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+func (s *switchboard) Generate(
+	ctx context.Context,
+	req *model.Request,
+	sink func(abi.Chunk) error,
+) (*abi.Response, error) {
 	if m, ok := ctx.Value(extensionKey{}).(model.Model); ok {
 		return m.Generate(ctx, req, sink)
 	}
@@ -81,6 +85,10 @@ func (s *switchboard) Generate(ctx context.Context, req *model.Request, sink fun
 }
 
 // Generate implements [model.Model].
-func (e *extension) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+func (e *extension) Generate(
+	ctx context.Context,
+	req *model.Request,
+	sink func(abi.Chunk) error,
+) (*abi.Response, error) {
 	return e.switchboard.Generate(context.WithValue(ctx, extensionKey{}, e.model), req, sink)
 }

@@ -32,7 +32,14 @@ func TestAgentsOfAFile(t *testing.T) {
 		scripted.Calls(abi.NewToolCall("2", "transfer_to_agent", `{"agent":"sales"}`)))
 	second := serve(t, scripted.Text("seven euros"))
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "sales.yaml"), []byte("model: {name: small, base_url: '"+second.URL+"'}\ninstruction: Sell.\n"), 0o600))
+	require.NoError(
+		t,
+		os.WriteFile(
+			filepath.Join(dir, "sales.yaml"),
+			[]byte("model: {name: small, base_url: '"+second.URL+"'}\ninstruction: Sell.\n"),
+			0o600,
+		),
+	)
 	path := filepath.Join(dir, "agent.yaml")
 	modules, err := filepath.Abs("../testdata/modules")
 	require.NoError(t, err)
@@ -51,7 +58,9 @@ agents:
 	f, err := agentfile.Load(path)
 	require.NoError(t, err)
 	var asked []string
-	a, err := newHost(t).NewAgentFromFile(t.Context(), f, &host.FileOptions{Getenv: env(map[string]string{"OPENAI_API_KEY": "k"}),
+	a, err := newHost(
+		t,
+	).NewAgentFromFile(t.Context(), f, &host.FileOptions{Getenv: env(map[string]string{"OPENAI_API_KEY": "k"}),
 		WrapModel: func(m model.Model) (model.Model, error) { return counter{m, &asked}, nil }})
 	require.NoError(t, err)
 	defer a.Close()
@@ -104,7 +113,9 @@ func TestAgentsThatCannotBe(t *testing.T) {
 			path := write("x.yaml", c.text)
 			f, err := agentfile.Load(path)
 			if err == nil {
-				_, err = newHost(t).NewAgentFromFile(t.Context(), f, &host.FileOptions{Getenv: env(map[string]string{"OPENAI_API_KEY": "k"})})
+				_, err = newHost(
+					t,
+				).NewAgentFromFile(t.Context(), f, &host.FileOptions{Getenv: env(map[string]string{"OPENAI_API_KEY": "k"})})
 			}
 			require.ErrorContains(t, err, c.want)
 		})

@@ -127,7 +127,11 @@ func (c *Chain) Reserve(ctx context.Context, parallel int) (context.Context, *ag
 	return c.host.reserve(ctx, placedIn(c.Chain), parallel)
 }
 
-func (h *Host) reserve(ctx context.Context, run []module.Placed, parallel int) (context.Context, *agent.Admission, error) {
+func (h *Host) reserve(
+	ctx context.Context,
+	run []module.Placed,
+	parallel int,
+) (context.Context, *agent.Admission, error) {
 	ctx, r, err := h.loader.Reserve(ctx, run, parallel)
 	if err != nil {
 		return ctx, nil, err

@@ -16,7 +16,10 @@ func TestARunAfterCloseOfTheHost(t *testing.T) {
 	require.NoError(t, err)
 	m, err := h.Load(t.Context(), "../testdata/modules/no-tools.wasm", host.Limits{})
 	require.NoError(t, err)
-	with, err := h.NewAgent(t.Context(), &host.AgentOptions{Model: scripted.New(), Middlewares: []host.Middleware{{Module: m}}})
+	with, err := h.NewAgent(
+		t.Context(),
+		&host.AgentOptions{Model: scripted.New(), Middlewares: []host.Middleware{{Module: m}}},
+	)
 	require.NoError(t, err)
 	without, err := h.NewAgent(t.Context(), &host.AgentOptions{Model: scripted.New()})
 	require.NoError(t, err)

@@ -25,7 +25,10 @@ func Example() {
 		log.Fatal(err)
 	}
 	a, err := h.NewAgent(ctx, &host.AgentOptions{
-		Model:       scripted.New(scripted.Calls(abi.NewToolCall("c1", "launch", "{}")), scripted.Text("I may not launch it.")),
+		Model: scripted.New(
+			scripted.Calls(abi.NewToolCall("c1", "launch", "{}")),
+			scripted.Text("I may not launch it."),
+		),
 		Tools:       []tool.Tool{launch},
 		Middlewares: []host.Middleware{{Name: "policy", Module: policy}},
 	})
@@ -82,7 +85,10 @@ func ExampleError() {
 	}
 	defer h.Close(ctx)
 	a, err := h.NewAgent(ctx, &host.AgentOptions{
-		Model: scripted.New(scripted.Calls(abi.NewToolCall("c1", "launch", "{}")), scripted.Calls(abi.NewToolCall("c2", "launch", "{}"))),
+		Model: scripted.New(
+			scripted.Calls(abi.NewToolCall("c1", "launch", "{}")),
+			scripted.Calls(abi.NewToolCall("c2", "launch", "{}")),
+		),
 		Tools: []tool.Tool{launch}, MaxSteps: 1,
 	})
 	if err != nil {
@@ -107,7 +113,11 @@ func ExampleHost_NewAgentFromFile() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	a, err := h.NewAgentFromFile(ctx, file, &host.FileOptions{Model: scripted.New(scripted.Text("I am " + file.Name + "."))})
+	a, err := h.NewAgentFromFile(
+		ctx,
+		file,
+		&host.FileOptions{Model: scripted.New(scripted.Text("I am " + file.Name + "."))},
+	)
 	if err != nil {
 		log.Fatal(err)
 	}

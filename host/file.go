@@ -219,7 +219,10 @@ func (b *builder) network() error {
 	for i, s := range b.file.Secrets {
 		value := b.opts.Getenv(s.Env)
 		if value == "" {
-			return b.file.ErrorAt(fmt.Sprintf("secrets[%d].env", i), fmt.Errorf("the environment variable %s, for the secret %s, is not set", s.Env, s.Name))
+			return b.file.ErrorAt(
+				fmt.Sprintf("secrets[%d].env", i),
+				fmt.Errorf("the environment variable %s, for the secret %s, is not set", s.Env, s.Name),
+			)
 		}
 		o.Secrets = append(o.Secrets, egress.Secret{Name: s.Name, Value: value, Hosts: s.Hosts})
 	}
@@ -392,7 +395,10 @@ func (b *builder) endpoints() (model.Model, error) {
 	key := b.opts.Getenv(cmp.Or(f.APIKeyEnv, EnvAPIKey))
 	switch {
 	case key == "" && f.APIKeyEnv != "":
-		return nil, b.file.ErrorAt("model.api_key_env", fmt.Errorf("the environment variable %s, for the key of %s, is not set", f.APIKeyEnv, f.Name))
+		return nil, b.file.ErrorAt(
+			"model.api_key_env",
+			fmt.Errorf("the environment variable %s, for the key of %s, is not set", f.APIKeyEnv, f.Name),
+		)
 	case key == "" && base == "":
 		return nil, fmt.Errorf("no key for %s: set %s, or name an endpoint that needs none as base URL", f.Name, EnvAPIKey)
 	}
@@ -409,7 +415,10 @@ func (b *builder) endpoints() (model.Model, error) {
 		}
 		if env := fallback.APIKeyEnv; env != "" {
 			if secret = b.opts.Getenv(env); secret == "" {
-				return nil, b.file.ErrorAt(at+".api_key_env", fmt.Errorf("the environment variable %s, for the key of %s, is not set", env, fallback.Name))
+				return nil, b.file.ErrorAt(
+					at+".api_key_env",
+					fmt.Errorf("the environment variable %s, for the key of %s, is not set", env, fallback.Name),
+				)
 			}
 		}
 		m, err := b.endpoint(address, secret)
@@ -510,7 +519,14 @@ func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {
 const slow = 2 * time.Second
 
 func (b *builder) connect(ctx context.Context, s *agentfile.MCPServer) (*tool.Set, error) {
-	o := &mcp.Options{Name: s.Name, Command: s.Command, Dir: s.Dir, URL: string(s.URL), Starter: b.opts.StartMCP, Logger: b.opts.Logger}
+	o := &mcp.Options{
+		Name:    s.Name,
+		Command: s.Command,
+		Dir:     s.Dir,
+		URL:     string(s.URL),
+		Starter: b.opts.StartMCP,
+		Logger:  b.opts.Logger,
+	}
 	for name, value := range s.Env {
 		o.Env = append(o.Env, name+"="+value)
 	}

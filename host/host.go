@@ -181,15 +181,37 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 	if o == nil {
 		o = &AgentOptions{}
 	}
-	c, err := h.NewChain(ctx, &ChainOptions{Middlewares: o.Middlewares, Outer: o.Outer, Inner: o.Inner, Options: o.Options})
+	c, err := h.NewChain(
+		ctx,
+		&ChainOptions{Middlewares: o.Middlewares, Outer: o.Outer, Inner: o.Inner, Options: o.Options},
+	)
 	if err != nil {
 		return nil, err
 	}
 	a := &Agent{chain: c}
-	options := &agent.Options{Name: o.Name, Description: o.Description, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models, AllowModel: o.AllowModel, CheckParam: o.CheckParam,
-		Instruction: o.Instruction, Tools: o.Tools, ReturnDirectly: o.ReturnDirectly, Chain: c.Chain,
-		MaxSteps: o.MaxSteps, Limits: o.Limits, Timeout: o.Timeout, PauseTimeout: o.PauseTimeout, ToolTimeout: o.ToolTimeout, Parallel: o.Parallel, Memory: o.Memory, NoStream: o.NoStream,
-		Journal: o.Journal}
+	options := &agent.Options{
+		Name:           o.Name,
+		Description:    o.Description,
+		Model:          o.Model,
+		ModelName:      o.ModelName,
+		Params:         o.Params,
+		Models:         o.Models,
+		AllowModel:     o.AllowModel,
+		CheckParam:     o.CheckParam,
+		Instruction:    o.Instruction,
+		Tools:          o.Tools,
+		ReturnDirectly: o.ReturnDirectly,
+		Chain:          c.Chain,
+		MaxSteps:       o.MaxSteps,
+		Limits:         o.Limits,
+		Timeout:        o.Timeout,
+		PauseTimeout:   o.PauseTimeout,
+		ToolTimeout:    o.ToolTimeout,
+		Parallel:       o.Parallel,
+		Memory:         o.Memory,
+		NoStream:       o.NoStream,
+		Journal:        o.Journal,
+	}
 	options.Admit = h.admit
 	a.Agent, err = agent.New(options)
 	if err != nil {

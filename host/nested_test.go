@@ -116,17 +116,31 @@ func TestOwnCallRoom(t *testing.T) {
 	require.Equal(t, works, said(t, calling(t, 3*oneInstance, abi.HookBeforeAgent, callEcho, 0, "tool:echo")))
 
 	var failed abi.Error
-	require.NoError(t, json.Unmarshal([]byte(said(t, calling(t, 2*oneInstance, abi.HookBeforeAgent, callEcho, 0, "tool:echo"))), &failed))
+	require.NoError(
+		t,
+		json.Unmarshal([]byte(said(t, calling(t, 2*oneInstance, abi.HookBeforeAgent, callEcho, 0, "tool:echo"))), &failed),
+	)
 	require.Equal(t, abi.CodeUnavailable, failed.Code)
 	require.True(t, failed.Retryable)
-	require.Contains(t, failed.Message, "needs up to 4 MiB of memory for its modules; 0 bytes of the 8 MiB that the host may use is free")
+	require.Contains(
+		t,
+		failed.Message,
+		"needs up to 4 MiB of memory for its modules; 0 bytes of the 8 MiB that the host may use is free",
+	)
 
-	require.NoError(t, json.Unmarshal([]byte(said(t, calling(t, 9*oneInstance, abi.HookBeforeAgent, callEcho, 1, "tool:echo"))), &failed))
+	require.NoError(
+		t,
+		json.Unmarshal([]byte(said(t, calling(t, 9*oneInstance, abi.HookBeforeAgent, callEcho, 1, "tool:echo"))), &failed),
+	)
 	require.Equal(t, abi.CodeLimit, failed.Code)
 	require.Contains(t, failed.Message, "raise its limit instances")
 
 	// Tenants' modules are not called within a module's model call, so it needs no memory.
-	require.Contains(t, said(t, calling(t, 2*oneInstance, abi.HookBeforeModelRewriteState, askModel, 1, "model")), "answer to me")
+	require.Contains(
+		t,
+		said(t, calling(t, 2*oneInstance, abi.HookBeforeModelRewriteState, askModel, 1, "model")),
+		"answer to me",
+	)
 }
 
 // TestOwnCallsOfManyRuns checks that the modules' own calls succeed in 30 concurrent runs with
@@ -151,9 +165,19 @@ func TestChainOfARunReserves(t *testing.T) {
 	h, err := host.New(t.Context(), &host.Options{MemoryBytes: 2 * oneInstance})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
-	m, err := h.Load(t.Context(), "../testdata/modules/own.wasm", host.Limits{Limits: sandbox.Limits{MemoryBytes: 1 << 20, StackBytes: 1 << 20}})
+	m, err := h.Load(
+		t.Context(),
+		"../testdata/modules/own.wasm",
+		host.Limits{Limits: sandbox.Limits{MemoryBytes: 1 << 20, StackBytes: 1 << 20}},
+	)
 	require.NoError(t, err)
-	a, err := h.NewAgent(t.Context(), &host.AgentOptions{Model: scripted.New(scripted.Text("done"), scripted.Text("done")), Outer: []host.Middleware{{Name: "own", Module: m}}})
+	a, err := h.NewAgent(
+		t.Context(),
+		&host.AgentOptions{
+			Model: scripted.New(scripted.Text("done"), scripted.Text("done")),
+			Outer: []host.Middleware{{Name: "own", Module: m}},
+		},
+	)
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
 	for extra, tooLarge := range map[int]bool{1: false, 2: true} {

@@ -58,7 +58,11 @@ func (m *scripted) Generate(_ context.Context, input []*schema.Message, opts ...
 }
 
 // Stream returns a reply's text word by word.
-func (m *scripted) Stream(_ context.Context, input []*schema.Message, opts ...model.Option) (*schema.StreamReader[*schema.Message], error) {
+func (m *scripted) Stream(
+	_ context.Context,
+	input []*schema.Message,
+	opts ...model.Option,
+) (*schema.StreamReader[*schema.Message], error) {
 	reply, err := m.next(input, opts)
 	if err != nil {
 		return nil, err
@@ -229,7 +233,12 @@ func TestHooksInOrder(t *testing.T) {
 		},
 	}
 	s := &setup{
-		model: &scripted{replies: []*schema.Message{schema.AssistantMessage("", []schema.ToolCall{call("c1", "echo", `{"text":"hi"}`)}), schema.AssistantMessage("done", nil)}},
+		model: &scripted{
+			replies: []*schema.Message{
+				schema.AssistantMessage("", []schema.ToolCall{call("c1", "echo", `{"text":"hi"}`)}),
+				schema.AssistantMessage("done", nil),
+			},
+		},
 		tools: []tool.BaseTool{echo(t, nil)},
 		mw:    &adapter.Options{Middlewares: []host.Middleware{native("n", mw)}},
 	}
@@ -256,7 +265,11 @@ func TestStateIsKept(t *testing.T) {
 			if err != nil || n > 1 {
 				return nil, err
 			}
-			return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: c.List(0).Len(), Insert: []abi.Message{abi.User("and politely")}}}}}, nil
+			return &abi.BeforeModelRewriteStateAnswer{
+				Messages: abi.ListPatch{
+					Splice: []abi.Splice{{At: c.List(0).Len(), Insert: []abi.Message{abi.User("and politely")}}},
+				},
+			}, nil
 		},
 		AfterModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
 			last, _ := c.List(0).Last()
@@ -264,11 +277,18 @@ func TestStateIsKept(t *testing.T) {
 				return nil, nil
 			}
 			last.Content = abi.Text(strings.ToUpper(last.Content.String()))
-			return &abi.AfterModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: c.List(0).Len() - 1, Remove: 1, Insert: []abi.Message{last}}}}}, nil
+			return &abi.AfterModelRewriteStateAnswer{
+				Messages: abi.ListPatch{Splice: []abi.Splice{{At: c.List(0).Len() - 1, Remove: 1, Insert: []abi.Message{last}}}},
+			}, nil
 		},
 	}
 	s := &setup{
-		model: &scripted{replies: []*schema.Message{schema.AssistantMessage("", []schema.ToolCall{call("c1", "echo", `{"text":"hi"}`)}), schema.AssistantMessage("done", nil)}},
+		model: &scripted{
+			replies: []*schema.Message{
+				schema.AssistantMessage("", []schema.ToolCall{call("c1", "echo", `{"text":"hi"}`)}),
+				schema.AssistantMessage("done", nil),
+			},
+		},
 		tools: []tool.BaseTool{echo(t, nil)},
 		mw:    &adapter.Options{Middlewares: []host.Middleware{native("n", mw)}},
 	}
@@ -278,14 +298,28 @@ func TestStateIsKept(t *testing.T) {
 	for _, m := range s.model.asked[1] {
 		seen = append(seen, string(m.Role)+": "+m.Content)
 	}
-	require.Equal(t, []string{"system: Be brief.", "user: hello", "user: and politely", "assistant: ", "tool: echo: hi"}, seen)
+	require.Equal(
+		t,
+		[]string{"system: Be brief.", "user: hello", "user: and politely", "assistant: ", "tool: echo: hi"},
+		seen,
+	)
 }
 
 func TestToolsOfModulesAndDenials(t *testing.T) {
 	var ran []string
 	mw := &inproc.Middleware{
 		BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-			return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "clock", Description: "the time", Parameters: json.RawMessage(`{"type":"object","properties":{"zone":{"type":"string"}}}`)}}}}, nil
+			return &abi.BeforeAgentAnswer{
+				Tools: abi.ToolsPatch{
+					Add: []abi.Tool{
+						{
+							Name:        "clock",
+							Description: "the time",
+							Parameters:  json.RawMessage(`{"type":"object","properties":{"zone":{"type":"string"}}}`),
+						},
+					},
+				},
+			}, nil
 		},
 		CallTool: func(_ context.Context, _ *hook.Call, in *abi.CallToolInput) (*abi.CallToolAnswer, error) {
 			return &abi.CallToolAnswer{Result: abi.TextResult("noon " + in.Call.Arguments)}, nil
@@ -299,7 +333,14 @@ func TestToolsOfModulesAndDenials(t *testing.T) {
 	}
 	s := &setup{
 		model: &scripted{replies: []*schema.Message{
-			schema.AssistantMessage("", []schema.ToolCall{call("c1", "clock", `{"zone":"UTC"}`), call("c2", "echo", `{"text":"secret"}`), call("c3", "echo", `{"text":`)}),
+			schema.AssistantMessage(
+				"",
+				[]schema.ToolCall{
+					call("c1", "clock", `{"zone":"UTC"}`),
+					call("c2", "echo", `{"text":"secret"}`),
+					call("c3", "echo", `{"text":`),
+				},
+			),
 			schema.AssistantMessage("done", nil)}},
 		tools: []tool.BaseTool{echo(t, &ran)},
 		mw:    &adapter.Options{Middlewares: []host.Middleware{native("n", mw)}},
@@ -341,14 +382,21 @@ func TestToolsThatAreNotActive(t *testing.T) {
 func TestErrors(t *testing.T) {
 	t.Run("a tool's own error stays Eino's", func(t *testing.T) {
 		s := &setup{
-			model: &scripted{replies: []*schema.Message{schema.AssistantMessage("", []schema.ToolCall{call("c1", "echo", `{"text":"fail"}`)})}},
+			model: &scripted{
+				replies: []*schema.Message{schema.AssistantMessage("", []schema.ToolCall{call("c1", "echo", `{"text":"fail"}`)})},
+			},
 			tools: []tool.BaseTool{echo(t, nil)}, mw: &adapter.Options{},
 		}
 		require.ErrorContains(t, s.run(t, "hello").err, "echo is broken")
 	})
 	t.Run("a module may make a result of it", func(t *testing.T) {
 		s := &setup{
-			model: &scripted{replies: []*schema.Message{schema.AssistantMessage("", []schema.ToolCall{call("c1", "echo", `{"text":"fail"}`)}), schema.AssistantMessage("done", nil)}},
+			model: &scripted{
+				replies: []*schema.Message{
+					schema.AssistantMessage("", []schema.ToolCall{call("c1", "echo", `{"text":"fail"}`)}),
+					schema.AssistantMessage("done", nil),
+				},
+			},
 			tools: []tool.BaseTool{echo(t, nil)},
 			mw: &adapter.Options{Middlewares: []host.Middleware{native("n", &inproc.Middleware{
 				AfterTool: func(_ context.Context, _ *hook.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
@@ -385,12 +433,14 @@ func TestErrors(t *testing.T) {
 }
 
 func TestStream(t *testing.T) {
-	upper := &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
-		for i := range in.Chunks {
-			in.Chunks[i].Text = strings.ToUpper(in.Chunks[i].Text)
-		}
-		return &abi.OnChunkAnswer{Chunks: in.Chunks}, nil
-	}}
+	upper := &inproc.Middleware{
+		OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+			for i := range in.Chunks {
+				in.Chunks[i].Text = strings.ToUpper(in.Chunks[i].Text)
+			}
+			return &abi.OnChunkAnswer{Chunks: in.Chunks}, nil
+		},
+	}
 	s := &setup{stream: true, model: &scripted{replies: []*schema.Message{schema.AssistantMessage("one two three", nil)}},
 		mw: &adapter.Options{Middlewares: []host.Middleware{native("upper", upper)}}}
 	r := s.run(t, "count")
@@ -465,7 +515,12 @@ func TestInterrupts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ran = nil
 			s := &setup{
-				model: &scripted{replies: []*schema.Message{schema.AssistantMessage("", []schema.ToolCall{call("c1", "echo", `{"text":"hi"}`)}), schema.AssistantMessage("done", nil)}},
+				model: &scripted{
+					replies: []*schema.Message{
+						schema.AssistantMessage("", []schema.ToolCall{call("c1", "echo", `{"text":"hi"}`)}),
+						schema.AssistantMessage("done", nil),
+					},
+				},
 				tools: []tool.BaseTool{echo(t, &ran)},
 				mw:    &adapter.Options{Middlewares: []host.Middleware{native("gate", gate)}},
 			}
@@ -475,7 +530,8 @@ func TestInterrupts(t *testing.T) {
 			require.Len(t, r.interrupts, 1)
 			require.Contains(t, fmt.Sprint(r.interrupts[0].Info), "may it say")
 
-			events, err := s.runner(t, store).ResumeWithParams(t.Context(), "1", &adk.ResumeParams{Targets: map[string]any{r.interrupts[0].ID: c.answer}})
+			events, err := s.runner(t, store).
+				ResumeWithParams(t.Context(), "1", &adk.ResumeParams{Targets: map[string]any{r.interrupts[0].ID: c.answer}})
 			require.NoError(t, err)
 			r = read(t, events)
 			if c.want == nil {
@@ -492,7 +548,9 @@ func TestInterrupts(t *testing.T) {
 func TestInterruptedModelCall(t *testing.T) {
 	mw := &inproc.Middleware{
 		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
-			return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: c.List(0).Len(), Insert: []abi.Message{abi.User("once")}}}}}, nil
+			return &abi.BeforeModelRewriteStateAnswer{
+				Messages: abi.ListPatch{Splice: []abi.Splice{{At: c.List(0).Len(), Insert: []abi.Message{abi.User("once")}}}},
+			}, nil
 		},
 		AfterModel: func(_ context.Context, c *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 			if in.Resume == nil {
@@ -507,7 +565,8 @@ func TestInterruptedModelCall(t *testing.T) {
 	r := read(t, s.runner(t, store).Query(t.Context(), "hello", adk.WithCheckPointID("1")))
 	require.NoError(t, r.err)
 	require.Len(t, r.interrupts, 1)
-	events, err := s.runner(t, store).ResumeWithParams(t.Context(), "1", &adk.ResumeParams{Targets: map[string]any{r.interrupts[0].ID: true}})
+	events, err := s.runner(t, store).
+		ResumeWithParams(t.Context(), "1", &adk.ResumeParams{Targets: map[string]any{r.interrupts[0].ID: true}})
 	require.NoError(t, err)
 	r = read(t, events)
 	require.NoError(t, r.err)
@@ -535,7 +594,10 @@ func TestModules(t *testing.T) {
 	var events []abi.Event
 	var mu sync.Mutex
 	mw, err := adapter.New(t.Context(), h, &adapter.Options{
-		Middlewares: []host.Middleware{{Module: redact}, {Module: policy, Config: json.RawMessage(`{"rules":[{"tools":["echo"],"action":"deny","message":"echo is off"}]}`)}},
+		Middlewares: []host.Middleware{
+			{Module: redact},
+			{Module: policy, Config: json.RawMessage(`{"rules":[{"tools":["echo"],"action":"deny","message":"echo is off"}]}`)},
+		},
 		OnEvent: func(_ context.Context, e abi.Event) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -545,7 +607,10 @@ func TestModules(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(mw.Close)
 	m := &scripted{replies: []*schema.Message{
-		schema.AssistantMessage("", []schema.ToolCall{call("c1", "echo", `{"text":"hi"}`)}), schema.AssistantMessage("write to ann@example.com", nil)}}
+		schema.AssistantMessage(
+			"",
+			[]schema.ToolCall{call("c1", "echo", `{"text":"hi"}`)},
+		), schema.AssistantMessage("write to ann@example.com", nil)}}
 	agent, err := adk.NewChatModelAgent(t.Context(), &adk.ChatModelAgentConfig{Name: "test", Description: "test", Model: m,
 		ToolsConfig: adk.ToolsConfig{ToolsNodeConfig: compose.ToolsNodeConfig{Tools: []tool.BaseTool{echo(t, nil)}}},
 		Handlers:    []adk.ChatModelAgentMiddleware{mw}})
@@ -557,7 +622,10 @@ func TestModules(t *testing.T) {
 		text := strings.Join(r.lines, "\n")
 		require.Contains(t, text, "echo is off")
 		require.NotContains(t, text, "ann@example.com")
-		m.replies = []*schema.Message{schema.AssistantMessage("", []schema.ToolCall{call("c1", "echo", `{"text":"hi"}`)}), schema.AssistantMessage("ann@example.com", nil)}
+		m.replies = []*schema.Message{
+			schema.AssistantMessage("", []schema.ToolCall{call("c1", "echo", `{"text":"hi"}`)}),
+			schema.AssistantMessage("ann@example.com", nil),
+		}
 	}
 	require.NotEmpty(t, events)
 }

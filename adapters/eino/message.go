@@ -9,10 +9,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/cloudwego/eino/adk"
 	"github.com/cloudwego/eino/schema"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
 // A conversation converts between an Eino agent's messages and the chain's list. Unchanged messages
@@ -134,15 +135,35 @@ func (k *known) is(m *schema.Message) bool {
 	w := &k.was
 	return k.message == m && w.Role == m.Role && w.Content == m.Content && w.Name == m.Name &&
 		w.ToolCallID == m.ToolCallID && w.ReasoningContent == m.ReasoningContent &&
-		len(w.UserInputMultiContent) == len(m.UserInputMultiContent) && len(w.AssistantGenMultiContent) == len(m.AssistantGenMultiContent) &&
-		slices.EqualFunc(k.calls, m.ToolCalls, func(a, b schema.ToolCall) bool { return a.ID == b.ID && a.Function == b.Function })
+		len(
+			w.UserInputMultiContent,
+		) == len(
+			m.UserInputMultiContent,
+		) && len(w.AssistantGenMultiContent) == len(m.AssistantGenMultiContent) &&
+		slices.EqualFunc(
+			k.calls,
+			m.ToolCalls,
+			func(a, b schema.ToolCall) bool { return a.ID == b.ID && a.Function == b.Function },
+		)
 }
 
-var origins = map[schema.RoleType]string{schema.User: abi.OriginUser, schema.System: abi.OriginUser, schema.Assistant: abi.OriginModel, schema.Tool: abi.OriginTool}
+var origins = map[schema.RoleType]string{
+	schema.User:      abi.OriginUser,
+	schema.System:    abi.OriginUser,
+	schema.Assistant: abi.OriginModel,
+	schema.Tool:      abi.OriginTool,
+}
 
 // fromEino converts a message for modules.
 func fromEino(m *schema.Message) (abi.Message, error) {
-	out := abi.Message{ID: adk.GetMessageID(m), Role: string(m.Role), Name: m.Name, ToolCallID: m.ToolCallID, ReasoningContent: m.ReasoningContent, Origin: origins[m.Role]}
+	out := abi.Message{
+		ID:               adk.GetMessageID(m),
+		Role:             string(m.Role),
+		Name:             m.Name,
+		ToolCallID:       m.ToolCallID,
+		ReasoningContent: m.ReasoningContent,
+		Origin:           origins[m.Role],
+	}
 	if out.Name == "" {
 		out.Name = m.ToolName
 	}
@@ -194,7 +215,9 @@ func toEino(m abi.Message, base *schema.Message) (*schema.Message, error) {
 	if base != nil {
 		*out = *base
 	}
-	out.Role, out.Name, out.ToolCallID, out.ReasoningContent = schema.RoleType(m.Role), m.Name, m.ToolCallID, m.ReasoningContent
+	out.Role, out.Name, out.ToolCallID, out.ReasoningContent = schema.RoleType(
+		m.Role,
+	), m.Name, m.ToolCallID, m.ReasoningContent
 	if m.Role == abi.RoleDeveloper {
 		out.Role = schema.System
 	}
@@ -324,7 +347,9 @@ func partFrom(part any) (abi.Part, error) {
 		out.ImageURL, err = json.Marshal(map[string]string{"url": c.Image.url(), "detail": either(c.Image.Detail, "auto")})
 	case c.Type == einoAudio && c.Audio != nil && c.Audio.Base64 != "":
 		out.Type = abi.PartAudio
-		out.InputAudio, err = json.Marshal(map[string]string{"data": c.Audio.Base64, "format": strings.TrimPrefix(c.Audio.MIME, "audio/")})
+		out.InputAudio, err = json.Marshal(
+			map[string]string{"data": c.Audio.Base64, "format": strings.TrimPrefix(c.Audio.MIME, "audio/")},
+		)
 	case c.Type == einoFile && c.File != nil:
 		out.Type = abi.PartFile
 		out.File, err = json.Marshal(map[string]string{"filename": c.File.Name, "file_data": c.File.url()})
@@ -371,7 +396,10 @@ func partTo[P any](p abi.Part, base []P) (out P, err error) {
 		c = common{Type: einoFile, File: mediaOf(file.FileData)}
 		c.File.Name = file.Filename
 	default:
-		return out, fmt.Errorf("agent-runner: a part of type %q cannot be put into an Eino message; want text, image_url, input_audio or file", p.Type)
+		return out, fmt.Errorf(
+			"agent-runner: a part of type %q cannot be put into an Eino message; want text, image_url, input_audio or file",
+			p.Type,
+		)
 	}
 	if err != nil {
 		return out, fmt.Errorf("agent-runner: a part of type %q: %w", p.Type, err)

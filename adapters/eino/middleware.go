@@ -49,7 +49,10 @@ func New(ctx context.Context, h *host.Host, o *Options) (*Middleware, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	c, err := h.NewChain(ctx, &host.ChainOptions{Middlewares: o.Middlewares, Outer: o.Outer, Inner: o.Inner, Options: o.Options})
+	c, err := h.NewChain(
+		ctx,
+		&host.ChainOptions{Middlewares: o.Middlewares, Outer: o.Outer, Inner: o.Inner, Options: o.Options},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +67,10 @@ func New(ctx context.Context, h *host.Host, o *Options) (*Middleware, error) {
 func (m *Middleware) Close() { m.chain.Close() }
 
 // BeforeAgent runs before_agent. Eino calls it again when a run resumes.
-func (m *Middleware) BeforeAgent(ctx context.Context, rc *adk.ChatModelAgentContext) (context.Context, *adk.ChatModelAgentContext, error) {
+func (m *Middleware) BeforeAgent(
+	ctx context.Context,
+	rc *adk.ChatModelAgentContext,
+) (context.Context, *adk.ChatModelAgentContext, error) {
 	s := newSession(m)
 	own := map[string]tool.BaseTool{}
 	for _, t := range rc.Tools {
@@ -112,7 +118,11 @@ func (m *Middleware) BeforeAgent(ctx context.Context, rc *adk.ChatModelAgentCont
 
 // BeforeModelRewriteState runs before_model_rewrite_state, preceded by after_tools if tools were
 // just called.
-func (m *Middleware) BeforeModelRewriteState(ctx context.Context, state *adk.ChatModelAgentState, _ *adk.ModelContext) (context.Context, *adk.ChatModelAgentState, error) {
+func (m *Middleware) BeforeModelRewriteState(
+	ctx context.Context,
+	state *adk.ChatModelAgentState,
+	_ *adk.ModelContext,
+) (context.Context, *adk.ChatModelAgentState, error) {
 	s, err := m.session(ctx)
 	if err != nil {
 		return ctx, state, err
@@ -151,7 +161,11 @@ func (m *Middleware) BeforeModelRewriteState(ctx context.Context, state *adk.Cha
 }
 
 // AfterModelRewriteState runs after_model_rewrite_state.
-func (m *Middleware) AfterModelRewriteState(ctx context.Context, state *adk.ChatModelAgentState, _ *adk.ModelContext) (context.Context, *adk.ChatModelAgentState, error) {
+func (m *Middleware) AfterModelRewriteState(
+	ctx context.Context,
+	state *adk.ChatModelAgentState,
+	_ *adk.ModelContext,
+) (context.Context, *adk.ChatModelAgentState, error) {
 	s, err := m.session(ctx)
 	if err != nil {
 		return ctx, state, err
@@ -163,7 +177,10 @@ func (m *Middleware) AfterModelRewriteState(ctx context.Context, state *adk.Chat
 		return ctx, state, err
 	}
 	err = s.phase(ctx, phaseAfter, func(ctx context.Context, run *chain.Run) (err error) {
-		list, err = run.AfterModelRewriteState(ctx, chain.Draft{Messages: list, Tools: s.tools, Active: names(state.ToolInfos)})
+		list, err = run.AfterModelRewriteState(
+			ctx,
+			chain.Draft{Messages: list, Tools: s.tools, Active: names(state.ToolInfos)},
+		)
 		return err
 	})
 	if err != nil {
@@ -199,9 +216,17 @@ func (m *Middleware) AfterAgent(ctx context.Context, state *adk.ChatModelAgentSt
 	err = s.in(ctx, func(ctx context.Context, run *chain.Run) error {
 		final := run.AfterAgent(ctx, end)
 		if final != nil && end.Final != nil && final != end.Final {
-			s.Send(abi.Event{Type: abi.EventLog, Level: "warn", Text: "after_agent: the final message stays as it is, an Eino agent takes no other one"})
+			s.Send(
+				abi.Event{
+					Type:  abi.EventLog,
+					Level: "warn",
+					Text:  "after_agent: the final message stays as it is, an Eino agent takes no other one",
+				},
+			)
 		}
-		run.Note(s.Send(abi.Event{Type: abi.EventRunFinished, FinishReason: end.FinishReason, Message: final, Usage: &end.Usage}))
+		run.Note(
+			s.Send(abi.Event{Type: abi.EventRunFinished, FinishReason: end.FinishReason, Message: final, Usage: &end.Usage}),
+		)
 		return nil
 	})
 	return ctx, err

@@ -10,17 +10,22 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/cloudwego/eino/adk"
+	"github.com/cloudwego/eino/components/model"
+	"github.com/cloudwego/eino/schema"
+
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
-	"github.com/cloudwego/eino/adk"
-	"github.com/cloudwego/eino/components/model"
-	"github.com/cloudwego/eino/schema"
 )
 
 // WrapModel runs before_model, wrap_model, on_chunk and after_model around a model call.
-func (m *Middleware) WrapModel(_ context.Context, inner model.BaseChatModel, mc *adk.ModelContext) (model.BaseChatModel, error) {
+func (m *Middleware) WrapModel(
+	_ context.Context,
+	inner model.BaseChatModel,
+	mc *adk.ModelContext,
+) (model.BaseChatModel, error) {
 	return &wrappedModel{m, inner}, nil
 }
 
@@ -30,13 +35,21 @@ type wrappedModel struct {
 }
 
 // Generate makes a call without streaming.
-func (w *wrappedModel) Generate(ctx context.Context, input []*schema.Message, opts ...model.Option) (*schema.Message, error) {
+func (w *wrappedModel) Generate(
+	ctx context.Context,
+	input []*schema.Message,
+	opts ...model.Option,
+) (*schema.Message, error) {
 	return w.call(ctx, input, opts, nil)
 }
 
 // Stream makes a streaming call. It returns with the first chunk, so that earlier errors are errors
 // of the call.
-func (w *wrappedModel) Stream(ctx context.Context, input []*schema.Message, opts ...model.Option) (*schema.StreamReader[*schema.Message], error) {
+func (w *wrappedModel) Stream(
+	ctx context.Context,
+	input []*schema.Message,
+	opts ...model.Option,
+) (*schema.StreamReader[*schema.Message], error) {
 	reader, writer := schema.Pipe[*schema.Message](1)
 	began := make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
@@ -73,7 +86,12 @@ func (w *wrappedModel) Stream(ctx context.Context, input []*schema.Message, opts
 
 // call makes a call through the chain. It streams if send is not nil. The session then stores the
 // final message for Eino's state, if it differs from the streamed one.
-func (w *wrappedModel) call(ctx context.Context, input []*schema.Message, opts []model.Option, send func(*schema.Message, error) error) (*schema.Message, error) {
+func (w *wrappedModel) call(
+	ctx context.Context,
+	input []*schema.Message,
+	opts []model.Option,
+	send func(*schema.Message, error) error,
+) (*schema.Message, error) {
 	s, err := w.m.session(ctx)
 	if err != nil {
 		return nil, err
@@ -88,7 +106,13 @@ func (w *wrappedModel) call(ctx context.Context, input []*schema.Message, opts [
 	}
 	var res *abi.Response
 	err = s.phase(ctx, phaseModel, func(ctx context.Context, run *chain.Run) error {
-		call := chain.ModelCall{Request: request, State: s.talk.current(), Generate: c.generate, Delivered: c.delivered.Load, Allow: allow}
+		call := chain.ModelCall{
+			Request:   request,
+			State:     s.talk.current(),
+			Generate:  c.generate,
+			Delivered: c.delivered.Load,
+			Allow:     allow,
+		}
 		if send != nil {
 			call.Out = c.out
 		}
@@ -107,7 +131,11 @@ func (w *wrappedModel) call(ctx context.Context, input []*schema.Message, opts [
 }
 
 // respond returns the message that before_agent gave instead of the model's.
-func (w *wrappedModel) respond(s *session, m *abi.Message, send func(*schema.Message, error) error) (*schema.Message, error) {
+func (w *wrappedModel) respond(
+	s *session,
+	m *abi.Message,
+	send func(*schema.Message, error) error,
+) (*schema.Message, error) {
 	out, err := toEino(*m, nil)
 	if err == nil && send != nil {
 		err = send(out, nil)
@@ -245,7 +273,11 @@ func (c *modelCall) response(m *schema.Message) (*abi.Response, error) {
 	if meta := m.ResponseMeta; meta != nil {
 		res.FinishReason = meta.FinishReason
 		if u := meta.Usage; u != nil {
-			res.Usage = &abi.Usage{PromptTokens: int64(u.PromptTokens), CompletionTokens: int64(u.CompletionTokens), TotalTokens: int64(u.TotalTokens)}
+			res.Usage = &abi.Usage{
+				PromptTokens:     int64(u.PromptTokens),
+				CompletionTokens: int64(u.CompletionTokens),
+				TotalTokens:      int64(u.TotalTokens),
+			}
 			c.s.spend(*res.Usage)
 		}
 	}
@@ -253,7 +285,12 @@ func (c *modelCall) response(m *schema.Message) (*abi.Response, error) {
 }
 
 // stream passes the model's chunks to the chain as they arrive.
-func (c *modelCall) stream(ctx context.Context, messages []*schema.Message, opts []model.Option, out chunk.Sink) (*schema.Message, error) {
+func (c *modelCall) stream(
+	ctx context.Context,
+	messages []*schema.Message,
+	opts []model.Option,
+	out chunk.Sink,
+) (*schema.Message, error) {
 	reader, err := c.inner.Stream(ctx, messages, opts...)
 	if err != nil {
 		return nil, err
@@ -306,7 +343,10 @@ func chunksOf(m *schema.Message) ([]abi.Chunk, error) {
 		if t.Index != nil {
 			index = *t.Index
 		}
-		out = append(out, abi.Chunk{Kind: abi.ChunkToolCall, Index: index, ID: t.ID, Name: t.Function.Name, Arguments: t.Function.Arguments})
+		out = append(
+			out,
+			abi.Chunk{Kind: abi.ChunkToolCall, Index: index, ID: t.ID, Name: t.Function.Name, Arguments: t.Function.Arguments},
+		)
 	}
 	return out, nil
 }
@@ -322,7 +362,11 @@ func (c *modelCall) out(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 		case abi.ChunkReasoning:
 			reasoning.WriteString(k.Text)
 		case abi.ChunkToolCall:
-			call := schema.ToolCall{Index: &k.Index, ID: k.ID, Function: schema.FunctionCall{Name: k.Name, Arguments: k.Arguments}}
+			call := schema.ToolCall{
+				Index:    &k.Index,
+				ID:       k.ID,
+				Function: schema.FunctionCall{Name: k.Name, Arguments: k.Arguments},
+			}
 			if k.ID != "" {
 				call.Type = "function"
 			}
@@ -376,7 +420,10 @@ func (c *modelCall) finish(res *abi.Response) (*schema.Message, error) {
 		c.s.settled = message
 		c.s.mu.Unlock()
 	}
-	return message, c.send(&schema.Message{Role: schema.Assistant, ResponseMeta: message.ResponseMeta, Extra: message.Extra}, nil)
+	return message, c.send(
+		&schema.Message{Role: schema.Assistant, ResponseMeta: message.ResponseMeta, Extra: message.Extra},
+		nil,
+	)
 }
 
 // stripped returns a message without the parts that a chain does not preserve.

@@ -10,14 +10,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cloudwego/eino/adk"
+	"github.com/cloudwego/eino/compose"
+	"github.com/cloudwego/eino/schema"
+
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
-	"github.com/cloudwego/eino/adk"
-	"github.com/cloudwego/eino/compose"
-	"github.com/cloudwego/eino/schema"
 )
 
 // A session is a chain in one run of an Eino agent. Eino does not notify middlewares of a failed
@@ -47,7 +48,13 @@ type session struct {
 }
 
 func newSession(m *Middleware) *session {
-	return &session{m: m, run: "run_" + rand.Text(), talk: newConversation(), locals: local.New(), records: map[string]*record.Record{}}
+	return &session{
+		m:       m,
+		run:     "run_" + rand.Text(),
+		talk:    newConversation(),
+		locals:  local.New(),
+		records: map[string]*record.Record{},
+	}
 }
 
 // saved is the part of a session that a checkpoint stores.

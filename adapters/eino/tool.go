@@ -7,15 +7,16 @@ import (
 	"io"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
-	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 	"github.com/cloudwego/eino/adk"
 	"github.com/cloudwego/eino/components/tool"
 	"github.com/cloudwego/eino/compose"
 	"github.com/cloudwego/eino/schema"
 	"github.com/eino-contrib/jsonschema"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
 // execute calls the wrapped endpoint with the arguments that the chain allows.
@@ -42,7 +43,13 @@ func (m *Middleware) call(ctx context.Context, tc *adk.ToolContext, arguments st
 	return outcome.Result, nil
 }
 
-func (m *Middleware) run(ctx context.Context, s *session, t abi.Tool, call abi.Call, do execute) (outcome chain.ToolOutcome, err error) {
+func (m *Middleware) run(
+	ctx context.Context,
+	s *session,
+	t abi.Tool,
+	call abi.Call,
+	do execute,
+) (outcome chain.ToolOutcome, err error) {
 	var failed error // error of the tool itself
 	var paused bool
 	err = s.phase(ctx, "tool/"+call.ID, func(ctx context.Context, run *chain.Run) (err error) {
@@ -68,7 +75,11 @@ func (m *Middleware) run(ctx context.Context, s *session, t abi.Tool, call abi.C
 }
 
 // WrapInvokableToolCall runs the tool hooks around a tool.
-func (m *Middleware) WrapInvokableToolCall(_ context.Context, endpoint adk.InvokableToolCallEndpoint, tc *adk.ToolContext) (adk.InvokableToolCallEndpoint, error) {
+func (m *Middleware) WrapInvokableToolCall(
+	_ context.Context,
+	endpoint adk.InvokableToolCallEndpoint,
+	tc *adk.ToolContext,
+) (adk.InvokableToolCallEndpoint, error) {
 	return func(ctx context.Context, arguments string, opts ...tool.Option) (string, error) {
 		res, err := m.call(ctx, tc, arguments, func(ctx context.Context, arguments string) (*abi.Result, error) {
 			text, err := endpoint(ctx, arguments, opts...)
@@ -85,7 +96,11 @@ func (m *Middleware) WrapInvokableToolCall(_ context.Context, endpoint adk.Invok
 }
 
 // WrapStreamableToolCall runs the tool hooks around a streaming tool. They see the complete result.
-func (m *Middleware) WrapStreamableToolCall(_ context.Context, endpoint adk.StreamableToolCallEndpoint, tc *adk.ToolContext) (adk.StreamableToolCallEndpoint, error) {
+func (m *Middleware) WrapStreamableToolCall(
+	_ context.Context,
+	endpoint adk.StreamableToolCallEndpoint,
+	tc *adk.ToolContext,
+) (adk.StreamableToolCallEndpoint, error) {
 	return func(ctx context.Context, arguments string, opts ...tool.Option) (*schema.StreamReader[string], error) {
 		res, err := m.call(ctx, tc, arguments, func(ctx context.Context, arguments string) (*abi.Result, error) {
 			reader, err := endpoint(ctx, arguments, opts...)
@@ -106,7 +121,11 @@ func (m *Middleware) WrapStreamableToolCall(_ context.Context, endpoint adk.Stre
 }
 
 // WrapEnhancedInvokableToolCall runs the tool hooks around a tool whose result has parts.
-func (m *Middleware) WrapEnhancedInvokableToolCall(_ context.Context, endpoint adk.EnhancedInvokableToolCallEndpoint, tc *adk.ToolContext) (adk.EnhancedInvokableToolCallEndpoint, error) {
+func (m *Middleware) WrapEnhancedInvokableToolCall(
+	_ context.Context,
+	endpoint adk.EnhancedInvokableToolCallEndpoint,
+	tc *adk.ToolContext,
+) (adk.EnhancedInvokableToolCallEndpoint, error) {
 	return func(ctx context.Context, argument *schema.ToolArgument, opts ...tool.Option) (*schema.ToolResult, error) {
 		var parts []schema.ToolOutputPart
 		res, err := m.call(ctx, tc, argument.Text, func(ctx context.Context, arguments string) (*abi.Result, error) {
@@ -126,7 +145,11 @@ func (m *Middleware) WrapEnhancedInvokableToolCall(_ context.Context, endpoint a
 
 // WrapEnhancedStreamableToolCall runs the tool hooks around a tool that streams parts. They see the
 // complete result.
-func (m *Middleware) WrapEnhancedStreamableToolCall(_ context.Context, endpoint adk.EnhancedStreamableToolCallEndpoint, tc *adk.ToolContext) (adk.EnhancedStreamableToolCallEndpoint, error) {
+func (m *Middleware) WrapEnhancedStreamableToolCall(
+	_ context.Context,
+	endpoint adk.EnhancedStreamableToolCallEndpoint,
+	tc *adk.ToolContext,
+) (adk.EnhancedStreamableToolCallEndpoint, error) {
 	return func(ctx context.Context, argument *schema.ToolArgument, opts ...tool.Option) (*schema.StreamReader[*schema.ToolResult], error) {
 		var parts []schema.ToolOutputPart
 		res, err := m.call(ctx, tc, argument.Text, func(ctx context.Context, arguments string) (*abi.Result, error) {
@@ -221,5 +244,7 @@ func (t *moduleTool) Info(context.Context) (*schema.ToolInfo, error) { return t.
 
 // InvokableRun is never called, because the middleware that added the tool runs it.
 func (t *moduleTool) InvokableRun(context.Context, string, ...tool.Option) (string, error) {
-	return "", errors.New("agent-runner: the tool " + t.info.Name + " belongs to a module and is called through the middleware that added it")
+	return "", errors.New(
+		"agent-runner: the tool " + t.info.Name + " belongs to a module and is called through the middleware that added it",
+	)
 }

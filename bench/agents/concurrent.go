@@ -109,7 +109,10 @@ func memory(ctx context.Context, h *host.Host, path string, talk []abi.Message) 
 	var there sync.WaitGroup
 	there.Add(runs)
 	w := waiting{there: &there, goOn: make(chan struct{})}
-	a, err := h.NewAgent(ctx, &host.AgentOptions{Model: w, Tools: []tool.Tool{search()}, Middlewares: list, Instruction: "You know all orders."})
+	a, err := h.NewAgent(
+		ctx,
+		&host.AgentOptions{Model: w, Tools: []tool.Tool{search()}, Middlewares: list, Instruction: "You know all orders."},
+	)
 	if err != nil {
 		return err
 	}
@@ -148,8 +151,12 @@ func memory(ctx context.Context, h *host.Host, path string, talk []abi.Message) 
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d runs that wait for the model at once, each with instances of five modules: %.0f MB of memory, %.2f MB a run.\n",
-		runs, after, (after-before)/runs)
+	fmt.Printf(
+		"%d runs that wait for the model at once, each with instances of five modules: %.0f MB of memory, %.2f MB a run.\n",
+		runs,
+		after,
+		(after-before)/runs,
+	)
 	return nil
 }
 
@@ -181,7 +188,15 @@ func line(ctx context.Context, h *host.Host, path string, talk []abi.Message, ea
 	for i, n := range counts {
 		var list []host.Middleware
 		for k := range n {
-			list = append(list, host.Middleware{Name: fmt.Sprintf("redact-%d", k), Module: m, Config: json.RawMessage(`{"use":"redact"}`), Hooks: []abi.Hook{abi.HookOnChunk, abi.HookAfterTool}})
+			list = append(
+				list,
+				host.Middleware{
+					Name:   fmt.Sprintf("redact-%d", k),
+					Module: m,
+					Config: json.RawMessage(`{"use":"redact"}`),
+					Hooks:  []abi.Hook{abi.HookOnChunk, abi.HookAfterTool},
+				},
+			)
 		}
 		if agents[i], err = h.NewAgent(ctx, &host.AgentOptions{Model: instant{}, Tools: []tool.Tool{search()}, Middlewares: list}); err != nil {
 			return err

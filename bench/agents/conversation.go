@@ -44,15 +44,27 @@ func history(n int) []abi.Message {
 
 // found returns the tool's result of about 1 KB.
 func found() string {
-	return strings.Repeat("1002,Hotel Flandria,croissant,80,Tue\n", 12) + "contact: ann@example.com\n" + strings.Repeat("1003,Cafe Mitte,croissant,20,Wed\n", 12)
+	return strings.Repeat(
+		"1002,Hotel Flandria,croissant,80,Tue\n",
+		12,
+	) + "contact: ann@example.com\n" + strings.Repeat(
+		"1003,Cafe Mitte,croissant,20,Wed\n",
+		12,
+	)
 }
 
 func search() tool.Tool {
-	return tool.Func(abi.Tool{Name: "search", Description: "Searches the orders.", Parameters: []byte(`{"type":"object","properties":{"query":{"type":"string"}}}`)},
+	return tool.Func(
+		abi.Tool{
+			Name:        "search",
+			Description: "Searches the orders.",
+			Parameters:  []byte(`{"type":"object","properties":{"query":{"type":"string"}}}`),
+		},
 		func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
 			witnessOf(ctx).calls.Add(1)
 			return abi.TextResult(found()), nil
-		})
+		},
+	)
 }
 
 // A witness counts what the agent's model and its tool observe of a run.
@@ -108,7 +120,9 @@ func (instant) Generate(ctx context.Context, req *model.Request, sink func(abi.C
 	text, call := step(results)
 	m, finish := abi.Assistant(text), abi.FinishStop
 	if call != "" {
-		m.ToolCalls, finish = []abi.ToolCall{abi.NewToolCall(fmt.Sprintf("call_%d", results), "search", call)}, abi.FinishToolCalls
+		m.ToolCalls, finish = []abi.ToolCall{
+			abi.NewToolCall(fmt.Sprintf("call_%d", results), "search", call),
+		}, abi.FinishToolCalls
 	}
 	chunks := m.Chunks()
 	if call == "" {
@@ -137,7 +151,14 @@ type result struct {
 
 func want() result {
 	clean := strings.ReplaceAll(found(), "ann@example.com", "[address]")
-	return result{Text: redacted, Chunks: strings.Count(answer, " ") + 1, Results: []string{clean, clean, "this is not allowed here"}, Calls: 1, Mended: 4, Counts: map[string]int{"message": 4, "tool_result": 3}}
+	return result{
+		Text:    redacted,
+		Chunks:  strings.Count(answer, " ") + 1,
+		Results: []string{clean, clean, "this is not allowed here"},
+		Calls:   1,
+		Mended:  4,
+		Counts:  map[string]int{"message": 4, "tool_result": 3},
+	}
 }
 
 func (r *result) same(w result) error {

@@ -16,7 +16,9 @@ import (
 // cost measures the resources that a run of each peer uses, in runs for the duration each. Unlike
 // wall time, they hardly depend on the machine's other load.
 func cost(ctx context.Context, peers []*peer, each time.Duration, profile string) error {
-	fmt.Println("| | runs | us of processors | of these in the kernel | page faults | switches | allocations | KB allocated |\n|---|---|---|---|---|---|---|---|")
+	fmt.Println(
+		"| | runs | us of processors | of these in the kernel | page faults | switches | allocations | KB allocated |\n|---|---|---|---|---|---|---|---|",
+	)
 	for _, p := range peers {
 		for range 20 { // warms up
 			if err := p.checked(ctx); err != nil {
@@ -45,9 +47,17 @@ func cost(ctx context.Context, peers []*peer, each time.Duration, profile string
 		stop()
 		per := func(x int64) float64 { return float64(x) / float64(n) }
 		user, system := u1.Utime.Nano()-u0.Utime.Nano(), u1.Stime.Nano()-u0.Stime.Nano()
-		fmt.Printf("| %s | %d | %.0f | %.0f | %.1f | %.1f | %.0f | %.1f |\n", p.name, n, per(user+system)/1e3, per(system)/1e3,
-			per(u1.Minflt-u0.Minflt), per(u1.Nvcsw-u0.Nvcsw+u1.Nivcsw-u0.Nivcsw),
-			per(int64(after.Mallocs-before.Mallocs)), per(int64(after.TotalAlloc-before.TotalAlloc))/1e3)
+		fmt.Printf(
+			"| %s | %d | %.0f | %.0f | %.1f | %.1f | %.0f | %.1f |\n",
+			p.name,
+			n,
+			per(user+system)/1e3,
+			per(system)/1e3,
+			per(u1.Minflt-u0.Minflt),
+			per(u1.Nvcsw-u0.Nvcsw+u1.Nivcsw-u0.Nivcsw),
+			per(int64(after.Mallocs-before.Mallocs)),
+			per(int64(after.TotalAlloc-before.TotalAlloc))/1e3,
+		)
 	}
 	return nil
 }

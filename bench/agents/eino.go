@@ -89,7 +89,14 @@ func toEino(messages []abi.Message) []*schema.Message {
 	for i := range messages {
 		m := &schema.Message{Role: schema.RoleType(messages[i].Role), Content: messages[i].Content.String()}
 		for _, c := range messages[i].ToolCalls {
-			m.ToolCalls = append(m.ToolCalls, schema.ToolCall{ID: c.ID, Type: "function", Function: schema.FunctionCall{Name: c.Function.Name, Arguments: c.Function.Arguments}})
+			m.ToolCalls = append(
+				m.ToolCalls,
+				schema.ToolCall{
+					ID:       c.ID,
+					Type:     "function",
+					Function: schema.FunctionCall{Name: c.Function.Name, Arguments: c.Function.Arguments},
+				},
+			)
 		}
 		out[i] = m
 	}
@@ -103,7 +110,11 @@ func (einoModel) Generate(context.Context, []*schema.Message, ...model.Option) (
 	return nil, errors.New("it is asked for streams")
 }
 
-func (einoModel) Stream(ctx context.Context, input []*schema.Message, _ ...model.Option) (*schema.StreamReader[*schema.Message], error) {
+func (einoModel) Stream(
+	ctx context.Context,
+	input []*schema.Message,
+	_ ...model.Option,
+) (*schema.StreamReader[*schema.Message], error) {
 	for i, m := range input[1:] {
 		if m.ToolCallID == dangling && m.Content == canceled && len(input[i].ToolCalls) > 0 {
 			witnessOf(ctx).mended.Add(1)
@@ -118,7 +129,11 @@ func (einoModel) Stream(ctx context.Context, input []*schema.Message, _ ...model
 	text, call := step(results)
 	if call != "" {
 		return schema.StreamReaderFromArray([]*schema.Message{schema.AssistantMessage("", []schema.ToolCall{
-			{ID: fmt.Sprintf("call_%d", results), Type: "function", Function: schema.FunctionCall{Name: "search", Arguments: call}}})}), nil
+			{
+				ID:       fmt.Sprintf("call_%d", results),
+				Type:     "function",
+				Function: schema.FunctionCall{Name: "search", Arguments: call},
+			}})}), nil
 	}
 	var pieces []*schema.Message
 	for _, word := range strings.SplitAfter(text, " ") {
@@ -131,7 +146,11 @@ type einoPatch struct {
 	*adk.BaseChatModelAgentMiddleware
 }
 
-func (*einoPatch) BeforeModelRewriteState(ctx context.Context, state *adk.ChatModelAgentState, _ *adk.ModelContext) (context.Context, *adk.ChatModelAgentState, error) {
+func (*einoPatch) BeforeModelRewriteState(
+	ctx context.Context,
+	state *adk.ChatModelAgentState,
+	_ *adk.ModelContext,
+) (context.Context, *adk.ChatModelAgentState, error) {
 	answered := map[string]bool{}
 	for _, m := range state.Messages {
 		if m.Role == schema.Tool {
@@ -155,7 +174,11 @@ type einoPolicy struct {
 	*adk.BaseChatModelAgentMiddleware
 }
 
-func (*einoPolicy) WrapInvokableToolCall(_ context.Context, next adk.InvokableToolCallEndpoint, tc *adk.ToolContext) (adk.InvokableToolCallEndpoint, error) {
+func (*einoPolicy) WrapInvokableToolCall(
+	_ context.Context,
+	next adk.InvokableToolCallEndpoint,
+	tc *adk.ToolContext,
+) (adk.InvokableToolCallEndpoint, error) {
 	return func(ctx context.Context, arguments string, opts ...tool.Option) (string, error) {
 		if ok, why := five.Allowed(tc.Name, arguments); !ok {
 			return why, nil
@@ -168,13 +191,21 @@ type einoRedact struct {
 	*adk.BaseChatModelAgentMiddleware
 }
 
-func (*einoRedact) WrapModel(_ context.Context, m model.BaseChatModel, _ *adk.ModelContext) (model.BaseChatModel, error) {
+func (*einoRedact) WrapModel(
+	_ context.Context,
+	m model.BaseChatModel,
+	_ *adk.ModelContext,
+) (model.BaseChatModel, error) {
 	return redactedModel{m}, nil
 }
 
 type redactedModel struct{ model.BaseChatModel }
 
-func (m redactedModel) Stream(ctx context.Context, input []*schema.Message, opts ...model.Option) (*schema.StreamReader[*schema.Message], error) {
+func (m redactedModel) Stream(
+	ctx context.Context,
+	input []*schema.Message,
+	opts ...model.Option,
+) (*schema.StreamReader[*schema.Message], error) {
 	reader, err := m.BaseChatModel.Stream(ctx, input, opts...)
 	if err != nil {
 		return nil, err
@@ -190,7 +221,11 @@ func (m redactedModel) Stream(ctx context.Context, input []*schema.Message, opts
 	}), nil
 }
 
-func (*einoRedact) WrapInvokableToolCall(_ context.Context, next adk.InvokableToolCallEndpoint, _ *adk.ToolContext) (adk.InvokableToolCallEndpoint, error) {
+func (*einoRedact) WrapInvokableToolCall(
+	_ context.Context,
+	next adk.InvokableToolCallEndpoint,
+	_ *adk.ToolContext,
+) (adk.InvokableToolCallEndpoint, error) {
 	return func(ctx context.Context, arguments string, opts ...tool.Option) (string, error) {
 		text, err := next(ctx, arguments, opts...)
 		text, _ = five.Redact(text)
@@ -203,7 +238,11 @@ type einoCache struct {
 	*adk.BaseChatModelAgentMiddleware
 }
 
-func (*einoCache) WrapInvokableToolCall(_ context.Context, next adk.InvokableToolCallEndpoint, tc *adk.ToolContext) (adk.InvokableToolCallEndpoint, error) {
+func (*einoCache) WrapInvokableToolCall(
+	_ context.Context,
+	next adk.InvokableToolCallEndpoint,
+	tc *adk.ToolContext,
+) (adk.InvokableToolCallEndpoint, error) {
 	return func(ctx context.Context, arguments string, opts ...tool.Option) (string, error) {
 		key := five.Key(tc.Name, arguments)
 		if kept, ok, err := adk.GetRunLocalValue(ctx, key); err != nil || ok {
@@ -236,12 +275,20 @@ func (o *observed) count(name string) {
 	o.counts[name]++
 }
 
-func (*einoObserve) AfterModelRewriteState(ctx context.Context, state *adk.ChatModelAgentState, _ *adk.ModelContext) (context.Context, *adk.ChatModelAgentState, error) {
+func (*einoObserve) AfterModelRewriteState(
+	ctx context.Context,
+	state *adk.ChatModelAgentState,
+	_ *adk.ModelContext,
+) (context.Context, *adk.ChatModelAgentState, error) {
 	ctx.Value(observedKey{}).(*observed).count("message")
 	return ctx, state, nil
 }
 
-func (*einoObserve) BeforeModelRewriteState(ctx context.Context, state *adk.ChatModelAgentState, _ *adk.ModelContext) (context.Context, *adk.ChatModelAgentState, error) {
+func (*einoObserve) BeforeModelRewriteState(
+	ctx context.Context,
+	state *adk.ChatModelAgentState,
+	_ *adk.ModelContext,
+) (context.Context, *adk.ChatModelAgentState, error) {
 	for i := len(state.Messages) - 1; i > 0 && state.Messages[i].Role == schema.Tool; i-- {
 		ctx.Value(observedKey{}).(*observed).count("tool_result")
 	}

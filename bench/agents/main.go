@@ -33,7 +33,11 @@ func main() {
 	turns := flag.Int("turns", 10, "how often each peer has its turn")
 	each := flag.Duration("each", 400*time.Millisecond, "how long a turn is")
 	messages := flag.Int("history", 10, "messages of 1 KB before the question")
-	only := flag.String("only", "", "measure the peers whose name has this in it; the first of them is what the others are compared with")
+	only := flag.String(
+		"only",
+		"",
+		"measure the peers whose name has this in it; the first of them is what the others are compared with",
+	)
 	profile := flag.String("cpuprofile", "", "write a profile of the turns to this file")
 	drawing := flag.String("svg", "", "write a plot to this file")
 	many := flag.Bool("concurrent", false, "measure runs side by side instead")
@@ -121,7 +125,11 @@ func measure(ctx context.Context, peers []*peer, turns int, each time.Duration, 
 			}
 		}
 	}
-	fmt.Println("| | size of the module | runs a second | us a run | us of the processors | speedup of " + ratioTo(peers[0]) + " |\n|---|---|---|---|---|---|")
+	fmt.Println(
+		"| | size of the module | runs a second | us a run | us of the processors | speedup of " + ratioTo(
+			peers[0],
+		) + " |\n|---|---|---|---|---|---|",
+	)
 	var bars []bar
 	for i, p := range peers {
 		ratios := make([]float64, turns)
@@ -129,11 +137,26 @@ func measure(ctx context.Context, peers []*peer, turns int, each time.Duration, 
 			ratios[t] = perSecond[0][t] / perSecond[i][t]
 		}
 		m := stats.Median(perSecond[i])
-		fmt.Printf("| %s | %s | %.0f | %.0f | %.0f | %.2f (%.2f to %.2f) |\n", p.name, p.size, m, 1e6/m, float64(used[i].Microseconds())/float64(runs[i]), stats.Median(ratios), slices.Min(ratios), slices.Max(ratios))
+		fmt.Printf(
+			"| %s | %s | %.0f | %.0f | %.0f | %.2f (%.2f to %.2f) |\n",
+			p.name,
+			p.size,
+			m,
+			1e6/m,
+			float64(used[i].Microseconds())/float64(runs[i]),
+			stats.Median(ratios),
+			slices.Min(ratios),
+			slices.Max(ratios),
+		)
 		bars = append(bars, bar{p.name, m})
 	}
 	if drawing != "" {
-		return plot(drawing, "The same agent with the same five middlewares", "runs a second, one after the other (logarithmic)", bars)
+		return plot(
+			drawing,
+			"The same agent with the same five middlewares",
+			"runs a second, one after the other (logarithmic)",
+			bars,
+		)
 	}
 	return nil
 }

@@ -22,8 +22,23 @@ import (
 type counted func(run string) (map[string]int, error)
 
 // ourLoop returns a peer that runs this project's agent loop with the given middlewares.
-func ourLoop(ctx context.Context, name string, h *host.Host, middlewares []host.Middleware, talk []abi.Message, counts counted) (*peer, error) {
-	a, err := h.NewAgent(ctx, &host.AgentOptions{Model: instant{}, Tools: []tool.Tool{search()}, Middlewares: middlewares, Instruction: "You know all orders."})
+func ourLoop(
+	ctx context.Context,
+	name string,
+	h *host.Host,
+	middlewares []host.Middleware,
+	talk []abi.Message,
+	counts counted,
+) (*peer, error) {
+	a, err := h.NewAgent(
+		ctx,
+		&host.AgentOptions{
+			Model:       instant{},
+			Tools:       []tool.Tool{search()},
+			Middlewares: middlewares,
+			Instruction: "You know all orders.",
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -107,35 +122,50 @@ func native(ctx context.Context, h *host.Host, name string, talk []abi.Message) 
 // functions returns the five middlewares in Go.
 func functions() []host.Middleware {
 	return []host.Middleware{
-		{Name: "patch", Native: &inproc.Middleware{BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
-			return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: five.Patch(c.List(0).All())}}, nil
-		}}},
-		{Name: "cache", Native: &inproc.Middleware{WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
-			key := five.Key(in.Call.Name, in.Call.Arguments)
-			kept, hit, err := c.LocalGet(key)
-			if err != nil || hit {
-				var res abi.Result
-				if err == nil {
-					err = json.Unmarshal(kept.Value, &res)
-				}
-				return &abi.WrapToolCallAnswer{Result: &res}, err
-			}
-			res, err := c.NextTool(ctx, abi.CallPatch{})
-			if err != nil {
-				return nil, err
-			}
-			b, err := abijson.Marshal(res)
-			if err == nil {
-				_, err = c.LocalSet(key, b, abi.LocalAlways)
-			}
-			return &abi.WrapToolCallAnswer{Result: res}, err
-		}}},
-		{Name: "policy", Native: &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-			if ok, why := five.Allowed(in.Call.Name, in.Call.Arguments); !ok {
-				return &abi.GateToolAnswer{Decision: "deny", Message: why}, nil
-			}
-			return &abi.GateToolAnswer{Decision: "allow"}, nil
-		}}},
+		{
+			Name: "patch",
+			Native: &inproc.Middleware{
+				BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+					return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: five.Patch(c.List(0).All())}}, nil
+				},
+			},
+		},
+		{
+			Name: "cache",
+			Native: &inproc.Middleware{
+				WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+					key := five.Key(in.Call.Name, in.Call.Arguments)
+					kept, hit, err := c.LocalGet(key)
+					if err != nil || hit {
+						var res abi.Result
+						if err == nil {
+							err = json.Unmarshal(kept.Value, &res)
+						}
+						return &abi.WrapToolCallAnswer{Result: &res}, err
+					}
+					res, err := c.NextTool(ctx, abi.CallPatch{})
+					if err != nil {
+						return nil, err
+					}
+					b, err := abijson.Marshal(res)
+					if err == nil {
+						_, err = c.LocalSet(key, b, abi.LocalAlways)
+					}
+					return &abi.WrapToolCallAnswer{Result: res}, err
+				},
+			},
+		},
+		{
+			Name: "policy",
+			Native: &inproc.Middleware{
+				GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+					if ok, why := five.Allowed(in.Call.Name, in.Call.Arguments); !ok {
+						return &abi.GateToolAnswer{Decision: "deny", Message: why}, nil
+					}
+					return &abi.GateToolAnswer{Decision: "allow"}, nil
+				},
+			},
+		},
 		{Name: "redact", Native: &inproc.Middleware{
 			OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 				for i := range in.Chunks {
@@ -156,30 +186,42 @@ func functions() []host.Middleware {
 				return &abi.AfterToolAnswer{Result: &res}, nil
 			},
 		}},
-		{Name: "observe", Native: &inproc.Middleware{Description: abi.Description{Events: five.Counted}, Observe: func(_ context.Context, c *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
-			kept, _, err := c.LocalGet("run/counts")
-			if err != nil {
-				return nil, err
-			}
-			counts := map[string]int{}
-			if kept.Value != nil {
-				if err := json.Unmarshal(kept.Value, &counts); err != nil {
+		{
+			Name: "observe",
+			Native: &inproc.Middleware{
+				Description: abi.Description{Events: five.Counted},
+				Observe: func(_ context.Context, c *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+					kept, _, err := c.LocalGet("run/counts")
+					if err != nil {
+						return nil, err
+					}
+					counts := map[string]int{}
+					if kept.Value != nil {
+						if err := json.Unmarshal(kept.Value, &counts); err != nil {
+							return nil, err
+						}
+					}
+					five.Count(counts, in.Events)
+					b, err := json.Marshal(counts)
+					if err == nil {
+						_, err = c.LocalSet("run/counts", b, abi.LocalAlways)
+					}
 					return nil, err
-				}
-			}
-			five.Count(counts, in.Events)
-			b, err := json.Marshal(counts)
-			if err == nil {
-				_, err = c.LocalSet("run/counts", b, abi.LocalAlways)
-			}
-			return nil, err
-		}}},
+				},
+			},
+		},
 	}
 }
 
 // forwarded returns a peer whose middlewares run elsewhere: call sends a hook's whole input as
 // JSON.
-func forwarded(ctx context.Context, name string, h *host.Host, talk []abi.Message, call func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error)) (*peer, error) {
+func forwarded(
+	ctx context.Context,
+	name string,
+	h *host.Host,
+	talk []abi.Message,
+	call func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error),
+) (*peer, error) {
 	ask := func(ctx context.Context, middleware, hook string, in, out any) error {
 		b, err := abijson.Marshal(in)
 		if err != nil {
@@ -192,33 +234,48 @@ func forwarded(ctx context.Context, name string, h *host.Host, talk []abi.Messag
 		return err
 	}
 	list := []host.Middleware{
-		{Name: "patch", Native: &inproc.Middleware{BeforeModelRewriteState: func(ctx context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
-			in.Messages.Items = c.List(0).All()
-			var out abi.BeforeModelRewriteStateAnswer
-			return &out, ask(ctx, "patch", "patch", in, &out)
-		}}},
-		{Name: "cache", Native: &inproc.Middleware{WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
-			question, kept := five.Kept{Run: c.Where().ID, Call: in.Call}, five.Kept{}
-			if err := ask(ctx, "cache", "cache_get", question, &kept); err != nil {
-				return nil, err
-			}
-			if len(kept.Result) > 0 {
-				var res abi.Result
-				return &abi.WrapToolCallAnswer{Result: &res}, json.Unmarshal(kept.Result, &res)
-			}
-			res, err := c.NextTool(ctx, abi.CallPatch{})
-			if err != nil {
-				return nil, err
-			}
-			if question.Result, err = abijson.Marshal(res); err != nil {
-				return nil, err
-			}
-			return &abi.WrapToolCallAnswer{Result: res}, ask(ctx, "cache", "cache_put", question, &kept)
-		}}},
-		{Name: "policy", Native: &inproc.Middleware{GateTool: func(ctx context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-			var out abi.GateToolAnswer
-			return &out, ask(ctx, "policy", "policy", in, &out)
-		}}},
+		{
+			Name: "patch",
+			Native: &inproc.Middleware{
+				BeforeModelRewriteState: func(ctx context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+					in.Messages.Items = c.List(0).All()
+					var out abi.BeforeModelRewriteStateAnswer
+					return &out, ask(ctx, "patch", "patch", in, &out)
+				},
+			},
+		},
+		{
+			Name: "cache",
+			Native: &inproc.Middleware{
+				WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+					question, kept := five.Kept{Run: c.Where().ID, Call: in.Call}, five.Kept{}
+					if err := ask(ctx, "cache", "cache_get", question, &kept); err != nil {
+						return nil, err
+					}
+					if len(kept.Result) > 0 {
+						var res abi.Result
+						return &abi.WrapToolCallAnswer{Result: &res}, json.Unmarshal(kept.Result, &res)
+					}
+					res, err := c.NextTool(ctx, abi.CallPatch{})
+					if err != nil {
+						return nil, err
+					}
+					if question.Result, err = abijson.Marshal(res); err != nil {
+						return nil, err
+					}
+					return &abi.WrapToolCallAnswer{Result: res}, ask(ctx, "cache", "cache_put", question, &kept)
+				},
+			},
+		},
+		{
+			Name: "policy",
+			Native: &inproc.Middleware{
+				GateTool: func(ctx context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+					var out abi.GateToolAnswer
+					return &out, ask(ctx, "policy", "policy", in, &out)
+				},
+			},
+		},
 		{Name: "redact", Native: &inproc.Middleware{
 			OnChunk: func(ctx context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 				var out abi.OnChunkAnswer
@@ -229,10 +286,16 @@ func forwarded(ctx context.Context, name string, h *host.Host, talk []abi.Messag
 				return &out, ask(ctx, "redact", "redact_result", in, &out)
 			},
 		}},
-		{Name: "observe", Native: &inproc.Middleware{Description: abi.Description{Events: five.Counted}, Observe: func(ctx context.Context, _ *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
-			var out abi.ObserveAnswer
-			return &out, ask(ctx, "observe", "observe", in, &out)
-		}}},
+		{
+			Name: "observe",
+			Native: &inproc.Middleware{
+				Description: abi.Description{Events: five.Counted},
+				Observe: func(ctx context.Context, _ *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+					var out abi.ObserveAnswer
+					return &out, ask(ctx, "observe", "observe", in, &out)
+				},
+			},
+		},
 	}
 	return ourLoop(ctx, name, h, list, talk, func(run string) (map[string]int, error) {
 		var counts map[string]int

@@ -61,7 +61,8 @@ func start(ctx context.Context, h *host.Host, files []string, talk []abi.Message
 	for _, path := range files[2:] {
 		makers = append(makers, ours("here: five modules, "+language(path)+" guests", path))
 	}
-	makers = append(makers,
+	makers = append(
+		makers,
 		maker{"native Go in the same chain", func(name string) (*peer, error) { return native(ctx, h, name, talk) }},
 		maker{"Eino, native Go handlers", func(name string) (*peer, error) { return inEino(ctx, name, talk) }},
 		maker{"Extism Go SDK, with time-outs", func(name string) (*peer, error) {
@@ -70,10 +71,16 @@ func start(ctx context.Context, h *host.Host, files []string, talk []abi.Message
 		maker{"Extism, time-outs, our JSON", func(name string) (*peer, error) {
 			return inExtism(ctx, h, name, files[1], 10*time.Second, "fast", talk)
 		}},
-		maker{"Extism, nothing stops it, our JSON", func(name string) (*peer, error) { return inExtism(ctx, h, name, files[1], 0, "fast", talk) }},
+		maker{
+			"Extism, nothing stops it, our JSON",
+			func(name string) (*peer, error) { return inExtism(ctx, h, name, files[1], 0, "fast", talk) },
+		},
 		maker{"hashicorp/go-plugin, gRPC", func(name string) (*peer, error) { return plugins(ctx, h, name, talk) }},
 		maker{"HTTP side-cars", func(name string) (*peer, error) { return sideCars(ctx, h, name, "http", talk) }},
-		maker{"HTTP side-cars, our JSON", func(name string) (*peer, error) { return sideCars(ctx, h, name, "http-fast", talk) }},
+		maker{
+			"HTTP side-cars, our JSON",
+			func(name string) (*peer, error) { return sideCars(ctx, h, name, "http-fast", talk) },
+		},
 	)
 	var peers []*peer
 	for _, m := range makers {

@@ -34,8 +34,14 @@ func serve() bool {
 	case "http-fast":
 		serveHTTP(five.Fast)
 	case "plugin":
-		goplugin.Serve(&goplugin.ServeConfig{HandshakeConfig: handshake, Plugins: goplugin.PluginSet{"five": grpcPlugin{}}, GRPCServer: goplugin.DefaultGRPCServer,
-			Logger: hclog.NewNullLogger()})
+		goplugin.Serve(
+			&goplugin.ServeConfig{
+				HandshakeConfig: handshake,
+				Plugins:         goplugin.PluginSet{"five": grpcPlugin{}},
+				GRPCServer:      goplugin.DefaultGRPCServer,
+				Logger:          hclog.NewNullLogger(),
+			},
+		)
 	default:
 		return false
 	}
@@ -45,13 +51,28 @@ func serve() bool {
 // inExtism returns a peer with the five middlewares as plug-ins of the Extism SDK. They are
 // compiled once, and each has one warm instance. A timeout of 0 means none, and codec selects Go's
 // JSON or this project's. A call takes a lock, since an instance serves one call at a time.
-func inExtism(ctx context.Context, h *host.Host, name, path string, timeout time.Duration, codec string, talk []abi.Message) (*peer, error) {
+func inExtism(
+	ctx context.Context,
+	h *host.Host,
+	name, path string,
+	timeout time.Duration,
+	codec string,
+	talk []abi.Message,
+) (*peer, error) {
 	wasm, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := extism.NewCompiledPlugin(ctx, extism.Manifest{Wasm: []extism.Wasm{extism.WasmData{Data: wasm}}, Timeout: uint64(timeout.Milliseconds()), Config: map[string]string{"codec": codec}},
-		extism.PluginConfig{EnableWasi: true}, nil)
+	compiled, err := extism.NewCompiledPlugin(
+		ctx,
+		extism.Manifest{
+			Wasm:    []extism.Wasm{extism.WasmData{Data: wasm}},
+			Timeout: uint64(timeout.Milliseconds()),
+			Config:  map[string]string{"codec": codec},
+		},
+		extism.PluginConfig{EnableWasi: true},
+		nil,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -67,13 +88,19 @@ func inExtism(ctx context.Context, h *host.Host, name, path string, timeout time
 		}
 		plugins[e.name] = &locked{Plugin: p}
 	}
-	p, err := forwarded(ctx, name, h, talk, func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
-		p := plugins[middleware]
-		p.Lock()
-		defer p.Unlock()
-		_, out, err := p.CallWithContext(ctx, hook, input)
-		return bytes.Clone(out), err
-	})
+	p, err := forwarded(
+		ctx,
+		name,
+		h,
+		talk,
+		func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
+			p := plugins[middleware]
+			p.Lock()
+			defer p.Unlock()
+			_, out, err := p.CallWithContext(ctx, hook, input)
+			return bytes.Clone(out), err
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +129,13 @@ func sideCars(ctx context.Context, h *host.Host, name, as string, talk []abi.Mes
 		if err := cmd.Start(); err != nil {
 			return nil, err
 		}
-		stops, processes = append(stops, func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }), append(processes, cmd.Process.Pid)
+		stops, processes = append(
+			stops,
+			func() { _ = cmd.Process.Kill(); _ = cmd.Wait() },
+		), append(
+			processes,
+			cmd.Process.Pid,
+		)
 		var address string
 		if _, err := fmt.Fscanln(out, &address); err != nil {
 			return nil, err
@@ -110,23 +143,29 @@ func sideCars(ctx context.Context, h *host.Host, name, as string, talk []abi.Mes
 		urls[e.name] = "http://" + address + "/"
 	}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
-	p, err := forwarded(ctx, name, h, talk, func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, urls[middleware]+hook, bytes.NewReader(input))
-		if err != nil {
-			return nil, err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		res, err := client.Do(req)
-		if err != nil {
-			return nil, err
-		}
-		defer res.Body.Close()
-		out, err := io.ReadAll(res.Body)
-		if err == nil && res.StatusCode != http.StatusOK {
-			err = fmt.Errorf("%s: %s", res.Status, out)
-		}
-		return out, err
-	})
+	p, err := forwarded(
+		ctx,
+		name,
+		h,
+		talk,
+		func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, urls[middleware]+hook, bytes.NewReader(input))
+			if err != nil {
+				return nil, err
+			}
+			req.Header.Set("Content-Type", "application/json")
+			res, err := client.Do(req)
+			if err != nil {
+				return nil, err
+			}
+			defer res.Body.Close()
+			out, err := io.ReadAll(res.Body)
+			if err == nil && res.StatusCode != http.StatusOK {
+				err = fmt.Errorf("%s: %s", res.Status, out)
+			}
+			return out, err
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -166,8 +205,10 @@ func plugins(ctx context.Context, h *host.Host, name string, talk []abi.Message)
 	for _, e := range entries {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), serveAs+"=plugin")
-		c := goplugin.NewClient(&goplugin.ClientConfig{HandshakeConfig: handshake, Plugins: goplugin.PluginSet{"five": grpcPlugin{}}, Cmd: cmd,
-			AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC}, Logger: hclog.NewNullLogger()})
+		c := goplugin.NewClient(
+			&goplugin.ClientConfig{HandshakeConfig: handshake, Plugins: goplugin.PluginSet{"five": grpcPlugin{}}, Cmd: cmd,
+				AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC}, Logger: hclog.NewNullLogger()},
+		)
 		stops = append(stops, c.Kill)
 		rpc, err := c.Client()
 		if err != nil {
@@ -180,11 +221,22 @@ func plugins(ctx context.Context, h *host.Host, name string, talk []abi.Message)
 		clients[e.name] = raw.(*grpc.ClientConn)
 		processes = append(processes, c.ReattachConfig().Pid)
 	}
-	p, err := forwarded(ctx, name, h, talk, func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
-		var out wrapperspb.BytesValue
-		err := clients[middleware].Invoke(ctx, "/five.Five/Call", wrapperspb.Bytes(append(append([]byte(hook), 0), input...)), &out)
-		return out.GetValue(), err
-	})
+	p, err := forwarded(
+		ctx,
+		name,
+		h,
+		talk,
+		func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
+			var out wrapperspb.BytesValue
+			err := clients[middleware].Invoke(
+				ctx,
+				"/five.Five/Call",
+				wrapperspb.Bytes(append(append([]byte(hook), 0), input...)),
+				&out,
+			)
+			return out.GetValue(), err
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -210,15 +262,18 @@ func (grpcPlugin) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, c *grpc.
 // as input and output.
 func (grpcPlugin) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
 	remote := five.NewRemote(five.Fast)
-	s.RegisterService(&grpc.ServiceDesc{ServiceName: "five.Five", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Call",
-		Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			var in wrapperspb.BytesValue
-			if err := decode(&in); err != nil {
-				return nil, err
-			}
-			hook, input, _ := bytes.Cut(in.Value, []byte{0})
-			out, err := remote.Call(string(hook), input)
-			return wrapperspb.Bytes(out), err
-		}}}}, nil)
+	s.RegisterService(
+		&grpc.ServiceDesc{ServiceName: "five.Five", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Call",
+			Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+				var in wrapperspb.BytesValue
+				if err := decode(&in); err != nil {
+					return nil, err
+				}
+				hook, input, _ := bytes.Cut(in.Value, []byte{0})
+				out, err := remote.Call(string(hook), input)
+				return wrapperspb.Bytes(out), err
+			}}}},
+		nil,
+	)
 	return nil
 }

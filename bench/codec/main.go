@@ -26,7 +26,9 @@ func measure(ctx context.Context, h *host.Host, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("| in a Go guest, 1 KB read and 600 bytes written | fuel | us | against encoding/json |\n|---|---|---|---|")
+	fmt.Println(
+		"| in a Go guest, 1 KB read and 600 bytes written | fuel | us | against encoding/json |\n|---|---|---|---|",
+	)
 	var base float64
 	for _, how := range []string{"json", "sdk"} {
 		var best []float64
@@ -47,7 +49,13 @@ func measure(ctx context.Context, h *host.Host, args []string) error {
 		if how == "json" {
 			base = us
 		}
-		fmt.Printf("| %s | %.0f | %.1f | %.1f times as fast |\n", map[string]string{"json": "encoding/json, plain structs", "sdk": "the SDK's"}[how], fuel, us, base/us)
+		fmt.Printf(
+			"| %s | %.0f | %.1f | %.1f times as fast |\n",
+			map[string]string{"json": "encoding/json, plain structs", "sdk": "the SDK's"}[how],
+			fuel,
+			us,
+			base/us,
+		)
 	}
 	return nil
 }
@@ -58,8 +66,14 @@ func once(ctx context.Context, h *host.Host, m *host.Module, how string, n int) 
 	config, _ := json.Marshal(map[string]any{"how": how, "times": n})
 	echo := tool.Func(abi.Tool{Name: "echo", Description: "Says yes.", Parameters: []byte(`{"type":"object"}`)},
 		func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("yes"), nil })
-	a, err := h.NewAgent(ctx, &host.AgentOptions{Model: scripted.New(scripted.Calls(abi.NewToolCall("call_1", "echo", "{}")), scripted.Text("done")),
-		Tools: []tool.Tool{echo}, Middlewares: []host.Middleware{{Name: "codec", Module: m, Config: config}}})
+	a, err := h.NewAgent(
+		ctx,
+		&host.AgentOptions{
+			Model:       scripted.New(scripted.Calls(abi.NewToolCall("call_1", "echo", "{}")), scripted.Text("done")),
+			Tools:       []tool.Tool{echo},
+			Middlewares: []host.Middleware{{Name: "codec", Module: m, Config: config}},
+		},
+	)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -110,7 +110,8 @@ func newRaw(ctx context.Context, module []byte) (*raw, error) {
 	r := &raw{runtime: wazero.NewRuntime(ctx)}
 	wasi_snapshot_preview1.MustInstantiate(ctx, r.runtime)
 	_, err := r.runtime.NewHostModuleBuilder("bench_v1").
-		NewFunctionBuilder().WithFunc(func(_ context.Context, m api.Module, ptr, _ uint32) { m.Memory().Write(ptr, r.in) }).Export("read").
+		NewFunctionBuilder().
+		WithFunc(func(_ context.Context, m api.Module, ptr, _ uint32) { m.Memory().Write(ptr, r.in) }).Export("read").
 		NewFunctionBuilder().WithFunc(func(_ context.Context, m api.Module, ptr, size uint32) {
 		b, _ := m.Memory().Read(ptr, size)
 		r.out = bytes.Clone(b)
@@ -123,7 +124,11 @@ func newRaw(ctx context.Context, module []byte) (*raw, error) {
 }
 
 func (r *raw) instantiate(ctx context.Context) (api.Module, error) {
-	return r.runtime.InstantiateModule(ctx, r.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"))
+	return r.runtime.InstantiateModule(
+		ctx,
+		r.compiled,
+		wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"),
+	)
 }
 
 // warm returns a guest that answers all inputs with one instance.
@@ -145,8 +150,12 @@ func (r *raw) warm(ctx context.Context) (guest, error) {
 
 // plugin returns the guest as a plug-in of the Extism SDK. With a timeout, the SDK can stop it.
 func plugin(ctx context.Context, module []byte, timeoutMS uint64) (guest, error) {
-	p, err := extism.NewPlugin(ctx, extism.Manifest{Wasm: []extism.Wasm{extism.WasmData{Data: module}}, Timeout: timeoutMS},
-		extism.PluginConfig{EnableWasi: true}, nil)
+	p, err := extism.NewPlugin(
+		ctx,
+		extism.Manifest{Wasm: []extism.Wasm{extism.WasmData{Data: module}}, Timeout: timeoutMS},
+		extism.PluginConfig{EnableWasi: true},
+		nil,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,10 @@ func run(ctx context.Context, args []string) error {
 	for _, path := range []string{"github.com/tetratelabs/wazero", "github.com/extism/go-sdk"} {
 		fmt.Printf(", %s %s", path[strings.LastIndex(path, "/")+1:], version(path))
 	}
-	fmt.Printf(". The guest is a Go program of %.1f MB that decodes and encodes a conversation in JSON.\n\n", float64(len(plain))/1e6)
+	fmt.Printf(
+		". The guest is a Go program of %.1f MB that decodes and encodes a conversation in JSON.\n\n",
+		float64(len(plain))/1e6,
+	)
 	fmt.Println("| | here | against | ratio | target |\n|---|---|---|---|---|")
 	load, stolen := loadAverage(), stolenTime()
 	only := os.Getenv("ONLY") // one row's name, for development
@@ -72,8 +75,12 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	fmt.Printf("\nThe machine's load average was %s when this began, and %s at its end, this included. Meanwhile its hypervisor kept its processors for %s.\n",
-		load, loadAverage(), short(stolenTime()-stolen))
+	fmt.Printf(
+		"\nThe machine's load average was %s when this began, and %s at its end, this included. Meanwhile its hypervisor kept its processors for %s.\n",
+		load,
+		loadAverage(),
+		short(stolenTime()-stolen),
+	)
 	return nil
 }
 

@@ -196,6 +196,11 @@ func residentRow(plain string) error {
 	if len(mb) != 2 {
 		return fmt.Errorf("resident: it printed %q", out)
 	}
-	fmt.Printf("| resident memory of a process with %d instances that ran a 1 KB hook | %s MB, pages that several share counted once | %s MB, counted for each (RSS) | | ≤ 1000 MB |\n", held, mb[1], mb[0])
+	fmt.Printf(
+		"| resident memory of a process with %d instances that ran a 1 KB hook | %s MB, pages that several share counted once | %s MB, counted for each (RSS) | | ≤ 1000 MB |\n",
+		held,
+		mb[1],
+		mb[0],
+	)
 	return nil
 }

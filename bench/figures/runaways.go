@@ -47,7 +47,8 @@ func withRunaways(ctx context.Context, do func([]runaway) error) error {
 func openRunaways(ctx context.Context, h *host.Host) ([]runaway, error) {
 	var all []runaway
 	for _, c := range hostile.Cases() {
-		if c.Kind != sandbox.FaultTimeout || c.Hook != abi.HookBeforeAgent || c.Entries > 1 || !strings.Contains(c.Name, os.Getenv("SHAPE")) {
+		if c.Kind != sandbox.FaultTimeout || c.Hook != abi.HookBeforeAgent || c.Entries > 1 ||
+			!strings.Contains(c.Name, os.Getenv("SHAPE")) {
 			continue
 		}
 		m, err := h.LoadBytes(ctx, c.Name, c.Module(), c.Limits)
@@ -59,10 +60,12 @@ func openRunaways(ctx context.Context, h *host.Host) ([]runaway, error) {
 			config = json.RawMessage(c.Config)
 		}
 		began := new(time.Time)
-		clock := &host.Native{BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-			*began = time.Now()
-			return nil, nil
-		}}
+		clock := &host.Native{
+			BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+				*began = time.Now()
+				return nil, nil
+			},
+		}
 		a, err := h.NewAgent(ctx, &host.AgentOptions{Model: scripted.New(scripted.Text("it went on")),
 			Middlewares: []host.Middleware{{Name: "clock", Native: clock}, {Name: "runaway", Module: m, Config: config}}})
 		if err != nil {
@@ -241,11 +244,22 @@ func systematicRow(what string, seen []endless, of func(*sample) []time.Duration
 		}
 		inGo = max(inGo, median(of(&seen[i].inGo)))
 	}
-	fmt.Printf("| %s | %s (%s) | a loop in Go in its place: %s | | ≤ 10 ms |\n", what, short(median(of(&worst.here))), worst.name, short(inGo))
+	fmt.Printf(
+		"| %s | %s (%s) | a loop in Go in its place: %s | | ≤ 10 ms |\n",
+		what,
+		short(median(of(&worst.here))),
+		worst.name,
+		short(inGo),
+	)
 }
 
 func spread(times []time.Duration) string {
-	return fmt.Sprintf("median %s, 90th percentile %s, at most %s", short(percentile(times, 50)), short(percentile(times, 90)), short(slices.Max(times)))
+	return fmt.Sprintf(
+		"median %s, 90th percentile %s, at most %s",
+		short(percentile(times, 50)),
+		short(percentile(times, 90)),
+		short(slices.Max(times)),
+	)
 }
 
 const most = 10 * time.Millisecond

@@ -61,7 +61,14 @@ func neighbours(ctx context.Context, plain []byte, all []runaway) error {
 		}
 	}
 	a, b := percentile(beside[1], 50), percentile(beside[0], 50)
-	row("p99 of a tenant's 1 KB hook on two processors, next to the worst tenant", a, b, "next to an equally busy honest tenant:", ratio(a, b), "≤ 1.5")
+	row(
+		"p99 of a tenant's 1 KB hook on two processors, next to the worst tenant",
+		a,
+		b,
+		"next to an equally busy honest tenant:",
+		ratio(a, b),
+		"≤ 1.5",
+	)
 	return nil
 }
 

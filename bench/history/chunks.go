@@ -15,11 +15,21 @@ import (
 // chunks measures the time of a chunk from the model to the reader of the run, through modules
 // whose on_chunk hook searches it for addresses.
 func chunks(ctx context.Context, h *host.Host, m *host.Module) error {
-	fmt.Println("| modules | chunks of the stream | us a chunk | of these the processors | against 100 chunks |\n|---|---|---|---|---|")
+	fmt.Println(
+		"| modules | chunks of the stream | us a chunk | of these the processors | against 100 chunks |\n|---|---|---|---|---|",
+	)
 	for _, modules := range []int{0, 1, 5} {
 		var list []host.Middleware
 		for i := range modules {
-			list = append(list, host.Middleware{Name: fmt.Sprintf("redact-%d", i), Module: m, Config: json.RawMessage(`{"use":"redact"}`), Hooks: []abi.Hook{abi.HookOnChunk}})
+			list = append(
+				list,
+				host.Middleware{
+					Name:   fmt.Sprintf("redact-%d", i),
+					Module: m,
+					Config: json.RawMessage(`{"use":"redact"}`),
+					Hooks:  []abi.Hook{abi.HookOnChunk},
+				},
+			)
 		}
 		var few float64
 		for _, n := range []int{100, 1000, 10_000} {

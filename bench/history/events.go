@@ -52,7 +52,14 @@ func events(ctx context.Context, h *host.Host, _ *host.Module) error {
 		}{{"told", told}, {"kept in SQLite, and told", kept}, {"read from SQLite, by who resumes", again}} {
 			for i, n := range before {
 				us := stats.MedianSpan(row.of[i])
-				fmt.Printf("| %s | %d | %.2f | %.2f | %.2f |\n", row.name, n, us.Wall, us.Used, us.Used/stats.MedianSpan(row.of[0]).Used)
+				fmt.Printf(
+					"| %s | %d | %.2f | %.2f | %.2f |\n",
+					row.name,
+					n,
+					us.Wall,
+					us.Used,
+					us.Used/stats.MedianSpan(row.of[0]).Used,
+				)
 			}
 		}
 		return nil
@@ -64,15 +71,22 @@ func events(ctx context.Context, h *host.Host, _ *host.Module) error {
 func eventful(ctx context.Context, h *host.Host, s store.Store) (us [len(before)]stats.Span, run string, err error) {
 	const behind = 10 // number of measured steps, including their tool calls
 	m := &script{steps: before[len(before)-1]/eventsOfStep + behind + 2}
-	emit := &host.Native{BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-		for range eventsOfStep {
-			if err := c.Emit("seen", abi.JSON(`{"what":"an event of some fifty bytes, as they are"}`)); err != nil {
-				return nil, err
+	emit := &host.Native{
+		BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			for range eventsOfStep {
+				if err := c.Emit("seen", abi.JSON(`{"what":"an event of some fifty bytes, as they are"}`)); err != nil {
+					return nil, err
+				}
 			}
-		}
-		return nil, nil
-	}}
-	o := &host.AgentOptions{Model: m, Tools: []tool.Tool{echo()}, MaxSteps: m.steps, Middlewares: []host.Middleware{{Name: "emit", Native: emit}}}
+			return nil, nil
+		},
+	}
+	o := &host.AgentOptions{
+		Model:       m,
+		Tools:       []tool.Tool{echo()},
+		MaxSteps:    m.steps,
+		Middlewares: []host.Middleware{{Name: "emit", Native: emit}},
+	}
 	if s != nil {
 		o.Journal = &journal.Options{Journal: s}
 	}

@@ -22,7 +22,9 @@ import (
 // commits of a step and their bytes.
 func journaled(ctx context.Context, h *host.Host, _ *host.Module) error {
 	return withStore(ctx, func(s store.Store) error {
-		fmt.Println("| messages | a step, us | of these the processors | a step that is kept, us | of these the processors | commits | KB written | against 10 messages |\n|---|---|---|---|---|---|---|---|")
+		fmt.Println(
+			"| messages | a step, us | of these the processors | a step that is kept, us | of these the processors | commits | KB written | against 10 messages |\n|---|---|---|---|---|---|---|---|",
+		)
 		var few float64
 		for _, n := range []int{10, 1000, 20_000} {
 			talk := conversation(n)
@@ -39,7 +41,17 @@ func journaled(ctx context.Context, h *host.Host, _ *host.Module) error {
 				few = kept.Used
 			}
 			commits, bytes := w.ofStep()
-			fmt.Printf("| %d | %.0f | %.0f | %.0f | %.0f | %.1f | %.2f | %.2f |\n", n, plain.Wall, plain.Used, kept.Wall, kept.Used, commits, bytes/1e3, kept.Used/few)
+			fmt.Printf(
+				"| %d | %.0f | %.0f | %.0f | %.0f | %.1f | %.2f | %.2f |\n",
+				n,
+				plain.Wall,
+				plain.Used,
+				kept.Wall,
+				kept.Used,
+				commits,
+				bytes/1e3,
+				kept.Used/few,
+			)
 		}
 		return nil
 	})

@@ -23,7 +23,12 @@ import (
 
 func main() {
 	command.Main("history TABLE GUEST.wasm", func(ctx context.Context, h *host.Host, args []string) error {
-		tables := map[string]func(context.Context, *host.Host, *host.Module) error{"messages": messages, "journal": journaled, "chunks": chunks, "events": events}
+		tables := map[string]func(context.Context, *host.Host, *host.Module) error{
+			"messages": messages,
+			"journal":  journaled,
+			"chunks":   chunks,
+			"events":   events,
+		}
 		table := tables[args[0]]
 		if table == nil {
 			return fmt.Errorf("there is no table %q: want messages, journal, chunks or events", args[0])

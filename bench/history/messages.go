@@ -32,7 +32,9 @@ func messages(ctx context.Context, h *host.Host, m *host.Module) error {
 	for i, n := range lengths {
 		talks[i] = conversation(n)
 	}
-	fmt.Println("| looks at | messages | first step, us | a later step, us | of these the processors | against 10 messages |\n|---|---|---|---|---|---|")
+	fmt.Println(
+		"| looks at | messages | first step, us | a later step, us | of these the processors | against 10 messages |\n|---|---|---|---|---|---|",
+	)
 	for _, row := range []struct {
 		name, at     string
 		wiped        bool
@@ -68,8 +70,17 @@ func messages(ctx context.Context, h *host.Host, m *host.Module) error {
 				ratios[turn] = all[i].laters[turn].Used / all[0].laters[turn].Used
 			}
 			later := stats.MedianSpan(all[i].laters)
-			fmt.Printf("| %s | %d | %.0f | %.1f | %.1f | %.2f (%.2f to %.2f) |\n", row.name, n, stats.MedianSpan(all[i].firsts).Wall, later.Wall, later.Used,
-				stats.Median(ratios), slices.Min(ratios), slices.Max(ratios))
+			fmt.Printf(
+				"| %s | %d | %.0f | %.1f | %.1f | %.2f (%.2f to %.2f) |\n",
+				row.name,
+				n,
+				stats.MedianSpan(all[i].firsts).Wall,
+				later.Wall,
+				later.Used,
+				stats.Median(ratios),
+				slices.Min(ratios),
+				slices.Max(ratios),
+			)
 		}
 	}
 	return nil

@@ -27,7 +27,10 @@ func (s *script) Generate(_ context.Context, _ *model.Request, sink func(abi.Chu
 	s.asked = append(s.asked, now)
 	m, finish := abi.Assistant("done"), abi.FinishStop
 	if n := len(s.asked); n < s.steps {
-		m = abi.Message{Role: abi.RoleAssistant, ToolCalls: []abi.ToolCall{abi.NewToolCall(fmt.Sprintf("call_%d", n), "echo", "{}")}}
+		m = abi.Message{
+			Role:      abi.RoleAssistant,
+			ToolCalls: []abi.ToolCall{abi.NewToolCall(fmt.Sprintf("call_%d", n), "echo", "{}")},
+		}
 		finish = abi.FinishToolCalls
 	}
 	for _, c := range m.Chunks() {

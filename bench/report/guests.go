@@ -14,7 +14,11 @@ import (
 
 // others holds the other languages of the five middlewares by their folder in guests/five, and
 // TinyGo.
-var others = []struct{ folder, name, language string }{{"c", "c", "C"}, {"rust", "rust", "Rust"}, {".", "tinygo", "TinyGo"}}
+var others = []struct{ folder, name, language string }{
+	{"c", "c", "C"},
+	{"rust", "rust", "Rust"},
+	{".", "tinygo", "TinyGo"},
+}
 
 // otherLanguages builds the five middlewares in other languages with the toolchains of agent-runner
 // module build, and returns the module files. A script is its own module. The sentence missing
@@ -35,7 +39,11 @@ func otherLanguages(ctx context.Context, root, built string) (files []string, mi
 		var tool *toolchain.MissingError
 		switch {
 		case errors.As(err, &tool):
-			missing += fmt.Sprintf("There is no row of %s guests, because the machine had no toolchain for them: %v.\n", o.language, tool)
+			missing += fmt.Sprintf(
+				"There is no row of %s guests, because the machine had no toolchain for them: %v.\n",
+				o.language,
+				tool,
+			)
 		case err != nil:
 			return nil, "", err
 		default:

@@ -41,8 +41,21 @@ func report(ctx context.Context, built, out string, quick bool) error {
 		return err
 	}
 	var w bytes.Buffer
-	fmt.Fprintf(&w, "# Performance\n\n`make bench` writes this file. Compare the ratios within a table: times depend on the machine and its load.\n\n")
-	fmt.Fprintf(&w, "%s: %s, %d processors, load %s, %s/%s, %s", time.Now().Format("2 January 2006"), cpu(), runtime.NumCPU(), load(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	fmt.Fprintf(
+		&w,
+		"# Performance\n\n`make bench` writes this file. Compare the ratios within a table: times depend on the machine and its load.\n\n",
+	)
+	fmt.Fprintf(
+		&w,
+		"%s: %s, %d processors, load %s, %s/%s, %s",
+		time.Now().Format("2 January 2006"),
+		cpu(),
+		runtime.NumCPU(),
+		load(),
+		runtime.GOOS,
+		runtime.GOARCH,
+		runtime.Version(),
+	)
 	for _, path := range []string{"github.com/tetratelabs/wazero", "github.com/cloudwego/eino", "github.com/extism/go-sdk", "github.com/hashicorp/go-plugin"} {
 		fmt.Fprintf(&w, ", %s %s", path[strings.LastIndexByte(path, '/')+1:], version(path))
 	}

@@ -30,8 +30,11 @@ func sections(plot string, others []string, missing string, quick bool) []sectio
 			before: "The same agent runs four steps with three tool calls and five middlewares: one answers dangling calls, one gates tools, one redacts the stream and the results, one caches a tool, one observes. Every run of every peer is checked for the same chunks, results, counters, tool calls and model requests. " +
 				"The peers run alternately in one process; side-cars and plug-ins have processes of their own. The last column is the median ratio of the rounds, with the minimum and maximum in brackets. " +
 				"Targets for Go guests: 10 times as fast as Extism with timeouts, 5 times as HTTP side-cars, 2 times as go-plugin, a third of native Go, half of Eino.\n\n![](performance.svg)",
-			after:   missing + "\n" + peers,
-			command: slices.Concat([]string{"agents", "-turns", turns, "-each", each, "-svg", plot, "five.wasm", "five-extism.wasm"}, others),
+			after: missing + "\n" + peers,
+			command: slices.Concat(
+				[]string{"agents", "-turns", turns, "-each", each, "-svg", plot, "five.wasm", "five-extism.wasm"},
+				others,
+			),
 		},
 		{
 			title:   "Cost per module: linear",

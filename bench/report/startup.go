@@ -46,9 +46,19 @@ func startUp(w *bytes.Buffer, root string) error {
 			used = append(used, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
 		}
 	}
-	fmt.Fprintf(w, "\n## Start-up\n\nThe demo, `make run`, with five cached Go guests: the first hook returns %d ms after the process starts, the process ends after %d ms, "+
-		"and it uses %d ms of CPU time (medians of seven; minimums: %d ms, %d ms and %d ms).\n",
-		middle(firsts), middle(ends), middle(used), slices.Min(firsts).Milliseconds(), slices.Min(ends).Milliseconds(), slices.Min(used).Milliseconds())
+	fmt.Fprintf(
+		w,
+		"\n## Start-up\n\nThe demo, `make run`, with five cached Go guests: the first hook returns %d ms after the process starts, the process ends after %d ms, "+
+			"and it uses %d ms of CPU time (medians of seven; minimums: %d ms, %d ms and %d ms).\n",
+		middle(
+			firsts,
+		),
+		middle(ends),
+		middle(used),
+		slices.Min(firsts).Milliseconds(),
+		slices.Min(ends).Milliseconds(),
+		slices.Min(used).Milliseconds(),
+	)
 	return nil
 }
 

@@ -40,7 +40,14 @@ func attackUntilKilled(address, key, guest, ways string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	m := &mallory{&platform{url: address, wasm: wasm, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}, Timeout: 30 * time.Second}}, &tenant{"mallory", key}}
+	m := &mallory{
+		&platform{
+			url:    address,
+			wasm:   wasm,
+			client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}, Timeout: 30 * time.Second},
+		},
+		&tenant{"mallory", key},
+	}
 	_ = m.furnish(m.tenant, "quick", []int{0, 10})
 	for _, attack := range attacks {
 		if ways == "" || slices.Contains(strings.Split(ways, ","), attack.name) {
@@ -78,8 +85,24 @@ func (m *mallory) runs() {
 		{"logs", `export default { name: "logs", beforeModel(_, ctx) { for (;;) ctx.log.info("x".repeat(10000)); } };`},
 		{"grows", `export default { name: "grows", beforeModel() { const all = []; for (;;) all.push("x".repeat(100000) + all.length); } };`},
 	} {
-		_ = m.send("PUT", "/v1/modules?name="+script.name+"&version=1", m.key, "application/javascript", []byte(script.code), 200, nil)
-		_ = m.send("PUT", "/v1/agents/"+script.name, m.key, "application/yaml", fmt.Appendf(nil, "model: {name: quick}\nmiddlewares: [{module: %s, on_fault: skip}]\n", script.name), 200, nil)
+		_ = m.send(
+			"PUT",
+			"/v1/modules?name="+script.name+"&version=1",
+			m.key,
+			"application/javascript",
+			[]byte(script.code),
+			200,
+			nil,
+		)
+		_ = m.send(
+			"PUT",
+			"/v1/agents/"+script.name,
+			m.key,
+			"application/yaml",
+			fmt.Appendf(nil, "model: {name: quick}\nmiddlewares: [{module: %s, on_fault: skip}]\n", script.name),
+			200,
+			nil,
+		)
 	}
 	agents := []string{"spins", "throws", "logs", "grows", "quick-10", "quick-0"}
 	forever(16, func(i int) { _ = m.run(m.tenant, agents[i%len(agents)]) })
@@ -109,7 +132,15 @@ func (m *mallory) bodies() {
 // agents uploads agents with a different content each time.
 func (m *mallory) agents() {
 	forever(2, func(i int) {
-		_ = m.send("PUT", fmt.Sprint("/v1/agents/many-", i%50), m.key, "application/yaml", fmt.Appendf(agentFile("quick", 10), "# %d\n", i), 200, nil)
+		_ = m.send(
+			"PUT",
+			fmt.Sprint("/v1/agents/many-", i%50),
+			m.key,
+			"application/yaml",
+			fmt.Appendf(agentFile("quick", 10), "# %d\n", i),
+			200,
+			nil,
+		)
 	})
 }
 

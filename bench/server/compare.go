@@ -42,10 +42,25 @@ func compare(p *plan, program, against, guest, model string, text *bytes.Buffer)
 			}
 		}
 	}
-	fmt.Fprintf(text, "%.0f runs per second, attacks %q, %d pairs of rounds of %v.\n\n| build | p50 | p90 | p99 | processor |\n| --- | ---: | ---: | ---: | ---: |\n", p.rate, p.attacks, p.rounds, p.turn)
+	fmt.Fprintf(
+		text,
+		"%.0f runs per second, attacks %q, %d pairs of rounds of %v.\n\n| build | p50 | p90 | p99 | processor |\n| --- | ---: | ---: | ---: | ---: |\n",
+		p.rate,
+		p.attacks,
+		p.rounds,
+		p.turn,
+	)
 	for i, c := range pair {
 		all := together(c.samples)
-		fmt.Fprintf(text, "| %s | %s | %s | %s | %.0f %% |\n", []string{program, against}[i], ms(all.at(0.5)), ms(all.at(0.9)), ms(all.at(0.99)), all.busy())
+		fmt.Fprintf(
+			text,
+			"| %s | %s | %s | %s | %.0f %% |\n",
+			[]string{program, against}[i],
+			ms(all.at(0.5)),
+			ms(all.at(0.9)),
+			ms(all.at(0.99)),
+			all.busy(),
+		)
 	}
 	text.WriteString("\nSecond build over the first, and the range of 90 of 100 bootstrap draws of pairs:\n\n")
 	for _, figure := range []struct {
@@ -59,7 +74,14 @@ func compare(p *plan, program, against, guest, model string, text *bytes.Buffer)
 		{"processor", func(s []*sample) float64 { return together(s).busy() }},
 	} {
 		low, high := interval(pair[0].samples, pair[1].samples, figure.of)
-		fmt.Fprintf(text, "- %s: %.2f (%.2f to %.2f)\n", figure.name, figure.of(pair[1].samples)/figure.of(pair[0].samples), low, high)
+		fmt.Fprintf(
+			text,
+			"- %s: %.2f (%.2f to %.2f)\n",
+			figure.name,
+			figure.of(pair[1].samples)/figure.of(pair[0].samples),
+			low,
+			high,
+		)
 	}
 	return nil
 }

@@ -20,8 +20,12 @@ var tenantQuotas = []struct {
 	name, about string
 	of          map[string]int64
 }{
-	{"modest", "quota of [platform.md](platform.md#quotas)", map[string]int64{"concurrent_runs": 4, "requests_per_minute": 1200, "modules": 50,
-		"storage_bytes": 256 << 20, "upload_bytes": 8 << 20, "concurrent_requests": 64}},
+	{
+		"modest",
+		"quota of [platform.md](platform.md#quotas)",
+		map[string]int64{"concurrent_runs": 4, "requests_per_minute": 1200, "modules": 50,
+			"storage_bytes": 256 << 20, "upload_bytes": 8 << 20, "concurrent_requests": 64},
+	},
 	{"none", "no quota", nil},
 	{"inputs", "no quota, but inputs of 8 MiB", map[string]int64{"input_bytes": 8 << 20}},
 }
@@ -74,8 +78,25 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 		low, high := interval(one, other, func(s []*sample) float64 { return together(s).at(0.99).Seconds() })
 		qm, lm := median(one), median(other)
 		q, l := together(one), together(other)
-		fmt.Fprintf(text, "| %s | %s, %s | %s, %s | %.2f (%.2f to %.2f) | %s, %s | %.2f | %.0f %%, %.0f %% |\n", about, ms(q.at(0.5)), ms(l.at(0.5)),
-			ms(q.at(0.99)), ms(l.at(0.99)), ratio(q, l), low, high, ms(qm), ms(lm), lm.Seconds()/qm.Seconds(), q.busy(), l.busy())
+		fmt.Fprintf(
+			text,
+			"| %s | %s, %s | %s, %s | %.2f (%.2f to %.2f) | %s, %s | %.2f | %.0f %%, %.0f %% |\n",
+			about,
+			ms(q.at(0.5)),
+			ms(l.at(0.5)),
+			ms(
+				q.at(0.99),
+			),
+			ms(l.at(0.99)),
+			ratio(q, l),
+			low,
+			high,
+			ms(qm),
+			ms(lm),
+			lm.Seconds()/qm.Seconds(),
+			q.busy(),
+			l.busy(),
+		)
 		return q, l
 	}
 	row := func(about string, who *neighbour) (quiet, loud *sample, err error) {
@@ -237,7 +258,11 @@ func (p *platform) alone(much *plan, load func() (*sample, error)) (rounds []*sa
 }
 
 // besides measures a load in pairs of rounds: first without the neighbour, then with it.
-func (p *platform) besides(much *plan, who *neighbour, load func() (*sample, error)) (quiet, loud []*sample, err error) {
+func (p *platform) besides(
+	much *plan,
+	who *neighbour,
+	load func() (*sample, error),
+) (quiet, loud []*sample, err error) {
 	defer who.end()
 	for range much.rounds {
 		for _, round := range []struct {

@@ -18,7 +18,11 @@ const workers = 8
 
 // run runs an agent once and reads all its events.
 func (p *platform) run(t *tenant, agent string) error {
-	req, err := http.NewRequest("POST", p.url+"/v1/runs", bytes.NewReader(fmt.Appendf(nil, `{"agent":%q,"input":"Do it."}`, agent)))
+	req, err := http.NewRequest(
+		"POST",
+		p.url+"/v1/runs",
+		bytes.NewReader(fmt.Appendf(nil, `{"agent":%q,"input":"Do it."}`, agent)),
+	)
 	if err != nil {
 		return err
 	}
@@ -146,8 +150,12 @@ func throughput(p *plan, s *platform, text *bytes.Buffer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(text, "## Runs\n\n%d concurrent runs, of the tenants in turn. Processor is the server's processor time for each run.\n\n"+
-		"| modules | tenants | runs per second | p50 | p99 | processor |\n| ---: | ---: | ---: | ---: | ---: | ---: |\n", workers)
+	fmt.Fprintf(
+		text,
+		"## Runs\n\n%d concurrent runs, of the tenants in turn. Processor is the server's processor time for each run.\n\n"+
+			"| modules | tenants | runs per second | p50 | p99 | processor |\n| ---: | ---: | ---: | ---: | ---: | ---: |\n",
+		workers,
+	)
 	for _, modules := range p.modules {
 		for _, tenants := range p.tenants {
 			agent := agentOf("quick", modules)
@@ -158,7 +166,16 @@ func throughput(p *plan, s *platform, text *bytes.Buffer) error {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(text, "| %d | %s | %.0f | %s | %s | %s |\n", modules, count(tenants), got.perSecond(), ms(got.at(0.5)), ms(got.at(0.99)), ms(got.processor/time.Duration(len(got.times))))
+			fmt.Fprintf(
+				text,
+				"| %d | %s | %.0f | %s | %s | %s |\n",
+				modules,
+				count(tenants),
+				got.perSecond(),
+				ms(got.at(0.5)),
+				ms(got.at(0.99)),
+				ms(got.processor/time.Duration(len(got.times))),
+			)
 		}
 	}
 	text.WriteString("\n")

@@ -47,8 +47,16 @@ func main() {
 	rounds := flag.Int("rounds", 0, "rounds with the hostile tenant, and as many without; default 12, 4 with -quick")
 	turn := flag.Duration("turn", 0, "duration of a round; default a third of a row")
 	rate := flag.Float64("rate", 0, "runs per second of the honest tenants; default a third of the measured maximum")
-	quotas := flag.String("quotas", "", "quotas of the hostile tenant, separated by commas: modest, none, inputs; default all")
-	ways := flag.String("attacks", "", "attacks of the hostile tenant, separated by commas: agents, bodies, floods, runs, stalls, uploads; default all")
+	quotas := flag.String(
+		"quotas",
+		"",
+		"quotas of the hostile tenant, separated by commas: modest, none, inputs; default all",
+	)
+	ways := flag.String(
+		"attacks",
+		"",
+		"attacks of the hostile tenant, separated by commas: agents, bodies, floods, runs, stalls, uploads; default all",
+	)
 	against := flag.String("against", "", "compare with this build beside the hostile tenant; needs -rate")
 	attack := flag.String("attack", "", "internal: attack the server at this address")
 	flag.Parse()
@@ -64,7 +72,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: server [-quick] [-part NAME] AGENT-RUNNER GUEST.wasm OUT.md")
 		os.Exit(2)
 	}
-	p := plan{each: 6 * time.Second, tenants: []int{1, 10, *most}, modules: []int{0, 3, 10}, readers: 2000, runs: 200, rounds: 12}
+	p := plan{
+		each:    6 * time.Second,
+		tenants: []int{1, 10, *most},
+		modules: []int{0, 3, 10},
+		readers: 2000,
+		runs:    200,
+		rounds:  12,
+	}
 	if *quick {
 		p = plan{each: 2 * time.Second, tenants: []int{1, 10}, modules: []int{0, 3}, readers: 200, runs: 100, rounds: 4}
 	}
@@ -114,7 +129,11 @@ func measure(p *plan, only, program, guest, out string) error {
 		"A run is one request to `POST /v1/runs` and its events until `run_finished`; all runs are stored. Each module is %d KB of a Go guest.\n\n",
 		"Generated", processor(), runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), len(wasm)>>10)
 	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
-		fmt.Fprintf(&text, "Load average at the start: %s. Above 0.5, other programs were running and the figures are unreliable.\n\n", strings.Fields(string(b))[0])
+		fmt.Fprintf(
+			&text,
+			"Load average at the start: %s. Above 0.5, other programs were running and the figures are unreliable.\n\n",
+			strings.Fields(string(b))[0],
+		)
 	}
 	for _, part := range []struct {
 		name string

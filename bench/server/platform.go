@@ -40,8 +40,23 @@ func startPlatform(program string, wasm []byte, model string, env ...string) (*p
 	if err != nil {
 		return nil, err
 	}
-	p := &platform{dir: dir, wasm: wasm, client: &http.Client{Transport: &http.Transport{MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096}}}
-	p.cmd = exec.Command(program, "serve", "--listen", "127.0.0.1:0", "--store", filepath.Join(dir, "platform.db"), "--cache-dir", filepath.Join(dir, "cache"), "--log", "off")
+	p := &platform{
+		dir:    dir,
+		wasm:   wasm,
+		client: &http.Client{Transport: &http.Transport{MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096}},
+	}
+	p.cmd = exec.Command(
+		program,
+		"serve",
+		"--listen",
+		"127.0.0.1:0",
+		"--store",
+		filepath.Join(dir, "platform.db"),
+		"--cache-dir",
+		filepath.Join(dir, "cache"),
+		"--log",
+		"off",
+	)
 	p.cmd.Dir = dir
 	p.cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+model, "OPENAI_API_KEY=none")
 	p.cmd.Env = append(p.cmd.Env, env...)

@@ -11,7 +11,9 @@ import (
 
 // memory measures the memory of idle tenants and of runs that wait for their model.
 func memory(p *plan, s *platform, text *bytes.Buffer) error {
-	text.WriteString("## Memory\n\nGrowth of the server process for each. GOGC=10 keeps garbage small.\n\n| | memory |\n| --- | ---: |\n")
+	text.WriteString(
+		"## Memory\n\nGrowth of the server process for each. GOGC=10 keeps garbage small.\n\n| | memory |\n| --- | ---: |\n",
+	)
 	warm, err := s.tenants("warm-", 1, "quick", 0, 3)
 	if err == nil {
 		err = s.furnish(warm[0], "slow", []int{0, 3})
@@ -45,7 +47,13 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 			ids = append(ids, run.ID)
 		}
 		time.Sleep(time.Second) // until the runs wait for their model
-		fmt.Fprintf(text, "| an active run with %d modules, of %s | %s |\n", modules, count(p.runs), more(s.resident()-before, p.runs))
+		fmt.Fprintf(
+			text,
+			"| an active run with %d modules, of %s | %s |\n",
+			modules,
+			count(p.runs),
+			more(s.resident()-before, p.runs),
+		)
 		for _, id := range ids {
 			_ = s.json("POST", "/v1/runs/"+id+"/cancel", warm[0].key, nil, 202, nil) // fails if the run has ended
 		}
@@ -119,9 +127,20 @@ func streams(p *plan, s *platform, text *bytes.Buffer) error {
 	if failed != nil {
 		return failed
 	}
-	fmt.Fprintf(text, "## Event streams\n\n%s readers of %d active runs that emit %d chunks per second each. Delay is the time from an event to its reader, "+
-		"for events after the reader connected.\n\n| readers that got all events, in order | delay, p50 | p99 | memory for each |\n| ---: | ---: | ---: | ---: |\n| %s | %s | %s | %s |\n\n",
-		count(p.readers), len(runs), int(time.Second/slowPause), count(whole), ms(lag.at(0.5)), ms(lag.at(0.99)), size(max(0, peak-before)/int64(p.readers)))
+	fmt.Fprintf(
+		text,
+		"## Event streams\n\n%s readers of %d active runs that emit %d chunks per second each. Delay is the time from an event to its reader, "+
+			"for events after the reader connected.\n\n| readers that got all events, in order | delay, p50 | p99 | memory for each |\n| ---: | ---: | ---: | ---: |\n| %s | %s | %s | %s |\n\n",
+		count(
+			p.readers,
+		),
+		len(runs),
+		int(time.Second/slowPause),
+		count(whole),
+		ms(lag.at(0.5)),
+		ms(lag.at(0.99)),
+		size(max(0, peak-before)/int64(p.readers)),
+	)
 	return nil
 }
 

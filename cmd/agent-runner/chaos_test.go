@@ -130,7 +130,11 @@ const rounds = 2
 const outerPrefix = "outer "
 
 // Generate implements [model.Model]. Its answer depends only on the conversation.
-func (w *chaosWorld) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+func (w *chaosWorld) Generate(
+	ctx context.Context,
+	req *model.Request,
+	sink func(abi.Chunk) error,
+) (*abi.Response, error) {
 	key, answered := "", 0
 	for _, m := range req.Messages {
 		switch m.Role {
@@ -140,7 +144,11 @@ func (w *chaosWorld) Generate(ctx context.Context, req *model.Request, sink func
 			answered++
 		}
 	}
-	res := &abi.Response{Usage: &abi.Usage{TotalTokens: 10}, FinishReason: abi.FinishStop, Message: abi.Assistant("it is all done")}
+	res := &abi.Response{
+		Usage:        &abi.Usage{TotalTokens: 10},
+		FinishReason: abi.FinishStop,
+		Message:      abi.Assistant("it is all done"),
+	}
 	if of, ok := strings.CutPrefix(key, outerPrefix); ok {
 		if answered == 0 {
 			res.FinishReason, res.Message = abi.FinishToolCalls, abi.Assistant("")
@@ -185,7 +193,10 @@ func (w *chaosWorld) tools() http.Handler {
 				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: name + " done"}}}, nil, nil
 			})
 	}
-	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true})
+	return mcp.NewStreamableHTTPHandler(
+		func(*http.Request) *mcp.Server { return s },
+		&mcp.StreamableHTTPOptions{Stateless: true},
+	)
 }
 
 func (w *chaosWorld) called(key string) int {
@@ -456,8 +467,16 @@ func chaos(t *testing.T, where string) {
 	for worker := range 2 {
 		wg.Go(func() {
 			for n := 0; w.kills.Load() > 0 || n == 0; n++ {
-				v := &victim{t: t, w: w, key: fmt.Sprintf("key-%d-%d", worker, n), outer: n%2 == 1, lines: map[int64]string{}, told: map[int64]bool{}, after: map[string]int{},
-					rand: rand.New(rand.NewPCG(seed, uint64(worker)<<32|uint64(n)))}
+				v := &victim{
+					t:     t,
+					w:     w,
+					key:   fmt.Sprintf("key-%d-%d", worker, n),
+					outer: n%2 == 1,
+					lines: map[int64]string{},
+					told:  map[int64]bool{},
+					after: map[string]int{},
+					rand:  rand.New(rand.NewPCG(seed, uint64(worker)<<32|uint64(n))),
+				}
 				v.live()
 				if t.Failed() {
 					return
@@ -468,7 +487,12 @@ func chaos(t *testing.T, where string) {
 	wg.Wait()
 	runs, err := run.ListRuns(t.Context(), w.at, store.Filter{}, 0)
 	require.NoError(t, err)
-	t.Logf("%d runs came to their end, through %d processes, of which %d were killed", len(runs), w.processes.Load(), int64(*chaosKills)-w.kills.Load())
+	t.Logf(
+		"%d runs came to their end, through %d processes, of which %d were killed",
+		len(runs),
+		w.processes.Load(),
+		int64(*chaosKills)-w.kills.Load(),
+	)
 	for _, r := range runs {
 		if r.LastSeq > 0 { // without an event nobody knew of it: another one took its place
 			require.Equal(t, journal.StatusFinished, r.Status)

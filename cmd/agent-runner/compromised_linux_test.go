@@ -44,7 +44,15 @@ func compromised() {
 	case spawner.IsChild():
 		os.Exit(spawner.Main())
 	}
-	e := &cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Own: true, Compile: &child.Options{}, Serving: attack}
+	e := &cli.Env{
+		In:      os.Stdin,
+		Out:     os.Stdout,
+		Err:     os.Stderr,
+		Getenv:  os.Getenv,
+		Own:     true,
+		Compile: &child.Options{},
+		Serving: attack,
+	}
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
 }
 
@@ -73,9 +81,18 @@ var attempts = []attempt{
 		}
 		return findInMemory(t.NotKey)
 	}},
-	{name: "read and change the database", try: func(t *targets, _ *server.Options) error { return readWrite(filepath.Join(t.Data, "p.db")) }},
-	{name: "read and change the cache of compiled modules", try: func(t *targets, _ *server.Options) error { return readWrite(filepath.Join(t.Cache, "planted")) }},
-	{name: "read and change its temporary directory", try: func(*targets, *server.Options) error { return readWrite(filepath.Join(os.TempDir(), "planted")) }},
+	{
+		name: "read and change the database",
+		try:  func(t *targets, _ *server.Options) error { return readWrite(filepath.Join(t.Data, "p.db")) },
+	},
+	{
+		name: "read and change the cache of compiled modules",
+		try:  func(t *targets, _ *server.Options) error { return readWrite(filepath.Join(t.Cache, "planted")) },
+	},
+	{
+		name: "read and change its temporary directory",
+		try:  func(*targets, *server.Options) error { return readWrite(filepath.Join(os.TempDir(), "planted")) },
+	},
 	{name: "accept the connections of its clients", try: func(*targets, *server.Options) error {
 		for fd := range 1000 {
 			if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err == nil && n == 1 {
@@ -84,29 +101,44 @@ var attempts = []attempt{
 		}
 		return errors.New("no socket listens")
 	}},
-	{name: "connect to the ports of `--connect-ports` at any address", try: func(t *targets, _ *server.Options) error { return dial("tcp", t.Allowed) }},
-	{name: "send UDP packets to any address and port", try: func(t *targets, _ *server.Options) error { return dial("udp", t.UDP) }},
+	{
+		name: "connect to the ports of `--connect-ports` at any address",
+		try:  func(t *targets, _ *server.Options) error { return dial("tcp", t.Allowed) },
+	},
+	{
+		name: "send UDP packets to any address and port",
+		try:  func(t *targets, _ *server.Options) error { return dial("udp", t.UDP) },
+	},
 	{name: "start its own program, which stays confined", try: func(t *targets, _ *server.Options) error {
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Args = []string{"agent-runner", "version"}
 		return cmd.Run()
 	}},
-	{name: "start the commands of `--mcp-commands`", try: func(_ *targets, o *server.Options) error { return spawn(o, "cat") }},
-	{name: "read certificates, the resolver's configuration and facts about the machine", try: func(*targets, *server.Options) error {
-		for _, path := range []string{"/etc/hosts", "/proc/meminfo", "/proc/self/net/tcp", "/proc/self/mountinfo"} {
-			if _, err := os.ReadFile(path); err != nil {
+	{
+		name: "start the commands of `--mcp-commands`",
+		try:  func(_ *targets, o *server.Options) error { return spawn(o, "cat") },
+	},
+	{
+		name: "read certificates, the resolver's configuration and facts about the machine",
+		try: func(*targets, *server.Options) error {
+			for _, path := range []string{"/etc/hosts", "/proc/meminfo", "/proc/self/net/tcp", "/proc/self/mountinfo"} {
+				if _, err := os.ReadFile(path); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	},
+	{
+		name: "see that a file exists, its size, owner and times, and change the times",
+		try: func(t *targets, _ *server.Options) error {
+			info, err := os.Stat(filepath.Join(t.Home, "key"))
+			if err != nil {
 				return err
 			}
-		}
-		return nil
-	}},
-	{name: "see that a file exists, its size, owner and times, and change the times", try: func(t *targets, _ *server.Options) error {
-		info, err := os.Stat(filepath.Join(t.Home, "key"))
-		if err != nil {
-			return err
-		}
-		return os.Chtimes(filepath.Join(t.Home, "key"), info.ModTime(), info.ModTime())
-	}},
+			return os.Chtimes(filepath.Join(t.Home, "key"), info.ModTime(), info.ModTime())
+		},
+	},
 	{name: "list the numbers of processes", try: func(*targets, *server.Options) error {
 		_, err := os.ReadDir("/proc")
 		return err
@@ -124,12 +156,24 @@ var attempts = []attempt{
 		return anyOf(errs...)
 	}},
 	{name: "create, change or remove other files", try: func(t *targets, _ *server.Options) error {
-		return anyOf(os.WriteFile(filepath.Join(t.Home, "planted"), nil, 0o600), os.Rename(filepath.Join(t.Home, "key"), filepath.Join(t.Data, "key")),
-			os.Link(filepath.Join(t.Home, "key"), filepath.Join(t.Data, "link")), os.Truncate(filepath.Join(t.Home, "key"), 0), os.Remove(filepath.Join(t.Home, "key")))
+		return anyOf(
+			os.WriteFile(filepath.Join(t.Home, "planted"), nil, 0o600),
+			os.Rename(filepath.Join(t.Home, "key"), filepath.Join(t.Data, "key")),
+			os.Link(
+				filepath.Join(t.Home, "key"),
+				filepath.Join(t.Data, "link"),
+			),
+			os.Truncate(filepath.Join(t.Home, "key"), 0),
+			os.Remove(filepath.Join(t.Home, "key")),
+		)
 	}},
 	{name: "change the mode, owner or extended attributes of a file", try: func(t *targets, _ *server.Options) error {
 		secrets := filepath.Join(t.Home, "secrets.key")
-		return anyOf(os.Chmod(secrets, 0o644), os.Chown(secrets, os.Getuid(), os.Getgid()), unix.Setxattr(secrets, "user.x", []byte("x"), 0))
+		return anyOf(
+			os.Chmod(secrets, 0o644),
+			os.Chown(secrets, os.Getuid(), os.Getgid()),
+			unix.Setxattr(secrets, "user.x", []byte("x"), 0),
+		)
 	}},
 	{name: "start other programs", try: func(t *targets, _ *server.Options) error {
 		own, err := os.ReadFile("/proc/self/exe")
@@ -148,13 +192,25 @@ var attempts = []attempt{
 		written.Args = []string{"agent-runner", "version"}
 		return anyOf(exec.Command("/usr/bin/env").Run(), exec.Command("/bin/sh", "-c", "true").Run(), written.Run(), err)
 	}},
-	{name: "start commands that `--mcp-commands` does not list", try: func(_ *targets, o *server.Options) error { return spawn(o, "cat", "/etc/passwd") }},
-	{name: "read the command line, environment or memory of other processes", try: func(t *targets, _ *server.Options) error {
-		at := func(file string) error { return read(fmt.Sprintf("/proc/%d/%s", t.Victim, file)) }
-		local := []unix.Iovec{{Base: new(byte), Len: 1}}
-		_, err := unix.ProcessVMReadv(t.Victim, local, []unix.RemoteIovec{{Base: 1, Len: 1}}, 0)
-		return anyOf(at("cmdline"), at("environ"), at("maps"), reached(err), unixOpen(fmt.Sprintf("/proc/%d/mem", t.Victim), unix.O_RDWR))
-	}},
+	{
+		name: "start commands that `--mcp-commands` does not list",
+		try:  func(_ *targets, o *server.Options) error { return spawn(o, "cat", "/etc/passwd") },
+	},
+	{
+		name: "read the command line, environment or memory of other processes",
+		try: func(t *targets, _ *server.Options) error {
+			at := func(file string) error { return read(fmt.Sprintf("/proc/%d/%s", t.Victim, file)) }
+			local := []unix.Iovec{{Base: new(byte), Len: 1}}
+			_, err := unix.ProcessVMReadv(t.Victim, local, []unix.RemoteIovec{{Base: 1, Len: 1}}, 0)
+			return anyOf(
+				at("cmdline"),
+				at("environ"),
+				at("maps"),
+				reached(err),
+				unixOpen(fmt.Sprintf("/proc/%d/mem", t.Victim), unix.O_RDWR),
+			)
+		},
+	},
 	{name: "trace or signal other processes", try: func(t *targets, _ *server.Options) error {
 		return anyOf(unix.Kill(t.Victim, 0), unix.PtraceSeize(t.Victim), pidfdSignal(t.Victim))
 	}},
@@ -192,15 +248,22 @@ var attempts = []attempt{
 	{name: "mount file systems", root: true, try: func(t *targets, _ *server.Options) error {
 		return reached(unix.Mount("x", t.Data, "no-such-type", 0, ""))
 	}},
-	{name: "change the root directory", root: true, try: func(*targets, *server.Options) error { return unix.Chroot("/") }},
-	{name: "call the kernel's interfaces for modules, BPF, keys, tracing or asynchronous I/O", try: func(*targets, *server.Options) error {
-		var errs []error
-		for _, number := range []uintptr{unix.SYS_FINIT_MODULE, unix.SYS_BPF, unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_PERF_EVENT_OPEN, unix.SYS_IO_URING_SETUP, unix.SYS_USERFAULTFD} {
-			_, _, errno := unix.Syscall6(number, ^uintptr(0), 0, 0, 0, 0, 0)
-			errs = append(errs, reached(errno))
-		}
-		return anyOf(errs...)
-	}},
+	{
+		name: "change the root directory",
+		root: true,
+		try:  func(*targets, *server.Options) error { return unix.Chroot("/") },
+	},
+	{
+		name: "call the kernel's interfaces for modules, BPF, keys, tracing or asynchronous I/O",
+		try: func(*targets, *server.Options) error {
+			var errs []error
+			for _, number := range []uintptr{unix.SYS_FINIT_MODULE, unix.SYS_BPF, unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_PERF_EVENT_OPEN, unix.SYS_IO_URING_SETUP, unix.SYS_USERFAULTFD} {
+				_, _, errno := unix.Syscall6(number, ^uintptr(0), 0, 0, 0, 0, 0)
+				errs = append(errs, reached(errno))
+			}
+			return anyOf(errs...)
+		},
+	},
 }
 
 // anyOf returns nil if one of several ways has worked, else all errors.
@@ -269,7 +332,10 @@ func fastOpenTo(address string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	return anyOf(unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN, to), unix.Sendmsg(fd, []byte("x"), nil, to, unix.MSG_FASTOPEN))
+	return anyOf(
+		unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN, to),
+		unix.Sendmsg(fd, []byte("x"), nil, to, unix.MSG_FASTOPEN),
+	)
 }
 
 // multipathTo connects with multipath TCP, which Landlock does not see.
@@ -406,8 +472,19 @@ func attacked(t *testing.T, args ...string) map[string]string {
 	victim := exec.Command("sleep", "1000")
 	require.NoError(t, victim.Start())
 	t.Cleanup(func() { _ = victim.Process.Kill(); _ = victim.Wait() })
-	at := &targets{Victim: victim.Process.Pid, Home: in("home"), Data: in("data"), Cache: in("cache"), Allowed: allowed.Addr().String(), Left: left.Addr().String(),
-		UDP: udp.LocalAddr().String(), Socket: socket.Addr().String(), Abstract: abstract.Addr().String(), NotKey: bytes.Clone(key[:16])}
+	at := &targets{
+		Victim:  victim.Process.Pid,
+		Home:    in("home"),
+		Data:    in("data"),
+		Cache:   in("cache"),
+		Allowed: allowed.Addr().String(),
+		Left:    left.Addr().String(),
+		UDP: udp.LocalAddr().
+			String(),
+		Socket:   socket.Addr().String(),
+		Abstract: abstract.Addr().String(),
+		NotKey:   bytes.Clone(key[:16]),
+	}
 	for i := range at.NotKey {
 		at.NotKey[i] ^= 0xff
 	}
@@ -419,9 +496,17 @@ func attacked(t *testing.T, args ...string) map[string]string {
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], "PORT", port)
 	}
-	cmd := exec.Command("compromised", append([]string{"serve", "--listen", "127.0.0.1:0", "--store", in("data/p.db"), "--cache-dir", in("cache"),
-		"--secrets-key-file", in("home/secrets.key"), "--mcp-commands", in("home/commands.yaml"), "--log", "off"}, args...)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + in("home"), "TMPDIR=" + in("tmp"), "OPENAI_API_KEY=sk-0123456789", envAttack + "=" + string(text)}
+	cmd := exec.Command(
+		"compromised",
+		append([]string{"serve", "--listen", "127.0.0.1:0", "--store", in("data/p.db"), "--cache-dir", in("cache"),
+			"--secrets-key-file", in("home/secrets.key"), "--mcp-commands", in("home/commands.yaml"), "--log", "off"}, args...)...)
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + in("home"),
+		"TMPDIR=" + in("tmp"),
+		"OPENAI_API_KEY=sk-0123456789",
+		envAttack + "=" + string(text),
+	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()

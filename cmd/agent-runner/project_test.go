@@ -67,7 +67,13 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 				require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 			}
 			var out bytes.Buffer
-			e := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &out, Getenv: func(string) string { return "" }, Compile: &child.Options{}}
+			e := &cli.Env{
+				In:      strings.NewReader(""),
+				Out:     &out,
+				Err:     &out,
+				Getenv:  func(string) string { return "" },
+				Compile: &child.Options{},
+			}
 			execute(t.Context(), e, []string{"module", "inspect", "--cache-dir", t.TempDir(), filepath.Join(root, "guard.ts")})
 			require.NotEmpty(t, out.String())
 			require.NotContains(t, out.String(), fileref.Canary)

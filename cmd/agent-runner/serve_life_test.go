@@ -27,7 +27,12 @@ import (
 func serveHere(t *testing.T, environment map[string]string, args ...string) (out, err *watch, end func() int) {
 	t.Helper()
 	out, err = &watch{more: make(chan struct{}, 1)}, &watch{more: make(chan struct{}, 1)}
-	e := &cli.Env{In: bytes.NewReader(nil), Out: watchEnd{out, 0}, Err: watchEnd{err, 0}, Getenv: func(name string) string { return environment[name] }}
+	e := &cli.Env{
+		In:     bytes.NewReader(nil),
+		Out:    watchEnd{out, 0},
+		Err:    watchEnd{err, 0},
+		Getenv: func(name string) string { return environment[name] },
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	code, ended := 0, make(chan error, 1)
 	go func() {
@@ -48,7 +53,11 @@ func TestServe(t *testing.T) {
 	spans := newSpanCollector(t)
 	before := goleak.IgnoreCurrent()
 	where := filepath.Join(t.TempDir(), "p.db")
-	environment := map[string]string{hosting.EnvOTLP: spans.URL, serve.EnvListen: "127.0.0.1:0", hosting.EnvCacheDir: t.TempDir()}
+	environment := map[string]string{
+		hosting.EnvOTLP:     spans.URL,
+		serve.EnvListen:     "127.0.0.1:0",
+		hosting.EnvCacheDir: t.TempDir(),
+	}
 	out, errs, end := serveHere(t, environment, "--store", where, "--replay", hosting.Demo, "--log", "off")
 	require.True(t, errs.wait("in a browser", nil))
 	at := servingAt.FindStringSubmatch(errs.all.String())[1]
@@ -88,7 +97,10 @@ func TestServe(t *testing.T) {
 	// Runs that ended long ago are forgotten, and others kept.
 	db, err := sql.Open("sqlite", where)
 	require.NoError(t, err)
-	_, err = db.Exec("UPDATE runs SET created_ms = created_ms - 31 * 86400000, updated_ms = updated_ms - 31 * 86400000 WHERE id = ?", ran[0])
+	_, err = db.Exec(
+		"UPDATE runs SET created_ms = created_ms - 31 * 86400000, updated_ms = updated_ms - 31 * 86400000 WHERE id = ?",
+		ran[0],
+	)
 	require.NoError(t, err)
 	_, errs, end = serveHere(t, environment, "--store", where, "--retention", "30d", "--log", "off")
 	var left []string
@@ -112,7 +124,12 @@ func TestServe(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	var told bytes.Buffer
-	e := &cli.Env{In: bytes.NewReader(nil), Out: &told, Err: &told, Getenv: func(name string) string { return environment[name] }}
+	e := &cli.Env{
+		In:     bytes.NewReader(nil),
+		Out:    &told,
+		Err:    &told,
+		Getenv: func(name string) string { return environment[name] },
+	}
 	require.Equal(t, cli.ExitUsage, execute(t.Context(), e, []string{"serve", "--store", where}))
 	require.Contains(t, told.String(), "a newer version of agent-runner created the database; use that version")
 	require.NotContains(t, told.String(), "serving")

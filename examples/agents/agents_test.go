@@ -67,7 +67,12 @@ func (e *example) test(t *testing.T) *outcome {
 	e.run(t, h, f, recorder)
 	recorded, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, string(e.read(t, "conversation.json")), string(recorded), "the recording is out of date: go test ./examples/agents -update")
+	require.Equal(
+		t,
+		string(e.read(t, "conversation.json")),
+		string(recorded),
+		"the recording is out of date: go test ./examples/agents -update",
+	)
 
 	c, err := cassette.Load(e.recording())
 	require.NoError(t, err)

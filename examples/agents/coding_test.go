@@ -26,8 +26,18 @@ func TestCoding(t *testing.T) {
 		},
 	}
 	out := coding.test(t)
-	out.require(t, "plan plan", "retry-tools tool_retried", "anti-loop loop", "call-log log",
-		"validate-args answers call_9", "tool-policy answers call_10", "asked about call_11", "asked about call_12", "tool answers call_12")
+	out.require(
+		t,
+		"plan plan",
+		"retry-tools tool_retried",
+		"anti-loop loop",
+		"call-log log",
+		"validate-args answers call_9",
+		"tool-policy answers call_10",
+		"asked about call_11",
+		"asked about call_12",
+		"tool answers call_12",
+	)
 	require.Contains(t, string(coding.read(t, "conversation.json")), `Contents of docs/style.md, imported by AGENTS.md`)
 	require.Contains(t, out.result(t, "call_7"), "Skill tests, from skills/tests/SKILL.md")
 	require.Contains(t, out.result(t, "call_3"), `Of("Bread & butter") = "bread---butter"`)

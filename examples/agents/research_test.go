@@ -11,7 +11,15 @@ func TestResearch(t *testing.T) {
 	t.Parallel()
 	research := example{name: "research"}
 	out := research.test(t)
-	out.require(t, "reduce cut", "reduce answers call_3", "summarize summarized", "tool-cache cache_hit", "tool-cache answers call_12", "call-log log")
+	out.require(
+		t,
+		"reduce cut",
+		"reduce answers call_3",
+		"summarize summarized",
+		"tool-cache cache_hit",
+		"tool-cache answers call_12",
+		"call-log log",
+	)
 	require.Contains(t, out.result(t, "call_9"), `"matches":["calculator"]`)
 	require.Contains(t, out.result(t, "call_11"), "439/6")
 	require.Contains(t, out.answer(t), "By 36.2 centimetres")

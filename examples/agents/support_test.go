@@ -18,9 +18,23 @@ func TestSupport(t *testing.T) {
 		},
 	}
 	out := support.test(t)
-	out.require(t, "guard-tools guarded", "guard-tools answers call_3", "redact-inside redacted", "redact-outside redacted", "approve reviewed",
-		"validate-args answers call_4", "tool answers call_5", "tool-policy answers call_6", "asked about call_7", "approve answers call_7",
-		"tool answers call_8", "limits limit_reached", "limits answers call_9", "call-log log")
+	out.require(
+		t,
+		"guard-tools guarded",
+		"guard-tools answers call_3",
+		"redact-inside redacted",
+		"redact-outside redacted",
+		"approve reviewed",
+		"validate-args answers call_4",
+		"tool answers call_5",
+		"tool-policy answers call_6",
+		"asked about call_7",
+		"approve answers call_7",
+		"tool answers call_8",
+		"limits limit_reached",
+		"limits answers call_9",
+		"call-log log",
+	)
 	require.Equal(t, 5, out.did()["approve reviewed"])
 	require.Contains(t, out.answer(t), "a mail about it goes to [REDACTED_EMAIL]")
 

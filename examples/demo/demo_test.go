@@ -88,7 +88,12 @@ func TestRecording(t *testing.T) {
 	recorder, err := cassette.NewRecorder(path, script(t))
 	require.NoError(t, err)
 	run(t, recorder)
-	require.Equal(t, string(read(t, path)), string(read(t, recording)), "the recording is out of date: go test ./examples/demo -update")
+	require.Equal(
+		t,
+		string(read(t, path)),
+		string(read(t, recording)),
+		"the recording is out of date: go test ./examples/demo -update",
+	)
 }
 
 // Each middleware acts in the replay, and no hidden data is shown.

@@ -145,8 +145,14 @@ func TestClientFollowsARun(t *testing.T) {
 	reasoned.ReasoningContent = "easy"
 	runs := follow(t, agent.Options{
 		Model: scripted.New(
-			scripted.Reply{Response: &abi.Response{Message: abi.Message{Role: abi.RoleAssistant, Content: abi.Text("Let me look."),
-				ToolCalls: []abi.ToolCall{abi.NewToolCall("c1", "weather", `{"city":"Berlin"}`), abi.NewToolCall("c2", "weather", `{"city":"nowhere"}`)}}, FinishReason: abi.FinishToolCalls}, Size: 4},
+			scripted.Reply{
+				Response: &abi.Response{Message: abi.Message{Role: abi.RoleAssistant, Content: abi.Text("Let me look."),
+					ToolCalls: []abi.ToolCall{
+						abi.NewToolCall("c1", "weather", `{"city":"Berlin"}`),
+						abi.NewToolCall("c2", "weather", `{"city":"nowhere"}`),
+					}}, FinishReason: abi.FinishToolCalls},
+				Size: 4,
+			},
 			scripted.Reply{Response: &abi.Response{Message: reasoned, FinishReason: abi.FinishStop}, Size: 5},
 			scripted.Text("You are welcome."),
 		),
@@ -182,13 +188,25 @@ func sorted(lines []string) []string {
 func TestClientIsToldWhatIsRight(t *testing.T) {
 	t.Parallel()
 	runs := follow(t, agent.Options{
-		Model: scripted.New(scripted.Reply{Response: &abi.Response{Message: abi.Assistant("the number is 1234"), FinishReason: abi.FinishStop}, Size: 3}),
-		Chain: entries(t, &inproc.Middleware{AfterModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
-			n := c.List(0).Len()
-			last := c.List(0).At(n - 1)
-			last.Content = abi.Text("the number is secret")
-			return &abi.AfterModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: n - 1, Remove: 1, Insert: []abi.Message{last}}}}}, nil
-		}}),
+		Model: scripted.New(
+			scripted.Reply{
+				Response: &abi.Response{Message: abi.Assistant("the number is 1234"), FinishReason: abi.FinishStop},
+				Size:     3,
+			},
+		),
+		Chain: entries(
+			t,
+			&inproc.Middleware{
+				AfterModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+					n := c.List(0).Len()
+					last := c.List(0).At(n - 1)
+					last.Content = abi.Text("the number is secret")
+					return &abi.AfterModelRewriteStateAnswer{
+						Messages: abi.ListPatch{Splice: []abi.Splice{{At: n - 1, Remove: 1, Insert: []abi.Message{last}}}},
+					}, nil
+				},
+			},
+		),
 	}, `[{"say":"Which number?"}]`)
 	require.Empty(t, runs[0].Failed)
 	require.Equal(t, []string{"user: Which number?", "assistant: the number is secret"}, runs[0].texts())
@@ -197,9 +215,11 @@ func TestClientIsToldWhatIsRight(t *testing.T) {
 
 func TestClientAnswersAnInterrupt(t *testing.T) {
 	t.Parallel()
-	gate := &inproc.Middleware{GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-		return &abi.GateToolAnswer{Decision: "ask", Message: "look up the weather?"}, nil
-	}}
+	gate := &inproc.Middleware{
+		GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			return &abi.GateToolAnswer{Decision: "ask", Message: "look up the weather?"}, nil
+		},
+	}
 	for answer, want := range map[string]string{
 		`{"decision":"approve"}`:                      "tool: sunny",
 		`{"decision":"deny","message":"not now"}`:     "not now",
@@ -226,9 +246,14 @@ func TestClientHearsOfAnError(t *testing.T) {
 	t.Parallel()
 	runs := follow(t, agent.Options{
 		Model: scripted.New(scripted.Text("x")),
-		Chain: entries(t, &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-			return &abi.BeforeModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "out of budget"}}}, nil
-		}}),
+		Chain: entries(
+			t,
+			&inproc.Middleware{
+				BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+					return &abi.BeforeModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "out of budget"}}}, nil
+				},
+			},
+		),
 	}, `[{"say":"hi"}]`)
 	require.Equal(t, "out of budget", runs[0].Failed)
 	types := runs[0].types()
@@ -246,7 +271,9 @@ func TestModulesTranslate(t *testing.T) {
 				if err := json.Unmarshal(in.Event, &e); err != nil {
 					return nil, err
 				}
-				return &abi.TranslateAnswer{Drop: e.Type == abi.EventToolCall || e.Type == abi.EventStepStarted || e.Type == abi.EventRunStarted}, nil
+				return &abi.TranslateAnswer{
+					Drop: e.Type == abi.EventToolCall || e.Type == abi.EventStepStarted || e.Type == abi.EventRunStarted,
+				}, nil
 			},
 			TranslateAfter: func(_ context.Context, _ *hook.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
 				if in.Protocol != "ag-ui" {

@@ -91,7 +91,9 @@ func (p *part) toABI() (abi.Part, error) {
 		out.ImageURL, err = abijson.Marshal(map[string]string{"url": p.Source.url()})
 	case p.Type == "audio" && p.Source.Type == "data":
 		out.Type = abi.PartAudio
-		out.InputAudio, err = abijson.Marshal(map[string]string{"data": p.Source.Value, "format": strings.TrimPrefix(p.Source.MIMEType, "audio/")})
+		out.InputAudio, err = abijson.Marshal(
+			map[string]string{"data": p.Source.Value, "format": strings.TrimPrefix(p.Source.MIMEType, "audio/")},
+		)
 	case p.Type == "document" && p.Source.Type == "file":
 		out.Type = abi.PartFile
 		out.File, err = abijson.Marshal(map[string]string{"file_id": p.Source.Value})
@@ -99,7 +101,11 @@ func (p *part) toABI() (abi.Part, error) {
 		out.Type = abi.PartFile
 		out.File, err = abijson.Marshal(map[string]string{"file_data": p.Source.url()})
 	default:
-		return out, invalid("a part of type %q with a source of type %q cannot be sent to a model; send text, image, audio as data, or document", p.Type, p.Source.Type)
+		return out, invalid(
+			"a part of type %q with a source of type %q cannot be sent to a model; send text, image, audio as data, or document",
+			p.Type,
+			p.Source.Type,
+		)
 	}
 	return out, err
 }

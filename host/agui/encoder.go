@@ -67,8 +67,26 @@ func (e *Encoder) start(ev abi.Event) {
 
 // fixed returns the keys that modules cannot change.
 func fixed() []string {
-	return []string{"type", "timestamp", "subagentRunId", "threadId", "runId", "protocolVersion", "parentRunId", "stepName", "messageId", "role",
-		"toolCallId", "toolCallName", "parentMessageId", "parentSubagentRunId", "parentToolCallId", "code", "outcome", "usage"}
+	return []string{
+		"type",
+		"timestamp",
+		"subagentRunId",
+		"threadId",
+		"runId",
+		"protocolVersion",
+		"parentRunId",
+		"stepName",
+		"messageId",
+		"role",
+		"toolCallId",
+		"toolCallName",
+		"parentMessageId",
+		"parentSubagentRunId",
+		"parentToolCallId",
+		"code",
+		"outcome",
+		"usage",
+	}
 }
 
 func (e *Encoder) send(x *event) {
@@ -109,7 +127,14 @@ func (e *Encoder) say(m message) {
 // all.
 func (e *Encoder) snapshot(m message) {
 	if e.o.Messages == nil || e.size > maxSaid {
-		e.send(&event{Type: typeCustom, Subagent: m.Subagent, Name: "message_replaced", Value: map[string]any{"messageId": m.ID, "content": m.Content}})
+		e.send(
+			&event{
+				Type:     typeCustom,
+				Subagent: m.Subagent,
+				Name:     "message_replaced",
+				Value:    map[string]any{"messageId": m.ID, "content": m.Content},
+			},
+		)
 		return
 	}
 	e.send(&event{Type: typeMessages, Messages: slices.Concat(e.o.Messages, e.said)})
@@ -197,8 +222,20 @@ func (l *lane) internal(ev abi.Event) {
 	if !l.e.o.Internals {
 		return
 	}
-	value := map[string]any{"entry": ev.Entry, "hook": ev.Hook, "level": ev.Level, "text": ev.Text, "cause": ev.Cause, "action": ev.Action,
-		"limit": ev.Limit, "name": ev.Name, "attempt": ev.Attempt, "model": ev.Model, "next": ev.Next, "reason": ev.Reason}
+	value := map[string]any{
+		"entry":   ev.Entry,
+		"hook":    ev.Hook,
+		"level":   ev.Level,
+		"text":    ev.Text,
+		"cause":   ev.Cause,
+		"action":  ev.Action,
+		"limit":   ev.Limit,
+		"name":    ev.Name,
+		"attempt": ev.Attempt,
+		"model":   ev.Model,
+		"next":    ev.Next,
+		"reason":  ev.Reason,
+	}
 	maps.DeleteFunc(value, func(_ string, v any) bool { return v == "" || v == 0 || v == abi.Hook("") })
 	if ev.Error != nil {
 		value["error"] = ev.Error.Message
@@ -215,7 +252,9 @@ func (l *lane) chunk(ev abi.Event) {
 	switch c.Kind {
 	case abi.ChunkToolResult, abi.ChunkPart:
 		if c.CallID != "" {
-			l.send(&event{Type: typeCustom, Name: "tool_result_chunk", Value: map[string]any{"toolCallId": c.CallID, "delta": c.Text}})
+			l.send(
+				&event{Type: typeCustom, Name: "tool_result_chunk", Value: map[string]any{"toolCallId": c.CallID, "delta": c.Text}},
+			)
 			return
 		}
 	}
@@ -365,10 +404,21 @@ func (l *lane) toolResult(ev abi.Event) {
 	if ev.Call == nil || ev.Result == nil {
 		return
 	}
-	x := &event{Type: typeCallResult, MessageID: "result_" + ev.Call.ID, ToolCallID: ev.Call.ID, Role: "tool", Content: contentOf(ev.Result.Content)}
+	x := &event{
+		Type:       typeCallResult,
+		MessageID:  "result_" + ev.Call.ID,
+		ToolCallID: ev.Call.ID,
+		Role:       "tool",
+		Content:    contentOf(ev.Result.Content),
+	}
 	if ev.Call.By != nil {
 		l.send(&event{Type: typeCustom, Name: "module_tool_result",
-			Value: map[string]any{"toolCallId": ev.Call.ID, "toolCallName": ev.Call.Name, "entry": ev.Call.By.Entry, "isError": ev.Result.IsError}})
+			Value: map[string]any{
+				"toolCallId":   ev.Call.ID,
+				"toolCallName": ev.Call.Name,
+				"entry":        ev.Call.By.Entry,
+				"isError":      ev.Result.IsError,
+			}})
 		return
 	}
 	out := message{ID: x.MessageID, Role: "tool", Subagent: l.sub, ToolCallID: ev.Call.ID, Content: x.Content}
@@ -389,7 +439,14 @@ func (l *lane) child(ev abi.Event) {
 		if ev.Call != nil {
 			call = ev.Call.ID
 		}
-		in.send(&event{Type: typeSubagentStarted, Name: either(ev.Event.Agent, "agent"), ParentSubagent: l.sub, ParentToolCallID: call})
+		in.send(
+			&event{
+				Type:             typeSubagentStarted,
+				Name:             either(ev.Event.Agent, "agent"),
+				ParentSubagent:   l.sub,
+				ParentToolCallID: call,
+			},
+		)
 	}
 	in.encode(*ev.Event)
 }
@@ -492,7 +549,9 @@ func (l *lane) finish(ev abi.Event) {
 		x = &event{Type: typeRunError, Code: ev.FinishReason, Message: l.failure(ev)}
 	}
 	if u := ev.Usage; u != nil && u.TotalTokens > 0 {
-		x.Usage = []usage{{Model: l.model, InputTokens: u.PromptTokens, OutputTokens: u.CompletionTokens, TotalTokens: u.TotalTokens}}
+		x.Usage = []usage{
+			{Model: l.model, InputTokens: u.PromptTokens, OutputTokens: u.CompletionTokens, TotalTokens: u.TotalTokens},
+		}
 	}
 	l.send(x)
 }

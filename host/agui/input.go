@@ -59,7 +59,10 @@ func invalid(format string, args ...any) error {
 // is an *abi.Error that says what is wrong.
 func ParseInput(b []byte) (*Input, error) {
 	if len(b) > MaxInput {
-		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("the input has %d bytes; at most %d are allowed", len(b), MaxInput)}
+		return nil, &abi.Error{
+			Code:    abi.CodeLimit,
+			Message: fmt.Sprintf("the input has %d bytes; at most %d are allowed", len(b), MaxInput),
+		}
 	}
 	var f inputFile
 	if _, err := abijson.Decode(b, &f); err != nil {
@@ -68,7 +71,14 @@ func ParseInput(b []byte) (*Input, error) {
 	if f.ThreadID == "" || f.RunID == "" {
 		return nil, invalid("an input needs a threadId and a runId")
 	}
-	in := &Input{ThreadID: f.ThreadID, RunID: f.RunID, Raw: f.Messages, State: f.State, Context: f.Context, ForwardedProps: f.ForwardedProps}
+	in := &Input{
+		ThreadID:       f.ThreadID,
+		RunID:          f.RunID,
+		Raw:            f.Messages,
+		State:          f.State,
+		Context:        f.Context,
+		ForwardedProps: f.ForwardedProps,
+	}
 	for i, raw := range f.Messages {
 		m, ok, err := messageFrom(raw)
 		if err != nil {

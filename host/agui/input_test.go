@@ -14,7 +14,8 @@ import (
 
 func TestParseInput(t *testing.T) {
 	t.Parallel()
-	in, err := agui.ParseInput([]byte(`{"threadId":"t","runId":"r","state":{"a":1},"context":[],"forwardedProps":{},"new":true,
+	in, err := agui.ParseInput(
+		[]byte(`{"threadId":"t","runId":"r","state":{"a":1},"context":[],"forwardedProps":{},"new":true,
 		"messages":[
 			{"id":"1","role":"user","content":[{"type":"text","text":"see"},{"type":"image","source":{"type":"data","value":"AAAA","mimeType":"image/png"}},
 				{"type":"audio","source":{"type":"data","value":"BBBB","mimeType":"audio/wav"}},{"type":"document","source":{"type":"url","value":"https://example.com/a.pdf"}}]},
@@ -23,7 +24,8 @@ func TestParseInput(t *testing.T) {
 			{"id":"4","role":"tool","toolCallId":"c","content":"ok"},
 			{"id":"5","role":"activity","activityType":"plan","content":{"steps":[]}}],
 		"tools":[{"name":"alert","description":"shows a text","parameters":{"type":"object"}}],
-		"resume":[{"interruptId":"int_1","status":"resolved","payload":{"decision":"approve"}},{"interruptId":"int_2","status":"cancelled"},{"interruptId":"int_3","status":"resolved"}]}`))
+		"resume":[{"interruptId":"int_1","status":"resolved","payload":{"decision":"approve"}},{"interruptId":"int_2","status":"cancelled"},{"interruptId":"int_3","status":"resolved"}]}`),
+	)
 	require.NoError(t, err)
 	require.Len(t, in.Messages, 3)
 	require.Len(t, in.Raw, 5)
@@ -33,7 +35,15 @@ func TestParseInput(t *testing.T) {
 		{"type":"input_audio","input_audio":{"data":"BBBB","format":"wav"}},{"type":"file","file":{"file_data":"https://example.com/a.pdf"}}]`, string(b))
 	require.Equal(t, "c", in.Messages[2].ToolCallID)
 	require.Equal(t, "alert", in.Tools[0].Name)
-	require.Equal(t, map[string]json.RawMessage{"int_1": json.RawMessage(`{"decision":"approve"}`), "int_2": json.RawMessage(`false`), "int_3": json.RawMessage(`null`)}, in.Answers)
+	require.Equal(
+		t,
+		map[string]json.RawMessage{
+			"int_1": json.RawMessage(`{"decision":"approve"}`),
+			"int_2": json.RawMessage(`false`),
+			"int_3": json.RawMessage(`null`),
+		},
+		in.Answers,
+	)
 
 	for body, want := range map[string]string{
 		`{"threadId":"t"}`: "needs a threadId and a runId",
@@ -57,7 +67,11 @@ func TestParseInput(t *testing.T) {
 }
 
 func FuzzParseInput(f *testing.F) {
-	f.Add([]byte(`{"threadId":"t","runId":"r","messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"resume":[{"interruptId":"a","status":"resolved"}]}`))
+	f.Add(
+		[]byte(
+			`{"threadId":"t","runId":"r","messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"resume":[{"interruptId":"a","status":"resolved"}]}`,
+		),
+	)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		in, err := agui.ParseInput(b)
 		if err == nil {
@@ -72,8 +86,16 @@ func FuzzParseInput(f *testing.F) {
 // FuzzEncoder checks that the stream starts once and opens each item before it closes the item, for
 // events in any order, since modules can drop and change events.
 func FuzzEncoder(f *testing.F) {
-	f.Add([]byte(`{"type":"chunk","chunk":{"kind":"text","text":"a"}}`), []byte(`{"type":"run_finished","finish_reason":"stop"}`))
-	f.Add([]byte(`{"type":"child","event":{"type":"chunk","run":"x","chunk":{"kind":"tool_call","id":"c","name":"t","arguments":"{}"}}}`), []byte(`{"type":"run_paused","interrupts":[{"id":"i","reason":"why"}]}`))
+	f.Add(
+		[]byte(`{"type":"chunk","chunk":{"kind":"text","text":"a"}}`),
+		[]byte(`{"type":"run_finished","finish_reason":"stop"}`),
+	)
+	f.Add(
+		[]byte(
+			`{"type":"child","event":{"type":"chunk","run":"x","chunk":{"kind":"tool_call","id":"c","name":"t","arguments":"{}"}}}`,
+		),
+		[]byte(`{"type":"run_paused","interrupts":[{"id":"i","reason":"why"}]}`),
+	)
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		enc := agui.NewEncoder(agui.Options{Internals: true, Messages: []json.RawMessage{}})
 		open := map[string]bool{}

@@ -29,7 +29,9 @@ func TestEncoderIsBounded(t *testing.T) {
 		require.LessOrEqual(t, kept(), maxSaid)
 		run := fmt.Sprint("inner", i)
 		e.Encode(abi.Event{Type: abi.EventChild, Event: &abi.Event{Type: abi.EventRunStarted, Run: run}})
-		e.Encode(abi.Event{Type: abi.EventChild, Event: &abi.Event{Type: abi.EventRunFinished, Run: run, FinishReason: abi.RunStop}})
+		e.Encode(
+			abi.Event{Type: abi.EventChild, Event: &abi.Event{Type: abi.EventRunFinished, Run: run, FinishReason: abi.RunStop}},
+		)
 	}
 	require.Len(t, e.lanes, 1)
 	chunk := abi.Chunk{Kind: abi.ChunkText, Text: "secret"}

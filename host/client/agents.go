@@ -14,8 +14,12 @@ import (
 // by digest or name. If the file equals the newest version, no new version is created.
 func (c *Client) PutAgent(ctx context.Context, name string, yaml []byte) (*api.Agent, error) {
 	out := &api.Agent{}
-	return out, c.call(ctx, &request{method: http.MethodPut, path: path("/v1/agents/%s", name), body: bytes.NewReader(yaml),
-		header: http.Header{"Content-Type": {"application/yaml"}}}, out)
+	return out, c.call(
+		ctx,
+		&request{method: http.MethodPut, path: path("/v1/agents/%s", name), body: bytes.NewReader(yaml),
+			header: http.Header{"Content-Type": {"application/yaml"}}},
+		out,
+	)
 }
 
 // Agent returns a version of an agent, or the newest one if version is 0.

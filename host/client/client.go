@@ -81,7 +81,10 @@ func Address(server string) (string, error) {
 	u, err := url.Parse(strings.TrimRight(server, "/"))
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.Opaque != "":
-		return "", fmt.Errorf("%.200q is not the address of a server; want one such as https://agents.example.com or http://127.0.0.1:8080", server)
+		return "", fmt.Errorf(
+			"%.200q is not the address of a server; want one such as https://agents.example.com or http://127.0.0.1:8080",
+			server,
+		)
 	case u.User != nil, u.RawQuery != "", u.Fragment != "":
 		return "", fmt.Errorf("the address of the server has more than scheme, host and path; want %s://%s", u.Scheme, u.Host)
 	}
@@ -203,7 +206,11 @@ func (c *Client) read(ctx context.Context, res *http.Response, out any) error {
 		return nil
 	}
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "application/json" {
-		return fmt.Errorf("%s is not an agent-runner server: it returns %.80q instead of JSON; check the address", c.server, kind)
+		return fmt.Errorf(
+			"%s is not an agent-runner server: it returns %.80q instead of JSON; check the address",
+			c.server,
+			kind,
+		)
 	}
 	if err := json.Unmarshal(b, out); err != nil {
 		return fmt.Errorf("decode response of %s, which may be of another version: %w", c.server, err)

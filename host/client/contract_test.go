@@ -42,7 +42,8 @@ func serve(t *testing.T) (url, key string) {
 	require.NoError(t, err)
 	hs := httptest.NewServer(srv)
 	t.Cleanup(hs.Close)
-	key, err = s.Tenant(store.Operator).CreateFirstKey(ctx, &store.KeyOptions{Name: "operator", Scopes: httpapi.OperatorScopes()})
+	key, err = s.Tenant(store.Operator).
+		CreateFirstKey(ctx, &store.KeyOptions{Name: "operator", Scopes: httpapi.OperatorScopes()})
 	require.NoError(t, err)
 	return hs.URL, key
 }
@@ -77,7 +78,11 @@ func (s *sender) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.Contains(r.Header.Get("Accept"), "event-stream") {
 		kind, body = "text/event-stream", "event: module\ndata: {}\n\n"
 	}
-	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+	return &http.Response{
+		StatusCode: 200,
+		Header:     http.Header{"Content-Type": {kind}},
+		Body:       io.NopCloser(strings.NewReader(body)),
+	}, nil
 }
 
 // others lists operations that the client does not support.
@@ -98,43 +103,137 @@ func uses() map[string]use {
 		"create-tenant": {func(ctx context.Context, c *client.Client) error {
 			return one(c.CreateTenant(ctx, &api.NewTenant{ID: "x"}))
 		}, api.NewTenant{}, api.Tenant{}},
-		"list-tenants": {func(ctx context.Context, c *client.Client) error { return page(c.Tenants(ctx, second)) }, nil, list[[]*api.Tenant]{}},
-		"get-tenant":   {func(ctx context.Context, c *client.Client) error { return one(c.Tenant(ctx, "x")) }, nil, api.Tenant{}},
+		"list-tenants": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Tenants(ctx, second)) },
+			nil,
+			list[[]*api.Tenant]{},
+		},
+		"get-tenant": {
+			func(ctx context.Context, c *client.Client) error { return one(c.Tenant(ctx, "x")) },
+			nil,
+			api.Tenant{},
+		},
 		"update-tenant": {func(ctx context.Context, c *client.Client) error {
 			return one(c.UpdateTenant(ctx, "x", &api.TenantUpdate{}))
 		}, api.TenantUpdate{}, api.Tenant{}},
-		"delete-tenant":     {func(ctx context.Context, c *client.Client) error { return c.DeleteTenant(ctx, "x") }, nil, nil},
-		"create-key":        {func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "", &api.NewKey{})) }, api.NewKey{}, api.Key{}},
-		"list-keys":         {func(ctx context.Context, c *client.Client) error { return page(c.Keys(ctx, "", second)) }, nil, list[[]*api.Key]{}},
-		"rotate-key":        {func(ctx context.Context, c *client.Client) error { return one(c.RotateKey(ctx, "", "k", time.Minute)) }, nil, api.Key{}},
-		"revoke-key":        {func(ctx context.Context, c *client.Client) error { return c.RevokeKey(ctx, "", "k") }, nil, nil},
-		"create-tenant-key": {func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "x", &api.NewKey{})) }, api.NewKey{}, api.Key{}},
-		"list-tenant-keys":  {func(ctx context.Context, c *client.Client) error { return page(c.Keys(ctx, "x", second)) }, nil, list[[]*api.Key]{}},
-		"rotate-tenant-key": {func(ctx context.Context, c *client.Client) error { return one(c.RotateKey(ctx, "x", "k", 0)) }, nil, api.Key{}},
-		"revoke-tenant-key": {func(ctx context.Context, c *client.Client) error { return c.RevokeKey(ctx, "x", "k") }, nil, nil},
-		"block-module":      {func(ctx context.Context, c *client.Client) error { return c.Block(ctx, "d", "why") }, nil, nil},
-		"unblock-module":    {func(ctx context.Context, c *client.Client) error { return c.Unblock(ctx, "d") }, nil, nil},
-		"list-blocks":       {func(ctx context.Context, c *client.Client) error { return page(c.Blocks(ctx, second)) }, nil, list[[]api.Block]{}},
-		"list-quarantined":  {func(ctx context.Context, c *client.Client) error { return page(c.Quarantined(ctx, second)) }, nil, list[[]api.QuarantinedRun]{}},
-		"release-run":       {func(ctx context.Context, c *client.Client) error { return c.ReleaseRun(ctx, "run_x") }, nil, nil},
+		"delete-tenant": {
+			func(ctx context.Context, c *client.Client) error { return c.DeleteTenant(ctx, "x") },
+			nil,
+			nil,
+		},
+		"create-key": {
+			func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "", &api.NewKey{})) },
+			api.NewKey{},
+			api.Key{},
+		},
+		"list-keys": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Keys(ctx, "", second)) },
+			nil,
+			list[[]*api.Key]{},
+		},
+		"rotate-key": {
+			func(ctx context.Context, c *client.Client) error { return one(c.RotateKey(ctx, "", "k", time.Minute)) },
+			nil,
+			api.Key{},
+		},
+		"revoke-key": {
+			func(ctx context.Context, c *client.Client) error { return c.RevokeKey(ctx, "", "k") },
+			nil,
+			nil,
+		},
+		"create-tenant-key": {
+			func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "x", &api.NewKey{})) },
+			api.NewKey{},
+			api.Key{},
+		},
+		"list-tenant-keys": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Keys(ctx, "x", second)) },
+			nil,
+			list[[]*api.Key]{},
+		},
+		"rotate-tenant-key": {
+			func(ctx context.Context, c *client.Client) error { return one(c.RotateKey(ctx, "x", "k", 0)) },
+			nil,
+			api.Key{},
+		},
+		"revoke-tenant-key": {
+			func(ctx context.Context, c *client.Client) error { return c.RevokeKey(ctx, "x", "k") },
+			nil,
+			nil,
+		},
+		"block-module": {
+			func(ctx context.Context, c *client.Client) error { return c.Block(ctx, "d", "why") },
+			nil,
+			nil,
+		},
+		"unblock-module": {func(ctx context.Context, c *client.Client) error { return c.Unblock(ctx, "d") }, nil, nil},
+		"list-blocks": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Blocks(ctx, second)) },
+			nil,
+			list[[]api.Block]{},
+		},
+		"list-quarantined": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Quarantined(ctx, second)) },
+			nil,
+			list[[]api.QuarantinedRun]{},
+		},
+		"release-run": {
+			func(ctx context.Context, c *client.Client) error { return c.ReleaseRun(ctx, "run_x") },
+			nil,
+			nil,
+		},
 		"get-usage": {func(ctx context.Context, c *client.Client) error {
 			return one(c.Usage(ctx, "", "2026-01-01", "2026-01-02", second))
 		}, nil, api.Usage{}},
-		"get-tenant-usage": {func(ctx context.Context, c *client.Client) error { return one(c.Usage(ctx, "x", "", "", second)) }, nil, api.Usage{}},
+		"get-tenant-usage": {
+			func(ctx context.Context, c *client.Client) error { return one(c.Usage(ctx, "x", "", "", second)) },
+			nil,
+			api.Usage{},
+		},
 		"put-module": {func(ctx context.Context, c *client.Client) error {
-			return one(c.PutModule(ctx, &client.Upload{Name: "n", Version: "1", Type: "application/wasm", Body: strings.NewReader("x")}))
+			return one(
+				c.PutModule(ctx, &client.Upload{Name: "n", Version: "1", Type: "application/wasm", Body: strings.NewReader("x")}),
+			)
 		}, nil, api.Module{}},
-		"list-modules":  {func(ctx context.Context, c *client.Client) error { return page(c.Modules(ctx, second)) }, nil, list[[]*api.Module]{}},
-		"get-module":    {func(ctx context.Context, c *client.Client) error { return one(c.Module(ctx, "m")) }, nil, api.Module{}},
+		"list-modules": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Modules(ctx, second)) },
+			nil,
+			list[[]*api.Module]{},
+		},
+		"get-module": {
+			func(ctx context.Context, c *client.Client) error { return one(c.Module(ctx, "m")) },
+			nil,
+			api.Module{},
+		},
 		"delete-module": {func(ctx context.Context, c *client.Client) error { return c.DeleteModule(ctx, "m") }, nil, nil},
-		"put-agent":     {func(ctx context.Context, c *client.Client) error { return one(c.PutAgent(ctx, "a", []byte("{}"))) }, nil, api.Agent{}},
-		"list-agents":   {func(ctx context.Context, c *client.Client) error { return page(c.Agents(ctx, second)) }, nil, list[[]*api.Agent]{}},
-		"get-agent":     {func(ctx context.Context, c *client.Client) error { return one(c.Agent(ctx, "a", 3)) }, nil, api.Agent{}},
-		"delete-agent":  {func(ctx context.Context, c *client.Client) error { return c.DeleteAgent(ctx, "a") }, nil, nil},
-		"put-secret":    {func(ctx context.Context, c *client.Client) error { return c.SetSecret(ctx, "s", "v") }, nil, nil},
-		"list-secrets":  {func(ctx context.Context, c *client.Client) error { return page(c.Secrets(ctx, second)) }, nil, list[[]api.Secret]{}},
+		"put-agent": {
+			func(ctx context.Context, c *client.Client) error { return one(c.PutAgent(ctx, "a", []byte("{}"))) },
+			nil,
+			api.Agent{},
+		},
+		"list-agents": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Agents(ctx, second)) },
+			nil,
+			list[[]*api.Agent]{},
+		},
+		"get-agent": {
+			func(ctx context.Context, c *client.Client) error { return one(c.Agent(ctx, "a", 3)) },
+			nil,
+			api.Agent{},
+		},
+		"delete-agent": {func(ctx context.Context, c *client.Client) error { return c.DeleteAgent(ctx, "a") }, nil, nil},
+		"put-secret":   {func(ctx context.Context, c *client.Client) error { return c.SetSecret(ctx, "s", "v") }, nil, nil},
+		"list-secrets": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Secrets(ctx, second)) },
+			nil,
+			list[[]api.Secret]{},
+		},
 		"delete-secret": {func(ctx context.Context, c *client.Client) error { return c.DeleteSecret(ctx, "s") }, nil, nil},
-		"create-run":    {func(ctx context.Context, c *client.Client) error { return one(c.StartRun(ctx, &api.StartRun{}, "")) }, api.StartRun{}, api.Run{}},
+		"create-run": {
+			func(ctx context.Context, c *client.Client) error { return one(c.StartRun(ctx, &api.StartRun{}, "")) },
+			api.StartRun{},
+			api.Run{},
+		},
 		"list-runs": {func(ctx context.Context, c *client.Client) error {
 			return page(c.Runs(ctx, client.RunFilter{Agent: "a", Status: "paused"}, second))
 		}, nil, list[[]*api.Run]{}},
@@ -146,10 +245,22 @@ func uses() map[string]use {
 			_, _, err := c.Events(ctx, "run_x", 3)
 			return err
 		}, nil, nil},
-		"run-history": {func(ctx context.Context, c *client.Client) error { return one(c.RunHistory(ctx, "run_x")) }, nil, api.RunHistory{}},
-		"run-trace":   {func(ctx context.Context, c *client.Client) error { return one(c.RunTrace(ctx, "run_x")) }, nil, list[[]*api.Timeline]{}},
-		"cancel-run":  {func(ctx context.Context, c *client.Client) error { return one(c.CancelRun(ctx, "run_x")) }, nil, api.Run{}},
-		"delete-run":  {func(ctx context.Context, c *client.Client) error { return c.DeleteRun(ctx, "run_x") }, nil, nil},
+		"run-history": {
+			func(ctx context.Context, c *client.Client) error { return one(c.RunHistory(ctx, "run_x")) },
+			nil,
+			api.RunHistory{},
+		},
+		"run-trace": {
+			func(ctx context.Context, c *client.Client) error { return one(c.RunTrace(ctx, "run_x")) },
+			nil,
+			list[[]*api.Timeline]{},
+		},
+		"cancel-run": {
+			func(ctx context.Context, c *client.Client) error { return one(c.CancelRun(ctx, "run_x")) },
+			nil,
+			api.Run{},
+		},
+		"delete-run": {func(ctx context.Context, c *client.Client) error { return c.DeleteRun(ctx, "run_x") }, nil, nil},
 	}
 }
 
@@ -177,13 +288,18 @@ func TestContract(t *testing.T) {
 			c, err := client.New("http://x", "", &client.Options{HTTP: &http.Client{Transport: sent}})
 			require.NoError(t, err)
 			require.NoError(t, u.call(t.Context(), c), op.ID)
-			at := regexp.MustCompile("^" + regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(regexp.QuoteMeta(path), "[^/]+") + "$")
+			at := regexp.MustCompile(
+				"^" + regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(regexp.QuoteMeta(path), "[^/]+") + "$",
+			)
 			require.NotEmpty(t, sent.requests, op.ID)
 			for _, r := range sent.requests {
 				require.Equal(t, strings.ToUpper(method), r.Method, op.ID)
 				require.Regexp(t, at, r.URL.Path, op.ID)
 				for name := range r.URL.Query() {
-					known := slices.ContainsFunc(op.Parameters, func(p struct{ Name, In string }) bool { return p.In == "query" && p.Name == name })
+					known := slices.ContainsFunc(
+						op.Parameters,
+						func(p struct{ Name, In string }) bool { return p.In == "query" && p.Name == name },
+					)
 					require.True(t, known, "%s has no parameter %s", op.ID, name)
 				}
 			}

@@ -35,14 +35,24 @@ func exampleServer() *httptest.Server {
 	})
 	mux.HandleFunc("GET /v1/agents", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("cursor") == "" {
-			respond(w, http.StatusOK, "application/json", map[string]any{"agents": []api.Agent{{Name: "billing"}}, "next_cursor": "c1"})
+			respond(
+				w,
+				http.StatusOK,
+				"application/json",
+				map[string]any{"agents": []api.Agent{{Name: "billing"}}, "next_cursor": "c1"},
+			)
 			return
 		}
 		respond(w, http.StatusOK, "application/json", map[string]any{"agents": []api.Agent{{Name: "support"}}})
 	})
 	mux.HandleFunc("GET /v1/runs/{run}", func(w http.ResponseWriter, r *http.Request) {
-		respond(w, http.StatusNotFound, "application/problem+json", &api.Problem{Type: api.ProblemType + api.CodeNotFound, Title: "Not found",
-			Detail: "run " + r.PathValue("run") + ": no such run"})
+		respond(
+			w,
+			http.StatusNotFound,
+			"application/problem+json",
+			&api.Problem{Type: api.ProblemType + api.CodeNotFound, Title: "Not found",
+				Detail: "run " + r.PathValue("run") + ": no such run"},
+		)
 	})
 	return httptest.NewServer(mux)
 }

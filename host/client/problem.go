@@ -23,7 +23,10 @@ func (c *Client) problemOf(res *http.Response) error {
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	switch err := json.Unmarshal(b, p); {
 	case kind != "application/problem+json", err != nil, p.Title == "" && p.Detail == "":
-		*p = api.Problem{Title: http.StatusText(res.StatusCode), Detail: fmt.Sprintf("%s is not an agent-runner server: it returns %s; check the address", c.server, res.Status)}
+		*p = api.Problem{
+			Title:  http.StatusText(res.StatusCode),
+			Detail: fmt.Sprintf("%s is not an agent-runner server: it returns %s; check the address", c.server, res.Status),
+		}
 		if at := res.Header.Get("Location"); at != "" && res.StatusCode < 400 {
 			p.Detail = fmt.Sprintf("%s redirects to %.200s; use that address if it is the server's", c.server, at)
 		}

@@ -29,7 +29,8 @@ const SourceModel = "model"
 // EndedBy describes the end of a run as [Failure] does. ok is false if no failed model call
 // ended the run.
 func EndedBy(e *abi.Event) (how string, ok bool) {
-	if e.Error == nil || e.Error.Code != abi.CodeModel && (e.Error.Code != abi.CodeUnavailable || e.Source != SourceModel) {
+	if e.Error == nil ||
+		e.Error.Code != abi.CodeModel && (e.Error.Code != abi.CodeUnavailable || e.Source != SourceModel) {
 		return "", false
 	}
 	return Failure(e.Error.Code, e.Error.Status), true

@@ -119,7 +119,13 @@ func TestRetry(t *testing.T) {
 
 func TestRetryKeepsTheLastError(t *testing.T) {
 	t.Parallel()
-	last := &model.Error{Code: abi.CodeUnavailable, Message: "down", Status: 502, Retryable: true, RetryAfter: time.Millisecond}
+	last := &model.Error{
+		Code:       abi.CodeUnavailable,
+		Message:    "down",
+		Status:     502,
+		Retryable:  true,
+		RetryAfter: time.Millisecond,
+	}
 	m := scripted.New(scripted.Error(busy(0)), scripted.Error(last))
 	_, err := model.WithRetry(m, &model.RetryOptions{
 		MaxRetries: 1, Sleep: func(context.Context, time.Duration) error { return nil },
@@ -127,7 +133,18 @@ func TestRetryKeepsTheLastError(t *testing.T) {
 	require.ErrorIs(t, err, last)
 	var e *model.Error
 	require.ErrorAs(t, err, &e)
-	require.Equal(t, model.Error{Code: last.Code, Message: "down (tried 2 times)", Status: 502, Retryable: true, RetryAfter: time.Millisecond, Err: last}, *e)
+	require.Equal(
+		t,
+		model.Error{
+			Code:       last.Code,
+			Message:    "down (tried 2 times)",
+			Status:     502,
+			Retryable:  true,
+			RetryAfter: time.Millisecond,
+			Err:        last,
+		},
+		*e,
+	)
 	require.Equal(t, "down", last.Message)
 }
 
@@ -137,7 +154,8 @@ func TestRetryEndsInItsPause(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		begun := time.Now()
-		_, err := model.WithRetry(scripted.New(scripted.Error(busy(time.Minute))), &model.RetryOptions{}).Generate(ctx, ask("m"), nil)
+		_, err := model.WithRetry(scripted.New(scripted.Error(busy(time.Minute))), &model.RetryOptions{}).
+			Generate(ctx, ask("m"), nil)
 		require.Equal(t, context.Canceled, err)
 		require.Equal(t, time.Second, time.Since(begun))
 	})
@@ -166,9 +184,12 @@ func TestFallback(t *testing.T) {
 			t.Parallel()
 			big, small := scripted.New(tc.first), scripted.New(tc.second)
 			var attempts []model.Attempt
-			m := model.WithFallback([]model.Choice{{Model: big}, {Model: small, Name: "small"}}, func(_ context.Context, a model.Attempt) {
-				attempts = append(attempts, a)
-			})
+			m := model.WithFallback(
+				[]model.Choice{{Model: big}, {Model: small, Name: "small"}},
+				func(_ context.Context, a model.Attempt) {
+					attempts = append(attempts, a)
+				},
+			)
 			req := ask("big")
 			res, err := m.Generate(t.Context(), req, tc.sink)
 			if tc.err == "" {
@@ -197,8 +218,12 @@ func TestFallbackAfterRetries(t *testing.T) {
 	small := scripted.New(scripted.Text("a"))
 	var tried []string
 	note := func(_ context.Context, a model.Attempt) { tried = append(tried, a.Err.Message+" → "+a.Next) }
-	retried := model.WithRetry(big, &model.RetryOptions{OnAttempt: note, Sleep: func(context.Context, time.Duration) error { return nil }})
-	res, err := model.WithFallback([]model.Choice{{Model: retried}, {Model: small, Name: "small"}}, note).Generate(t.Context(), ask("big"), discard)
+	retried := model.WithRetry(
+		big,
+		&model.RetryOptions{OnAttempt: note, Sleep: func(context.Context, time.Duration) error { return nil }},
+	)
+	res, err := model.WithFallback([]model.Choice{{Model: retried}, {Model: small, Name: "small"}}, note).
+		Generate(t.Context(), ask("big"), discard)
 	require.NoError(t, err)
 	require.Equal(t, "a", res.Message.Content.String())
 	require.Equal(t, []string{"busy → big", "busy → big", "busy (tried 3 times) → small"}, tried)

@@ -73,33 +73,47 @@ func WithToolsFunc(choose func(ctx context.Context, tools []abi.Tool) ([]abi.Too
 }
 
 // WithBeforeAgent returns a middleware with a before_agent hook.
-func WithBeforeAgent(hook func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error)) *Middleware {
+func WithBeforeAgent(
+	hook func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error),
+) *Middleware {
 	return &Middleware{BeforeAgent: hook}
 }
 
 // WithBeforeModelRewriteState rewrites the run's messages before each model call.
-func WithBeforeModelRewriteState(rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error)) *Middleware {
-	return &Middleware{BeforeModelRewriteState: func(ctx context.Context, c *Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
-		messages, err := rewrite(ctx, c.List(abi.ListState).All())
-		return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Whole: true, Replace: messages}}, err
-	}}
+func WithBeforeModelRewriteState(
+	rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error),
+) *Middleware {
+	return &Middleware{
+		BeforeModelRewriteState: func(ctx context.Context, c *Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+			messages, err := rewrite(ctx, c.List(abi.ListState).All())
+			return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Whole: true, Replace: messages}}, err
+		},
+	}
 }
 
 // WithAfterModelRewriteState rewrites the run's messages after each model call. The last
 // message is the response.
-func WithAfterModelRewriteState(rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error)) *Middleware {
-	return &Middleware{AfterModelRewriteState: func(ctx context.Context, c *Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
-		messages, err := rewrite(ctx, c.List(abi.ListState).All())
-		return &abi.AfterModelRewriteStateAnswer{Messages: abi.ListPatch{Whole: true, Replace: messages}}, err
-	}}
+func WithAfterModelRewriteState(
+	rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error),
+) *Middleware {
+	return &Middleware{
+		AfterModelRewriteState: func(ctx context.Context, c *Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+			messages, err := rewrite(ctx, c.List(abi.ListState).All())
+			return &abi.AfterModelRewriteStateAnswer{Messages: abi.ListPatch{Whole: true, Replace: messages}}, err
+		},
+	}
 }
 
 // WithModelWrapper wraps each model call.
-func WithModelWrapper(wrap func(ctx context.Context, req abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error)) *Middleware {
-	return &Middleware{WrapModel: func(ctx context.Context, c *Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
-		res, err := wrap(ctx, in.Request, c.NextModel)
-		return &abi.WrapModelAnswer{Response: res}, err
-	}}
+func WithModelWrapper(
+	wrap func(ctx context.Context, req abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error),
+) *Middleware {
+	return &Middleware{
+		WrapModel: func(ctx context.Context, c *Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			res, err := wrap(ctx, in.Request, c.NextModel)
+			return &abi.WrapModelAnswer{Response: res}, err
+		},
+	}
 }
 
 // WithModelStream reads each model's answer as it comes. What fn sends is the
@@ -114,18 +128,31 @@ func WithModelWrapper(wrap func(ctx context.Context, req abi.Request, next func(
 //		}
 //		return answer.End()
 //	})
-func WithModelStream(fn func(ctx context.Context, req abi.Request, answer *Stream[abi.Response], send func(...abi.Chunk) error) error) *Middleware {
-	return &Middleware{WrapModel: func(ctx context.Context, c *Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
-		return nil, fn(ctx, in.Request, c.StreamModel(ctx, abi.RequestPatch{}), func(chunks ...abi.Chunk) error { return c.Send(ctx, chunks...) })
-	}}
+func WithModelStream(
+	fn func(ctx context.Context, req abi.Request, answer *Stream[abi.Response], send func(...abi.Chunk) error) error,
+) *Middleware {
+	return &Middleware{
+		WrapModel: func(ctx context.Context, c *Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			return nil, fn(
+				ctx,
+				in.Request,
+				c.StreamModel(ctx, abi.RequestPatch{}),
+				func(chunks ...abi.Chunk) error { return c.Send(ctx, chunks...) },
+			)
+		},
+	}
 }
 
 // WithToolCallWrapper wraps each tool call.
-func WithToolCallWrapper(wrap func(ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error)) (*abi.Result, error)) *Middleware {
-	return &Middleware{WrapToolCall: func(ctx context.Context, c *Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
-		res, err := wrap(ctx, in.Call, c.NextTool)
-		return &abi.WrapToolCallAnswer{Result: res}, err
-	}}
+func WithToolCallWrapper(
+	wrap func(ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error)) (*abi.Result, error),
+) *Middleware {
+	return &Middleware{
+		WrapToolCall: func(ctx context.Context, c *Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+			res, err := wrap(ctx, in.Call, c.NextTool)
+			return &abi.WrapToolCallAnswer{Result: res}, err
+		},
+	}
 }
 
 // An AgentMiddleware is a middleware in the older style of Eino: a struct of

@@ -39,7 +39,10 @@ func (s spans) Start(ctx context.Context, op tracing.Operation) (context.Context
 
 // spanOf returns the name, kind and initial attributes of an operation's span.
 func spanOf(op tracing.Operation) (string, trace.SpanKind, []attribute.KeyValue) {
-	about := []attribute.KeyValue{attribute.String("agent_runner.run.id", op.Run.ID), attribute.String("gen_ai.agent.name", op.Run.Agent)}
+	about := []attribute.KeyValue{
+		attribute.String("agent_runner.run.id", op.Run.ID),
+		attribute.String("gen_ai.agent.name", op.Run.Agent),
+	}
 	if op.Run.Step > 0 {
 		about = append(about, attribute.Int("agent_runner.step", op.Run.Step))
 	}
@@ -58,7 +61,11 @@ func spanOf(op tracing.Operation) (string, trace.SpanKind, []attribute.KeyValue)
 		operation("execute_tool")
 		return "execute_tool " + op.Call.Name, trace.SpanKindInternal, about
 	default:
-		about = append(about, attribute.String("agent_runner.entry", op.Entry), attribute.String("agent_runner.hook", string(op.Hook)))
+		about = append(
+			about,
+			attribute.String("agent_runner.entry", op.Entry),
+			attribute.String("agent_runner.hook", string(op.Hook)),
+		)
 		if op.Digest != "" {
 			about = append(about, attribute.String("agent_runner.module.digest", op.Digest))
 		}
@@ -70,14 +77,26 @@ func spanOf(op tracing.Operation) (string, trace.SpanKind, []attribute.KeyValue)
 func endOf(op tracing.Operation, o tracing.Outcome) []attribute.KeyValue {
 	var about []attribute.KeyValue
 	if u := o.Usage; u != nil {
-		about = append(about, attribute.Int64("gen_ai.usage.input_tokens", u.PromptTokens), attribute.Int64("gen_ai.usage.output_tokens", u.CompletionTokens))
+		about = append(
+			about,
+			attribute.Int64("gen_ai.usage.input_tokens", u.PromptTokens),
+			attribute.Int64("gen_ai.usage.output_tokens", u.CompletionTokens),
+		)
 	}
 	if o.FinishReason != "" {
 		about = append(about, attribute.StringSlice("gen_ai.response.finish_reasons", []string{o.FinishReason}))
 	}
 	if op.Kind == tracing.OperationHook {
-		about = append(about, attribute.Int64("agent_runner.fuel", o.Fuel), attribute.Int64("agent_runner.bytes_in", o.BytesIn),
-			attribute.Int64("agent_runner.bytes_out", o.BytesOut), attribute.Int64("agent_runner.waited_us", o.Waited.Microseconds()))
+		about = append(
+			about,
+			attribute.Int64("agent_runner.fuel", o.Fuel),
+			attribute.Int64("agent_runner.bytes_in", o.BytesIn),
+			attribute.Int64(
+				"agent_runner.bytes_out",
+				o.BytesOut,
+			),
+			attribute.Int64("agent_runner.waited_us", o.Waited.Microseconds()),
+		)
 	}
 	return about
 }

@@ -44,14 +44,35 @@ func run(t *testing.T, tracer tracing.Tracer) {
 	tools := []tool.Tool{tool.Func(abi.Tool{Name: "find"}, func(context.Context, abi.Call) (*abi.Result, error) {
 		return &abi.Result{Content: abi.Text("nothing"), IsError: true}, nil
 	})}
-	inner, err := agent.New(&agent.Options{Name: "helper", Model: scripted.New(scripted.Text("helped")), ModelName: "small", Chain: entries(tracer)})
+	inner, err := agent.New(
+		&agent.Options{
+			Name:      "helper",
+			Model:     scripted.New(scripted.Text("helped")),
+			ModelName: "small",
+			Chain:     entries(tracer),
+		},
+	)
 	require.NoError(t, err)
 	usage := &abi.Usage{PromptTokens: 10, CompletionTokens: 5, TotalTokens: 15}
 	first := scripted.Calls(abi.NewToolCall("c1", "find", "{}"))
 	first.Response.Usage = usage
-	a, err := agent.New(&agent.Options{Name: "chief", ModelName: "big", Tools: append(tools, agent.Tool(inner, &agent.ToolOptions{Description: "helps"})),
-		Model: scripted.New(first, scripted.Calls(abi.NewToolCall("c2", "helper", `{"request":"help"}`)), scripted.Text("done")),
-		Chain: entries(tracer, hook.Entry{Name: "ok", Middleware: ok}, hook.Entry{Name: "bad", Middleware: bad, OnFault: hook.Skip})})
+	a, err := agent.New(
+		&agent.Options{
+			Name:      "chief",
+			ModelName: "big",
+			Tools:     append(tools, agent.Tool(inner, &agent.ToolOptions{Description: "helps"})),
+			Model: scripted.New(
+				first,
+				scripted.Calls(abi.NewToolCall("c2", "helper", `{"request":"help"}`)),
+				scripted.Text("done"),
+			),
+			Chain: entries(
+				tracer,
+				hook.Entry{Name: "ok", Middleware: ok},
+				hook.Entry{Name: "bad", Middleware: bad, OnFault: hook.Skip},
+			),
+		},
+	)
 	require.NoError(t, err)
 	for _, err := range a.Run(t.Context(), agent.Input{RunID: "run_1", Messages: []abi.Message{abi.User("go")}}) {
 		require.NoError(t, err)
@@ -114,10 +135,23 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, map[string]float64{"agent_runner_runs_running": 0, "agent_runner_run_seconds stop": 2, "agent_runner_model_seconds ok": 4,
-		"agent_runner_tool_seconds ok": 1, "agent_runner_tool_seconds error": 1, "agent_runner_hook_seconds wrap_tool_call": 2,
-		"agent_runner_hook_seconds before_model": 3, "agent_runner_hook_faults_total before_model": 3,
-		"agent_runner_tokens_total input": 10, "agent_runner_tokens_total output": 5, "agent_runner_fuel_total": 0}, got)
+	require.Equal(
+		t,
+		map[string]float64{
+			"agent_runner_runs_running":                   0,
+			"agent_runner_run_seconds stop":               2,
+			"agent_runner_model_seconds ok":               4,
+			"agent_runner_tool_seconds ok":                1,
+			"agent_runner_tool_seconds error":             1,
+			"agent_runner_hook_seconds wrap_tool_call":    2,
+			"agent_runner_hook_seconds before_model":      3,
+			"agent_runner_hook_faults_total before_model": 3,
+			"agent_runner_tokens_total input":             10,
+			"agent_runner_tokens_total output":            5,
+			"agent_runner_fuel_total":                     0,
+		},
+		got,
+	)
 	problems, err := testutil.GatherAndLint(r)
 	require.NoError(t, err)
 	require.Empty(t, problems)
@@ -159,7 +193,10 @@ func TestTimelinesBoundIDs(t *testing.T) {
 	var line *telemetry.Timeline
 	keep := telemetry.Timelines(func(_ context.Context, l *telemetry.Timeline) { line = l })
 	ctx, end := keep.Start(t.Context(), tracing.Operation{Kind: tracing.OperationRun})
-	_, endTool := keep.Start(ctx, tracing.Operation{Kind: tracing.OperationTool, Call: &abi.Call{ID: strings.Repeat("i", 1<<20), Name: "t"}})
+	_, endTool := keep.Start(
+		ctx,
+		tracing.Operation{Kind: tracing.OperationTool, Call: &abi.Call{ID: strings.Repeat("i", 1<<20), Name: "t"}},
+	)
 	endTool(tracing.Outcome{})
 	end(tracing.Outcome{})
 	require.Len(t, line.Spans[1].CallID, abi.MaxName)

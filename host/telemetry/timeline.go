@@ -98,8 +98,18 @@ func (g *growing) begin(op tracing.Operation, parent int, now time.Time) int {
 		g.Dropped++
 		return 0
 	}
-	s := Span{ID: len(g.Spans) + 1, Parent: parent, Kind: op.Kind, Agent: op.Run.Agent, Step: op.Run.Step, Entry: op.Entry, Hook: op.Hook,
-		Model: op.Model, StartUS: now.Sub(g.Began).Microseconds(), TookUS: -1}
+	s := Span{
+		ID:      len(g.Spans) + 1,
+		Parent:  parent,
+		Kind:    op.Kind,
+		Agent:   op.Run.Agent,
+		Step:    op.Run.Step,
+		Entry:   op.Entry,
+		Hook:    op.Hook,
+		Model:   op.Model,
+		StartUS: now.Sub(g.Began).Microseconds(),
+		TookUS:  -1,
+	}
 	if op.Run.ID != g.Run {
 		s.Run = op.Run.ID
 	}

@@ -90,12 +90,19 @@ func (t *SafeTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error)
 }
 
 // guard calls fn, which calls the tool, and enforces the limits.
-func (t *SafeTool) guard(ctx context.Context, call abi.Call, fn func(context.Context) (*abi.Result, error)) (*abi.Result, error) {
+func (t *SafeTool) guard(
+	ctx context.Context,
+	call abi.Call,
+	fn func(context.Context) (*abi.Result, error),
+) (*abi.Result, error) {
 	if left := t.Left(); left >= t.o.MaxLeft {
 		return nil, &abi.Error{Code: abi.CodeUnavailable, Message: fmt.Sprintf(
 			"tool %q is not called: %d earlier calls did not end when they had to", call.Name, left)}
 	}
-	limit := &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("tool %q did not answer within %v", call.Name, t.o.Timeout)}
+	limit := &abi.Error{
+		Code:    abi.CodeLimit,
+		Message: fmt.Sprintf("tool %q did not answer within %v", call.Name, t.o.Timeout),
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, t.o.Timeout, limit)
 	defer cancel()
 
@@ -146,7 +153,10 @@ func (t *SafeTool) clean(out outcome) (*abi.Result, error) {
 	}
 	res := *out.res
 	if !isObject(res.Extra) || len(res.Extra) > t.o.MaxResult {
-		return nil, fmt.Errorf("the tool's result is unusable: extra must be a JSON object of at most %d bytes", t.o.MaxResult)
+		return nil, fmt.Errorf(
+			"the tool's result is unusable: extra must be a JSON object of at most %d bytes",
+			t.o.MaxResult,
+		)
 	}
 	if !res.Content.IsParts() {
 		if !res.Content.IsNull() {
@@ -171,7 +181,10 @@ func (t *SafeTool) cleanParts(parts []abi.Part) []abi.Part {
 	for i, p := range parts {
 		left -= partSize
 		if left <= 0 {
-			return append(out, textPart(fmt.Sprintf("[cut: %d more parts of the result; at most %d bytes are kept]", len(parts)-i, t.o.MaxResult)))
+			return append(
+				out,
+				textPart(fmt.Sprintf("[cut: %d more parts of the result; at most %d bytes are kept]", len(parts)-i, t.o.MaxResult)),
+			)
 		}
 		if p.Type == abi.PartText {
 			p.Text = t.cut(p.Text, left)
@@ -182,9 +195,18 @@ func (t *SafeTool) cleanParts(parts []abi.Part) []abi.Part {
 		b, err := abijson.Marshal(p)
 		switch {
 		case err != nil || !utf8.Valid(b):
-			p = textPart(fmt.Sprintf("[left out: a part of type %q that is not valid JSON]", strings.ToValidUTF8(p.Type, "\ufffd")))
+			p = textPart(
+				fmt.Sprintf("[left out: a part of type %q that is not valid JSON]", strings.ToValidUTF8(p.Type, "\ufffd")),
+			)
 		case len(b) > media:
-			p = textPart(fmt.Sprintf("[left out: a part of type %q of %d bytes; at most %d bytes of a result are kept]", p.Type, len(b), t.o.MaxMedia))
+			p = textPart(
+				fmt.Sprintf(
+					"[left out: a part of type %q of %d bytes; at most %d bytes of a result are kept]",
+					p.Type,
+					len(b),
+					t.o.MaxMedia,
+				),
+			)
 		default:
 			media -= len(b)
 		}

@@ -78,7 +78,10 @@ func TestSafeCutsResults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			safe := Safe(fake(func(context.Context) (*abi.Result, error) { return &abi.Result{Content: tc.in}, nil }), &SafeOptions{MaxResult: 100})
+			safe := Safe(
+				fake(func(context.Context) (*abi.Result, error) { return &abi.Result{Content: tc.in}, nil }),
+				&SafeOptions{MaxResult: 100},
+			)
 			res, err := call(t.Context(), safe)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, res.Content.String())
@@ -117,12 +120,18 @@ func TestSafeErrors(t *testing.T) {
 	require.ErrorIs(t, err, sentinel)
 
 	long := &abi.Error{Code: abi.CodeUnavailable, Message: strings.Repeat("x", 1000)}
-	_, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return nil, long }), &SafeOptions{MaxResult: 100}))
+	_, err = call(
+		t.Context(),
+		Safe(fake(func(context.Context) (*abi.Result, error) { return nil, long }), &SafeOptions{MaxResult: 100}),
+	)
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable}, "a cut error keeps its code")
 	require.Less(t, len(err.Error()), 200)
 
 	wrapped := fmt.Errorf("%s: %w", strings.Repeat("x", 1000), sentinel)
-	_, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return nil, wrapped }), &SafeOptions{MaxResult: 100}))
+	_, err = call(
+		t.Context(),
+		Safe(fake(func(context.Context) (*abi.Result, error) { return nil, wrapped }), &SafeOptions{MaxResult: 100}),
+	)
 	require.ErrorIs(t, err, sentinel, "a cut error stays what it is")
 	require.Less(t, len(err.Error()), 200)
 

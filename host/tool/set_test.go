@@ -13,7 +13,10 @@ func TestJoin(t *testing.T) {
 	t.Parallel()
 	named := func(names ...string) (tools []Tool) {
 		for _, n := range names {
-			tools = append(tools, Func(abi.Tool{Name: n}, func(context.Context, abi.Call) (*abi.Result, error) { return nil, nil }))
+			tools = append(
+				tools,
+				Func(abi.Tool{Name: n}, func(context.Context, abi.Call) (*abi.Result, error) { return nil, nil }),
+			)
 		}
 		return tools
 	}
@@ -27,7 +30,15 @@ func TestJoin(t *testing.T) {
 	}
 	require.Equal(t, []string{"time", "read_file", "fetch"}, names)
 
-	_, err = Join(builtins, Set{`MCP server "files"`, named("read_file", "x", "x")}, Set{`MCP server "more"`, named("read_file")})
-	require.EqualError(t, err, `tool "read_file" is offered by the built-in tools and by MCP server "files" and by MCP server "more"; leave out all but one
-tool "x" is offered by MCP server "files" twice; leave out all but one`)
+	_, err = Join(
+		builtins,
+		Set{`MCP server "files"`, named("read_file", "x", "x")},
+		Set{`MCP server "more"`, named("read_file")},
+	)
+	require.EqualError(
+		t,
+		err,
+		`tool "read_file" is offered by the built-in tools and by MCP server "files" and by MCP server "more"; leave out all but one
+tool "x" is offered by MCP server "files" twice; leave out all but one`,
+	)
 }

@@ -23,7 +23,10 @@ type Streamer interface {
 
 // StreamFunc returns a streaming tool implemented by a Go function. Without streaming, the
 // result is the returned one, or everything sent to out.
-func StreamFunc(declaration abi.Tool, stream func(ctx context.Context, call abi.Call, out *Out) (*abi.Result, error)) Streamer {
+func StreamFunc(
+	declaration abi.Tool,
+	stream func(ctx context.Context, call abi.Call, out *Out) (*abi.Result, error),
+) Streamer {
 	return streamTool{declaration, stream}
 }
 
@@ -70,7 +73,12 @@ func (o *Out) Text(text string) error {
 	if text == "" {
 		return nil
 	}
-	return o.add(abi.Part{Type: abi.PartText, Text: text}, abi.Chunk{Kind: abi.ChunkToolResult, Text: text}, len(text), &o.text)
+	return o.add(
+		abi.Part{Type: abi.PartText, Text: text},
+		abi.Chunk{Kind: abi.ChunkToolResult, Text: text},
+		len(text),
+		&o.text,
+	)
 }
 
 // Part sends an image, audio, a file or a separate text part.
@@ -105,7 +113,14 @@ func (o *Out) add(p abi.Part, c abi.Chunk, size int, budget *int) error {
 	case o.err != nil:
 		return o.err
 	case *budget >= 0 && size > *budget:
-		o.err = &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a piece of %d bytes of type %q is more than what is left of a result's limits; nothing more of it is handed on", size, p.Type)}
+		o.err = &abi.Error{
+			Code: abi.CodeLimit,
+			Message: fmt.Sprintf(
+				"a piece of %d bytes of type %q is more than what is left of a result's limits; nothing more of it is handed on",
+				size,
+				p.Type,
+			),
+		}
 		o.running.WriteString(p.Text) // the result is truncated at the limit, with a note
 		return o.err
 	}

@@ -17,7 +17,10 @@ import (
 )
 
 func streaming(fn func(ctx context.Context, out *Out) (*abi.Result, error)) Streamer {
-	return StreamFunc(abi.Tool{Name: "fake"}, func(ctx context.Context, _ abi.Call, out *Out) (*abi.Result, error) { return fn(ctx, out) })
+	return StreamFunc(
+		abi.Tool{Name: "fake"},
+		func(ctx context.Context, _ abi.Call, out *Out) (*abi.Result, error) { return fn(ctx, out) },
+	)
 }
 
 // listen streams a call, and returns the chunks received.
@@ -109,7 +112,10 @@ func TestStreamCalledAsAWhole(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "ab", res.Content.String())
 
-	heard, res, err := listen(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return abi.TextResult("whole"), nil }), nil))
+	heard, res, err := listen(
+		t.Context(),
+		Safe(fake(func(context.Context) (*abi.Result, error) { return abi.TextResult("whole"), nil }), nil),
+	)
 	require.NoError(t, err)
 	require.Empty(t, heard)
 	require.Equal(t, "whole", res.Content.String())

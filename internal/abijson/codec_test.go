@@ -126,7 +126,9 @@ func FuzzCodec(f *testing.F) {
 }
 
 func BenchmarkDecode(b *testing.B) {
-	input := []byte(`{"run":{"id":"run_1","agent":"a","step":1,"max_steps":20,"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3},"now_ms":1767225600000},"entry":"policy","call":{"id":"call_1","name":"search","arguments":"{\"query\":\"croissants\"}","owner":"host"},"tool":{"name":"search","description":"Searches the orders.","parameters":{"type":"object","properties":{"query":{"type":"string"}}},"owner":"host"}}`)
+	input := []byte(
+		`{"run":{"id":"run_1","agent":"a","step":1,"max_steps":20,"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3},"now_ms":1767225600000},"entry":"policy","call":{"id":"call_1","name":"search","arguments":"{\"query\":\"croissants\"}","owner":"host"},"tool":{"name":"search","description":"Searches the orders.","parameters":{"type":"object","properties":{"query":{"type":"string"}}},"owner":"host"}}`,
+	)
 	b.Run("generated", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

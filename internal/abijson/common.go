@@ -82,7 +82,9 @@ func (t *reader) fastCommon(in *place) {
 	in.field = fieldSize
 	run := &t.places[t.depth]
 	t.depth++
-	run.s, run.p, run.field, run.list, run.outer = in.s.fields[0].of, unsafe.Pointer(r), minFastFields*fieldSize, nil, false
+	run.s, run.p, run.field, run.list, run.outer = in.s.fields[0].of, unsafe.Pointer(
+		r,
+	), minFastFields*fieldSize, nil, false
 }
 
 // minFastFields is the minimum number of fields of a run that fastCommon reads if it

@@ -54,8 +54,10 @@ func TestCommon(t *testing.T) {
 // The fast path must read the host's own encoding completely.
 func TestFastCommon(t *testing.T) {
 	t.Parallel()
-	in := GateToolInput{Common: abi.Common{Entry: "guard", Run: abi.Run{ID: "run_1", Agent: "agent", Step: 3, StepID: "step_3", MaxSteps: 20,
-		Usage: abi.Usage{PromptTokens: 1234567, CompletionTokens: 10, TotalTokens: 99}, NowMS: 1795294856590}}}
+	in := GateToolInput{
+		Common: abi.Common{Entry: "guard", Run: abi.Run{ID: "run_1", Agent: "agent", Step: 3, StepID: "step_3", MaxSteps: 20,
+			Usage: abi.Usage{PromptTokens: 1234567, CompletionTokens: 10, TotalTokens: 99}, NowMS: 1795294856590}},
+	}
 	read := func(write func()) (*reader, *GateToolInput) {
 		write()
 		b, err := Marshal((*abi.GateToolInput)(&in))

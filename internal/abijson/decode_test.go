@@ -40,7 +40,12 @@ func TestDecodeErrors(t *testing.T) {
 			answer := abi.BeforeAgentAnswer{ReturnDirectly: []string{"kept"}}
 			_, err := Decode([]byte(tc.in), &answer)
 			require.ErrorContains(t, err, tc.want)
-			require.Equal(t, abi.BeforeAgentAnswer{ReturnDirectly: []string{"kept"}}, answer, "nothing is applied of what is refused")
+			require.Equal(
+				t,
+				abi.BeforeAgentAnswer{ReturnDirectly: []string{"kept"}},
+				answer,
+				"nothing is applied of what is refused",
+			)
 		})
 	}
 }
@@ -48,9 +53,19 @@ func TestDecodeErrors(t *testing.T) {
 func TestDecodeUnknownKeys(t *testing.T) {
 	t.Parallel()
 	var answer abi.BeforeAgentAnswer
-	unknown, err := Decode([]byte(`{"instructions":"x","respond":{"role":"assistant","content":"hi","refusal":null,"score":1.50},"tools":{"ad":[]}}`), &answer)
+	unknown, err := Decode(
+		[]byte(
+			`{"instructions":"x","respond":{"role":"assistant","content":"hi","refusal":null,"score":1.50},"tools":{"ad":[]}}`,
+		),
+		&answer,
+	)
 	require.NoError(t, err)
-	require.Equal(t, []string{"instructions", "tools.ad"}, unknown, "a message's unknown fields pass through, an answer's are told")
+	require.Equal(
+		t,
+		[]string{"instructions", "tools.ad"},
+		unknown,
+		"a message's unknown fields pass through, an answer's are told",
+	)
 	require.Equal(t, abi.JSON("1.50"), answer.Respond.Unknown.Get("score"))
 }
 

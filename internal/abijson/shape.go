@@ -267,7 +267,8 @@ func (t *reader) simple() *shapeField {
 		w := word.Load(b, i)
 		f := (*shapeField)(unsafe.Add(fields, k))
 		skip := int(f.skip)
-		if (w^f.first)&f.mask != 0 || skip > 8 && (word.Load(b, i+skip-8) != f.last || skip > 16 && word.Load(b, i+8) != f.middle) {
+		if (w^f.first)&f.mask != 0 ||
+			skip > 8 && (word.Load(b, i+skip-8) != f.last || skip > 16 && word.Load(b, i+8) != f.middle) {
 			if byte(w) == '}' {
 				i++
 				if in.list != nil {
@@ -306,7 +307,8 @@ func (t *reader) simple() *shapeField {
 				}
 				f = (*shapeField)(unsafe.Add(fields, k))
 				skip = int(f.skip)
-				if (w^f.first)&f.mask == 0 && (skip <= 8 || word.Load(b, i+skip-8) == f.last && (skip <= 16 || word.Load(b, i+8) == f.middle)) {
+				if (w^f.first)&f.mask == 0 &&
+					(skip <= 8 || word.Load(b, i+skip-8) == f.last && (skip <= 16 || word.Load(b, i+8) == f.middle)) {
 					break
 				}
 			}

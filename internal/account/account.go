@@ -69,7 +69,14 @@ func (e *LimitError) Error() string {
 	if e.Level == LevelTenant || e.Level == LevelProcess {
 		do = "retry when other runs have ended, or raise the limit"
 	}
-	return fmt.Sprintf("memory limit: %s %d of at most %d bytes, and %d more do not fit; %s", what, e.Used, e.Limit, e.Want, do)
+	return fmt.Sprintf(
+		"memory limit: %s %d of at most %d bytes, and %d more do not fit; %s",
+		what,
+		e.Used,
+		e.Limit,
+		e.Want,
+		do,
+	)
 }
 
 // A class describes how the bytes of an account are released.

@@ -211,8 +211,12 @@ func TestOrderInOneRing(t *testing.T) {
 		Chain: with(t, nativeEntry("h1", orderOf("h1", &log, &mu)), nativeEntry("h2", orderOf("h2", &log, &mu)))},
 		[]scripted.Reply{calls("t#1"), scripted.Text("done")})
 	modelPhase := "h1.bs h2.bs h1.bm h2.bm h1.wm< h2.wm< h2.wm> h1.wm> h1.am h2.am h1.as h2.as "
-	require.Equal(t, "h1.ba h2.ba "+modelPhase+"h1.bt h2.bt h1.wt< h2.wt< h1.gate h2.gate h2.wt> h1.wt> h1.at h2.at h1.ats h2.ats "+
-		modelPhase+"h1.aa h2.aa", strings.Join(log, " "))
+	require.Equal(
+		t,
+		"h1.ba h2.ba "+modelPhase+"h1.bt h2.bt h1.wt< h2.wt< h1.gate h2.gate h2.wt> h1.wt> h1.at h2.at h1.ats h2.ats "+
+			modelPhase+"h1.aa h2.aa",
+		strings.Join(log, " "),
+	)
 }
 
 func TestOrderOfRings(t *testing.T) {
@@ -242,11 +246,17 @@ func TestStatePipelineCommitsAsAWhole(t *testing.T) {
 	})
 	var end abi.AfterAgentInput
 	var total int
-	look := &inproc.Middleware{AfterAgent: func(_ context.Context, c *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
-		end, total = *in, c.List(abi.ListState).Len()
-		return nil, nil
-	}}
-	tr := try(t, agent.Options{Chain: with(t, nativeEntry("add", add), nativeEntry("fail", fail), nativeEntry("look", look))}, nil)
+	look := &inproc.Middleware{
+		AfterAgent: func(_ context.Context, c *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+			end, total = *in, c.List(abi.ListState).Len()
+			return nil, nil
+		},
+	}
+	tr := try(
+		t,
+		agent.Options{Chain: with(t, nativeEntry("add", add), nativeEntry("fail", fail), nativeEntry("look", look))},
+		nil,
+	)
 	require.ErrorContains(t, tr.err, "fail: before_model_rewrite_state failed: no")
 	require.Empty(t, tr.model.Requests())
 	require.Equal(t, 1, total, "what the first module added is not kept")
@@ -261,8 +271,14 @@ func TestWhatTheModelGetsWrongIsAnswered(t *testing.T) {
 		return abi.TextResult("sunny"), nil
 	})
 	tr := try(t, agent.Options{Tools: []tool.Tool{weather}}, []scripted.Reply{
-		scripted.Calls(abi.NewToolCall("1", "wether", "{}"), abi.NewToolCall("2", "weather", `{"a":`), abi.NewToolCall("3", "weather", `[1]`),
-			abi.NewToolCall("4", "weather", ""), abi.NewToolCall("4", "weather", `{}`), abi.NewToolCall("", "weather", `{}`)),
+		scripted.Calls(
+			abi.NewToolCall("1", "wether", "{}"),
+			abi.NewToolCall("2", "weather", `{"a":`),
+			abi.NewToolCall("3", "weather", `[1]`),
+			abi.NewToolCall("4", "weather", ""),
+			abi.NewToolCall("4", "weather", `{}`),
+			abi.NewToolCall("", "weather", `{}`),
+		),
 		scripted.Text("done"),
 	})
 	require.NoError(t, tr.err)
@@ -272,20 +288,31 @@ func TestWhatTheModelGetsWrongIsAnswered(t *testing.T) {
 	require.Contains(t, saw[3], "are not valid")
 	require.Contains(t, saw[4], "want a JSON object")
 	require.Equal(t, "T:sunny#4", saw[5], "no arguments are an empty object")
-	require.Equal(t, "A:[wether#1][weather#2][weather#3][weather#4][weather#call_5][weather#call_6]", saw[1], "ids are made unique")
+	require.Equal(
+		t,
+		"A:[wether#1][weather#2][weather#3][weather#4][weather#call_5][weather#call_6]",
+		saw[1],
+		"ids are made unique",
+	)
 	require.EqualValues(t, 3, ran.Load())
 }
 
 func TestOneToolFailsItsSiblingsFinish(t *testing.T) {
 	t.Parallel()
-	fails := tool.Func(abi.Tool{Name: "fails"}, func(context.Context, abi.Call) (*abi.Result, error) { return nil, errors.New("disk full") })
+	fails := tool.Func(
+		abi.Tool{Name: "fails"},
+		func(context.Context, abi.Call) (*abi.Result, error) { return nil, errors.New("disk full") },
+	)
 	panics := tool.Func(abi.Tool{Name: "panics"}, func(context.Context, abi.Call) (*abi.Result, error) { panic("boom") })
 	hangs := tool.Func(abi.Tool{Name: "hangs"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	tr := try(t, agent.Options{ToolTimeout: 20 * time.Millisecond, Tools: []tool.Tool{fails, panics, hangs, toolNamed("t", "ok")}},
-		[]scripted.Reply{calls("fails#1", "panics#2", "hangs#3", "t#4"), scripted.Text("done")})
+	tr := try(
+		t,
+		agent.Options{ToolTimeout: 20 * time.Millisecond, Tools: []tool.Tool{fails, panics, hangs, toolNamed("t", "ok")}},
+		[]scripted.Reply{calls("fails#1", "panics#2", "hangs#3", "t#4"), scripted.Text("done")},
+	)
 	require.NoError(t, tr.err, "a tool's time-out is not the run's")
 	saw := tr.saw(1)
 	require.Contains(t, saw[2], "disk full")
@@ -306,12 +333,14 @@ func TestEventsComeAsThingsHappenResultsInOrder(t *testing.T) {
 		return abi.TextResult("slow"), nil
 	})
 	quick := toolNamed("quick", "quick")
-	done := &inproc.Middleware{AfterTool: func(_ context.Context, _ *hook.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
-		if in.Call.Name == "quick" {
-			time.AfterFunc(5*time.Millisecond, func() { close(fast) })
-		}
-		return nil, nil
-	}}
+	done := &inproc.Middleware{
+		AfterTool: func(_ context.Context, _ *hook.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+			if in.Call.Name == "quick" {
+				time.AfterFunc(5*time.Millisecond, func() { close(fast) })
+			}
+			return nil, nil
+		},
+	}
 	tr := try(t, agent.Options{Tools: []tool.Tool{slow, quick}, Chain: with(t, nativeEntry("m", done))},
 		[]scripted.Reply{calls("slow#1", "quick#2"), scripted.Text("done")})
 	require.Equal(t, []string{"2=quick", "1=slow"}, tr.results())
@@ -320,8 +349,14 @@ func TestEventsComeAsThingsHappenResultsInOrder(t *testing.T) {
 
 func TestReturnDirectly(t *testing.T) {
 	t.Parallel()
-	tr := try(t, agent.Options{ReturnDirectly: []string{"t", "u"}, Tools: []tool.Tool{toolNamed("t", "first"), toolNamed("u", "second"), toolNamed("v", "other")}},
-		[]scripted.Reply{calls("t#1", "u#2", "v#3")})
+	tr := try(
+		t,
+		agent.Options{
+			ReturnDirectly: []string{"t", "u"},
+			Tools:          []tool.Tool{toolNamed("t", "first"), toolNamed("u", "second"), toolNamed("v", "other")},
+		},
+		[]scripted.Reply{calls("t#1", "u#2", "v#3")},
+	)
 	require.NoError(t, tr.err)
 	require.Equal(t, abi.RunReturnDirectly, tr.last().FinishReason)
 	require.Equal(t, "second", tr.last().Message.Content.String(), "the last such call's, after all its siblings")
@@ -331,12 +366,17 @@ func TestReturnDirectly(t *testing.T) {
 func TestMaxSteps(t *testing.T) {
 	t.Parallel()
 	ended := 0
-	end := &inproc.Middleware{AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
-		ended++
-		return nil, nil
-	}}
-	tr := try(t, agent.Options{MaxSteps: 2, Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", end))},
-		[]scripted.Reply{calls("t#1"), calls("t#2"), scripted.Text("never")})
+	end := &inproc.Middleware{
+		AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+			ended++
+			return nil, nil
+		},
+	}
+	tr := try(
+		t,
+		agent.Options{MaxSteps: 2, Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", end))},
+		[]scripted.Reply{calls("t#1"), calls("t#2"), scripted.Text("never")},
+	)
 	require.ErrorContains(t, tr.err, "2 steps")
 	require.Equal(t, abi.RunMaxSteps, tr.last().FinishReason)
 	require.Len(t, tr.model.Requests(), 2)
@@ -345,33 +385,50 @@ func TestMaxSteps(t *testing.T) {
 
 func TestStopCannotBeCaught(t *testing.T) {
 	t.Parallel()
-	caught := &inproc.Middleware{WrapToolCall: func(ctx context.Context, c *hook.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
-		_, _ = c.NextTool(ctx, abi.CallPatch{})
-		return &abi.WrapToolCallAnswer{Result: abi.TextResult("nothing happened")}, nil
-	}}
-	stop := &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-		if in.Call.ID == "1" {
-			return &abi.GateToolAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "quota", Code: "q"}}}, nil
-		}
-		return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
-	}}
-	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("caught", caught), nativeEntry("stop", stop))},
-		[]scripted.Reply{calls("t#1", "t#2")})
+	caught := &inproc.Middleware{
+		WrapToolCall: func(ctx context.Context, c *hook.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+			_, _ = c.NextTool(ctx, abi.CallPatch{})
+			return &abi.WrapToolCallAnswer{Result: abi.TextResult("nothing happened")}, nil
+		},
+	}
+	stop := &inproc.Middleware{
+		GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			if in.Call.ID == "1" {
+				return &abi.GateToolAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "quota", Code: "q"}}}, nil
+			}
+			return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+		},
+	}
+	tr := try(
+		t,
+		agent.Options{
+			Tools: []tool.Tool{toolNamed("t", "ok")},
+			Chain: with(t, nativeEntry("caught", caught), nativeEntry("stop", stop)),
+		},
+		[]scripted.Reply{calls("t#1", "t#2")},
+	)
 	var e *agent.Error
 	require.ErrorAs(t, tr.err, &e)
 	require.Equal(t, abi.RunStopped, e.FinishReason)
 	require.Equal(t, "stop", tr.last().StoppedBy)
 	require.Equal(t, "quota", tr.last().Reason)
 	require.Contains(t, tr.results(), "2=nothing happened", "siblings finish")
-	require.Contains(t, tr.results(), "1=The call of t was not run: the run ended before it came to it.", "every call is answered")
+	require.Contains(
+		t,
+		tr.results(),
+		"1=The call of t was not run: the run ended before it came to it.",
+		"every call is answered",
+	)
 }
 
 func TestStricterGateWins(t *testing.T) {
 	t.Parallel()
 	gate := func(decision, message string) *inproc.Middleware {
-		return &inproc.Middleware{GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-			return &abi.GateToolAnswer{Decision: decision, Message: message}, nil
-		}}
+		return &inproc.Middleware{
+			GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+				return &abi.GateToolAnswer{Decision: decision, Message: message}, nil
+			},
+		}
 	}
 	for name, tc := range map[string]struct {
 		gates []*inproc.Middleware
@@ -406,11 +463,15 @@ func TestCancelWhileAToolHangs(t *testing.T) {
 		return nil, ctx.Err()
 	})
 	ended := ""
-	end := &inproc.Middleware{AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
-		ended = in.FinishReason
-		return nil, nil
-	}}
-	a, err := agent.New(&agent.Options{Model: scripted.New(calls("hang#1")), Tools: []tool.Tool{hang}, Chain: with(t, nativeEntry("m", end))})
+	end := &inproc.Middleware{
+		AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+			ended = in.FinishReason
+			return nil, nil
+		},
+	}
+	a, err := agent.New(
+		&agent.Options{Model: scripted.New(calls("hang#1")), Tools: []tool.Tool{hang}, Chain: with(t, nativeEntry("m", end))},
+	)
 	require.NoError(t, err)
 	var last abi.Event
 	var result string
@@ -431,10 +492,12 @@ func TestCancelWhileAToolHangs(t *testing.T) {
 func TestCallerGoesAway(t *testing.T) {
 	t.Parallel()
 	ended := ""
-	end := &inproc.Middleware{AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
-		ended = in.FinishReason
-		return nil, nil
-	}}
+	end := &inproc.Middleware{
+		AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+			ended = in.FinishReason
+			return nil, nil
+		},
+	}
 	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Hang()), Chain: with(t, nativeEntry("m", end))})
 	require.NoError(t, err)
 	for range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
@@ -453,14 +516,20 @@ func TestTimeout(t *testing.T) {
 func TestModelError(t *testing.T) {
 	t.Parallel()
 	var seen *abi.Error
-	watch := &inproc.Middleware{AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
-		seen = in.Error
-		return nil, nil
-	}}
+	watch := &inproc.Middleware{
+		AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+			seen = in.Error
+			return nil, nil
+		},
+	}
 	bad := &model.Error{Code: abi.CodeModel, Message: "overloaded", Status: 529, Retryable: true, RetryAfter: time.Second}
 	tr := try(t, agent.Options{Chain: with(t, nativeEntry("m", watch))}, []scripted.Reply{scripted.Error(bad)})
 	require.ErrorContains(t, tr.err, "overloaded")
-	require.Equal(t, &abi.Error{Code: abi.CodeModel, Message: "overloaded", Status: 529, Retryable: true, RetryAfterMS: 1000}, seen)
+	require.Equal(
+		t,
+		&abi.Error{Code: abi.CodeModel, Message: "overloaded", Status: 529, Retryable: true, RetryAfterMS: 1000},
+		seen,
+	)
 	require.Equal(t, abi.CodeModel, tr.last().Error.Code)
 }
 
@@ -471,7 +540,11 @@ func TestCallerInputIsNotChanged(t *testing.T) {
 		return m, nil
 	})
 	messages := []abi.Message{abi.User("hi")}
-	tr := try(t, agent.Options{Chain: with(t, nativeEntry("m", shout))}, []scripted.Reply{scripted.Text("done")}, messages...)
+	tr := try(
+		t,
+		agent.Options{Chain: with(t, nativeEntry("m", shout))},
+		[]scripted.Reply{scripted.Text("done")},
+		messages...)
 	require.Equal(t, []string{"U:hi!"}, tr.saw(0))
 	require.Equal(t, abi.User("hi"), messages[0])
 }
@@ -502,10 +575,23 @@ func TestAfterModelRewriteStateDecides(t *testing.T) {
 		tr := try(t, o(once(func(m []abi.Message) []abi.Message { return append(m, abi.User("x")) })),
 			[]scripted.Reply{calls("t#1"), scripted.Text("done")})
 		require.NoError(t, tr.err)
-		require.Equal(t, []string{"U:hi", "A:[t#1]", "T:The call of t was not run: the conversation went on before it was answered.#1", "U:x"}, tr.saw(1))
+		require.Equal(
+			t,
+			[]string{
+				"U:hi",
+				"A:[t#1]",
+				"T:The call of t was not run: the conversation went on before it was answered.#1",
+				"U:x",
+			},
+			tr.saw(1),
+		)
 	})
 	t.Run("no messages", func(t *testing.T) {
-		tr := try(t, o(once(func([]abi.Message) []abi.Message { return []abi.Message{} })), []scripted.Reply{scripted.Text("x")})
+		tr := try(
+			t,
+			o(once(func([]abi.Message) []abi.Message { return []abi.Message{} })),
+			[]scripted.Reply{scripted.Text("x")},
+		)
 		require.ErrorContains(t, tr.err, "left no messages")
 	})
 	t.Run("the message event is the truth", func(t *testing.T) {
@@ -526,9 +612,20 @@ func TestAfterModelRewriteStateDecides(t *testing.T) {
 
 func TestDanglingCallsOfTheInputAreAnswered(t *testing.T) {
 	t.Parallel()
-	tr := try(t, agent.Options{}, []scripted.Reply{scripted.Text("done")},
-		abi.User("a"), abi.Message{Role: "assistant", ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "x", "{}"), abi.NewToolCall("2", "y", "{}")}},
-		abi.ToolMessage("2", "y", abi.Text("res")), abi.User("b"))
+	tr := try(
+		t,
+		agent.Options{},
+		[]scripted.Reply{scripted.Text("done")},
+		abi.User(
+			"a",
+		),
+		abi.Message{
+			Role:      "assistant",
+			ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "x", "{}"), abi.NewToolCall("2", "y", "{}")},
+		},
+		abi.ToolMessage("2", "y", abi.Text("res")),
+		abi.User("b"),
+	)
 	require.Equal(t, []string{"U:a", "A:[x#1][y#2]", "T:res#2",
 		"T:The call of x was not run: the conversation went on before it was answered.#1", "U:b"}, tr.saw(0))
 	require.Zero(t, tr.count(abi.EventToolCall), "they are not this run's")
@@ -548,7 +645,11 @@ func TestObserversSeeEventsAsTheyWereSent(t *testing.T) {
 			return nil, nil
 		},
 	}
-	tr := try(t, agent.Options{Chain: with(t, nativeEntry("talk", talk)), NoStream: true}, []scripted.Reply{scripted.Text("done")})
+	tr := try(
+		t,
+		agent.Options{Chain: with(t, nativeEntry("talk", talk)), NoStream: true},
+		[]scripted.Reply{scripted.Text("done")},
+	)
 	require.Len(t, seen, len(tr.events))
 	for i, e := range tr.events {
 		require.Equal(t, []any{e.Type, e.Seq, e.Step, e.Run}, []any{seen[i].Type, seen[i].Seq, seen[i].Step, seen[i].Run})

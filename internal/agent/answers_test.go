@@ -22,9 +22,11 @@ import (
 // Messages that tool_messages adds follow all results of the round, so that no call seems open.
 func TestMessagesBesideAnAnswer(t *testing.T) {
 	t.Parallel()
-	beside := &inproc.Middleware{ToolMessages: func(_ context.Context, _ *hook.Call, in *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error) {
-		return &abi.ToolMessagesAnswer{Messages: []abi.Message{abi.User("see " + in.Call.ID), in.Default}}, nil
-	}}
+	beside := &inproc.Middleware{
+		ToolMessages: func(_ context.Context, _ *hook.Call, in *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error) {
+			return &abi.ToolMessagesAnswer{Messages: []abi.Message{abi.User("see " + in.Call.ID), in.Default}}, nil
+		},
+	}
 	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", beside))},
 		[]scripted.Reply{calls("t#1", "t#2"), scripted.Text("done")})
 	require.NoError(t, tr.err)
@@ -33,12 +35,20 @@ func TestMessagesBesideAnAnswer(t *testing.T) {
 
 func TestAnAnswerIsTakenAway(t *testing.T) {
 	t.Parallel()
-	remove := &inproc.Middleware{AfterTools: func(_ context.Context, c *hook.Call, in *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
-		return &abi.AfterToolsAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: in.Messages.Total - 1, Remove: 1}}}}, nil
-	}}
+	remove := &inproc.Middleware{
+		AfterTools: func(_ context.Context, c *hook.Call, in *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
+			return &abi.AfterToolsAnswer{
+				Messages: abi.ListPatch{Splice: []abi.Splice{{At: in.Messages.Total - 1, Remove: 1}}},
+			}, nil
+		},
+	}
 	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", remove))},
 		[]scripted.Reply{calls("t#1"), scripted.Text("done")})
-	require.Equal(t, []string{"U:hi", "A:[t#1]", "T:The result of this call of t is no longer in the conversation.#1"}, tr.saw(1))
+	require.Equal(
+		t,
+		[]string{"U:hi", "A:[t#1]", "T:The result of this call of t is no longer in the conversation.#1"},
+		tr.saw(1),
+	)
 	require.Equal(t, 1, tr.count(abi.EventToolCall), "it is not told again")
 }
 
@@ -49,7 +59,9 @@ func TestCompactedHistory(t *testing.T) {
 	var newFrom, total int
 	compact := &inproc.Middleware{
 		BeforeModelRewriteState: func(_ context.Context, _ *hook.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
-			return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Remove: in.Messages.Total - 1}}}}, nil
+			return &abi.BeforeModelRewriteStateAnswer{
+				Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Remove: in.Messages.Total - 1}}},
+			}, nil
 		},
 		GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 			return &abi.GateToolAnswer{Decision: abi.DecideStop, Message: "enough"}, nil
@@ -60,7 +72,11 @@ func TestCompactedHistory(t *testing.T) {
 		},
 	}
 	history := []abi.Message{abi.User("1"), abi.Assistant("2"), abi.User("3"), abi.Assistant("4"), abi.User("5")}
-	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", compact))}, []scripted.Reply{calls("t#1", "t#2")}, history...)
+	tr := try(
+		t,
+		agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", compact))},
+		[]scripted.Reply{calls("t#1", "t#2")},
+		history...)
 	require.Equal(t, 2, tr.count(abi.EventToolResult))
 	require.Equal(t, 1, newFrom)
 	require.Equal(t, 4, total)
@@ -68,10 +84,18 @@ func TestCompactedHistory(t *testing.T) {
 
 func TestRespondWithCalls(t *testing.T) {
 	t.Parallel()
-	respond := &inproc.Middleware{BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		return &abi.BeforeAgentAnswer{Respond: &abi.Message{Role: "assistant", ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", "{}")}}}, nil
-	}}
-	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", respond))}, []scripted.Reply{scripted.Text("done")})
+	respond := &inproc.Middleware{
+		BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			return &abi.BeforeAgentAnswer{
+				Respond: &abi.Message{Role: "assistant", ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", "{}")}},
+			}, nil
+		},
+	}
+	tr := try(
+		t,
+		agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", respond))},
+		[]scripted.Reply{scripted.Text("done")},
+	)
 	require.Equal(t, []string{"U:hi", "A:[t#1]", "T:ok#1"}, tr.saw(0))
 }
 
@@ -85,32 +109,50 @@ func TestMessageEventsAreAnAssistants(t *testing.T) {
 		did = true
 		return m[:1], nil
 	})
-	tr := try(t, agent.Options{Chain: with(t, nativeEntry("m", remove))}, []scripted.Reply{scripted.Text("gone"), scripted.Text("done")})
+	tr := try(
+		t,
+		agent.Options{Chain: with(t, nativeEntry("m", remove))},
+		[]scripted.Reply{scripted.Text("gone"), scripted.Text("done")},
+	)
 	require.Equal(t, 1, tr.count(abi.EventMessage))
 
-	fails := &inproc.Middleware{AfterModelRewriteState: func(context.Context, *hook.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
-		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "no"}
-	}}
-	tr = try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", fails))}, []scripted.Reply{calls("t#1")})
+	fails := &inproc.Middleware{
+		AfterModelRewriteState: func(context.Context, *hook.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+			return nil, &abi.Error{Code: abi.CodeInvalid, Message: "no"}
+		},
+	}
+	tr = try(
+		t,
+		agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", fails))},
+		[]scripted.Reply{calls("t#1")},
+	)
 	require.Equal(t, 1, tr.count(abi.EventMessage), "whoever hears of the calls has heard of their message")
 	require.Equal(t, 1, tr.count(abi.EventToolResult))
 }
 
 func TestACallThatRanIsNotSaidToBeCutOff(t *testing.T) {
 	t.Parallel()
-	stop := &inproc.Middleware{AfterTool: func(context.Context, *hook.Call, *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
-		return &abi.AfterToolAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "seen enough"}}}, nil
-	}}
-	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "secret")}, Chain: with(t, nativeEntry("m", stop))}, []scripted.Reply{calls("t#1")})
+	stop := &inproc.Middleware{
+		AfterTool: func(context.Context, *hook.Call, *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+			return &abi.AfterToolAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "seen enough"}}}, nil
+		},
+	}
+	tr := try(
+		t,
+		agent.Options{Tools: []tool.Tool{toolNamed("t", "secret")}, Chain: with(t, nativeEntry("m", stop))},
+		[]scripted.Reply{calls("t#1")},
+	)
 	require.Equal(t, []string{"1=The call of t was made; its result was withheld when the run ended."}, tr.results())
 }
 
 func TestFinalIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	for _, m := range []abi.Message{abi.User("x"), {Role: "assistant", ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", "{}")}}} {
-		end := &inproc.Middleware{AfterAgent: func(context.Context, *hook.Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
-			return &abi.AfterAgentAnswer{Final: &m}, nil
-		}}
+		end := &inproc.Middleware{
+			AfterAgent: func(context.Context, *hook.Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+				return &abi.AfterAgentAnswer{Final: &m}, nil
+			},
+		}
 		tr := try(t, agent.Options{Chain: with(t, nativeEntry("m", end))}, []scripted.Reply{scripted.Text("done")})
 		require.Equal(t, 1, tr.count(abi.EventFault))
 		require.Equal(t, "done", tr.last().Message.Content.String())

@@ -20,7 +20,13 @@ func attempted(t *testing.T, entries []hook.Entry, replies ...scripted.Reply) []
 	t.Helper()
 	m := scripted.New(replies...)
 	first := model.WithRetry(m, &model.RetryOptions{Sleep: func(context.Context, time.Duration) error { return nil }})
-	a, err := agent.New(&agent.Options{Model: model.WithFallback([]model.Choice{{Model: first}, {Model: m, Name: "other"}}, nil), ModelName: "one", Chain: with(t, entries...)})
+	a, err := agent.New(
+		&agent.Options{
+			Model:     model.WithFallback([]model.Choice{{Model: first}, {Model: m, Name: "other"}}, nil),
+			ModelName: "one",
+			Chain:     with(t, entries...),
+		},
+	)
 	require.NoError(t, err)
 	var events []abi.Event
 	for e := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
@@ -30,16 +36,23 @@ func attempted(t *testing.T, entries []hook.Entry, replies ...scripted.Reply) []
 }
 
 func busy(after time.Duration) scripted.Reply {
-	return scripted.Error(&model.Error{Code: abi.CodeModel, Message: "busy", Status: 503, Retryable: true, RetryAfter: after})
+	return scripted.Error(
+		&model.Error{Code: abi.CodeModel, Message: "busy", Status: 503, Retryable: true, RetryAfter: after},
+	)
 }
 
 func TestAttemptsAreEvents(t *testing.T) {
 	t.Parallel()
 	hooks := 0
-	look := nativeEntry("look", &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-		hooks++
-		return nil, nil
-	}})
+	look := nativeEntry(
+		"look",
+		&inproc.Middleware{
+			BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+				hooks++
+				return nil, nil
+			},
+		},
+	)
 	var got []abi.Event
 	for _, e := range attempted(t, []hook.Entry{look}, busy(time.Second), busy(2*time.Second), busy(3*time.Second), scripted.Text("done")) {
 		if e.Type == abi.EventModelAttempt {

@@ -26,7 +26,12 @@ func (a *Agent) RunFor(ctx context.Context, in Input, enc chain.Encoder) iter.Se
 
 // ResumeFor is like [Agent.Resume] and also translates the events with enc, as [Agent.RunFor] does.
 // enc must be a new encoder.
-func (a *Agent) ResumeFor(ctx context.Context, state *runlog.State, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[delivery.Event, error], error) {
+func (a *Agent) ResumeFor(
+	ctx context.Context,
+	state *runlog.State,
+	answers map[string]json.RawMessage,
+	enc chain.Encoder,
+) (iter.Seq2[delivery.Event, error], error) {
 	r, err := answered(a, state, answers)
 	if err != nil {
 		return nil, err

@@ -40,23 +40,25 @@ func (lines) Encode(e abi.Event) []chain.Encoded {
 
 // translator writes [REDACTED] over every chunk's text, and logs at the end.
 func translator() *inproc.Middleware {
-	return &inproc.Middleware{TranslateBefore: func(_ context.Context, c *hook.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
-		var e abi.Event
-		if err := json.Unmarshal(in.Event, &e); err != nil {
-			return nil, err
-		}
-		switch e.Type {
-		case abi.EventChunk:
-			e.Chunk.Text = "[REDACTED]"
-		case abi.EventRunFinished, abi.EventRunPaused:
-			c.Log(abi.LogInfo, "translated the end")
-			return nil, nil
-		default:
-			return nil, nil
-		}
-		b, err := abijson.Marshal(e)
-		return &abi.TranslateAnswer{Event: b}, err
-	}}
+	return &inproc.Middleware{
+		TranslateBefore: func(_ context.Context, c *hook.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+			var e abi.Event
+			if err := json.Unmarshal(in.Event, &e); err != nil {
+				return nil, err
+			}
+			switch e.Type {
+			case abi.EventChunk:
+				e.Chunk.Text = "[REDACTED]"
+			case abi.EventRunFinished, abi.EventRunPaused:
+				c.Log(abi.LogInfo, "translated the end")
+				return nil, nil
+			default:
+				return nil, nil
+			}
+			b, err := abijson.Marshal(e)
+			return &abi.TranslateAnswer{Event: b}, err
+		},
+	}
 }
 
 func collect(t *testing.T, stream func(func(delivery.Event, error) bool), from int64) (out []string, err error) {
@@ -91,12 +93,14 @@ func TestRunFor(t *testing.T) {
 // another client, with the numbers going on.
 func TestResumeFor(t *testing.T) {
 	t.Parallel()
-	asks := &inproc.Middleware{BeforeAgent: func(_ context.Context, _ *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		if in.Resume != nil {
-			return nil, nil
-		}
-		return &abi.BeforeAgentAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "may I?"}}}, nil
-	}}
+	asks := &inproc.Middleware{
+		BeforeAgent: func(_ context.Context, _ *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			if in.Resume != nil {
+				return nil, nil
+			}
+			return &abi.BeforeAgentAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "may I?"}}}, nil
+		},
+	}
 	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Text("hello")),
 		Chain: with(t, hook.Entry{Name: "asks", Middleware: asks}, hook.Entry{Name: "redact", Middleware: translator()})})
 	require.NoError(t, err)
@@ -105,7 +109,12 @@ func TestResumeFor(t *testing.T) {
 	require.ErrorAs(t, err, &paused)
 	require.Equal(t, []string{"run_started", "log translated the end", "run_paused"}, got)
 
-	stream, err := a.ResumeFor(t.Context(), paused.State, map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage(`1`)}, lines{})
+	stream, err := a.ResumeFor(
+		t.Context(),
+		paused.State,
+		map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage(`1`)},
+		lines{},
+	)
 	require.NoError(t, err)
 	got, err = collect(t, stream, 3)
 	require.NoError(t, err)
@@ -118,10 +127,12 @@ func TestRunForEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	waits := native.WithBeforeAgent(func(ctx context.Context, _ *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		<-ctx.Done()
-		return nil, nil
-	})
+	waits := native.WithBeforeAgent(
+		func(ctx context.Context, _ *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			<-ctx.Done()
+			return nil, nil
+		},
+	)
 	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Text("hello")),
 		Chain: with(t, hook.Entry{Name: "redact", Middleware: translator()}, hook.Entry{Name: "waits", Middleware: waits})})
 	require.NoError(t, err)

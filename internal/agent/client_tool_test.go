@@ -20,8 +20,14 @@ func TestClientTools(t *testing.T) {
 	t.Parallel()
 	own := 0
 	m := scripted.New(
-		scripted.Calls(abi.NewToolCall("1", "t", "{}"), abi.NewToolCall("2", "show", `{"a":1}`), abi.NewToolCall("3", "show", `{"a":2}`), abi.NewToolCall("4", "show", `{}`)),
-		scripted.Text("done"))
+		scripted.Calls(
+			abi.NewToolCall("1", "t", "{}"),
+			abi.NewToolCall("2", "show", `{"a":1}`),
+			abi.NewToolCall("3", "show", `{"a":2}`),
+			abi.NewToolCall("4", "show", `{}`),
+		),
+		scripted.Text("done"),
+	)
 	base, err := agent.New(&agent.Options{Model: m, Tools: counted(&own)})
 	require.NoError(t, err)
 	a, err := base.WithTools(tool.ByClient(abi.Tool{Name: "show", Description: "shows it to the user"}))

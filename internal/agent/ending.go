@@ -84,7 +84,12 @@ type OverloadedError struct {
 
 // Error reports the memory use and what to do.
 func (e *OverloadedError) Error() string {
-	return fmt.Sprintf("the server ran out of memory (%d of %d bytes used), and this run held the most (%d bytes): keep less in the run, or run it again later", e.Used, e.Limit, e.Held)
+	return fmt.Sprintf(
+		"the server ran out of memory (%d of %d bytes used), and this run held the most (%d bytes): keep less in the run, or run it again later",
+		e.Used,
+		e.Limit,
+		e.Held,
+	)
 }
 
 // A TimeoutError ends a run that exceeded its timeout or the deadline of its caller's context.
@@ -137,5 +142,9 @@ type ExpiredError struct {
 
 // Error names the timeout and the time at which it ended.
 func (e *ExpiredError) Error() string {
-	return fmt.Sprintf("the run waited longer for an answer than it may (%v, until %s); begin another", e.Limit, e.At.UTC().Format(time.RFC3339))
+	return fmt.Sprintf(
+		"the run waited longer for an answer than it may (%v, until %s); begin another",
+		e.Limit,
+		e.At.UTC().Format(time.RFC3339),
+	)
 }

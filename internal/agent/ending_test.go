@@ -48,9 +48,16 @@ func as[T error](err error) bool {
 func TestEveryEndingHasAType(t *testing.T) {
 	t.Parallel()
 	before := func(answer *abi.BeforeModelAnswer, err error) []hook.Entry {
-		return []hook.Entry{nativeEntry("guard", &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-			return answer, err
-		}})}
+		return []hook.Entry{
+			nativeEntry(
+				"guard",
+				&inproc.Middleware{
+					BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+						return answer, err
+					},
+				},
+			),
+		}
 	}
 	for _, test := range []struct {
 		name    string
@@ -104,8 +111,16 @@ func TestEveryEndingHasAType(t *testing.T) {
 			if test.want == "stop" {
 				var stop *ending.StoppedError
 				require.ErrorAs(t, err, &stop)
-				require.Equal(t, ending.StoppedError{Entry: "guard", Hook: abi.HookBeforeModel, Reason: "quota", Code: "q-1"}, *stop)
-				require.Equal(t, []any{"guard", abi.HookBeforeModel, "quota", "q-1"}, []any{last.StoppedBy, last.Hook, last.Reason, last.StopCode})
+				require.Equal(
+					t,
+					ending.StoppedError{Entry: "guard", Hook: abi.HookBeforeModel, Reason: "quota", Code: "q-1"},
+					*stop,
+				)
+				require.Equal(
+					t,
+					[]any{"guard", abi.HookBeforeModel, "quota", "q-1"},
+					[]any{last.StoppedBy, last.Hook, last.Reason, last.StopCode},
+				)
 			}
 		})
 	}
@@ -113,9 +128,23 @@ func TestEveryEndingHasAType(t *testing.T) {
 
 func TestWhoFailedTheModelCall(t *testing.T) {
 	t.Parallel()
-	tr := try(t, agent.Options{Chain: with(t, nativeEntry("guard", &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-		return nil, &abi.Error{Code: abi.CodeDenied, Message: "not today"}
-	}}))}, nil)
+	tr := try(
+		t,
+		agent.Options{
+			Chain: with(
+				t,
+				nativeEntry(
+					"guard",
+					&inproc.Middleware{
+						BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+							return nil, &abi.Error{Code: abi.CodeDenied, Message: "not today"}
+						},
+					},
+				),
+			),
+		},
+		nil,
+	)
 	var failed *agent.ModelError
 	require.ErrorAs(t, tr.err, &failed)
 	require.Equal(t, "guard", failed.Source)
@@ -138,10 +167,15 @@ func TestTheCallersDeadline(t *testing.T) {
 
 func TestTheRecordOfAPhaseHasALimit(t *testing.T) {
 	t.Parallel()
-	large := nativeEntry("large", &inproc.Middleware{BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-		hook.ControlOf(c).Weigh(200 << 20)
-		return nil, nil
-	}})
+	large := nativeEntry(
+		"large",
+		&inproc.Middleware{
+			BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+				hook.ControlOf(c).Weigh(200 << 20)
+				return nil, nil
+			},
+		},
+	)
 	tr := try(t, agent.Options{Chain: with(t, large)}, nil)
 	var fault *ending.FaultError
 	require.ErrorAs(t, tr.err, &fault)

@@ -19,7 +19,12 @@ func TestAnAnswerThatComesTooLate(t *testing.T) {
 	var paused *agent.PausedError
 	require.ErrorAs(t, err, &paused)
 	at := time.UnixMilli(lastOf(events).ExpiresMS)
-	require.WithinRange(t, at, before.Add(agent.DefaultPauseTimeout).Truncate(time.Millisecond), time.Now().Add(agent.DefaultPauseTimeout))
+	require.WithinRange(
+		t,
+		at,
+		before.Add(agent.DefaultPauseTimeout).Truncate(time.Millisecond),
+		time.Now().Add(agent.DefaultPauseTimeout),
+	)
 
 	state := *paused.State
 	state.Expires = before // as if a week had gone by
@@ -37,7 +42,12 @@ func TestAnAnswerThatComesTooLate(t *testing.T) {
 	require.Equal(t, abi.RunError, end.FinishReason)
 	require.Equal(t, abi.CodeLimit, end.Error.Code)
 	require.Contains(t, end.Error.Message, "waited longer for an answer than it may (168h0m0s, until ")
-	require.Equal(t, []string{"The call of t was not run: the run ended before it came to it."}, results, "its call has an end")
+	require.Equal(
+		t,
+		[]string{"The call of t was not run: the run ended before it came to it."},
+		results,
+		"its call has an end",
+	)
 }
 
 func TestAPauseWithoutALimit(t *testing.T) {

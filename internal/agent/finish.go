@@ -127,7 +127,12 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 	case errors.As(err, &over) && errors.As(context.Cause(ctx), &heavy):
 		err = heavy
 		e.FinishReason = abi.RunError
-		e.Error = &abi.Error{Code: abi.CodeUnavailable, Message: heavy.Error(), Retryable: true, RetryAfterMS: shortageRetry.Milliseconds()}
+		e.Error = &abi.Error{
+			Code:         abi.CodeUnavailable,
+			Message:      heavy.Error(),
+			Retryable:    true,
+			RetryAfterMS: shortageRetry.Milliseconds(),
+		}
 	case errors.As(err, &over) && errors.Is(err, persist.ErrCanceled):
 		e.FinishReason = abi.RunCanceled
 		err = &CanceledError{persist.ErrCanceled}
@@ -176,7 +181,12 @@ func runError(err error) *abi.Error {
 		return &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
 	}
 	if passes(err) {
-		return &abi.Error{Code: abi.CodeUnavailable, Message: err.Error() + "; this is no mistake of the agent, and may be over in a minute: run it again then", Retryable: true, RetryAfterMS: shortageRetry.Milliseconds()}
+		return &abi.Error{
+			Code:         abi.CodeUnavailable,
+			Message:      err.Error() + "; this is no mistake of the agent, and may be over in a minute: run it again then",
+			Retryable:    true,
+			RetryAfterMS: shortageRetry.Milliseconds(),
+		}
 	}
 	var fault *ending.FaultError
 	if errors.As(err, &fault) {

@@ -19,7 +19,11 @@ func TestJournalLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := (&journal.Options{Journal: struct{ journal.Journal }{}, MaxBytes: tc.options}).WithDefaults()
-			require.Equal(t, tc.want, maxJournalBytes(o, &run{root: &Agent{Options: Options{Limits: Limits{JournalBytes: tc.limits}}}}))
+			require.Equal(
+				t,
+				tc.want,
+				maxJournalBytes(o, &run{root: &Agent{Options: Options{Limits: Limits{JournalBytes: tc.limits}}}}),
+			)
 		})
 	}
 }

@@ -72,17 +72,28 @@ func (l Limits) complete() (Limits, error) {
 	}
 	switch {
 	case l.ModelCalls < 0 || l.ToolCalls < 0:
-		return l, fmt.Errorf("limits: %d model calls and %d tool calls; want numbers above 0, or 0 for no limit", l.ModelCalls, l.ToolCalls)
+		return l, fmt.Errorf(
+			"limits: %d model calls and %d tool calls; want numbers above 0, or 0 for no limit",
+			l.ModelCalls,
+			l.ToolCalls,
+		)
 	case l.JournalBytes < 0:
 		return l, fmt.Errorf("limits: %d journal bytes; want a number above 0, or 0 for the default", l.JournalBytes)
 	case !slices.Contains([]OnLimit{LimitError, LimitEnd, LimitAnswer}, l.OnLimit):
 		return l, fmt.Errorf("limits: what happens at the limit of model calls is %q; want error, end or answer", l.OnLimit)
 	case !slices.Contains([]OnLimit{LimitError, LimitEnd, LimitAnswer, LimitRefuse}, l.OnToolLimit):
-		return l, fmt.Errorf("limits: what happens at the limit of tool calls is %q; want error, end, answer or refuse", l.OnToolLimit)
+		return l, fmt.Errorf(
+			"limits: what happens at the limit of tool calls is %q; want error, end, answer or refuse",
+			l.OnToolLimit,
+		)
 	}
 	for name, n := range l.Tools {
 		if n < 1 {
-			return l, fmt.Errorf("limits: %d calls of tool %q; want a number above 0, or leave the tool out of the agent", n, name)
+			return l, fmt.Errorf(
+				"limits: %d calls of tool %q; want a number above 0, or leave the tool out of the agent",
+				n,
+				name,
+			)
 		}
 	}
 	return l, nil
@@ -90,7 +101,12 @@ func (l Limits) complete() (Limits, error) {
 
 // forModules returns the limits as before_agent receives them.
 func (o *Options) forModules() abi.RunLimits {
-	return abi.RunLimits{MaxSteps: o.MaxSteps, ModelCalls: o.Limits.ModelCalls, ToolCalls: o.Limits.ToolCalls, Tools: o.Limits.Tools}
+	return abi.RunLimits{
+		MaxSteps:   o.MaxSteps,
+		ModelCalls: o.Limits.ModelCalls,
+		ToolCalls:  o.Limits.ToolCalls,
+		Tools:      o.Limits.Tools,
+	}
 }
 
 // limitText describes a limit.
@@ -173,7 +189,9 @@ func (r *run) countModelCall() error {
 
 // lastCall returns the message that tells the model to answer without tools.
 func lastCall(l *ending.LimitError) abi.Message {
-	m := abi.User(fmt.Sprintf("The run has used up %s. Answer now, with what you have: no more tools can be called.", limitText(l)))
+	m := abi.User(
+		fmt.Sprintf("The run has used up %s. Answer now, with what you have: no more tools can be called.", limitText(l)),
+	)
 	m.Origin = abi.OriginHost
 	return m
 }
@@ -195,7 +213,8 @@ func (r *run) allot(calls []runlog.CallState) error {
 		if !r.reachesTool(&c.Call) {
 			continue
 		}
-		if c.OverLimit = r.countToolCall(c.Call.Name); c.OverLimit != nil && !slices.ContainsFunc(beyond, func(l *ending.LimitError) bool { return *l == *c.OverLimit }) {
+		if c.OverLimit = r.countToolCall(c.Call.Name); c.OverLimit != nil &&
+			!slices.ContainsFunc(beyond, func(l *ending.LimitError) bool { return *l == *c.OverLimit }) {
 			beyond = append(beyond, c.OverLimit)
 		}
 	}
@@ -230,7 +249,10 @@ func (r *run) CountTool(name string) error {
 		return l
 	}
 	r.tellLimit(l, actionRefused)
-	return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("tool: the call of %s was not run: the run has used up %s", name, limitText(l))}
+	return &abi.Error{
+		Code:    abi.CodeLimit,
+		Message: fmt.Sprintf("tool: the call of %s was not run: the run has used up %s", name, limitText(l)),
+	}
 }
 
 // countToolCall counts a tool call in this run and those around it. It returns the limit
@@ -268,7 +290,9 @@ func (r *run) countTool(name string) *ending.LimitError {
 
 // beyond returns the result of a call beyond a limit.
 func beyond(l *ending.LimitError, name string) *abi.Result {
-	return abi.ErrorResult(fmt.Sprintf("The call of %s was not run: the run has used up %s. Go on without it.", name, limitText(l)))
+	return abi.ErrorResult(
+		fmt.Sprintf("The call of %s was not run: the run has used up %s. Go on without it.", name, limitText(l)),
+	)
 }
 
 // onLimit returns what happens at a limit.

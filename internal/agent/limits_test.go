@@ -34,7 +34,13 @@ func counted(n *int) []tool.Tool {
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	thinking := scripted.Message(abi.Message{Role: abi.RoleAssistant, Content: abi.Text("let me see"), ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", "{}")}})
+	thinking := scripted.Message(
+		abi.Message{
+			Role:      abi.RoleAssistant,
+			Content:   abi.Text("let me see"),
+			ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", "{}")},
+		},
+	)
 	for _, test := range []struct {
 		name     string
 		steps    int
@@ -83,7 +89,11 @@ func TestLimits(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			ran := 0
-			tr := try(t, agent.Options{MaxSteps: test.steps, Limits: test.limits, Tools: counted(&ran), Parallel: 1}, test.replies)
+			tr := try(
+				t,
+				agent.Options{MaxSteps: test.steps, Limits: test.limits, Tools: counted(&ran), Parallel: 1},
+				test.replies,
+			)
 			require.Equal(t, test.finish, tr.last().FinishReason)
 			require.Equal(t, test.ran, ran)
 			requests := tr.model.Requests()
@@ -116,12 +126,21 @@ func TestLimits(t *testing.T) {
 
 func TestModelCallsOfOneStep(t *testing.T) {
 	t.Parallel()
-	entry := hook.Entry{Name: "judge", Middleware: &inproc.Middleware{AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
-		return &abi.AfterModelAnswer{Again: &abi.ModelAgain{Reason: "better, please"}}, nil
-	}}}
+	entry := hook.Entry{
+		Name: "judge",
+		Middleware: &inproc.Middleware{
+			AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+				return &abi.AfterModelAnswer{Again: &abi.ModelAgain{Reason: "better, please"}}, nil
+			},
+		},
+	}
 	c, err := chain.New(entry)
 	require.NoError(t, err)
-	tr := try(t, agent.Options{Chain: c, NoStream: true, Limits: agent.Limits{ModelCalls: 2}}, []scripted.Reply{scripted.Text("a"), scripted.Text("b"), scripted.Text("c")})
+	tr := try(
+		t,
+		agent.Options{Chain: c, NoStream: true, Limits: agent.Limits{ModelCalls: 2}},
+		[]scripted.Reply{scripted.Text("a"), scripted.Text("b"), scripted.Text("c")},
+	)
 	require.Len(t, tr.model.Requests(), 2)
 	require.Equal(t, abi.RunLimit, tr.last().FinishReason)
 	require.ErrorContains(t, tr.err, "all its 2 model calls")

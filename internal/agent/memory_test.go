@@ -113,7 +113,13 @@ func TestEventsWaitForASlowJournal(t *testing.T) {
 		var ahead int64
 		f.before = func() { ahead = max(ahead, f.emitted.Load()-j.bytes.Load()) }
 		process := account.New(account.LevelProcess, "", nil, 1<<30)
-		a, err := agent.New(&agent.Options{Model: modelFunc(nil), Chain: with(t, nativeEntry("flood", f.nativeEntry(10))), Journal: &journal.Options{Journal: j, MaxBytes: 1 << 30}})
+		a, err := agent.New(
+			&agent.Options{
+				Model:   modelFunc(nil),
+				Chain:   with(t, nativeEntry("flood", f.nativeEntry(10))),
+				Journal: &journal.Options{Journal: j, MaxBytes: 1 << 30},
+			},
+		)
 		require.NoError(t, err)
 		var last abi.Event
 		for e, err := range a.Run(account.WithContext(t.Context(), process), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
@@ -130,7 +136,11 @@ func TestEventsWaitForASlowJournal(t *testing.T) {
 
 // limited runs an agent in a process of 1 GiB, and returns its last event, the most bytes
 // that it held, and its error.
-func limited(t *testing.T, o *agent.Options, do func(process *account.Account, e *abi.Event)) (last abi.Event, peak int64, failed error) {
+func limited(
+	t *testing.T,
+	o *agent.Options,
+	do func(process *account.Account, e *abi.Event),
+) (last abi.Event, peak int64, failed error) {
 	t.Helper()
 	process := account.New(account.LevelProcess, "", nil, 1<<30)
 	a, err := agent.New(o)
@@ -203,7 +213,15 @@ func TestMemoryIsLimited(t *testing.T) {
 			entries[i+1].Middleware.(*inproc.Middleware).BeforeAgent = nil
 			entries[i+1].Middleware.(*inproc.Middleware).CallTool = nil
 		}
-		last, _, err := limited(t, &agent.Options{Model: modelFunc(func() (*abi.Response, error) { return done.Response, nil }), Memory: most, Chain: with(t, entries...)}, nil)
+		last, _, err := limited(
+			t,
+			&agent.Options{
+				Model:  modelFunc(func() (*abi.Response, error) { return done.Response, nil }),
+				Memory: most,
+				Chain:  with(t, entries...),
+			},
+			nil,
+		)
 		require.NoError(t, err)
 		require.Equal(t, abi.RunStop, last.FinishReason)
 		var limit *abi.Error
@@ -230,7 +248,9 @@ func TestMemoryOfSubAgents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &flood{}
-		inner, err := agent.New(&agent.Options{Name: "inner", Model: modelFunc(nil), Chain: with(t, nativeEntry("flood", f.nativeEntry(5)))})
+		inner, err := agent.New(
+			&agent.Options{Name: "inner", Model: modelFunc(nil), Chain: with(t, nativeEntry("flood", f.nativeEntry(5)))},
+		)
 		require.NoError(t, err)
 		asked := 0
 		outer := modelFunc(func() (*abi.Response, error) {
@@ -241,7 +261,15 @@ func TestMemoryOfSubAgents(t *testing.T) {
 			return &abi.Response{Message: m}, nil
 		})
 		j := &slowJournal{}
-		last, peak, err := limited(t, &agent.Options{Model: outer, Tools: []tool.Tool{agent.Tool(inner, nil)}, Journal: &journal.Options{Journal: j, MaxBytes: 1 << 30}}, nil)
+		last, peak, err := limited(
+			t,
+			&agent.Options{
+				Model:   outer,
+				Tools:   []tool.Tool{agent.Tool(inner, nil)},
+				Journal: &journal.Options{Journal: j, MaxBytes: 1 << 30},
+			},
+			nil,
+		)
 		require.NoError(t, err)
 		require.Equal(t, abi.RunStop, last.FinishReason)
 		require.Greater(t, f.emitted.Load(), int64(40<<20))
@@ -299,7 +327,11 @@ func TestParallelToolsAreCounted(t *testing.T) {
 			}
 			var entries []hook.Entry
 			entries = append(entries, nativeEntry("own", own))
-			_, peak, err := limited(t, &agent.Options{Model: modelFunc(ask()), NoStream: true, Parallel: calls, Memory: most, Chain: with(t, entries...)}, nil)
+			_, peak, err := limited(
+				t,
+				&agent.Options{Model: modelFunc(ask()), NoStream: true, Parallel: calls, Memory: most, Chain: with(t, entries...)},
+				nil,
+			)
 			require.NoError(t, err)
 			require.LessOrEqual(t, held.Load(), int64(most))
 			require.LessOrEqual(t, peak, int64(2*most))

@@ -90,7 +90,11 @@ func (r *run) allow(req *chain.ModelRequest) error {
 	case req.Model == a.ModelName:
 		return nil
 	case a.Models != nil && !slices.Contains(a.Models, req.Model):
-		return fmt.Errorf("model %q is not one of this agent's: %s", req.Model, strings.Join(append([]string{a.ModelName}, a.Models...), ", "))
+		return fmt.Errorf(
+			"model %q is not one of this agent's: %s",
+			req.Model,
+			strings.Join(append([]string{a.ModelName}, a.Models...), ", "),
+		)
 	case a.AllowModel != nil && !a.AllowModel(req.Model):
 		return fmt.Errorf("model %q is not one that this agent may ask", req.Model)
 	}
@@ -130,7 +134,16 @@ func (r *run) attempts() func(model.Attempt) {
 	return func(a model.Attempt) {
 		n++
 		failed := ending.AsError(modelError(a.Err), abi.CodeModel)
-		r.tell(abi.Event{Type: abi.EventModelAttempt, Model: a.Model, Attempt: n, Error: failed, Next: a.Next, DelayMS: a.Wait.Milliseconds()})
+		r.tell(
+			abi.Event{
+				Type:    abi.EventModelAttempt,
+				Model:   a.Model,
+				Attempt: n,
+				Error:   failed,
+				Next:    a.Next,
+				DelayMS: a.Wait.Milliseconds(),
+			},
+		)
 	}
 }
 
@@ -139,9 +152,15 @@ func (r *run) stream(ctx context.Context, req *model.Request, out chunk.Sink) (*
 	if out == nil {
 		return r.agent.Model.Generate(ctx, req, nil)
 	}
-	return chunks.Pump(ctx, out, true, "the model's client", func(ctx context.Context, put func(abi.Chunk) error) (*abi.Response, error) {
-		return r.agent.Model.Generate(ctx, req, put)
-	})
+	return chunks.Pump(
+		ctx,
+		out,
+		true,
+		"the model's client",
+		func(ctx context.Context, put func(abi.Chunk) error) (*abi.Response, error) {
+			return r.agent.Model.Generate(ctx, req, put)
+		},
+	)
 }
 
 // failedBy returns the error of a failed model call. It names the module that failed the
@@ -161,7 +180,13 @@ func failedBy(source string, err error) error {
 // modelError converts a model's error to the form that modules see.
 func modelError(err error) error {
 	if e, ok := asModelError(err); ok {
-		return &abi.Error{Code: e.Code, Message: e.Message, Retryable: e.Retryable, Status: e.Status, RetryAfterMS: e.RetryAfter.Milliseconds()}
+		return &abi.Error{
+			Code:         e.Code,
+			Message:      e.Message,
+			Retryable:    e.Retryable,
+			Status:       e.Status,
+			RetryAfterMS: e.RetryAfter.Milliseconds(),
+		}
 	}
 	return err
 }

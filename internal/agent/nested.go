@@ -19,7 +19,11 @@ var _ chain.Nester = (*run)(nil)
 // calls.
 func (r *run) OwnModel() chain.ModelCall {
 	return chain.ModelCall{
-		Request:  chain.ModelRequest{Messages: message.NewList(r.revs, nil), Model: r.agent.ModelName, Params: r.agent.Params},
+		Request: chain.ModelRequest{
+			Messages: message.NewList(r.revs, nil),
+			Model:    r.agent.ModelName,
+			Params:   r.agent.Params,
+		},
 		State:    r.state.Messages,
 		Generate: r.ask,
 		Allow:    r.allow,
@@ -31,7 +35,10 @@ func (r *run) OwnTool(name string) (chain.ToolCall, error) {
 	t, ok := r.state.Tool(name)
 	switch {
 	case !ok:
-		return chain.ToolCall{}, &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("tool: this agent has no tool %q", name)}
+		return chain.ToolCall{}, &abi.Error{
+			Code:    abi.CodeNotFound,
+			Message: fmt.Sprintf("tool: this agent has no tool %q", name),
+		}
 	case !slices.Contains(r.state.Active, name):
 		return chain.ToolCall{}, &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf("tool: %s is not active", name)}
 	}

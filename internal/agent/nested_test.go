@@ -44,14 +44,16 @@ func saying(text string) abi.RequestPatch {
 
 // judging asks the model in before_agent, and hands on what came of it.
 func judging(req abi.RequestPatch, took func(*abi.Response, error)) *inproc.Middleware {
-	return native.WithBeforeAgent(func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		res, err := c.Model(ctx, req)
-		took(res, err)
-		if err != nil && !ending.Is(err) {
-			return nil, nil
-		}
-		return nil, err
-	})
+	return native.WithBeforeAgent(
+		func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			res, err := c.Model(ctx, req)
+			took(res, err)
+			if err != nil && !ending.Is(err) {
+				return nil, nil
+			}
+			return nil, err
+		},
+	)
 }
 
 func at(ring hook.Ring, name string, n *inproc.Middleware) hook.Entry {
@@ -84,7 +86,11 @@ func TestOwnModel(t *testing.T) {
 		got = res
 		mu.Lock()
 		defer mu.Unlock()
-		require.Equal(t, []string{"outer.bm", "outer.wm<", "inner.bm", "inner.wm<", "inner.wm>", "inner.am", "outer.wm>", "outer.am"}, log[len(log)-8:])
+		require.Equal(
+			t,
+			[]string{"outer.bm", "outer.wm<", "inner.bm", "inner.wm<", "inner.wm>", "inner.am", "outer.wm>", "outer.am"},
+			log[len(log)-8:],
+		)
 	})
 	tr := runOn(t, m, agent.Options{ModelName: "small", Params: abi.Params{"seed": json.RawMessage("1")}, Chain: with(t,
 		at(hook.Outer, "outer", orderOf("outer", &log, &mu)), at(hook.Tenant, "tenant", orderOf("tenant", &log, &mu)),
@@ -128,16 +134,20 @@ func TestOwnModelRequest(t *testing.T) {
 			t.Parallel()
 			m := answering(nil)
 			asked := false
-			tr := runOn(t, m, agent.Options{ModelName: "small", Models: []string{"tiny"}, Params: abi.Params{"seed": json.RawMessage("1")},
-				Chain: with(t, nativeEntry("judge", judging(test.req, func(_ *abi.Response, err error) {
-					asked = true
-					if test.code == "" {
-						require.NoError(t, err)
-						return
-					}
-					require.ErrorIs(t, err, &abi.Error{Code: test.code})
-					require.ErrorContains(t, err, test.text)
-				})))})
+			tr := runOn(
+				t,
+				m,
+				agent.Options{ModelName: "small", Models: []string{"tiny"}, Params: abi.Params{"seed": json.RawMessage("1")},
+					Chain: with(t, nativeEntry("judge", judging(test.req, func(_ *abi.Response, err error) {
+						asked = true
+						if test.code == "" {
+							require.NoError(t, err)
+							return
+						}
+						require.ErrorIs(t, err, &abi.Error{Code: test.code})
+						require.ErrorContains(t, err, test.text)
+					})))},
+			)
 			require.NoError(t, tr.err)
 			require.True(t, asked)
 			if test.code == "" {
@@ -157,16 +167,22 @@ func TestOwnModelJudges(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string]int{}
 	judge := func(name string) *inproc.Middleware {
-		return &inproc.Middleware{AfterModel: func(ctx context.Context, c *hook.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
-			mu.Lock()
-			asked[name]++
-			mu.Unlock()
-			_, err := c.Model(ctx, saying("judge for "+name))
-			return nil, err
-		}}
+		return &inproc.Middleware{
+			AfterModel: func(ctx context.Context, c *hook.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+				mu.Lock()
+				asked[name]++
+				mu.Unlock()
+				_, err := c.Model(ctx, saying("judge for "+name))
+				return nil, err
+			},
+		}
 	}
-	tr := runOn(t, answering(nil), agent.Options{Chain: with(t, at(hook.Outer, "a", judge("a")), at(hook.Outer, "b", judge("b")),
-		at(hook.Tenant, "t", judge("t")))})
+	tr := runOn(
+		t,
+		answering(nil),
+		agent.Options{Chain: with(t, at(hook.Outer, "a", judge("a")), at(hook.Outer, "b", judge("b")),
+			at(hook.Tenant, "t", judge("t")))},
+	)
 	require.NoError(t, tr.err)
 	// The run's call passes t, a and b. t's call passes a and b, each of whose
 	// passes the other. a's call of the run's passes b, and b's passes a.
@@ -183,28 +199,41 @@ func TestOwnModelFails(t *testing.T) {
 		}
 		return scripted.Text("done")
 	})
-	tr := runOn(t, broken, agent.Options{Chain: with(t, nativeEntry("judge", judging(saying("judge x"), func(_ *abi.Response, err error) {
-		require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable})
-	})))})
+	tr := runOn(
+		t,
+		broken,
+		agent.Options{Chain: with(t, nativeEntry("judge", judging(saying("judge x"), func(_ *abi.Response, err error) {
+			require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable})
+		})))},
+	)
 	require.NoError(t, tr.err)
 
-	tr = runOn(t, answering(nil), agent.Options{Limits: agent.Limits{ModelCalls: 1}, Chain: with(t,
-		nativeEntry("judge", &inproc.Middleware{AfterModel: func(ctx context.Context, c *hook.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
-			_, err := c.Model(ctx, saying("judge x"))
-			require.True(t, ending.Is(err))
-			return nil, nil // which it cannot catch
-		}}))})
+	tr = runOn(t, answering(nil), agent.Options{Limits: agent.Limits{ModelCalls: 1}, Chain: with(
+		t,
+		nativeEntry(
+			"judge",
+			&inproc.Middleware{
+				AfterModel: func(ctx context.Context, c *hook.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+					_, err := c.Model(ctx, saying("judge x"))
+					require.True(t, ending.Is(err))
+					return nil, nil // which it cannot catch
+				},
+			},
+		),
+	)})
 	var limited *ending.LimitError
 	require.ErrorAs(t, tr.err, &limited)
 }
 
 // calling calls a tool in before_agent.
 func calling(name, arguments string, took func(*abi.Result, error)) *inproc.Middleware {
-	return native.WithBeforeAgent(func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		res, err := c.Tool(ctx, name, arguments)
-		took(res, err)
-		return nil, nil
-	})
+	return native.WithBeforeAgent(
+		func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			res, err := c.Tool(ctx, name, arguments)
+			took(res, err)
+			return nil, nil
+		},
+	)
 }
 
 func echo(name string) tool.Tool {
@@ -220,10 +249,12 @@ func TestOwnTool(t *testing.T) {
 	var mu sync.Mutex
 	var log []string
 	var gated []abi.Call
-	gate := &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-		gated = append(gated, in.Call)
-		return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
-	}}
+	gate := &inproc.Middleware{
+		GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			gated = append(gated, in.Call)
+			return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+		},
+	}
 	caller := calling("echo", `{"q":1}`, func(res *abi.Result, err error) {
 		require.NoError(t, err)
 		require.Equal(t, `echo{"q":1}`, res.Content.String())
@@ -232,9 +263,17 @@ func TestOwnTool(t *testing.T) {
 		require.Fail(t, "its own hooks are not called")
 		return nil, nil
 	}
-	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t,
-		at(hook.Outer, "outer", orderOf("outer", &log, &mu)), at(hook.Tenant, "gate", gate), at(hook.Tenant, "caller", caller),
-		at(hook.Inner, "inner", orderOf("inner", &log, &mu)))})
+	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(
+		t,
+		at(
+			hook.Outer,
+			"outer",
+			orderOf("outer", &log, &mu),
+		),
+		at(hook.Tenant, "gate", gate),
+		at(hook.Tenant, "caller", caller),
+		at(hook.Inner, "inner", orderOf("inner", &log, &mu)),
+	)})
 	require.NoError(t, tr.err)
 	require.Subset(t, log, []string{"outer.bt", "inner.bt"})
 	require.Len(t, gated, 1)
@@ -250,16 +289,23 @@ func TestOwnTool(t *testing.T) {
 // results of those that came to nothing.
 func TestOwnToolRefused(t *testing.T) {
 	t.Parallel()
-	fails := tool.Func(abi.Tool{Name: "fails"}, func(context.Context, abi.Call) (*abi.Result, error) { return nil, errors.New("broken") })
-	denies := &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-		if in.Call.Name == "denied" {
-			return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "not for modules"}, nil
-		}
-		return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
-	}}
-	hides := &inproc.Middleware{BeforeModelRewriteState: func(context.Context, *hook.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
-		return &abi.BeforeModelRewriteStateAnswer{Active: []string{"echo", "fails", "denied"}}, nil
-	}}
+	fails := tool.Func(
+		abi.Tool{Name: "fails"},
+		func(context.Context, abi.Call) (*abi.Result, error) { return nil, errors.New("broken") },
+	)
+	denies := &inproc.Middleware{
+		GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			if in.Call.Name == "denied" {
+				return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "not for modules"}, nil
+			}
+			return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+		},
+	}
+	hides := &inproc.Middleware{
+		BeforeModelRewriteState: func(context.Context, *hook.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+			return &abi.BeforeModelRewriteStateAnswer{Active: []string{"echo", "fails", "denied"}}, nil
+		},
+	}
 	for name, test := range map[string]struct {
 		tool, arguments string
 		code            abi.Code
@@ -277,19 +323,21 @@ func TestOwnToolRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			called := false
-			caller := &inproc.Middleware{BeforeModel: func(ctx context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-				called = true
-				res, err := c.Tool(ctx, test.tool, test.arguments)
-				if test.code != "" {
-					require.ErrorIs(t, err, &abi.Error{Code: test.code})
-					require.ErrorContains(t, err, test.text)
+			caller := &inproc.Middleware{
+				BeforeModel: func(ctx context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+					called = true
+					res, err := c.Tool(ctx, test.tool, test.arguments)
+					if test.code != "" {
+						require.ErrorIs(t, err, &abi.Error{Code: test.code})
+						require.ErrorContains(t, err, test.text)
+						return nil, nil
+					}
+					require.NoError(t, err)
+					require.Contains(t, res.Content.String(), test.text)
+					require.Equal(t, test.tool != "echo", res.IsError)
 					return nil, nil
-				}
-				require.NoError(t, err)
-				require.Contains(t, res.Content.String(), test.text)
-				require.Equal(t, test.tool != "echo", res.IsError)
-				return nil, nil
-			}}
+				},
+			}
 			tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo"), echo("hidden"), echo("denied"), fails},
 				Chain: with(t, nativeEntry("gate", denies), nativeEntry("hides", hides), nativeEntry("caller", caller))})
 			require.NoError(t, tr.err)
@@ -324,7 +372,13 @@ func TestOwnCallsWhere(t *testing.T) {
 			return nil, nil
 		},
 	}
-	a, err := agent.New(&agent.Options{Model: answering(&abi.Usage{TotalTokens: 3}), Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("n", n))})
+	a, err := agent.New(
+		&agent.Options{
+			Model: answering(&abi.Usage{TotalTokens: 3}),
+			Tools: []tool.Tool{echo("echo")},
+			Chain: with(t, nativeEntry("n", n)),
+		},
+	)
 	require.NoError(t, err)
 	var last abi.Event
 	for e, err := range a.RunFor(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}, lines{}) {
@@ -353,7 +407,11 @@ func TestOwnToolCycles(t *testing.T) {
 		}
 		return &abi.CallToolAnswer{Result: res}, nil
 	}
-	tr := try(t, agent.Options{Chain: with(t, nativeEntry("m", self))}, []scripted.Reply{calls("self#1"), scripted.Text("done")})
+	tr := try(
+		t,
+		agent.Options{Chain: with(t, nativeEntry("m", self))},
+		[]scripted.Reply{calls("self#1"), scripted.Text("done")},
+	)
 	require.NoError(t, tr.err)
 	require.ErrorIs(t, deepest, &abi.Error{Code: abi.CodeLimit})
 	require.EqualValues(t, 1+abi.MaxNested, calledSelf.Load())
@@ -362,27 +420,37 @@ func TestOwnToolCycles(t *testing.T) {
 
 	var hooks atomic.Int64
 	meddler := func() *inproc.Middleware {
-		return &inproc.Middleware{BeforeTool: func(ctx context.Context, c *hook.Call, _ *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
-			hooks.Add(1)
-			_, err := c.Tool(ctx, "echo", "")
-			if err != nil {
-				require.ErrorIs(t, err, &abi.Error{Code: abi.CodeLimit})
-			}
-			return nil, nil
-		}}
+		return &inproc.Middleware{
+			BeforeTool: func(ctx context.Context, c *hook.Call, _ *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+				hooks.Add(1)
+				_, err := c.Tool(ctx, "echo", "")
+				if err != nil {
+					require.ErrorIs(t, err, &abi.Error{Code: abi.CodeLimit})
+				}
+				return nil, nil
+			},
+		}
 	}
-	tr = try(t, agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("a", meddler()), nativeEntry("b", meddler()))},
-		[]scripted.Reply{calls("echo#1"), scripted.Text("done")})
+	tr = try(
+		t,
+		agent.Options{
+			Tools: []tool.Tool{echo("echo")},
+			Chain: with(t, nativeEntry("a", meddler()), nativeEntry("b", meddler())),
+		},
+		[]scripted.Reply{calls("echo#1"), scripted.Text("done")},
+	)
 	require.NoError(t, tr.err)
 	require.EqualValues(t, 2+2*abi.MaxNested, hooks.Load(), "each call passes the other's hook")
 
 	var limited error
-	many := native.WithBeforeAgent(func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		for range 65 {
-			_, limited = c.Tool(ctx, "echo", "")
-		}
-		return nil, nil
-	})
+	many := native.WithBeforeAgent(
+		func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			for range 65 {
+				_, limited = c.Tool(ctx, "echo", "")
+			}
+			return nil, nil
+		},
+	)
 	runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("many", many))})
 	require.ErrorIs(t, limited, &abi.Error{Code: abi.CodeLimit})
 }
@@ -407,14 +475,16 @@ func TestOwnToolAGateOfTheCaller(t *testing.T) {
 		},
 	}
 	var got []string
-	tenant := &inproc.Middleware{BeforeTool: func(ctx context.Context, c *hook.Call, in *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
-		if in.Call.Name == "audit" {
-			res, err := c.Tool(ctx, "wipe", "")
-			require.NoError(t, err)
-			got = append(got, res.Content.String())
-		}
-		return nil, nil
-	}}
+	tenant := &inproc.Middleware{
+		BeforeTool: func(ctx context.Context, c *hook.Call, in *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+			if in.Call.Name == "audit" {
+				res, err := c.Tool(ctx, "wipe", "")
+				require.NoError(t, err)
+				got = append(got, res.Content.String())
+			}
+			return nil, nil
+		},
+	}
 	tr := try(t, agent.Options{Tools: []tool.Tool{echo("echo"), echo("audit"), echo("wipe")},
 		Chain: with(t, at(hook.Outer, "guard", guard), at(hook.Tenant, "tenant", tenant))},
 		[]scripted.Reply{calls("echo#1"), scripted.Text("done")})
@@ -429,11 +499,17 @@ func TestOwnToolAGateOfTheCaller(t *testing.T) {
 // ignores the error, and that the call still has its tool_result event.
 func TestOwnToolStop(t *testing.T) {
 	t.Parallel()
-	stops := &inproc.Middleware{GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-		return &abi.GateToolAnswer{Decision: abi.DecideStop, Message: "enough"}, nil
-	}}
-	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("stops", stops),
-		nativeEntry("caller", calling("echo", "", func(_ *abi.Result, err error) { require.True(t, ending.Is(err)) })))})
+	stops := &inproc.Middleware{
+		GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			return &abi.GateToolAnswer{Decision: abi.DecideStop, Message: "enough"}, nil
+		},
+	}
+	tr := runOn(
+		t,
+		answering(nil),
+		agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("stops", stops),
+			nativeEntry("caller", calling("echo", "", func(_ *abi.Result, err error) { require.True(t, ending.Is(err)) })))},
+	)
 	var stop *ending.StoppedError
 	require.ErrorAs(t, tr.err, &stop)
 	require.Equal(t, "stops", tr.last().StoppedBy)
@@ -444,14 +520,25 @@ func TestOwnToolStop(t *testing.T) {
 // ends no run that has ended, and says so.
 func TestOwnToolFaultsAtTheEnd(t *testing.T) {
 	t.Parallel()
-	faulty := &inproc.Middleware{WrapToolCall: func(context.Context, *hook.Call, *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
-		panic("no")
-	}}
-	caller := &inproc.Middleware{AfterAgent: func(ctx context.Context, c *hook.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
-		_, err := c.Tool(ctx, "echo", "")
-		return nil, err
-	}}
-	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("caller", caller), nativeEntry("faulty", faulty))})
+	faulty := &inproc.Middleware{
+		WrapToolCall: func(context.Context, *hook.Call, *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+			panic("no")
+		},
+	}
+	caller := &inproc.Middleware{
+		AfterAgent: func(ctx context.Context, c *hook.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+			_, err := c.Tool(ctx, "echo", "")
+			return nil, err
+		},
+	}
+	tr := runOn(
+		t,
+		answering(nil),
+		agent.Options{
+			Tools: []tool.Tool{echo("echo")},
+			Chain: with(t, nativeEntry("caller", caller), nativeEntry("faulty", faulty)),
+		},
+	)
 	require.NoError(t, tr.err)
 	for _, e := range tr.events {
 		if e.Type == abi.EventFault {
@@ -471,27 +558,31 @@ func TestOwnToolPauses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var first, second, judged atomic.Int64
-			gate := &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-				if in.Call.Name == "second" && in.Call.Arguments == "{}" {
-					return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "may it?"}, nil
-				}
-				return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
-			}}
+			gate := &inproc.Middleware{
+				GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+					if in.Call.Name == "second" && in.Call.Arguments == "{}" {
+						return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "may it?"}, nil
+					}
+					return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+				},
+			}
 			var last string
-			caller := &inproc.Middleware{BeforeModel: func(ctx context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-				if _, err := c.Tool(ctx, "first", ""); err != nil {
-					return nil, err
-				}
-				if _, err := c.Model(ctx, saying("judge x")); err != nil {
-					return nil, err
-				}
-				res, err := c.Tool(ctx, "second", "")
-				if err != nil {
-					return nil, err
-				}
-				last = res.Content.String()
-				return nil, nil
-			}}
+			caller := &inproc.Middleware{
+				BeforeModel: func(ctx context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+					if _, err := c.Tool(ctx, "first", ""); err != nil {
+						return nil, err
+					}
+					if _, err := c.Model(ctx, saying("judge x")); err != nil {
+						return nil, err
+					}
+					res, err := c.Tool(ctx, "second", "")
+					if err != nil {
+						return nil, err
+					}
+					last = res.Content.String()
+					return nil, nil
+				},
+			}
 			m := scripted.Func(func(_ int, req *model.Request) scripted.Reply {
 				if strings.HasPrefix(req.Messages[0].Content.String(), "judge") {
 					judged.Add(1)
@@ -500,8 +591,10 @@ func TestOwnToolPauses(t *testing.T) {
 			})
 			p := &pauser{t: t}
 			var err error
-			p.agent, err = agent.New(&agent.Options{Model: m, Tools: []tool.Tool{counting("first", &first), counting("second", &second)},
-				Chain: with(t, nativeEntry("gate", gate), nativeEntry("caller", caller))})
+			p.agent, err = agent.New(
+				&agent.Options{Model: m, Tools: []tool.Tool{counting("first", &first), counting("second", &second)},
+					Chain: with(t, nativeEntry("gate", gate), nativeEntry("caller", caller))},
+			)
 			require.NoError(t, err)
 			p.drain(p.agent.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}, RunID: "r"}))
 			require.NotNil(t, p.paused)
@@ -530,26 +623,49 @@ func TestOwnToolPauses(t *testing.T) {
 // hook that cannot pause the run is a no.
 func TestOwnToolWhereNobodyCanBeAsked(t *testing.T) {
 	t.Parallel()
-	interrupts := tool.Func(abi.Tool{Name: "asks"}, func(context.Context, abi.Call) (*abi.Result, error) { return nil, &abi.Interrupt{Reason: "well?"} })
+	interrupts := tool.Func(
+		abi.Tool{Name: "asks"},
+		func(context.Context, abi.Call) (*abi.Result, error) { return nil, &abi.Interrupt{Reason: "well?"} },
+	)
 	var got []string
-	caller := &inproc.Middleware{OnChunk: func(ctx context.Context, c *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
-		if !in.Final {
+	caller := &inproc.Middleware{
+		OnChunk: func(ctx context.Context, c *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+			if !in.Final {
+				return nil, nil
+			}
+			for _, name := range []string{"echo", "asks"} {
+				res, err := c.Tool(ctx, name, "")
+				require.NoError(t, err)
+				require.True(t, res.IsError)
+				got = append(got, res.Content.String())
+			}
 			return nil, nil
-		}
-		for _, name := range []string{"echo", "asks"} {
-			res, err := c.Tool(ctx, name, "")
-			require.NoError(t, err)
-			require.True(t, res.IsError)
-			got = append(got, res.Content.String())
-		}
-		return nil, nil
-	}}
-	gate := &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-		return &abi.GateToolAnswer{Decision: map[bool]string{true: abi.DecideAsk, false: abi.DecideAllow}[in.Call.Name == "echo"]}, nil
-	}}
-	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo"), interrupts}, Chain: with(t, nativeEntry("caller", caller), nativeEntry("gate", gate))})
+		},
+	}
+	gate := &inproc.Middleware{
+		GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			return &abi.GateToolAnswer{
+				Decision: map[bool]string{true: abi.DecideAsk, false: abi.DecideAllow}[in.Call.Name == "echo"],
+			}, nil
+		},
+	}
+	tr := runOn(
+		t,
+		answering(nil),
+		agent.Options{
+			Tools: []tool.Tool{echo("echo"), interrupts},
+			Chain: with(t, nativeEntry("caller", caller), nativeEntry("gate", gate)),
+		},
+	)
 	require.NoError(t, tr.err)
-	require.Equal(t, []string{"The call of echo needs an approval, and nobody can be asked for it here.", "it asks, and nobody can be asked here: well?"}, got)
+	require.Equal(
+		t,
+		[]string{
+			"The call of echo needs an approval, and nobody can be asked for it here.",
+			"it asks, and nobody can be asked here: well?",
+		},
+		got,
+	)
 }
 
 // TestOwnToolPausedThenCanceled checks that a call which paused the run gets its
@@ -561,7 +677,11 @@ func TestOwnToolPausedThenCanceled(t *testing.T) {
 	require.NotNil(t, p.paused, "%v", p.err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	events, err := p.agent.Resume(ctx, p.paused.State, map[string]json.RawMessage{p.paused.Interrupts[0].ID: json.RawMessage(`true`)})
+	events, err := p.agent.Resume(
+		ctx,
+		p.paused.State,
+		map[string]json.RawMessage{p.paused.Interrupts[0].ID: json.RawMessage(`true`)},
+	)
 	require.NoError(t, err)
 	p.drain(events)
 	require.Error(t, p.err)

@@ -65,18 +65,30 @@ func TestChainOfARunRefused(t *testing.T) {
 func TestChainOfARunResumes(t *testing.T) {
 	t.Parallel()
 	calls := 0
-	given := with(t, nativeEntry("asks", native.WithBeforeAgent(func(_ context.Context, _ *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		if calls++; in.Resume != nil {
-			return nil, nil
-		}
-		return &abi.BeforeAgentAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "may I?"}}}, nil
-	})))
+	given := with(
+		t,
+		nativeEntry(
+			"asks",
+			native.WithBeforeAgent(
+				func(_ context.Context, _ *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+					if calls++; in.Resume != nil {
+						return nil, nil
+					}
+					return &abi.BeforeAgentAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "may I?"}}}, nil
+				},
+			),
+		),
+	)
 	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Text("one"))})
 	require.NoError(t, err)
 	p := &pauser{t: t, agent: a}
 	p.drain(a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}, Chain: given}))
 	require.NotNil(t, p.paused)
-	_, err = a.Resume(t.Context(), p.paused.State, map[string]json.RawMessage{p.paused.Interrupts[0].ID: json.RawMessage("1")})
+	_, err = a.Resume(
+		t.Context(),
+		p.paused.State,
+		map[string]json.RawMessage{p.paused.Interrupts[0].ID: json.RawMessage("1")},
+	)
 	require.ErrorContains(t, err, "the run had asks; resume it with Agent.With")
 	p.agent, err = a.With(given)
 	require.NoError(t, err)

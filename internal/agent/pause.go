@@ -64,7 +64,11 @@ func (r *run) pause(ctx context.Context) {
 //
 // The answer to a gate's question is an [abi.Approval], true or false. Resume fails with a
 // *[journal.PinError] if the agent's modules differ from those with which the run paused.
-func (a *Agent) Resume(ctx context.Context, state *runlog.State, answers map[string]json.RawMessage) (iter.Seq2[abi.Event, error], error) {
+func (a *Agent) Resume(
+	ctx context.Context,
+	state *runlog.State,
+	answers map[string]json.RawMessage,
+) (iter.Seq2[abi.Event, error], error) {
 	r, err := answered(a, state, answers)
 	if err != nil {
 		return nil, err

@@ -93,12 +93,14 @@ func (p *pauser) result(id string) string {
 }
 
 func asks(name string) *inproc.Middleware {
-	return &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-		if in.Call.Name != name {
-			return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
-		}
-		return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "May I?", Payload: json.RawMessage(`{"risk":3}`)}, nil
-	}}
+	return &inproc.Middleware{
+		GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			if in.Call.Name != name {
+				return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+			}
+			return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "May I?", Payload: json.RawMessage(`{"risk":3}`)}, nil
+		},
+	}
 }
 
 // counting is a tool that counts its calls and answers with its arguments.
@@ -125,18 +127,34 @@ func TestAskSomebody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var n, other atomic.Int64
-			strict := &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-				if strings.Contains(in.Call.Arguments, "bad") {
-					return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "not this"}, nil
-				}
-				return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
-			}}
+			strict := &inproc.Middleware{
+				GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+					if strings.Contains(in.Call.Arguments, "bad") {
+						return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "not this"}, nil
+					}
+					return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+				},
+			}
 			p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n), counting("u", &other)},
-				Chain: with(t, nativeEntry("strict", strict), nativeEntry("asks", asks("t")))}, calls("t#1", "u#2"), scripted.Text("done"))
+				Chain: with(
+					t,
+					nativeEntry("strict", strict),
+					nativeEntry("asks", asks("t")),
+				)}, calls("t#1", "u#2"), scripted.Text("done"))
 			require.Equal(t, abi.EventRunPaused, p.events[len(p.events)-1].Type)
 			i := p.paused.Interrupts[0]
-			require.Equal(t, abi.Pending{ID: i.ID, Entry: "asks", Hook: abi.HookGateTool, Reason: "May I?", Payload: json.RawMessage(`{"risk":3}`),
-				Call: &abi.Call{ID: "1", Name: "t", Arguments: "{}", Owner: "host"}}, i)
+			require.Equal(
+				t,
+				abi.Pending{
+					ID:      i.ID,
+					Entry:   "asks",
+					Hook:    abi.HookGateTool,
+					Reason:  "May I?",
+					Payload: json.RawMessage(`{"risk":3}`),
+					Call:    &abi.Call{ID: "1", Name: "t", Arguments: "{}", Owner: "host"},
+				},
+				i,
+			)
 			require.Zero(t, n.Load())
 			require.EqualValues(t, 1, other.Load(), "siblings finish")
 
@@ -145,8 +163,13 @@ func TestAskSomebody(t *testing.T) {
 			require.Equal(t, tc.want, p.result("1"))
 			require.Equal(t, tc.calls, n.Load())
 			require.EqualValues(t, 1, other.Load(), "and do not run again")
-			require.Equal(t, "run_started step_started message tool_call tool_call tool_result run_paused tool_result step_finished "+
-				"step_started message step_finished run_finished", p.types(), "nothing is told twice")
+			require.Equal(
+				t,
+				"run_started step_started message tool_call tool_call tool_result run_paused tool_result step_finished "+
+					"step_started message step_finished run_finished",
+				p.types(),
+				"nothing is told twice",
+			)
 		})
 	}
 }
@@ -155,19 +178,29 @@ func TestAYesIsForTheExactCall(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	round := 0
-	change := &inproc.Middleware{BeforeTool: func(context.Context, *hook.Call, *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
-		round++
-		return nil, nil
-	}, WrapToolCall: func(ctx context.Context, c *hook.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
-		args := `{"sneaky":true}`
-		if _, err := c.NextTool(ctx, abi.CallPatch{}); err != nil {
+	change := &inproc.Middleware{
+		BeforeTool: func(context.Context, *hook.Call, *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+			round++
+			return nil, nil
+		},
+		WrapToolCall: func(ctx context.Context, c *hook.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+			args := `{"sneaky":true}`
+			if _, err := c.NextTool(ctx, abi.CallPatch{}); err != nil {
+				return nil, err
+			}
+			_, err := c.NextTool(ctx, abi.CallPatch{Arguments: &args})
 			return nil, err
-		}
-		_, err := c.NextTool(ctx, abi.CallPatch{Arguments: &args})
-		return nil, err
-	}}
-	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, nativeEntry("change", change), nativeEntry("asks", asks("t")))},
-		calls("t#1"), scripted.Text("done"))
+		},
+	}
+	p := pause(
+		t,
+		agent.Options{
+			Tools: []tool.Tool{counting("t", &n)},
+			Chain: with(t, nativeEntry("change", change), nativeEntry("asks", asks("t"))),
+		},
+		calls("t#1"),
+		scripted.Text("done"),
+	)
 	p.one("true")
 	require.NotNil(t, p.paused, "other arguments ask again")
 	require.Equal(t, `{"sneaky":true}`, p.paused.Interrupts[0].Call.Arguments)
@@ -200,25 +233,33 @@ func TestStateHookInterrupts(t *testing.T) {
 		firsts = append(firsts, "called")
 		return append(m, abi.User("from first")), nil
 	})
-	interrupt := &inproc.Middleware{BeforeModelRewriteState: func(_ context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
-		n, err := c.LocalAdd("n", 1)
-		if err != nil {
-			return nil, err
-		}
-		answers = append(answers, short(c.List(abi.ListState).All())...)
-		if in.Resume == nil {
-			if _, err := c.LocalSet("seen", json.RawMessage(`true`), abi.LocalAlways); err != nil {
+	interrupt := &inproc.Middleware{
+		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+			n, err := c.LocalAdd("n", 1)
+			if err != nil {
 				return nil, err
 			}
-			return &abi.BeforeModelRewriteStateAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "which?"}},
-				Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Insert: []abi.Message{abi.User("lost")}}}}}, nil
-		}
-		if _, ok, _ := c.LocalGet("seen"); !ok || n != 2 {
-			return nil, errors.New("run-local values were lost")
-		}
-		return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Insert: []abi.Message{abi.User(string(in.Resume.Answer))}}}}}, nil
-	}}
-	p := pause(t, agent.Options{MaxSteps: 1, Chain: with(t, nativeEntry("first", first), nativeEntry("interrupt", interrupt))}, scripted.Text("done"))
+			answers = append(answers, short(c.List(abi.ListState).All())...)
+			if in.Resume == nil {
+				if _, err := c.LocalSet("seen", json.RawMessage(`true`), abi.LocalAlways); err != nil {
+					return nil, err
+				}
+				return &abi.BeforeModelRewriteStateAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "which?"}},
+					Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Insert: []abi.Message{abi.User("lost")}}}}}, nil
+			}
+			if _, ok, _ := c.LocalGet("seen"); !ok || n != 2 {
+				return nil, errors.New("run-local values were lost")
+			}
+			return &abi.BeforeModelRewriteStateAnswer{
+				Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Insert: []abi.Message{abi.User(string(in.Resume.Answer))}}}},
+			}, nil
+		},
+	}
+	p := pause(
+		t,
+		agent.Options{MaxSteps: 1, Chain: with(t, nativeEntry("first", first), nativeEntry("interrupt", interrupt))},
+		scripted.Text("done"),
+	)
 	require.Empty(t, p.model.Requests())
 	p.one(`"blue"`)
 	require.NoError(t, p.err, "no step is burnt")
@@ -270,9 +311,11 @@ func TestModelIsNotAskedTwice(t *testing.T) {
 
 func TestNoInterruptOnceDelivered(t *testing.T) {
 	t.Parallel()
-	n := &inproc.Middleware{AfterModel: func(context.Context, *hook.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
-		return &abi.AfterModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "check"}}}, nil
-	}}
+	n := &inproc.Middleware{
+		AfterModel: func(context.Context, *hook.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+			return &abi.AfterModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "check"}}}, nil
+		},
+	}
 	p := pause(t, agent.Options{Chain: with(t, nativeEntry("m", n))}, scripted.Text("told"))
 	require.ErrorContains(t, p.err, "an interrupt after a part of the answer was delivered")
 }
@@ -281,12 +324,14 @@ func TestNoInterruptOnceDelivered(t *testing.T) {
 // chunk is sent twice, and the message says that it replaces them.
 func TestDeliveredBeforeAPause(t *testing.T) {
 	t.Parallel()
-	n := &inproc.Middleware{WrapModel: func(_ context.Context, _ *hook.Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
-		if in.Resume == nil {
-			return &abi.WrapModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "go on?"}}}, nil
-		}
-		return nil, nil
-	}}
+	n := &inproc.Middleware{
+		WrapModel: func(_ context.Context, _ *hook.Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			if in.Resume == nil {
+				return &abi.WrapModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "go on?"}}}, nil
+			}
+			return nil, nil
+		},
+	}
 	p := pause(t, agent.Options{Chain: with(t, nativeEntry("m", n))}, scripted.Text("Hello you"))
 	p.paused.State.Streamed = []abi.Chunk{{Kind: abi.ChunkText, Text: "Hel"}}
 	p.one("true")
@@ -316,13 +361,15 @@ func TestToolInterrupts(t *testing.T) {
 
 func TestBeforeAgentInterrupts(t *testing.T) {
 	t.Parallel()
-	n := &inproc.Middleware{BeforeAgent: func(_ context.Context, _ *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		if in.Resume == nil {
-			return &abi.BeforeAgentAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "who?"}}}, nil
-		}
-		text := "for " + string(in.Resume.Answer)
-		return &abi.BeforeAgentAnswer{Instruction: &text}, nil
-	}}
+	n := &inproc.Middleware{
+		BeforeAgent: func(_ context.Context, _ *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			if in.Resume == nil {
+				return &abi.BeforeAgentAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "who?"}}}, nil
+			}
+			text := "for " + string(in.Resume.Answer)
+			return &abi.BeforeAgentAnswer{Instruction: &text}, nil
+		},
+	}
 	p := pause(t, agent.Options{Chain: with(t, nativeEntry("m", n))}, scripted.Text("done"))
 	p.one(`"Ada"`)
 	require.NoError(t, p.err)
@@ -332,7 +379,12 @@ func TestBeforeAgentInterrupts(t *testing.T) {
 func TestResumeRefusesWhatMakesNoSense(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
-	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, nativeEntry("asks", asks("t")))}, calls("t#1"), scripted.Text("done"))
+	p := pause(
+		t,
+		agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, nativeEntry("asks", asks("t")))},
+		calls("t#1"),
+		scripted.Text("done"),
+	)
 	id := p.paused.Interrupts[0].ID
 	for name, tc := range map[string]struct {
 		answers map[string]json.RawMessage
@@ -357,9 +409,20 @@ func TestResumeRefusesWhatMakesNoSense(t *testing.T) {
 func TestResumeWithOtherModules(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
-	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, nativeEntry("asks", asks("t")))}, calls("t#1"), scripted.Text("done"))
+	p := pause(
+		t,
+		agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, nativeEntry("asks", asks("t")))},
+		calls("t#1"),
+		scripted.Text("done"),
+	)
 	answers := map[string]json.RawMessage{p.paused.Interrupts[0].ID: []byte("true")}
-	other, err := agent.New(&agent.Options{Model: p.model, Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, nativeEntry("other", asks("u")))})
+	other, err := agent.New(
+		&agent.Options{
+			Model: p.model,
+			Tools: []tool.Tool{counting("t", &n)},
+			Chain: with(t, nativeEntry("other", asks("u"))),
+		},
+	)
 	require.NoError(t, err)
 	b, err := json.Marshal(p.paused.State)
 	require.NoError(t, err)

@@ -20,33 +20,47 @@ import (
 
 // upper hands on what the model says as it says it, in capital letters.
 func upper(send ...func(context.Context, *hook.Call) error) *inproc.Middleware {
-	return &inproc.Middleware{WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
-		stream := c.StreamModel(ctx, abi.RequestPatch{})
-		for chunk := range stream.Chunks() {
-			chunk.Text = strings.ToUpper(chunk.Text)
-			if err := c.Send(ctx, chunk); err != nil {
-				return nil, err
+	return &inproc.Middleware{
+		WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			stream := c.StreamModel(ctx, abi.RequestPatch{})
+			for chunk := range stream.Chunks() {
+				chunk.Text = strings.ToUpper(chunk.Text)
+				if err := c.Send(ctx, chunk); err != nil {
+					return nil, err
+				}
 			}
-		}
-		for _, fn := range send {
-			if err := fn(ctx, c); err != nil {
-				return nil, err
+			for _, fn := range send {
+				if err := fn(ctx, c); err != nil {
+					return nil, err
+				}
 			}
-		}
-		return nil, stream.End()
-	}}
+			return nil, stream.End()
+		},
+	}
 }
 
 func TestWrapperStreams(t *testing.T) {
 	t.Parallel()
-	m := abi.Message{Role: "assistant", Content: abi.Text("text"), ReasoningContent: "why", ToolCalls: []abi.ToolCall{abi.NewToolCall("a", "t", `{"x":1}`)}}
+	m := abi.Message{
+		Role:             "assistant",
+		Content:          abi.Text("text"),
+		ReasoningContent: "why",
+		ToolCalls:        []abi.ToolCall{abi.NewToolCall("a", "t", `{"x":1}`)},
+	}
 	r := scripted.Message(m)
 	r.Size = 2
 	for name, noStream := range map[string]bool{"streamed": false, "whole": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, NoStream: noStream, Chain: with(t, nativeEntry("upper", upper()))},
-				[]scripted.Reply{r, pieces("done at last")})
+			tr := try(
+				t,
+				agent.Options{
+					Tools:    []tool.Tool{toolNamed("t", "ok")},
+					NoStream: noStream,
+					Chain:    with(t, nativeEntry("upper", upper())),
+				},
+				[]scripted.Reply{r, pieces("done at last")},
+			)
 			require.NoError(t, tr.err)
 			got := tr.message(t)
 			require.Equal(t, "TEXT", got.Message.Content.String())
@@ -72,7 +86,13 @@ func TestOperatorSeesAllThatIsSent(t *testing.T) {
 	sends := upper(func(ctx context.Context, c *hook.Call) error {
 		return c.Send(ctx, abi.Chunk{Kind: abi.ChunkText, Text: leak}, abi.Chunk{Kind: abi.ChunkReasoning, Text: leak})
 	})
-	tr := try(t, agent.Options{Chain: with(t, nativeEntry("tenant", sends), hook.Entry{Name: "op", Ring: hook.Outer, Middleware: onText(clean)})}, []scripted.Reply{pieces("fine")})
+	tr := try(
+		t,
+		agent.Options{
+			Chain: with(t, nativeEntry("tenant", sends), hook.Entry{Name: "op", Ring: hook.Outer, Middleware: onText(clean)}),
+		},
+		[]scripted.Reply{pieces("fine")},
+	)
 	require.NoError(t, tr.err)
 	require.Equal(t, "FINE**", tr.streamed())
 	m := tr.message(t)
@@ -93,14 +113,19 @@ func (c chars) Generate(_ context.Context, _ *model.Request, out func(abi.Chunk)
 			return nil, err
 		}
 	}
-	return &abi.Response{Message: abi.Message{Role: abi.RoleAssistant, Content: abi.Text(string(c)), ReasoningContent: string(c)}, FinishReason: abi.FinishStop}, nil
+	return &abi.Response{
+		Message:      abi.Message{Role: abi.RoleAssistant, Content: abi.Text(string(c)), ReasoningContent: string(c)},
+		FinishReason: abi.FinishStop,
+	}, nil
 }
 
 func TestCharactersAreNotSplit(t *testing.T) {
 	t.Parallel()
 	const text = "aä€😀ÿ"
 	var got []string
-	a, err := agent.New(&agent.Options{Model: chars(text), Chain: with(t, nativeEntry("same", onText(func(s string) string { return s })))})
+	a, err := agent.New(
+		&agent.Options{Model: chars(text), Chain: with(t, nativeEntry("same", onText(func(s string) string { return s })))},
+	)
 	require.NoError(t, err)
 	for e, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
 		if e.Type == abi.EventRunFinished {
@@ -123,7 +148,9 @@ func TestCharactersAreNotSplit(t *testing.T) {
 func TestCallerLeavesAStream(t *testing.T) {
 	t.Parallel()
 	endless := &endless{}
-	a, err := agent.New(&agent.Options{Model: endless, Chain: with(t, nativeEntry("one", upper()), nativeEntry("two", upper()))})
+	a, err := agent.New(
+		&agent.Options{Model: endless, Chain: with(t, nativeEntry("one", upper()), nativeEntry("two", upper()))},
+	)
 	require.NoError(t, err)
 	n := 0
 	for e := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
@@ -162,15 +189,20 @@ func slowly(pieces ...string) tool.Tool {
 func TestStreamingTools(t *testing.T) {
 	t.Parallel()
 	var flag atomic.Bool
-	sees := &inproc.Middleware{BeforeTool: func(_ context.Context, _ *hook.Call, in *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
-		flag.Store(in.Stream)
-		return nil, nil
-	}}
+	sees := &inproc.Middleware{
+		BeforeTool: func(_ context.Context, _ *hook.Call, in *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+			flag.Store(in.Stream)
+			return nil, nil
+		},
+	}
 	for name, noStream := range map[string]bool{"streamed": false, "whole": true} {
 		t.Run(name, func(t *testing.T) {
-			tr := try(t, agent.Options{Tools: []tool.Tool{slowly("a", "\xc3", "\xa4", "b"), toolNamed("u", "whole")}, NoStream: noStream,
-				Chain: with(t, nativeEntry("upper", onText(strings.ToUpper)), nativeEntry("sees", sees))},
-				[]scripted.Reply{calls("t#1", "u#2"), scripted.Text("done")})
+			tr := try(
+				t,
+				agent.Options{Tools: []tool.Tool{slowly("a", "\xc3", "\xa4", "b"), toolNamed("u", "whole")}, NoStream: noStream,
+					Chain: with(t, nativeEntry("upper", onText(strings.ToUpper)), nativeEntry("sees", sees))},
+				[]scripted.Reply{calls("t#1", "u#2"), scripted.Text("done")},
+			)
 			require.NoError(t, tr.err)
 			require.ElementsMatch(t, []string{"1=AÄB", "2=WHOLE"}, tr.results())
 			require.Equal(t, !noStream, flag.Load())
@@ -194,9 +226,12 @@ func TestStreamingTools(t *testing.T) {
 // tool sent chunks.
 func TestStreamingToolFails(t *testing.T) {
 	t.Parallel()
-	broken := tool.StreamFunc(abi.Tool{Name: "t"}, func(_ context.Context, _ abi.Call, out *tool.Out) (*abi.Result, error) {
-		return nil, errors.Join(out.Text("half "), errors.New("broken"))
-	})
+	broken := tool.StreamFunc(
+		abi.Tool{Name: "t"},
+		func(_ context.Context, _ abi.Call, out *tool.Out) (*abi.Result, error) {
+			return nil, errors.Join(out.Text("half "), errors.New("broken"))
+		},
+	)
 	tr := try(t, agent.Options{Tools: []tool.Tool{broken}}, []scripted.Reply{calls("t#1"), scripted.Text("done")})
 	require.NoError(t, tr.err)
 	require.Equal(t, []string{"1=broken"}, tr.results())
@@ -213,20 +248,27 @@ func TestStreamsOverAPause(t *testing.T) {
 		return nil, errors.Join(out.Text("one "), out.Text("two"))
 	})
 	read := 0
-	asks := &inproc.Middleware{WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
-		s := c.StreamTool(ctx, abi.CallPatch{})
-		for chunk := range s.Chunks() {
-			read++
-			if err := c.Send(ctx, chunk); err != nil {
-				return nil, err
+	asks := &inproc.Middleware{
+		WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+			s := c.StreamTool(ctx, abi.CallPatch{})
+			for chunk := range s.Chunks() {
+				read++
+				if err := c.Send(ctx, chunk); err != nil {
+					return nil, err
+				}
 			}
-		}
-		if in.Resume == nil {
-			return &abi.WrapToolCallAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "keep it?"}}}, nil
-		}
-		return nil, s.End()
-	}}
-	p := pause(t, agent.Options{Tools: []tool.Tool{once}, Chain: with(t, nativeEntry("asks", asks))}, calls("t#1"), scripted.Text("done"))
+			if in.Resume == nil {
+				return &abi.WrapToolCallAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "keep it?"}}}, nil
+			}
+			return nil, s.End()
+		},
+	}
+	p := pause(
+		t,
+		agent.Options{Tools: []tool.Tool{once}, Chain: with(t, nativeEntry("asks", asks))},
+		calls("t#1"),
+		scripted.Text("done"),
+	)
 	p.one("true")
 	require.NoError(t, p.err)
 	require.EqualValues(t, 1, ran.Load())

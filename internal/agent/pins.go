@@ -32,9 +32,22 @@ func (a *Agent) checkPins(run string, want []journal.Pin) error {
 		case i >= len(want):
 			return &journal.PinError{Run: run, What: fmt.Sprintf("%s was not among them", have[i].Entry)}
 		case have[i].Entry != want[i].Entry || have[i].Ring != want[i].Ring:
-			return &journal.PinError{Run: run, What: fmt.Sprintf("entry %d was %s in ring %s, and is %s in ring %s", i+1, want[i].Entry, want[i].Ring, have[i].Entry, have[i].Ring)}
+			return &journal.PinError{
+				Run: run,
+				What: fmt.Sprintf(
+					"entry %d was %s in ring %s, and is %s in ring %s",
+					i+1,
+					want[i].Entry,
+					want[i].Ring,
+					have[i].Entry,
+					have[i].Ring,
+				),
+			}
 		case have[i].Digest != want[i].Digest:
-			return &journal.PinError{Run: run, What: fmt.Sprintf("%s was sha256:%s, and is sha256:%s", want[i].Entry, want[i].Digest, have[i].Digest)}
+			return &journal.PinError{
+				Run:  run,
+				What: fmt.Sprintf("%s was sha256:%s, and is sha256:%s", want[i].Entry, want[i].Digest, have[i].Digest),
+			}
 		}
 	}
 	return nil

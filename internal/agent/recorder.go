@@ -42,7 +42,11 @@ type recorder struct {
 
 // newRecorder returns the recorder of a claimed run.
 func newRecorder(o *journal.Options, r *run, at persist.Position) *recorder {
-	c := &recorder{run: r, pending: runlog.NewEntry(), progress: &journal.Progress{Status: journal.StatusRunning, Step: r.state.Step}}
+	c := &recorder{
+		run:      r,
+		pending:  runlog.NewEntry(),
+		progress: &journal.Progress{Status: journal.StatusRunning, Step: r.state.Step},
+	}
 	c.Writer = persist.NewWriter(o, r.state.ID, at, maxJournalBytes(o, r), c)
 	return c
 }
@@ -227,8 +231,15 @@ func (k *recorder) Collect(take func() error) (persist.Change, error) {
 	err := ch.Delta(false, func(d *record.Delta) error {
 		k.run.mu.Lock()
 		s := &k.run.state
-		now := runlog.Live{Usage: s.Usage, LastID: s.LastID, ModelCalls: s.ModelCalls, ToolCalls: s.ToolCalls, Streams: ch.Streams().Load(), Observed: s.Observed,
-			Revisions: k.run.revs.Last()}
+		now := runlog.Live{
+			Usage:      s.Usage,
+			LastID:     s.LastID,
+			ModelCalls: s.ModelCalls,
+			ToolCalls:  s.ToolCalls,
+			Streams:    ch.Streams().Load(),
+			Observed:   s.Observed,
+			Revisions:  k.run.revs.Last(),
+		}
 		k.run.mu.Unlock()
 		k.mu.Lock()
 		defer k.mu.Unlock()

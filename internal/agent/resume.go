@@ -25,7 +25,11 @@ import (
 // [journal.ErrNoRun] if the journal has no such run, [journal.ErrBusy] if another process holds it,
 // [journal.ErrFinished] if it has ended, a [*journal.WaitingError] if it waits for answers and
 // there are none, a [*journal.PinError] if the modules differ, or an error of the journal.
-func (a *Agent) Continue(ctx context.Context, id string, answers map[string]json.RawMessage) (iter.Seq2[abi.Event, error], error) {
+func (a *Agent) Continue(
+	ctx context.Context,
+	id string,
+	answers map[string]json.RawMessage,
+) (iter.Seq2[abi.Event, error], error) {
 	r, err := a.reclaim(ctx, id, answers, false)
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
@@ -51,7 +55,12 @@ func isWaiting(err error) bool {
 
 // ContinueFor is like [Agent.Continue] and also translates the events with enc, as [Agent.RunFor]
 // does.
-func (a *Agent) ContinueFor(ctx context.Context, id string, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[delivery.Event, error], error) {
+func (a *Agent) ContinueFor(
+	ctx context.Context,
+	id string,
+	answers map[string]json.RawMessage,
+	enc chain.Encoder,
+) (iter.Seq2[delivery.Event, error], error) {
 	r, err := a.reclaim(ctx, id, answers, false)
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
@@ -112,7 +121,11 @@ func (r *run) goOnKept(o *journal.Options, kept *journal.StoredRun, phase int64)
 		c.Started = c.Started || r.state.Record.ToolBegun(c.Call.ID)
 	}
 	r.journal = o
-	r.recorder = newRecorder(o, r, persist.Position{Epoch: kept.Epoch, Entries: kept.Entries, LastSeq: kept.LastSeq, Bytes: kept.JournalBytes})
+	r.recorder = newRecorder(
+		o,
+		r,
+		persist.Position{Epoch: kept.Epoch, Entries: kept.Entries, LastSeq: kept.LastSeq, Bytes: kept.JournalBytes},
+	)
 	r.recorder.phase = phase
 	r.recorder.revision = r.state.Messages.Revision()
 	r.recorder.rounds = len(r.state.Rounds)
@@ -200,7 +213,12 @@ func (r *run) keepBegin(ctx context.Context) bool {
 	k.progress, k.changed = k.look(journal.StatusRunning), true
 	k.mu.Unlock()
 	if r.crashed && r.state.LastSeq > 0 {
-		r.tell(abi.Event{Type: abi.EventRunResumed, Reason: "the process that ran it ended; the parts of a message that were not followed by it come again"})
+		r.tell(
+			abi.Event{
+				Type:   abi.EventRunResumed,
+				Reason: "the process that ran it ended; the parts of a message that were not followed by it come again",
+			},
+		)
 		k.Ready()
 	}
 	if k.Flush(context.WithoutCancel(ctx), true, nil) != nil {
@@ -227,8 +245,19 @@ func (r *run) create(ctx context.Context) error {
 		return err
 	}
 	s := &r.state
-	begun := &journal.Creation{ID: s.ID, Tenant: k.Tenant, Agent: s.Agent, Parent: s.Parent, Title: runlog.Title(s.Messages),
-		Owner: k.Owner, Lease: k.LeaseTTL, Modules: r.root.Pins(), Spec: k.Spec, Log: log, Lazy: true} // the commit with run_started is synced
+	begun := &journal.Creation{
+		ID:      s.ID,
+		Tenant:  k.Tenant,
+		Agent:   s.Agent,
+		Parent:  s.Parent,
+		Title:   runlog.Title(s.Messages),
+		Owner:   k.Owner,
+		Lease:   k.LeaseTTL,
+		Modules: r.root.Pins(),
+		Spec:    k.Spec,
+		Log:     log,
+		Lazy:    true,
+	} // the commit with run_started is synced
 	return k.Create(context.WithoutCancel(ctx), begun)
 }
 

@@ -69,9 +69,25 @@ func newRun(a *Agent, in Input) *run {
 		id = journal.NewRunID()
 	}
 	a, wrong := a.given(in.Chain)
-	r := &run{root: a, agent: a, journal: a.Journal, wrong: wrong, events: delivery.NewQueue(), ids: make(map[string]bool, len(in.Messages)), revs: message.NewRevisions()}
-	r.state = runlog.State{ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, With: a.with, Phase: runlog.PhaseStart,
-		Locals: local.New(), Record: record.New()}
+	r := &run{
+		root:    a,
+		agent:   a,
+		journal: a.Journal,
+		wrong:   wrong,
+		events:  delivery.NewQueue(),
+		ids:     make(map[string]bool, len(in.Messages)),
+		revs:    message.NewRevisions(),
+	}
+	r.state = runlog.State{
+		ID:       id,
+		Agent:    a.Name,
+		Parent:   in.Parent,
+		Metadata: in.Metadata,
+		With:     a.with,
+		Phase:    runlog.PhaseStart,
+		Locals:   local.New(),
+		Record:   record.New(),
+	}
 	r.equip(a)
 	r.state.Messages = message.NewList(r.revs, r.adopt(in.Messages))
 	return r
@@ -409,7 +425,11 @@ func noReturnDirectly(name string, tools []abi.Tool) string {
 	if len(tools) == 0 {
 		return fmt.Sprintf("return_directly names %q, but the agent has no tools", name)
 	}
-	return fmt.Sprintf("return_directly names %q, which is no tool of the agent; it has %s", name, strings.Join(toolNames(tools), ", "))
+	return fmt.Sprintf(
+		"return_directly names %q, which is no tool of the agent; it has %s",
+		name,
+		strings.Join(toolNames(tools), ", "),
+	)
 }
 
 // beginStep begins a step.
@@ -453,7 +473,13 @@ func (r *run) rewrite(ctx context.Context) (runlog.Phase, error) {
 
 func (r *run) draft() chain.Draft {
 	s := &r.state
-	return chain.Draft{Messages: s.Messages, Tools: s.Tools, Active: s.Active, Model: r.agent.ModelName, Params: r.agent.Params}
+	return chain.Draft{
+		Messages: s.Messages,
+		Tools:    s.Tools,
+		Active:   s.Active,
+		Model:    r.agent.ModelName,
+		Params:   r.agent.Params,
+	}
 }
 
 // decide runs after_model_rewrite_state. The last message that it leaves decides the next

@@ -41,14 +41,16 @@ func (tr *trial) message(t *testing.T) abi.Event {
 
 // onText changes the text of each chunk.
 func onText(change func(string) string) *inproc.Middleware {
-	return &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
-		out := make([]abi.Chunk, 0, len(in.Chunks))
-		for _, c := range in.Chunks {
-			c.Text = change(c.Text)
-			out = append(out, c)
-		}
-		return &abi.OnChunkAnswer{Chunks: out}, nil
-	}}
+	return &inproc.Middleware{
+		OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+			out := make([]abi.Chunk, 0, len(in.Chunks))
+			for _, c := range in.Chunks {
+				c.Text = change(c.Text)
+				out = append(out, c)
+			}
+			return &abi.OnChunkAnswer{Chunks: out}, nil
+		},
+	}
 }
 
 func pieces(text string) scripted.Reply {
@@ -59,7 +61,11 @@ func pieces(text string) scripted.Reply {
 
 func TestChunksPassInOrder(t *testing.T) {
 	t.Parallel()
-	c := with(t, nativeEntry("upper", onText(strings.ToUpper)), nativeEntry("x", onText(func(s string) string { return strings.ReplaceAll(s, "L", "x") })))
+	c := with(
+		t,
+		nativeEntry("upper", onText(strings.ToUpper)),
+		nativeEntry("x", onText(func(s string) string { return strings.ReplaceAll(s, "L", "x") })),
+	)
 	for name, noStream := range map[string]bool{"streamed": false, "whole": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,8 +90,14 @@ func TestChunksOfAllKindsMakeTheMessage(t *testing.T) {
 		ToolCalls: []abi.ToolCall{abi.NewToolCall("a", "t", `{"x":1}`), abi.NewToolCall("b", "t", `{"y":2}`)}}
 	r := scripted.Message(m)
 	r.Size = 2
-	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("upper", onText(strings.ToUpper)))},
-		[]scripted.Reply{r, scripted.Text("done")})
+	tr := try(
+		t,
+		agent.Options{
+			Tools: []tool.Tool{toolNamed("t", "ok")},
+			Chain: with(t, nativeEntry("upper", onText(strings.ToUpper))),
+		},
+		[]scripted.Reply{r, scripted.Text("done")},
+	)
 	got := tr.message(t).Message
 	require.Equal(t, "TEXT", got.Content.String())
 	require.Equal(t, "WHY", got.ReasoningContent)
@@ -96,14 +108,16 @@ func TestChunksOfAllKindsMakeTheMessage(t *testing.T) {
 func TestFinalIsTrueOnce(t *testing.T) {
 	t.Parallel()
 	finals, last := 0, false
-	hold := &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
-		last = in.Final
-		if !in.Final {
-			return &abi.OnChunkAnswer{Chunks: []abi.Chunk{}}, nil
-		}
-		finals++
-		return &abi.OnChunkAnswer{Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: "held"}}}, nil
-	}}
+	hold := &inproc.Middleware{
+		OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+			last = in.Final
+			if !in.Final {
+				return &abi.OnChunkAnswer{Chunks: []abi.Chunk{}}, nil
+			}
+			finals++
+			return &abi.OnChunkAnswer{Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: "held"}}}, nil
+		},
+	}
 	tr := try(t, agent.Options{Chain: with(t, nativeEntry("hold", hold))}, []scripted.Reply{pieces("withheld for now")})
 	require.Equal(t, 1, finals)
 	require.True(t, last)
@@ -113,15 +127,25 @@ func TestFinalIsTrueOnce(t *testing.T) {
 
 func TestShortCircuitPassesTheHooks(t *testing.T) {
 	t.Parallel()
-	cut := &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-		return &abi.BeforeModelAnswer{Response: &abi.Response{Message: abi.Assistant("from cut")}}, nil
-	}}
+	cut := &inproc.Middleware{
+		BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			return &abi.BeforeModelAnswer{Response: &abi.Response{Message: abi.Assistant("from cut")}}, nil
+		},
+	}
 	var source string
-	after := &inproc.Middleware{AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
-		source = in.Source
-		return nil, nil
-	}}
-	tr := try(t, agent.Options{Chain: with(t, nativeEntry("cut", cut), nativeEntry("after", after), nativeEntry("upper", onText(strings.ToUpper)))}, nil)
+	after := &inproc.Middleware{
+		AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+			source = in.Source
+			return nil, nil
+		},
+	}
+	tr := try(
+		t,
+		agent.Options{
+			Chain: with(t, nativeEntry("cut", cut), nativeEntry("after", after), nativeEntry("upper", onText(strings.ToUpper))),
+		},
+		nil,
+	)
 	require.NoError(t, tr.err)
 	require.Empty(t, tr.model.Requests())
 	require.Equal(t, "FROM CUT", tr.message(t).Message.Content.String())
@@ -176,11 +200,13 @@ func TestOperatorHasTheLastWord(t *testing.T) {
 
 func TestAfterModelReplaces(t *testing.T) {
 	t.Parallel()
-	edit := &inproc.Middleware{AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
-		res := *in.Response
-		res.Message.Content = abi.Text("better")
-		return &abi.AfterModelAnswer{Response: &res}, nil
-	}}
+	edit := &inproc.Middleware{
+		AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+			res := *in.Response
+			res.Message.Content = abi.Text("better")
+			return &abi.AfterModelAnswer{Response: &res}, nil
+		},
+	}
 	tr := try(t, agent.Options{Chain: with(t, nativeEntry("edit", edit))}, []scripted.Reply{pieces("first")})
 	require.Equal(t, "first", tr.streamed())
 	e := tr.message(t)
@@ -191,13 +217,15 @@ func TestAfterModelReplaces(t *testing.T) {
 
 func TestHoldStream(t *testing.T) {
 	t.Parallel()
-	hold := native.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
-		res, err := next(ctx, abi.RequestPatch{})
-		if err == nil {
-			res.Message.Content = abi.Text("[" + res.Message.Content.String() + "]")
-		}
-		return res, err
-	})
+	hold := native.WithModelWrapper(
+		func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
+			res, err := next(ctx, abi.RequestPatch{})
+			if err == nil {
+				res.Message.Content = abi.Text("[" + res.Message.Content.String() + "]")
+			}
+			return res, err
+		},
+	)
 	hold.Description.HoldStream = true
 	tr := try(t, agent.Options{Chain: with(t, nativeEntry("hold", hold))}, []scripted.Reply{pieces("text")})
 	require.Equal(t, "[text]", tr.streamed())
@@ -206,12 +234,17 @@ func TestHoldStream(t *testing.T) {
 
 func TestWrapperRetries(t *testing.T) {
 	t.Parallel()
-	retry := native.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
-		if res, err := next(ctx, abi.RequestPatch{}); err == nil {
-			return res, nil
-		}
-		return next(ctx, abi.RequestPatch{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 1, Insert: []abi.Message{abi.User("again")}}}}})
-	})
+	retry := native.WithModelWrapper(
+		func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
+			if res, err := next(ctx, abi.RequestPatch{}); err == nil {
+				return res, nil
+			}
+			return next(
+				ctx,
+				abi.RequestPatch{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 1, Insert: []abi.Message{abi.User("again")}}}}},
+			)
+		},
+	)
 	t.Run("before anything was delivered", func(t *testing.T) {
 		t.Parallel()
 		tr := try(t, agent.Options{Chain: with(t, nativeEntry("retry", retry))},
@@ -236,20 +269,32 @@ func TestWrapperRetries(t *testing.T) {
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	judged := 0
-	judge := &inproc.Middleware{AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
-		judged++
-		if in.Response.Message.Content.String() == "good" {
-			return nil, nil
-		}
-		return &abi.AfterModelAnswer{Again: &abi.ModelAgain{Reason: "too short"}}, nil
-	}}
+	judge := &inproc.Middleware{
+		AfterModel: func(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+			judged++
+			if in.Response.Message.Content.String() == "good" {
+				return nil, nil
+			}
+			return &abi.AfterModelAnswer{Again: &abi.ModelAgain{Reason: "too short"}}, nil
+		},
+	}
 	o := agent.Options{NoStream: true, Chain: with(t, nativeEntry("judge", judge))}
 	tr := try(t, o, []scripted.Reply{scripted.Text("bad"), scripted.Text("bad"), scripted.Text("good")})
 	require.NoError(t, tr.err)
 	require.Equal(t, "good", tr.last().Message.Content.String())
 	require.Equal(t, 3, judged)
 
-	tr = try(t, o, []scripted.Reply{scripted.Text("bad"), scripted.Text("bad"), scripted.Text("bad"), scripted.Text("bad"), scripted.Text("never asked")})
+	tr = try(
+		t,
+		o,
+		[]scripted.Reply{
+			scripted.Text("bad"),
+			scripted.Text("bad"),
+			scripted.Text("bad"),
+			scripted.Text("bad"),
+			scripted.Text("never asked"),
+		},
+	)
 	require.NoError(t, tr.err)
 	require.Len(t, tr.model.Requests(), 1+abi.MaxAgain, "bounded")
 	require.Equal(t, 1, tr.count(abi.EventLog), "and told")
@@ -313,16 +358,24 @@ func TestSkippedFaults(t *testing.T) {
 func TestObserversSeeTheFinalForm(t *testing.T) {
 	t.Parallel()
 	var seen []abi.Event
-	watch := &inproc.Middleware{Observe: func(_ context.Context, c *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
-		seen = append(seen, in.Events...)
-		if err := c.Emit("x", nil); !errors.Is(err, &abi.Error{Code: abi.CodeDenied}) {
-			return nil, errors.New("emit in observe was not denied")
-		}
-		c.Log(abi.LogInfo, "seen")
-		return nil, nil
-	}}
-	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "secret")}, Chain: with(t,
-		nativeEntry("watch", watch), nativeEntry("clean", onText(func(s string) string { return strings.ReplaceAll(s, "secret", "*") })))},
+	watch := &inproc.Middleware{
+		Observe: func(_ context.Context, c *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+			seen = append(seen, in.Events...)
+			if err := c.Emit("x", nil); !errors.Is(err, &abi.Error{Code: abi.CodeDenied}) {
+				return nil, errors.New("emit in observe was not denied")
+			}
+			c.Log(abi.LogInfo, "seen")
+			return nil, nil
+		},
+	}
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "secret")}, Chain: with(
+		t,
+		nativeEntry(
+			"watch",
+			watch,
+		),
+		nativeEntry("clean", onText(func(s string) string { return strings.ReplaceAll(s, "secret", "*") })),
+	)},
 		[]scripted.Reply{calls("t#1"), pieces("the secret")})
 	var types []string
 	for _, e := range seen {
@@ -332,7 +385,11 @@ func TestObserversSeeTheFinalForm(t *testing.T) {
 			require.Equal(t, "*", e.Result.Content.String())
 		}
 	}
-	require.Equal(t, "run_started step_started message tool_call tool_result step_finished step_started message step_finished run_finished", strings.Join(types, " "))
+	require.Equal(
+		t,
+		"run_started step_started message tool_call tool_result step_finished step_started message step_finished run_finished",
+		strings.Join(types, " "),
+	)
 	require.Equal(t, abi.EventRunFinished, tr.last().Type, "the last batch comes before that line")
 	require.Positive(t, tr.count(abi.EventLog))
 }
@@ -342,25 +399,33 @@ func TestObserversSeeTheFinalForm(t *testing.T) {
 func TestEachAttemptIsAStream(t *testing.T) {
 	t.Parallel()
 	held := map[int64]string{}
-	hold := &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
-		for _, c := range in.Chunks {
-			held[in.Stream] += c.Text
-		}
-		if !in.Final {
-			return &abi.OnChunkAnswer{Chunks: []abi.Chunk{}}, nil
-		}
-		return &abi.OnChunkAnswer{Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: held[in.Stream]}}}, nil
-	}}
-	retry := &inproc.Middleware{WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
-		res, err := c.NextModel(ctx, abi.RequestPatch{})
-		if err != nil {
-			res, err = c.NextModel(ctx, abi.RequestPatch{})
-		}
-		return &abi.WrapModelAnswer{Response: res}, err
-	}}
+	hold := &inproc.Middleware{
+		OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+			for _, c := range in.Chunks {
+				held[in.Stream] += c.Text
+			}
+			if !in.Final {
+				return &abi.OnChunkAnswer{Chunks: []abi.Chunk{}}, nil
+			}
+			return &abi.OnChunkAnswer{Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: held[in.Stream]}}}, nil
+		},
+	}
+	retry := &inproc.Middleware{
+		WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			res, err := c.NextModel(ctx, abi.RequestPatch{})
+			if err != nil {
+				res, err = c.NextModel(ctx, abi.RequestPatch{})
+			}
+			return &abi.WrapModelAnswer{Response: res}, err
+		},
+	}
 	broken := pieces("lost")
 	broken.Err = &model.Error{Code: abi.CodeModel, Message: "broke off"}
-	tr := try(t, agent.Options{Chain: with(t, nativeEntry("hold", hold), nativeEntry("retry", retry))}, []scripted.Reply{broken, pieces("found")})
+	tr := try(
+		t,
+		agent.Options{Chain: with(t, nativeEntry("hold", hold), nativeEntry("retry", retry))},
+		[]scripted.Reply{broken, pieces("found")},
+	)
 	require.NoError(t, tr.err)
 	require.Equal(t, "found", tr.message(t).Message.Content.String())
 	require.Equal(t, "found", tr.streamed())
@@ -369,10 +434,15 @@ func TestEachAttemptIsAStream(t *testing.T) {
 func TestACrashLoopIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	called := 0
-	e := nativeEntry("m", &inproc.Middleware{BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		called++
-		panic("boom")
-	}})
+	e := nativeEntry(
+		"m",
+		&inproc.Middleware{
+			BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+				called++
+				panic("boom")
+			},
+		},
+	)
 	e.OnFault = hook.Skip
 	c := with(t, e)
 	for range 8 {
@@ -423,10 +493,13 @@ func TestEventsReachACallerWhoseRunWaits(t *testing.T) {
 		}
 		return &abi.Response{Message: abi.Assistant(text)}, nil
 	})
-	wait := tool.Func(abi.Tool{Name: "wait", Parameters: []byte(`{"type":"object"}`)}, func(context.Context, abi.Call) (*abi.Result, error) {
-		await(abi.EventToolCall, 1)
-		return abi.TextResult("done"), nil
-	})
+	wait := tool.Func(
+		abi.Tool{Name: "wait", Parameters: []byte(`{"type":"object"}`)},
+		func(context.Context, abi.Call) (*abi.Result, error) {
+			await(abi.EventToolCall, 1)
+			return abi.TextResult("done"), nil
+		},
+	)
 	a, err := agent.New(&agent.Options{Model: answer, Tools: []tool.Tool{wait}})
 	require.NoError(t, err)
 	ended := make(chan struct{})

@@ -51,7 +51,9 @@ func Tool(a *Agent, o *ToolOptions) tool.Tool {
 		t.declaration.Name = a.Name
 	}
 	if t.plain {
-		t.declaration.Parameters = json.RawMessage(`{"type":"object","properties":{"request":{"type":"string","description":"What is to be done, with all that is needed for it."}},"required":["request"]}`)
+		t.declaration.Parameters = json.RawMessage(
+			`{"type":"object","properties":{"request":{"type":"string","description":"What is to be done, with all that is needed for it."}},"required":["request"]}`,
+		)
 	}
 	return t
 }
@@ -118,7 +120,10 @@ func (t *agentTool) begin(ctx context.Context, from *caller, call abi.Call) (*ru
 		depth = from.run.depth + 1
 	}
 	if depth > MaxDepth {
-		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("agent %q is not run: runs may stand %d deep in one another", t.agent.Name, MaxDepth)}
+		return nil, &abi.Error{
+			Code:    abi.CodeLimit,
+			Message: fmt.Sprintf("agent %q is not run: runs may stand %d deep in one another", t.agent.Name, MaxDepth),
+		}
 	}
 	r, err := from.again(ctx, t.agent)
 	if err != nil {
@@ -188,7 +193,14 @@ func idPart(id string) string {
 // wait pauses the outer run.
 func (c *caller) wait(a *Agent, paused *PausedError) error {
 	if c.call == nil {
-		return &abi.Error{Code: abi.CodeTool, Message: fmt.Sprintf("agent %q waits for an answer, and nobody can be asked where it was called: %s", a.Name, paused)}
+		return &abi.Error{
+			Code: abi.CodeTool,
+			Message: fmt.Sprintf(
+				"agent %q waits for an answer, and nobody can be asked where it was called: %s",
+				a.Name,
+				paused,
+			),
+		}
 	}
 	c.keep(paused.State)
 	return &abi.Interrupt{Reason: fmt.Sprintf("agent %s: %s", a.Name, paused)}

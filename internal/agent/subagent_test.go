@@ -56,15 +56,28 @@ func lastOf(events []abi.Event) abi.Event { return events[len(events)-1] }
 func TestAnAgentAsATool(t *testing.T) {
 	t.Parallel()
 	var seen abi.Run
-	look := nativeEntry("look", &inproc.Middleware{BeforeModel: func(_ context.Context, c *hook.Call, in *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-		seen = in.Run
-		n, err := c.LocalAdd("calls", 1)
-		require.EqualValues(t, 1, n, "run-local values are the run's own")
-		return nil, err
-	}})
-	child, cm := agentOf(t, agent.Options{Name: "researcher", Instruction: "Research.", Chain: with(t, look)}, used(scripted.Text("forty-two"), 5))
-	parent, pm := agentOf(t, agent.Options{Name: "boss", Tools: []tool.Tool{agent.Tool(child, &agent.ToolOptions{Description: "Finds out."})}},
-		used(ask("1", "what is it?"), 3), used(scripted.Text("it is 42"), 4))
+	look := nativeEntry(
+		"look",
+		&inproc.Middleware{
+			BeforeModel: func(_ context.Context, c *hook.Call, in *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+				seen = in.Run
+				n, err := c.LocalAdd("calls", 1)
+				require.EqualValues(t, 1, n, "run-local values are the run's own")
+				return nil, err
+			},
+		},
+	)
+	child, cm := agentOf(
+		t,
+		agent.Options{Name: "researcher", Instruction: "Research.", Chain: with(t, look)},
+		used(scripted.Text("forty-two"), 5),
+	)
+	parent, pm := agentOf(
+		t,
+		agent.Options{Name: "boss", Tools: []tool.Tool{agent.Tool(child, &agent.ToolOptions{Description: "Finds out."})}},
+		used(ask("1", "what is it?"), 3),
+		used(scripted.Text("it is 42"), 4),
+	)
 	events, err := eventsOf(t, parent, agent.Input{Metadata: abi.Params{"user": json.RawMessage(`"u1"`)}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"S:Research.", "U:what is it?"}, short(cm.Requests()[0].Messages))
@@ -88,15 +101,38 @@ func TestAnAgentAsATool(t *testing.T) {
 			require.JSONEq(t, `{"run":"r.1.1","agent":"researcher","finish_reason":"stop"}`, string(e.Result.Extra))
 		}
 	}
-	require.Equal(t, []abi.EventType{abi.EventRunStarted, abi.EventStepStarted, abi.EventMessage, abi.EventStepFinished, abi.EventRunFinished}, inner)
+	require.Equal(
+		t,
+		[]abi.EventType{
+			abi.EventRunStarted,
+			abi.EventStepStarted,
+			abi.EventMessage,
+			abi.EventStepFinished,
+			abi.EventRunFinished,
+		},
+		inner,
+	)
 }
 
 func TestWhatIsForwarded(t *testing.T) {
 	t.Parallel()
 	grandchild, _ := agentOf(t, agent.Options{Name: "researcher"}, scripted.Text("deep"))
-	child, _ := agentOf(t, agent.Options{Name: "researcher", Tools: []tool.Tool{agent.Tool(grandchild, nil)}}, ask("g", "deeper"), scripted.Text("less deep"))
-	parent, _ := agentOf(t, agent.Options{Tools: []tool.Tool{agent.Tool(child, &agent.ToolOptions{Forward: []abi.EventType{abi.EventMessage, abi.EventChunk}})}},
-		ask("c", "go"), scripted.Text("done"))
+	child, _ := agentOf(
+		t,
+		agent.Options{Name: "researcher", Tools: []tool.Tool{agent.Tool(grandchild, nil)}},
+		ask("g", "deeper"),
+		scripted.Text("less deep"),
+	)
+	parent, _ := agentOf(
+		t,
+		agent.Options{
+			Tools: []tool.Tool{
+				agent.Tool(child, &agent.ToolOptions{Forward: []abi.EventType{abi.EventMessage, abi.EventChunk}}),
+			},
+		},
+		ask("c", "go"),
+		scripted.Text("done"),
+	)
 	events, err := eventsOf(t, parent, agent.Input{})
 	require.NoError(t, err)
 	var got []string
@@ -111,14 +147,25 @@ func TestWhatIsForwarded(t *testing.T) {
 			got = append(got, text)
 		}
 	}
-	require.Equal(t, []string{"message r.1.c ", "message r.1.c.1.g deep", "chunk r.1.c", "message r.1.c less deep"}, got[1:], "%q", got)
+	require.Equal(
+		t,
+		[]string{"message r.1.c ", "message r.1.c.1.g deep", "chunk r.1.c", "message r.1.c less deep"},
+		got[1:],
+		"%q",
+		got,
+	)
 }
 
 func TestAChildsFailureIsAnErrorResult(t *testing.T) {
 	t.Parallel()
-	stop := nativeEntry("guard", &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-		return &abi.BeforeModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
-	}})
+	stop := nativeEntry(
+		"guard",
+		&inproc.Middleware{
+			BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+				return &abi.BeforeModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
+			},
+		},
+	)
 	for _, test := range []struct {
 		name  string
 		o     agent.Options
@@ -135,7 +182,12 @@ func TestAChildsFailureIsAnErrorResult(t *testing.T) {
 			o := test.o
 			o.Name = "researcher"
 			child, _ := agentOf(t, o, test.reply...)
-			parent, _ := agentOf(t, agent.Options{Tools: []tool.Tool{agent.Tool(child, nil)}}, ask("1", "go"), scripted.Text("I cannot"))
+			parent, _ := agentOf(
+				t,
+				agent.Options{Tools: []tool.Tool{agent.Tool(child, nil)}},
+				ask("1", "go"),
+				scripted.Text("I cannot"),
+			)
 			events, err := eventsOf(t, parent, agent.Input{})
 			require.NoError(t, err)
 			for _, e := range events {
@@ -151,10 +203,15 @@ func TestAChildsFailureIsAnErrorResult(t *testing.T) {
 func TestCancelReachesTheChild(t *testing.T) {
 	t.Parallel()
 	ended := make(chan string, 1)
-	note := nativeEntry("note", &inproc.Middleware{AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
-		ended <- in.FinishReason
-		return nil, nil
-	}})
+	note := nativeEntry(
+		"note",
+		&inproc.Middleware{
+			AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+				ended <- in.FinishReason
+				return nil, nil
+			},
+		},
+	)
 	ctx, cancel := context.WithCancel(t.Context())
 	hang := scripted.Hang()
 	hang.Do = func(context.Context, *model.Request) error { cancel(); return nil }
@@ -169,10 +226,18 @@ func TestCancelReachesTheChild(t *testing.T) {
 
 // asking is an agent whose tool waits for a yes, twice.
 func asking(t *testing.T, replies ...scripted.Reply) *agent.Agent {
-	gate := nativeEntry("gate", &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-		return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "call " + in.Call.ID + "?"}, nil
-	}})
-	a, _ := agentOf(t, agent.Options{Name: "researcher", Tools: []tool.Tool{toolNamed("t", "t-ok")}, Chain: with(t, gate)}, replies...)
+	gate := nativeEntry(
+		"gate",
+		&inproc.Middleware{
+			GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+				return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "call " + in.Call.ID + "?"}, nil
+			},
+		},
+	)
+	a, _ := agentOf(
+		t,
+		agent.Options{Name: "researcher", Tools: []tool.Tool{toolNamed("t", "t-ok")}, Chain: with(t, gate)},
+		replies...)
 	return a
 }
 
@@ -180,8 +245,15 @@ func TestAnInterruptInAChild(t *testing.T) {
 	t.Parallel()
 	child := asking(t, calls("t#a", "t#b"), scripted.Text("both done"))
 	ran := 0
-	parent, pm := agentOf(t, agent.Options{Tools: append(counted(&ran), agent.Tool(child, nil))},
-		scripted.Calls(abi.NewToolCall("1", "researcher", `{"request":"go"}`), abi.NewToolCall("2", "t", "{}")), scripted.Text("done"))
+	parent, pm := agentOf(
+		t,
+		agent.Options{Tools: append(counted(&ran), agent.Tool(child, nil))},
+		scripted.Calls(
+			abi.NewToolCall("1", "researcher", `{"request":"go"}`),
+			abi.NewToolCall("2", "t", "{}"),
+		),
+		scripted.Text("done"),
+	)
 	_, err := eventsOf(t, parent, agent.Input{})
 	ids := func(err error) (out []string) {
 		var paused *agent.PausedError
@@ -199,7 +271,11 @@ func TestAnInterruptInAChild(t *testing.T) {
 	var paused *agent.PausedError
 	require.ErrorAs(t, err, &paused)
 
-	_, err = parent.Resume(t.Context(), paused.State, map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage(`"perhaps"`)})
+	_, err = parent.Resume(
+		t.Context(),
+		paused.State,
+		map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage(`"perhaps"`)},
+	)
 	require.ErrorContains(t, err, "answer to int_", "what makes no sense is refused before anything goes on")
 	_, err = parent.Resume(t.Context(), paused.State, map[string]json.RawMessage{"1/int_99": json.RawMessage("true")})
 	require.ErrorContains(t, err, `no interrupt "1/int_99" waits for an answer; those that do: 1/int_`)
@@ -223,21 +299,35 @@ func TestAnInterruptInAChild(t *testing.T) {
 	events, err := resume(second.ID)
 	require.NoError(t, err)
 	require.Equal(t, "done", lastOf(events).Message.Content.String())
-	require.Equal(t, []string{"U:hi", "A:[researcher#1][t#2]", "T:both done#1", "T:t-ok#2"}, short(pm.Requests()[1].Messages))
+	require.Equal(
+		t,
+		[]string{"U:hi", "A:[researcher#1][t#2]", "T:both done#1", "T:t-ok#2"},
+		short(pm.Requests()[1].Messages),
+	)
 	require.Equal(t, 1, ran, "its sibling did not run again")
 }
 
 func TestEachRunOfACallHasItsOwnIDs(t *testing.T) {
 	t.Parallel()
 	child := asking(t, calls("t#a"), scripted.Text("one"), calls("t#a"), scripted.Text("two"))
-	twice := nativeEntry("twice", &inproc.Middleware{WrapToolCall: func(ctx context.Context, c *hook.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
-		if _, err := c.NextTool(ctx, abi.CallPatch{}); err != nil {
-			return nil, err
-		}
-		res, err := c.NextTool(ctx, abi.CallPatch{})
-		return &abi.WrapToolCallAnswer{Result: res}, err
-	}})
-	parent, pm := agentOf(t, agent.Options{Tools: []tool.Tool{agent.Tool(child, nil)}, Chain: with(t, twice)}, ask("1", "go"), scripted.Text("done"))
+	twice := nativeEntry(
+		"twice",
+		&inproc.Middleware{
+			WrapToolCall: func(ctx context.Context, c *hook.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+				if _, err := c.NextTool(ctx, abi.CallPatch{}); err != nil {
+					return nil, err
+				}
+				res, err := c.NextTool(ctx, abi.CallPatch{})
+				return &abi.WrapToolCallAnswer{Result: res}, err
+			},
+		},
+	)
+	parent, pm := agentOf(
+		t,
+		agent.Options{Tools: []tool.Tool{agent.Tool(child, nil)}, Chain: with(t, twice)},
+		ask("1", "go"),
+		scripted.Text("done"),
+	)
 	var runs, ids []string
 	_, err := eventsOf(t, parent, agent.Input{})
 	for range 2 {
@@ -266,7 +356,12 @@ func TestDepthIsBounded(t *testing.T) {
 	t.Parallel()
 	a, _ := agentOf(t, agent.Options{Name: "researcher"}, scripted.Text("the bottom"))
 	for range agent.MaxDepth {
-		a, _ = agentOf(t, agent.Options{Name: "researcher", Tools: []tool.Tool{agent.Tool(a, nil)}}, ask("1", "deeper"), scripted.Text("up again"))
+		a, _ = agentOf(
+			t,
+			agent.Options{Name: "researcher", Tools: []tool.Tool{agent.Tool(a, nil)}},
+			ask("1", "deeper"),
+			scripted.Text("up again"),
+		)
 	}
 	a, _ = agentOf(t, agent.Options{Tools: []tool.Tool{agent.Tool(a, nil)}}, ask("1", "deeper"), scripted.Text("up again"))
 	events, err := eventsOf(t, a, agent.Input{})
@@ -289,7 +384,8 @@ func TestAnAgentOutsideOfARun(t *testing.T) {
 	require.Equal(t, "forty-two", res.Content.String())
 	_, err = agent.Tool(a, nil).Call(t.Context(), abi.Call{ID: "1", Name: "researcher", Arguments: `{}`})
 	require.ErrorContains(t, err, "want {\"request\"")
-	_, err = agent.Tool(asking(t, calls("t#a")), nil).Call(t.Context(), abi.Call{ID: "1", Name: "researcher", Arguments: `{"request":"go"}`})
+	_, err = agent.Tool(asking(t, calls("t#a")), nil).
+		Call(t.Context(), abi.Call{ID: "1", Name: "researcher", Arguments: `{"request":"go"}`})
 	require.ErrorContains(t, err, "nobody can be asked")
 	var interrupt *abi.Interrupt
 	require.False(t, errors.As(err, &interrupt))

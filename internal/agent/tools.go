@@ -191,18 +191,21 @@ func (r *run) runCall(ctx context.Context, c *runlog.CallState) error {
 	call := c.Call
 	call.Arguments = args
 	var streamed atomic.Bool
-	outcome, err := r.chain.CallTool(ctx, chain.ToolCall{Call: call, Tool: t, State: r.state.Messages, Out: r.deliverOf(c, &streamed),
-		Run: func(ctx context.Context, call abi.Call, resume *abi.Resume, out chunk.Sink) (*abi.Result, error) {
-			c.Started = true
-			if resume != nil {
-				ctx = tool.WithAnswer(ctx, resume.Answer)
-			}
-			res, err := r.runTool(withCaller(ctx, r, c), call, out)
-			c.Ran = context.Cause(ctx) == nil
-			return res, err
-		},
-		Anew: r.anew(c),
-		Mark: func(ended bool) { c.Started, c.Ran = true, ended }})
+	outcome, err := r.chain.CallTool(
+		ctx,
+		chain.ToolCall{Call: call, Tool: t, State: r.state.Messages, Out: r.deliverOf(c, &streamed),
+			Run: func(ctx context.Context, call abi.Call, resume *abi.Resume, out chunk.Sink) (*abi.Result, error) {
+				c.Started = true
+				if resume != nil {
+					ctx = tool.WithAnswer(ctx, resume.Answer)
+				}
+				res, err := r.runTool(withCaller(ctx, r, c), call, out)
+				c.Ran = context.Cause(ctx) == nil
+				return res, err
+			},
+			Anew: r.anew(c),
+			Mark: func(ended bool) { c.Started, c.Ran = true, ended }},
+	)
 	c.Streamed = c.Streamed || streamed.Load()
 	if err != nil {
 		return err
@@ -226,9 +229,15 @@ func (r *run) runTool(ctx context.Context, call abi.Call, out chunk.Sink) (*abi.
 	ctx, end := r.trace(ctx, tracing.Operation{Kind: tracing.OperationTool, Call: &call})
 	defer func() { end(tracing.Outcome{Err: err, IsError: res != nil && res.IsError}) }()
 	if s, ok := t.(*tool.SafeTool); ok && s.Streams() && out != nil {
-		res, err = chunks.Pump(ctx, out, false, "the tool", func(ctx context.Context, put func(abi.Chunk) error) (*abi.Result, error) {
-			return s.Stream(ctx, call, tool.NewOut(put))
-		})
+		res, err = chunks.Pump(
+			ctx,
+			out,
+			false,
+			"the tool",
+			func(ctx context.Context, put func(abi.Chunk) error) (*abi.Result, error) {
+				return s.Stream(ctx, call, tool.NewOut(put))
+			},
+		)
 	} else {
 		res, err = t.Call(ctx, call)
 	}
@@ -395,7 +404,10 @@ func (r *run) notRun(c abi.ToolCall, why, message string) abi.Message {
 	case at >= 0 && r.state.Calls[at].Ran:
 		text = fmt.Sprintf("The call of %s was made; its result was withheld when the run ended.", c.Function.Name)
 	case at >= 0 && r.state.Calls[at].Started:
-		text = fmt.Sprintf("The call of %s was cut off when the run ended. Whether it had an effect is not known.", c.Function.Name)
+		text = fmt.Sprintf(
+			"The call of %s was cut off when the run ended. Whether it had an effect is not known.",
+			c.Function.Name,
+		)
 	}
 	o := chain.ToolOutcome{
 		Call:   abi.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments},

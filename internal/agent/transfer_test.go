@@ -43,16 +43,46 @@ func traced(name string, log *[]string) hook.Entry {
 func TestTransfer(t *testing.T) {
 	t.Parallel()
 	var log []string
-	sales, sm := agentOf(t, agent.Options{Name: "sales", Description: "Sells.", Instruction: "Sell.", Chain: with(t, traced("sales", &log)), Tools: []tool.Tool{toolNamed("price", "7")}},
-		calls("price#2"), transfer("3", "front"))
-	front, fm := agentOf(t, agent.Options{Name: "front", Instruction: "Greet.", Chain: with(t, traced("front", &log))}, transfer("1", "sales"), scripted.Text("goodbye"))
+	sales, sm := agentOf(
+		t,
+		agent.Options{
+			Name:        "sales",
+			Description: "Sells.",
+			Instruction: "Sell.",
+			Chain:       with(t, traced("sales", &log)),
+			Tools:       []tool.Tool{toolNamed("price", "7")},
+		},
+		calls("price#2"),
+		transfer("3", "front"),
+	)
+	front, fm := agentOf(
+		t,
+		agent.Options{Name: "front", Instruction: "Greet.", Chain: with(t, traced("front", &log))},
+		transfer("1", "sales"),
+		scripted.Text("goodbye"),
+	)
 	require.NoError(t, front.AllowTransfer(sales))
 	require.NoError(t, sales.AllowTransfer(front))
 	events, err := eventsOf(t, front, agent.Input{})
 	require.NoError(t, err)
-	require.Equal(t, []string{"front before front 11", "front after transfer", "sales before sales 12", "sales after transfer", "front before front 23", "front after stop"}, log)
+	require.Equal(
+		t,
+		[]string{
+			"front before front 11",
+			"front after transfer",
+			"sales before sales 12",
+			"sales after transfer",
+			"front before front 23",
+			"front after stop",
+		},
+		log,
+	)
 	require.Contains(t, fm.Requests()[0].Tools[0].Description, "- sales: Sells.")
-	require.Equal(t, []string{"S:Sell.", "U:hi", "A:[transfer_to_agent#1]", "T:The conversation goes on with sales.#1"}, short(sm.Requests()[0].Messages))
+	require.Equal(
+		t,
+		[]string{"S:Sell.", "U:hi", "A:[transfer_to_agent#1]", "T:The conversation goes on with sales.#1"},
+		short(sm.Requests()[0].Messages),
+	)
 	require.Len(t, sm.Requests()[0].Tools, 2)
 	require.Equal(t, "S:Greet.", short(fm.Requests()[1].Messages)[0])
 	require.Len(t, fm.Requests()[1].Messages, 8)
@@ -99,16 +129,29 @@ func TestTransfersAreBoundedByTheSteps(t *testing.T) {
 
 func TestTransfersThatAreNone(t *testing.T) {
 	t.Parallel()
-	deny := nativeEntry("deny", &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-		if in.Call.ID == "denied" {
-			return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "stay"}, nil
-		}
-		return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
-	}})
+	deny := nativeEntry(
+		"deny",
+		&inproc.Middleware{
+			GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+				if in.Call.ID == "denied" {
+					return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "stay"}, nil
+				}
+				return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+			},
+		},
+	)
 	b, bm := agentOf(t, agent.Options{Name: "b"}, scripted.Text("b here"))
 	c, cm := agentOf(t, agent.Options{Name: "c"}, scripted.Text("c here"))
-	a, _ := agentOf(t, agent.Options{Name: "a", Chain: with(t, deny)}, transfer("denied", "b"), transfer("2", "bb"),
-		scripted.Calls(abi.NewToolCall("3", agent.TransferTool, `{"agent":"b"}`), abi.NewToolCall("4", agent.TransferTool, `{"agent":"c"}`)))
+	a, _ := agentOf(
+		t,
+		agent.Options{Name: "a", Chain: with(t, deny)},
+		transfer("denied", "b"),
+		transfer("2", "bb"),
+		scripted.Calls(
+			abi.NewToolCall("3", agent.TransferTool, `{"agent":"b"}`),
+			abi.NewToolCall("4", agent.TransferTool, `{"agent":"c"}`),
+		),
+	)
 	require.NoError(t, a.AllowTransfer(b, c))
 	events, err := eventsOf(t, a, agent.Input{})
 	require.NoError(t, err)
@@ -118,8 +161,16 @@ func TestTransfersThatAreNone(t *testing.T) {
 			results = append(results, e.Call.ID+" "+e.Result.Content.String())
 		}
 	}
-	require.ElementsMatch(t, []string{"denied stay", `2 There is no agent "bb". Did you mean b? Available agents: b, c.`, "3 The conversation goes on with b.",
-		"4 The conversation goes to one agent at a time: the first of these calls counts."}, results)
+	require.ElementsMatch(
+		t,
+		[]string{
+			"denied stay",
+			`2 There is no agent "bb". Did you mean b? Available agents: b, c.`,
+			"3 The conversation goes on with b.",
+			"4 The conversation goes to one agent at a time: the first of these calls counts.",
+		},
+		results,
+	)
 	require.Len(t, bm.Requests(), 1)
 	require.Empty(t, cm.Requests())
 	require.Equal(t, "b here", lastOf(events).Message.Content.String())
@@ -138,7 +189,11 @@ func TestAPauseAfterATransfer(t *testing.T) {
 	require.NoError(t, err)
 	var state runlog.State
 	require.NoError(t, json.Unmarshal(bytes, &state))
-	events, err := a.Resume(t.Context(), &state, map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage("true")})
+	events, err := a.Resume(
+		t.Context(),
+		&state,
+		map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage("true")},
+	)
 	require.NoError(t, err)
 	var end abi.Event
 	for end, err = range events {
@@ -149,7 +204,11 @@ func TestAPauseAfterATransfer(t *testing.T) {
 	stranger, _ := agentOf(t, agent.Options{Name: "a"})
 	other, _ := agentOf(t, agent.Options{Name: "other"})
 	require.NoError(t, stranger.AllowTransfer(other))
-	_, err = stranger.Resume(t.Context(), &state, map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage("true")})
+	_, err = stranger.Resume(
+		t.Context(),
+		&state,
+		map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage("true")},
+	)
 	require.ErrorContains(t, err, `the run is at agent "researcher"`)
 }
 

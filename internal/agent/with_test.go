@@ -72,7 +72,15 @@ func TestConstructors(t *testing.T) {
 			for i, m := range tc.middlewares {
 				entries = append(entries, nativeEntry(string(rune('a'+i)), m))
 			}
-			tr := try(t, agent.Options{Instruction: "base", Tools: []tool.Tool{toolNamed("t", "t-ok"), toolNamed("u", "u-ok")}, Chain: with(t, entries...)}, tc.replies)
+			tr := try(
+				t,
+				agent.Options{
+					Instruction: "base",
+					Tools:       []tool.Tool{toolNamed("t", "t-ok"), toolNamed("u", "u-ok")},
+					Chain:       with(t, entries...),
+				},
+				tc.replies,
+			)
 			require.NoError(t, tr.err)
 			require.Equal(t, tc.want, tr.saw(len(tc.replies)-1))
 		})

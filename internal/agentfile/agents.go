@@ -88,7 +88,10 @@ func (f *File) checkUse(a *Agent, at string) error {
 	if a.As != UseTransfer || !slices.ContainsFunc(a.Spec().Agents, func(b Agent) bool { return b.As == UseTransfer }) {
 		return nil
 	}
-	return f.ErrorAt(at, fmt.Errorf("agent %q has as: transfer, and so have agents of its own; move those next to it", a.Name))
+	return f.ErrorAt(
+		at,
+		fmt.Errorf("agent %q has as: transfer, and so have agents of its own; move those next to it", a.Name),
+	)
 }
 
 // locateAgents loads the files of sub-agents. files lists the enclosing files.

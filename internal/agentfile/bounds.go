@@ -84,14 +84,28 @@ func (f *File) beyond() []bounded {
 	out := over("limits", &f.Limits, runBounds)
 	for _, name := range slices.Sorted(maps.Keys(f.Limits.Tools)) {
 		if n := f.Limits.Tools[name]; n > maxCalls {
-			out = append(out, bounded{"limits.tools." + name, name, fmt.Sprint(n), fmt.Sprint(maxCalls), func() { f.Limits.Tools[name] = maxCalls }})
+			out = append(
+				out,
+				bounded{
+					"limits.tools." + name,
+					name,
+					fmt.Sprint(n),
+					fmt.Sprint(maxCalls),
+					func() { f.Limits.Tools[name] = maxCalls },
+				},
+			)
 		}
 	}
 	if n := f.Model.Retries; n != nil && *n > maxRetries {
-		out = append(out, bounded{"model.retries", "retries", fmt.Sprint(*n), fmt.Sprint(maxRetries), func() { *n = maxRetries }})
+		out = append(
+			out,
+			bounded{"model.retries", "retries", fmt.Sprint(*n), fmt.Sprint(maxRetries), func() { *n = maxRetries }},
+		)
 	}
 	for i := range f.Tools.MCP {
-		out = append(out, over(fmt.Sprintf("tools.mcp[%d]", i), &f.Tools.MCP[i], map[string]int64{"timeout": int64(maxMCPTimeout)})...)
+		out = append(
+			out,
+			over(fmt.Sprintf("tools.mcp[%d]", i), &f.Tools.MCP[i], map[string]int64{"timeout": int64(maxMCPTimeout)})...)
 	}
 	for _, list := range []struct {
 		at      string
@@ -111,7 +125,16 @@ func over[T any](at string, of *T, bounds map[string]int64) (out []bounded) {
 	for _, name := range slices.Sorted(maps.Keys(bounds)) {
 		field, bound := v.FieldByIndex(fields[name]), bounds[name]
 		if field.Int() > bound {
-			out = append(out, bounded{at + "." + name, name, numberText(field.Type(), field.Int()), numberText(field.Type(), bound), func() { field.SetInt(bound) }})
+			out = append(
+				out,
+				bounded{
+					at + "." + name,
+					name,
+					numberText(field.Type(), field.Int()),
+					numberText(field.Type(), bound),
+					func() { field.SetInt(bound) },
+				},
+			)
 		}
 	}
 	return out

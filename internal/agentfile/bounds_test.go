@@ -75,14 +75,23 @@ func TestBounds(t *testing.T) {
 
 func TestBoundLowers(t *testing.T) {
 	t.Parallel()
-	f, err := Parse("a.yaml", []byte("limits: {max_steps: 100000000, timeout: 9000h, parallel: 4}\nagents: [{name: a, agent: {limits: {max_steps: 200000}}}]"))
+	f, err := Parse(
+		"a.yaml",
+		[]byte(
+			"limits: {max_steps: 100000000, timeout: 9000h, parallel: 4}\nagents: [{name: a, agent: {limits: {max_steps: 200000}}}]",
+		),
+	)
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"limits.max_steps is 100000000; the agent runs with the maximum of 100000",
 		"limits.timeout is 9000h0m0s; the agent runs with the maximum of 720h0m0s",
 		"agents[0]: limits.max_steps is 200000; the agent runs with the maximum of 100000",
 	}, f.Bound())
-	require.Equal(t, []int{100_000, 4, 100_000}, []int{f.Limits.MaxSteps, f.Limits.Parallel, f.Agents[0].Spec().Limits.MaxSteps})
+	require.Equal(
+		t,
+		[]int{100_000, 4, 100_000},
+		[]int{f.Limits.MaxSteps, f.Limits.Parallel, f.Agents[0].Spec().Limits.MaxSteps},
+	)
 	require.Equal(t, Duration(720*time.Hour), f.Limits.Timeout)
 	f.Limits.Timeout = math.MaxInt64
 	require.Error(t, f.CheckBounds())

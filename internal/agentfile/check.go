@@ -36,7 +36,10 @@ func (f *File) check() error {
 	}
 	for name, n := range f.Limits.Tools {
 		if n < 1 {
-			return f.ErrorAt("limits.tools."+name, fmt.Errorf("%s: want a number above 0; to disable the tool, remove it from the tools", name))
+			return f.ErrorAt(
+				"limits.tools."+name,
+				fmt.Errorf("%s: want a number above 0; to disable the tool, remove it from the tools", name),
+			)
 		}
 	}
 	return f.checkPositive("limits", f.Limits)
@@ -70,7 +73,8 @@ func (f *File) checkTools() error {
 			if slices.Contains((*f.Tools.Builtin)[:i], name) {
 				return f.ErrorAt(at, fmt.Errorf("duplicate built-in tool %q", name))
 			}
-			if f.Tools.Root == "" && slices.Contains([]string{builtin.ListFiles, builtin.ReadFile, builtin.SearchFiles}, string(name)) {
+			if f.Tools.Root == "" &&
+				slices.Contains([]string{builtin.ListFiles, builtin.ReadFile, builtin.SearchFiles}, string(name)) {
 				return f.ErrorAt(at, fmt.Errorf("%s needs tools.root: the directory it can read", name))
 			}
 		}
@@ -86,7 +90,10 @@ func (f *File) checkTools() error {
 		case s.URL != "" && s.Env != nil:
 			return f.ErrorAt(at+".env", errors.New("env needs a command; a server at a url has its own environment"))
 		case s.URL == "" && s.APIKeyEnv != "":
-			return f.ErrorAt(at+".api_key_env", errors.New("api_key_env needs a url; a command inherits this program's environment"))
+			return f.ErrorAt(
+				at+".api_key_env",
+				errors.New("api_key_env needs a url; a command inherits this program's environment"),
+			)
 		case len(s.Command) == 0 && s.URL == "" || s.Command != nil && s.Command[0] == "":
 			return f.ErrorAt(at+".command", errors.New("command: want a program and its arguments"))
 		}

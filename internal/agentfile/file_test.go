@@ -126,7 +126,9 @@ func TestAllFields(t *testing.T) {
 
 	require.True(t, f.ContinueOnError)
 	require.Equal(t, agentfile.Limits{MaxSteps: 5, Timeout: agentfile.Duration(90 * time.Second),
-		ToolTimeout: agentfile.Duration(10 * time.Second), Parallel: 2, ModelCalls: 7, ToolCalls: 9, Tools: map[string]int{"read_file": 3},
+		ToolTimeout: agentfile.Duration(
+			10 * time.Second,
+		), Parallel: 2, ModelCalls: 7, ToolCalls: 9, Tools: map[string]int{"read_file": 3},
 		OnLimit: "end", OnToolLimit: "refuse", Models: []string{}}, f.Limits)
 	require.False(t, *f.Stream)
 }
@@ -144,7 +146,10 @@ func TestEmptyFile(t *testing.T) {
 // TestOtherEditors checks files with a byte order mark and CRLF line ends.
 func TestOtherEditors(t *testing.T) {
 	t.Parallel()
-	f, err := agentfile.Parse("agent.yaml", []byte("\ufeffname: clerk\r\nmodel: {name: m}\r\ninstruction: |\r\n  one\r\n  two\r\n"))
+	f, err := agentfile.Parse(
+		"agent.yaml",
+		[]byte("\ufeffname: clerk\r\nmodel: {name: m}\r\ninstruction: |\r\n  one\r\n  two\r\n"),
+	)
 	require.NoError(t, err)
 	require.Equal(t, "clerk", f.Name)
 	require.Equal(t, "one\ntwo\n", f.Instruction)
@@ -271,7 +276,12 @@ func TestPositionsOfKeys(t *testing.T) {
 	require.NoError(t, err)
 	why := errors.New("x: want text")
 	require.ErrorContains(t, f.ErrorAt("middlewares[0].config", why), "agent.yaml:3:5: x: want text")
-	require.ErrorContains(t, f.ErrorAt("middlewares[0].limits.timeout", why), "agent.yaml:2:5:", "the nearest key around it")
+	require.ErrorContains(
+		t,
+		f.ErrorAt("middlewares[0].limits.timeout", why),
+		"agent.yaml:2:5:",
+		"the nearest key around it",
+	)
 	require.Equal(t, why, f.ErrorAt("tools.root", why), "what is not in the file has no place")
 	require.ErrorIs(t, f.ErrorAt("middlewares[0].config", why), why)
 }
@@ -303,7 +313,14 @@ func TestSchema(t *testing.T) {
 		return r.Validate(v)
 	}
 	require.NoError(t, valid([]byte(whole)))
-	require.NoError(t, valid([]byte("agents: [{name: a, as: transfer, agent: {instruction: Be brief., agents: [{name: b, agent: }]}}, {name: c, file: c.yaml}]")))
+	require.NoError(
+		t,
+		valid(
+			[]byte(
+				"agents: [{name: a, as: transfer, agent: {instruction: Be brief., agents: [{name: b, agent: }]}}, {name: c, file: c.yaml}]",
+			),
+		),
+	)
 	examples, err := filepath.Glob("../../examples/*/agent.yaml")
 	require.NoError(t, err)
 	for _, path := range examples {

@@ -13,18 +13,30 @@ import (
 // the schema rejects.
 func Schema() (*jsonschema.Schema, error) {
 	s, err := jsonschema.For[File](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[Duration]():        {Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`},
-		reflect.TypeFor[Bytes]():           {Types: []string{"string", "integer"}, Pattern: `^[0-9]+ ?(KiB|MiB|GiB)?$`, Minimum: jsonschema.Ptr(1.0)},
-		reflect.TypeFor[Path]():            {Type: "string", MinLength: jsonschema.Ptr(1)},
-		reflect.TypeFor[URL]():             {Type: "string", Pattern: `^https?://.`},
-		reflect.TypeFor[Builtin]():         {Type: "string", Enum: anys(builtin.Names())},
-		reflect.TypeFor[onFault]():         {Type: "string", Enum: anys(onFaults)},
-		reflect.TypeFor[Inline]():          {Ref: "#"},
-		reflect.TypeFor[use]():             {Type: "string", Enum: anys(uses)},
-		reflect.TypeFor[onLimit]():         {Type: "string", Enum: anys(onLimits)},
-		reflect.TypeFor[onToolLimit]():     {Type: "string", Enum: anys(onToolLimits)},
-		reflect.TypeFor[Grant]():           {Type: "string", Pattern: `^(read:(all|last|none)|model|tool:.+|http:[^/]+|store)$`},
-		reflect.TypeFor[Command]():         {AnyOf: []*jsonschema.Schema{{Type: "string", MinLength: jsonschema.Ptr(1)}, {Type: "array", Items: &jsonschema.Schema{Type: "string"}, MinItems: jsonschema.Ptr(1)}}},
+		reflect.TypeFor[Duration](): {Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`},
+		reflect.TypeFor[Bytes](): {
+			Types:   []string{"string", "integer"},
+			Pattern: `^[0-9]+ ?(KiB|MiB|GiB)?$`,
+			Minimum: jsonschema.Ptr(1.0),
+		},
+		reflect.TypeFor[Path]():        {Type: "string", MinLength: jsonschema.Ptr(1)},
+		reflect.TypeFor[URL]():         {Type: "string", Pattern: `^https?://.`},
+		reflect.TypeFor[Builtin]():     {Type: "string", Enum: anys(builtin.Names())},
+		reflect.TypeFor[onFault]():     {Type: "string", Enum: anys(onFaults)},
+		reflect.TypeFor[Inline]():      {Ref: "#"},
+		reflect.TypeFor[use]():         {Type: "string", Enum: anys(uses)},
+		reflect.TypeFor[onLimit]():     {Type: "string", Enum: anys(onLimits)},
+		reflect.TypeFor[onToolLimit](): {Type: "string", Enum: anys(onToolLimits)},
+		reflect.TypeFor[Grant](): {
+			Type:    "string",
+			Pattern: `^(read:(all|last|none)|model|tool:.+|http:[^/]+|store)$`,
+		},
+		reflect.TypeFor[Command](): {
+			AnyOf: []*jsonschema.Schema{
+				{Type: "string", MinLength: jsonschema.Ptr(1)},
+				{Type: "array", Items: &jsonschema.Schema{Type: "string"}, MinItems: jsonschema.Ptr(1)},
+			},
+		},
 		reflect.TypeFor[json.RawMessage](): {},
 	}})
 	if err != nil {
@@ -35,7 +47,10 @@ func Schema() (*jsonschema.Schema, error) {
 	s.Description = "An agent of agent-runner: its model, tools and middlewares."
 	nullable(s)
 	inline := s.Properties["agents"].Items.Properties
-	inline["agent"] = &jsonschema.Schema{Description: inline["agent"].Description, AnyOf: []*jsonschema.Schema{{Type: "null"}, {Ref: "#"}}}
+	inline["agent"] = &jsonschema.Schema{
+		Description: inline["agent"].Description,
+		AnyOf:       []*jsonschema.Schema{{Type: "null"}, {Ref: "#"}},
+	}
 	return s, nil
 }
 

@@ -64,9 +64,11 @@ func talk() *message.List {
 
 // starting returns a middleware that answers before_agent with a.
 func starting(a abi.BeforeAgentAnswer) *inproc.Middleware {
-	return native.WithBeforeAgent(func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		return &a, nil
-	})
+	return native.WithBeforeAgent(
+		func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			return &a, nil
+		},
+	)
 }
 
 func said(role, text, id, origin string) abi.Message {
@@ -126,10 +128,18 @@ func TestRefusedResponses(t *testing.T) {
 		"a finish_reason of 129 bytes": {Message: abi.Assistant("hi"), FinishReason: strings.Repeat("x", abi.MaxName+1)},
 		"want an assistant's message":  {Message: abi.User("hi")},
 	} {
-		r, _ := openBorder(t, &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-			return &abi.BeforeModelAnswer{Response: &res}, nil
-		}})
-		_, _, err := r.CallModel(t.Context(), ModelCall{Request: ModelRequest{Messages: talk()}, State: talk(), Delivered: func() bool { return false }})
+		r, _ := openBorder(
+			t,
+			&inproc.Middleware{
+				BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+					return &abi.BeforeModelAnswer{Response: &res}, nil
+				},
+			},
+		)
+		_, _, err := r.CallModel(
+			t.Context(),
+			ModelCall{Request: ModelRequest{Messages: talk()}, State: talk(), Delivered: func() bool { return false }},
+		)
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -228,14 +238,19 @@ func TestTextOfFaults(t *testing.T) {
 func TestEventNames(t *testing.T) {
 	t.Parallel()
 	var errs []error
-	r, h := openBorder(t, native.WithBeforeAgent(func(_ context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		errs = append(errs, c.Emit(nasty, nil), c.Emit("", nil), c.Emit(strings.Repeat("n", abi.MaxName+1), nil))
-		data := []byte(`"` + strings.Repeat("x", (256<<10)-2) + `"`)
-		for range 9 {
-			errs = append(errs, c.Emit("large", data))
-		}
-		return nil, nil
-	}))
+	r, h := openBorder(
+		t,
+		native.WithBeforeAgent(
+			func(_ context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+				errs = append(errs, c.Emit(nasty, nil), c.Emit("", nil), c.Emit(strings.Repeat("n", abi.MaxName+1), nil))
+				data := []byte(`"` + strings.Repeat("x", (256<<10)-2) + `"`)
+				for range 9 {
+					errs = append(errs, c.Emit("large", data))
+				}
+				return nil, nil
+			},
+		),
+	)
 	_, err := r.BeforeAgent(t.Context(), Start{Messages: talk()})
 	require.NoError(t, err)
 	for _, err := range errs[:3] {

@@ -36,10 +36,17 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 			return judgement{}, err
 		}
 		if out.Decision == abi.DecideStop {
-			return judgement{}, &ending.StoppedError{Entry: m.Name, Hook: abi.HookGateTool, Reason: safetext.Clip(cmp.Or(out.Message, "the call of "+q.Name+" is not allowed"), ending.MaxReason)}
+			return judgement{}, &ending.StoppedError{
+				Entry:  m.Name,
+				Hook:   abi.HookGateTool,
+				Reason: safetext.Clip(cmp.Or(out.Message, "the call of "+q.Name+" is not allowed"), ending.MaxReason),
+			}
 		}
 		if out.Decision == abi.DecideAsk {
-			asks = append(asks, abi.Ask{Entry: m.Name, Reason: safetext.Clip(question(c.Entry(), out, q), ending.MaxReason), Payload: out.Payload})
+			asks = append(
+				asks,
+				abi.Ask{Entry: m.Name, Reason: safetext.Clip(question(c.Entry(), out, q), ending.MaxReason), Payload: out.Payload},
+			)
 		}
 		if strictness[out.Decision] > strictness[worst] {
 			worst, by, answer = out.Decision, c, out
@@ -52,7 +59,10 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 		return r.askSomebody(by, asks, call, q)
 	default:
 		name := by.Entry()
-		return judgement{denied: abi.ErrorResult(cmp.Or(answer.Message, fmt.Sprintf("The call of %s was denied by %s.", q.Name, name))), by: name}, nil
+		return judgement{
+			denied: abi.ErrorResult(cmp.Or(answer.Message, fmt.Sprintf("The call of %s was denied by %s.", q.Name, name))),
+			by:     name,
+		}, nil
 	}
 }
 
@@ -85,7 +95,12 @@ func (r *Run) askSomebody(by *hook.Control, asks []abi.Ask, call *ToolCall, q ab
 	decided, ok := r.Record.Decision(q, call.Tool.Owner)
 	switch {
 	case !ok && r.Settled:
-		return judgement{denied: abi.ErrorResult(fmt.Sprintf("The call of %s needs an approval, and nobody can be asked for it here.", q.Name)), by: by.Entry()}, nil
+		return judgement{
+			denied: abi.ErrorResult(
+				fmt.Sprintf("The call of %s needs an approval, and nobody can be asked for it here.", q.Name),
+			),
+			by: by.Entry(),
+		}, nil
 	case !ok:
 		reason, payload := asks[0].Reason, asks[0].Payload
 		if len(asks) > 1 {
@@ -106,6 +121,9 @@ func (r *Run) askSomebody(by *hook.Control, asks []abi.Ask, call *ToolCall, q ab
 	case decided.Decision == abi.Edit:
 		return judgement{edited: decided.Arguments}, nil
 	default:
-		return judgement{denied: abi.ErrorResult(cmp.Or(decided.Message, fmt.Sprintf("The call of %s was not approved.", q.Name))), by: by.Entry()}, nil
+		return judgement{
+			denied: abi.ErrorResult(cmp.Or(decided.Message, fmt.Sprintf("The call of %s was not approved.", q.Name))),
+			by:     by.Entry(),
+		}, nil
 	}
 }

@@ -45,11 +45,22 @@ func TestStreamsAreCounted(t *testing.T) {
 	for range 64 {
 		h.lines = append(h.lines, strings.Repeat("x", 64<<10))
 	}
-	pass := &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
-		return &abi.OnChunkAnswer{Chunks: in.Chunks}, nil
-	}}
+	pass := &inproc.Middleware{
+		OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+			return &abi.OnChunkAnswer{Chunks: in.Chunks}, nil
+		},
+	}
 	r := h.open(t, hook.Entry{Name: "a", Middleware: pass}, hook.Entry{Name: "b", Middleware: pass, Ring: hook.Inner})
-	_, _, err := r.CallModel(t.Context(), ModelCall{Request: ModelRequest{Messages: talk()}, State: talk(), Generate: h.generate, Out: h.out, Delivered: func() bool { return true }})
+	_, _, err := r.CallModel(
+		t.Context(),
+		ModelCall{
+			Request:   ModelRequest{Messages: talk()},
+			State:     talk(),
+			Generate:  h.generate,
+			Out:       h.out,
+			Delivered: func() bool { return true },
+		},
+	)
 	var limit *abi.Error
 	require.ErrorAs(t, err, &limit)
 	require.Equal(t, abi.CodeLimit, limit.Code)
@@ -65,12 +76,17 @@ func TestInterruptsAreBounded(t *testing.T) {
 	t.Parallel()
 	h := &counted{account: account.New(account.LevelRun, "r", nil, 64<<20)}
 	payload := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
-	asks := &inproc.Middleware{GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-		return &abi.GateToolAnswer{Decision: abi.DecideAsk, Payload: payload}, nil
-	}}
+	asks := &inproc.Middleware{
+		GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			return &abi.GateToolAnswer{Decision: abi.DecideAsk, Payload: payload}, nil
+		},
+	}
 	r := h.open(t, hook.Entry{Name: "gate", Middleware: asks})
 	call := func(id string) (ToolOutcome, error) {
-		return r.CallTool(t.Context(), ToolCall{Call: abi.Call{ID: id, Name: "t", Arguments: "{}"}, Tool: abi.Tool{Name: "t"}, State: talk()})
+		return r.CallTool(
+			t.Context(),
+			ToolCall{Call: abi.Call{ID: id, Name: "t", Arguments: "{}"}, Tool: abi.Tool{Name: "t"}, State: talk()},
+		)
 	}
 	_, err := call("c1")
 	var paused *ending.InterruptedError

@@ -97,10 +97,20 @@ type modelKind struct {
 func (k *modelKind) open(m *hook.Member, h abi.Hook, q ModelRequest) (*hook.Control, abi.Request) {
 	c := k.run.Call(m, h, k.call.State, q.Messages)
 	c.SetDelivered(k.call.Delivered)
-	return c, abi.Request{Messages: c.View(abi.ListRequest), Tools: q.Tools, Model: q.Model, Params: q.Params, Stream: q.Stream}
+	return c, abi.Request{
+		Messages: c.View(abi.ListRequest),
+		Tools:    q.Tools,
+		Model:    q.Model,
+		Params:   q.Params,
+		Stream:   q.Stream,
+	}
 }
 
-func (k *modelKind) Before(ctx context.Context, m *hook.Member, q ModelRequest) (ModelRequest, *abi.Response, record.Verdict, error) {
+func (k *modelKind) Before(
+	ctx context.Context,
+	m *hook.Member,
+	q ModelRequest,
+) (ModelRequest, *abi.Response, record.Verdict, error) {
 	c, request := k.open(m, abi.HookBeforeModel, q)
 	var out abi.BeforeModelAnswer
 	v, err := c.Invoke(ctx, &abi.BeforeModelInput{Request: request}, &out, func() (err error) {
@@ -116,7 +126,12 @@ func (k *modelKind) Before(ctx context.Context, m *hook.Member, q ModelRequest) 
 	return q, out.Response, v, err
 }
 
-func (k *modelKind) Wrap(ctx context.Context, m *hook.Member, q ModelRequest, w *exchange.Wrapping[ModelRequest, abi.RequestPatch, abi.Response]) (*abi.Response, record.Verdict, error) {
+func (k *modelKind) Wrap(
+	ctx context.Context,
+	m *hook.Member,
+	q ModelRequest,
+	w *exchange.Wrapping[ModelRequest, abi.RequestPatch, abi.Response],
+) (*abi.Response, record.Verdict, error) {
 	c, request := k.open(m, abi.HookWrapModel, q)
 	w.Serve(c)
 	c.TakeSent(w.Send)
@@ -139,7 +154,12 @@ func (k *modelKind) End(res *abi.Response) *abi.StreamEnd {
 	return &abi.StreamEnd{Response: &out}
 }
 
-func (k *modelKind) After(ctx context.Context, m *hook.Member, q ModelRequest, rep exchange.Reply[abi.Response]) (exchange.Reply[abi.Response], *ModelRequest, record.Verdict, error) {
+func (k *modelKind) After(
+	ctx context.Context,
+	m *hook.Member,
+	q ModelRequest,
+	rep exchange.Reply[abi.Response],
+) (exchange.Reply[abi.Response], *ModelRequest, record.Verdict, error) {
 	c, request := k.open(m, abi.HookAfterModel, q)
 	in := &abi.AfterModelInput{Request: request, Error: rep.Err, Source: rep.Source}
 	if rep.Res != nil {

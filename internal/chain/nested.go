@@ -91,7 +91,13 @@ func (r *Run) ownRequest(call *ModelCall, req *abi.RequestPatch, entry string) (
 }
 
 // ownModel makes the call unless an earlier pass did.
-func (r *Run) ownModel(ctx context.Context, c *hook.Control, host Nester, id string, call ModelCall) (*abi.Response, error) {
+func (r *Run) ownModel(
+	ctx context.Context,
+	c *hook.Control,
+	host Nester,
+	id string,
+	call ModelCall,
+) (*abi.Response, error) {
 	rec, key := r.Record, "own/"+id
 	var known abi.Response
 	if v, ok, err := rec.Load(key, &known); ok && err == nil {
@@ -128,19 +134,35 @@ func (r *Run) NestedTool(ctx context.Context, c *hook.Control, name, arguments s
 		return nil, err
 	}
 	if arguments, err = toolset.ParseArguments(arguments); err != nil {
-		return nil, &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("tool: the arguments of %s are not valid: %v", name, err)}
+		return nil, &abi.Error{
+			Code:    abi.CodeInvalid,
+			Message: fmt.Sprintf("tool: the arguments of %s are not valid: %v", name, err),
+		}
 	}
 	id, err := c.Identify(hook.OwnTool, abi.ToolRequest{Name: name, Arguments: arguments})
 	if err != nil {
 		return nil, err
 	}
-	call.Call = abi.Call{ID: "own_" + id, Name: name, Arguments: arguments, Owner: call.Tool.Owner, Idempotent: call.Tool.Idempotent, By: c.By()}
+	call.Call = abi.Call{
+		ID:         "own_" + id,
+		Name:       name,
+		Arguments:  arguments,
+		Owner:      call.Tool.Owner,
+		Idempotent: call.Tool.Idempotent,
+		By:         c.By(),
+	}
 	c.CountOwn(hook.OwnTool)
 	return r.ownTool(ctx, c, host, id, call)
 }
 
 // ownTool makes the call unless an earlier pass did, and reports its start and end.
-func (r *Run) ownTool(ctx context.Context, c *hook.Control, host Nester, id string, call ToolCall) (*abi.Result, error) {
+func (r *Run) ownTool(
+	ctx context.Context,
+	c *hook.Control,
+	host Nester,
+	id string,
+	call ToolCall,
+) (*abi.Result, error) {
 	key := "own/" + id
 	var known abi.Result
 	switch v, ok, err := r.Record.Load(key, &known); {
@@ -189,7 +211,9 @@ func (r *Run) ownTool(ctx context.Context, c *hook.Control, host Nester, id stri
 
 // cutOff returns the result of a tool call that the end of the run interrupted.
 func cutOff(call *abi.Call) *abi.Result {
-	return abi.ErrorResult(fmt.Sprintf("The call of %s was cut off when the run ended. Whether it had an effect is not known.", call.Name))
+	return abi.ErrorResult(
+		fmt.Sprintf("The call of %s was cut off when the run ended. Whether it had an effect is not known.", call.Name),
+	)
 }
 
 // EndOwn reports the end of the middlewares' tool calls that paused the run, if the run ends before
@@ -198,7 +222,12 @@ func (r *Run) EndOwn(record *record.Record) {
 	opened := record.OpenNestedCalls()
 	for _, key := range slices.Sorted(maps.Keys(opened)) {
 		call := opened[key]
-		r.tellOnce(record, key, 2, abi.Event{Type: abi.EventToolResult, Call: call, Result: cutOff(call), Source: exchange.SourceHost})
+		r.tellOnce(
+			record,
+			key,
+			2,
+			abi.Event{Type: abi.EventToolResult, Call: call, Result: cutOff(call), Source: exchange.SourceHost},
+		)
 	}
 }
 
@@ -208,7 +237,10 @@ func (r *Run) within(c *hook.Control, of hook.Own, id string) *Run {
 	inner := &Run{Run: c.Within(of, id), members: r.members, queue: r.queue}
 	inner.Nested = inner
 	past := inner.Past()
-	inner.Lists = hook.ListsOf(r.members, func(m *hook.Member) bool { return !past[m] && (of != hook.OwnModel || m.Ring != hook.Tenant) })
+	inner.Lists = hook.ListsOf(
+		r.members,
+		func(m *hook.Member) bool { return !past[m] && (of != hook.OwnModel || m.Ring != hook.Tenant) },
+	)
 	return inner
 }
 

@@ -132,7 +132,12 @@ func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, erro
 	var p pipeline
 	for _, m := range r.Inward(abi.HookBeforeModelRewriteState) {
 		c := r.Call(m, abi.HookBeforeModelRewriteState, d.Messages)
-		in := &abi.BeforeModelRewriteStateInput{Messages: c.View(abi.ListState), Tools: d.stateTools(), Model: d.Model, Params: d.Params}
+		in := &abi.BeforeModelRewriteStateInput{
+			Messages: c.View(abi.ListState),
+			Tools:    d.stateTools(),
+			Model:    d.Model,
+			Params:   d.Params,
+		}
 		var out abi.BeforeModelRewriteStateAnswer
 		v, err := c.Invoke(ctx, in, &out, func() error {
 			if err := toolset.CheckActive(out.Active, d.Tools); err != nil {
@@ -216,8 +221,14 @@ type End struct {
 func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 	for _, m := range r.Outward(abi.HookAfterAgent) {
 		c := r.Call(m, abi.HookAfterAgent, e.Messages)
-		in := &abi.AfterAgentInput{Messages: c.View(abi.ListState), NewFrom: e.NewFrom, Final: m.MayRead(e.Final), Error: e.Err,
-			FinishReason: e.FinishReason, Usage: e.Usage}
+		in := &abi.AfterAgentInput{
+			Messages:     c.View(abi.ListState),
+			NewFrom:      e.NewFrom,
+			Final:        m.MayRead(e.Final),
+			Error:        e.Err,
+			FinishReason: e.FinishReason,
+			Usage:        e.Usage,
+		}
 		var out abi.AfterAgentAnswer
 		v, err := c.Invoke(ctx, in, &out, func() error {
 			if out.Final == nil {

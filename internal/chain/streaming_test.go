@@ -185,14 +185,16 @@ func TestStreamOfAWholeAnswer(t *testing.T) {
 func TestSendOfAStream(t *testing.T) {
 	t.Parallel()
 	h := &theatre{lines: []string{"a", "b"}}
-	n := native.WithModelStream(func(_ context.Context, _ abi.Request, answer *hook.Stream[abi.Response], send func(...abi.Chunk) error) error {
-		for chunk := range answer.Chunks() {
-			if err := send(textChunk(strings.ToUpper(chunk.Text))); err != nil {
-				return err
+	n := native.WithModelStream(
+		func(_ context.Context, _ abi.Request, answer *hook.Stream[abi.Response], send func(...abi.Chunk) error) error {
+			for chunk := range answer.Chunks() {
+				if err := send(textChunk(strings.ToUpper(chunk.Text))); err != nil {
+					return err
+				}
 			}
-		}
-		return answer.End()
-	})
+			return answer.End()
+		},
+	)
 	res, _, err := h.play(t.Context(), h.open(t, hook.Entry{Name: "w", Middleware: n}))
 	require.NoError(t, err)
 	require.Equal(t, "AB", res.Message.Content.String())
@@ -217,14 +219,18 @@ func TestHoldStreamHoldsWhatIsSent(t *testing.T) {
 // TestEndingsPassAStream checks that a wrapper that reads a stream cannot catch an ending.
 func TestEndingsPassAStream(t *testing.T) {
 	t.Parallel()
-	stop := &inproc.Middleware{WrapModel: func(context.Context, *hook.Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
-		return &abi.WrapModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
-	}}
+	stop := &inproc.Middleware{
+		WrapModel: func(context.Context, *hook.Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			return &abi.WrapModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
+		},
+	}
 	unwound := make(chan struct{})
-	last := &inproc.Middleware{WrapModel: func(context.Context, *hook.Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
-		defer close(unwound)
-		return &abi.WrapModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
-	}}
+	last := &inproc.Middleware{
+		WrapModel: func(context.Context, *hook.Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			defer close(unwound)
+			return &abi.WrapModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
+		},
+	}
 	for name, tc := range map[string]struct {
 		outer wrap
 		inner *inproc.Middleware
@@ -246,7 +252,14 @@ func TestEndingsPassAStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := &theatre{}
-			_, _, err := h.play(t.Context(), h.open(t, hook.Entry{Name: "outer", Middleware: tc.outer.native()}, hook.Entry{Name: "inner", Middleware: tc.inner}))
+			_, _, err := h.play(
+				t.Context(),
+				h.open(
+					t,
+					hook.Entry{Name: "outer", Middleware: tc.outer.native()},
+					hook.Entry{Name: "inner", Middleware: tc.inner},
+				),
+			)
 			var stopped *ending.StoppedError
 			require.ErrorAs(t, err, &stopped)
 			require.Equal(t, "inner", stopped.Entry)
@@ -258,14 +271,16 @@ func TestEndingsPassAStream(t *testing.T) {
 // part of its chunks.
 func TestOnChunkRefusesWhatIsSent(t *testing.T) {
 	t.Parallel()
-	censor := &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
-		for _, c := range in.Chunks {
-			if strings.Contains(c.Text, "bad") {
-				return nil, &abi.Error{Code: abi.CodeDenied, Message: "not that"}
+	censor := &inproc.Middleware{
+		OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+			for _, c := range in.Chunks {
+				if strings.Contains(c.Text, "bad") {
+					return nil, &abi.Error{Code: abi.CodeDenied, Message: "not that"}
+				}
 			}
-		}
-		return nil, nil
-	}}
+			return nil, nil
+		},
+	}
 	for name, tc := range map[string]struct {
 		answer, heard, want, err string
 	}{
@@ -283,7 +298,14 @@ func TestOnChunkRefusesWhatIsSent(t *testing.T) {
 					}
 					return tc.answer, nil
 				})
-				res, _, err := h.play(t.Context(), h.open(t, hook.Entry{Name: "censor", Ring: ring, Middleware: censor}, hook.Entry{Name: "w", Ring: hook.Tenant, Middleware: w.native()}))
+				res, _, err := h.play(
+					t.Context(),
+					h.open(
+						t,
+						hook.Entry{Name: "censor", Ring: ring, Middleware: censor},
+						hook.Entry{Name: "w", Ring: hook.Tenant, Middleware: w.native()},
+					),
+				)
 				require.Equal(t, tc.heard, h.text())
 				if tc.err != "" {
 					require.EqualError(t, err, tc.err)
@@ -384,19 +406,32 @@ func TestStreamWaits(t *testing.T) {
 				r := h.open(t, entries...)
 				ended := make(chan error)
 				go func() {
-					_, _, err := r.CallModel(ctx, ModelCall{Request: ModelRequest{Messages: talk(), Stream: true}, State: talk(), Delivered: h.delivered, Out: h.out,
-						Generate: func(ctx context.Context, _ ModelRequest, out chunk.Sink) (*abi.Response, error) {
-							for ; said < lines; said++ {
-								if err := out(ctx, []abi.Chunk{textChunk("x")}, false); err != nil {
-									return nil, err
+					_, _, err := r.CallModel(
+						ctx,
+						ModelCall{
+							Request:   ModelRequest{Messages: talk(), Stream: true},
+							State:     talk(),
+							Delivered: h.delivered,
+							Out:       h.out,
+							Generate: func(ctx context.Context, _ ModelRequest, out chunk.Sink) (*abi.Response, error) {
+								for ; said < lines; said++ {
+									if err := out(ctx, []abi.Chunk{textChunk("x")}, false); err != nil {
+										return nil, err
+									}
 								}
-							}
-							return &abi.Response{Message: abi.Assistant("x")}, nil
-						}})
+								return &abi.Response{Message: abi.Assistant("x")}, nil
+							},
+						},
+					)
 					ended <- err
 				}()
 				synctest.Wait()
-				require.LessOrEqual(t, said, 2*len(wraps)*(chunk.MaxWaiting+1), "a model that nobody listens to says no more than may wait")
+				require.LessOrEqual(
+					t,
+					said,
+					2*len(wraps)*(chunk.MaxWaiting+1),
+					"a model that nobody listens to says no more than may wait",
+				)
 				require.GreaterOrEqual(t, said, chunk.MaxWaiting)
 				gone := errors.New("the caller went away")
 				cancel(gone)
@@ -412,15 +447,17 @@ func TestInterruptOfAStream(t *testing.T) {
 	t.Parallel()
 	for _, sends := range []bool{false, true} {
 		h := &theatre{lines: []string{"a"}}
-		n := &inproc.Middleware{WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
-			s := c.StreamModel(ctx, abi.RequestPatch{})
-			for chunk := range s.Chunks() {
-				if sends {
-					require.NoError(t, c.Send(ctx, chunk))
+		n := &inproc.Middleware{
+			WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+				s := c.StreamModel(ctx, abi.RequestPatch{})
+				for chunk := range s.Chunks() {
+					if sends {
+						require.NoError(t, c.Send(ctx, chunk))
+					}
 				}
-			}
-			return &abi.WrapModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "go on?"}}}, s.End()
-		}}
+				return &abi.WrapModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "go on?"}}}, s.End()
+			},
+		}
 		_, _, err := h.play(t.Context(), h.open(t, hook.Entry{Name: "w", Middleware: n}))
 		if sends {
 			require.ErrorContains(t, err, "after a part of the answer was delivered")
@@ -442,12 +479,14 @@ func TestSecondAttempt(t *testing.T) {
 		_, err := c.NextModel(ctx, abi.RequestPatch{})
 		return "", err
 	})
-	holds := &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
-		if in.Final {
-			return nil, nil
-		}
-		return &abi.OnChunkAnswer{Chunks: []abi.Chunk{}}, nil
-	}}
+	holds := &inproc.Middleware{
+		OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+			if in.Final {
+				return nil, nil
+			}
+			return &abi.OnChunkAnswer{Chunks: []abi.Chunk{}}, nil
+		},
+	}
 	for name, tc := range map[string]struct {
 		outer *inproc.Middleware
 		heard string
@@ -459,20 +498,27 @@ func TestSecondAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := &theatre{}
-			r := h.open(t, hook.Entry{Name: "outer", Ring: hook.Outer, Middleware: tc.outer}, hook.Entry{Name: "retry", Ring: hook.Tenant, Middleware: retry.native()})
+			r := h.open(
+				t,
+				hook.Entry{Name: "outer", Ring: hook.Outer, Middleware: tc.outer},
+				hook.Entry{Name: "retry", Ring: hook.Tenant, Middleware: retry.native()},
+			)
 			n := 0
-			res, _, err := r.CallModel(t.Context(), ModelCall{Request: ModelRequest{Messages: talk(), Stream: true}, State: talk(), Delivered: h.delivered, Out: h.out,
-				Generate: func(ctx context.Context, q ModelRequest, out chunk.Sink) (*abi.Response, error) {
-					if n++; n == 1 {
-						require.NoError(t, out(ctx, []abi.Chunk{textChunk("bad")}, false))
-						return nil, errors.New("broken")
-					}
-					require.Equal(t, name == "not heard", out != nil)
-					if out != nil {
-						require.NoError(t, out(ctx, []abi.Chunk{textChunk("good")}, true))
-					}
-					return &abi.Response{Message: abi.Assistant("good")}, nil
-				}})
+			res, _, err := r.CallModel(
+				t.Context(),
+				ModelCall{Request: ModelRequest{Messages: talk(), Stream: true}, State: talk(), Delivered: h.delivered, Out: h.out,
+					Generate: func(ctx context.Context, q ModelRequest, out chunk.Sink) (*abi.Response, error) {
+						if n++; n == 1 {
+							require.NoError(t, out(ctx, []abi.Chunk{textChunk("bad")}, false))
+							return nil, errors.New("broken")
+						}
+						require.Equal(t, name == "not heard", out != nil)
+						if out != nil {
+							require.NoError(t, out(ctx, []abi.Chunk{textChunk("good")}, true))
+						}
+						return &abi.Response{Message: abi.Assistant("good")}, nil
+					}},
+			)
 			require.NoError(t, err)
 			require.Equal(t, 2, n)
 			require.Equal(t, tc.heard, h.text())

@@ -18,34 +18,40 @@ import (
 // chunks.
 func TestStreamOfATool(t *testing.T) {
 	t.Parallel()
-	louder := &inproc.Middleware{WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
-		require.True(t, in.Stream)
-		s := c.StreamTool(ctx, abi.CallPatch{})
-		for chunk := range s.Chunks() {
-			chunk.Text, chunk.CallID = strings.ToUpper(chunk.Text), "of another call"
-			if err := c.Send(ctx, chunk); err != nil {
-				return nil, err
+	louder := &inproc.Middleware{
+		WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+			require.True(t, in.Stream)
+			s := c.StreamTool(ctx, abi.CallPatch{})
+			for chunk := range s.Chunks() {
+				chunk.Text, chunk.CallID = strings.ToUpper(chunk.Text), "of another call"
+				if err := c.Send(ctx, chunk); err != nil {
+					return nil, err
+				}
 			}
-		}
-		return nil, s.End()
-	}}
-	dots := &inproc.Middleware{OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
-		for i := range in.Chunks {
-			in.Chunks[i].Text += "."
-		}
-		return &abi.OnChunkAnswer{Chunks: in.Chunks}, nil
-	}}
-	own := &inproc.Middleware{CallTool: func(ctx context.Context, c *hook.Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
-		for _, s := range []string{"o", "w", "n"} {
-			if err := c.Send(ctx, abi.Chunk{Kind: abi.ChunkToolResult, Text: s}); err != nil {
-				return nil, err
+			return nil, s.End()
+		},
+	}
+	dots := &inproc.Middleware{
+		OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+			for i := range in.Chunks {
+				in.Chunks[i].Text += "."
 			}
-		}
-		if err := c.Send(ctx, textChunk("no tool's")); !errors.Is(err, &abi.Error{Code: abi.CodeInvalid}) {
-			return nil, errors.New("not refused")
-		}
-		return nil, nil
-	}}
+			return &abi.OnChunkAnswer{Chunks: in.Chunks}, nil
+		},
+	}
+	own := &inproc.Middleware{
+		CallTool: func(ctx context.Context, c *hook.Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+			for _, s := range []string{"o", "w", "n"} {
+				if err := c.Send(ctx, abi.Chunk{Kind: abi.ChunkToolResult, Text: s}); err != nil {
+					return nil, err
+				}
+			}
+			if err := c.Send(ctx, textChunk("no tool's")); !errors.Is(err, &abi.Error{Code: abi.CodeInvalid}) {
+				return nil, errors.New("not refused")
+			}
+			return nil, nil
+		},
+	}
 	image := &abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:,"}`)}
 	for name, tc := range map[string]struct {
 		entries []hook.Entry
@@ -71,7 +77,11 @@ func TestStreamOfATool(t *testing.T) {
 			t.Parallel()
 			h := &theatre{}
 			o, err := h.open(t, tc.entries...).CallTool(t.Context(), ToolCall{
-				Call: abi.Call{ID: "c1", Name: "t", Arguments: "{}"}, Tool: abi.Tool{Name: "t", Owner: tc.owner}, State: talk(), Out: h.out,
+				Call: abi.Call{
+					ID:        "c1",
+					Name:      "t",
+					Arguments: "{}",
+				}, Tool: abi.Tool{Name: "t", Owner: tc.owner}, State: talk(), Out: h.out,
 				Run: func(ctx context.Context, _ abi.Call, _ *abi.Resume, out chunk.Sink) (*abi.Result, error) {
 					for _, c := range tc.says {
 						if err := out(ctx, []abi.Chunk{c}, false); err != nil {

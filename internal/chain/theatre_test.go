@@ -108,7 +108,12 @@ func (h *theatre) open(t testing.TB, entries ...hook.Entry) *Run {
 }
 
 func (h *theatre) play(ctx context.Context, r *Run) (*abi.Response, string, error) {
-	call := ModelCall{Request: ModelRequest{Messages: talk(), Stream: !h.whole}, State: talk(), Generate: h.generate, Delivered: h.delivered}
+	call := ModelCall{
+		Request:   ModelRequest{Messages: talk(), Stream: !h.whole},
+		State:     talk(),
+		Generate:  h.generate,
+		Delivered: h.delivered,
+	}
 	if !h.whole {
 		call.Out = h.out
 	}
@@ -119,13 +124,15 @@ func (h *theatre) play(ctx context.Context, r *Run) (*abi.Response, string, erro
 type wrap func(ctx context.Context, c *hook.Call) (answer string, err error)
 
 func (w wrap) native() *inproc.Middleware {
-	return &inproc.Middleware{WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
-		answer, err := w(ctx, c)
-		if answer == "" || err != nil {
-			return nil, err
-		}
-		return &abi.WrapModelAnswer{Response: &abi.Response{Message: abi.Assistant(answer)}}, nil
-	}}
+	return &inproc.Middleware{
+		WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			answer, err := w(ctx, c)
+			if answer == "" || err != nil {
+				return nil, err
+			}
+			return &abi.WrapModelAnswer{Response: &abi.Response{Message: abi.Assistant(answer)}}, nil
+		},
+	}
 }
 
 func textChunk(s string) abi.Chunk { return abi.Chunk{Kind: abi.ChunkText, Text: s} }

@@ -115,7 +115,10 @@ func (k *toolKind) core(ctx context.Context, q abi.Call, out chunk.Sink) (exchan
 	args, err := toolset.ParseArguments(q.Arguments)
 	k.executed = args
 	if err != nil {
-		return exchange.Reply[abi.Result]{Res: toolset.BadArguments(q.Name, q.Arguments, err), Source: exchange.SourceHost}, nil
+		return exchange.Reply[abi.Result]{
+			Res:    toolset.BadArguments(q.Name, q.Arguments, err),
+			Source: exchange.SourceHost,
+		}, nil
 	}
 	q.Arguments = args
 	for {
@@ -186,11 +189,16 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink chunk.Sink) (ex
 	interrupt, asks := errors.AsType[*abi.Interrupt](err)
 	switch {
 	case asks && k.run.Settled:
-		out.Res, out.Err = nil, &abi.Error{Code: abi.CodeTool, Message: "it asks, and nobody can be asked here: " + safetext.Clip(interrupt.Reason, ending.MaxReason)}
+		out.Res, out.Err = nil, &abi.Error{
+			Code:    abi.CodeTool,
+			Message: "it asks, and nobody can be asked here: " + safetext.Clip(interrupt.Reason, ending.MaxReason),
+		}
 		rec.Save(key, nil, record.Verdict{Failed: out.Err})
 	case asks:
 		rec.SetBegun(key, false) // the interrupted call did nothing; the next one counts
-		if err := k.run.Pause(key, abi.Pending{Reason: interrupt.Reason, Payload: interrupt.Payload, Call: &q}); ending.Is(err) {
+		if err := k.run.Pause(key, abi.Pending{Reason: interrupt.Reason, Payload: interrupt.Payload, Call: &q}); ending.Is(
+			err,
+		) {
 			return exchange.Reply[abi.Result]{}, err
 		} else {
 			out.Res, out.Err = nil, ending.AsError(err, abi.CodeLimit)
@@ -230,11 +238,20 @@ func (s *saying) sink() chunk.Sink {
 // unknown returns the result of a tool that was running in a process that has ended, and that must
 // not be called again.
 func (k *toolKind) unknown(ctx context.Context, key string, q abi.Call) (exchange.Reply[abi.Result], error) {
-	res := abi.ErrorResult(fmt.Sprintf("The call of %s had begun when the run was cut off. Whether it had an effect is not known: find that out before you call it again.", q.Name))
+	res := abi.ErrorResult(
+		fmt.Sprintf(
+			"The call of %s had begun when the run was cut off. Whether it had an effect is not known: find that out before you call it again.",
+			q.Name,
+		),
+	)
 	res.Extra = json.RawMessage(`{"outcome":"unknown"}`)
 	k.run.Recording(func() {
 		k.run.Send(abi.Event{Type: abi.EventLog, Level: abi.LogLevel(abi.LogWarn), Call: &q,
-			Text: fmt.Sprintf("the call %s of %s had begun when the process of the run ended; whether it had an effect is not known, and it was not called again", q.ID, q.Name)})
+			Text: fmt.Sprintf(
+				"the call %s of %s had begun when the process of the run ended; whether it had an effect is not known, and it was not called again",
+				q.ID,
+				q.Name,
+			)})
 		k.run.Record.Save(key, res, record.Verdict{})
 	})
 	return exchange.Reply[abi.Result]{Res: res, Source: exchange.SourceHost}, k.run.Persist(ctx, false)
@@ -248,7 +265,12 @@ func (r *Run) toolCall(m *hook.Member, h abi.Hook, state *message.List, q abi.Ca
 }
 
 // callTool runs a tool in the module that added it.
-func (k *toolKind) callTool(ctx context.Context, owner *hook.Member, q abi.Call, sink chunk.Sink) (exchange.Reply[abi.Result], error) {
+func (k *toolKind) callTool(
+	ctx context.Context,
+	owner *hook.Member,
+	q abi.Call,
+	sink chunk.Sink,
+) (exchange.Reply[abi.Result], error) {
 	c := k.run.toolCall(owner, abi.HookCallTool, k.call.State, q)
 	k.call.mark(false)
 	t := &exchange.Sender{Sink: sink, OfTool: true, Meter: c.Meter()}
@@ -274,17 +296,29 @@ func (k *toolKind) callTool(ctx context.Context, owner *hook.Member, q abi.Call,
 	case v.Failed != nil:
 		return exchange.Reply[abi.Result]{Err: v.Failed, Source: exchange.SourceTool}, nil
 	case v.Faulted:
-		return exchange.Reply[abi.Result]{Err: &abi.Error{Code: abi.CodeTool, Message: fmt.Sprintf("tool %q failed", q.Name)}, Source: exchange.SourceTool}, nil
+		return exchange.Reply[abi.Result]{
+			Err:    &abi.Error{Code: abi.CodeTool, Message: fmt.Sprintf("tool %q failed", q.Name)},
+			Source: exchange.SourceTool,
+		}, nil
 	}
 	return exchange.Reply[abi.Result]{Res: out.Result, Source: exchange.SourceTool}, nil
 }
 
-func (k *toolKind) Before(ctx context.Context, m *hook.Member, q abi.Call) (abi.Call, *abi.Result, record.Verdict, error) {
+func (k *toolKind) Before(
+	ctx context.Context,
+	m *hook.Member,
+	q abi.Call,
+) (abi.Call, *abi.Result, record.Verdict, error) {
 	c := k.run.toolCall(m, abi.HookBeforeTool, k.call.State, q)
 	var out abi.BeforeToolAnswer
-	v, err := c.Invoke(ctx, &abi.BeforeToolInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil}, &out, func() error {
-		return message.CheckResult(out.Result)
-	})
+	v, err := c.Invoke(
+		ctx,
+		&abi.BeforeToolInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil},
+		&out,
+		func() error {
+			return message.CheckResult(out.Result)
+		},
+	)
 	if !v.OK() || err != nil {
 		return q, nil, v, err
 	}
@@ -295,22 +329,32 @@ func (k *toolKind) Before(ctx context.Context, m *hook.Member, q abi.Call) (abi.
 	return q, out.Result, v, nil
 }
 
-func (k *toolKind) Wrap(ctx context.Context, m *hook.Member, q abi.Call, w *exchange.Wrapping[abi.Call, abi.CallPatch, abi.Result]) (*abi.Result, record.Verdict, error) {
+func (k *toolKind) Wrap(
+	ctx context.Context,
+	m *hook.Member,
+	q abi.Call,
+	w *exchange.Wrapping[abi.Call, abi.CallPatch, abi.Result],
+) (*abi.Result, record.Verdict, error) {
 	c := k.run.toolCall(m, abi.HookWrapToolCall, k.call.State, q)
 	w.Serve(c)
 	c.TakeSent(func(ctx context.Context, chunks []abi.Chunk) error {
 		return w.Send(ctx, chunk.WithCallID(q, chunks))
 	})
 	var out abi.WrapToolCallAnswer
-	v, err := c.Invoke(ctx, &abi.WrapToolCallInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil}, &out, func() error {
-		if out.Result == nil {
-			out.Result = w.Said(&abi.Result{})
-		}
-		if err := w.Hold(c); err != nil {
-			return err
-		}
-		return message.CheckResult(out.Result)
-	})
+	v, err := c.Invoke(
+		ctx,
+		&abi.WrapToolCallInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil},
+		&out,
+		func() error {
+			if out.Result == nil {
+				out.Result = w.Said(&abi.Result{})
+			}
+			if err := w.Hold(c); err != nil {
+				return err
+			}
+			return message.CheckResult(out.Result)
+		},
+	)
 	return out.Result, v, err
 }
 
@@ -320,7 +364,12 @@ func (k *toolKind) End(res *abi.Result) *abi.StreamEnd {
 	return &abi.StreamEnd{Result: &out}
 }
 
-func (k *toolKind) After(ctx context.Context, m *hook.Member, q abi.Call, rep exchange.Reply[abi.Result]) (exchange.Reply[abi.Result], *abi.Call, record.Verdict, error) {
+func (k *toolKind) After(
+	ctx context.Context,
+	m *hook.Member,
+	q abi.Call,
+	rep exchange.Reply[abi.Result],
+) (exchange.Reply[abi.Result], *abi.Call, record.Verdict, error) {
 	c := k.run.toolCall(m, abi.HookAfterTool, k.call.State, q)
 	seen := q
 	seen.Arguments, seen.OriginalArguments = k.executed, k.call.Call.Arguments
@@ -375,7 +424,13 @@ func (k *toolKind) Assemble(res *abi.Result, pieces []abi.Chunk) *abi.Result {
 
 // ToolMessages asks tool_messages, from the outside in, how to record a result. The first
 // answer wins; def is the default.
-func (r *Run) ToolMessages(ctx context.Context, state *message.List, tool abi.Tool, o ToolOutcome, def abi.Message) ([]abi.Message, error) {
+func (r *Run) ToolMessages(
+	ctx context.Context,
+	state *message.List,
+	tool abi.Tool,
+	o ToolOutcome,
+	def abi.Message,
+) ([]abi.Message, error) {
 	for _, m := range r.Inward(abi.HookToolMessages) {
 		c := r.toolCall(m, abi.HookToolMessages, state, o.Call)
 		in := &abi.ToolMessagesInput{Call: o.Call, Tool: tool, Result: *o.Result, Default: def}

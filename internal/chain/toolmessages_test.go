@@ -31,11 +31,22 @@ func TestToolMessagesAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, h := openBorder(t, &inproc.Middleware{ToolMessages: func(context.Context, *hook.Call, *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error) {
-				return &abi.ToolMessagesAnswer{Messages: tc.messages}, nil
-			}})
+			r, h := openBorder(
+				t,
+				&inproc.Middleware{
+					ToolMessages: func(context.Context, *hook.Call, *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error) {
+						return &abi.ToolMessagesAnswer{Messages: tc.messages}, nil
+					},
+				},
+			)
 			def := answer("1")
-			got, err := r.ToolMessages(t.Context(), talk(), abi.Tool{Name: "t"}, ToolOutcome{Call: call, Result: abi.TextResult("x")}, def)
+			got, err := r.ToolMessages(
+				t.Context(),
+				talk(),
+				abi.Tool{Name: "t"},
+				ToolOutcome{Call: call, Result: abi.TextResult("x")},
+				def,
+			)
 			require.NoError(t, err)
 			if tc.want == "" {
 				require.Len(t, got, len(tc.messages))

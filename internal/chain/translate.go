@@ -49,7 +49,12 @@ type Encoded struct {
 //
 // Translate must be called for one event at a time.
 func (r *Run) Translate(ctx context.Context, e abi.Event, enc Encoder) (client []json.RawMessage, caused []abi.Event) {
-	t := &translation{run: r, protocol: enc.Protocol(), source: e, ends: e.Type == abi.EventRunFinished || e.Type == abi.EventRunPaused}
+	t := &translation{
+		run:      r,
+		protocol: enc.Protocol(),
+		source:   e,
+		ends:     e.Type == abi.EventRunFinished || e.Type == abi.EventRunPaused,
+	}
 	e, ok := t.before(ctx, e)
 	if !ok {
 		return nil, t.caused
@@ -101,7 +106,13 @@ func mayTranslate(m *hook.Member, e *abi.Event) bool {
 }
 
 // call calls one member's hook with an event.
-func (t *translation) call(ctx context.Context, m *hook.Member, h abi.Hook, event json.RawMessage, apply func(*abi.TranslateAnswer) error) {
+func (t *translation) call(
+	ctx context.Context,
+	m *hook.Member,
+	h abi.Hook,
+	event json.RawMessage,
+	apply func(*abi.TranslateAnswer) error,
+) {
 	c := t.run.Call(m, h)
 	c.Divert(func(e abi.Event) {
 		if e.Stage != string(ending.StageBreaker) { // do not report an open breaker, which every further event would repeat
@@ -146,7 +157,11 @@ func (t *translation) before(ctx context.Context, e abi.Event) (abi.Event, bool)
 
 // translate runs a member's translate_before over an event. ok is false if the member
 // drops it. The error is set if the event stays as it was because the member failed.
-func (t *translation) translate(ctx context.Context, m *hook.Member, e abi.Event) (out abi.Event, ok bool, failed error) {
+func (t *translation) translate(
+	ctx context.Context,
+	m *hook.Member,
+	e abi.Event,
+) (out abi.Event, ok bool, failed error) {
 	event, err := abijson.Marshal(e)
 	if err != nil {
 		return e, true, err // there is no event to show to a module
@@ -184,7 +199,16 @@ func isEnd(e abi.Event) bool { return e.Type == abi.EventRunFinished || e.Type =
 // as a message event. It returns nil if the member drops it.
 func (t *translation) translateMessage(ctx context.Context, m *hook.Member, e, last abi.Event) *abi.Message {
 	asked := inside(e, func(abi.Event) abi.Event {
-		return abi.Event{Type: abi.EventMessage, Seq: last.Seq, Run: last.Run, Agent: last.Agent, TimeMS: last.TimeMS, Step: last.Step, StepID: last.StepID, Message: last.Message}
+		return abi.Event{
+			Type:    abi.EventMessage,
+			Seq:     last.Seq,
+			Run:     last.Run,
+			Agent:   last.Agent,
+			TimeMS:  last.TimeMS,
+			Step:    last.Step,
+			StepID:  last.StepID,
+			Message: last.Message,
+		}
 	})
 	if !mayTranslate(m, &asked) {
 		return last.Message
@@ -316,7 +340,9 @@ func (t *translation) after(ctx context.Context, x Encoded) (json.RawMessage, bo
 		t.call(ctx, m, abi.HookTranslateAfter, event, func(out *abi.TranslateAnswer) error {
 			switch {
 			case out.Drop && (t.ends || x.Keep):
-				return fmt.Errorf("drops an event that the client cannot do without: the end of a run, or what the protocol needs for what follows")
+				return fmt.Errorf(
+					"drops an event that the client cannot do without: the end of a run, or what the protocol needs for what follows",
+				)
 			case out.Drop:
 				dropped = true
 				return nil

@@ -37,7 +37,11 @@ func (shout) Encode(e abi.Event) []Encoded {
 	}
 }
 
-func translating(name string, ring hook.Ring, before, after func(c *hook.Call, event map[string]any) (*abi.TranslateAnswer, error)) hook.Entry {
+func translating(
+	name string,
+	ring hook.Ring,
+	before, after func(c *hook.Call, event map[string]any) (*abi.TranslateAnswer, error),
+) hook.Entry {
 	n := &inproc.Middleware{}
 	bound := func(fn func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error)) func(context.Context, *hook.Call, *abi.TranslateInput) (*abi.TranslateAnswer, error) {
 		if fn == nil {
@@ -61,7 +65,13 @@ func answered(event any) (*abi.TranslateAnswer, error) {
 }
 
 func chunkEvent(text string) abi.Event {
-	return abi.Event{Type: abi.EventChunk, Seq: 7, Run: "run-1", Step: 2, Chunk: &abi.Chunk{Seq: 3, Kind: abi.ChunkText, Text: text}}
+	return abi.Event{
+		Type:  abi.EventChunk,
+		Seq:   7,
+		Run:   "run-1",
+		Step:  2,
+		Chunk: &abi.Chunk{Seq: 3, Kind: abi.ChunkText, Text: text},
+	}
 }
 
 func openTranslators(t *testing.T, entries ...hook.Entry) *Run {
@@ -154,7 +164,15 @@ func TestTranslateRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			r := openTranslators(t, translating("m", hook.Tenant, func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) { return test.answer, nil }, nil))
+			r := openTranslators(
+				t,
+				translating(
+					"m",
+					hook.Tenant,
+					func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) { return test.answer, nil },
+					nil,
+				),
+			)
 			client, caused := r.Translate(t.Context(), test.event, shout{})
 			plain, _ := openTranslators(t).Translate(t.Context(), test.event, shout{})
 			require.Equal(t, texts(plain), texts(client))
@@ -176,16 +194,30 @@ func TestTranslateDrop(t *testing.T) {
 	fails := func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) { return nil, errors.New("no") }
 	panics := func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) { panic("oh") }
 
-	client, caused := openTranslators(t, translating("m", hook.Tenant, drop, nil)).Translate(t.Context(), chunkEvent("hi"), shout{})
+	client, caused := openTranslators(
+		t,
+		translating("m", hook.Tenant, drop, nil),
+	).Translate(t.Context(), chunkEvent("hi"), shout{})
 	require.Empty(t, client)
 	require.Empty(t, caused)
 
-	client, caused = openTranslators(t, translating("m", hook.Tenant, nil, drop)).Translate(t.Context(), chunkEvent("hi"), shout{})
-	require.Equal(t, []string{`{"id":7,"text":"","type":"begin"}`}, texts(client), "the protocol needs the first of the two")
+	client, caused = openTranslators(
+		t,
+		translating("m", hook.Tenant, nil, drop),
+	).Translate(t.Context(), chunkEvent("hi"), shout{})
+	require.Equal(
+		t,
+		[]string{`{"id":7,"text":"","type":"begin"}`},
+		texts(client),
+		"the protocol needs the first of the two",
+	)
 	require.Len(t, caused, 1)
 
 	for _, fn := range []func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error){fails, panics} {
-		client, caused = openTranslators(t, translating("m", hook.Tenant, fn, fn)).Translate(t.Context(), chunkEvent("hi"), shout{})
+		client, caused = openTranslators(
+			t,
+			translating("m", hook.Tenant, fn, fn),
+		).Translate(t.Context(), chunkEvent("hi"), shout{})
 		require.Equal(t, `{"id":7,"text":"HI","type":"text"}`, string(client[1]))
 		require.Len(t, caused, 3, "before, and after for each of two")
 	}
@@ -214,7 +246,15 @@ func TestTranslateCaused(t *testing.T) {
 	// events of t and u for each of the three.
 	require.Equal(t, map[string]int{"i": 1, "t": 3, "u": 3, "o": 15}, seen)
 
-	crash := openTranslators(t, translating("crash", hook.Tenant, func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) { panic("oh") }, nil))
+	crash := openTranslators(
+		t,
+		translating(
+			"crash",
+			hook.Tenant,
+			func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) { panic("oh") },
+			nil,
+		),
+	)
 	var told []string
 	for range 20 {
 		client, caused := crash.Translate(t.Context(), chunkEvent("hi"), shout{})
@@ -280,7 +320,11 @@ func TestTranslateInOneRing(t *testing.T) {
 		r.Translate(t.Context(), abi.Event{Type: abi.EventLog, Text: "y"}, shout{})
 	}
 	require.Equal(t, map[string][]string{
-		"blind": {"log", "log", "log"}, "first": {"chunk", "log", "chunk", "log", "chunk", "log"}, "second": {"chunk", "log", "chunk", "log", "chunk", "log"},
+		"blind": {
+			"log",
+			"log",
+			"log",
+		}, "first": {"chunk", "log", "chunk", "log", "chunk", "log"}, "second": {"chunk", "log", "chunk", "log", "chunk", "log"},
 	}, seen)
 }
 

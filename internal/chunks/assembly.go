@@ -113,7 +113,10 @@ func (a *Assembly) Chunks() []abi.Chunk {
 	}
 	for i := range a.calls {
 		p := &a.calls[i]
-		out = append(out, abi.Chunk{Kind: abi.ChunkToolCall, Index: p.index, ID: p.id, Name: p.name, Arguments: p.arguments.String()})
+		out = append(
+			out,
+			abi.Chunk{Kind: abi.ChunkToolCall, Index: p.index, ID: p.id, Name: p.name, Arguments: p.arguments.String()},
+		)
 	}
 	for i := range a.results {
 		p := &a.results[i]

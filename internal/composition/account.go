@@ -82,10 +82,30 @@ var hostTexts = []struct {
 	{regexp.MustCompile(`tool "of_([mkp]\d)" failed`), "fault:$1"},
 	{regexp.MustCompile(`the run used all its \d+ steps[^:|]*goes on`), tooManySteps},
 	{regexp.MustCompile(`the run used all its \d+ (?:model calls|tool calls|calls of plain)[^:|]*goes on`), tooManyCalls},
-	{regexp.MustCompile(`The run has used up its limit of \d+ [\w ]+\. Answer now, with what you have: no more tools can be called\.`), lastCall},
-	{regexp.MustCompile(`(?:tool: the|The) call of \S+ was not run: the run has used up its limit of \d+ [\w ]+(?:\. Go on without it\.)?`), beyondLimit},
-	{regexp.MustCompile(`The call of \S+ (was not run:|was made;|was cut off)[^|+]*?\.( Whether it had an effect is not known\.)?`), notRun},
-	{regexp.MustCompile(`There is no tool "[^|]*?\.( Did you mean .*?\?)?( There are no tools at all\.)?( Available tools: [\w, ]+\.)?`), unknownTool},
+	{
+		regexp.MustCompile(
+			`The run has used up its limit of \d+ [\w ]+\. Answer now, with what you have: no more tools can be called\.`,
+		),
+		lastCall,
+	},
+	{
+		regexp.MustCompile(
+			`(?:tool: the|The) call of \S+ was not run: the run has used up its limit of \d+ [\w ]+(?:\. Go on without it\.)?`,
+		),
+		beyondLimit,
+	},
+	{
+		regexp.MustCompile(
+			`The call of \S+ (was not run:|was made;|was cut off)[^|+]*?\.( Whether it had an effect is not known\.)?`,
+		),
+		notRun,
+	},
+	{
+		regexp.MustCompile(
+			`There is no tool "[^|]*?\.( Did you mean .*?\?)?( There are no tools at all\.)?( Available tools: [\w, ]+\.)?`,
+		),
+		unknownTool,
+	},
 	{regexp.MustCompile(`The arguments of \S+ are not valid[^|]*?with one JSON object\.`), badArguments},
 }
 
@@ -205,10 +225,14 @@ func lineOf(e *abi.Event) string {
 }
 
 // ofCall matches a line about a tool call, and captures the call's id.
-var ofCall = regexp.MustCompile(`^(?:child|tool_(?:call|result)|custom \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages) \w+) (\S+) `)
+var ofCall = regexp.MustCompile(
+	`^(?:child|tool_(?:call|result)|custom \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages) \w+) (\S+) `,
+)
 
 // ofRound matches lines about a call that do not name it.
-var ofRound = regexp.MustCompile(`^fault \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages|on_chunk) |^limit tool_calls \w* ?\d+ refused`)
+var ofRound = regexp.MustCompile(
+	`^fault \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages|on_chunk) |^limit tool_calls \w* ?\d+ refused`,
+)
 
 // ofLive matches faults of hooks that a resumed run calls again. Each of them is reported.
 var ofLive = regexp.MustCompile(`^(?:child \S+ )?fault \w+\.(?:wrap_model|wrap_tool_call|on_chunk) `)

@@ -72,7 +72,8 @@ func streamed(ctx context.Context, c *Composition) string {
 	}
 	pauses := c.some(puppet.Pause, puppet.Ask)
 	c = c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
-		delivered := h == abi.HookAfterModel || h == abi.HookWrapModel && (s.Next != nil || twice) || h == abi.HookBeforeModel && twice
+		delivered := h == abi.HookAfterModel || h == abi.HookWrapModel && (s.Next != nil || twice) ||
+			h == abi.HookBeforeModel && twice
 		if delivered && (s.Do == puppet.Pause || s.Do == puppet.Again) {
 			s.Do = ""
 		}
@@ -97,7 +98,9 @@ func (c *Composition) cutsOff() bool {
 		}
 		for _, inside := range c.Entries {
 			for h := range inside.Hooks {
-				wraps, after := h == abi.HookWrapModel || h == abi.HookWrapToolCall, h == abi.HookAfterModel || h == abi.HookAfterTool
+				wraps, after := h == abi.HookWrapModel ||
+					h == abi.HookWrapToolCall, h == abi.HookAfterModel ||
+					h == abi.HookAfterTool
 				if wraps && inside.Ring >= e.Ring || (after || h == abi.HookOnChunk) && inside.Ring > e.Ring {
 					return true
 				}
@@ -130,7 +133,15 @@ func mortal(ctx context.Context, c *Composition) string {
 		}
 		got := s.account()
 		got.withoutFaults()
-		wrong := s.inOrder() + differs("events", want.Events, got.Events) + differs("messages at the end", []string{want.State}, []string{got.State})
+		wrong := s.inOrder() + differs(
+			"events",
+			want.Events,
+			got.Events,
+		) + differs(
+			"messages at the end",
+			[]string{want.State},
+			[]string{got.State},
+		)
 		if wrong != "" {
 			return fmt.Sprintf("with a death every %d hooks: %s", at, wrong)
 		}
@@ -251,7 +262,11 @@ func (s *seen) saysWhatItSaid() string {
 func (a *Account) differsFrom(want *Account) string {
 	return differs("events", want.Events, a.Events) + differs("the model was asked", want.Asked, a.Asked) +
 		differs("tools ran", want.Ran, a.Ran) +
-		differs("the kid asked and ran", want.Kids, a.Kids) + differs("messages at the end", []string{want.State}, []string{a.State})
+		differs(
+			"the kid asked and ran",
+			want.Kids,
+			a.Kids,
+		) + differs("messages at the end", []string{want.State}, []string{a.State})
 }
 
 func differs(what string, want, got []string) string {

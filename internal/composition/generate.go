@@ -16,7 +16,10 @@ var hooks = []struct {
 	hook abi.Hook
 	does []string
 }{
-	{abi.HookBeforeAgent, []string{puppet.Edit, puppet.Insert, puppet.Drop, puppet.Add, puppet.Add, puppet.Direct, puppet.Answer}},
+	{
+		abi.HookBeforeAgent,
+		[]string{puppet.Edit, puppet.Insert, puppet.Drop, puppet.Add, puppet.Add, puppet.Direct, puppet.Answer},
+	},
 	{abi.HookBeforeModelRewriteState, []string{puppet.Edit, puppet.Insert, puppet.Fewer}},
 	{abi.HookBeforeModel, []string{puppet.Insert, puppet.Insert, puppet.Answer}},
 	{abi.HookWrapModel, []string{"", "", puppet.Edit, puppet.Edit, puppet.Answer}},
@@ -75,7 +78,12 @@ func (g generator) transfers(c *Composition, to string) {
 }
 
 func (g generator) composition(prefix string, entries, trouble int, pauses, parent bool) *Composition {
-	c := &Composition{MaxSteps: 1 + g.IntN(4), Stream: g.IntN(2) == 0, ContinueOnError: g.IntN(5) == 0, ContinueOnResponse: g.IntN(5) == 0}
+	c := &Composition{
+		MaxSteps:           1 + g.IntN(4),
+		Stream:             g.IntN(2) == 0,
+		ContinueOnError:    g.IntN(5) == 0,
+		ContinueOnResponse: g.IntN(5) == 0,
+	}
 	if parent {
 		c.Kid = g.composition("k", 1+g.IntN(2), trouble, pauses, false)
 	}
@@ -142,7 +150,8 @@ func (g generator) entry(prefix string, i, trouble int, pauses bool) Entry {
 func (g generator) own(c *Composition) {
 	e := &c.Entries[g.IntN(len(c.Entries))]
 	for _, h := range slices.Sorted(maps.Keys(e.Hooks)) {
-		if never := h == abi.HookBeforeAgent || h == abi.HookOnChunk || h == abi.HookToolMessages || h == abi.HookAfterAgent; never || g.IntN(2) == 0 {
+		if never := h == abi.HookBeforeAgent || h == abi.HookOnChunk || h == abi.HookToolMessages || h == abi.HookAfterAgent; never ||
+			g.IntN(2) == 0 {
 			continue // tools are not available before a step, and the other hooks cannot pause
 		}
 		s := e.Hooks[h]
@@ -189,7 +198,8 @@ func (c *Composition) sensible() *Composition {
 		switch {
 		case len(s.Next) > 1 && slices.Contains(s.Next, puppet.Read): // the answer is assembled from everything that was sent
 			s.Next = []string{puppet.Read}
-		case drops && s.Do == puppet.Fewer, own && h == abi.HookBeforeAgent && s.Do == puppet.Drop: // Drop removes a tool that Fewer or the own call needs
+		case drops && s.Do == puppet.Fewer,
+			own && h == abi.HookBeforeAgent && s.Do == puppet.Drop: // Drop removes a tool that Fewer or the own call needs
 			s.Do = ""
 		}
 		// A hook that is called again after a pause counts again, on_chunk counts chunks, and a

@@ -47,8 +47,11 @@ func (j *memoryJournal) Create(_ context.Context, r *journal.Creation) error {
 	if j.dead {
 		return errDied
 	}
-	j.kept = &journal.StoredRun{RunInfo: journal.RunInfo{ID: r.ID, Agent: r.Agent, Epoch: 1, Owner: r.Owner, Modules: r.Modules, Entries: 1,
-		Progress: journal.Progress{Status: journal.StatusRunning}}, Log: [][]byte{r.Log}}
+	j.kept = &journal.StoredRun{
+		RunInfo: journal.RunInfo{ID: r.ID, Agent: r.Agent, Epoch: 1, Owner: r.Owner, Modules: r.Modules, Entries: 1,
+			Progress: journal.Progress{Status: journal.StatusRunning}},
+		Log: [][]byte{r.Log},
+	}
 	return nil
 }
 
@@ -144,7 +147,11 @@ func playMortal(ctx context.Context, c *Composition, at int) (*seen, error) {
 			j.die()
 		}
 	}
-	a, err := s.agent(c, &stage{journal: &journal.Options{Journal: j, Owner: "here", Gone: func(string) bool { return true }}}, rootName)
+	a, err := s.agent(
+		c,
+		&stage{journal: &journal.Options{Journal: j, Owner: "here", Gone: func(string) bool { return true }}},
+		rootName,
+	)
 	if err != nil {
 		return nil, err
 	}

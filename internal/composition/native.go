@@ -98,7 +98,10 @@ func (h nativeHost) Set(key, value string) error {
 func (h nativeHost) Add(key string) (int64, error) { return h.call.LocalAdd(key, 1) }
 
 func (h nativeHost) Model(text string) (*abi.Response, error) {
-	return h.call.Model(h.ctx, abi.RequestPatch{Messages: abi.ListPatch{Whole: true, Replace: []abi.Message{abi.User(text)}}})
+	return h.call.Model(
+		h.ctx,
+		abi.RequestPatch{Messages: abi.ListPatch{Whole: true, Replace: []abi.Message{abi.User(text)}}},
+	)
 }
 
 func (h nativeHost) Tool(name, arguments string) (*abi.Result, error) {

@@ -78,7 +78,13 @@ func (s *seen) run(ctx context.Context, c *Composition, a *agent.Agent, id strin
 }
 
 // runFor makes one run of the agent for a client.
-func (s *seen) runFor(ctx context.Context, c *Composition, a *agent.Agent, id string, encoder func() chain.Encoder) error {
+func (s *seen) runFor(
+	ctx context.Context,
+	c *Composition,
+	a *agent.Agent,
+	id string,
+	encoder func() chain.Encoder,
+) error {
 	events := a.RunFor(ctx, agent.Input{Messages: []abi.Message{abi.User(question)}, RunID: id}, encoder())
 	waiting, answered := map[string]bool{}, map[string]bool{}
 	for {
@@ -139,7 +145,13 @@ func (s *seen) switchedOff() bool {
 }
 
 // resume resumes a paused run from its state, after a round trip through JSON.
-func resume(ctx context.Context, a *agent.Agent, p *agent.PausedError, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[delivery.Event, error], error) {
+func resume(
+	ctx context.Context,
+	a *agent.Agent,
+	p *agent.PausedError,
+	answers map[string]json.RawMessage,
+	enc chain.Encoder,
+) (iter.Seq2[delivery.Event, error], error) {
 	b, err := json.Marshal(p.State)
 	if err != nil {
 		return nil, err
@@ -175,7 +187,12 @@ func (s *seen) agent(c *Composition, on *stage, name string) (*agent.Agent, erro
 				return nil, err
 			}
 		}
-		entry := hook.Entry{Name: e.Name, Ring: hook.Ring(e.Ring), Hooks: slices.AppendSeq([]abi.Hook{}, maps.Keys(e.Hooks)), Middleware: m}
+		entry := hook.Entry{
+			Name:       e.Name,
+			Ring:       hook.Ring(e.Ring),
+			Hooks:      slices.AppendSeq([]abi.Hook{}, maps.Keys(e.Hooks)),
+			Middleware: m,
+		}
 		if e.Skip {
 			entry.OnFault = hook.Skip
 		}
@@ -199,7 +216,10 @@ func (s *seen) agent(c *Composition, on *stage, name string) (*agent.Agent, erro
 		if err != nil {
 			return nil, err
 		}
-		tools = append(tools, agent.Tool(kid, &agent.ToolOptions{Name: kidTool, Parameters: json.RawMessage(`{"type":"object"}`)}))
+		tools = append(
+			tools,
+			agent.Tool(kid, &agent.ToolOptions{Name: kidTool, Parameters: json.RawMessage(`{"type":"object"}`)}),
+		)
 	}
 	a, err := agent.New(&agent.Options{
 		Name: name, Model: scripted.Func(func(_ int, q *model.Request) scripted.Reply { return s.reply(c, q) }), ModelName: "scripted",
@@ -218,7 +238,12 @@ func (s *seen) agent(c *Composition, on *stage, name string) (*agent.Agent, erro
 }
 
 func (l Limits) limits() agent.Limits {
-	out := agent.Limits{ModelCalls: l.ModelCalls, ToolCalls: l.ToolCalls, OnLimit: agent.OnLimit(l.On), OnToolLimit: agent.OnLimit(l.OnTool)}
+	out := agent.Limits{
+		ModelCalls:  l.ModelCalls,
+		ToolCalls:   l.ToolCalls,
+		OnLimit:     agent.OnLimit(l.On),
+		OnToolLimit: agent.OnLimit(l.OnTool),
+	}
 	if l.Plain > 0 {
 		out.Tools = map[string]int{plainTool: l.Plain}
 	}
@@ -291,15 +316,18 @@ func (s *seen) tools() []tool.Tool {
 	}
 	return []tool.Tool{
 		function(plainTool, func(c abi.Call) (*abi.Result, error) { return abi.TextResult(c.Name + c.Arguments), nil }),
-		tool.StreamFunc(abi.Tool{Name: piecesTool, Idempotent: true}, func(_ context.Context, c abi.Call, out *tool.Out) (*abi.Result, error) {
-			note(c)
-			for piece := range slices.Chunk([]byte(c.Name+c.Arguments), 3) {
-				if err := out.Text(string(piece)); err != nil {
-					return nil, err
+		tool.StreamFunc(
+			abi.Tool{Name: piecesTool, Idempotent: true},
+			func(_ context.Context, c abi.Call, out *tool.Out) (*abi.Result, error) {
+				note(c)
+				for piece := range slices.Chunk([]byte(c.Name+c.Arguments), 3) {
+					if err := out.Text(string(piece)); err != nil {
+						return nil, err
+					}
 				}
-			}
-			return nil, nil
-		}),
+				return nil, nil
+			},
+		),
 		function(failsTool, func(abi.Call) (*abi.Result, error) { return nil, errors.New(toolFails) }),
 		function(errorsTool, func(c abi.Call) (*abi.Result, error) { return abi.ErrorResult(c.Name + c.Arguments), nil }),
 	}

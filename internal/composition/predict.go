@@ -20,7 +20,14 @@ func Predict(c *Composition) *Account {
 }
 
 func newPrediction(c *Composition, asked string) *prediction {
-	p := &prediction{root: c, kept: map[string]int{}, repeated: map[string]bool{}, calls: map[string]bool{}, approved: map[string]bool{}, toolCalls: map[string]int{}}
+	p := &prediction{
+		root:      c,
+		kept:      map[string]int{},
+		repeated:  map[string]bool{},
+		calls:     map[string]bool{},
+		approved:  map[string]bool{},
+		toolCalls: map[string]int{},
+	}
 	p.equip(c)
 	p.state = []message{{role: "user", text: asked, origin: "user"}}
 	return p
@@ -164,7 +171,12 @@ func mark(what string, e *Entry, h abi.Hook) string { return puppet.Mark(what, e
 // ofTool reports whether a hook is about a tool call.
 func ofTool(h abi.Hook) bool {
 	switch h {
-	case abi.HookBeforeTool, abi.HookWrapToolCall, abi.HookGateTool, abi.HookCallTool, abi.HookAfterTool, abi.HookToolMessages:
+	case abi.HookBeforeTool,
+		abi.HookWrapToolCall,
+		abi.HookGateTool,
+		abi.HookCallTool,
+		abi.HookAfterTool,
+		abi.HookToolMessages:
 		return true
 	default:
 		return false
@@ -231,7 +243,12 @@ func (p *prediction) fault(e *Entry, h abi.Hook) verdict {
 
 // pipeline calls a state hook of some entries. Its changes are undone unless the whole pipeline
 // succeeds.
-func (p *prediction) pipeline(entries []*Entry, h abi.Hook, shown func() string, apply func(*Entry, puppet.Script) (last bool)) {
+func (p *prediction) pipeline(
+	entries []*Entry,
+	h abi.Hook,
+	shown func() string,
+	apply func(*Entry, puppet.Script) (last bool),
+) {
 	before := *p
 	end := caught(func() {
 		failed := ""
@@ -329,7 +346,11 @@ func (p *prediction) beforeAgent() {
 		case puppet.Direct:
 			p.direct = []string{piecesTool}
 		case puppet.Answer:
-			p.respond = &message{role: "assistant", text: mark(puppet.Answer, e, abi.HookBeforeAgent), origin: "module:" + e.Name}
+			p.respond = &message{
+				role:   "assistant",
+				text:   mark(puppet.Answer, e, abi.HookBeforeAgent),
+				origin: "module:" + e.Name,
+			}
 			return !p.c.ContinueOnResponse
 		}
 		return false
@@ -379,11 +400,15 @@ func (p *prediction) oneStep() {
 func (p *prediction) decide() {
 	at := len(p.state) - 1 // the index of the response
 	end := caught(func() {
-		p.pipeline(p.outward(abi.HookAfterModelRewriteState), abi.HookAfterModelRewriteState, func() string { return lines(p.state) },
+		p.pipeline(
+			p.outward(abi.HookAfterModelRewriteState),
+			abi.HookAfterModelRewriteState,
+			func() string { return lines(p.state) },
 			func(e *Entry, s puppet.Script) bool {
 				p.keep(e, abi.HookAfterModelRewriteState, s)
 				return false
-			})
+			},
+		)
 	})
 	p.say("message %s of %s", &p.state[at], p.state[at].origin)
 	if end != nil {

@@ -63,7 +63,14 @@ func (p *prediction) askModel() answer {
 
 // modelCall returns a call of the model.
 func (p *prediction) modelCall(tools []string, passes func(*Entry) bool) *exchange {
-	x := &exchange{prediction: p, before: abi.HookBeforeModel, wrap: abi.HookWrapModel, after: abi.HookAfterModel, tools: tools, passes: passes}
+	x := &exchange{
+		prediction: p,
+		before:     abi.HookBeforeModel,
+		wrap:       abi.HookWrapModel,
+		after:      abi.HookAfterModel,
+		tools:      tools,
+		passes:     passes,
+	}
 	x.core = func(q request) answer {
 		p.countModelCall()
 		p.account.Asked = append(p.account.Asked, x.shown(q))

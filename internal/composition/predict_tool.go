@@ -44,10 +44,15 @@ func (p *prediction) round(calls []toolCall) {
 		p.account.Open = p.account.Open || len(calls) > 1 && len(p.account.Paused) > 0
 		panic(end)
 	}
-	p.pipeline(p.outward(abi.HookAfterTools), abi.HookAfterTools, func() string { return lines(p.state) }, func(e *Entry, s puppet.Script) bool {
-		p.keep(e, abi.HookAfterTools, s)
-		return false
-	})
+	p.pipeline(
+		p.outward(abi.HookAfterTools),
+		abi.HookAfterTools,
+		func() string { return lines(p.state) },
+		func(e *Entry, s puppet.Script) bool {
+			p.keep(e, abi.HookAfterTools, s)
+			return false
+		},
+	)
 	for _, m := range p.state {
 		if direct != "" && m.callID == direct {
 			panic(&ended{reason: "return_directly", final: &m})
@@ -85,7 +90,15 @@ func (p *prediction) callTool(c toolCall) (answer, []message) {
 
 // toolCall makes a call with valid arguments. It converts an error to an error result.
 func (p *prediction) toolCall(c toolCall, passes func(*Entry) bool) (*exchange, answer) {
-	x := &exchange{prediction: p, before: abi.HookBeforeTool, wrap: abi.HookWrapToolCall, after: abi.HookAfterTool, call: &c, executed: c.arguments, passes: passes}
+	x := &exchange{
+		prediction: p,
+		before:     abi.HookBeforeTool,
+		wrap:       abi.HookWrapToolCall,
+		after:      abi.HookAfterTool,
+		call:       &c,
+		executed:   c.arguments,
+		passes:     passes,
+	}
 	if passes != nil {
 		p.owns++
 		x.serial = p.owns

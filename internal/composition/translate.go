@@ -67,7 +67,12 @@ func (t translator) entry() hook.Entry {
 			return &abi.TranslateAnswer{Event: b}, err
 		}
 	}
-	return hook.Entry{Name: t.name, Ring: hook.Ring(t.ring), OnFault: hook.Skip, Middleware: &inproc.Middleware{TranslateBefore: play(false), TranslateAfter: play(true)}}
+	return hook.Entry{
+		Name:       t.name,
+		Ring:       hook.Ring(t.ring),
+		OnFault:    hook.Skip,
+		Middleware: &inproc.Middleware{TranslateBefore: play(false), TranslateAfter: play(true)},
+	}
 }
 
 // translated returns the effect of the translator on an event. behind means after encoding.
@@ -138,7 +143,10 @@ func translation(ctx context.Context, c *Composition) string {
 		}
 	}
 	wrong := differs("the client was sent", want, got)
-	s.events = slices.DeleteFunc(s.events, func(e abi.Event) bool { return e.Type == abi.EventFault && strings.HasPrefix(e.Entry, "t") })
+	s.events = slices.DeleteFunc(
+		s.events,
+		func(e abi.Event) bool { return e.Type == abi.EventFault && strings.HasPrefix(e.Entry, "t") },
+	)
 	p, account := Predict(c), s.account()
 	if s.pauses > 0 {
 		p.withoutLive()

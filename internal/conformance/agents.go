@@ -51,9 +51,23 @@ func (b *builder) agent(ctx context.Context, name string, file *agentFile, more 
 		}
 		tools = append(tools, agent.Tool(a, nil))
 	}
-	a, err := agent.New(&agent.Options{Name: name, Model: file.Model.around(b.model), ModelName: "scripted", Instruction: file.Instruction, Tools: tools,
-		ReturnDirectly: file.ReturnDirectly, Chain: ch.With(hook.Options{ContinueOnError: file.ContinueOnError, ContinueOnResponse: file.ContinueOnResponse, Values: &b.values}),
-		MaxSteps: file.Limits.MaxSteps, Limits: file.Limits.calls(), Timeout: file.Timeout, NoStream: file.Stream != nil && !*file.Stream})
+	a, err := agent.New(
+		&agent.Options{
+			Name:           name,
+			Model:          file.Model.around(b.model),
+			ModelName:      "scripted",
+			Instruction:    file.Instruction,
+			Tools:          tools,
+			ReturnDirectly: file.ReturnDirectly,
+			Chain: ch.With(
+				hook.Options{ContinueOnError: file.ContinueOnError, ContinueOnResponse: file.ContinueOnResponse, Values: &b.values},
+			),
+			MaxSteps: file.Limits.MaxSteps,
+			Limits:   file.Limits.calls(),
+			Timeout:  file.Timeout,
+			NoStream: file.Stream != nil && !*file.Stream,
+		},
+	)
 	if err == nil && others != nil {
 		err = a.AllowTransfer(others...)
 	}
@@ -79,7 +93,10 @@ func (b *builder) given(ctx context.Context, a *agent.Agent, file []entryFile) (
 // around wraps m in the file's retries, which do not wait, and its fallbacks.
 func (f *modelFile) around(m model.Model) model.Model {
 	if f.Retries > 0 {
-		m = model.WithRetry(m, &model.RetryOptions{MaxRetries: f.Retries, Sleep: func(context.Context, time.Duration) error { return nil }})
+		m = model.WithRetry(
+			m,
+			&model.RetryOptions{MaxRetries: f.Retries, Sleep: func(context.Context, time.Duration) error { return nil }},
+		)
 	}
 	if len(f.Fallbacks) == 0 {
 		return m
@@ -93,10 +110,12 @@ func (f *modelFile) around(m model.Model) model.Model {
 
 // lookAtState returns a middleware that copies the final messages of the run.
 func lookAtState(messages *[]abi.Message) *inproc.Middleware {
-	return &inproc.Middleware{AfterAgent: func(_ context.Context, c *hook.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
-		*messages = c.List(abi.ListState).All()
-		return nil, nil
-	}}
+	return &inproc.Middleware{
+		AfterAgent: func(_ context.Context, c *hook.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+			*messages = c.List(abi.ListState).All()
+			return nil, nil
+		},
+	}
 }
 
 // entries returns the entries of agent.yaml. If it lists neither middlewares nor agents, there is

@@ -139,7 +139,9 @@ func (c *Case) file(i int, name string, data []byte) (err error) {
 	case slices.Contains([]string{"request", "told", "asked", "events", "client", "state", "error"}, kind):
 		c.Expect = append(c.Expect, Section{kind, arg, string(data), i})
 	default:
-		err = fmt.Errorf("a conversation has no such part; want agent.yaml, tools, messages, model, answers, request N, told N, events, state or error")
+		err = fmt.Errorf(
+			"a conversation has no such part; want agent.yaml, tools, messages, model, answers, request N, told N, events, state or error",
+		)
 	}
 	return err
 }

@@ -134,7 +134,14 @@ func link(catalogues []*Catalogue, cases []*Case) error {
 				}
 			}
 			if r.Verdict != NotApplicable && len(r.Cases) == 0 {
-				return fmt.Errorf("row %s %s (%s) has no golden case; write %s-%s-….txtar, or name one in its last column", c.Name, r.ID, r.Title, c.Name, r.ID)
+				return fmt.Errorf(
+					"row %s %s (%s) has no golden case; write %s-%s-….txtar, or name one in its last column",
+					c.Name,
+					r.ID,
+					r.Title,
+					c.Name,
+					r.ID,
+				)
 			}
 			slices.Sort(r.Cases)
 			r.Cases = slices.Compact(r.Cases)
@@ -163,5 +170,10 @@ func linkCase(catalogues []*Catalogue, name string) error {
 		c.Rows[i].Cases = append(c.Rows[i].Cases, name)
 		return nil
 	}
-	return fmt.Errorf("case %s: there is no catalogue/%s.txt; name it ORIGIN-ROW-what, or %s-what for a rule of this project alone", name, origin, Own)
+	return fmt.Errorf(
+		"case %s: there is no catalogue/%s.txt; name it ORIGIN-ROW-what, or %s-what for a rule of this project alone",
+		name,
+		origin,
+		Own,
+	)
 }

@@ -50,7 +50,10 @@ func TestCatalogueAndCasesAgree(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()
 			require.NoError(t, os.Mkdir(filepath.Join(folder, "catalogue"), 0o755))
-			require.NoError(t, os.WriteFile(filepath.Join(folder, "catalogue", "x.txt"), []byte("origin: X\n"+test.file+"\n"), 0o644))
+			require.NoError(
+				t,
+				os.WriteFile(filepath.Join(folder, "catalogue", "x.txt"), []byte("origin: X\n"+test.file+"\n"), 0o644),
+			)
 			_, err := Catalogues(folder, named(test.cases))
 			if test.want == "" {
 				require.NoError(t, err)

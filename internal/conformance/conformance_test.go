@@ -88,7 +88,12 @@ type scripts struct {
 	loader *module.Loader
 }
 
-func (ms *scripts) Go(ctx context.Context, entry string, config json.RawMessage, grants []string) (hook.Middleware, error) {
+func (ms *scripts) Go(
+	ctx context.Context,
+	entry string,
+	config json.RawMessage,
+	grants []string,
+) (hook.Middleware, error) {
 	var c struct {
 		Use    string          `json:"use"`
 		Config json.RawMessage `json:"config"`
@@ -144,13 +149,21 @@ func newLoader(t *testing.T) *module.Loader {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	require.NoError(t, err)
-	loader, err := module.NewLoader(context.Background(), &module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	loader, err := module.NewLoader(
+		context.Background(),
+		&module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")},
+	)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, loader.Close(context.Background())) })
 	return loader
 }
 
-func (ms *modules) Go(ctx context.Context, entry string, config json.RawMessage, grants []string) (hook.Middleware, error) {
+func (ms *modules) Go(
+	ctx context.Context,
+	entry string,
+	config json.RawMessage,
+	grants []string,
+) (hook.Middleware, error) {
 	granted, err := policy.ParseGrants(grants)
 	if err != nil {
 		return nil, err
@@ -158,13 +171,24 @@ func (ms *modules) Go(ctx context.Context, entry string, config json.RawMessage,
 	return ms.suite.Configure(ctx, entry, config, granted)
 }
 
-func (ms *modules) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (hook.Middleware, error) {
+func (ms *modules) Wasm(
+	ctx context.Context,
+	entry, file string,
+	config json.RawMessage,
+	grants []string,
+) (hook.Middleware, error) {
 	return configured(ctx, ms.loader, filepath.Join(root, "testdata", "modules", file), entry, config, grants)
 }
 
 // configured loads a module and configures an entry. The entry remains valid after the module is
 // closed.
-func configured(ctx context.Context, loader *module.Loader, path, entry string, config json.RawMessage, grants []string) (hook.Middleware, error) {
+func configured(
+	ctx context.Context,
+	loader *module.Loader,
+	path, entry string,
+	config json.RawMessage,
+	grants []string,
+) (hook.Middleware, error) {
 	granted, err := policy.ParseGrants(grants)
 	if err != nil {
 		return nil, err

@@ -28,7 +28,10 @@ func TestComingFrom(t *testing.T) {
 	require.NotEmpty(t, texts)
 	cache, err := os.UserCacheDir()
 	require.NoError(t, err)
-	loader, err := module.NewLoader(context.Background(), &module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	loader, err := module.NewLoader(
+		context.Background(),
+		&module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")},
+	)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, loader.Close(context.Background())) })
 	for _, path := range texts {
@@ -40,7 +43,12 @@ func TestComingFrom(t *testing.T) {
 			require.NotNil(t, found, "the text has no Go program")
 			m, err := loader.Load(t.Context(), buildProgram(t, found[1]), policy.Limits{})
 			require.NoError(t, err)
-			_, err = m.Configure(t.Context(), m.Description().Name, configOf(t, string(text), m.Description().Name), policy.Grants{})
+			_, err = m.Configure(
+				t.Context(),
+				m.Description().Name,
+				configOf(t, string(text), m.Description().Name),
+				policy.Grants{},
+			)
 			require.NoError(t, err)
 		})
 	}
@@ -63,12 +71,26 @@ func buildProgram(t *testing.T, source []byte) string {
 	require.NoError(t, os.WriteFile(file, source, 0o600))
 	top, err := filepath.Abs(root)
 	require.NoError(t, err)
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(top, "docs", "program", "main.go"): file}})
+	overlay, err := json.Marshal(
+		map[string]any{"Replace": map[string]string{filepath.Join(top, "docs", "program", "main.go"): file}},
+	)
 	require.NoError(t, err)
 	replace := filepath.Join(dir, "overlay.json")
 	require.NoError(t, os.WriteFile(replace, overlay, 0o600))
 	out := filepath.Join(dir, "program.wasm")
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", replace, "-trimpath", "-ldflags=-s -w", "-buildmode=c-shared", "-o", out, "./docs/program")
+	build := exec.CommandContext(
+		t.Context(),
+		"go",
+		"build",
+		"-overlay",
+		replace,
+		"-trimpath",
+		"-ldflags=-s -w",
+		"-buildmode=c-shared",
+		"-o",
+		out,
+		"./docs/program",
+	)
 	build.Dir = top
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=")
 	text, err := build.CombinedOutput()

@@ -102,7 +102,15 @@ func FormatEvent(e abi.Event) string {
 	case abi.EventFault:
 		return fmt.Sprintf("fault %s.%s %s: %s", e.Entry, e.Hook, e.Action, firstLine(e.Cause))
 	case abi.EventModelAttempt:
-		return fmt.Sprintf("model_attempt %d %s: %s", e.Attempt, e.Model, firstLine(e.Error.Message)) + optional(", then "+e.Next, e.Next != e.Model)
+		return fmt.Sprintf(
+			"model_attempt %d %s: %s",
+			e.Attempt,
+			e.Model,
+			firstLine(e.Error.Message),
+		) + optional(
+			", then "+e.Next,
+			e.Next != e.Model,
+		)
 	case abi.EventTransfer:
 		return fmt.Sprintf("transfer %s to %s", e.From, e.Agent)
 	case abi.EventLimit:

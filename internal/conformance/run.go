@@ -57,7 +57,13 @@ type limitsFile struct {
 }
 
 func (l *limitsFile) calls() agent.Limits {
-	return agent.Limits{ModelCalls: l.ModelCalls, ToolCalls: l.ToolCalls, Tools: l.Tools, OnLimit: l.OnLimit, OnToolLimit: l.OnToolLimit}
+	return agent.Limits{
+		ModelCalls:  l.ModelCalls,
+		ToolCalls:   l.ToolCalls,
+		Tools:       l.Tools,
+		OnLimit:     l.OnLimit,
+		OnToolLimit: l.OnToolLimit,
+	}
 }
 
 type entryFile struct {
@@ -102,7 +108,13 @@ func (c *Case) Run(ctx context.Context, s *Suite, ms Middlewares) (*Outcome, err
 		return nil, fmt.Errorf("agent.yaml: %w", err)
 	}
 	out := &Outcome{}
-	b := &builder{c: c, suite: s, middlewares: ms, model: scripted.New(c.Replies...), player: &player{told: map[string]chan struct{}{}, calls: map[string]int{}}}
+	b := &builder{
+		c:           c,
+		suite:       s,
+		middlewares: ms,
+		model:       scripted.New(c.Replies...),
+		player:      &player{told: map[string]chan struct{}{}, calls: map[string]int{}},
+	}
 	look := hook.Entry{Name: "the-case", Ring: hook.Outer, Middleware: lookAtState(&out.State)}
 	a, err := b.agent(ctx, "", &file, look)
 	later := a

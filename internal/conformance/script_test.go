@@ -40,6 +40,7 @@ func TestTypesOfScripts(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tsconfig.json"), config, 0o600))
-	out, err := exec.CommandContext(t.Context(), filepath.Join(packages, "node_modules", ".bin", "tsc"), "-p", dir).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(packages, "node_modules", ".bin", "tsc"), "-p", dir).
+		CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }

@@ -90,7 +90,8 @@ func TestSecurityIsChecked(t *testing.T) {
 	fuzz := section(t, text, "Fuzz targets")
 	for name, dirs := range tests {
 		for _, dir := range dirs {
-			if top, _, _ := strings.Cut(dir, "/"); strings.HasPrefix(name, "Fuzz") && (top == "abi" || top == "host" || top == "internal") {
+			if top, _, _ := strings.Cut(dir, "/"); strings.HasPrefix(name, "Fuzz") &&
+				(top == "abi" || top == "host" || top == "internal") {
 				require.Contains(t, fuzz, "| `"+name+"` | "+dir+" |")
 			}
 		}

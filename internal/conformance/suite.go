@@ -115,7 +115,18 @@ func (s *Suite) compile(root, work string, overlay map[string]string) error {
 		return err
 	}
 	fresh := filepath.Join(work, "suite.wasm")
-	cmd := exec.Command("go", "build", "-overlay", file, "-trimpath", "-ldflags=-s -w", "-buildmode=c-shared", "-o", fresh, "./testdata/cases/suite")
+	cmd := exec.Command(
+		"go",
+		"build",
+		"-overlay",
+		file,
+		"-trimpath",
+		"-ldflags=-s -w",
+		"-buildmode=c-shared",
+		"-o",
+		fresh,
+		"./testdata/cases/suite",
+	)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -19,7 +19,16 @@ func Table(catalogues []*Catalogue, cases []*Case) []byte {
 		for _, r := range c.Rows {
 			n[r.Verdict]++
 		}
-		fmt.Fprintf(&b, "| [%s](#%s) | %d | %d | %d | %d |\n", cell(c.Origin), c.Name, len(c.Rows), n[Same], n[Better], n[NotApplicable])
+		fmt.Fprintf(
+			&b,
+			"| [%s](#%s) | %d | %d | %d | %d |\n",
+			cell(c.Origin),
+			c.Name,
+			len(c.Rows),
+			n[Same],
+			n[Better],
+			n[NotApplicable],
+		)
 	}
 	for _, c := range catalogues {
 		c.table(&b)

@@ -26,7 +26,14 @@ func (d *durable) GetValue(_ context.Context, s hook.ValueScope, key string) (ab
 	return v, ok, nil
 }
 
-func (d *durable) SetValue(_ context.Context, s hook.ValueScope, key string, value json.RawMessage, version int64, _ time.Duration) (int64, error) {
+func (d *durable) SetValue(
+	_ context.Context,
+	s hook.ValueScope,
+	key string,
+	value json.RawMessage,
+	version int64,
+	_ time.Duration,
+) (int64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if version != abi.LocalAlways && version != d.values[s.Entry+"\x00"+key].Version {

@@ -80,7 +80,14 @@ func TestDifferential(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("seeds %d to %d: %d calls returned, %d trapped, %d ran out of fuel", seed, seed+uint64(*countFlag)-1, fine, traps, fuel)
+	t.Logf(
+		"seeds %d to %d: %d calls returned, %d trapped, %d ran out of fuel",
+		seed,
+		seed+uint64(*countFlag)-1,
+		fine,
+		traps,
+		fuel,
+	)
 	if *countFlag >= 300 {
 		require.Greater(t, fine, traps+fuel, "most calls should return")
 		require.NotZero(t, traps)
@@ -103,7 +110,14 @@ func TestKnownMiscompilation(t *testing.T) {
 		f.body, f.result = nil, op(wasm.OpUnreachable)
 	}
 	ask := func(condition []byte) string {
-		p.functions[0].result = code(condition, []byte{byte(wasm.OpIf), byte(wasm.I32)}, i32(1), op(wasm.OpElse), i32(0), op(wasm.OpEnd))
+		p.functions[0].result = code(
+			condition,
+			[]byte{byte(wasm.OpIf), byte(wasm.I32)},
+			i32(1),
+			op(wasm.OpElse),
+			i32(0),
+			op(wasm.OpEnd),
+		)
 		difference, _, err := Compare(t.Context(), p, compiler, interpreter)
 		require.NoError(t, err)
 		return difference

@@ -147,7 +147,10 @@ func (g *generator) outside() {
 	for i := range data {
 		data[i] = byte(g.Uint32())
 	}
-	m.Data = []wasm.Data{{Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: 256}, Init: data}, {Mode: wasm.Passive, Init: data}}
+	m.Data = []wasm.Data{
+		{Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: 256}, Init: data},
+		{Mode: wasm.Passive, Init: data},
+	}
 	m.HasDataCount = true
 }
 
@@ -156,13 +159,23 @@ func (g *generator) bits(t wasm.ValueType) uint64 {
 	small := uint64(g.IntN(20))
 	switch t {
 	case wasm.I32:
-		return uint64(uint32([]uint64{small, -small, 1 << 31, 1<<31 - 1, uint64(g.Uint32()), uint64(g.Uint32()) >> g.IntN(32), 0xff, 0x8000}[g.IntN(8)]))
+		return uint64(
+			uint32(
+				[]uint64{small, -small, 1 << 31, 1<<31 - 1, uint64(g.Uint32()), uint64(g.Uint32()) >> g.IntN(32), 0xff, 0x8000}[g.IntN(8)],
+			),
+		)
 	case wasm.I64:
 		return []uint64{small, -small, 1 << 63, 1<<63 - 1, g.Uint64(), g.Uint64() >> g.IntN(64), 1 << 31, 1<<32 - 1}[g.IntN(8)]
 	case wasm.F32:
-		return uint64(math.Float32bits([]float32{0, float32(math.Copysign(0, -1)), float32(small) / 2, -1e10, float32(math.Inf(1)), float32(math.NaN()), 1 << 31, math.SmallestNonzeroFloat32, float32(g.NormFloat64()), math.MaxFloat32}[g.IntN(10)]))
+		return uint64(
+			math.Float32bits(
+				[]float32{0, float32(math.Copysign(0, -1)), float32(small) / 2, -1e10, float32(math.Inf(1)), float32(math.NaN()), 1 << 31, math.SmallestNonzeroFloat32, float32(g.NormFloat64()), math.MaxFloat32}[g.IntN(10)],
+			),
+		)
 	case wasm.F64:
-		return math.Float64bits([]float64{0, math.Copysign(0, -1), float64(small) / 2, -1e20, math.Inf(-1), math.NaN(), 1 << 63, math.SmallestNonzeroFloat64, g.NormFloat64(), math.MaxFloat64}[g.IntN(10)])
+		return math.Float64bits(
+			[]float64{0, math.Copysign(0, -1), float64(small) / 2, -1e20, math.Inf(-1), math.NaN(), 1 << 63, math.SmallestNonzeroFloat64, g.NormFloat64(), math.MaxFloat64}[g.IntN(10)],
+		)
 	default:
 		return g.Uint64()
 	}
@@ -424,7 +437,14 @@ func (g *generator) branch(depth int) *statement {
 	for i := range labels[1:] {
 		labels[i+1]++
 	}
-	return leaf([]byte{byte(wasm.OpBlock), noResult}, g.value(wasm.I32, depth+1), i32(7), op(opI32And), op(wasm.OpBrTable, append(labels, 0)...), op(wasm.OpEnd))
+	return leaf(
+		[]byte{byte(wasm.OpBlock), noResult},
+		g.value(wasm.I32, depth+1),
+		i32(7),
+		op(opI32And),
+		op(wasm.OpBrTable, append(labels, 0)...),
+		op(wasm.OpEnd),
+	)
 }
 
 func (g *generator) bulk(depth int) []byte {
@@ -462,9 +482,19 @@ func (g *generator) tables(depth int) []byte {
 	case 3:
 		return code(i32(int32(g.IntN(12))), i32(int32(g.IntN(4))), i32(int32(g.IntN(3))), op(wasm.OpTableInit, 1, 0))
 	case 4:
-		return code(op(wasm.OpRefFunc, uint32(g.IntN(functions))), i32(int32(g.IntN(9))), op(wasm.OpTableGrow, 0), op(wasm.OpGlobalSet, 0))
+		return code(
+			op(wasm.OpRefFunc, uint32(g.IntN(functions))),
+			i32(int32(g.IntN(9))),
+			op(wasm.OpTableGrow, 0),
+			op(wasm.OpGlobalSet, 0),
+		)
 	default:
-		return code(i32(int32(g.IntN(12))), op(wasm.OpRefFunc, uint32(g.IntN(functions))), i32(int32(g.IntN(4))), op(wasm.OpTableFill, 0))
+		return code(
+			i32(int32(g.IntN(12))),
+			op(wasm.OpRefFunc, uint32(g.IntN(functions))),
+			i32(int32(g.IntN(4))),
+			op(wasm.OpTableFill, 0),
+		)
 	}
 }
 
@@ -517,9 +547,22 @@ func (g *generator) value(t wasm.ValueType, depth int) []byte {
 		return code(g.value(t, depth+1), g.value(t, depth+1), g.value(wasm.I32, depth+1), op(opSelect))
 	case 6:
 		// A branch with a value, which br_if leaves on the stack if it does not branch.
-		return code([]byte{byte(wasm.OpBlock), byte(t)}, g.value(t, depth+1), g.value(wasm.I32, depth+2), op(wasm.OpBrIf, 0), op(wasm.OpEnd))
+		return code(
+			[]byte{byte(wasm.OpBlock), byte(t)},
+			g.value(t, depth+1),
+			g.value(wasm.I32, depth+2),
+			op(wasm.OpBrIf, 0),
+			op(wasm.OpEnd),
+		)
 	case 7:
-		return code(g.value(wasm.I32, depth+1), []byte{byte(wasm.OpIf), byte(t)}, g.value(t, depth+1), op(wasm.OpElse), g.value(t, depth+1), op(wasm.OpEnd))
+		return code(
+			g.value(wasm.I32, depth+1),
+			[]byte{byte(wasm.OpIf), byte(t)},
+			g.value(t, depth+1),
+			op(wasm.OpElse),
+			g.value(t, depth+1),
+			op(wasm.OpEnd),
+		)
 	default:
 		return g.operation(t, depth)
 	}
@@ -613,8 +656,22 @@ func (g *generator) canonical(o operation) []byte {
 	case o.gives == wasm.F64:
 		return code(op(wasm.OpLocalTee, x), g.constant(wasm.F64, 0x7ff8000000000000), get, get, op(0x61), op(opSelect))
 	case has(o.name, "f32x4"):
-		return code(op(wasm.OpLocalTee, x), vector(0x7fc000007fc00000, 0x7fc000007fc00000), get, get, opcode(0xfd41), opcode(opBitselect))
+		return code(
+			op(wasm.OpLocalTee, x),
+			vector(0x7fc000007fc00000, 0x7fc000007fc00000),
+			get,
+			get,
+			opcode(0xfd41),
+			opcode(opBitselect),
+		)
 	default:
-		return code(op(wasm.OpLocalTee, x), vector(0x7ff8000000000000, 0x7ff8000000000000), get, get, opcode(0xfd47), opcode(opBitselect))
+		return code(
+			op(wasm.OpLocalTee, x),
+			vector(0x7ff8000000000000, 0x7ff8000000000000),
+			get,
+			get,
+			opcode(0xfd47),
+			opcode(opBitselect),
+		)
 	}
 }

@@ -35,7 +35,14 @@ func Shrink(p *Program, fails func(*Program) bool) {
 }
 
 // constants replace instructions that are simplified. The first replacement is nothing.
-var constants = [][]byte{nil, i32(0), {byte(wasm.OpI64Const), 0}, {byte(wasm.OpF32Const), 0, 0, 0, 0}, {byte(wasm.OpF64Const), 0, 0, 0, 0, 0, 0, 0, 0}, vector(0, 0)}
+var constants = [][]byte{
+	nil,
+	i32(0),
+	{byte(wasm.OpI64Const), 0},
+	{byte(wasm.OpF32Const), 0, 0, 0, 0},
+	{byte(wasm.OpF64Const), 0, 0, 0, 0, 0, 0, 0, 0},
+	vector(0, 0),
+}
 
 // simplify replaces sequences of instructions by a constant or nothing, long ones first. Most of the
 // results are invalid, for which fails returns false.

@@ -172,7 +172,12 @@ func (c *Client) Send(ctx context.Context, r *abi.HTTPRequest, granted []string)
 	case c.turns <- struct{}{}:
 		defer func() { <-c.turns }()
 	case <-ctx.Done():
-		return nil, &abi.Error{Code: abi.CodeUnavailable, Retryable: true, RetryAfterMS: retryAfterInFlight, Message: "http: too many requests in flight"}
+		return nil, &abi.Error{
+			Code:         abi.CodeUnavailable,
+			Retryable:    true,
+			RetryAfterMS: retryAfterInFlight,
+			Message:      "http: too many requests in flight",
+		}
 	}
 	return c.exchange(ctx, next, hosts)
 }
@@ -193,7 +198,12 @@ func (c *Client) exchange(ctx context.Context, next *request, granted []Pattern)
 	for hop := 0; ; hop++ {
 		if err := c.may(next.to, granted); err != nil {
 			if hop > 0 {
-				return nil, failed(abi.CodeDenied, "it was redirected to %s: %s", next.to, strings.TrimPrefix(err.Error(), "http: "))
+				return nil, failed(
+					abi.CodeDenied,
+					"it was redirected to %s: %s",
+					next.to,
+					strings.TrimPrefix(err.Error(), "http: "),
+				)
 			}
 			return nil, err
 		}
@@ -230,7 +240,11 @@ func (c *Client) exchange(ctx context.Context, next *request, granted []Pattern)
 
 func redirects(status int) bool {
 	switch status {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	case http.StatusMovedPermanently,
+		http.StatusFound,
+		http.StatusSeeOther,
+		http.StatusTemporaryRedirect,
+		http.StatusPermanentRedirect:
 		return true
 	}
 	return false

@@ -44,7 +44,13 @@ func serve(t *testing.T, secure bool, handler http.HandlerFunc) *site {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s := &site{Server: server, options: Options{Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolver: resolver(func(string) string { return "127.0.0.1" })}}
+	s := &site{
+		Server: server,
+		options: Options{
+			Private:  []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			Resolver: resolver(func(string) string { return "127.0.0.1" }),
+		},
+	}
 	if secure {
 		server.EnableHTTP2 = true
 		server.StartTLS()
@@ -138,7 +144,8 @@ func TestSend(t *testing.T) {
 	t.Parallel()
 	s := serve(t, true, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		w.Header().Set("X-Got", fmt.Sprint(r.Proto, " ", r.Method, " ", r.URL, " ", r.Host, " ", r.Header.Get("X-Key"), " ", r.UserAgent(), " ", r.Header.Get("Accept-Encoding")))
+		w.Header().
+			Set("X-Got", fmt.Sprint(r.Proto, " ", r.Method, " ", r.URL, " ", r.Host, " ", r.Header.Get("X-Key"), " ", r.UserAgent(), " ", r.Header.Get("Accept-Encoding")))
 		w.Header()["X-Many"] = []string{"1", "2"}
 		w.Header().Set("Set-Cookie", "a=b")
 		w.Header().Set("Alt-Svc", "h3")
@@ -148,13 +155,40 @@ func TestSend(t *testing.T) {
 	})
 	c := s.client(t)
 	host := "example.com:" + s.port
-	res, failed := send(t, c, &abi.HTTPRequest{Method: "POST", URL: "https://" + host + "/a%2Fb?c=d#e", Headers: []abi.HTTPHeader{{Name: "x-key", Value: "v"}}, Body: "hé"}, host)
+	res, failed := send(
+		t,
+		c,
+		&abi.HTTPRequest{
+			Method:  "POST",
+			URL:     "https://" + host + "/a%2Fb?c=d#e",
+			Headers: []abi.HTTPHeader{{Name: "x-key", Value: "v"}},
+			Body:    "hé",
+		},
+		host,
+	)
 	require.Nil(t, failed)
 	require.Equal(t, &abi.HTTPResponse{Status: 418, Body: "hé", Headers: []abi.HTTPHeader{
-		{Name: "content-length", Value: "3"}, {Name: "content-type", Value: "text/plain; charset=utf-8"}, {Name: "date", Value: "today"},
-		{Name: "x-got", Value: "HTTP/2.0 POST /a%2Fb?c=d " + host + " v agent-runner "}, {Name: "x-many", Value: "1"}, {Name: "x-many", Value: "2"},
+		{
+			Name:  "content-length",
+			Value: "3",
+		}, {Name: "content-type", Value: "text/plain; charset=utf-8"}, {Name: "date", Value: "today"},
+		{
+			Name:  "x-got",
+			Value: "HTTP/2.0 POST /a%2Fb?c=d " + host + " v agent-runner ",
+		}, {Name: "x-many", Value: "1"}, {Name: "x-many", Value: "2"},
 	}}, res)
-	res, failed = send(t, c, &abi.HTTPRequest{Method: "PUT", URL: "https://" + host, Headers: []abi.HTTPHeader{{Name: "user-agent", Value: "mine"}}, BodyBase64: "/wA="}, "other.org", "*.com:"+s.port)
+	res, failed = send(
+		t,
+		c,
+		&abi.HTTPRequest{
+			Method:     "PUT",
+			URL:        "https://" + host,
+			Headers:    []abi.HTTPHeader{{Name: "user-agent", Value: "mine"}},
+			BodyBase64: "/wA=",
+		},
+		"other.org",
+		"*.com:"+s.port,
+	)
 	require.Nil(t, failed)
 	require.Equal(t, "/wA=", res.BodyBase64)
 	require.Empty(t, res.Body)
@@ -169,7 +203,14 @@ func TestNotGranted(t *testing.T) {
 	r := &abi.HTTPRequest{URL: "http://example.com:" + s.port + "/"}
 	refused(t, c, abi.CodeDenied, "http:example.com:"+s.port+" is not granted to this entry", r)
 	refused(t, c, abi.CodeDenied, "is not granted", r, "example.com")
-	refused(t, c, abi.CodeDenied, "is not among the hosts that the operator allows", &abi.HTTPRequest{URL: "http://example.org/"}, "example.org")
+	refused(
+		t,
+		c,
+		abi.CodeDenied,
+		"is not among the hosts that the operator allows",
+		&abi.HTTPRequest{URL: "http://example.org/"},
+		"example.org",
+	)
 	refused(t, c, abi.CodeInvalid, "user or password", &abi.HTTPRequest{URL: "http://example.com@evil.org/"}, "*")
 }
 
@@ -179,7 +220,14 @@ func TestPrivateAddresses(t *testing.T) {
 	s.options.Private = nil
 	c := s.client(t)
 	for _, host := range []string{"127.0.0.1", "example.com", "localhost", "[::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "0.0.0.0", "[::]"} {
-		refused(t, c, abi.CodeDenied, "private or reserved address", &abi.HTTPRequest{URL: "http://" + host + ":" + s.port + "/"}, "*:*")
+		refused(
+			t,
+			c,
+			abi.CodeDenied,
+			"private or reserved address",
+			&abi.HTTPRequest{URL: "http://" + host + ":" + s.port + "/"},
+			"*:*",
+		)
 	}
 }
 
@@ -208,7 +256,22 @@ func TestRedirects(t *testing.T) {
 	var port string
 	target := serve(t, false, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		fmt.Fprint(w, r.Method, " ", r.URL, " ", r.Header.Get("Authorization"), " ", r.Header.Get("X-Key"), " ", r.Header.Get("X-Plain"), " ", r.Header.Get("Content-Type"), " ", string(body))
+		fmt.Fprint(
+			w,
+			r.Method,
+			" ",
+			r.URL,
+			" ",
+			r.Header.Get("Authorization"),
+			" ",
+			r.Header.Get("X-Key"),
+			" ",
+			r.Header.Get("X-Plain"),
+			" ",
+			r.Header.Get("Content-Type"),
+			" ",
+			string(body),
+		)
 	})
 	s := serve(t, false, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/here" {
@@ -228,12 +291,18 @@ func TestRedirects(t *testing.T) {
 		w.WriteHeader(status)
 	})
 	port = target.port
-	s.options.Secrets = []Secret{{Name: "K", Value: secretValue, Hosts: []string{"127.0.0.1:" + s.port}}, {Name: "L", Value: "s3cr3t of another", Hosts: []string{"127.0.0.1:*"}}}
+	s.options.Secrets = []Secret{
+		{Name: "K", Value: secretValue, Hosts: []string{"127.0.0.1:" + s.port}},
+		{Name: "L", Value: "s3cr3t of another", Hosts: []string{"127.0.0.1:*"}},
+	}
 	c := s.client(t)
 	own, other := "127.0.0.1:"+s.port, "127.0.0.1:"+target.port
 	ask := func(path string) *abi.HTTPRequest {
 		return &abi.HTTPRequest{Method: "POST", URL: "http://" + own + path, Body: "body", Headers: []abi.HTTPHeader{
-			{Name: "Authorization", Value: "mine"}, {Name: "X-Key", Value: "{{secret:L}}"}, {Name: "X-Plain", Value: "p"}, {Name: "Content-Type", Value: "text/x"}}}
+			{
+				Name:  "Authorization",
+				Value: "mine",
+			}, {Name: "X-Key", Value: "{{secret:L}}"}, {Name: "X-Plain", Value: "p"}, {Name: "Content-Type", Value: "text/x"}}}
 	}
 	res, failed := send(t, c, ask("/?to=http://127.0.0.1:PORT/x"), own, other)
 	require.Nil(t, failed)
@@ -276,12 +345,35 @@ func TestSecrets(t *testing.T) {
 	s := serve(t, true, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("X-Echo", r.Header.Get("Authorization"))
-		fmt.Fprint(w, r.URL.Path, "|", r.URL.RawQuery, "|", r.URL.Query().Get("k"), "|", string(body), "|", string(body) == `{"key":"`+secretValue+`"}`, "|", `"s3cr3t/\"value\"+\u0026="`)
+		fmt.Fprint(
+			w,
+			r.URL.Path,
+			"|",
+			r.URL.RawQuery,
+			"|",
+			r.URL.Query().Get("k"),
+			"|",
+			string(body),
+			"|",
+			string(body) == `{"key":"`+secretValue+`"}`,
+			"|",
+			`"s3cr3t/\"value\"+\u0026="`,
+		)
 	})
 	host := "example.com:" + s.port
 	s.options.Secrets = []Secret{{Name: "K", Value: secretValue, Hosts: []string{host}}}
 	c := s.client(t)
-	res, failed := send(t, c, &abi.HTTPRequest{Method: "POST", URL: "https://" + host + "/p/{{secret:K}}?k={{secret:K}}", Headers: []abi.HTTPHeader{{Name: "Authorization", Value: "Bearer {{secret:K}}"}}, Body: `{"key":"{{secret:K}}"}`}, host)
+	res, failed := send(
+		t,
+		c,
+		&abi.HTTPRequest{
+			Method:  "POST",
+			URL:     "https://" + host + "/p/{{secret:K}}?k={{secret:K}}",
+			Headers: []abi.HTTPHeader{{Name: "Authorization", Value: "Bearer {{secret:K}}"}},
+			Body:    `{"key":"{{secret:K}}"}`,
+		},
+		host,
+	)
 	require.Nil(t, failed)
 	require.NotContains(t, fmt.Sprint(res), "s3cr3t/\"")
 	require.Contains(t, res.Body, `/p/{{secret:K}}|k={{secret:K}}|{{secret:K}}|{"key":"{{secret:K}}"}|true|`)
@@ -295,10 +387,31 @@ func TestSecrets(t *testing.T) {
 		refused(t, c, abi.CodeDenied, name, r, "*:*")
 		refused(t, c, abi.CodeDenied, "secret K is not for 127.0.0.1", r, "*:*")
 	}
-	refused(t, c, abi.CodeDenied, "there is no secret NONE", &abi.HTTPRequest{URL: "https://" + host + "/{{secret:NONE}}"}, "*:*")
-	refused(t, c, abi.CodeInvalid, "not followed by a name", &abi.HTTPRequest{URL: "https://" + host + "/{{secret:K"}, "*:*")
+	refused(
+		t,
+		c,
+		abi.CodeDenied,
+		"there is no secret NONE",
+		&abi.HTTPRequest{URL: "https://" + host + "/{{secret:NONE}}"},
+		"*:*",
+	)
+	refused(
+		t,
+		c,
+		abi.CodeInvalid,
+		"not followed by a name",
+		&abi.HTTPRequest{URL: "https://" + host + "/{{secret:K"},
+		"*:*",
+	)
 	refused(t, c, abi.CodeDenied, "over https only", &abi.HTTPRequest{URL: "http://" + host + "/{{secret:K}}"}, "*:*")
-	refused(t, c, abi.CodeLimit, "more than 64 secrets", &abi.HTTPRequest{URL: "https://" + host, Body: strings.Repeat("{{secret:K}}", 65)}, "*:*")
+	refused(
+		t,
+		c,
+		abi.CodeLimit,
+		"more than 64 secrets",
+		&abi.HTTPRequest{URL: "https://" + host, Body: strings.Repeat("{{secret:K}}", 65)},
+		"*:*",
+	)
 	s.Close()
 	refused(t, c, abi.CodeUnavailable, "http: "+host, &abi.HTTPRequest{URL: "https://" + host + "/{{secret:K}}"}, "*:*")
 }
@@ -311,10 +424,16 @@ func TestSecretsInOtherSpellings(t *testing.T) {
 	var answer func(w http.ResponseWriter, secret string)
 	s := serve(t, true, func(w http.ResponseWriter, r *http.Request) { answer(w, r.Header.Get("X-Key")) })
 	host := "example.com:" + s.port
-	s.options.Secrets = []Secret{{Name: "K", Value: value, Hosts: []string{host}}, {Name: "NAME", Value: "X-Secret-Name", Hosts: []string{host}}}
+	s.options.Secrets = []Secret{
+		{Name: "K", Value: value, Hosts: []string{host}},
+		{Name: "NAME", Value: "X-Secret-Name", Hosts: []string{host}},
+	}
 	c := s.client(t)
 	ask := func(headers ...abi.HTTPHeader) *abi.HTTPRequest {
-		return &abi.HTTPRequest{URL: "https://" + host + "/", Headers: append(headers, abi.HTTPHeader{Name: "X-Key", Value: "{{secret:K}}"})}
+		return &abi.HTTPRequest{
+			URL:     "https://" + host + "/",
+			Headers: append(headers, abi.HTTPHeader{Name: "X-Key", Value: "{{secret:K}}"}),
+		}
 	}
 	quote := func(s string) string { b, _ := json.Marshal(s); return string(b[1 : len(b)-1]) }
 	for name, encode := range map[string]func(string) string{
@@ -405,13 +524,32 @@ func TestSecretsInSlices(t *testing.T) {
 			refused(t, c, abi.CodeDenied, "not allowed in a request with a secret", r, host)
 		}
 	}
-	res, failed := send(t, c, &abi.HTTPRequest{URL: "https://" + host + "/", Headers: []abi.HTTPHeader{{Name: "Range", Value: "bytes=1-3"}}}, host)
+	res, failed := send(
+		t,
+		c,
+		&abi.HTTPRequest{URL: "https://" + host + "/", Headers: []abi.HTTPHeader{{Name: "Range", Value: "bytes=1-3"}}},
+		host,
+	)
 	require.Nil(t, failed)
 	require.Equal(t, "ell", res.Body, "without a secret it is the module's own affair")
 
 	key := []abi.HTTPHeader{{Name: "X-Key", Value: "{{secret:K}}"}}
-	refused(t, c, abi.CodeUnavailable, "content-encoding gzip", &abi.HTTPRequest{URL: "https://" + host + "/gzip?gzip", Headers: key}, host)
-	refused(t, c, abi.CodeUnavailable, "content-encoding identity,%20br", &abi.HTTPRequest{URL: "https://" + host + "/gzip?identity,%20br", Headers: key}, host)
+	refused(
+		t,
+		c,
+		abi.CodeUnavailable,
+		"content-encoding gzip",
+		&abi.HTTPRequest{URL: "https://" + host + "/gzip?gzip", Headers: key},
+		host,
+	)
+	refused(
+		t,
+		c,
+		abi.CodeUnavailable,
+		"content-encoding identity,%20br",
+		&abi.HTTPRequest{URL: "https://" + host + "/gzip?identity,%20br", Headers: key},
+		host,
+	)
 	for path, headers := range map[string][]abi.HTTPHeader{"/gzip?identity": key, "/gzip?gzip": nil} {
 		_, failed := send(t, c, &abi.HTTPRequest{URL: "https://" + host + path, Headers: headers}, host)
 		require.Nil(t, failed, path)
@@ -545,7 +683,14 @@ func TestConcurrencyLimit(t *testing.T) {
 		done <- err
 	}()
 	<-arrived
-	refused(t, c, abi.CodeUnavailable, "too many requests in flight", &abi.HTTPRequest{URL: "http://" + host, TimeoutMS: 10}, host)
+	refused(
+		t,
+		c,
+		abi.CodeUnavailable,
+		"too many requests in flight",
+		&abi.HTTPRequest{URL: "http://" + host, TimeoutMS: 10},
+		host,
+	)
 	close(release)
 	require.NoError(t, <-done)
 }
@@ -553,11 +698,32 @@ func TestConcurrencyLimit(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	s := serve(t, true, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") })
-	refused(t, s.client(t), abi.CodeUnavailable, "certificate is valid for example.com", &abi.HTTPRequest{URL: "https://wrong.org:" + s.port}, "*:*")
+	refused(
+		t,
+		s.client(t),
+		abi.CodeUnavailable,
+		"certificate is valid for example.com",
+		&abi.HTTPRequest{URL: "https://wrong.org:" + s.port},
+		"*:*",
+	)
 	s.options.RootCAs = nil
-	refused(t, s.client(t), abi.CodeUnavailable, "unknown authority", &abi.HTTPRequest{URL: "https://example.com:" + s.port}, "*:*")
+	refused(
+		t,
+		s.client(t),
+		abi.CodeUnavailable,
+		"unknown authority",
+		&abi.HTTPRequest{URL: "https://example.com:" + s.port},
+		"*:*",
+	)
 	plain := serve(t, false, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") })
-	refused(t, plain.client(t), abi.CodeUnavailable, "does not speak https", &abi.HTTPRequest{URL: "https://example.com:" + plain.port}, "*:*")
+	refused(
+		t,
+		plain.client(t),
+		abi.CodeUnavailable,
+		"does not speak https",
+		&abi.HTTPRequest{URL: "https://example.com:" + plain.port},
+		"*:*",
+	)
 }
 
 // TestNoProxy checks that proxy settings in the environment are ignored.

@@ -77,6 +77,10 @@ func FuzzAddress(f *testing.F) {
 			return // not a valid port
 		}
 		a := p.Addr().Unmap()
-		require.False(t, a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified(), address)
+		require.False(
+			t,
+			a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified(),
+			address,
+		)
 	})
 }

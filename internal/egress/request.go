@@ -33,7 +33,13 @@ func prepare(r *abi.HTTPRequest) (*request, error) {
 	switch r.Method {
 	case "":
 		out.method = http.MethodGet
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	case http.MethodGet,
+		http.MethodHead,
+		http.MethodPost,
+		http.MethodPut,
+		http.MethodPatch,
+		http.MethodDelete,
+		http.MethodOptions:
 	default:
 		return nil, failed(abi.CodeInvalid, "method %q; want GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS", short(r.Method))
 	}
@@ -159,7 +165,8 @@ var own = map[string]bool{
 }
 
 func forbidden(name string) bool {
-	return own[name] || strings.HasPrefix(name, "proxy-") || strings.HasPrefix(name, "sec-") || strings.HasPrefix(name, "x-forwarded-")
+	return own[name] || strings.HasPrefix(name, "proxy-") || strings.HasPrefix(name, "sec-") ||
+		strings.HasPrefix(name, "x-forwarded-")
 }
 
 // redirected returns the request that a redirect of r asks for.
@@ -174,7 +181,12 @@ func (r *request) redirected(status int, location string) (*request, error) {
 	}
 	target, to, err := checkURL(base.ResolveReference(ref).String())
 	if err != nil {
-		return nil, failed(abi.CodeDenied, "%s redirects to a URL that is not allowed: %s", r.to, strings.TrimPrefix(err.Error(), "http: "))
+		return nil, failed(
+			abi.CodeDenied,
+			"%s redirects to a URL that is not allowed: %s",
+			r.to,
+			strings.TrimPrefix(err.Error(), "http: "),
+		)
 	}
 	if r.to.scheme == "https" && to.scheme != "https" {
 		return nil, failed(abi.CodeDenied, "%s redirects from https to http", r.to)

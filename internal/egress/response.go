@@ -27,7 +27,13 @@ var unseen = map[string]bool{
 }
 
 // answer reads a response and redacts the request's secrets in everything that the module sees.
-func (c *Client) answer(ctx context.Context, res *http.Response, r *request, hops int, f *filler) (*abi.HTTPResponse, error) {
+func (c *Client) answer(
+	ctx context.Context,
+	res *http.Response,
+	r *request,
+	hops int,
+	f *filler,
+) (*abi.HTTPResponse, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, int64(c.response)+1))
 	switch {
 	case len(body) > c.response:
@@ -35,8 +41,12 @@ func (c *Client) answer(ctx context.Context, res *http.Response, r *request, hop
 	case err != nil:
 		return nil, c.failure(ctx, r.to, err, f)
 	case len(body) > 0 && len(f.used) > 0 && isCoded(res.Header):
-		return nil, failed(abi.CodeUnavailable, "%s answered a request with a secret in content-encoding %s, although none was asked for; the secret cannot be found in it",
-			r.to, short(res.Header.Get("Content-Encoding")))
+		return nil, failed(
+			abi.CodeUnavailable,
+			"%s answered a request with a secret in content-encoding %s, although none was asked for; the secret cannot be found in it",
+			r.to,
+			short(res.Header.Get("Content-Encoding")),
+		)
 	}
 	out := &abi.HTTPResponse{Status: res.StatusCode}
 	if out.Headers, err = headers(res.Header, f); err != nil {

@@ -46,11 +46,18 @@ func (s *Secret) parse() (*secret, error) {
 	case n == 0:
 		return nil, fmt.Errorf("secret %s is empty", s.Name)
 	case n < minSecret:
-		return nil, fmt.Errorf("secret %s has fewer than %d bytes, so it could not be redacted from responses", s.Name, minSecret)
+		return nil, fmt.Errorf(
+			"secret %s has fewer than %d bytes, so it could not be redacted from responses",
+			s.Name,
+			minSecret,
+		)
 	case n > maxSecret:
 		return nil, fmt.Errorf("secret %s has more than %d bytes", s.Name, maxSecret)
 	case !validValue(s.Value):
-		return nil, fmt.Errorf("secret %s has line breaks, control characters, or bytes that are not UTF-8; check for a line break at the end of the file", s.Name)
+		return nil, fmt.Errorf(
+			"secret %s has line breaks, control characters, or bytes that are not UTF-8; check for a line break at the end of the file",
+			s.Name,
+		)
 	case strings.Contains(s.Value, opening):
 		return nil, fmt.Errorf("secret %s holds %s itself", s.Name, opening)
 	case len(s.Hosts) == 0:
@@ -60,12 +67,18 @@ func (s *Secret) parse() (*secret, error) {
 	if err != nil {
 		return nil, fmt.Errorf("secret %s: %w", s.Name, err)
 	}
-	return &secret{name: s.Name, value: s.Value, hosts: hosts, redacted: redact.NewSecret(s.Value, opening+s.Name+closing)}, nil
+	return &secret{
+		name:     s.Name,
+		value:    s.Value,
+		hosts:    hosts,
+		redacted: redact.NewSecret(s.Value, opening+s.Name+closing),
+	}, nil
 }
 
 // ValidSecretName reports whether s is a valid name of a secret.
 func ValidSecretName(s string) bool {
-	return s != "" && len(s) <= maxSecretName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
+	return s != "" && len(s) <= maxSecretName &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 
 // A filler fills secrets into one request.
@@ -111,7 +124,13 @@ func (f *filler) secret(where, name string) (*secret, error) {
 	case k == nil:
 		return nil, failed(abi.CodeDenied, "%s: there is no secret %s for this agent", where, name)
 	case !anyMatch(k.hosts, f.to):
-		return nil, failed(abi.CodeDenied, "%s: secret %s is not for %s; the operator names the hosts of a secret", where, name, f.to)
+		return nil, failed(
+			abi.CodeDenied,
+			"%s: secret %s is not for %s; the operator names the hosts of a secret",
+			where,
+			name,
+			f.to,
+		)
 	case f.to.scheme != "https" && !f.client.isPrivate(f.to.host):
 		return nil, failed(abi.CodeDenied, "%s: secret %s may be sent over https only", where, name)
 	}
@@ -179,7 +198,11 @@ func (f *filler) checkSlicing(headers []abi.HTTPHeader) error {
 	}
 	for _, h := range headers {
 		if slicing[strings.ToLower(h.Name)] {
-			return failed(abi.CodeDenied, "header %s is not allowed in a request with a secret, which is not found in a part of an answer; leave the header out", short(h.Name))
+			return failed(
+				abi.CodeDenied,
+				"header %s is not allowed in a request with a secret, which is not found in a part of an answer; leave the header out",
+				short(h.Name),
+			)
 		}
 	}
 	return nil
@@ -204,7 +227,11 @@ func ParseSecret(s string, getenv func(string) string) (Secret, error) {
 	}
 	value := getenv(variable)
 	if value == "" {
-		return Secret{}, fmt.Errorf("the environment variable %s, for the secret %s, is not set", short(variable), short(name))
+		return Secret{}, fmt.Errorf(
+			"the environment variable %s, for the secret %s, is not set",
+			short(variable),
+			short(name),
+		)
 	}
 	out := Secret{Name: name, Value: value, Hosts: strings.Split(hosts, ",")}
 	_, err := out.parse()

@@ -22,7 +22,10 @@ func TestFresh(t *testing.T) {
 	root := filepath.Join("..", "..")
 	cache, err := os.UserCacheDir()
 	require.NoError(t, err)
-	loader, err := module.NewLoader(t.Context(), &module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	loader, err := module.NewLoader(
+		t.Context(),
+		&module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")},
+	)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, loader.Close(context.Background())) })
 	page, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(folder), "README.md"))

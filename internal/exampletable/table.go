@@ -126,8 +126,16 @@ func row(ctx context.Context, loader *module.Loader, root, name string, measured
 		return "", err
 	}
 	info := m.Info()
-	return fmt.Sprintf("| [%s](%[1]s/) | %s%s | %s | %s | %s | %s |\n",
-		name, about(string(readme)), others(name, have), hooks, grants(&info, string(readme)), size(info.Size), size(info.Memory.Image)), nil
+	return fmt.Sprintf(
+		"| [%s](%[1]s/) | %s%s | %s | %s | %s | %s |\n",
+		name,
+		about(string(readme)),
+		others(name, have),
+		hooks,
+		grants(&info, string(readme)),
+		size(info.Size),
+		size(info.Memory.Image),
+	), nil
 }
 
 // load loads an example and builds it if necessary.

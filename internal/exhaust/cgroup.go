@@ -76,7 +76,11 @@ func limited(parent, name string, files []string, limit int64) (*cgroup, error) 
 		c.remove()
 		return nil, err
 	}
-	_ = os.WriteFile(filepath.Join(dir, files[1]), []byte(strconv.FormatInt(limit, 10)), 0o644) // without swap accounting there is no such file
+	_ = os.WriteFile(
+		filepath.Join(dir, files[1]),
+		[]byte(strconv.FormatInt(limit, 10)),
+		0o644,
+	) // without swap accounting there is no such file
 	return c, nil
 }
 

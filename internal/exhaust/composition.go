@@ -55,7 +55,17 @@ var hooks = []string{
 }
 
 // answers are the hooks whose answers can contain text.
-var answers = []string{"before_agent", "before_model_rewrite_state", "before_model", "wrap_model", "on_chunk", "gate_tool", "call_tool", "after_tools", "after_agent"}
+var answers = []string{
+	"before_agent",
+	"before_model_rewrite_state",
+	"before_model",
+	"wrap_model",
+	"on_chunk",
+	"gate_tool",
+	"call_tool",
+	"after_tools",
+	"after_agent",
+}
 
 var (
 	models  = []string{"calls", "long", "endless", "quick"}
@@ -65,9 +75,22 @@ var (
 // Generate returns the composition for a seed.
 func Generate(seed uint64) *Composition {
 	r := rand.New(rand.NewPCG(seed, 1))
-	c := &Composition{Seed: seed, Copies: 1 + r.IntN(3), Model: pick(r, models), SubAgent: r.IntN(4) == 0, Client: pick(r, clients),
-		Runs: 1 + r.IntN(8), Quotas: r.IntN(2) == 0,
-		Module: Module{Loop: r.IntN(3) > 0, Calls: 1 << r.IntN(6), Ask: r.IntN(8) == 0, Answer: map[string]int{}, Hooks: map[string][]Action{}}}
+	c := &Composition{
+		Seed:     seed,
+		Copies:   1 + r.IntN(3),
+		Model:    pick(r, models),
+		SubAgent: r.IntN(4) == 0,
+		Client:   pick(r, clients),
+		Runs:     1 + r.IntN(8),
+		Quotas:   r.IntN(2) == 0,
+		Module: Module{
+			Loop:   r.IntN(3) > 0,
+			Calls:  1 << r.IntN(6),
+			Ask:    r.IntN(8) == 0,
+			Answer: map[string]int{},
+			Hooks:  map[string][]Action{},
+		},
+	}
 	for range 1 + r.IntN(6) {
 		hook := pick(r, hooks)
 		c.Module.Hooks[hook] = append(c.Module.Hooks[hook], pick(r, actions))
@@ -86,7 +109,11 @@ func Generate(seed uint64) *Composition {
 var shapes = []func(*Composition){
 	func(c *Composition) { // concurrent tools with the longest streams, through on_chunk hooks
 		c.Module.Loop, c.Module.Calls, c.Copies = true, 64, 3
-		c.Module.Hooks["call_tool"], c.Module.Hooks["on_chunk"] = []Action{{"send", 1 << 20, 16}}, []Action{{"local_add", 0, 1}}
+		c.Module.Hooks["call_tool"], c.Module.Hooks["on_chunk"] = []Action{
+			{"send", 1 << 20, 16},
+		}, []Action{
+			{"local_add", 0, 1},
+		}
 		c.Module.Answer["on_chunk"] = 1 << 20
 	},
 	func(c *Composition) { // large streams of the model, which each module reads and sends again
@@ -99,7 +126,11 @@ var shapes = []func(*Composition){
 	},
 	func(c *Composition) { // staged writes and large results in many concurrent calls
 		c.Module.Loop, c.Module.Calls, c.Copies = true, 64, 3
-		c.Module.Hooks["call_tool"], c.Module.Hooks["wrap_tool_call"] = []Action{{"local_set", 1 << 20, 4}}, []Action{{"local_set", 1 << 20, 4}}
+		c.Module.Hooks["call_tool"], c.Module.Hooks["wrap_tool_call"] = []Action{
+			{"local_set", 1 << 20, 4},
+		}, []Action{
+			{"local_set", 1 << 20, 4},
+		}
 		c.Module.Answer["call_tool"] = 2 << 20
 	},
 	func(c *Composition) { // many concurrent sub-agents
@@ -123,8 +154,17 @@ func (c *Composition) agentFile() []byte {
 		memory, limits["parallel"] = "16MiB", 1
 	}
 	for i := range c.Copies {
-		chain = append(chain, map[string]any{"limits": map[string]any{"memory": memory}, "name": fmt.Sprint("glutton-", i), "module": "glutton", "on_fault": "skip",
-			"grants": []string{"read:all", "model", "store", "tool:*"}, "config": c.Module})
+		chain = append(
+			chain,
+			map[string]any{
+				"limits":   map[string]any{"memory": memory},
+				"name":     fmt.Sprint("glutton-", i),
+				"module":   "glutton",
+				"on_fault": "skip",
+				"grants":   []string{"read:all", "model", "store", "tool:*"},
+				"config":   c.Module,
+			},
+		)
 	}
 	file := map[string]any{"model": map[string]any{"name": c.Model}, "middlewares": chain, "limits": limits}
 	if c.SubAgent {

@@ -100,11 +100,30 @@ func TestCompositions(t *testing.T) {
 				served.Add(int64(r.Served))
 				for old := peak.Load(); r.Peak > old && !peak.CompareAndSwap(old, r.Peak); old = peak.Load() {
 				}
-				t.Logf("seed %d: %d runs, %d refused, peak %d MB, %d canceled within %v, neighbour %d in at most %v", c.Seed, r.Runs, r.Refused, r.Peak>>20, len(r.Cancel), percentile(r.Cancel, 100).Round(time.Millisecond), r.Served, r.Longest.Round(time.Millisecond))
+				t.Logf(
+					"seed %d: %d runs, %d refused, peak %d MB, %d canceled within %v, neighbour %d in at most %v",
+					c.Seed,
+					r.Runs,
+					r.Refused,
+					r.Peak>>20,
+					len(r.Cancel),
+					percentile(r.Cancel, 100).Round(time.Millisecond),
+					r.Served,
+					r.Longest.Round(time.Millisecond),
+				)
 			}
 		})
 	}
 	workers.Wait()
-	t.Logf("%d compositions in %v: idle %d MB, peak %d MB of %d, disk %d MB, %d runs of the neighbour", *compositions, time.Since(began).Round(time.Second), idle>>20, peak.Load()>>20, *memory>>20, s.disk()>>20, served.Load())
+	t.Logf(
+		"%d compositions in %v: idle %d MB, peak %d MB of %d, disk %d MB, %d runs of the neighbour",
+		*compositions,
+		time.Since(began).Round(time.Second),
+		idle>>20,
+		peak.Load()>>20,
+		*memory>>20,
+		s.disk()>>20,
+		served.Load(),
+	)
 	require.Less(t, peak.Load(), *memory/100*95, "resident memory reached the limit's last twentieth")
 }

@@ -92,8 +92,19 @@ func TestFlood(t *testing.T) {
 
 	ratio := float64(percentile(during, 99)) / float64(percentile(beside, 99))
 	t.Logf("idle %d MB, peak %d MB above it, disk %d MB more", idle>>20, (peak.Peak-idle)>>20, (s.disk()-disk)>>20)
-	t.Logf("honest runs, p50 / p99: %s alone, %s beside four that compute, %s beside four that flood (p99: %.2f times)", halves(alone), halves(beside), halves(during), ratio)
-	t.Logf("cancel during the flood, p50 / p99 of %d: %s; block: %v", len(canceled), halves(canceled), blocked.Round(time.Millisecond))
+	t.Logf(
+		"honest runs, p50 / p99: %s alone, %s beside four that compute, %s beside four that flood (p99: %.2f times)",
+		halves(alone),
+		halves(beside),
+		halves(during),
+		ratio,
+	)
+	t.Logf(
+		"cancel during the flood, p50 / p99 of %d: %s; block: %v",
+		len(canceled),
+		halves(canceled),
+		blocked.Round(time.Millisecond),
+	)
 	if *goals {
 		require.LessOrEqual(t, peak.Peak-idle, int64(goalMemory))
 		require.LessOrEqual(t, ratio, goalRatio)
@@ -155,7 +166,8 @@ func (t *tenant) cancelNowAndThen(ctx context.Context) (took []time.Duration) {
 		var list struct {
 			Runs []*run `json:"runs"`
 		}
-		if err := t.server.call(ctx, "GET", "/v1/runs?limit=1&status=running", t.key, nil, &list); err != nil || len(list.Runs) == 0 {
+		if err := t.server.call(ctx, "GET", "/v1/runs?limit=1&status=running", t.key, nil, &list); err != nil ||
+			len(list.Runs) == 0 {
 			continue
 		}
 		if d, err := t.cancel(context.WithoutCancel(ctx), list.Runs[0].ID); err == nil {
@@ -187,7 +199,17 @@ func (p *player) block(t *testing.T, wasm []byte) time.Duration {
 	var module struct{ Digest string }
 	require.NoError(t, mallory.server.call(ctx, "GET", "/v1/modules/glutton@1", mallory.key, nil, &module))
 	began := time.Now()
-	require.NoError(t, mallory.server.call(ctx, "PUT", "/v1/blocks/"+module.Digest, mallory.server.operator, map[string]any{"reason": "it floods"}, nil))
+	require.NoError(
+		t,
+		mallory.server.call(
+			ctx,
+			"PUT",
+			"/v1/blocks/"+module.Digest,
+			mallory.server.operator,
+			map[string]any{"reason": "it floods"},
+			nil,
+		),
+	)
 	for _, id := range ids {
 		for {
 			r, err := mallory.run(ctx, id)

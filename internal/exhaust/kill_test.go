@@ -38,8 +38,13 @@ func (s *Server) quarantined(ctx context.Context, t *testing.T) []quarantined {
 // steps is an honest agent: its model calls a tool n times, with pauses, and the journal
 // has all results.
 func steps(n int) *Composition {
-	return &Composition{Copies: 1, Small: true, Model: fmt.Sprint("steps-", n), Module: Module{Answer: map[string]int{"call_tool": 4 << 10},
-		Hooks: map[string][]Action{"after_tool": {{"emit", 100, 3}, {"local_add", 0, 2}}}}}
+	return &Composition{
+		Copies: 1,
+		Small:  true,
+		Model:  fmt.Sprint("steps-", n),
+		Module: Module{Answer: map[string]int{"call_tool": 4 << 10},
+			Hooks: map[string][]Action{"after_tool": {{"emit", 100, 3}, {"local_add", 0, 2}}}},
+	}
 }
 
 // begin starts n runs of an agent and returns their ids.
@@ -98,7 +103,10 @@ func (t *tenant) ends(test *testing.T, r *run) (n int) {
 				Type string `json:"type"`
 			} `json:"events"`
 		}
-		require.NoError(test, t.server.call(test.Context(), "GET", fmt.Sprintf("/v1/runs/%s/events?after=%d", r.ID, after), t.key, nil, &page))
+		require.NoError(
+			test,
+			t.server.call(test.Context(), "GET", fmt.Sprintf("/v1/runs/%s/events?after=%d", r.ID, after), t.key, nil, &page),
+		)
 		require.NotEmpty(test, page.Events)
 		for _, e := range page.Events {
 			require.Equal(test, after+1, e.Seq)
@@ -140,7 +148,13 @@ func TestKillHonest(t *testing.T) {
 	}
 	p.answered(t, ids, n)
 	require.Empty(t, s.quarantined(t.Context(), t))
-	t.Logf("%d kills: %d runs of %d steps have their answer; ready within %v", *kills, len(ids), n, longest.Round(time.Millisecond))
+	t.Logf(
+		"%d kills: %d runs of %d steps have their answer; ready within %v",
+		*kills,
+		len(ids),
+		n,
+		longest.Round(time.Millisecond),
+	)
 }
 
 // TestKill checks a server that is killed during a flood and restarted. The server must
@@ -173,7 +187,13 @@ func TestKill(t *testing.T) {
 		require.Equal(t, "mallory", q.Tenant, "only floods are quarantined")
 	}
 	ended := mallory.settled(t)
-	t.Logf("ready after %v, a new run's answer %v later; %d runs quarantined, %d ended by their limits", ready.Round(time.Millisecond), served.Round(time.Millisecond), len(held), ended)
+	t.Logf(
+		"ready after %v, a new run's answer %v later; %d runs quarantined, %d ended by their limits",
+		ready.Round(time.Millisecond),
+		served.Round(time.Millisecond),
+		len(held),
+		ended,
+	)
 	if len(held) == 0 {
 		return // the limits of the floods ended them before there was evidence
 	}

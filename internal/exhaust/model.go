@@ -66,7 +66,10 @@ func newModel() *httptest.Server {
 		case in.Model == "calls":
 			for i := 0; i < manyCalls && len(in.Tools) > 0; i++ {
 				c := toolCall{Index: i, ID: fmt.Sprint("m", bytes.Count(b, []byte("tool_call_id")), "-", i), Type: "function"}
-				c.Function.Name, c.Function.Arguments = in.Tools[i%len(in.Tools)].Function.Name, `{"input":"`+strings.Repeat("x", 4<<10)+`"}`
+				c.Function.Name, c.Function.Arguments = in.Tools[i%len(in.Tools)].Function.Name, `{"input":"`+strings.Repeat(
+					"x",
+					4<<10,
+				)+`"}`
 				m.Calls = append(m.Calls, c)
 			}
 		}
@@ -99,18 +102,56 @@ func say(w http.ResponseWriter, m message, stream bool) {
 	usage := map[string]int{"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 	if !stream {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(encode(map[string]any{"id": "c", "object": "chat.completion", "choices": []any{map[string]any{"index": 0, "message": m, "finish_reason": reason}}, "usage": usage}))
+		_, _ = w.Write(
+			encode(
+				map[string]any{
+					"id":      "c",
+					"object":  "chat.completion",
+					"choices": []any{map[string]any{"index": 0, "message": m, "finish_reason": reason}},
+					"usage":   usage,
+				},
+			),
+		)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	fmt.Fprintf(w, "data: %s\n\n", encode(map[string]any{"id": "c", "object": "chat.completion.chunk", "choices": []any{map[string]any{"index": 0, "delta": m}}}))
-	fmt.Fprintf(w, "data: %s\n\n", encode(map[string]any{"id": "c", "object": "chat.completion.chunk", "choices": []any{map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": reason}}, "usage": usage}))
+	fmt.Fprintf(
+		w,
+		"data: %s\n\n",
+		encode(
+			map[string]any{
+				"id":      "c",
+				"object":  "chat.completion.chunk",
+				"choices": []any{map[string]any{"index": 0, "delta": m}},
+			},
+		),
+	)
+	fmt.Fprintf(
+		w,
+		"data: %s\n\n",
+		encode(
+			map[string]any{
+				"id":      "c",
+				"object":  "chat.completion.chunk",
+				"choices": []any{map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": reason}},
+				"usage":   usage,
+			},
+		),
+	)
 	_, _ = io.WriteString(w, "data: [DONE]\n\n")
 }
 
 func endless(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	chunk := encode(map[string]any{"id": "c", "object": "chat.completion.chunk", "choices": []any{map[string]any{"index": 0, "delta": message{Role: "assistant", Content: strings.Repeat("x", chunkText)}}}})
+	chunk := encode(
+		map[string]any{
+			"id":     "c",
+			"object": "chat.completion.chunk",
+			"choices": []any{
+				map[string]any{"index": 0, "delta": message{Role: "assistant", Content: strings.Repeat("x", chunkText)}},
+			},
+		},
+	)
 	for {
 		if _, err := fmt.Fprintf(w, "data: %s\n\n", chunk); err != nil {
 			return

@@ -168,9 +168,21 @@ func (a *attack) counts() (runs, refused int) {
 func (a *attack) follow(ctx context.Context) error {
 	switch a.client {
 	case "agui":
-		return a.stream(ctx, "/v1/agents/main/agui", map[string]any{"threadId": "t", "runId": "r", "messages": []any{map[string]any{"id": "1", "role": "user", "content": "Go."}}})
+		return a.stream(
+			ctx,
+			"/v1/agents/main/agui",
+			map[string]any{
+				"threadId": "t",
+				"runId":    "r",
+				"messages": []any{map[string]any{"id": "1", "role": "user", "content": "Go."}},
+			},
+		)
 	case "chat":
-		return a.stream(ctx, "/v1/chat/completions", map[string]any{"model": "main", "stream": true, "messages": []any{map[string]any{"role": "user", "content": "Go."}}})
+		return a.stream(
+			ctx,
+			"/v1/chat/completions",
+			map[string]any{"model": "main", "stream": true, "messages": []any{map[string]any{"role": "user", "content": "Go."}}},
+		)
 	}
 	r, err := a.start(ctx, "main")
 	if err != nil {

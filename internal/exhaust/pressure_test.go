@@ -105,7 +105,12 @@ func TestPressure(t *testing.T) {
 	require.NoError(t, p.neighbour.put(ctx, "steps", steps(n).agentFile(), nil))
 	mallory, err := s.tenant(ctx, "mallory", nil)
 	require.NoError(t, err)
-	hoards := &Composition{Copies: 1, Small: true, Model: "steps-1000", Module: Module{Hooks: map[string][]Action{"before_agent": {{"local_set", 900 << 10, 4}}}}}
+	hoards := &Composition{
+		Copies: 1,
+		Small:  true,
+		Model:  "steps-1000",
+		Module: Module{Hooks: map[string][]Action{"before_agent": {{"local_set", 900 << 10, 4}}}},
+	}
 	require.NoError(t, mallory.put(ctx, "hoards", hoards.agentFile(), wasm))
 	honest := p.neighbour.begin(ctx, t, "steps", 1)
 	hoarders := mallory.begin(ctx, t, "hoards", 4)
@@ -128,7 +133,13 @@ func TestPressure(t *testing.T) {
 			b.add(t, 8)
 		}
 		if s.metric(t, "agent_runner_overload_rejecting") > 0 && !rejected {
-			res, err := s.request(ctx, http.MethodPost, "/v1/runs", p.neighbour.key, encode(map[string]any{"agent": "honest", "input": "Go."}))
+			res, err := s.request(
+				ctx,
+				http.MethodPost,
+				"/v1/runs",
+				p.neighbour.key,
+				encode(map[string]any{"agent": "honest", "input": "Go."}),
+			)
 			require.NoError(t, err)
 			require.NoError(t, res.Body.Close())
 			if rejected = res.StatusCode == http.StatusServiceUnavailable; rejected {

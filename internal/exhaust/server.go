@@ -58,8 +58,21 @@ func (s *Server) Start() error {
 		return err
 	}
 	defer log.Close()
-	args := append([]string{"-c", `echo $$ > "$0" && exec "$@"`, s.group.procs, s.Program, "serve", "--listen", strings.TrimPrefix(s.url, "http://"),
-		"--store", filepath.Join(s.Dir, "platform.db"), "--cache-dir", filepath.Join(s.Dir, "cache")}, s.Args...)
+	args := append(
+		[]string{
+			"-c",
+			`echo $$ > "$0" && exec "$@"`,
+			s.group.procs,
+			s.Program,
+			"serve",
+			"--listen",
+			strings.TrimPrefix(s.url, "http://"),
+			"--store",
+			filepath.Join(s.Dir, "platform.db"),
+			"--cache-dir",
+			filepath.Join(s.Dir, "cache"),
+		},
+		s.Args...)
 	s.cmd = exec.Command("/bin/sh", args...)
 	s.cmd.Dir, s.cmd.Stderr = s.Dir, log
 	s.cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+s.Model, "OPENAI_API_KEY=none", "TMPDIR="+s.Dir)
@@ -245,12 +258,27 @@ type tenant struct {
 }
 
 // quotas are the quotas of docs/platform.md for an unknown tenant.
-var quotas = map[string]int64{"concurrent_runs": 4, "runs_per_day": 1000, "tokens_per_day": 1e6, "fuel_per_day": 1e12, "modules": 50,
-	"storage_bytes": 256 << 20, "value_bytes": 16 << 20, "upload_bytes": 8 << 20, "input_bytes": 1 << 20, "concurrent_requests": 64, "requests_per_minute": 1200}
+var quotas = map[string]int64{
+	"concurrent_runs":     4,
+	"runs_per_day":        1000,
+	"tokens_per_day":      1e6,
+	"fuel_per_day":        1e12,
+	"modules":             50,
+	"storage_bytes":       256 << 20,
+	"value_bytes":         16 << 20,
+	"upload_bytes":        8 << 20,
+	"input_bytes":         1 << 20,
+	"concurrent_requests": 64,
+	"requests_per_minute": 1200,
+}
 
 // tenant creates a tenant and its API key. If quota is nil, the tenant has no quotas.
 func (s *Server) tenant(ctx context.Context, id string, quota map[string]int64) (*tenant, error) {
-	in := map[string]any{"id": id, "quota": quota, "policy": map[string]any{"models": []string{"*"}, "grants": []string{"*"}}}
+	in := map[string]any{
+		"id":     id,
+		"quota":  quota,
+		"policy": map[string]any{"models": []string{"*"}, "grants": []string{"*"}},
+	}
 	if err := s.call(ctx, "POST", "/v1/tenants", s.operator, in, nil); err != nil {
 		return nil, err
 	}

@@ -49,7 +49,11 @@ func urls(path string) []string {
 	return []string{
 		path, up + path[1:], "./" + up + path[1:], "file://" + path, "file:" + path, "FILE://" + path, "file://localhost" + path, "//localhost" + path,
 		escaped, strings.ReplaceAll(up, "/", "%2f") + escaped[3:], "file:///%2e%2e" + path, path + "?x", path + "#x", "file://" + path + "?x",
-		strings.ReplaceAll(path, "/", "\\"), strings.ReplaceAll(path, "s", "%73"), "/.." + path, "//" + path, path + "%00", "%20" + path,
+		strings.ReplaceAll(
+			path,
+			"/",
+			"\\",
+		), strings.ReplaceAll(path, "s", "%73"), "/.." + path, "//" + path, path + "%00", "%20" + path,
 	}
 }
 
@@ -104,8 +108,16 @@ func Scripts(dir string) map[string]string {
 				{"version": 3, "file": u, "sections": []any{map[string]any{"offset": map[string]int{"line": 0, "column": 0}, "url": u}}},
 			} {
 				b, _ := json.Marshal(m)
-				add(fmt.Sprintf("data %s %d %d", name, i, j), "export default { gateTool() {} };\n//# sourceMappingURL=data:application/json;base64,"+base64.StdEncoding.EncodeToString(b))
-				add(fmt.Sprintf("data escaped %s %d %d", name, i, j), "export default { gateTool() {} };\n//# sourceMappingURL=data:application/json,"+url.PathEscape(string(b)))
+				add(
+					fmt.Sprintf("data %s %d %d", name, i, j),
+					"export default { gateTool() {} };\n//# sourceMappingURL=data:application/json;base64,"+base64.StdEncoding.EncodeToString(
+						b,
+					),
+				)
+				add(
+					fmt.Sprintf("data escaped %s %d %d", name, i, j),
+					"export default { gateTool() {} };\n//# sourceMappingURL=data:application/json,"+url.PathEscape(string(b)),
+				)
 			}
 		}
 	}
@@ -152,7 +164,10 @@ func Modules(dir string, module []byte) map[string]Upload {
 			uploads[fmt.Sprintf("manifest %s %d", name, i)] = Upload{manifest, fmt.Appendf(nil, text, quote(u))}
 		}
 		for _, section := range []string{"sourceMappingURL", "external_debug_info", "name", u} {
-			uploads[fmt.Sprintf("section %.20s %d", section, i)] = Upload{wasm, append(module[:len(module):len(module)], customSection(section, u)...)}
+			uploads[fmt.Sprintf("section %.20s %d", section, i)] = Upload{
+				wasm,
+				append(module[:len(module):len(module)], customSection(section, u)...),
+			}
 		}
 		uploads[fmt.Sprintf("text %d", i)] = Upload{wasm, []byte(u)}
 	}

@@ -130,7 +130,10 @@ func other(ctx context.Context, root, folder, path string) error {
 	name := strings.TrimSuffix(filepath.Base(path), ".wasm")
 	p.Cache = filepath.Join(root, "build", "rust", name)
 	if p.Language.Name == "AssemblyScript" {
-		p.Node, err = npmtest.Install(filepath.Join(root, "guest-sdk", "assemblyscript", "testdata", "npm"), filepath.Join(root, "build", "npm"))
+		p.Node, err = npmtest.Install(
+			filepath.Join(root, "guest-sdk", "assemblyscript", "testdata", "npm"),
+			filepath.Join(root, "build", "npm"),
+		)
 		if err != nil {
 			return &toolchain.MissingError{Tool: "npm, or what it installs,", Install: err.Error()}
 		}

@@ -54,7 +54,8 @@ func abiCases() []Case {
 		{Name: "printing 2^32 pieces", Module: func() []byte {
 			g := newGuest()
 			write := g.wasi("fd_write")
-			return g.hook(abi.HookBeforeAgent, i32(1), i32(0), i32(-1), i32(0), call(write), []byte{0x45}, when(unreachable)).bytes()
+			return g.hook(abi.HookBeforeAgent, i32(1), i32(0), i32(-1), i32(0), call(write), []byte{0x45}, when(unreachable)).
+				bytes()
 		}, Want: Harmless},
 		{Name: "nothing at 0", Module: func() []byte {
 			g := newGuest()
@@ -83,11 +84,19 @@ func abiCases() []Case {
 		fault("returns 2", "returned 2; want 0 for done or 1 for failed", returning(2)),
 		fault("returns -1", "returned -1", returning(-1)),
 		fault("returns the least number", "returned -2147483648", returning(-1<<31)),
-		{Name: "fails without saying why", Module: returning(1), Want: Faulted, Hook: "", Text: []string{"before_agent failed without an error message"}},
+		{
+			Name:   "fails without saying why",
+			Module: returning(1),
+			Want:   Faulted,
+			Hook:   "",
+			Text:   []string{"before_agent failed without an error message"},
+		},
 		fault("fails with nonsense", "returned 1, and its error object", func() []byte {
 			g := newGuest()
 			write := g.abi("write")
-			return g.place(answerAt, "nonsense").export("before_agent", g.function("i", "i", i32(answerAt), i32(8), call(write), i32(1))).bytes()
+			return g.place(answerAt, "nonsense").
+				export("before_agent", g.function("i", "i", i32(answerAt), i32(8), call(write), i32(1))).
+				bytes()
 		}),
 		fault("answer larger than its limit", "more than the limit output_bytes of 8388608", func() []byte {
 			g := newGuest()
@@ -103,13 +112,18 @@ func abiCases() []Case {
 			g := newGuest()
 			open := g.wasi("path_open")
 			return g.hook(abi.HookBeforeAgent, i32(3), i32(0), i32(0), i32(4), i32(0), i64(-1), i64(-1), i32(0), i32(0), call(open),
-				[]byte{0x45}, when(unreachable)).bytes()
+				[]byte{0x45}, when(unreachable)).
+				bytes()
 		}, Want: Harmless},
 		errorReply("list of messages that does not exist", "messages", `"code":"invalid"`, i32(7), i32(0), i32(1)),
 		errorReply("list of messages below 0", "messages", `"code":"invalid"`, i32(-1), i32(0), i32(1)),
 		errorReply("changes of a list that does not exist", "changed", `"code":"invalid"`, i32(99), i64(0)),
 		{Name: "messages from the end to the begin", Module: func() []byte {
-			return asking(abi.HookBeforeAgent, "messages", func(_ *guest, f int) []byte { return join(i32(0), i32(1<<31-1), i32(-1<<31), call(f)) }).bytes()
+			return asking(
+				abi.HookBeforeAgent,
+				"messages",
+				func(_ *guest, f int) []byte { return join(i32(0), i32(1<<31-1), i32(-1<<31), call(f)) },
+			).bytes()
 		}, Want: Harmless, Check: func(s *Seen) error { return wantReply(s, "[]") }},
 		errorReply("key of 257 bytes", "local_get", "at most 256 are allowed", i32(0), i32(257)),
 		errorReply("no key", "local_get", `"code":"invalid"`, i32(0), i32(0)),
@@ -121,7 +135,11 @@ func abiCases() []Case {
 		errorReply("next in a hook that wraps nothing", "next", `"code":"denied"`, i32(0), i32(0)),
 		errorReply("event that is no object", "emit", `"code":"invalid"`, i32(0x600), i32(2)),
 		{Name: "reply larger than its limit", Module: func() []byte {
-			return asking(abi.HookBeforeAgent, "messages", func(_ *guest, f int) []byte { return join(i32(0), i32(0), i32(9), call(f)) }).bytes()
+			return asking(
+				abi.HookBeforeAgent,
+				"messages",
+				func(_ *guest, f int) []byte { return join(i32(0), i32(0), i32(9), call(f)) },
+			).bytes()
 		}, Limits: policy.Limits{ReplyBytes: 16}, Want: ErrorReply, Text: []string{`"code":"limit"`}},
 		{Name: "switched off after five faults", Module: func() []byte {
 			return doing(abi.HookOnChunk, unreachable)
@@ -161,7 +179,12 @@ func jsonCases() []Case {
 		return c
 	}
 	good := func(name, answer string, check func(*Seen) error) Case {
-		return Case{Name: name, Module: func() []byte { return answering(abi.HookBeforeAgent, answer) }, Want: Harmless, Check: check}
+		return Case{
+			Name:   name,
+			Module: func() []byte { return answering(abi.HookBeforeAgent, answer) },
+			Want:   Harmless,
+			Check:  check,
+		}
 	}
 	deep := func(n int, open, end string) string { return strings.Repeat(open, n) + strings.Repeat(end, n) }
 	long := strings.Repeat("9", 1<<20)
@@ -182,7 +205,11 @@ func jsonCases() []Case {
 		bad("key twice", `{"instruction":"a","instruction":"b"}`, "instruction", "duplicated"),
 		bad("key twice, written differently", `{"instruction":"a","\u0069nstruction":"b"}`, "duplicated"),
 		bad("key in other letters", `{"Instruction":"a"}`, "instruction"),
-		bad("key twice in what is passed through", `{"tools":{"add":[{"name":"x","parameters":{"a":1,"a":2}}]}}`, "duplicated"),
+		bad(
+			"key twice in what is passed through",
+			`{"tools":{"add":[{"name":"x","parameters":{"a":1,"a":2}}]}}`,
+			"duplicated",
+		),
 		bad("66 levels", `{"x":`+deep(65, "[", "]")+`}`, "deeper than 64 levels"),
 		bad("10,001 levels", deep(10_001, "[", "]"), "want an object"),
 		bad("10,001 levels in an unknown key", `{"x":`+deep(10_001, `{"x":`, "}")+`}`, "deeper than 64 levels"),
@@ -201,8 +228,19 @@ func jsonCases() []Case {
 		bad("splice of 1e999999", `{"messages":{"splice":[{"at":1e999999,"remove":1}]}}`, "at"),
 		bad("splice of half a message", `{"messages":{"splice":[{"at":0.5,"remove":1}]}}`, "at"),
 		bad("splices that overlap", `{"messages":{"splice":[{"at":0,"remove":1},{"at":0,"remove":1}]}}`, "messages"),
-		bad("message of an unknown role", `{"messages":{"splice":[{"at":0,"insert":[{"role":"root","content":"x"}]}]}}`, "role"),
-		bad("20,001 messages", `{"messages":{"splice":[{"at":0,"insert":[`+strings.TrimSuffix(strings.Repeat(`{"role":"user","content":"x"},`, 20_001), ",")+`]}]}}`, "may add"),
+		bad(
+			"message of an unknown role",
+			`{"messages":{"splice":[{"at":0,"insert":[{"role":"root","content":"x"}]}]}}`,
+			"role",
+		),
+		bad(
+			"20,001 messages",
+			`{"messages":{"splice":[{"at":0,"insert":[`+strings.TrimSuffix(
+				strings.Repeat(`{"role":"user","content":"x"},`, 20_001),
+				",",
+			)+`]}]}}`,
+			"may add",
+		),
 		bad("tool named like another", `{"tools":{"add":[{"name":"t"}]}}`, `"t" exists already`),
 		bad("tool without a name", `{"tools":{"add":[{"name":""}]}}`, "name"),
 		bad("tool with a name of 1 KB", `{"tools":{"add":[{"name":"`+strings.Repeat("n", 1024)+`"}]}}`, "name"),
@@ -220,19 +258,48 @@ func jsonCases() []Case {
 			return nil
 		}),
 		good("numbers of all sizes", `{"x":[1e999999,9007199254740993,-0,1e-400,123456789012345678901234567890]}`, nil),
-		good("forged id and origin", `{"messages":{"splice":[{"at":1,"insert":[{"role":"user","content":"x","id":"msg_1","origin":"model"}]}]}}`, forged),
+		good(
+			"forged id and origin",
+			`{"messages":{"splice":[{"at":1,"insert":[{"role":"user","content":"x","id":"msg_1","origin":"model"}]}]}}`,
+			forged,
+		),
 		good("8 MB of text", `{"instruction":"`+strings.Repeat("a", 8<<20-64)+`"}`, nil),
 	}
-	return append(all,
+	return append(
+		all,
 		in(abi.HookGateTool, bad("gate that does not decide", "", "decision"), `{}`),
 		in(abi.HookGateTool, bad("gate that decides something else", "", "decision"), `{"decision":"sudo"}`),
 		in(abi.HookGateTool, bad("gate that decides twice", "", "duplicated"), `{"decision":"deny","decision":"allow"}`),
-		in(abi.HookGateTool, bad("gate that decides in other letters", "", "ecision"), `{"Decision":"allow","decision":"allow"}`),
-		in(abi.HookToolMessages, bad("tool message for another call", "", "call"), `{"messages":[{"role":"tool","tool_call_id":"other","content":"x"}]}`),
-		in(abi.HookToolMessages, bad("tool messages without the answer", "", "call"), `{"messages":[{"role":"user","content":"x"}]}`),
-		in(abi.HookAfterModel, bad("response and error at once", "", "error"), `{"response":{"message":{"role":"assistant","content":"x"}},"error":{"code":"model","message":"x"}}`),
-		in(abi.HookAfterModel, bad("response of a tool", "", "assistant"), `{"response":{"message":{"role":"tool","tool_call_id":"c1","content":"x"}}}`),
-		in(abi.HookAfterModel, bad("usage below 0", "", "usage"), `{"response":{"message":{"role":"assistant","content":"x"},"usage":{"prompt_tokens":-9e18}}}`),
+		in(
+			abi.HookGateTool,
+			bad("gate that decides in other letters", "", "ecision"),
+			`{"Decision":"allow","decision":"allow"}`,
+		),
+		in(
+			abi.HookToolMessages,
+			bad("tool message for another call", "", "call"),
+			`{"messages":[{"role":"tool","tool_call_id":"other","content":"x"}]}`,
+		),
+		in(
+			abi.HookToolMessages,
+			bad("tool messages without the answer", "", "call"),
+			`{"messages":[{"role":"user","content":"x"}]}`,
+		),
+		in(
+			abi.HookAfterModel,
+			bad("response and error at once", "", "error"),
+			`{"response":{"message":{"role":"assistant","content":"x"}},"error":{"code":"model","message":"x"}}`,
+		),
+		in(
+			abi.HookAfterModel,
+			bad("response of a tool", "", "assistant"),
+			`{"response":{"message":{"role":"tool","tool_call_id":"c1","content":"x"}}}`,
+		),
+		in(
+			abi.HookAfterModel,
+			bad("usage below 0", "", "usage"),
+			`{"response":{"message":{"role":"assistant","content":"x"},"usage":{"prompt_tokens":-9e18}}}`,
+		),
 		in(abi.HookBeforeModelRewriteState, bad("tool that does not exist made active", "", "rm"), `{"active":["rm"]}`),
 		in(abi.HookOnChunk, bad("chunk of an unknown kind", "", "kind"), `{"chunks":[{"kind":"shell","text":"x"}]}`),
 		in(abi.HookBeforeTool, bad("result that is a number", "", "result"), `{"result":7}`),

@@ -43,8 +43,13 @@ func answerCases() []Case {
 		late(answer("8 MB of unknown fields", func() string { return `{"x":{` + keys(700_000) + `}}` })),
 		{Name: "8 MB of brackets", Module: func() []byte { return answering(abi.HookBeforeAgent, strings.Repeat("[", most)) },
 			Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{"answer: "}},
-		{Name: "8 MB of brackets in a value", Module: func() []byte { return answering(abi.HookBeforeAgent, `{"x":`+strings.Repeat("[", most-10)) },
-			Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{"deeper than 64 levels"}},
+		{
+			Name:   "8 MB of brackets in a value",
+			Module: func() []byte { return answering(abi.HookBeforeAgent, `{"x":`+strings.Repeat("[", most-10)) },
+			Want:   Faulted,
+			Hook:   abi.HookBeforeAgent,
+			Text:   []string{"deeper than 64 levels"},
+		},
 		answer("8 MB of escapes", repeated(`{"instruction":"`, `\u00e9`, `"}`)),
 		answer("8 MB of spaces", repeated(`{`, ` `, `}`)),
 		answer("8 MB of digits and dots", repeated(`{"x":[`, `1.5e-7,`, `1]}`)),
@@ -58,15 +63,25 @@ func answerCases() []Case {
 			g := newGuest()
 			write, text := g.abi("write"), `{"code":"invalid","message":"m",`+keys(700_000)+`}`
 			g.memory(4+len(text)>>16).place(answerAt, text)
-			return g.export("configure", g.function("i", "i", i32(answerAt), i32(len(text)), call(write), i32(1))).hook(abi.HookBeforeAgent).bytes()
+			return g.export("configure", g.function("i", "i", i32(answerAt), i32(len(text)), call(write), i32(1))).
+				hook(abi.HookBeforeAgent).
+				bytes()
 		}, "configure: ")),
-		refused("description of 8 MB in small parts", func() []byte { return describing(repeated(`{"x":[`, `{},`, `{}]}`)()) }, "describe: the answer has 8387998 bytes"),
+		refused(
+			"description of 8 MB in small parts",
+			func() []byte { return describing(repeated(`{"x":[`, `{},`, `{}]}`)()) },
+			"describe: the answer has 8387998 bytes",
+		),
 		{Name: "tool arguments of 8 MB checked again and again", Module: func() []byte {
 			return nexting(`{"arguments":"[`+strings.Repeat("[],", 2_000_000)+`[]]"}`, 100)
 		}, Limits: within(hookTime), Want: Faulted, Hook: abi.HookWrapToolCall, Kind: sandbox.FaultTimeout},
 		endlessCalls("value of fields by the thousand, again and again", `{`+keys(100_000)+`}`, "local_set"),
 		endlessCalls("event of fields by the thousand, again and again", `{"name":"n","data":{`+keys(60_000)+`}}`, "emit"),
-		endlessCalls("patch of fields by the thousand, again and again", `{"model":"m","params":{`+keys(100_000)+`}}`, "next"),
+		endlessCalls(
+			"patch of fields by the thousand, again and again",
+			`{"model":"m","params":{`+keys(100_000)+`}}`,
+			"next",
+		),
 	}
 }
 

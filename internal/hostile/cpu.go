@@ -38,7 +38,23 @@ func loops() []Case {
 		endless("recursion that doubles", func() []byte {
 			g := newGuest()
 			f := len(g.declared)
-			g.function("i", "i", local(0), i32(2), less, when(i32(1), leave), local(0), i32(1), []byte{0x6b}, call(f), local(0), i32(2), []byte{0x6b}, call(f), add)
+			g.function(
+				"i",
+				"i",
+				local(0),
+				i32(2),
+				less,
+				when(i32(1), leave),
+				local(0),
+				i32(1),
+				[]byte{0x6b},
+				call(f),
+				local(0),
+				i32(2),
+				[]byte{0x6b},
+				call(f),
+				add,
+			)
 			return g.hook(abi.HookBeforeAgent, i32(90), call(f), drop).bytes()
 		}),
 		endless("recursion through a table", func() []byte {
@@ -84,8 +100,24 @@ func loops() []Case {
 		}),
 		endless("entries of a table set and read", func() []byte {
 			g := newGuest().entries(60_000)
-			turn := join(local(n0), i32(0xffff), and, nullFunc, []byte{0x26, 0}, local(n0), i32(0x7fff), and, []byte{0x25, 0}, drop, local(n0), i32(7919), add, setLocal(n0))
-			return g.hook(abi.HookBeforeAgent, forever(repeat(1_000, join(i32(0x7fff), local(n0), and, setLocal(n0), turn)...))).bytes()
+			turn := join(
+				local(n0),
+				i32(0xffff),
+				and,
+				nullFunc,
+				[]byte{0x26, 0},
+				local(n0),
+				i32(0x7fff),
+				and,
+				[]byte{0x25, 0},
+				drop,
+				local(n0),
+				i32(7919),
+				add,
+				setLocal(n0),
+			)
+			return g.hook(abi.HookBeforeAgent, forever(repeat(1_000, join(i32(0x7fff), local(n0), and, setLocal(n0), turn)...))).
+				bytes()
 		}),
 		endless("loads from everywhere", func() []byte {
 			return newGuest().memory(1000).hook(abi.HookBeforeAgent, forever(
@@ -97,8 +129,13 @@ func loops() []Case {
 			return g.hook(abi.HookBeforeAgent, forever(i32(1), i64(1), i32(64), call(now), drop)).bytes()
 		}),
 		{Name: "sleeping for years", Module: sleeper, Want: Harmless},
-		{Name: "host calls without end", Module: func() []byte { return callingForever("changed") }, Want: Faulted, Hook: abi.HookBeforeAgent,
-			Text: []string{"host_calls", "10000"}},
+		{
+			Name:   "host calls without end",
+			Module: func() []byte { return callingForever("changed") },
+			Want:   Faulted,
+			Hook:   abi.HookBeforeAgent,
+			Text:   []string{"host_calls", "10000"},
+		},
 		timed(Case{Name: "host calls without end and limit", Module: func() []byte { return callingForever("changed") },
 			Limits: policy.Limits{HostCalls: 1 << 30}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultTimeout}),
 		endless("WASI calls without end", func() []byte {
@@ -111,8 +148,15 @@ func loops() []Case {
 			random := g.wasi("random_get")
 			return g.memory(1000).hook(abi.HookBeforeAgent, forever(i32(0), i32(1000<<16), call(random), drop)).bytes()
 		}),
-		{Name: "work beyond the fuel", Module: looping(forever()), Limits: policy.Limits{Limits: sandbox.Limits{Fuel: 5_000_000}},
-			Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultFuel, Text: []string{"5000000 fuel"}},
+		{
+			Name:   "work beyond the fuel",
+			Module: looping(forever()),
+			Limits: policy.Limits{Limits: sandbox.Limits{Fuel: 5_000_000}},
+			Want:   Faulted,
+			Hook:   abi.HookBeforeAgent,
+			Kind:   sandbox.FaultFuel,
+			Text:   []string{"5000000 fuel"},
+		},
 	}
 }
 
@@ -132,9 +176,13 @@ func callTree() []byte {
 func sleeper() []byte {
 	g := newGuest()
 	poll := g.wasi("poll_oneoff")
-	g.place(0x100, "\x01\x00\x00\x00\x00\x00\x00\x00"+"\x00\x00\x00\x00\x00\x00\x00\x00"+"\x01\x00\x00\x00\x00\x00\x00\x00"+
-		"\xff\xff\xff\xff\xff\xff\xff\x7f"+"\x00\x00\x00\x00\x00\x00\x00\x00"+"\x00\x00\x00\x00\x00\x00\x00\x00")
-	return g.hook(abi.HookBeforeAgent, count(n0, 10_000, i32(0x100), i32(0x200), i32(1), i32(0x300), call(poll), when(unreachable))).bytes()
+	g.place(
+		0x100,
+		"\x01\x00\x00\x00\x00\x00\x00\x00"+"\x00\x00\x00\x00\x00\x00\x00\x00"+"\x01\x00\x00\x00\x00\x00\x00\x00"+
+			"\xff\xff\xff\xff\xff\xff\xff\x7f"+"\x00\x00\x00\x00\x00\x00\x00\x00"+"\x00\x00\x00\x00\x00\x00\x00\x00",
+	)
+	return g.hook(abi.HookBeforeAgent, count(n0, 10_000, i32(0x100), i32(0x200), i32(1), i32(0x300), call(poll), when(unreachable))).
+		bytes()
 }
 
 // callingForever returns a guest that makes a cheap host call in an endless loop.
@@ -164,8 +212,14 @@ func bulks() []Case {
 		endless("growing by nothing", in(i32(0), growMemory, drop)),
 		endless("growing beyond the limit", in(i32(65_535), growMemory, drop)),
 		endless("growing a table", in(nullFunc, i32(1<<20), growTable, drop)),
-		{Name: "filling beyond the memory", Module: in(i32(0), i32(1), i32(math.MaxInt32), fill), Want: Faulted, Hook: abi.HookBeforeAgent,
-			Kind: sandbox.FaultTrap, Text: []string{"out of bounds memory access"}},
+		{
+			Name:   "filling beyond the memory",
+			Module: in(i32(0), i32(1), i32(math.MaxInt32), fill),
+			Want:   Faulted,
+			Hook:   abi.HookBeforeAgent,
+			Kind:   sandbox.FaultTrap,
+			Text:   []string{"out of bounds memory access"},
+		},
 	}
 }
 
@@ -206,9 +260,18 @@ func costlyCalls() []Case {
 	denied := func(f int) (before, turn []byte) { return nil, join(i32(0), i32(0), call(f), drop) }
 	all := []Case{
 		endless("value of 4 MB read again and again", repeated(abi.HookBeforeAgent, 4_000_000, `"`, `"`, "local_get", value)),
-		endless("value of 4 MB written again and again", repeated(abi.HookBeforeAgent, 4_000_000, `"`, `"`, "local_set", written)),
-		endless("event of 8 MB again and again", repeated(abi.HookBeforeAgent, 8_000_000, `{"name":"n","data":"`, `"}`, "emit", patch)),
-		endless("patch of 8 MB that does not parse, again and again", repeated(abi.HookWrapModel, 8_000_000, `{"model":"`, `"`, "next", patch)),
+		endless(
+			"value of 4 MB written again and again",
+			repeated(abi.HookBeforeAgent, 4_000_000, `"`, `"`, "local_set", written),
+		),
+		endless(
+			"event of 8 MB again and again",
+			repeated(abi.HookBeforeAgent, 8_000_000, `{"name":"n","data":"`, `"}`, "emit", patch),
+		),
+		endless(
+			"patch of 8 MB that does not parse, again and again",
+			repeated(abi.HookWrapModel, 8_000_000, `{"model":"`, `"`, "next", patch),
+		),
 		endless("calls that are denied, again and again", repeated(abi.HookBeforeAgent, 100, `"`, `"`, "model", denied)),
 		endless("messages of 7 MB again and again", longMessages),
 		endless("patch of 8 MB in small parts, again and again", func() []byte {
@@ -254,6 +317,15 @@ func longMessages() []byte {
 	const at, size = 0x10000, 7_000_000
 	const begin, end = `{"messages":{"splice":[{"at":0,"insert":[{"role":"user","content":"`, `"}]}]}}`
 	g.memory(2+(at+size)>>16).place(at, begin).place(at+size-len(end), end)
-	g.hook(abi.HookBeforeAgent, i32(at+len(begin)), i32('x'), i32(size-len(begin)-len(end)), fill, i32(at), i32(size), call(write))
+	g.hook(
+		abi.HookBeforeAgent,
+		i32(at+len(begin)),
+		i32('x'),
+		i32(size-len(begin)-len(end)),
+		fill,
+		i32(at),
+		i32(size),
+		call(write),
+	)
 	return g.hook(abi.HookBeforeModel, forever(i32(0), i32(0), i32(9), call(messages), drop)).bytes()
 }

@@ -31,7 +31,11 @@ var (
 	seedFlag   = flag.Uint64("seed", 0, "seed of the generated modules; 0: another one each time")
 	firstFlag  = flag.Int("first", 0, "the first of the generated modules")
 	countFlag  = flag.Int("modules", 300, "how many modules to generate")
-	strictFlag = flag.Bool("strict", false, "hold the deadline by the clock too, for a machine that has nothing else to do")
+	strictFlag = flag.Bool(
+		"strict",
+		false,
+		"hold the deadline by the clock too, for a machine that has nothing else to do",
+	)
 )
 
 // deadlineSlack bounds the time by which a hook may exceed its deadline.
@@ -81,7 +85,11 @@ func TestGenerated(t *testing.T) {
 	}
 	s.report(t)
 	for _, w := range s.wrong {
-		t.Errorf("%s\n\trepeat it: go test ./internal/hostile -run TestGenerated -v -args -seed %d -modules 1 -first N", w, seed)
+		t.Errorf(
+			"%s\n\trepeat it: go test ./internal/hostile -run TestGenerated -v -args -seed %d -modules 1 -first N",
+			w,
+			seed,
+		)
 	}
 }
 

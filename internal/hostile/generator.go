@@ -59,7 +59,16 @@ func (g *Generator) Case(n int) *Case {
 	c.Replies = func() []scripted.Reply {
 		last := scripted.Text("all is done now")
 		last.Size = 4
-		return []scripted.Reply{scripted.Calls(abi.NewToolCall("c1", "t", `{"n":1}`), abi.NewToolCall("c2", "t", ``)), last, last, last, last, last, last, last}
+		return []scripted.Reply{
+			scripted.Calls(abi.NewToolCall("c1", "t", `{"n":1}`), abi.NewToolCall("c2", "t", ``)),
+			last,
+			last,
+			last,
+			last,
+			last,
+			last,
+			last,
+		}
 	}
 	return c
 }
@@ -179,10 +188,21 @@ func mutateModule(r *rand.Rand, m *wasm.Module) {
 			m.Memories[0].Size = wasm.Range{Min: number(r), Max: number(r), HasMax: r.IntN(2) == 0}
 		}
 	case 5:
-		m.Tables = append(m.Tables, wasm.Table{Type: wasm.FuncRef, Size: wasm.Range{Min: number(r), Max: number(r), HasMax: r.IntN(2) == 0}})
+		m.Tables = append(
+			m.Tables,
+			wasm.Table{Type: wasm.FuncRef, Size: wasm.Range{Min: number(r), Max: number(r), HasMax: r.IntN(2) == 0}},
+		)
 	case 6:
-		m.Globals = append(m.Globals, wasm.Global{GlobalType: wasm.GlobalType{Type: []wasm.ValueType{wasm.I32, wasm.I64, wasm.F64, wasm.V128, wasm.FuncRef}[r.IntN(5)], Mutable: true},
-			Init: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: uint64(number(r))}})
+		m.Globals = append(
+			m.Globals,
+			wasm.Global{
+				GlobalType: wasm.GlobalType{
+					Type:    []wasm.ValueType{wasm.I32, wasm.I64, wasm.F64, wasm.V128, wasm.FuncRef}[r.IntN(5)],
+					Mutable: true,
+				},
+				Init: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: uint64(number(r))},
+			},
+		)
 	case 7:
 		if len(m.Exports) > 0 {
 			e := &m.Exports[r.IntN(len(m.Exports))]
@@ -190,7 +210,10 @@ func mutateModule(r *rand.Rand, m *wasm.Module) {
 		}
 	case 8:
 		hooks := abi.Hooks()
-		m.Exports = append(m.Exports, wasm.Export{Name: string(hooks[r.IntN(len(hooks))]), Index: uint32(r.IntN(max(1, len(m.Code)+len(m.Imports))))})
+		m.Exports = append(
+			m.Exports,
+			wasm.Export{Name: string(hooks[r.IntN(len(hooks))]), Index: uint32(r.IntN(max(1, len(m.Code)+len(m.Imports))))},
+		)
 	case 9:
 		if n := len(m.Code); n > 1 {
 			i, j := r.IntN(n), r.IntN(n)
@@ -200,8 +223,11 @@ func mutateModule(r *rand.Rand, m *wasm.Module) {
 		f := number(r)
 		m.Start = &f
 	case 11:
-		m.Elements = append(m.Elements, wasm.Element{Type: wasm.FuncRef, Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: uint64(number(r))},
-			Functions: []uint32{number(r), number(r)}})
+		m.Elements = append(
+			m.Elements,
+			wasm.Element{Type: wasm.FuncRef, Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: uint64(number(r))},
+				Functions: []uint32{number(r), number(r)}},
+		)
 	case 12:
 		if len(m.Data) > 0 {
 			m.Data[r.IntN(len(m.Data))].Offset.Bits = uint64(number(r))

@@ -167,7 +167,11 @@ func (g *guest) counter() int {
 
 // bytes returns the module.
 func (g *guest) bytes() []byte {
-	all := [][]byte{section(types, vec(g.signatures...)), section(imports, vec(g.imported...)), section(functions, vec(g.declared...))}
+	all := [][]byte{
+		section(types, vec(g.signatures...)),
+		section(imports, vec(g.imported...)),
+		section(functions, vec(g.declared...)),
+	}
 	if g.table != nil {
 		all = append(all, section(tables, g.table))
 	}

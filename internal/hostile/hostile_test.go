@@ -138,7 +138,12 @@ func TestSameBytesAtOnce(t *testing.T) {
 	large := func(i int) []byte { // takes about 100 ms
 		g := newGuest()
 		for range 200 {
-			g.function("i", "i", repeat(300, join(local(0), i32(i), add, setLocal(n0), local(n0), when(local(n0), setLocal(n1)))...), local(n1))
+			g.function(
+				"i",
+				"i",
+				repeat(300, join(local(0), i32(i), add, setLocal(n0), local(n0), when(local(n0), setLocal(n1)))...),
+				local(n1),
+			)
 		}
 		return g.hook(abi.HookBeforeAgent).bytes()
 	}
@@ -213,7 +218,10 @@ func TestDigestThatDiffers(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "m.wasm"), honest(), 0o600))
 	path := filepath.Join(dir, "m.json")
-	require.NoError(t, os.WriteFile(path, []byte(`{"wasm":[{"path":"m.wasm","hash":"`+strings.Repeat("0", 64)+`"}]}`), 0o600))
+	require.NoError(
+		t,
+		os.WriteFile(path, []byte(`{"wasm":[{"path":"m.wasm","hash":"`+strings.Repeat("0", 64)+`"}]}`), 0o600),
+	)
 	_, err = h.loader.Load(t.Context(), path, policy.Limits{})
 	var refused *verify.RefusedError
 	require.ErrorAs(t, err, &refused)

@@ -30,26 +30,54 @@ func LimitCases() map[string]Case {
 		"MemoryBytes": faulted(func() []byte {
 			return doing(abi.HookBeforeAgent, i32(1100), growMemory, i32(-1), equal, when(unreachable))
 		}, sandbox.FaultMemory, "64 MiB"),
-		"HookTime": limited(faulted(func() []byte { return working(100_000_000) }, sandbox.FaultTimeout, "ran longer than 5ms"),
-			func(c *Case) { c.Limits.HookTime = 5 * time.Millisecond }),
+		"HookTime": limited(
+			faulted(func() []byte { return working(100_000_000) }, sandbox.FaultTimeout, "ran longer than 5ms"),
+			func(c *Case) { c.Limits.HookTime = 5 * time.Millisecond },
+		),
 		"Fuel": limited(faulted(func() []byte { return working(1_000_000) }, sandbox.FaultFuel, "100000 fuel"),
 			func(c *Case) { c.Limits.Fuel = 100_000 }),
 		"StackBytes": limited(faulted(func() []byte {
 			g := newGuest()
-			g.function("i", "i", local(0), []byte{0x45}, when(i32(0), leave), local(0), i32(1), []byte{0x6b}, call(0), i32(1), add)
+			g.function(
+				"i",
+				"i",
+				local(0),
+				[]byte{0x45},
+				when(i32(0), leave),
+				local(0),
+				i32(1),
+				[]byte{0x6b},
+				call(0),
+				i32(1),
+				add,
+			)
 			return g.hook(abi.HookBeforeAgent, i32(10_000), call(0), drop).bytes()
 		}, sandbox.FaultStack, "nest too deep"), func(c *Case) { c.Limits.StackBytes = 64 << 10 }),
-		"Nesting": limited(faulted(func() []byte { return wrapping(abi.HookWrapModel, 1, "") }, sandbox.FaultNesting, "more than 3 deep"),
-			func(c *Case) { c.Limits.Nesting, c.Entries, c.Replies, c.Hook = 3, 5, text, abi.HookWrapModel }),
-		"LogBytes":     {Module: func() []byte { return logging(strings.Repeat("x", 4000), 100) }, Want: Harmless, Check: atMostLog(100, 80<<10)},
-		"LogLineBytes": {Module: func() []byte { return logging(strings.Repeat("x", 7000), 1) }, Want: Harmless, Check: atMostLog(1, 5000)},
+		"Nesting": limited(
+			faulted(func() []byte { return wrapping(abi.HookWrapModel, 1, "") }, sandbox.FaultNesting, "more than 3 deep"),
+			func(c *Case) { c.Limits.Nesting, c.Entries, c.Replies, c.Hook = 3, 5, text, abi.HookWrapModel },
+		),
+		"LogBytes": {
+			Module: func() []byte { return logging(strings.Repeat("x", 4000), 100) },
+			Want:   Harmless,
+			Check:  atMostLog(100, 80<<10),
+		},
+		"LogLineBytes": {
+			Module: func() []byte { return logging(strings.Repeat("x", 7000), 1) },
+			Want:   Harmless,
+			Check:  atMostLog(1, 5000),
+		},
 		"InputBytes": limited(faulted(func() []byte { return doing(abi.HookBeforeAgent) }, "", "limit input_bytes of 100"),
 			func(c *Case) { c.Limits.InputBytes = 100 }),
 		"OutputBytes": limited(faulted(func() []byte {
 			return answering(abi.HookBeforeAgent, `{"instruction":"`+strings.Repeat("x", 1000)+`"}`)
 		}, "", "limit output_bytes of 100"), func(c *Case) { c.Limits.OutputBytes = 100 }),
 		"ReplyBytes": limited(Case{Module: func() []byte {
-			return asking(abi.HookBeforeAgent, "messages", func(_ *guest, f int) []byte { return join(i32(0), i32(0), i32(9), call(f)) }).bytes()
+			return asking(
+				abi.HookBeforeAgent,
+				"messages",
+				func(_ *guest, f int) []byte { return join(i32(0), i32(0), i32(9), call(f)) },
+			).bytes()
 		}, Want: ErrorReply, Text: []string{`"code":"limit"`, "16 bytes"}}, func(c *Case) { c.Limits.ReplyBytes = 16 }),
 		"HostCalls": limited(faulted(func() []byte {
 			g := newGuest()
@@ -69,15 +97,24 @@ func LimitCases() map[string]Case {
 			}
 			return g.bytes()
 		}, "", "limit run_fuel of 1000000"), func(c *Case) { c.Limits.RunFuel, c.Hook = 1_000_000, abi.HookBeforeModel }),
-		"Instances": limited(faulted(func() []byte { return wrapping(abi.HookWrapToolCall, 1, "") }, "", "limit instances of 1"),
-			func(c *Case) { c.Limits.Instances, c.Replies, c.Hook = 1, parallelCalls, abi.HookWrapToolCall }),
+		"Instances": limited(
+			faulted(func() []byte { return wrapping(abi.HookWrapToolCall, 1, "") }, "", "limit instances of 1"),
+			func(c *Case) { c.Limits.Instances, c.Replies, c.Hook = 1, parallelCalls, abi.HookWrapToolCall },
+		),
 	}
 }
 
 // working returns a guest that divides n times, which compilers do not remove.
 func working(n int) []byte {
-	return doing(abi.HookBeforeAgent, i64(1<<62), setLocal(big0), count(n0, n, local(big0), i64(3), []byte{0x7f, 0x42, 7, 0x7c}, setLocal(big0)),
-		i32(0), local(big0), []byte{0x37, 3, 0})
+	return doing(
+		abi.HookBeforeAgent,
+		i64(1<<62),
+		setLocal(big0),
+		count(n0, n, local(big0), i64(3), []byte{0x7f, 0x42, 7, 0x7c}, setLocal(big0)),
+		i32(0),
+		local(big0),
+		[]byte{0x37, 3, 0},
+	)
 }
 
 // StructureCases returns for each limit of a module's structure a module that exceeds only this
@@ -120,7 +157,12 @@ func StructureCases() map[string]func(n int) []byte {
 		},
 		"ElementSegments": func(n int) []byte { return binaryOf(section(elements, times(n, 1, 0, 0))) },
 		"ElementEntries": func(n int) []byte {
-			return binaryOf(none, section(functions, []byte{1, 0}), section(elements, []byte{1, 1, 0}, times(n, 0)), section(codes, vec(function([]byte{0}))))
+			return binaryOf(
+				none,
+				section(functions, []byte{1, 0}),
+				section(elements, []byte{1, 1, 0}, times(n, 0)),
+				section(codes, vec(function([]byte{0}))),
+			)
 		},
 		"DataSegments":   func(n int) []byte { return binaryOf(section(datas, times(n, 1, 0))) },
 		"BodyBytes":      func(n int) []byte { return one(repeat(n-2, 0x01)) },

@@ -19,10 +19,28 @@ func memoryCases() []Case {
 	return []Case{
 		{Name: "growing by 4 GiB", Module: in(i32(65_535), growMemory, isRefused), Want: Harmless},
 		{Name: "growing by -1", Module: in(i32(-1), growMemory, isRefused), Want: Harmless},
-		{Name: "growing page by page", Module: in(loop(i32(1), growMemory, i32(0), []byte{0x4e}, branchIf(0))), Want: Harmless},
-		faulted("growing page by page, then a trap", sandbox.FaultMemory, in(loop(i32(1), growMemory, i32(0), []byte{0x4e}, branchIf(0)), unreachable), "64 MiB"),
-		faulted("using memory that was refused", sandbox.FaultMemory, in(i32(4096), growMemory, drop, i32(200<<20), i32(7), store32(0)), "64 MiB"),
-		{Name: "touching all that there is", Module: in(i32(1020), growMemory, drop, i32(0), i32(7), i32(1<<26), fill), Want: Harmless},
+		{
+			Name:   "growing page by page",
+			Module: in(loop(i32(1), growMemory, i32(0), []byte{0x4e}, branchIf(0))),
+			Want:   Harmless,
+		},
+		faulted(
+			"growing page by page, then a trap",
+			sandbox.FaultMemory,
+			in(loop(i32(1), growMemory, i32(0), []byte{0x4e}, branchIf(0)), unreachable),
+			"64 MiB",
+		),
+		faulted(
+			"using memory that was refused",
+			sandbox.FaultMemory,
+			in(i32(4096), growMemory, drop, i32(200<<20), i32(7), store32(0)),
+			"64 MiB",
+		),
+		{
+			Name:   "touching all that there is",
+			Module: in(i32(1020), growMemory, drop, i32(0), i32(7), i32(1<<26), fill),
+			Want:   Harmless,
+		},
 		{Name: "growing a table", Module: func() []byte {
 			return newGuest().entries(1).hook(abi.HookBeforeAgent, nullFunc, i32(1<<20), growTable, isRefused).bytes()
 		}, Want: Harmless},
@@ -49,7 +67,12 @@ func memoryCases() []Case {
 			return g.entries(1, 0).hook(abi.HookBeforeAgent, call(0)).bytes()
 		}, "nest too deep"),
 		faulted("reading beyond the memory", sandbox.FaultTrap, in(i32(-4), load32(0), drop), "out of bounds memory access"),
-		faulted("reading beyond 4 GiB", sandbox.FaultTrap, in(i32(-1), load32(0x7fffffff), drop), "out of bounds memory access"),
+		faulted(
+			"reading beyond 4 GiB",
+			sandbox.FaultTrap,
+			in(i32(-1), load32(0x7fffffff), drop),
+			"out of bounds memory access",
+		),
 		faulted("table beyond its end", sandbox.FaultTrap, func() []byte {
 			return newGuest().entries(1).hook(abi.HookBeforeAgent, i32(0), i32(99), []byte{0x11, 0, 0}, drop).bytes()
 		}, ""),
@@ -61,9 +84,19 @@ func memoryCases() []Case {
 			}
 			return g.bytes()
 		}, Want: Harmless},
-		{Name: "memory of an earlier run", Module: remembering, Want: Harmless, Check: func(s *Seen) error { return wantReply(s, "1") }},
-		{Name: "module larger than its limit", Module: honest, Limits: policy.Limits{Limits: sandbox.Limits{ModuleBytes: 100}}, Want: Refused,
-			Text: []string{"more than the limit of 100 bytes"}},
+		{
+			Name:   "memory of an earlier run",
+			Module: remembering,
+			Want:   Harmless,
+			Check:  func(s *Seen) error { return wantReply(s, "1") },
+		},
+		{
+			Name:   "module larger than its limit",
+			Module: honest,
+			Limits: policy.Limits{Limits: sandbox.Limits{ModuleBytes: 100}},
+			Want:   Refused,
+			Text:   []string{"more than the limit of 100 bytes"},
+		},
 	}
 }
 

@@ -37,13 +37,23 @@ func onionCases() []Case {
 		return []scripted.Reply{r}
 	}
 	return []Case{
-		{Name: "next never called, nothing answered", Module: func() []byte { return doing(abi.HookWrapModel) }, Want: Harmless, Check: func(s *Seen) error { return wantRequests(s, 2) }},
-		{Name: "next never called for a tool", Module: func() []byte { return doing(abi.HookWrapToolCall) }, Want: Harmless, Check: func(s *Seen) error {
-			if r := s.Of(abi.EventToolResult); len(r) != 1 || r[0].Result.Content.String() != "t-ok" {
-				return fmt.Errorf("the tool was not called")
-			}
-			return nil
-		}},
+		{
+			Name:   "next never called, nothing answered",
+			Module: func() []byte { return doing(abi.HookWrapModel) },
+			Want:   Harmless,
+			Check:  func(s *Seen) error { return wantRequests(s, 2) },
+		},
+		{
+			Name:   "next never called for a tool",
+			Module: func() []byte { return doing(abi.HookWrapToolCall) },
+			Want:   Harmless,
+			Check: func(s *Seen) error {
+				if r := s.Of(abi.EventToolResult); len(r) != 1 || r[0].Result.Content.String() != "t-ok" {
+					return fmt.Errorf("the tool was not called")
+				}
+				return nil
+			},
+		},
 		{Name: "next three times", Module: wrap(abi.HookWrapModel, 3, ""), Replies: func() []scripted.Reply {
 			return []scripted.Reply{scripted.Text("one"), scripted.Text("two"), scripted.Text("three")}
 		}, Want: Harmless, Check: func(s *Seen) error {
@@ -52,14 +62,30 @@ func onionCases() []Case {
 			}
 			return delivered(s, "one")
 		}},
-		{Name: "next 65 times", Module: wrap(abi.HookWrapToolCall, 65, ""), Want: ErrorReply, Text: []string{`"code":"limit"`, "64 times"}},
-		{Name: "next with a patch that is no JSON", Module: wrap(abi.HookWrapModel, 1, "nonsense"), Replies: text, Want: ErrorReply, Text: []string{`"code":"invalid"`}},
-		{Name: "next with tool arguments that do not parse", Module: wrap(abi.HookWrapToolCall, 1, `{"arguments":"{"}`), Want: Harmless, Check: func(s *Seen) error {
-			if r := s.Of(abi.EventToolResult); len(r) != 1 || !r[0].Result.IsError {
-				return fmt.Errorf("want an error result")
-			}
-			return nil
-		}},
+		{
+			Name:   "next 65 times",
+			Module: wrap(abi.HookWrapToolCall, 65, ""),
+			Want:   ErrorReply,
+			Text:   []string{`"code":"limit"`, "64 times"},
+		},
+		{
+			Name:    "next with a patch that is no JSON",
+			Module:  wrap(abi.HookWrapModel, 1, "nonsense"),
+			Replies: text,
+			Want:    ErrorReply,
+			Text:    []string{`"code":"invalid"`},
+		},
+		{
+			Name:   "next with tool arguments that do not parse",
+			Module: wrap(abi.HookWrapToolCall, 1, `{"arguments":"{"}`),
+			Want:   Harmless,
+			Check: func(s *Seen) error {
+				if r := s.Of(abi.EventToolResult); len(r) != 1 || !r[0].Result.IsError {
+					return fmt.Errorf("want an error result")
+				}
+				return nil
+			},
+		},
 		{Name: "error of next swallowed", Module: func() []byte {
 			return asking(abi.HookWrapModel, "next", func(g *guest, f int) []byte {
 				write := g.abi2("write")
@@ -73,23 +99,89 @@ func onionCases() []Case {
 			}
 			return nil
 		}},
-		{Name: "trap after next", Module: wrap(abi.HookWrapModel, 1, "", unreachable), Want: Faulted, Hook: abi.HookWrapModel, Kind: sandbox.FaultTrap},
-		{Name: "trap after next, skipped", Module: wrap(abi.HookWrapModel, 1, "", unreachable), OnFault: "skip", Want: Faulted, Hook: abi.HookWrapModel,
-			Kind: sandbox.FaultTrap, Check: func(s *Seen) error { return wantRequests(s, 2) }},
-		timed(Case{Name: "loop after next", Module: wrap(abi.HookWrapModel, 1, "", forever()), Want: Faulted, Hook: abi.HookWrapModel, Kind: sandbox.FaultTimeout}),
-		{Name: "the model panics under guests", Module: wrap(abi.HookWrapModel, 1, ""), Entries: 3, Replies: panicking, Whole: true, Want: Faulted, Hook: abi.HookWrapModel,
-			Kind: sandbox.FaultInternal, Text: []string{"the model broke"}},
-		{Name: "70 guests inside one another", Module: wrap(abi.HookWrapModel, 1, ""), Entries: 70, Replies: text, Want: Faulted, Hook: abi.HookWrapModel,
-			Kind: sandbox.FaultNesting, Text: []string{"more than 64 deep"}},
-		{Name: "60 guests inside one another", Module: wrap(abi.HookWrapModel, 1, ""), Entries: 60, Replies: text, Want: Harmless},
-		{Name: "more calls at once than instances", Module: wrap(abi.HookWrapToolCall, 1, ""), Limits: policy.Limits{Instances: 1}, Replies: parallelCalls,
-			Want: Faulted, Hook: abi.HookWrapToolCall, Text: []string{"instances of 1"}},
-		{Name: "parallel calls of one entry", Module: wrap(abi.HookWrapToolCall, 1, ""), Replies: parallelCalls, Want: Harmless},
+		{
+			Name:   "trap after next",
+			Module: wrap(abi.HookWrapModel, 1, "", unreachable),
+			Want:   Faulted,
+			Hook:   abi.HookWrapModel,
+			Kind:   sandbox.FaultTrap,
+		},
+		{
+			Name:    "trap after next, skipped",
+			Module:  wrap(abi.HookWrapModel, 1, "", unreachable),
+			OnFault: "skip",
+			Want:    Faulted,
+			Hook:    abi.HookWrapModel,
+			Kind:    sandbox.FaultTrap,
+			Check:   func(s *Seen) error { return wantRequests(s, 2) },
+		},
+		timed(
+			Case{
+				Name:   "loop after next",
+				Module: wrap(abi.HookWrapModel, 1, "", forever()),
+				Want:   Faulted,
+				Hook:   abi.HookWrapModel,
+				Kind:   sandbox.FaultTimeout,
+			},
+		),
+		{
+			Name:    "the model panics under guests",
+			Module:  wrap(abi.HookWrapModel, 1, ""),
+			Entries: 3,
+			Replies: panicking,
+			Whole:   true,
+			Want:    Faulted,
+			Hook:    abi.HookWrapModel,
+			Kind:    sandbox.FaultInternal,
+			Text:    []string{"the model broke"},
+		},
+		{
+			Name:    "70 guests inside one another",
+			Module:  wrap(abi.HookWrapModel, 1, ""),
+			Entries: 70,
+			Replies: text,
+			Want:    Faulted,
+			Hook:    abi.HookWrapModel,
+			Kind:    sandbox.FaultNesting,
+			Text:    []string{"more than 64 deep"},
+		},
+		{
+			Name:    "60 guests inside one another",
+			Module:  wrap(abi.HookWrapModel, 1, ""),
+			Entries: 60,
+			Replies: text,
+			Want:    Harmless,
+		},
+		{
+			Name:    "more calls at once than instances",
+			Module:  wrap(abi.HookWrapToolCall, 1, ""),
+			Limits:  policy.Limits{Instances: 1},
+			Replies: parallelCalls,
+			Want:    Faulted,
+			Hook:    abi.HookWrapToolCall,
+			Text:    []string{"instances of 1"},
+		},
+		{
+			Name:    "parallel calls of one entry",
+			Module:  wrap(abi.HookWrapToolCall, 1, ""),
+			Replies: parallelCalls,
+			Want:    Harmless,
+		},
 		{Name: "asking once more for ever", Module: func() []byte {
 			return answering(abi.HookAfterModel, `{"again":{"reason":"more"}}`)
 		}, Replies: func() []scripted.Reply {
-			return []scripted.Reply{scripted.Calls(abi.NewToolCall("c1", "t", "{}")), scripted.Calls(abi.NewToolCall("c1", "t", "{}")),
-				scripted.Calls(abi.NewToolCall("c1", "t", "{}")), scripted.Text("done"), scripted.Text("done"), scripted.Text("done"), scripted.Text("done"), scripted.Text("done")}
+			return []scripted.Reply{
+				scripted.Calls(abi.NewToolCall("c1", "t", "{}")),
+				scripted.Calls(abi.NewToolCall("c1", "t", "{}")),
+				scripted.Calls(
+					abi.NewToolCall("c1", "t", "{}"),
+				),
+				scripted.Text("done"),
+				scripted.Text("done"),
+				scripted.Text("done"),
+				scripted.Text("done"),
+				scripted.Text("done"),
+			}
 		}, Want: Harmless, Check: func(s *Seen) error {
 			if len(s.Requests) > 8 {
 				return fmt.Errorf("the model was asked %d times", len(s.Requests))
@@ -166,10 +258,39 @@ func streamCases() []Case {
 		return func() []byte { return answering(abi.HookOnChunk, `{"chunks":`+list+`}`) }
 	}
 	return []Case{
-		{Name: "trap at the third chunk", Paced: true, Module: atChunk(unreachable), Replies: text, Want: Faulted, Hook: abi.HookOnChunk, Kind: sandbox.FaultTrap, Check: prefix},
-		{Name: "trap at the third chunk, skipped", Paced: true, Module: atChunk(unreachable), Replies: text, OnFault: "skip", Want: Faulted, Hook: abi.HookOnChunk,
-			Kind: sandbox.FaultTrap, Check: whole},
-		timed(Case{Name: "loop at the third chunk", Paced: true, Module: atChunk(forever()), Replies: text, Want: Faulted, Hook: abi.HookOnChunk, Kind: sandbox.FaultTimeout, Check: prefix}),
+		{
+			Name:    "trap at the third chunk",
+			Paced:   true,
+			Module:  atChunk(unreachable),
+			Replies: text,
+			Want:    Faulted,
+			Hook:    abi.HookOnChunk,
+			Kind:    sandbox.FaultTrap,
+			Check:   prefix,
+		},
+		{
+			Name:    "trap at the third chunk, skipped",
+			Paced:   true,
+			Module:  atChunk(unreachable),
+			Replies: text,
+			OnFault: "skip",
+			Want:    Faulted,
+			Hook:    abi.HookOnChunk,
+			Kind:    sandbox.FaultTrap,
+			Check:   whole,
+		},
+		timed(
+			Case{
+				Name:    "loop at the third chunk",
+				Paced:   true,
+				Module:  atChunk(forever()),
+				Replies: text,
+				Want:    Faulted,
+				Hook:    abi.HookOnChunk,
+				Kind:    sandbox.FaultTimeout,
+				Check:   prefix,
+			},
+		),
 		{Name: "withholds all", Module: chunks(`[]`), Replies: text, Want: Harmless, Check: func(s *Seen) error {
 			if got := chunkText(s); got != "" {
 				return fmt.Errorf("chunks came through: %q", got)
@@ -177,11 +298,41 @@ func streamCases() []Case {
 			return nil
 		}},
 		{Name: "sends more after the end", Module: chunks(`[{"kind":"text","text":"x"}]`), Replies: text, Want: Harmless},
-		{Name: "numbers chunks anew", Module: chunks(`[{"kind":"text","text":"x","seq":-9},{"kind":"text","text":"y","seq":99999999}]`), Replies: text, Want: Harmless},
-		{Name: "tool calls in the stream of a tool", Module: chunks(`[{"kind":"tool_call","index":0,"id":"c9","name":"t","arguments":"{}"}]`), Want: Faulted, Hook: abi.HookOnChunk, Text: []string{"a tool_call in this stream"}},
-		{Name: "tool call of index 2^31", Module: chunks(`[{"kind":"tool_call","index":2147483648,"id":"c9","name":"nothing","arguments":"{}"}]`), Replies: text, Want: Faulted, Hook: abi.HookOnChunk, Text: []string{"want 0 to 1023"}},
-		{Name: "text of a tool call as a number", Module: chunks(`[{"kind":"text","text":7}]`), Replies: text, Want: Faulted, Hook: abi.HookOnChunk, Text: []string{"chunks[0].text: want a string"}},
-		{Name: "20,000 chunks for one", Module: chunks(`[` + strings.Repeat(`{"kind":"text","text":"x"},`, 19_999) + `{"kind":"text","text":"x"}]`), Replies: func() []scripted.Reply { return []scripted.Reply{scripted.Text("one")} }, Want: Harmless},
+		{
+			Name:    "numbers chunks anew",
+			Module:  chunks(`[{"kind":"text","text":"x","seq":-9},{"kind":"text","text":"y","seq":99999999}]`),
+			Replies: text,
+			Want:    Harmless,
+		},
+		{
+			Name:   "tool calls in the stream of a tool",
+			Module: chunks(`[{"kind":"tool_call","index":0,"id":"c9","name":"t","arguments":"{}"}]`),
+			Want:   Faulted,
+			Hook:   abi.HookOnChunk,
+			Text:   []string{"a tool_call in this stream"},
+		},
+		{
+			Name:    "tool call of index 2^31",
+			Module:  chunks(`[{"kind":"tool_call","index":2147483648,"id":"c9","name":"nothing","arguments":"{}"}]`),
+			Replies: text,
+			Want:    Faulted,
+			Hook:    abi.HookOnChunk,
+			Text:    []string{"want 0 to 1023"},
+		},
+		{
+			Name:    "text of a tool call as a number",
+			Module:  chunks(`[{"kind":"text","text":7}]`),
+			Replies: text,
+			Want:    Faulted,
+			Hook:    abi.HookOnChunk,
+			Text:    []string{"chunks[0].text: want a string"},
+		},
+		{
+			Name:    "20,000 chunks for one",
+			Module:  chunks(`[` + strings.Repeat(`{"kind":"text","text":"x"},`, 19_999) + `{"kind":"text","text":"x"}]`),
+			Replies: func() []scripted.Reply { return []scripted.Reply{scripted.Text("one")} },
+			Want:    Harmless,
+		},
 		errorReply("stream opened where nothing streams", "next_stream", `"code":"denied"`, i32(0), i32(0)),
 		errorReply("stream read that is not open", "recv", `"code":"denied"`),
 		errorReply("chunks sent to nobody", "send", `"code":"denied"`, i32(0), i32(0)),
@@ -198,17 +349,47 @@ func storageCases() []Case {
 			}
 			return nil
 		}},
-		{Name: "value of 5 MB", Module: func() []byte { return storing(1, 5<<20) }, Want: ErrorReply, Text: []string{`"code":"limit"`}},
-		{Name: "values of 5 MB in all", Module: func() []byte { return storing(50, 100<<10) }, Want: ErrorReply, Text: []string{`"code":"limit"`}},
-		{Name: "5,000 keys", Module: func() []byte { return storing(5_000, 1) }, Want: ErrorReply, Text: []string{`"code":"limit"`}},
-		{Name: "4,999 counters", Module: func() []byte { return counting(4_999) }, Limits: within(time.Minute), Want: ErrorReply, Text: []string{`"code":"limit"`}},
+		{
+			Name:   "value of 5 MB",
+			Module: func() []byte { return storing(1, 5<<20) },
+			Want:   ErrorReply,
+			Text:   []string{`"code":"limit"`},
+		},
+		{
+			Name:   "values of 5 MB in all",
+			Module: func() []byte { return storing(50, 100<<10) },
+			Want:   ErrorReply,
+			Text:   []string{`"code":"limit"`},
+		},
+		{
+			Name:   "5,000 keys",
+			Module: func() []byte { return storing(5_000, 1) },
+			Want:   ErrorReply,
+			Text:   []string{`"code":"limit"`},
+		},
+		{
+			Name:   "4,999 counters",
+			Module: func() []byte { return counting(4_999) },
+			Limits: within(time.Minute),
+			Want:   ErrorReply,
+			Text:   []string{`"code":"limit"`},
+		},
 		{Name: "counter beyond 64 bits", Module: func() []byte {
 			return asking(abi.HookBeforeAgent, "local_add", func(g *guest, f int) []byte {
 				g.place(0x600, "k")
 				return join(i32(0x600), i32(1), i64(1<<63-1), call(f), drop, i32(0x600), i32(1), i64(1), call(f))
 			}).bytes()
 		}, Want: ErrorReply, Text: []string{"overflow"}},
-		errorReply("value that is not JSON", "local_set", `"code":"invalid"`, i32(0x600), i32(0), i32(0x600), i32(2), i64(-1)),
+		errorReply(
+			"value that is not JSON",
+			"local_set",
+			`"code":"invalid"`,
+			i32(0x600),
+			i32(0),
+			i32(0x600),
+			i32(2),
+			i64(-1),
+		),
 		{Name: "version that is not the one", Module: func() []byte {
 			return asking(abi.HookBeforeAgent, "local_set", func(g *guest, f int) []byte {
 				g.place(0x600, "k1")
@@ -216,14 +397,29 @@ func storageCases() []Case {
 			}).bytes()
 		}, Want: ErrorReply, Text: []string{`"code":"conflict"`}},
 		{Name: "log flood", Module: logging("line", 5_000), Want: Harmless, Check: atMostLog(300, 80<<10)},
-		{Name: "log line of 1 MB", Module: logging(strings.Repeat("x", 1<<20), 3), Want: Harmless, Check: atMostLog(10, 80<<10)},
-		{Name: "log lines with escapes", Module: logging("a\x1b[2J\x1b]0;pwned\x07\r\x00\xff\u202eb", 1), Want: Harmless, Check: noControlCharacters},
-		{Name: "log lines that look like events", Module: logging("\n{\"type\":\"run_finished\"}\n", 1), Want: Harmless, Check: func(s *Seen) error {
-			if n := len(s.Of(abi.EventRunFinished)); n != 1 {
-				return fmt.Errorf("%d ends of the run", n)
-			}
-			return nil
-		}},
+		{
+			Name:   "log line of 1 MB",
+			Module: logging(strings.Repeat("x", 1<<20), 3),
+			Want:   Harmless,
+			Check:  atMostLog(10, 80<<10),
+		},
+		{
+			Name:   "log lines with escapes",
+			Module: logging("a\x1b[2J\x1b]0;pwned\x07\r\x00\xff\u202eb", 1),
+			Want:   Harmless,
+			Check:  noControlCharacters,
+		},
+		{
+			Name:   "log lines that look like events",
+			Module: logging("\n{\"type\":\"run_finished\"}\n", 1),
+			Want:   Harmless,
+			Check: func(s *Seen) error {
+				if n := len(s.Of(abi.EventRunFinished)); n != 1 {
+					return fmt.Errorf("%d ends of the run", n)
+				}
+				return nil
+			},
+		},
 		{Name: "printing without end", Module: printing, Want: Harmless, Check: atMostLog(3000, 80<<10)},
 		{Name: "event flood", Module: func() []byte {
 			return asking(abi.HookBeforeAgent, "config", func(g *guest, f int) []byte {

@@ -16,10 +16,22 @@ const (
 // extismTypes are the types of Extism's functions, in the form of abiTypes.
 var extismTypes = map[string][2]string{
 	"alloc": {"I", "I"}, "free": {"I", ""}, "length": {"I", "I"}, "load_u8": {"I", "i"}, "load_u64": {"I", "I"},
-	"store_u8": {"Ii", ""}, "store_u64": {"II", ""}, "input_offset": {"", "I"}, "input_load_u8": {"I", "i"}, "input_load_u64": {"I", "I"},
-	"input_set": {"II", ""}, "output_set": {"II", ""}, "error_set": {"I", ""}, "config_get": {"I", "I"}, "var_get": {"I", "I"},
-	"var_set": {"II", ""}, "http_request": {"II", "I"}, "http_status_code": {"", "i"}, "log_info": {"I", ""}, "reset": {"", ""},
-	"length_unsafe": {"I", "I"}, "memory_bytes": {"", "I"}, "input_length": {"", "I"}, "output_offset": {"", "I"}, "output_length": {"", "I"},
+	"store_u8": {
+		"Ii",
+		"",
+	}, "store_u64": {"II", ""}, "input_offset": {"", "I"}, "input_load_u8": {"I", "i"}, "input_load_u64": {"I", "I"},
+	"input_set": {
+		"II",
+		"",
+	}, "output_set": {"II", ""}, "error_set": {"I", ""}, "config_get": {"I", "I"}, "var_get": {"I", "I"},
+	"var_set": {
+		"II",
+		"",
+	}, "http_request": {"II", "I"}, "http_status_code": {"", "i"}, "log_info": {"I", ""}, "reset": {"", ""},
+	"length_unsafe": {
+		"I",
+		"I",
+	}, "memory_bytes": {"", "I"}, "input_length": {"", "I"}, "output_offset": {"", "I"}, "output_length": {"", "I"},
 	"error_get": {"", "I"}, "http_headers": {"", "I"}, "get_log_level": {"", "i"}, "log_error": {"I", ""},
 }
 
@@ -52,7 +64,9 @@ const (
 func (g *guest) handing(text string, into int) []byte {
 	code := join(i64(int64(len(text))), call(g.extismOf("alloc")), setLocal(into))
 	for i := range text {
-		code = append(code, join(local(into), i64(int64(i)), []byte{0x7c}, i32(int(text[i])), call(g.extismOf("store_u8")))...)
+		code = append(
+			code,
+			join(local(into), i64(int64(i)), []byte{0x7c}, i32(int(text[i])), call(g.extismOf("store_u8")))...)
 	}
 	return code
 }
@@ -80,25 +94,69 @@ func plugin(code func(g *guest) []byte, names ...string) func() []byte {
 // pluginCases are cases of Extism plug-ins. Their blocks are in the host's memory.
 func pluginCases() []Case {
 	fault := func(name, text string, code func(g *guest) []byte, names ...string) Case {
-		return Case{Name: name, Module: plugin(code, names...), Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{text}}
+		return Case{
+			Name:   name,
+			Module: plugin(code, names...),
+			Want:   Faulted,
+			Hook:   abi.HookBeforeAgent,
+			Text:   []string{text},
+		}
 	}
 	accepted := func(name string, code func(g *guest) []byte, names ...string) Case {
 		return Case{Name: name, Module: plugin(code, names...), Want: Harmless}
 	}
 	f := (*guest).extismOf
 	all := []Case{
-		fault("block of 2^63 bytes", "block_bytes", func(g *guest) []byte { return join(i64(-1<<63), call(f(g, "alloc")), []byte{0x1a}) }, "alloc"),
-		fault("blocks without end", "blocks", func(g *guest) []byte { return forever(i64(1), call(f(g, "alloc")), drop) }, "alloc"),
-		fault("blocks of 1 MB without end", "block_bytes", func(g *guest) []byte { return forever(i64(1<<20), call(f(g, "alloc")), drop) }, "alloc"),
+		fault(
+			"block of 2^63 bytes",
+			"block_bytes",
+			func(g *guest) []byte { return join(i64(-1<<63), call(f(g, "alloc")), []byte{0x1a}) },
+			"alloc",
+		),
+		fault(
+			"blocks without end",
+			"blocks",
+			func(g *guest) []byte { return forever(i64(1), call(f(g, "alloc")), drop) },
+			"alloc",
+		),
+		fault(
+			"blocks of 1 MB without end",
+			"block_bytes",
+			func(g *guest) []byte { return forever(i64(1<<20), call(f(g, "alloc")), drop) },
+			"alloc",
+		),
 		accepted("200,000 blocks, each freed", func(g *guest) []byte {
 			return count(n0-1, 200_000, i64(100), call(f(g, "alloc")), call(f(g, "free")))
 		}, "alloc", "free"),
-		accepted("empty blocks", func(g *guest) []byte { return count(n0-1, 1000, i64(0), call(f(g, "alloc")), call(f(g, "free"))) }, "alloc", "free"),
+		accepted(
+			"empty blocks",
+			func(g *guest) []byte { return count(n0-1, 1000, i64(0), call(f(g, "alloc")), call(f(g, "free"))) },
+			"alloc",
+			"free",
+		),
 		accepted("freeing what is no block", func(g *guest) []byte {
-			return join(i64(-1), call(f(g, "free")), i64(0), call(f(g, "free")), call(f(g, "input_offset")), teeLocal(place0), call(f(g, "free")), local(place0), call(f(g, "free")))
+			return join(
+				i64(-1),
+				call(f(g, "free")),
+				i64(0),
+				call(f(g, "free")),
+				call(f(g, "input_offset")),
+				teeLocal(place0),
+				call(f(g, "free")),
+				local(place0),
+				call(f(g, "free")),
+			)
 		}, "free", "input_offset"),
 		fault("block used after it was freed", "are in no block", func(g *guest) []byte {
-			return join(i64(8), call(f(g, "alloc")), teeLocal(place0), call(f(g, "free")), local(place0), call(f(g, "load_u8")), drop)
+			return join(
+				i64(8),
+				call(f(g, "alloc")),
+				teeLocal(place0),
+				call(f(g, "free")),
+				local(place0),
+				call(f(g, "load_u8")),
+				drop,
+			)
 		}, "alloc", "free", "load_u8"),
 		fault("eight bytes at the end of a block", "are in no block", func(g *guest) []byte {
 			return join(i64(8), call(f(g, "alloc")), i64(1), []byte{0x7c}, call(f(g, "load_u64")), drop)
@@ -106,7 +164,12 @@ func pluginCases() []Case {
 		fault("store in front of a block", "are in no block", func(g *guest) []byte {
 			return join(i64(8), call(f(g, "alloc")), i64(1), []byte{0x7d}, i32(1), call(f(g, "store_u8")))
 		}, "alloc", "store_u8"),
-		fault("store at 2^64-1", "are in no block", func(g *guest) []byte { return join(i64(-1), i64(1), call(f(g, "store_u64"))) }, "store_u64"),
+		fault(
+			"store at 2^64-1",
+			"are in no block",
+			func(g *guest) []byte { return join(i64(-1), i64(1), call(f(g, "store_u64"))) },
+			"store_u64",
+		),
 		fault("answer that is longer than its block", "are in no block", func(g *guest) []byte {
 			return join(i64(8), call(f(g, "alloc")), i64(9), call(f(g, "output_set")))
 		}, "alloc", "output_set"),
@@ -114,16 +177,51 @@ func pluginCases() []Case {
 			return join(i64(8), call(f(g, "alloc")), i64(-1), call(f(g, "output_set")))
 		}, "alloc", "output_set"),
 		accepted("answer that was freed", func(g *guest) []byte {
-			return join(g.handing(`{}`, place0), local(place0), i64(2), call(f(g, "output_set")), local(place0), call(f(g, "free")))
+			return join(
+				g.handing(`{}`, place0),
+				local(place0),
+				i64(2),
+				call(f(g, "output_set")),
+				local(place0),
+				call(f(g, "free")),
+			)
 		}, "alloc", "store_u8", "output_set", "free"),
 		fault("input written to, and answered with", "answer", func(g *guest) []byte {
-			return join(call(f(g, "input_offset")), teeLocal(place0), i32('x'), call(f(g, "store_u8")), local(place0), i64(1), call(f(g, "output_set")))
+			return join(
+				call(f(g, "input_offset")),
+				teeLocal(place0),
+				i32('x'),
+				call(f(g, "store_u8")),
+				local(place0),
+				i64(1),
+				call(f(g, "output_set")),
+			)
 		}, "input_offset", "store_u8", "output_set"),
 		accepted("input read where there is none", func(g *guest) []byte {
-			return join(i64(-1), call(f(g, "input_load_u8")), drop, i64(-8), call(f(g, "input_load_u64")), drop, i64(1<<62), call(f(g, "input_load_u64")), drop)
+			return join(
+				i64(-1),
+				call(f(g, "input_load_u8")),
+				drop,
+				i64(-8),
+				call(f(g, "input_load_u64")),
+				drop,
+				i64(1<<62),
+				call(f(g, "input_load_u64")),
+				drop,
+			)
 		}, "input_load_u8", "input_load_u64"),
-		fault("error in no block", "no block begins", func(g *guest) []byte { return join(i64(77), call(f(g, "error_set"))) }, "error_set"),
-		fault("name of a variable in no block", "no block begins", func(g *guest) []byte { return join(i64(1<<40), call(f(g, "var_get")), drop) }, "var_get"),
+		fault(
+			"error in no block",
+			"no block begins",
+			func(g *guest) []byte { return join(i64(77), call(f(g, "error_set"))) },
+			"error_set",
+		),
+		fault(
+			"name of a variable in no block",
+			"no block begins",
+			func(g *guest) []byte { return join(i64(1<<40), call(f(g, "var_get")), drop) },
+			"var_get",
+		),
 		fault("name of a variable that is not UTF-8", "not valid UTF-8", func(g *guest) []byte {
 			return join(g.handing("\xff\xfe", place0), local(place0), call(f(g, "var_get")), drop)
 		}, "alloc", "store_u8", "var_get"),
@@ -131,17 +229,46 @@ func pluginCases() []Case {
 			return join(i64(1024), call(f(g, "alloc")), call(f(g, "var_get")), drop)
 		}, "alloc", "var_get"),
 		accepted("variable of zeros", func(g *guest) []byte {
-			return join(g.handing("k", place0), local(place0), i64(1000), call(f(g, "alloc")), call(f(g, "var_set")),
-				g.handing("k", place0), local(place0), call(f(g, "var_get")), call(f(g, "length")), i64(1000), []byte{0x52}, when(unreachable))
+			return join(
+				g.handing("k", place0),
+				local(place0),
+				i64(1000),
+				call(f(g, "alloc")),
+				call(f(g, "var_set")),
+				g.handing(
+					"k",
+					place0,
+				),
+				local(place0),
+				call(f(g, "var_get")),
+				call(f(g, "length")),
+				i64(1000),
+				[]byte{0x52},
+				when(unreachable),
+			)
 		}, "alloc", "store_u8", "var_set", "var_get", "length"),
 		fault("variables of 2 MB of zeros", "a hook may write 4194304 bytes", func(g *guest) []byte {
 			return forever(g.handing("k", place0), local(place0), i64(2<<20), call(f(g, "alloc")), call(f(g, "var_set")))
 		}, "alloc", "store_u8", "var_set"),
 		fault("request that is not granted", "denied", func(g *guest) []byte {
-			return join(g.handing(`{"url":"http://169.254.169.254/"}`, place0), local(place0), i64(0), call(f(g, "http_request")), drop)
+			return join(
+				g.handing(`{"url":"http://169.254.169.254/"}`, place0),
+				local(place0),
+				i64(0),
+				call(f(g, "http_request")),
+				drop,
+			)
 		}, "alloc", "store_u8", "http_request"),
 		fault("everything reset, then its blocks used", "are in no block", func(g *guest) []byte {
-			return join(i64(8), call(f(g, "alloc")), setLocal(place0), call(f(g, "reset")), local(place0), call(f(g, "load_u8")), drop)
+			return join(
+				i64(8),
+				call(f(g, "alloc")),
+				setLocal(place0),
+				call(f(g, "reset")),
+				local(place0),
+				call(f(g, "load_u8")),
+				drop,
+			)
 		}, "alloc", "reset", "load_u8"),
 		{Name: "hook that is an import of Extism's", Module: func() []byte {
 			g := newGuest()
@@ -208,7 +335,12 @@ func costlyPlugins() []Case {
 	}
 	const large = 30 << 20 // the limit of blocks is 32 MiB
 	all := []Case{
-		endlessly("blocks of 30 MB, each freed", func(g *guest) []byte { return forever(i64(large), call(f(g, "alloc")), call(f(g, "free"))) }, "alloc", "free"),
+		endlessly(
+			"blocks of 30 MB, each freed",
+			func(g *guest) []byte { return forever(i64(large), call(f(g, "alloc")), call(f(g, "free"))) },
+			"alloc",
+			"free",
+		),
 		endlessly("blocks of 30 MB, and everything reset", func(g *guest) []byte {
 			return forever(i64(large), call(f(g, "alloc")), drop, call(f(g, "reset")))
 		}, "alloc", "reset"),
@@ -220,7 +352,12 @@ func costlyPlugins() []Case {
 				forever(local(first), []byte{0xad}, setLocal(place1), loop(local(place1), call(f(g, "load_u8")), drop,
 					local(place1), i64(32*7919), []byte{0x7c}, teeLocal(place1), local(place0), []byte{0x54}, branchIf(0))))
 		}, "alloc", "load_u8"),
-		endlessly("texts of 7 MB logged", func(g *guest) []byte { return forever(i64(7<<20), call(f(g, "alloc")), call(f(g, "log_info"))) }, "alloc", "log_info"),
+		endlessly(
+			"texts of 7 MB logged",
+			func(g *guest) []byte { return forever(i64(7<<20), call(f(g, "alloc")), call(f(g, "log_info"))) },
+			"alloc",
+			"log_info",
+		),
 	}
 	text := `"` + strings.Repeat("x", 900_000) + `"`
 	configured := endlessly("configuration of 900 KB read again and again", func(g *guest) []byte {
@@ -228,7 +365,18 @@ func costlyPlugins() []Case {
 	}, "alloc", "store_u8", "config_get", "free")
 	configured.Config = fmt.Sprintf(`{"a":%s,"b":%s}`, text, text)
 	written := endlessly("configuration read, and each copy changed", func(g *guest) []byte {
-		return join(g.handing("b", place0), forever(local(place0), call(f(g, "config_get")), teeLocal(place1), i32(1), call(f(g, "store_u8")), local(place1), call(f(g, "free"))))
+		return join(
+			g.handing("b", place0),
+			forever(
+				local(place0),
+				call(f(g, "config_get")),
+				teeLocal(place1),
+				i32(1),
+				call(f(g, "store_u8")),
+				local(place1),
+				call(f(g, "free")),
+			),
+		)
 	}, "alloc", "store_u8", "config_get", "free")
 	written.Config = configured.Config
 	return append(all, configured, written)

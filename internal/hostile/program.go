@@ -227,8 +227,14 @@ func (p *program) simple() []byte {
 	case 7:
 		return join(p.address(), p.long(), []byte{0x37, 3}, leb(p.offset()))
 	default: // a vector
-		return join(p.address(), []byte{0xfd, 0x0c}, binary.LittleEndian.AppendUint64(nil, p.Uint64()), binary.LittleEndian.AppendUint64(nil, 7),
-			[]byte{0xfd, 0x0b, 4}, leb(p.offset()))
+		return join(
+			p.address(),
+			[]byte{0xfd, 0x0c},
+			binary.LittleEndian.AppendUint64(nil, p.Uint64()),
+			binary.LittleEndian.AppendUint64(nil, 7),
+			[]byte{0xfd, 0x0b, 4},
+			leb(p.offset()),
+		)
 	}
 }
 

@@ -42,7 +42,11 @@ func quirkCases() []Case {
 			return g.bytes()
 		}, "3,001 locals, more than the limit of 3,000"),
 		refused("50,000 functions that do something", func() []byte {
-			return binaryOf(section(types, []byte{1, 0x60, 0, 0}), section(functions, times(50_000, 0)), section(codes, times(50_000, function([]byte{0}, 0x10, 0)...)))
+			return binaryOf(
+				section(types, []byte{1, 0x60, 0, 0}),
+				section(functions, times(50_000, 0)),
+				section(codes, times(50_000, function([]byte{0}, 0x10, 0)...)),
+			)
 		}, "50,000 functions, more than the limit of 20,000"),
 		refused("10,000 types of 115 values", with(func(g *guest) {
 			for range 9_990 {
@@ -51,20 +55,38 @@ func quirkCases() []Case {
 		}), "parameters and results, more than the limit of 100,000 for all types"),
 		accepted("200 imports, all the same", with(func(g *guest) {
 			for range 200 {
-				g.imported = append(g.imported, join(str(abi.ImportModule), str("write"), []byte{kindFunction}, leb(g.signature("ii", ""))))
+				g.imported = append(
+					g.imported,
+					join(str(abi.ImportModule), str("write"), []byte{kindFunction}, leb(g.signature("ii", ""))),
+				)
 			}
 		})),
 		refused("import without a name", with(func(g *guest) { g.use("", "", "", "") }), "has an empty module name"),
-		refused("import of an import's name in other letters", with(func(g *guest) { g.use(abi.ImportModule, "Write", "ii", "") }), "agent_middleware_v1.Write, which ABI version 1 does not have"),
-		refused("module of imports with a NUL behind it", with(func(g *guest) { g.use(abi.ImportModule+"\x00", "write", "ii", "") }), "control character"),
-		refused("module of imports in letters that look alike", with(func(g *guest) { g.use("аgent_middleware_v1", "write", "ii", "") }), "imports "),
+		refused(
+			"import of an import's name in other letters",
+			with(func(g *guest) { g.use(abi.ImportModule, "Write", "ii", "") }),
+			"agent_middleware_v1.Write, which ABI version 1 does not have",
+		),
+		refused(
+			"module of imports with a NUL behind it",
+			with(func(g *guest) { g.use(abi.ImportModule+"\x00", "write", "ii", "") }),
+			"control character",
+		),
+		refused(
+			"module of imports in letters that look alike",
+			with(func(g *guest) { g.use("аgent_middleware_v1", "write", "ii", "") }),
+			"imports ",
+		),
 		accepted("990 exports of one function", after(func(g *guest) {
 			for i := range 990 {
 				g.export(strings.Repeat("e", i+1), 0)
 			}
 		})),
 		accepted("export without a name", after(func(g *guest) { g.export("", 0) })),
-		accepted("imports exported", after(func(g *guest) { g.exported = append(g.exported, join(str("import"), []byte{kindFunction, 0})) })),
+		accepted(
+			"imports exported",
+			after(func(g *guest) { g.exported = append(g.exported, join(str("import"), []byte{kindFunction, 0})) }),
+		),
 		accepted("hook's name in letters that look alike", after(func(g *guest) { g.export("bеfore_model", 0) })),
 		accepted("every hook is one function", after(func(g *guest) {
 			for _, h := range abi.Hooks() {
@@ -79,10 +101,33 @@ func quirkCases() []Case {
 			}
 		})),
 		accepted("globals of vectors and references", with(func(g *guest) {
-			g.globals = append(g.globals, join([]byte{typeV128, 1}, noSIMD, []byte{0x0b}), []byte{typeFuncRef, 1, 0xd0, typeFuncRef, 0x0b}, []byte{typeExternRef, 1, 0xd0, typeExternRef, 0x0b})
+			g.globals = append(
+				g.globals,
+				join([]byte{typeV128, 1}, noSIMD, []byte{0x0b}),
+				[]byte{typeFuncRef, 1, 0xd0, typeFuncRef, 0x0b},
+				[]byte{typeExternRef, 1, 0xd0, typeExternRef, 0x0b},
+			)
 		})),
 		accepted("tables of functions and of externals", after(func(g *guest) {
-			g.table = []byte{4, typeFuncRef, 0, 1, typeExternRef, 0, 10, typeFuncRef, 1, 0, 0, typeExternRef, 1, 5, 0x80, 0x80, 4}
+			g.table = []byte{
+				4,
+				typeFuncRef,
+				0,
+				1,
+				typeExternRef,
+				0,
+				10,
+				typeFuncRef,
+				1,
+				0,
+				0,
+				typeExternRef,
+				1,
+				5,
+				0x80,
+				0x80,
+				4,
+			}
 		})),
 		accepted("10,000 segments of no elements", after(func(g *guest) {
 			g.table = []byte{1, typeFuncRef, 0, 0}

@@ -61,7 +61,12 @@ func limitsTable() string {
 	}
 	limits := reflect.ValueOf(wasm.DefaultLimits())
 	for i := range limits.NumField() {
-		fmt.Fprintf(&b, "| structure: `%s` | refused: %d of them or more |\n", limits.Type().Field(i).Name, limits.Field(i).Int()+1)
+		fmt.Fprintf(
+			&b,
+			"| structure: `%s` | refused: %d of them or more |\n",
+			limits.Type().Field(i).Name,
+			limits.Field(i).Int()+1,
+		)
 	}
 	return b.String()
 }

@@ -114,7 +114,17 @@ func (s *watchedSession) Call(ctx context.Context, c *hook.Call, in, out any) er
 	err := s.Session.Call(ctx, c, in, out)
 	wall := time.Since(began) - hook.ControlOf(c).Waited()
 	left := ctx.Err() != nil && errors.Is(err, context.Cause(ctx))
-	s.note(hookCall{c.Hook, wall, wall - max(0, threadDelay()-delay), threadTime() - cpu, hook.ControlOf(c).Waited() > 0, err, left})
+	s.note(
+		hookCall{
+			c.Hook,
+			wall,
+			wall - max(0, threadDelay()-delay),
+			threadTime() - cpu,
+			hook.ControlOf(c).Waited() > 0,
+			err,
+			left,
+		},
+	)
 	return err
 }
 
@@ -188,7 +198,17 @@ func (o *outcome) take(ctx context.Context, c *Case, mw hook.Middleware) error {
 		m = paced{asked, got}
 	}
 	offered, release := tools()
-	a, err := agent.New(&agent.Options{Model: m, ModelName: "scripted", Instruction: "be brief", Tools: offered, Chain: ch, MaxSteps: 6, NoStream: c.Whole})
+	a, err := agent.New(
+		&agent.Options{
+			Model:       m,
+			ModelName:   "scripted",
+			Instruction: "be brief",
+			Tools:       offered,
+			Chain:       ch,
+			MaxSteps:    6,
+			NoStream:    c.Whole,
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -247,7 +267,10 @@ func tools() (list []tool.Tool, release func()) {
 	all := make(chan struct{})
 	release = sync.OnceFunc(func() { close(all) })
 	return []tool.Tool{
-		tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("t-ok"), nil }),
+		tool.Func(
+			abi.Tool{Name: "t"},
+			func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("t-ok"), nil },
+		),
 		tool.Func(abi.Tool{Name: "meet"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
 			if came.Add(1) == concurrentCalls {
 				release()
@@ -393,7 +416,10 @@ func allocations() int64 {
 // wellBehaved checks that a run of a well-behaved module still succeeds.
 func wellBehaved(t *testing.T, h *host) {
 	t.Helper()
-	c := &Case{Module: func() []byte { return answering(abi.HookBeforeAgent, `{"instruction":"be kind"}`) }, Want: Harmless,
-		Check: func(s *Seen) error { return wantInstruction(s, "be kind") }}
+	c := &Case{
+		Module: func() []byte { return answering(abi.HookBeforeAgent, `{"instruction":"be kind"}`) },
+		Want:   Harmless,
+		Check:  func(s *Seen) error { return wantInstruction(s, "be kind") },
+	}
 	require.NoError(t, h.run(t.Context(), c).check(c), "another module no longer works")
 }

@@ -57,7 +57,11 @@ func badIndices() []Case {
 		refused("br_table whose default leaves the function", in(i32(0), []byte{0x0e, 1, 0, 9}), "label"),
 		refused("call of a function that does not exist", in(call(1000)), "function 1,000 does not exist"),
 		refused("call of the function that the host adds", in(call(1)), "function 1 does not exist"),
-		refused("call through a type that does not exist", func() []byte { return newGuest().entries(1).hook(abi.HookBeforeAgent, i32(0), callTable(77)).bytes() }, "type 77 does not exist"),
+		refused(
+			"call through a type that does not exist",
+			func() []byte { return newGuest().entries(1).hook(abi.HookBeforeAgent, i32(0), callTable(77)).bytes() },
+			"type 77 does not exist",
+		),
 		refused("call through a table that does not exist", in(i32(0), i32(0), callTable(0), drop), "table 0 does not exist"),
 		refused("table.get of a table that does not exist", in(i32(0), []byte{0x25, 7}, drop), "table 7 does not exist"),
 		refused("ref.func of a function that was not declared", func() []byte {
@@ -78,19 +82,35 @@ func badIndices() []Case {
 			g.globals = append(g.globals, []byte{typeI32, 0, 0x41, 0, 0x0b})
 			return g.hook(abi.HookBeforeAgent, i32(1), setGlobal(0)).bytes()
 		}, "global 0"),
-		refused("start function with a parameter", changed(func(g *guest) { g.startAt = leb(g.function("i", "")) }), "start function"),
-		refused("start function that does not exist", changed(func(g *guest) { g.startAt = leb(99) }), "function 99 does not exist"),
+		refused(
+			"start function with a parameter",
+			changed(func(g *guest) { g.startAt = leb(g.function("i", "")) }),
+			"start function",
+		),
+		refused(
+			"start function that does not exist",
+			changed(func(g *guest) { g.startAt = leb(99) }),
+			"function 99 does not exist",
+		),
 		refused("start function that is an import", func() []byte {
 			g := newGuest()
 			g.startAt = leb(g.use(abi.ImportModule, "write", "ii", ""))
 			return g.hook(abi.HookBeforeAgent).bytes()
 		}, "start function"),
-		refused("export of a function that does not exist", changed(func(g *guest) { g.export("x", 99) }), "function 99 does not exist"),
+		refused(
+			"export of a function that does not exist",
+			changed(func(g *guest) { g.export("x", 99) }),
+			"function 99 does not exist",
+		),
 		refused("global under a name of the host", changed(func(g *guest) {
 			g.counter()
 			g.exported = append(g.exported, join(str("agent_runner_v1.global.0"), []byte{kindGlobal, 0}))
 		}), "reserved for the host"),
-		refused("memory exported as memory twice", changed(func(g *guest) { g.exported = append(g.exported, join(str("memory"), []byte{kindMemory, 0})) }), "duplicate export"),
+		refused(
+			"memory exported as memory twice",
+			changed(func(g *guest) { g.exported = append(g.exported, join(str("memory"), []byte{kindMemory, 0})) }),
+			"duplicate export",
+		),
 	}
 }
 
@@ -102,7 +122,11 @@ func badImmediates() []Case {
 	return []Case{
 		refused("alignment beyond the natural one", in(i32(0), []byte{0x28, 3, 0}, drop), "align"),
 		refused("alignment of 2^32-1", in(i32(0), []byte{0x28}, most, []byte{0}, drop), "align"),
-		refused("offset of 33 bits", in(i32(0), []byte{0x28, 2, 0xff, 0xff, 0xff, 0xff, 0x1f}, drop), "does not fit in 32 bits"),
+		refused(
+			"offset of 33 bits",
+			in(i32(0), []byte{0x28, 2, 0xff, 0xff, 0xff, 0xff, 0x1f}, drop),
+			"does not fit in 32 bits",
+		),
 		refused("lane 16 of 16", in(noSIMD, []byte{0xfd, 0x15, 16}, drop), "lane"),
 		refused("shuffle of lane 32", in(noSIMD, noSIMD, shuffle, drop), "lane"),
 		refused("vector instruction that does not exist", in([]byte{0xfd, 0x9a, 1}), "instruction"),
@@ -113,7 +137,11 @@ func badImmediates() []Case {
 		refused("memory.grow of another memory", in(i32(0), []byte{0x40, 1}, drop), "multiple memories"),
 		refused("memory.fill of another memory", in(i32(0), i32(0), i32(0), []byte{0xfc, 0x0b, 1}), "multiple memories"),
 		refused("local of a type that is none", func() []byte {
-			return binaryOf(section(types, []byte{1, 0x60, 0, 0}), section(functions, []byte{1, 0}), section(codes, vec(function([]byte{1, 1, 0x33}))))
+			return binaryOf(
+				section(types, []byte{1, 0x60, 0, 0}),
+				section(functions, []byte{1, 0}),
+				section(codes, vec(function([]byte{1, 1, 0x33}))),
+			)
 		}, "no value type"),
 		refused("type that is no function", fixed(binaryOf(section(types, []byte{1, 0x5f, 0}))), "type"),
 	}
@@ -123,21 +151,54 @@ func badConstants() []Case {
 	raw := func(sections ...[]byte) func() []byte { return fixed(binaryOf(sections...)) }
 	memory := section(memories, []byte{1, 0, 1})
 	return []Case{
-		refused("data at a global of its own", raw(memory, section(globals, []byte{1, typeI32, 0, 0x41, 0, 0x0b}), section(datas, []byte{1, 0, 0x23, 0, 0x0b, 0})), "imported ones only"),
+		refused(
+			"data at a global of its own",
+			raw(memory, section(globals, []byte{1, typeI32, 0, 0x41, 0, 0x0b}), section(datas, []byte{1, 0, 0x23, 0, 0x0b, 0})),
+			"imported ones only",
+		),
 		refused("data at an i64", raw(memory, section(datas, []byte{1, 0, 0x42, 0, 0x0b, 0})), "gives i64, want i32"),
-		refused("data at a sum", raw(memory, section(datas, []byte{1, 0, 0x41, 0, 0x41, 0, 0x6a, 0x0b, 0})), "extended constant expressions"),
+		refused(
+			"data at a sum",
+			raw(memory, section(datas, []byte{1, 0, 0x41, 0, 0x41, 0, 0x6a, 0x0b, 0})),
+			"extended constant expressions",
+		),
 		refused("data at a call", raw(memory, section(datas, []byte{1, 0, 0x10, 0, 0x0b, 0})), "want one constant and end"),
-		refused("data count that is less", raw(memory, section(dataCount, []byte{1}), section(datas, []byte{2, 1, 0, 1, 0})), "data"),
+		refused(
+			"data count that is less",
+			raw(memory, section(dataCount, []byte{1}), section(datas, []byte{2, 1, 0, 1, 0})),
+			"data",
+		),
 		refused("data count alone", raw(memory, section(dataCount, []byte{7})), "data"),
 		refused("data segment with flags 9", raw(memory, section(datas, []byte{1, 9, 0})), "want 0 to 2"),
-		refused("element segment with flags 9", raw(section(tables, []byte{1, typeFuncRef, 0, 1}), section(elements, []byte{1, 9, 0})), "flags"),
-		refused("functions in a table of externals", raw(section(types, []byte{1, 0x60, 0, 0}), section(functions, []byte{1, 0}), section(tables, []byte{1, typeExternRef, 0, 1}),
-			section(elements, []byte{1, 0, 0x41, 0, 0x0b, 1, 0}), section(codes, vec(function([]byte{0})))), ""),
+		refused(
+			"element segment with flags 9",
+			raw(section(tables, []byte{1, typeFuncRef, 0, 1}), section(elements, []byte{1, 9, 0})),
+			"flags",
+		),
+		refused(
+			"functions in a table of externals",
+			raw(
+				section(types, []byte{1, 0x60, 0, 0}),
+				section(functions, []byte{1, 0}),
+				section(tables, []byte{1, typeExternRef, 0, 1}),
+				section(elements, []byte{1, 0, 0x41, 0, 0x0b, 1, 0}),
+				section(codes, vec(function([]byte{0}))),
+			),
+			"",
+		),
 		refused("memory whose maximum is less", raw(section(memories, []byte{1, 1, 5, 4})), "maximum"),
 		refused("table whose maximum is less", raw(section(tables, []byte{1, typeFuncRef, 1, 5, 4})), "maximum"),
 		refused("memory of 65,537 pages", raw(section(memories, []byte{1, 0}, leb(65_537))), "65,537"),
-		{Name: "custom section whose name goes on", Module: func() []byte { return join(honest(), []byte{custom, 2, 200, 'x'}) }, Want: Harmless},
-		{Name: "100,000 custom sections", Module: func() []byte { return join(honest(), repeat(100_000, custom, 2, 1, 'x')) }, Want: Harmless},
+		{
+			Name:   "custom section whose name goes on",
+			Module: func() []byte { return join(honest(), []byte{custom, 2, 200, 'x'}) },
+			Want:   Harmless,
+		},
+		{
+			Name:   "100,000 custom sections",
+			Module: func() []byte { return join(honest(), repeat(100_000, custom, 2, 1, 'x')) },
+			Want:   Harmless,
+		},
 	}
 }
 
@@ -148,10 +209,22 @@ func atLimits() []Case {
 	}
 	return []Case{
 		{Name: "3,998 nested blocks", Module: in(repeat(3_998, 0x02, noValue), repeat(3_998, 0x0b)), Want: Harmless},
-		{Name: "3,900 blocks, and a branch out of each", Module: in(repeat(3_900, 0x02, noValue), repeat(3_900, 0x20, 0, 0x0d, 0, 0x0b)), Want: Harmless},
-		{Name: "60 nested loops that turn at once", Module: in(repeat(60, 0x03, noValue), i32(0), branchIf(59), repeat(60, 0x0b)), Want: Harmless},
+		{
+			Name:   "3,900 blocks, and a branch out of each",
+			Module: in(repeat(3_900, 0x02, noValue), repeat(3_900, 0x20, 0, 0x0d, 0, 0x0b)),
+			Want:   Harmless,
+		},
+		{
+			Name:   "60 nested loops that turn at once",
+			Module: in(repeat(60, 0x03, noValue), i32(0), branchIf(59), repeat(60, 0x0b)),
+			Want:   Harmless,
+		},
 		{Name: "two br_table of 4,096", Module: func() []byte { return branchTables(2, 4_096) }, Want: Harmless},
-		refused("60 br_table of 4,096", func() []byte { return branchTables(60, 4_096) }, "basic blocks, more than the limit of"),
+		refused(
+			"60 br_table of 4,096",
+			func() []byte { return branchTables(60, 4_096) },
+			"basic blocks, more than the limit of",
+		),
 		refused("50,000 memory.grow beside 100 globals", func() []byte {
 			g := newGuest()
 			for range 100 {
@@ -159,8 +232,11 @@ func atLimits() []Case {
 			}
 			return g.hook(abi.HookBeforeAgent, repeat(50_000, join(i32(0), growMemory, drop)...)).bytes()
 		}, "calls times mutable globals, more than the limit of"),
-		refused("40,000 operands that are loaded, then added", in(repeat(40_000, join(i32(0), load32(0))...), repeat(39_999, 0x6a), drop),
-			"operands are on the stack at fuel checks, more than the limit of"),
+		refused(
+			"40,000 operands that are loaded, then added",
+			in(repeat(40_000, join(i32(0), load32(0))...), repeat(39_999, 0x6a), drop),
+			"operands are on the stack at fuel checks, more than the limit of",
+		),
 		refused("straight code over 2,900 locals, eight times", func() []byte {
 			g := newGuest()
 			locals, code := join([]byte{1}, leb(2_900), []byte{typeI32}), []byte(nil)
@@ -173,8 +249,19 @@ func atLimits() []Case {
 			}
 			return g.hook(abi.HookBeforeAgent).bytes()
 		}, "basic blocks times locals, more than the limit of"),
-		{Name: "dead code after a return", Module: in(i32(0), leave, repeat(3_000, 0x02, noValue, 0x0c, 0, 0x0b)), Want: Harmless},
-		{Name: "dead code that takes what is not there", Module: in(unreachable, repeat(50_000, 0x6a), drop), Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultTrap, Text: []string{"unreachable"}},
+		{
+			Name:   "dead code after a return",
+			Module: in(i32(0), leave, repeat(3_000, 0x02, noValue, 0x0c, 0, 0x0b)),
+			Want:   Harmless,
+		},
+		{
+			Name:   "dead code that takes what is not there",
+			Module: in(unreachable, repeat(50_000, 0x6a), drop),
+			Want:   Faulted,
+			Hook:   abi.HookBeforeAgent,
+			Kind:   sandbox.FaultTrap,
+			Text:   []string{"unreachable"},
+		},
 		{Name: "30,000 operands on the stack", Module: in(repeat(30_000, 0x41, 1), repeat(30_000, 0x1a)), Want: Harmless},
 		{Name: "20,000 functions that call one another", Module: func() []byte {
 			g := newGuest()
@@ -188,7 +275,14 @@ func atLimits() []Case {
 
 func trapShapes() []Case {
 	trap := func(name, text string, build func() []byte) Case {
-		return Case{Name: name, Module: build, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultTrap, Text: []string{text}}
+		return Case{
+			Name:   name,
+			Module: build,
+			Want:   Faulted,
+			Hook:   abi.HookBeforeAgent,
+			Kind:   sandbox.FaultTrap,
+			Text:   []string{text},
+		}
 	}
 	in := func(code ...[]byte) func() []byte {
 		return func() []byte {
@@ -228,7 +322,10 @@ func oddEncodings() []Case {
 	}
 	return []Case{
 		endless("filling 64 MB, its opcode in three bytes", in(i32(0), i32(1), i32(size), []byte{0xfc, 0x8b, 0x80, 0x00, 0})),
-		endless("copying 64 MB, its opcode in five bytes", in(i32(0), i32(1), i32(size-1), []byte{0xfc, 0x8a, 0x80, 0x80, 0x80, 0x00, 0, 0})),
+		endless(
+			"copying 64 MB, its opcode in five bytes",
+			in(i32(0), i32(1), i32(size-1), []byte{0xfc, 0x8a, 0x80, 0x80, 0x80, 0x00, 0, 0}),
+		),
 		endless("loop to a label in five bytes", func() []byte {
 			return doing(abi.HookBeforeAgent, loop([]byte{0x0c, 0x80, 0x80, 0x80, 0x80, 0x00}))
 		}),
@@ -251,7 +348,8 @@ func oddEncodings() []Case {
 		endless("loop by br_table with values", func() []byte {
 			g := newGuest()
 			pair := g.signature("ii", "ii")
-			return g.hook(abi.HookBeforeAgent, i32(1), i32(2), typed(0x03, pair, i32(5), []byte{0x0e, 3, 0, 0, 0, 0}), drop, drop).bytes()
+			return g.hook(abi.HookBeforeAgent, i32(1), i32(2), typed(0x03, pair, i32(5), []byte{0x0e, 3, 0, 0, 0, 0}), drop, drop).
+				bytes()
 		}),
 		endless("loop with 90 values", func() []byte {
 			g := newGuest()
@@ -344,7 +442,9 @@ func deepFrames() []Case {
 		stack("recursion with 1,500 locals in 20 loops", func(g *guest) { g.looping(20, 1_500) }),
 		stack("recursion of a function in a table that it put there", func(g *guest) {
 			f := g.function("", "")
-			g.bodies[f] = function([]byte{0}, join(i32(3), i32(0), []byte{0x25, 0}, []byte{0x26, 0}, i32(3), callTable(g.signature("", "")))...)
+			g.bodies[f] = function(
+				[]byte{0},
+				join(i32(3), i32(0), []byte{0x25, 0}, []byte{0x26, 0}, i32(3), callTable(g.signature("", "")))...)
 			g.entries(8, f).hook(abi.HookBeforeAgent, call(f))
 		}),
 	}
@@ -370,7 +470,8 @@ func oddHooks() []Case {
 		{Name: "2^31 sleeps", Module: func() []byte {
 			g := newGuest()
 			poll := g.wasi("poll_oneoff")
-			return g.hook(abi.HookBeforeAgent, i32(0), i32(0), i32(-1<<31), i32(0), call(poll), []byte{0x45}, when(unreachable)).bytes()
+			return g.hook(abi.HookBeforeAgent, i32(0), i32(0), i32(-1<<31), i32(0), call(poll), []byte{0x45}, when(unreachable)).
+				bytes()
 		}, Want: Harmless},
 		{Name: "sleep of nothing", Module: func() []byte {
 			g := newGuest()

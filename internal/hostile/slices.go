@@ -37,7 +37,10 @@ func touches() []Case {
 	}
 	onward := join(local(n1), i32(1<<20), add, setLocal(n1))
 	return []Case{
-		endless("64 MB touched by straight code", func() []byte { return newGuest().memory(pages).quickly(stores(size - 4)) }),
+		endless(
+			"64 MB touched by straight code",
+			func() []byte { return newGuest().memory(pages).quickly(stores(size - 4)) },
+		),
 		endless("64 MB touched by small leaves", func() []byte {
 			g := newGuest().memory(pages)
 			at := g.counter()
@@ -55,8 +58,24 @@ func touches() []Case {
 			return newGuest().memory(pages).quickly(count(n2, size>>21, vectors(1<<20, size/2), onward))
 		}),
 		endless("64 MB touched by small copies", func() []byte {
-			return newGuest().memory(pages).quickly(count(n2, size/2/far-1,
-				local(n1), i32(edge+1), add, local(n1), i32(edge+1+size/2), add, i32(2), copyMemory, local(n1), i32(far), add, setLocal(n1)))
+			return newGuest().memory(pages).quickly(count(
+				n2,
+				size/2/far-1,
+				local(
+					n1,
+				),
+				i32(edge+1),
+				add,
+				local(n1),
+				i32(edge+1+size/2),
+				add,
+				i32(2),
+				copyMemory,
+				local(n1),
+				i32(far),
+				add,
+				setLocal(n1),
+			))
 		}),
 		endless("64 MB touched as soon as they are there", func() []byte {
 			return newGuest().memory(1).quickly(i32(pages-1), growMemory, drop, stores(size-4))
@@ -109,7 +128,10 @@ func slowWork() []Case {
 				list = append(list, list[i*7919%5_000])
 			}
 			return g.entries(60_000, list...).quickly(forever(
-				repeat(1_000, join(local(n1), i32(7919*64), add, teeLocal(n1), i32(0x7fff), and, callTable(g.signature("", "")))...)))
+				repeat(
+					1_000,
+					join(local(n1), i32(7919*64), add, teeLocal(n1), i32(0x7fff), and, callTable(g.signature("", "")))...),
+			))
 		}),
 	}
 }

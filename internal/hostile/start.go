@@ -45,43 +45,104 @@ func startCases() []Case {
 			g.startAt = leb(g.function("", "", call(1)))
 			return g.bytes()
 		}, "its start function", "nest too deep"),
-		{Name: "start function makes every host call", Module: func() []byte { return everyCall((*guest).start) }, Want: Harmless},
+		{
+			Name:   "start function makes every host call",
+			Module: func() []byte { return everyCall((*guest).start) },
+			Want:   Harmless,
+		},
 		{Name: "_initialize makes every host call", Module: func() []byte {
-			return everyCall(func(g *guest, code ...[]byte) *guest { return g.export("_initialize", g.function("", "", code...)) })
+			return everyCall(
+				func(g *guest, code ...[]byte) *guest { return g.export("_initialize", g.function("", "", code...)) },
+			)
 		}, Want: Harmless},
 		{Name: "describe makes every host call", Module: func() []byte {
 			return everyCall(func(g *guest, code ...[]byte) *guest { return g.hook(abi.HookDescribe, code...) })
 		}, Want: Harmless},
-		refused("memory larger than the limit", func() []byte { return newGuest().memory(1025).hook(abi.HookBeforeAgent).bytes() }, "memory", "limit"),
-		refused("memory of 4 GiB", func() []byte { return newGuest().memory(1 << 16).hook(abi.HookBeforeAgent).bytes() }, "memory", "limit"),
-		refused("table of 2^27 entries", func() []byte { return newGuest().entries(1 << 27).hook(abi.HookBeforeAgent).bytes() }, "134,217,728 table entries, more than the limit of 65,536"),
+		refused(
+			"memory larger than the limit",
+			func() []byte { return newGuest().memory(1025).hook(abi.HookBeforeAgent).bytes() },
+			"memory",
+			"limit",
+		),
+		refused(
+			"memory of 4 GiB",
+			func() []byte { return newGuest().memory(1 << 16).hook(abi.HookBeforeAgent).bytes() },
+			"memory",
+			"limit",
+		),
+		refused(
+			"table of 2^27 entries",
+			func() []byte { return newGuest().entries(1 << 27).hook(abi.HookBeforeAgent).bytes() },
+			"134,217,728 table entries, more than the limit of 65,536",
+		),
 		refused("40 tables of 2^27 entries", func() []byte {
 			g := newGuest().entries(1 << 27).hook(abi.HookBeforeAgent)
 			g.table = join(times(40, join([]byte{typeFuncRef, 0}, leb(1<<27))...))
 			return g.bytes()
 		}, "limit"),
 		timed(refused("_initialize loops", initialize(forever()), "_initialize: ran longer than 60ms")),
-		{Name: "_initialize grows to the limit", Module: initialize(loop(i32(16), growMemory, i32(0), []byte{0x4e}, branchIf(0))), Want: Harmless},
-		refused("_initialize grows, and traps at the limit", initialize(loop(i32(16), growMemory, i32(0), []byte{0x4e}, branchIf(0)), unreachable), "_initialize: unreachable executed", "64 MiB"),
-		timed(refused("_initialize fills 64 MiB for ever", initialize(i32(1020), growMemory, drop, forever(i32(0), i32(1), i32(1<<26), fill)), "_initialize: ran longer")),
+		{
+			Name:   "_initialize grows to the limit",
+			Module: initialize(loop(i32(16), growMemory, i32(0), []byte{0x4e}, branchIf(0))),
+			Want:   Harmless,
+		},
+		refused(
+			"_initialize grows, and traps at the limit",
+			initialize(loop(i32(16), growMemory, i32(0), []byte{0x4e}, branchIf(0)), unreachable),
+			"_initialize: unreachable executed",
+			"64 MiB",
+		),
+		timed(
+			refused(
+				"_initialize fills 64 MiB for ever",
+				initialize(i32(1020), growMemory, drop, forever(i32(0), i32(1), i32(1<<26), fill)),
+				"_initialize: ran longer",
+			),
+		),
 		timed(refused("describe loops", describe(forever()), "describe: ran longer than 60ms")),
 		refused("describe traps", describe(unreachable), "describe: unreachable executed"),
 		refused("describe returns 7", func() []byte {
 			g := newGuest().hook(abi.HookBeforeAgent)
 			return g.export("describe", g.function("i", "i", i32(7))).bytes()
 		}, "returned 7"),
-		refused("describe says nonsense", func() []byte { return describing(`{"name":7}`) }, "describe", "name: want a string"),
-		refused("describe names a hook that is not there", func() []byte { return describing(`{"hooks":["gate_tool"]}`) }, "hooks names gate_tool, which the module does not export"),
-		refused("describe requires what no host has", func() []byte { return describing(`{"requires":["root"]}`) }, `requires "root"`),
-		refused("describe has a schema from elsewhere", func() []byte { return describing(`{"config_schema":{"$ref":"http://169.254.169.254/"}}`) }, "config_schema"),
+		refused(
+			"describe says nonsense",
+			func() []byte { return describing(`{"name":7}`) },
+			"describe",
+			"name: want a string",
+		),
+		refused(
+			"describe names a hook that is not there",
+			func() []byte { return describing(`{"hooks":["gate_tool"]}`) },
+			"hooks names gate_tool, which the module does not export",
+		),
+		refused(
+			"describe requires what no host has",
+			func() []byte { return describing(`{"requires":["root"]}`) },
+			`requires "root"`,
+		),
+		refused(
+			"describe has a schema from elsewhere",
+			func() []byte { return describing(`{"config_schema":{"$ref":"http://169.254.169.254/"}}`) },
+			"config_schema",
+		),
 		refused("describe has a schema that refers to itself", func() []byte {
 			return describing(`{"config_schema":{"$ref":"#"}}`)
 		}, "config_schema"),
-		refused("describe has a schema that multiplies", func() []byte { return describing(`{"config_schema":` + multiplying(40) + `}`) }, "config_schema", "references multiply"),
+		refused(
+			"describe has a schema that multiplies",
+			func() []byte { return describing(`{"config_schema":` + multiplying(40) + `}`) },
+			"config_schema",
+			"references multiply",
+		),
 		refused("describe has a schema of 70 KB", func() []byte {
 			return describing(`{"config_schema":{"description":"` + strings.Repeat("x", 70_000) + `"}}`)
 		}, "config_schema", "at most 65536 are allowed"),
-		refused("describe has a name of 1 KB", func() []byte { return describing(`{"name":"` + strings.Repeat("n", 1024) + `"}`) }, "at most 128 are allowed"),
+		refused(
+			"describe has a name of 1 KB",
+			func() []byte { return describing(`{"name":"` + strings.Repeat("n", 1024) + `"}`) },
+			"at most 128 are allowed",
+		),
 		timed(Case{Name: "configure loops", Module: func() []byte {
 			return newGuest().hook(abi.HookBeforeAgent).hook(abi.HookConfigure, forever()).bytes()
 		}, Want: Refused, Text: []string{"configure", "ran longer than 60ms"}}),
@@ -96,7 +157,9 @@ func startCases() []Case {
 func describing(description string) []byte {
 	g := newGuest()
 	write := g.abi("write")
-	g.memory(4+len(description)>>16).place(answerAt, description).hook(abi.HookDescribe, i32(answerAt), i32(len(description)), call(write))
+	g.memory(4+len(description)>>16).
+		place(answerAt, description).
+		hook(abi.HookDescribe, i32(answerAt), i32(len(description)), call(write))
 	return g.hook(abi.HookBeforeAgent).bytes()
 }
 

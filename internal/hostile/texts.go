@@ -27,7 +27,10 @@ var goodTexts = []string{
 // badTexts are parts that are invalid or unusual in JSON.
 var badTexts = []string{
 	"\xff", "\x00", "\x1b[2J", `\ud800`, `\u0000`, "1e999999", "-0", "9007199254740993", "NaN", "//", "}", "{", "[", `"`, ",", ":",
-	strings.Repeat("[", 100), strings.Repeat(`{"a":`, 70), strings.Repeat("9", 70), `"instruction":1,`, `"Decision":"allow",`, `"id":"msg_1",`, `"role":"tool",`,
+	strings.Repeat(
+		"[",
+		100,
+	), strings.Repeat(`{"a":`, 70), strings.Repeat("9", 70), `"instruction":1,`, `"Decision":"allow",`, `"id":"msg_1",`, `"role":"tool",`,
 	`"at":-1,`, `"at":4294967296,`, `"remove":99999999999,`, `"tool_call_id":"c2",`, `{},`, "\ufeff", "\u202e",
 }
 

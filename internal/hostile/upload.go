@@ -46,7 +46,11 @@ func noModules() []Case {
 		refused("program for a machine", fixed([]byte("\x7fELF\x02\x01\x01")), "another machine"),
 		refused("gzip bomb", gzipBomb, "compressed with gzip"),
 		refused("zstd bomb", fixed([]byte("\x28\xb5\x2f\xfd\xa4\x00\x00\x00\x80")), "compressed with zstd"),
-		refused("brotli bomb", fixed(append([]byte{0xcf, 0xff, 0xff, 0x7f, 0xf8}, repeat(64, 0x27, 0, 0xe2)...)), "not a WebAssembly module"),
+		refused(
+			"brotli bomb",
+			fixed(append([]byte{0xcf, 0xff, 0xff, 0x7f, 0xf8}, repeat(64, 0x27, 0, 0xe2)...)),
+			"not a WebAssembly module",
+		),
 		refused("tar archive", fixed(append(make([]byte, 257), "ustar\x00"...)), "tar archive"),
 		refused("zip archive", fixed([]byte("PK\x03\x04aaaa")), "zip archive"),
 		refused("header alone", fixed(binaryOf()), "does not export its memory"),
@@ -74,19 +78,43 @@ func badSections() []Case {
 		refused("section twice", fixed(binaryOf(one, one)), "duplicate section"),
 		refused("sections out of order", fixed(binaryOf(section(memories, []byte{1, 0, 1}), one)), "belongs before it"),
 		refused("unknown section", fixed(binaryOf([]byte{200, 1, 0})), "no section with number 200"),
-		refused("section size too large", fixed(binaryOf(section(types, []byte{1, 0x60, 0, 0, 0}))), "section's size is 5 bytes, but its contents take 4"),
+		refused(
+			"section size too large",
+			fixed(binaryOf(section(types, []byte{1, 0x60, 0, 0, 0}))),
+			"section's size is 5 bytes, but its contents take 4",
+		),
 		refused("section size too small", fixed(binaryOf([]byte{types, 3, 1, 0x60, 0, 0})), "type section"),
 		refused("section beyond the end", fixed(binaryOf([]byte{types, 100, 1})), "needs 100 more bytes"),
 		refused("overlong number", fixed(binaryOf([]byte{types, 0x81, 0x80, 0x80, 0x80, 0x80, 0})), "more than the 5 bytes"),
 		refused("number of 33 bits", fixed(binaryOf([]byte{types, 0x81, 0x80, 0x80, 0x80, 0x10})), "does not fit in 32 bits"),
-		refused("negative section size", fixed(binaryOf([]byte{types, 0xff, 0xff, 0xff, 0xff, 0x7f})), "does not fit in 32 bits"),
-		refused("negative constant too long", body(0, 0x41, 0xff, 0xff, 0xff, 0xff, 0x4f, 0x1a, 0x0b), "i32.const does not fit in 32 bits"),
+		refused(
+			"negative section size",
+			fixed(binaryOf([]byte{types, 0xff, 0xff, 0xff, 0xff, 0x7f})),
+			"does not fit in 32 bits",
+		),
+		refused(
+			"negative constant too long",
+			body(0, 0x41, 0xff, 0xff, 0xff, 0xff, 0x4f, 0x1a, 0x0b),
+			"i32.const does not fit in 32 bits",
+		),
 		refused("functions without code", fixed(binaryOf(one, section(functions, []byte{1, 0}))), "1 functions are declared"),
-		refused("code without functions", fixed(binaryOf(one, section(codes, []byte{1, 2, 0, 0x0b}))), "0 functions are declared"),
+		refused(
+			"code without functions",
+			fixed(binaryOf(one, section(codes, []byte{1, 2, 0, 0x0b}))),
+			"0 functions are declared",
+		),
 		refused("body without end", body(0, 0x01), "function 0"),
-		refused("operands of the wrong type", func() []byte { return doing(abi.HookBeforeAgent, i64(1), i32(1), add, drop) }, "is not valid"),
+		refused(
+			"operands of the wrong type",
+			func() []byte { return doing(abi.HookBeforeAgent, i64(1), i32(1), add, drop) },
+			"is not valid",
+		),
 		refused("stack underflow", func() []byte { return doing(abi.HookBeforeAgent, drop) }, "is not valid"),
-		refused("counter of the host by its index", func() []byte { return doing(abi.HookBeforeAgent, i64(1<<40), setGlobal(0)) }, "global 0 does not exist"),
+		refused(
+			"counter of the host by its index",
+			func() []byte { return doing(abi.HookBeforeAgent, i64(1<<40), setGlobal(0)) },
+			"global 0 does not exist",
+		),
 	}
 }
 
@@ -99,9 +127,21 @@ func claims() []Case {
 			return binaryOf(section(types, []byte{1, 0x60, 0, 0}), section(functions, times(1000, 0)),
 				section(codes, times(1000, function(join([]byte{1}, leb(50_000), []byte{typeI32}))...)))
 		}, "50,000 locals, more than the limit"),
-		refused("data segment of 4 GiB", fixed(binaryOf(section(memories, []byte{1, 0, 1}), section(datas, []byte{1, 1}, most))), "needs 4,294,967,295 more bytes"),
-		refused("data beyond the memory", func() []byte { return newGuest().place(4<<16-1, "ab").hook(abi.HookBeforeAgent).bytes() }, "do not lie in the memory"),
-		refused("data at the top of 4 GiB", func() []byte { return newGuest().place(-1, "ab").hook(abi.HookBeforeAgent).bytes() }, "do not lie in the memory"),
+		refused(
+			"data segment of 4 GiB",
+			fixed(binaryOf(section(memories, []byte{1, 0, 1}), section(datas, []byte{1, 1}, most))),
+			"needs 4,294,967,295 more bytes",
+		),
+		refused(
+			"data beyond the memory",
+			func() []byte { return newGuest().place(4<<16-1, "ab").hook(abi.HookBeforeAgent).bytes() },
+			"do not lie in the memory",
+		),
+		refused(
+			"data at the top of 4 GiB",
+			func() []byte { return newGuest().place(-1, "ab").hook(abi.HookBeforeAgent).bytes() },
+			"do not lie in the memory",
+		),
 		refused("elements beyond the table", func() []byte {
 			g := newGuest()
 			f := g.function("", "")
@@ -116,21 +156,43 @@ func claims() []Case {
 		name string
 	}{{types, "type"}, {imports, "import"}, {functions, "function"}, {tables, "table"}, {memories, "memory"},
 		{globals, "global"}, {exports, "export"}, {elements, "element"}, {codes, "code"}, {datas, "data"}} {
-		all = append(all, refused("2^32-1 entries in the "+s.name+" section", fixed(binaryOf(section(s.id, most))), s.name+" section", "4,294,967,295"))
+		all = append(
+			all,
+			refused(
+				"2^32-1 entries in the "+s.name+" section",
+				fixed(binaryOf(section(s.id, most))),
+				s.name+" section",
+				"4,294,967,295",
+			),
+		)
 	}
-	return append(all, refused("2^32-1 data segments announced", fixed(binaryOf(section(dataCount, most))), "data count section", "4,294,967,295"))
+	return append(
+		all,
+		refused(
+			"2^32-1 data segments announced",
+			fixed(binaryOf(section(dataCount, most))),
+			"data count section",
+			"4,294,967,295",
+		),
+	)
 }
 
 // claimed returns a module with one function and these groups of locals.
 func claimed(groups int, locals ...[]byte) func() []byte {
 	body := function(join(leb(groups), join(locals...), []byte{typeI32}))
-	return fixed(binaryOf(section(types, []byte{1, 0x60, 0, 0}), section(functions, []byte{1, 0}), section(codes, vec(body))))
+	return fixed(
+		binaryOf(section(types, []byte{1, 0x60, 0, 0}), section(functions, []byte{1, 0}), section(codes, vec(body))),
+	)
 }
 
 // heavy are modules that take a compiler seconds or gigabytes.
 func heavy() []Case {
 	return []Case{
-		refused("function of 1 MB", func() []byte { return doing(abi.HookBeforeAgent, repeat(1<<20, 0x01)) }, "more than the limit of 262,144 per function body"),
+		refused(
+			"function of 1 MB",
+			func() []byte { return doing(abi.HookBeforeAgent, repeat(1<<20, 0x01)) },
+			"more than the limit of 262,144 per function body",
+		),
 		refused("40,000 nested blocks", func() []byte {
 			return doing(abi.HookBeforeAgent, repeat(40_000, 0x02, noValue), repeat(40_000, 0x0b))
 		}, "nested blocks, more than the limit of"),
@@ -138,21 +200,52 @@ func heavy() []Case {
 			return doing(abi.HookBeforeAgent, repeat(1000, 0x03, noValue), repeat(1000, 0x0b))
 		}, "nested loops, more than the limit of"),
 		refused("br_table 5,000 x 200", func() []byte { return branchTables(5_000, 200) }, "more than the limit of"),
-		refused("br_table of 5,000", func() []byte { return branchTables(1, 5_000) }, "5,000 branch targets, more than the limit of 4,096"),
-		refused("100,000 empty functions", func() []byte { return manyFunctions(100_000, 0) }, "100,000 functions, more than the limit of 20,000"),
-		refused("20,000 functions of 1,000 parameters", func() []byte { return manyFunctions(20_000, 1000) }, "1,000 parameters"),
-		refused("20,000 functions of 90 parameters", func() []byte { return manyFunctions(20_000, 90) }, "more than the limit of 200,000 for all functions"),
+		refused(
+			"br_table of 5,000",
+			func() []byte { return branchTables(1, 5_000) },
+			"5,000 branch targets, more than the limit of 4,096",
+		),
+		refused(
+			"100,000 empty functions",
+			func() []byte { return manyFunctions(100_000, 0) },
+			"100,000 functions, more than the limit of 20,000",
+		),
+		refused(
+			"20,000 functions of 1,000 parameters",
+			func() []byte { return manyFunctions(20_000, 1000) },
+			"1,000 parameters",
+		),
+		refused(
+			"20,000 functions of 90 parameters",
+			func() []byte { return manyFunctions(20_000, 90) },
+			"more than the limit of 200,000 for all functions",
+		),
 		refused("50,000 ifs", func() []byte {
 			return doing(abi.HookBeforeAgent, repeat(50_000, 0x41, 0, 0x04, noValue, 0x0b))
 		}, "basic blocks, more than the limit of"),
-		refused("custom section of 50 MB", func() []byte { return append(honest(), custom1("x", make([]byte, 50<<20))...) }, "more than the limit of 16 MiB"),
-		refused("100,001 data segments", func() []byte { return manySegments(100_001) }, "100,001 data segments, more than the limit of 100,000"),
+		refused(
+			"custom section of 50 MB",
+			func() []byte { return append(honest(), custom1("x", make([]byte, 50<<20))...) },
+			"more than the limit of 16 MiB",
+		),
+		refused(
+			"100,001 data segments",
+			func() []byte { return manySegments(100_001) },
+			"100,001 data segments, more than the limit of 100,000",
+		),
 		{Name: "100,000 data segments", Module: func() []byte { return manySegments(100_000) }, Want: Harmless},
 		{Name: "loops with locals at the limits", Module: func() []byte {
-			return binaryOf(section(types, []byte{1, 0x60, 1, typeI32, 1, typeI32}), section(functions, []byte{1, 0}), section(memories, []byte{1, 0, 1}),
-				section(exports, vec(join(str("before_agent"), []byte{kindFunction, 0}), join(str("memory"), []byte{kindMemory, 0}))),
+			return binaryOf(
+				section(types, []byte{1, 0x60, 1, typeI32, 1, typeI32}),
+				section(functions, []byte{1, 0}),
+				section(memories, []byte{1, 0, 1}),
+				section(
+					exports,
+					vec(join(str("before_agent"), []byte{kindFunction, 0}), join(str("memory"), []byte{kindMemory, 0})),
+				),
 				section(codes, vec(function(join([]byte{1}, leb(2_000), []byte{typeI64}),
-					join(repeat(240, 0x03, noValue, 0x20, 1, 0x21, 2, 0x0b), i32(0))...))))
+					join(repeat(240, 0x03, noValue, 0x20, 1, 0x21, 2, 0x0b), i32(0))...))),
+			)
 		}, Want: Harmless},
 	}
 }
@@ -163,7 +256,11 @@ func branchTables(n, targets int) []byte {
 }
 
 func manyFunctions(n, params int) []byte {
-	return binaryOf(section(types, []byte{1, 0x60}, times(params, typeI32), []byte{0}), section(functions, times(n, 0)), section(codes, times(n, 2, 0, 0x0b)))
+	return binaryOf(
+		section(types, []byte{1, 0x60}, times(params, typeI32), []byte{0}),
+		section(functions, times(n, 0)),
+		section(codes, times(n, 2, 0, 0x0b)),
+	)
 }
 
 func manySegments(n int) []byte {
@@ -193,8 +290,16 @@ func outsides() []Case {
 	}
 	return []Case{
 		refused("unknown import", with("env", "system", "i", "i"), "imports env.system"),
-		refused("unknown host call", with(abi.ImportModule, "become_root", "", ""), "imports agent_middleware_v1.become_root, which ABI version 1 does not have"),
-		refused("host call of another type", with(abi.ImportModule, "read", "iiI", "I"), "imports agent_middleware_v1.read as (i32, i32, i64) -> i64, want (i32, i32) -> i32"),
+		refused(
+			"unknown host call",
+			with(abi.ImportModule, "become_root", "", ""),
+			"imports agent_middleware_v1.become_root, which ABI version 1 does not have",
+		),
+		refused(
+			"host call of another type",
+			with(abi.ImportModule, "read", "iiI", "I"),
+			"imports agent_middleware_v1.read as (i32, i32, i64) -> i64, want (i32, i32) -> i32",
+		),
 		refused("WASI of another type", with(wasiModule, "fd_write", "i", "i"), "want (i32, i32, i32, i32) -> i32"),
 		refused("WASI beyond preview 1", with(wasiModule, "sock_connect", "i", "i"), "which WASI preview 1 does not have"),
 		refused("imported memory", foreign(kindMemory, 0, 1), "imports the memory env.x, but only functions"),
@@ -203,7 +308,11 @@ func outsides() []Case {
 		refused("name of the host imported", with("agent_runner_v1", "refuel", "II", "I"), "agent_runner_v1"),
 		refused("name of the host exported", withExport("agent_runner_v1.fuel"), "reserved for the host"),
 		refused("env.yield imported", with("env", "yield", "", ""), "imports env.yield"),
-		refused("newer ABI version", with("agent_middleware_v2", "read", "ii", "i"), "it asks for ABI version 2; this host speaks version 1"),
+		refused(
+			"newer ABI version",
+			with("agent_middleware_v2", "read", "ii", "i"),
+			"it asks for ABI version 2; this host speaks version 1",
+		),
 		refused("two ABI versions", func() []byte {
 			g := newGuest()
 			g.abi("read")
@@ -216,18 +325,47 @@ func outsides() []Case {
 			g.use("extism:host/env", "alloc", "I", "I")
 			return g.hook(abi.HookBeforeAgent).bytes()
 		}, "xtism"),
-		refused("no hook", func() []byte { return newGuest().export("run", newGuest().function("i", "i", i32(0))).bytes() }, ""),
-		refused("no memory", raw(section(types, []byte{1, 0x60, 1, typeI32, 1, typeI32}), section(functions, []byte{1, 0}),
-			section(exports, vec(join(str("before_agent"), []byte{kindFunction, 0}))), section(codes, vec(function([]byte{0}, i32(0)...)))), "does not export its memory"),
-		refused("memory that is a function", raw(section(types, []byte{1, 0x60, 0, 0}), section(functions, []byte{1, 0}),
-			section(exports, vec(join(str("memory"), []byte{kindFunction, 0}))), section(codes, vec(function([]byte{0})))), "does not export its memory"),
+		refused(
+			"no hook",
+			func() []byte { return newGuest().export("run", newGuest().function("i", "i", i32(0))).bytes() },
+			"",
+		),
+		refused("no memory", raw(
+			section(types, []byte{1, 0x60, 1, typeI32, 1, typeI32}),
+			section(functions, []byte{1, 0}),
+			section(
+				exports,
+				vec(join(str("before_agent"), []byte{kindFunction, 0})),
+			),
+			section(codes, vec(function([]byte{0}, i32(0)...))),
+		), "does not export its memory"),
+		refused("memory that is a function", raw(
+			section(types, []byte{1, 0x60, 0, 0}),
+			section(functions, []byte{1, 0}),
+			section(
+				exports,
+				vec(join(str("memory"), []byte{kindFunction, 0})),
+			),
+			section(codes, vec(function([]byte{0}))),
+		), "does not export its memory"),
 		refused("hook of another type", func() []byte {
 			g := newGuest()
 			return g.export("before_agent", g.function("iI", "I", i64(0))).bytes()
 		}, "before_agent: want (i32) -> i32, got (i32, i64) -> i64"),
-		refused("hook that is a memory", raw(section(memories, []byte{1, 0, 1}), section(exports, vec(memory, join(str("before_agent"), []byte{kindMemory, 0})))), "exports before_agent as a memory"),
-		refused("hook that is a global", raw(section(memories, []byte{1, 0, 1}), section(globals, vec([]byte{typeI32, 0, 0x41, 0, 0x0b})),
-			section(exports, vec(memory, join(str("gate_tool"), []byte{kindGlobal, 0})))), "exports gate_tool as a global"),
+		refused(
+			"hook that is a memory",
+			raw(
+				section(memories, []byte{1, 0, 1}),
+				section(exports, vec(memory, join(str("before_agent"), []byte{kindMemory, 0}))),
+			),
+			"exports before_agent as a memory",
+		),
+		refused(
+			"hook that is a global",
+			raw(section(memories, []byte{1, 0, 1}), section(globals, vec([]byte{typeI32, 0, 0x41, 0, 0x0b})),
+				section(exports, vec(memory, join(str("gate_tool"), []byte{kindGlobal, 0})))),
+			"exports gate_tool as a global",
+		),
 		refused("_initialize of another type", func() []byte {
 			g := newGuest().hook(abi.HookBeforeAgent)
 			return g.export("_initialize", g.function("i", "i", i32(0))).bytes()
@@ -237,7 +375,11 @@ func outsides() []Case {
 		refused("escape in a name", withExport("\x1b[2J"), "control character"),
 		refused("name that turns the line around", withExport("safe\u202etnega"), "control character"),
 		refused("name with a line separator", withExport("safe\u2028agent"), "control character"),
-		refused("name of 1 MB", func() []byte { return withExport(string(repeat(1<<20, 'n')))() }, "1,048,576 bytes in the name of an export"),
+		refused(
+			"name of 1 MB",
+			func() []byte { return withExport(string(repeat(1<<20, 'n')))() },
+			"1,048,576 bytes in the name of an export",
+		),
 		refused("name that is not UTF-8", withExport("\xff\xfe"), "not valid UTF-8"),
 	}
 }
@@ -268,15 +410,28 @@ func features() []Case {
 func harmless() []Case {
 	lie := join(leb(1), leb(20), most, most, most)
 	return []Case{
-		{Name: "name section that lies", Module: func() []byte { return append(honest(), custom1("name", lie)...) }, Want: Harmless},
+		{
+			Name:   "name section that lies",
+			Module: func() []byte { return append(honest(), custom1("name", lie)...) },
+			Want:   Harmless,
+		},
 		{Name: "names for stack traces that are hostile", Module: func() []byte {
 			name := join([]byte{1}, leb(0), str("\x1b]0;pwned\x07\xff\n"))
 			return append(doing(abi.HookBeforeAgent, unreachable), custom1("name", join([]byte{1}, leb(len(name)), name))...)
 		}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: "trap", Text: []string{"unreachable executed"}, Check: noControlCharacters},
 		{Name: "debug information that lies", Module: func() []byte {
-			return join(honest(), custom1(".debug_info", repeat(4000, 0xff)), custom1(".debug_line", most), custom1("producers", most))
+			return join(
+				honest(),
+				custom1(".debug_info", repeat(4000, 0xff)),
+				custom1(".debug_line", most),
+				custom1("producers", most),
+			)
 		}, Want: Harmless},
-		{Name: "custom sections between all others", Module: func() []byte { return between(honest(), custom1("x", []byte("y"))) }, Want: Harmless},
+		{
+			Name:   "custom sections between all others",
+			Module: func() []byte { return between(honest(), custom1("x", []byte("y"))) },
+			Want:   Harmless,
+		},
 		{Name: "payload of a NaN", Module: notANumber, Want: Harmless, Check: func(s *Seen) error {
 			return wantReply(s, "0", "-4194304", "2143289344") // 0/0 and its canonical form differ by machine, not by run
 		}},
@@ -310,7 +465,8 @@ func notANumber() []byte {
 	show := g.show()
 	g.place(answerAt, "nan")
 	zero := []byte{0x43, 0, 0, 0, 0}
-	return g.hook(abi.HookBeforeAgent, i32(answerAt), i32(3), zero, zero, []byte{0x95, 0xbc, 0xac}, call(local), call(show)).bytes()
+	return g.hook(abi.HookBeforeAgent, i32(answerAt), i32(3), zero, zero, []byte{0x95, 0xbc, 0xac}, call(local), call(show)).
+		bytes()
 }
 
 // noControlCharacters checks that no event of the run contains an ESC, BEL or NUL character.
@@ -320,7 +476,8 @@ func noControlCharacters(s *Seen) error {
 		if err != nil {
 			return err
 		}
-		if bytes.ContainsAny(b, "\x1b\x07\x00") || bytes.Contains(b, []byte(`\u001b`)) || bytes.Contains(b, []byte(`\u0007`)) {
+		if bytes.ContainsAny(b, "\x1b\x07\x00") || bytes.Contains(b, []byte(`\u001b`)) ||
+			bytes.Contains(b, []byte(`\u0007`)) {
 			return fmt.Errorf("an event holds control characters: %q", b)
 		}
 	}

@@ -46,7 +46,10 @@ func wasiCases() []Case {
 	}
 	nowhere := func(name, f, params string, args ...[]byte) Case {
 		c := asked(name, f, 0, params, args...)
-		c.Want, c.Hook, c.Kind, c.Text = Faulted, abi.HookBeforeAgent, sandbox.FaultBounds, []string{f, "do not lie in the memory"}
+		c.Want, c.Hook, c.Kind, c.Text = Faulted, abi.HookBeforeAgent, sandbox.FaultBounds, []string{
+			f,
+			"do not lie in the memory",
+		}
 		return c
 	}
 	printing := func(name string, pieces int, piece string) Case {
@@ -81,7 +84,21 @@ func wasiCases() []Case {
 		nowhere("end of stdin, told nowhere", "fd_read", "iiii", i32(0), i32(0), i32(0), i32(-2)),
 		asked("stdout turned back", "fd_seek", position, "iIii", i32(1), i64(-1), i32(0), i32(-1)),
 		asked("first directory", "fd_prestat_get", badFile, "ii", i32(3), i32(-1)),
-		asked("secrets opened", "path_open", badFile, "iiiiiIIii", i32(3), i32(0), i32(0), i32(11), i32(0), i64(-1), i64(-1), i32(0), i32(-1)),
+		asked(
+			"secrets opened",
+			"path_open",
+			badFile,
+			"iiiiiIIii",
+			i32(3),
+			i32(0),
+			i32(0),
+			i32(11),
+			i32(0),
+			i64(-1),
+			i64(-1),
+			i32(0),
+			i32(-1),
+		),
 		asked("link out of nowhere", "path_symlink", badFile, "iiiii", i32(-1), i32(-1), i32(3), i32(-1), i32(-1)),
 		asked("connection accepted", "sock_accept", badFile, "iii", i32(3), i32(0), i32(-1)),
 		asked("signal raised", "proc_raise", 52, "i", i32(9)),

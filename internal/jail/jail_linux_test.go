@@ -89,7 +89,11 @@ func errnoError(errno syscall.Errno) error {
 var profiles = map[string]func(dir string) Profile{
 	"landlock": func(dir string) Profile { return Profile{} },
 	"files": func(dir string) Profile {
-		return Profile{Read: []string{filepath.Join(dir, "read"), "/nowhere"}, Write: []string{filepath.Join(dir, "write")}, AnyProcess: true}
+		return Profile{
+			Read:       []string{filepath.Join(dir, "read"), "/nowhere"},
+			Write:      []string{filepath.Join(dir, "write")},
+			AnyProcess: true,
+		}
 	},
 	"ports": func(dir string) Profile {
 		port, _ := strconv.ParseUint(os.Getenv("JAIL_PORT"), 10, 16)

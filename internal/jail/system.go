@@ -9,7 +9,15 @@ import (
 // into a directory of its manager, as with systemd-resolved, they include that directory,
 // in which the manager replaces the file.
 func ResolverFiles() []string {
-	files := []string{"/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols"}
+	files := []string{
+		"/etc/resolv.conf",
+		"/etc/hosts",
+		"/etc/host.conf",
+		"/etc/nsswitch.conf",
+		"/etc/gai.conf",
+		"/etc/services",
+		"/etc/protocols",
+	}
 	if target, err := filepath.EvalSymlinks(files[0]); err == nil {
 		if dir := filepath.Dir(target); dir != "/etc" && dir != "/" {
 			files = append(files, dir)

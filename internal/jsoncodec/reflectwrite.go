@@ -157,7 +157,8 @@ func (w *Writer) float(f float64, bits int) {
 		return
 	}
 	form := byte('f')
-	if size := math.Abs(f); size != 0 && (bits == 64 && (size < 1e-6 || size >= 1e21) || bits == 32 && (float32(size) < 1e-6 || float32(size) >= 1e21)) {
+	if size := math.Abs(f); size != 0 &&
+		(bits == 64 && (size < 1e-6 || size >= 1e21) || bits == 32 && (float32(size) < 1e-6 || float32(size) >= 1e21)) {
 		form = 'e'
 	}
 	w.B = strconv.AppendFloat(w.B, f, form, -1, bits)
@@ -277,7 +278,8 @@ func (w *Writer) authorList(v reflect.Value, depth int) {
 			w.Null()
 			return
 		}
-		if elem := v.Type().Elem(); elem.Kind() == reflect.Uint8 && !reflect.PointerTo(elem).Implements(marshals) && !reflect.PointerTo(elem).Implements(marshalsText) {
+		if elem := v.Type().Elem(); elem.Kind() == reflect.Uint8 && !reflect.PointerTo(elem).Implements(marshals) &&
+			!reflect.PointerTo(elem).Implements(marshalsText) {
 			w.B = append(w.B, '"')
 			w.B = base64.StdEncoding.AppendEncode(w.B, v.Bytes())
 			w.B = append(w.B, '"')

@@ -207,7 +207,9 @@ func (s *Scanner) number() error {
 		}
 	}
 	if s.I-start > MaxNumber {
-		return s.ErrorAt("a number of " + strconv.Itoa(s.I-start) + " bytes; at most " + strconv.Itoa(MaxNumber) + " are allowed")
+		return s.ErrorAt(
+			"a number of " + strconv.Itoa(s.I-start) + " bytes; at most " + strconv.Itoa(MaxNumber) + " are allowed",
+		)
 	}
 	return nil
 }

@@ -236,7 +236,11 @@ func WriteMap[M ~map[K]V, K ~string, V any](w *Writer, m M, write func(*Writer, 
 		w.Null()
 		return
 	}
-	keys := make([]string, 0, len(m)) // []string rather than []K: each instance of the sort function would make modules larger
+	keys := make(
+		[]string,
+		0,
+		len(m),
+	) // []string rather than []K: each instance of the sort function would make modules larger
 	for k := range m {
 		keys = append(keys, string(k))
 	}

@@ -37,7 +37,11 @@ func main() {
 	}
 	both, host, err := generate(os.Args[1], os.Args[2:])
 	if err == nil {
-		err = errors.Join(os.WriteFile(os.Args[2], both, 0o644), os.WriteFile(os.Args[3], host, 0o644), writeExchange(os.Args[1]))
+		err = errors.Join(
+			os.WriteFile(os.Args[2], both, 0o644),
+			os.WriteFile(os.Args[3], host, 0o644),
+			writeExchange(os.Args[1]),
+		)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "jsongen:", err)
@@ -54,8 +58,33 @@ func types() (read, written, others []string) {
 		}
 		written = append(written, h.Answer)
 	}
-	read = append(read, "ModelReply", "ToolReply", "HTTPResponse", "LocalValue", "LocalVersion", "Error", "Received", "Message", "Response", "Result")
-	written = append(written, "RequestPatch", "CallPatch", "Sent", "Custom", "ToolRequest", "HTTPRequest", "Control", "Error", "Message", "Response", "Result")
+	read = append(
+		read,
+		"ModelReply",
+		"ToolReply",
+		"HTTPResponse",
+		"LocalValue",
+		"LocalVersion",
+		"Error",
+		"Received",
+		"Message",
+		"Response",
+		"Result",
+	)
+	written = append(
+		written,
+		"RequestPatch",
+		"CallPatch",
+		"Sent",
+		"Custom",
+		"ToolRequest",
+		"HTTPRequest",
+		"Control",
+		"Error",
+		"Message",
+		"Response",
+		"Result",
+	)
 	return read, written, []string{"Splice", "Event", "Approval"}
 }
 
@@ -119,12 +148,20 @@ func generate(dir string, files []string) (both, host []byte, err error) {
 		codecPath = "\"github.com/agent-runner/agent-runner/internal/jsoncodec\""
 	)
 	fmt.Fprintf(g, generated+"package abijson\n\nimport (\n\"unsafe\"\n\n%s\n%s\n)\n", abiPath, codecPath)
-	fmt.Fprintf(&g.host, generated+"//go:build !wasip1 && !guest\n\npackage abijson\n\nimport (\n%s\n%s\n)\n", abiPath, codecPath)
+	fmt.Fprintf(
+		&g.host,
+		generated+"//go:build !wasip1 && !guest\n\npackage abijson\n\nimport (\n%s\n%s\n)\n",
+		abiPath,
+		codecPath,
+	)
 	names := slices.Sorted(maps.Keys(g.structs))
 	for _, name := range names {
 		g.structType(name)
 		if slices.Contains(written, name) {
-			g.printf("\nfunc (x *%s) append(b []byte) ([]byte, error) {\nw := jsoncodec.Writer{B: b}\nx.writeValue(&w)\nreturn w.B, w.Err\n}\n", name)
+			g.printf(
+				"\nfunc (x *%s) append(b []byte) ([]byte, error) {\nw := jsoncodec.Writer{B: b}\nx.writeValue(&w)\nreturn w.B, w.Err\n}\n",
+				name,
+			)
 		}
 	}
 	g.knownOf(names)
@@ -143,9 +180,19 @@ func (g *generator) knownOf(names []string) {
 	}
 	slices.Sort(names)
 	h := &g.host
-	fmt.Fprintf(h, "\n// codecOf returns the codec of v if its type is a type of package abi or a pointer to one.\n// Otherwise, and if v is a nil pointer, it returns nil.\nfunc codecOf(v any) codec {\nswitch x := v.(type) {\n")
+	fmt.Fprintf(
+		h,
+		"\n// codecOf returns the codec of v if its type is a type of package abi or a pointer to one.\n// Otherwise, and if v is a nil pointer, it returns nil.\nfunc codecOf(v any) codec {\nswitch x := v.(type) {\n",
+	)
 	for _, name := range names {
-		fmt.Fprintf(h, "case *abi.%s:\nif x != nil {\nreturn (*%s)(x)\n}\ncase abi.%s:\nreturn (*%s)(&x)\n", name, name, name, name)
+		fmt.Fprintf(
+			h,
+			"case *abi.%s:\nif x != nil {\nreturn (*%s)(x)\n}\ncase abi.%s:\nreturn (*%s)(&x)\n",
+			name,
+			name,
+			name,
+			name,
+		)
 	}
 	fmt.Fprintf(h, "}\nreturn nil\n}\n")
 }
@@ -175,7 +222,8 @@ func (g *generator) parse(dir string, without []string) error {
 		return err
 	}
 	for _, f := range files {
-		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") || slices.Contains(without, f.Name()) {
+		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") ||
+			slices.Contains(without, f.Name()) {
 			continue
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, f.Name()), nil, parser.SkipObjectResolution)
@@ -284,7 +332,13 @@ func (g *generator) fields(name, prefix string) (out []field) {
 			if key == "-" || !n.IsExported() {
 				continue
 			}
-			one := field{prefix + n.Name, key, g.typeOf(f.Type), strings.Contains(options, "omitempty"), strings.Contains(options, "omitzero")}
+			one := field{
+				prefix + n.Name,
+				key,
+				g.typeOf(f.Type),
+				strings.Contains(options, "omitempty"),
+				strings.Contains(options, "omitzero"),
+			}
 			if one.name == "" {
 				one.name = n.Name
 			}
@@ -342,8 +396,13 @@ func (g *generator) fillerOf(name string, list []field) {
 	}
 	g.printf("fields: []shapeField{\n")
 	for _, f := range list {
-		g.printf("{%s, at: unsafe.Offsetof(%s{}.%s), %s},\n", keyOf(f.name), name, f.path[strings.LastIndexByte(f.path, '.')+1:],
-			strings.Replace(shape(f.t), "of: &shapeOf"+name+",", "", 1)) // an initializer cannot refer to its own variable
+		g.printf(
+			"{%s, at: unsafe.Offsetof(%s{}.%s), %s},\n",
+			keyOf(f.name),
+			name,
+			f.path[strings.LastIndexByte(f.path, '.')+1:],
+			strings.Replace(shape(f.t), "of: &shapeOf"+name+",", "", 1),
+		) // an initializer cannot refer to its own variable
 	}
 	g.printf("{mask: %#x},\n", uint64(math.MaxUint64))
 	g.printf("}}\n")
@@ -399,13 +458,30 @@ func shape(t *typ) string {
 	case t.kind == "struct":
 		return "kind: shapeStruct, of: &shapeOf" + t.codec
 	case t.kind == "pointer" && t.elem.kind == "struct":
-		return fmt.Sprintf("kind: shapePointer, of: &shapeOf%s, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**%s)(p)) }", t.elem.codec, t.elem.name)
+		return fmt.Sprintf(
+			"kind: shapePointer, of: &shapeOf%s, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**%s)(p)) }",
+			t.elem.codec,
+			t.elem.name,
+		)
 	case t.kind == "slice" && t.elem.kind == "struct":
-		return fmt.Sprintf("kind: shapeList, of: &shapeOf%s, size: unsafe.Sizeof(%s{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]%s)(p), n) }", t.elem.codec, t.elem.name, t.elem.name)
+		return fmt.Sprintf(
+			"kind: shapeList, of: &shapeOf%s, size: unsafe.Sizeof(%s{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]%s)(p), n) }",
+			t.elem.codec,
+			t.elem.name,
+			t.elem.name,
+		)
 	case t.kind == "slice":
-		return fmt.Sprintf("kind: shapeOther, other: func(t *reader, p unsafe.Pointer) { fillSlice(t, (*[]%s)(p), %s) }", t.elem.name, filler(t.elem))
+		return fmt.Sprintf(
+			"kind: shapeOther, other: func(t *reader, p unsafe.Pointer) { fillSlice(t, (*[]%s)(p), %s) }",
+			t.elem.name,
+			filler(t.elem),
+		)
 	case t.kind == "map":
-		return fmt.Sprintf("kind: shapeOther, other: func(t *reader, p unsafe.Pointer) { fillMap(t, (*%s)(p), %s) }", t.name, filler(t.elem))
+		return fmt.Sprintf(
+			"kind: shapeOther, other: func(t *reader, p unsafe.Pointer) { fillMap(t, (*%s)(p), %s) }",
+			t.name,
+			filler(t.elem),
+		)
 	default:
 		panic("modules cannot decode this type yet: " + t.name)
 	}

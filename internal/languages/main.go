@@ -60,7 +60,11 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(out, head, runtime.GOARCH)
 	for _, name := range names {
-		fmt.Fprintf(out, "\n## %s\n\n| | size | image | load | hook | fuel | time | host calls | pages grown |\n|---|---:|---:|---:|---|---:|---:|---:|---:|\n", name)
+		fmt.Fprintf(
+			out,
+			"\n## %s\n\n| | size | image | load | hook | fuel | time | host calls | pages grown |\n|---|---:|---:|---:|---|---:|---:|---:|---:|\n",
+			name,
+		)
 		for _, l := range languages {
 			source := path.Join(examples, name, strings.ReplaceAll(l.source, "NAME", name))
 			if _, err := os.Stat(filepath.Join(root, source)); err != nil {
@@ -185,7 +189,13 @@ func rows(ctx context.Context, out io.Writer, loader *module.Loader, root, name 
 	if err != nil {
 		return err
 	}
-	first := fmt.Sprintf("| %s | %s | %s | %d ms ", l.name, size(info.Size()), size(m.Info().Memory.Image), load.Milliseconds())
+	first := fmt.Sprintf(
+		"| %s | %s | %s | %d ms ",
+		l.name,
+		size(info.Size()),
+		size(m.Info().Memory.Image),
+		load.Milliseconds(),
+	)
 	for _, r := range result {
 		if r.Calls == 0 {
 			continue
@@ -193,7 +203,16 @@ func rows(ctx context.Context, out io.Writer, loader *module.Loader, root, name 
 		if r.Failed+r.Faulted > 0 {
 			return fmt.Errorf("%s: %s", r.Hook, r.Problem)
 		}
-		fmt.Fprintf(out, "%s| `%s` | %d | %.0f us | %d | %d |\n", first, r.Hook, r.Fuel, float64(r.TimeNS)/1e3, r.HostCalls, r.Pages)
+		fmt.Fprintf(
+			out,
+			"%s| `%s` | %d | %.0f us | %d | %d |\n",
+			first,
+			r.Hook,
+			r.Fuel,
+			float64(r.TimeNS)/1e3,
+			r.HostCalls,
+			r.Pages,
+		)
 		first = strings.Repeat("| ", 4)
 	}
 	return nil

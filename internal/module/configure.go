@@ -75,7 +75,12 @@ func (e *ConfigError) Unwrap() error { return e.Err }
 //
 // The error is a *ConfigError if the configuration is invalid or the module's configure fails. The
 // caller must close the middleware after its last run.
-func (m *Module) Configure(ctx context.Context, entry string, config json.RawMessage, grants policy.Grants) (*Middleware, error) {
+func (m *Module) Configure(
+	ctx context.Context,
+	entry string,
+	config json.RawMessage,
+	grants policy.Grants,
+) (*Middleware, error) {
 	refused := func(err error) error { return &ConfigError{entry, m.Name(), err} }
 	config, err := m.source.configure(config)
 	if err != nil {
@@ -89,7 +94,13 @@ func (m *Module) Configure(ctx context.Context, entry string, config json.RawMes
 		return nil, refused(err)
 	}
 	if len(input) > m.limits.InputBytes {
-		return nil, refused(&policy.LimitError{Limit: "input_bytes", Max: m.limits.InputBytes, What: fmt.Sprintf("a configuration of %d bytes", len(config))})
+		return nil, refused(
+			&policy.LimitError{
+				Limit: "input_bytes",
+				Max:   m.limits.InputBytes,
+				What:  fmt.Sprintf("a configuration of %d bytes", len(config)),
+			},
+		)
 	}
 	mw := &Middleware{module: m, entry: entry, config: config, grants: grants}
 	// An entry gets its own image even if the module has no configure, so that no instance serves

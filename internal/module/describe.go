@@ -42,7 +42,11 @@ func (m *Module) prepare(ctx context.Context) error {
 		return m.refusal(err)
 	}
 	if len(output) > maxDescription {
-		return refuse(m.Name(), fmt.Sprintf("describe: the answer has %d bytes", len(output)), fmt.Sprintf("at most %d are allowed", maxDescription))
+		return refuse(
+			m.Name(),
+			fmt.Sprintf("describe: the answer has %d bytes", len(output)),
+			fmt.Sprintf("at most %d are allowed", maxDescription),
+		)
 	}
 	if len(output) > 0 {
 		unknown, err := abijson.Decode(output, &m.desc)
@@ -60,20 +64,25 @@ func (m *Module) prepare(ctx context.Context) error {
 func (m *Module) describe(ctx context.Context) ([]byte, error) {
 	var output []byte
 	var once sync.Once // a module that cannot be reset is described again for each instance
-	described, err := m.build(ctx, m.image, m.buildVisit(abi.HookDescribe, nil), func(ctx context.Context, in *sandbox.Instance) error {
-		if err := m.transport.Start(ctx, in, m.buildVisit("", nil)); err != nil {
-			return err
-		}
-		if !m.has(abi.HookDescribe) {
+	described, err := m.build(
+		ctx,
+		m.image,
+		m.buildVisit(abi.HookDescribe, nil),
+		func(ctx context.Context, in *sandbox.Instance) error {
+			if err := m.transport.Start(ctx, in, m.buildVisit("", nil)); err != nil {
+				return err
+			}
+			if !m.has(abi.HookDescribe) {
+				return nil
+			}
+			inv := m.buildVisit(abi.HookDescribe, []byte("{}"))
+			if err := m.callBuilding(ctx, in, inv); err != nil {
+				return err
+			}
+			once.Do(func() { output = inv.Output })
 			return nil
-		}
-		inv := m.buildVisit(abi.HookDescribe, []byte("{}"))
-		if err := m.callBuilding(ctx, in, inv); err != nil {
-			return err
-		}
-		once.Do(func() { output = inv.Output })
-		return nil
-	})
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -84,13 +93,22 @@ func (m *Module) describe(ctx context.Context) ([]byte, error) {
 
 // build prepares a new image from another one with setup. Host calls that the module makes during
 // setup use inv, which allows almost none of them.
-func (m *Module) build(ctx context.Context, from *sandbox.Image, inv *invoke.Invocation, setup func(context.Context, *sandbox.Instance) error) (*sandbox.Image, error) {
+func (m *Module) build(
+	ctx context.Context,
+	from *sandbox.Image,
+	inv *invoke.Invocation,
+	setup func(context.Context, *sandbox.Instance) error,
+) (*sandbox.Image, error) {
 	print := func(line []byte) { inv.Print(line) }
 	prepare := from.Prepare
 	if _, plugin := m.transport.(extism.Transport); plugin {
 		prepare = from.PrepareAnew // a plug-in can read its configuration from its first instruction
 	}
-	image, err := prepare(inv.Context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print, Seed: []byte(m.digest)}, setup)
+	image, err := prepare(
+		inv.Context(ctx),
+		sandbox.InstanceConfig{Stdout: print, Stderr: print, Seed: []byte(m.digest)},
+		setup,
+	)
 	if err != nil && isOwn(err) {
 		err = m.fault(inv, err)
 	}
@@ -107,8 +125,19 @@ func (m *Module) buildVisit(hook abi.Hook, input []byte) *invoke.Invocation {
 // most warn: the error level is reserved for the host.
 func (m *Module) logBuilding(hook abi.Hook, level int32, text string) {
 	at := slog.Level(min(max(level, abi.LogDebug), abi.LogWarn)-1) * 4 // slog's levels are the ABI's, four apart
-	m.loader.log.Log(context.Background(), at, "a module logs while it is loaded", "module", m.Name(), "hook", string(hook),
-		"module_level", abi.LogLevel(level), "text", strings.ToValidUTF8(text, "\ufffd"))
+	m.loader.log.Log(
+		context.Background(),
+		at,
+		"a module logs while it is loaded",
+		"module",
+		m.Name(),
+		"hook",
+		string(hook),
+		"module_level",
+		abi.LogLevel(level),
+		"text",
+		strings.ToValidUTF8(text, "\ufffd"),
+	)
 }
 
 // callBuilding calls describe or configure. It returns an *abi.Error if the module answers with
@@ -188,18 +217,30 @@ func (m *Module) checkDescription() error {
 	d := &m.desc
 	for _, t := range []struct{ name, text string }{{"name", d.Name}, {"version", d.Version}} {
 		if len(t.text) > abi.MaxName {
-			return refuse(m.Name(), fmt.Sprintf("describe: %s has %d bytes", t.name, len(t.text)), fmt.Sprintf("at most %d are allowed", abi.MaxName))
+			return refuse(
+				m.Name(),
+				fmt.Sprintf("describe: %s has %d bytes", t.name, len(t.text)),
+				fmt.Sprintf("at most %d are allowed", abi.MaxName),
+			)
 		}
 		if strings.ContainsFunc(t.text, func(c rune) bool { return !unicode.IsPrint(c) }) {
 			return refuse(m.Name(), fmt.Sprintf("describe: %s is %q", t.name, t.text), "remove characters that do not print")
 		}
 	}
 	if len(d.Description) > maxText {
-		return refuse(m.Name(), fmt.Sprintf("describe: description has %d bytes", len(d.Description)), fmt.Sprintf("at most %d are allowed", maxText))
+		return refuse(
+			m.Name(),
+			fmt.Sprintf("describe: description has %d bytes", len(d.Description)),
+			fmt.Sprintf("at most %d are allowed", maxText),
+		)
 	}
 	for name, n := range map[string]int{"requires": len(d.Requires), "hooks": len(d.Hooks), "events": len(d.Events)} {
 		if n > maxNames {
-			return refuse(m.Name(), fmt.Sprintf("describe: %s has %d names", name, n), fmt.Sprintf("at most %d are allowed", maxNames))
+			return refuse(
+				m.Name(),
+				fmt.Sprintf("describe: %s has %d names", name, n),
+				fmt.Sprintf("at most %d are allowed", maxNames),
+			)
 		}
 	}
 	switch d.Messages {
@@ -209,7 +250,11 @@ func (m *Module) checkDescription() error {
 	}
 	for _, t := range d.Events {
 		if !slices.Contains(abi.EventTypes(), t) {
-			return refuse(m.Name(), fmt.Sprintf("describe: events names %.64q, which is not an event", t), fmt.Sprintf("there are %s", strings.Trim(fmt.Sprint(abi.EventTypes()), "[]")))
+			return refuse(
+				m.Name(),
+				fmt.Sprintf("describe: events names %.64q, which is not an event", t),
+				fmt.Sprintf("there are %s", strings.Trim(fmt.Sprint(abi.EventTypes()), "[]")),
+			)
 		}
 	}
 	if err := m.checkRequires(); err != nil {
@@ -245,9 +290,17 @@ func (m *Module) chooseHooks() error {
 		for _, h := range m.desc.Hooks {
 			switch {
 			case !h.Known():
-				return refuse(m.Name(), fmt.Sprintf("describe: hooks names %.64q, which is not a hook", h), "the hooks are "+joinHooks(abi.Hooks()))
+				return refuse(
+					m.Name(),
+					fmt.Sprintf("describe: hooks names %.64q, which is not a hook", h),
+					"the hooks are "+joinHooks(abi.Hooks()),
+				)
 			case !m.has(h):
-				return refuse(m.Name(), fmt.Sprintf("describe: hooks names %s, which the module does not export", h), "export it, or remove it from the list")
+				return refuse(
+					m.Name(),
+					fmt.Sprintf("describe: hooks names %s, which the module does not export", h),
+					"export it, or remove it from the list",
+				)
 			}
 		}
 		wanted = func(h abi.Hook) bool { return slices.Contains(m.desc.Hooks, h) }

@@ -50,8 +50,16 @@ func BenchmarkExtism(b *testing.B) {
 			s := &session{mw: mw, entry: "plugin", run: "run-1", stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}
 			defer s.Close()
 			for b.Loop() {
-				inv := &invoke.Invocation{Hook: "echo", Limits: &m.limits, Config: mw.config, Entered: true, Now: 1_767_225_600_000_000_000,
-					Input: input, Pending: input, LogFunc: func(int32, string) {}}
+				inv := &invoke.Invocation{
+					Hook:    "echo",
+					Limits:  &m.limits,
+					Config:  mw.config,
+					Entered: true,
+					Now:     1_767_225_600_000_000_000,
+					Input:   input,
+					Pending: input,
+					LogFunc: func(int32, string) {},
+				}
 				w, err := s.acquire(b.Context(), inv)
 				require.NoError(b, err)
 				_, err = m.transport.Call(b.Context(), w.in, inv)

@@ -56,7 +56,10 @@ func callSDK(t *testing.T, wasm []byte, config map[string]string, calls []plugin
 	sdkLogLevel()
 	ctx := t.Context()
 	p, err := sdk.NewPlugin(ctx, sdk.Manifest{Wasm: []sdk.Wasm{sdk.WasmData{Data: wasm}}, Config: config,
-		Memory: &sdk.ManifestMemory{MaxVarBytes: -1, MaxHttpResponseBytes: -1}}, sdk.PluginConfig{EnableWasi: true, RuntimeConfig: wazero.NewRuntimeConfigInterpreter()}, []sdk.HostFunction{sdkLocalAdd()})
+		Memory: &sdk.ManifestMemory{
+			MaxVarBytes:          -1,
+			MaxHttpResponseBytes: -1,
+		}}, sdk.PluginConfig{EnableWasi: true, RuntimeConfig: wazero.NewRuntimeConfigInterpreter()}, []sdk.HostFunction{sdkLocalAdd()})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close(context.WithoutCancel(ctx))) }()
 	if config == nil {
@@ -121,7 +124,14 @@ func rawModule(t *testing.T, l *Loader, wasm []byte, limits policy.Limits) *Modu
 	image, err := l.sandbox.Load(t.Context(), "plugin.wasm", wasm, limits.Limits)
 	require.NoError(t, err)
 	limits.Limits = image.Limits()
-	m := &Module{loader: l, source: source{name: "plugin.wasm"}, digest: image.Digest(), limits: limits, image: image, transport: extism.Transport{}}
+	m := &Module{
+		loader:    l,
+		source:    source{name: "plugin.wasm"},
+		digest:    image.Digest(),
+		limits:    limits,
+		image:     image,
+		transport: extism.Transport{},
+	}
 	_, err = m.describe(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
@@ -129,7 +139,13 @@ func rawModule(t *testing.T, l *Loader, wasm []byte, limits policy.Limits) *Modu
 }
 
 // callHere makes the same calls in this host.
-func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, calls []pluginCall) (out []pluginOutcome) {
+func callHere(
+	t *testing.T,
+	l *Loader,
+	wasm []byte,
+	config map[string]string,
+	calls []pluginCall,
+) (out []pluginOutcome) {
 	t.Helper()
 	m := rawModule(t, l, wasm, policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}})
 	text, err := json.Marshal(config)
@@ -142,8 +158,19 @@ func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, ca
 	within(t, func(c *hook.Call) {
 		for _, call := range calls {
 			var o pluginOutcome
-			inv := &invoke.Invocation{Hook: abi.Hook(call.export), Limits: &m.limits, Call: c, Config: mw.config, Entered: true, Now: 1_767_225_600_000_000_000,
-				Input: []byte(call.input), Pending: []byte(call.input), LogFunc: func(level int32, text string) { o.Logs = append(o.Logs, abi.LogLevel(level)+" "+text) }}
+			inv := &invoke.Invocation{
+				Hook:    abi.Hook(call.export),
+				Limits:  &m.limits,
+				Call:    c,
+				Config:  mw.config,
+				Entered: true,
+				Now:     1_767_225_600_000_000_000,
+				Input: []byte(
+					call.input,
+				),
+				Pending: []byte(call.input),
+				LogFunc: func(level int32, text string) { o.Logs = append(o.Logs, abi.LogLevel(level)+" "+text) },
+			}
 			w, err := s.acquire(t.Context(), inv)
 			require.NoError(t, err)
 			failed, err := m.transport.Call(t.Context(), w.in, inv)

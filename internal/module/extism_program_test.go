@@ -365,12 +365,23 @@ func randomProgram(random *rand.Rand, p *program) {
 }
 
 // runProgram runs a puppet program in a hook.
-func runProgram(t *testing.T, l *Loader, limits policy.Limits, grants policy.Grants, fn func(p *program)) (*testRun, error) {
+func runProgram(
+	t *testing.T,
+	l *Loader,
+	limits policy.Limits,
+	grants policy.Grants,
+	fn func(p *program),
+) (*testRun, error) {
 	t.Helper()
 	m, err := l.LoadBytes(t.Context(), "puppet.wasm", readPlugin(t, "puppet.wasm"), limits)
 	require.NoError(t, err)
 	defer m.Close()
-	mw, err := m.Configure(t.Context(), "guard", fmt.Appendf(nil, `{"program":%q}`, hex.EncodeToString([]byte(assemble(fn)))), grants)
+	mw, err := m.Configure(
+		t.Context(),
+		"guard",
+		fmt.Appendf(nil, `{"program":%q}`, hex.EncodeToString([]byte(assemble(fn)))),
+		grants,
+	)
 	require.NoError(t, err)
 	t.Cleanup(mw.Close)
 	r := open(t, mw)

@@ -22,7 +22,14 @@ func (m *Module) fault(inv *invoke.Invocation, err error) error {
 	if ending.Is(err) {
 		return err
 	}
-	f := &ending.FaultError{Module: m.Name(), Digest: m.Digest(), Hook: inv.Hook, Stage: inv.Stage(err), Cause: err, Stderr: slices.Clone(inv.Recent)}
+	f := &ending.FaultError{
+		Module: m.Name(),
+		Digest: m.Digest(),
+		Hook:   inv.Hook,
+		Stage:  inv.Stage(err),
+		Cause:  err,
+		Stderr: slices.Clone(inv.Recent),
+	}
 	var guest *sandbox.Fault
 	var limit *policy.LimitError
 	var script *script.Error
@@ -63,7 +70,8 @@ func isOwn(err error) bool {
 	var answer *invoke.AnswerError
 	var script *script.Error
 	var call *extism.CallError
-	return errors.As(err, &call) || errors.As(err, &guest) || errors.As(err, &limit) || errors.As(err, &answer) || errors.As(err, &script)
+	return errors.As(err, &call) || errors.As(err, &guest) || errors.As(err, &limit) || errors.As(err, &answer) ||
+		errors.As(err, &script)
 }
 
 // snakeCase converts a field name of the sandbox's limits to its name in configurations, such as

@@ -27,7 +27,10 @@ func caller(t *testing.T, from, name string, args []int64, texts map[int]string)
 		}
 	}
 	if from == "wasi_snapshot_preview1" {
-		typ = wasm.FuncType{Params: []wasm.ValueType{wasm.I32, wasm.I32, wasm.I32, wasm.I32}, Results: []wasm.ValueType{wasm.I32}}
+		typ = wasm.FuncType{
+			Params:  []wasm.ValueType{wasm.I32, wasm.I32, wasm.I32, wasm.I32},
+			Results: []wasm.ValueType{wasm.I32},
+		}
 	}
 	require.Len(t, args, len(typ.Params))
 	var body []byte

@@ -183,11 +183,17 @@ func conversation(texts ...string) *message.List {
 // beforeAgent calls before_agent.
 func (r *testRun) beforeAgent(t *testing.T) (chain.Start, error) {
 	t.Helper()
-	return r.BeforeAgent(t.Context(), chain.Start{Instruction: "as it was", Messages: conversation("hello", "how are you?")})
+	return r.BeforeAgent(
+		t.Context(),
+		chain.Start{Instruction: "as it was", Messages: conversation("hello", "how are you?")},
+	)
 }
 
 // callTool calls a tool through the chain.
-func (r *testRun) callTool(ctx context.Context, tool func(ctx context.Context, call abi.Call) (*abi.Result, error)) (chain.ToolOutcome, error) {
+func (r *testRun) callTool(
+	ctx context.Context,
+	tool func(ctx context.Context, call abi.Call) (*abi.Result, error),
+) (chain.ToolOutcome, error) {
 	return r.CallTool(ctx, chain.ToolCall{
 		Call:  abi.Call{ID: "c1", Name: "t", Arguments: `{"n":1}`},
 		Tool:  abi.Tool{Name: "t", Owner: "host"},

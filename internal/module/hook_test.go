@@ -310,11 +310,17 @@ func TestWrapModel(t *testing.T) {
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{})
-	stop := &inproc.Middleware{WrapToolCall: func(context.Context, *hook.Call, *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
-		return &abi.WrapToolCallAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
-	}}
+	stop := &inproc.Middleware{
+		WrapToolCall: func(context.Context, *hook.Call, *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+			return &abi.WrapToolCallAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
+		},
+	}
 	wrap := load(t, "wrap.wasm", policy.Limits{})
-	r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, wrap, next("1")), OnFault: hook.Skip}, hook.Entry{Name: "inner", Middleware: stop})
+	r := openRun(
+		t,
+		hook.Entry{Name: "guard", Middleware: configure(t, wrap, next("1")), OnFault: hook.Skip},
+		hook.Entry{Name: "inner", Middleware: stop},
+	)
 	_, err := r.callTool(t.Context(), nil)
 	var stopped *ending.StoppedError
 	require.ErrorAs(t, err, &stopped)

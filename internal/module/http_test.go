@@ -29,7 +29,11 @@ func (s *sender) Send(_ context.Context, r *abi.HTTPRequest, granted []string) (
 }
 
 func echo(r *abi.HTTPRequest) (*abi.HTTPResponse, error) {
-	return &abi.HTTPResponse{Status: 201, Body: r.URL, Headers: []abi.HTTPHeader{{Name: "a", Value: "1"}, {Name: "a", Value: "2"}}}, nil
+	return &abi.HTTPResponse{
+		Status:  201,
+		Body:    r.URL,
+		Headers: []abi.HTTPHeader{{Name: "a", Value: "1"}, {Name: "a", Value: "2"}},
+	}, nil
 }
 
 // opened opens a run of a plug-in whose requests h answers.
@@ -62,18 +66,49 @@ func TestHTTP(t *testing.T) {
 		return r.host.logs()[0]
 	}
 	s := &sender{answer: echo}
-	require.Equal(t, `info {"status":201,"headers":[{"name":"a","value":"1"},{"name":"a","value":"2"}],"body":"https://a.org/"}`,
-		reply(`{"method":"POST","url":"https://a.org/","headers":[{"name":"x","value":"{{secret:K}}"}],"body":"b","timeout_ms":7}`, granted, s))
-	require.Equal(t, []abi.HTTPRequest{{Method: "POST", URL: "https://a.org/", Headers: []abi.HTTPHeader{{Name: "x", Value: "{{secret:K}}"}}, Body: "b", TimeoutMS: 7}}, s.asked)
+	require.Equal(
+		t,
+		`info {"status":201,"headers":[{"name":"a","value":"1"},{"name":"a","value":"2"}],"body":"https://a.org/"}`,
+		reply(
+			`{"method":"POST","url":"https://a.org/","headers":[{"name":"x","value":"{{secret:K}}"}],"body":"b","timeout_ms":7}`,
+			granted,
+			s,
+		),
+	)
+	require.Equal(
+		t,
+		[]abi.HTTPRequest{
+			{
+				Method:    "POST",
+				URL:       "https://a.org/",
+				Headers:   []abi.HTTPHeader{{Name: "x", Value: "{{secret:K}}"}},
+				Body:      "b",
+				TimeoutMS: 7,
+			},
+		},
+		s.asked,
+	)
 	require.Equal(t, granted.HTTP, s.granted)
-	require.Equal(t, `info {"error":{"code":"denied","message":"http:HOST is not granted to this entry; add grants: [http:HOST] in agent.yaml"}}`, reply(`{"url":"https://a.org/"}`, policy.Grants{}, s))
-	require.Equal(t, `info {"error":{"code":"unavailable","message":"http: this host sends no requests"}}`, reply(`{"url":"https://a.org/"}`, granted, nil))
+	require.Equal(
+		t,
+		`info {"error":{"code":"denied","message":"http:HOST is not granted to this entry; add grants: [http:HOST] in agent.yaml"}}`,
+		reply(`{"url":"https://a.org/"}`, policy.Grants{}, s),
+	)
+	require.Equal(
+		t,
+		`info {"error":{"code":"unavailable","message":"http: this host sends no requests"}}`,
+		reply(`{"url":"https://a.org/"}`, granted, nil),
+	)
 	require.Contains(t, reply(`{"url":7}`, granted, s), `"code":"invalid","message":"http: the request: `)
 	require.Len(t, s.asked, 1)
 	s.answer = func(*abi.HTTPRequest) (*abi.HTTPResponse, error) {
 		return nil, &abi.Error{Code: abi.CodeUnavailable, Message: "http: not there", Retryable: true}
 	}
-	require.Equal(t, `info {"error":{"code":"unavailable","message":"http: not there","retryable":true}}`, reply(`{}`, granted, s))
+	require.Equal(
+		t,
+		`info {"error":{"code":"unavailable","message":"http: not there","retryable":true}}`,
+		reply(`{}`, granted, s),
+	)
 	s.answer = func(*abi.HTTPRequest) (*abi.HTTPResponse, error) { return nil, errNoDatabase }
 	require.Equal(t, `warn`, reply(`{"urll":"https://a.org/"}`, granted, s)[:4])
 }
@@ -100,7 +135,13 @@ func TestExtismHTTP(t *testing.T) {
 	_, err = r.beforeAgent(t)
 	require.ErrorContains(t, err, "load_u8: 1 bytes at offset 0xc9 are in no block")
 	require.Equal(t, []string{`info https://a.org/`, `info {"a":"1,2"}`}, r.host.logs())
-	require.Equal(t, []abi.HTTPRequest{{Method: "POST", URL: "https://a.org/", Headers: []abi.HTTPHeader{{Name: "X", Value: "1"}}, Body: "body"}}, s.asked)
+	require.Equal(
+		t,
+		[]abi.HTTPRequest{
+			{Method: "POST", URL: "https://a.org/", Headers: []abi.HTTPHeader{{Name: "X", Value: "1"}}, Body: "body"},
+		},
+		s.asked,
+	)
 	requireSame(t, onlyBundle(t, dir))
 	require.Len(t, s.asked, 1)
 }

@@ -142,12 +142,22 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits policy.L
 	case err != nil:
 		return nil, fmt.Errorf("load module %s: %w", src.name, err)
 	}
-	if slices.ContainsFunc(image.Imports(), func(i verify.ImportInfo) bool { return i.Module == javascript.ImportModule }) {
+	if slices.ContainsFunc(
+		image.Imports(),
+		func(i verify.ImportInfo) bool { return i.Module == javascript.ImportModule },
+	) {
 		image.Close()
 		return nil, refuse(src.name, "imports "+javascript.ImportModule+", which only the engine of scripts may import", "")
 	}
 	limits.Limits = image.Limits()
-	m := &Module{loader: l, source: src, digest: image.Digest(), limits: limits, image: image, transport: native.Transport{}}
+	m := &Module{
+		loader:    l,
+		source:    src,
+		digest:    image.Digest(),
+		limits:    limits,
+		image:     image,
+		transport: native.Transport{},
+	}
 	if isExtism, _ := importsOf(image.Imports()); isExtism {
 		m.transport = extism.Transport{}
 	}

@@ -26,7 +26,8 @@ func writeManifest(t *testing.T, text string) string {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "puppet.wasm"), b, 0o600))
 	sum := sha256.Sum256(b)
-	text = strings.NewReplacer("HASH", hex.EncodeToString(sum[:]), "DATA", base64.StdEncoding.EncodeToString(b)).Replace(text)
+	text = strings.NewReplacer("HASH", hex.EncodeToString(sum[:]), "DATA", base64.StdEncoding.EncodeToString(b)).
+		Replace(text)
 	path := filepath.Join(dir, "puppet.json")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
@@ -69,7 +70,9 @@ func TestManifest(t *testing.T) {
 
 func TestManifestWarnings(t *testing.T) {
 	t.Parallel()
-	m, err := newLoader(t).Load(t.Context(), writeManifest(t, `{"wasm":[{"path":"puppet.wasm"}],"allowed_hosts":["*"],"allowed_paths":{"/":"/"},
+	m, err := newLoader(
+		t,
+	).Load(t.Context(), writeManifest(t, `{"wasm":[{"path":"puppet.wasm"}],"allowed_hosts":["*"],"allowed_paths":{"/":"/"},
 		"memory":{"max_pages":4096,"max_var_bytes":1024},"timeout_ms":18446744073709551615,"wsm":1}`), policy.Limits{})
 	require.NoError(t, err)
 	defer m.Close()
@@ -79,7 +82,10 @@ func TestManifestWarnings(t *testing.T) {
 		`manifest: unknown key "wsm"`,
 		"memory.max_pages of the manifest asks for 268435456 bytes; the limit memory_bytes of 67108864 applies",
 		"memory.max_var_bytes of the manifest is ignored: variables are run-local values, and their limits apply",
-		fmt.Sprintf("timeout_ms of the manifest asks for %v; the limit hook_time of 1s applies", 9223372036854*time.Millisecond),
+		fmt.Sprintf(
+			"timeout_ms of the manifest asks for %v; the limit hook_time of 1s applies",
+			9223372036854*time.Millisecond,
+		),
 	}, m.Warnings())
 	require.Equal(t, int64(sandbox.DefaultMemoryBytes), m.Limits().MemoryBytes)
 	require.Equal(t, sandbox.DefaultHookTime, m.Limits().HookTime)

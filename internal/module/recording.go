@@ -31,7 +31,14 @@ func (s *session) bundle(inv *invoke.Invocation, f *ending.FaultError) {
 	b := &replay.Bundle{
 		Time: time.Now().UTC(), Module: m.Name(), Digest: m.Digest(), Entry: f.Entry, Run: s.run,
 		Config: replay.Blob(s.mw.config), Grants: s.mw.grants.Strings(), Limits: m.limits,
-		Fault: replay.Fault{Stage: f.Stage, Cause: f.Text(), Limit: f.Limit, Value: f.Value, Stderr: f.Stderr, Judged: inv.Err == nil},
+		Fault: replay.Fault{
+			Stage:  f.Stage,
+			Cause:  f.Text(),
+			Limit:  f.Limit,
+			Value:  f.Value,
+			Stderr: f.Stderr,
+			Judged: inv.Err == nil,
+		},
 	}
 	inv.Recorder.Fill(b)
 	if f.Stack != "" {

@@ -39,7 +39,10 @@ func (l *Loader) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, 
 			return nil, context.Cause(ctx)
 		}
 		for _, d := range b.Earlier[i].Compare(outcomeOf(inv, err)) {
-			out.Differences = append(out.Differences, fmt.Sprintf("call %d of %d before it, of %s: %s", i+1, len(b.Earlier), inv.Hook, d))
+			out.Differences = append(
+				out.Differences,
+				fmt.Sprintf("call %d of %d before it, of %s: %s", i+1, len(b.Earlier), inv.Hook, d),
+			)
 		}
 	}
 	inv, err := s.replay(ctx, &b.Call)
@@ -62,8 +65,17 @@ func (l *Loader) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, 
 // replay repeats a recorded call in an instance of the session.
 func (s *session) replay(ctx context.Context, recorded *replay.Recording) (*invoke.Invocation, error) {
 	m := s.mw.module
-	inv := &invoke.Invocation{Hook: recorded.Hook, Limits: &m.limits, Config: s.mw.config, LogFunc: func(int32, string) {}, Readable: m.readable,
-		Input: recorded.Input, Pending: recorded.Input, Seed: recorded.Seed, Replay: &replay.Player{Recording: recorded}}
+	inv := &invoke.Invocation{
+		Hook:     recorded.Hook,
+		Limits:   &m.limits,
+		Config:   s.mw.config,
+		LogFunc:  func(int32, string) {},
+		Readable: m.readable,
+		Input:    recorded.Input,
+		Pending:  recorded.Input,
+		Seed:     recorded.Seed,
+		Replay:   &replay.Player{Recording: recorded},
+	}
 	_, answer := abi.Exchange(recorded.Hook)
 	if answer == nil || !slices.Contains(calledHooks(), recorded.Hook) {
 		return inv, fmt.Errorf("%.64q is not a hook that runs call", recorded.Hook)

@@ -75,7 +75,13 @@ func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release fun
 		if p.Middleware != mw {
 			continue
 		}
-		if has <= p.instances(r.parallel)+r.under[hook.OwnModel]*p.within(hook.OwnModel)+r.under[hook.OwnTool]*p.within(hook.OwnTool) {
+		if has <= p.instances(
+			r.parallel,
+		)+r.under[hook.OwnModel]*p.within(
+			hook.OwnModel,
+		)+r.under[hook.OwnTool]*p.within(
+			hook.OwnTool,
+		) {
 			return nil, nil
 		}
 		return r.loader.sandbox.Reserve(sandbox.WithReservation(ctx), mw.worstCase())
@@ -91,9 +97,23 @@ func (r *Room) Take(ctx context.Context, of hook.Own) (release func(), err error
 	defer r.mu.Unlock()
 	for _, p := range r.run {
 		n := p.within(of)
-		has := p.instances(r.parallel) + r.under[hook.OwnModel]*p.within(hook.OwnModel) + r.under[hook.OwnTool]*p.within(hook.OwnTool)
+		has := p.instances(
+			r.parallel,
+		) + r.under[hook.OwnModel]*p.within(
+			hook.OwnModel,
+		) + r.under[hook.OwnTool]*p.within(
+			hook.OwnTool,
+		)
 		if most := p.module.limits.Instances; n > 0 && has+n > most {
-			return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("%s: %s may have %d instances in a run, and the call might need more; raise its limit instances", of, p.entry, most)}
+			return nil, &abi.Error{
+				Code: abi.CodeLimit,
+				Message: fmt.Sprintf(
+					"%s: %s may have %d instances in a run, and the call might need more; raise its limit instances",
+					of,
+					p.entry,
+					most,
+				),
+			}
 		}
 	}
 	bytes := r.bytes(of)

@@ -23,7 +23,12 @@ import (
 // says runs a script's before_agent, whose body returns a value, and returns that value as JSON.
 func says(t *testing.T, l *Loader, body string) string {
 	t.Helper()
-	m := loadScript(t, l, "export default { async beforeAgent(input, ctx) { return { instruction: JSON.stringify(await (async () => {"+body+"})()) } } }", policy.Limits{})
+	m := loadScript(
+		t,
+		l,
+		"export default { async beforeAgent(input, ctx) { return { instruction: JSON.stringify(await (async () => {"+body+"})()) } } }",
+		policy.Limits{},
+	)
 	r := open(t, configure(t, m, `{"a":[1,{"b":2}]}`))
 	s, err := r.beforeAgent(t)
 	require.NoError(t, err)
@@ -56,7 +61,12 @@ func TestScriptContext(t *testing.T) {
 			require.Equal(t, tc.want, says(t, l, tc.body))
 		})
 	}
-	require.Equal(t, says(t, l, "return [Math.random(), Math.random()]"), says(t, l, "return [Math.random(), Math.random()]"), "the run determines it")
+	require.Equal(
+		t,
+		says(t, l, "return [Math.random(), Math.random()]"),
+		says(t, l, "return [Math.random(), Math.random()]"),
+		"the run determines it",
+	)
 	var draws []float64
 	require.NoError(t, json.Unmarshal([]byte(says(t, l, "return [Math.random(), Math.random()]")), &draws))
 	require.NotEqual(t, draws[0], draws[1])
@@ -199,11 +209,17 @@ func TestScriptUnawaitedPromises(t *testing.T) {
 func TestScriptEndings(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
-	_, err := open(t, configure(t, loadScript(t, l, beforeAgentScript(`return ctx.stop("enough", "credit");`), policy.Limits{}), "")).beforeAgent(t)
+	_, err := open(
+		t,
+		configure(t, loadScript(t, l, beforeAgentScript(`return ctx.stop("enough", "credit");`), policy.Limits{}), ""),
+	).beforeAgent(t)
 	var stop *ending.StoppedError
 	require.ErrorAs(t, err, &stop)
 	require.Equal(t, "enough", stop.Reason)
-	_, err = open(t, configure(t, loadScript(t, l, beforeAgentScript(`return ctx.interrupt("may I?", { n: 1 });`), policy.Limits{}), "")).beforeAgent(t)
+	_, err = open(
+		t,
+		configure(t, loadScript(t, l, beforeAgentScript(`return ctx.interrupt("may I?", { n: 1 });`), policy.Limits{}), ""),
+	).beforeAgent(t)
 	var paused *ending.InterruptedError
 	require.ErrorAs(t, err, &paused)
 }

@@ -26,8 +26,11 @@ func (l *Loader) loadScript(ctx context.Context, src source, bundle []byte, limi
 	}
 	limits.ModuleBytes = cmp.Or(limits.ModuleBytes, sandbox.DefaultModuleBytes)
 	if most := limits.ModuleBytes; int64(len(bundle)) > most {
-		return nil, refuse(src.name, fmt.Sprintf("has %d bytes including its imports, more than the limit module_bytes of %d", len(bundle), most),
-			"reduce its imports, or raise the limit")
+		return nil, refuse(
+			src.name,
+			fmt.Sprintf("has %d bytes including its imports, more than the limit module_bytes of %d", len(bundle), most),
+			"reduce its imports, or raise the limit",
+		)
 	}
 	limits.StackBytes = cmp.Or(limits.StackBytes, script.DefaultStackBytes)
 	limits.HookTime = cmp.Or(limits.HookTime, sandbox.DefaultHookTime)
@@ -47,7 +50,15 @@ func (l *Loader) loadScript(ctx context.Context, src source, bundle []byte, limi
 		return nil, refuse(src.name, err.Error(), "raise the limit")
 	}
 	sum := sha256.Sum256(bundle)
-	m := &Module{loader: l, source: src, digest: hex.EncodeToString(sum[:]), limits: limits, image: image, transport: s, readable: s.Readable}
+	m := &Module{
+		loader:    l,
+		source:    src,
+		digest:    hex.EncodeToString(sum[:]),
+		limits:    limits,
+		image:     image,
+		transport: s,
+		readable:  s.Readable,
+	}
 	return l.finish(ctx, m, bundle)
 }
 
@@ -67,7 +78,12 @@ func (l *Loader) loadScriptFile(ctx context.Context, path string, limits policy.
 	return l.loadScriptSource(ctx, source{name: path}, s, limits)
 }
 
-func (l *Loader) loadScriptSource(ctx context.Context, src source, s javascript.Source, limits policy.Limits) (*Module, error) {
+func (l *Loader) loadScriptSource(
+	ctx context.Context,
+	src source,
+	s javascript.Source,
+	limits policy.Limits,
+) (*Module, error) {
 	bundle, err := l.bundle(ctx, src.name, s)
 	if err != nil {
 		return nil, err

@@ -70,8 +70,10 @@ func (s *session) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	took := time.Since(began) - hook.ControlOf(c).Waited()
 	s.count(inv, took, isFault(err))
 	if s.mw.onCall != nil {
-		s.mw.onCall(CallReport{Hook: inv.Hook, Time: took, Fuel: inv.Report.Fuel, BytesIn: inv.BytesIn, BytesOut: inv.BytesOut,
-			HostCalls: inv.HostCalls, Grown: inv.Grown, Err: err, Faulted: isFault(err)})
+		s.mw.onCall(
+			CallReport{Hook: inv.Hook, Time: took, Fuel: inv.Report.Fuel, BytesIn: inv.BytesIn, BytesOut: inv.BytesOut,
+				HostCalls: inv.HostCalls, Grown: inv.Grown, Err: err, Faulted: isFault(err)},
+		)
 	}
 	inv.Release()
 	return err
@@ -101,7 +103,11 @@ func (m *Module) checkInput(inv *invoke.Invocation) error {
 	if len(inv.Input) <= m.limits.InputBytes {
 		return nil
 	}
-	limit := &policy.LimitError{Limit: "input_bytes", Max: m.limits.InputBytes, What: fmt.Sprintf("an input of %d bytes", len(inv.Input))}
+	limit := &policy.LimitError{
+		Limit: "input_bytes",
+		Max:   m.limits.InputBytes,
+		What:  fmt.Sprintf("an input of %d bytes", len(inv.Input)),
+	}
 	if mode := m.desc.Messages; (mode == "" || mode == abi.MessagesFull) && showsMessages(inv.Hook) {
 		limit.Fix = `let the module describe itself with "messages": "lazy", and ask for the messages that it needs`
 	}
@@ -191,7 +197,11 @@ func (s *session) acquire(ctx context.Context, inv *invoke.Invocation) (*worker,
 		return nil, sandbox.ErrClosed
 	case s.live >= most:
 		s.mu.Unlock()
-		return nil, &policy.LimitError{Limit: "instances", Max: most, What: fmt.Sprintf("%d calls of the entry at once", most+1)}
+		return nil, &policy.LimitError{
+			Limit: "instances",
+			Max:   most,
+			What:  fmt.Sprintf("%d calls of the entry at once", most+1),
+		}
 	}
 	s.live++
 	s.calls++
@@ -232,7 +242,14 @@ func (s *session) instantiate(ctx context.Context, live int) (*worker, error) {
 		// A module that cannot be reset is built again here. Its host calls must not find the
 		// invocation of another module, which waits for this call further up in ctx.
 		invoke.LazyContext(ctx, s.mw.buildVisit),
-		sandbox.InstanceConfig{Stdout: print, Stderr: print, LineFuel: fuel.Record, ByteFuel: fuel.Byte, Clock: func() int64 { return w.visit.Clock() }})
+		sandbox.InstanceConfig{
+			Stdout:   print,
+			Stderr:   print,
+			LineFuel: fuel.Record,
+			ByteFuel: fuel.Byte,
+			Clock:    func() int64 { return w.visit.Clock() },
+		},
+	)
 	if err != nil {
 		w.close()
 		return nil, err

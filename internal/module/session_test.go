@@ -172,8 +172,10 @@ func TestStats(t *testing.T) {
 func hexOf(t *testing.T, custom string) []byte {
 	t.Helper()
 	letters := strings.Trim(strings.TrimPrefix(custom, "bytes "), `"`)
-	b, err := hex.DecodeString(strings.NewReplacer("a", "0", "b", "1", "c", "2", "d", "3", "e", "4", "f", "5", "g", "6", "h", "7",
-		"i", "8", "j", "9", "k", "a", "l", "b", "m", "c", "n", "d", "o", "e", "p", "f").Replace(letters))
+	b, err := hex.DecodeString(
+		strings.NewReplacer("a", "0", "b", "1", "c", "2", "d", "3", "e", "4", "f", "5", "g", "6", "h", "7",
+			"i", "8", "j", "9", "k", "a", "l", "b", "m", "c", "n", "d", "o", "e", "p", "f").Replace(letters),
+	)
 	require.NoError(t, err)
 	return b
 }
@@ -405,8 +407,16 @@ func BenchmarkInput(b *testing.B) {
 func TestRunFuel(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, 100*sandbox.DefaultFuel, load(t, "puppet.wasm", policy.Limits{}).Limits().RunFuel)
-	require.EqualValues(t, 100*700_000, load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{Fuel: 700_000}}).Limits().RunFuel)
-	require.EqualValues(t, math.MaxInt64, load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{Fuel: math.MaxInt64}}).Limits().RunFuel)
+	require.EqualValues(
+		t,
+		100*700_000,
+		load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{Fuel: 700_000}}).Limits().RunFuel,
+	)
+	require.EqualValues(
+		t,
+		math.MaxInt64,
+		load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{Fuel: math.MaxInt64}}).Limits().RunFuel,
+	)
 
 	mw := configure(t, load(t, "puppet.wasm", policy.Limits{RunFuel: 5}), do("n"))
 	for range 2 { // each run has its own
@@ -480,8 +490,11 @@ func TestAnswerBeforeHostCall(t *testing.T) {
 		},
 		Functions: []uint32{2},
 		Memories:  []wasm.Memory{{Size: wasm.Range{Min: 1}}},
-		Exports:   []wasm.Export{{Name: "memory", Kind: wasm.ExternalMemory}, {Name: "before_agent", Kind: wasm.ExternalFunction, Index: 2}},
-		Data:      []wasm.Data{at(0, answer), at(32, key), at(40, value)},
+		Exports: []wasm.Export{
+			{Name: "memory", Kind: wasm.ExternalMemory},
+			{Name: "before_agent", Kind: wasm.ExternalFunction, Index: 2},
+		},
+		Data: []wasm.Data{at(0, answer), at(32, key), at(40, value)},
 		Code: []wasm.Code{{Body: []byte{
 			0x41, 0, 0x41, byte(len(answer)), 0x10, 0, // write
 			0x41, 32, 0x41, byte(len(key)), 0x41, 40, 0x41, byte(len(value)), 0x42, 0x7f, 0x10, 1, 0x1a, // local_set, any version

@@ -34,7 +34,11 @@ func TestMisspelledHooks(t *testing.T) {
 func TestNoHookToCall(t *testing.T) {
 	m, err := loadBytes(t, saying(t, `{"hooks":[]}`, "", 0), policy.Limits{})
 	require.NoError(t, err)
-	require.Equal(t, []string{"describe: none of the hooks that the module exports is in its list of hooks, so the host never calls it"}, m.Warnings())
+	require.Equal(
+		t,
+		[]string{"describe: none of the hooks that the module exports is in its list of hooks, so the host never calls it"},
+		m.Warnings(),
+	)
 }
 
 func TestInvalidSchema(t *testing.T) {

@@ -26,7 +26,14 @@ func (v *values) GetValue(_ context.Context, s hook.ValueScope, key string) (abi
 	return abi.LocalValue{Value: json.RawMessage(`7`), Version: 3}, true, nil
 }
 
-func (v *values) SetValue(_ context.Context, s hook.ValueScope, key string, value json.RawMessage, version int64, ttl time.Duration) (int64, error) {
+func (v *values) SetValue(
+	_ context.Context,
+	s hook.ValueScope,
+	key string,
+	value json.RawMessage,
+	version int64,
+	ttl time.Duration,
+) (int64, error) {
 	v.asked = append(v.asked, "set "+s.Tenant+"/"+s.Entry+"/"+key)
 	return 4, nil
 }

@@ -23,7 +23,12 @@ func trap(at string) string { return fmt.Sprintf(`{"trap":%q}`, at) }
 
 // streams makes a model call whose model sends pieces as chunks. heard holds the chunks that leave
 // the chain.
-func streams(ctx context.Context, r *testRun, listen func(), pieces ...string) (heard []string, res *abi.Response, err error) {
+func streams(
+	ctx context.Context,
+	r *testRun,
+	listen func(),
+	pieces ...string,
+) (heard []string, res *abi.Response, err error) {
 	messages := conversation("hello")
 	res, _, err = r.CallModel(ctx, chain.ModelCall{
 		Request: chain.ModelRequest{Messages: messages, Stream: true}, State: messages,
@@ -55,7 +60,10 @@ func TestStream(t *testing.T) {
 	require.Equal(t, "aä\x00\n\"", res.Message.Content.String())
 
 	r := open(t, configure(t, m, trap("0")))
-	outcome, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("whole"), nil })
+	outcome, err := r.callTool(
+		t.Context(),
+		func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("whole"), nil },
+	)
 	require.NoError(t, err)
 	require.Equal(t, "whole", outcome.Result.Content.String())
 	outcome, err = r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
@@ -69,10 +77,21 @@ func TestStream(t *testing.T) {
 // TestStreamOfOwnTool checks that the chunks which call_tool sends become its result.
 func TestStreamOfOwnTool(t *testing.T) {
 	t.Parallel()
-	r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, load(t, "stream.wasm", policy.Limits{}), trap("0")), Hooks: []abi.Hook{abi.HookCallTool}})
+	r := openRun(
+		t,
+		hook.Entry{
+			Name:       "guard",
+			Middleware: configure(t, load(t, "stream.wasm", policy.Limits{}), trap("0")),
+			Hooks:      []abi.Hook{abi.HookCallTool},
+		},
+	)
 	var heard []string
 	o, err := r.CallTool(t.Context(), chain.ToolCall{
-		Call: abi.Call{ID: "c1", Name: "t", Arguments: "{}"}, Tool: abi.Tool{Name: "t", Owner: "guard"}, State: conversation("hello"),
+		Call: abi.Call{
+			ID:        "c1",
+			Name:      "t",
+			Arguments: "{}",
+		}, Tool: abi.Tool{Name: "t", Owner: "guard"}, State: conversation("hello"),
 		Out: func(_ context.Context, chunks []abi.Chunk, _ bool) error {
 			for _, c := range chunks {
 				require.Equal(t, "c1", c.CallID)
@@ -118,7 +137,10 @@ func TestStreamFaults(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			piece := strings.Repeat("x", 2000) // the most that one reply holds
-			e := hook.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "stream.wasm", policy.Limits{ReplyBytes: 16 << 10}), trap("2"))}
+			e := hook.Entry{
+				Name:       "guard",
+				Middleware: configure(t, keeping(t, dir, "stream.wasm", policy.Limits{ReplyBytes: 16 << 10}), trap("2")),
+			}
 			if skip {
 				e.OnFault = hook.Skip
 			}

@@ -57,7 +57,13 @@ var faults = []fault{
 	{"results of siblings are lost when a call ends the run", "trpc-A41-before-tool-stops", agentTools,
 		"\tr.recordResults()\n\treturn runlog.PhaseRound, err",
 		"\tif err != nil {\n\t\treturn runlog.PhaseRound, err\n\t}\n\tr.recordResults()\n\treturn runlog.PhaseRound, nil"},
-	{"open calls are not answered at the end", "own-stop-is-not-caught", agentFinish, "\tr.answerAll(why)\n", "\t_ = why\n"},
+	{
+		"open calls are not answered at the end",
+		"own-stop-is-not-caught",
+		agentFinish,
+		"\tr.answerAll(why)\n",
+		"\t_ = why\n",
+	},
 
 	// Gates.
 	{"gates judge arguments before they are rewritten", "trpc-A36-arguments-seen-by-all", toolFile,

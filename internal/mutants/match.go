@@ -75,7 +75,12 @@ func find(dir, text string) (*place, error) {
 		}
 	}
 	if matches != 1 {
-		return nil, fmt.Errorf("its tokens occur %d times in %s, want once; fit the fault to the source: %s", matches, dir, strings.TrimSpace(text))
+		return nil, fmt.Errorf(
+			"its tokens occur %d times in %s, want once; fit the fault to the source: %s",
+			matches,
+			dir,
+			strings.TrimSpace(text),
+		)
 	}
 	return found, nil
 }

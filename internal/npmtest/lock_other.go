@@ -16,7 +16,12 @@ func lock(name string, patience time.Duration) (unlock func(), err error) {
 			return func() { _ = os.Remove(name) }, nil
 		}
 		if !os.IsExist(err) || time.Now().After(end) {
-			return nil, fmt.Errorf("another process has been installing npm packages for more than %v; if there is none, remove %s: %w", patience, name, err)
+			return nil, fmt.Errorf(
+				"another process has been installing npm packages for more than %v; if there is none, remove %s: %w",
+				patience,
+				name,
+				err,
+			)
 		}
 	}
 }

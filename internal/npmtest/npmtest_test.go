@@ -32,7 +32,10 @@ func TestInstallAtOnce(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(from, name), []byte(text), 0o644))
 	}
 	write("package.json", `{"name":"empty","version":"1.0.0"}`)
-	write("package-lock.json", `{"name":"empty","version":"1.0.0","lockfileVersion":3,"packages":{"":{"name":"empty","version":"1.0.0"}}}`)
+	write(
+		"package-lock.json",
+		`{"name":"empty","version":"1.0.0","lockfileVersion":3,"packages":{"":{"name":"empty","version":"1.0.0"}}}`,
+	)
 	dirs := make([]string, 4)
 	errs := make([]error, 4)
 	var wg sync.WaitGroup

@@ -82,7 +82,13 @@ func TestRoundTrip(t *testing.T) {
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	text := []abi.Chunk{{Kind: abi.ChunkText, Text: "he"}}
-	busy := &model.Error{Code: abi.CodeModel, Message: "busy", Status: 429, Retryable: true, RetryAfter: 1500 * time.Millisecond}
+	busy := &model.Error{
+		Code:       abi.CodeModel,
+		Message:    "busy",
+		Status:     429,
+		Retryable:  true,
+		RetryAfter: 1500 * time.Millisecond,
+	}
 	for name, tc := range map[string]struct {
 		reply  scripted.Reply
 		want   string

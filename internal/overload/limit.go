@@ -72,7 +72,16 @@ func (s *system) cgroups() (out []gauge) {
 		case f[1] == "":
 			out = append(out, s.tree("cgroup v2", "/sys/fs/cgroup", f[2], "memory.max", "memory.current", "inactive_file")...)
 		case strings.Contains(controllers, ",memory,"):
-			out = append(out, s.tree("cgroup v1", "/sys/fs/cgroup/memory", f[2], "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")...)
+			out = append(
+				out,
+				s.tree(
+					"cgroup v1",
+					"/sys/fs/cgroup/memory",
+					f[2],
+					"memory.limit_in_bytes",
+					"memory.usage_in_bytes",
+					"total_inactive_file",
+				)...)
 		}
 	}
 	return out

@@ -52,13 +52,24 @@ func compare(allowed map[string]int, found map[string][]string) error {
 	for _, file := range slices.Sorted(maps.Keys(found)) {
 		if len(found[file]) > allowed[file] {
 			bad++
-			fmt.Printf("%s: %d lines, at most %d allowed:\n  %s\n", file, len(found[file]), allowed[file], strings.Join(found[file], "\n  "))
+			fmt.Printf(
+				"%s: %d lines, at most %d allowed:\n  %s\n",
+				file,
+				len(found[file]),
+				allowed[file],
+				strings.Join(found[file], "\n  "),
+			)
 		}
 	}
 	for _, file := range slices.Sorted(maps.Keys(allowed)) {
 		if n := len(found[file]); n < allowed[file] {
 			bad++
-			fmt.Printf("%s: %d lines, %d allowed: lower the number with: go run ./internal/phrases -update\n", file, n, allowed[file])
+			fmt.Printf(
+				"%s: %d lines, %d allowed: lower the number with: go run ./internal/phrases -update\n",
+				file,
+				n,
+				allowed[file],
+			)
 		}
 	}
 	if bad > 0 {
@@ -104,9 +115,15 @@ func isProse(file, line string) bool {
 // Phrases of the dialect: sentences without a plain subject, idioms for words that the
 // field has, and doc comments that do not say what the identifier does.
 var phrases = []*regexp.Regexp{
-	regexp.MustCompile(`(?i)(^|[.:;,] |// )(who|whose|of which|of what) (is|are|was|has|have|had|asks?|waits?|wants?|comes?|goes|does|did|reads?|writes?|would|may|can)\b`),
-	regexp.MustCompile(`(?i)(^|\. |// )what (is|are|was|has|had|asks?|waits?|wants?|comes?|goes|does|did|reads?|writes?|would|may|can)\b`),
-	regexp.MustCompile(`(?i)\b(nobody|goes on|went on|go on with|gone on with|comes? to (an|its|their) end|(is|are|was) told|so many|so long|lately|says? no|as it stands|by turns|under way)\b`),
+	regexp.MustCompile(
+		`(?i)(^|[.:;,] |// )(who|whose|of which|of what) (is|are|was|has|have|had|asks?|waits?|wants?|comes?|goes|does|did|reads?|writes?|would|may|can)\b`,
+	),
+	regexp.MustCompile(
+		`(?i)(^|\. |// )what (is|are|was|has|had|asks?|waits?|wants?|comes?|goes|does|did|reads?|writes?|would|may|can)\b`,
+	),
+	regexp.MustCompile(
+		`(?i)\b(nobody|goes on|went on|go on with|gone on with|comes? to (an|its|their) end|(is|are|was) told|so many|so long|lately|says? no|as it stands|by turns|under way)\b`,
+	),
 	regexp.MustCompile(`(?i)\b(stands? (in|for|behind|there)|beside (it|them|the|a)|side by side)\b`),
 	regexp.MustCompile(`// [A-Za-z]+ (is|are) (what|who|how|where|those|that|whether|when)\b`),
 }

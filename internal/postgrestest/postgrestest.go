@@ -98,7 +98,8 @@ func (s *Server) init() error {
 			return err
 		}
 	}
-	out, err := s.command("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync").CombinedOutput()
+	out, err := s.command("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync").
+		CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
@@ -174,7 +175,8 @@ func (s *Server) URL(database string) string {
 // Create creates a database and returns its address.
 func (s *Server) Create(t testing.TB, database string) string {
 	t.Helper()
-	out, err := s.command("createdb", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "postgres", database).CombinedOutput()
+	out, err := s.command("createdb", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "postgres", database).
+		CombinedOutput()
 	if err != nil {
 		t.Fatalf("createdb %s: %v\n%s", database, err, strings.TrimSpace(string(out)))
 	}

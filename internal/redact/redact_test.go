@@ -152,7 +152,8 @@ func FuzzText(f *testing.F) {
 	f.Add("aaaaaaaaa", "aaaa&#", "61;aaa", uint64(3), uint8(3))
 	f.Add("100%2541&amp;#38;", "%", "25", uint64(4), uint8(3))
 	f.Fuzz(func(t *testing.T, secret, before, after string, seed uint64, depth uint8) {
-		if len(secret) < minLength || len(secret) > 200 || strings.ToValidUTF8(secret, "") != secret || strings.ContainsFunc(secret, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		if len(secret) < minLength || len(secret) > 200 || strings.ToValidUTF8(secret, "") != secret ||
+			strings.ContainsFunc(secret, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 			return
 		}
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -102,7 +102,11 @@ func (c *Cache[K, V]) Acquire(ctx context.Context, key K, load func(context.Cont
 
 // reference adds a reference to the entry of a key. Without an entry, it adds one, starts the
 // load, and returns true for own.
-func (c *Cache[K, V]) reference(ctx context.Context, key K, load func(context.Context) (V, error)) (e *entry[K, V], own bool) {
+func (c *Cache[K, V]) reference(
+	ctx context.Context,
+	key K,
+	load func(context.Context) (V, error),
+) (e *entry[K, V], own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e = c.entries[key]

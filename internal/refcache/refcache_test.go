@@ -34,7 +34,12 @@ func (c *counted) close(t *testing.T) func(*value) {
 	}
 }
 
-func acquire(t *testing.T, c *Cache[string, *value], key string, load func(context.Context) (*value, error)) *Ref[string, *value] {
+func acquire(
+	t *testing.T,
+	c *Cache[string, *value],
+	key string,
+	load func(context.Context) (*value, error),
+) *Ref[string, *value] {
 	t.Helper()
 	r, err := c.Acquire(t.Context(), key, load)
 	require.NoError(t, err)

@@ -54,8 +54,11 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("needs up to %s of memory for its modules, of %s that it may use; lower the memory limits of its modules, or let the host use more",
-		text.Bytes(e.Bytes), text.Bytes(e.All))
+	return fmt.Sprintf(
+		"needs up to %s of memory for its modules, of %s that it may use; lower the memory limits of its modules, or let the host use more",
+		text.Bytes(e.Bytes),
+		text.Bytes(e.All),
+	)
 }
 
 // NoRoomError reports that there was not enough free memory for work within other work,
@@ -65,8 +68,12 @@ type NoRoomError struct {
 }
 
 func (e *NoRoomError) Error() string {
-	return fmt.Sprintf("needs up to %s of memory for its modules; %s of the %s that the host may use is free, and what runs within another run cannot wait for more",
-		text.Bytes(e.Bytes), text.Bytes(e.Free), text.Bytes(e.All))
+	return fmt.Sprintf(
+		"needs up to %s of memory for its modules; %s of the %s that the host may use is free, and what runs within another run cannot wait for more",
+		text.Bytes(e.Bytes),
+		text.Bytes(e.Free),
+		text.Bytes(e.All),
+	)
 }
 
 // Retryable reports that another attempt may succeed.
@@ -79,8 +86,11 @@ type ImageRoomError struct {
 }
 
 func (e *ImageRoomError) Error() string {
-	return fmt.Sprintf("the initial memory of its instances takes %s, for which there is no room beside other images within %s for all and the tenant's share of it; close unused agents and modules, or let this one start with less memory",
-		text.Bytes(e.Bytes), text.Bytes(e.All))
+	return fmt.Sprintf(
+		"the initial memory of its instances takes %s, for which there is no room beside other images within %s for all and the tenant's share of it; close unused agents and modules, or let this one start with less memory",
+		text.Bytes(e.Bytes),
+		text.Bytes(e.All),
+	)
 }
 
 // Retryable reports that another attempt may succeed.

@@ -150,7 +150,11 @@ func TestNestedReservation(t *testing.T) {
 	_, err = s.Reserve(WithReservation(t.Context()), 50)
 	var noRoom *NoRoomError
 	require.ErrorAs(t, err, &noRoom)
-	require.ErrorContains(t, err, "needs up to 50 bytes of memory for its modules; 40 bytes of the 100 bytes that the host may use is free, and what runs within")
+	require.ErrorContains(
+		t,
+		err,
+		"needs up to 50 bytes of memory for its modules; 40 bytes of the 100 bytes that the host may use is free, and what runs within",
+	)
 	inner, err := s.Reserve(WithReservation(t.Context()), 40)
 	require.NoError(t, err)
 	inner()

@@ -10,7 +10,9 @@ import (
 var (
 	// ErrBusy is the error of a call of an instance during another one, from another
 	// goroutine or from its own import.
-	ErrBusy = errors.New("sandbox: the instance is in the middle of a call; nested and parallel calls need an instance each")
+	ErrBusy = errors.New(
+		"sandbox: the instance is in the middle of a call; nested and parallel calls need an instance each",
+	)
 
 	// ErrDead is the error of a call of an instance whose earlier call faulted, was aborted
 	// or was canceled, so that the state of its memory is unknown.

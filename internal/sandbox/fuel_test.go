@@ -105,7 +105,12 @@ func TestSlices(t *testing.T) {
 	}
 	require.EqualValues(t, maxSlice, after(fastSlice-1, largeMemory))
 	require.EqualValues(t, minSlice, after(fastSlice-1, largeMemory+1))
-	require.EqualValues(t, maxLargeMemorySlice, after(fastSlice-1, largeMemory+1), "they are smaller if there are many pages to touch")
+	require.EqualValues(
+		t,
+		maxLargeMemorySlice,
+		after(fastSlice-1, largeMemory+1),
+		"they are smaller if there are many pages to touch",
+	)
 	after(fastSlice-1, 1<<20)
 	require.EqualValues(t, minSlice, after(slowSlice+1, 1<<20), "slow ones shrink at once")
 	require.EqualValues(t, minSlice, after(longSlice+1, 1<<20))
@@ -269,11 +274,52 @@ func TestEveryLoopEnds(t *testing.T) {
 		},
 		"memory.fill of all": func(m *wasm.Module) {
 			m.Memories[0].Size.Min = 256
-			m.Code[0].Body = []byte{0x03, 0x40, 0x41, 0, 0x41, 1, 0x41, 0x80, 0x80, 0x80, 8, 0xfc, 11, 0, 0x0c, 0, 0x0b, 0x00, 0x0b}
+			m.Code[0].Body = []byte{
+				0x03,
+				0x40,
+				0x41,
+				0,
+				0x41,
+				1,
+				0x41,
+				0x80,
+				0x80,
+				0x80,
+				8,
+				0xfc,
+				11,
+				0,
+				0x0c,
+				0,
+				0x0b,
+				0x00,
+				0x0b,
+			}
 		},
 		"memory.copy of all": func(m *wasm.Module) {
 			m.Memories[0].Size.Min = 256
-			m.Code[0].Body = []byte{0x03, 0x40, 0x41, 0, 0x41, 1, 0x41, 0xff, 0xff, 0xff, 7, 0xfc, 10, 0, 0, 0x0c, 0, 0x0b, 0x00, 0x0b}
+			m.Code[0].Body = []byte{
+				0x03,
+				0x40,
+				0x41,
+				0,
+				0x41,
+				1,
+				0x41,
+				0xff,
+				0xff,
+				0xff,
+				7,
+				0xfc,
+				10,
+				0,
+				0,
+				0x0c,
+				0,
+				0x0b,
+				0x00,
+				0x0b,
+			}
 		},
 		"table.fill of all": func(m *wasm.Module) {
 			m.Tables = []wasm.Table{{Type: wasm.FuncRef, Size: wasm.Range{Min: 60_000}}}
@@ -287,7 +333,12 @@ func TestEveryLoopEnds(t *testing.T) {
 		for engine, interpret := range map[string]bool{"compiled": false, "interpreted": true} {
 			t.Run(name+"/"+engine, func(t *testing.T) {
 				t.Parallel()
-				im := load(t, newSandbox(t, Options{interpret: interpret}), module(shape), Limits{HookTime: 20 * time.Millisecond, Fuel: math.MaxInt64})
+				im := load(
+					t,
+					newSandbox(t, Options{interpret: interpret}),
+					module(shape),
+					Limits{HookTime: 20 * time.Millisecond, Fuel: math.MaxInt64},
+				)
 				in := instantiate(t, im, InstanceConfig{})
 				_, err := in.Call(t.Context(), "hook", 0)
 				fault := faultOf(t, err)

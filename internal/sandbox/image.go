@@ -125,13 +125,21 @@ func (im *Image) Reset() ResetInfo {
 // Setup runs once for a module that can be reset, and for each instance otherwise. So it
 // must do the same each time and must not keep its instance. Clock and Seed of cfg should be
 // empty: they are then fixed, and every instance starts in the same state.
-func (im *Image) Prepare(ctx context.Context, cfg InstanceConfig, setup func(ctx context.Context, in *Instance) error) (*Image, error) {
+func (im *Image) Prepare(
+	ctx context.Context,
+	cfg InstanceConfig,
+	setup func(ctx context.Context, in *Instance) error,
+) (*Image, error) {
 	return im.prepared(ctx, im.pool.retainSnapshot(), nil, stage{cfg, setup})
 }
 
 // PrepareAnew is like Prepare, but repeats everything before setup. It is for a module that
 // may behave differently from the start under this ctx.
-func (im *Image) PrepareAnew(ctx context.Context, cfg InstanceConfig, setup func(ctx context.Context, in *Instance) error) (*Image, error) {
+func (im *Image) PrepareAnew(
+	ctx context.Context,
+	cfg InstanceConfig,
+	setup func(ctx context.Context, in *Instance) error,
+) (*Image, error) {
 	return im.prepared(ctx, nil, im.pool.retainSnapshot(), stage{cfg, setup})
 }
 
@@ -259,7 +267,14 @@ func (im *Image) fixed(cfg InstanceConfig) InstanceConfig {
 
 // newImage returns an image. The caller's reference to the code becomes the image's.
 func (s *Sandbox) newImage(ref *codeRef, name string, l Limits) *Image {
-	im := &Image{sandbox: s, ref: ref, code: ref.Value, name: name, limits: l, pool: pool{budget: &s.idleBudget, timeout: s.idleTimeout}}
+	im := &Image{
+		sandbox: s,
+		ref:     ref,
+		code:    ref.Value,
+		name:    name,
+		limits:  l,
+		pool:    pool{budget: &s.idleBudget, timeout: s.idleTimeout},
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.images[im] = struct{}{}

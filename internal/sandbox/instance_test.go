@@ -398,11 +398,15 @@ func TestPrepareConfiguration(t *testing.T) {
 		return &testValue{call: func(context.Context, *Guest, uint32) uint32 { return n }}
 	}
 	var now, random uint64
-	prepared, err := im.Prepare(t.Context(), InstanceConfig{Value: answer(1)}, func(ctx context.Context, in *Instance) error {
-		require.Equal(t, []uint64{1}, call(t, in, "call", 0))
-		now, random = call(t, in, "now")[0], call(t, in, "random")[0]
-		return nil
-	})
+	prepared, err := im.Prepare(
+		t.Context(),
+		InstanceConfig{Value: answer(1)},
+		func(ctx context.Context, in *Instance) error {
+			require.Equal(t, []uint64{1}, call(t, in, "call", 0))
+			now, random = call(t, in, "now")[0], call(t, in, "random")[0]
+			return nil
+		},
+	)
 	require.NoError(t, err)
 	t.Cleanup(prepared.Close)
 	require.EqualValues(t, imageTime, now, "an image does not depend on the time")

@@ -142,7 +142,27 @@ func TestPoolHammer(t *testing.T) {
 // counted.
 func TestIdleStacks(t *testing.T) {
 	counting := module(func(m *wasm.Module) { // hook(n) is 0, or hook(n-1) + 1
-		m.Code[0].Body = []byte{0x20, 0, 0x04, 0x7f, 0x20, 0, 0x41, 1, 0x6b, 0x10, 0, 0x41, 1, 0x6a, 0x05, 0x41, 0, 0x0b, 0x0b}
+		m.Code[0].Body = []byte{
+			0x20,
+			0,
+			0x04,
+			0x7f,
+			0x20,
+			0,
+			0x41,
+			1,
+			0x6b,
+			0x10,
+			0,
+			0x41,
+			1,
+			0x6a,
+			0x05,
+			0x41,
+			0,
+			0x0b,
+			0x0b,
+		}
 	})
 	im := load(t, newSandbox(t, Options{}), counting, Limits{})
 	in, err := im.Instantiate(t.Context(), InstanceConfig{})

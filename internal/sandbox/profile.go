@@ -177,7 +177,13 @@ type listener struct {
 }
 
 // Before implements [experimental.FunctionListener].
-func (l *listener) Before(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
+func (l *listener) Before(
+	ctx context.Context,
+	_ api.Module,
+	_ api.FunctionDefinition,
+	_ []uint64,
+	_ experimental.StackIterator,
+) {
 	if in := profiledIn(ctx); in != nil {
 		l.p.enter(in, l.function)
 	}

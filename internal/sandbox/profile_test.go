@@ -11,7 +11,14 @@ import (
 )
 
 // profiled returns the profile and the report of a call.
-func profiled(t *testing.T, module []byte, l Limits, cfg InstanceConfig, export string, args ...uint64) ([]ProfileSample, Report) {
+func profiled(
+	t *testing.T,
+	module []byte,
+	l Limits,
+	cfg InstanceConfig,
+	export string,
+	args ...uint64,
+) ([]ProfileSample, Report) {
 	t.Helper()
 	var p Profile
 	s := newSandbox(t, Options{Profile: &p, CacheDir: t.TempDir(), CompileChild: &child.Options{}})
@@ -65,11 +72,15 @@ func TestProfileOfNestedCalls(t *testing.T) {
 	s := newSandbox(t, Options{Profile: &p})
 	im := load(t, s, guestWasm, Limits{Nesting: 2})
 	inner := instantiate(t, im, InstanceConfig{})
-	outer := instantiate(t, im, InstanceConfig{Value: &testValue{call: func(ctx context.Context, _ *Guest, _ uint32) uint32 {
-		_, err := inner.Call(ctx, "count")
-		require.NoError(t, err)
-		return 0
-	}}})
+	outer := instantiate(
+		t,
+		im,
+		InstanceConfig{Value: &testValue{call: func(ctx context.Context, _ *Guest, _ uint32) uint32 {
+			_, err := inner.Call(ctx, "count")
+			require.NoError(t, err)
+			return 0
+		}}},
+	)
 	p.Reset()
 	call(t, outer, "call", 7)
 	call(t, outer, "call", 7)

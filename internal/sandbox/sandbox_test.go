@@ -38,15 +38,34 @@ func testSurface() Surface {
 	return Surface{
 		Name: "ABI v1",
 		Imports: []Import{
-			{Module: "test_v1", Name: "call", Params: one, Results: one, Func: func(ctx context.Context, g *Guest, stack []uint64) {
-				stack[0] = uint64(g.Value().(*testValue).call(ctx, g, uint32(stack[0])))
-			}},
-			{Module: "test_v1", Name: "wait", Params: one, Results: one, Waits: true, Func: func(ctx context.Context, g *Guest, stack []uint64) {
-				stack[0] = uint64(g.Value().(*testValue).wait(ctx, uint32(stack[0])))
-			}},
-			{Module: "test_v1", Name: "read", Params: two, Results: one, Func: func(_ context.Context, g *Guest, stack []uint64) {
-				stack[0] = uint64(len(g.Read(uint32(stack[0]), uint32(stack[1]))))
-			}},
+			{
+				Module:  "test_v1",
+				Name:    "call",
+				Params:  one,
+				Results: one,
+				Func: func(ctx context.Context, g *Guest, stack []uint64) {
+					stack[0] = uint64(g.Value().(*testValue).call(ctx, g, uint32(stack[0])))
+				},
+			},
+			{
+				Module:  "test_v1",
+				Name:    "wait",
+				Params:  one,
+				Results: one,
+				Waits:   true,
+				Func: func(ctx context.Context, g *Guest, stack []uint64) {
+					stack[0] = uint64(g.Value().(*testValue).wait(ctx, uint32(stack[0])))
+				},
+			},
+			{
+				Module:  "test_v1",
+				Name:    "read",
+				Params:  two,
+				Results: one,
+				Func: func(_ context.Context, g *Guest, stack []uint64) {
+					stack[0] = uint64(len(g.Read(uint32(stack[0]), uint32(stack[1]))))
+				},
+			},
 		},
 		Exports: func([]verify.ImportInfo) (verify.CheckExport, error) {
 			return func(name string) (verify.FuncType, bool) {

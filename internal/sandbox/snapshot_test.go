@@ -53,7 +53,9 @@ func TestNothingStaysMapped(t *testing.T) {
 func large(change func(m *wasm.Module)) []byte {
 	return module(func(m *wasm.Module) {
 		m.Memories[0].Size.Min = 2 * image.MaxCopied / pageBytes
-		m.Globals = []wasm.Global{{GlobalType: wasm.GlobalType{Type: wasm.I32, Mutable: true}, Init: wasm.ConstExpr{Op: wasm.OpI32Const}}}
+		m.Globals = []wasm.Global{
+			{GlobalType: wasm.GlobalType{Type: wasm.I32, Mutable: true}, Init: wasm.ConstExpr{Op: wasm.OpI32Const}},
+		}
 		m.Data = []wasm.Data{{Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: 300_000}, Init: []byte("some data")}}
 		m.Code[0].Body = []byte{
 			0x23, 0, 0x20, 0, 0x6a, 0x24, 0, // global += parameter
@@ -329,7 +331,11 @@ func TestImageRoom(t *testing.T) {
 			if err != nil {
 				var full *ImageRoomError
 				require.ErrorAs(t, err, &full)
-				require.ErrorContains(t, err, "no room beside other images within 3 MiB for all and the tenant's share of it; close unused agents")
+				require.ErrorContains(
+					t,
+					err,
+					"no room beside other images within 3 MiB for all and the tenant's share of it; close unused agents",
+				)
 				break
 			}
 			made = append(made, p)

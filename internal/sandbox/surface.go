@@ -62,7 +62,10 @@ type surface struct {
 }
 
 func newSurface(s Surface) (*surface, error) {
-	out := &surface{types: verify.NewSurface(cmp.Or(s.Name, "this host"), s.Exports), imports: map[string]map[string]*Import{}}
+	out := &surface{
+		types:   verify.NewSurface(cmp.Or(s.Name, "this host"), s.Exports),
+		imports: map[string]map[string]*Import{},
+	}
 	for _, imp := range s.Imports {
 		switch {
 		case imp.Module == "" || imp.Name == "" || imp.Func == nil:

@@ -64,10 +64,14 @@ func (m *model) assemblyScript() string {
 			fmt.Fprintf(&b, "%s\t%s: %s = %s;\n", asComment(f.doc, "\t"), f.key, typ, first)
 		}
 		if s.open {
-			b.WriteString("\t/** The fields that this version does not know, unchanged. */\n\tunknown: Members = new Members();\n")
+			b.WriteString(
+				"\t/** The fields that this version does not know, unchanged. */\n\tunknown: Members = new Members();\n",
+			)
 		}
 		if s.name == "Error" {
-			b.WriteString("\n\tstatic of(code: string, message: string): Failure {\n\t\tconst f = new Failure();\n\t\tf.code = code;\n\t\tf.message = message;\n\t\treturn f;\n\t}\n")
+			b.WriteString(
+				"\n\tstatic of(code: string, message: string): Failure {\n\t\tconst f = new Failure();\n\t\tf.code = code;\n\t\tf.message = message;\n\t\treturn f;\n\t}\n",
+			)
 		}
 		asRead(&b, s)
 		asWrite(&b, s)

@@ -162,7 +162,16 @@ func (m *model) cTable(b *strings.Builder, s *structure) {
 		if f.of != "" {
 			of = "&am_type_" + snake(f.of)
 		}
-		fmt.Fprintf(b, "\tAM_FIELD(%q, %s, %s, %s, %s, %s),\n", f.key, typ, cField(f.key), kind, strings.Join(flags, " | "), of)
+		fmt.Fprintf(
+			b,
+			"\tAM_FIELD(%q, %s, %s, %s, %s, %s),\n",
+			f.key,
+			typ,
+			cField(f.key),
+			kind,
+			strings.Join(flags, " | "),
+			of,
+		)
 	}
 	fields, unknown := "am_fields_"+name, "0"
 	if len(s.fields) > 0 {
@@ -178,12 +187,23 @@ func (m *model) cTable(b *strings.Builder, s *structure) {
 	if form == "" {
 		form = "AM_FORM_FIELDS"
 	}
-	fmt.Fprintf(b, "static const am_type am_type_%s = {%s, %d, sizeof(%s), %s, %s};\n", name, fields, len(s.fields), typ, form, unknown)
+	fmt.Fprintf(
+		b,
+		"static const am_type am_type_%s = {%s, %d, sizeof(%s), %s, %s};\n",
+		name,
+		fields,
+		len(s.fields),
+		typ,
+		form,
+		unknown,
+	)
 }
 
 // cHooks defines names for each hook's input and answer types.
 func (m *model) cHooks(b *strings.Builder) {
-	b.WriteString("\ntypedef struct { char nothing; } am_describe_input;\nstatic const am_type am_type_describe_input = {0, 0, sizeof(am_describe_input), AM_FORM_FIELDS, 0};\n")
+	b.WriteString(
+		"\ntypedef struct { char nothing; } am_describe_input;\nstatic const am_type am_type_describe_input = {0, 0, sizeof(am_describe_input), AM_FORM_FIELDS, 0};\n",
+	)
 	for _, h := range m.hooks {
 		for _, x := range [][2]string{{h.name + "_input", h.input}, {h.name + "_answer", h.answer}} {
 			if x[1] != "" && x[0] != snake(x[1]) {

@@ -44,5 +44,9 @@ func generate(abiDir, sdkDir string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", header, err)
 	}
-	return map[string]string{header: c, "rust/src/types.rs": m.rust(), "assemblyscript/assembly/types.ts": m.assemblyScript()}, nil
+	return map[string]string{
+		header:                             c,
+		"rust/src/types.rs":                m.rust(),
+		"assemblyscript/assembly/types.ts": m.assemblyScript(),
+	}, nil
 }

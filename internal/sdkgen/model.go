@@ -58,8 +58,23 @@ type field struct {
 var special = map[string]bool{"Content": true, "ListPatch": true, "ToolsPatch": true}
 
 // roots lists the types of the ABI that are neither a hook's input nor its answer.
-var roots = []string{"Error", "RequestPatch", "ModelReply", "CallPatch", "ToolReply", "ToolRequest", "HTTPRequest", "HTTPResponse", "Sent", "Received",
-	"LocalValue", "LocalVersion", "Custom", "Event", "Approval"}
+var roots = []string{
+	"Error",
+	"RequestPatch",
+	"ModelReply",
+	"CallPatch",
+	"ToolReply",
+	"ToolRequest",
+	"HTTPRequest",
+	"HTTPResponse",
+	"Sent",
+	"Received",
+	"LocalValue",
+	"LocalVersion",
+	"Custom",
+	"Event",
+	"Approval",
+}
 
 // A reader parses the sources of package abi.
 type reader struct {
@@ -74,7 +89,12 @@ func read(dir string) (*model, error) {
 	if err != nil || len(files) == 0 {
 		return nil, fmt.Errorf("no Go package in %s", dir)
 	}
-	r := &reader{specs: map[string]*ast.TypeSpec{}, docs: map[string]*ast.CommentGroup{}, done: map[string]bool{}, model: &model{}}
+	r := &reader{
+		specs: map[string]*ast.TypeSpec{},
+		docs:  map[string]*ast.CommentGroup{},
+		done:  map[string]bool{},
+		model: &model{},
+	}
 	fset := token.NewFileSet()
 	for _, path := range files {
 		if strings.HasSuffix(path, "_test.go") {

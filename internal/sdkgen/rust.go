@@ -69,7 +69,11 @@ func (m *model) rust() string {
 
 // rustObject generates the codec of a struct.
 func rustObject(b *strings.Builder, s *structure) {
-	fmt.Fprintf(b, "\nimpl Object for %s {\n    fn read_field(&mut self, key: &Key, r: &mut Reader) -> bool {\n        read_fields!(self, key, r,\n", rustName(s.name))
+	fmt.Fprintf(
+		b,
+		"\nimpl Object for %s {\n    fn read_field(&mut self, key: &Key, r: &mut Reader) -> bool {\n        read_fields!(self, key, r,\n",
+		rustName(s.name),
+	)
 	for _, f := range s.fields {
 		fmt.Fprintf(b, "            %q => %s,\n", f.key, rustField(f.key))
 	}
@@ -80,7 +84,9 @@ func rustObject(b *strings.Builder, s *structure) {
 		b.WriteString("        false\n    }\n")
 	}
 	if s.name == "Chunk" {
-		b.WriteString("    fn write_fields(&self, w: &mut Writer) {\n        crate::special::write_chunk(self, w)\n    }\n}\n")
+		b.WriteString(
+			"    fn write_fields(&self, w: &mut Writer) {\n        crate::special::write_chunk(self, w)\n    }\n}\n",
+		)
 		return
 	}
 	b.WriteString("    fn write_fields(&self, w: &mut Writer) {\n")
@@ -94,7 +100,9 @@ func rustObject(b *strings.Builder, s *structure) {
 			fmt.Fprintf(b, "        w.text_field(\"type\", if self.type_.is_empty() { \"function\" } else { &self.type_ });\n")
 			continue
 		case "Part.text":
-			b.WriteString("        if self.type_ == \"text\" {\n            w.field(\"text\", &self.text);\n        } else {\n            w.optional(\"text\", &self.text);\n        }\n")
+			b.WriteString(
+				"        if self.type_ == \"text\" {\n            w.field(\"text\", &self.text);\n        } else {\n            w.optional(\"text\", &self.text);\n        }\n",
+			)
 			continue
 		}
 		fmt.Fprintf(b, "        w.%s(%q, &self.%s);\n", method, f.key, name)
@@ -133,7 +141,9 @@ pub trait Middleware: Default {
 		fmt.Fprintf(b, "    fn %s(&mut self, _input: %s) -> Result<%s, Error> {\n        Ok(Default::default())\n    }\n",
 			h.name, h.input, strings.TrimPrefix(answer(h), "crate::"))
 	}
-	b.WriteString("}\n\n/// Applies a macro to each hook except describe, with its name, input type and answer type.\n#[macro_export]\nmacro_rules! each_hook {\n    ($call:ident) => {\n")
+	b.WriteString(
+		"}\n\n/// Applies a macro to each hook except describe, with its name, input type and answer type.\n#[macro_export]\nmacro_rules! each_hook {\n    ($call:ident) => {\n",
+	)
 	for _, h := range m.hooks {
 		if h.name != "describe" {
 			kind := answer(h)

@@ -58,8 +58,12 @@ const (
 var imports = map[string][]int{
 	"next": {textArg}, "next_stream": {textArg}, "recv": {}, "send": {textArg},
 	"messages": {smallArg, smallArg, smallArg}, "changed": {smallArg, largeArg},
-	"local_get": {textArg}, "local_set": {textArg, textArg, largeArg}, "local_delete": {textArg}, "local_add": {textArg, largeArg},
-	"store_get": {textArg}, "store_set": {textArg, textArg, largeArg, largeArg}, "store_delete": {textArg}, "store_add": {textArg, largeArg},
+	"local_get": {
+		textArg,
+	}, "local_set": {textArg, textArg, largeArg}, "local_delete": {textArg}, "local_add": {textArg, largeArg},
+	"store_get": {
+		textArg,
+	}, "store_set": {textArg, textArg, largeArg, largeArg}, "store_delete": {textArg}, "store_add": {textArg, largeArg},
 	"emit": {textArg}, "model": {textArg}, "tool": {textArg}, "config": {},
 }
 
@@ -108,7 +112,11 @@ func load(ctx context.Context, h *Host, wasm []byte) (*Host, error) {
 		return nil, err
 	}
 	var err error
-	h.module, err = h.runtime.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig().WithStartFunctions("_initialize").WithStdout(&h.Printed).WithStderr(&h.Printed))
+	h.module, err = h.runtime.InstantiateWithConfig(
+		ctx,
+		wasm,
+		wazero.NewModuleConfig().WithStartFunctions("_initialize").WithStdout(&h.Printed).WithStderr(&h.Printed),
+	)
 	return h, err
 }
 

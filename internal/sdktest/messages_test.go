@@ -48,7 +48,15 @@ func (c *conversation) answer(call Call) (string, *abi.Error) {
 func (c *conversation) read(t *testing.T, h *Host, revision, total int) (saw, calls string) {
 	t.Helper()
 	h.Answer, h.Calls = c.answer, nil
-	output, ok, err := h.Hook(t.Context(), "wrap_model", fmt.Sprintf(`{`+envelope+`,"request":{"messages":{"list":1,"revision":%d,"total":%d},"tools":[],"model":"m"}}`, revision, total))
+	output, ok, err := h.Hook(
+		t.Context(),
+		"wrap_model",
+		fmt.Sprintf(
+			`{`+envelope+`,"request":{"messages":{"list":1,"revision":%d,"total":%d},"tools":[],"model":"m"}}`,
+			revision,
+			total,
+		),
+	)
 	require.NoError(t, err)
 	require.True(t, ok, output)
 	var answer abi.WrapModelAnswer

@@ -63,14 +63,63 @@ func on(action, tool string, conditions ...string) object {
 // TestPatterns compares the small matchers of the ports with Go's regexp package.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
-	texts := []string{"", "a", "b", "ab", "ba", "aab", "abab", "abc", "secret", "a/secret/b", "secrets", "x@example.com", "x@example.comx", "A", "äöü", "ä", "日本",
-		"a\nb", "12", "1234", "12345", "-", "a-b", "]", "^", "a.b", "a b", "_", "\t", "😀", "aaaaaaaaaaaaaaaaaaaaaaaaaaaac"}
+	texts := []string{
+		"",
+		"a",
+		"b",
+		"ab",
+		"ba",
+		"aab",
+		"abab",
+		"abc",
+		"secret",
+		"a/secret/b",
+		"secrets",
+		"x@example.com",
+		"x@example.comx",
+		"A",
+		"äöü",
+		"ä",
+		"日本",
+		"a\nb",
+		"12",
+		"1234",
+		"12345",
+		"-",
+		"a-b",
+		"]",
+		"^",
+		"a.b",
+		"a b",
+		"_",
+		"\t",
+		"😀",
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaac",
+	}
 	patterns := []string{
 		"a", "ab|ba", "a|", "(a|b)+c", "^a", "b$", "^$", "^(a|b)*$", "a?b", "a+b", "a*b", ".", "^.$", "(^|/)secret(/|$)", `@example\.com$`, "[a-c]+$", "[^a-c]", "[]]", "[^]a]",
 		"[a-]", "[-a]", `[\d_]`, `\d{2,3}$`, `^\d{4}$`, `^\d{2,}$`, `a{2}b`, "a{0}b", "a{,2}", "a{", `\w+`, `^\W$`, `\s`, `\S\S`, `\bb`, `\Bb`, "ä|ö", "^[ä-ü]+$", "日.", "^.本$", "(?i)A", "(?i)[A-C]b",
 		"(?i)ÄB|b", "(?s)a.b", "a.b", `\.`, `[\]^]`, "(?:ab)+", "((a*)*)*c", "(a*)*$", "(a+)+$x", "^(a?){5}a{5}", "x*", "(|a)+", "()", `\t`, `a\nb`, `[^\w]`, `[\W\d]`,
 	}
-	refused := []string{"(", ")", "a)", "[", "[a", "*", "+a", "a**", `\`, `\p{L}`, "[b-a]", "a{3,2}", "(?P<n>a)", "(?=a)", "[[:alpha:]]", "(?m)a", "a{1000}{1000}"}
+	refused := []string{
+		"(",
+		")",
+		"a)",
+		"[",
+		"[a",
+		"*",
+		"+a",
+		"a**",
+		`\`,
+		`\p{L}`,
+		"[b-a]",
+		"a{3,2}",
+		"(?P<n>a)",
+		"(?=a)",
+		"[[:alpha:]]",
+		"(?m)a",
+		"a{1000}{1000}",
+	}
 	policies(t, func(t *testing.T, p *policy) {
 		for _, pattern := range patterns {
 			want := regexp.MustCompile(pattern)
@@ -82,7 +131,12 @@ func TestPatterns(t *testing.T) {
 			}
 		}
 		for _, pattern := range refused {
-			require.Contains(t, p.configure(object{"rules": []object{on("deny", "t", "x", pattern)}}), "rules[0].arguments[0].pattern", pattern)
+			require.Contains(
+				t,
+				p.configure(object{"rules": []object{on("deny", "t", "x", pattern)}}),
+				"rules[0].arguments[0].pattern",
+				pattern,
+			)
 		}
 	})
 }
@@ -102,7 +156,11 @@ func TestPolicies(t *testing.T) {
 	rules := func(list ...object) object { return object{"rules": list} }
 	only := func(list ...object) object { return object{"rules": list, "default": "deny"} }
 	secret := rules(on("deny", "read_*", "path", `(^|/)secret`))
-	data := only(on("allow", "*", "to.*", `@example\.com$`), on("allow", "read", "path", `^data/`), on("deny", "read", "path", `\.\.`))
+	data := only(
+		on("allow", "*", "to.*", `@example\.com$`),
+		on("allow", "read", "path", `^data/`),
+		on("deny", "read", "path", `\.\.`),
+	)
 	deep := rules(on("deny", "*", "", "drop table"))
 	amount := rules(on("deny", "pay", "amount", `^[0-9]{3,}$`), on("deny", "pay", "items.0.ok", `^(true|null)$`))
 	policies(t, func(t *testing.T, p *policy) {

@@ -79,10 +79,13 @@ func TestHostCalls(t *testing.T) {
 		var answer abi.WrapModelAnswer
 		_, err = abijson.Decode([]byte(output), &answer)
 		require.NoError(t, err)
-		require.Equal(t, "message=m5; message=m4; message=m3; message=m2; message=m1; message=m0; beyond=invalid; changed=4; "+
-			`local_get=["x", 1] 7; missing=0; local_set=ok; local_set=ok; local_add=-41; local_delete=ok; `+
-			`store_get=["x", 1] 7; store_set=ok; store_add=-41; store_delete=ok; emit=ok; model=short; tool=noon; next=ä😀; `,
-			answer.Response.Message.Content.String())
+		require.Equal(
+			t,
+			"message=m5; message=m4; message=m3; message=m2; message=m1; message=m0; beyond=invalid; changed=4; "+
+				`local_get=["x", 1] 7; missing=0; local_set=ok; local_set=ok; local_add=-41; local_delete=ok; `+
+				`store_get=["x", 1] 7; store_set=ok; store_add=-41; store_delete=ok; emit=ok; model=short; tool=noon; next=ä😀; `,
+			answer.Response.Message.Content.String(),
+		)
 		require.Equal(t, []string{
 			"messages 1 5 6", "messages 1 1 5", "messages 1 0 1", "changed 1 5",
 			"local_get k", "local_get none", `local_set k {"n":1} 7`, `local_set k "a\"b" -1`, "local_add c -2", "local_delete k",
@@ -114,14 +117,23 @@ func TestHostErrors(t *testing.T) {
 		var answer abi.WrapModelAnswer
 		_, err = abijson.Decode([]byte(output), &answer)
 		require.NoError(t, err)
-		require.Equal(t, "message=denied; beyond=invalid; changed=0; local_get=denied; missing=denied; local_set=denied; local_set=denied; "+
-			"local_add=denied; local_delete=denied; store_get=denied; store_set=denied; store_add=denied; store_delete=denied; "+
-			"emit=denied; model=denied; tool=denied; next=denied; ", answer.Response.Message.Content.String())
+		require.Equal(
+			t,
+			"message=denied; beyond=invalid; changed=0; local_get=denied; missing=denied; local_set=denied; local_set=denied; "+
+				"local_add=denied; local_delete=denied; store_get=denied; store_set=denied; store_add=denied; store_delete=denied; "+
+				"emit=denied; model=denied; tool=denied; next=denied; ",
+			answer.Response.Message.Content.String(),
+		)
 
 		output, ok, err = h.Hook(t.Context(), "wrap_tool_call", toolCall)
 		require.NoError(t, err)
 		require.False(t, ok)
-		require.JSONEq(t, `{"code":"denied","message":"no next_stream","retryable":true,"retry_after_ms":1099511627776}`, output, "an error that is handed on is whole")
+		require.JSONEq(
+			t,
+			`{"code":"denied","message":"no next_stream","retryable":true,"retry_after_ms":1099511627776}`,
+			output,
+			"an error that is handed on is whole",
+		)
 	})
 }
 

@@ -24,26 +24,33 @@ var readmes = map[string]struct {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(p.Dir, "agent_middleware.h"), b, 0o644))
 	}},
-	"rust": {map[string]string{"toml": "Cargo.toml", "rust": "src/lib.rs"}, func(t *testing.T, sdk string, p *toolchain.Project) {
-		t.Helper()
-		file := filepath.Join(p.Dir, "Cargo.toml")
-		b, err := os.ReadFile(file)
-		require.NoError(t, err)
-		b = regexp.MustCompile(`(?m)^agent-middleware = .*$`).ReplaceAll(b, []byte(`agent-middleware = { path = "`+filepath.ToSlash(sdk)+`" }`))
-		b = append([]byte("[package]\nname = \"guard\"\nversion = \"1.0.0\"\nedition = \"2021\"\n\n"), b...)
-		require.NoError(t, os.WriteFile(file, b, 0o644))
-	}},
-	"assemblyscript": {map[string]string{"ts": "assembly/index.ts", "json": "asconfig.json"}, func(t *testing.T, sdk string, p *toolchain.Project) {
-		t.Helper()
-		node, err := npmtest.Install(filepath.Join(sdk, "testdata", "npm"), filepath.Join(sdk, "..", "..", "build", "npm"))
-		if err != nil {
-			skip(t, err)
-		}
-		p.Node = node
-		scope := filepath.Join(p.Dir, "node_modules", "@agent-runner")
-		require.NoError(t, os.MkdirAll(scope, 0o755))
-		require.NoError(t, os.Symlink(sdk, filepath.Join(scope, "middleware-assemblyscript")))
-	}},
+	"rust": {
+		map[string]string{"toml": "Cargo.toml", "rust": "src/lib.rs"},
+		func(t *testing.T, sdk string, p *toolchain.Project) {
+			t.Helper()
+			file := filepath.Join(p.Dir, "Cargo.toml")
+			b, err := os.ReadFile(file)
+			require.NoError(t, err)
+			b = regexp.MustCompile(`(?m)^agent-middleware = .*$`).
+				ReplaceAll(b, []byte(`agent-middleware = { path = "`+filepath.ToSlash(sdk)+`" }`))
+			b = append([]byte("[package]\nname = \"guard\"\nversion = \"1.0.0\"\nedition = \"2021\"\n\n"), b...)
+			require.NoError(t, os.WriteFile(file, b, 0o644))
+		},
+	},
+	"assemblyscript": {
+		map[string]string{"ts": "assembly/index.ts", "json": "asconfig.json"},
+		func(t *testing.T, sdk string, p *toolchain.Project) {
+			t.Helper()
+			node, err := npmtest.Install(filepath.Join(sdk, "testdata", "npm"), filepath.Join(sdk, "..", "..", "build", "npm"))
+			if err != nil {
+				skip(t, err)
+			}
+			p.Node = node
+			scope := filepath.Join(p.Dir, "node_modules", "@agent-runner")
+			require.NoError(t, os.MkdirAll(scope, 0o755))
+			require.NoError(t, os.Symlink(sdk, filepath.Join(scope, "middleware-assemblyscript")))
+		},
+	},
 }
 
 func skip(t *testing.T, why error) {
@@ -89,7 +96,11 @@ func TestReadmes(t *testing.T) {
 			for tool, want := range map[string]string{
 				"shell": `{"decision":"deny","message":"no shell here"}`, "time": `{"decision":"allow"}`,
 			} {
-				output, ok, err := h.Hook(t.Context(), "gate_tool", `{`+envelope+`,"call":{"id":"c","name":"`+tool+`","arguments":"{}"},"tool":{"name":"`+tool+`"}}`)
+				output, ok, err := h.Hook(
+					t.Context(),
+					"gate_tool",
+					`{`+envelope+`,"call":{"id":"c","name":"`+tool+`","arguments":"{}"},"tool":{"name":"`+tool+`"}}`,
+				)
 				require.NoError(t, err)
 				require.True(t, ok)
 				require.Equal(t, want, output)

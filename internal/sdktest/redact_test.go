@@ -67,7 +67,11 @@ func (r *redactor) says(pieces ...string) (shown string, most int) {
 		if final {
 			chunks = ""
 		}
-		output, ok, err := r.h.Hook(r.t.Context(), "on_chunk", fmt.Sprintf(`{%s,"chunks":[%s],"stream":%d,"final":%v}`, envelope, chunks, r.stream, final))
+		output, ok, err := r.h.Hook(
+			r.t.Context(),
+			"on_chunk",
+			fmt.Sprintf(`{%s,"chunks":[%s],"stream":%d,"final":%v}`, envelope, chunks, r.stream, final),
+		)
 		require.NoError(r.t, err)
 		require.True(r.t, ok, output)
 		var answer abi.OnChunkAnswer

@@ -14,7 +14,11 @@ import (
 func places(what string) (out []string) {
 	for n := range 20 {
 		for i := range n + 1 {
-			out = append(out, strings.Repeat("g", i)+what+strings.Repeat("h", n-i), strings.Repeat("é", i)+what+strings.Repeat("日", n-i))
+			out = append(
+				out,
+				strings.Repeat("g", i)+what+strings.Repeat("h", n-i),
+				strings.Repeat("é", i)+what+strings.Repeat("日", n-i),
+			)
 		}
 	}
 	return out
@@ -72,7 +76,11 @@ func TestKeys(t *testing.T) {
 				}
 			}
 		}
-		got, ok, err := h.Hook(t.Context(), "error", " {\t\"retry_after_ms\" : 1099511627776 ,\r\n\"st\\u0061tus\":-7, \"code\": \"c\",\"message\":null,\"retryable\" :true } ")
+		got, ok, err := h.Hook(
+			t.Context(),
+			"error",
+			" {\t\"retry_after_ms\" : 1099511627776 ,\r\n\"st\\u0061tus\":-7, \"code\": \"c\",\"message\":null,\"retryable\" :true } ",
+		)
 		require.NoError(t, err)
 		require.True(t, ok, got)
 		require.Equal(t, `{"code":"c","message":"","retryable":true,"status":-7,"retry_after_ms":1099511627776}`, got)

@@ -53,7 +53,11 @@ func TestTinyGo(t *testing.T) {
 	require.Equal(t, []string{"local_add seen 1", "messages 0 5 6", `log 1 call -41, last "m5"`}, lines(h.Calls))
 
 	explode := strings.Replace(toolCall, `"name":"t"`, `"name":"explode"`, 1)
-	require.JSONEq(t, `{"stop":{"reason":"no explosions","code":"safety"},"decision":"stop","message":"no explosions"}`, called(t, h, "gate_tool", explode))
+	require.JSONEq(
+		t,
+		`{"stop":{"reason":"no explosions","code":"safety"},"decision":"stop","message":"no explosions"}`,
+		called(t, h, "gate_tool", explode),
+	)
 	require.JSONEq(t, `{"decision":"allow"}`, called(t, h, "gate_tool", toolCall))
 
 	for _, refused := range []struct{ hook, input, want string }{
@@ -86,7 +90,11 @@ func TestTinyGoHostRefuses(t *testing.T) {
 		}
 		return generous(c)
 	}
-	_, _, err := h.Hook(t.Context(), "before_model_rewrite_state", `{`+envelope+`,"messages":{"list":0,"revision":9,"total":6},"tools":[]}`)
+	_, _, err := h.Hook(
+		t.Context(),
+		"before_model_rewrite_state",
+		`{`+envelope+`,"messages":{"list":0,"revision":9,"total":6},"tools":[]}`,
+	)
 	require.Error(t, err)
 	require.Contains(t, h.Printed.String(), "not granted")
 }
@@ -98,12 +106,20 @@ func TestTinyGoMemory(t *testing.T) {
 	h := byTinyGo(t)
 	count := func() string { return called(t, h, "before_agent", instructed("count")) }
 	require.Equal(t, `{"instruction":"map[before_agent:1]"}`, count())
-	require.Equal(t, `{"instruction":"map[before_agent:2]"}`, count(), "what a hook leaves in memory is there at the next, most of the time")
+	require.Equal(
+		t,
+		`{"instruction":"map[before_agent:2]"}`,
+		count(),
+		"what a hook leaves in memory is there at the next, most of the time",
+	)
 
 	long := strings.Repeat("abc ", 25<<10)
 	for range 1000 {
 		require.Equal(t, `{"instruction":"hi, `+long+`"}`, called(t, h, "before_agent", instructed(long)))
-		require.NotEmpty(t, called(t, h, "before_model_rewrite_state", `{`+envelope+`,"messages":{"list":0,"revision":9,"total":6},"tools":[]}`))
+		require.NotEmpty(
+			t,
+			called(t, h, "before_model_rewrite_state", `{`+envelope+`,"messages":{"list":0,"revision":9,"total":6},"tools":[]}`),
+		)
 	}
 	require.Less(t, h.Memory(), uint32(12<<20))
 

@@ -27,7 +27,10 @@ func TestAgents(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	var m api.Module
-	require.NoError(t, json.Unmarshal(f.pushModule(f.acme, "?name=wrap&version=1.0", wasm(t, "wrap.wasm"), "application/wasm").body, &m))
+	require.NoError(
+		t,
+		json.Unmarshal(f.pushModule(f.acme, "?name=wrap&version=1.0", wasm(t, "wrap.wasm"), "application/wasm").body, &m),
+	)
 	const yaml = "model: {name: gpt}\nmiddlewares:\n- module: wrap\n"
 	var a, again api.Agent
 	r := f.apply(f.acme, "helper", yaml)
@@ -46,11 +49,25 @@ func TestAgents(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, m.Digest, shown.Modules[0].Digest)
 	require.Equal(t, agentfile.Path(httpapi.TrimDigest(m.Digest)+".wasm"), file.Middlewares[0].Module)
-	taken, release, err := f.server.agents.LoadModule(f.store.Tenant("acme"))(t.Context(), "wrap", string(file.Middlewares[0].Module), host.Limits{})
+	taken, release, err := f.server.agents.LoadModule(
+		f.store.Tenant("acme"),
+	)(
+		t.Context(),
+		"wrap",
+		string(file.Middlewares[0].Module),
+		host.Limits{},
+	)
 	require.NoError(t, err)
 	require.Equal(t, httpapi.TrimDigest(m.Digest), taken.Digest())
 	release()
-	_, _, err = f.server.agents.LoadModule(f.store.Tenant("beta"))(t.Context(), "wrap", string(file.Middlewares[0].Module), host.Limits{})
+	_, _, err = f.server.agents.LoadModule(
+		f.store.Tenant("beta"),
+	)(
+		t.Context(),
+		"wrap",
+		string(file.Middlewares[0].Module),
+		host.Limits{},
+	)
 	require.ErrorIs(t, err, store.ErrNoModule, "other tenants cannot tell that it is loaded")
 	require.NoError(t, json.Unmarshal(f.apply(f.acme, "helper", yaml).body, &a))
 	require.Equal(t, int64(2), a.Version, "put again it is another one")
@@ -104,8 +121,14 @@ func TestPolicy(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	require.Equal(t, 200, f.pushModule(f.acme, "?name=wrap", wasm(t, "wrap.wasm"), "application/wasm").status)
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": map[string]any{"grants": []string{"store", "tool:*"},
-		"hosts": []string{"*.example.com"}, "models": []string{"gpt-4*"}, "max_steps": 10}}, nil)
+	f.ok(
+		"PATCH",
+		"/v1/tenants/acme",
+		f.operator,
+		map[string]any{"policy": map[string]any{"grants": []string{"store", "tool:*"},
+			"hosts": []string{"*.example.com"}, "models": []string{"gpt-4*"}, "max_steps": 10}},
+		nil,
+	)
 	for yaml, status := range map[string]int{
 		"middlewares: [{module: wrap, grants: [store, 'tool:search', 'http:api.example.com']}]": 200,
 		"middlewares: [{module: wrap, grants: ['http:example.com']}]":                           422,
@@ -140,14 +163,27 @@ func TestStepsAreBounded(t *testing.T) {
 	}
 	require.Equal(t, 200, put(1000).status)
 	for _, steps := range []int{1001, 100_000_000} {
-		require.Contains(t, put(steps).problem(t, 422).Detail, fmt.Sprintf("max_steps: %d exceeds 1000, this tenant's maximum", steps))
+		require.Contains(
+			t,
+			put(steps).problem(t, 422).Detail,
+			fmt.Sprintf("max_steps: %d exceeds 1000, this tenant's maximum", steps),
+		)
 	}
-	f.send("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{MaxSteps: 100_001}}).problem(t, 422)
+	f.send("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{MaxSteps: 100_001}}).
+		problem(t, 422)
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{MaxSteps: 100_000}}, nil)
 	require.Equal(t, 200, put(100_000).status)
 	put(100_001).problem(t, 422)
-	require.Contains(t, f.apply(f.operator, "helper", "limits: {max_steps: 100001}").problem(t, 422).Detail, "max_steps: 100001 exceeds the maximum of 100000")
-	require.Contains(t, f.apply(f.acme, "helper", "limits: {timeout: 100000h}").problem(t, 422).Detail, "timeout: 100000h0m0s exceeds the maximum of 720h0m0s")
+	require.Contains(
+		t,
+		f.apply(f.operator, "helper", "limits: {max_steps: 100001}").problem(t, 422).Detail,
+		"max_steps: 100001 exceeds the maximum of 100000",
+	)
+	require.Contains(
+		t,
+		f.apply(f.acme, "helper", "limits: {timeout: 100000h}").problem(t, 422).Detail,
+		"timeout: 100000h0m0s exceeds the maximum of 720h0m0s",
+	)
 }
 
 func TestAgentLimits(t *testing.T) {
@@ -158,11 +194,19 @@ func TestAgentLimits(t *testing.T) {
 	}
 	const high = "middlewares: [{module: wrap, limits: {memory: 128MiB}}]"
 	require.Contains(t, f.apply(f.acme, "helper", high).problem(t, 422).Detail, "limits.memory")
-	require.Contains(t, f.apply(f.acme, "helper", "agents: [{name: b, agent: {"+high+"}}]").problem(t, 422).Detail, "limits.memory")
+	require.Contains(
+		t,
+		f.apply(f.acme, "helper", "agents: [{name: b, agent: {"+high+"}}]").problem(t, 422).Detail,
+		"limits.memory",
+	)
 	require.Equal(t, 200, f.apply(f.operator, "helper", high).status, "the operator may")
 	require.Equal(t, 200, f.apply(f.acme, "helper", "middlewares: [{module: wrap, limits: {memory: 32MiB}}]").status)
 	// A limit that is too low for the module is rejected when the agent is stored.
-	require.Contains(t, f.apply(f.acme, "helper", "middlewares: [{module: wrap, limits: {module_bytes: 10}}]").problem(t, 422).Detail, "module")
+	require.Contains(
+		t,
+		f.apply(f.acme, "helper", "middlewares: [{module: wrap, limits: {module_bytes: 10}}]").problem(t, 422).Detail,
+		"module",
+	)
 }
 
 // TestHostsAndPorts checks that the check of a stored agent treats ports like the check of a
@@ -188,6 +232,10 @@ func TestHostsAndPorts(t *testing.T) {
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Hosts: []string{"*"}}}, nil)
 	const at = "model: {name: m}\ntools: {mcp: [{url: 'https://tools.example.com%s/mcp'}]}\n"
 	require.Equal(t, 200, f.apply(f.acme, "helper", fmt.Sprintf(at, "")).status)
-	require.Contains(t, f.apply(f.acme, "helper", fmt.Sprintf(at, ":8443")).problem(t, 422).Detail, "policy does not allow this tenant to reach tools.example.com:8443; allowed are *; a host without a port is allowed at 443 of https and 80 of http alone, one with :* at all ports")
+	require.Contains(
+		t,
+		f.apply(f.acme, "helper", fmt.Sprintf(at, ":8443")).problem(t, 422).Detail,
+		"policy does not allow this tenant to reach tools.example.com:8443; allowed are *; a host without a port is allowed at 443 of https and 80 of http alone, one with :* at all ports",
+	)
 	require.Contains(t, string(f.apply(f.acme, "helper", "").body), "the agent has no model, and cannot run")
 }

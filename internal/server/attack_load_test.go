@@ -66,12 +66,27 @@ func TestQuotaUnderConcurrency(t *testing.T) {
 			case 0:
 				r = f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"})
 			case 1:
-				r = f.send("POST", "/v1/chat/completions", f.acme, []byte(`{"model":"slow","messages":[{"role":"user","content":"hi"}]}`))
+				r = f.send(
+					"POST",
+					"/v1/chat/completions",
+					f.acme,
+					[]byte(`{"model":"slow","messages":[{"role":"user","content":"hi"}]}`),
+				)
 			case 2:
-				r = f.send("POST", "/v1/agents/slow/agui", f.acme, fmt.Appendf(nil, `{"threadId":"t%d","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`, i))
+				r = f.send(
+					"POST",
+					"/v1/agents/slow/agui",
+					f.acme,
+					fmt.Appendf(nil, `{"threadId":"t%d","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`, i),
+				)
 			default:
 				run := waiting[i/4]
-				r = f.send("POST", "/v1/runs", f.acme, api.StartRun{Run: run.ID, Answers: map[string]json.RawMessage{run.Interrupts[0].ID: json.RawMessage(`"a"`)}})
+				r = f.send(
+					"POST",
+					"/v1/runs",
+					f.acme,
+					api.StartRun{Run: run.ID, Answers: map[string]json.RawMessage{run.Interrupts[0].ID: json.RawMessage(`"a"`)}},
+				)
 			}
 			refused <- r
 		})
@@ -202,10 +217,20 @@ func TestSlowReaders(t *testing.T) {
 	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "talker", []byte("{}"), nil)
 	require.NoError(t, err)
 	post := func(path, body string) string {
-		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n%s", path, f.acme, len(body), body)
+		return fmt.Sprintf(
+			"POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n%s",
+			path,
+			f.acme,
+			len(body),
+			body,
+		)
 	}
 	say(t, address, post("/v1/runs", `{"agent":"talker","input":"hi"}`))
-	say(t, address, post("/v1/agents/talker/agui", `{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`))
+	say(
+		t,
+		address,
+		post("/v1/agents/talker/agui", `{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`),
+	)
 	say(t, address, post("/v1/runs", `{"agent":"talker","input":"hi","disconnect":"cancel"}`))
 	var list struct{ Runs []api.Run }
 	require.Eventually(t, func() bool {
@@ -214,7 +239,11 @@ func TestSlowReaders(t *testing.T) {
 	}, 20*time.Second, 5*time.Millisecond)
 	for _, run := range list.Runs[:1] {
 		for range 5 {
-			say(t, address, "GET /v1/runs/"+run.ID+"/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nAuthorization: Bearer "+f.acme+"\r\n\r\n")
+			say(
+				t,
+				address,
+				"GET /v1/runs/"+run.ID+"/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nAuthorization: Bearer "+f.acme+"\r\n\r\n",
+			)
 		}
 		all := f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil)
 		for i, e := range all {
@@ -270,7 +299,12 @@ func TestCompressedBodies(t *testing.T) {
 	yaml := func(body string) { f.apply(f.acme, "a", body).problem(t, 422) }
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'k'; c++ {
-		bomb += fmt.Sprintf("%c: &%c [%[3]s]\n", c, c, strings.Join(strings.Split(strings.Repeat(fmt.Sprintf("*%c ", c-1), 10), " ")[:10], ","))
+		bomb += fmt.Sprintf(
+			"%c: &%c [%[3]s]\n",
+			c,
+			c,
+			strings.Join(strings.Split(strings.Repeat(fmt.Sprintf("*%c ", c-1), 10), " ")[:10], ","),
+		)
 	}
 	yaml("model: {name: x}\nmetadata:\n  " + strings.ReplaceAll(bomb, "\n", "\n  "))
 	yaml("model: " + strings.Repeat("[", 200_000))
@@ -283,7 +317,13 @@ func TestCompressedBodies(t *testing.T) {
 		deep.WriteString(strings.Repeat(" ", i) + "a:\n")
 	}
 	yaml(deep.String())
-	deeper := `{"agent":"a","input":"x","metadata":{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}}`
+	deeper := `{"agent":"a","input":"x","metadata":{"a":` + strings.Repeat(
+		"[",
+		100_000,
+	) + strings.Repeat(
+		"]",
+		100_000,
+	) + `}}`
 	f.send("POST", "/v1/runs", f.acme, []byte(deeper)).problem(t, 422)
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"input_bytes": 8 << 20}}, nil)
 	wide := `{"agent":"a","input":"x","metadata":{"a":[` + strings.Repeat("{},", 1_000_000) + `{}]}}`
@@ -298,16 +338,30 @@ func TestTakeoverIsFair(t *testing.T) {
 	f, of := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
 	stuck := make(chan struct{})
 	source := of.source(f.server)
-	f.server.runs.Agents = agentSourceFunc(func(ctx context.Context, tn *store.Tenant, spec agents.Spec) (*agents.Handle, error) {
-		if tn.ID() == "acme" {
-			<-stuck // an MCP server that does not respond
-			return nil, fmt.Errorf("not now")
-		}
-		return source.Open(ctx, tn, spec)
-	})
+	f.server.runs.Agents = agentSourceFunc(
+		func(ctx context.Context, tn *store.Tenant, spec agents.Spec) (*agents.Handle, error) {
+			if tn.ID() == "acme" {
+				<-stuck // an MCP server that does not respond
+				return nil, fmt.Errorf("not now")
+			}
+			return source.Open(ctx, tn, spec)
+		},
+	)
 	create := func(tenant, id string) {
-		require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: id, Tenant: tenant, Agent: "greeter", Owner: "gone", Spec: []byte(`{"agent":"greeter","version":1}`),
-			Log: []byte(`{"head":{"id":"` + id + `","phase":"start"},"fixed":{}}` + "\n")}))
+		require.NoError(
+			t,
+			f.store.Create(
+				t.Context(),
+				&journal.Creation{
+					ID:     id,
+					Tenant: tenant,
+					Agent:  "greeter",
+					Owner:  "gone",
+					Spec:   []byte(`{"agent":"greeter","version":1}`),
+					Log:    []byte(`{"head":{"id":"` + id + `","phase":"start"},"fixed":{}}` + "\n"),
+				},
+			),
+		)
 	}
 	for i := range 50 {
 		create("acme", fmt.Sprint("run_a", i))

@@ -70,7 +70,15 @@ func TestOperatorKeyIsNotSentElsewhere(t *testing.T) {
 	f := platform(t, scripted.Text("x"))
 	x := newTrap(t)
 	f.server.agents.Options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}, Hosts: []string{"*", "*:*"}, Grants: []string{"*"}}}, nil)
+	f.ok(
+		"PATCH",
+		"/v1/tenants/acme",
+		f.operator,
+		map[string]any{
+			"policy": policy.Policy{Models: []string{"small*"}, Hosts: []string{"*", "*:*"}, Grants: []string{"*"}},
+		},
+		nil,
+	)
 	for name, file := range map[string]string{
 		"mcp":      "model: {name: small}\ntools: {mcp: [{name: x, url: '" + x.URL + "', api_key_env: OPENAI_API_KEY}]}\n",
 		"secret":   "model: {name: small}\nsecrets: [{name: k, env: OPENAI_API_KEY, hosts: ['127.0.0.1:*']}]\n",
@@ -100,7 +108,13 @@ func TestModulesUseAllowedModels(t *testing.T) {
 	f := platform(t)
 	asked := scripted.Func(func(int, *model.Request) scripted.Reply { return scripted.Text("hello") })
 	f.server.agents.Options.Model = asked
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}, Grants: []string{"*"}}}, nil)
+	f.ok(
+		"PATCH",
+		"/v1/tenants/acme",
+		f.operator,
+		map[string]any{"policy": policy.Policy{Models: []string{"small*"}, Grants: []string{"*"}}},
+		nil,
+	)
 	f.upload(f.acme, "chooser", `import { defineMiddleware } from "@agent-runner/middleware";
 
 export default defineMiddleware({
@@ -113,7 +127,11 @@ export default defineMiddleware({
 	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "spender", Input: "hi"}, &run)
 	f.finished(f.acme, run.ID)
 	require.Empty(t, asked.Requests())
-	require.Contains(t, string(f.ok("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, nil).body), `model \"huge\" is not one that this agent may ask`)
+	require.Contains(
+		t,
+		string(f.ok("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, nil).body),
+		`model \"huge\" is not one that this agent may ask`,
+	)
 }
 
 // TestModelParamsFollowThePolicy checks that only the operator allows parameters that select more
@@ -146,9 +164,21 @@ export default defineMiddleware({
 });
 `)
 	const file = "model: {name: small, params: {service_tier: flex, seed: 1}}\n"
-	require.Contains(t, f.apply(f.acme, "own", file).problem(t, 422).Detail,
-		`params: the operator's policy does not allow this tenant to set the parameter "service_tier"; allowed are the usual ones, and those in params of the tenant's policy: none`)
-	require.Equal(t, 422, f.apply(f.acme, "own", "model: {name: small}\nagents: [{name: b, agent: {model: {name: small, params: {Seed: 1}}}}]\n").status, "names are compared exactly")
+	require.Contains(
+		t,
+		f.apply(f.acme, "own", file).problem(t, 422).Detail,
+		`params: the operator's policy does not allow this tenant to set the parameter "service_tier"; allowed are the usual ones, and those in params of the tenant's policy: none`,
+	)
+	require.Equal(
+		t,
+		422,
+		f.apply(
+			f.acme,
+			"own",
+			"model: {name: small}\nagents: [{name: b, agent: {model: {name: small, params: {Seed: 1}}}}]\n",
+		).status,
+		"names are compared exactly",
+	)
 	events := func(agent string) string {
 		var run api.Run
 		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: agent, Input: "hi"}, &run)
@@ -158,7 +188,11 @@ export default defineMiddleware({
 	require.Equal(t, 200, f.apply(f.acme, "changer", "model: {name: small}\nmiddlewares: [{module: changes}]\n").status)
 	require.Contains(t, events("changer"), `policy does not allow this tenant to set the parameter \"service_tier\"`)
 	require.Empty(t, asked.Requests())
-	require.Equal(t, 200, f.apply(f.acme, "asker", "model: {name: small}\nmiddlewares: [{module: asks, grants: [model]}]\n").status)
+	require.Equal(
+		t,
+		200,
+		f.apply(f.acme, "asker", "model: {name: small}\nmiddlewares: [{module: asks, grants: [model]}]\n").status,
+	)
 	require.Contains(t, events("asker"), `policy does not allow this tenant to set the parameter \"models\"`)
 	require.Len(t, asked.Requests(), 1, "the agent's own")
 
@@ -168,12 +202,22 @@ export default defineMiddleware({
 	require.Equal(t, 5, len(asked.Requests()))
 	require.JSONEq(t, `"flex"`, string(asked.Requests()[4].Params["service_tier"]))
 	allow(policy.Policy{Params: []string{"models"}})
-	require.Contains(t, f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "own", Input: "hi"}).problem(t, 422).Detail, `set the parameter "service_tier"`)
+	require.Contains(
+		t,
+		f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "own", Input: "hi"}).problem(t, 422).Detail,
+		`set the parameter "service_tier"`,
+	)
 	require.Len(t, asked.Requests(), 5, "the policy is checked again for each run")
 
 	require.Equal(t, 200, f.apply(f.acme, "plain", "model: {name: small}\n").status)
-	f.ok("POST", "/v1/chat/completions", f.acme, map[string]any{"model": "plain", "service_tier": "priority", "models": []string{"huge"}, "temperature": 2,
-		"messages": []any{map[string]any{"role": "user", "content": "hi"}}}, nil)
+	f.ok(
+		"POST",
+		"/v1/chat/completions",
+		f.acme,
+		map[string]any{"model": "plain", "service_tier": "priority", "models": []string{"huge"}, "temperature": 2,
+			"messages": []any{map[string]any{"role": "user", "content": "hi"}}},
+		nil,
+	)
 	require.Empty(t, asked.Requests()[5].Params)
 }
 
@@ -230,7 +274,12 @@ func TestRingsAreHiddenInAGUI(t *testing.T) {
 			}})
 			_, err := f.store.Tenant("acme").PutAgent(t.Context(), "guarded", []byte("{}"), nil)
 			require.NoError(t, err)
-			r := f.send("POST", "/v1/agents/guarded/agui", f.acme, []byte(`{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`))
+			r := f.send(
+				"POST",
+				"/v1/agents/guarded/agui",
+				f.acme,
+				[]byte(`{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`),
+			)
 			require.Equal(t, 200, r.status, "%s", r.body)
 			require.Contains(t, string(r.body), "RUN_STARTED")
 			require.NotContains(t, string(r.body), "secret")
@@ -329,7 +378,9 @@ func TestSameModuleOfManyTenants(t *testing.T) {
 		wg.Go(func() {
 			r := f.pushModule(key, "?name=own&version=1", b, "application/wasm")
 			var list struct{ Modules []api.Module }
-			if r.status == 200 && json.Unmarshal(f.send("GET", "/v1/modules", key, nil).body, &list) == nil && len(list.Modules) == 1 && len(list.Modules[0].Names) == 1 {
+			if r.status == 200 && json.Unmarshal(f.send("GET", "/v1/modules", key, nil).body, &list) == nil &&
+				len(list.Modules) == 1 &&
+				len(list.Modules[0].Names) == 1 {
 				same.Add(1)
 			}
 		})
@@ -366,7 +417,13 @@ func TestModelEndpointsStayOutside(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	x := newTrap(t)
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Hosts: []string{"*", "*:*"}}}, nil)
+	f.ok(
+		"PATCH",
+		"/v1/tenants/acme",
+		f.operator,
+		map[string]any{"policy": policy.Policy{Hosts: []string{"*", "*:*"}}},
+		nil,
+	)
 	f.ok("PUT", "/v1/secrets/OPENAI_API_KEY", f.acme, map[string]any{"value": "sk-acme-own"}, nil)
 	port := x.URL[strings.LastIndexByte(x.URL, ':'):]
 	for i, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]",
@@ -402,7 +459,11 @@ export default defineMiddleware({ name: "talks", afterModel(_, ctx) {
 	const line = "x".repeat(100_000);
 	for (let i = 0; i < 1000; i++) ctx.log.info(line);
 } });`)
-	require.Equal(t, 200, f.apply(f.acme, "talker", "model: {name: small}\nmiddlewares: [{module: talks, on_fault: skip}]\n").status)
+	require.Equal(
+		t,
+		200,
+		f.apply(f.acme, "talker", "model: {name: small}\nmiddlewares: [{module: talks, on_fault: skip}]\n").status,
+	)
 	var run api.Run
 	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "talker", Input: "hi"}, &run)
 	done := f.finished(f.acme, run.ID)
@@ -479,7 +540,11 @@ func TestHostileModel(t *testing.T) {
 	f := newFixture(t)
 	f.server.agents.Options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	raw := func(body string) string {
-		m, err := openaitest.New(scripted.New(scripted.Reply{Err: &openaitest.Raw{Body: body, Header: map[string]string{"Content-Type": "application/json"}}}))
+		m, err := openaitest.New(
+			scripted.New(
+				scripted.Reply{Err: &openaitest.Raw{Body: body, Header: map[string]string{"Content-Type": "application/json"}}},
+			),
+		)
 		require.NoError(t, err)
 		t.Cleanup(m.Close)
 		return m.URL
@@ -511,8 +576,22 @@ func TestSubAgentSteps(t *testing.T) {
 		return scripted.Calls(abi.NewToolCall(fmt.Sprint("c", n), "time", "{}"))
 	})
 	f.server.agents.Options.Model = asked
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"*"}, MaxSteps: 3}}, nil)
-	require.Equal(t, 200, f.apply(f.acme, "outer", "model: {name: small}\ntools: {builtin: []}\nagents: [{name: inner, description: d, agent: {tools: {builtin: [time]}}}]\n").status)
+	f.ok(
+		"PATCH",
+		"/v1/tenants/acme",
+		f.operator,
+		map[string]any{"policy": policy.Policy{Models: []string{"*"}, MaxSteps: 3}},
+		nil,
+	)
+	require.Equal(
+		t,
+		200,
+		f.apply(
+			f.acme,
+			"outer",
+			"model: {name: small}\ntools: {builtin: []}\nagents: [{name: inner, description: d, agent: {tools: {builtin: [time]}}}]\n",
+		).status,
+	)
 	var run api.Run
 	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "outer", Input: "hi"}, &run)
 	require.Equal(t, "stop", f.finished(f.acme, run.ID).FinishReason)

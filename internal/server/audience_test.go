@@ -53,7 +53,14 @@ func TestModelFailuresByAudience(t *testing.T) {
 			for _, e := range f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil) {
 				tenant += e.data
 			}
-			users := string(f.send("POST", "/v1/agents/helper/agui", f.acme, []byte(`{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`)).body)
+			users := string(
+				f.send(
+					"POST",
+					"/v1/agents/helper/agui",
+					f.acme,
+					[]byte(`{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`),
+				).body,
+			)
 			require.Contains(t, users, `"RUN_ERROR"`)
 			chat := map[string]any{"model": "helper", "messages": []any{map[string]any{"role": "user", "content": "hi"}}}
 			users += string(f.send("POST", "/v1/chat/completions", f.acme, chat).body)

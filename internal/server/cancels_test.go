@@ -19,7 +19,13 @@ func TestCancelsOfOtherServers(t *testing.T) {
 	f := newFixture(t, withOwner("here"))
 	ended := map[string]chan error{}
 	for _, id := range []string{"run_a", "run_b"} {
-		require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: id, Tenant: "acme", Agent: "greeter", Owner: "here", Lease: time.Hour, Log: []byte("x")}))
+		require.NoError(
+			t,
+			f.store.Create(
+				t.Context(),
+				&journal.Creation{ID: id, Tenant: "acme", Agent: "greeter", Owner: "here", Lease: time.Hour, Log: []byte("x")},
+			),
+		)
 		causes := make(chan error, 1)
 		ended[id] = causes
 		f.server.runs.Active.Add(id, "acme", nil, func(cause error) {

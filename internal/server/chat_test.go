@@ -25,7 +25,9 @@ func TestChatReportsEachTokenOnce(t *testing.T) {
 	f := platform(t, calls, says)
 	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)
 	type message = map[string]any
-	tools := []any{message{"type": "function", "function": message{"name": "mine", "parameters": message{"type": "object"}}}}
+	tools := []any{
+		message{"type": "function", "function": message{"name": "mine", "parameters": message{"type": "object"}}},
+	}
 	messages := []any{message{"role": "user", "content": "hi"}}
 	ask := func() (said message, used abi.Usage) {
 		var out struct {
@@ -48,9 +50,24 @@ func TestChatReportsEachTokenOnce(t *testing.T) {
 // receives only the kind of failure; the run's events have the model's message.
 func TestChatModelFails(t *testing.T) {
 	t.Parallel()
-	f := platform(t, scripted.Error(&model.Error{Code: abi.CodeModel, Status: 401, Message: "https://inside.example answered 401: no key sk-1234", RetryAfter: 1500 * time.Millisecond}))
+	f := platform(
+		t,
+		scripted.Error(
+			&model.Error{
+				Code:       abi.CodeModel,
+				Status:     401,
+				Message:    "https://inside.example answered 401: no key sk-1234",
+				RetryAfter: 1500 * time.Millisecond,
+			},
+		),
+	)
 	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)
-	r := f.send("POST", "/v1/chat/completions", f.acme, map[string]any{"model": "agent", "messages": []any{map[string]any{"role": "user", "content": "hi"}}})
+	r := f.send(
+		"POST",
+		"/v1/chat/completions",
+		f.acme,
+		map[string]any{"model": "agent", "messages": []any{map[string]any{"role": "user", "content": "hi"}}},
+	)
 	p := r.problem(t, 502)
 	require.Equal(t, "Model failed", p.Title)
 	require.Equal(t, api.ProblemType+api.CodeModelFailed, p.Type)
@@ -70,7 +87,9 @@ func TestChatResumesWithTheSameModel(t *testing.T) {
 		require.Equal(t, 200, f.apply(f.acme, name, "model: {name: small}\n").status)
 	}
 	type message = map[string]any
-	tools := []any{message{"type": "function", "function": message{"name": "mine", "parameters": message{"type": "object"}}}}
+	tools := []any{
+		message{"type": "function", "function": message{"name": "mine", "parameters": message{"type": "object"}}},
+	}
 	messages := []any{message{"role": "user", "content": "hi"}}
 	var out struct{ Choices []struct{ Message message } }
 	f.ok("POST", "/v1/chat/completions", f.acme, message{"model": "agent", "messages": messages, "tools": tools}, &out)

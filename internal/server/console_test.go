@@ -141,12 +141,27 @@ func TestConsoleInBrowser(t *testing.T) {
 	b := browse{Folder: npmtest.Folder(t), Chromium: npmtest.Chromium(t), Shots: os.Getenv("CONSOLE_SHOTS")}
 	var replies []scripted.Reply
 	for range 2 { // one for each of the two visits
-		call := scripted.Calls(abi.ToolCall{ID: "call_1", Function: abi.FunctionCall{Name: "delete_report", Arguments: `{"path":"reports/2019.txt"}`}})
+		call := scripted.Calls(
+			abi.ToolCall{
+				ID:       "call_1",
+				Function: abi.FunctionCall{Name: "delete_report", Arguments: `{"path":"reports/2019.txt"}`},
+			},
+		)
 		call.Response.Usage = &abi.Usage{PromptTokens: 412, CompletionTokens: 38, TotalTokens: 450}
-		answer := scripted.Text("The old report is gone, all done.\n<img src=x onerror=\"document.title='owned'\"> and <script>document.title='owned'</script> are only text.")
+		answer := scripted.Text(
+			"The old report is gone, all done.\n<img src=x onerror=\"document.title='owned'\"> and <script>document.title='owned'</script> are only text.",
+		)
 		answer.Size, answer.Delay = 12, 20*time.Millisecond
 		answer.Response.Usage = &abi.Usage{PromptTokens: 507, CompletionTokens: 61, TotalTokens: 568}
-		replies = append(replies, call, answer, scripted.Reply{Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: "I am still "}, {Kind: abi.ChunkText, Text: "thinking"}}, Hang: true})
+		replies = append(
+			replies,
+			call,
+			answer,
+			scripted.Reply{
+				Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: "I am still "}, {Kind: abi.ChunkText, Text: "thinking"}},
+				Hang:   true,
+			},
+		)
 	}
 	f := platform(t, replies...)
 	f.server.agents.Options.Journal.Originals = true // the diff of what mask changed needs the original
@@ -154,12 +169,25 @@ func TestConsoleInBrowser(t *testing.T) {
 	f.upload(f.acme, "asker", asker)
 	r := f.apply(f.acme, "archivist", "model: {name: small}\n")
 	require.Equal(t, 200, r.status, "%s", r.body)
-	r = f.apply(f.acme, "archivist", "# Keeps the archive in order.\nmodel: {name: small}\ninstruction: Keep the archive in order.\nmiddlewares:\n- module: mask\n- module: asker\n")
+	r = f.apply(
+		f.acme,
+		"archivist",
+		"# Keeps the archive in order.\nmodel: {name: small}\ninstruction: Keep the archive in order.\nmiddlewares:\n- module: mask\n- module: asker\n",
+	)
 	require.Equal(t, 200, r.status, "%s", r.body)
 	f.upload(f.acme, "crash", crash)
 	r = f.apply(f.acme, "clumsy", "model: {name: small}\nmiddlewares: [{module: crash}]\n")
 	require.Equal(t, 200, r.status, "%s", r.body)
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"name": "Acme <b>Ltd</b>", "quota": map[string]any{"concurrent_runs": 20, "runs_per_day": 50, "tokens_per_day": 200000}}, nil)
+	f.ok(
+		"PATCH",
+		"/v1/tenants/acme",
+		f.operator,
+		map[string]any{
+			"name":  "Acme <b>Ltd</b>",
+			"quota": map[string]any{"concurrent_runs": 20, "runs_per_day": 50, "tokens_per_day": 200000},
+		},
+		nil,
+	)
 
 	cut := &cutting{Handler: f.server, cut: map[string]bool{}}
 	front := httptest.NewServer(cut)

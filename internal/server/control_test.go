@@ -46,7 +46,12 @@ func flooder() *inproc.Middleware {
 			return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{again}}}, emit(ctx, c)
 		},
 		BeforeModel: func(ctx context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-			m := abi.Message{Role: abi.RoleAssistant, ToolCalls: []abi.ToolCall{{ID: fmt.Sprint("call", calls.Add(1)), Function: abi.FunctionCall{Name: again.Name, Arguments: "{}"}}}}
+			m := abi.Message{
+				Role: abi.RoleAssistant,
+				ToolCalls: []abi.ToolCall{
+					{ID: fmt.Sprint("call", calls.Add(1)), Function: abi.FunctionCall{Name: again.Name, Arguments: "{}"}},
+				},
+			}
 			return &abi.BeforeModelAnswer{Response: &abi.Response{Message: m}}, emit(ctx, c)
 		},
 		CallTool: func(ctx context.Context, c *hook.Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
@@ -167,7 +172,13 @@ func (d digested) Describe() hook.Description {
 func TestControlRequestsDoNotWait(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"requests_per_minute": 2, "concurrent_requests": 1}}, nil)
+	f.ok(
+		"PATCH",
+		"/v1/tenants/acme",
+		f.operator,
+		map[string]any{"quota": map[string]any{"requests_per_minute": 2, "concurrent_requests": 1}},
+		nil,
+	)
 	f.ok("GET", "/v1/runs", f.acme, nil, nil)
 	f.ok("GET", "/v1/runs", f.acme, nil, nil)
 	f.send("GET", "/v1/runs", f.acme, nil).problem(t, 429)

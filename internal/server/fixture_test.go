@@ -51,7 +51,10 @@ func newFixtureAt(t *testing.T, where string, set ...func(*Options)) *fixture {
 	h, err := host.New(ctx, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a run whose end was reported may still be cleaning up
+		ctx, cancel := context.WithTimeout(
+			context.Background(),
+			time.Minute,
+		) // a run whose end was reported may still be cleaning up
 		defer cancel()
 		require.NoError(t, h.Close(ctx))
 	})
@@ -68,14 +71,21 @@ func newFixtureAt(t *testing.T, where string, set ...func(*Options)) *fixture {
 		_, err := s.CreateTenant(ctx, id, id, store.TenantQuota{}, nil)
 		require.NoError(t, err)
 	}
-	f.operator, f.acme, f.beta = f.key(store.Operator, httpapi.OperatorScopes()...), f.key("acme", httpapi.ScopeNames(httpapi.TenantScopes)...), f.key("beta", httpapi.ScopeNames(httpapi.TenantScopes)...)
+	f.operator, f.acme, f.beta = f.key(
+		store.Operator,
+		httpapi.OperatorScopes()...), f.key(
+		"acme",
+		httpapi.ScopeNames(httpapi.TenantScopes)...), f.key(
+		"beta",
+		httpapi.ScopeNames(httpapi.TenantScopes)...)
 	return f
 }
 
 // key creates a key.
 func (f *fixture) key(tenant string, scopes ...string) string {
 	f.t.Helper()
-	_, shown, err := f.store.Tenant(tenant).CreateKey(f.t.Context(), &store.KeyOptions{Name: "key of " + tenant, Scopes: scopes})
+	_, shown, err := f.store.Tenant(tenant).
+		CreateKey(f.t.Context(), &store.KeyOptions{Name: "key of " + tenant, Scopes: scopes})
 	require.NoError(f.t, err)
 	return shown
 }
@@ -210,7 +220,14 @@ func (o *operation) at(t *testing.T, values map[string]string) string {
 	path := o.Path
 	for _, name := range o.Params {
 		value, ok := values[name]
-		require.True(t, ok, "%s %s: there is no sample of {%s}; add one to the samples of TestEveryOperation", o.Method, o.Path, name)
+		require.True(
+			t,
+			ok,
+			"%s %s: there is no sample of {%s}; add one to the samples of TestEveryOperation",
+			o.Method,
+			o.Path,
+			name,
+		)
 		path = strings.ReplaceAll(path, "{"+name+"}", value)
 	}
 	return path
@@ -253,7 +270,8 @@ func (o *operation) sample(t *testing.T) any {
 // expired returns an expired key.
 func (f *fixture) expired(tenant string) string {
 	f.t.Helper()
-	_, shown, err := f.store.Tenant(tenant).CreateKey(f.t.Context(), &store.KeyOptions{Scopes: httpapi.OperatorScopes(), TTL: time.Millisecond})
+	_, shown, err := f.store.Tenant(tenant).
+		CreateKey(f.t.Context(), &store.KeyOptions{Scopes: httpapi.OperatorScopes(), TTL: time.Millisecond})
 	require.NoError(f.t, err)
 	require.Eventually(f.t, func() bool {
 		_, _, err := f.store.Authenticate(f.t.Context(), shown)

@@ -26,10 +26,29 @@ type healthOutput struct {
 }
 
 func (h *health) Routes(rt *httpapi.Router) {
-	httpapi.Register(rt, httpapi.Route{ID: "healthz", Method: "GET", Path: "/healthz", Scope: httpapi.Public, Tag: "server", Summary: "Check that the server is alive"},
-		func(context.Context, *httpapi.Caller, *struct{}) (*healthOutput, error) { return healthy(), nil })
-	httpapi.Register(rt, httpapi.Route{ID: "readyz", Method: "GET", Path: "/readyz", Scope: httpapi.Public, Tag: "server", Summary: "Check that the server is ready for requests",
-		About: "Returns 503 while the server shuts down or its database is unreachable."},
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "healthz",
+			Method:  "GET",
+			Path:    "/healthz",
+			Scope:   httpapi.Public,
+			Tag:     "server",
+			Summary: "Check that the server is alive",
+		},
+		func(context.Context, *httpapi.Caller, *struct{}) (*healthOutput, error) { return healthy(), nil },
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "readyz",
+			Method:  "GET",
+			Path:    "/readyz",
+			Scope:   httpapi.Public,
+			Tag:     "server",
+			Summary: "Check that the server is ready for requests",
+			About:   "Returns 503 while the server shuts down or its database is unreachable.",
+		},
 		func(ctx context.Context, _ *httpapi.Caller, _ *struct{}) (*healthOutput, error) {
 			select {
 			case <-h.draining:
@@ -40,12 +59,24 @@ func (h *health) Routes(rt *httpapi.Router) {
 				return nil, httpapi.NewProblem(api.CodeUnavailable, "the database is unreachable").WithCause(err)
 			}
 			return healthy(), nil
-		})
+		},
+	)
 	// All routes are registered before the first request.
 	document := sync.OnceValues(func() ([]byte, error) { return json.Marshal(rt.OpenAPI()) })
-	rt.Raw(httpapi.Route{ID: "openapi", Method: "GET", Path: "/openapi.json", Scope: httpapi.Public, Tag: "server", Summary: "Get this OpenAPI document"},
+	rt.Raw(
+		httpapi.Route{
+			ID:      "openapi",
+			Method:  "GET",
+			Path:    "/openapi.json",
+			Scope:   httpapi.Public,
+			Tag:     "server",
+			Summary: "Get this OpenAPI document",
+		},
 		func(op *huma.Operation, _ huma.Registry) {
-			op.Responses["200"] = &huma.Response{Description: "The OpenAPI 3.1 document", Content: map[string]*huma.MediaType{"application/json": {}}}
+			op.Responses["200"] = &huma.Response{
+				Description: "The OpenAPI 3.1 document",
+				Content:     map[string]*huma.MediaType{"application/json": {}},
+			}
 		},
 		func(w http.ResponseWriter, _ *http.Request, _ *httpapi.Caller) error {
 			b, err := document()
@@ -55,7 +86,8 @@ func (h *health) Routes(rt *httpapi.Router) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write(b)
 			return nil
-		})
+		},
+	)
 }
 
 func healthy() *healthOutput {

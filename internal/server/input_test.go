@@ -54,7 +54,12 @@ func TestInputsAreBounded(t *testing.T) {
 			require.Equal(t, test.name, p.Quota, path)
 			require.Contains(t, p.Detail, fmt.Sprintf("more than %d bytes", test.refused-1))
 
-			req, err := http.NewRequestWithContext(t.Context(), "POST", f.url+path, io.MultiReader(bytes.NewReader(body))) // without Content-Length
+			req, err := http.NewRequestWithContext(
+				t.Context(),
+				"POST",
+				f.url+path,
+				io.MultiReader(bytes.NewReader(body)),
+			) // without Content-Length
 			require.NoError(t, err)
 			req.Header.Set("Authorization", "Bearer "+f.acme)
 			res, err := http.DefaultClient.Do(req)
@@ -74,7 +79,16 @@ func TestTooLargeInputsAreRejectedEarly(t *testing.T) {
 	f := newFixture(t)
 	address := f.serve(t)
 	for path := range inputs {
-		conn := say(t, address, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, f.acme, 1<<20+1))
+		conn := say(
+			t,
+			address,
+			fmt.Sprintf(
+				"POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+				path,
+				f.acme,
+				1<<20+1,
+			),
+		)
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		require.NoError(t, err, path)
 		require.Equal(t, 413, res.StatusCode, path)

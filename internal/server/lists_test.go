@@ -38,7 +38,12 @@ var lists = []struct {
 
 // listed reads a list page by page and returns its rows' ids. It calls between after each page,
 // with the page's cursor.
-func (f *fixture) listed(path, key, rows string, id []string, query url.Values, between func(cursor string)) (ids []string) {
+func (f *fixture) listed(
+	path, key, rows string,
+	id []string,
+	query url.Values,
+	between func(cursor string),
+) (ids []string) {
 	f.t.Helper()
 	q := url.Values{}
 	for name, values := range query {
@@ -75,7 +80,19 @@ func (f *fixture) listed(path, key, rows string, id []string, query url.Values, 
 func (f *fixture) addRuns(tenant string, n int) {
 	f.t.Helper()
 	for i := range n {
-		require.NoError(f.t, f.store.Create(f.t.Context(), &journal.Creation{ID: fmt.Sprintf("run_%s_%05d", tenant, i), Tenant: tenant, Agent: fmt.Sprint("a", i%3), Lazy: true, Log: []byte("x")}))
+		require.NoError(
+			f.t,
+			f.store.Create(
+				f.t.Context(),
+				&journal.Creation{
+					ID:     fmt.Sprintf("run_%s_%05d", tenant, i),
+					Tenant: tenant,
+					Agent:  fmt.Sprint("a", i%3),
+					Lazy:   true,
+					Log:    []byte("x"),
+				},
+			),
+		)
 	}
 }
 
@@ -118,7 +135,15 @@ func furnishLists(t *testing.T, f *fixture, n int) {
 			name := fmt.Sprintf("n%02d", i)
 			_, err := tenant.PutAgent(ctx, name, []byte("name: "+name+"\n"), nil)
 			require.NoError(t, err)
-			require.NoError(t, tenant.PutModule(ctx, &store.TenantModule{Digest: fmt.Sprintf("%064x", i), Kind: "wasm", Size: 1, About: []byte(`{}`)}, name, "1"))
+			require.NoError(
+				t,
+				tenant.PutModule(
+					ctx,
+					&store.TenantModule{Digest: fmt.Sprintf("%064x", i), Kind: "wasm", Size: 1, About: []byte(`{}`)},
+					name,
+					"1",
+				),
+			)
 			require.NoError(t, tenant.SetSecret(ctx, name, []byte("x")))
 			require.NoError(t, tenant.AddUsage(ctx, store.Usage{Day: store.Day(time.Now()), Agent: name, Runs: 1}))
 			f.key(id, string(httpapi.RunsRead))
@@ -150,7 +175,14 @@ func TestListsHaveCursors(t *testing.T) {
 		whole := f.listed(l.path, key, l.rows, l.id, nil, nil)
 		require.GreaterOrEqual(t, len(whole), 5, l.path)
 		for _, limit := range []string{"1", "2", "3"} {
-			got := f.listed(l.path, key, l.rows, l.id, url.Values{"limit": {limit}}, func(cursor string) { cursors[l.path] = cursor })
+			got := f.listed(
+				l.path,
+				key,
+				l.rows,
+				l.id,
+				url.Values{"limit": {limit}},
+				func(cursor string) { cursors[l.path] = cursor },
+			)
 			require.Equal(t, whole, got, "%s in pages of %s", l.path, limit)
 		}
 		for _, bad := range []string{"x", "!", "é", "%00", "AQ", "0", strings.Repeat("A", 5000), cursors[l.path] + "A", cursors[l.path][1:], "B" + cursors[l.path][1:],
@@ -170,14 +202,23 @@ func TestListsHaveCursors(t *testing.T) {
 				key = f.operator
 			}
 			want := 400
-			if strings.TrimPrefix(from, "/v1/tenants/acme") == strings.TrimPrefix(l.path, "/v1/tenants/acme") || strings.TrimPrefix(from, "/v1") == strings.TrimPrefix(l.path, "/v1/tenants/acme") ||
+			if strings.TrimPrefix(from, "/v1/tenants/acme") == strings.TrimPrefix(l.path, "/v1/tenants/acme") ||
+				strings.TrimPrefix(from, "/v1") == strings.TrimPrefix(l.path, "/v1/tenants/acme") ||
 				strings.TrimPrefix(l.path, "/v1") == strings.TrimPrefix(from, "/v1/tenants/acme") {
 				want = 200 // the same list of the same tenant
 			}
-			require.Equal(t, want, f.send("GET", l.path+"?cursor="+cursor, key, nil).status, "the cursor of %s at %s", from, l.path)
+			require.Equal(
+				t,
+				want,
+				f.send("GET", l.path+"?cursor="+cursor, key, nil).status,
+				"the cursor of %s at %s",
+				from,
+				l.path,
+			)
 		}
 		if !l.operator {
-			f.send("GET", l.path+"?cursor="+cursors[l.path], f.beta, nil).problem(t, 400, "a cursor of another tenant at ", l.path)
+			f.send("GET", l.path+"?cursor="+cursors[l.path], f.beta, nil).
+				problem(t, 400, "a cursor of another tenant at ", l.path)
 		}
 	}
 }
@@ -207,7 +248,8 @@ func TestListsAreInTheDocument(t *testing.T) {
 	}
 	for path, methods := range doc.Paths {
 		op, ok := methods["get"]
-		if !ok || !strings.HasPrefix(op.ID, "list-") && !strings.HasSuffix(op.ID, "-usage") || strings.HasPrefix(path, "/v1/models") {
+		if !ok || !strings.HasPrefix(op.ID, "list-") && !strings.HasSuffix(op.ID, "-usage") ||
+			strings.HasPrefix(path, "/v1/models") {
 			continue // this list is OpenAI's, which has no pages
 		}
 		found = append(found, path)
@@ -241,7 +283,11 @@ func TestDeprecatedParameters(t *testing.T) {
 	f := newFixture(t)
 	furnishLists(t, f, 5)
 	all := f.listed("/v1/agents", f.acme, "agents", []string{"name"}, nil, nil)
-	require.Equal(t, all[2:], f.listed("/v1/agents", f.acme, "agents", []string{"name"}, url.Values{"after": {"n01"}}, nil))
+	require.Equal(
+		t,
+		all[2:],
+		f.listed("/v1/agents", f.acme, "agents", []string{"name"}, url.Values{"after": {"n01"}}, nil),
+	)
 	tenants := f.listed("/v1/tenants", f.operator, "tenants", []string{"id"}, url.Values{"after": {"beta"}}, nil)
 	require.Equal(t, []string{"t00", "t01", "t02", "t03", "t04"}, tenants)
 	hour := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339Nano) }

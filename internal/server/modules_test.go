@@ -80,11 +80,20 @@ func TestUploadScript(t *testing.T) {
 	require.NoError(t, json.Unmarshal(r.body, &m))
 	require.Equal(t, "script", m.Kind)
 	require.Equal(t, "javascript", m.About.Transport)
-	loaded, release, err := f.server.modules.Acquire(t.Context(), f.store.Tenant("acme"), httpapi.TrimDigest(m.Digest), host.Limits{})
+	loaded, release, err := f.server.modules.Acquire(
+		t.Context(),
+		f.store.Tenant("acme"),
+		httpapi.TrimDigest(m.Digest),
+		host.Limits{},
+	)
 	require.NoError(t, err, "stored modules load again")
 	require.Equal(t, httpapi.TrimDigest(m.Digest), loaded.Digest())
 	release()
-	require.Contains(t, f.pushModule(f.acme, "", []byte("export default {"), "application/typescript").problem(t, 422).Detail, "module.ts:1")
+	require.Contains(
+		t,
+		f.pushModule(f.acme, "", []byte("export default {"), "application/typescript").problem(t, 422).Detail,
+		"module.ts:1",
+	)
 	f.pushModule(f.acme, "", []byte(`import x from "fs"; export default {}`), "text/javascript").problem(t, 422)
 }
 
@@ -92,7 +101,13 @@ func TestUploadIsRejected(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	own := wasm(t, "own.wasm")
-	data, err := json.Marshal(map[string]any{"wasm": []any{map[string]any{"data": own}}, "config": map[string]string{"a": "b"}, "allowed_hosts": []string{"*"}})
+	data, err := json.Marshal(
+		map[string]any{
+			"wasm":          []any{map[string]any{"data": own}},
+			"config":        map[string]string{"a": "b"},
+			"allowed_hosts": []string{"*"},
+		},
+	)
 	require.NoError(t, err)
 	r := f.pushModule(f.acme, "", data, "application/json")
 	require.Equal(t, 200, r.status, string(r.body))
@@ -237,7 +252,11 @@ func TestTenantsShareModules(t *testing.T) {
 	const sized = `export default { name: "sized", configSchema: { type: "object", properties: { n: { type: "integer" } } }, beforeModel() {} };`
 	for key, name := range map[string]string{f.acme: "first", f.beta: "second"} {
 		f.upload(key, name, sized)
-		require.Equal(t, 200, f.apply(key, "a", "model: {name: m}\nmiddlewares:\n- module: "+name+"\n- {name: again, module: "+name+"}\n").status)
+		require.Equal(
+			t,
+			200,
+			f.apply(key, "a", "model: {name: m}\nmiddlewares:\n- module: "+name+"\n- {name: again, module: "+name+"}\n").status,
+		)
 		r := f.apply(key, "b", "model: {name: m}\nmiddlewares:\n- {name: x, module: "+name+", config: {n: many}}\n")
 		require.Contains(t, r.problem(t, 422).Detail, "configure x ("+name+"): config")
 	}

@@ -24,12 +24,33 @@ func furnish(t *testing.T, f *fixture) map[string]string {
 	acme := f.store.Tenant("acme")
 	digest, err := f.store.PutModule(ctx, []byte("acme's bytes"))
 	require.NoError(t, err)
-	require.NoError(t, acme.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 12, About: []byte(`{}`)}, "acme-module", "1.0"))
+	require.NoError(
+		t,
+		acme.PutModule(
+			ctx,
+			&store.TenantModule{Digest: digest, Kind: "wasm", Size: 12, About: []byte(`{}`)},
+			"acme-module",
+			"1.0",
+		),
+	)
 	_, err = acme.PutAgent(ctx, "acme-agent", []byte("name: acme-agent\n"), nil)
 	require.NoError(t, err)
 	require.NoError(t, acme.SetSecret(ctx, "acme-secret", []byte("hush")))
 	require.NoError(t, acme.AddUsage(ctx, store.Usage{Day: store.Day(time.Now()), Agent: "acme-agent", Runs: 1}))
-	require.NoError(t, f.store.Create(ctx, &journal.Creation{ID: "run_acme", Tenant: "acme", Agent: "acme-agent", Owner: "me", Lease: time.Hour, Log: []byte(`{"head":{"id":"run_acme","phase":"start"},"fixed":{}}` + "\n")}))
+	require.NoError(
+		t,
+		f.store.Create(
+			ctx,
+			&journal.Creation{
+				ID:     "run_acme",
+				Tenant: "acme",
+				Agent:  "acme-agent",
+				Owner:  "me",
+				Lease:  time.Hour,
+				Log:    []byte(`{"head":{"id":"run_acme","phase":"start"},"fixed":{}}` + "\n"),
+			},
+		),
+	)
 	return map[string]string{"tenant": "acme", "key": keyID(f.acme), "digest": digest, "agent": "acme-agent",
 		"module": "acme-module", "version": "1", "run": "run_acme", "secret": "acme-secret"}
 }
@@ -43,7 +64,9 @@ func TestEveryOperation(t *testing.T) {
 	require.NoError(t, f.store.Tenant("acme").RevokeKey(t.Context(), keyID(revoked)))
 	unscoped := map[httpapi.Scope]string{}
 	for _, scope := range append([]httpapi.Scope{httpapi.OperatorScope}, httpapi.TenantScopes...) {
-		unscoped[scope] = f.key(store.Operator, slices.DeleteFunc(httpapi.OperatorScopes(), func(s string) bool { return s == string(scope) })...)
+		unscoped[scope] = f.key(
+			store.Operator,
+			slices.DeleteFunc(httpapi.OperatorScopes(), func(s string) bool { return s == string(scope) })...)
 	}
 	posing := f.key("beta", httpapi.OperatorScopes()...) // a tenant's key with the operator's scopes
 
@@ -51,7 +74,12 @@ func TestEveryOperation(t *testing.T) {
 		t.Run(op.ID, func(t *testing.T) {
 			path := op.at(t, samples)
 			if op.Scope == httpapi.Public {
-				require.Contains(t, []string{"healthz", "readyz", "openapi"}, op.ID, "a new operation is for everybody; is it meant to be?")
+				require.Contains(
+					t,
+					[]string{"healthz", "readyz", "openapi"},
+					op.ID,
+					"a new operation is for everybody; is it meant to be?",
+				)
 				return
 			}
 			require.True(t, op.Scope.Known(), "it declares no scope")
@@ -60,7 +88,11 @@ func TestEveryOperation(t *testing.T) {
 				require.Contains(t, r.problem(t, 401, why).Detail, why)
 				require.Contains(t, r.header.Get("WWW-Authenticate"), "Bearer")
 			}
-			require.Contains(t, f.send(op.Method, path, unscoped[op.Scope], op.sample(t)).problem(t, 403).Detail, string(op.Scope))
+			require.Contains(
+				t,
+				f.send(op.Method, path, unscoped[op.Scope], op.sample(t)).problem(t, 403).Detail,
+				string(op.Scope),
+			)
 			if op.Scope == httpapi.OperatorScope {
 				f.send(op.Method, path, posing, op.sample(t)).problem(t, 403)
 			}
@@ -117,7 +149,8 @@ func TestTenantIsolation(t *testing.T) {
 	samples := furnish(t, f)
 	look := func() (all []string) {
 		for _, op := range f.operations() {
-			if op.Method == "GET" && op.Scope != httpapi.Public && op.Scope != httpapi.OperatorScope && !strings.Contains(op.Path, "/events") {
+			if op.Method == "GET" && op.Scope != httpapi.Public && op.Scope != httpapi.OperatorScope &&
+				!strings.Contains(op.Path, "/events") {
 				all = append(all, op.ID+string(used.ReplaceAll(f.send("GET", op.at(t, samples), f.acme, nil).body, nil)))
 			}
 		}
@@ -137,7 +170,16 @@ func TestTenantIsolation(t *testing.T) {
 		require.Less(t, r.status, 500, "%s: %s", op.ID, r.body)
 		if len(op.Params) > 0 && op.Method != "PUT" {
 			r.problem(t, 404, op.ID)
-			other := f.send(op.Method, strings.ReplaceAll(strings.ReplaceAll(op.at(t, samples), samples["key"], "aaaaaaaaaa"), samples["digest"], strings.Repeat("0", 64)), f.beta, op.sample(t))
+			other := f.send(
+				op.Method,
+				strings.ReplaceAll(
+					strings.ReplaceAll(op.at(t, samples), samples["key"], "aaaaaaaaaa"),
+					samples["digest"],
+					strings.Repeat("0", 64),
+				),
+				f.beta,
+				op.sample(t),
+			)
 			require.Equal(t, 404, other.status, "what is not there at all looks the same")
 		} else if r.status < 300 && op.Method == "GET" {
 			require.NotContains(t, string(r.body), "acme", op.ID)
@@ -156,7 +198,12 @@ func TestRoutesAreDocumented(t *testing.T) {
 		documented = append(documented, op.Method+" "+op.Path)
 	}
 	console.Mount(func(pattern string, _ http.Handler) {
-		require.Regexp(t, `^GET /(\{\$\}|console/[0-9a-f]{16}/[a-z]+\.(js|css|svg))$`, pattern, "files for everybody are those of the console")
+		require.Regexp(
+			t,
+			`^GET /(\{\$\}|console/[0-9a-f]{16}/[a-z]+\.(js|css|svg))$`,
+			pattern,
+			"files for everybody are those of the console",
+		)
 		documented = append(documented, pattern)
 	})
 	for _, pattern := range f.server.router.Patterns() {
@@ -169,7 +216,11 @@ func TestRouteNeedsScope(t *testing.T) {
 	f := newFixture(t)
 	for _, scope := range []httpapi.Scope{"", "modules:delete"} {
 		require.PanicsWithValue(t, "route GET /x: it declares no scope; say Public if it is for everybody", func() {
-			f.server.router.Raw(httpapi.Route{ID: "x", Method: "GET", Path: "/x", Scope: scope}, nil, func(http.ResponseWriter, *http.Request, *httpapi.Caller) error { return nil })
+			f.server.router.Raw(
+				httpapi.Route{ID: "x", Method: "GET", Path: "/x", Scope: scope},
+				nil,
+				func(http.ResponseWriter, *http.Request, *httpapi.Caller) error { return nil },
+			)
 		})
 	}
 }
@@ -182,7 +233,10 @@ func TestRouteNeedsItsParameters(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	require.Panics(t, func() {
-		httpapi.Register(f.server.router, httpapi.Route{ID: "x", Method: "GET", Path: "/x/{tenant}", Scope: httpapi.OperatorScope},
-			func(context.Context, *httpapi.Caller, *struct{ lostPath }) (*struct{}, error) { return nil, nil })
+		httpapi.Register(
+			f.server.router,
+			httpapi.Route{ID: "x", Method: "GET", Path: "/x/{tenant}", Scope: httpapi.OperatorScope},
+			func(context.Context, *httpapi.Caller, *struct{ lostPath }) (*struct{}, error) { return nil, nil },
+		)
 	})
 }

@@ -21,7 +21,11 @@ import (
 // TestOverloadRejectsRuns checks that a server that is short of memory starts and resumes no runs,
 // but answers all other requests.
 func TestOverloadRejectsRuns(t *testing.T) {
-	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, func(o *Options) { o.Memory = 1 << 20 }) // less than the test uses
+	f, _ := runFixture(
+		t,
+		map[string]func() *agent.Options{"greeter": hello},
+		func(o *Options) { o.Memory = 1 << 20 },
+	) // less than the test uses
 	var run api.Run
 	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}, &run)
 	f.finished(f.acme, run.ID)
@@ -50,14 +54,16 @@ func TestOverloadRejectsRuns(t *testing.T) {
 // that gives the reason. Other runs continue.
 func TestOverloadEndsTheLargestRun(t *testing.T) {
 	waits := make(chan struct{})
-	wait := &inproc.Middleware{BeforeAgent: func(ctx context.Context, _ *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		select {
-		case <-waits:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}}
+	wait := &inproc.Middleware{
+		BeforeAgent: func(ctx context.Context, _ *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			select {
+			case <-waits:
+				return nil, nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		},
+	}
 	f, _ := runFixture(t, map[string]func() *agent.Options{"waits": func() *agent.Options {
 		c, err := chain.New(hook.Entry{Name: "wait", Ring: hook.Tenant, Middleware: wait})
 		require.NoError(t, err)

@@ -37,7 +37,15 @@ func TestPlatformIsDocumented(t *testing.T) {
 	for _, name := range names {
 		require.Contains(t, string(text), "`"+name+"`")
 	}
-	list := exec.CommandContext(t.Context(), "grep", "-rhoE", "--include=*_test.go", `^func (Test|Fuzz)\w+`, "..", "../../internal")
+	list := exec.CommandContext(
+		t.Context(),
+		"grep",
+		"-rhoE",
+		"--include=*_test.go",
+		`^func (Test|Fuzz)\w+`,
+		"..",
+		"../../internal",
+	)
 	there, err := list.Output()
 	require.NoError(t, err)
 	for _, name := range regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllSubmatch(text, -1) {

@@ -59,7 +59,14 @@ func (f *fixture) model(replies ...scripted.Reply) {
 
 func (f *fixture) upload(key, name, source string) {
 	f.t.Helper()
-	r := f.send("PUT", "/v1/modules?name="+name+"&version=1", key, []byte(source), "Content-Type", "application/javascript")
+	r := f.send(
+		"PUT",
+		"/v1/modules?name="+name+"&version=1",
+		key,
+		[]byte(source),
+		"Content-Type",
+		"application/javascript",
+	)
 	require.Less(f.t, r.status, 300, "%s", r.body)
 }
 
@@ -91,7 +98,11 @@ func TestPlatform(t *testing.T) {
 		spans = append(spans, string(s.Kind)+" "+s.Entry)
 	}
 	require.Equal(t, []string{"run ", "model ", "hook loud"}, spans)
-	all := string(f.send("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil).body) + string(f.send("GET", "/v1/runs/"+run.ID+"/history", f.acme, nil).body)
+	all := string(
+		f.send("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil).body,
+	) + string(
+		f.send("GET", "/v1/runs/"+run.ID+"/history", f.acme, nil).body,
+	)
 	require.NotContains(t, all, "stamp")
 	require.Contains(t, all, "making it loud")
 	require.NotContains(t, all, "the operator's own key")
@@ -117,9 +128,14 @@ func TestPlatform(t *testing.T) {
 	require.NotContains(t, metrics, "acme")
 
 	// Another tenant has neither the model nor the module.
-	f.send("PUT", "/v1/agents/greeter", f.beta, []byte("model: {name: small}\nmiddlewares: [{module: loud}]\n"), "Content-Type", "application/yaml").problem(t, 422)
+	f.send("PUT", "/v1/agents/greeter", f.beta, []byte("model: {name: small}\nmiddlewares: [{module: loud}]\n"), "Content-Type", "application/yaml").
+		problem(t, 422)
 	require.Equal(t, 200, f.apply(f.beta, "greeter", "model: {name: small}\n").status)
-	require.Contains(t, f.send("POST", "/v1/runs", f.beta, api.StartRun{Agent: "greeter", Input: "hi"}).problem(t, 422).Detail, "no key")
+	require.Contains(
+		t,
+		f.send("POST", "/v1/runs", f.beta, api.StartRun{Agent: "greeter", Input: "hi"}).problem(t, 422).Detail,
+		"no key",
+	)
 }
 
 // TestTenantsEndpointGetsNoOperatorKey checks that an agent with its own endpoint does not receive
@@ -128,7 +144,11 @@ func TestTenantsEndpointGetsNoOperatorKey(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("x"))
 	inside := f.server.agents.Options.Getenv(host.EnvBaseURL)
-	require.Equal(t, 200, f.apply(f.acme, "spy", "model: {name: small, base_url: "+inside+"}\nlimits: {max_steps: 1}\n").status)
+	require.Equal(
+		t,
+		200,
+		f.apply(f.acme, "spy", "model: {name: small, base_url: "+inside+"}\nlimits: {max_steps: 1}\n").status,
+	)
 	var run api.Run
 	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "spy", Input: "hi"}, &run)
 	done := f.finished(f.acme, run.ID)
@@ -144,8 +164,13 @@ func TestOpenAIClient(t *testing.T) {
 	f.upload(f.acme, "loud", loud)
 	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\nmiddlewares: [{module: loud}]\n").status)
 	const tools = `"tools":[{"type":"function","function":{"name":"show","parameters":{"type":"object"}}}]`
-	out := npmtest.Script(t, "chat/testdata/client.mjs", "OPENAI_URL="+f.url+"/v1", "OPENAI_KEY="+f.acme,
-		`OPENAI_STEPS=[{"stream":true,"messages":[{"role":"user","content":"Show it"}],`+tools+`},{"results":["seen"],`+tools+`},{"model":"nobody","messages":[{"role":"user","content":"hi"}]}]`)
+	out := npmtest.Script(
+		t,
+		"chat/testdata/client.mjs",
+		"OPENAI_URL="+f.url+"/v1",
+		"OPENAI_KEY="+f.acme,
+		`OPENAI_STEPS=[{"stream":true,"messages":[{"role":"user","content":"Show it"}],`+tools+`},{"results":["seen"],`+tools+`},{"model":"nobody","messages":[{"role":"user","content":"hi"}]}]`,
+	)
 	var lines []map[string]any
 	for line := range strings.Lines(out) {
 		var m map[string]any
@@ -211,7 +236,12 @@ func TestNoMemoryForImages(t *testing.T) {
 		var run api.Run
 		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: name, Input: "hi"}, &run)
 		require.Empty(t, f.finished(f.acme, run.ID).Error)
-		require.Eventually(t, func() bool { return f.server.runs.Active.Get("acme", run.ID) == nil }, 5*time.Second, time.Millisecond)
+		require.Eventually(
+			t,
+			func() bool { return f.server.runs.Active.Get("acme", run.ID) == nil },
+			5*time.Second,
+			time.Millisecond,
+		)
 	}
 	require.Equal(t, 2, pool.Len(), "the first is closed")
 

@@ -51,8 +51,27 @@ func TestAgentPoolMemory(t *testing.T) {
 func TestModulesOfPooledAgents(t *testing.T) {
 	t.Parallel()
 	f := platform(t)
-	require.Equal(t, 200, f.send("PUT", "/v1/modules?name=wrap&version=1", f.acme, wasm(t, "wrap.wasm"), "Content-Type", "application/wasm").status)
-	require.Equal(t, 200, f.apply(f.acme, "a", "model: {name: small}\nmiddlewares: [{name: one, module: wrap}, {name: two, module: wrap}]\n").status)
+	require.Equal(
+		t,
+		200,
+		f.send(
+			"PUT",
+			"/v1/modules?name=wrap&version=1",
+			f.acme,
+			wasm(t, "wrap.wasm"),
+			"Content-Type",
+			"application/wasm",
+		).status,
+	)
+	require.Equal(
+		t,
+		200,
+		f.apply(
+			f.acme,
+			"a",
+			"model: {name: small}\nmiddlewares: [{name: one, module: wrap}, {name: two, module: wrap}]\n",
+		).status,
+	)
 	modules := f.server.modules
 	modules.CloseIdle()
 	o, err := f.server.pool.Open(t.Context(), f.store.Tenant("acme"), agents.Spec{Agent: "a"})

@@ -25,8 +25,17 @@ type deadServer struct {
 // run creates a run of the server.
 func (d *deadServer) run(t *testing.T, id string) {
 	t.Helper()
-	err := d.f.store.Create(t.Context(), &journal.Creation{ID: id, Tenant: "acme", Agent: "greeter", Owner: d.owner, Spec: []byte(`{"agent":"greeter","version":1}`),
-		Log: []byte(`{"head":{"id":"` + id + `","phase":"start"},"fixed":{}}` + "\n")})
+	err := d.f.store.Create(
+		t.Context(),
+		&journal.Creation{
+			ID:     id,
+			Tenant: "acme",
+			Agent:  "greeter",
+			Owner:  d.owner,
+			Spec:   []byte(`{"agent":"greeter","version":1}`),
+			Log:    []byte(`{"head":{"id":"` + id + `","phase":"start"},"fixed":{}}` + "\n"),
+		},
+	)
 	require.NoError(t, err)
 }
 
@@ -77,9 +86,18 @@ func TestQuarantine(t *testing.T) {
 	for _, id := range []string{"run_honest", "run_flood", "run_large", "run_third"} {
 		d.run(t, id)
 	}
-	d.dies(t, 300, store.RunAccount{Run: "run_honest", Held: 99, Share: 100, Over: quarantine.ExcessTime - 1}, store.RunAccount{Run: "run_flood", Held: 10, Share: 100, Over: quarantine.ExcessTime},
-		store.RunAccount{Run: "run_large", Held: 101, Share: 100}, store.RunAccount{Run: "run_third", Held: 101, Share: 100})
-	f.settles("honest", func() bool { return f.statusOf("run_honest") == journal.StatusFinished && len(f.quarantined()) == 3 })
+	d.dies(
+		t,
+		300,
+		store.RunAccount{Run: "run_honest", Held: 99, Share: 100, Over: quarantine.ExcessTime - 1},
+		store.RunAccount{Run: "run_flood", Held: 10, Share: 100, Over: quarantine.ExcessTime},
+		store.RunAccount{Run: "run_large", Held: 101, Share: 100},
+		store.RunAccount{Run: "run_third", Held: 101, Share: 100},
+	)
+	f.settles(
+		"honest",
+		func() bool { return f.statusOf("run_honest") == journal.StatusFinished && len(f.quarantined()) == 3 },
+	)
 	require.Equal(t, []string{"run_flood", "run_large", "run_third"}, f.quarantined())
 
 	var run api.Run
@@ -89,7 +107,8 @@ func TestQuarantine(t *testing.T) {
 	var list struct{ Runs []api.Run }
 	f.ok("GET", "/v1/runs?status=quarantined", f.acme, nil, &list)
 	require.Len(t, list.Runs, 3)
-	f.send("POST", "/v1/runs", f.acme, api.StartRun{Run: "run_flood", Answers: map[string]json.RawMessage{"x": json.RawMessage("1")}}).problem(t, 409)
+	f.send("POST", "/v1/runs", f.acme, api.StartRun{Run: "run_flood", Answers: map[string]json.RawMessage{"x": json.RawMessage("1")}}).
+		problem(t, 409)
 	f.send("GET", "/v1/quarantine", f.acme, nil).problem(t, 403)
 	f.send("DELETE", "/v1/quarantine/run_flood", f.acme, nil).problem(t, 403)
 
@@ -111,7 +130,12 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 	first := &deadServer{f, "first"}
 	first.run(t, "run_a")
 	first.run(t, "run_b")
-	first.dies(t, 900, store.RunAccount{Run: "run_a", Held: 50, Share: 100}, store.RunAccount{Run: "run_b", Held: 40, Share: 100})
+	first.dies(
+		t,
+		900,
+		store.RunAccount{Run: "run_a", Held: 50, Share: 100},
+		store.RunAccount{Run: "run_b", Held: 40, Share: 100},
+	)
 	q := f.server.quarantine
 	info := func(id string) *journal.RunInfo {
 		i, err := f.store.Run(t.Context(), id)
@@ -187,7 +211,14 @@ func TestHonestRunsAreNotQuarantined(t *testing.T) {
 func TestCleanExitIsNoEvidence(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, withOwner("clean"))
-	require.NoError(t, f.store.Heartbeat(t.Context(), &store.Process{Owner: "clean", Pressure: 999}, []store.RunAccount{{Run: "r", Over: time.Hour}}))
+	require.NoError(
+		t,
+		f.store.Heartbeat(
+			t.Context(),
+			&store.Process{Owner: "clean", Pressure: 999},
+			[]store.RunAccount{{Run: "r", Over: time.Hour}},
+		),
+	)
 	death, err := f.store.CrashOf(t.Context(), "clean", "r")
 	require.NoError(t, err)
 	require.Nil(t, death, "its heartbeats continue")

@@ -38,7 +38,12 @@ func flooding() *agent.Options {
 		replies = append(replies, scripted.Calls(abi.NewToolCall("1", "again", "{}")))
 	}
 	return &agent.Options{Model: scripted.New(replies...), MaxSteps: 100, Chain: c,
-		Tools: []tool.Tool{tool.Func(abi.Tool{Name: "again"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("ok"), nil })}}
+		Tools: []tool.Tool{
+			tool.Func(
+				abi.Tool{Name: "again"},
+				func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("ok"), nil },
+			),
+		}}
 }
 
 // TestJournalQuota checks that a run that exceeds the daily or the total quota of journal bytes
@@ -46,13 +51,23 @@ func flooding() *agent.Options {
 func TestJournalQuota(t *testing.T) {
 	t.Parallel()
 	asker := asks()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"flood": flooding, "greeter": hello, "asker": func() *agent.Options { o := *asker; return &o }})
+	f, _ := runFixture(
+		t,
+		map[string]func() *agent.Options{
+			"flood":   flooding,
+			"greeter": hello,
+			"asker":   func() *agent.Options { o := *asker; return &o },
+		},
+	)
 	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "greeter", []byte("{}"), nil)
 	require.NoError(t, err)
 	events := f.events("POST", "/v1/runs", f.acme, api.StartRun{Agent: "asker", Input: "hi"})
 	var paused abi.Event
 	require.NoError(t, json.Unmarshal([]byte(events[len(events)-1].data), &paused))
-	answer := api.StartRun{Run: paused.Run, Answers: map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage(`"a"`)}}
+	answer := api.StartRun{
+		Run:     paused.Run,
+		Answers: map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage(`"a"`)},
+	}
 	quota := func(q map[string]any) {
 		f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": q}, nil)
 	}
@@ -99,6 +114,11 @@ func TestJournalQuota(t *testing.T) {
 	}
 	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}, nil)
 	quota(map[string]any{"journal_bytes": 1})
-	require.Equal(t, 202, f.send("POST", "/v1/runs/"+paused.Run+"/cancel", f.acme, nil).status, "a run may always be canceled")
+	require.Equal(
+		t,
+		202,
+		f.send("POST", "/v1/runs/"+paused.Run+"/cancel", f.acme, nil).status,
+		"a run may always be canceled",
+	)
 	require.Equal(t, "canceled", f.finished(f.acme, paused.Run).FinishReason)
 }

@@ -37,7 +37,11 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 	redact := guestbuild.Build(t, "examples/wasm-middlewares/redact")
 	database := postgrestest.Start(t)
 	message := func(role, text string) any { return map[string]any{"role": role, "content": text} }
-	input := []any{message("user", "Write to amy@example.org."), message("assistant", "Or to eve@example.org?"), message("user", "I am ann@example.org.")}
+	input := []any{
+		message("user", "Write to amy@example.org."),
+		message("assistant", "Or to eve@example.org?"),
+		message("user", "I am ann@example.org."),
+	}
 	given, answered := []string{"amy@", "eve@", "ann@"}, []string{"bob@", "cy@", "dan@"}
 	for name, tc := range map[string]struct {
 		config    string
@@ -64,7 +68,11 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 			f.model(scripted.Calls(abi.NewToolCall("1", "lookup", `{"for":"cy@example.net"}`)), reply)
 			require.Less(t, f.pushModule(f.acme, "?name=redact&version=1", redact, "application/wasm").status, 300)
 			f.upload(f.acme, "directory", directory)
-			r := f.apply(f.acme, "helper", "model: {name: small}\nmiddlewares: [{module: directory}, {module: redact, config: "+tc.config+"}]\n")
+			r := f.apply(
+				f.acme,
+				"helper",
+				"model: {name: small}\nmiddlewares: [{module: directory}, {module: redact, config: "+tc.config+"}]\n",
+			)
 			require.Equal(t, 200, r.status, string(r.body))
 
 			var run api.Run
@@ -94,7 +102,13 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 			}
 			for _, address := range answered {
 				require.NotContains(t, shown, address)
-				require.Equal(t, tc.finish == "stop", strings.Contains(string(history.Phases), address), "the record of a phase: %s", address)
+				require.Equal(
+					t,
+					tc.finish == "stop",
+					strings.Contains(string(history.Phases), address),
+					"the record of a phase: %s",
+					address,
+				)
 			}
 		})
 	}

@@ -61,7 +61,15 @@ func (n *nativeAgents) Open(_ context.Context, t *store.Tenant, spec agents.Spec
 		return nil, err
 	}
 	o.Name = name
-	o.Journal = &journal.Options{Journal: t.Journal(), Tenant: t.ID(), Owner: fmt.Sprintf("%p", n.server), Drain: n.server.draining, Abort: n.server.aborted, Spec: kept, LeaseTTL: 2 * time.Second}
+	o.Journal = &journal.Options{
+		Journal:  t.Journal(),
+		Tenant:   t.ID(),
+		Owner:    fmt.Sprintf("%p", n.server),
+		Drain:    n.server.draining,
+		Abort:    n.server.aborted,
+		Spec:     kept,
+		LeaseTTL: 2 * time.Second,
+	}
 	a, err := agent.New(o)
 	if err != nil {
 		return nil, err
@@ -149,13 +157,30 @@ func TestRun(t *testing.T) {
 	require.Equal(t, int64(1), done.Version)
 
 	all := f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil)
-	require.Equal(t, []string{"run_started", "step_started", "chunk", "message", "step_finished", "run_finished"}, kinds(all))
+	require.Equal(
+		t,
+		[]string{"run_started", "step_started", "chunk", "message", "step_finished", "run_finished"},
+		kinds(all),
+	)
 	for i, e := range all {
 		require.Equal(t, fmt.Sprint(i+1), e.id)
 	}
 	rest := f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, "Last-Event-ID", "2")
 	require.Equal(t, all[2:], rest)
-	require.Equal(t, 204, f.send("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, "Accept", "text/event-stream", "Last-Event-ID", all[len(all)-1].id).status)
+	require.Equal(
+		t,
+		204,
+		f.send(
+			"GET",
+			"/v1/runs/"+run.ID+"/events",
+			f.acme,
+			nil,
+			"Accept",
+			"text/event-stream",
+			"Last-Event-ID",
+			all[len(all)-1].id,
+		).status,
+	)
 	f.send("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, "Last-Event-ID", "x").problem(t, 422)
 	var page struct {
 		Events []abi.Event
@@ -194,7 +219,8 @@ func TestRunIsRejected(t *testing.T) {
 		require.Contains(t, f.send("POST", "/v1/runs", f.acme, []byte(body)).problem(t, 422, body).Detail, want)
 	}
 	f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "nobody", Input: "a"}).problem(t, 404)
-	f.send("POST", "/v1/runs", f.acme, api.StartRun{Run: "run_1", Answers: map[string]json.RawMessage{"int_1": json.RawMessage(`1`)}}).problem(t, 404)
+	f.send("POST", "/v1/runs", f.acme, api.StartRun{Run: "run_1", Answers: map[string]json.RawMessage{"int_1": json.RawMessage(`1`)}}).
+		problem(t, 404)
 
 	_, err := f.store.UpdateTenant(t.Context(), "beta", &store.TenantUpdate{Quota: &store.TenantQuota{RunsPerDay: 1}})
 	require.NoError(t, err)
@@ -218,7 +244,8 @@ func TestRunIdempotency(t *testing.T) {
 	}
 	require.Equal(t, ids[0], ids[1])
 	require.NotEqual(t, ids[0], ids[2], "tenants' keys are apart")
-	f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", strings.Repeat("a", 300)).problem(t, 422)
+	f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", strings.Repeat("a", 300)).
+		problem(t, 422)
 }
 
 // TestIdempotencyKeyOfAnotherRequest checks that a different request with a used Idempotency-Key is
@@ -228,7 +255,9 @@ func TestIdempotencyKeyOfAnotherRequest(t *testing.T) {
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello, "other": hello})
 	talk := func(last string) []json.RawMessage {
 		return []json.RawMessage{[]byte(`{"role":"user","content":[{"type":"text","text":"hi"}],"mine":1}`),
-			[]byte(`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"look","arguments":"{ \"a\":1}"}}]}`),
+			[]byte(
+				`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"look","arguments":"{ \"a\":1}"}}]}`,
+			),
 			[]byte(`{"role":"tool","tool_call_id":"c1","content":"seen"}`), []byte(`{"role":"user","content":"` + last + `"}`)}
 	}
 	for key, first := range map[string]api.StartRun{"text": {Agent: "greeter", Input: "hi"}, "talk": {Agent: "greeter", Messages: talk("and?")}} {
@@ -279,21 +308,26 @@ func TestRunPauses(t *testing.T) {
 // slow returns an agent whose tool runs until its run ends or let is closed.
 func slow(began chan<- string, let <-chan struct{}) *agent.Options {
 	return &agent.Options{Model: scripted.New(scripted.Calls(abi.NewToolCall("1", "wait", "{}")), scripted.Text("done")),
-		Tools: []tool.Tool{tool.Idempotent(tool.Func(abi.Tool{Name: "wait"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
-			began <- "began"
-			select {
-			case <-let:
-				return abi.TextResult("let go"), nil
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
-		}))}}
+		Tools: []tool.Tool{
+			tool.Idempotent(tool.Func(abi.Tool{Name: "wait"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+				began <- "began"
+				select {
+				case <-let:
+					return abi.TextResult("let go"), nil
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				}
+			})),
+		}}
 }
 
 func TestRunIsCanceled(t *testing.T) {
 	t.Parallel()
 	began := make(chan string, 9)
-	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, nil) }, "asker": asks})
+	f, _ := runFixture(
+		t,
+		map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, nil) }, "asker": asks},
+	)
 	var run api.Run
 	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}, &run)
 	<-began
@@ -302,7 +336,12 @@ func TestRunIsCanceled(t *testing.T) {
 	require.Equal(t, 202, f.ok("POST", "/v1/runs/"+run.ID+"/cancel", f.acme, nil, nil).status)
 	require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
 
-	events := f.events("POST", "/v1/runs", f.acme, api.StartRun{Agent: "asker", Input: "hi"}) // a run that waits for answers
+	events := f.events(
+		"POST",
+		"/v1/runs",
+		f.acme,
+		api.StartRun{Agent: "asker", Input: "hi"},
+	) // a run that waits for answers
 	var paused abi.Event
 	require.NoError(t, json.Unmarshal([]byte(events[len(events)-1].data), &paused))
 	f.ok("POST", "/v1/runs/"+paused.Run+"/cancel", f.acme, nil, nil)
@@ -414,11 +453,14 @@ func TestOperatorsModulesAreHidden(t *testing.T) {
 		},
 	}
 	f, _ := runFixture(t, map[string]func() *agent.Options{"guarded": func() *agent.Options {
-		c, err := chain.New(hook.Entry{Name: "secret-guard", Ring: hook.Outer, Middleware: guard}, hook.Entry{Name: "own", Ring: hook.Tenant, Middleware: &inproc.Middleware{
-			BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-				c.Log(abi.LogWarn, "a thought of its own")
-				return nil, nil
-			}}})
+		c, err := chain.New(
+			hook.Entry{Name: "secret-guard", Ring: hook.Outer, Middleware: guard},
+			hook.Entry{Name: "own", Ring: hook.Tenant, Middleware: &inproc.Middleware{
+				BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+					c.Log(abi.LogWarn, "a thought of its own")
+					return nil, nil
+				}}},
+		)
 		require.NoError(t, err)
 		return &agent.Options{Model: scripted.New(scripted.Text("x")), Chain: c}
 	}})
@@ -550,10 +592,23 @@ func TestMetadataIsBounded(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
 	start := func(bytes int) *reply {
-		return f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi", Metadata: map[string]json.RawMessage{"a": json.RawMessage(`"` + strings.Repeat("x", bytes-3) + `"`)}})
+		return f.send(
+			"POST",
+			"/v1/runs",
+			f.acme,
+			api.StartRun{
+				Agent:    "greeter",
+				Input:    "hi",
+				Metadata: map[string]json.RawMessage{"a": json.RawMessage(`"` + strings.Repeat("x", bytes-3) + `"`)},
+			},
+		)
 	}
 	require.Equal(t, 202, start(runs.MaxMetadata).status)
-	require.Contains(t, start(runs.MaxMetadata+1).problem(t, 422).Detail, "metadata has 65537 bytes; at most 65536 are allowed")
+	require.Contains(
+		t,
+		start(runs.MaxMetadata+1).problem(t, 422).Detail,
+		"metadata has 65537 bytes; at most 65536 are allowed",
+	)
 }
 
 // TestOperatorsRunsAreTakenOver checks that runs of the operator's tenant that a server started are
@@ -574,8 +629,11 @@ func TestOperatorsRunsAreTakenOver(t *testing.T) {
 	<-began
 	gone.abort.Do(func() { close(gone.aborted) })
 	gone.work.Wait()
-	require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: "run_command", Agent: "slow", Owner: "a command", Log: []byte("x"),
-		Spec: []byte(`{"version":1,"agent":{"name":"slow"}}`)}))
+	require.NoError(
+		t,
+		f.store.Create(t.Context(), &journal.Creation{ID: "run_command", Agent: "slow", Owner: "a command", Log: []byte("x"),
+			Spec: []byte(`{"version":1,"agent":{"name":"slow"}}`)}),
+	)
 
 	require.NoError(t, f.server.runs.TakeOverAll(t.Context()))
 	<-began

@@ -113,7 +113,13 @@ func New(o *Options) (*Server, error) {
 	if o == nil || o.Store == nil || o.Host == nil {
 		return nil, errors.New("a server needs a store and a host")
 	}
-	s := &Server{options: *o, log: o.Logger, timeouts: httpapi.DefaultTimeouts(), draining: make(chan struct{}), aborted: make(chan struct{})}
+	s := &Server{
+		options:  *o,
+		log:      o.Logger,
+		timeouts: httpapi.DefaultTimeouts(),
+		draining: make(chan struct{}),
+		aborted:  make(chan struct{}),
+	}
 	s.setDefaults()
 	s.admission = admission.New(s.options.Processors, s.options.Now, s.draining)
 	s.overload = newOverload(s)
@@ -122,7 +128,18 @@ func New(o *Options) (*Server, error) {
 		return nil, err
 	}
 	s.newServices()
-	s.router = httpapi.NewRouter(&httpapi.RouterOptions{Store: o.Store, Admission: s.admission, Overload: s.overload, Logger: s.log, Now: s.options.Now, Timeouts: s.timeouts, Observe: s.metrics.note, Version: s.options.Version})
+	s.router = httpapi.NewRouter(
+		&httpapi.RouterOptions{
+			Store:     o.Store,
+			Admission: s.admission,
+			Overload:  s.overload,
+			Logger:    s.log,
+			Now:       s.options.Now,
+			Timeouts:  s.timeouts,
+			Observe:   s.metrics.note,
+			Version:   s.options.Version,
+		},
+	)
 	for _, r := range []interface{ Routes(*httpapi.Router) }{
 		&health{o.Store, s.draining}, &tenants.Tenants{Store: o.Store, Timeouts: s.timeouts, Runs: s.runs}, &tenants.Keys{Store: o.Store}, s.blocks, &tenants.Usages{Store: o.Store, Now: s.options.Now},
 		s.modules, s.agents, &tenants.Secrets{}, s.runs, s.quarantine, &gateway.Chat{Runs: s.runs, Admission: s.admission}, &gateway.AGUI{Runs: s.runs, Admission: s.admission, Timeouts: s.timeouts}, s.metrics,
@@ -155,14 +172,58 @@ func (s *Server) setDefaults() {
 func (s *Server) newServices() {
 	o := &s.options
 	s.blocks = blocks.NewList(o.Store, s.log)
-	s.modules = modules.New(&modules.Options{Store: o.Store, Host: o.Host, Blocks: s.blocks, Admission: s.admission, Logger: s.log, Now: o.Now, Timeouts: s.timeouts, MaxUpload: o.MaxUpload})
-	s.agents = agents.New(&agents.Options{Store: o.Store, Host: o.Host, Modules: s.modules, Admission: s.admission, Logger: s.log, Now: o.Now,
-		Journal: journal.Options{Owner: o.Owner, Gone: o.Gone, LeaseTTL: o.Lease, Drain: s.draining, Abort: s.aborted, Originals: o.Originals, Dropped: &s.dropped},
-		Tracer:  s.tracer, Getenv: o.Getenv, Model: o.Model, Private: o.Private, Commands: o.Commands})
+	s.modules = modules.New(
+		&modules.Options{
+			Store:     o.Store,
+			Host:      o.Host,
+			Blocks:    s.blocks,
+			Admission: s.admission,
+			Logger:    s.log,
+			Now:       o.Now,
+			Timeouts:  s.timeouts,
+			MaxUpload: o.MaxUpload,
+		},
+	)
+	s.agents = agents.New(
+		&agents.Options{Store: o.Store, Host: o.Host, Modules: s.modules, Admission: s.admission, Logger: s.log, Now: o.Now,
+			Journal: journal.Options{
+				Owner:     o.Owner,
+				Gone:      o.Gone,
+				LeaseTTL:  o.Lease,
+				Drain:     s.draining,
+				Abort:     s.aborted,
+				Originals: o.Originals,
+				Dropped:   &s.dropped,
+			},
+			Tracer: s.tracer, Getenv: o.Getenv, Model: o.Model, Private: o.Private, Commands: o.Commands},
+	)
 	s.pool = agents.NewPool(s.agents)
-	s.runs = runs.New(&runs.Options{Store: o.Store, Agents: s.pool, Admission: s.admission, Overload: s.overload, Blocks: s.blocks, Logger: s.log, Now: o.Now, Timeouts: s.timeouts,
-		Owner: o.Owner, Lease: o.Lease, Draining: s.draining, Go: s.work.Go, Judge: func(ctx context.Context, info *journal.RunInfo) (bool, error) { return s.quarantine.Judge(ctx, info) }})
-	s.quarantine = quarantine.New(&quarantine.Options{Store: o.Store, Overload: s.overload, Logger: s.log, Owner: o.Owner, InProgress: s.runs.InProgress})
+	s.runs = runs.New(
+		&runs.Options{
+			Store:     o.Store,
+			Agents:    s.pool,
+			Admission: s.admission,
+			Overload:  s.overload,
+			Blocks:    s.blocks,
+			Logger:    s.log,
+			Now:       o.Now,
+			Timeouts:  s.timeouts,
+			Owner:     o.Owner,
+			Lease:     o.Lease,
+			Draining:  s.draining,
+			Go:        s.work.Go,
+			Judge:     func(ctx context.Context, info *journal.RunInfo) (bool, error) { return s.quarantine.Judge(ctx, info) },
+		},
+	)
+	s.quarantine = quarantine.New(
+		&quarantine.Options{
+			Store:      o.Store,
+			Overload:   s.overload,
+			Logger:     s.log,
+			Owner:      o.Owner,
+			InProgress: s.runs.InProgress,
+		},
+	)
 }
 
 // tracer returns a tracer of a tenant's runs, for the server's tracer, metrics and timelines.
@@ -189,8 +250,13 @@ const headerBytes = 32 << 10
 // drain time. Runs that do not end are released to the journal, and another server resumes them
 // at once. Serve returns nil if every run ended or was released.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	hs := &http.Server{Handler: s, ReadHeaderTimeout: s.timeouts.Header, IdleTimeout: s.timeouts.Idle, MaxHeaderBytes: headerBytes,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	hs := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: s.timeouts.Header,
+		IdleTimeout:       s.timeouts.Idle,
+		MaxHeaderBytes:    headerBytes,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	s.quarantine.Begin(background)
@@ -240,7 +306,10 @@ func (s *Server) shutdown(ctx context.Context, hs *http.Server) error {
 		s.log.Info("runs handed back: another server resumes them, or this one when it restarts", "runs", n)
 	}
 	if n := s.runs.Count(); n > 0 {
-		return fmt.Errorf("%d runs neither ended in time nor were handed back; a server resumes them when their leases expire", n)
+		return fmt.Errorf(
+			"%d runs neither ended in time nor were handed back; a server resumes them when their leases expire",
+			n,
+		)
 	}
 	return nil
 }

@@ -43,7 +43,11 @@ func TestRequestIDs(t *testing.T) {
 	f := newFixture(t)
 	require.Equal(t, "mine-1", f.send("GET", "/healthz", "", nil, "X-Request-Id", "mine-1").header.Get("X-Request-Id"))
 	for _, bad := range []string{"", "a b", strings.Repeat("a", 65), `"><script>`} {
-		require.Regexp(t, "^req_[A-Z2-7]{26}$", f.send("GET", "/healthz", "", nil, "X-Request-Id", bad).header.Get("X-Request-Id"))
+		require.Regexp(
+			t,
+			"^req_[A-Z2-7]{26}$",
+			f.send("GET", "/healthz", "", nil, "X-Request-Id", bad).header.Get("X-Request-Id"),
+		)
 	}
 }
 
@@ -52,14 +56,26 @@ func TestPanics(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
 	f := newFixture(t, withLog(&log))
-	f.server.router.Raw(httpapi.Route{ID: "panic", Method: "GET", Path: "/panic", Scope: httpapi.Public}, nil, func(http.ResponseWriter, *http.Request, *httpapi.Caller) error { panic("a secret") })
-	f.server.router.Raw(httpapi.Route{ID: "late", Method: "GET", Path: "/late", Scope: httpapi.Public}, nil, func(w http.ResponseWriter, _ *http.Request, _ *httpapi.Caller) error {
-		_, _ = io.WriteString(w, strings.Repeat("x", 10_000))
-		panic("late")
-	})
-	f.server.router.Raw(httpapi.Route{ID: "fails", Method: "GET", Path: "/fails", Scope: httpapi.Public}, nil, func(http.ResponseWriter, *http.Request, *httpapi.Caller) error {
-		return errors.New("a secret")
-	})
+	f.server.router.Raw(
+		httpapi.Route{ID: "panic", Method: "GET", Path: "/panic", Scope: httpapi.Public},
+		nil,
+		func(http.ResponseWriter, *http.Request, *httpapi.Caller) error { panic("a secret") },
+	)
+	f.server.router.Raw(
+		httpapi.Route{ID: "late", Method: "GET", Path: "/late", Scope: httpapi.Public},
+		nil,
+		func(w http.ResponseWriter, _ *http.Request, _ *httpapi.Caller) error {
+			_, _ = io.WriteString(w, strings.Repeat("x", 10_000))
+			panic("late")
+		},
+	)
+	f.server.router.Raw(
+		httpapi.Route{ID: "fails", Method: "GET", Path: "/fails", Scope: httpapi.Public},
+		nil,
+		func(http.ResponseWriter, *http.Request, *httpapi.Caller) error {
+			return errors.New("a secret")
+		},
+	)
 	for _, path := range []string{"/panic", "/fails"} {
 		r := f.send("GET", path, "", nil)
 		require.NotContains(t, r.problem(t, 500).Detail, "secret")
@@ -118,11 +134,18 @@ func TestKeyLife(t *testing.T) {
 	f.ok("POST", "/v1/tenants/acme/keys", f.operator, map[string]any{"name": "first", "expires_in": 3600}, &first)
 	require.Len(t, first.Scopes, len(httpapi.TenantScopes))
 	require.NotNil(t, first.Expires)
-	f.send("POST", "/v1/tenants/acme/keys", f.operator, map[string]any{"name": "x", "scopes": []string{"operator"}}).problem(t, 403)
+	f.send("POST", "/v1/tenants/acme/keys", f.operator, map[string]any{"name": "x", "scopes": []string{"operator"}}).
+		problem(t, 403)
 	f.send("POST", "/v1/tenants/none/keys", f.operator, map[string]any{"name": "x"}).problem(t, 404)
 
 	var small api.Key
-	f.ok("POST", "/v1/keys", first.Secret, map[string]any{"name": "small", "scopes": []string{"keys:write", "runs:read"}}, &small)
+	f.ok(
+		"POST",
+		"/v1/keys",
+		first.Secret,
+		map[string]any{"name": "small", "scopes": []string{"keys:write", "runs:read"}},
+		&small,
+	)
 	f.send("POST", "/v1/keys", small.Secret, map[string]any{"name": "x", "scopes": []string{"runs:write"}}).problem(t, 403)
 	f.send("POST", "/v1/keys/"+first.ID+"/rotate", small.Secret, nil).problem(t, 403)
 
@@ -140,7 +163,12 @@ func TestRateOfTenant(t *testing.T) {
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"requests_per_minute": 2}}, nil)
 	f.ok("GET", "/v1/keys", f.acme, nil, nil)
 	f.ok("GET", "/v1/keys", f.key("acme", string(httpapi.KeysRead)), nil, nil)
-	r := f.send("GET", "/v1/keys", f.key("acme", string(httpapi.KeysRead)), nil) // all keys of a tenant share one rate limit
+	r := f.send(
+		"GET",
+		"/v1/keys",
+		f.key("acme", string(httpapi.KeysRead)),
+		nil,
+	) // all keys of a tenant share one rate limit
 	require.Equal(t, "requests_per_minute", r.problem(t, 429).Quota)
 	require.NotEmpty(t, r.header.Get("Retry-After"))
 	f.ok("GET", "/v1/keys", f.beta, nil, nil)
@@ -181,7 +209,14 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	acme := f.store.Tenant("acme")
-	require.NoError(t, acme.AddUsage(t.Context(), store.Usage{Day: "2026-01-30", Agent: "a", Runs: 1, PromptTokens: 5}, store.Usage{Day: "2026-01-31", Agent: "a", Module: "m", Fuel: 7}))
+	require.NoError(
+		t,
+		acme.AddUsage(
+			t.Context(),
+			store.Usage{Day: "2026-01-30", Agent: "a", Runs: 1, PromptTokens: 5},
+			store.Usage{Day: "2026-01-31", Agent: "a", Module: "m", Fuel: 7},
+		),
+	)
 	var out struct {
 		Total api.UsageRow
 		Rows  []api.UsageRow
@@ -200,12 +235,16 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	began, end := make(chan struct{}), make(chan struct{})
-	f.server.router.Raw(httpapi.Route{ID: "slow", Method: "GET", Path: "/slow", Scope: httpapi.Public}, nil, func(w http.ResponseWriter, _ *http.Request, _ *httpapi.Caller) error {
-		close(began)
-		<-end
-		_, _ = io.WriteString(w, "answered")
-		return nil
-	})
+	f.server.router.Raw(
+		httpapi.Route{ID: "slow", Method: "GET", Path: "/slow", Scope: httpapi.Public},
+		nil,
+		func(w http.ResponseWriter, _ *http.Request, _ *httpapi.Caller) error {
+			close(began)
+			<-end
+			_, _ = io.WriteString(w, "answered")
+			return nil
+		},
+	)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())

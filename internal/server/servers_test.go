@@ -65,7 +65,16 @@ func serveHere(where string) error {
 		return err
 	}
 	defer h.Close(context.Background())
-	srv, err := New(&Options{Store: s, Host: h, Getenv: os.Getenv, Owner: fmt.Sprint("process ", os.Getpid()), Lease: 2 * time.Second, DrainTime: 20 * time.Second})
+	srv, err := New(
+		&Options{
+			Store:     s,
+			Host:      h,
+			Getenv:    os.Getenv,
+			Owner:     fmt.Sprint("process ", os.Getpid()),
+			Lease:     2 * time.Second,
+			DrainTime: 20 * time.Second,
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -114,7 +123,11 @@ func testDatabase(t *testing.T) (f *fixture, where string) {
 	f = &fixture{t: t, store: s}
 	_, err = s.CreateTenant(t.Context(), "acme", "acme", store.TenantQuota{}, json.RawMessage(`{"models":["*"]}`))
 	require.NoError(t, err)
-	f.operator, f.acme = f.key(store.Operator, httpapi.OperatorScopes()...), f.key("acme", httpapi.ScopeNames(httpapi.TenantScopes)...)
+	f.operator, f.acme = f.key(
+		store.Operator,
+		httpapi.OperatorScopes()...), f.key(
+		"acme",
+		httpapi.ScopeNames(httpapi.TenantScopes)...)
 	return f, where
 }
 
@@ -156,7 +169,10 @@ func (g *gate) Generate(ctx context.Context, _ *model.Request, sink func(abi.Chu
 	if err := say("whole"); err != nil {
 		return nil, err
 	}
-	return &abi.Response{Message: abi.Message{Role: abi.RoleAssistant, Content: abi.Text(strings.Repeat("part ", 5) + "whole")}, FinishReason: abi.FinishStop}, nil
+	return &abi.Response{
+		Message:      abi.Message{Role: abi.RoleAssistant, Content: abi.Text(strings.Repeat("part ", 5) + "whole")},
+		FinishReason: abi.FinishStop,
+	}, nil
 }
 
 // A following is a stream of events that is being read.
@@ -215,7 +231,14 @@ func TestServersTakeOver(t *testing.T) {
 		var before []*following
 		for i := range count {
 			var run api.Run
-			r := server.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "agent", Input: "hi"}, "Idempotency-Key", fmt.Sprintf("%d-%d", round, i))
+			r := server.send(
+				"POST",
+				"/v1/runs",
+				f.acme,
+				api.StartRun{Agent: "agent", Input: "hi"},
+				"Idempotency-Key",
+				fmt.Sprintf("%d-%d", round, i),
+			)
 			require.Equal(t, 202, r.status, "%s", r.body)
 			require.NoError(t, json.Unmarshal(r.body, &run))
 			ids = append(ids, run.ID)
@@ -259,7 +282,14 @@ func TestServersTakeOver(t *testing.T) {
 			require.Equal(t, "run_finished", all[len(all)-1].kind)
 			require.Equal(t, "part part part part part whole", next.finished(f.acme, id).Output)
 			var run api.Run
-			r := next.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "agent", Input: "hi"}, "Idempotency-Key", fmt.Sprintf("%d-%d", round, i))
+			r := next.send(
+				"POST",
+				"/v1/runs",
+				f.acme,
+				api.StartRun{Agent: "agent", Input: "hi"},
+				"Idempotency-Key",
+				fmt.Sprintf("%d-%d", round, i),
+			)
 			require.NoError(t, json.Unmarshal(r.body, &run))
 			require.Equal(t, id, run.ID, "the same request is the same run on another server")
 		}
@@ -281,10 +311,23 @@ func TestServersShare(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
 	servers := []*process{f.start(where, m.URL), f.start(where, m.URL)}
-	servers[0].ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"concurrent_runs": 4, "runs_per_day": 6}, "policy": map[string]any{"models": []string{"*"}, "grants": []string{"*"}}}, nil)
+	servers[0].ok(
+		"PATCH",
+		"/v1/tenants/acme",
+		f.operator,
+		map[string]any{
+			"quota":  map[string]any{"concurrent_runs": 4, "runs_per_day": 6},
+			"policy": map[string]any{"models": []string{"*"}, "grants": []string{"*"}},
+		},
+		nil,
+	)
 	servers[0].upload(f.acme, "waits", `import { defineMiddleware } from "@agent-runner/middleware";
 export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { return { response: await ctx.next() }; } });`)
-	require.Equal(t, 200, servers[1].apply(f.acme, "agent", "model: {name: small}\nmiddlewares: [{module: waits}]\n").status)
+	require.Equal(
+		t,
+		200,
+		servers[1].apply(f.acme, "agent", "model: {name: small}\nmiddlewares: [{module: waits}]\n").status,
+	)
 	start := func(i int) *reply {
 		return servers[i%2].send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "agent", Input: "hi"})
 	}
@@ -341,7 +384,13 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 	for i := range 2 {
 		require.Equal(t, "runs_per_day", start(i).problem(t, 429).Quota)
 	}
-	servers[0].ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"journal_bytes": 1}}, nil)
+	servers[0].ok(
+		"PATCH",
+		"/v1/tenants/acme",
+		f.operator,
+		map[string]any{"quota": map[string]any{"journal_bytes": 1}},
+		nil,
+	)
 	for i := range 2 {
 		require.Equal(t, "journal_bytes", start(i).problem(t, 429).Quota)
 	}

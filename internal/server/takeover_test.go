@@ -28,8 +28,16 @@ func TestTakeoverRetriesByTheLocalClock(t *testing.T) {
 	f.server.runs.Agents = agentSourceFunc(func(context.Context, *store.Tenant, agents.Spec) (*agents.Handle, error) {
 		return nil, errors.New("not now")
 	})
-	require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "gone", Lease: -2 * runs.MaxTakeoverTime,
-		Spec: []byte(`{"agent":"greeter","version":1}`), Log: []byte(`{"head":{"id":"run_a","phase":"start"},"fixed":{}}` + "\n")}))
+	require.NoError(
+		t,
+		f.store.Create(
+			t.Context(),
+			&journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "gone", Lease: -2 * runs.MaxTakeoverTime,
+				Spec: []byte(
+					`{"agent":"greeter","version":1}`,
+				), Log: []byte(`{"head":{"id":"run_a","phase":"start"},"fixed":{}}` + "\n")},
+		),
+	)
 	take := func() journal.Status {
 		info, err := f.store.Run(t.Context(), "run_a")
 		require.NoError(t, err)
@@ -52,8 +60,16 @@ func TestLeasesUseTheDatabaseClock(t *testing.T) {
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, func(o *Options) {
 		o.Now = func() time.Time { return time.Now().Add(48 * time.Hour) }
 	})
-	require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "another server", Lease: time.Hour,
-		Spec: []byte(`{"agent":"greeter","version":1}`), Log: []byte(`{"head":{"id":"run_a","phase":"start"},"fixed":{}}` + "\n")}))
+	require.NoError(
+		t,
+		f.store.Create(
+			t.Context(),
+			&journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "another server", Lease: time.Hour,
+				Spec: []byte(
+					`{"agent":"greeter","version":1}`,
+				), Log: []byte(`{"head":{"id":"run_a","phase":"start"},"fixed":{}}` + "\n")},
+		),
+	)
 	f.ok("POST", "/v1/runs/run_a/cancel", f.acme, nil, nil)
 	info, err := f.store.Run(t.Context(), "run_a")
 	require.NoError(t, err)

@@ -27,7 +27,13 @@ func TestDeletedTenantEnds(t *testing.T) {
 		<-began
 	}
 	const elsewhere = "run_elsewhere" // on another server
-	require.NoError(t, f.store.Create(ctx, &journal.Creation{ID: elsewhere, Tenant: "acme", Owner: "another", Lease: time.Hour, Log: []byte("x")}))
+	require.NoError(
+		t,
+		f.store.Create(
+			ctx,
+			&journal.Creation{ID: elsewhere, Tenant: "acme", Owner: "another", Lease: time.Hour, Log: []byte("x")},
+		),
+	)
 
 	deleted := make(chan *reply, 1)
 	go func() { deleted <- f.send("DELETE", "/v1/tenants/acme", f.operator, nil) }()
@@ -36,8 +42,11 @@ func TestDeletedTenantEnds(t *testing.T) {
 		return err == nil && wanted
 	}, time.Minute, 5*time.Millisecond, "who runs it is told")
 	f.send("GET", "/v1/runs", f.acme, nil).problem(t, 401)
-	require.NoError(t, f.store.Commit(ctx, &journal.Commit{Run: elsewhere, Epoch: 1, Entry: 2, Log: []byte("x"), First: 1, Last: 0,
-		Progress: &journal.Progress{Status: journal.StatusFinished}, Lease: time.Hour}))
+	require.NoError(
+		t,
+		f.store.Commit(ctx, &journal.Commit{Run: elsewhere, Epoch: 1, Entry: 2, Log: []byte("x"), First: 1, Last: 0,
+			Progress: &journal.Progress{Status: journal.StatusFinished}, Lease: time.Hour}),
+	)
 
 	require.Equal(t, 204, (<-deleted).status)
 	require.Equal(t, 1, f.server.runs.Active.Count(), "the other tenant's alone")

@@ -47,7 +47,19 @@ func Start(list []Command, getenv func(string) string) (*Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.Programs = append(o.Programs, program{Path: path, Args: c.Args, Dir: c.Dir, Env: c.environ(getenv), Read: c.Read, Write: c.Write, Connect: c.Connect, Unconfined: c.Unconfined})
+		o.Programs = append(
+			o.Programs,
+			program{
+				Path:       path,
+				Args:       c.Args,
+				Dir:        c.Dir,
+				Env:        c.environ(getenv),
+				Read:       c.Read,
+				Write:      c.Write,
+				Connect:    c.Connect,
+				Unconfined: c.Unconfined,
+			},
+		)
 	}
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -100,7 +112,9 @@ func (c *Client) Allows(command []string) bool { return Find(c.commands, command
 func (c *Client) Start(command []string, stdin, stdout, stderr *os.File) (mcp.Child, error) {
 	program := Find(c.commands, command)
 	if program < 0 {
-		return nil, errors.New("the command is not in the list of --mcp-commands; its arguments must be exactly those of the list")
+		return nil, errors.New(
+			"the command is not in the list of --mcp-commands; its arguments must be exactly those of the list",
+		)
 	}
 	p := &child{client: c, started: make(chan error, 1), ended: make(chan struct{})}
 	c.mu.Lock()

@@ -157,7 +157,8 @@ func Find(list []Command, args []string) int {
 func (c *Command) environ(getenv func(string) string) []string {
 	var env []string
 	for _, name := range slices.Concat(baseEnv, c.PassEnv) {
-		if value := getenv(name); value != "" && !slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, name+"=") }) {
+		if value := getenv(name); value != "" &&
+			!slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, name+"=") }) {
 			env = append(env, name+"="+value)
 		}
 	}

@@ -38,7 +38,8 @@ const orphanGrace = 2 * time.Second
 // IsChild reports whether this process was started to be a spawner or to become a command.
 // Its main then calls [Main] first of all.
 func IsChild() bool {
-	return len(os.Args) > 1 && (os.Args[1] == spawnerArg && len(os.Args) == 2 || os.Args[1] == commandArg && len(os.Args) == 3)
+	return len(os.Args) > 1 &&
+		(os.Args[1] == spawnerArg && len(os.Args) == 2 || os.Args[1] == commandArg && len(os.Args) == 3)
 }
 
 // Main runs a process for which IsChild is true, and returns its exit code.
@@ -182,7 +183,9 @@ func (s *spawner) start(r request, files []*os.File) error {
 		return fmt.Errorf("%d commands run already, which is the limit", maxProcesses)
 	}
 	p := s.programs[r.Program]
-	text, err := json.Marshal(program{Path: p.Path, Args: p.Args, Read: p.Read, Write: p.Write, Connect: p.Connect, Unconfined: p.Unconfined})
+	text, err := json.Marshal(
+		program{Path: p.Path, Args: p.Args, Read: p.Read, Write: p.Write, Connect: p.Connect, Unconfined: p.Unconfined},
+	)
 	if err != nil {
 		return err
 	}

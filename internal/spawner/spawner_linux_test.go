@@ -169,7 +169,11 @@ commands:
 - {command: [bash, -c, %[4]q], unconfined: true}
 `, script(port), dir, script(port)+"\n", script(port)+"\n\n")
 	c := start(t, list)
-	require.Equal(t, "readable is read\nwritable is read\nwritable is written\nconnected\ndone\n", output(t, c, c.commands[0].Args...))
+	require.Equal(
+		t,
+		"readable is read\nwritable is read\nwritable is written\nconnected\ndone\n",
+		output(t, c, c.commands[0].Args...),
+	)
 	require.Equal(t, "done\n", output(t, c, c.commands[1].Args...))
 	free := output(t, c, c.commands[2].Args...)
 	for _, reached := range []string{"secret is read", "secret is written", "spawner is signaled", "connected"} {

@@ -26,7 +26,8 @@ func (n *Tenant) AdmitRun(ctx context.Context, run, agent string, starts bool) e
 			return err
 		}
 		if _, err := t.Exec(`INSERT INTO run_places (tenant, run, until_ms) VALUES ($1, $2, NOW_MS + $3) ON CONFLICT (run) DO NOTHING`,
-			run, admissionTTL.Milliseconds()); err != nil || !starts {
+			run, admissionTTL.Milliseconds()); err != nil ||
+			!starts {
 			return err
 		}
 		return addUsage(t, Usage{Day: Day(at), Agent: agent, Runs: 1})

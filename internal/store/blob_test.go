@@ -95,7 +95,13 @@ func TestTransactionsContainOnePiece(t *testing.T) {
 		wg.Go(func() {
 			id, large := fmt.Sprint(i), bytes.Repeat([]byte{byte(i)}, 400_000)
 			require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: id, Lease: time.Minute, Log: large}))
-			require.NoError(t, s.Commit(t.Context(), &journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: large, First: 1, Last: 1, Events: large, Lease: time.Minute}))
+			require.NoError(
+				t,
+				s.Commit(
+					t.Context(),
+					&journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: large, First: 1, Last: 1, Events: large, Lease: time.Minute},
+				),
+			)
 			_, err := s.PutModule(t.Context(), large)
 			require.NoError(t, err)
 		})
@@ -194,7 +200,15 @@ func TestLargeCommitAborts(t *testing.T) {
 	}()
 	<-d.paused // in the middle of a piece
 	abort := make(chan struct{})
-	c := &journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: make([]byte, 4*blob.PieceBytes), First: 1, Last: 0, Abort: abort}
+	c := &journal.Commit{
+		Run:   id,
+		Epoch: 1,
+		Entry: 2,
+		Log:   make([]byte, 4*blob.PieceBytes),
+		First: 1,
+		Last:  0,
+		Abort: abort,
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- s.Commit(ctx, c) }()
 	close(abort)

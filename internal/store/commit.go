@@ -28,38 +28,44 @@ func (s *store) Commit(ctx context.Context, c *journal.Commit) error {
 			s.blobs.Discard(ctx, replaced...)
 		}
 	}()
-	err = s.blobs.Write(ctx, blob.Options{Abort: c.Abort, EachPiece: renew, Priority: c.Urgent}, func(bodies []*blob.Body) error {
-		return s.db.Update(ctx, o, func(t database.Tx) error {
-			before, err := readMeter(t, c)
-			if err != nil {
-				return err
-			}
-			n, err := t.Exec(advance, append(args[:len(args):len(args)], before.due(c))...)
-			if err != nil {
-				return err
-			}
-			if n == 0 {
-				return commitError(t, c)
-			}
-			if c.Full, err = before.count(t, c); err != nil {
-				return err
-			}
-			if c.Rewrite != nil {
-				if replaced, err = rewriteLog(t, c); err != nil {
+	err = s.blobs.Write(
+		ctx,
+		blob.Options{Abort: c.Abort, EachPiece: renew, Priority: c.Urgent},
+		func(bodies []*blob.Body) error {
+			return s.db.Update(ctx, o, func(t database.Tx) error {
+				before, err := readMeter(t, c)
+				if err != nil {
 					return err
 				}
-			}
-			if c.Log != nil {
-				if err := insertLog(t, c.Run, c.Entry, bodies[0]); err != nil {
+				n, err := t.Exec(advance, append(args[:len(args):len(args)], before.due(c))...)
+				if err != nil {
 					return err
 				}
-			}
-			if c.Last < c.First {
-				return nil
-			}
-			return insertEvents(t, c.Run, c.First, c.Last, bodies[1])
-		})
-	}, c.Log, c.Events)
+				if n == 0 {
+					return commitError(t, c)
+				}
+				if c.Full, err = before.count(t, c); err != nil {
+					return err
+				}
+				if c.Rewrite != nil {
+					if replaced, err = rewriteLog(t, c); err != nil {
+						return err
+					}
+				}
+				if c.Log != nil {
+					if err := insertLog(t, c.Run, c.Entry, bodies[0]); err != nil {
+						return err
+					}
+				}
+				if c.Last < c.First {
+					return nil
+				}
+				return insertEvents(t, c.Run, c.First, c.Last, bodies[1])
+			})
+		},
+		c.Log,
+		c.Events,
+	)
 	if errors.Is(err, blob.ErrAborted) {
 		return journal.ErrAborted
 	}
@@ -152,7 +158,16 @@ func commitError(t database.Tx, c *journal.Commit) error {
 	case r.Epoch == c.Epoch && r.Entries == c.Entry && r.LastSeq == c.Last:
 		return nil
 	case r.Epoch == c.Epoch:
-		return database.ForCaller(fmt.Errorf("run %s is at entry %d and event %d; cannot append entry %d and events from %d", c.Run, r.Entries, r.LastSeq, c.Entry, c.First))
+		return database.ForCaller(
+			fmt.Errorf(
+				"run %s is at entry %d and event %d; cannot append entry %d and events from %d",
+				c.Run,
+				r.Entries,
+				r.LastSeq,
+				c.Entry,
+				c.First,
+			),
+		)
 	}
 	return database.ForCaller(fmt.Errorf("run %s: %w: %s", c.Run, journal.ErrFenced, r.Owner))
 }

@@ -12,7 +12,11 @@ import (
 
 // OpenExplained opens an SQLite database. explain returns the query plans of all statements
 // that the store has executed since then, with one step a line.
-func OpenExplained(ctx context.Context, path string, o *Options) (s Store, explain func() (map[string]string, error), err error) {
+func OpenExplained(
+	ctx context.Context,
+	path string,
+	o *Options,
+) (s Store, explain func() (map[string]string, error), err error) {
 	db, err := sqlite.Open(ctx, path)
 	if err != nil {
 		return nil, nil, err

@@ -41,8 +41,11 @@ func TestFill(t *testing.T) {
 	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "r", Owner: "me", Lease: time.Hour, Log: []byte("x")}))
 	for n := int64(1); ; n++ {
 		require.Less(t, n, int64(1000), "the disk never fills up")
-		err := s.Commit(t.Context(), &journal.Commit{Run: "r", Epoch: 1, Entry: n + 1, Log: make([]byte, 50_000), First: n, Last: n,
-			Events: []byte("{\"type\":\"log\",\"seq\":1}\n")})
+		err := s.Commit(
+			t.Context(),
+			&journal.Commit{Run: "r", Epoch: 1, Entry: n + 1, Log: make([]byte, 50_000), First: n, Last: n,
+				Events: []byte("{\"type\":\"log\",\"seq\":1}\n")},
+		)
 		if err == nil {
 			continue
 		}
@@ -113,7 +116,20 @@ func TestDiskFull(t *testing.T) {
 	s := open(t, where, nil) // without the limit
 	kept, err := s.Load(t.Context(), "r")
 	require.NoError(t, err)
-	require.NoError(t, s.Commit(t.Context(), &journal.Commit{Run: "r", Epoch: 1, Entry: kept.Entries + 1, Log: []byte("x"), First: kept.LastSeq + 1, Last: kept.LastSeq}))
+	require.NoError(
+		t,
+		s.Commit(
+			t.Context(),
+			&journal.Commit{
+				Run:   "r",
+				Epoch: 1,
+				Entry: kept.Entries + 1,
+				Log:   []byte("x"),
+				First: kept.LastSeq + 1,
+				Last:  kept.LastSeq,
+			},
+		),
+	)
 }
 
 func TestNotWritable(t *testing.T) {
@@ -199,7 +215,15 @@ func TestPostgreSQLRestarts(t *testing.T) {
 	server := postgrestest.Start(t)
 	s := open(t, server.Create(t, "gone"), nil)
 	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "r", Lease: time.Hour, Log: []byte("x")}))
-	c := &journal.Commit{Run: "r", Epoch: 1, Entry: 2, Log: []byte("y"), First: 1, Last: 1, Events: []byte("{\"type\":\"log\",\"seq\":1}\n")}
+	c := &journal.Commit{
+		Run:    "r",
+		Epoch:  1,
+		Entry:  2,
+		Log:    []byte("y"),
+		First:  1,
+		Last:   1,
+		Events: []byte("{\"type\":\"log\",\"seq\":1}\n"),
+	}
 	server.Kill()
 	for range 3 {
 		err := s.Commit(t.Context(), c)

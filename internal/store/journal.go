@@ -44,9 +44,23 @@ func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body) error, err
 		counted = dueBytes(journal.StatusRunning, size)
 	}
 	return func(t database.Tx, log *blob.Body) error {
-		n, err := t.Exec(`INSERT INTO runs (`+runColumns+`, journal_due)
+		n, err := t.Exec(
+			`INSERT INTO runs (`+runColumns+`, journal_due)
 			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0, NOW_MS, NOW_MS, 1, 0, $10, $11, '', $12, $13) ON CONFLICT (id) DO NOTHING`,
-			r.ID, r.Tenant, r.Agent, r.Parent, r.Title, string(journal.StatusRunning), usage, r.Owner, r.Lease.Milliseconds(), modules, []byte(r.Spec), size, size-counted)
+			r.ID,
+			r.Tenant,
+			r.Agent,
+			r.Parent,
+			r.Title,
+			string(journal.StatusRunning),
+			usage,
+			r.Owner,
+			r.Lease.Milliseconds(),
+			modules,
+			[]byte(r.Spec),
+			size,
+			size-counted,
+		)
 		if err != nil {
 			return err
 		}
@@ -77,7 +91,13 @@ func insertLog(t database.Tx, run string, entry int64, b *blob.Body) error {
 	if err := b.Adopt(t); err != nil {
 		return err
 	}
-	_, err := t.Exec(`INSERT INTO run_log (run, entry, body, pieces) VALUES ($1, $2, $3, $4)`, run, entry, b.InRow, b.Pieces)
+	_, err := t.Exec(
+		`INSERT INTO run_log (run, entry, body, pieces) VALUES ($1, $2, $3, $4)`,
+		run,
+		entry,
+		b.InRow,
+		b.Pieces,
+	)
 	return err
 }
 
@@ -143,9 +163,17 @@ func (s *store) Claim(ctx context.Context, c *journal.Claim) (stored *journal.St
 		if c.Steal {
 			steal = 1
 		}
-		n, err := t.Exec(`UPDATE runs SET epoch = epoch + 1, owner = $3, lease_ms = NOW_MS + $4, updated_ms = NOW_MS, cancel = 0, status = $5
+		n, err := t.Exec(
+			`UPDATE runs SET epoch = epoch + 1, owner = $3, lease_ms = NOW_MS + $4, updated_ms = NOW_MS, cancel = 0, status = $5
 			WHERE id = $1 AND epoch = $2 AND status <> $6 AND (status <> $5 OR lease_ms <= NOW_MS OR $7 = 1)`,
-			c.Run, c.Epoch, c.Owner, c.Lease.Milliseconds(), string(journal.StatusRunning), string(journal.StatusFinished), steal)
+			c.Run,
+			c.Epoch,
+			c.Owner,
+			c.Lease.Milliseconds(),
+			string(journal.StatusRunning),
+			string(journal.StatusFinished),
+			steal,
+		)
 		if err != nil {
 			return err
 		}
@@ -179,7 +207,9 @@ func claimError(t database.Tx, c *journal.Claim) error {
 	case r.Status == journal.StatusFinished:
 		return database.ForCaller(fmt.Errorf("run %s: %w: %s", c.Run, journal.ErrFinished, r.FinishReason))
 	}
-	return database.ForCaller(fmt.Errorf("run %s: %w: %s, until at least %v after its last heartbeat", c.Run, journal.ErrBusy, r.Owner, c.Lease))
+	return database.ForCaller(
+		fmt.Errorf("run %s: %w: %s, until at least %v after its last heartbeat", c.Run, journal.ErrBusy, r.Owner, c.Lease),
+	)
 }
 
 const renewLease = `UPDATE runs SET lease_ms = NOW_MS + $3 WHERE id = $1 AND epoch = $2 AND status = 'running'`

@@ -90,7 +90,10 @@ func addJournalBytes(t scoped, n int64) error {
 	if n == 0 {
 		return nil
 	}
-	_, err := t.Exec(`INSERT INTO journal_room (tenant, bytes) VALUES ($1, $2) ON CONFLICT (tenant) DO UPDATE SET bytes = journal_room.bytes + $2`, n)
+	_, err := t.Exec(
+		`INSERT INTO journal_room (tenant, bytes) VALUES ($1, $2) ON CONFLICT (tenant) DO UPDATE SET bytes = journal_room.bytes + $2`,
+		n,
+	)
 	return err
 }
 

@@ -31,9 +31,18 @@ func TestMigrationCountsJournals(t *testing.T) {
 			require.NoError(t, err)
 			const large, small, trace = 300 << 10, 1000, 500
 			for _, id := range []string{"1", "2"} {
-				require.NoError(t, s.Create(ctx, &journal.Creation{ID: id, Tenant: "acme", Agent: "a", Owner: "me", Log: make([]byte, large), Lease: time.Minute}))
-				require.NoError(t, s.Commit(ctx, &journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: make([]byte, small), First: 1, Last: 1,
-					Events: bytes.Repeat([]byte("\n"), large), Progress: &journal.Progress{Status: journal.StatusPaused}}))
+				require.NoError(
+					t,
+					s.Create(
+						ctx,
+						&journal.Creation{ID: id, Tenant: "acme", Agent: "a", Owner: "me", Log: make([]byte, large), Lease: time.Minute},
+					),
+				)
+				require.NoError(
+					t,
+					s.Commit(ctx, &journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: make([]byte, small), First: 1, Last: 1,
+						Events: bytes.Repeat([]byte("\n"), large), Progress: &journal.Progress{Status: journal.StatusPaused}}),
+				)
 				require.NoError(t, s.Tenant("acme").AddTrace(ctx, id, make([]byte, trace)))
 			}
 			require.NoError(t, s.Create(ctx, &journal.Creation{ID: "own", Agent: "a", Owner: "me", Log: make([]byte, small)}))

@@ -36,13 +36,18 @@ func ParseKeyring(text string) (*Keyring, error) {
 		name, key, ok := strings.Cut(line, ":")
 		switch {
 		case !ok || !Name.MatchString(name):
-			return nil, errors.New("keys for secrets: want lines of name:key, with a name of lowercase letters, digits, dots and dashes")
+			return nil, errors.New(
+				"keys for secrets: want lines of name:key, with a name of lowercase letters, digits, dots and dashes",
+			)
 		case r.keys[name] != nil:
 			return nil, fmt.Errorf("keys for secrets: two keys are named %s", name)
 		}
 		b, err := base64.StdEncoding.DecodeString(key)
 		if err != nil || len(b) != 32 {
-			return nil, fmt.Errorf("keys for secrets: %s: want 32 bytes in base64, as `openssl rand -base64 32` prints them", name)
+			return nil, fmt.Errorf(
+				"keys for secrets: %s: want 32 bytes in base64, as `openssl rand -base64 32` prints them",
+				name,
+			)
 		}
 		block, err := aes.NewCipher(b)
 		if err != nil {
@@ -85,5 +90,9 @@ func (r *Keyring) open(by string, sealed []byte, location string) ([]byte, error
 			return secret, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: the key named %q did not seal the secret, or the secret was changed or moved", ErrNoKeyring, by)
+	return nil, fmt.Errorf(
+		"%w: the key named %q did not seal the secret, or the secret was changed or moved",
+		ErrNoKeyring,
+		by,
+	)
 }

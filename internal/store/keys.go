@@ -79,7 +79,15 @@ func scanKey(scan func(...any) error, more ...any) (*Key, error) {
 	if err := json.Unmarshal([]byte(scopes), &k.Scopes); err != nil {
 		return nil, database.Corruptf("the scopes of key %s: %w", k.ID, err)
 	}
-	k.Created, k.Expires, k.Revoked, k.Used = time.UnixMilli(created), timeOrZero(expires), timeOrZero(revoked), timeOrZero(used)
+	k.Created, k.Expires, k.Revoked, k.Used = time.UnixMilli(
+		created,
+	), timeOrZero(
+		expires,
+	), timeOrZero(
+		revoked,
+	), timeOrZero(
+		used,
+	)
 	return &k, nil
 }
 
@@ -236,7 +244,8 @@ func (n *Tenant) RotateKey(ctx context.Context, id string, grace time.Duration) 
 // reveals nothing but whether its id, which is public, exists.
 func (s *store) Authenticate(ctx context.Context, text string) (*Key, *TenantInfo, error) {
 	id, secret, ok := strings.Cut(strings.TrimPrefix(text, keyPrefix), "_")
-	if !ok || !strings.HasPrefix(text, keyPrefix) || len(id) != keyIDLen || len(secret) != keyEncoding.EncodedLen(keySecretBytes) {
+	if !ok || !strings.HasPrefix(text, keyPrefix) || len(id) != keyIDLen ||
+		len(secret) != keyEncoding.EncodedLen(keySecretBytes) {
 		return nil, nil, errUnknownKey
 	}
 	given := sha256.Sum256([]byte(secret))

@@ -51,7 +51,14 @@ var errEnough = errors.New("enough")
 // list reads a page of a list. The query's last parameter is the number of rows that it
 // returns, which list adds to args. next is the position of the page's last row if more
 // rows follow it.
-func list[T any](q database.Querier, p Page, read func(scan func(...any) error) (T, error), at func(*T) Position, sql string, args ...any) (rows []T, next *Position, err error) {
+func list[T any](
+	q database.Querier,
+	p Page,
+	read func(scan func(...any) error) (T, error),
+	at func(*T) Position,
+	sql string,
+	args ...any,
+) (rows []T, next *Position, err error) {
 	limit := p.Limit
 	if limit <= 0 {
 		limit = defaultPageLimit

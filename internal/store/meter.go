@@ -33,8 +33,21 @@ func readMeter(t database.Tx, c *journal.Commit) (*meter, error) {
 	var m meter
 	var status, usage, stats, pins string
 	var updated, now int64
-	found, err := database.One(t, `SELECT tenant, agent, step, usage, stats, modules, status, updated_ms, journal_due, NOW_MS FROM runs WHERE id = $1 AND tenant <> ''`, []any{c.Run},
-		&m.tenant, &m.agent, &m.step, &usage, &stats, &pins, &status, &updated, &m.uncounted, &now)
+	found, err := database.One(
+		t,
+		`SELECT tenant, agent, step, usage, stats, modules, status, updated_ms, journal_due, NOW_MS FROM runs WHERE id = $1 AND tenant <> ''`,
+		[]any{c.Run},
+		&m.tenant,
+		&m.agent,
+		&m.step,
+		&usage,
+		&stats,
+		&pins,
+		&status,
+		&updated,
+		&m.uncounted,
+		&now,
+	)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -93,7 +106,10 @@ func (m *meter) count(t database.Tx, c *journal.Commit) (*journal.FullError, err
 func (m *meter) rows(p *journal.Progress, journal int64) []Usage {
 	day := Day(m.now)
 	total := Usage{Day: day, Agent: m.agent, WallMS: m.elapsed.Milliseconds(), Calls: max(0, int64(p.Step)-m.step),
-		PromptTokens: max(0, p.Usage.PromptTokens-m.usage.PromptTokens), CompletionTokens: max(0, p.Usage.CompletionTokens-m.usage.CompletionTokens), JournalBytes: journal}
+		PromptTokens: max(
+			0,
+			p.Usage.PromptTokens-m.usage.PromptTokens,
+		), CompletionTokens: max(0, p.Usage.CompletionTokens-m.usage.CompletionTokens), JournalBytes: journal}
 	var rows []Usage
 	if total != (Usage{Day: day, Agent: m.agent}) {
 		rows = append(rows, total)
@@ -111,8 +127,14 @@ func (m *meter) rows(p *journal.Progress, journal int64) []Usage {
 		if b == nil {
 			b = &abi.EntryStats{}
 		}
-		used := Usage{Day: day, Agent: m.agent, Module: after.Digest, Fuel: max(0, after.Fuel-b.Fuel), Calls: max(0, after.Calls-b.Calls),
-			WallMS: max(0, after.WallUS/1000-b.WallUS/1000)}
+		used := Usage{
+			Day:    day,
+			Agent:  m.agent,
+			Module: after.Digest,
+			Fuel:   max(0, after.Fuel-b.Fuel),
+			Calls:  max(0, after.Calls-b.Calls),
+			WallMS: max(0, after.WallUS/1000-b.WallUS/1000),
+		}
 		if used.Calls > 0 || used.Fuel > 0 {
 			rows = append(rows, used)
 		}

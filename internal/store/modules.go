@@ -28,7 +28,8 @@ func (s *store) PutModule(ctx context.Context, wasm []byte) (string, error) {
 		return s.db.Update(ctx, database.TxOptions{}, func(t database.Tx) error {
 			b, pieces := bodies[0], ""
 			if _, err := database.One(t, `INSERT INTO modules (digest, size, created_ms, wasm, pieces) VALUES ($1, $2, NOW_MS, $3, $4)
-				ON CONFLICT (digest) DO UPDATE SET created_ms = NOW_MS RETURNING pieces`, []any{digest, int64(len(wasm)), b.InRow, b.Pieces}, &pieces); err != nil || pieces != b.Pieces {
+				ON CONFLICT (digest) DO UPDATE SET created_ms = NOW_MS RETURNING pieces`, []any{digest, int64(len(wasm)), b.InRow, b.Pieces}, &pieces); err != nil ||
+				pieces != b.Pieces {
 				return err // another process stored it in the meantime
 			}
 			return b.Adopt(t)
@@ -41,7 +42,13 @@ func (s *store) Module(ctx context.Context, digest string) ([]byte, error) {
 	var wasm []byte
 	err := s.db.View(ctx, func(t database.Tx) error {
 		var b blob.Body
-		found, err := database.One(t, `SELECT wasm, pieces FROM modules WHERE digest = $1`, []any{digest}, &b.InRow, &b.Pieces)
+		found, err := database.One(
+			t,
+			`SELECT wasm, pieces FROM modules WHERE digest = $1`,
+			[]any{digest},
+			&b.InRow,
+			&b.Pieces,
+		)
 		if err != nil {
 			return err
 		}

@@ -19,35 +19,113 @@ var (
 	// versions of agents or usage.
 	largeTables = regexp.MustCompile(`^(SCAN|SEARCH) (runs|run_log|run_events|run_traces|agents|tenant_usage|pieces)\b`)
 	// singleRun matches steps that read the rows of one run or agent by an index.
-	singleRun = regexp.MustCompile(`^SEARCH (runs|run_log|run_events|run_traces|agents|pieces) .*(_autoindex_\w+_1|_pieces) \((id=\?|run=\?|tenant=\? AND name=\?)`)
+	singleRun = regexp.MustCompile(
+		`^SEARCH (runs|run_log|run_events|run_traces|agents|pieces) .*(_autoindex_\w+_1|_pieces) \((id=\?|run=\?|tenant=\? AND name=\?)`,
+	)
 )
 
 // exceptions are statements that read more than the rows of one run: a part of their text,
 // and the step that they may take.
 var exceptions = []struct{ statement, step, purpose string }{
-	{"runs WHERE tenant = $1 AND (created_ms, id) < ($2, $3) ORDER BY created_ms DESC, id DESC LIMIT", "SEARCH runs USING INDEX runs_list (tenant=? AND (created_ms,id)<(?,?))", "lists a page of a tenant's runs"},
-	{"< ($2, $3) AND status = $4 ORDER BY", "SEARCH runs USING INDEX runs_list_status (tenant=? AND status=? AND (created_ms,id)<(?,?))", "lists a page of a tenant's runs"},
-	{"< ($2, $3) AND agent = $4 ORDER BY", "SEARCH runs USING INDEX runs_list_agent (tenant=? AND agent=? AND (created_ms,id)<(?,?))", "lists a page of a tenant's runs"},
-	{"< ($2, $3) AND agent = $4 AND status || '' = $5 ORDER BY", "SEARCH runs USING INDEX runs_list_agent (tenant=? AND agent=? AND (created_ms,id)<(?,?))", "lists a page of an agent's finished runs"},
-	{"< ($2, $3) AND status = $4 AND agent || '' = $5 ORDER BY", "SEARCH runs USING INDEX runs_list_status (tenant=? AND status=? AND (created_ms,id)<(?,?))", "lists a page of an agent's unfinished runs"},
-	{"WHERE tenant = $1 AND status = 'running'", "SEARCH runs USING INDEX runs_list_status (tenant=? AND status=?)", "counts a tenant's runs in progress"},
-	{"owner = $1 AND cancel = 1 AND status = 'running'", "SEARCH runs USING INDEX runs_canceled (owner=?)", "finds runs to cancel"},
+	{
+		"runs WHERE tenant = $1 AND (created_ms, id) < ($2, $3) ORDER BY created_ms DESC, id DESC LIMIT",
+		"SEARCH runs USING INDEX runs_list (tenant=? AND (created_ms,id)<(?,?))",
+		"lists a page of a tenant's runs",
+	},
+	{
+		"< ($2, $3) AND status = $4 ORDER BY",
+		"SEARCH runs USING INDEX runs_list_status (tenant=? AND status=? AND (created_ms,id)<(?,?))",
+		"lists a page of a tenant's runs",
+	},
+	{
+		"< ($2, $3) AND agent = $4 ORDER BY",
+		"SEARCH runs USING INDEX runs_list_agent (tenant=? AND agent=? AND (created_ms,id)<(?,?))",
+		"lists a page of a tenant's runs",
+	},
+	{
+		"< ($2, $3) AND agent = $4 AND status || '' = $5 ORDER BY",
+		"SEARCH runs USING INDEX runs_list_agent (tenant=? AND agent=? AND (created_ms,id)<(?,?))",
+		"lists a page of an agent's finished runs",
+	},
+	{
+		"< ($2, $3) AND status = $4 AND agent || '' = $5 ORDER BY",
+		"SEARCH runs USING INDEX runs_list_status (tenant=? AND status=? AND (created_ms,id)<(?,?))",
+		"lists a page of an agent's unfinished runs",
+	},
+	{
+		"WHERE tenant = $1 AND status = 'running'",
+		"SEARCH runs USING INDEX runs_list_status (tenant=? AND status=?)",
+		"counts a tenant's runs in progress",
+	},
+	{
+		"owner = $1 AND cancel = 1 AND status = 'running'",
+		"SEARCH runs USING INDEX runs_canceled (owner=?)",
+		"finds runs to cancel",
+	},
 	{"status = 'running'", "SEARCH runs USING INDEX runs_status (status=?)", "reads runs in progress"},
-	{"tenant = $1 LIMIT $2", "SEARCH runs USING COVERING INDEX runs_list_agent (tenant=?)", "reads a batch of runs of a tenant to delete"},
-	{"FROM agents GROUP BY tenant, name", "SCAN agents USING INDEX sqlite_autoindex_agents_1", "migrates an older database"},
+	{
+		"tenant = $1 LIMIT $2",
+		"SEARCH runs USING COVERING INDEX runs_list_agent (tenant=?)",
+		"reads a batch of runs of a tenant to delete",
+	},
+	{
+		"FROM agents GROUP BY tenant, name",
+		"SCAN agents USING INDEX sqlite_autoindex_agents_1",
+		"migrates an older database",
+	},
 	{"JOIN tenant_modules ON", "SCAN agents", "migrates an older database"},
-	{"DELETE FROM agents WHERE tenant = $1", "SEARCH agents USING INDEX sqlite_autoindex_agents_1 (tenant=?)", "deletes a tenant"},
-	{"SELECT name, version, created_ms FROM agents", "SEARCH agents USING INDEX sqlite_autoindex_agents_1 (tenant=?)", "lists the names of a tenant's agents"},
-	{"ORDER BY name LIMIT $3", "SEARCH agents USING INDEX sqlite_autoindex_agents_1 (tenant=? AND name>?)", "lists a tenant's agents"},
-	{"DELETE FROM tenant_usage WHERE tenant = $1", "SEARCH tenant_usage USING INDEX sqlite_autoindex_tenant_usage_1 (tenant=?)", "deletes a tenant"},
-	{"ORDER BY day, agent, module LIMIT $7", "SEARCH tenant_usage USING INDEX sqlite_autoindex_tenant_usage_1 (tenant=? AND day>? AND day<?)", "lists usage"},
-	{"FROM tenant_usage WHERE tenant = $1 AND day >= $2 AND day <= $3", "SEARCH tenant_usage USING INDEX sqlite_autoindex_tenant_usage_1 (tenant=? AND day>? AND day<?)", "sums usage"},
-	{"FROM tenant_usage GROUP BY tenant, day", "SCAN tenant_usage USING INDEX sqlite_autoindex_tenant_usage_1", "migrates an older database"},
+	{
+		"DELETE FROM agents WHERE tenant = $1",
+		"SEARCH agents USING INDEX sqlite_autoindex_agents_1 (tenant=?)",
+		"deletes a tenant",
+	},
+	{
+		"SELECT name, version, created_ms FROM agents",
+		"SEARCH agents USING INDEX sqlite_autoindex_agents_1 (tenant=?)",
+		"lists the names of a tenant's agents",
+	},
+	{
+		"ORDER BY name LIMIT $3",
+		"SEARCH agents USING INDEX sqlite_autoindex_agents_1 (tenant=? AND name>?)",
+		"lists a tenant's agents",
+	},
+	{
+		"DELETE FROM tenant_usage WHERE tenant = $1",
+		"SEARCH tenant_usage USING INDEX sqlite_autoindex_tenant_usage_1 (tenant=?)",
+		"deletes a tenant",
+	},
+	{
+		"ORDER BY day, agent, module LIMIT $7",
+		"SEARCH tenant_usage USING INDEX sqlite_autoindex_tenant_usage_1 (tenant=? AND day>? AND day<?)",
+		"lists usage",
+	},
+	{
+		"FROM tenant_usage WHERE tenant = $1 AND day >= $2 AND day <= $3",
+		"SEARCH tenant_usage USING INDEX sqlite_autoindex_tenant_usage_1 (tenant=? AND day>? AND day<?)",
+		"sums usage",
+	},
+	{
+		"FROM tenant_usage GROUP BY tenant, day",
+		"SCAN tenant_usage USING INDEX sqlite_autoindex_tenant_usage_1",
+		"migrates an older database",
+	},
 	{"FROM runs WHERE tenant <> '' GROUP BY tenant", "SCAN runs USING INDEX runs_list", "migrates an older database"},
 	{"UPDATE runs SET journal_bytes = 256", "SCAN runs", "migrates an older database"},
-	{"status IN ('finished', $2, $3)", "SEARCH runs USING INDEX runs_status (status=? AND created_ms<?)", "finds runs to prune"},
-	{"SELECT id, modules FROM runs", "SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id>?)", "finds unused modules, concurrently with writers"},
-	{"SELECT modules FROM runs", "SEARCH runs USING INDEX runs_status (status=? AND created_ms>?)", "reads the modules of new runs"},
+	{
+		"status IN ('finished', $2, $3)",
+		"SEARCH runs USING INDEX runs_status (status=? AND created_ms<?)",
+		"finds runs to prune",
+	},
+	{
+		"SELECT id, modules FROM runs",
+		"SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id>?)",
+		"finds unused modules, concurrently with writers",
+	},
+	{
+		"SELECT modules FROM runs",
+		"SEARCH runs USING INDEX runs_status (status=? AND created_ms>?)",
+		"reads the modules of new runs",
+	},
 }
 
 func allowed(statement, step string) bool {
@@ -64,7 +142,13 @@ func allowed(statement, step string) bool {
 // timelines of a tenant to count those of one run.
 func TestStatementsUseIndexes(t *testing.T) {
 	t.Parallel()
-	require.False(t, allowed("SELECT count(*) FROM run_traces WHERE tenant = $1 AND run = $2", "SEARCH run_traces USING INDEX run_traces_tenant (tenant=?)"))
+	require.False(
+		t,
+		allowed(
+			"SELECT count(*) FROM run_traces WHERE tenant = $1 AND run = $2",
+			"SEARCH run_traces USING INDEX run_traces_tenant (tenant=?)",
+		),
+	)
 	var mu sync.Mutex
 	plans := map[string]string{}
 	t.Run("statements", func(t *testing.T) {
@@ -87,7 +171,13 @@ func TestStatementsUseIndexes(t *testing.T) {
 	for statement, plan := range plans {
 		for step := range strings.Lines(plan) {
 			step = strings.TrimSpace(step)
-			require.True(t, !largeTables.MatchString(step) || allowed(statement, step), "%s\nreads more than the rows of a run: %s", statement, step)
+			require.True(
+				t,
+				!largeTables.MatchString(step) || allowed(statement, step),
+				"%s\nreads more than the rows of a run: %s",
+				statement,
+				step,
+			)
 		}
 	}
 }

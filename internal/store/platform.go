@@ -121,7 +121,11 @@ func (s *store) Now(ctx context.Context) (at time.Time, err error) {
 }
 
 // ExpiredRuns implements [Platform].
-func (s *store) ExpiredRuns(ctx context.Context, specPrefix []byte, limit, perTenant int) (out []journal.RunInfo, err error) {
+func (s *store) ExpiredRuns(
+	ctx context.Context,
+	specPrefix []byte,
+	limit, perTenant int,
+) (out []journal.RunInfo, err error) {
 	err = s.db.View(ctx, func(t database.Tx) error {
 		return t.Query(func(scan func(...any) error) error {
 			info, err := scanRun(scan)

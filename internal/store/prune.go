@@ -52,7 +52,10 @@ func (s *store) Prune(ctx context.Context, o PruneOptions) (total int, err error
 // more. [blob.Writer.Sweep] deletes their pieces later.
 func deleteRuns(t database.Tx, condition string, args []any) (n int, more bool, err error) {
 	start := time.Now()
-	ids, err := database.Strings(t, fmt.Sprintf(`SELECT id FROM runs WHERE %s LIMIT $%d`, condition, len(args)+1), append(args, int64(database.BatchRows))...)
+	ids, err := database.Strings(
+		t,
+		fmt.Sprintf(`SELECT id FROM runs WHERE %s LIMIT $%d`, condition, len(args)+1),
+		append(args, int64(database.BatchRows))...)
 	if err != nil {
 		return 0, false, err
 	}

@@ -103,9 +103,17 @@ func (s *store) StartProcess(ctx context.Context, p *Process) error {
 }
 
 func putHeartbeat(t database.Tx, p *Process) error {
-	_, err := t.Exec(`INSERT INTO processes (owner, node, seen_ms, pressure, used_bytes, limit_bytes, cgroup, oom_kills) VALUES ($1, $2, NOW_MS, $3, $4, $5, $6, $7)
+	_, err := t.Exec(
+		`INSERT INTO processes (owner, node, seen_ms, pressure, used_bytes, limit_bytes, cgroup, oom_kills) VALUES ($1, $2, NOW_MS, $3, $4, $5, $6, $7)
 		ON CONFLICT (owner) DO UPDATE SET seen_ms = NOW_MS, pressure = $3, used_bytes = $4, limit_bytes = $5, oom_kills = $7, oom_killed = 0`,
-		p.Owner, p.Node, p.Pressure, p.Used, p.Limit, p.Cgroup, p.OOMKills)
+		p.Owner,
+		p.Node,
+		p.Pressure,
+		p.Used,
+		p.Limit,
+		p.Cgroup,
+		p.OOMKills,
+	)
 	return err
 }
 
@@ -148,15 +156,31 @@ func (s *store) CrashOf(ctx context.Context, owner, run string) (crash *Crash, e
 	err = s.db.View(ctx, func(t database.Tx) error {
 		d := Crash{Process: Process{Owner: owner}, Account: RunAccount{Run: run}}
 		var killed int64
-		found, err := database.One(t, `SELECT node, pressure, used_bytes, limit_bytes, cgroup, oom_kills, oom_killed FROM processes
-			WHERE owner = $1 AND seen_ms < NOW_MS - $2`, []any{owner, heartbeatTimeout.Milliseconds()},
-			&d.Node, &d.Pressure, &d.Used, &d.Limit, &d.Cgroup, &d.OOMKills, &killed)
+		found, err := database.One(
+			t,
+			`SELECT node, pressure, used_bytes, limit_bytes, cgroup, oom_kills, oom_killed FROM processes
+			WHERE owner = $1 AND seen_ms < NOW_MS - $2`,
+			[]any{owner, heartbeatTimeout.Milliseconds()},
+			&d.Node,
+			&d.Pressure,
+			&d.Used,
+			&d.Limit,
+			&d.Cgroup,
+			&d.OOMKills,
+			&killed,
+		)
 		if err != nil || !found {
 			return err
 		}
 		var over, others, trials int64
-		measured, err := database.One(t, `SELECT held_bytes, share_bytes, over_ms FROM run_accounts WHERE owner = $1 AND run = $2`, []any{owner, run},
-			&d.Account.Held, &d.Account.Share, &over)
+		measured, err := database.One(
+			t,
+			`SELECT held_bytes, share_bytes, over_ms FROM run_accounts WHERE owner = $1 AND run = $2`,
+			[]any{owner, run},
+			&d.Account.Held,
+			&d.Account.Share,
+			&over,
+		)
 		if err != nil {
 			return err
 		}
@@ -166,7 +190,10 @@ func (s *store) CrashOf(ctx context.Context, owner, run string) (crash *Crash, e
 		if _, err := database.One(t, `SELECT count(*) FROM suspects WHERE owner = $1 AND run = $2`, []any{owner, run}, &trials); err != nil {
 			return err
 		}
-		d.Account.Over, d.Largest, d.Alone, d.Killed = time.Duration(over)*time.Millisecond, measured && others == 0, trials > 0, killed > 0
+		d.Account.Over, d.Largest, d.Alone, d.Killed = time.Duration(
+			over,
+		)*time.Millisecond, measured &&
+			others == 0, trials > 0, killed > 0
 		crash = &d
 		return nil
 	})
@@ -176,7 +203,11 @@ func (s *store) CrashOf(ctx context.Context, owner, run string) (crash *Crash, e
 // Suspect implements [Quarantine].
 func (s *store) Suspect(ctx context.Context, run, owner string) error {
 	return s.db.Update(ctx, database.TxOptions{}, func(t database.Tx) error {
-		_, err := t.Exec(`INSERT INTO suspects (run, owner) VALUES ($1, $2) ON CONFLICT (run) DO UPDATE SET owner = $2`, run, owner)
+		_, err := t.Exec(
+			`INSERT INTO suspects (run, owner) VALUES ($1, $2) ON CONFLICT (run) DO UPDATE SET owner = $2`,
+			run,
+			owner,
+		)
 		return err
 	})
 }
@@ -216,8 +247,11 @@ func (s *store) Quarantine(ctx context.Context, info *journal.RunInfo, e *Eviden
 // Release implements [Quarantine].
 func (s *store) Release(ctx context.Context, id string) error {
 	return s.db.Update(ctx, database.TxOptions{}, func(t database.Tx) error {
-		n, err := t.Exec(`UPDATE runs SET status = 'running', owner = '', lease_ms = 0, updated_ms = NOW_MS WHERE id = $1 AND status = $2`,
-			id, string(journal.StatusQuarantined))
+		n, err := t.Exec(
+			`UPDATE runs SET status = 'running', owner = '', lease_ms = 0, updated_ms = NOW_MS WHERE id = $1 AND status = $2`,
+			id,
+			string(journal.StatusQuarantined),
+		)
 		if err == nil && n == 0 {
 			if _, err = run(t, id); err == nil {
 				err = database.ForCaller(fmt.Errorf("run %s is not quarantined: %w", id, journal.ErrNoRun))

@@ -43,15 +43,19 @@ func hidden(c *hook.Call, anew bool) abi.ListPatch {
 func TestOriginalsAreErased(t *testing.T) {
 	t.Parallel()
 	start := func(anew bool) *inproc.Middleware {
-		return &inproc.Middleware{BeforeAgent: func(_ context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-			return &abi.BeforeAgentAnswer{Messages: hidden(c, anew)}, nil
-		}}
+		return &inproc.Middleware{
+			BeforeAgent: func(_ context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+				return &abi.BeforeAgentAnswer{Messages: hidden(c, anew)}, nil
+			},
+		}
 	}
 	rewrite := &inproc.Middleware{
 		BeforeAgent: func(_ context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			first := c.List(0).At(0)
 			first.Content = abi.Text("Be brief and kind.")
-			return &abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Remove: 1, Insert: []abi.Message{first}}}}}, nil
+			return &abi.BeforeAgentAnswer{
+				Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Remove: 1, Insert: []abi.Message{first}}}},
+			}, nil
 		},
 		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 			return &abi.BeforeModelRewriteStateAnswer{Messages: hidden(c, false)}, nil
@@ -132,7 +136,10 @@ func requireNoRow(t *testing.T, where string) {
 		if name == "body" {
 			of = "encode(body, 'escape')"
 		}
-		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table+" WHERE "+of+" LIKE '%"+address+"%'").Scan(&n))
+		require.NoError(
+			t,
+			db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table+" WHERE "+of+" LIKE '%"+address+"%'").Scan(&n),
+		)
 		require.Zero(t, n, column)
 	}
 }

@@ -97,7 +97,11 @@ func (s *store) Runs(ctx context.Context, f *Filter) (runs []journal.RunInfo, ne
 // query returns the statement that reads a page of runs, without its last argument.
 func (f *Filter) query() (sql string, args []any) {
 	created, id := f.older()
-	sql, args = `SELECT `+runColumns+` FROM runs WHERE tenant = $1 AND (created_ms, id) < ($2, $3)`, []any{f.Tenant, created, id}
+	sql, args = `SELECT `+runColumns+` FROM runs WHERE tenant = $1 AND (created_ms, id) < ($2, $3)`, []any{
+		f.Tenant,
+		created,
+		id,
+	}
 	where := func(field, value string) {
 		args = append(args, value)
 		sql += fmt.Sprintf(` AND %s = $%d`, field, len(args))
@@ -158,9 +162,15 @@ func (s *store) Abandon(ctx context.Context, id, reason string) error {
 			return err
 		}
 		c := &journal.Commit{Events: append(b, '\n'), First: e.Seq, Last: e.Seq}
-		n, err := t.Exec(`UPDATE runs SET epoch = epoch + 1, status = 'finished', finish_reason = $2, pending = '', owner = '', lease_ms = 0,
+		n, err := t.Exec(
+			`UPDATE runs SET epoch = epoch + 1, status = 'finished', finish_reason = $2, pending = '', owner = '', lease_ms = 0,
 			updated_ms = NOW_MS, last_seq = last_seq + 1, journal_bytes = journal_bytes + $4, journal_due = journal_due + $4
-			WHERE id = $1 AND epoch = $3 AND (status = 'paused' OR status = 'running' AND lease_ms <= NOW_MS)`, id, abi.RunCanceled, r.Epoch, c.Bytes())
+			WHERE id = $1 AND epoch = $3 AND (status = 'paused' OR status = 'running' AND lease_ms <= NOW_MS)`,
+			id,
+			abi.RunCanceled,
+			r.Epoch,
+			c.Bytes(),
+		)
 		switch {
 		case err != nil:
 			return err
@@ -182,7 +192,13 @@ func (s *store) Delete(ctx context.Context, id string) error {
 	err := s.db.Update(ctx, database.TxOptions{}, func(t database.Tx) error {
 		var tenant string
 		var size int64
-		found, err := database.One(t, `DELETE FROM runs WHERE id = $1 AND (status <> 'running' OR lease_ms <= NOW_MS)`+returningSize, []any{id}, &tenant, &size)
+		found, err := database.One(
+			t,
+			`DELETE FROM runs WHERE id = $1 AND (status <> 'running' OR lease_ms <= NOW_MS)`+returningSize,
+			[]any{id},
+			&tenant,
+			&size,
+		)
 		if err != nil {
 			return err
 		}

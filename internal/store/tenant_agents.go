@@ -159,7 +159,13 @@ type AgentSnapshot struct {
 // AgentSnapshot returns a version of an agent, or the newest one if version is 0, together with
 // a version of the operator's agent that around names, if around is not empty. It fails with
 // [ErrNoTenant], or with [ErrNoAgent] if the tenant's agent does not exist.
-func (n *Tenant) AgentSnapshot(ctx context.Context, name string, version int64, around string, aroundVersion int64) (*AgentSnapshot, error) {
+func (n *Tenant) AgentSnapshot(
+	ctx context.Context,
+	name string,
+	version int64,
+	around string,
+	aroundVersion int64,
+) (*AgentSnapshot, error) {
 	var p AgentSnapshot
 	err := n.view(ctx, func(t scoped) (err error) {
 		if p.Info, err = tenantIn(t.tx, n.id); err != nil {
@@ -218,7 +224,11 @@ func (n *Tenant) AgentNames(ctx context.Context) (agents []StoredAgent, err erro
 // agentWith returns the name of an agent whose newest version refers to a module. It returns an
 // empty string if there is none.
 func agentWith(t scoped, digest string) (name string, err error) {
-	return name, t.row([]any{&name}, `SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT 1`, digest)
+	return name, t.row(
+		[]any{&name},
+		`SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT 1`,
+		digest,
+	)
 }
 
 // DeleteAgent deletes all versions of an agent. It fails with [ErrNoAgent] if the tenant has no

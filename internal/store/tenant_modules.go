@@ -52,11 +52,17 @@ func (n *Tenant) PutModule(ctx context.Context, m *TenantModule, name, version s
 			}
 		}
 		if _, err := t.Exec(`INSERT INTO tenant_modules (tenant, digest, kind, size, about, created_ms) VALUES ($1, $2, $3, $4, $5, NOW_MS)
-			ON CONFLICT (tenant, digest) DO UPDATE SET about = $5, kind = $3`, m.Digest, m.Kind, m.Size, string(m.About)); err != nil || name == "" {
+			ON CONFLICT (tenant, digest) DO UPDATE SET about = $5, kind = $3`, m.Digest, m.Kind, m.Size, string(m.About)); err != nil ||
+			name == "" {
 			return err
 		}
-		added, err := t.Exec(`INSERT INTO module_names (tenant, name, version, digest, created_ms) VALUES ($1, $2, $3, $4, NOW_MS)
-			ON CONFLICT (tenant, name, version) DO NOTHING`, name, version, m.Digest)
+		added, err := t.Exec(
+			`INSERT INTO module_names (tenant, name, version, digest, created_ms) VALUES ($1, $2, $3, $4, NOW_MS)
+			ON CONFLICT (tenant, name, version) DO NOTHING`,
+			name,
+			version,
+			m.Digest,
+		)
 		if err != nil || added == 1 {
 			return err
 		}
@@ -65,7 +71,9 @@ func (n *Tenant) PutModule(ctx context.Context, m *TenantModule, name, version s
 			`SELECT digest FROM module_names WHERE tenant = $1 AND name = $2 AND version = $3`, name, version); err != nil || digest == m.Digest {
 			return err
 		}
-		return database.ForCaller(fmt.Errorf("module %s@%s is sha256:%s: %w; give this one another version", name, version, digest, ErrExists))
+		return database.ForCaller(
+			fmt.Errorf("module %s@%s is sha256:%s: %w; give this one another version", name, version, digest, ErrExists),
+		)
 	})
 }
 
@@ -74,8 +82,11 @@ const maxModuleNames = 10_000
 
 // hasModule returns 1 if the tenant has a module, otherwise 0, and the number of its modules.
 func hasModule(t scoped, digest string) (has, count int64, err error) {
-	err = t.row([]any{&has, &count},
-		`SELECT CAST(COALESCE(sum(CASE WHEN digest = $2 THEN 1 ELSE 0 END), 0) AS BIGINT), count(*) FROM tenant_modules WHERE tenant = $1`, digest)
+	err = t.row(
+		[]any{&has, &count},
+		`SELECT CAST(COALESCE(sum(CASE WHEN digest = $2 THEN 1 ELSE 0 END), 0) AS BIGINT), count(*) FROM tenant_modules WHERE tenant = $1`,
+		digest,
+	)
 	return has, count, err
 }
 
@@ -107,7 +118,14 @@ func (n *Tenant) CheckModuleQuota(ctx context.Context, digest string, size int64
 // module with the digest.
 func (n *Tenant) Module(ctx context.Context, digest string) (m *TenantModule, err error) {
 	err = n.view(ctx, func(t scoped) error {
-		found, _, err := list(t, Page{Limit: 1}, scanModule, modulePosition, `SELECT `+moduleColumns+` FROM tenant_modules WHERE tenant = $1 AND digest = $2 LIMIT $3`, digest)
+		found, _, err := list(
+			t,
+			Page{Limit: 1},
+			scanModule,
+			modulePosition,
+			`SELECT `+moduleColumns+` FROM tenant_modules WHERE tenant = $1 AND digest = $2 LIMIT $3`,
+			digest,
+		)
 		if err != nil {
 			return err
 		}
@@ -205,7 +223,9 @@ func (n *Tenant) DeleteModule(ctx context.Context, digest string) error {
 			return err
 		}
 		if user != "" {
-			return database.ForCaller(fmt.Errorf("sha256:%s: %w by agent %s; change or delete that first", digest, ErrInUse, user))
+			return database.ForCaller(
+				fmt.Errorf("sha256:%s: %w by agent %s; change or delete that first", digest, ErrInUse, user),
+			)
 		}
 		deleted, err := t.Exec(`DELETE FROM tenant_modules WHERE tenant = $1 AND digest = $2`, digest)
 		if err != nil {

@@ -29,7 +29,13 @@ func (n *Tenant) AddTrace(ctx context.Context, run string, body []byte) error {
 		size := traceRowBytes + int64(len(body))
 		var name string
 		var now int64
-		found, err := database.One(t, `UPDATE runs SET journal_bytes = journal_bytes + $3 WHERE tenant = $1 AND id = $2 RETURNING agent, NOW_MS`, []any{n.id, run, size}, &name, &now)
+		found, err := database.One(
+			t,
+			`UPDATE runs SET journal_bytes = journal_bytes + $3 WHERE tenant = $1 AND id = $2 RETURNING agent, NOW_MS`,
+			[]any{n.id, run, size},
+			&name,
+			&now,
+		)
 		if err != nil {
 			return err
 		}

@@ -40,7 +40,12 @@ func tenantIn(t database.Tx, id string) (info *TenantInfo, err error) {
 func (s *store) Tenant(id string) *Tenant { return &Tenant{s: s, id: id} }
 
 // CreateTenant implements [Platform].
-func (s *store) CreateTenant(ctx context.Context, id, name string, q TenantQuota, policy json.RawMessage) (info *TenantInfo, err error) {
+func (s *store) CreateTenant(
+	ctx context.Context,
+	id, name string,
+	q TenantQuota,
+	policy json.RawMessage,
+) (info *TenantInfo, err error) {
 	quota, err := marshal(q)
 	if err != nil {
 		return nil, err
@@ -49,8 +54,13 @@ func (s *store) CreateTenant(ctx context.Context, id, name string, q TenantQuota
 		policy = json.RawMessage("{}")
 	}
 	err = s.db.Update(ctx, database.TxOptions{}, func(t database.Tx) error {
-		n, err := t.Exec(`INSERT INTO tenants (`+tenantColumns+`) VALUES ($1, $2, $3, $4, NOW_MS, NOW_MS) ON CONFLICT (id) DO NOTHING`,
-			id, name, quota, string(policy))
+		n, err := t.Exec(
+			`INSERT INTO tenants (`+tenantColumns+`) VALUES ($1, $2, $3, $4, NOW_MS, NOW_MS) ON CONFLICT (id) DO NOTHING`,
+			id,
+			name,
+			quota,
+			string(policy),
+		)
 		if err != nil {
 			return err
 		}
@@ -111,15 +121,34 @@ func (s *store) UpdateTenant(ctx context.Context, id string, u *TenantUpdate) (i
 		if err != nil {
 			return err
 		}
-		_, err = t.Exec(`UPDATE tenants SET name = $2, quota = $3, policy = $4 WHERE id = $1`, id, info.Name, quota, string(info.Policy))
+		_, err = t.Exec(
+			`UPDATE tenants SET name = $2, quota = $3, policy = $4 WHERE id = $1`,
+			id,
+			info.Name,
+			quota,
+			string(info.Policy),
+		)
 		return err
 	})
 	return info, err
 }
 
 // tenantTables are the tables with rows of tenants, except those of runs.
-var tenantTables = []string{"api_keys", "tenant_modules", "module_names", "agents", "agent_room", "agent_modules", "tenant_usage", "usage_days", "journal_room", "run_places", "secrets",
-	"module_values", "module_usage"}
+var tenantTables = []string{
+	"api_keys",
+	"tenant_modules",
+	"module_names",
+	"agents",
+	"agent_room",
+	"agent_modules",
+	"tenant_usage",
+	"usage_days",
+	"journal_room",
+	"run_places",
+	"secrets",
+	"module_values",
+	"module_usage",
+}
 
 // DeleteTenant implements [Platform].
 func (s *store) DeleteTenant(ctx context.Context, id string) error {
@@ -154,7 +183,9 @@ func deleteTenant(t database.Tx, id string) (more bool, err error) {
 		return false, err
 	}
 	if running > 0 {
-		return false, database.ForCaller(fmt.Errorf("tenant %q: %w: %d runs are in progress; revoke its keys and cancel them first", id, ErrInUse, running))
+		return false, database.ForCaller(
+			fmt.Errorf("tenant %q: %w: %d runs are in progress; revoke its keys and cancel them first", id, ErrInUse, running),
+		)
 	}
 	if _, more, err = deleteRuns(t, "tenant = $1", []any{id}); err != nil || more {
 		return more, err

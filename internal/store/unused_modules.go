@@ -52,7 +52,11 @@ func (s *store) DeleteUnusedModules(ctx context.Context, age time.Duration) (n i
 
 // unnamedModules returns a page of the modules that no tenant has, in the order of their
 // digests, and the time of the snapshot in milliseconds by the database's clock.
-func (s *store) unnamedModules(ctx context.Context, age time.Duration, after string) (atMS int64, unnamed []string, err error) {
+func (s *store) unnamedModules(
+	ctx context.Context,
+	age time.Duration,
+	after string,
+) (atMS int64, unnamed []string, err error) {
 	err = s.db.View(ctx, func(t database.Tx) error {
 		if _, err := database.One(t, `SELECT NOW_MS`, nil, &atMS); err != nil {
 			return err
@@ -93,7 +97,12 @@ func (s *store) usedByRuns(ctx context.Context, modules []string) (map[string]bo
 
 // deleteUnused deletes modules that no tenant has and no run created since a time uses, for
 // about [database.BatchTime]. It returns the modules that it has not checked.
-func deleteUnused(t database.Tx, modules []string, age time.Duration, sinceMS int64) (n int64, rest []string, err error) {
+func deleteUnused(
+	t database.Tx,
+	modules []string,
+	age time.Duration,
+	sinceMS int64,
+) (n int64, rest []string, err error) {
 	start, used := time.Now(), map[string]bool{}
 	if err := t.Query(func(scan func(...any) error) error {
 		var pins string

@@ -70,5 +70,11 @@ func TestOpenDatabaseOfOlderVersion(t *testing.T) {
 	traces, err := acme.Traces(ctx, "run_1")
 	require.NoError(t, err)
 	require.Equal(t, [][]byte{[]byte("a timeline")}, traces)
-	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "run_1", Epoch: 2, Entry: 3, Log: []byte("third"), First: 2, Last: 1, Lease: time.Minute}))
+	require.NoError(
+		t,
+		s.Commit(
+			ctx,
+			&journal.Commit{Run: "run_1", Epoch: 2, Entry: 3, Log: []byte("third"), First: 2, Last: 1, Lease: time.Minute},
+		),
+	)
 }

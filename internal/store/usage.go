@@ -70,10 +70,16 @@ func addDay(t scoped, u *Usage) error {
 	if u.Runs == 0 && tokens == 0 && u.Fuel == 0 && u.JournalBytes == 0 {
 		return nil
 	}
-	_, err := t.Exec(`INSERT INTO usage_days (tenant, day, runs, tokens, fuel, journal_bytes) VALUES ($1, $2, $3, $4, $5, $6)
+	_, err := t.Exec(
+		`INSERT INTO usage_days (tenant, day, runs, tokens, fuel, journal_bytes) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (tenant, day) DO UPDATE SET runs = usage_days.runs + $3, tokens = usage_days.tokens + $4, fuel = usage_days.fuel + $5,
 		journal_bytes = usage_days.journal_bytes + $6`,
-		u.Day, u.Runs, tokens, u.Fuel, u.JournalBytes)
+		u.Day,
+		u.Runs,
+		tokens,
+		u.Fuel,
+		u.JournalBytes,
+	)
 	return err
 }
 
@@ -83,27 +89,59 @@ func (n *Tenant) Usage(ctx context.Context, from, to string, p Page) (rows []Usa
 	day, rest, _ := strings.Cut(p.name(), "/")
 	agent, module, _ := strings.Cut(rest, "/")
 	err = n.view(ctx, func(t scoped) (err error) {
-		rows, next, err = list(t, p, scanUsage, func(u *Usage) Position { return Position{Name: u.Day + "/" + u.Agent + "/" + u.Module} },
+		rows, next, err = list(
+			t,
+			p,
+			scanUsage,
+			func(u *Usage) Position { return Position{Name: u.Day + "/" + u.Agent + "/" + u.Module} },
 			`SELECT day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls, journal_bytes FROM tenant_usage
 			WHERE tenant = $1 AND day >= $2 AND day <= $3 AND (day, agent, module) > ($4, $5, $6) ORDER BY day, agent, module LIMIT $7`,
-			max(from, day), to, day, agent, module)
+			max(from, day),
+			to,
+			day,
+			agent,
+			module,
+		)
 		return err
 	})
 	return rows, next, err
 }
 
 func scanUsage(scan func(...any) error) (u Usage, err error) {
-	err = scan(&u.Day, &u.Agent, &u.Module, &u.Runs, &u.PromptTokens, &u.CompletionTokens, &u.Fuel, &u.WallMS, &u.Calls, &u.JournalBytes)
+	err = scan(
+		&u.Day,
+		&u.Agent,
+		&u.Module,
+		&u.Runs,
+		&u.PromptTokens,
+		&u.CompletionTokens,
+		&u.Fuel,
+		&u.WallMS,
+		&u.Calls,
+		&u.JournalBytes,
+	)
 	return u, err
 }
 
 // UsageTotal returns the sum of the usage from one day to another, both included.
 func (n *Tenant) UsageTotal(ctx context.Context, from, to string) (total Usage, err error) {
 	err = n.view(ctx, func(t scoped) error {
-		return t.row([]any{&total.Runs, &total.PromptTokens, &total.CompletionTokens, &total.Fuel, &total.WallMS, &total.Calls, &total.JournalBytes},
+		return t.row(
+			[]any{
+				&total.Runs,
+				&total.PromptTokens,
+				&total.CompletionTokens,
+				&total.Fuel,
+				&total.WallMS,
+				&total.Calls,
+				&total.JournalBytes,
+			},
 			`SELECT CAST(COALESCE(sum(runs), 0) AS BIGINT), CAST(COALESCE(sum(prompt_tokens), 0) AS BIGINT), CAST(COALESCE(sum(completion_tokens), 0) AS BIGINT),
 			CAST(COALESCE(sum(fuel), 0) AS BIGINT), CAST(COALESCE(sum(wall_ms), 0) AS BIGINT), CAST(COALESCE(sum(calls), 0) AS BIGINT), CAST(COALESCE(sum(journal_bytes), 0) AS BIGINT)
-			FROM tenant_usage WHERE tenant = $1 AND day >= $2 AND day <= $3`, from, to)
+			FROM tenant_usage WHERE tenant = $1 AND day >= $2 AND day <= $3`,
+			from,
+			to,
+		)
 	})
 	return total, err
 }

@@ -31,9 +31,17 @@ func (s *store) checkTenantValues(t database.Tx, scope hook.ValueScope) error {
 	}
 	switch {
 	case entries > s.quota.Entries:
-		return valueError(abi.CodeLimit, "%d entries have durable values, which is the limit; delete the values of one, or give them a time to live", s.quota.Entries)
+		return valueError(
+			abi.CodeLimit,
+			"%d entries have durable values, which is the limit; delete the values of one, or give them a time to live",
+			s.quota.Entries,
+		)
 	case size > limit:
-		return valueError(abi.CodeLimit, "the durable values of all modules together are limited to %d bytes; delete some, or give them a time to live", limit)
+		return valueError(
+			abi.CodeLimit,
+			"the durable values of all modules together are limited to %d bytes; delete some, or give them a time to live",
+			limit,
+		)
 	}
 	return nil
 }
@@ -61,8 +69,13 @@ const maxExpiredEntries = 16
 // expireOthers deletes expired values of a tenant's other entries, and the usage of entries
 // without values.
 func expireOthers(t database.Tx, scope hook.ValueScope) error {
-	entries, err := database.Strings(t, `SELECT DISTINCT entry FROM module_values WHERE tenant = $1 AND entry <> $2 AND expires_ms > 0 AND expires_ms <= NOW_MS LIMIT $3`,
-		scope.Tenant, scope.Entry, int64(maxExpiredEntries))
+	entries, err := database.Strings(
+		t,
+		`SELECT DISTINCT entry FROM module_values WHERE tenant = $1 AND entry <> $2 AND expires_ms > 0 AND expires_ms <= NOW_MS LIMIT $3`,
+		scope.Tenant,
+		scope.Entry,
+		int64(maxExpiredEntries),
+	)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,9 @@ type storedValue struct {
 
 // valueError returns an error for a module. Conflicts can be retried.
 func valueError(code abi.Code, format string, args ...any) error {
-	return database.ForCaller(&abi.Error{Code: code, Message: fmt.Sprintf(format, args...), Retryable: code == abi.CodeConflict})
+	return database.ForCaller(
+		&abi.Error{Code: code, Message: fmt.Sprintf(format, args...), Retryable: code == abi.CodeConflict},
+	)
 }
 
 // checkValueKey rejects invalid keys.
@@ -50,14 +52,24 @@ const unexpired = ` AND (expires_ms = 0 OR expires_ms > NOW_MS)`
 
 // readValue reads a value. also is an additional SQL condition, or empty.
 func readValue(t database.Tx, s hook.ValueScope, key, also string) (v storedValue, ok bool, err error) {
-	ok, err = database.One(t, `SELECT value, version, expires_ms FROM module_values WHERE tenant = $1 AND entry = $2 AND name = $3`+also,
-		[]any{s.Tenant, s.Entry, key}, &v.value, &v.version, &v.expires)
+	ok, err = database.One(
+		t,
+		`SELECT value, version, expires_ms FROM module_values WHERE tenant = $1 AND entry = $2 AND name = $3`+also,
+		[]any{s.Tenant, s.Entry, key},
+		&v.value,
+		&v.version,
+		&v.expires,
+	)
 	v.value = bytes.Clone(v.value)
 	return v, ok, err
 }
 
 // GetValue implements [hook.Values].
-func (s *store) GetValue(ctx context.Context, scope hook.ValueScope, key string) (v abi.LocalValue, ok bool, err error) {
+func (s *store) GetValue(
+	ctx context.Context,
+	scope hook.ValueScope,
+	key string,
+) (v abi.LocalValue, ok bool, err error) {
 	if err := checkValueKey(key); err != nil {
 		return v, false, forModule(err)
 	}
@@ -70,14 +82,39 @@ func (s *store) GetValue(ctx context.Context, scope hook.ValueScope, key string)
 }
 
 // SetValue implements [hook.Values].
-func (s *store) SetValue(ctx context.Context, scope hook.ValueScope, key string, value json.RawMessage, version int64, ttl time.Duration) (now int64, err error) {
+func (s *store) SetValue(
+	ctx context.Context,
+	scope hook.ValueScope,
+	key string,
+	value json.RawMessage,
+	version int64,
+	ttl time.Duration,
+) (now int64, err error) {
 	switch {
 	case jsoncodec.Valid(value) != nil:
-		return 0, forModule(valueError(abi.CodeInvalid, "the value of durable key %s is not JSON: %v", key, jsoncodec.Valid(value)))
+		return 0, forModule(
+			valueError(abi.CodeInvalid, "the value of durable key %s is not JSON: %v", key, jsoncodec.Valid(value)),
+		)
 	case int64(len(value)) > s.quota.Value:
-		return 0, forModule(valueError(abi.CodeLimit, "the value of durable key %s has %d bytes; at most %d are allowed", key, len(value), s.quota.Value))
+		return 0, forModule(
+			valueError(
+				abi.CodeLimit,
+				"the value of durable key %s has %d bytes; at most %d are allowed",
+				key,
+				len(value),
+				s.quota.Value,
+			),
+		)
 	case ttl < 0 || ttl > maxTTL:
-		return 0, forModule(valueError(abi.CodeInvalid, "the time to live of durable key %s is %v; want 0 for none, or at most %v", key, ttl, maxTTL))
+		return 0, forModule(
+			valueError(
+				abi.CodeInvalid,
+				"the time to live of durable key %s is %v; want 0 for none, or at most %v",
+				key,
+				ttl,
+				maxTTL,
+			),
+		)
 	}
 	err = s.change(ctx, scope, key, func(before storedValue, exists bool) (*storedValue, error) {
 		if version != abi.LocalAlways && version != before.version {
@@ -114,7 +151,13 @@ func (s *store) DeleteValue(ctx context.Context, scope hook.ValueScope, key stri
 
 // change replaces a value by the one that fn returns, within the quota. It deletes the value
 // if fn returns nil. version is set to the version of the new value.
-func (s *store) change(ctx context.Context, scope hook.ValueScope, key string, fn func(before storedValue, exists bool) (*storedValue, error), version *int64) error {
+func (s *store) change(
+	ctx context.Context,
+	scope hook.ValueScope,
+	key string,
+	fn func(before storedValue, exists bool) (*storedValue, error),
+	version *int64,
+) error {
 	if err := checkValueKey(key); err != nil {
 		return forModule(err)
 	}
@@ -144,17 +187,34 @@ func (s *store) change(ctx context.Context, scope hook.ValueScope, key string, f
 		if next != nil {
 			names, size = names+1, size+int64(len(key)+len(next.value))
 		}
-		n, err := t.Exec(`UPDATE module_usage SET names = names + CAST($3 AS BIGINT), bytes = bytes + CAST($4 AS BIGINT), version = version + 1
+		n, err := t.Exec(
+			`UPDATE module_usage SET names = names + CAST($3 AS BIGINT), bytes = bytes + CAST($4 AS BIGINT), version = version + 1
 			WHERE tenant = $1 AND entry = $2 AND (CAST($3 AS BIGINT) <= 0 OR names + CAST($3 AS BIGINT) <= $5)
 				AND (CAST($4 AS BIGINT) <= 0 OR bytes + CAST($4 AS BIGINT) <= $6)`,
-			scope.Tenant, scope.Entry, names, size, s.quota.Keys, s.quota.Bytes)
+			scope.Tenant,
+			scope.Entry,
+			names,
+			size,
+			s.quota.Keys,
+			s.quota.Bytes,
+		)
 		switch {
 		case err != nil:
 			return err
 		case n == 0:
-			return valueError(abi.CodeLimit, "the durable values of an entry are limited to %d bytes and %d keys; delete some, or give them a time to live", s.quota.Bytes, s.quota.Keys)
+			return valueError(
+				abi.CodeLimit,
+				"the durable values of an entry are limited to %d bytes and %d keys; delete some, or give them a time to live",
+				s.quota.Bytes,
+				s.quota.Keys,
+			)
 		case next == nil:
-			_, err = t.Exec(`DELETE FROM module_values WHERE tenant = $1 AND entry = $2 AND name = $3`, scope.Tenant, scope.Entry, key)
+			_, err = t.Exec(
+				`DELETE FROM module_values WHERE tenant = $1 AND entry = $2 AND name = $3`,
+				scope.Tenant,
+				scope.Entry,
+				key,
+			)
 			return err
 		case size > 0:
 			if err := s.checkTenantValues(t, scope); err != nil {
@@ -175,9 +235,16 @@ func put(t database.Tx, scope hook.ValueScope, key string, next *storedValue, ve
 	if next.expires == keepTTL {
 		next.expires, updated = 0, "module_values.expires_ms"
 	}
-	_, err := t.Exec(`INSERT INTO module_values (tenant, entry, name, value, version, expires_ms) VALUES ($1, $2, $3, $4, $5, `+expires+`)
+	_, err := t.Exec(
+		`INSERT INTO module_values (tenant, entry, name, value, version, expires_ms) VALUES ($1, $2, $3, $4, $5, `+expires+`)
 		ON CONFLICT (tenant, entry, name) DO UPDATE SET value = excluded.value, version = excluded.version, expires_ms = `+updated,
-		scope.Tenant, scope.Entry, key, next.value, *version, next.expires)
+		scope.Tenant,
+		scope.Entry,
+		key,
+		next.value,
+		*version,
+		next.expires,
+	)
 	return err
 }
 

@@ -18,7 +18,9 @@ func buildGo(ctx context.Context, p *Project, out string) error {
 	case err != nil:
 		return err
 	case !inGoModule(p.Dir):
-		return errors.New("there is no go.mod in the folder or above it; agent-runner module new NAME --lang go creates a project with one")
+		return errors.New(
+			"there is no go.mod in the folder or above it; agent-runner module new NAME --lang go creates a project with one",
+		)
 	}
 	build := func() error { return p.compileGo(ctx, tool, "-o", out, ".") }
 	err = build()
@@ -44,7 +46,11 @@ func (p *Project) compileGo(ctx context.Context, tool string, args ...string) er
 	if p.Names {
 		strip = "-ldflags=-w"
 	}
-	return p.run(ctx, []string{"GOOS=wasip1", "GOARCH=wasm"}, tool, append([]string{"build", "-buildmode=c-shared", strip}, args...)...)
+	return p.run(
+		ctx,
+		[]string{"GOOS=wasip1", "GOARCH=wasm"},
+		tool,
+		append([]string{"build", "-buildmode=c-shared", strip}, args...)...)
 }
 
 // tinyGo are the arguments of TinyGo. Guests need no scheduler, since they wait only in host calls.

@@ -64,7 +64,11 @@ func (r *rust) environment(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	const prefix = "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_"
-	return append(env, prefix+"LINKER="+linker, prefix+"RUSTFLAGS=-C linker-flavor=wasm-ld -C target-feature=+bulk-memory"), nil
+	return append(
+		env,
+		prefix+"LINKER="+linker,
+		prefix+"RUSTFLAGS=-C linker-flavor=wasm-ld -C target-feature=+bulk-memory",
+	), nil
 }
 
 func buildRust(ctx context.Context, p *Project, out string) error {

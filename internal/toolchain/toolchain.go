@@ -95,7 +95,10 @@ func Find(dir string) (*Project, error) {
 			return &Project{Dir: dir, Main: main, Language: l}, nil
 		}
 	}
-	return nil, fmt.Errorf("there is nothing to build in %s: no main.go, .c, Cargo.toml, assembly/index.ts, .ts or .js; agent-runner module new creates a complete project", dir)
+	return nil, fmt.Errorf(
+		"there is nothing to build in %s: no main.go, .c, Cargo.toml, assembly/index.ts, .ts or .js; agent-runner module new creates a complete project",
+		dir,
+	)
 }
 
 // What returns the name of the project's language, and of its compiler if it is not the default.

@@ -76,7 +76,11 @@ func TestMissingTinyGo(t *testing.T) {
 	err = p.Build(t.Context(), p.Output())
 	var missing *toolchain.MissingError
 	require.ErrorAs(t, err, &missing)
-	require.ErrorContains(t, err, "tinygo is not on this machine; install it: https://tinygo.org/getting-started/install, version 0.41 or later")
+	require.ErrorContains(
+		t,
+		err,
+		"tinygo is not on this machine; install it: https://tinygo.org/getting-started/install, version 0.41 or later",
+	)
 }
 
 // TestTinyGoErrors checks the arguments and errors of TinyGo. It is not parallel, because a file that
@@ -99,7 +103,10 @@ func TestNoWasmOpt(t *testing.T) {
 		t.Skip("there is no clang")
 	}
 	bin := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "wasm-opt"), []byte("#!/bin/sh\necho refused >&2; exit 1\n"), 0o755))
+	require.NoError(
+		t,
+		os.WriteFile(filepath.Join(bin, "wasm-opt"), []byte("#!/bin/sh\necho refused >&2; exit 1\n"), 0o755),
+	)
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	dir := folder(t, "guard.c")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "guard.c"), []byte("int seven(void) { return 7; }\n"), 0o644))
@@ -144,7 +151,11 @@ func TestNoGoModule(t *testing.T) {
 	p, err := toolchain.Find(folder(t, "main.go"))
 	require.NoError(t, err)
 	err = p.Build(t.Context(), p.Output())
-	require.ErrorContains(t, err, "there is no go.mod in the folder or above it; agent-runner module new NAME --lang go creates a project with one")
+	require.ErrorContains(
+		t,
+		err,
+		"there is no go.mod in the folder or above it; agent-runner module new NAME --lang go creates a project with one",
+	)
 }
 
 // TestBuildIsCanceled checks that a canceled build reports the cancellation instead of the

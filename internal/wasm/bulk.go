@@ -45,8 +45,19 @@ func (w *rewriter) helper(op Opcode, x, y uint32) uint32 {
 		w.added[key] = f
 		w.helpers = append(w.helpers, helper{op, x, y})
 		if n := len(w.helpers); n > maxHelpers && w.err == nil {
-			w.err = &Error{Kind: OverLimit, Section: "code", Function: -1, Thing: "bulk instructions", Value: uint64(n), Limit: maxHelpers,
-				text: fmt.Sprintf("%s bulk instructions with different segments or tables, more than the limit of %s", grouped(uint64(n)), grouped(maxHelpers))}
+			w.err = &Error{
+				Kind:     OverLimit,
+				Section:  "code",
+				Function: -1,
+				Thing:    "bulk instructions",
+				Value:    uint64(n),
+				Limit:    maxHelpers,
+				text: fmt.Sprintf(
+					"%s bulk instructions with different segments or tables, more than the limit of %s",
+					grouped(uint64(n)),
+					grouped(maxHelpers),
+				),
+			}
 		}
 	}
 	return f

@@ -17,8 +17,16 @@ type codeTotals struct {
 func (d *decoder) code() {
 	n := d.count("functions", d.limits.Functions, 3)
 	if n != len(d.m.Functions) && d.err == nil {
-		d.failAt(d.pos, Malformed, "functions", uint64(n), uint64(len(d.m.Functions)), "%s functions are declared, but there are bodies for %s",
-			grouped(uint64(len(d.m.Functions))), grouped(uint64(n)))
+		d.failAt(
+			d.pos,
+			Malformed,
+			"functions",
+			uint64(n),
+			uint64(len(d.m.Functions)),
+			"%s functions are declared, but there are bodies for %s",
+			grouped(uint64(len(d.m.Functions))),
+			grouped(uint64(n)),
+		)
 		return
 	}
 	d.m.Code = slices.Grow(d.m.Code, n)
@@ -98,7 +106,15 @@ func (d *decoder) instructions(c *Code, t FuncType) {
 		d.err = b.it.r.err
 	}
 	if d.err == nil && len(d.frames) > 0 {
-		d.failAt(len(d.b), Malformed, "end", uint64(len(d.frames)), 0, "the body stops before the end of %d blocks", len(d.frames))
+		d.failAt(
+			len(d.b),
+			Malformed,
+			"end",
+			uint64(len(d.frames)),
+			0,
+			"the body stops before the end of %d blocks",
+			len(d.frames),
+		)
 	}
 	if d.err == nil {
 		b.shape(c)
@@ -168,7 +184,15 @@ func (b *body) check() {
 		b.structure()
 	case immLocal:
 		if uint64(in.X) >= b.locals {
-			b.fail(Invalid, "local", uint64(in.X), b.locals, "local %s does not exist, the function has %s", grouped(uint64(in.X)), grouped(b.locals))
+			b.fail(
+				Invalid,
+				"local",
+				uint64(in.X),
+				b.locals,
+				"local %s does not exist, the function has %s",
+				grouped(uint64(in.X)),
+				grouped(b.locals),
+			)
 		}
 	case immGlobal:
 		b.global()
@@ -183,14 +207,29 @@ func (b *body) check() {
 		b.calls++
 		b.index("function", in.X, len(d.functionTypes))
 		if in.Op == OpRefFunc && d.err == nil && (d.referable == nil || !d.referable[in.X]) {
-			b.fail(Invalid, "ref.func", uint64(in.X), 0, "ref.func takes function %d, which no export, global or element segment names", in.X)
+			b.fail(
+				Invalid,
+				"ref.func",
+				uint64(in.X),
+				0,
+				"ref.func takes function %d, which no export, global or element segment names",
+				in.X,
+			)
 		}
 	case immIndirect:
 		b.calls++
 		b.index("type", in.X, len(d.m.Types))
 		b.index("table", in.Y, len(d.tableTypes))
 		if d.err == nil && d.tableTypes[in.Y].Type != FuncRef {
-			b.fail(Invalid, "table", uint64(in.Y), 0, "call_indirect takes table %d, which is of %s", in.Y, d.tableTypes[in.Y].Type)
+			b.fail(
+				Invalid,
+				"table",
+				uint64(in.Y),
+				0,
+				"call_indirect takes table %d, which is of %s",
+				in.Y,
+				d.tableTypes[in.Y].Type,
+			)
 		}
 	case immMemory, immMemories, immAccess, immAccessLane:
 		b.memory()
@@ -292,12 +331,27 @@ func (b *body) open() {
 func (b *body) label(label uint32) {
 	d := b.d
 	if uint64(label) >= uint64(len(d.frames)) {
-		b.fail(Invalid, "label", uint64(label), uint64(len(d.frames)), "%s goes to label %s, but only %s blocks are open", b.in.Op, grouped(uint64(label)), grouped(uint64(len(d.frames))))
+		b.fail(
+			Invalid,
+			"label",
+			uint64(label),
+			uint64(len(d.frames)),
+			"%s goes to label %s, but only %s blocks are open",
+			b.in.Op,
+			grouped(uint64(label)),
+			grouped(uint64(len(d.frames))),
+		)
 		return
 	}
 	d.totals.values += uint64(d.frames[len(d.frames)-1-int(label)].values)
 	if d.totals.values > uint64(d.limits.BranchValues) {
-		d.overLimit(b.it.r.base+b.in.Start, "values carried by branches", d.totals.values, d.limits.BranchValues, " for all functions")
+		d.overLimit(
+			b.it.r.base+b.in.Start,
+			"values carried by branches",
+			d.totals.values,
+			d.limits.BranchValues,
+			" for all functions",
+		)
 	}
 }
 
@@ -307,7 +361,13 @@ func (b *body) branchTable() {
 		d.overLimit(b.it.r.base+b.in.Start, "branch targets", n, d.limits.BranchTargets, " per br_table")
 	}
 	if d.totals.targets += n; d.totals.targets > uint64(d.limits.TotalBranchTargets) && d.err == nil {
-		d.overLimit(b.it.r.base+b.in.Start, "branch targets", d.totals.targets, d.limits.TotalBranchTargets, " for all br_table")
+		d.overLimit(
+			b.it.r.base+b.in.Start,
+			"branch targets",
+			d.totals.targets,
+			d.limits.TotalBranchTargets,
+			" for all br_table",
+		)
 	}
 	if d.err != nil {
 		return

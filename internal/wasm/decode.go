@@ -94,9 +94,24 @@ func (d *decoder) header() {
 	case d.err != nil:
 	case bytes.Equal(version, []byte{1, 0, 0, 0}):
 	case version[2] == 1 && version[3] == 0:
-		d.failAt(4, Unsupported, "component", 0, 0, "this is a component, not a core module; build a core module (for wasip1 or wasm32-unknown-unknown)")
+		d.failAt(
+			4,
+			Unsupported,
+			"component",
+			0,
+			0,
+			"this is a component, not a core module; build a core module (for wasip1 or wasm32-unknown-unknown)",
+		)
 	default:
-		d.failAt(4, Unsupported, "version", uint64(version[0]), 1, "the version of the binary format is % x, want 01 00 00 00", version)
+		d.failAt(
+			4,
+			Unsupported,
+			"version",
+			uint64(version[0]),
+			1,
+			"the version of the binary format is % x, want 01 00 00 00",
+			version,
+		)
 	}
 }
 
@@ -117,9 +132,13 @@ func notWasm(b []byte) string {
 		return "this is a zip archive; send the module in it"
 	case len(b) > 262 && string(b[257:262]) == "ustar":
 		return "this is a tar archive; send the module in it"
-	case bytes.HasPrefix(b, []byte("\x7fELF")), bytes.HasPrefix(b, []byte("MZ")), bytes.HasPrefix(b, []byte("\xcf\xfa\xed\xfe")):
+	case bytes.HasPrefix(b, []byte("\x7fELF")),
+		bytes.HasPrefix(b, []byte("MZ")),
+		bytes.HasPrefix(b, []byte("\xcf\xfa\xed\xfe")):
 		return "this is a program for another machine; build it for WebAssembly"
-	case bytes.HasPrefix(text, []byte("(module")), bytes.HasPrefix(text, []byte("(component")), bytes.HasPrefix(text, []byte(";;")):
+	case bytes.HasPrefix(text, []byte("(module")),
+		bytes.HasPrefix(text, []byte("(component")),
+		bytes.HasPrefix(text, []byte(";;")):
 		return "this is WebAssembly text; assemble it first (wat2wasm)"
 	}
 	return fmt.Sprintf("this is not a WebAssembly module: it begins with % x, want 00 61 73 6d", b[:min(len(b), 4)])
@@ -154,8 +173,16 @@ func (d *decoder) body() {
 			sections[id].read(d)
 		}
 		if d.err == nil && d.pos != end {
-			d.failAt(d.pos, Malformed, "section size", uint64(size), uint64(int(size)-(end-d.pos)), "the section's size is %s bytes, but its contents take %s",
-				grouped(uint64(size)), grouped(uint64(int(size)-(end-d.pos))))
+			d.failAt(
+				d.pos,
+				Malformed,
+				"section size",
+				uint64(size),
+				uint64(int(size)-(end-d.pos)),
+				"the section's size is %s bytes, but its contents take %s",
+				grouped(uint64(size)),
+				grouped(uint64(int(size)-(end-d.pos))),
+			)
 		}
 		d.b = all
 	}
@@ -181,7 +208,15 @@ func (d *decoder) order(at, id, last int) {
 		d.failAt(at, Malformed, "section", uint64(id), 0, "duplicate section")
 		return
 	}
-	d.failAt(at, Malformed, "section", uint64(id), 0, "the section comes after the %s section, but belongs before it", sections[last].name)
+	d.failAt(
+		at,
+		Malformed,
+		"section",
+		uint64(id),
+		0,
+		"the section comes after the %s section, but belongs before it",
+		sections[last].name,
+	)
 }
 
 // complete checks what is known only at the end of the module.
@@ -190,10 +225,27 @@ func (d *decoder) complete() {
 		return
 	}
 	if f, c := len(d.m.Functions), len(d.m.Code); f != c {
-		d.failAt(d.pos, Malformed, "functions", uint64(c), uint64(f), "%s functions are declared, but there are bodies for %s", grouped(uint64(f)), grouped(uint64(c)))
+		d.failAt(
+			d.pos,
+			Malformed,
+			"functions",
+			uint64(c),
+			uint64(f),
+			"%s functions are declared, but there are bodies for %s",
+			grouped(uint64(f)),
+			grouped(uint64(c)),
+		)
 	}
 	if n := len(d.m.Data); d.announced >= 0 && d.announced != n {
-		d.failAt(d.pos, Malformed, "data segments", uint64(n), uint64(d.announced), "the data count section announces %s data segments, but there are %s",
-			grouped(uint64(d.announced)), grouped(uint64(n)))
+		d.failAt(
+			d.pos,
+			Malformed,
+			"data segments",
+			uint64(n),
+			uint64(d.announced),
+			"the data count section announces %s data segments, but there are %s",
+			grouped(uint64(d.announced)),
+			grouped(uint64(n)),
+		)
 	}
 }

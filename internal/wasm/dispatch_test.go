@@ -107,10 +107,33 @@ func TestJumpOutOfLoop(t *testing.T) {
 		section(sectionType, []byte{1, 0x60, 1, 0x7f, 1, 0x7f}),
 		section(sectionFunction, []byte{1, 0}),
 		section(sectionExport, []byte{1, 1, 'f', 0, 0}),
-		section(sectionCode, vec(bodyOf(leb(0),
-			0x02, 0x40, 0x03, 0x40, 0x02, 0x40, 0x20, 0, 0x0e, 1, 0, 2, 0x0b, // block; loop; block; local.get 0; br_table 0 2; end
-			0x41, 9, 0x21, 0, 0x0c, 0, // jump to 9, which is outside
-			0x0b, 0x0b, 0x20, 0, 0x0b))),
+		section(sectionCode, vec(bodyOf(
+			leb(0),
+			0x02,
+			0x40,
+			0x03,
+			0x40,
+			0x02,
+			0x40,
+			0x20,
+			0,
+			0x0e,
+			1,
+			0,
+			2,
+			0x0b, // block; loop; block; local.get 0; br_table 0 2; end
+			0x41,
+			9,
+			0x21,
+			0,
+			0x0c,
+			0, // jump to 9, which is outside
+			0x0b,
+			0x0b,
+			0x20,
+			0,
+			0x0b,
+		))),
 	), DefaultLimits())
 	require.NoError(t, err)
 	exact := start(t, wazero.NewRuntimeConfig(), countExactly(m))

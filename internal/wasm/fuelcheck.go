@@ -108,7 +108,11 @@ func (w *rewriter) checkHeld() {
 	if w.held > maxHeldOperands && w.err == nil {
 		w.err = &Error{
 			Kind: OverLimit, Section: "code", Function: -1, Thing: "operands", Value: uint64(w.held), Limit: maxHeldOperands,
-			text: fmt.Sprintf("%s operands are on the stack at fuel checks, more than the limit of %s for all functions; store intermediate results in locals", grouped(uint64(w.held)), grouped(maxHeldOperands)),
+			text: fmt.Sprintf(
+				"%s operands are on the stack at fuel checks, more than the limit of %s for all functions; store intermediate results in locals",
+				grouped(uint64(w.held)),
+				grouped(maxHeldOperands),
+			),
 		}
 	}
 }

@@ -565,17 +565,33 @@ func genCodes(n byte, from byte) (codes []byte) {
 }
 
 var genOperations = map[ValueType][]genOperation{
-	I32: append(append(append(genBinary(I32, genArithmetic(0x6a)...), genBinary(I64, genCodes(10, 0x51)...)...), genBinary(F64, 0x61, 0x63)...),
-		genOperation{[]ValueType{I32}, []byte{0x45}}, genOperation{[]ValueType{I64}, []byte{0xa7}},
-		genOperation{[]ValueType{F32}, []byte{0xa8}}, genOperation{[]ValueType{F64}, []byte{0xfc, 2}},
-		genOperation{[]ValueType{I32}, []byte{0xc0}}, genOperation{nil, []byte{0x3f, 0}},
-		genOperation{[]ValueType{V128}, []byte{0xfd, 0x1b, 3}}, genOperation{[]ValueType{V128}, []byte{0xfd, 0x53}},
-		genOperation{nil, []byte{0x41, 0, 0x28, 2, 0x80, 0x10}}),
+	I32: append(
+		append(
+			append(genBinary(I32, genArithmetic(0x6a)...), genBinary(I64, genCodes(10, 0x51)...)...),
+			genBinary(F64, 0x61, 0x63)...),
+		genOperation{[]ValueType{I32}, []byte{0x45}},
+		genOperation{[]ValueType{I64}, []byte{0xa7}},
+		genOperation{[]ValueType{F32}, []byte{0xa8}},
+		genOperation{[]ValueType{F64}, []byte{0xfc, 2}},
+		genOperation{[]ValueType{I32}, []byte{0xc0}},
+		genOperation{nil, []byte{0x3f, 0}},
+		genOperation{[]ValueType{V128}, []byte{0xfd, 0x1b, 3}},
+		genOperation{[]ValueType{V128}, []byte{0xfd, 0x53}},
+		genOperation{nil, []byte{0x41, 0, 0x28, 2, 0x80, 0x10}},
+	),
 	I64: append(genBinary(I64, genArithmetic(0x7c)...),
 		genOperation{[]ValueType{I32}, []byte{0xac}}, genOperation{[]ValueType{F64}, []byte{0xfc, 6}},
 		genOperation{[]ValueType{V128}, []byte{0xfd, 0x1d, 1}}, genOperation{nil, []byte{0x41, 8, 0x29, 3, 16}}),
-	F32: append(genBinary(F32, 0x92, 0x93, 0x94), genOperation{[]ValueType{I32}, []byte{0xb2}}, genOperation{[]ValueType{F64}, []byte{0xb6}}),
-	F64: append(genBinary(F64, 0xa0, 0xa1, 0xa2, 0xa3), genOperation{[]ValueType{I64}, []byte{0xb9}}, genOperation{[]ValueType{F32}, []byte{0xbb}}),
+	F32: append(
+		genBinary(F32, 0x92, 0x93, 0x94),
+		genOperation{[]ValueType{I32}, []byte{0xb2}},
+		genOperation{[]ValueType{F64}, []byte{0xb6}},
+	),
+	F64: append(
+		genBinary(F64, 0xa0, 0xa1, 0xa2, 0xa3),
+		genOperation{[]ValueType{I64}, []byte{0xb9}},
+		genOperation{[]ValueType{F32}, []byte{0xbb}},
+	),
 	V128: {
 		{[]ValueType{V128, V128}, []byte{0xfd, 0xae, 1}}, {[]ValueType{V128, V128}, []byte{0xfd, 0x6e}},
 		{[]ValueType{V128, V128}, []byte{0xfd, 0x51}}, {[]ValueType{I32}, []byte{0xfd, 0x11}},

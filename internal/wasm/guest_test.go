@@ -22,7 +22,14 @@ func document(t testing.TB, size int) []byte {
 	}
 	var items []item
 	for n := 0; n < size; {
-		i := item{len(items), "user", "what is the \"weather\" like in Zürich?\n", float64(len(items)) / 3, []string{"a", "bc"}, map[string]string{"k": "v"}}
+		i := item{
+			len(items),
+			"user",
+			"what is the \"weather\" like in Zürich?\n",
+			float64(len(items)) / 3,
+			[]string{"a", "bc"},
+			map[string]string{"k": "v"},
+		}
 		b, err := json.Marshal(i)
 		require.NoError(t, err)
 		items = append(items, i)

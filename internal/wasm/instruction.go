@@ -177,7 +177,17 @@ func (it *Instructions) access(in *Instruction, o *operation) {
 			it.r.unsupported(in.Start, "multiple memories")
 			return
 		}
-		it.r.failAt(in.Start, Invalid, "alignment", uint64(in.X), uint64(o.align), "the alignment of %s is 2^%d, at most 2^%d is allowed", o.name, in.X, o.align)
+		it.r.failAt(
+			in.Start,
+			Invalid,
+			"alignment",
+			uint64(in.X),
+			uint64(o.align),
+			"the alignment of %s is 2^%d, at most 2^%d is allowed",
+			o.name,
+			in.X,
+			o.align,
+		)
 	}
 	in.Y = it.r.u32("offset")
 }
@@ -185,7 +195,17 @@ func (it *Instructions) access(in *Instruction, o *operation) {
 func (it *Instructions) lane(in *Instruction, o *operation) {
 	in.Lane = it.r.u8("lane")
 	if in.Lane >= o.lanes && it.r.err == nil {
-		it.r.failAt(in.Start, Invalid, "lane", uint64(in.Lane), uint64(o.lanes), "%s has no lane %d, it has %d", o.name, in.Lane, o.lanes)
+		it.r.failAt(
+			in.Start,
+			Invalid,
+			"lane",
+			uint64(in.Lane),
+			uint64(o.lanes),
+			"%s has no lane %d, it has %d",
+			o.name,
+			in.Lane,
+			o.lanes,
+		)
 	}
 }
 

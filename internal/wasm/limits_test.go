@@ -24,21 +24,33 @@ var limitCases = map[string]struct {
 	}},
 	"Results": {3, func(n int) []byte { return binaryOf(section(sectionType, leb(1), []byte{0x60, 0}, times(n, 0x7f))) }},
 	"TypeValues": {5, func(n int) []byte {
-		return binaryOf(section(sectionType, leb(2), []byte{0x60}, times(n-3, 0x7f), times(1, 0x7e), []byte{0x60, 0}, times(2, 0x7f)))
+		return binaryOf(
+			section(sectionType, leb(2), []byte{0x60}, times(n-3, 0x7f), times(1, 0x7e), []byte{0x60, 0}, times(2, 0x7f)),
+		)
 	}},
 	"Imports": {3, func(n int) []byte { return binaryOf(section(sectionImport, times(n, 1, 'm', 1, 'g', 3, 0x7f, 0))) }},
 	"Functions": {3, func(n int) []byte {
-		return binaryOf(section(sectionType, times(1, 0x60, 0, 0)), section(sectionFunction, times(n, 0)), section(sectionCode, times(n, 2, 0, 0x0b)))
+		return binaryOf(
+			section(sectionType, times(1, 0x60, 0, 0)),
+			section(sectionFunction, times(n, 0)),
+			section(sectionCode, times(n, 2, 0, 0x0b)),
+		)
 	}},
 	"Tables": {3, func(n int) []byte {
-		return binaryOf(section(sectionImport, times(1, 1, 'm', 1, 't', 1, 0x70, 0, 0)), section(sectionTable, times(n-1, 0x70, 0, 0)))
+		return binaryOf(
+			section(sectionImport, times(1, 1, 'm', 1, 't', 1, 0x70, 0, 0)),
+			section(sectionTable, times(n-1, 0x70, 0, 0)),
+		)
 	}},
 	"TableEntries": {100, func(n int) []byte {
 		return binaryOf(section(sectionTable, leb(2), []byte{0x70, 0, 40, 0x6f, 0, byte(n - 40)}))
 	}},
 	"MemoryPages": {100, func(n int) []byte { return binaryOf(section(sectionMemory, times(1, 0, byte(n)))) }},
 	"Globals": {3, func(n int) []byte {
-		return binaryOf(section(sectionImport, times(1, 1, 'm', 1, 'g', 3, 0x7f, 0)), section(sectionGlobal, times(n-1, 0x7f, 0, 0x41, 0, 0x0b)))
+		return binaryOf(
+			section(sectionImport, times(1, 1, 'm', 1, 'g', 3, 0x7f, 0)),
+			section(sectionGlobal, times(n-1, 0x7f, 0, 0x41, 0, 0x0b)),
+		)
 	}},
 	"Exports": {3, func(n int) []byte {
 		var exports [][]byte
@@ -52,13 +64,26 @@ var limitCases = map[string]struct {
 	}},
 	"ElementSegments": {3, func(n int) []byte { return binaryOf(section(sectionElement, times(n, 1, 0, 0))) }},
 	"ElementEntries": {5, func(n int) []byte {
-		return binaryOf(section(sectionElement, leb(2), []byte{5, 0x70}, times(2, 0xd0, 0x70, 0x0b), []byte{5, 0x70}, times(n-2, 0xd0, 0x70, 0x0b)))
+		return binaryOf(
+			section(
+				sectionElement,
+				leb(2),
+				[]byte{5, 0x70},
+				times(2, 0xd0, 0x70, 0x0b),
+				[]byte{5, 0x70},
+				times(n-2, 0xd0, 0x70, 0x0b),
+			),
+		)
 	}},
 	"DataSegments": {3, func(n int) []byte { return binaryOf(section(sectionData, times(n, 1, 0))) }},
 	"BodyBytes":    {30, func(n int) []byte { return oneFunction(bytes.Repeat([]byte{1}, n-2)...) }},
 	"CodeBytes": {40, func(n int) []byte {
 		b := bodyOf(leb(0), append(bytes.Repeat([]byte{1}, n/2-2), 0x0b)...)
-		return binaryOf(section(sectionType, times(1, 0x60, 0, 0)), section(sectionFunction, times(2, 0)), section(sectionCode, vec(b, b)))
+		return binaryOf(
+			section(sectionType, times(1, 0x60, 0, 0)),
+			section(sectionFunction, times(2, 0)),
+			section(sectionCode, vec(b, b)),
+		)
 	}},
 	"FunctionLocals": {7, func(n int) []byte {
 		return binaryOf(section(sectionType, times(1, 0x60, 2, 0x7f, 0x7f, 0)), section(sectionFunction, times(1, 0)),
@@ -66,7 +91,11 @@ var limitCases = map[string]struct {
 	}},
 	"Locals": {8, func(n int) []byte {
 		b := bodyOf(times(1, byte(n/2-1), 0x7f), 0x0b)
-		return binaryOf(section(sectionType, times(1, 0x60, 1, 0x7f, 0)), section(sectionFunction, times(2, 0)), section(sectionCode, vec(b, b)))
+		return binaryOf(
+			section(sectionType, times(1, 0x60, 1, 0x7f, 0)),
+			section(sectionFunction, times(2, 0)),
+			section(sectionCode, vec(b, b)),
+		)
 	}},
 	"Nesting":     {3, func(n int) []byte { return oneFunction(nested(n, 0x02, 0x40)...) }},
 	"LoopNesting": {3, func(n int) []byte { return oneFunction(nested(n, 0x02, 0x40, 0x03, 0x40)...) }},

@@ -187,8 +187,12 @@ func miscOperations() (t [18]operation) {
 }
 
 func vectorOperations() (t [256]operation) {
-	accesses(t[:], 0x00, `v128.load/4 v128.load8x8_s/3 v128.load8x8_u/3 v128.load16x4_s/3 v128.load16x4_u/3 v128.load32x2_s/3 v128.load32x2_u/3
-		v128.load8_splat/0 v128.load16_splat/1 v128.load32_splat/2 v128.load64_splat/3 v128.store/4`)
+	accesses(
+		t[:],
+		0x00,
+		`v128.load/4 v128.load8x8_s/3 v128.load8x8_u/3 v128.load16x4_s/3 v128.load16x4_u/3 v128.load32x2_s/3 v128.load32x2_u/3
+		v128.load8_splat/0 v128.load16_splat/1 v128.load32_splat/2 v128.load64_splat/3 v128.store/4`,
+	)
 	names(t[:], 0x0c, `v128.const i8x16.shuffle i8x16.swizzle
 		i8x16.splat i16x8.splat i32x4.splat i64x2.splat f32x4.splat f64x2.splat
 		i8x16.extract_lane_s i8x16.extract_lane_u i8x16.replace_lane

@@ -33,22 +33,60 @@ func (r *reader) failAt(at int, kind Kind, thing string, value, limit uint64, fo
 
 func (r *reader) truncated(thing string, need uint64) {
 	have := uint64(r.remaining())
-	r.failAt(r.pos, Malformed, thing, need, have, "%s needs %s more bytes, but only %s remain; the module is cut short or a size is wrong",
-		thing, grouped(need), grouped(have))
+	r.failAt(
+		r.pos,
+		Malformed,
+		thing,
+		need,
+		have,
+		"%s needs %s more bytes, but only %s remain; the module is cut short or a size is wrong",
+		thing,
+		grouped(need),
+		grouped(have),
+	)
 }
 
 func (r *reader) unsupported(at int, feature string) {
-	r.failAt(at, Unsupported, feature, 0, 0, "the module uses %s, which is not supported; build it for WebAssembly 2.0 without that feature", feature)
+	r.failAt(
+		at,
+		Unsupported,
+		feature,
+		0,
+		0,
+		"the module uses %s, which is not supported; build it for WebAssembly 2.0 without that feature",
+		feature,
+	)
 }
 
 func (r *reader) overLimit(at int, thing string, value uint64, limit int, per string) {
-	r.failAt(at, OverLimit, thing, value, uint64(limit), "%s %s, more than the limit of %s%s", grouped(value), thing, grouped(uint64(limit)), per)
+	r.failAt(
+		at,
+		OverLimit,
+		thing,
+		value,
+		uint64(limit),
+		"%s %s, more than the limit of %s%s",
+		grouped(value),
+		thing,
+		grouped(uint64(limit)),
+		per,
+	)
 }
 
 // index checks that an index, which was read at an offset, is below n.
 func (r *reader) index(at int, thing string, value uint32, n int) {
 	if uint64(value) >= uint64(n) {
-		r.failAt(at, Invalid, thing, uint64(value), uint64(n), "%s %s does not exist, the module has %s", thing, grouped(uint64(value)), grouped(uint64(n)))
+		r.failAt(
+			at,
+			Invalid,
+			thing,
+			uint64(value),
+			uint64(n),
+			"%s %s does not exist, the module has %s",
+			thing,
+			grouped(uint64(value)),
+			grouped(uint64(n)),
+		)
 	}
 }
 
@@ -144,7 +182,17 @@ func (r *reader) signed(bits int, thing string) int64 {
 
 func (r *reader) overlong(start, bits int, thing string) {
 	most := (bits + 6) / 7
-	r.failAt(start, Malformed, thing, uint64(r.pos-start), uint64(most), "%s is encoded in more than the %d bytes that a number of %d bits may take", thing, most, bits)
+	r.failAt(
+		start,
+		Malformed,
+		thing,
+		uint64(r.pos-start),
+		uint64(most),
+		"%s is encoded in more than the %d bytes that a number of %d bits may take",
+		thing,
+		most,
+		bits,
+	)
 }
 
 func (r *reader) f32(thing string) uint64 {
@@ -172,7 +220,17 @@ func (r *reader) count(thing string, limit, size int) int {
 		return 0
 	}
 	if need := uint64(n) * uint64(size); need > uint64(r.remaining()) {
-		r.failAt(at, Malformed, thing, uint64(n), uint64(r.remaining()/size), "%s %s are announced, but the %s bytes that are left cannot hold them", grouped(uint64(n)), thing, grouped(uint64(r.remaining())))
+		r.failAt(
+			at,
+			Malformed,
+			thing,
+			uint64(n),
+			uint64(r.remaining()/size),
+			"%s %s are announced, but the %s bytes that are left cannot hold them",
+			grouped(uint64(n)),
+			thing,
+			grouped(uint64(r.remaining())),
+		)
 		return 0
 	}
 	return int(n)

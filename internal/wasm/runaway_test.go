@@ -67,7 +67,11 @@ func TestRunaway(t *testing.T) {
 		{"grow by nothing", [][]byte{forever(0x41, 0, 0x40, 0, 0x1a)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			k := start(t, wazero.NewRuntimeConfig(), metered(t, runaway(t, c.bodies...), MeterOptions{FixTables: true, MemoryPages: 1 << 10}))
+			k := start(
+				t,
+				wazero.NewRuntimeConfig(),
+				metered(t, runaway(t, c.bodies...), MeterOptions{FixTables: true, MemoryPages: 1 << 10}),
+			)
 			k.tank.budget = 2_000_000
 			_, trap := k.call("f")
 			require.Contains(t, trap, errFuel.Error())
@@ -132,15 +136,48 @@ func TestBulkBoundaries(t *testing.T) {
 		section(sectionType, []byte{1, 0x60, 3, 0x7f, 0x7f, 0x7f, 0}),
 		section(sectionFunction, times(3, 0)),
 		section(sectionMemory, []byte{1, 0, 16}),
-		section(sectionExport, leb(4), []byte{4}, []byte("copy"), []byte{0, 0, 4}, []byte("fill"), []byte{0, 1, 4}, []byte("init"), []byte{0, 2, 6}, []byte("memory"), []byte{2, 0}),
+		section(
+			sectionExport,
+			leb(4),
+			[]byte{4},
+			[]byte("copy"),
+			[]byte{0, 0, 4},
+			[]byte("fill"),
+			[]byte{0, 1, 4},
+			[]byte("init"),
+			[]byte{0, 2, 6},
+			[]byte("memory"),
+			[]byte{2, 0},
+		),
 		section(sectionDataCount, []byte{1}),
 		section(sectionCode, vec(code(0xfc, 0x0a, 0, 0), code(0xfc, 0x0b, 0), code(0xfc, 0x08, 0, 0))),
 		section(sectionData, []byte{1, 1}, leb(len(data)), data),
 	), DefaultLimits())
 	require.NoError(t, err)
 	a, b := start(t, wazero.NewRuntimeConfig(), m), start(t, wazero.NewRuntimeConfig(), metered(t, m, MeterOptions{}))
-	places := []uint64{0, 1, pieceBytes - 1, pieceBytes + 1, size - pieceBytes - 1, size - 1, size, size + 1, math.MaxUint32}
-	lengths := []uint64{0, 1, pieceBytes - 1, pieceBytes, pieceBytes + 1, 2*pieceBytes + 3, size, size + 1, math.MaxUint32 - 1, math.MaxUint32}
+	places := []uint64{
+		0,
+		1,
+		pieceBytes - 1,
+		pieceBytes + 1,
+		size - pieceBytes - 1,
+		size - 1,
+		size,
+		size + 1,
+		math.MaxUint32,
+	}
+	lengths := []uint64{
+		0,
+		1,
+		pieceBytes - 1,
+		pieceBytes,
+		pieceBytes + 1,
+		2*pieceBytes + 3,
+		size,
+		size + 1,
+		math.MaxUint32 - 1,
+		math.MaxUint32,
+	}
 	for _, op := range []string{"init", "copy", "fill"} {
 		for _, to := range places {
 			for _, from := range places {

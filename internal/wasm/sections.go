@@ -87,7 +87,16 @@ func (d *decoder) unknownKind(at int, thing string, kind byte) {
 		d.unsupported(at, "exception handling")
 		return
 	}
-	d.failAt(at, Malformed, "kind of an "+thing, uint64(kind), 3, "an %s has kind %#x, want a function, table, memory or global", thing, kind)
+	d.failAt(
+		at,
+		Malformed,
+		"kind of an "+thing,
+		uint64(kind),
+		3,
+		"an %s has kind %#x, want a function, table, memory or global",
+		thing,
+		kind,
+	)
 }
 
 func (d *decoder) typeIndex() uint32 {
@@ -184,13 +193,33 @@ func (d *decoder) sizes(thing string, most uint64) (s Range) {
 	case uint64(s.Max) > most:
 		d.tooLarge(at, thing, s.Max, most)
 	case s.Max < s.Min:
-		d.failAt(at, Invalid, "maximum of a "+thing, uint64(s.Max), uint64(s.Min), "the maximum of a %s is %s, less than its minimum of %s", thing, grouped(uint64(s.Max)), grouped(uint64(s.Min)))
+		d.failAt(
+			at,
+			Invalid,
+			"maximum of a "+thing,
+			uint64(s.Max),
+			uint64(s.Min),
+			"the maximum of a %s is %s, less than its minimum of %s",
+			thing,
+			grouped(uint64(s.Max)),
+			grouped(uint64(s.Min)),
+		)
 	}
 	return s
 }
 
 func (d *decoder) tooLarge(at int, thing string, size uint32, most uint64) {
-	d.failAt(at, Invalid, "size of a "+thing, uint64(size), most, "a %s of %s is more than the %s that 32 bits can address", thing, grouped(uint64(size)), grouped(most))
+	d.failAt(
+		at,
+		Invalid,
+		"size of a "+thing,
+		uint64(size),
+		most,
+		"a %s of %s is more than the %s that 32 bits can address",
+		thing,
+		grouped(uint64(size)),
+		grouped(most),
+	)
 }
 
 func (d *decoder) globals() {
@@ -224,7 +253,15 @@ func (d *decoder) globalType() GlobalType {
 	case flags <= 3:
 		d.unsupported(at, "threads (a shared global)")
 	default:
-		d.failAt(at, Malformed, "mutability of a global", uint64(flags), 1, "the mutability of a global is %#x, want 0 or 1", flags)
+		d.failAt(
+			at,
+			Malformed,
+			"mutability of a global",
+			uint64(flags),
+			1,
+			"the mutability of a global is %#x, want 0 or 1",
+			flags,
+		)
 	}
 	return t
 }

@@ -62,7 +62,15 @@ func (d *decoder) elementType(e *Element, flags uint32) {
 		e.Type = d.refType("the type of an element segment")
 	default:
 		if kind := d.u8("the kind of an element segment"); kind != 0 {
-			d.failAt(at, Malformed, "kind of an element segment", uint64(kind), 0, "the kind of an element segment is %#x, want 0 for functions", kind)
+			d.failAt(
+				at,
+				Malformed,
+				"kind of an element segment",
+				uint64(kind),
+				0,
+				"the kind of an element segment is %#x, want 0 for functions",
+				kind,
+			)
 		}
 	}
 }
@@ -75,7 +83,13 @@ func (d *decoder) elementEntries(e *Element, flags uint32) {
 	}
 	n := d.count("element entries", d.limits.ElementEntries, size)
 	if d.elementCount += n; d.elementCount > d.limits.ElementEntries && d.err == nil {
-		d.overLimit(at, "element entries", uint64(d.elementCount), d.limits.ElementEntries, " as the sum of all element segments")
+		d.overLimit(
+			at,
+			"element entries",
+			uint64(d.elementCount),
+			d.limits.ElementEntries,
+			" as the sum of all element segments",
+		)
 	}
 	if d.err != nil {
 		return
@@ -172,8 +186,16 @@ func (d *decoder) constGlobal(at int, e *ConstExpr) ValueType {
 		return 0
 	}
 	if int64(g) >= int64(d.imported.globals) {
-		d.failAt(at, Invalid, "global", uint64(g), uint64(d.imported.globals), "a constant expression reads global %s, but may read the %d imported ones only",
-			grouped(uint64(g)), d.imported.globals)
+		d.failAt(
+			at,
+			Invalid,
+			"global",
+			uint64(g),
+			uint64(d.imported.globals),
+			"a constant expression reads global %s, but may read the %d imported ones only",
+			grouped(uint64(g)),
+			d.imported.globals,
+		)
 		return 0
 	}
 	if d.globalTypes[g].Mutable {
@@ -185,7 +207,15 @@ func (d *decoder) constGlobal(at int, e *ConstExpr) ValueType {
 
 func (d *decoder) constVector(at int, e *ConstExpr) ValueType {
 	if sub := d.u32("opcode"); sub != uint32(OpV128Const&0xff) && d.err == nil {
-		d.failAt(at, Invalid, "constant expression", uint64(sub), 0, "a constant expression has vector instruction %#x, only v128.const is allowed", sub)
+		d.failAt(
+			at,
+			Invalid,
+			"constant expression",
+			uint64(sub),
+			0,
+			"a constant expression has vector instruction %#x, only v128.const is allowed",
+			sub,
+		)
 	}
 	e.Op = OpV128Const
 	e.Bits, e.High = d.f64("v128.const"), d.f64("v128.const")
@@ -202,7 +232,15 @@ func (d *decoder) notConst(at int, op byte) {
 	case featureOfOpcode(op, 0) != "":
 		d.unsupported(at, featureOfOpcode(op, 0))
 	default:
-		d.failAt(at, Invalid, "constant expression", uint64(op), 0, "a constant expression has %s, want one constant and end", Opcode(op))
+		d.failAt(
+			at,
+			Invalid,
+			"constant expression",
+			uint64(op),
+			0,
+			"a constant expression has %s, want one constant and end",
+			Opcode(op),
+		)
 	}
 }
 

@@ -86,9 +86,19 @@ type specWorld struct {
 	all     []api.Module
 }
 
-func newSpecWorld(t *testing.T, config wazero.RuntimeConfig, rewrite func(m *Module) *Module, shared []byte) *specWorld {
+func newSpecWorld(
+	t *testing.T,
+	config wazero.RuntimeConfig,
+	rewrite func(m *Module) *Module,
+	shared []byte,
+) *specWorld {
 	ctx := context.Background()
-	w := &specWorld{runtime: wazero.NewRuntimeWithConfig(ctx, config), rewrite: rewrite, tank: tank{slice: 1000}, named: map[string]api.Module{}}
+	w := &specWorld{
+		runtime: wazero.NewRuntimeWithConfig(ctx, config),
+		rewrite: rewrite,
+		tank:    tank{slice: 1000},
+		named:   map[string]api.Module{},
+	}
 	t.Cleanup(func() { require.NoError(t, w.runtime.Close(ctx)) })
 	_, err := w.runtime.NewHostModuleBuilder(ReservedModule).NewFunctionBuilder().
 		WithGoModuleFunction(api.GoModuleFunc(w.tank.refuel), []api.ValueType{api.ValueTypeI64, api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).
@@ -103,7 +113,11 @@ func newSpecWorld(t *testing.T, config wazero.RuntimeConfig, rewrite func(m *Mod
 func (w *specWorld) load(t *testing.T, b []byte, as string) (api.Module, error) {
 	m, err := Decode(b, specLimits())
 	require.NoError(t, err)
-	instance, err := w.runtime.InstantiateWithConfig(context.Background(), w.rewrite(m).Encode(), wazero.NewModuleConfig().WithName(as).WithStartFunctions())
+	instance, err := w.runtime.InstantiateWithConfig(
+		context.Background(),
+		w.rewrite(m).Encode(),
+		wazero.NewModuleConfig().WithName(as).WithStartFunctions(),
+	)
 	if err == nil {
 		w.all = append(w.all, instance)
 	}

@@ -21,8 +21,15 @@ func recursive(t *testing.T, locals []byte, params, results int, body []byte) *M
 		section(sectionMemory, []byte{1, 0, 1}),
 		section(sectionExport, []byte{1, 1, 'f', 0, 1}),
 		section(sectionElement, []byte{1, 0, 0x41, 0, 0x0b, 1, 0}),
-		section(sectionCode, vec(bodyOf(locals, append(body, 0x0b)...),
-			bodyOf(leb(0), append(append(append(bytes.Repeat([]byte{0x42, 1}, params), 0x10, 0), bytes.Repeat([]byte{0x1a}, results)...), 0x0b)...))),
+		section(sectionCode, vec(
+			bodyOf(locals, append(body, 0x0b)...),
+			bodyOf(
+				leb(0),
+				append(
+					append(append(bytes.Repeat([]byte{0x42, 1}, params), 0x10, 0), bytes.Repeat([]byte{0x1a}, results)...),
+					0x0b,
+				)...),
+		)),
 	), DefaultLimits())
 	require.NoError(t, err)
 	return m

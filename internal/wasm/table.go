@@ -35,7 +35,8 @@ const (
 // fix returns the table of a module if nothing but call_indirect can change or observe
 // it, and nil otherwise.
 func fix(m *Module, least int) *fixedTable {
-	if len(m.Tables) != 1 || m.Tables[0].Type != FuncRef || len(m.TableTypes()) != 1 || m.Tables[0].Size.Min > maxFixedEntries {
+	if len(m.Tables) != 1 || m.Tables[0].Type != FuncRef || len(m.TableTypes()) != 1 ||
+		m.Tables[0].Size.Min > maxFixedEntries {
 		return nil
 	}
 	for i := range m.Exports {
@@ -55,7 +56,8 @@ func fix(m *Module, least int) *fixedTable {
 	n := 0
 	for i := range m.Elements {
 		e := &m.Elements[i]
-		if e.Mode != Active || e.Offset.Op != OpI32Const || uint64(uint32(e.Offset.Bits))+uint64(e.Len()) > uint64(len(t.entries)) {
+		if e.Mode != Active || e.Offset.Op != OpI32Const ||
+			uint64(uint32(e.Offset.Bits))+uint64(e.Len()) > uint64(len(t.entries)) {
 			return nil
 		}
 		at := t.entries[uint32(e.Offset.Bits):]

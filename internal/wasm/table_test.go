@@ -12,7 +12,12 @@ import (
 func tabled(n int) *Module {
 	one, two := FuncType{[]ValueType{I32}, []ValueType{I32}}, FuncType{[]ValueType{I32, I32}, []ValueType{I32}}
 	m := &Module{
-		Types:  []FuncType{one, two, {[]ValueType{I32, I32}, []ValueType{I32}}, {[]ValueType{I32, I32, I32}, []ValueType{I32}}},
+		Types: []FuncType{
+			one,
+			two,
+			{[]ValueType{I32, I32}, []ValueType{I32}},
+			{[]ValueType{I32, I32, I32}, []ValueType{I32}},
+		},
 		Tables: []Table{{Type: FuncRef, Size: Range{Min: uint32(n) + 4}}},
 	}
 	var entries []ConstExpr

@@ -125,7 +125,14 @@ func TestSpecificationSuite(t *testing.T) {
 		default:
 			// The error is in a custom section, which Decode skips.
 			requireCompiles(t, r, m.Encode())
-			require.Contains(t, []string{"custom", "utf8-custom-section-id", "binary-leb128"}, strings.SplitN(c.Filename, ".", 2)[0], "%s: %s", c.Filename, c.Text)
+			require.Contains(
+				t,
+				[]string{"custom", "utf8-custom-section-id", "binary-leb128"},
+				strings.SplitN(c.Filename, ".", 2)[0],
+				"%s: %s",
+				c.Filename,
+				c.Text,
+			)
 		}
 	})
 	require.Greater(t, accepted, 500)

@@ -29,7 +29,15 @@ func TestOperands(t *testing.T) {
 			for it := m.Code[i].Instructions(); it.Next(&in); {
 				if open := len(o.blocks); dead < 0 && (in.Op == OpEnd || in.Op == OpElse) {
 					b := o.blocks[open-1]
-					require.Equal(t, append([]ValueType{}, b.results...), append([]ValueType{}, o.stack[b.height:]...), "%s: function %d at %d", name, i, in.Start)
+					require.Equal(
+						t,
+						append([]ValueType{}, b.results...),
+						append([]ValueType{}, o.stack[b.height:]...),
+						"%s: function %d at %d",
+						name,
+						i,
+						in.Start,
+					)
 				}
 				o.step(&in)
 				if dead < 0 {
@@ -82,13 +90,36 @@ var selects = []struct {
 	t    ValueType
 	body []byte
 }{
-	{F32, unhex("10 01 20 02 04 7d 20 00 05 20 00 43 00 00 80 3f 41 00 1b 0b 20 00 20 00 92 02 7d 20 00 41 00 0d 00 0b 41 00 1b 92 0b")},
+	{
+		F32,
+		unhex(
+			"10 01 20 02 04 7d 20 00 05 20 00 43 00 00 80 3f 41 00 1b 0b 20 00 20 00 92 02 7d 20 00 41 00 0d 00 0b 41 00 1b 92 0b",
+		),
+	},
 	{F32, unhex("03 40 20 01 04 40 10 01 0b 20 02 0d 00 0b 41 00 04 7d 20 00 05 20 00 43 00 00 80 3f 20 02 1b 0b 0b")},
 	{F32, unhex("20 01 04 40 10 01 0b 20 00 20 01 04 7d 20 00 05 20 00 43 00 00 80 3f 20 01 1b 0b 20 02 1b 0b")},
-	{F64, unhex("03 40 20 01 04 40 10 01 0b 20 02 0d 00 0b 41 00 04 7c 20 00 05 20 00 44 00 00 00 00 00 00 f0 3f 20 01 1b 0b 0b")},
-	{F64, unhex("10 01 20 01 04 7c 02 7c 20 00 20 02 0d 00 0b 05 20 00 44 00 00 00 00 00 00 f0 3f 20 02 1b 0b 20 00 a0 0b")},
-	{F64, unhex("10 01 20 01 04 7c 02 7c 20 00 20 02 0d 00 0b 05 20 00 44 00 00 00 00 00 00 f0 3f 20 02 1c 01 7c 0b 20 00 a0 0b")},
-	{V128, unhex("03 40 20 01 04 40 10 01 0b 20 02 0d 00 0b 20 02 04 7b 20 00 05 20 00 fd 0c 05 00 00 00 00 00 00 00 06 00 00 00 00 00 00 00 20 01 1b 0b 0b")},
+	{
+		F64,
+		unhex(
+			"03 40 20 01 04 40 10 01 0b 20 02 0d 00 0b 41 00 04 7c 20 00 05 20 00 44 00 00 00 00 00 00 f0 3f 20 01 1b 0b 0b",
+		),
+	},
+	{
+		F64,
+		unhex("10 01 20 01 04 7c 02 7c 20 00 20 02 0d 00 0b 05 20 00 44 00 00 00 00 00 00 f0 3f 20 02 1b 0b 20 00 a0 0b"),
+	},
+	{
+		F64,
+		unhex(
+			"10 01 20 01 04 7c 02 7c 20 00 20 02 0d 00 0b 05 20 00 44 00 00 00 00 00 00 f0 3f 20 02 1c 01 7c 0b 20 00 a0 0b",
+		),
+	},
+	{
+		V128,
+		unhex(
+			"03 40 20 01 04 40 10 01 0b 20 02 0d 00 0b 20 02 04 7b 20 00 05 20 00 fd 0c 05 00 00 00 00 00 00 00 06 00 00 00 00 00 00 00 20 01 1b 0b 0b",
+		),
+	},
 }
 
 // Functions of the same type, which use v128.bitselect or copysign. wazero's compiler for
@@ -208,7 +239,11 @@ func TestMiscompiledNaN(t *testing.T) {
 	for typ, nan := range map[ValueType]uint64{F32: 0x7fa12345, F64: 0x7ff4000000012345} {
 		copysign := map[ValueType]byte{F32: 0x98, F64: 0xa6}[typ]
 		// f(x, c) = copysign(select(x, x, c), x)
-		k := start(t, wazero.NewRuntimeConfig(), metered(t, selectModule(t, typ, []byte{0x20, 0, 0x20, 0, 0x20, 1, 0x1b, 0x20, 0, copysign, 0x0b}), MeterOptions{}))
+		k := start(
+			t,
+			wazero.NewRuntimeConfig(),
+			metered(t, selectModule(t, typ, []byte{0x20, 0, 0x20, 0, 0x20, 1, 0x1b, 0x20, 0, copysign, 0x0b}), MeterOptions{}),
+		)
 		for _, condition := range []uint64{0, 1} {
 			got, trap := k.call("f", nan, condition)
 			require.Empty(t, trap)

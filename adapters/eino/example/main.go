@@ -10,15 +10,16 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/agent-runner/agent-runner/abi"
-	adapter "github.com/agent-runner/agent-runner/adapters/eino"
-	"github.com/agent-runner/agent-runner/host"
 	"github.com/cloudwego/eino/adk"
 	"github.com/cloudwego/eino/components/model"
 	"github.com/cloudwego/eino/components/tool"
 	"github.com/cloudwego/eino/components/tool/utils"
 	"github.com/cloudwego/eino/compose"
 	"github.com/cloudwego/eino/schema"
+
+	"github.com/agent-runner/agent-runner/abi"
+	adapter "github.com/agent-runner/agent-runner/adapters/eino"
+	"github.com/agent-runner/agent-runner/host"
 )
 
 func main() {
@@ -108,7 +109,11 @@ func (s *script) Generate(_ context.Context, input []*schema.Message, _ ...model
 }
 
 // Stream returns the whole answer in one chunk.
-func (s *script) Stream(ctx context.Context, input []*schema.Message, opts ...model.Option) (*schema.StreamReader[*schema.Message], error) {
+func (s *script) Stream(
+	ctx context.Context,
+	input []*schema.Message,
+	opts ...model.Option,
+) (*schema.StreamReader[*schema.Message], error) {
 	m, err := s.Generate(ctx, input, opts...)
 	if err != nil {
 		return nil, err

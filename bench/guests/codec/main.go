@@ -20,7 +20,10 @@ type Plan struct {
 }
 
 func init() {
-	middleware.Register(middleware.Options{Name: "codec"}, middleware.Build(func(p Plan) (*codec, error) { return &codec{p, sample()}, nil }))
+	middleware.Register(
+		middleware.Options{Name: "codec"},
+		middleware.Build(func(p Plan) (*codec, error) { return &codec{p, sample()}, nil }),
+	)
 }
 
 func main() {}
@@ -49,9 +52,23 @@ func (c *codec) GateTool(*middleware.Context, *middleware.Call) (middleware.Deci
 func sample() []byte {
 	result := abi.TextResult(strings.Repeat("1002,Hotel Flandria,croissant,80,Tue\n", 16))
 	in := abi.AfterToolInput{
-		Common: abi.Common{Run: abi.Run{ID: "run_6ci6flnkg7fxvchuqf4l62oqyx", Agent: "agent", Step: 2, StepID: "step_2", MaxSteps: 20, NowMS: 1732147200123}, Entry: "redact"},
-		Call:   abi.Call{ID: "call_1", Name: "search", Arguments: `{"query":"croissants"}`},
-		Tool:   abi.Tool{Name: "search", Description: "Searches the orders.", Parameters: abi.JSON(`{"type":"object","properties":{"query":{"type":"string"}}}`)},
+		Common: abi.Common{
+			Run: abi.Run{
+				ID:       "run_6ci6flnkg7fxvchuqf4l62oqyx",
+				Agent:    "agent",
+				Step:     2,
+				StepID:   "step_2",
+				MaxSteps: 20,
+				NowMS:    1732147200123,
+			},
+			Entry: "redact",
+		},
+		Call: abi.Call{ID: "call_1", Name: "search", Arguments: `{"query":"croissants"}`},
+		Tool: abi.Tool{
+			Name:        "search",
+			Description: "Searches the orders.",
+			Parameters:  abi.JSON(`{"type":"object","properties":{"query":{"type":"string"}}}`),
+		},
 		Result: result, Source: "tool",
 	}
 	b, err := abijson.Marshal(in)

@@ -6,8 +6,9 @@ package main
 import (
 	"sync"
 
-	"github.com/agent-runner/agent-runner/bench/internal/five"
 	"github.com/extism/go-pdk"
+
+	"github.com/agent-runner/agent-runner/bench/internal/five"
 )
 
 // remote is created by the first call, because the configuration is not available earlier.

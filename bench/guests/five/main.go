@@ -14,21 +14,24 @@ type Which struct {
 }
 
 func init() {
-	middleware.Register(middleware.Options{Name: "five", Events: five.Counted}, middleware.Build(func(w Which) (*only, error) {
-		switch w.Use {
-		case "patch":
-			return &only{BeforeModelRewriteStateHook: patch{}}, nil
-		case "policy":
-			return &only{GateToolHook: policy{}}, nil
-		case "redact":
-			return &only{OnChunkHook: redact{}, AfterToolHook: redact{}}, nil
-		case "cache":
-			return &only{WrapToolCallHook: cache{}}, nil
-		case "observe":
-			return &only{ObserveHook: observe{}}, nil
-		}
-		return nil, middleware.Errorf("there is no %q", w.Use)
-	}))
+	middleware.Register(
+		middleware.Options{Name: "five", Events: five.Counted},
+		middleware.Build(func(w Which) (*only, error) {
+			switch w.Use {
+			case "patch":
+				return &only{BeforeModelRewriteStateHook: patch{}}, nil
+			case "policy":
+				return &only{GateToolHook: policy{}}, nil
+			case "redact":
+				return &only{OnChunkHook: redact{}, AfterToolHook: redact{}}, nil
+			case "cache":
+				return &only{WrapToolCallHook: cache{}}, nil
+			case "observe":
+				return &only{ObserveHook: observe{}}, nil
+			}
+			return nil, middleware.Errorf("there is no %q", w.Use)
+		}),
+	)
 }
 
 func main() {}

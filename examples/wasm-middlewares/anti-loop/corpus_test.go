@@ -34,7 +34,10 @@ func pick(random *rand.Rand, from []string) string { return from[random.IntN(len
 
 // other returns a step that makes progress: its arguments include a unique number.
 func other(random *rand.Rand, n int) []abi.Message {
-	return step("Let me look.", fmt.Sprintf(`%s {"q":"%s %d"}=%s, and %d more`, pick(random, tools), pick(random, words), n, pick(random, words), n))
+	return step(
+		"Let me look.",
+		fmt.Sprintf(`%s {"q":"%s %d"}=%s, and %d more`, pick(random, tools), pick(random, words), n, pick(random, words), n),
+	)
 }
 
 // among inserts steps that make progress between the given ones.
@@ -109,7 +112,13 @@ var kinds = []kind{
 		})
 	}},
 	{"the same in other words", true, func(random *rand.Rand) [][]abi.Message {
-		said := []string{"I will try again.", "Let me try that once more.", "Trying again now.", "Once more, then.", "I try it again."}
+		said := []string{
+			"I will try again.",
+			"Let me try that once more.",
+			"Trying again now.",
+			"Once more, then.",
+			"I try it again.",
+		}
 		return times(random, 4, 5, func(i int) [][]abi.Message { return one(said[i%len(said)]) })
 	}},
 
@@ -117,11 +126,19 @@ var kinds = []kind{
 		return times(random, 8, 16, func(i int) [][]abi.Message { return [][]abi.Message{other(random, i)} })
 	}},
 	{"pages of one list", false, func(random *rand.Rand) [][]abi.Message {
-		return times(random, 4, 10, func(i int) [][]abi.Message { return one("Next page.", fmt.Sprintf(`list {"page":%d}=ten more`, i)) })
+		return times(
+			random,
+			4,
+			10,
+			func(i int) [][]abi.Message { return one("Next page.", fmt.Sprintf(`list {"page":%d}=ten more`, i)) },
+		)
 	}},
 	{"tests that fail otherwise each time", false, func(random *rand.Rand) [][]abi.Message {
 		return times(random, 3, 6, func(i int) [][]abi.Message {
-			return append(one("", fmt.Sprintf(`write {"v":%d}=written`, i)), step("", fmt.Sprintf("test {}=%d failed: %s", 9-i, pick(random, words))))
+			return append(
+				one("", fmt.Sprintf(`write {"v":%d}=written`, i)),
+				step("", fmt.Sprintf("test {}=%d failed: %s", 9-i, pick(random, words))),
+			)
 		})
 	}},
 	{"a job that gets on", false, func(random *rand.Rand) [][]abi.Message {
@@ -137,7 +154,10 @@ var kinds = []kind{
 		})
 	}},
 	{"a job that takes its time", false, func(random *rand.Rand) [][]abi.Message {
-		return append(times(random, 1, 4, func(int) [][]abi.Message { return one("", "status {}=pending") }), step("", "status {}=done"))
+		return append(
+			times(random, 1, 4, func(int) [][]abi.Message { return one("", "status {}=pending") }),
+			step("", "status {}=done"),
+		)
 	}},
 }
 

@@ -131,7 +131,8 @@ func (a *antiLoop) deeds(m *abi.Message, results map[string]string) []deed {
 			out = append(out, deed{what, key})
 		}
 	}
-	if text := strings.ToLower(strings.Join(strings.Fields(m.Content.String()), " ")); text != "" && (len(m.ToolCalls) == 0 || len(text) >= minText) {
+	if text := strings.ToLower(strings.Join(strings.Fields(m.Content.String()), " ")); text != "" &&
+		(len(m.ToolCalls) == 0 || len(text) >= minText) {
 		add("said the same", "text "+text)
 	}
 	for _, c := range m.ToolCalls {

@@ -24,7 +24,15 @@ func init() {
 func main() {}
 
 func newApprove() *approve {
-	return &approve{AllowBelow: 30, DenyFrom: 80, OnFailure: failDeny, Retries: 1, UserMessages: 5, MaxArguments: 16 << 10, MaxDenied: 10}
+	return &approve{
+		AllowBelow:   30,
+		DenyFrom:     80,
+		OnFailure:    failDeny,
+		Retries:      1,
+		UserMessages: 5,
+		MaxArguments: 16 << 10,
+		MaxDenied:    10,
+	}
 }
 
 // Decisions for a call that could not be judged.
@@ -125,7 +133,10 @@ func (a *approve) verdict(ctx *middleware.Context, call *middleware.Call) (*verd
 			return nil, err
 		}
 		if n >= int64(a.MaxDenied) {
-			return &verdict{Failed: fmt.Sprintf("%d calls were denied in this run, and no more are judged", n), Closed: true}, nil
+			return &verdict{
+				Failed: fmt.Sprintf("%d calls were denied in this run, and no more are judged", n),
+				Closed: true,
+			}, nil
 		}
 	}
 	key, err := callkey.Of(call.Tool.Owner+"/"+call.Name, call.Arguments)
@@ -164,7 +175,13 @@ func (a *approve) decide(ctx *middleware.Context, call *middleware.Call, v *verd
 		decision, d = "allow", middleware.Allow()
 	case v.Risk >= a.DenyFrom:
 		decision = "deny"
-		d = middleware.Deny(fmt.Sprintf("The call of %s was not approved: %s. Do not try to reach the same in another way; tell the user what you wanted to do, and why.", call.Name, v.Reason))
+		d = middleware.Deny(
+			fmt.Sprintf(
+				"The call of %s was not approved: %s. Do not try to reach the same in another way; tell the user what you wanted to do, and why.",
+				call.Name,
+				v.Reason,
+			),
+		)
 	default:
 		decision = "ask"
 		d = middleware.Ask(fmt.Sprintf("May %s be called with these arguments? The reviewer says that the risk is %v of 100: %s.", call.Name, v.Risk, v.Reason)).

@@ -82,7 +82,8 @@ func (a *approve) ask(ctx *middleware.Context, messages []abi.Message, model str
 // hopeless reports whether asking the same model again would fail in the same way.
 func hopeless(err error) bool {
 	var e *abi.Error
-	return errors.As(err, &e) && !e.Retryable && (e.Code == abi.CodeDenied || e.Code == abi.CodeInvalid || e.Code == abi.CodeLimit)
+	return errors.As(err, &e) && !e.Retryable &&
+		(e.Code == abi.CodeDenied || e.Code == abi.CodeInvalid || e.Code == abi.CodeLimit)
 }
 
 // question returns the reviewer's prompt.

@@ -14,7 +14,13 @@ func (l *callLog) line(e *abi.Event, began map[string]int64) (level int, text st
 	case abi.EventMessage:
 		return abi.LogInfo, middleware.Sprintf("step %d: %s", e.Step, l.message(e.Message))
 	case abi.EventToolCall:
-		return abi.LogDebug, middleware.Sprintf("step %d: %s#%s%s", e.Step, e.Call.Name, e.Call.ID, l.preview(" ", e.Call.Arguments))
+		return abi.LogDebug, middleware.Sprintf(
+			"step %d: %s#%s%s",
+			e.Step,
+			e.Call.Name,
+			e.Call.ID,
+			l.preview(" ", e.Call.Arguments),
+		)
 	case abi.EventToolResult:
 		level, verdict := abi.LogInfo, "ok"
 		if e.Result.IsError {
@@ -27,9 +33,22 @@ func (l *callLog) line(e *abi.Event, began map[string]int64) (level int, text st
 		return level, middleware.Sprintf("step %d: %s#%s %s%s, %d bytes%s", e.Step, e.Call.Name, e.Call.ID, verdict,
 			l.since(e, began, "call/"+e.Call.ID), len(content), l.preview(": ", content))
 	case abi.EventCustom:
-		return abi.LogDebug, middleware.Sprintf("step %d: %s says %s%s", e.Step, e.Entry, e.Name, l.preview(" ", string(e.Data)))
+		return abi.LogDebug, middleware.Sprintf(
+			"step %d: %s says %s%s",
+			e.Step,
+			e.Entry,
+			e.Name,
+			l.preview(" ", string(e.Data)),
+		)
 	case abi.EventFault:
-		return abi.LogError, middleware.Sprintf("step %d: fault of %s in %s, %s: %s", e.Step, e.Entry, e.Hook, e.Action, e.Cause)
+		return abi.LogError, middleware.Sprintf(
+			"step %d: fault of %s in %s, %s: %s",
+			e.Step,
+			e.Entry,
+			e.Hook,
+			e.Action,
+			e.Cause,
+		)
 	case abi.EventRunFinished:
 		return l.finished(e, began)
 	default:

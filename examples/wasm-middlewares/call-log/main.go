@@ -37,7 +37,10 @@ var levels = []string{"debug", "info", "warn", "error"} // indexed by the levels
 // Configure validates the configuration.
 func (l *callLog) Configure(*middleware.Context) error {
 	if l.least = slices.Index(levels, l.Level); l.least < 0 {
-		return &abi.Error{Code: abi.CodeInvalid, Message: middleware.Sprintf("config: level: %q is not one of debug, info, warn, error", l.Level)}
+		return &abi.Error{
+			Code:    abi.CodeInvalid,
+			Message: middleware.Sprintf("config: level: %q is not one of debug, info, warn, error", l.Level),
+		}
 	}
 	if l.Preview < 0 {
 		return &abi.Error{Code: abi.CodeInvalid, Message: middleware.Sprintf("config: preview: %d is below 0", l.Preview)}

@@ -34,7 +34,10 @@ func observe(t *testing.T, h *middlewaretest.Host, events ...abi.Event) []string
 }
 
 func events() []abi.Event {
-	calls := abi.Message{Role: abi.RoleAssistant, ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "read", "{}"), abi.NewToolCall("2", "rm", "{}")}}
+	calls := abi.Message{
+		Role:      abi.RoleAssistant,
+		ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "read", "{}"), abi.NewToolCall("2", "rm", "{}")},
+	}
 	answer := abi.Assistant("all\n  done " + strings.Repeat("é", 70))
 	read := &abi.Call{ID: "1", Name: "read", Arguments: `{"path":"a.txt"}`}
 	rm := &abi.Call{ID: "2", Name: "rm", Arguments: `{}`}
@@ -87,9 +90,17 @@ func TestHowRunsEnd(t *testing.T) {
 	require.Equal(t, []string{
 		"error error after 1 steps: the model is down",
 		"warn stopped after 1 steps by limits: too much",
-	}, observe(t, h,
-		abi.Event{Type: abi.EventRunFinished, Step: 1, FinishReason: "error", Error: &abi.Error{Message: "the model is down"}},
-		abi.Event{Type: abi.EventRunFinished, Step: 1, FinishReason: "stopped", StoppedBy: "limits", Reason: "too much"}))
+	}, observe(
+		t,
+		h,
+		abi.Event{
+			Type:         abi.EventRunFinished,
+			Step:         1,
+			FinishReason: "error",
+			Error:        &abi.Error{Message: "the model is down"},
+		},
+		abi.Event{Type: abi.EventRunFinished, Step: 1, FinishReason: "stopped", StoppedBy: "limits", Reason: "too much"},
+	))
 }
 
 func TestSummary(t *testing.T) {
@@ -109,8 +120,12 @@ func TestSummary(t *testing.T) {
 	_, err := h.AfterAgent(abi.AfterAgentInput{NewFrom: 1, FinishReason: "stop", Usage: abi.Usage{TotalTokens: 5}})
 	require.NoError(t, err)
 	require.Equal(t, "summary", h.Events[0].Name)
-	require.JSONEq(t, `{"finish_reason":"stop","steps":3,"messages":2,"tools":{"read":{"calls":2,"failed":1},"rm":{"calls":1,"failed":1}},
-		"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":5}}`, string(h.Events[0].Data))
+	require.JSONEq(
+		t,
+		`{"finish_reason":"stop","steps":3,"messages":2,"tools":{"read":{"calls":2,"failed":1},"rm":{"calls":1,"failed":1}},
+		"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":5}}`,
+		string(h.Events[0].Data),
+	)
 }
 
 func TestConfig(t *testing.T) {

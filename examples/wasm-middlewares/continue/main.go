@@ -168,7 +168,10 @@ func (k *keeper) giveUp(ctx *middleware.Context, failed []string, times int, bec
 		return err
 	}
 	if k.Then == thenStop {
-		return ctx.Stop(middleware.Sprintf("The model did not finish, sent on %d times: %s", times, strings.Join(failed, ", ")), "unfinished")
+		return ctx.Stop(
+			middleware.Sprintf("The model did not finish, sent on %d times: %s", times, strings.Join(failed, ", ")),
+			"unfinished",
+		)
 	}
 	return nil
 }

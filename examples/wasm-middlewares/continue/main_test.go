@@ -77,7 +77,11 @@ func TestAnswers(t *testing.T) {
 func TestOnlyTheModelsAnswers(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, checks(object{"must": "x"}))
-	calls := abi.Message{Role: abi.RoleAssistant, Origin: abi.OriginModel, ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", "{}")}}
+	calls := abi.Message{
+		Role:      abi.RoleAssistant,
+		Origin:    abi.OriginModel,
+		ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", "{}")},
+	}
 	refusal := abi.Assistant("no")
 	refusal.Origin = abi.OriginModule + "guard"
 	for _, last := range []abi.Message{calls, refusal, abi.User("go on")} {

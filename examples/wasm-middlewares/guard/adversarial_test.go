@@ -148,12 +148,23 @@ func TestParts(t *testing.T) {
 	require.NotNil(t, input.Respond)
 
 	one, two := part(attack), part("fine")
-	answer, err := h.OnChunk(abi.OnChunkInput{Stream: 1, Chunks: []abi.Chunk{{Kind: abi.ChunkPart, Part: &one}, {Kind: abi.ChunkPart, Part: &two}, {Kind: abi.ChunkPart, CallID: "c", Part: &one}}})
+	answer, err := h.OnChunk(
+		abi.OnChunkInput{
+			Stream: 1,
+			Chunks: []abi.Chunk{
+				{Kind: abi.ChunkPart, Part: &one},
+				{Kind: abi.ChunkPart, Part: &two},
+				{Kind: abi.ChunkPart, CallID: "c", Part: &one},
+			},
+		},
+	)
 	require.NoError(t, err)
 	require.Len(t, answer.Chunks, 2)
 	require.Equal(t, "I cannot help with that.", answer.Chunks[0].Part.Text)
 	require.Equal(t, "fine", answer.Chunks[1].Part.Text)
-	after, err := h.AfterTool(abi.AfterToolInput{Call: abi.Call{ID: "c", Name: "fetch"}, Result: &abi.Result{Content: abi.Parts(one)}})
+	after, err := h.AfterTool(
+		abi.AfterToolInput{Call: abi.Call{ID: "c", Name: "fetch"}, Result: &abi.Result{Content: abi.Parts(one)}},
+	)
 	require.NoError(t, err)
 	require.Contains(t, after.Result.Content.String(), "was withheld")
 }
@@ -163,7 +174,11 @@ func TestMark(t *testing.T) {
 	t.Parallel()
 	h := newBench(t, object{"tool_results": "mark"})
 	image := abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"https://example.com/a.png"}`)}
-	answer, err := h.AfterTool(abi.AfterToolInput{Result: &abi.Result{Content: abi.Parts(abi.Part{Type: abi.PartText, Text: attack + "\n[End of the data.]"}, image)}})
+	answer, err := h.AfterTool(
+		abi.AfterToolInput{
+			Result: &abi.Result{Content: abi.Parts(abi.Part{Type: abi.PartText, Text: attack + "\n[End of the data.]"}, image)},
+		},
+	)
 	require.NoError(t, err)
 	parts := answer.Result.Content.Parts()
 	require.Len(t, parts, 4)

@@ -115,7 +115,11 @@ func streamed(t *testing.T, h *middlewaretest.Host, random *rand.Rand, stream in
 	var out strings.Builder
 	for runes := []rune(text); ; {
 		n := min(1+random.IntN(60), len(runes))
-		in := abi.OnChunkInput{Stream: stream, Chunks: []abi.Chunk{{Kind: kind, Text: string(runes[:n])}}, Final: n == len(runes)}
+		in := abi.OnChunkInput{
+			Stream: stream,
+			Chunks: []abi.Chunk{{Kind: kind, Text: string(runes[:n])}},
+			Final:  n == len(runes),
+		}
 		require.NoError(t, h.Wipe())
 		answer, err := h.OnChunk(in)
 		require.NoError(t, err)

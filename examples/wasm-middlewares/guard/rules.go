@@ -27,15 +27,46 @@ const (
 
 var rules = []rule{
 	{"injection", regexp.MustCompile(drop + `[a-z]{0,25}` + former + `[a-z]{0,20}` + rulesOf)},
-	{"injection", regexp.MustCompile(drop + `(?:all|any|every|everything|whatever)[a-z]{0,20}(?:before|above|toldyou|weretold|saidearlier|sofar)`)},
-	{"injection", regexp.MustCompile(`(?:new|real|actual|updated)(?:system)?(?:instruction|directive)s?(?:foryou|are|follow|is)`)},
-	{"injection", regexp.MustCompile(`youarenow(?:a|an|in)?(?:dan|free|unrestricted|jailbroken|unfiltered|nolonger|developermode|evil)`)},
-	{"injection", regexp.MustCompile(`(?:pretend|act|behave|respond)[a-z]{0,20}(?:without|nofurther|haveno|hadno)(?:any)?(?:restriction|rule|limit|filter|guideline|safety)`)},
-	{"injection", regexp.MustCompile(`(?:enable|enter|activate|switchto)(?:the)?(?:developer|jailbreak|god|dan|debug)mode`)},
-	{"injection", regexp.MustCompile(`(?:donot|dont|never|without)(?:tell|inform|mention|notify|telling|informing|mentioning)[a-z]{0,12}(?:theuser|thisto|user)`)},
+	{
+		"injection",
+		regexp.MustCompile(
+			drop + `(?:all|any|every|everything|whatever)[a-z]{0,20}(?:before|above|toldyou|weretold|saidearlier|sofar)`,
+		),
+	},
+	{
+		"injection",
+		regexp.MustCompile(`(?:new|real|actual|updated)(?:system)?(?:instruction|directive)s?(?:foryou|are|follow|is)`),
+	},
+	{
+		"injection",
+		regexp.MustCompile(
+			`youarenow(?:a|an|in)?(?:dan|free|unrestricted|jailbroken|unfiltered|nolonger|developermode|evil)`,
+		),
+	},
+	{
+		"injection",
+		regexp.MustCompile(
+			`(?:pretend|act|behave|respond)[a-z]{0,20}(?:without|nofurther|haveno|hadno)(?:any)?(?:restriction|rule|limit|filter|guideline|safety)`,
+		),
+	},
+	{
+		"injection",
+		regexp.MustCompile(`(?:enable|enter|activate|switchto)(?:the)?(?:developer|jailbreak|god|dan|debug)mode`),
+	},
+	{
+		"injection",
+		regexp.MustCompile(
+			`(?:donot|dont|never|without)(?:tell|inform|mention|notify|telling|informing|mentioning)[a-z]{0,12}(?:theuser|thisto|user)`,
+		),
+	},
 	{"leak", regexp.MustCompile(telling + `[a-z]{0,25}` + secrets)},
 	{"exfiltration", regexp.MustCompile(sending + `[a-z]{0,30}` + valuable + `[a-z]{0,30}(?:to|http|at)`)},
-	{"unsafe", regexp.MustCompile(`(?:howto|howdoi|howcani|helpme|teachmeto|stepsto|instructions(?:to|for)|recipefor)[a-z]{0,12}(?:make|build|making|building|write|writing|create|creating|synthesi[sz]e|cook|deploy)[a-z]{0,20}` + harm)},
+	{
+		"unsafe",
+		regexp.MustCompile(
+			`(?:howto|howdoi|howcani|helpme|teachmeto|stepsto|instructions(?:to|for)|recipefor)[a-z]{0,12}(?:make|build|making|building|write|writing|create|creating|synthesi[sz]e|cook|deploy)[a-z]{0,20}` + harm,
+		),
+	},
 }
 
 // image matches Markdown that makes a client fetch an address with data in it.
@@ -96,7 +127,28 @@ func (g *guard) plain(text string) string {
 var markup = regexp.MustCompile(`<!--(?s:.*?)-->|<[^<>]{0,300}>|\]\([^()\s]{0,300}\)`)
 
 // leet replaces digits and signs by the letters they resemble.
-var leet = strings.NewReplacer("0", "o", "1", "i", "3", "e", "4", "a", "5", "s", "7", "t", "@", "a", "$", "s", "!", "i", "|", "l")
+var leet = strings.NewReplacer(
+	"0",
+	"o",
+	"1",
+	"i",
+	"3",
+	"e",
+	"4",
+	"a",
+	"5",
+	"s",
+	"7",
+	"t",
+	"@",
+	"a",
+	"$",
+	"s",
+	"!",
+	"i",
+	"|",
+	"l",
+)
 
 // bare removes everything except the letters a to z.
 func bare(text string) string {

@@ -20,7 +20,8 @@ func (m *missing) Error() string { return m.why }
 
 // clean reports whether p is a canonical path below the root.
 func clean(p string) bool {
-	return p != "" && p != "." && p != ".." && path.Clean(p) == p && !path.IsAbs(p) && !strings.HasPrefix(p, "../") && !strings.Contains(p, "\\")
+	return p != "" && p != "." && p != ".." && path.Clean(p) == p && !path.IsAbs(p) && !strings.HasPrefix(p, "../") &&
+		!strings.Contains(p, "\\")
 }
 
 // open returns the contents of a file from the configuration, or from the read tool.
@@ -66,7 +67,11 @@ func (l *loading) file(p, from string, depth int) error {
 		return nil
 	}
 	if len(l.seen) == maxFiles || depth > maxDepth {
-		return l.leave(p, from, middleware.Sprintf("there are more than %d files, or imports more than %d deep", maxFiles, maxDepth))
+		return l.leave(
+			p,
+			from,
+			middleware.Sprintf("there are more than %d files, or imports more than %d deep", maxFiles, maxDepth),
+		)
 	}
 	l.seen[p] = true
 	text, err := l.r.open(l.ctx, p)
@@ -78,7 +83,11 @@ func (l *loading) file(p, from string, depth int) error {
 		return err
 	}
 	if len(text) > l.left {
-		return l.leave(p, from, middleware.Sprintf("its %d bytes are more than the %d that are left of max_bytes", len(text), l.left))
+		return l.leave(
+			p,
+			from,
+			middleware.Sprintf("its %d bytes are more than the %d that are left of max_bytes", len(text), l.left),
+		)
 	}
 	l.left -= len(text)
 	by := ""

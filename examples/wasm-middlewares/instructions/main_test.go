@@ -52,8 +52,16 @@ func left(h *middlewaretest.Host) (out []string) {
 
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	config := map[string]any{"global": "All: be kind.", "agents": map[string]string{"test": "Test: be quick.", "other": "Other."},
-		"files": map[string]string{"AGENTS.md": "Use tabs.\n", "s/SKILL.md": invoices}, "load": []string{"AGENTS.md"}, "skills": []string{"s/SKILL.md"}}
+	config := map[string]any{
+		"global": "All: be kind.",
+		"agents": map[string]string{"test": "Test: be quick.", "other": "Other."},
+		"files": map[string]string{
+			"AGENTS.md":  "Use tabs.\n",
+			"s/SKILL.md": invoices,
+		},
+		"load":   []string{"AGENTS.md"},
+		"skills": []string{"s/SKILL.md"},
+	}
 	h := newHost(t, config)
 	got, tool := start(t, h, "Own.")
 	require.True(t, tool)
@@ -139,7 +147,11 @@ func TestSkills(t *testing.T) {
 	require.Contains(t, got, "\n- invoices: How invoices are written.\n- root: One that is long.")
 	require.NotContains(t, got, "# Invoices")
 	require.NoError(t, h.Wipe())
-	require.Equal(t, "Skill invoices, from skills/invoices/SKILL.md\n\n# Invoices\n---\nFill in form.md.", load(t, h, map[string]any{"name": "invoices"}).Content.String())
+	require.Equal(
+		t,
+		"Skill invoices, from skills/invoices/SKILL.md\n\n# Invoices\n---\nFill in form.md.",
+		load(t, h, map[string]any{"name": "invoices"}).Content.String(),
+	)
 	require.Equal(t, "The form.", load(t, h, map[string]any{"name": "invoices", "file": "form.md"}).Content.String())
 	for want, args := range map[string]map[string]any{
 		`there is no skill "x"; there are invoices, root`:                  {"name": "x"},
@@ -193,8 +205,14 @@ func FuzzParseSkill(f *testing.F) {
 // Files missing from the configuration are read with a tool of the agent.
 func TestReadTool(t *testing.T) {
 	t.Parallel()
-	files := map[string]string{"AGENTS.md": "Read @more.md and @gone.md", "more.md": "More.", "s/SKILL.md": invoices, "s/form.md": "The form.",
-		"t/SKILL.md": invoices, "u/SKILL.md": "none"}
+	files := map[string]string{
+		"AGENTS.md":  "Read @more.md and @gone.md",
+		"more.md":    "More.",
+		"s/SKILL.md": invoices,
+		"s/form.md":  "The form.",
+		"t/SKILL.md": invoices,
+		"u/SKILL.md": "none",
+	}
 	h := newHost(t, map[string]any{"read_tool": "cat", "read_argument": "file", "load": []string{"AGENTS.md"},
 		"skills": []string{"s/SKILL.md", "t/SKILL.md", "u/SKILL.md", "v/SKILL.md"}})
 	h.OwnTool = func(name, arguments string) (*abi.Result, error) {

@@ -58,7 +58,12 @@ func (r *instructor) loadSkills(ctx *middleware.Context, run *middleware.AgentSt
 		return "", middleware.Errorf("%w; give this one another name, with the key tool", err)
 	}
 	var b strings.Builder
-	b.WriteString(middleware.Sprintf("Skills are texts that say how to do something. Before you do what one of these is for, load it with the tool %s:", r.Tool))
+	b.WriteString(
+		middleware.Sprintf(
+			"Skills are texts that say how to do something. Before you do what one of these is for, load it with the tool %s:",
+			r.Tool,
+		),
+	)
 	for _, s := range list {
 		b.WriteString(middleware.Sprintf("\n- %s: %s", s.Name, s.Description))
 	}
@@ -88,7 +93,9 @@ func (r *instructor) answer(ctx *middleware.Context, args skillArgs) (*abi.Resul
 		for _, s := range list {
 			names = append(names, s.Name)
 		}
-		return abi.ErrorResult(middleware.Sprintf("there is no skill %q; there are %s", args.Name, strings.Join(names, ", "))), nil
+		return abi.ErrorResult(
+			middleware.Sprintf("there is no skill %q; there are %s", args.Name, strings.Join(names, ", ")),
+		), nil
 	}
 	s := list[i]
 	folder := path.Dir(s.Path)
@@ -97,7 +104,9 @@ func (r *instructor) answer(ctx *middleware.Context, args skillArgs) (*abi.Resul
 		file = path.Join(folder, args.File)
 		// A skill at the root has no folder of its own.
 		if !clean(file) || folder != "." && !strings.HasPrefix(file, folder+"/") || folder == "." && file != s.Path {
-			return abi.ErrorResult(middleware.Sprintf("file: %q is no file of the skill %s, which lies in %s", args.File, s.Name, folder)), nil
+			return abi.ErrorResult(
+				middleware.Sprintf("file: %q is no file of the skill %s, which lies in %s", args.File, s.Name, folder),
+			), nil
 		}
 	}
 	text, err := r.open(ctx, file)

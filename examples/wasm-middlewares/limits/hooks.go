@@ -57,7 +57,9 @@ func (l *limits) BeforeModel(ctx *middleware.Context, call *middleware.ModelStar
 		call.Tools = nil
 		delete(call.Params, "tool_choice")
 		delete(call.Params, "parallel_tool_calls")
-		call.Messages.Append(abi.User(last.String() + " Do not call tools any more: answer with what you know, and say what is missing."))
+		call.Messages.Append(
+			abi.User(last.String() + " Do not call tools any more: answer with what you know, and say what is missing."),
+		)
 	}
 	return ctx.Emit("limit_reached", last)
 }

@@ -78,7 +78,11 @@ func (l *limits) Configure(*middleware.Context) error {
 	}
 	for model, p := range l.Prices {
 		if model == "" || !good(p.Input) || !good(p.Output) {
-			return invalid("prices.%s: want the name of a model, and prices for input and output from 0 to %d", model, int(maxMoney))
+			return invalid(
+				"prices.%s: want the name of a model, and prices for input and output from 0 to %d",
+				model,
+				int(maxMoney),
+			)
 		}
 		l.models = append(l.models, model)
 	}
@@ -105,7 +109,12 @@ func (p *period) check(priced bool) error {
 	}
 	for tool, n := range p.Tools {
 		if tool == "" || len(tool) > abi.MaxName || n < 0 {
-			return invalid("%s.tools.%s: want the name of a tool, of at most %d bytes, and a number from 0", p.name, tool, abi.MaxName)
+			return invalid(
+				"%s.tools.%s: want the name of a tool, of at most %d bytes, and a number from 0",
+				p.name,
+				tool,
+				abi.MaxName,
+			)
 		}
 	}
 	return nil

@@ -118,16 +118,30 @@ func TestTokensEstimated(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, object{"run": object{"tokens": 100}})
 	b.SetMessages(abi.User(strings.Repeat("word ", 100)))
-	_, err := b.AfterModel(abi.AfterModelInput{Request: abi.Request{Model: "m"}, Source: "model", Response: &abi.Response{Message: abi.Assistant(strings.Repeat("word ", 100))}})
+	_, err := b.AfterModel(
+		abi.AfterModelInput{
+			Request:  abi.Request{Model: "m"},
+			Source:   "model",
+			Response: &abi.Response{Message: abi.Assistant(strings.Repeat("word ", 100))},
+		},
+	)
 	require.NoError(t, err)
 	var n int64
 	_, err = b.Local(tokensUsed, &n)
 	require.NoError(t, err)
 	require.Greater(t, n, int64(100))
 
-	_, err = b.AfterModel(abi.AfterModelInput{Request: abi.Request{Model: "m"}, Source: "cache", Response: &abi.Response{Message: abi.Assistant("x")}})
+	_, err = b.AfterModel(
+		abi.AfterModelInput{
+			Request:  abi.Request{Model: "m"},
+			Source:   "cache",
+			Response: &abi.Response{Message: abi.Assistant("x")},
+		},
+	)
 	require.NoError(t, err)
-	_, err = b.AfterModel(abi.AfterModelInput{Request: abi.Request{Model: "m"}, Source: "model", Error: &abi.Error{Code: abi.CodeModel}})
+	_, err = b.AfterModel(
+		abi.AfterModelInput{Request: abi.Request{Model: "m"}, Source: "model", Error: &abi.Error{Code: abi.CodeModel}},
+	)
 	require.NoError(t, err)
 	var after int64
 	_, err = b.Local(tokensUsed, &after)
@@ -137,7 +151,14 @@ func TestTokensEstimated(t *testing.T) {
 
 func TestMoney(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, object{"run": object{"money": 0.001}, "prices": object{"*": object{"input": 1}, "m-*": object{"input": 10, "output": 30}}, "on_limit": "stop"})
+	b := newBench(
+		t,
+		object{
+			"run":      object{"money": 0.001},
+			"prices":   object{"*": object{"input": 1}, "m-*": object{"input": 10, "output": 30}},
+			"on_limit": "stop",
+		},
+	)
 	b.usage = abi.Usage{PromptTokens: 20, CompletionTokens: 10, TotalTokens: 30} // 0.0005
 	require.Equal(t, "ok", b.model())
 	require.Equal(t, "ok", b.model())
@@ -145,7 +166,10 @@ func TestMoney(t *testing.T) {
 
 	// Reported usage never lowers a sum, and a total without a breakdown still costs money.
 	for _, usage := range []abi.Usage{{TotalTokens: 40}, {PromptTokens: -1 << 62, CompletionTokens: 1 << 62}, {PromptTokens: 1<<63 - 1, TotalTokens: -1}} {
-		b = newBench(t, object{"run": object{"money": 0.001}, "prices": object{"*": object{"input": 10, "output": 30}}, "on_limit": "stop"})
+		b = newBench(
+			t,
+			object{"run": object{"money": 0.001}, "prices": object{"*": object{"input": 10, "output": 30}}, "on_limit": "stop"},
+		)
 		b.usage = usage
 		require.Equal(t, "ok", b.model())
 		require.Equal(t, "stop: The limit of 0.001 money for this run is reached.", b.model())
@@ -159,7 +183,11 @@ func TestToolCalls(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, object{"run": object{"tool_calls": 3, "tools": object{"mail*": 1, "never": 0}}})
 	require.Equal(t, "ok", b.tool("mail"))
-	require.Contains(t, b.tool("mail_all"), "The limit of 1 calls of mail* for this run is reached. The call was not made; do not call it again.")
+	require.Contains(
+		t,
+		b.tool("mail_all"),
+		"The limit of 1 calls of mail* for this run is reached. The call was not made; do not call it again.",
+	)
 	require.Contains(t, b.tool("never"), "The limit of 0 calls of never")
 	require.Equal(t, "ok", b.tool("read"))
 	require.Equal(t, "ok", b.tool("read"), "what was refused does not count")
@@ -179,7 +207,10 @@ func TestToolCalls(t *testing.T) {
 }
 
 func TestDay(t *testing.T) {
-	config := object{"day": object{"model_calls": 3, "tools": object{"mail": 1}}, "run": object{"tools": object{"mail": 5}}}
+	config := object{
+		"day": object{"model_calls": 3, "tools": object{"mail": 1}},
+		"run": object{"tools": object{"mail": 5}},
+	}
 	configs[t.Name()] = config
 	b := newBench(t, config)
 	require.Equal(t, "ok", b.model())

@@ -34,7 +34,12 @@ func TestParallelRuns(t *testing.T) {
 	h, err := host.New(t.Context(), &host.Options{CacheDir: filepath.Join(cache, "agent-runner", "test")})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, h.Close(context.Background())) })
-	m, err := h.LoadBytes(t.Context(), "limits.wasm", guestbuild.Build(t, "examples/wasm-middlewares/limits"), host.Limits{})
+	m, err := h.LoadBytes(
+		t.Context(),
+		"limits.wasm",
+		guestbuild.Build(t, "examples/wasm-middlewares/limits"),
+		host.Limits{},
+	)
 	require.NoError(t, err)
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "values.db"), &store.Options{})
 	require.NoError(t, err)
@@ -56,7 +61,13 @@ func TestParallelRuns(t *testing.T) {
 			return scripted.Calls(list...)
 		}),
 		ModelName: "m", Tools: []tool.Tool{mail}, Options: hook.Options{Values: s},
-		Middlewares: []host.Middleware{{Module: m, Grants: host.Grants{Store: true}, Config: []byte(`{"day":{"model_calls":12,"tools":{"mail":5}},"on_limit":"stop"}`)}},
+		Middlewares: []host.Middleware{
+			{
+				Module: m,
+				Grants: host.Grants{Store: true},
+				Config: []byte(`{"day":{"model_calls":12,"tools":{"mail":5}},"on_limit":"stop"}`),
+			},
+		},
 	})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)

@@ -47,7 +47,9 @@ func (p *patcher) Configure(*middleware.Context) error {
 		return invalid("config: language: %q is not one of en, zh", p.Language)
 	}
 	if p.Strict && (p.RemoveOrphans || p.RemoveDuplicates) {
-		return invalid("config: strict mends nothing, and remove_orphan_results and remove_duplicate_results do; set one or the other")
+		return invalid(
+			"config: strict mends nothing, and remove_orphan_results and remove_duplicate_results do; set one or the other",
+		)
 	}
 	if p.Template == "" {
 		p.Template = texts[p.Language]

@@ -210,6 +210,10 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	h := middlewaretest.New(middleware.Options{}, newPatcher())
 	require.ErrorContains(t, h.Configure(map[string]any{"language": "fr"}), `config: language: "fr" is not one of en, zh`)
-	require.ErrorContains(t, h.Configure(map[string]any{"strict": true, "remove_orphan_results": true}), "config: strict mends nothing")
+	require.ErrorContains(
+		t,
+		h.Configure(map[string]any{"strict": true, "remove_orphan_results": true}),
+		"config: strict mends nothing",
+	)
 	require.ErrorContains(t, h.Configure(map[string]any{"lang": "en"}), "lang")
 }

@@ -27,7 +27,13 @@ func (p *planner) BeforeModel(ctx *middleware.Context, call *middleware.ModelSta
 	if err != nil || p.RemindAfter == 0 || l.count(pending, inProgress) == 0 || ctx.Run.Step-l.Step < p.RemindAfter {
 		return err
 	}
-	call.Messages.Append(abi.User("(A reminder, not from the user: these tasks of your plan are not done. Go on with them, or change the plan.)\n" + openTasks(&l)))
+	call.Messages.Append(
+		abi.User(
+			"(A reminder, not from the user: these tasks of your plan are not done. Go on with them, or change the plan.)\n" + openTasks(
+				&l,
+			),
+		),
+	)
 	return nil
 }
 
@@ -104,12 +110,19 @@ func (p *planner) add(ctx *middleware.Context, args addArgs) (*abi.Result, error
 			return "", errors.New("tasks: at least one")
 		}
 		if len(l.Tasks)+len(args.Tasks) > p.MaxTasks {
-			return "", middleware.Errorf("there may be %d tasks, and there are %d; delete what is no longer needed", p.MaxTasks, len(l.Tasks))
+			return "", middleware.Errorf(
+				"there may be %d tasks, and there are %d; delete what is no longer needed",
+				p.MaxTasks,
+				len(l.Tasks),
+			)
 		}
 		first := len(l.Tasks)
 		for _, t := range args.Tasks {
 			l.Last++
-			l.Tasks = append(l.Tasks, task{ID: l.Last, Title: t.Title, Details: t.Details, Status: pending, After: unique(t.After)})
+			l.Tasks = append(
+				l.Tasks,
+				task{ID: l.Last, Title: t.Title, Details: t.Details, Status: pending, After: unique(t.After)},
+			)
 		}
 		var b strings.Builder
 		b.WriteString("Added:")
@@ -181,7 +194,11 @@ func (p *planner) mayBecome(l *list, t *task, before string) error {
 		return nil
 	}
 	if waits := l.waits(t); len(waits) > 0 {
-		return middleware.Errorf("#%d must wait for %s; do these first, or change what it waits for with after", t.ID, refs(waits))
+		return middleware.Errorf(
+			"#%d must wait for %s; do these first, or change what it waits for with after",
+			t.ID,
+			refs(waits),
+		)
 	}
 	if n := l.count(inProgress); t.Status == inProgress && p.MaxInProgress > 0 && n > p.MaxInProgress {
 		return middleware.Errorf("%d tasks may be in progress at once, and so many are; complete one first", p.MaxInProgress)

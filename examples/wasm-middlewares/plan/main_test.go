@@ -53,7 +53,13 @@ func TestPlan(t *testing.T) {
 	start, err := h.BeforeAgent(abi.BeforeAgentInput{Instruction: "Be kind."})
 	require.NoError(t, err)
 	require.Len(t, start.Tools.Add, 3)
-	require.True(t, strings.HasPrefix(*start.Instruction, "Be kind.\nWork of more than three steps begins with a plan: write its tasks down with todo_add. "))
+	require.True(
+		t,
+		strings.HasPrefix(
+			*start.Instruction,
+			"Be kind.\nWork of more than three steps begins with a plan: write its tasks down with todo_add. ",
+		),
+	)
 
 	require.Equal(t, "There are no tasks.", works(t, h, "list", `{}`))
 	require.Equal(t, "Added:\n#1 [pending] Find a train\n#2 [pending] Book it (after #1)",
@@ -61,12 +67,27 @@ func TestPlan(t *testing.T) {
 	require.NoError(t, h.Wipe())
 	require.Equal(t, "Added:\n#3 [pending] Pack", works(t, h, "add", `{"tasks":[{"title":"Pack"}]}`))
 	refuses(t, h, "update", `{"id":2,"status":"in_progress"}`, "#2 must wait for #1; do these first")
-	require.Equal(t, "#1 [in_progress] Find a train\n\nOpen:\n#1 [in_progress] Find a train\n#2 [pending] Book it (after #1)\n#3 [pending] Pack",
-		works(t, h, "update", `{"id":1,"status":"in_progress"}`))
+	require.Equal(
+		t,
+		"#1 [in_progress] Find a train\n\nOpen:\n#1 [in_progress] Find a train\n#2 [pending] Book it (after #1)\n#3 [pending] Pack",
+		works(t, h, "update", `{"id":1,"status":"in_progress"}`),
+	)
 	works(t, h, "update", `{"id":1,"status":"completed"}`)
-	require.Equal(t, "#2 [completed] Book it\n\nOpen:\n#3 [pending] Pack", works(t, h, "update", `{"id":2,"status":"completed"}`))
-	require.Equal(t, "#3 [canceled] Pack lightly\n\nNothing is open.", works(t, h, "update", `{"id":3,"status":"canceled","title":"Pack lightly","details":"One bag."}`))
-	require.Equal(t, "#1 [completed] Find a train\n#2 [completed] Book it\n#3 [canceled] Pack lightly\n2 of 3 done.", works(t, h, "list", ``))
+	require.Equal(
+		t,
+		"#2 [completed] Book it\n\nOpen:\n#3 [pending] Pack",
+		works(t, h, "update", `{"id":2,"status":"completed"}`),
+	)
+	require.Equal(
+		t,
+		"#3 [canceled] Pack lightly\n\nNothing is open.",
+		works(t, h, "update", `{"id":3,"status":"canceled","title":"Pack lightly","details":"One bag."}`),
+	)
+	require.Equal(
+		t,
+		"#1 [completed] Find a train\n#2 [completed] Book it\n#3 [canceled] Pack lightly\n2 of 3 done.",
+		works(t, h, "list", ``),
+	)
 	require.Equal(t, "#3 [canceled] Pack lightly\n\nOne bag.", works(t, h, "list", `{"id":3}`))
 	require.Equal(t, "#3 [canceled] Pack lightly", works(t, h, "update", `{"id":3,"details":""}`)[:26])
 	require.Equal(t, "Deleted #3.", works(t, h, "update", `{"id":3,"status":"deleted"}`))
@@ -74,7 +95,11 @@ func TestPlan(t *testing.T) {
 
 	last := h.Events[len(h.Events)-1]
 	require.Equal(t, "plan", last.Name)
-	require.JSONEq(t, `{"tasks":[{"id":1,"title":"Find a train","status":"completed"},{"id":2,"title":"Book it","status":"completed"},{"id":4,"title":"Go","status":"pending"}]}`, string(last.Data))
+	require.JSONEq(
+		t,
+		`{"tasks":[{"id":1,"title":"Find a train","status":"completed"},{"id":2,"title":"Book it","status":"completed"},{"id":4,"title":"Go","status":"pending"}]}`,
+		string(last.Data),
+	)
 }
 
 func TestRefuses(t *testing.T) {

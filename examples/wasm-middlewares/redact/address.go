@@ -49,7 +49,12 @@ func (email) open(text string, from int) int {
 
 // local returns the start of the local part before the @ at index at.
 func local(text string, least, at int) int {
-	begin := back(text, max(least, at-maxLocal), at, func(c rune) bool { return inDomain(c) || strings.ContainsRune("_%+", c) })
+	begin := back(
+		text,
+		max(least, at-maxLocal),
+		at,
+		func(c rune) bool { return inDomain(c) || strings.ContainsRune("_%+", c) },
+	)
 	for begin < at && text[begin] == '.' {
 		begin++
 	}
@@ -83,7 +88,8 @@ func domain(text string, i int) (end int) {
 }
 
 func inDomain(c rune) bool {
-	return c == '.' || c == '-' || c < utf8.RuneSelf && alnum(byte(c)) || c >= utf8.RuneSelf && unicode.Is(unicode.Latin, c)
+	return c == '.' || c == '-' || c < utf8.RuneSelf && alnum(byte(c)) ||
+		c >= utf8.RuneSelf && unicode.Is(unicode.Latin, c)
 }
 
 // back returns the start of the longest run of characters of a class that ends at index to.

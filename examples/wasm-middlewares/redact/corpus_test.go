@@ -23,7 +23,14 @@ import (
 
 var people = []string{"anna", "b.chen", "j_ortiz", "Maria.Rossi", "o+lists", "k-2024", "zoë", "support"}
 
-var hosts = []string{"example.com", "mail.example.org", "corp.example.co.uk", "firma-nord.example.de", "x1.io", "bücher.example"}
+var hosts = []string{
+	"example.com",
+	"mail.example.org",
+	"corp.example.co.uk",
+	"firma-nord.example.de",
+	"x1.io",
+	"bücher.example",
+}
 
 // made generates random data of each kind.
 var made = map[string]func(*rand.Rand) string{
@@ -213,7 +220,14 @@ func TestCorpus(t *testing.T) {
 		}
 	}
 	precision, recall := float64(hits)/float64(hits+wrong), float64(hits)/float64(total)
-	fmt.Fprintf(&table, "\nOf %d texts without such data %d were changed. Precision %.3f, recall %.3f.\n\n", total, wrong, precision, recall)
+	fmt.Fprintf(
+		&table,
+		"\nOf %d texts without such data %d were changed. Precision %.3f, recall %.3f.\n\n",
+		total,
+		wrong,
+		precision,
+		recall,
+	)
 	t.Log(table.String())
 	require.Greater(t, precision, 0.95)
 	require.Greater(t, recall, 0.7)

@@ -108,5 +108,6 @@ func decode(run string) []string {
 // decodings.
 func readable(b []byte) bool {
 	text := string(b)
-	return utf8.ValidString(text) && strings.IndexFunc(text, func(c rune) bool { return !unicode.IsPrint(c) && !unicode.IsSpace(c) }) < 0
+	return utf8.ValidString(text) &&
+		strings.IndexFunc(text, func(c rune) bool { return !unicode.IsPrint(c) && !unicode.IsSpace(c) }) < 0
 }

@@ -148,7 +148,10 @@ func (r *redact) refusal(ctx *middleware.Context) (kind string, err error) {
 // stopped returns the error that ends the run because the conversation contains data of a
 // blocked kind.
 func stopped(ctx *middleware.Context, kind string) error {
-	return ctx.Stop(middleware.Sprintf("The conversation holds data of the kind %s, which the model must not be sent.", kind), "redact_blocked")
+	return ctx.Stop(
+		middleware.Sprintf("The conversation holds data of the kind %s, which the model must not be sent.", kind),
+		"redact_blocked",
+	)
 }
 
 // AfterModelRewriteState processes an answer that did not pass through OnChunk, because a
@@ -166,8 +169,12 @@ func (r *redact) AfterModelRewriteState(ctx *middleware.Context, state *middlewa
 	if err := cmp.Or(found.tell(ctx, "output"), r.vault.err); err != nil || changed {
 		return err // stopping would discard the change
 	}
-	if kind := r.scan.marked(m.Content.String() + m.ReasoningContent); kind != "" && r.Output && m.Role == abi.RoleAssistant {
-		return ctx.Stop(middleware.Sprintf("The answer held data of the kind %s, which must not be said.", kind), "redact_blocked")
+	if kind := r.scan.marked(m.Content.String() + m.ReasoningContent); kind != "" && r.Output &&
+		m.Role == abi.RoleAssistant {
+		return ctx.Stop(
+			middleware.Sprintf("The answer held data of the kind %s, which must not be said.", kind),
+			"redact_blocked",
+		)
 	}
 	return nil
 }
@@ -197,7 +204,9 @@ func (r *redact) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) err
 	if end.Result != nil {
 		end.Result.Content, _ = r.content(end.Result.Content, &r.rest, found)
 		if kind := r.scan.marked(end.Result.Content.String()); kind != "" {
-			end.Result = abi.ErrorResult(middleware.Sprintf("The result of %s is withheld: it holds data of the kind %s.", end.Name, kind))
+			end.Result = abi.ErrorResult(
+				middleware.Sprintf("The result of %s is withheld: it holds data of the kind %s.", end.Name, kind),
+			)
 		}
 	}
 	return found.tell(ctx, "tool_result")
@@ -227,7 +236,15 @@ func (r *redact) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart)
 		})
 	}
 	if marks != "" {
-		call.Respond(abi.ErrorResult(middleware.Sprintf("%s was not called: its arguments hold data of the kind %s, which it must not get.", call.Name, marks)))
+		call.Respond(
+			abi.ErrorResult(
+				middleware.Sprintf(
+					"%s was not called: its arguments hold data of the kind %s, which it must not get.",
+					call.Name,
+					marks,
+				),
+			),
+		)
 		return found.tell(ctx, "tool_arguments")
 	}
 	if restores {

@@ -28,10 +28,16 @@ const (
 
 func TestRequestIsHiddenOnTheWire(t *testing.T) {
 	t.Parallel()
-	calls := abi.Message{Role: abi.RoleAssistant, ReasoningContent: "ask " + mail, ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", `{"to":"`+mail+`"}`)}}
+	calls := abi.Message{
+		Role:             abi.RoleAssistant,
+		ReasoningContent: "ask " + mail,
+		ToolCalls:        []abi.ToolCall{abi.NewToolCall("1", "t", `{"to":"`+mail+`"}`)},
+	}
 	messages := []abi.Message{
 		abi.System("be kind, " + mail), abi.User("I am " + mail), calls, abi.ToolMessage("1", "t", abi.Text("sent to "+mail)),
-		abi.Assistant("done, " + mail), {Role: abi.RoleUser, Content: abi.Parts(abi.Part{Type: abi.PartText, Text: mail}, abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"https://example.com/a.png"}`)})},
+		abi.Assistant(
+			"done, " + mail,
+		), {Role: abi.RoleUser, Content: abi.Parts(abi.Part{Type: abi.PartText, Text: mail}, abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"https://example.com/a.png"}`)})},
 	}
 	for name, c := range map[string]struct {
 		config object
@@ -116,7 +122,9 @@ func events(t *testing.T, h *middlewaretest.Host) []byte {
 func TestToolResults(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)
-	result := &abi.Result{Content: abi.Parts(abi.Part{Type: abi.PartText, Text: mail}, abi.Part{Type: abi.PartText, Text: "ok"})}
+	result := &abi.Result{
+		Content: abi.Parts(abi.Part{Type: abi.PartText, Text: mail}, abi.Part{Type: abi.PartText, Text: "ok"}),
+	}
 	answer, err := h.AfterTool(abi.AfterToolInput{Result: result})
 	require.NoError(t, err)
 	require.Equal(t, hidden+"ok", answer.Result.Content.String())
@@ -213,8 +221,21 @@ func TestStreamsOfSeveralTexts(t *testing.T) {
 		return abi.Chunk{Kind: abi.ChunkToolCall, Index: i, ID: id, Name: name, Arguments: s}
 	}
 	image := abi.Chunk{Kind: abi.ChunkPart, Part: &abi.Part{Type: abi.PartImage}}
-	got := stream(t, h, 1, reasoning("bob@"), text("10.0."), call(0, "a", "t", ""), call(0, "", "", `{"n":41111111`), call(1, "b", "t", `{"to":"bob@`),
-		call(0, "", "", `11111111}`), image, call(1, "", "", `example.com"}`), text("0.1"), reasoning("example.com"))
+	got := stream(
+		t,
+		h,
+		1,
+		reasoning("bob@"),
+		text("10.0."),
+		call(0, "a", "t", ""),
+		call(0, "", "", `{"n":41111111`),
+		call(1, "b", "t", `{"to":"bob@`),
+		call(0, "", "", `11111111}`),
+		image,
+		call(1, "", "", `example.com"}`),
+		text("0.1"),
+		reasoning("example.com"),
+	)
 	sum := map[string]string{}
 	for _, c := range got {
 		if c.Kind != abi.ChunkPart {
@@ -241,7 +262,17 @@ func TestStreamedToolResults(t *testing.T) {
 	h := newHost(t, object{"output": false})
 	result := func(id, s string) abi.Chunk { return abi.Chunk{Kind: abi.ChunkToolResult, CallID: id, Text: s} }
 	part := abi.Chunk{Kind: abi.ChunkPart, CallID: "c", Part: &abi.Part{Type: abi.PartText, Text: mail}}
-	got := stream(t, h, 1, result("a", "bob@example"), result("b", "x@y"), result("a", ".com"), result("b", ".org "), part, text(mail))
+	got := stream(
+		t,
+		h,
+		1,
+		result("a", "bob@example"),
+		result("b", "x@y"),
+		result("a", ".com"),
+		result("b", ".org "),
+		part,
+		text(mail),
+	)
 	sum := map[string]string{}
 	for _, c := range got {
 		sum[c.CallID] += c.Text

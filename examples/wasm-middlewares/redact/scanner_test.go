@@ -25,7 +25,18 @@ func TestHides(t *testing.T) {
 	s := scannerOf(t, func(r *redact) {
 		r.Patterns = []*pattern{{Name: "ticket", Pattern: `\bT-[0-9]+\b`}}
 	})
-	short := strings.NewReplacer("[REDACTED_EMAIL]", "<E>", "[REDACTED_CREDIT_CARD]", "<C>", "[REDACTED_IP]", "<I>", "[REDACTED_IBAN]", "<B>", "[REDACTED_TICKET]", "<T>")
+	short := strings.NewReplacer(
+		"[REDACTED_EMAIL]",
+		"<E>",
+		"[REDACTED_CREDIT_CARD]",
+		"<C>",
+		"[REDACTED_IP]",
+		"<I>",
+		"[REDACTED_IBAN]",
+		"<B>",
+		"[REDACTED_TICKET]",
+		"<T>",
+	)
 	long := strings.Repeat("a", 64)
 	for text, want := range map[string]string{
 		"": "", "nothing here": "nothing here",
@@ -100,10 +111,16 @@ func FuzzPieces(f *testing.F) {
 	f.Add("10.0.0.1.5 fe80::1: DE89 3704 0044 0532 0130 00 k1=abcdef; ends with end", uint64(2))
 	f.Add("aabab@b.co@c.de1.2.3.4@4111111111111111", uint64(3))
 	f.Add(`bob%40example.com bob\\u0040example.com &#52;&#x31;11 1111 1111 1111 %C3%A9`, uint64(4))
-	f.Add("ｂｏｂ＠ｅｘａｍｐｌｅ.com b\u200bo\u200bb@ex\u00adample.com key=Ym9iQGV4YW1wbGUuY29t= 626f62406578616d706c652e636f6d", uint64(5))
+	f.Add(
+		"ｂｏｂ＠ｅｘａｍｐｌｅ.com b\u200bo\u200bb@ex\u00adample.com key=Ym9iQGV4YW1wbGUuY29t= 626f62406578616d706c652e636f6d",
+		uint64(5),
+	)
 	s := scannerOf(f, func(r *redact) {
 		r.Patterns = []*pattern{
-			{Name: "key", Pattern: `\bk[0-9]=[a-z]{1,20}\b`}, {Name: "last", Pattern: `\bend$`}, {Name: "first", Pattern: `(?m)^(first|a|ab)\B`},
+			{
+				Name:    "key",
+				Pattern: `\bk[0-9]=[a-z]{1,20}\b`,
+			}, {Name: "last", Pattern: `\bend$`}, {Name: "first", Pattern: `(?m)^(first|a|ab)\B`},
 			{Name: "either", Pattern: `foo|foob?ar|(x|y)+?z`}, {Name: "loop", Pattern: `q(\b|w){1,3}r`},
 		}
 	})
@@ -143,9 +160,60 @@ func pieces(text string, random *rand.Rand) []string {
 // text that consists of fragments of the data that the detectors find.
 func TestPiecesOfMadeUpTexts(t *testing.T) {
 	t.Parallel()
-	words := []string{"bob", "@", ".", "example", ".com", " ", "-", "4111", " 1111", "1111", "411111111111", "12", "10.0.0.1", ":", "::", "fe80", "1", "DE89",
-		" 3704", "3704", " 0044", " 0532", " 0130", " 00", "x", "é", "k1=ab", "_", "end", "\n", "first", "谢", "GB82WEST12345698765432", "255.", "ffff:",
-		"%40", "%4", "\\", "u0040", "\\u0034", "&#64;", "&commat;", "&", "#", "\u200b", "ｂ", "＠", "４１１１", "Ym9iQGV4YW1wbGUuY29t", "=", "%C3%A9", "\u0301"}
+	words := []string{
+		"bob",
+		"@",
+		".",
+		"example",
+		".com",
+		" ",
+		"-",
+		"4111",
+		" 1111",
+		"1111",
+		"411111111111",
+		"12",
+		"10.0.0.1",
+		":",
+		"::",
+		"fe80",
+		"1",
+		"DE89",
+		" 3704",
+		"3704",
+		" 0044",
+		" 0532",
+		" 0130",
+		" 00",
+		"x",
+		"é",
+		"k1=ab",
+		"_",
+		"end",
+		"\n",
+		"first",
+		"谢",
+		"GB82WEST12345698765432",
+		"255.",
+		"ffff:",
+		"%40",
+		"%4",
+		"\\",
+		"u0040",
+		"\\u0034",
+		"&#64;",
+		"&commat;",
+		"&",
+		"#",
+		"\u200b",
+		"ｂ",
+		"＠",
+		"４１１１",
+		"Ym9iQGV4YW1wbGUuY29t",
+		"=",
+		"%C3%A9",
+		"\u0301",
+	}
 	s := scannerOf(t, func(r *redact) {
 		r.Patterns = []*pattern{{Name: "key", Pattern: `\bk[0-9]=[a-z]+\b`}, {Name: "last", Pattern: `\bend$`}}
 	})
@@ -230,8 +298,17 @@ func TestStrategies(t *testing.T) {
 
 	s = scannerOf(t, func(r *redact) { r.Strategy = strategyHash; r.Strategies = map[string]string{"ip": strategyRedact} })
 	hidden := s.all(text, finds{})
-	require.Regexp(t, `^\[EMAIL_[0-9a-f]{12}\] \[CREDIT_CARD_[0-9a-f]{12}\] \[IBAN_[0-9a-f]{12}\] \[REDACTED_IP\]$`, hidden)
-	require.Equal(t, hidden, s.all("BOB@example.com 4111-1111-1111-1111 de89 3704 0044 0532 0130 00 10.0.0.1", finds{}), "the same value has the same hash")
+	require.Regexp(
+		t,
+		`^\[EMAIL_[0-9a-f]{12}\] \[CREDIT_CARD_[0-9a-f]{12}\] \[IBAN_[0-9a-f]{12}\] \[REDACTED_IP\]$`,
+		hidden,
+	)
+	require.Equal(
+		t,
+		hidden,
+		s.all("BOB@example.com 4111-1111-1111-1111 de89 3704 0044 0532 0130 00 10.0.0.1", finds{}),
+		"the same value has the same hash",
+	)
 	salted := scannerOf(t, func(r *redact) { r.Strategy = strategyHash; r.Salt = "s" })
 	require.NotContains(t, salted.all(text, finds{}), hidden[:20])
 }

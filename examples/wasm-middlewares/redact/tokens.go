@@ -177,7 +177,10 @@ func (s *scanner) blocked(found finds) string {
 
 // marked returns the blocked kind whose replacement is in text, or "" if there is none.
 func (s *scanner) marked(text string) string {
-	i := slices.IndexFunc(s.kinds, func(k *kind) bool { return k.blocks && strings.Contains(text, block+strings.ToUpper(k.name)+"]") })
+	i := slices.IndexFunc(
+		s.kinds,
+		func(k *kind) bool { return k.blocks && strings.Contains(text, block+strings.ToUpper(k.name)+"]") },
+	)
 	if i < 0 {
 		return ""
 	}

@@ -46,19 +46,43 @@ func said(t *testing.T, h *middlewaretest.Host, s string, size int) string {
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, object{"strategy": "token", "strategies": object{"ip": "redact"}})
-	got := sent(t, h, abi.User("I am bob@example.com, not amy@example.org; 10.0.0.1"),
-		abi.Message{Role: abi.RoleAssistant, ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "send", `{"to":"amy@example.org"}`)}},
-		abi.ToolMessage("1", "send", abi.Text("BOB@example.com <EMAIL_2>")))
+	got := sent(
+		t,
+		h,
+		abi.User("I am bob@example.com, not amy@example.org; 10.0.0.1"),
+		abi.Message{
+			Role:      abi.RoleAssistant,
+			ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "send", `{"to":"amy@example.org"}`)},
+		},
+		abi.ToolMessage("1", "send", abi.Text("BOB@example.com <EMAIL_2>")),
+	)
 	require.Equal(t, "I am <EMAIL_1>, not <EMAIL_2>; [REDACTED_IP]", got[0].Content.String())
-	require.Equal(t, `{"to":"<EMAIL_2>"}`, got[1].ToolCalls[0].Function.Arguments, "it comes back before the tool is called")
+	require.Equal(
+		t,
+		`{"to":"<EMAIL_2>"}`,
+		got[1].ToolCalls[0].Function.Arguments,
+		"it comes back before the tool is called",
+	)
 	require.Equal(t, "<EMAIL_1> < EMAIL_2>", got[2].Content.String(), "what only looks like a token is none")
 	require.NoError(t, h.Wipe())
 
 	for size := 1; size < 12; size++ {
-		require.Equal(t, "To bob@example.com, <EMAIL_9> <b> <EMAIL_0> <EMAIL_12345> [REDACTED_IP] carl@example.com <EMAIL_",
-			said(t, h, "To <EMAIL_1>, <EMAIL_9> <b> <EMAIL_0> <EMAIL_12345> 10.0.0.1 carl@example.com <EMAIL_", size), "%d", size)
+		require.Equal(
+			t,
+			"To bob@example.com, <EMAIL_9> <b> <EMAIL_0> <EMAIL_12345> [REDACTED_IP] carl@example.com <EMAIL_",
+			said(
+				t,
+				h,
+				"To <EMAIL_1>, <EMAIL_9> <b> <EMAIL_0> <EMAIL_12345> 10.0.0.1 carl@example.com <EMAIL_",
+				size,
+			),
+			"%d",
+			size,
+		)
 	}
-	answer, err := h.BeforeTool(abi.BeforeToolInput{Call: abi.Call{Name: "send", Arguments: `{"to":["<EMAIL_2>"],"cc":"\u003cEMAIL_1>","n":1e2}`}})
+	answer, err := h.BeforeTool(
+		abi.BeforeToolInput{Call: abi.Call{Name: "send", Arguments: `{"to":["<EMAIL_2>"],"cc":"\u003cEMAIL_1>","n":1e2}`}},
+	)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"to":["amy@example.org"],"cc":"bob@example.com","n":1e2}`, *answer.Arguments)
 
@@ -102,7 +126,11 @@ func TestBlock(t *testing.T) {
 	answer, err := h.BeforeModel(abi.BeforeModelInput{})
 	require.NoError(t, err)
 	require.Equal(t, "redact_blocked", answer.Stop.Code)
-	require.Equal(t, "The conversation holds data of the kind credit_card, which the model must not be sent.", answer.Stop.Reason)
+	require.Equal(
+		t,
+		"The conversation holds data of the kind credit_card, which the model must not be sent.",
+		answer.Stop.Reason,
+	)
 	h.SetMessages(abi.User(mail))
 	answer, err = h.BeforeModel(abi.BeforeModelInput{})
 	require.NoError(t, err)
@@ -119,11 +147,21 @@ func TestBlock(t *testing.T) {
 	require.Nil(t, after.Stop, "a stop would leave the state as it is")
 	require.Equal(t, "[BLOCKED_CREDIT_CARD]", h.Messages()[1].Content.String())
 
-	result, err := h.AfterTool(abi.AfterToolInput{Call: abi.Call{Name: "lookup"}, Result: &abi.Result{Content: abi.Text("paid with " + card)}})
+	result, err := h.AfterTool(
+		abi.AfterToolInput{Call: abi.Call{Name: "lookup"}, Result: &abi.Result{Content: abi.Text("paid with " + card)}},
+	)
 	require.NoError(t, err)
 	require.True(t, result.Result.IsError)
-	require.Equal(t, "The result of lookup is withheld: it holds data of the kind credit_card.", result.Result.Content.String())
+	require.Equal(
+		t,
+		"The result of lookup is withheld: it holds data of the kind credit_card.",
+		result.Result.Content.String(),
+	)
 	call, err := h.BeforeTool(abi.BeforeToolInput{Call: abi.Call{Name: "pay", Arguments: `{"with":4111111111111111}`}})
 	require.NoError(t, err)
-	require.Equal(t, "pay was not called: its arguments hold data of the kind credit_card, which it must not get.", call.Result.Content.String())
+	require.Equal(
+		t,
+		"pay was not called: its arguments hold data of the kind credit_card, which it must not get.",
+		call.Result.Content.String(),
+	)
 }

@@ -225,7 +225,17 @@ func percent(text string) (rune, int) {
 }
 
 // entities maps the HTML names of characters that occur in data.
-var entities = map[string]rune{"commat": '@', "period": '.', "colon": ':', "hyphen": '-', "dash": '-', "lowbar": '_', "plus": '+', "nbsp": ' ', "sp": ' '}
+var entities = map[string]rune{
+	"commat": '@',
+	"period": '.',
+	"colon":  ':',
+	"hyphen": '-',
+	"dash":   '-',
+	"lowbar": '_',
+	"plus":   '+',
+	"nbsp":   ' ',
+	"sp":     ' ',
+}
 
 // entity decodes an HTML character reference: &#64;, &#x40;, &commat;.
 func entity(text string) (rune, int) {

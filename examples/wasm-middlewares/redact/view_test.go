@@ -53,9 +53,14 @@ func TestDisguises(t *testing.T) {
 // the first piece is a prefix of the output for the whole text.
 func TestCutAnywhere(t *testing.T) {
 	t.Parallel()
-	s := scannerOf(t, func(r *redact) { r.Strategies = map[string]string{"credit_card": strategyMask, "iban": strategyHash} })
+	s := scannerOf(
+		t,
+		func(r *redact) { r.Strategies = map[string]string{"credit_card": strategyMask, "iban": strategyHash} },
+	)
 	text := `{"to": "bob@example.com", "cc": "b\u00f6b%40example.org", "card": 4111111111111111, "x": "ｅｖｅ＠ｘ．ｏｒｇ", "ip": "10.0.0.1", ` +
-		`"b": "` + base64.StdEncoding.EncodeToString([]byte("amy@example.com")) + `", "iban": "DE89 3704 0044 0532 0130 00\n4111 1111 1111 1111", "n": "no\u200b\nbody@x"}`
+		`"b": "` + base64.StdEncoding.EncodeToString(
+		[]byte("amy@example.com"),
+	) + `", "iban": "DE89 3704 0044 0532 0130 00\n4111 1111 1111 1111", "n": "no\u200b\nbody@x"}`
 	for _, isJSON := range []bool{false, true} {
 		want := s.next(&tail{JSON: isJSON}, text, true, finds{})
 		for _, data := range []string{"bob", "4111111", "10.0", "3704", "ｘ", "YW15"} {

@@ -64,8 +64,12 @@ func TestCut(t *testing.T) {
 	b := newBench(t, map[string]any{"max_bytes": 70, "preview_bytes": 40, "exclude": []string{"raw_*"}})
 	text := strings.Repeat("é", 50) + strings.Repeat("z", 99)
 	res := b.ran(t, abi.Call{ID: "c1", Name: "read"}, abi.TextResult(text))
-	require.Equal(t, "[This result was cut: it has 199 bytes. Read all of it, or look for a text in it, with read_result {\"id\":\"r1\"}.]\n\n"+
-		"Its begin:\néééééééééé\n\nIts end:\nzzzzzzzzzzzzzzzzzzzz", res.Content.String())
+	require.Equal(
+		t,
+		"[This result was cut: it has 199 bytes. Read all of it, or look for a text in it, with read_result {\"id\":\"r1\"}.]\n\n"+
+			"Its begin:\néééééééééé\n\nIts end:\nzzzzzzzzzzzzzzzzzzzz",
+		res.Content.String(),
+	)
 	require.JSONEq(t, `{"reduce":{"id":"r1"}}`, string(res.Extra))
 	require.Equal(t, text, b.readAll(t, "r1", 199))
 
@@ -80,7 +84,9 @@ func TestCut(t *testing.T) {
 	} {
 		require.Equal(t, same.result, b.ran(t, same.call, same.result), name)
 	}
-	_, err := b.AfterTool(abi.AfterToolInput{Call: abi.Call{Name: "read"}, Error: &abi.Error{Code: abi.CodeTool, Message: text}})
+	_, err := b.AfterTool(
+		abi.AfterToolInput{Call: abi.Call{Name: "read"}, Error: &abi.Error{Code: abi.CodeTool, Message: text}},
+	)
 	require.NoError(t, err)
 }
 
@@ -197,8 +203,12 @@ func TestPartsAndExtra(t *testing.T) {
 	b := newBench(t, map[string]any{"max_bytes": 70, "preview_bytes": 0})
 	image := abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:image/png;base64,AA=="}`)}
 	res := b.ran(t, abi.Call{Name: "read"}, &abi.Result{
-		Content: abi.Parts(abi.Part{Type: abi.PartText, Text: strings.Repeat("z", 50)}, image, abi.Part{Type: abi.PartText, Text: strings.Repeat("y", 50)}),
-		Extra:   []byte(`{"other":1}`),
+		Content: abi.Parts(
+			abi.Part{Type: abi.PartText, Text: strings.Repeat("z", 50)},
+			image,
+			abi.Part{Type: abi.PartText, Text: strings.Repeat("y", 50)},
+		),
+		Extra: []byte(`{"other":1}`),
 	})
 	require.Len(t, res.Content.Parts(), 2)
 	require.Equal(t, image, res.Content.Parts()[1])
@@ -241,7 +251,11 @@ func TestClear(t *testing.T) {
 	b.SetMessages(rounds(4, abi.Text(sunny))...)
 	got := b.step(t)
 	for i := range 3 {
-		require.Equal(t, fmt.Sprintf(`[This old result of read was cleared. Read it with read_result {"id":"r%d"}.]`, i+1), got[2+2*i].Content.String())
+		require.Equal(
+			t,
+			fmt.Sprintf(`[This old result of read was cleared. Read it with read_result {"id":"r%d"}.]`, i+1),
+			got[2+2*i].Content.String(),
+		)
 		require.Equal(t, sunny, b.readAll(t, fmt.Sprint("r", i+1), len(sunny)))
 	}
 	require.Equal(t, sunny, got[8].Content.String())
@@ -262,7 +276,10 @@ func TestClear(t *testing.T) {
 func TestClearsNot(t *testing.T) {
 	t.Parallel()
 	long := abi.Text(strings.Repeat("Sunny. ", 100))
-	image := abi.Parts(abi.Part{Type: abi.PartText, Text: long.String()}, abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"x"}`)})
+	image := abi.Parts(
+		abi.Part{Type: abi.PartText, Text: long.String()},
+		abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"x"}`)},
+	)
 	for name, c := range map[string]struct {
 		config   map[string]any
 		messages []abi.Message
@@ -318,7 +335,11 @@ func TestCutThenCleared(t *testing.T) {
 	messages[2].Content, messages[2].Extra = res.Content, res.Extra
 	b.SetMessages(messages...)
 	got := b.step(t)
-	require.Equal(t, `[This old result of read was cleared. Read it with read_result {"id":"r1"}.]`, got[2].Content.String())
+	require.Equal(
+		t,
+		`[This old result of read was cleared. Read it with read_result {"id":"r1"}.]`,
+		got[2].Content.String(),
+	)
 	require.Equal(t, text, b.readAll(t, "r1", len(text)))
 }
 

@@ -21,7 +21,14 @@ type readArgs struct {
 }
 
 func (r *reducer) readTool() middleware.Tool {
-	t := middleware.NewTool(r.Tool, middleware.Sprintf("Reads a tool's result that was cut or cleared, %d bytes at once, or looks for a text in it.", r.PageBytes), r.answer)
+	t := middleware.NewTool(
+		r.Tool,
+		middleware.Sprintf(
+			"Reads a tool's result that was cut or cleared, %d bytes at once, or looks for a text in it.",
+			r.PageBytes,
+		),
+		r.answer,
+	)
 	t.Idempotent = true
 	return t
 }
@@ -98,7 +105,9 @@ func (r *reducer) find(ctx *middleware.Context, args readArgs, about kept) (stri
 		}
 		i += at
 		at = i + len(args.Find)
-		b.WriteString(middleware.Sprintf("\nbyte %d: …%s…", start+i, tail(text[:i], hitContext)+args.Find+head(text[at:], hitContext)))
+		b.WriteString(
+			middleware.Sprintf("\nbyte %d: …%s…", start+i, tail(text[:i], hitContext)+args.Find+head(text[at:], hitContext)),
+		)
 	}
 	if hits == 0 {
 		return middleware.Sprintf("[not found from byte %d on, in %d bytes]", args.From, about.Bytes), nil

@@ -92,7 +92,12 @@ func (r *reducer) drop(ctx *middleware.Context, id string, pieces int) {
 
 // load returns at least n bytes of stored text from offset from on, or less at the end of the
 // text. Since load reads whole pieces, the returned text begins at offset start.
-func (r *reducer) load(ctx *middleware.Context, id string, about kept, from, n int) (text string, start int, err error) {
+func (r *reducer) load(
+	ctx *middleware.Context,
+	id string,
+	about kept,
+	from, n int,
+) (text string, start int, err error) {
 	first, exact := slices.BinarySearch(about.Starts, from)
 	if !exact && first > 0 {
 		first--

@@ -10,8 +10,10 @@ import (
 )
 
 // passing matches error texts of transient failures.
-var passing = regexp.MustCompile(`(?i)\btime[d -]{0,2}out\b|deadline exceeded|temporar|connection (?:reset|refused|closed)|broken pipe|unexpected EOF|` +
-	`too many requests|rate.?limit|overloaded|unavailable|try again|\b(?:408|429|502|503|504)\b`)
+var passing = regexp.MustCompile(
+	`(?i)\btime[d -]{0,2}out\b|deadline exceeded|temporar|connection (?:reset|refused|closed)|broken pipe|unexpected EOF|` +
+		`too many requests|rate.?limit|overloaded|unavailable|try again|\b(?:408|429|502|503|504)\b`,
+)
 
 // maxWhy is the maximum size of a stored error text, in bytes.
 const maxWhy = 300
@@ -33,7 +35,9 @@ func (r *retry) failure(result *abi.Result, err error) (why string, wait int64, 
 			// These errors are permanent, whatever their text.
 			return text(why), 0, false
 		}
-		passes = r.When == whenAny || e.Retryable || e.Code == abi.CodeUnavailable || slices.Contains([]int{408, 429, 502, 503, 504}, e.Status) || passing.MatchString(why)
+		passes = r.When == whenAny || e.Retryable || e.Code == abi.CodeUnavailable ||
+			slices.Contains([]int{408, 429, 502, 503, 504}, e.Status) ||
+			passing.MatchString(why)
 	default:
 		why = err.Error()
 		passes = r.When == whenAny || passing.MatchString(why)

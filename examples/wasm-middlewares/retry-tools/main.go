@@ -70,7 +70,11 @@ func invalid(format string, args ...any) error {
 
 // WrapToolCall retries a call until it succeeds, fails permanently, or reaches the maximum
 // number of attempts.
-func (r *retry) WrapToolCall(ctx *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
+func (r *retry) WrapToolCall(
+	ctx *middleware.Context,
+	call *middleware.Call,
+	next middleware.NextTool,
+) (*abi.Result, error) {
 	if again := len(r.Tools) == 0 && call.Idempotent || names.Match(r.Tools, call.Name); !again {
 		return nil, nil
 	}
@@ -80,8 +84,15 @@ func (r *retry) WrapToolCall(ctx *middleware.Context, call *middleware.Call, nex
 		return nil, err
 	}
 	if wait := before.Until - ctx.Run.NowMS; bad && wait > 0 {
-		return abi.ErrorResult(middleware.Sprintf("%s failed %s and is left alone for another %s. Go on without it, or try it again later. It said: %s",
-			call.Name, times(before.Calls), span(wait), before.Why)), nil
+		return abi.ErrorResult(
+			middleware.Sprintf(
+				"%s failed %s and is left alone for another %s. Go on without it, or try it again later. It said: %s",
+				call.Name,
+				times(before.Calls),
+				span(wait),
+				before.Why,
+			),
+		), nil
 	}
 	var result *abi.Result
 	for attempt := 1; ; attempt++ {
@@ -116,7 +127,13 @@ type trouble struct {
 
 // trouble starts a backoff: the delay that the tool asks for or, if longer, a delay that
 // doubles with each failed call. The delay is at most MaxPause seconds.
-func (r *retry) trouble(ctx *middleware.Context, rest middleware.Local[trouble], calls int, asked int64, why string) error {
+func (r *retry) trouble(
+	ctx *middleware.Context,
+	rest middleware.Local[trouble],
+	calls int,
+	asked int64,
+	why string,
+) error {
 	if r.Pause == 0 {
 		return nil
 	}
@@ -148,7 +165,11 @@ func times(n int) string {
 // for the second or the end. So a call that fails at once, like any call of a tool that
 // does not stream, has no visible output and may be retried. Forwarded output is never
 // repeated.
-func try(ctx *middleware.Context, call *middleware.Call, next middleware.NextTool) (result *abi.Result, delivered bool, err error) {
+func try(
+	ctx *middleware.Context,
+	call *middleware.Call,
+	next middleware.NextTool,
+) (result *abi.Result, delivered bool, err error) {
 	if !call.Stream {
 		result, err = next(nil)
 		return result, false, err

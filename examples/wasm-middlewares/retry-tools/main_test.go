@@ -106,7 +106,11 @@ func TestPause(t *testing.T) {
 	busy := errors.New("busy: try again")
 	b := newBench(t, object{"attempts": 2, "max_pause": 3}, busy, busy, busy, busy, busy, busy, busy, "ok", busy)
 	require.Contains(t, b.call(read), "busy")
-	require.Contains(t, b.call(read), "!read failed once and is left alone for another 1 s. Go on without it, or try it again later. It said: ")
+	require.Contains(
+		t,
+		b.call(read),
+		"!read failed once and is left alone for another 1 s. Go on without it, or try it again later. It said: ",
+	)
 	require.Equal(t, 2, b.calls)
 	require.Contains(t, b.call(abi.Call{Name: "send", Arguments: "{}"}), "error: busy", "other tools are not meant")
 

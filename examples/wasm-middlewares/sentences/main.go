@@ -38,7 +38,11 @@ func (s *sentences) Configure(*middleware.Context) error {
 
 // WrapModel forwards the answer as it arrives. Chunks other than text and reasoning follow
 // the text before them.
-func (s *sentences) WrapModel(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
+func (s *sentences) WrapModel(
+	ctx *middleware.Context,
+	req *middleware.Request,
+	next middleware.NextModel,
+) (*abi.Response, error) {
 	if !req.Stream {
 		return next(req) // not a stream
 	}

@@ -101,7 +101,11 @@ func (s *summarizer) BeforeModelRewriteState(ctx *middleware.Context, state *mid
 	text, calls, err := s.summary(ctx, old)
 	message := s.message(text, old)
 	if err == nil && tokens.Message(message) >= old.tokens {
-		err = middleware.Errorf("the summary, of about %d tokens, is no shorter than the %d that it is for", tokens.Message(message), old.tokens)
+		err = middleware.Errorf(
+			"the summary, of about %d tokens, is no shorter than the %d that it is for",
+			tokens.Message(message),
+			old.tokens,
+		)
 	}
 	if err != nil {
 		goOn, err := s.failed(ctx, state.Messages.Len(), err)

@@ -104,9 +104,19 @@ func TestSummary(t *testing.T) {
 	require.Equal(t, before[0], got[0])
 	require.Equal(t, before[6:], got[2:], "what stays keeps its ids")
 	require.Equal(t, abi.RoleUser, got[1].Role)
-	require.Equal(t, "The older part of this conversation was left out, since it had become too long. These are the notes on it:\n\nin short\n\n"+
-		"What the user wrote in it, word for word:\n- m0 "+long(100)+"\n- m2 "+long(100)+"\n- m4 "+long(100)+
-		"\n\nGo on from what follows. Do not answer again what was answered.", got[1].Content.String())
+	require.Equal(
+		t,
+		"The older part of this conversation was left out, since it had become too long. These are the notes on it:\n\nin short\n\n"+
+			"What the user wrote in it, word for word:\n- m0 "+long(
+			100,
+		)+"\n- m2 "+long(
+			100,
+		)+"\n- m4 "+long(
+			100,
+		)+
+			"\n\nGo on from what follows. Do not answer again what was answered.",
+		got[1].Content.String(),
+	)
 
 	require.Len(t, model.asked, 1)
 	asked := model.asked[0]
@@ -117,7 +127,11 @@ func TestSummary(t *testing.T) {
 	require.Contains(t, asked.Messages[1].Content.String(), "[assistant] m3 ")
 	require.NotContains(t, asked.Messages[1].Content.String(), "m5 ")
 	require.Equal(t, "summarized", h.Events[0].Name)
-	require.JSONEq(t, `{"before":0,"messages":5,"model_calls":1,"summary_tokens":365,"tokens":525}`, string(h.Events[0].Data))
+	require.JSONEq(
+		t,
+		`{"before":0,"messages":5,"model_calls":1,"summary_tokens":365,"tokens":525}`,
+		string(h.Events[0].Data),
+	)
 }
 
 // The second summary includes the first, and the user's messages are carried over.
@@ -131,14 +145,26 @@ func TestSummaryOfASummary(t *testing.T) {
 	got = step(t, h)
 	require.Len(t, model.asked, 2)
 	asked := model.asked[1].Messages[1].Content.String()
-	require.True(t, strings.HasPrefix(asked, "The notes so far, which yours replace:\n\nfirst notes\n\nThe conversation:\n\n[assistant] m5"), asked)
+	require.True(
+		t,
+		strings.HasPrefix(
+			asked,
+			"The notes so far, which yours replace:\n\nfirst notes\n\nThe conversation:\n\n[assistant] m5",
+		),
+		asked,
+	)
 	text := got[0].Content.String()
 	require.Contains(t, text, "second notes")
 	require.NotContains(t, text, "first notes")
 	for _, want := range []string{"\n- m0 ", "\n- m2 ", "\n- m4 ", "\n- m6 "} {
 		require.Contains(t, text, want)
 	}
-	require.NotContains(t, text, "left out, since it had become too long\n- ", "the earlier summary is nothing that the user wrote")
+	require.NotContains(
+		t,
+		text,
+		"left out, since it had become too long\n- ",
+		"the earlier summary is nothing that the user wrote",
+	)
 }
 
 func TestUserMessages(t *testing.T) {
@@ -162,7 +188,12 @@ func TestNothingIsTornApart(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		history := randomTalk(r)
-		config := map[string]any{"keep": 1 + r.IntN(5), "tokens": 1000 + r.IntN(3000), "window": 8000, "on_failure": []string{"keep", "cut"}[r.IntN(2)]}
+		config := map[string]any{
+			"keep":       1 + r.IntN(5),
+			"tokens":     1000 + r.IntN(3000),
+			"window":     8000,
+			"on_failure": []string{"keep", "cut"}[r.IntN(2)],
+		}
 		if r.IntN(2) == 0 {
 			config["messages"] = 6 + r.IntN(20)
 		}
@@ -240,7 +271,15 @@ func TestMeasures(t *testing.T) {
 func TestLargerThanTheWindow(t *testing.T) {
 	t.Parallel()
 	const window = 4000
-	h, model := newHost(t, map[string]any{"window": window, "messages": 8, "keep": 2}, "notes 1", "notes 2", "notes 3", "notes 4", "notes")
+	h, model := newHost(
+		t,
+		map[string]any{"window": window, "messages": 8, "keep": 2},
+		"notes 1",
+		"notes 2",
+		"notes 3",
+		"notes 4",
+		"notes",
+	)
 	h.SetMessages(append(talk(19, 500), abi.ToolMessage("c", "t", abi.Text(long(9000))), abi.User("a"), abi.User("b"))...)
 	got := step(t, h)
 	require.Len(t, got, 3)

@@ -32,11 +32,20 @@ func (s *summarizer) summary(ctx *middleware.Context, p *part) (text string, cal
 	// Reserve a quarter of the window for errors of the estimate.
 	limit := s.Window*3/4 - tokens.Text(system) - 2*s.SummaryTokens - 100
 	if limit < 200 {
-		return "", 0, middleware.Errorf("the window of %d tokens has no room for the instruction and a summary of %d", s.Window, s.SummaryTokens)
+		return "", 0, middleware.Errorf(
+			"the window of %d tokens has no room for the instruction and a summary of %d",
+			s.Window,
+			s.SummaryTokens,
+		)
 	}
 	pieces := p.transcripts(limit)
 	if len(pieces) > maxTranscripts {
-		return "", 0, middleware.Errorf("it would take %d requests of %d tokens, more than %d: set a larger window, or summarize earlier", len(pieces), limit, maxTranscripts)
+		return "", 0, middleware.Errorf(
+			"it would take %d requests of %d tokens, more than %d: set a larger window, or summarize earlier",
+			len(pieces),
+			limit,
+			maxTranscripts,
+		)
 	}
 	text = p.earlier.Summary
 	for _, piece := range pieces {

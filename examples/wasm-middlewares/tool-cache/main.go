@@ -65,7 +65,11 @@ func invalid(format string, args ...any) error {
 
 // WrapToolCall answers from the cache, or forwards the call and caches its result. If
 // caching fails, it only forwards the call.
-func (c *cache) WrapToolCall(ctx *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
+func (c *cache) WrapToolCall(
+	ctx *middleware.Context,
+	call *middleware.Call,
+	next middleware.NextTool,
+) (*abi.Result, error) {
 	if names.Match(c.Forget, call.Name) {
 		result, failed := next(nil)
 		if err := c.shelf.forget(ctx); err != nil {

@@ -35,7 +35,9 @@ func (b *bench) call(t *testing.T, name, arguments string) string {
 	t.Helper()
 	require.NoError(t, b.Wipe())
 	before := b.calls
-	answer, err := b.WrapToolCall(abi.WrapToolCallInput{Call: abi.Call{Name: name, Arguments: arguments, Idempotent: name == "read"}})
+	answer, err := b.WrapToolCall(
+		abi.WrapToolCallInput{Call: abi.Call{Name: name, Arguments: arguments, Idempotent: name == "read"}},
+	)
 	require.NoError(t, err)
 	if answer.Result != nil {
 		require.Equal(t, before, b.calls, "an answer that was kept needs no call")

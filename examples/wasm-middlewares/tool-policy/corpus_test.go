@@ -32,13 +32,27 @@ var corpusRules = rules(
 // meant holds fragments of values that the rules should match, by tool.
 var meant = map[string][][]string{
 	"read_file": {{"", "./", "data/", "/srv/app/", "a/b/c/"}, {"secret"}, {"", "/keys.txt", "/2024/plan.md", "/"}},
-	"run":       {{"psql -c '", "echo hi; ", "", "-- tidy up\n"}, {"drop", "DROP", "Drop"}, {" ", "  ", "\t", "\n"}, {"table", "TABLE"}, {" customers", " x;", " if exists logs'"}},
+	"run": {
+		{"psql -c '", "echo hi; ", "", "-- tidy up\n"},
+		{"drop", "DROP", "Drop"},
+		{" ", "  ", "\t", "\n"},
+		{"table", "TABLE"},
+		{" customers", " x;", " if exists logs'"},
+	},
 }
 
 // others holds fragments of values that they should not match.
 var others = map[string][][]string{
-	"read_file": {{"", "./", "data/", "/srv/app/"}, {"secretary", "secrets.txt", "public", "top-secret", "docs/secretion", "not_secret"}, {"/keys.txt", "", "/2024/plan.md"}},
-	"run":       {{"psql -c '", "echo hi; ", ""}, {"drop the", "create table", "raindrop", "drop", "table", "dropped a table:"}, {" customers", " x;", " and a chair"}},
+	"read_file": {
+		{"", "./", "data/", "/srv/app/"},
+		{"secretary", "secrets.txt", "public", "top-secret", "docs/secretion", "not_secret"},
+		{"/keys.txt", "", "/2024/plan.md"},
+	},
+	"run": {
+		{"psql -c '", "echo hi; ", ""},
+		{"drop the", "create table", "raindrop", "drop", "table", "dropped a table:"},
+		{" customers", " x;", " and a chair"},
+	},
 }
 
 func compose(random *rand.Rand, parts [][]string) string {

@@ -109,7 +109,9 @@ func (p *policy) GateTool(_ *middleware.Context, call *middleware.Call) (middlew
 		}
 		matches, sure := r.matches(call.Name, arguments, p.Decode)
 		if !sure {
-			return middleware.Deny(middleware.Sprintf("The policy cannot see through the arguments of %s: too much is encoded in them.", call.Name)), nil
+			return middleware.Deny(
+				middleware.Sprintf("The policy cannot see through the arguments of %s: too much is encoded in them.", call.Name),
+			), nil
 		}
 		if matches {
 			strictest, by = r.Action, i

@@ -36,7 +36,11 @@ func on(action, tool string, conditions ...string) object {
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	secret := rules(on("deny", "read_*", "path", `(^|/)secret`))
-	data := only(on("allow", "*", "to.*", `@example\.com$`), on("allow", "read", "path", `^data/`), on("deny", "read", "path", `\.\.`))
+	data := only(
+		on("allow", "*", "to.*", `@example\.com$`),
+		on("allow", "read", "path", `^data/`),
+		on("deny", "read", "path", `\.\.`),
+	)
 	deep := rules(on("deny", "*", "", "drop table"))
 	amount := rules(on("deny", "pay", "amount", `^[0-9]{3,}$`), on("deny", "pay", "items.0.ok", `^(true|null)$`))
 	for name, c := range map[string]struct {
@@ -92,7 +96,7 @@ func TestDecisions(t *testing.T) {
 		"asked by default":           {object{"default": "ask", "rules": []object{on("allow", "read")}}, "pay", `{}`, "ask"},
 		"allowed, not asked":         {object{"default": "ask", "rules": []object{on("allow", "read")}}, "read", `{}`, "allow"},
 		"look-alike letters":         {secret, "read_file", `{"path":"ѕeсret"}`, "deny"},
-		"invisible characters":     {secret, "read_file", "{\"path\":\"sec\u200bret\"}", "deny"},
+		"invisible characters":       {secret, "read_file", "{\"path\":\"sec\u200bret\"}", "deny"},
 		"percent escapes":            {secret, "read_file", `{"path":"a%2Fsecret"}`, "deny"},
 		"base64":                     {deep, "run", `{"script":"echo ZHJvcCB0YWJsZSB4 | base64 -d"}`, "deny"},
 		"JSON in a string":           {deep, "post", `{"body":"{\"sql\":[\"drop\\u0020table x\"]}"}`, "deny"},

@@ -10,7 +10,8 @@ import (
 // backslashes replaced by slashes, without trailing dots and spaces in names, and cleaned of
 // . and .. elements.
 func asPath(text string) string {
-	if text == "" || !strings.ContainsAny(text, "/\\\x00") && !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, " ") {
+	if text == "" ||
+		!strings.ContainsAny(text, "/\\\x00") && !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, " ") {
 		return text
 	}
 	text, _, _ = strings.Cut(text, "\x00")

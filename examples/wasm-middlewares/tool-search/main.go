@@ -185,7 +185,10 @@ func (s *searcher) look(ctx *middleware.Context, messages *middleware.Messages) 
 			calls = m.ToolCalls
 			continue
 		}
-		searched := slices.ContainsFunc(calls, func(c abi.ToolCall) bool { return c.ID == m.ToolCallID && c.Function.Name == s.Tool })
+		searched := slices.ContainsFunc(
+			calls,
+			func(c abi.ToolCall) bool { return c.ID == m.ToolCallID && c.Function.Name == s.Tool },
+		)
 		var result result
 		if !searched {
 			continue

@@ -135,7 +135,12 @@ func searched(id string, result string) []abi.Message {
 func TestHidesAndShows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]any{"hide": []string{"dynamic_*"}})
-	start, err := b.BeforeAgent(abi.BeforeAgentInput{Instruction: "Be kind.", Tools: []abi.Tool{{Name: "static"}, {Name: "dynamic_tool_b"}, {Name: "dynamic_tool_a"}}})
+	start, err := b.BeforeAgent(
+		abi.BeforeAgentInput{
+			Instruction: "Be kind.",
+			Tools:       []abi.Tool{{Name: "static"}, {Name: "dynamic_tool_b"}, {Name: "dynamic_tool_a"}},
+		},
+	)
 	require.NoError(t, err)
 	require.Equal(t, "tool_search", start.Tools.Add[0].Name)
 	require.Contains(t, *start.Instruction, "Be kind.\nThere are more tools than you are shown.")
@@ -143,7 +148,9 @@ func TestHidesAndShows(t *testing.T) {
 
 	b.SetMessages(abi.User("hi"))
 	require.Equal(t, "static tool_search", b.step(t))
-	answer, err := b.CallTool(abi.CallToolInput{Call: abi.Call{ID: "c1", Name: "tool_search", Arguments: `{"query":"select:dynamic_tool_a"}`}})
+	answer, err := b.CallTool(
+		abi.CallToolInput{Call: abi.Call{ID: "c1", Name: "tool_search", Arguments: `{"query":"select:dynamic_tool_a"}`}},
+	)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"matches":["dynamic_tool_a"],"hidden_tools":2}`, answer.Result.Content.String())
 	b.SetMessages(append(b.Messages(), searched("c1", answer.Result.Content.String())...)...)
@@ -207,7 +214,10 @@ func TestCost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]any{"hide": []string{"many_*"}})
 	for i := range 1000 {
-		b.tools = append(b.tools, abi.StateTool{Tool: abi.Tool{Name: fmt.Sprint("many_", i), Description: strings.Repeat("ä", 3000)}, Active: true})
+		b.tools = append(
+			b.tools,
+			abi.StateTool{Tool: abi.Tool{Name: fmt.Sprint("many_", i), Description: strings.Repeat("ä", 3000)}, Active: true},
+		)
 	}
 	var messages []abi.Message
 	for range 100 {
@@ -219,7 +229,9 @@ func TestCost(t *testing.T) {
 	b.SetMessages(append(b.Messages(), abi.User("more"))...)
 	b.step(t)
 	require.LessOrEqual(t, b.Pulled-pulled, 2)
-	answer, err := b.CallTool(abi.CallToolInput{Call: abi.Call{Name: "tool_search", Arguments: `{"query":"many","max_results":1000}`}})
+	answer, err := b.CallTool(
+		abi.CallToolInput{Call: abi.Call{Name: "tool_search", Arguments: `{"query":"many","max_results":1000}`}},
+	)
 	require.NoError(t, err)
 	var got result
 	require.NoError(t, json.Unmarshal([]byte(answer.Result.Content.String()), &got))

@@ -141,8 +141,16 @@ func (o *open) items(e *abi.Event) []item {
 }
 
 func (o *open) chat(e *abi.Event) item {
-	it := item{name: strings.TrimSpace("chat " + o.Model), id: o.id(fmt.Sprintf("chat %d", e.Step)), parent: o.id("run"), client: true,
-		begin: since(o.Chat, e), end: e.TimeMS, step: e.Step, level: abi.LogInfo}
+	it := item{
+		name:   strings.TrimSpace("chat " + o.Model),
+		id:     o.id(fmt.Sprintf("chat %d", e.Step)),
+		parent: o.id("run"),
+		client: true,
+		begin:  since(o.Chat, e),
+		end:    e.TimeMS,
+		step:   e.Step,
+		level:  abi.LogInfo,
+	}
 	o.Chat = 0
 	it.add("gen_ai.operation.name", "chat")
 	it.opt("gen_ai.request.model", o.Model)
@@ -211,7 +219,14 @@ func (o *open) finished(e *abi.Event) []item {
 		}
 		out = append(out, it)
 	}
-	run := item{name: strings.TrimSpace("invoke_agent " + o.Agent), id: o.id("run"), begin: since(o.Began, e), end: e.TimeMS, step: e.Step, level: abi.LogInfo}
+	run := item{
+		name:  strings.TrimSpace("invoke_agent " + o.Agent),
+		id:    o.id("run"),
+		begin: since(o.Began, e),
+		end:   e.TimeMS,
+		step:  e.Step,
+		level: abi.LogInfo,
+	}
 	if o.Parent != "" {
 		run.parent = spanID(o.Parent, "run")
 	}
@@ -243,7 +258,13 @@ func (o *open) finished(e *abi.Event) []item {
 
 // record returns the item of an event without a duration.
 func (o *open) record(e *abi.Event) item {
-	it := item{name: "agent_runner." + string(e.Type), parent: o.id("run"), end: e.TimeMS, step: e.Step, level: abi.LogInfo}
+	it := item{
+		name:   "agent_runner." + string(e.Type),
+		parent: o.id("run"),
+		end:    e.TimeMS,
+		step:   e.Step,
+		level:  abi.LogInfo,
+	}
 	it.opt("agent_runner.entry", e.Entry)
 	it.opt("agent_runner.hook", string(e.Hook))
 	switch e.Type {

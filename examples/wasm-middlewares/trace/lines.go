@@ -76,7 +76,15 @@ func (it *item) otlp(o *open, most int) string {
 	}
 	var line any
 	if it.id == "" {
-		line = &record{nanos(it.end), []int{5, 9, 13, 17}[it.level], strings.ToUpper(levels[it.level]), it.name, attrs, o.trace(), it.parent}
+		line = &record{
+			nanos(it.end),
+			[]int{5, 9, 13, 17}[it.level],
+			strings.ToUpper(levels[it.level]),
+			it.name,
+			attrs,
+			o.trace(),
+			it.parent,
+		}
 	} else {
 		s := &span{TraceID: o.trace(), SpanID: it.id, Parent: it.parent, Name: it.name, Kind: 1, Begin: nanos(it.begin), End: nanos(it.end), Attributes: attrs}
 		if it.client {
@@ -154,7 +162,8 @@ func word(v any) string {
 		v = strings.Join(list, ",")
 	}
 	s := fmt.Sprint(v)
-	if s == "" || strings.ContainsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) || c == '"' }) {
+	if s == "" ||
+		strings.ContainsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) || c == '"' }) {
 		return strconv.Quote(s)
 	}
 	return s

@@ -18,7 +18,10 @@ func init() {
 		Description: "Writes each event of a run as a line of OpenTelemetry's JSON, or for people to read.",
 		// No chunk events: message has their text. No log events: each line would cause
 		// another.
-		Events: slices.DeleteFunc(abi.EventTypes(), func(e abi.EventType) bool { return e == abi.EventChunk || e == abi.EventLog }),
+		Events: slices.DeleteFunc(
+			abi.EventTypes(),
+			func(e abi.EventType) bool { return e == abi.EventChunk || e == abi.EventLog },
+		),
 	}, newTracer())
 }
 
@@ -102,8 +105,12 @@ func (t *tracer) Observe(ctx *middleware.Context, events []abi.Event) error {
 		}
 	}
 	if dropped > 0 {
-		log(ctx, abi.LogWarn, t.line(&item{name: "agent_runner.dropped", level: abi.LogWarn, end: ctx.Run.NowMS, parent: o.id("run"),
-			attrs: []attr{{"agent_runner.lines", dropped}}}, &o))
+		log(
+			ctx,
+			abi.LogWarn,
+			t.line(&item{name: "agent_runner.dropped", level: abi.LogWarn, end: ctx.Run.NowMS, parent: o.id("run"),
+				attrs: []attr{{"agent_runner.lines", dropped}}}, &o),
+		)
 	}
 	return kept.Set(ctx, o)
 }

@@ -45,7 +45,12 @@ const secret = "swordfish"
 
 // everything returns an event of each type, with a secret in all content.
 func everything() []abi.Event {
-	calls := abi.Message{Role: abi.RoleAssistant, Origin: abi.OriginModel, Content: abi.Text("I see " + secret), ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "read", `"`+secret+`"`)}}
+	calls := abi.Message{
+		Role:      abi.RoleAssistant,
+		Origin:    abi.OriginModel,
+		Content:   abi.Text("I see " + secret),
+		ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "read", `"`+secret+`"`)},
+	}
 	read := &abi.Call{ID: "1", Name: "read", Arguments: `{"word":"` + secret + `"}`}
 	unknown := &abi.Call{ID: "call " + secret, Name: "the word is " + secret, Arguments: secret}
 	refusal := abi.Assistant("not " + secret)
@@ -54,24 +59,75 @@ func everything() []abi.Event {
 	return []abi.Event{
 		{Type: abi.EventRunStarted, TimeMS: 1000, Agent: "clerk", Model: "small"},
 		{Type: abi.EventStepStarted, Step: 1, TimeMS: 1010},
-		{Type: abi.EventModelAttempt, Step: 1, TimeMS: 1020, Model: "small", Attempt: 1, Error: failed, DelayMS: 500, Next: "big"},
+		{
+			Type:    abi.EventModelAttempt,
+			Step:    1,
+			TimeMS:  1020,
+			Model:   "small",
+			Attempt: 1,
+			Error:   failed,
+			DelayMS: 500,
+			Next:    "big",
+		},
 		{Type: abi.EventMessage, Step: 1, TimeMS: 1100, Message: &calls},
 		{Type: abi.EventToolCall, Step: 1, TimeMS: 1110, Call: read},
 		{Type: abi.EventToolCall, Step: 1, TimeMS: 1111, Call: unknown},
-		{Type: abi.EventToolResult, Step: 1, TimeMS: 1112, Call: unknown, Result: abi.ErrorResult("no tool " + secret), Source: "host"},
+		{
+			Type:   abi.EventToolResult,
+			Step:   1,
+			TimeMS: 1112,
+			Call:   unknown,
+			Result: abi.ErrorResult("no tool " + secret),
+			Source: "host",
+		},
 		{Type: abi.EventToolResult, Step: 1, TimeMS: 1150, Call: read, Result: abi.TextResult(secret), Source: "tool"},
-		{Type: abi.EventCustom, Step: 1, TimeMS: 1160, Entry: "redact", Hook: abi.HookAfterTool, Name: "redacted", Data: []byte(`{"what":"` + secret + `"}`)},
-		{Type: abi.EventFault, Step: 1, TimeMS: 1170, Entry: "x", Hook: abi.HookOnChunk, Stage: "hook", Limit: "fuel", Action: "skipped", Cause: "a trap at " + secret, Stderr: []string{secret}},
+		{
+			Type:   abi.EventCustom,
+			Step:   1,
+			TimeMS: 1160,
+			Entry:  "redact",
+			Hook:   abi.HookAfterTool,
+			Name:   "redacted",
+			Data:   []byte(`{"what":"` + secret + `"}`),
+		},
+		{
+			Type:   abi.EventFault,
+			Step:   1,
+			TimeMS: 1170,
+			Entry:  "x",
+			Hook:   abi.HookOnChunk,
+			Stage:  "hook",
+			Limit:  "fuel",
+			Action: "skipped",
+			Cause:  "a trap at " + secret,
+			Stderr: []string{secret},
+		},
 		{Type: abi.EventLimit, Step: 1, TimeMS: 1180, Limit: "tool_calls", Value: 3, Action: "refused"},
 		{Type: abi.EventTransfer, Step: 1, TimeMS: 1190, From: "clerk", Agent: "boss", Model: "big"},
 		{Type: abi.EventStepFinished, Step: 1, TimeMS: 1200},
-		{Type: abi.EventRunPaused, Step: 1, TimeMS: 1210, Interrupts: []abi.Pending{{ID: "int_1", Reason: "may I say " + secret}}},
+		{
+			Type:       abi.EventRunPaused,
+			Step:       1,
+			TimeMS:     1210,
+			Interrupts: []abi.Pending{{ID: "int_1", Reason: "may I say " + secret}},
+		},
 		{Type: abi.EventRunResumed, Step: 1, TimeMS: 1220, Reason: secret},
 		{Type: abi.EventMessage, Step: 2, TimeMS: 1230, Message: &refusal},
 		{Type: abi.EventStepStarted, Step: 3, TimeMS: 1240},
 		{Type: abi.EventStepFinished, Step: 3, TimeMS: 1250},
-		{Type: abi.EventRunFinished, Step: 3, TimeMS: 1250, FinishReason: abi.RunError, Reason: secret, StopCode: "a " + secret, Error: failed, Usage: &abi.Usage{PromptTokens: 7, CompletionTokens: 2},
-			Entries: []abi.EntryStats{{Entry: "redact", Digest: "sha256:1", Calls: 3, Fuel: 900, BytesIn: 10, BytesOut: 5, WallUS: 77}}},
+		{
+			Type:         abi.EventRunFinished,
+			Step:         3,
+			TimeMS:       1250,
+			FinishReason: abi.RunError,
+			Reason:       secret,
+			StopCode:     "a " + secret,
+			Error:        failed,
+			Usage:        &abi.Usage{PromptTokens: 7, CompletionTokens: 2},
+			Entries: []abi.EntryStats{
+				{Entry: "redact", Digest: "sha256:1", Calls: 3, Fuel: 900, BytesIn: 10, BytesOut: 5, WallUS: 77},
+			},
+		},
 	}
 }
 

@@ -334,7 +334,8 @@ func (c *checker) member(s, properties, patterns map[string]any, name string, va
 		return
 	}
 	others, says := s["additionalProperties"]
-	if !says && c.closed && len(properties) > 0 && s["allOf"] == nil && s["anyOf"] == nil && s["oneOf"] == nil && s["$ref"] == nil {
+	if !says && c.closed && len(properties) > 0 && s["allOf"] == nil && s["anyOf"] == nil && s["oneOf"] == nil &&
+		s["$ref"] == nil {
 		others, says = false, true
 	}
 	if others == false {

@@ -33,7 +33,11 @@ func (v *validate) declare() *middleware.Declaration {
 	})
 	d.Strings(&v.except, "except", "tools whose arguments are not looked at, by their names, * for any characters")
 	d.Bool(&v.closed, "closed", "objects of which the schema names the properties have no others, unless it says so")
-	d.Bool(&v.strict, "strict", "refuse calls of tools of whose schema something cannot be applied; without it the rest counts, with a line in the log")
+	d.Bool(
+		&v.strict,
+		"strict",
+		"refuse calls of tools of whose schema something cannot be applied; without it the rest counts, with a line in the log",
+	)
 	d.Int(&v.maxErrors, "max_errors", "how many mistakes the model is told of at once, 1 to 100")
 	d.Configure(v)
 	d.GateTool(v)
@@ -43,7 +47,10 @@ func (v *validate) declare() *middleware.Declaration {
 // Configure validates the configuration.
 func (v *validate) Configure(*middleware.Context) error {
 	if v.maxErrors < 1 || v.maxErrors > 100 {
-		return &abi.Error{Code: abi.CodeInvalid, Message: middleware.Sprintf("config: max_errors: %d is not 1 to 100", v.maxErrors)}
+		return &abi.Error{
+			Code:    abi.CodeInvalid,
+			Message: middleware.Sprintf("config: max_errors: %d is not 1 to 100", v.maxErrors),
+		}
 	}
 	return nil
 }

@@ -137,7 +137,12 @@ func TestHostile(t *testing.T) {
 		require.Contains(t, message, c.want, name)
 		require.Less(t, len(message), 2000, name)
 	}
-	message, _ := judge(t, nil, `{"additionalProperties":{"type":"null"}}`, `{"`+strings.Repeat("k", 500)+`":"`+strings.Repeat("é", 500)+`"}`)
+	message, _ := judge(
+		t,
+		nil,
+		`{"additionalProperties":{"type":"null"}}`,
+		`{"`+strings.Repeat("k", 500)+`":"`+strings.Repeat("é", 500)+`"}`,
+	)
 	require.Less(t, len(message), 1000)
 	require.NotContains(t, message, "\ufffd")
 }

@@ -34,7 +34,10 @@ func (c *Call) Args(v any) error {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "arguments of " + c.Name + ": " + err.Error()}
 	}
 	if len(unknown) > 0 {
-		return &abi.Error{Code: abi.CodeInvalid, Message: "arguments of " + c.Name + ": unknown: " + strings.Join(unknown, ", ")}
+		return &abi.Error{
+			Code:    abi.CodeInvalid,
+			Message: "arguments of " + c.Name + ": unknown: " + strings.Join(unknown, ", "),
+		}
 	}
 	return nil
 }
@@ -109,7 +112,13 @@ func (NextTool) serve(s *served) (abijson.Writable, error) {
 		onion[Call, abi.Result]
 		call Call
 	}{call: Call{Call: v.in.Call, Tool: v.in.Tool, Stream: v.in.Stream}}
-	o.onion = onion[Call, abi.Result]{wrapping: &toolCalls, call: &v.call, request: &o.call, hooks: s.called, count: len(hooks[WrapToolCallHook](s))}
+	o.onion = onion[Call, abi.Result]{
+		wrapping: &toolCalls,
+		call:     &v.call,
+		request:  &o.call,
+		hooks:    s.called,
+		count:    len(hooks[WrapToolCallHook](s)),
+	}
 	result, err := o.run()
 	v.out.Result = result
 	return &v.out, err
@@ -200,7 +209,9 @@ func (*ToolEnd) serve(s *served) (abijson.Writable, error) {
 		return out, nil
 	}
 	if arguments != nil {
-		return nil, misuse("AfterTool changed the arguments of a call that was made: call Again, or change them in BeforeTool")
+		return nil, misuse(
+			"AfterTool changed the arguments of a call that was made: call Again, or change them in BeforeTool",
+		)
 	}
 	var err error
 	out.Result, out.Error, err = outcome(clone.SameResult, in.Result, end.Result, in.Error, end.Err)
@@ -226,7 +237,11 @@ func (*ToolRecord) serve(s *served) (abijson.Writable, error) {
 		return nil, err
 	}
 	in := &v.in
-	record := &ToolRecord{Call: &Call{Call: in.Call, Tool: in.Tool}, Result: *clone.Result(&in.Result), Default: clone.Message(&in.Default)}
+	record := &ToolRecord{
+		Call:    &Call{Call: in.Call, Tool: in.Tool},
+		Result:  *clone.Result(&in.Result),
+		Default: clone.Message(&in.Default),
+	}
 	for _, h := range hooks[ToolMessagesHook](s) {
 		if err := h.ToolMessages(v.ctx, record); err != nil {
 			return nil, err

@@ -44,7 +44,9 @@ func Build[C, M any](fn func(config C) (M, error)) Middleware {
 func newPart(mw Middleware) *part {
 	if b, ok := mw.(*builder); ok {
 		if b.sample == nil {
-			panic("middleware: Build needs a function that returns a concrete type, not an interface: its hooks must be known before it is called")
+			panic(
+				"middleware: Build needs a function that returns a concrete type, not an interface: its hooks must be known before it is called",
+			)
 		}
 		check(b.sample)
 		return &part{sample: b.sample, build: b, schema: (&schema.Maker{}).Schema(b.config)}
@@ -64,7 +66,11 @@ func newPart(mw Middleware) *part {
 	maker := schema.Maker{}
 	p.schema = maker.Schema(v.Type().Elem())
 	if maker.Unfit != nil {
-		panic("middleware: " + v.Type().String() + " cannot be configured: values of type " + maker.Unfit.String() + " are not in JSON. Tag fields that are no configuration `json:\"-\"`")
+		panic(
+			"middleware: " + v.Type().
+				String() +
+				" cannot be configured: values of type " + maker.Unfit.String() + " are not in JSON. Tag fields that are no configuration `json:\"-\"`",
+		)
 	}
 	p.prototype = reflect.New(v.Type().Elem()).Elem()
 	p.prototype.Set(v.Elem())
@@ -157,7 +163,11 @@ const deepest = 100
 // so that decoding into v does not change the value it was copied from.
 func renew(v reflect.Value, depth int) {
 	if depth > deepest {
-		panic("middleware: " + v.Type().String() + " cannot be configured: it is nested too deeply or cyclic. Tag fields that are no configuration `json:\"-\"`")
+		panic(
+			"middleware: " + v.Type().
+				String() +
+				" cannot be configured: it is nested too deeply or cyclic. Tag fields that are no configuration `json:\"-\"`",
+		)
 	}
 	kind := v.Kind()
 	switch kind {
@@ -225,5 +235,8 @@ func unknownKeys(unknown, known []string) error {
 	if len(known) > 0 {
 		allowed = "allowed: " + strings.Join(known, ", ")
 	}
-	return &abi.Error{Code: abi.CodeInvalid, Message: "config: unknown key " + strings.Join(unknown, ", ") + "; " + allowed}
+	return &abi.Error{
+		Code:    abi.CodeInvalid,
+		Message: "config: unknown key " + strings.Join(unknown, ", ") + "; " + allowed,
+	}
 }

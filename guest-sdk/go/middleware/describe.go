@@ -88,7 +88,9 @@ func (m *Module) target() *part {
 			continue
 		}
 		if found != nil {
-			panic("middleware: " + found.name() + " and " + p.name() + " both have a configuration; a module has one. Tag the fields of one of them `json:\"-\"`, or give it what it needs in code")
+			panic(
+				"middleware: " + found.name() + " and " + p.name() + " both have a configuration; a module has one. Tag the fields of one of them `json:\"-\"`, or give it what it needs in code",
+			)
 		}
 		found = p
 	}

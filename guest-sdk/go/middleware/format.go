@@ -61,7 +61,9 @@ func sprintf(format string, args []any) (text string, cause error) {
 		}
 	}
 	if len(args) > 0 {
-		b = append(append(strconv.AppendInt(append(b, "%!(EXTRA "...), int64(len(args)), 10), " of "...), strconv.Itoa(given)+")"...)
+		b = append(
+			append(strconv.AppendInt(append(b, "%!(EXTRA "...), int64(len(args)), 10), " of "...),
+			strconv.Itoa(given)+")"...)
 	}
 	return string(b), cause
 }

@@ -93,6 +93,10 @@ func gateEnding(err error) (abijson.Writable, error) {
 	case end.Stop != nil:
 		return &abijson.GateToolAnswer{Control: end.Control, Decision: abi.DecideStop, Message: end.Stop.Reason}, nil
 	default:
-		return &abijson.GateToolAnswer{Decision: abi.DecideAsk, Message: end.Interrupt.Reason, Payload: end.Interrupt.Payload}, nil
+		return &abijson.GateToolAnswer{
+			Decision: abi.DecideAsk,
+			Message:  end.Interrupt.Reason,
+			Payload:  end.Interrupt.Payload,
+		}, nil
 	}
 }

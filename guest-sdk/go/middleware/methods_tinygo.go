@@ -19,24 +19,80 @@ type method struct {
 
 var hookMethods = []method{
 	{abi.HookConfigure, func(v any) bool { _, ok := v.(ConfigureHook); return ok }, func() server { return observing{} }},
-	{abi.HookBeforeAgent, func(v any) bool { _, ok := v.(BeforeAgentHook); return ok }, func() server { return (*AgentStart)(nil) }},
-	{abi.HookBeforeModelRewriteState, func(v any) bool { _, ok := v.(BeforeModelRewriteStateHook); return ok }, func() server { return (*State)(nil) }},
-	{abi.HookBeforeModel, func(v any) bool { _, ok := v.(BeforeModelHook); return ok }, func() server { return (*ModelStart)(nil) }},
-	{abi.HookWrapModel, func(v any) bool { _, ok := v.(WrapModelHook); return ok }, func() server { return NextModel(nil) }},
+	{
+		abi.HookBeforeAgent,
+		func(v any) bool { _, ok := v.(BeforeAgentHook); return ok },
+		func() server { return (*AgentStart)(nil) },
+	},
+	{
+		abi.HookBeforeModelRewriteState,
+		func(v any) bool { _, ok := v.(BeforeModelRewriteStateHook); return ok },
+		func() server { return (*State)(nil) },
+	},
+	{
+		abi.HookBeforeModel,
+		func(v any) bool { _, ok := v.(BeforeModelHook); return ok },
+		func() server { return (*ModelStart)(nil) },
+	},
+	{
+		abi.HookWrapModel,
+		func(v any) bool { _, ok := v.(WrapModelHook); return ok },
+		func() server { return NextModel(nil) },
+	},
 	{abi.HookOnChunk, func(v any) bool { _, ok := v.(OnChunkHook); return ok }, func() server { return (*Chunks)(nil) }},
-	{abi.HookAfterModel, func(v any) bool { _, ok := v.(AfterModelHook); return ok }, func() server { return (*ModelEnd)(nil) }},
-	{abi.HookAfterModelRewriteState, func(v any) bool { _, ok := v.(AfterModelRewriteStateHook); return ok }, func() server { return (*State)(nil) }},
-	{abi.HookBeforeTool, func(v any) bool { _, ok := v.(BeforeToolHook); return ok }, func() server { return (*ToolStart)(nil) }},
-	{abi.HookWrapToolCall, func(v any) bool { _, ok := v.(WrapToolCallHook); return ok }, func() server { return NextTool(nil) }},
+	{
+		abi.HookAfterModel,
+		func(v any) bool { _, ok := v.(AfterModelHook); return ok },
+		func() server { return (*ModelEnd)(nil) },
+	},
+	{
+		abi.HookAfterModelRewriteState,
+		func(v any) bool { _, ok := v.(AfterModelRewriteStateHook); return ok },
+		func() server { return (*State)(nil) },
+	},
+	{
+		abi.HookBeforeTool,
+		func(v any) bool { _, ok := v.(BeforeToolHook); return ok },
+		func() server { return (*ToolStart)(nil) },
+	},
+	{
+		abi.HookWrapToolCall,
+		func(v any) bool { _, ok := v.(WrapToolCallHook); return ok },
+		func() server { return NextTool(nil) },
+	},
 	{abi.HookGateTool, func(v any) bool { _, ok := v.(GateToolHook); return ok }, func() server { return Decision{} }},
 	{abi.HookCallTool, func(v any) bool { _, ok := v.(CallToolHook); return ok }, func() server { return (*Call)(nil) }},
-	{abi.HookAfterTool, func(v any) bool { _, ok := v.(AfterToolHook); return ok }, func() server { return (*ToolEnd)(nil) }},
-	{abi.HookToolMessages, func(v any) bool { _, ok := v.(ToolMessagesHook); return ok }, func() server { return (*ToolRecord)(nil) }},
-	{abi.HookAfterTools, func(v any) bool { _, ok := v.(AfterToolsHook); return ok }, func() server { return (*ToolsEnd)(nil) }},
-	{abi.HookAfterAgent, func(v any) bool { _, ok := v.(AfterAgentHook); return ok }, func() server { return (*AgentEnd)(nil) }},
+	{
+		abi.HookAfterTool,
+		func(v any) bool { _, ok := v.(AfterToolHook); return ok },
+		func() server { return (*ToolEnd)(nil) },
+	},
+	{
+		abi.HookToolMessages,
+		func(v any) bool { _, ok := v.(ToolMessagesHook); return ok },
+		func() server { return (*ToolRecord)(nil) },
+	},
+	{
+		abi.HookAfterTools,
+		func(v any) bool { _, ok := v.(AfterToolsHook); return ok },
+		func() server { return (*ToolsEnd)(nil) },
+	},
+	{
+		abi.HookAfterAgent,
+		func(v any) bool { _, ok := v.(AfterAgentHook); return ok },
+		func() server { return (*AgentEnd)(nil) },
+	},
 	{abi.HookObserve, func(v any) bool { _, ok := v.(ObserveHook); return ok }, func() server { return observing{} }},
-	{abi.HookTranslateBefore, func(v any) bool { _, ok := v.(TranslateBeforeHook); return ok }, func() server { return (*Translation)(nil) }},
-	{abi.HookTranslateAfter, func(v any) bool { _, ok := v.(TranslateAfterHook); return ok }, func() server { return (*Translation)(nil) }},
+	{
+		abi.HookTranslateBefore,
+		func(v any) bool { _, ok := v.(TranslateBeforeHook); return ok },
+		func() server { return (*Translation)(nil) },
+	},
+	{
+		abi.HookTranslateAfter,
+		func(v any) bool { _, ok := v.(TranslateAfterHook); return ok },
+		func() server { return (*Translation)(nil) },
+	},
 }
 
 // server returns the value that serves the hook.
@@ -53,6 +109,10 @@ func check(v any) {
 			return
 		}
 	}
-	panic("middleware: " + reflect.TypeOf(v).String() + " has no hooks: it needs a method of at least one of the …Hook interfaces; " +
-		"where they have a pointer receiver, register a pointer")
+	panic(
+		"middleware: " + reflect.TypeOf(v).
+			String() +
+			" has no hooks: it needs a method of at least one of the …Hook interfaces; " +
+			"where they have a pointer receiver, register a pointer",
+	)
 }

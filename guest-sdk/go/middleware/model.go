@@ -53,7 +53,13 @@ func (NextModel) serve(s *served) (answer abijson.Writable, err error) {
 		return nil, err
 	}
 	v.ctx.textKind = abi.ChunkText
-	o := &onion[Request, abi.Response]{wrapping: &modelCalls, call: &v.call, request: v.request(&v.in.Request), hooks: s.called, count: len(hooks[WrapModelHook](s))}
+	o := &onion[Request, abi.Response]{
+		wrapping: &modelCalls,
+		call:     &v.call,
+		request:  v.request(&v.in.Request),
+		hooks:    s.called,
+		count:    len(hooks[WrapModelHook](s)),
+	}
 	v.out.Response, err = o.run()
 	return &v.out, err
 }
@@ -116,7 +122,12 @@ func (*ModelEnd) serve(s *served) (answer abijson.Writable, err error) {
 		return nil, err
 	}
 	in, out := &v.in, &v.out
-	end := &ModelEnd{Request: v.request(&in.Request), Response: clone.Response(in.Response), Err: cloneError(in.Error), Source: in.Source}
+	end := &ModelEnd{
+		Request:  v.request(&in.Request),
+		Response: clone.Response(in.Response),
+		Err:      cloneError(in.Error),
+		Source:   in.Source,
+	}
 	for _, h := range hooks[AfterModelHook](s) {
 		if err := h.AfterModel(v.ctx, end); err != nil {
 			return nil, err

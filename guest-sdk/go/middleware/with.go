@@ -65,7 +65,9 @@ func WithInstructionFunc(fn func(ctx *Context, instruction string) (string, erro
 // WithToolsFunc returns a middleware that sets the agent's tools, and those whose result
 // is the run's answer, to the results of fn. fn can remove tools and change their
 // descriptions. This module's CallTool must run the tools that fn adds.
-func WithToolsFunc(fn func(ctx *Context, tools []abi.Tool, returnDirectly []string) ([]abi.Tool, []string, error)) Middleware {
+func WithToolsFunc(
+	fn func(ctx *Context, tools []abi.Tool, returnDirectly []string) ([]abi.Tool, []string, error),
+) Middleware {
 	return WithBeforeAgent(func(ctx *Context, run *AgentStart) (err error) {
 		run.Tools, run.ReturnDirectly, err = fn(ctx, run.Tools, run.ReturnDirectly)
 		return err

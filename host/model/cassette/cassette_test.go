@@ -41,7 +41,13 @@ func collect(chunks *[]abi.Chunk) func(abi.Chunk) error {
 	}
 }
 
-var now = abi.Tool{Name: "now", Description: "the time", Parameters: json.RawMessage(`{"type":"object"}`), Owner: "host", Idempotent: true}
+var now = abi.Tool{
+	Name:        "now",
+	Description: "the time",
+	Parameters:  json.RawMessage(`{"type":"object"}`),
+	Owner:       "host",
+	Idempotent:  true,
+}
 
 // conversation returns the requests of an agent with three steps.
 func conversation(t *testing.T) []*model.Request {
@@ -52,11 +58,19 @@ func conversation(t *testing.T) []*model.Request {
 	call.ID, call.Origin = "m2", abi.OriginModel
 	result := abi.ToolMessage("c1", "now", abi.Text("noon"))
 	var odd abi.Message
-	require.NoError(t, json.Unmarshal([]byte(`{"role":"user","content":[{"type":"video","fps":30.0}],"mood":"<calm>"}`), &odd))
+	require.NoError(
+		t,
+		json.Unmarshal([]byte(`{"role":"user","content":[{"type":"video","fps":30.0}],"mood":"<calm>"}`), &odd),
+	)
 	params := abi.Params{"temperature": json.RawMessage("0")}
 	return []*model.Request{
 		{Model: "big", Messages: []abi.Message{abi.System("Be brief."), user}, Tools: []abi.Tool{now}, Params: params},
-		{Model: "big", Messages: []abi.Message{abi.System("Be brief."), user, call, result}, Tools: []abi.Tool{now}, Params: params},
+		{
+			Model:    "big",
+			Messages: []abi.Message{abi.System("Be brief."), user, call, result},
+			Tools:    []abi.Tool{now},
+			Params:   params,
+		},
 		{Model: "big", Messages: []abi.Message{abi.System("Be kind."), odd}},
 	}
 }
@@ -150,7 +164,11 @@ func TestRecordAndReplay(t *testing.T) {
 			require.Equal(t, replies()[i].Response, res)
 		}
 		_, err := play.Generate(t.Context(), conversation(t)[0], nil)
-		require.EqualError(t, err, path+": the recording is over: it has 3 interactions, and the agent asks the model once more; record the conversation again, or look for why it is longer")
+		require.EqualError(
+			t,
+			err,
+			path+": the recording is over: it has 3 interactions, and the agent asks the model once more; record the conversation again, or look for why it is longer",
+		)
 		var d *cassette.DivergedError
 		require.ErrorAs(t, err, &d)
 		require.Equal(t, 4, d.Interaction)
@@ -219,7 +237,10 @@ func TestRecorderAndItsFile(t *testing.T) {
 func TestRecordAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "c.json")
-	r, err := cassette.NewRecorder(path, scripted.Func(func(int, *model.Request) scripted.Reply { return scripted.Text("a") }))
+	r, err := cassette.NewRecorder(
+		path,
+		scripted.Func(func(int, *model.Request) scripted.Reply { return scripted.Text("a") }),
+	)
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for range 8 {
@@ -383,14 +404,21 @@ func TestBroken(t *testing.T) {
 func TestSameIsBounded(t *testing.T) {
 	t.Parallel()
 	messages := strings.Repeat(`{"role":"user"},`, 9_999) + `{"role":"user"}`
-	doc := `{"version":1,"interactions":[{"messages":[` + messages + `],"response":{}}` + strings.Repeat(`,{"same":10000,"response":{}}`, 200) + `]}`
+	doc := `{"version":1,"interactions":[{"messages":[` + messages + `],"response":{}}` + strings.Repeat(
+		`,{"same":10000,"response":{}}`,
+		200,
+	) + `]}`
 	_, err := cassette.Parse("c", []byte(doc))
 	require.ErrorContains(t, err, "messages together")
 }
 
 // A cassette that loads can be replayed. Recording the replay gives an equal cassette.
 func FuzzParse(f *testing.F) {
-	f.Add([]byte(`{"version":1,"interactions":[{"model":"m","messages":[{"role":"user","content":"hi"}],"tools":[{"name":"f","parameters":{}}],"params":{"seed":1},"chunks":[{"kind":"text","text":"a"}],"response":{"message":{"content":"a"},"usage":{"total_tokens":1}}},{"same":1,"same_tools":true,"messages":[{"role":"tool","content":[{"type":"x"}],"tool_call_id":"c"}],"error":{"code":"model","message":"busy"}}]}`))
+	f.Add(
+		[]byte(
+			`{"version":1,"interactions":[{"model":"m","messages":[{"role":"user","content":"hi"}],"tools":[{"name":"f","parameters":{}}],"params":{"seed":1},"chunks":[{"kind":"text","text":"a"}],"response":{"message":{"content":"a"},"usage":{"total_tokens":1}}},{"same":1,"same_tools":true,"messages":[{"role":"tool","content":[{"type":"x"}],"tool_call_id":"c"}],"error":{"code":"model","message":"busy"}}]}`,
+		),
+	)
 	f.Add([]byte(`{"interactions":null,"version":1}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := cassette.Parse("c.json", b)

@@ -40,7 +40,11 @@ func NewRecorder(path string, m model.Model) (*Recorder, error) {
 // Generate implements [model.Model]. It writes the answer to the file before it returns. It
 // does not record failed calls that the context or the sink ended, nor errors of types
 // other than *model.Error. Concurrent calls are recorded in the order in which they end.
-func (r *Recorder) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+func (r *Recorder) Generate(
+	ctx context.Context,
+	req *model.Request,
+	sink func(abi.Chunk) error,
+) (*abi.Response, error) {
 	it := interaction{Model: req.Model, Messages: told(req.Messages), Tools: toldTools(req.Tools), Params: req.Params}
 	var refused bool
 	record := sink

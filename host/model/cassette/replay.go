@@ -102,7 +102,11 @@ func (r *Replay) take(req *model.Request) (*interaction, error) {
 	if r.next == c.Len() {
 		return nil, diverged(&DivergedError{
 			Cassette: c.name, Interaction: r.next + 1,
-			Message: fmt.Sprintf("%s: the recording is over: it has %d interactions, and the agent asks the model once more; record the conversation again, or look for why it is longer", c.name, c.Len()),
+			Message: fmt.Sprintf(
+				"%s: the recording is over: it has %d interactions, and the agent asks the model once more; record the conversation again, or look for why it is longer",
+				c.name,
+				c.Len(),
+			),
 		})
 	}
 	it := &c.interactions[r.next]
@@ -113,8 +117,15 @@ func (r *Replay) take(req *model.Request) (*interaction, error) {
 	case d != nil:
 		return nil, diverged(&DivergedError{
 			Cassette: c.name, Interaction: r.next + 1, Path: d.path,
-			Message: fmt.Sprintf("%s: the conversation has left the recording: interaction %d of %d differs at %s%s\n--- recorded\n+++ this run\n%s",
-				c.name, r.next+1, c.Len(), d.path, d.note, d.diff),
+			Message: fmt.Sprintf(
+				"%s: the conversation has left the recording: interaction %d of %d differs at %s%s\n--- recorded\n+++ this run\n%s",
+				c.name,
+				r.next+1,
+				c.Len(),
+				d.path,
+				d.note,
+				d.diff,
+			),
 		})
 	}
 	r.next++

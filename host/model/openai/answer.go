@@ -313,7 +313,9 @@ func usage(raw json.RawMessage) *abi.Usage {
 		return int64(f)
 	}
 	out := abi.Usage{
-		PromptTokens: number("prompt_tokens"), CompletionTokens: number("completion_tokens"), TotalTokens: number("total_tokens"),
+		PromptTokens: number(
+			"prompt_tokens",
+		), CompletionTokens: number("completion_tokens"), TotalTokens: number("total_tokens"),
 	}
 	if out.TotalTokens == 0 {
 		out.TotalTokens = out.PromptTokens + out.CompletionTokens

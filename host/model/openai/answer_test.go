@@ -10,7 +10,13 @@ import (
 // The variants in which endpoints stream equivalent answers.
 func TestStreams(t *testing.T) {
 	t.Parallel()
-	hello := sse(delta(`{"role":"assistant","content":""}`), delta(`{"content":"hel"}`), delta(`{"content":"lo"}`), finish("stop"), "[DONE]")
+	hello := sse(
+		delta(`{"role":"assistant","content":""}`),
+		delta(`{"content":"hel"}`),
+		delta(`{"content":"lo"}`),
+		finish("stop"),
+		"[DONE]",
+	)
 	callsMessage := `{"role":"assistant","content":null,"tool_calls":[` +
 		`{"id":"c1","type":"function","function":{"name":"add","arguments":"{\"a\":1}"}},` +
 		`{"id":"c2","type":"function","function":{"name":"sub","arguments":"{\"b\":2}"}}]}`

@@ -25,7 +25,11 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	res, err := client.Generate(context.Background(), &model.Request{Model: "gpt-5", Messages: []abi.Message{abi.User("Hi")}}, nil)
+	res, err := client.Generate(
+		context.Background(),
+		&model.Request{Model: "gpt-5", Messages: []abi.Message{abi.User("Hi")}},
+		nil,
+	)
 	if err != nil {
 		log.Fatal(err)
 	}

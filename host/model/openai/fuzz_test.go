@@ -37,9 +37,19 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, answer string) {
 		client := func(cut func(io.Reader) io.Reader) *Client {
-			c, err := New(&Options{MaxEvent: 1 << 12, MaxAnswer: 1 << 14, HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(cut(strings.NewReader(answer)))}, nil
-			})}})
+			c, err := New(
+				&Options{
+					MaxEvent:  1 << 12,
+					MaxAnswer: 1 << 14,
+					HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+						return &http.Response{
+							StatusCode: 200,
+							Header:     http.Header{},
+							Body:       io.NopCloser(cut(strings.NewReader(answer))),
+						}, nil
+					})},
+				},
+			)
 			require.NoError(t, err)
 			return c
 		}

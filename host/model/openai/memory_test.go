@@ -17,7 +17,10 @@ func TestAnswersAreCounted(t *testing.T) {
 	t.Parallel()
 	long := delta(`{"content":"` + strings.Repeat("x", 512<<10) + `"}`)
 	stream := sse(long, long, long, long, finish("stop"))
-	whole := `{"choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("x", 2<<20) + `"},"finish_reason":"stop"}]}`
+	whole := `{"choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat(
+		"x",
+		2<<20,
+	) + `"},"finish_reason":"stop"}]}`
 	for name, c := range map[string]*Client{
 		"stream": serve(t, Options{}, answers("text/event-stream", stream)),
 		"whole":  serve(t, Options{}, answers("application/json", whole)),

@@ -125,7 +125,9 @@ func New(o *Options) (*Client, error) {
 	u, err := url.Parse(strings.TrimSpace(opts.BaseURL))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		// The parse error contains the URL, which may contain a password.
-		return nil, errors.New("openai: the base URL is not an address like https://api.openai.com/v1; check --base-url or OPENAI_BASE_URL")
+		return nil, errors.New(
+			"openai: the base URL is not an address like https://api.openai.com/v1; check --base-url or OPENAI_BASE_URL",
+		)
 	}
 	c := &Client{opts: opts, query: u.RawQuery, secrets: secrets(opts, u)}
 	u.RawQuery, u.Fragment = "", ""
@@ -165,7 +167,12 @@ func (c *Client) Generate(ctx context.Context, req *model.Request, sink func(abi
 }
 
 // generate sends one HTTP request, with stream_options if options is set.
-func (c *Client) generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error, options bool) (*abi.Response, error) {
+func (c *Client) generate(
+	ctx context.Context,
+	req *model.Request,
+	sink func(abi.Chunk) error,
+	options bool,
+) (*abi.Response, error) {
 	body, err := c.body(req, sink != nil, options)
 	if err != nil {
 		return nil, err

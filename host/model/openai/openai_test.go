@@ -97,8 +97,11 @@ func said(chunks []abi.Chunk) string {
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	c := serve(t, Options{}, answers("text/event-stream", sse(
-		delta(`{"content":"a"}`), finish("stop"),
-		`{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4.0,"total_tokens":null,"details":{"cached":1}}}`, "[DONE]")))
+		delta(`{"content":"a"}`),
+		finish("stop"),
+		`{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4.0,"total_tokens":null,"details":{"cached":1}}}`,
+		"[DONE]",
+	)))
 	res, _, err := stream(t, c)
 	require.NoError(t, err)
 	require.Equal(t, &abi.Usage{PromptTokens: 3, CompletionTokens: 4, TotalTokens: 7}, res.Usage)
@@ -116,15 +119,37 @@ func TestWhatIsSent(t *testing.T) {
 		answers("application/json", `{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}`)(w, r)
 	})
 	var assistant abi.Message
-	require.NoError(t, json.Unmarshal([]byte(`{"role":"assistant","content":[{"type":"video","video":{"fps":30.0}}],"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{ }"},"extra_content":{"s":1e3}}],"refusal":null}`), &assistant))
-	assistant.ID, assistant.Origin, assistant.Extra, assistant.ReasoningContent = "m7", abi.OriginModel, json.RawMessage(`{"x":1}`), "hm"
+	require.NoError(
+		t,
+		json.Unmarshal(
+			[]byte(
+				`{"role":"assistant","content":[{"type":"video","video":{"fps":30.0}}],"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{ }"},"extra_content":{"s":1e3}}],"refusal":null}`,
+			),
+			&assistant,
+		),
+	)
+	assistant.ID, assistant.Origin, assistant.Extra, assistant.ReasoningContent = "m7", abi.OriginModel, json.RawMessage(
+		`{"x":1}`,
+	), "hm"
 	req := &model.Request{
 		Model:    "o1", // a model for which go-openai has its own checks
 		Messages: []abi.Message{abi.System("a <b> & c"), assistant},
 		Tools: []abi.Tool{
-			{Name: "f", Description: "does", Parameters: json.RawMessage(`{"type":"object","x-unknown":1.0}`), Owner: "host", Idempotent: true}, {Name: "g"},
+			{
+				Name:        "f",
+				Description: "does",
+				Parameters:  json.RawMessage(`{"type":"object","x-unknown":1.0}`),
+				Owner:       "host",
+				Idempotent:  true,
+			}, {Name: "g"},
 		},
-		Params: abi.Params{"temperature": json.RawMessage("0"), "max_tokens": json.RawMessage("10"), "seed": json.RawMessage("1.0"), "new_thing": json.RawMessage(`{"a":[null,0]}`), "stream_options": json.RawMessage(`{}`)},
+		Params: abi.Params{
+			"temperature":    json.RawMessage("0"),
+			"max_tokens":     json.RawMessage("10"),
+			"seed":           json.RawMessage("1.0"),
+			"new_thing":      json.RawMessage(`{"a":[null,0]}`),
+			"stream_options": json.RawMessage(`{}`),
+		},
 	}
 	const sent = `{"model":"o1","messages":[{"role":"system","content":"a <b> & c"},` +
 		`{"role":"assistant","content":[{"type":"video","video":{"fps":30.0}}],"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{ }"},"extra_content":{"s":1e3}}],"reasoning_content":"hm","refusal":null}],` +
@@ -219,7 +244,9 @@ func TestNotReached(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.NotFoundHandler())
 	s.Close()
-	c, err := New(&Options{BaseURL: strings.Replace(s.URL, "http://", "http://u:password@", 1) + "/v1/?token=abcdef", APIKey: key})
+	c, err := New(
+		&Options{BaseURL: strings.Replace(s.URL, "http://", "http://u:password@", 1) + "/v1/?token=abcdef", APIKey: key},
+	)
 	require.NoError(t, err)
 	_, err = c.Generate(t.Context(), ask(), nil)
 	var e *model.Error
@@ -341,10 +368,17 @@ func TestSinkEndsTheCall(t *testing.T) {
 func TestSlowSink(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		body := iotest.OneByteReader(strings.NewReader(sse(delta(`{"content":"a"}`), delta(`{"content":"b"}`), finish("stop"))))
-		c, err := New(&Options{IdleTimeout: time.Second, HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(body)}, nil
-		})}})
+		body := iotest.OneByteReader(
+			strings.NewReader(sse(delta(`{"content":"a"}`), delta(`{"content":"b"}`), finish("stop"))),
+		)
+		c, err := New(
+			&Options{
+				IdleTimeout: time.Second,
+				HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+					return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(body)}, nil
+				})},
+			},
+		)
 		require.NoError(t, err)
 		res, err := c.Generate(t.Context(), ask(), func(abi.Chunk) error {
 			time.Sleep(time.Hour)

@@ -100,13 +100,16 @@ func isProblem(raw []byte) bool {
 	if json.Unmarshal(raw, &o) != nil {
 		return false
 	}
-	return str(o["type"]) == "error" || str(o["object"]) == "error" || isSet(o["detail"]) || isSet(o["code"]) && isSet(o["message"])
+	return str(o["type"]) == "error" || str(o["object"]) == "error" || isSet(o["detail"]) ||
+		isSet(o["code"]) && isSet(o["message"])
 }
 
 var (
-	finalWords = regexp.MustCompile(`(?i)invalid|authenti|permission|not_found|quota|billing|content_filter|content_policy|context_length|unsupported`)
-	title      = regexp.MustCompile(`(?is)<title[^>]*>(.{0,400}?)</title>`)
-	blanks     = regexp.MustCompile(`[\s\pC]+`)
+	finalWords = regexp.MustCompile(
+		`(?i)invalid|authenti|permission|not_found|quota|billing|content_filter|content_policy|context_length|unsupported`,
+	)
+	title  = regexp.MustCompile(`(?is)<title[^>]*>(.{0,400}?)</title>`)
+	blanks = regexp.MustCompile(`[\s\pC]+`)
 )
 
 // retryable reports whether the same request may succeed later.
@@ -160,13 +163,19 @@ func (c *Client) hint(resp *http.Response, p problem, modelName string) string {
 	case status == 403:
 		return fmt.Sprintf("check that the key in OPENAI_API_KEY may use model %q", modelName)
 	case status == 404:
-		return fmt.Sprintf("check that this endpoint has model %q (--model) and that its address is right (--base-url or OPENAI_BASE_URL)", modelName)
+		return fmt.Sprintf(
+			"check that this endpoint has model %q (--model) and that its address is right (--base-url or OPENAI_BASE_URL)",
+			modelName,
+		)
 	case status == 429 && !p.retryable():
 		return "the account has nothing left to spend"
 	case status < 400:
 		if u, err := resp.Location(); err == nil {
 			u.User, u.RawQuery = nil, ""
-			return fmt.Sprintf("redirects are not followed; if %s is right, use it for --base-url", strings.TrimSuffix(u.String(), "/chat/completions"))
+			return fmt.Sprintf(
+				"redirects are not followed; if %s is right, use it for --base-url",
+				strings.TrimSuffix(u.String(), "/chat/completions"),
+			)
 		}
 		return "redirects are not followed; check --base-url"
 	}
@@ -188,7 +197,11 @@ func (c *Client) eventError(raw []byte) *model.Error {
 
 // brokenOff returns the error for an answer that is incomplete or damaged.
 func (c *Client) brokenOff(what string) *model.Error {
-	return &model.Error{Code: abi.CodeModel, Retryable: true, Message: fmt.Sprintf("%s broke off: it answered with %s", c.shown, what)}
+	return &model.Error{
+		Code:      abi.CodeModel,
+		Retryable: true,
+		Message:   fmt.Sprintf("%s broke off: it answered with %s", c.shown, what),
+	}
 }
 
 func (c *Client) tooLarge() *model.Error {
@@ -200,8 +213,12 @@ func (c *Client) notJSON(body []byte) *model.Error {
 	if bytes.HasPrefix(body, []byte("{")) || bytes.HasPrefix(body, []byte("[")) {
 		return c.brokenOff("JSON that is not whole: " + c.short(string(body)))
 	}
-	return model.Errorf(abi.CodeModel, "%s answered with something that is not JSON: %s; check that it is the address of an OpenAI-compatible API (--base-url or OPENAI_BASE_URL)",
-		c.shown, c.page(body))
+	return model.Errorf(
+		abi.CodeModel,
+		"%s answered with something that is not JSON: %s; check that it is the address of an OpenAI-compatible API (--base-url or OPENAI_BASE_URL)",
+		c.shown,
+		c.page(body),
+	)
 }
 
 // page returns a short form of a body that is not an error object.
@@ -292,10 +309,17 @@ func (c *Client) unreached(err error) *model.Error {
 	var timeout net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		e.Message = fmt.Sprintf("cannot connect to %s: connection refused; is it running, and is the address right (--base-url or OPENAI_BASE_URL)?", c.shown)
+		e.Message = fmt.Sprintf(
+			"cannot connect to %s: connection refused; is it running, and is the address right (--base-url or OPENAI_BASE_URL)?",
+			c.shown,
+		)
 	case errors.As(err, &dns):
 		e.Retryable = !dns.IsNotFound
-		e.Message = fmt.Sprintf("cannot connect to %s: host %s is not found; check the network and the address (--base-url or OPENAI_BASE_URL)", c.shown, dns.Name)
+		e.Message = fmt.Sprintf(
+			"cannot connect to %s: host %s is not found; check the network and the address (--base-url or OPENAI_BASE_URL)",
+			c.shown,
+			dns.Name,
+		)
 	case isTLS(err):
 		e.Retryable = false
 		e.Message = fmt.Sprintf("cannot connect to %s securely: %s", c.shown, c.short(err.Error()))

@@ -17,7 +17,11 @@ func ExampleNew() {
 		scripted.Text("It is noon."),
 	)
 	for range 2 {
-		res, err := m.Generate(context.Background(), &model.Request{Messages: []abi.Message{abi.User("What time is it?")}}, nil)
+		res, err := m.Generate(
+			context.Background(),
+			&model.Request{Messages: []abi.Message{abi.User("What time is it?")}},
+			nil,
+		)
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -53,7 +53,10 @@ func parseLine(b []byte) (Reply, error) {
 	case err != nil:
 		return Reply{}, err
 	case len(unknown) > 0:
-		return Reply{}, fmt.Errorf("unknown key %q; want message, finish_reason, usage, error, chunks, size, delay_ms or hang", unknown[0])
+		return Reply{}, fmt.Errorf(
+			"unknown key %q; want message, finish_reason, usage, error, chunks, size, delay_ms or hang",
+			unknown[0],
+		)
 	case l.Message == nil && l.Error == nil && !l.Hang:
 		return Reply{}, fmt.Errorf("a reply needs a message, an error or hang")
 	case l.Message != nil && l.Error != nil:

@@ -72,8 +72,12 @@ func New(replies ...Reply) *Model {
 		if n < len(replies) {
 			return replies[n]
 		}
-		return Error(model.Errorf(abi.CodeModel,
-			"the script has %d replies, and this is request %d; add a reply, or find out why the agent calls the model again", len(replies), n+1))
+		return Error(model.Errorf(
+			abi.CodeModel,
+			"the script has %d replies, and this is request %d; add a reply, or find out why the agent calls the model again",
+			len(replies),
+			n+1,
+		))
 	})
 }
 

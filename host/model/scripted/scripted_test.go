@@ -89,7 +89,11 @@ func TestBreaksOff(t *testing.T) {
 func TestHangAndDelayEndWithTheContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := scripted.New(scripted.Hang(), scripted.Reply{Delay: time.Hour}, scripted.Reply{Response: scripted.Text("late").Response, Delay: time.Second})
+		m := scripted.New(
+			scripted.Hang(),
+			scripted.Reply{Delay: time.Hour},
+			scripted.Reply{Response: scripted.Text("late").Response, Delay: time.Second},
+		)
 		for range 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			_, err := m.Generate(ctx, request("a"), nil)
@@ -139,7 +143,11 @@ func TestParse(t *testing.T) {
 	require.EqualValues(t, 3, replies[0].Response.Usage.PromptTokens)
 	require.Equal(t, abi.FinishToolCalls, replies[1].Response.FinishReason)
 	require.Equal(t, 5*time.Millisecond, replies[1].Delay)
-	require.Equal(t, &model.Error{Code: abi.CodeModel, Message: "busy", Status: 503, Retryable: true, RetryAfter: 20 * time.Millisecond}, replies[2].Err)
+	require.Equal(
+		t,
+		&model.Error{Code: abi.CodeModel, Message: "busy", Status: 503, Retryable: true, RetryAfter: 20 * time.Millisecond},
+		replies[2].Err,
+	)
 	require.True(t, replies[3].Hang)
 }
 

@@ -16,7 +16,10 @@ import (
 
 // define returns a tool implemented by a function that takes its arguments as a struct A and
 // returns text. The model receives the function's errors.
-func define[A any](name, description, parameters string, run func(ctx context.Context, args *A) (string, error)) tool.Tool {
+func define[A any](
+	name, description, parameters string,
+	run func(ctx context.Context, args *A) (string, error),
+) tool.Tool {
 	declaration := abi.Tool{
 		Name:        name,
 		Description: description,

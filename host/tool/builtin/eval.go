@@ -82,7 +82,9 @@ func (p *parser) end() error {
 	case c == ')':
 		return errors.New("there is a ) without its (")
 	case c == ',':
-		return errors.New("there is a comma outside of a function; numbers are written without thousands separators, with a decimal point")
+		return errors.New(
+			"there is a comma outside of a function; numbers are written without thousands separators, with a decimal point",
+		)
 	case c == '(' || isLetter(c) || isDigit(c):
 		return fmt.Errorf("an operator is missing before %q", clip(p.in[p.at:], 20))
 	default:

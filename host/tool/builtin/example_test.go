@@ -15,7 +15,10 @@ func ExampleSet() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	res, err := tools[0].Call(context.Background(), abi.Call{Name: builtin.Calculator, Arguments: `{"expression": "6 * 7"}`})
+	res, err := tools[0].Call(
+		context.Background(),
+		abi.Call{Name: builtin.Calculator, Arguments: `{"expression": "6 * 7"}`},
+	)
 	if err != nil {
 		log.Fatal(err)
 	}

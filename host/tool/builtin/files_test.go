@@ -95,7 +95,8 @@ func FuzzNothingLeadsOut(f *testing.F) {
 			b, err := abijson.Marshal(a)
 			require.NoError(t, err)
 			got := ask(t, tl, string(b))
-			if strings.Contains(got, "secret.txt  ") || strings.Contains(got, ":SECRET") || strings.HasPrefix(got, "SECRET") || !utf8.ValidString(got) {
+			if strings.Contains(got, "secret.txt  ") || strings.Contains(got, ":SECRET") || strings.HasPrefix(got, "SECRET") ||
+				!utf8.ValidString(got) {
 				t.Fatalf("%s of %q gives %q", tl.Declaration().Name, p, got)
 			}
 		}
@@ -233,7 +234,11 @@ func TestListFiles(t *testing.T) {
 	require.Equal(t, top, ask(t, list, `{"path":"/","depth":1}`))
 	require.Equal(t, "src/deep/\nsrc/main.go  48\nsrc/up@\n", ask(t, list, `{"path":"src"}`))
 	require.Equal(t, "inside/deep/\ninside/main.go  48\ninside/up@\n", ask(t, list, `{"path":"inside"}`))
-	require.Equal(t, "src/deep/\nsrc/deep/er/\nsrc/deep/er/x.go  20\nsrc/main.go  48\nsrc/up@\n", ask(t, list, `{"path":"src","depth":32}`))
+	require.Equal(
+		t,
+		"src/deep/\nsrc/deep/er/\nsrc/deep/er/x.go  20\nsrc/main.go  48\nsrc/up@\n",
+		ask(t, list, `{"path":"src","depth":32}`),
+	)
 	require.Contains(t, ask(t, list, `{"depth":2}`), "src/main.go  48\nsrc/up@\n[1 directories not listed completely")
 	require.Equal(t, "nothing is empty", ask(t, list, `{"path":"nothing"}`))
 	require.Equal(t, "ERROR readme.md is not a directory", ask(t, list, `{"path":"readme.md"}`))
@@ -248,7 +253,14 @@ func TestListFilesIsCut(t *testing.T) {
 		write(t, dir, fmt.Sprintf("%04d", i), "")
 	}
 	text := ask(t, one(t, ListFiles, dir), ``)
-	require.True(t, strings.HasSuffix(text, "0999  0\n[cut after 1000 entries; list a directory further down, or with a smaller depth]\n"), text[len(text)-200:])
+	require.True(
+		t,
+		strings.HasSuffix(
+			text,
+			"0999  0\n[cut after 1000 entries; list a directory further down, or with a smaller depth]\n",
+		),
+		text[len(text)-200:],
+	)
 }
 
 func TestSearchFiles(t *testing.T) {
@@ -284,7 +296,11 @@ func TestSearchFilesLongLines(t *testing.T) {
 	write(t, dir, "a", strings.Repeat("x", maxSearch-3)+"end")
 	write(t, dir, "b", strings.Repeat("x", maxSearch)+"end")
 	text := ask(t, one(t, SearchFiles, dir), `{"pattern":"end|cut"}`)
-	require.Equal(t, "a:1:"+strings.Repeat("x", maxShown)+"…\n[of 1 lines only the first 65536 bytes were searched]\n", text)
+	require.Equal(
+		t,
+		"a:1:"+strings.Repeat("x", maxShown)+"…\n[of 1 lines only the first 65536 bytes were searched]\n",
+		text,
+	)
 }
 
 // The tools see a root that was replaced, and report one that was removed.

@@ -18,7 +18,11 @@ func TestSpecialFiles(t *testing.T) {
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
 	require.Equal(t, "ERROR pipe is not an ordinary file", ask(t, one(t, ReadFile, dir), `{"path":"pipe"}`))
 	require.Equal(t, "ERROR pipe is not a directory", ask(t, one(t, ListFiles, dir), `{"path":"pipe"}`))
-	require.Equal(t, "ERROR pipe is not an ordinary file", ask(t, one(t, SearchFiles, dir), `{"pattern":"x","path":"pipe"}`))
+	require.Equal(
+		t,
+		"ERROR pipe is not an ordinary file",
+		ask(t, one(t, SearchFiles, dir), `{"pattern":"x","path":"pipe"}`),
+	)
 	require.Equal(t, "pipe  (special file)\n", ask(t, one(t, ListFiles, dir), ``))
 	require.Equal(t, "[no line matches]\n", ask(t, one(t, SearchFiles, dir), `{"pattern":"x"}`))
 }

@@ -19,24 +19,29 @@ type listArgs struct {
 const maxListed = 1000
 
 func newListFiles(r *root) tool.Tool {
-	return define(ListFiles, "Lists the files and directories in a directory. A directory ends with a slash, a symbolic link with @; a file is followed by its size in bytes.", `{
+	return define(
+		ListFiles,
+		"Lists the files and directories in a directory. A directory ends with a slash, a symbolic link with @; a file is followed by its size in bytes.",
+		`{
   "type": "object",
   "properties": {
     "path": {"type": "string", "description": "Directory, relative to the root directory. Left out: the root directory."},
     "depth": {"type": "integer", "minimum": 1, "maximum": 32, "description": "How many levels of directories to list; 1 if left out."}
   },
   "additionalProperties": false
-}`, func(ctx context.Context, args *listArgs) (string, error) {
-		p, err := cleanPath(args.Path)
-		if err != nil {
-			return "", err
-		}
-		depth, err := inRange("depth", args.Depth, 1, 1, maxDepth)
-		if err != nil {
-			return "", err
-		}
-		return r.list(ctx, p, depth)
-	})
+}`,
+		func(ctx context.Context, args *listArgs) (string, error) {
+			p, err := cleanPath(args.Path)
+			if err != nil {
+				return "", err
+			}
+			depth, err := inRange("depth", args.Depth, 1, 1, maxDepth)
+			if err != nil {
+				return "", err
+			}
+			return r.list(ctx, p, depth)
+		},
+	)
 }
 
 func (r *root) list(ctx context.Context, p string, depth int) (string, error) {
@@ -64,7 +69,12 @@ func (r *root) list(ctx context.Context, p string, depth int) (string, error) {
 		return fmt.Sprintf("%s is empty", show(p)), nil
 	}
 	if w.skipped > 0 {
-		fmt.Fprintf(&b, "[%d directories not listed completely: .git, unreadable, or more than %d entries]\n", w.skipped, maxEntries)
+		fmt.Fprintf(
+			&b,
+			"[%d directories not listed completely: .git, unreadable, or more than %d entries]\n",
+			w.skipped,
+			maxEntries,
+		)
 	}
 	return b.String(), nil
 }

@@ -34,7 +34,10 @@ const (
 )
 
 func newSearchFiles(r *root) tool.Tool {
-	return define(SearchFiles, "Searches text files for lines that match a regular expression. A result line is path:line number:text.", `{
+	return define(
+		SearchFiles,
+		"Searches text files for lines that match a regular expression. A result line is path:line number:text.",
+		`{
   "type": "object",
   "properties": {
     "pattern": {"type": "string", "description": "Regular expression in RE2 syntax: no look-around, no back-references."},
@@ -45,17 +48,19 @@ func newSearchFiles(r *root) tool.Tool {
   },
   "required": ["pattern"],
   "additionalProperties": false
-}`, func(ctx context.Context, args *searchArgs) (string, error) {
-		s, err := newSearch(ctx, args)
-		if err != nil {
-			return "", err
-		}
-		p, err := cleanPath(args.Path)
-		if err != nil {
-			return "", err
-		}
-		return r.search(s, p)
-	})
+}`,
+		func(ctx context.Context, args *searchArgs) (string, error) {
+			s, err := newSearch(ctx, args)
+			if err != nil {
+				return "", err
+			}
+			p, err := cleanPath(args.Path)
+			if err != nil {
+				return "", err
+			}
+			return r.search(s, p)
+		},
+	)
 }
 
 // A search is one call of search_files.
@@ -86,7 +91,10 @@ func newSearch(ctx context.Context, args *searchArgs) (*search, error) {
 	}
 	pattern, err := regexp.Compile(expression)
 	if err != nil {
-		return nil, fmt.Errorf("the pattern is not a regular expression of RE2: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		return nil, fmt.Errorf(
+			"the pattern is not a regular expression of RE2: %s",
+			strings.TrimPrefix(err.Error(), "error parsing regexp: "),
+		)
 	}
 	if _, err := path.Match(args.Files, ""); err != nil || strings.Contains(args.Files, "/") {
 		return nil, fmt.Errorf("%q is not a pattern of file names, such as *.go", clip(args.Files, 100))
@@ -192,13 +200,23 @@ func (s *search) result(cut bool) string {
 		s.out.WriteString("[no line matches]\n")
 	}
 	if cut {
-		fmt.Fprintf(&s.out, "[cut after %d matches in %d files; there may be more: search a directory further down, or for something rarer]\n", s.matches, s.visited)
+		fmt.Fprintf(
+			&s.out,
+			"[cut after %d matches in %d files; there may be more: search a directory further down, or for something rarer]\n",
+			s.matches,
+			s.visited,
+		)
 	}
 	if s.long > 0 {
 		fmt.Fprintf(&s.out, "[of %d lines only the first %d bytes were searched]\n", s.long, maxSearch)
 	}
 	if s.skipped > 0 {
-		fmt.Fprintf(&s.out, "[%d files or directories not searched: not text, larger than %d bytes, unreadable, or .git]\n", s.skipped, maxFileSize)
+		fmt.Fprintf(
+			&s.out,
+			"[%d files or directories not searched: not text, larger than %d bytes, unreadable, or .git]\n",
+			s.skipped,
+			maxFileSize,
+		)
 	}
 	return s.out.String()
 }

@@ -25,7 +25,10 @@ func newTime(clock func() time.Time) tool.Tool {
 		if args.Zone != "" {
 			zone, err := time.LoadLocation(args.Zone)
 			if err != nil || args.Zone == "Local" {
-				return "", fmt.Errorf("there is no time zone %q; give a name of the IANA database, such as Europe/Berlin, America/New_York or UTC", clip(args.Zone, 100))
+				return "", fmt.Errorf(
+					"there is no time zone %q; give a name of the IANA database, such as Europe/Berlin, America/New_York or UTC",
+					clip(args.Zone, 100),
+				)
 			}
 			now = now.In(zone)
 		}

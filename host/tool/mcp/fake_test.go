@@ -237,7 +237,11 @@ func (s *fakeServer) call(r *fakeRequest) {
 	case "huge result":
 		s.answer(r, `{"content":[{"type":"text","text":"`+strings.Repeat("x", 3<<20)+`"}]}`)
 	case "huge result, id first":
-		s.say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, r.ID, strings.Repeat("x", 3<<20))
+		s.say(
+			`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`,
+			r.ID,
+			strings.Repeat("x", 3<<20),
+		)
 	case "unknown content":
 		s.answer(r, `{"content":[{"type":"hologram","text":"x"}]}`)
 	case "not a result":
@@ -247,7 +251,10 @@ func (s *fakeServer) call(r *fakeRequest) {
 	case "structured":
 		s.answer(r, `{"content":[],"structuredContent":{"z":9007199254740993,"a":[1.50]}}`)
 	case "needs input":
-		s.answer(r, `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object"}}}}}`)
+		s.answer(
+			r,
+			`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object"}}}}}`,
+		)
 	default:
 		s.answer(r, `{"content":[{"type":"text","text":"well"}]}`)
 	}

@@ -92,7 +92,9 @@ func (t *roundTripper) reader(resp *http.Response, id int64) io.Reader {
 		return &eventReader{r: bufio.NewReaderSize(resp.Body, 64<<10), id: id, max: t.max}
 	default:
 		resp.Header.Set("Content-Type", "application/json")
-		return bytes.NewReader(encode(failed(id, "the server answered with content of type %q, not JSON or an event stream", kind)))
+		return bytes.NewReader(
+			encode(failed(id, "the server answered with content of type %q, not JSON or an event stream", kind)),
+		)
 	}
 }
 

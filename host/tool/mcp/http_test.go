@@ -34,9 +34,17 @@ func fakeHTTP(t *testing.T, respond func(w http.ResponseWriter, r *http.Request,
 			w.WriteHeader(http.StatusAccepted)
 		case req.Method == "initialize":
 			w.Header().Set("Mcp-Session-Id", "session")
-			asJSON(w, id, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1"}}`)
+			asJSON(
+				w,
+				id,
+				`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1"}}`,
+			)
 		case req.Method == "tools/list":
-			asJSON(w, id, `{"tools":[{"name":"work","inputSchema":{"type":"object"}},{"name":"other","inputSchema":{"type":"object"}}]}`)
+			asJSON(
+				w,
+				id,
+				`{"tools":[{"name":"work","inputSchema":{"type":"object"}},{"name":"other","inputSchema":{"type":"object"}}]}`,
+			)
 		case req.Params.Name == "other":
 			asJSON(w, id, `{"content":[{"type":"text","text":"other: well"}]}`)
 		default:
@@ -129,7 +137,9 @@ func brokenJSON(w http.ResponseWriter) {
 func TestHTTPConnectFails(t *testing.T) {
 	t.Parallel()
 	var status atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }))
+	server := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }),
+	)
 	defer server.Close()
 	for code, want := range map[int]string{401: "Unauthorized", 404: "Not Found", 500: "Internal Server Error"} {
 		status.Store(int64(code))
@@ -250,13 +260,22 @@ func TestHTTPWithSDKServer(t *testing.T) {
 		type in struct {
 			N int `json:"n"`
 		}
-		sdk.AddTool(impl, &sdk.Tool{Name: "double", Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}}, func(_ context.Context, _ *sdk.CallToolRequest, a in) (*sdk.CallToolResult, any, error) {
-			if a.N == 13 {
-				return nil, nil, errors.New("unlucky")
-			}
-			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprint(2 * a.N)}}}, nil, nil
-		})
-		server := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return impl }, &sdk.StreamableHTTPOptions{Stateless: stateless}))
+		sdk.AddTool(
+			impl,
+			&sdk.Tool{Name: "double", Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}},
+			func(_ context.Context, _ *sdk.CallToolRequest, a in) (*sdk.CallToolResult, any, error) {
+				if a.N == 13 {
+					return nil, nil, errors.New("unlucky")
+				}
+				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprint(2 * a.N)}}}, nil, nil
+			},
+		)
+		server := httptest.NewServer(
+			sdk.NewStreamableHTTPHandler(
+				func(*http.Request) *sdk.Server { return impl },
+				&sdk.StreamableHTTPOptions{Stateless: stateless},
+			),
+		)
 		t.Cleanup(server.Close)
 		double := byName(t, connected(t, &Options{URL: server.URL}))["double"]
 		require.True(t, double.Declaration().Idempotent)

@@ -58,7 +58,12 @@ func TestFilesystemServer(t *testing.T) {
 	require.True(t, tools["read_text_file"].Declaration().Idempotent)
 	require.False(t, tools["edit_file"].Declaration().Idempotent)
 	require.True(t, tools["write_file"].Declaration().Idempotent)
-	require.Contains(t, string(tools["write_file"].Declaration().Parameters), `"properties":{"path":{"type":"string"},"content":{"type":"string"}}`, "properties keep their order")
+	require.Contains(
+		t,
+		string(tools["write_file"].Declaration().Parameters),
+		`"properties":{"path":{"type":"string"},"content":{"type":"string"}}`,
+		"properties keep their order",
+	)
 
 	path := marshal(filepath.Join(dir, "a.txt"))
 	require.Equal(t, "hello", ask(t, tools["read_text_file"], `{"path":`+string(path)+`}`).Content.String())
@@ -83,7 +88,11 @@ func everything(t *testing.T, s *Server) {
 	for _, p := range image.Content.Parts() {
 		kinds = append(kinds, p.Type)
 		if p.Type == abi.PartImage {
-			require.True(t, strings.HasPrefix(string(p.ImageURL), `{"url":"data:image/png;base64,iVBOR`), string(p.ImageURL)[:60])
+			require.True(
+				t,
+				strings.HasPrefix(string(p.ImageURL), `{"url":"data:image/png;base64,iVBOR`),
+				string(p.ImageURL)[:60],
+			)
 		}
 	}
 	require.Contains(t, kinds, abi.PartImage)

@@ -68,9 +68,15 @@ func data(mediaType, name string, b []byte) abi.Part {
 	case "image":
 		return abi.Part{Type: abi.PartImage, ImageURL: marshal(map[string]string{"url": dataURL})}
 	case "audio":
-		return abi.Part{Type: abi.PartAudio, InputAudio: marshal(map[string]string{"data": encoded, "format": audioFormat(format)})}
+		return abi.Part{
+			Type:       abi.PartAudio,
+			InputAudio: marshal(map[string]string{"data": encoded, "format": audioFormat(format)}),
+		}
 	default:
-		return abi.Part{Type: abi.PartFile, File: marshal(map[string]string{"filename": or(name, "file"), "file_data": dataURL})}
+		return abi.Part{
+			Type: abi.PartFile,
+			File: marshal(map[string]string{"filename": or(name, "file"), "file_data": dataURL}),
+		}
 	}
 }
 

@@ -156,7 +156,9 @@ func TestOddTools(t *testing.T) {
 	require.Len(t, tools, 2)
 	require.Equal(t, abi.Tool{
 		Name: "good", Description: "A title", Idempotent: true,
-		Parameters: []byte(`{"type":"object","properties":{"z":{"type":"integer","maximum":9007199254740993},"a":{"const":1.50}}}`),
+		Parameters: []byte(
+			`{"type":"object","properties":{"z":{"type":"integer","maximum":9007199254740993},"a":{"const":1.50}}}`,
+		),
 	}, tools["good"].Declaration())
 	require.Equal(t, abi.Tool{
 		Name: "idempotent", Description: "d", Idempotent: true, Parameters: []byte(`{"type":"object"}`),
@@ -181,7 +183,12 @@ func TestOddTools(t *testing.T) {
 
 	small := fake(t, "odd tools")
 	small.MaxDeclaration = 64
-	require.Equal(t, `{"type":"object"}`, string(byName(t, connected(t, small))["good"].Declaration().Parameters), "the first one is too large, so the second is not the second")
+	require.Equal(
+		t,
+		`{"type":"object"}`,
+		string(byName(t, connected(t, small))["good"].Declaration().Parameters),
+		"the first one is too large, so the second is not the second",
+	)
 }
 
 func TestCall(t *testing.T) {
@@ -257,11 +264,19 @@ func TestServerDies(t *testing.T) {
 	bystander := byName(t, connected(t, fake(t, "plain")))["work"]
 
 	_, err := call(t.Context(), tools["work"])
-	require.EqualError(t, err, "MCP server \"fake\" failed during the call: it ended (exit status 7); it printed last:\n  about to die\n  fatal: out of ideas")
+	require.EqualError(
+		t,
+		err,
+		"MCP server \"fake\" failed during the call: it ended (exit status 7); it printed last:\n  about to die\n  fatal: out of ideas",
+	)
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeTool})
 
 	_, err = call(t.Context(), tools["other"])
-	require.EqualError(t, err, "MCP server \"fake\" is not there any more: it ended (exit status 7); it printed last:\n  about to die\n  fatal: out of ideas")
+	require.EqualError(
+		t,
+		err,
+		"MCP server \"fake\" is not there any more: it ended (exit status 7); it printed last:\n  about to die\n  fatal: out of ideas",
+	)
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable})
 	_, err = s.Tools(t.Context())
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable})

@@ -115,7 +115,10 @@ func failed(id int64, format string, args ...any) *jsonrpc.Response {
 	if err != nil {
 		return nil
 	}
-	return &jsonrpc.Response{ID: made, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf(format, args...)}}
+	return &jsonrpc.Response{
+		ID:    made,
+		Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf(format, args...)},
+	}
 }
 
 // tooLarge is the format for failed if an answer is too large.

@@ -80,7 +80,11 @@ func (s *Server) declaration(t *sdk.Tool) (abi.Tool, error) {
 	if !ok {
 		return abi.Tool{}, errors.New("it has no inputSchema")
 	}
-	d := abi.Tool{Name: t.Name, Description: strings.ToValidUTF8(t.Description, "\ufffd"), Parameters: json.RawMessage(raw)}
+	d := abi.Tool{
+		Name:        t.Name,
+		Description: strings.ToValidUTF8(t.Description, "\ufffd"),
+		Parameters:  json.RawMessage(raw),
+	}
 	if d.Description == "" {
 		d.Description = strings.ToValidUTF8(t.Title, "\ufffd")
 	}
@@ -158,7 +162,10 @@ func (t *remote) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 		return nil, t.failure(ctx, err)
 	}
 	if res.NeedsInput() {
-		return nil, &abi.Error{Code: abi.CodeTool, Message: fmt.Sprintf("%s asks for input of a person, which this agent cannot give", s)}
+		return nil, &abi.Error{
+			Code:    abi.CodeTool,
+			Message: fmt.Sprintf("%s asks for input of a person, which this agent cannot give", s),
+		}
 	}
 	return result(res), nil
 }
@@ -186,7 +193,10 @@ func (s *Server) callContext(ctx context.Context, name string) (context.Context,
 	if s.o.CallTimeout <= 0 {
 		return ctx, end
 	}
-	limit := &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("%s did not answer the call of %q within %v", s, name, s.o.CallTimeout)}
+	limit := &abi.Error{
+		Code:    abi.CodeLimit,
+		Message: fmt.Sprintf("%s did not answer the call of %q within %v", s, name, s.o.CallTimeout),
+	}
 	ctx, cancelTimeout := context.WithTimeoutCause(ctx, s.o.CallTimeout, limit)
 	return ctx, func() { cancelTimeout(); end() }
 }

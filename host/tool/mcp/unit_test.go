@@ -187,7 +187,9 @@ func TestStructuredResult(t *testing.T) {
 	structured := map[string]any{"degrees": 21}
 	res := result(&sdk.CallToolResult{StructuredContent: structured})
 	require.Equal(t, `{"degrees":21}`, res.Content.String())
-	res = result(&sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "21 degrees"}}, StructuredContent: structured})
+	res = result(
+		&sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "21 degrees"}}, StructuredContent: structured},
+	)
 	require.Equal(t, "21 degrees", res.Content.String(), "what the server wrote for a model goes before")
 }
 

@@ -22,7 +22,13 @@ import (
 //
 // The maker runs on the caller's goroutine. A maker that returns within 0.5 ms starts no other
 // goroutine.
-func Pump[R any](ctx context.Context, out chunk.Sink, ends bool, what string, maker func(ctx context.Context, put func(abi.Chunk) error) (R, error)) (R, error) {
+func Pump[R any](
+	ctx context.Context,
+	out chunk.Sink,
+	ends bool,
+	what string,
+	maker func(ctx context.Context, put func(abi.Chunk) error) (R, error),
+) (R, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := &passing{ctx: ctx, cancel: cancel, out: out}

@@ -100,10 +100,16 @@ func TestPump(t *testing.T) {
 	t.Run("canceled", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancelCause(t.Context())
-		_, err := Pump(ctx, func(context.Context, []abi.Chunk, bool) error { return nil }, true, "it", func(_ context.Context, put putter) (int, error) {
-			cancel(refused)
-			return 0, put(text("a"))
-		})
+		_, err := Pump(
+			ctx,
+			func(context.Context, []abi.Chunk, bool) error { return nil },
+			true,
+			"it",
+			func(_ context.Context, put putter) (int, error) {
+				cancel(refused)
+				return 0, put(text("a"))
+			},
+		)
 		require.ErrorIs(t, err, refused)
 	})
 }

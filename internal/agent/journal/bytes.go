@@ -46,7 +46,16 @@ type FullError struct {
 // Error names the limit and what to do.
 func (e *FullError) Error() string {
 	if e.Quota {
-		return fmt.Sprintf("the run ended because the tenant's quota %s is used up: %d of %d bytes; delete runs that are not needed, or ask the operator for more", e.Limit, e.Used, e.Max)
+		return fmt.Sprintf(
+			"the run ended because the tenant's quota %s is used up: %d of %d bytes; delete runs that are not needed, or ask the operator for more",
+			e.Limit,
+			e.Used,
+			e.Max,
+		)
 	}
-	return fmt.Sprintf("the run wrote %d bytes to its journal, and its limit is %d; see in its events which module writes so much, or raise limits.journal_bytes", e.Used, e.Max)
+	return fmt.Sprintf(
+		"the run wrote %d bytes to its journal, and its limit is %d; see in its events which module writes so much, or raise limits.journal_bytes",
+		e.Used,
+		e.Max,
+	)
 }

@@ -66,5 +66,9 @@ type PinError struct {
 
 // Error describes the difference and what to do.
 func (e *PinError) Error() string {
-	return fmt.Sprintf("run %s goes on with the modules that it began with: %s; resume it with an agent that has the same modules", e.Run, e.What)
+	return fmt.Sprintf(
+		"run %s goes on with the modules that it began with: %s; resume it with an agent that has the same modules",
+		e.Run,
+		e.What,
+	)
 }

@@ -34,10 +34,16 @@ func (m *busyModel) Generate(_ context.Context, req *model.Request, sink func(ab
 		m.first = m.last
 	}
 	n := len(req.Messages) - m.history
-	res := &abi.Response{Message: abi.Assistant("a sentence of some words that says what comes next"), FinishReason: abi.FinishStop, Usage: &abi.Usage{TotalTokens: 10}}
+	res := &abi.Response{
+		Message:      abi.Assistant("a sentence of some words that says what comes next"),
+		FinishReason: abi.FinishStop,
+		Usage:        &abi.Usage{TotalTokens: 10},
+	}
 	if n < 2*(cmp.Or(m.steps, benchSteps)-1) {
 		res.FinishReason = abi.FinishToolCalls
-		res.Message.ToolCalls = []abi.ToolCall{{ID: fmt.Sprint("c", n), Type: "function", Function: abi.FunctionCall{Name: "t", Arguments: `{"n":1}`}}}
+		res.Message.ToolCalls = []abi.ToolCall{
+			{ID: fmt.Sprint("c", n), Type: "function", Function: abi.FunctionCall{Name: "t", Arguments: `{"n":1}`}},
+		}
 	}
 	if sink != nil {
 		for _, c := range res.Message.Chunks() {
@@ -80,14 +86,23 @@ func BenchmarkJournal(b *testing.B) {
 	}
 	b.Run("none", func(b *testing.B) { run(b, nil) })
 	tenant := func(b *testing.B, s store.Store) journal.Journal {
-		_, err := s.CreateTenant(b.Context(), "acme", "", store.TenantQuota{RunsPerDay: 1 << 40, JournalBytes: 1 << 50, JournalBytesPerDay: 1 << 50}, nil)
+		_, err := s.CreateTenant(
+			b.Context(),
+			"acme",
+			"",
+			store.TenantQuota{RunsPerDay: 1 << 40, JournalBytes: 1 << 50, JournalBytesPerDay: 1 << 50},
+			nil,
+		)
 		require.NoError(b, err)
 		owner = "acme"
 		b.Cleanup(func() { owner = "" })
 		return s.Tenant("acme").Journal()
 	}
 	b.Run("tenant of SQLite", func(b *testing.B) { run(b, tenant(b, open(b, filepath.Join(b.TempDir(), "runs.db")))) })
-	b.Run("tenant of PostgreSQL", func(b *testing.B) { run(b, tenant(b, open(b, postgrestest.Start(b).Create(b, "tenant")))) })
+	b.Run(
+		"tenant of PostgreSQL",
+		func(b *testing.B) { run(b, tenant(b, open(b, postgrestest.Start(b).Create(b, "tenant")))) },
+	)
 	b.Run("SQLite", func(b *testing.B) { run(b, open(b, filepath.Join(b.TempDir(), "runs.db"))) })
 	b.Run("PostgreSQL", func(b *testing.B) { run(b, open(b, postgrestest.Start(b).Create(b, "bench"))) })
 }

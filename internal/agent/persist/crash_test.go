@@ -128,10 +128,13 @@ func requireStats(t *testing.T, finished *abi.Event) {
 }
 
 func (w *world) tool(name string, idempotent bool) tool.Tool {
-	return tool.Func(abi.Tool{Name: name, Idempotent: idempotent}, func(_ context.Context, c abi.Call) (*abi.Result, error) {
-		w.count(name)
-		return abi.TextResult(name + " done"), nil
-	})
+	return tool.Func(
+		abi.Tool{Name: name, Idempotent: idempotent},
+		func(_ context.Context, c abi.Call) (*abi.Result, error) {
+			w.count(name)
+			return abi.TextResult(name + " done"), nil
+		},
+	)
 }
 
 // Generate calls the tools in the first step and answers in the second.
@@ -148,7 +151,10 @@ func (w *world) Generate(_ context.Context, req *model.Request, sink func(abi.Ch
 	if answered == 0 {
 		m := abi.Assistant("let me see")
 		for i, name := range []string{"pay", "look", "asked"} {
-			m.ToolCalls = append(m.ToolCalls, abi.ToolCall{ID: fmt.Sprint("c", i), Type: "function", Function: abi.FunctionCall{Name: name, Arguments: "{}"}})
+			m.ToolCalls = append(
+				m.ToolCalls,
+				abi.ToolCall{ID: fmt.Sprint("c", i), Type: "function", Function: abi.FunctionCall{Name: name, Arguments: "{}"}},
+			)
 		}
 		return &abi.Response{Message: m, FinishReason: abi.FinishToolCalls, Usage: &abi.Usage{TotalTokens: 10}}, nil
 	}
@@ -159,7 +165,11 @@ func (w *world) Generate(_ context.Context, req *model.Request, sink func(abi.Ch
 			}
 		}
 	}
-	return &abi.Response{Message: abi.Assistant("all done"), FinishReason: abi.FinishStop, Usage: &abi.Usage{TotalTokens: 10}}, nil
+	return &abi.Response{
+		Message:      abi.Assistant("all done"),
+		FinishReason: abi.FinishStop,
+		Usage:        &abi.Usage{TotalTokens: 10},
+	}, nil
 }
 
 // countsHooks counts its hooks in run-local values.
@@ -221,7 +231,12 @@ func (w *world) agent(t *testing.T, j journal.Journal) *agent.Agent {
 		hook.Entry{Name: "observer", Middleware: &inproc.Middleware{Observe: w.observe}},
 	)
 	require.NoError(t, err)
-	o := &agent.Options{Name: "worker", Model: w, Chain: c, Tools: []tool.Tool{w.tool("pay", false), w.tool("look", true), w.tool("asked", false)}}
+	o := &agent.Options{
+		Name:  "worker",
+		Model: w,
+		Chain: c,
+		Tools: []tool.Tool{w.tool("pay", false), w.tool("look", true), w.tool("asked", false)},
+	}
 	for range w.depth {
 		inner, err := agent.New(o)
 		require.NoError(t, err)
@@ -422,7 +437,10 @@ func TestOneOfTwoContinues(t *testing.T) {
 	s := openStore(t)
 	w := &world{calls: map[string]int{}}
 	c := &taker{t: t}
-	require.Error(t, c.take(w.agent(t, s).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}})))
+	require.Error(
+		t,
+		c.take(w.agent(t, s).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}})),
+	)
 	info, err := s.Run(t.Context(), "r")
 	require.NoError(t, err)
 	_, err = w.agent(t, s).Continue(t.Context(), "r", nil)
@@ -460,7 +478,10 @@ func TestPinnedModules(t *testing.T) {
 	s := openStore(t)
 	w := &world{calls: map[string]int{}}
 	c := &taker{t: t}
-	require.Error(t, c.take(w.agent(t, s).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}})))
+	require.Error(
+		t,
+		c.take(w.agent(t, s).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}})),
+	)
 	other, err := agent.New(&agent.Options{Model: w, Tools: w.agent(t, s).Tools, Journal: &journal.Options{Journal: s}})
 	require.NoError(t, err)
 	_, err = other.Continue(t.Context(), "r", map[string]json.RawMessage{"int_1": json.RawMessage(`true`)})
@@ -474,7 +495,10 @@ func TestCancelPaused(t *testing.T) {
 	s := openStore(t)
 	w := &world{calls: map[string]int{}}
 	c := &taker{t: t}
-	require.Error(t, c.take(w.agent(t, s).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}})))
+	require.Error(
+		t,
+		c.take(w.agent(t, s).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}})),
+	)
 	events, err := w.agent(t, s).Cancel(t.Context(), "r")
 	require.NoError(t, err)
 	var ended *agent.Error

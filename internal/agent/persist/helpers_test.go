@@ -28,12 +28,14 @@ func nativeEntry(name string, n *inproc.Middleware) hook.Entry {
 
 // asks returns a middleware that asks before each call of the tool called name.
 func asks(name string) *inproc.Middleware {
-	return &inproc.Middleware{GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-		if in.Call.Name != name {
-			return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
-		}
-		return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "May I?", Payload: json.RawMessage(`{"risk":3}`)}, nil
-	}}
+	return &inproc.Middleware{
+		GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			if in.Call.Name != name {
+				return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+			}
+			return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "May I?", Payload: json.RawMessage(`{"risk":3}`)}, nil
+		},
+	}
 }
 
 func agentOf(t *testing.T, o agent.Options, replies ...scripted.Reply) (*agent.Agent, *scripted.Model) {

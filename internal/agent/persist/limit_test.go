@@ -44,7 +44,10 @@ func flooder(t *testing.T) *chain.Chain {
 
 // busyTool is the tool that busyModel calls.
 func busyTool() tool.Tool {
-	return tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("ok"), nil })
+	return tool.Func(
+		abi.Tool{Name: "t"},
+		func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("ok"), nil },
+	)
 }
 
 // requireJournalFull checks that a run ended at its limit, once, and returns what the
@@ -95,8 +98,17 @@ func TestAFloodEndsAtItsLimit(t *testing.T) {
 	t.Run("options", func(t *testing.T) {
 		t.Parallel()
 		s := openStore(t)
-		err := flood(t, s, &agent.Options{Model: &busyModel{history: 1, steps: 100}, MaxSteps: 200, Chain: flooder(t), Tools: []tool.Tool{busyTool()},
-			Journal: &journal.Options{Journal: s, MaxBytes: limit}})
+		err := flood(
+			t,
+			s,
+			&agent.Options{
+				Model:    &busyModel{history: 1, steps: 100},
+				MaxSteps: 200,
+				Chain:    flooder(t),
+				Tools:    []tool.Tool{busyTool()},
+				Journal:  &journal.Options{Journal: s, MaxBytes: limit},
+			},
+		)
 		info := requireJournalFull(t, s, "r", limit, err)
 		require.Greater(t, info.JournalBytes, int64(limit))
 		require.Less(t, info.JournalBytes, int64(limit+2*hookBytes), "what two hooks had emitted until then")
@@ -104,21 +116,49 @@ func TestAFloodEndsAtItsLimit(t *testing.T) {
 	t.Run("limits", func(t *testing.T) {
 		t.Parallel()
 		s := openStore(t)
-		err := flood(t, s, &agent.Options{Model: &busyModel{history: 1, steps: 100}, MaxSteps: 200, Chain: flooder(t), Tools: []tool.Tool{busyTool()},
-			Limits: agent.Limits{JournalBytes: limit, OnLimit: agent.LimitEnd}, Journal: &journal.Options{Journal: s}})
+		err := flood(
+			t,
+			s,
+			&agent.Options{
+				Model:    &busyModel{history: 1, steps: 100},
+				MaxSteps: 200,
+				Chain:    flooder(t),
+				Tools:    []tool.Tool{busyTool()},
+				Limits:   agent.Limits{JournalBytes: limit, OnLimit: agent.LimitEnd},
+				Journal:  &journal.Options{Journal: s},
+			},
+		)
 		requireJournalFull(t, s, "r", limit, err)
 	})
 	t.Run("a limit only lowers", func(t *testing.T) {
 		t.Parallel()
 		s := openStore(t)
-		err := flood(t, s, &agent.Options{Model: &busyModel{history: 1, steps: 100}, MaxSteps: 200, Chain: flooder(t), Tools: []tool.Tool{busyTool()},
-			Limits: agent.Limits{JournalBytes: 1 << 40}, Journal: &journal.Options{Journal: s, MaxBytes: limit}})
+		err := flood(
+			t,
+			s,
+			&agent.Options{
+				Model:    &busyModel{history: 1, steps: 100},
+				MaxSteps: 200,
+				Chain:    flooder(t),
+				Tools:    []tool.Tool{busyTool()},
+				Limits:   agent.Limits{JournalBytes: 1 << 40},
+				Journal:  &journal.Options{Journal: s, MaxBytes: limit},
+			},
+		)
 		requireJournalFull(t, s, "r", limit, err)
 	})
 	t.Run("sub-agent", func(t *testing.T) {
 		t.Parallel()
 		s := openStore(t)
-		child, err := agent.New(&agent.Options{Name: "researcher", Model: &busyModel{history: 1, steps: 100}, MaxSteps: 200, Chain: flooder(t), Tools: []tool.Tool{busyTool()}})
+		child, err := agent.New(
+			&agent.Options{
+				Name:     "researcher",
+				Model:    &busyModel{history: 1, steps: 100},
+				MaxSteps: 200,
+				Chain:    flooder(t),
+				Tools:    []tool.Tool{busyTool()},
+			},
+		)
 		require.NoError(t, err)
 		parent, _ := agentOf(t, agent.Options{Name: "boss", Tools: []tool.Tool{agent.Tool(child, nil)},
 			Journal: &journal.Options{Journal: s, MaxBytes: limit}}, researcher("1", "what is it?"))
@@ -142,8 +182,14 @@ func TestAResumedRunGoesOnCounting(t *testing.T) {
 	each.BeforeModel = func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		return nil, errors.Join(c.Emit("large", data), c.Emit("large", data), c.Emit("large", data))
 	}
-	a, err := agent.New(&agent.Options{Model: &busyModel{history: 1, steps: 10}, Chain: with(t, nativeEntry("asks", each)), Tools: []tool.Tool{busyTool()},
-		Journal: &journal.Options{Journal: s, MaxBytes: 1 << 20}})
+	a, err := agent.New(
+		&agent.Options{
+			Model:   &busyModel{history: 1, steps: 10},
+			Chain:   with(t, nativeEntry("asks", each)),
+			Tools:   []tool.Tool{busyTool()},
+			Journal: &journal.Options{Journal: s, MaxBytes: 1 << 20},
+		},
+	)
 	require.NoError(t, err)
 	_, err = eventsOf(t, a, agent.Input{})
 	for range 5 {
@@ -190,15 +236,26 @@ func (q *quotaJournal) Commit(ctx context.Context, c *journal.Commit) error {
 func TestAQuotaEndsARun(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)
-	a, err := agent.New(&agent.Options{Model: &busyModel{history: 1, steps: 100}, MaxSteps: 200, Tools: []tool.Tool{busyTool()}, Timeout: time.Minute,
-		Journal: &journal.Options{Journal: &quotaJournal{Journal: s, from: 10}}})
+	a, err := agent.New(
+		&agent.Options{
+			Model:    &busyModel{history: 1, steps: 100},
+			MaxSteps: 200,
+			Tools:    []tool.Tool{busyTool()},
+			Timeout:  time.Minute,
+			Journal:  &journal.Options{Journal: &quotaJournal{Journal: s, from: 10}},
+		},
+	)
 	require.NoError(t, err)
 	events, err := eventsOf(t, a, agent.Input{})
 	var full *journal.FullError
 	require.ErrorAs(t, err, &full)
 	require.True(t, full.Quota)
 	last := events[len(events)-1]
-	require.Equal(t, []any{abi.EventRunFinished, abi.RunLimit, abi.CodeLimit}, []any{last.Type, last.FinishReason, last.Error.Code})
+	require.Equal(
+		t,
+		[]any{abi.EventRunFinished, abi.RunLimit, abi.CodeLimit},
+		[]any{last.Type, last.FinishReason, last.Error.Code},
+	)
 	require.Contains(t, last.Error.Message, "journal_bytes_per_day")
 	info, err := s.Run(t.Context(), "r")
 	require.NoError(t, err)

@@ -232,12 +232,14 @@ func TestWaitsForTheDisk(t *testing.T) {
 					return &abi.Response{Message: m}, nil
 				})
 				a, err := agent.New(&agent.Options{Model: m, Journal: &journal.Options{Journal: d},
-					Tools: []tool.Tool{tool.Func(abi.Tool{Name: "do", Idempotent: !c.unsafe}, func(context.Context, abi.Call) (*abi.Result, error) {
-						if calls++; c.unsafe {
-							require.Equal(t, d.written.Load(), d.safe.Load(), "what has begun is safe")
-						}
-						return abi.TextResult("did"), nil
-					})}})
+					Tools: []tool.Tool{
+						tool.Func(abi.Tool{Name: "do", Idempotent: !c.unsafe}, func(context.Context, abi.Call) (*abi.Result, error) {
+							if calls++; c.unsafe {
+								require.Equal(t, d.written.Load(), d.safe.Load(), "what has begun is safe")
+							}
+							return abi.TextResult("did"), nil
+						}),
+					}})
 				require.NoError(t, err)
 				began := time.Now()
 				for e, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
@@ -336,12 +338,14 @@ func TestAnswerIsKeptBeforeItIsSeen(t *testing.T) {
 					return &abi.Response{Message: m}, nil
 				})
 				a, err := agent.New(&agent.Options{Model: m, Chain: c, Journal: &journal.Options{Journal: l},
-					Tools: []tool.Tool{tool.Func(abi.Tool{Name: "do", Idempotent: true}, func(context.Context, abi.Call) (*abi.Result, error) {
-						if where == "an idempotent tool" {
-							see()
-						}
-						return abi.TextResult("did"), nil
-					})}})
+					Tools: []tool.Tool{
+						tool.Func(abi.Tool{Name: "do", Idempotent: true}, func(context.Context, abi.Call) (*abi.Result, error) {
+							if where == "an idempotent tool" {
+								see()
+							}
+							return abi.TextResult("did"), nil
+						}),
+					}})
 				require.NoError(t, err)
 				for _, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
 					require.NoError(t, err)

@@ -67,14 +67,16 @@ func TestLeave(t *testing.T) {
 	m := scripted.New(scripted.Calls(abi.NewToolCall("1", "t", "{}")), scripted.Text("done"))
 	make := func(owner string, leave chan struct{}) *agent.Agent {
 		a, err := agent.New(&agent.Options{Model: m, Journal: &journal.Options{Journal: s, Owner: owner, Abort: leave},
-			Tools: []tool.Tool{tool.Idempotent(tool.Func(abi.Tool{Name: "t"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
-				if began++; began > 1 {
-					return abi.TextResult("ok"), nil
-				}
-				close(leave)
-				<-ctx.Done()
-				return abi.TextResult("cut off"), nil
-			}))}})
+			Tools: []tool.Tool{
+				tool.Idempotent(tool.Func(abi.Tool{Name: "t"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+					if began++; began > 1 {
+						return abi.TextResult("ok"), nil
+					}
+					close(leave)
+					<-ctx.Done()
+					return abi.TextResult("cut off"), nil
+				})),
+			}})
 		require.NoError(t, err)
 		return a
 	}

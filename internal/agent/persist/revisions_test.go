@@ -27,23 +27,25 @@ type memory struct {
 // rememberList keeps the revision of each list in a run-local value and checks, at the
 // next step, what the host says has changed since.
 func rememberList(t *testing.T, steps *int) *inproc.Middleware {
-	return &inproc.Middleware{BeforeModelRewriteState: func(_ context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
-		*steps++
-		v, ok, err := c.LocalGet("seen")
-		require.NoError(t, err)
-		if ok {
-			var before memory
-			require.NoError(t, json.Unmarshal(v.Value, &before))
-			require.Less(t, before.Revision, in.Messages.Revision, "a revision names one list of the run")
-			first, err := hook.ControlOf(c).Changed(in.Messages.List, before.Revision)
+	return &inproc.Middleware{
+		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+			*steps++
+			v, ok, err := c.LocalGet("seen")
 			require.NoError(t, err)
-			require.LessOrEqual(t, first, before.Total, "messages that were added count as changed")
-		}
-		now, err := json.Marshal(memory{in.Messages.Revision, in.Messages.Total})
-		require.NoError(t, err)
-		_, err = c.LocalSet("seen", now, abi.LocalAlways)
-		return nil, err
-	}}
+			if ok {
+				var before memory
+				require.NoError(t, json.Unmarshal(v.Value, &before))
+				require.Less(t, before.Revision, in.Messages.Revision, "a revision names one list of the run")
+				first, err := hook.ControlOf(c).Changed(in.Messages.List, before.Revision)
+				require.NoError(t, err)
+				require.LessOrEqual(t, first, before.Total, "messages that were added count as changed")
+			}
+			now, err := json.Marshal(memory{in.Messages.Revision, in.Messages.Total})
+			require.NoError(t, err)
+			_, err = c.LocalSet("seen", now, abi.LocalAlways)
+			return nil, err
+		},
+	}
 }
 
 // A module that keeps a revision in a run-local value learns of every change since,
@@ -58,10 +60,18 @@ func TestRevisionsAfterResume(t *testing.T) {
 			t.Parallel()
 			steps := 0
 			o := agent.Options{
-				Tools: []tool.Tool{tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("ok"), nil })},
+				Tools: []tool.Tool{
+					tool.Func(
+						abi.Tool{Name: "t"},
+						func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("ok"), nil },
+					),
+				},
 			}
 			var err error
-			o.Chain, err = chain.New(hook.Entry{Name: "remember", Middleware: rememberList(t, &steps)}, hook.Entry{Name: "ask", Middleware: asks("t")})
+			o.Chain, err = chain.New(
+				hook.Entry{Name: "remember", Middleware: rememberList(t, &steps)},
+				hook.Entry{Name: "ask", Middleware: asks("t")},
+			)
 			require.NoError(t, err)
 			if tc.journal {
 				o.Journal = &journal.Options{Journal: openStore(t)}

@@ -89,7 +89,10 @@ func (w *Writer) Ending() {
 
 // retry repeats an aborted commit without the events that may be dropped. It returns the remaining
 // events.
-func (w *Writer) retry(c *journal.Commit, events []delivery.Event) (left []delivery.Event, sync <-chan error, err error) {
+func (w *Writer) retry(
+	c *journal.Commit,
+	events []delivery.Event,
+) (left []delivery.Event, sync <-chan error, err error) {
 	w.mu.Lock()
 	left = w.shedder.thin(events, w.memory.Release)
 	w.mu.Unlock()

@@ -39,7 +39,13 @@ func TestStopShedsEvents(t *testing.T) {
 	w.Send(delivery.Event{Event: abi.Event{Type: abi.EventCustom, Data: make([]byte, maxLastBytes)}}, false)
 	child := abi.Event{Type: abi.EventCustom, Data: make([]byte, maxLastBytes)}
 	w.Send(delivery.Event{Event: abi.Event{Type: abi.EventChild, Event: &child}}, false)
-	require.Equal(t, []abi.EventType{abi.EventStepStarted, abi.EventMessage, abi.EventToolCall, abi.EventCustom}, kinds(), "after_agent has %d bytes", maxLastBytes)
+	require.Equal(
+		t,
+		[]abi.EventType{abi.EventStepStarted, abi.EventMessage, abi.EventToolCall, abi.EventCustom},
+		kinds(),
+		"after_agent has %d bytes",
+		maxLastBytes,
+	)
 	require.EqualValues(t, 5, w.shed())
 
 	number(w.events, 7)

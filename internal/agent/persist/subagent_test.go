@@ -20,7 +20,11 @@ type asker struct {
 func (a *asker) Generate(_ context.Context, req *model.Request, _ func(abi.Chunk) error) (*abi.Response, error) {
 	a.w.count("asker")
 	last := req.Messages[len(req.Messages)-1]
-	res := &abi.Response{Message: abi.Assistant(last.Content.String()), FinishReason: abi.FinishStop, Usage: &abi.Usage{TotalTokens: 1}}
+	res := &abi.Response{
+		Message:      abi.Assistant(last.Content.String()),
+		FinishReason: abi.FinishStop,
+		Usage:        &abi.Usage{TotalTokens: 1},
+	}
 	if last.Role == abi.RoleUser {
 		res.Message, res.FinishReason = abi.Assistant(""), abi.FinishToolCalls
 		res.Message.ToolCalls = []abi.ToolCall{abi.NewToolCall("sub", a.tool, `{"request":"hi"}`)}
@@ -40,12 +44,15 @@ func TestDeathAtEveryWriteOfAChild(t *testing.T) {
 		require.Equal(t, 2, w.models)
 		for at := int64(1); at <= writes+2; at++ {
 			for _, after := range []bool{false, true} {
-				t.Run(fmt.Sprint(depth, " deep, ", at, map[bool]string{true: " after", false: " before"}[after]), func(t *testing.T) {
-					t.Parallel()
-					w, c, _ := live(t, at, after, depth)
-					requireChild(t, w, c)
-					require.LessOrEqual(t, w.models+w.calls["asker"], 2+2*depth+1, "what a model answered is not asked again")
-				})
+				t.Run(
+					fmt.Sprint(depth, " deep, ", at, map[bool]string{true: " after", false: " before"}[after]),
+					func(t *testing.T) {
+						t.Parallel()
+						w, c, _ := live(t, at, after, depth)
+						requireChild(t, w, c)
+						require.LessOrEqual(t, w.models+w.calls["asker"], 2+2*depth+1, "what a model answered is not asked again")
+					},
+				)
 			}
 		}
 	}

@@ -13,7 +13,12 @@ import (
 func BenchmarkEncode(b *testing.B) {
 	chunks := make([]abi.Chunk, 50)
 	for i := range chunks {
-		chunks[i] = abi.Chunk{Kind: abi.ChunkToolCall, ID: "call_" + strconv.Itoa(i), Name: "read_file", Arguments: `{"path":"`}
+		chunks[i] = abi.Chunk{
+			Kind:      abi.ChunkToolCall,
+			ID:        "call_" + strconv.Itoa(i),
+			Name:      "read_file",
+			Arguments: `{"path":"`,
+		}
 	}
 	messages := make([]abi.Message, 20)
 	for i := range messages {

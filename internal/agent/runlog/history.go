@@ -58,7 +58,12 @@ func ReadHistory(kept *journal.StoredRun) (*History, error) {
 		return nil, err
 	}
 	h := &History{State: state, Answers: map[string]json.RawMessage{}}
-	r := &reader{history: h, fold: &builder{shared: true, state: &State{Locals: local.New(), Record: record.New()}}, rank: map[string]int{}, phase: -1}
+	r := &reader{
+		history: h,
+		fold:    &builder{shared: true, state: &State{Locals: local.New(), Record: record.New()}},
+		rank:    map[string]int{},
+		phase:   -1,
+	}
 	for i, p := range kept.Modules {
 		r.rank[p.Entry] = i
 	}
@@ -142,8 +147,12 @@ func (r *reader) flush() {
 // order returns the rank of a hook or call in a phase.
 func order(what string) int {
 	at := slices.Index([]string{
-		string(abi.HookBeforeAgent), string(abi.HookBeforeModelRewriteState), string(abi.HookBeforeModel), "model", string(abi.HookAfterModel),
-		string(abi.HookAfterModelRewriteState), string(abi.HookBeforeTool), string(abi.HookGateTool), "tool", string(abi.HookCallTool),
+		string(
+			abi.HookBeforeAgent,
+		), string(abi.HookBeforeModelRewriteState), string(abi.HookBeforeModel), "model", string(abi.HookAfterModel),
+		string(
+			abi.HookAfterModelRewriteState,
+		), string(abi.HookBeforeTool), string(abi.HookGateTool), "tool", string(abi.HookCallTool),
 		string(abi.HookAfterTool), string(abi.HookToolMessages), string(abi.HookAfterTools), string(abi.HookAfterAgent),
 	}, what)
 	if at < 0 {

@@ -15,7 +15,8 @@ type Originals []abi.Message
 
 // OriginalsOf returns the messages of a run that has not called the model yet, otherwise nil.
 func OriginalsOf(s *State) Originals {
-	if s.ModelCalls > 0 || s.Step > 1 || s.Messages == nil || s.Phase != PhaseStart && s.Phase != PhaseStep && s.Phase != PhaseRewrite {
+	if s.ModelCalls > 0 || s.Step > 1 || s.Messages == nil ||
+		s.Phase != PhaseStart && s.Phase != PhaseStep && s.Phase != PhaseRewrite {
 		return nil
 	}
 	out := make(Originals, 0, s.Messages.Len())

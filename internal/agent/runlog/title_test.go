@@ -20,7 +20,9 @@ func TestTitle(t *testing.T) {
 		if len(want) > maxTitle {
 			want = append(want[:maxTitle-1], '…')
 		}
-		got := Title(message.NewList(message.NewRevisions(), []abi.Message{abi.User("before"), abi.User(said), abi.Assistant("no")}))
+		got := Title(
+			message.NewList(message.NewRevisions(), []abi.Message{abi.User("before"), abi.User(said), abi.Assistant("no")}),
+		)
 		require.Equal(t, string(want), got)
 		require.True(t, utf8.ValidString(got))
 	}

@@ -74,7 +74,18 @@ func LimitKey(limit string) string {
 		return "timeout"
 	case "memory_bytes":
 		return "memory"
-	case "fuel", "run_fuel", "stack_bytes", "module_bytes", "input_bytes", "output_bytes", "reply_bytes", "log_bytes", "log_line_bytes", "host_calls", "instances", "nesting":
+	case "fuel",
+		"run_fuel",
+		"stack_bytes",
+		"module_bytes",
+		"input_bytes",
+		"output_bytes",
+		"reply_bytes",
+		"log_bytes",
+		"log_line_bytes",
+		"host_calls",
+		"instances",
+		"nesting":
 		return limit
 	default:
 		return ""

@@ -15,7 +15,13 @@ import (
 // The text of a fault names the agent.yaml key of its limit, if there is one.
 func TestFaultsNameTheKeyOfTheirLimit(t *testing.T) {
 	t.Parallel()
-	f := &ending.FaultError{Entry: "m", Hook: "before_tool", Limit: "memory_bytes", Value: 64 << 20, Cause: errors.New("more than 64 MiB of memory")}
+	f := &ending.FaultError{
+		Entry: "m",
+		Hook:  "before_tool",
+		Limit: "memory_bytes",
+		Value: 64 << 20,
+		Cause: errors.New("more than 64 MiB of memory"),
+	}
 	require.EqualError(t, f, "m: before_tool: more than 64 MiB of memory (limits.memory in agent.yaml)")
 	require.EqualError(t, &ending.FaultError{Limit: "record_bytes", Cause: errors.New("too much")}, "too much")
 	require.EqualError(t, &ending.FaultError{Cause: errors.New("panic")}, "panic")

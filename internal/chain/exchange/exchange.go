@@ -221,7 +221,13 @@ func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 
 // runAfter runs the ring's after hooks, each on the reply of the previous one, until one
 // asks for another call.
-func (x *Exchange[Q, P, R]) runAfter(ctx context.Context, i hook.Ring, q Q, rep Reply[R], again int) (Reply[R], *Q, error) {
+func (x *Exchange[Q, P, R]) runAfter(
+	ctx context.Context,
+	i hook.Ring,
+	q Q,
+	rep Reply[R],
+	again int,
+) (Reply[R], *Q, error) {
 	var failed Reply[R]
 	for _, m := range x.Run.In(i, x.After) {
 		changed, retry, v, err := x.Kind.After(ctx, m, q, rep)

@@ -35,7 +35,15 @@ type stream struct {
 
 // newStream returns the stream of a ring. callID is that of a tool call.
 func newStream(r *hook.Run, ring hook.Ring, tool bool, callID string, out outlet) *stream {
-	return &stream{run: r, members: r.In(ring, abi.HookOnChunk), tool: tool, callID: callID, out: out, id: r.StreamIDs.Add(1), held: account.Meter{Of: r.Account}}
+	return &stream{
+		run:     r,
+		members: r.In(ring, abi.HookOnChunk),
+		tool:    tool,
+		callID:  callID,
+		out:     out,
+		id:      r.StreamIDs.Add(1),
+		held:    account.Meter{Of: r.Account},
+	}
 }
 
 // outlet returns where to push the chunks of the ring, or nil if they are not needed
@@ -54,7 +62,9 @@ func (s *stream) anew() bool {
 	if s.n > 0 && !s.out.anew() {
 		return false
 	}
-	s.n, s.finished, s.failed, s.came, s.passed, s.id = 0, false, nil, chunks.Assembly{}, chunks.Assembly{}, s.run.StreamIDs.Add(1)
+	s.n, s.finished, s.failed, s.came, s.passed, s.id = 0, false, nil, chunks.Assembly{}, chunks.Assembly{}, s.run.StreamIDs.Add(
+		1,
+	)
 	s.held.Release()
 	return true
 }

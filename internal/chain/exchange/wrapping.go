@@ -51,7 +51,13 @@ type opened[R any] struct {
 var ErrClosed = errors.New("the module that read the stream closed it")
 
 // onion calls the first wrapper around the others, and finally the next ring.
-func (x *Exchange[Q, P, R]) onion(ctx context.Context, i hook.Ring, wrappers []*hook.Member, q Q, out outlet) (Reply[R], error) {
+func (x *Exchange[Q, P, R]) onion(
+	ctx context.Context,
+	i hook.Ring,
+	wrappers []*hook.Member,
+	q Q,
+	out outlet,
+) (Reply[R], error) {
 	if len(wrappers) == 0 {
 		return x.ring(ctx, i+1, q, out)
 	}
@@ -168,7 +174,10 @@ func (w *Wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 		defer stop()
 		defer func() {
 			if v := recover(); v != nil {
-				o.rep = Reply[R]{Err: &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("the host failed: %v", v)}, Source: SourceHost}
+				o.rep = Reply[R]{
+					Err:    &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("the host failed: %v", v)},
+					Source: SourceHost,
+				}
 			}
 		}()
 		o.rep, o.err = w.read(inner, patched, o.feed)
@@ -196,7 +205,10 @@ func (w *Wrapping[Q, P, R]) recv(ctx context.Context, most int) (abi.Received, e
 	o := w.stream
 	switch {
 	case o == nil:
-		return abi.Received{}, &abi.Error{Code: abi.CodeInvalid, Message: "recv: no stream is open; next_stream opens one, and next closes it"}
+		return abi.Received{}, &abi.Error{
+			Code:    abi.CodeInvalid,
+			Message: "recv: no stream is open; next_stream opens one, and next closes it",
+		}
 	case o.told:
 		return abi.Received{}, nil
 	}
@@ -238,7 +250,12 @@ func (w *Wrapping[Q, P, R]) close() error {
 		return o.err
 	}
 	// Whether the stream had just ended is a race, and does not matter.
-	w.keep(Reply[R]{Err: &abi.Error{Code: w.x.failure(), Message: w.m.Name + " closed the stream before its end"}, Source: w.m.Name})
+	w.keep(
+		Reply[R]{
+			Err:    &abi.Error{Code: w.x.failure(), Message: w.m.Name + " closed the stream before its end"},
+			Source: w.m.Name,
+		},
+	)
 	return nil
 }
 

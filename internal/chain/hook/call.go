@@ -161,7 +161,10 @@ func (c *Control) AppendMessages(b []byte, n, from, to, limit int) ([]byte, erro
 	}
 	b, ok := l.AppendJSON(b, from, to, limit)
 	if !ok {
-		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("messages %d to %d take more than %d bytes; ask for fewer at once", from, to, limit)}
+		return nil, &abi.Error{
+			Code:    abi.CodeLimit,
+			Message: fmt.Sprintf("messages %d to %d take more than %d bytes; ask for fewer at once", from, to, limit),
+		}
 	}
 	return b, nil
 }
@@ -207,9 +210,15 @@ func (c *Call) Emit(name string, data json.RawMessage) error {
 	case c.Hook == abi.HookObserve:
 		return denied("an observer cannot emit events")
 	case name == "" || len(name) > abi.MaxName || name != safetext.Clean(name):
-		return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("an event needs a name of 1 to %d bytes without control characters", abi.MaxName)}
+		return &abi.Error{
+			Code:    abi.CodeInvalid,
+			Message: fmt.Sprintf("an event needs a name of 1 to %d bytes without control characters", abi.MaxName),
+		}
 	case len(data) > maxEmitBytes || n > maxEmits || sent > maxEmitted:
-		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may emit %d events of %d bytes each, %d together", maxEmits, maxEmitBytes, maxEmitted)}
+		return &abi.Error{
+			Code:    abi.CodeLimit,
+			Message: fmt.Sprintf("a hook may emit %d events of %d bytes each, %d together", maxEmits, maxEmitBytes, maxEmitted),
+		}
 	}
 	if err := c.awaitMemory("emit", len(data)); err != nil {
 		return err

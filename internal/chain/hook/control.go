@@ -28,8 +28,11 @@ func (c *Control) Invoke(ctx context.Context, in Input, out any, apply func() er
 
 // Serve sets the functions of a wrapping hook: next makes the wrapped call, open makes it as a
 // stream, and recv reads that stream.
-func (c *Control) Serve(next func(ctx context.Context, patch any) (any, error), open func(ctx context.Context, patch any) error,
-	recv func(ctx context.Context, maxBytes int) (abi.Received, error)) {
+func (c *Control) Serve(
+	next func(ctx context.Context, patch any) (any, error),
+	open func(ctx context.Context, patch any) error,
+	recv func(ctx context.Context, maxBytes int) (abi.Received, error),
+) {
 	c.next, c.open, c.recv = next, open, recv
 }
 

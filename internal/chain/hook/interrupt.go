@@ -18,7 +18,9 @@ func (c *Call) mayInterrupt() error {
 	case c.Hook == abi.HookOnChunk:
 		return fmt.Errorf("an interrupt in on_chunk: a stream cannot be paused")
 	case c.delivered != nil && c.delivered():
-		return fmt.Errorf("an interrupt after a part of the answer was delivered; interrupt before, or describe the module with hold_stream")
+		return fmt.Errorf(
+			"an interrupt after a part of the answer was delivered; interrupt before, or describe the module with hold_stream",
+		)
 	}
 	return nil
 }
@@ -38,7 +40,10 @@ func (r *Run) interruptWith(c *Call, i abi.Interrupt, asks []abi.Ask) error {
 			return ending
 		}
 	}
-	return r.Pause(c.key, abi.Pending{Entry: c.member.Name, Hook: c.Hook, Reason: i.Reason, Payload: i.Payload, Call: c.tool, Asks: asks})
+	return r.Pause(
+		c.key,
+		abi.Pending{Entry: c.member.Name, Hook: c.Hook, Reason: i.Reason, Payload: i.Payload, Call: c.tool, Asks: asks},
+	)
 }
 
 // Pause records an interrupt under the key of the call to repeat. The error is an

@@ -150,7 +150,12 @@ func (r *Run) answer(ctx context.Context, c *Call, in Input, out any, apply func
 	if e, ok := out.(ender); ok {
 		switch control := e.Ending(); {
 		case control.Stop != nil:
-			return record.Verdict{}, &ending.StoppedError{Entry: c.member.Name, Hook: c.Hook, Reason: safetext.Clip(control.Stop.Reason, ending.MaxReason), Code: safetext.Clip(control.Stop.Code, abi.MaxName)}
+			return record.Verdict{}, &ending.StoppedError{
+				Entry:  c.member.Name,
+				Hook:   c.Hook,
+				Reason: safetext.Clip(control.Stop.Reason, ending.MaxReason),
+				Code:   safetext.Clip(control.Stop.Code, abi.MaxName),
+			}
 		case control.Interrupt != nil:
 			if err := c.mayInterrupt(); err != nil {
 				return r.fault(c, ending.StageAnswer, err)
@@ -201,8 +206,18 @@ func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, err
 	case !never:
 		action = "skipped"
 	}
-	e := abi.Event{Type: abi.EventFault, Entry: f.Entry, Digest: f.Digest, Hook: f.Hook, Stage: string(f.Stage), Cause: f.Text(),
-		Limit: f.Limit, Value: f.Value, Action: action, Stderr: f.Stderr}
+	e := abi.Event{
+		Type:   abi.EventFault,
+		Entry:  f.Entry,
+		Digest: f.Digest,
+		Hook:   f.Hook,
+		Stage:  string(f.Stage),
+		Cause:  f.Text(),
+		Limit:  f.Limit,
+		Value:  f.Value,
+		Action: action,
+		Stderr: f.Stderr,
+	}
 	if c.Hook == abi.HookObserve {
 		r.Host.Send(e)
 	} else {

@@ -79,9 +79,18 @@ func (c *Call) own(of Own, fn func(nester) error) error {
 	case c.Hook == abi.HookObserve || Translates(c.Hook):
 		return denied("%s is not for %s, which changes nothing of the run", of, c.Hook)
 	case c.run.Nested == nil:
-		return &abi.Error{Code: abi.CodeUnavailable, Message: fmt.Sprintf("%s is not available: there is no agent around this chain", of)}
+		return &abi.Error{
+			Code:    abi.CodeUnavailable,
+			Message: fmt.Sprintf("%s is not available: there is no agent around this chain", of),
+		}
 	case len(c.run.path) >= abi.MaxNested:
-		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("calls of model and tool lie within one another %d deep; that is the most there may be", abi.MaxNested)}
+		return &abi.Error{
+			Code: abi.CodeLimit,
+			Message: fmt.Sprintf(
+				"calls of model and tool lie within one another %d deep; that is the most there may be",
+				abi.MaxNested,
+			),
+		}
 	case n > maxOwn:
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may call model and tool %d times", maxOwn)}
 	}

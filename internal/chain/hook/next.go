@@ -74,7 +74,10 @@ func (c *Call) countNext() error {
 		return err
 	}
 	if c.nexts++; c.nexts > maxNext {
-		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("next and next_stream may be called %d times in a hook", maxNext)}
+		return &abi.Error{
+			Code:    abi.CodeLimit,
+			Message: fmt.Sprintf("next and next_stream may be called %d times in a hook", maxNext),
+		}
 	}
 	return nil
 }

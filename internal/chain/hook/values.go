@@ -18,7 +18,14 @@ type Values interface {
 	// SetValue sets a value to valid JSON and returns its version. The value expires after
 	// ttl, or never if ttl is 0. Unless version is abi.LocalAlways, it fails with
 	// abi.CodeConflict if the value has another version; a missing value has version 0.
-	SetValue(ctx context.Context, s ValueScope, key string, value json.RawMessage, version int64, ttl time.Duration) (int64, error)
+	SetValue(
+		ctx context.Context,
+		s ValueScope,
+		key string,
+		value json.RawMessage,
+		version int64,
+		ttl time.Duration,
+	) (int64, error)
 	// DeleteValue deletes a value if it exists.
 	DeleteValue(ctx context.Context, s ValueScope, key string) error
 	// AddValue adds to a counter and returns its new value. It does not change the
@@ -39,7 +46,13 @@ func (c *Call) StoreGet(ctx context.Context, key string) (v abi.LocalValue, ok b
 }
 
 // StoreSet sets a durable value at once; see [Values].
-func (c *Call) StoreSet(ctx context.Context, key string, value json.RawMessage, version int64, ttl time.Duration) (now int64, err error) {
+func (c *Call) StoreSet(
+	ctx context.Context,
+	key string,
+	value json.RawMessage,
+	version int64,
+	ttl time.Duration,
+) (now int64, err error) {
 	err = c.stored(func(s Values, scope ValueScope) error {
 		now, err = s.SetValue(ctx, scope, key, value, version, ttl)
 		return err

@@ -161,7 +161,13 @@ func (s *nativeSession) dispatch(ctx context.Context, c *hook.Call, in, out any)
 	}
 }
 
-func answer[I, O any](hook func(context.Context, *hook.Call, *I) (*O, error), ctx context.Context, c *hook.Call, in *I, out any) error {
+func answer[I, O any](
+	hook func(context.Context, *hook.Call, *I) (*O, error),
+	ctx context.Context,
+	c *hook.Call,
+	in *I,
+	out any,
+) error {
 	res, err := hook(ctx, c, in)
 	if o, ok := out.(*O); ok && res != nil {
 		*o = *res

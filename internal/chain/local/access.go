@@ -58,7 +58,13 @@ func (v *Values) checkVersion(o *Owner, key string, version int64) error {
 	}
 	if now := v.scopes[o.scope(key)][key].Version; version != abi.LocalAlways && version != now {
 		return &abi.Error{Code: abi.CodeConflict, Retryable: true,
-			Message: "run-local key " + key + " has version " + strconv.FormatInt(now, 10) + ", not " + strconv.FormatInt(version, 10)}
+			Message: "run-local key " + key + " has version " + strconv.FormatInt(
+				now,
+				10,
+			) + ", not " + strconv.FormatInt(
+				version,
+				10,
+			)}
 	}
 	return nil
 }

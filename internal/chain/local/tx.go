@@ -80,7 +80,10 @@ func (tx *Tx) Set(key string, val json.RawMessage, version int64, stop func() er
 		return 0, err
 	}
 	if err := jsoncodec.ValidUntil(val, stop); err != nil {
-		return 0, &abi.Error{Code: abi.CodeInvalid, Message: "the value of run-local key " + key + " is not JSON: " + err.Error()}
+		return 0, &abi.Error{
+			Code:    abi.CodeInvalid,
+			Message: "the value of run-local key " + key + " is not JSON: " + err.Error(),
+		}
 	}
 	val, err := jsoncodec.CloneUntil(val, stop)
 	if err != nil {
@@ -166,7 +169,10 @@ func (tx *Tx) checkStaged(key string, val json.RawMessage) error {
 		total += len(w.key) + len(w.value)
 	}
 	if total > maxBytes || len(tx.staged) >= maxKeys {
-		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may write %d bytes and %d keys of run-local values", maxBytes, maxKeys)}
+		return &abi.Error{
+			Code:    abi.CodeLimit,
+			Message: fmt.Sprintf("a hook may write %d bytes and %d keys of run-local values", maxBytes, maxKeys),
+		}
 	}
 	return nil
 }

@@ -62,7 +62,12 @@ func TestChangedIsExact(t *testing.T) {
 	before := list.Prefixed(nil, prefix)
 	after := list.Append(abi.User("c")).Prefixed(nil, prefix)
 	require.Equal(t, 3, after.Changed(before.rev))
-	require.Equal(t, 0, list.Prefixed(nil, NewList(revs, []abi.Message{abi.System("t")})).Changed(before.rev), "another prefix")
+	require.Equal(
+		t,
+		0,
+		list.Prefixed(nil, NewList(revs, []abi.Message{abi.System("t")})).Changed(before.rev),
+		"another prefix",
+	)
 	require.Equal(t, 2, list.Prefixed(nil, nil).Changed(list.Prefixed(nil, nil).rev), "no prefix")
 	require.Equal(t, 2, list.Append(abi.User("c")).Changed(list.rev))
 	require.Equal(t, 0, list.Changed(99), "an unknown revision")

@@ -22,7 +22,9 @@ func (r *Record) Reserve(weight int64) error {
 	defer r.mu.Unlock()
 	if weight += keptBeside; r.bytes+weight > maxRecord {
 		return &ending.FaultError{Stage: ending.StageAnswer, Limit: "record_bytes", Value: maxRecord, Cause: fmt.Errorf(
-			"what hooks, model and tools answered in one phase of the run takes more than %d bytes; call next less often, or answer with less", maxRecord)}
+			"what hooks, model and tools answered in one phase of the run takes more than %d bytes; call next less often, or answer with less",
+			maxRecord,
+		)}
 	}
 	if err := r.grow(weight); err != nil {
 		return ending.MemoryFault(err)

@@ -31,7 +31,19 @@ func TestAnswersOfToolsAndModelCount(t *testing.T) {
 	r := New()
 	require.Nil(t, r.ReserveAnswer("a", abi.TextResult(long)))
 	require.EqualValues(t, 1000+size.Overhead, r.bytes)
-	require.Nil(t, r.ReserveAnswer("b", &abi.Response{Message: abi.Message{Role: abi.RoleAssistant, ReasoningContent: long, ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", long)}}}))
+	require.Nil(
+		t,
+		r.ReserveAnswer(
+			"b",
+			&abi.Response{
+				Message: abi.Message{
+					Role:             abi.RoleAssistant,
+					ReasoningContent: long,
+					ToolCalls:        []abi.ToolCall{abi.NewToolCall("1", "t", long)},
+				},
+			},
+		),
+	)
 	require.EqualValues(t, 3000+3*size.Overhead, r.bytes)
 	run := account.New(account.LevelRun, "r", nil, 1<<20)
 	r.SetShare(account.NewShare(run))

@@ -34,5 +34,12 @@ func BadArguments(tool, arguments string, err error) *abi.Result {
 	if len(arguments) > most {
 		arguments = safetext.Clean(arguments[:most]) + "…"
 	}
-	return abi.ErrorResult(fmt.Sprintf("The arguments of %s are not valid: %v. They were: %s\nCall the tool again with one JSON object.", tool, err, arguments))
+	return abi.ErrorResult(
+		fmt.Sprintf(
+			"The arguments of %s are not valid: %v. They were: %s\nCall the tool again with one JSON object.",
+			tool,
+			err,
+			arguments,
+		),
+	)
 }

@@ -289,7 +289,8 @@ func (p *player) next(change string, patch any) (reply any, failed *abi.Error, e
 
 // onChunk reports nothing, since the number of its calls depends on the stream.
 func (p *player) onChunk(in *abi.OnChunkInput, out *abi.OnChunkAnswer) error {
-	p.idle = p.script.Late && !slices.ContainsFunc(in.Chunks, func(c abi.Chunk) bool { return says(c) && strings.Contains(c.Text, LateSign) })
+	p.idle = p.script.Late &&
+		!slices.ContainsFunc(in.Chunks, func(c abi.Chunk) bool { return says(c) && strings.Contains(c.Text, LateSign) })
 	if p.script.Do != Edit && p.script.Do != Drop {
 		return nil
 	}
@@ -324,7 +325,10 @@ func (p *player) afterModel(in *abi.AfterModelInput, out *abi.AfterModelAnswer) 
 		if err != nil {
 			return err
 		}
-		out.Again = &abi.ModelAgain{Request: abi.RequestPatch{Messages: insertAt(len(messages), p.mark(Again))}, Reason: "once"}
+		out.Again = &abi.ModelAgain{
+			Request: abi.RequestPatch{Messages: insertAt(len(messages), p.mark(Again))},
+			Reason:  "once",
+		}
 	case p.script.Do == Edit && in.Response != nil:
 		res := *in.Response
 		res.Message.Content = abi.Text(res.Message.Content.String() + "+" + p.entry)

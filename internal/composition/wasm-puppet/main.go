@@ -185,7 +185,9 @@ func (imports) Add(key string) (n int64, err error) {
 }
 
 func (imports) Model(text string) (*abi.Response, error) {
-	b, err := abijson.Marshal(abi.RequestPatch{Messages: abi.ListPatch{Whole: true, Replace: []abi.Message{abi.User(text)}}})
+	b, err := abijson.Marshal(
+		abi.RequestPatch{Messages: abi.ListPatch{Whole: true, Replace: []abi.Message{abi.User(text)}}},
+	)
 	if err != nil {
 		return nil, err
 	}

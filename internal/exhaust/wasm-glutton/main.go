@@ -187,9 +187,19 @@ func beforeModel(int32) int32 {
 	round := string(pending(hostLocalAdd(key, n, 1))) // call ids are unique in a run
 	var calls []string
 	for i := range max(1, config.Calls) {
-		calls = append(calls, `{"id":"c`+round+"-"+strconv.Itoa(i)+`","type":"function","function":{"name":"more","arguments":"{}"}}`)
+		calls = append(
+			calls,
+			`{"id":"c`+round+"-"+strconv.Itoa(i)+`","type":"function","function":{"name":"more","arguments":"{}"}}`,
+		)
 	}
-	return answer(`{"response":{"message":{"role":"assistant","content":"` + filler(config.Answer["before_model"]) + `","tool_calls":[` + strings.Join(calls, ",") + `]}}}`)
+	return answer(
+		`{"response":{"message":{"role":"assistant","content":"` + filler(
+			config.Answer["before_model"],
+		) + `","tool_calls":[` + strings.Join(
+			calls,
+			",",
+		) + `]}}}`,
+	)
 }
 
 //go:wasmexport wrap_model

@@ -102,8 +102,11 @@ func benchMessages(messages []abi.Message) ([]abi.Message, error) {
 			return nil, fmt.Errorf("message %d: %w", i, err)
 		}
 		messages[i].ID = fmt.Sprintf("msg_%d", i+1)
-		messages[i].Origin = cmp.Or(messages[i].Origin,
-			map[string]string{abi.RoleAssistant: abi.OriginModel, abi.RoleTool: abi.OriginTool}[messages[i].Role], abi.OriginUser)
+		messages[i].Origin = cmp.Or(
+			messages[i].Origin,
+			map[string]string{abi.RoleAssistant: abi.OriginModel, abi.RoleTool: abi.OriginTool}[messages[i].Role],
+			abi.OriginUser,
+		)
 	}
 	return messages, nil
 }
@@ -177,7 +180,9 @@ func (b *bench) NewID() string {
 
 var benchTools = []abi.Tool{
 	{Name: "search", Description: "Searches files for a text.", Owner: "host", Idempotent: true,
-		Parameters: json.RawMessage(`{"type":"object","properties":{"query":{"type":"string"},"path":{"type":"string"}},"required":["query"]}`)},
+		Parameters: json.RawMessage(
+			`{"type":"object","properties":{"query":{"type":"string"},"path":{"type":"string"}},"required":["query"]}`,
+		)},
 	{Name: "read_file", Description: "Reads a file.", Owner: "host", Idempotent: true,
 		Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}`)},
 }
@@ -196,7 +201,9 @@ func (b *bench) run(ctx context.Context, e hook.Entry) error {
 	b.ids = 0
 	revisions := message.NewRevisions()
 	s := chain.Start{Instruction: "You help with files. Be brief.", Tools: benchTools, Model: "gpt-4o-mini",
-		Params: abi.Params{"temperature": json.RawMessage("0.2")}, Limits: abi.RunLimits{MaxSteps: 20}, Messages: message.NewList(revisions, b.messages)}
+		Params: abi.Params{
+			"temperature": json.RawMessage("0.2"),
+		}, Limits: abi.RunLimits{MaxSteps: 20}, Messages: message.NewList(revisions, b.messages)}
 	r.Note(abi.Event{Type: abi.EventRunStarted, Agent: "bench", Model: s.Model})
 	if changed, err := r.BeforeAgent(ctx, s); err == nil {
 		s = changed
@@ -216,24 +223,49 @@ func (b *bench) run(ctx context.Context, e hook.Entry) error {
 	d.Messages = b.callTools(ctx, r, d, s.Tools)
 	final := abi.Assistant("There are three files of orders.")
 	r.Note(abi.Event{Type: abi.EventRunFinished, FinishReason: abi.RunStop, Message: &final, Usage: res.Usage})
-	r.AfterAgent(ctx, chain.End{Messages: d.Messages, NewFrom: len(b.messages), Final: &final, FinishReason: abi.RunStop, Usage: abi.Usage{TotalTokens: 3210}})
+	r.AfterAgent(
+		ctx,
+		chain.End{
+			Messages:     d.Messages,
+			NewFrom:      len(b.messages),
+			Final:        &final,
+			FinishReason: abi.RunStop,
+			Usage:        abi.Usage{TotalTokens: 3210},
+		},
+	)
 	r.Observe(ctx)
 	return context.Cause(ctx)
 }
 
 // callModel makes a model call whose response arrives in several chunks and contains two tool
 // calls.
-func (b *bench) callModel(ctx context.Context, r *chain.Run, instruction string, d chain.Draft, revisions *message.Revisions) *abi.Response {
+func (b *bench) callModel(
+	ctx context.Context,
+	r *chain.Run,
+	instruction string,
+	d chain.Draft,
+	revisions *message.Revisions,
+) *abi.Response {
 	m := abi.Assistant("I will look for the orders, and then read the newest file.")
 	m.ID, m.Origin = b.NewID(), abi.OriginModel
 	m.ToolCalls = []abi.ToolCall{
 		abi.NewToolCall("call_a", "search", `{"query":"orders","path":"."}`),
 		abi.NewToolCall("call_b", "read_file", `{"path":"orders/2025-w51.csv"}`),
 	}
-	said := &abi.Response{Message: m, FinishReason: abi.FinishToolCalls, Usage: &abi.Usage{PromptTokens: 3100, CompletionTokens: 110, TotalTokens: 3210}}
+	said := &abi.Response{
+		Message:      m,
+		FinishReason: abi.FinishToolCalls,
+		Usage:        &abi.Usage{PromptTokens: 3100, CompletionTokens: 110, TotalTokens: 3210},
+	}
 	system := message.NewList(revisions, []abi.Message{abi.System(instruction)})
 	res, _, err := r.CallModel(ctx, chain.ModelCall{
-		Request:   chain.ModelRequest{Messages: d.Messages.Prefixed(nil, system), Tools: d.Tools, Model: d.Model, Params: d.Params, Stream: true},
+		Request: chain.ModelRequest{
+			Messages: d.Messages.Prefixed(nil, system),
+			Tools:    d.Tools,
+			Model:    d.Model,
+			Params:   d.Params,
+			Stream:   true,
+		},
 		State:     d.Messages,
 		Out:       func(context.Context, []abi.Chunk, bool) error { return nil },
 		Delivered: func() bool { return false },
@@ -275,7 +307,10 @@ func (b *bench) callTools(ctx context.Context, r *chain.Run, d chain.Draft, tool
 			calls = append(calls, abi.Call{ID: fmt.Sprintf("call_own_%d", i), Name: t.Name, Arguments: "{}"})
 		}
 	}
-	text := b.messages[len(b.messages)-1].Content.String() + strings.Repeat("orders/2025-w51.csv:3: 1002,Hotel Flandria,croissant,80,Tue\n", 20)
+	text := b.messages[len(b.messages)-1].Content.String() + strings.Repeat(
+		"orders/2025-w51.csv:3: 1002,Hotel Flandria,croissant,80,Tue\n",
+		20,
+	)
 	for i := range calls {
 		t := benchTools[min(i, len(benchTools)-1)]
 		if at := slices.IndexFunc(tools, func(t abi.Tool) bool { return t.Name == calls[i].Name }); at >= 0 {

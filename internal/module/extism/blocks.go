@@ -50,10 +50,19 @@ const (
 func (s *blocks) room(n uint64) error {
 	switch {
 	case n > uint64(s.most-s.bytes):
-		return &policy.LimitError{Limit: "block_bytes", Max: s.most, What: fmt.Sprintf("a block of %d bytes in addition to others of %d", n, s.bytes),
-			Fix: "free blocks that are no longer needed; the limit is memory_bytes, but at most four times the largest of input_bytes, output_bytes and reply_bytes"}
+		return &policy.LimitError{
+			Limit: "block_bytes",
+			Max:   s.most,
+			What:  fmt.Sprintf("a block of %d bytes in addition to others of %d", n, s.bytes),
+			Fix:   "free blocks that are no longer needed; the limit is memory_bytes, but at most four times the largest of input_bytes, output_bytes and reply_bytes",
+		}
 	case len(s.list)-s.freed >= maxBlocks:
-		return &policy.LimitError{Limit: "blocks", Max: maxBlocks, What: fmt.Sprintf("%d blocks at once", maxBlocks+1), Fix: "free blocks that are no longer needed"}
+		return &policy.LimitError{
+			Limit: "blocks",
+			Max:   maxBlocks,
+			What:  fmt.Sprintf("%d blocks at once", maxBlocks+1),
+			Fix:   "free blocks that are no longer needed",
+		}
 	}
 	return nil
 }

@@ -81,8 +81,19 @@ func Imports() []invoke.Import {
 	out := make([]invoke.Import, len(rows))
 	for i := range rows {
 		row := &rows[i]
-		out[i] = invoke.Import{Import: sandbox.Import{Module: EnvModule, Name: row.name, Params: invoke.ValueTypes(row.params), Results: invoke.ValueTypes(row.result),
-			Quick: row.quick != nil, Func: row.call}, Does: row.does, Grant: row.grant, Fuel: row.fuel}
+		out[i] = invoke.Import{
+			Import: sandbox.Import{
+				Module:  EnvModule,
+				Name:    row.name,
+				Params:  invoke.ValueTypes(row.params),
+				Results: invoke.ValueTypes(row.result),
+				Quick:   row.quick != nil,
+				Func:    row.call,
+			},
+			Does:  row.does,
+			Grant: row.grant,
+			Fuel:  row.fuel,
+		}
 	}
 	return append(out, userImports()...)
 }
@@ -128,7 +139,14 @@ func (p *plugin) whole(inv *invoke.Invocation, g *sandbox.Guest, name string, at
 		inv.Abort(g, &CallError{fmt.Sprintf("%s: no block begins at offset %#x", name, at)})
 	}
 	if len(b.data) > inv.Limits.OutputBytes {
-		inv.Abort(g, &policy.LimitError{Limit: "output_bytes", Max: inv.Limits.OutputBytes, What: fmt.Sprintf("%s: %d bytes", name, len(b.data))})
+		inv.Abort(
+			g,
+			&policy.LimitError{
+				Limit: "output_bytes",
+				Max:   inv.Limits.OutputBytes,
+				What:  fmt.Sprintf("%s: %d bytes", name, len(b.data)),
+			},
+		)
 	}
 	return b.data
 }
@@ -251,7 +269,14 @@ func inputSet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint6
 func outputSet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) {
 	p.output, p.outputAt = p.named(inv, g, "output_set", stack), stack[0]
 	if len(p.output) > inv.Limits.OutputBytes {
-		inv.Abort(g, &policy.LimitError{Limit: "output_bytes", Max: inv.Limits.OutputBytes, What: fmt.Sprintf("the answer: %d bytes", len(p.output))})
+		inv.Abort(
+			g,
+			&policy.LimitError{
+				Limit: "output_bytes",
+				Max:   inv.Limits.OutputBytes,
+				What:  fmt.Sprintf("the answer: %d bytes", len(p.output)),
+			},
+		)
 	}
 	inv.ChargeBytes(g, len(p.output))
 }
@@ -317,7 +342,12 @@ func (p *plugin) varKey(inv *invoke.Invocation, g *sandbox.Guest, name string, a
 	b := p.whole(inv, g, name+": the name", at)
 	switch {
 	case len(b) > abi.MaxKey-len(varPrefix):
-		inv.Abort(g, &CallError{fmt.Sprintf("%s: limit: a name of %d bytes; at most %d are allowed", name, len(b), abi.MaxKey-len(varPrefix))})
+		inv.Abort(
+			g,
+			&CallError{
+				fmt.Sprintf("%s: limit: a name of %d bytes; at most %d are allowed", name, len(b), abi.MaxKey-len(varPrefix)),
+			},
+		)
 	case !utf8.Valid(b):
 		inv.Abort(g, &CallError{name + ": invalid: the name is not valid UTF-8"})
 	}

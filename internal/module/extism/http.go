@@ -36,17 +36,20 @@ func sendHTTP(ctx context.Context, p *plugin, inv *invoke.Invocation, g *sandbox
 	p.free(stack[0])
 	p.free(stack[1])
 	p.status, p.headers = 0, nil
-	reply, err := inv.Ask(func() replay.HostCall { return replay.HostCall{Name: name, Bytes: []replay.Blob{request, body}} }, func() ([]byte, error) {
-		q, err := readRequest(inv, request, body)
-		if err != nil {
-			return nil, err
-		}
-		res, err := inv.SendRequest(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		return abijson.Marshal(res)
-	})
+	reply, err := inv.Ask(
+		func() replay.HostCall { return replay.HostCall{Name: name, Bytes: []replay.Blob{request, body}} },
+		func() ([]byte, error) {
+			q, err := readRequest(inv, request, body)
+			if err != nil {
+				return nil, err
+			}
+			res, err := inv.SendRequest(ctx, q)
+			if err != nil {
+				return nil, err
+			}
+			return abijson.Marshal(res)
+		},
+	)
 	g.Tick()
 	if err == nil && len(reply) > inv.Limits.ReplyBytes {
 		inv.Abort(g, &policy.LimitError{Limit: "reply_bytes", Max: inv.Limits.ReplyBytes, What: "the response"})

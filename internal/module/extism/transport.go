@@ -117,7 +117,9 @@ func (p *plugin) explain(code int32, late func() error) ([]byte, error) {
 	case len(p.failure) > 0:
 		return abijson.Marshal(abi.Error{Code: abi.CodeInternal, Message: strings.ToValidUTF8(string(p.failure), "\ufffd")})
 	default:
-		return abijson.Marshal(abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("returned %d without setting an error", code)})
+		return abijson.Marshal(
+			abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("returned %d without setting an error", code)},
+		)
 	}
 }
 

@@ -37,13 +37,23 @@ func userFunctions() []userFunction {
 		{name: "next_stream", waits: true, do: func(ctx context.Context, inv *invoke.Invocation, arg []byte) ([]byte, error) {
 			return inv.NextStream(ctx, arg)
 		}},
-		{name: "recv", bare: true, waits: true, do: func(ctx context.Context, inv *invoke.Invocation, _ []byte) ([]byte, error) { return inv.Recv(ctx) }},
+		{
+			name:  "recv",
+			bare:  true,
+			waits: true,
+			do:    func(ctx context.Context, inv *invoke.Invocation, _ []byte) ([]byte, error) { return inv.Recv(ctx) },
+		},
 		{name: "send", waits: true, do: func(ctx context.Context, inv *invoke.Invocation, arg []byte) ([]byte, error) {
 			return inv.Send(ctx, arg)
 		}},
 		{name: "messages", do: userMessages},
 		{name: "changed", do: userChanged},
-		{name: "local_get", do: keyed(func(_ context.Context, inv *invoke.Invocation, a *keyArg) ([]byte, error) { return inv.LocalGet(a.Key) })},
+		{
+			name: "local_get",
+			do: keyed(
+				func(_ context.Context, inv *invoke.Invocation, a *keyArg) ([]byte, error) { return inv.LocalGet(a.Key) },
+			),
+		},
 		{name: "local_set", do: keyed(func(_ context.Context, inv *invoke.Invocation, a *keyArg) ([]byte, error) {
 			return inv.LocalSet(a.Key, a.Value, a.version())
 		})},
@@ -54,7 +64,11 @@ func userFunctions() []userFunction {
 			return inv.LocalAdd(a.Key, a.delta())
 		})},
 		{name: "emit", do: userEmit},
-		{name: "config", bare: true, do: func(_ context.Context, inv *invoke.Invocation, _ []byte) ([]byte, error) { return inv.Config, nil }},
+		{
+			name: "config",
+			bare: true,
+			do:   func(_ context.Context, inv *invoke.Invocation, _ []byte) ([]byte, error) { return inv.Config, nil },
+		},
 		{name: "model", waits: true, do: func(ctx context.Context, inv *invoke.Invocation, arg []byte) ([]byte, error) {
 			return inv.Model(ctx, arg)
 		}},
@@ -64,18 +78,34 @@ func userFunctions() []userFunction {
 		{name: "http", waits: true, do: func(ctx context.Context, inv *invoke.Invocation, arg []byte) ([]byte, error) {
 			return inv.HTTP(ctx, arg)
 		}},
-		{name: "store_get", waits: true, do: keyed(func(ctx context.Context, inv *invoke.Invocation, a *keyArg) ([]byte, error) {
-			return inv.StoreGet(ctx, a.Key)
-		})},
-		{name: "store_set", waits: true, do: keyed(func(ctx context.Context, inv *invoke.Invocation, a *keyArg) ([]byte, error) {
-			return inv.StoreSet(ctx, a.Key, a.Value, a.version(), a.TTL)
-		})},
-		{name: "store_delete", waits: true, do: keyed(func(ctx context.Context, inv *invoke.Invocation, a *keyArg) ([]byte, error) {
-			return inv.StoreDelete(ctx, a.Key)
-		})},
-		{name: "store_add", waits: true, do: keyed(func(ctx context.Context, inv *invoke.Invocation, a *keyArg) ([]byte, error) {
-			return inv.StoreAdd(ctx, a.Key, a.delta())
-		})},
+		{
+			name:  "store_get",
+			waits: true,
+			do: keyed(func(ctx context.Context, inv *invoke.Invocation, a *keyArg) ([]byte, error) {
+				return inv.StoreGet(ctx, a.Key)
+			}),
+		},
+		{
+			name:  "store_set",
+			waits: true,
+			do: keyed(func(ctx context.Context, inv *invoke.Invocation, a *keyArg) ([]byte, error) {
+				return inv.StoreSet(ctx, a.Key, a.Value, a.version(), a.TTL)
+			}),
+		},
+		{
+			name:  "store_delete",
+			waits: true,
+			do: keyed(func(ctx context.Context, inv *invoke.Invocation, a *keyArg) ([]byte, error) {
+				return inv.StoreDelete(ctx, a.Key)
+			}),
+		},
+		{
+			name:  "store_add",
+			waits: true,
+			do: keyed(func(ctx context.Context, inv *invoke.Invocation, a *keyArg) ([]byte, error) {
+				return inv.StoreAdd(ctx, a.Key, a.delta())
+			}),
+		},
 	}
 	return rows
 }
@@ -204,14 +234,19 @@ func (a *keyArg) delta() int64 {
 	return *a.Delta
 }
 
-func keyed(do func(ctx context.Context, inv *invoke.Invocation, a *keyArg) ([]byte, error)) func(context.Context, *invoke.Invocation, []byte) ([]byte, error) {
+func keyed(
+	do func(ctx context.Context, inv *invoke.Invocation, a *keyArg) ([]byte, error),
+) func(context.Context, *invoke.Invocation, []byte) ([]byte, error) {
 	return func(ctx context.Context, inv *invoke.Invocation, arg []byte) ([]byte, error) {
 		var a keyArg
 		if err := argument(inv, arg, &a); err != nil {
 			return nil, err
 		}
 		if len(a.Key) > abi.MaxKey {
-			return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a key of %d bytes; at most %d are allowed", len(a.Key), abi.MaxKey)}
+			return nil, &abi.Error{
+				Code:    abi.CodeLimit,
+				Message: fmt.Sprintf("a key of %d bytes; at most %d are allowed", len(a.Key), abi.MaxKey),
+			}
 		}
 		return do(ctx, inv, &a)
 	}

@@ -57,8 +57,17 @@ func (inv *Invocation) AnswerDeadline() func() error {
 		if last = now; took-answerGrace <= left {
 			return nil
 		}
-		return &sandbox.Fault{Kind: sandbox.FaultTimeout, Limit: "HookTime", Value: int64(inv.Limits.HookTime), Export: string(inv.Hook),
-			Message: fmt.Sprintf("its answer of %d bytes could not be decoded in the rest of %v", len(inv.Output), inv.Limits.HookTime)}
+		return &sandbox.Fault{
+			Kind:   sandbox.FaultTimeout,
+			Limit:  "HookTime",
+			Value:  int64(inv.Limits.HookTime),
+			Export: string(inv.Hook),
+			Message: fmt.Sprintf(
+				"its answer of %d bytes could not be decoded in the rest of %v",
+				len(inv.Output),
+				inv.Limits.HookTime,
+			),
+		}
 	}
 }
 

@@ -17,7 +17,11 @@ func TestSlowAnswer(t *testing.T) {
 	t.Parallel()
 	limits := policy.Limits{}
 	limits.HookTime = time.Second
-	inv := &Invocation{Limits: &limits, LogFunc: func(int32, string) {}, Output: []byte(`{"x":[` + strings.Repeat("[],", 8<<20/3) + `0]}`)}
+	inv := &Invocation{
+		Limits:  &limits,
+		LogFunc: func(int32, string) {},
+		Output:  []byte(`{"x":[` + strings.Repeat("[],", 8<<20/3) + `0]}`),
+	}
 	inv.Report.Time = time.Second // used up
 	var out abi.BeforeModelAnswer
 	err := inv.DecodeAnswer(&out)

@@ -12,19 +12,25 @@ import (
 const maxEmit = 1 << 20
 
 func (inv *Invocation) Emit(b []byte) ([]byte, error) {
-	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "emit", Bytes: []replay.Blob{b}} }, func() ([]byte, error) {
-		defer inv.syncClock()
-		var e abi.Custom
-		unknown, err := abijson.DecodeUntil(b, &e, inv.checkTime)
-		switch {
-		case err != nil:
-			return nil, &abi.Error{Code: abi.CodeInvalid, Message: "emit: " + err.Error()}
-		case len(unknown) > 0:
-			return nil, &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("emit: unknown key %s; want name and data", unknown[0])}
-		}
-		inv.wait(func() { err = inv.Call.Emit(e.Name, e.Data) })
-		return nil, err
-	})
+	return inv.Ask(
+		func() replay.HostCall { return replay.HostCall{Name: "emit", Bytes: []replay.Blob{b}} },
+		func() ([]byte, error) {
+			defer inv.syncClock()
+			var e abi.Custom
+			unknown, err := abijson.DecodeUntil(b, &e, inv.checkTime)
+			switch {
+			case err != nil:
+				return nil, &abi.Error{Code: abi.CodeInvalid, Message: "emit: " + err.Error()}
+			case len(unknown) > 0:
+				return nil, &abi.Error{
+					Code:    abi.CodeInvalid,
+					Message: fmt.Sprintf("emit: unknown key %s; want name and data", unknown[0]),
+				}
+			}
+			inv.wait(func() { err = inv.Call.Emit(e.Name, e.Data) })
+			return nil, err
+		},
+	)
 }
 
 // CheckEvent returns an error if an event of n bytes is too large.
@@ -32,5 +38,8 @@ func CheckEvent(n int) error {
 	if n <= maxEmit {
 		return nil
 	}
-	return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("emit: an event of %d bytes; at most %d are allowed", n, maxEmit)}
+	return &abi.Error{
+		Code:    abi.CodeLimit,
+		Message: fmt.Sprintf("emit: an event of %d bytes; at most %d are allowed", n, maxEmit),
+	}
 }

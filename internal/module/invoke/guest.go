@@ -35,7 +35,9 @@ func (inv *Invocation) takeInto(room *[]byte, g *sandbox.Guest, what string, ptr
 		g.Read(uint32(ptr), uint32(n)) // does not return
 	}
 	if n > uint64(inv.Limits.OutputBytes) {
-		g.Abort(&policy.LimitError{Limit: "output_bytes", Max: inv.Limits.OutputBytes, What: fmt.Sprintf("%s: %d bytes", what, n)})
+		g.Abort(
+			&policy.LimitError{Limit: "output_bytes", Max: inv.Limits.OutputBytes, What: fmt.Sprintf("%s: %d bytes", what, n)},
+		)
 	}
 	inv.ChargeBytes(g, int(n))
 	inv.BytesOut += int64(n)
@@ -67,7 +69,10 @@ func InMemory(g *sandbox.Guest, ptr, n uint64) bool { return ptr+n <= uint64(g.M
 
 func (inv *Invocation) TakeKey(g *sandbox.Guest, ptr, n uint64) (string, error) {
 	if n > abi.MaxKey && InMemory(g, ptr, n) {
-		return "", &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a key of %d bytes; at most %d are allowed", n, abi.MaxKey)}
+		return "", &abi.Error{
+			Code:    abi.CodeLimit,
+			Message: fmt.Sprintf("a key of %d bytes; at most %d are allowed", n, abi.MaxKey),
+		}
 	}
 	key := inv.TakeBriefly(g, "key", ptr, n)
 	if !utf8.Valid(key) {

@@ -11,17 +11,20 @@ import (
 // HTTP sends a request to a granted host. A fault bundle records the request and the response as
 // the module sees them, without secrets.
 func (inv *Invocation) HTTP(ctx context.Context, request []byte) ([]byte, error) {
-	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "http", Bytes: []replay.Blob{request}} }, func() ([]byte, error) {
-		var q abi.HTTPRequest
-		if err := inv.Decode("http: the request", request, &q); err != nil {
-			return nil, err
-		}
-		res, err := inv.SendRequest(ctx, &q)
-		if err != nil {
-			return nil, err
-		}
-		return abijson.Marshal(res)
-	})
+	return inv.Ask(
+		func() replay.HostCall { return replay.HostCall{Name: "http", Bytes: []replay.Blob{request}} },
+		func() ([]byte, error) {
+			var q abi.HTTPRequest
+			if err := inv.Decode("http: the request", request, &q); err != nil {
+				return nil, err
+			}
+			res, err := inv.SendRequest(ctx, &q)
+			if err != nil {
+				return nil, err
+			}
+			return abijson.Marshal(res)
+		},
+	)
 }
 
 // SendRequest sends a request. Waiting for the response does not count towards the guest's time.

@@ -87,7 +87,12 @@ func (inv *Invocation) Release() {
 	if inv.Recorder != nil {
 		return
 	}
-	*inv = Invocation{inputBuffer: reusable(inv.inputBuffer), replyBuffer: reusable(inv.replyBuffer), outputBuffer: reusable(inv.outputBuffer), takeBuffer: reusable(inv.takeBuffer)}
+	*inv = Invocation{
+		inputBuffer:  reusable(inv.inputBuffer),
+		replyBuffer:  reusable(inv.replyBuffer),
+		outputBuffer: reusable(inv.outputBuffer),
+		takeBuffer:   reusable(inv.takeBuffer),
+	}
 	pool.Put(inv)
 }
 
@@ -185,7 +190,11 @@ func (inv *Invocation) Ask(q func() replay.HostCall, do func() ([]byte, error)) 
 // count counts a host call and returns an error beyond the limit.
 func (inv *Invocation) count() error {
 	if inv.HostCalls++; inv.HostCalls > inv.Limits.HostCalls {
-		return &policy.LimitError{Limit: "host_calls", Max: inv.Limits.HostCalls, What: fmt.Sprintf("host call %d", inv.HostCalls)}
+		return &policy.LimitError{
+			Limit: "host_calls",
+			Max:   inv.Limits.HostCalls,
+			What:  fmt.Sprintf("host call %d", inv.HostCalls),
+		}
 	}
 	return nil
 }

@@ -14,37 +14,40 @@ import (
 // Next makes the call that the hook wraps, with a patch of the model request or the tool call. An
 // empty patch changes nothing.
 func (inv *Invocation) Next(ctx context.Context, patch []byte) ([]byte, error) {
-	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "next", Bytes: []replay.Blob{patch}} }, func() ([]byte, error) {
-		defer inv.syncClock()
-		switch inv.Hook {
-		case abi.HookWrapModel:
-			var p abi.RequestPatch
-			if err := inv.Decode("next: patch of the request", patch, &p); err != nil {
+	return inv.Ask(
+		func() replay.HostCall { return replay.HostCall{Name: "next", Bytes: []replay.Blob{patch}} },
+		func() ([]byte, error) {
+			defer inv.syncClock()
+			switch inv.Hook {
+			case abi.HookWrapModel:
+				var p abi.RequestPatch
+				if err := inv.Decode("next: patch of the request", patch, &p); err != nil {
+					return nil, err
+				}
+				var res *abi.Response
+				var err error
+				inv.wait(func() { res, err = inv.Call.NextModel(ctx, p) })
+				if err != nil {
+					return nil, err
+				}
+				return abijson.Marshal(&abi.ModelReply{Response: res})
+			case abi.HookWrapToolCall:
+				p, err := inv.callPatch("next: patch of the call", patch)
+				if err != nil {
+					return nil, err
+				}
+				var res *abi.Result
+				inv.wait(func() { res, err = inv.Call.NextTool(ctx, p) })
+				if err != nil {
+					return nil, err
+				}
+				return abijson.Marshal(&abi.ToolReply{Result: res})
+			default:
+				_, err := hook.ControlOf(inv.Call).Next(ctx, nil) // returns the reason
 				return nil, err
 			}
-			var res *abi.Response
-			var err error
-			inv.wait(func() { res, err = inv.Call.NextModel(ctx, p) })
-			if err != nil {
-				return nil, err
-			}
-			return abijson.Marshal(&abi.ModelReply{Response: res})
-		case abi.HookWrapToolCall:
-			p, err := inv.callPatch("next: patch of the call", patch)
-			if err != nil {
-				return nil, err
-			}
-			var res *abi.Result
-			inv.wait(func() { res, err = inv.Call.NextTool(ctx, p) })
-			if err != nil {
-				return nil, err
-			}
-			return abijson.Marshal(&abi.ToolReply{Result: res})
-		default:
-			_, err := hook.ControlOf(inv.Call).Next(ctx, nil) // returns the reason
-			return nil, err
-		}
-	})
+		},
+	)
 }
 
 // Decode decodes an argument of a host call. An empty argument leaves out unchanged.

@@ -12,55 +12,64 @@ import (
 
 // Model makes a model call on behalf of the module.
 func (inv *Invocation) Model(ctx context.Context, request []byte) ([]byte, error) {
-	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "model", Bytes: []replay.Blob{request}} }, func() ([]byte, error) {
-		if !inv.Grants.Model {
-			return nil, notGranted("model")
-		}
-		var p abi.RequestPatch
-		if err := inv.Decode("model: the request", request, &p); err != nil {
-			return nil, err
-		}
-		defer inv.syncClock()
-		var res *abi.Response
-		var err error
-		inv.wait(func() { res, err = inv.Call.Model(ctx, p) })
-		if err != nil {
-			return nil, err
-		}
-		return abijson.Marshal(&abi.ModelReply{Response: res})
-	})
+	return inv.Ask(
+		func() replay.HostCall { return replay.HostCall{Name: "model", Bytes: []replay.Blob{request}} },
+		func() ([]byte, error) {
+			if !inv.Grants.Model {
+				return nil, notGranted("model")
+			}
+			var p abi.RequestPatch
+			if err := inv.Decode("model: the request", request, &p); err != nil {
+				return nil, err
+			}
+			defer inv.syncClock()
+			var res *abi.Response
+			var err error
+			inv.wait(func() { res, err = inv.Call.Model(ctx, p) })
+			if err != nil {
+				return nil, err
+			}
+			return abijson.Marshal(&abi.ModelReply{Response: res})
+		},
+	)
 }
 
 // Tool calls one of the agent's tools on behalf of the module.
 func (inv *Invocation) Tool(ctx context.Context, request []byte) ([]byte, error) {
-	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "tool", Bytes: []replay.Blob{request}} }, func() ([]byte, error) {
-		if len(inv.Grants.Tools) == 0 && len(request) == 0 {
-			return nil, notGranted("tool:NAME")
-		}
-		var q abi.ToolRequest
-		if err := inv.Decode("tool: the request", request, &q); err != nil {
-			return nil, err
-		}
-		switch {
-		case q.Name == "":
-			return nil, &abi.Error{Code: abi.CodeInvalid, Message: "tool: the request names no tool"}
-		case !slices.Contains(inv.Grants.Tools, q.Name):
-			return nil, notGranted(fmt.Sprintf("tool:%.64s", q.Name))
-		}
-		defer inv.syncClock()
-		var res *abi.Result
-		var err error
-		inv.wait(func() { res, err = inv.Call.Tool(ctx, q.Name, q.Arguments) })
-		if err != nil {
-			return nil, err
-		}
-		return abijson.Marshal(&abi.ToolReply{Result: res})
-	})
+	return inv.Ask(
+		func() replay.HostCall { return replay.HostCall{Name: "tool", Bytes: []replay.Blob{request}} },
+		func() ([]byte, error) {
+			if len(inv.Grants.Tools) == 0 && len(request) == 0 {
+				return nil, notGranted("tool:NAME")
+			}
+			var q abi.ToolRequest
+			if err := inv.Decode("tool: the request", request, &q); err != nil {
+				return nil, err
+			}
+			switch {
+			case q.Name == "":
+				return nil, &abi.Error{Code: abi.CodeInvalid, Message: "tool: the request names no tool"}
+			case !slices.Contains(inv.Grants.Tools, q.Name):
+				return nil, notGranted(fmt.Sprintf("tool:%.64s", q.Name))
+			}
+			defer inv.syncClock()
+			var res *abi.Result
+			var err error
+			inv.wait(func() { res, err = inv.Call.Tool(ctx, q.Name, q.Arguments) })
+			if err != nil {
+				return nil, err
+			}
+			return abijson.Marshal(&abi.ToolReply{Result: res})
+		},
+	)
 }
 
 // syncClock advances the guest's clock to the host's, after a call that waited.
 func (inv *Invocation) syncClock() { inv.Now = inv.Call.Where().NowMS * 1e6 }
 
 func notGranted(grant string) *abi.Error {
-	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf("%s is not granted to this entry; add grants: [%s] in agent.yaml", grant, grant)}
+	return &abi.Error{
+		Code:    abi.CodeDenied,
+		Message: fmt.Sprintf("%s is not granted to this entry; add grants: [%s] in agent.yaml", grant, grant),
+	}
 }

@@ -31,7 +31,14 @@ func (inv *Invocation) SetReply(g *sandbox.Guest, reply []byte, err error) int32
 		g.Abort(err)
 	}
 	if err == nil && len(reply) > inv.Limits.ReplyBytes {
-		err = &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("the reply has %d bytes, more than the limit reply_bytes of %d", len(reply), inv.Limits.ReplyBytes)}
+		err = &abi.Error{
+			Code: abi.CodeLimit,
+			Message: fmt.Sprintf(
+				"the reply has %d bytes, more than the limit reply_bytes of %d",
+				len(reply),
+				inv.Limits.ReplyBytes,
+			),
+		}
 	}
 	if err == nil {
 		if full := inv.holdReply(len(reply)); full != nil {

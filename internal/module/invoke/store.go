@@ -40,10 +40,17 @@ const maxTTLSeconds = 1 << 32
 
 func (inv *Invocation) StoreSet(ctx context.Context, key string, value []byte, version, ttl int64) ([]byte, error) {
 	return inv.stored(func() replay.HostCall {
-		return replay.HostCall{Name: "store_set", Bytes: []replay.Blob{replay.Blob(key), value}, Numbers: []int64{version, ttl}}
+		return replay.HostCall{
+			Name:    "store_set",
+			Bytes:   []replay.Blob{replay.Blob(key), value},
+			Numbers: []int64{version, ttl},
+		}
 	}, func() ([]byte, error) {
 		if ttl < 0 || ttl > maxTTLSeconds {
-			return nil, &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("store_set: a time to live of %d seconds; want 0 for none, or more", ttl)}
+			return nil, &abi.Error{
+				Code:    abi.CodeInvalid,
+				Message: fmt.Sprintf("store_set: a time to live of %d seconds; want 0 for none, or more", ttl),
+			}
 		}
 		now, err := inv.Call.StoreSet(ctx, key, value, version, time.Duration(ttl)*time.Second)
 		if err != nil {

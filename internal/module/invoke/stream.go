@@ -11,28 +11,31 @@ import (
 
 // NextStream makes the call that the hook wraps and opens the stream of its answer.
 func (inv *Invocation) NextStream(ctx context.Context, patch []byte) ([]byte, error) {
-	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "next_stream", Bytes: []replay.Blob{patch}} }, func() ([]byte, error) {
-		defer inv.syncClock()
-		const what = "next_stream: patch"
-		var p any
-		var err error
-		switch inv.Hook {
-		case abi.HookWrapModel:
-			p = &abi.RequestPatch{}
-			err = inv.Decode(what, patch, p)
-		case abi.HookWrapToolCall:
-			var call abi.CallPatch
-			call, err = inv.callPatch(what, patch)
-			p = &call
-		default:
-			return nil, hook.ControlOf(inv.Call).NextStream(ctx, nil) // returns the reason
-		}
-		if err != nil {
-			return nil, err
-		}
-		inv.wait(func() { err = hook.ControlOf(inv.Call).NextStream(ctx, p) })
-		return []byte("{}"), err
-	})
+	return inv.Ask(
+		func() replay.HostCall { return replay.HostCall{Name: "next_stream", Bytes: []replay.Blob{patch}} },
+		func() ([]byte, error) {
+			defer inv.syncClock()
+			const what = "next_stream: patch"
+			var p any
+			var err error
+			switch inv.Hook {
+			case abi.HookWrapModel:
+				p = &abi.RequestPatch{}
+				err = inv.Decode(what, patch, p)
+			case abi.HookWrapToolCall:
+				var call abi.CallPatch
+				call, err = inv.callPatch(what, patch)
+				p = &call
+			default:
+				return nil, hook.ControlOf(inv.Call).NextStream(ctx, nil) // returns the reason
+			}
+			if err != nil {
+				return nil, err
+			}
+			inv.wait(func() { err = hook.ControlOf(inv.Call).NextStream(ctx, p) })
+			return []byte("{}"), err
+		},
+	)
 }
 
 // Recv returns pending chunks of the stream, then its end, then an empty reply.
@@ -53,22 +56,25 @@ func (inv *Invocation) Recv(ctx context.Context) ([]byte, error) {
 
 // Send passes chunks to the outer middlewares, and blocks until they are accepted.
 func (inv *Invocation) Send(ctx context.Context, b []byte) ([]byte, error) {
-	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "send", Bytes: []replay.Blob{b}} }, func() ([]byte, error) {
-		defer inv.syncClock()
-		var s abi.Sent
-		switch inv.Hook {
-		case abi.HookWrapModel, abi.HookWrapToolCall, abi.HookCallTool:
-		default:
-			return nil, inv.Call.Send(ctx) // returns the reason
-		}
-		if len(b) == 0 {
-			return nil, &abi.Error{Code: abi.CodeInvalid, Message: `send: want {"chunks": […]}`}
-		}
-		if err := inv.Decode("send", b, &s); err != nil {
+	return inv.Ask(
+		func() replay.HostCall { return replay.HostCall{Name: "send", Bytes: []replay.Blob{b}} },
+		func() ([]byte, error) {
+			defer inv.syncClock()
+			var s abi.Sent
+			switch inv.Hook {
+			case abi.HookWrapModel, abi.HookWrapToolCall, abi.HookCallTool:
+			default:
+				return nil, inv.Call.Send(ctx) // returns the reason
+			}
+			if len(b) == 0 {
+				return nil, &abi.Error{Code: abi.CodeInvalid, Message: `send: want {"chunks": […]}`}
+			}
+			if err := inv.Decode("send", b, &s); err != nil {
+				return nil, err
+			}
+			var err error
+			inv.wait(func() { err = inv.Call.Send(ctx, s.Chunks...) })
 			return nil, err
-		}
-		var err error
-		inv.wait(func() { err = inv.Call.Send(ctx, s.Chunks...) })
-		return nil, err
-	})
+		},
+	)
 }

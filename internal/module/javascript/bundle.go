@@ -163,8 +163,10 @@ const noMap = "//# sourceMappingURL=none:"
 
 // searches returns the error for a script without files that imports a computed path.
 func searches(s Source) *Mistake {
-	return &Mistake{fmt.Sprintf("%s: import() or require() of a computed path: a script that comes without its files can import %s alone",
-		filepath.Base(s.Entry), Package)}
+	return &Mistake{
+		fmt.Sprintf("%s: import() or require() of a computed path: a script that comes without its files can import %s alone",
+			filepath.Base(s.Entry), Package),
+	}
 }
 
 // A call of import or require in esbuild's output, and one with a constant path.
@@ -194,7 +196,10 @@ func computesPaths(s Source) bool {
 func (b *builder) searchedFiles(out api.BuildResult) bool {
 	found := slices.ContainsFunc(out.Warnings, func(m api.Message) bool { return m.ID == "empty-glob" })
 	// The plugin words all errors about other imports.
-	missing := slices.ContainsFunc(out.Errors, func(m api.Message) bool { return strings.HasPrefix(m.Text, "Could not resolve ") })
+	missing := slices.ContainsFunc(
+		out.Errors,
+		func(m api.Message) bool { return strings.HasPrefix(m.Text, "Could not resolve ") },
+	)
 	return found || missing || b.foreign
 }
 
@@ -281,7 +286,11 @@ const builtIn = "agent-runner"
 // resolve resolves an import like esbuild, but only within the project.
 func (b *builder) resolve(build api.PluginBuild, args api.OnResolveArgs) (api.OnResolveResult, error) {
 	if b.source.Text != nil {
-		return api.OnResolveResult{}, fmt.Errorf("a script that comes without its files can import %s alone, not %q", Package, args.Path)
+		return api.OnResolveResult{}, fmt.Errorf(
+			"a script that comes without its files can import %s alone, not %q",
+			Package,
+			args.Path,
+		)
 	}
 	found := build.Resolve(args.Path, api.ResolveOptions{Importer: args.Importer, Namespace: args.Namespace,
 		ResolveDir: args.ResolveDir, Kind: args.Kind, PluginData: inner{}, With: args.With})
@@ -305,7 +314,10 @@ func (b *builder) hint(path string) string {
 	if strings.HasPrefix(path, ".") || strings.HasPrefix(path, "/") {
 		return "imports are relative to the file that they stand in"
 	}
-	return fmt.Sprintf("install it with npm in %s; what only Node.js has (files, network, processes) is not there in a middleware", b.source.Root)
+	return fmt.Sprintf(
+		"install it with npm in %s; what only Node.js has (files, network, processes) is not there in a middleware",
+		b.source.Root,
+	)
 }
 
 // inside rejects files outside of the project, after resolving links.
@@ -316,7 +328,11 @@ func (b *builder) inside(path string) error {
 	}
 	rel, err := filepath.Rel(b.source.Root, real)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
-		return fmt.Errorf("%s lies outside of the project %s, whose folder is the nearest one with a package.json", real, b.source.Root)
+		return fmt.Errorf(
+			"%s lies outside of the project %s, whose folder is the nearest one with a package.json",
+			real,
+			b.source.Root,
+		)
 	}
 	return nil
 }
@@ -348,7 +364,10 @@ func (b *builder) load(args api.OnLoadArgs) (api.OnLoadResult, error) {
 	}
 	loader, ok := loaders[strings.ToLower(filepath.Ext(args.Path))]
 	if !ok {
-		return api.OnLoadResult{}, fmt.Errorf("%s is no file that can be imported; there are JavaScript, TypeScript, .json, .txt and .md", filepath.Base(args.Path))
+		return api.OnLoadResult{}, fmt.Errorf(
+			"%s is no file that can be imported; there are JavaScript, TypeScript, .json, .txt and .md",
+			filepath.Base(args.Path),
+		)
 	}
 	content, err := b.content(args.Path)
 	if err != nil {

@@ -95,7 +95,10 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 	for i, u := range []string{"./link.map", "./linked/secret.js", "./linked/secret.txt", "linked", "./linked"} {
 		scripts[fmt.Sprintf("import of a link %d", i)] = "import x from " + jsonText(u) + "; export default x;"
 	}
-	scripts["computed path"] = "import(`" + strings.Repeat("../", 40) + dir[1:] + "/${globalThis.x}.js`); export default {};"
+	scripts["computed path"] = "import(`" + strings.Repeat(
+		"../",
+		40,
+	) + dir[1:] + "/${globalThis.x}.js`); export default {};"
 	entry := filepath.Join(root, "guard.ts")
 	for kind, text := range scripts {
 		if strings.Contains(kind, "pattern") || strings.HasPrefix(kind, "glob") {
@@ -125,7 +128,9 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 // errors, stay the same.
 func TestOwnComments(t *testing.T) {
 	t.Parallel()
-	b, err := Build(SourceOf("guard.js", "export default { x: '//# sourceMappingURL=/etc/passwd' };\n//# sourceMappingURL=guard.js.map"))
+	b, err := Build(
+		SourceOf("guard.js", "export default { x: '//# sourceMappingURL=/etc/passwd' };\n//# sourceMappingURL=guard.js.map"),
+	)
 	require.NoError(t, err)
 	require.Contains(t, string(b.Code), `"//# sourceMappingURL=/etc/passwd"`)
 	require.Contains(t, mapOf(b), `//# sourceMappingURL=guard.js.map"]`)

@@ -166,7 +166,12 @@ func (m *Map) Find(line, column int) (Position, bool) {
 		return Position{}, false
 	}
 	s := m.segments[i]
-	return Position{Source: m.sources[s.source], Line: int(s.toLine) + 1, Column: int(s.fromColumn) + 1, source: int(s.source)}, true
+	return Position{
+		Source: m.sources[s.source],
+		Line:   int(s.toLine) + 1,
+		Column: int(s.fromColumn) + 1,
+		source: int(s.source),
+	}, true
 }
 
 // Frame returns the source lines around a position with a mark at it, or "" if the map does not

@@ -16,7 +16,11 @@ func TestMap(t *testing.T) {
 	t.Parallel()
 	// Line 3 of the bundle: column 1 from a.ts:1:1, column 6 from b.ts:11:3, column
 	// 9 from nowhere. Line 4, column 3: from a.ts:10:1, and with a name.
-	m, err := ReadMap(bundleOf(`{"version":3,"sources":["a.ts","b.ts"],"sourcesContent":["one\r\ntwo\tthree\nfour",null],"mappings":";;AAAA,KCUE,G;EDDFA"}`))
+	m, err := ReadMap(
+		bundleOf(
+			`{"version":3,"sources":["a.ts","b.ts"],"sourcesContent":["one\r\ntwo\tthree\nfour",null],"mappings":";;AAAA,KCUE,G;EDDFA"}`,
+		),
+	)
 	require.NoError(t, err)
 	for place, want := range map[[2]int]string{
 		{1, 1}: "", {3, 1}: "a.ts:1:1", {3, 5}: "a.ts:1:1", {3, 6}: "b.ts:11:3", {3, 8}: "b.ts:11:3", {3, 9}: "", {3, 100}: "",

@@ -96,7 +96,9 @@ func Imports() []invoke.Import {
 		row := implementations[specs[i].Name]
 		row.ImportSpec = specs[i]
 		out[i] = invoke.Import{Import: sandbox.Import{Module: abi.ImportModule, Name: row.Name,
-			Params: invoke.ValueTypes(row.Params), Results: invoke.ValueTypes(row.Result), Func: row.call}, Does: row.Does, Grant: row.Grant, Fuel: row.fuel}
+			Params: invoke.ValueTypes(
+				row.Params,
+			), Results: invoke.ValueTypes(row.Result), Func: row.call}, Does: row.Does, Grant: row.Grant, Fuel: row.fuel}
 	}
 	return out
 }

@@ -12,7 +12,11 @@ func TestGrants(t *testing.T) {
 	t.Parallel()
 	g, err := ParseGrants([]string{"read:last", "tool:search", "model", "http:API.example.com", "store", "tool:search"})
 	require.NoError(t, err)
-	require.Equal(t, Grants{Read: hook.ReadLast, Model: true, Tools: []string{"search"}, HTTP: []string{"api.example.com"}, Store: true}, g)
+	require.Equal(
+		t,
+		Grants{Read: hook.ReadLast, Model: true, Tools: []string{"search"}, HTTP: []string{"api.example.com"}, Store: true},
+		g,
+	)
 	again, err := ParseGrants(g.Strings())
 	require.NoError(t, err)
 	require.Equal(t, g, again)

@@ -107,7 +107,10 @@ func (o *Options) next() func(context.Context, any) (any, error) {
 	n := 0
 	return func(context.Context, any) (any, error) {
 		if n++; n > len(o.Next) {
-			return nil, &abi.Error{Code: abi.CodeUnavailable, Message: fmt.Sprintf("call %d of next: there are %d replies; give more with --next", n, len(o.Next))}
+			return nil, &abi.Error{
+				Code:    abi.CodeUnavailable,
+				Message: fmt.Sprintf("call %d of next: there are %d replies; give more with --next", n, len(o.Next)),
+			}
 		}
 		var reply struct {
 			Response *abi.Response `json:"response"`

@@ -26,7 +26,13 @@ func (b *Bundle) ReplayLimits() policy.Limits {
 func (b *Bundle) Incomplete() string {
 	var missing []string
 	if b.Dropped > 0 {
-		missing = append(missing, fmt.Sprintf("%d earlier calls of the same instance, which were too large to keep; what they left in its memory is missing", b.Dropped))
+		missing = append(
+			missing,
+			fmt.Sprintf(
+				"%d earlier calls of the same instance, which were too large to keep; what they left in its memory is missing",
+				b.Dropped,
+			),
+		)
 	}
 	if b.Call.Cut {
 		missing = append(missing, "host calls of the call that faulted, which were too large to keep")

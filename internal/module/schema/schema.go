@@ -65,7 +65,8 @@ func Compile(raw json.RawMessage) (_ *jsonschema.Resolved, err error) {
 		return nil, cutError(err)
 	}
 	// Only Validate looks at the draft.
-	if s := schema.Schema; s != "" && !strings.Contains(s, "json-schema.org/draft/2020-12/") && !strings.Contains(s, "json-schema.org/draft-07/") {
+	if s := schema.Schema; s != "" && !strings.Contains(s, "json-schema.org/draft/2020-12/") &&
+		!strings.Contains(s, "json-schema.org/draft-07/") {
 		return nil, fmt.Errorf("$schema is %.64q; want draft 2020-12 or draft-07", s)
 	}
 	return resolved, nil
@@ -226,7 +227,10 @@ var plainWords = []struct {
 	{regexp.MustCompile(`^(?s)(anyOf|oneOf): did not validate against any of .*$`), "fits none of the schemas in $1"},
 	{regexp.MustCompile(`^(?s)oneOf: validated against both .*$`), "fits more than one of the schemas in oneOf"},
 	{regexp.MustCompile(`^(?s)not: validated against .*$`), "fits the schema in not"},
-	{regexp.MustCompile(`^(?s)contains: .* does not have an item matching .*$`), "has no item that fits the schema in contains"},
+	{
+		regexp.MustCompile(`^(?s)contains: .* does not have an item matching .*$`),
+		"has no item that fits the schema in contains",
+	},
 }
 
 func inPlainWords(text string) string {

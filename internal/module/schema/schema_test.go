@@ -15,7 +15,11 @@ func TestHostileSchema(t *testing.T) {
 	bomb := `{"$ref":"#/$defs/d0","$defs":{`
 	for i := range 40 {
 		next := "#/$defs/d" + string(rune('0'+(i+1)/10)) + string(rune('0'+(i+1)%10))
-		bomb += `"d` + string(rune('0'+i/10)) + string(rune('0'+i%10)) + `":{"anyOf":[{"$ref":"` + next + `"},{"$ref":"` + next + `"}]},`
+		bomb += `"d` + string(
+			rune('0'+i/10),
+		) + string(
+			rune('0'+i%10),
+		) + `":{"anyOf":[{"$ref":"` + next + `"},{"$ref":"` + next + `"}]},`
 	}
 	bomb = strings.Replace(bomb, `#/$defs/d0"`, `#/$defs/d00"`, 1) + `"d40":{"type":"string"}}}`
 	for name, tc := range map[string]struct{ schema, want string }{
@@ -51,7 +55,12 @@ func TestHostileSchema(t *testing.T) {
 }
 
 func FuzzSchema(f *testing.F) {
-	f.Add([]byte(`{"type":"object","properties":{"deny":{"type":"array","items":{"$ref":"#/$defs/name"}},"limit":{"type":"integer","minimum":1}},"$defs":{"name":{"type":"string","minLength":1}}}`), []byte(`{"limit":3,"deny":[""]}`))
+	f.Add(
+		[]byte(
+			`{"type":"object","properties":{"deny":{"type":"array","items":{"$ref":"#/$defs/name"}},"limit":{"type":"integer","minimum":1}},"$defs":{"name":{"type":"string","minLength":1}}}`,
+		),
+		[]byte(`{"limit":3,"deny":[""]}`),
+	)
 	f.Add([]byte(`{"$ref":"#/a/b","a":{"b":{"items":{"$ref":"#/a/b"}}}}`), []byte(`[[1]]`))
 	f.Add([]byte(`{"multipleOf":0,"$id":"x","uniqueItems":true}`), []byte(`[1,1]`))
 	f.Fuzz(func(t *testing.T, schema, config []byte) {

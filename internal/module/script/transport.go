@@ -54,9 +54,17 @@ const (
 
 func New(bundle []byte, l sandbox.Limits) (*Transport, error) {
 	if l.MemoryBytes < minMemory {
-		return nil, &policy.LimitError{Limit: "memory_bytes", Max: int(l.MemoryBytes), What: fmt.Sprintf("a script, which needs %d bytes", minMemory)}
+		return nil, &policy.LimitError{
+			Limit: "memory_bytes",
+			Max:   int(l.MemoryBytes),
+			What:  fmt.Sprintf("a script, which needs %d bytes", minMemory),
+		}
 	}
-	s := &Transport{Bundle: bundle, memory: (l.MemoryBytes - engineBytes) / 8 * 7, stack: min(l.StackBytes/stackRatio, maxStackBytes)}
+	s := &Transport{
+		Bundle: bundle,
+		memory: (l.MemoryBytes - engineBytes) / 8 * 7,
+		stack:  min(l.StackBytes/stackRatio, maxStackBytes),
+	}
 	s.where = sync.OnceValue(func() *javascript.Map {
 		m, err := javascript.ReadMap(s.Bundle)
 		if err != nil {
@@ -91,7 +99,13 @@ func (s *Transport) Start(ctx context.Context, in *sandbox.Instance, inv *invoke
 	return s.evaluate(ctx, in, inv, javascript.ExportLoad)
 }
 
-func (s *Transport) evaluate(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation, export string, args ...uint64) error {
+func (s *Transport) evaluate(
+	ctx context.Context,
+	in *sandbox.Instance,
+	inv *invoke.Invocation,
+	export string,
+	args ...uint64,
+) error {
 	outcome, err := s.enter(ctx, in, inv, export, args...)
 	if err != nil {
 		return err
@@ -104,7 +118,13 @@ func (s *Transport) evaluate(ctx context.Context, in *sandbox.Instance, inv *inv
 
 // enter calls an export. If the host stopped the script, the error reports the limit without the
 // grace.
-func (s *Transport) enter(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation, export string, args ...uint64) (outcome int32, err error) {
+func (s *Transport) enter(
+	ctx context.Context,
+	in *sandbox.Instance,
+	inv *invoke.Invocation,
+	export string,
+	args ...uint64,
+) (outcome int32, err error) {
 	results, err := in.Call(inv.Context(ctx), export, append([]uint64{api.EncodeI32(int32(len(inv.Pending)))}, args...)...)
 	var guest *sandbox.Fault
 	switch {

@@ -168,7 +168,14 @@ func feed(cmd *exec.Cmd, job Job, limits limits) error {
 // outOfMemoryTexts are the messages that the runtimes of Go and C, and wazero, print when no
 // memory is left. A new thread needs memory for its stack, and Go's runtime dies of a
 // segmentation violation if there is none. The race detector prints the last one.
-var outOfMemoryTexts = []string{"out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread", "SIGSEGV: segmentation violation", "ThreadSanitizer failed to allocate"}
+var outOfMemoryTexts = []string{
+	"out of memory",
+	"cannot allocate memory",
+	"pthread_create failed",
+	"failed to create new OS thread",
+	"SIGSEGV: segmentation violation",
+	"ThreadSanitizer failed to allocate",
+}
 
 // explain returns the error of a child that failed.
 func (l limits) explain(job string, exit *exec.ExitError, stdout, stderr string) error {
@@ -179,14 +186,20 @@ func (l limits) explain(job string, exit *exec.ExitError, stdout, stderr string)
 	case code == exitInvalid:
 		return verify.Invalid(errors.New(stdout))
 	case code == exitNoHandler:
-		return fmt.Errorf("sandbox: the child does not know the job %s: give it to CompileChildMain, at the beginning of main", job)
+		return fmt.Errorf(
+			"sandbox: the child does not know the job %s: give it to CompileChildMain, at the beginning of main",
+			job,
+		)
 	case code == exitNoJail:
 		return fmt.Errorf("sandbox: confine the child that compiles: %s", stdout)
 	case code == exitNoDisk:
 		return &fs.PathError{Op: "compile", Path: "the cache of compiled modules", Err: errors.New(stdout)}
-	case strings.Contains(stderr, "SIGXCPU"), code == -1 && exit.UserTime()+exit.SystemTime() >= l.cpu/10*9: // the kernel kills it at its limit
+	case strings.Contains(stderr, "SIGXCPU"),
+		code == -1 && exit.UserTime()+exit.SystemTime() >= l.cpu/10*9: // the kernel kills it at its limit
 		return limitExceeded(job, l.cpu.String()+" of processor time", "time")
-	case code == exitNoMemory, slices.ContainsFunc(outOfMemoryTexts, lacksMemory), code == -1: // a signal: the kernel's, when the machine has no memory left
+	case code == exitNoMemory,
+		slices.ContainsFunc(outOfMemoryTexts, lacksMemory),
+		code == -1: // a signal: the kernel's, when the machine has no memory left
 		return limitExceeded(job, text.Bytes(l.memory)+" of memory", "memory")
 	default:
 		line, _, _ := strings.Cut(strings.TrimSpace(stderr), "\n")

@@ -44,11 +44,21 @@ func TestExplain(t *testing.T) {
 	c := limits{1 << 30, 20 * time.Second}
 	var exit *exec.ExitError
 	require.ErrorAs(t, exec.Command("/bin/false").Run(), &exit)
-	require.EqualError(t, c.explain("", exit, "", "fatal error: runtime: out of memory"),
-		"compiling it took more than 1 GiB of memory; split its largest functions, or raise the memory that compiling may take")
-	require.EqualError(t, c.explain("", exit, "", "SIGXCPU: cpu limit exceeded"),
-		"compiling it took more than 20s of processor time; split its largest functions, or raise the time that compiling may take")
-	require.ErrorContains(t, c.explain("", exit, "", "panic: BUG\n\ngoroutine 1"), "the compiler ended with exit status 1: panic: BUG")
+	require.EqualError(
+		t,
+		c.explain("", exit, "", "fatal error: runtime: out of memory"),
+		"compiling it took more than 1 GiB of memory; split its largest functions, or raise the memory that compiling may take",
+	)
+	require.EqualError(
+		t,
+		c.explain("", exit, "", "SIGXCPU: cpu limit exceeded"),
+		"compiling it took more than 20s of processor time; split its largest functions, or raise the time that compiling may take",
+	)
+	require.ErrorContains(
+		t,
+		c.explain("", exit, "", "panic: BUG\n\ngoroutine 1"),
+		"the compiler ended with exit status 1: panic: BUG",
+	)
 }
 
 // TestInvalidOptions checks that limits are not negative and that a child starts no children.
@@ -93,7 +103,10 @@ func TestRun(t *testing.T) {
 	require.ErrorContains(t, err, "the job reverse took more than 64 MiB of memory")
 	if runtime.GOOS == "linux" {
 		// With the default memory: the race detector's runtime may need more than p allows.
-		_, err = newPool(t, Options{}).Run(t.Context(), "", dir, Job{Name: "reverse", Input: []byte("loop"), CPUTime: time.Second})
+		_, err = newPool(
+			t,
+			Options{},
+		).Run(t.Context(), "", dir, Job{Name: "reverse", Input: []byte("loop"), CPUTime: time.Second})
 		require.ErrorContains(t, err, "the job reverse took more than 1s of processor time")
 	}
 	_, err = p.Run(t.Context(), "", dir, Job{Name: "other"})

@@ -62,10 +62,19 @@ func openDiskCache(dir string, max int64) (*diskCache, error) {
 		return fail("open", err)
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0 {
-		return nil, fmt.Errorf("cache directory %s can be written by others (mode %v), who could put machine code there; chmod go-w it", dir, info.Mode().Perm())
+		return nil, fmt.Errorf(
+			"cache directory %s can be written by others (mode %v), who could put machine code there; chmod go-w it",
+			dir,
+			info.Mode().Perm(),
+		)
 	}
 	if uid, foreign := foreignOwner(info); foreign {
-		return nil, fmt.Errorf("cache directory %s belongs to user %d, who could put machine code there; chown it, or %s", dir, uid, fix)
+		return nil, fmt.Errorf(
+			"cache directory %s belongs to user %d, who could put machine code there; chown it, or %s",
+			dir,
+			uid,
+			fix,
+		)
 	}
 	probe, err := os.MkdirTemp(dir, tempName)
 	if err != nil {

@@ -153,7 +153,12 @@ func (c *Compiler) compileHere(ctx context.Context, b []byte) (*Module, error) {
 
 // compileIn loads the module from a cache. If it is missing, compileIn compiles it into the
 // cache, or into a temporary one if disk is nil.
-func (c *Compiler) compileIn(ctx context.Context, disk *diskCache, tenant, digest string, b []byte) (_ *Module, err error) {
+func (c *Compiler) compileIn(
+	ctx context.Context,
+	disk *diskCache,
+	tenant, digest string,
+	b []byte,
+) (_ *Module, err error) {
 	entry := disk.find(c.cacheKey(digest))
 	m := &Module{Facts: entry.facts}
 	var metered *wasm.Module
@@ -215,7 +220,9 @@ const prepareVersion = 5
 // cacheKey returns the name of the cache entry of the module with this digest: a hash of
 // everything that the compiled module, and the decision to accept it, depend on.
 func (c *Compiler) cacheKey(digest string) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "module %s, rewritten %d, metered %d, start with %d bytes of stack, within %+v, compiled: %v",
-		digest, prepareVersion, wasm.MeterVersion, c.opts.StartStackBytes, c.opts.Structure, c.compiles()))
+	sum := sha256.Sum256(
+		fmt.Appendf(nil, "module %s, rewritten %d, metered %d, start with %d bytes of stack, within %+v, compiled: %v",
+			digest, prepareVersion, wasm.MeterVersion, c.opts.StartStackBytes, c.opts.Structure, c.compiles()),
+	)
 	return hex.EncodeToString(sum[:])
 }

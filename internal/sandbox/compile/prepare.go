@@ -78,8 +78,10 @@ func takeData(m *wasm.Module) (taken image.Data, err error) {
 		// No globals are imported, so that an offset is a constant.
 		at := uint32(d.Offset.Bits)
 		if uint64(at)+uint64(len(d.Init)) > size {
-			return taken, &verify.RefusedError{Reason: fmt.Sprintf("data segment %d has %d bytes for address 0x%x, which do not lie in the memory of %s",
-				i, len(d.Init), at, text.Bytes(int64(size)))}
+			return taken, &verify.RefusedError{
+				Reason: fmt.Sprintf("data segment %d has %d bytes for address 0x%x, which do not lie in the memory of %s",
+					i, len(d.Init), at, text.Bytes(int64(size))),
+			}
 		}
 		if len(d.Init) > 0 {
 			taken.Places = append(taken.Places, image.Place{At: at, Length: uint32(len(d.Init))})
@@ -117,8 +119,10 @@ func checkElements(m *wasm.Module) error {
 		// Neither tables nor globals are imported.
 		at, size := uint32(e.Offset.Bits), m.Tables[e.Table].Size.Min
 		if uint64(at)+uint64(e.Len()) > uint64(size) {
-			return &verify.RefusedError{Reason: fmt.Sprintf("element segment %d has %d entries for index %d, which do not lie in the table of %d entries",
-				i, e.Len(), at, size)}
+			return &verify.RefusedError{
+				Reason: fmt.Sprintf("element segment %d has %d entries for index %d, which do not lie in the table of %d entries",
+					i, e.Len(), at, size),
+			}
 		}
 	}
 	return nil

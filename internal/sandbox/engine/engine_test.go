@@ -103,7 +103,11 @@ func TestTrapTexts(t *testing.T) {
 		index, signature, ok := SplitFrame(frames[0])
 		require.True(t, ok, "%q; %s", frames[0], checklist)
 		require.Equal(t, "()", signature)
-		require.Equal(t, uint32(map[string]int{"unreachable": 0, "divide": 1, "empty": 2, "outside": 3, "type": 4}[export]), index)
+		require.Equal(
+			t,
+			uint32(map[string]int{"unreachable": 0, "divide": 1, "empty": 2, "outside": 3, "type": 4}[export]),
+			index,
+		)
 	}
 }
 
@@ -112,7 +116,8 @@ func TestTrapOfHostFunction(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, "")
 	_, err := r.NewHostModuleBuilder("env").NewFunctionBuilder().
-		WithGoFunction(api.GoFunc(func(context.Context, []uint64) { panic(errors.New("it broke")) }), nil, nil).Export("f").Instantiate(t.Context())
+		WithGoFunction(api.GoFunc(func(context.Context, []uint64) { panic(errors.New("it broke")) }), nil, nil).
+		Export("f").Instantiate(t.Context())
 	require.NoError(t, err)
 	m := testModule()
 	m.Imports = []wasm.Import{{Module: "env", Name: "f", Kind: wasm.ExternalFunction}}

@@ -33,7 +33,13 @@ func Stub(m *wasm.Module) []byte {
 // which wazero looks for the code of stub. It reports false if there is no such file, as
 // where wazero interprets, or if the name cannot be determined. It makes and removes a
 // directory with probe, which is like [os.MkdirTemp].
-func RenameCode(ctx context.Context, config wazero.RuntimeConfig, dir string, stub []byte, probe func() (string, error)) (bool, error) {
+func RenameCode(
+	ctx context.Context,
+	config wazero.RuntimeConfig,
+	dir string,
+	stub []byte,
+	probe func() (string, error),
+) (bool, error) {
 	code, err := filepath.Glob(filepath.Join(dir, "*", "*"))
 	if err != nil || len(code) != 1 {
 		return false, err

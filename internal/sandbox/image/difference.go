@@ -27,7 +27,12 @@ const (
 
 // newDifference returns an image of b, which differs from base at most in the ranges that
 // changed reports; see [imagePages]. It returns nil if a whole image is better.
-func newDifference(base *Snapshot, changed func(length uint64, each func(from, to uint64)), b []byte, portable bool) *difference {
+func newDifference(
+	base *Snapshot,
+	changed func(length uint64, each func(from, to uint64)),
+	b []byte,
+	portable bool,
+) *difference {
 	d := &difference{base: base, length: uint64(len(b))}
 	if other, ok := base.image.(*difference); ok {
 		d.base = other.base

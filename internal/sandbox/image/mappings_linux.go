@@ -38,7 +38,9 @@ var maxMappings = sync.OnceValue(func() int64 {
 func Crowded() bool { return mappings.Load() > maxMappings()/4*3 }
 
 // errMappings reports that memories use seven eighths of the process's mappings.
-var errMappings = errors.New("sandbox: instances use all memory mappings that the system allows this process; run fewer at once, or raise vm.max_map_count")
+var errMappings = errors.New(
+	"sandbox: instances use all memory mappings that the system allows this process; run fewer at once, or raise vm.max_map_count",
+)
 
 // mapPages returns empty pages.
 func mapPages(limit uint64) (*mappedPages, error) { return mapCounted(limit, emptyMappings) }

@@ -25,5 +25,9 @@ func (e *RefusedError) Error() string {
 // Invalid rejects a module in which wazero found a mistake. The sandbox leaves only the
 // types of operands to wazero.
 func Invalid(err error) error {
-	return &RefusedError{Reason: "is not valid: " + err.Error(), Fix: "build it again; the toolchain made a mistake", Err: err}
+	return &RefusedError{
+		Reason: "is not valid: " + err.Error(),
+		Fix:    "build it again; the toolchain made a mistake",
+		Err:    err,
+	}
 }

@@ -110,7 +110,9 @@ func (s *Surface) verifyImport(imp ImportInfo) error {
 		if imp.Module == WASIModule {
 			owner = "WASI preview 1"
 		}
-		refused := &RefusedError{Reason: fmt.Sprintf("imports %s.%s, which %s does not have", imp.Module, text.Cut(imp.Name, 64), owner)}
+		refused := &RefusedError{
+			Reason: fmt.Sprintf("imports %s.%s, which %s does not have", imp.Module, text.Cut(imp.Name, 64), owner),
+		}
 		if near := nearest(imp.Name, names); near != "" {
 			refused.Fix = "did you mean " + near + "?"
 		}
@@ -133,8 +135,13 @@ func (s *Surface) unknownModule(imp ImportInfo) error {
 		knownFamily, knownVersion, ok := cutVersion(known)
 		if ok && versioned && family == knownFamily {
 			return &RefusedError{
-				Reason: fmt.Sprintf("imports %s: it asks for ABI version %d; this host speaks version %d", module, version, knownVersion),
-				Fix:    fmt.Sprintf("build it with an SDK for version %d", knownVersion),
+				Reason: fmt.Sprintf(
+					"imports %s: it asks for ABI version %d; this host speaks version %d",
+					module,
+					version,
+					knownVersion,
+				),
+				Fix: fmt.Sprintf("build it with an SDK for version %d", knownVersion),
 			}
 		}
 	}

@@ -97,16 +97,28 @@ func (c *Controller) CheckRate(tenant string, control bool, perMinute int64) err
 		limiter = c.controls
 	}
 	if retry, ok := limiter.Allow(tenant, perMinute); !ok {
-		return &QuotaError{"requests_per_minute", retry, fmt.Sprintf("tenant %s may send %d requests a minute", tenant, perMinute)}
+		return &QuotaError{
+			"requests_per_minute",
+			retry,
+			fmt.Sprintf("tenant %s may send %d requests a minute", tenant, perMinute),
+		}
 	}
 	return nil
 }
 
 // acquire waits for a slot for some work.
-func acquire(ctx context.Context, s *fairshare.Semaphore, tenant, work string) (release func(time.Duration), err error) {
+func acquire(
+	ctx context.Context,
+	s *fairshare.Semaphore,
+	tenant, work string,
+) (release func(time.Duration), err error) {
 	release, err = s.Acquire(ctx, tenant)
 	if full := (*fairshare.QueueFullError)(nil); errors.As(err, &full) {
-		return nil, &QuotaError{work, queueRetry, fmt.Sprintf("%d %s of this tenant are waiting; try again when some of them are done", full.Queue, work)}
+		return nil, &QuotaError{
+			work,
+			queueRetry,
+			fmt.Sprintf("%d %s of this tenant are waiting; try again when some of them are done", full.Queue, work),
+		}
 	}
 	return release, err
 }

@@ -27,6 +27,11 @@ func TestLargeInputsAreWrittenInTurn(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, write("mallory", LargeBody, 0))
 		require.Zero(t, write("acme", LargeBody+1, 0))
-		require.Equal(t, 500*time.Millisecond, write("mallory", LargeBody+1, 0), "300 ms, and four times what was over the burst")
+		require.Equal(
+			t,
+			500*time.Millisecond,
+			write("mallory", LargeBody+1, 0),
+			"300 ms, and four times what was over the burst",
+		)
 	})
 }

@@ -15,7 +15,10 @@ const contention = 50 * time.Microsecond
 // Sharer returns the sandbox's form of a tenant. The sandbox counts the memory of its guests
 // together, and schedules its long-running guests with those of other tenants.
 func (c *Controller) Sharer(tenant string) *sandbox.Tenant {
-	return &sandbox.Tenant{Name: tenant, AcquireCPU: func(ctx context.Context) (func(), error) { return c.Turn(ctx, tenant) }}
+	return &sandbox.Tenant{
+		Name:       tenant,
+		AcquireCPU: func(ctx context.Context) (func(), error) { return c.Turn(ctx, tenant) },
+	}
 }
 
 // Turn waits for a processor slot for one time slice of a guest, which done ends.

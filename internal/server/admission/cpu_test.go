@@ -173,6 +173,12 @@ func TestChecks(t *testing.T) {
 		for range 100 {
 			check("mallory", 100*time.Millisecond)
 		}
-		require.InDelta(t, 36, time.Since(began).Seconds(), 1, "10 s of work, delayed by three times as much after the rest of the burst")
+		require.InDelta(
+			t,
+			36,
+			time.Since(began).Seconds(),
+			1,
+			"10 s of work, delayed by three times as much after the rest of the burst",
+		)
 	})
 }

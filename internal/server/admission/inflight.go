@@ -60,9 +60,21 @@ func (f *InFlight) Enter(tenant string, quota int64, control bool, bytes int64) 
 	}
 	switch {
 	case l.requests >= limit:
-		return nil, nil, &QuotaError{"concurrent_requests", time.Second, fmt.Sprintf("%d requests of this tenant are in flight, event streams included; end some of them", l.requests)}
+		return nil, nil, &QuotaError{
+			"concurrent_requests",
+			time.Second,
+			fmt.Sprintf("%d requests of this tenant are in flight, event streams included; end some of them", l.requests),
+		}
 	case l.requests > 0 && l.bytes+bytes > MaxBodyBytes:
-		return nil, nil, &QuotaError{"body_bytes", time.Second, fmt.Sprintf("requests of this tenant with bodies of %d bytes are in flight, of at most %d; wait until some of them are answered", l.bytes, MaxBodyBytes)}
+		return nil, nil, &QuotaError{
+			"body_bytes",
+			time.Second,
+			fmt.Sprintf(
+				"requests of this tenant with bodies of %d bytes are in flight, of at most %d; wait until some of them are answered",
+				l.bytes,
+				MaxBodyBytes,
+			),
+		}
 	}
 	f.tenants[tenant] = l
 	l.requests++

@@ -35,7 +35,11 @@ const (
 func (c *Controller) Upload(ctx context.Context, tenant string) (done func(), err error) {
 	release, err := c.uploads.Acquire(ctx, tenant)
 	if full := (*fairshare.QueueFullError)(nil); errors.As(err, &full) {
-		return nil, &QuotaError{"uploads", queueRetry, fmt.Sprintf("%d uploads of this tenant are in progress; wait until one of them has ended", MaxUploads)}
+		return nil, &QuotaError{
+			"uploads",
+			queueRetry,
+			fmt.Sprintf("%d uploads of this tenant are in progress; wait until one of them has ended", MaxUploads),
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -56,20 +56,71 @@ func New(o *Options) *Service { return &Service{o, o.Modules, o.Admission} }
 
 func (a *Service) Routes(rt *httpapi.Router) {
 	const tag, one = "agents", "/v1/agents/{agent}"
-	rt.Raw(httpapi.Route{ID: "put-agent", Method: "PUT", Path: one, Scope: httpapi.AgentsWrite, Tag: tag, Body: agentfile.MaxSize, Summary: "Create or update an agent",
-		About: `The body is an agent.yaml file, as YAML or JSON. It names uploaded modules by name, name@version or digest. The server
+	rt.Raw(
+		httpapi.Route{
+			ID:      "put-agent",
+			Method:  "PUT",
+			Path:    one,
+			Scope:   httpapi.AgentsWrite,
+			Tag:     tag,
+			Body:    agentfile.MaxSize,
+			Summary: "Create or update an agent",
+			About: `The body is an agent.yaml file, as YAML or JSON. It names uploaded modules by name, name@version or digest. The server
 checks it before storing it: the modules exist, their configurations are valid, and the operator's policy allows their grants.
-If the file equals the newest version, no new version is created.`}, describePutAgent, a.put)
-	httpapi.Register(rt, httpapi.Route{ID: "get-agent", Method: "GET", Path: one, Scope: httpapi.AgentsRead, Tag: tag, Summary: "Show an agent"}, a.get)
-	httpapi.Register(rt, httpapi.Route{ID: "list-agents", Method: "GET", Path: "/v1/agents", Scope: httpapi.AgentsRead, Tag: tag, Summary: "List the newest versions of agents", About: httpapi.AboutLists}, a.list)
-	httpapi.Register(rt, httpapi.Route{ID: "delete-agent", Method: "DELETE", Path: one, Scope: httpapi.AgentsWrite, Tag: tag, Summary: "Delete an agent with all its versions",
-		About: "Its runs are kept."}, a.delete)
+If the file equals the newest version, no new version is created.`,
+		},
+		describePutAgent,
+		a.put,
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "get-agent",
+			Method:  "GET",
+			Path:    one,
+			Scope:   httpapi.AgentsRead,
+			Tag:     tag,
+			Summary: "Show an agent",
+		},
+		a.get,
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "list-agents",
+			Method:  "GET",
+			Path:    "/v1/agents",
+			Scope:   httpapi.AgentsRead,
+			Tag:     tag,
+			Summary: "List the newest versions of agents",
+			About:   httpapi.AboutLists,
+		},
+		a.list,
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "delete-agent",
+			Method:  "DELETE",
+			Path:    one,
+			Scope:   httpapi.AgentsWrite,
+			Tag:     tag,
+			Summary: "Delete an agent with all its versions",
+			About:   "Its runs are kept.",
+		},
+		a.delete,
+	)
 }
 
 func describePutAgent(op *huma.Operation, schemas huma.Registry) {
 	text := &huma.Schema{Type: "string"}
-	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/yaml": {Schema: text}}}
-	op.Parameters = []*huma.Param{{Name: "agent", In: "path", Required: true, Description: "The agent's name.", Schema: text}}
+	op.RequestBody = &huma.RequestBody{
+		Required: true,
+		Content:  map[string]*huma.MediaType{"application/yaml": {Schema: text}},
+	}
+	op.Parameters = []*huma.Param{
+		{Name: "agent", In: "path", Required: true, Description: "The agent's name.", Schema: text},
+	}
 	op.Responses["200"] = &huma.Response{Description: "The agent", Content: map[string]*huma.MediaType{
 		"application/json": {Schema: huma.SchemaFromType(schemas, agentType)}}}
 }
@@ -77,7 +128,11 @@ func describePutAgent(op *huma.Operation, schemas huma.Registry) {
 func (a *Service) put(w http.ResponseWriter, r *http.Request, c *httpapi.Caller) error {
 	name := r.PathValue("agent")
 	if !store.Name.MatchString(name) {
-		return httpapi.NewProblem(api.CodeInvalid, "the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
+		return httpapi.NewProblem(
+			api.CodeInvalid,
+			"the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores",
+			name,
+		)
 	}
 	body, err := io.ReadAll(r.Body)
 	var size *http.MaxBytesError
@@ -145,7 +200,12 @@ func (a *Service) delete(ctx context.Context, c *httpapi.Caller, in *AgentPath) 
 
 // Load returns a version of an agent, or the newest for version 0. Its modules are pinned; see
 // [Service.LoadModule].
-func (a *Service) Load(ctx context.Context, t *store.Tenant, name string, version int64) (*agentfile.File, *api.Agent, error) {
+func (a *Service) Load(
+	ctx context.Context,
+	t *store.Tenant,
+	name string,
+	version int64,
+) (*agentfile.File, *api.Agent, error) {
 	kept, err := t.Agent(ctx, name, version)
 	if err != nil {
 		return nil, nil, err
@@ -171,14 +231,18 @@ func readStored(kept *store.StoredAgent) (*agentfile.File, *api.Agent, error) {
 		i++
 	})
 	if i != len(kept.Modules) {
-		return nil, nil, errors.New("agent " + kept.Name + ": the stored modules do not match the file; store the agent again")
+		return nil, nil, errors.New(
+			"agent " + kept.Name + ": the stored modules do not match the file; store the agent again",
+		)
 	}
 	return f, checked.show(kept), nil
 }
 
 // LoadModule returns a [host.FileOptions.LoadModule] for the files that Load returns. It does
 // not load modules that the operator blocks.
-func (a *Service) LoadModule(t *store.Tenant) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
+func (a *Service) LoadModule(
+	t *store.Tenant,
+) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
 	return func(ctx context.Context, _, path string, limits host.Limits) (*host.Module, func(), error) {
 		return a.modules.Acquire(ctx, t, strings.TrimSuffix(path, ".wasm"), limits)
 	}

@@ -31,7 +31,12 @@ func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 		file.Rings = *p.rings
 	}
 	if most := p.policy.StepLimit(); p.tenant.ID() != store.Operator && capSteps(file, most) {
-		f.log.Warn("agent runs with fewer steps than its file asks for", slog.String("tenant", p.tenant.ID()), slog.String("agent", p.Spec.Agent), slog.Int("max_steps", most))
+		f.log.Warn(
+			"agent runs with fewer steps than its file asks for",
+			slog.String("tenant", p.tenant.ID()),
+			slog.String("agent", p.Spec.Agent),
+			slog.Int("max_steps", most),
+		)
 	}
 	spec, err := json.Marshal(p.Spec)
 	if err != nil {
@@ -42,9 +47,14 @@ func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 	operator := p.tenant.ID() == store.Operator
 	vault := &secretsEnv{pool: f, plan: p}
 	o := &host.FileOptions{
-		Getenv: vault.getenv(ctx), Logger: f.log, Values: f.options.Store, Tenant: p.tenant.ID(), Tracer: f.options.Tracer(p.tenant),
+		Getenv: vault.getenv(
+			ctx,
+		), Logger: f.log, Values: f.options.Store, Tenant: p.tenant.ID(), Tracer: f.options.Tracer(p.tenant),
 		Journal: &journal,
-		Network: &egress.Options{Hosts: append([]string{}, p.policy.Hosts...), Private: f.options.Private}, GuardMCP: true, StartMCP: f.options.commandsOf(p.tenant.ID()), GuardModels: true, ModelURL: f.modelURL(p),
+		Network: &egress.Options{
+			Hosts:   append([]string{}, p.policy.Hosts...),
+			Private: f.options.Private,
+		}, GuardMCP: true, StartMCP: f.options.commandsOf(p.tenant.ID()), GuardModels: true, ModelURL: f.modelURL(p),
 		LoadModule: f.loadModule(p),
 	}
 	if operator {
@@ -82,7 +92,22 @@ func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 // does not see the error, which contains the model's address and text from its endpoint.
 func (f *Pool) modelFailed(p *Plan) func(context.Context, *model.Request, *model.Error) {
 	return func(ctx context.Context, req *model.Request, e *model.Error) {
-		f.log.WarnContext(ctx, "call of the operator's model failed", "tenant", p.tenant.ID(), "agent", p.Spec.Agent, "model", req.Model, "code", e.Code, "status", e.Status, "error", e.Message)
+		f.log.WarnContext(
+			ctx,
+			"call of the operator's model failed",
+			"tenant",
+			p.tenant.ID(),
+			"agent",
+			p.Spec.Agent,
+			"model",
+			req.Model,
+			"code",
+			e.Code,
+			"status",
+			e.Status,
+			"error",
+			e.Message,
+		)
 	}
 }
 
@@ -119,7 +144,9 @@ func (e *NotReadyError) Unwrap() error { return e.Err }
 
 // loadModule returns a function that loads the modules of a plan by digest: those of the
 // operator's rings from the operator, and others from the tenant.
-func (f *Pool) loadModule(p *Plan) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
+func (f *Pool) loadModule(
+	p *Plan,
+) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
 	own, operators := f.agents.LoadModule(p.tenant), f.agents.LoadModule(f.options.Store.Tenant(store.Operator))
 	return func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
 		if p.operatorModules[strings.TrimSuffix(path, ".wasm")] && p.fromRings(entry) {

@@ -35,7 +35,10 @@ func (a *checkedAgent) digests() []string {
 // add records a middleware, and warns of grants that are dangerous in combination. It assumes
 // that the module reads the conversation, which its grants allow.
 func (a *checkedAgent) add(at string, m *agentfile.Middleware, digest string) {
-	a.entries = append(a.entries, api.Entry{At: at, Name: m.Name, Module: string(m.Module), Digest: httpapi.DigestPrefix + digest})
+	a.entries = append(
+		a.entries,
+		api.Entry{At: at, Name: m.Name, Module: string(m.Module), Digest: httpapi.DigestPrefix + digest},
+	)
 	var grants []string
 	for _, g := range m.Grants {
 		grants = append(grants, string(g))
@@ -140,7 +143,15 @@ func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands 
 		case err != nil:
 			return f.ErrorAt(at+".url", err)
 		case !operator && !policy.CoversHost(p.Hosts, policy.HostPort(u)):
-			return f.ErrorAt(at+".url", fmt.Errorf("url: the operator's policy does not allow this tenant to reach %s; %s%s", u.Host, allowedText(p.Hosts), policy.PortHint(policy.HostPort(u))))
+			return f.ErrorAt(
+				at+".url",
+				fmt.Errorf(
+					"url: the operator's policy does not allow this tenant to reach %s; %s%s",
+					u.Host,
+					allowedText(p.Hosts),
+					policy.PortHint(policy.HostPort(u)),
+				),
+			)
 		}
 	}
 	if !operator && len(f.Rings.Outer)+len(f.Rings.Inner) > 0 {
@@ -152,7 +163,14 @@ func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands 
 		}
 	}
 	if most := p.StepLimit(); !operator && f.Limits.MaxSteps > most {
-		return f.ErrorAt("limits.max_steps", fmt.Errorf("max_steps: %d exceeds %d, this tenant's maximum; lower it, or ask the operator for a policy with a larger max_steps", f.Limits.MaxSteps, most))
+		return f.ErrorAt(
+			"limits.max_steps",
+			fmt.Errorf(
+				"max_steps: %d exceeds %d, this tenant's maximum; lower it, or ask the operator for a policy with a larger max_steps",
+				f.Limits.MaxSteps,
+				most,
+			),
+		)
 	}
 	if err := f.CheckBounds(); err != nil {
 		return err
@@ -160,7 +178,10 @@ func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands 
 	for i := range f.Agents {
 		inner := f.Agents[i].Spec()
 		if inner == nil {
-			return f.ErrorAt(fmt.Sprintf("agents[%d].file", i), errors.New("file: agents on a server cannot read files; write the agent inline, under agent"))
+			return f.ErrorAt(
+				fmt.Sprintf("agents[%d].file", i),
+				errors.New("file: agents on a server cannot read files; write the agent inline, under agent"),
+			)
 		}
 		if err := checkFile(inner, c, p, commands); err != nil {
 			return err

@@ -20,10 +20,19 @@ var defaultGrants = []string{"read:*"}
 
 // checkEntry finds the module of a middleware, and configures it as a run would. It returns the
 // module's digest.
-func (a *Service) checkEntry(ctx context.Context, c *httpapi.Caller, p *policy.Policy, f *agentfile.File, at string, m *agentfile.Middleware) (digest string, err error) {
+func (a *Service) checkEntry(
+	ctx context.Context,
+	c *httpapi.Caller,
+	p *policy.Policy,
+	f *agentfile.File,
+	at string,
+	m *agentfile.Middleware,
+) (digest string, err error) {
 	found, err := a.modules.Find(ctx, c.Tenant, string(m.Module))
 	if errors.Is(err, store.ErrNoModule) {
-		return "", fileProblem(f.ErrorAt(at+".module", fmt.Errorf("module: %w; upload it with PUT /v1/modules?name=NAME", err)))
+		return "", fileProblem(
+			f.ErrorAt(at+".module", fmt.Errorf("module: %w; upload it with PUT /v1/modules?name=NAME", err)),
+		)
 	}
 	if err != nil {
 		return "", err
@@ -36,7 +45,12 @@ func (a *Service) checkEntry(ctx context.Context, c *httpapi.Caller, p *policy.P
 		for i, g := range m.Grants {
 			host, isHost := strings.CutPrefix(string(g), "http:")
 			if may := policy.Matches(allowed, string(g)) || isHost && policy.CoversHost(p.Hosts, host); !may {
-				return "", fileProblem(f.ErrorAt(fmt.Sprintf("%s.grants[%d]", at, i), fmt.Errorf("grants: the operator's policy does not allow this tenant to grant %s; %s", g, allowedText(allowed))))
+				return "", fileProblem(
+					f.ErrorAt(
+						fmt.Sprintf("%s.grants[%d]", at, i),
+						fmt.Errorf("grants: the operator's policy does not allow this tenant to grant %s; %s", g, allowedText(allowed)),
+					),
+				)
 			}
 		}
 	}

@@ -31,7 +31,13 @@ func checkLimits(f *agentfile.File, at string, l *agentfile.ModuleLimits) error 
 		{"nesting", int64(l.Nesting), sandbox.DefaultNesting},
 	} {
 		if limit.asks > limit.most {
-			return f.ErrorAt(at+".limits."+limit.name, fmt.Errorf("limits.%s exceeds the default, which is the maximum for tenants of a server; remove it, or lower it", limit.name))
+			return f.ErrorAt(
+				at+".limits."+limit.name,
+				fmt.Errorf(
+					"limits.%s exceeds the default, which is the maximum for tenants of a server; remove it, or lower it",
+					limit.name,
+				),
+			)
 		}
 	}
 	return nil

@@ -52,7 +52,9 @@ type Handle struct {
 // NewPool returns an empty pool of the agents of a service.
 func NewPool(a *Service) *Pool {
 	p := &Pool{options: a.Options, agents: a, log: a.Options.Logger, now: a.Options.Now}
-	p.cache = refcache.New[poolKey](refcache.Options[*builtAgent]{Close: func(a *builtAgent) { a.Close() }, KeepIdle: true, Now: p.now})
+	p.cache = refcache.New[poolKey](
+		refcache.Options[*builtAgent]{Close: func(a *builtAgent) { a.Close() }, KeepIdle: true, Now: p.now},
+	)
 	p.BuildAgent = p.Build
 	return p
 }
@@ -67,7 +69,11 @@ func (p *Pool) Open(ctx context.Context, t *store.Tenant, spec Spec) (*Handle, e
 	if err != nil {
 		return nil, err
 	}
-	ref, err := p.cache.Acquire(ctx, poolKey{t.ID(), key}, func(ctx context.Context) (*builtAgent, error) { return p.load(ctx, plan, t.ID()) })
+	ref, err := p.cache.Acquire(
+		ctx,
+		poolKey{t.ID(), key},
+		func(ctx context.Context) (*builtAgent, error) { return p.load(ctx, plan, t.ID()) },
+	)
 	if err != nil {
 		return nil, err
 	}

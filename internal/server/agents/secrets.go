@@ -51,8 +51,22 @@ func (v *secretsEnv) open(ctx context.Context, name string) string {
 	}
 	v.first = err
 	if errors.Is(err, store.ErrNoKeyring) {
-		v.pool.log.Error("decrypt secret: the keys for secrets have changed", "tenant", v.plan.tenant.ID(), "secret", name, "error", err)
-		v.first = &NotReadyError{v.plan.Spec.Agent, fmt.Errorf("decrypt secret %s: the operator's keys for secrets have changed; set the secret again, or ask the operator to restore the former keys", name)}
+		v.pool.log.Error(
+			"decrypt secret: the keys for secrets have changed",
+			"tenant",
+			v.plan.tenant.ID(),
+			"secret",
+			name,
+			"error",
+			err,
+		)
+		v.first = &NotReadyError{
+			v.plan.Spec.Agent,
+			fmt.Errorf(
+				"decrypt secret %s: the operator's keys for secrets have changed; set the secret again, or ask the operator to restore the former keys",
+				name,
+			),
+		}
 	}
 	return ""
 }

@@ -138,7 +138,10 @@ func talk(t *testing.T, o agent.Options, steps string) []said {
 }
 
 func look() tool.Tool {
-	return tool.Func(abi.Tool{Name: "look"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("sunny"), nil })
+	return tool.Func(
+		abi.Tool{Name: "look"},
+		func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("sunny"), nil },
+	)
 }
 
 // TestAnswers checks that responses contain the agent's text, streamed or whole, and not the
@@ -146,7 +149,13 @@ func look() tool.Tool {
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []string{"true", "false"} {
-		first := scripted.Message(abi.Message{Role: abi.RoleAssistant, Content: abi.Text("Let me look."), ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "look", "{}")}})
+		first := scripted.Message(
+			abi.Message{
+				Role:      abi.RoleAssistant,
+				Content:   abi.Text("Let me look."),
+				ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "look", "{}")},
+			},
+		)
 		last := scripted.Text("It is sunny.")
 		last.Size, last.Response.Usage = 3, &abi.Usage{PromptTokens: 7, CompletionTokens: 2, TotalTokens: 9}
 		got := talk(t, agent.Options{Model: scripted.New(first, last), Tools: []tool.Tool{look()}},
@@ -172,9 +181,19 @@ func TestClientTools(t *testing.T) {
 	t.Parallel()
 	const tools = `"tools":[{"type":"function","function":{"name":"show","parameters":{"type":"object"}}}]`
 	for _, stream := range []string{"true", "false"} {
-		m := scripted.New(scripted.Calls(abi.NewToolCall("1", "look", "{}"), abi.NewToolCall("2", "show", `{"a":1}`), abi.NewToolCall("3", "show", `{"a":2}`)), scripted.Text("Shown."))
-		got := talk(t, agent.Options{Model: m, Tools: []tool.Tool{look()}},
-			`[{"stream":`+stream+`,"messages":[{"role":"user","content":"Show it"}],`+tools+`},{"stream":`+stream+`,"results":["seen","not seen"],`+tools+`}]`)
+		m := scripted.New(
+			scripted.Calls(
+				abi.NewToolCall("1", "look", "{}"),
+				abi.NewToolCall("2", "show", `{"a":1}`),
+				abi.NewToolCall("3", "show", `{"a":2}`),
+			),
+			scripted.Text("Shown."),
+		)
+		got := talk(
+			t,
+			agent.Options{Model: m, Tools: []tool.Tool{look()}},
+			`[{"stream":`+stream+`,"messages":[{"role":"user","content":"Show it"}],`+tools+`},{"stream":`+stream+`,"results":["seen","not seen"],`+tools+`}]`,
+		)
 		require.Len(t, got, 2)
 		require.Empty(t, got[0].Failed)
 		require.Equal(t, "tool_calls", got[0].Finish)
@@ -193,15 +212,21 @@ func TestClientTools(t *testing.T) {
 
 func TestEndings(t *testing.T) {
 	t.Parallel()
-	stop := &inproc.Middleware{AfterModel: func(context.Context, *hook.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
-		return &abi.AfterModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "not about that"}}}, nil
-	}}
-	gate := &inproc.Middleware{GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-		return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "look outside?"}, nil
-	}}
-	lost := &inproc.Middleware{BeforeModelRewriteState: func(context.Context, *hook.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
-		return nil, &abi.Error{Code: abi.CodeUnavailable, Message: "the weather is not there"}
-	}}
+	stop := &inproc.Middleware{
+		AfterModel: func(context.Context, *hook.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+			return &abi.AfterModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "not about that"}}}, nil
+		},
+	}
+	gate := &inproc.Middleware{
+		GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "look outside?"}, nil
+		},
+	}
+	lost := &inproc.Middleware{
+		BeforeModelRewriteState: func(context.Context, *hook.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+			return nil, &abi.Error{Code: abi.CodeUnavailable, Message: "the weather is not there"}
+		},
+	}
 	entries := func(n *inproc.Middleware) *chain.Chain {
 		c, err := chain.New(hook.Entry{Name: "n", Middleware: n})
 		require.NoError(t, err)
@@ -289,24 +314,36 @@ func TestBadRequests(t *testing.T) {
 // streamed text.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
-	n := &inproc.Middleware{AfterModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
-		last := c.List(0).At(c.List(0).Len() - 1)
-		last.Content = abi.Text("the number is secret")
-		return &abi.AfterModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: c.List(0).Len() - 1, Remove: 1, Insert: []abi.Message{last}}}}}, nil
-	}}
+	n := &inproc.Middleware{
+		AfterModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+			last := c.List(0).At(c.List(0).Len() - 1)
+			last.Content = abi.Text("the number is secret")
+			return &abi.AfterModelRewriteStateAnswer{
+				Messages: abi.ListPatch{Splice: []abi.Splice{{At: c.List(0).Len() - 1, Remove: 1, Insert: []abi.Message{last}}}},
+			}, nil
+		},
+	}
 	c, err := chain.New(hook.Entry{Name: "n", Middleware: n})
 	require.NoError(t, err)
 	m := func() agent.Options {
 		return agent.Options{Model: scripted.New(scripted.Text("the number is 1234")), Chain: c}
 	}
-	res, err := http.Post(serve(t, m()).URL, "application/json", strings.NewReader(`{"model":"a","stream":true,"messages":[{"role":"user","content":"x"}]}`))
+	res, err := http.Post(
+		serve(t, m()).URL,
+		"application/json",
+		strings.NewReader(`{"model":"a","stream":true,"messages":[{"role":"user","content":"x"}]}`),
+	)
 	require.NoError(t, err)
 	b, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
 	require.NoError(t, res.Body.Close())
 	require.Contains(t, string(b), `"replaced":"the number is secret"`)
 	require.True(t, strings.HasSuffix(string(b), "data: [DONE]\n\n"))
-	res, err = http.Post(serve(t, m()).URL, "application/json", strings.NewReader(`{"model":"a","messages":[{"role":"user","content":"x"}]}`))
+	res, err = http.Post(
+		serve(t, m()).URL,
+		"application/json",
+		strings.NewReader(`{"model":"a","messages":[{"role":"user","content":"x"}]}`),
+	)
 	require.NoError(t, err)
 	b, err = io.ReadAll(res.Body)
 	require.NoError(t, err)
@@ -316,7 +353,11 @@ func TestReplaced(t *testing.T) {
 }
 
 func FuzzParseRequest(f *testing.F) {
-	f.Add([]byte(`{"model":"a","messages":[{"role":"user","content":"x"},{"role":"tool","tool_call_id":"call_run_1.int_1","content":"a"}],"tools":[{"type":"function","function":{"name":"a"}}],"stream":true}`))
+	f.Add(
+		[]byte(
+			`{"model":"a","messages":[{"role":"user","content":"x"},{"role":"tool","tool_call_id":"call_run_1.int_1","content":"a"}],"tools":[{"type":"function","function":{"name":"a"}}],"stream":true}`,
+		),
+	)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := chat.ParseRequest(b)
 		if err != nil {

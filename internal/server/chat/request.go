@@ -82,7 +82,13 @@ func ParseRequest(b []byte) (*Request, error) {
 	case len(in.Tools) > maxTools:
 		return nil, badf("tools", "there are %d tools; at most %d are taken", len(in.Tools), maxTools)
 	}
-	r := &Request{Model: in.Model, Messages: in.Messages, Metadata: in.Metadata, stream: in.Stream, usage: in.StreamOptions != nil && in.StreamOptions.IncludeUsage}
+	r := &Request{
+		Model:    in.Model,
+		Messages: in.Messages,
+		Metadata: in.Metadata,
+		stream:   in.Stream,
+		usage:    in.StreamOptions != nil && in.StreamOptions.IncludeUsage,
+	}
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		if err := m.Check(); err != nil {
@@ -103,7 +109,11 @@ func (r *Request) addTools(specs []toolSpec, choice json.RawMessage) error {
 	case `"none"`:
 		return nil
 	default:
-		return badf("tool_choice", "tool_choice is %.80s; which tools are called is the agent's to say, so want auto or none", c)
+		return badf(
+			"tool_choice",
+			"tool_choice is %.80s; which tools are called is the agent's to say, so want auto or none",
+			c,
+		)
 	}
 	for i, s := range specs {
 		if s.Type != "function" && s.Type != "" {

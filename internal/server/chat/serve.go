@@ -68,7 +68,10 @@ func (s *sender) whole(events iter.Seq2[abi.Event, error]) error {
 			message["content"] = nil
 		}
 	}
-	o := s.object("chat.completion", map[string]any{"index": 0, "message": message, "logprobs": nil, "finish_reason": s.turn.finish})
+	o := s.object(
+		"chat.completion",
+		map[string]any{"index": 0, "message": message, "logprobs": nil, "finish_reason": s.turn.finish},
+	)
 	o["usage"] = usageOf(s.turn.usage)
 	o["agent_runner"] = s.turn.about(s.run)
 	b, err := abijson.Marshal(o)
@@ -88,7 +91,11 @@ func (s *sender) failure(e abi.Event, err error) error {
 	how, byModel := model.EndedBy(&e)
 	switch {
 	case errors.As(err, &journal):
-		return &Error{Status: http.StatusServiceUnavailable, Message: "the run goes no further here; ask again later", Code: "run_interrupted"}
+		return &Error{
+			Status:  http.StatusServiceUnavailable,
+			Message: "the run goes no further here; ask again later",
+			Code:    "run_interrupted",
+		}
 	case e.Type != abi.EventRunFinished || e.Error == nil && !errors.As(err, &ended), e.FinishReason == abi.RunStopped:
 		return nil
 	case e.FinishReason == abi.RunTimeout:
@@ -98,7 +105,12 @@ func (s *sender) failure(e abi.Event, err error) error {
 	case byModel:
 		return modelFailed(e, how)
 	case e.Error != nil && e.Error.Code == abi.CodeUnavailable:
-		return &Error{Status: http.StatusServiceUnavailable, Message: text(e), Code: string(e.Error.Code), Header: retryAfter(e.Error)}
+		return &Error{
+			Status:  http.StatusServiceUnavailable,
+			Message: text(e),
+			Code:    string(e.Error.Code),
+			Header:  retryAfter(e.Error),
+		}
 	case e.FinishReason == abi.RunMaxSteps || e.FinishReason == abi.RunLimit:
 		return &Error{Status: http.StatusUnprocessableEntity, Message: text(e), Code: e.FinishReason}
 	default:
@@ -109,7 +121,12 @@ func (s *sender) failure(e abi.Event, err error) error {
 // modelFailed returns the error of a failed model call. It does not show the model's address and
 // the text of its endpoint to the agent's users; the tenant can read the run's events.
 func modelFailed(e abi.Event, how string) *Error {
-	return &Error{Status: http.StatusBadGateway, Code: string(e.Error.Code), Header: retryAfter(e.Error), Message: fmt.Sprintf("%s; run %s has its events", how, e.Run)}
+	return &Error{
+		Status:  http.StatusBadGateway,
+		Code:    string(e.Error.Code),
+		Header:  retryAfter(e.Error),
+		Message: fmt.Sprintf("%s; run %s has its events", how, e.Run),
+	}
 }
 
 // retryAfter returns a Retry-After header if the error has a delay.
@@ -139,7 +156,13 @@ func (s *sender) object(kind string, choices ...any) map[string]any {
 	if choices == nil {
 		choices = []any{}
 	}
-	return map[string]any{"id": "chatcmpl-" + s.run, "object": kind, "created": s.made, "model": s.request.Model, "choices": choices}
+	return map[string]any{
+		"id":      "chatcmpl-" + s.run,
+		"object":  kind,
+		"created": s.made,
+		"model":   s.request.Model,
+		"choices": choices,
+	}
 }
 
 // stream responds with a chunk for each piece of text as it arrives.

@@ -156,7 +156,11 @@ func (t *turn) calls(run string, indexed bool) []map[string]any {
 		if !tool.ByClientIs(p) {
 			continue
 		}
-		c := map[string]any{"id": callID(run, p.ID), "type": "function", "function": map[string]any{"name": p.Call.Name, "arguments": p.Call.Arguments}}
+		c := map[string]any{
+			"id":       callID(run, p.ID),
+			"type":     "function",
+			"function": map[string]any{"name": p.Call.Name, "arguments": p.Call.Arguments},
+		}
 		if indexed {
 			c["index"] = len(out)
 		}

@@ -135,8 +135,10 @@ func TestPathHasDigest(t *testing.T) {
 
 // forbidden matches code that creates HTML, scripts or requests from strings. Browsers with trusted
 // types reject most of it, too.
-var forbidden = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|setHTML|DOMParser|createContextualFragment|document\.write|srcdoc|` +
-	`\beval\(|new Function|Function\(|setTimeout\(["'` + "`" + `]|javascript:|\bstyle=|\son[a-z]+=|setAttribute\("(?:on|style|src)|https?://|localStorage|document\.cookie|import\(`)
+var forbidden = regexp.MustCompile(
+	`innerHTML|outerHTML|insertAdjacentHTML|setHTML|DOMParser|createContextualFragment|document\.write|srcdoc|` +
+		`\beval\(|new Function|Function\(|setTimeout\(["'` + "`" + `]|javascript:|\bstyle=|\son[a-z]+=|setAttribute\("(?:on|style|src)|https?://|localStorage|document\.cookie|import\(`,
+)
 
 // TestNothingMakesHTML checks that the console shows data from modules, models and tenants as text,
 // never as HTML.

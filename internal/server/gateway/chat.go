@@ -51,21 +51,65 @@ type ChatModel struct {
 
 func (x *Chat) Routes(rt *httpapi.Router) {
 	const tag = "openai"
-	httpapi.Register(rt, httpapi.Route{ID: "list-models", Method: "GET", Path: "/v1/models", Scope: httpapi.AgentsRead, Tag: tag, Summary: "List agents as OpenAI models"}, x.models)
-	httpapi.Register(rt, httpapi.Route{ID: "get-model", Method: "GET", Path: "/v1/models/{agent}", Scope: httpapi.AgentsRead, Tag: tag, Summary: "Show an agent as an OpenAI model"}, x.model)
-	rt.Raw(httpapi.Route{ID: "chat-completions", Method: "POST", Path: "/v1/chat/completions", Scope: httpapi.RunsWrite, Tag: tag, Body: maxConversation, Input: true,
-		Summary: "Create a chat completion with an agent as the model",
-		About: `With stream: true, the response is a stream of chunks. Tools of the request run in the client: they are returned as tool calls, and the
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "list-models",
+			Method:  "GET",
+			Path:    "/v1/models",
+			Scope:   httpapi.AgentsRead,
+			Tag:     tag,
+			Summary: "List agents as OpenAI models",
+		},
+		x.models,
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "get-model",
+			Method:  "GET",
+			Path:    "/v1/models/{agent}",
+			Scope:   httpapi.AgentsRead,
+			Tag:     tag,
+			Summary: "Show an agent as an OpenAI model",
+		},
+		x.model,
+	)
+	rt.Raw(
+		httpapi.Route{
+			ID:      "chat-completions",
+			Method:  "POST",
+			Path:    "/v1/chat/completions",
+			Scope:   httpapi.RunsWrite,
+			Tag:     tag,
+			Body:    maxConversation,
+			Input:   true,
+			Summary: "Create a chat completion with an agent as the model",
+			About: `With stream: true, the response is a stream of chunks. Tools of the request run in the client: they are returned as tool calls, and the
 next request, with their results and the same model, continues the same run. Model parameters come from the agent; those in the request are ignored. Problems
-have an error in OpenAI's format. If the client disconnects, the run ends.`}, describeChat, x.complete)
+have an error in OpenAI's format. If the client disconnects, the run ends.`,
+		},
+		describeChat,
+		x.complete,
+	)
 }
 
 func describeChat(op *huma.Operation, _ huma.Registry) {
 	object := &huma.Schema{Type: "object", Description: "OpenAI's chat completion."}
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {
-		Schema: objectSchema("OpenAI's request for a chat completion.", map[string]string{"model": "string", "messages": "array"}, "tools", "stream", "stream_options", "metadata")}}}
-	op.Responses["200"] = &huma.Response{Description: "The completion in OpenAI's format", Content: map[string]*huma.MediaType{
-		"application/json": {Schema: object}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
+		Schema: objectSchema(
+			"OpenAI's request for a chat completion.",
+			map[string]string{"model": "string", "messages": "array"},
+			"tools",
+			"stream",
+			"stream_options",
+			"metadata",
+		)}}}
+	op.Responses["200"] = &huma.Response{
+		Description: "The completion in OpenAI's format",
+		Content: map[string]*huma.MediaType{
+			"application/json": {Schema: object}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}},
+	}
 }
 
 // objectSchema returns the schema of another API's object: its required fields with their
@@ -135,7 +179,12 @@ func (x *Chat) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Calle
 		if info, err := c.Tenant.Run(req.Context(), q.Run); err == nil {
 			if info.Agent != q.Model {
 				return &chat.Error{Status: http.StatusConflict, Param: "model", Code: "model_mismatch",
-					Message: fmt.Sprintf("model is %.80q, and the tool results are for run %s of the agent %q: ask with the model that made the calls", q.Model, q.Run, info.Agent)}
+					Message: fmt.Sprintf(
+						"model is %.80q, and the tool results are for run %s of the agent %q: ask with the model that made the calls",
+						q.Model,
+						q.Run,
+						info.Agent,
+					)}
 			}
 			before = info.Usage
 		}
@@ -159,7 +208,13 @@ func (x *Chat) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Calle
 
 // subtractUsage yields events in which the run's usage excludes the usage that earlier requests
 // reported. Usage is in the event that ends or pauses the run.
-func subtractUsage(ctx context.Context, t *store.Tenant, run string, events iter.Seq2[abi.Event, error], before abi.Usage) iter.Seq2[abi.Event, error] {
+func subtractUsage(
+	ctx context.Context,
+	t *store.Tenant,
+	run string,
+	events iter.Seq2[abi.Event, error],
+	before abi.Usage,
+) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		for e, err := range events {
 			used := e.Usage
@@ -169,8 +224,11 @@ func subtractUsage(ctx context.Context, t *store.Tenant, run string, events iter
 				}
 			}
 			if used != nil && (e.Type == abi.EventRunPaused || e.Type == abi.EventRunFinished) {
-				e.Usage = &abi.Usage{PromptTokens: used.PromptTokens - before.PromptTokens, CompletionTokens: used.CompletionTokens - before.CompletionTokens,
-					TotalTokens: used.TotalTokens - before.TotalTokens}
+				e.Usage = &abi.Usage{
+					PromptTokens:     used.PromptTokens - before.PromptTokens,
+					CompletionTokens: used.CompletionTokens - before.CompletionTokens,
+					TotalTokens:      used.TotalTokens - before.TotalTokens,
+				}
 			}
 			if !yield(e, err) {
 				return

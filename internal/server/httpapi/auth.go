@@ -60,5 +60,9 @@ func (rt *Router) authenticate(r *http.Request) (*Caller, error) {
 }
 
 func unauthorized(why string) *Problem {
-	return NewProblem(api.CodeUnauthorized, "%s", why).WithHeader(http.Header{"Www-Authenticate": {`Bearer realm="agent-runner"`}})
+	return NewProblem(
+		api.CodeUnauthorized,
+		"%s",
+		why,
+	).WithHeader(http.Header{"Www-Authenticate": {`Bearer realm="agent-runner"`}})
 }

@@ -46,7 +46,10 @@ func (in *CursorInput) Page(list ListName, tenant string, limit int) (store.Page
 	}
 	at, ok := decodeCursor(list, tenant, in.Cursor)
 	if !ok {
-		return p, NewParameterProblem("cursor", "the cursor is not a next_cursor of this list; send it unchanged to the endpoint that returned it, with a key of the same tenant, or omit it to start at the first page")
+		return p, NewParameterProblem(
+			"cursor",
+			"the cursor is not a next_cursor of this list; send it unchanged to the endpoint that returned it, with a key of the same tenant, or omit it to start at the first page",
+		)
 	}
 	p.After = at
 	return p, nil

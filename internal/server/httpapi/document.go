@@ -53,7 +53,9 @@ func newAPI(m *mux, version string) huma.API {
 	format := huma.Format{Marshal: WriteJSON, Unmarshal: DecodeJSON}
 	c.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
-	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", BearerFormat: "ar_…"}}
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"key": {Type: "http", Scheme: "bearer", BearerFormat: "ar_…"},
+	}
 	c.Transformers = []huma.Transformer{func(ctx huma.Context, _ string, v any) (any, error) {
 		err, ok := v.(error)
 		if !ok {

@@ -53,7 +53,8 @@ func checkDepth(b []byte) error {
 
 // ReadJSONBody reads a body and rejects content types other than JSON.
 func ReadJSONBody(req *http.Request) ([]byte, error) {
-	if kind, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";"); kind != "" && !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
+	if kind, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";"); kind != "" &&
+		!strings.EqualFold(strings.TrimSpace(kind), "application/json") {
 		return nil, NewProblem(api.CodeMediaType, "the body is %.80q; want application/json", kind)
 	}
 	b, err := io.ReadAll(req.Body)

@@ -52,7 +52,14 @@ var titles = map[string]struct {
 // NewProblem returns a problem with a code and the code's status.
 func NewProblem(code, format string, args ...any) *Problem {
 	t := titles[code]
-	return &Problem{Problem: api.Problem{Type: api.ProblemType + code, Title: t.title, Status: t.status, Detail: fmt.Sprintf(format, args...)}}
+	return &Problem{
+		Problem: api.Problem{
+			Type:   api.ProblemType + code,
+			Title:  t.title,
+			Status: t.status,
+			Detail: fmt.Sprintf(format, args...),
+		},
+	}
 }
 
 // NewQuotaProblem returns a problem with the name of an exceeded quota and the time until a retry.
@@ -128,7 +135,11 @@ func ProblemOf(err error) *Problem {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &images):
-		p := NewProblem(api.CodeUnavailable, "no room for another module's instances: %v. Unused modules are released after a minute: end runs, or try again then", images)
+		p := NewProblem(
+			api.CodeUnavailable,
+			"no room for another module's instances: %v. Unused modules are released after a minute: end runs, or try again then",
+			images,
+		)
 		p.RetryAfter, p.cause = imageRetry, err
 		return p
 	case errors.As(err, &other):
@@ -141,13 +152,24 @@ func ProblemOf(err error) *Problem {
 		return NewQuotaProblem(busy.Quota, busy.RetryAfter, "%v", busy)
 	case errors.As(err, &size):
 		return NewProblem(api.CodeTooLarge, "the body has more than %d bytes", size.Limit)
-	case errors.Is(err, store.ErrNoTenant), errors.Is(err, store.ErrNoKey), errors.Is(err, store.ErrNoAgent), errors.Is(err, store.ErrNoSecret),
-		errors.Is(err, store.ErrNoModule), errors.Is(err, journal.ErrNoRun):
+	case errors.Is(err, store.ErrNoTenant),
+		errors.Is(err, store.ErrNoKey),
+		errors.Is(err, store.ErrNoAgent),
+		errors.Is(err, store.ErrNoSecret),
+		errors.Is(err, store.ErrNoModule),
+		errors.Is(err, journal.ErrNoRun):
 		return NewProblem(api.CodeNotFound, "%v", err)
-	case errors.Is(err, store.ErrExists), errors.Is(err, store.ErrInUse), errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished), errors.Is(err, journal.ErrExists):
+	case errors.Is(err, store.ErrExists),
+		errors.Is(err, store.ErrInUse),
+		errors.Is(err, journal.ErrBusy),
+		errors.Is(err, journal.ErrFinished),
+		errors.Is(err, journal.ErrExists):
 		return NewProblem(api.CodeConflict, "%v", err)
 	case errors.Is(err, store.ErrNoKeyring):
-		p := NewProblem(api.CodeUnavailable, "this server does not store secrets: its operator has not configured a key for them")
+		p := NewProblem(
+			api.CodeUnavailable,
+			"this server does not store secrets: its operator has not configured a key for them",
+		)
 		p.cause = err
 		return p
 	case errors.As(err, &db) && (db.Retryable() || db.Kind == database.Full):
@@ -155,7 +177,10 @@ func ProblemOf(err error) *Problem {
 		p.RetryAfter, p.cause = time.Second, err
 		return p
 	}
-	p := NewProblem(api.CodeInternal, "the server failed to handle the request; its log has the reason under this request's id")
+	p := NewProblem(
+		api.CodeInternal,
+		"the server failed to handle the request; its log has the reason under this request's id",
+	)
 	p.cause = err
 	return p
 }
@@ -165,7 +190,8 @@ func ProblemOf(err error) *Problem {
 func problemOfHuma(m *huma.ErrorModel) *Problem {
 	code := api.CodeInvalid
 	for c, t := range titles {
-		if t.status == m.Status && c != api.CodeRefused && c != api.CodeBlocked && c != api.CodeInvalid && c != api.CodeRunFailed {
+		if t.status == m.Status && c != api.CodeRefused && c != api.CodeBlocked && c != api.CodeInvalid &&
+			c != api.CodeRunFailed {
 			code = c
 		}
 	}

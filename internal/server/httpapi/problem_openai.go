@@ -9,7 +9,9 @@ import (
 
 // openAIPaths matches the paths of OpenAI's API, including those that the server does not have.
 // OpenAI's clients ignore errors in other formats.
-var openAIPaths = regexp.MustCompile(`^/v1/(chat|models|responses|completions|embeddings|audio|images|files|batches|moderations|assistants|threads)(/|$)`)
+var openAIPaths = regexp.MustCompile(
+	`^/v1/(chat|models|responses|completions|embeddings|audio|images|files|batches|moderations|assistants|threads)(/|$)`,
+)
 
 // ForOpenAI returns a copy of a problem that also has the error in OpenAI's format.
 func (p *Problem) ForOpenAI() *Problem {

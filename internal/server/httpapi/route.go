@@ -66,7 +66,11 @@ func (r *Route) tooLarge(c *Caller) error {
 	if most == r.Body {
 		return &http.MaxBytesError{Limit: most}
 	}
-	p := NewProblem(api.CodeTooLarge, "the body has more than %d bytes, the tenant's quota input_bytes; send less, or ask the operator for a larger quota", most)
+	p := NewProblem(
+		api.CodeTooLarge,
+		"the body has more than %d bytes, the tenant's quota input_bytes; send less, or ask the operator for a larger quota",
+		most,
+	)
 	p.Quota = "input_bytes"
 	return p
 }
@@ -79,11 +83,21 @@ func (rt *Router) operation(r Route) huma.Operation {
 	if r.Body == 0 {
 		r.Body = 1 << 20
 	}
-	op := huma.Operation{OperationID: r.ID, Method: r.Method, Path: r.Path, Tags: []string{r.Tag}, Summary: r.Summary, Description: r.About,
-		MaxBodyBytes: r.Body, BodyReadTimeout: bodyTimeout, DefaultStatus: r.Status,
-		Extensions: map[string]any{scopeExtension: string(r.Scope), bodyExtension: r.Body},
+	op := huma.Operation{
+		OperationID:     r.ID,
+		Method:          r.Method,
+		Path:            r.Path,
+		Tags:            []string{r.Tag},
+		Summary:         r.Summary,
+		Description:     r.About,
+		MaxBodyBytes:    r.Body,
+		BodyReadTimeout: bodyTimeout,
+		DefaultStatus:   r.Status,
+		Extensions:      map[string]any{scopeExtension: string(r.Scope), bodyExtension: r.Body},
 		Responses: map[string]*huma.Response{"default": {Description: "The problem", Content: map[string]*huma.MediaType{
-			"application/problem+json": {Schema: rt.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")}}}},
+			"application/problem+json": {
+				Schema: rt.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Problem](), true, "Problem"),
+			}}}},
 	}
 	if r.Scope != Public {
 		op.Security = []map[string][]string{{"key": {}}}
@@ -121,7 +135,14 @@ func (rt *Router) checkParameters(r Route) {
 		for _, part := range strings.Split(r.Path, "/") {
 			name, ok := strings.CutPrefix(strings.TrimSuffix(part, "}"), "{")
 			if ok && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.In == "path" && p.Name == name }) {
-				panic(fmt.Sprintf("route %s %s: its input has no field for {%s}; embedded structs have to be exported", r.Method, r.Path, name))
+				panic(
+					fmt.Sprintf(
+						"route %s %s: its input has no field for {%s}; embedded structs have to be exported",
+						r.Method,
+						r.Path,
+						name,
+					),
+				)
 			}
 		}
 	}
@@ -144,7 +165,11 @@ func (rt *Router) markDeprecated(r Route) {
 // limited in size, and in time to bodyTimeout, which the handler may change with
 // [http.ResponseController]. An error that the handler returns before it writes becomes a
 // problem. describe adds parameters, bodies and responses to the document.
-func (rt *Router) Raw(r Route, describe func(*huma.Operation, huma.Registry), handle func(w http.ResponseWriter, r *http.Request, c *Caller) error) {
+func (rt *Router) Raw(
+	r Route,
+	describe func(*huma.Operation, huma.Registry),
+	handle func(w http.ResponseWriter, r *http.Request, c *Caller) error,
+) {
 	op := rt.operation(r)
 	r.Body = op.MaxBodyBytes
 	if describe != nil {

@@ -43,7 +43,16 @@ type Router struct {
 
 // NewRouter returns a router without routes.
 func NewRouter(o *RouterOptions) *Router {
-	rt := &Router{store: o.Store, admission: o.Admission, overload: o.Overload, log: o.Logger, now: o.Now, timeouts: o.Timeouts, observe: o.Observe, mux: &mux{ServeMux: http.NewServeMux()}}
+	rt := &Router{
+		store:     o.Store,
+		admission: o.Admission,
+		overload:  o.Overload,
+		log:       o.Logger,
+		now:       o.Now,
+		timeouts:  o.Timeouts,
+		observe:   o.Observe,
+		mux:       &mux{ServeMux: http.NewServeMux()},
+	}
 	rt.api = newAPI(rt.mux, o.Version)
 	return rt
 }

@@ -25,7 +25,18 @@ const (
 )
 
 // TenantScopes lists the scopes that any tenant's key can have.
-var TenantScopes = []Scope{KeysRead, KeysWrite, ModulesRead, ModulesWrite, AgentsRead, AgentsWrite, RunsRead, RunsWrite, UsageRead, SecretsWrite}
+var TenantScopes = []Scope{
+	KeysRead,
+	KeysWrite,
+	ModulesRead,
+	ModulesWrite,
+	AgentsRead,
+	AgentsWrite,
+	RunsRead,
+	RunsWrite,
+	UsageRead,
+	SecretsWrite,
+}
 
 // OperatorScopes returns the scopes of the operator's first key.
 func OperatorScopes() []string {

@@ -16,6 +16,14 @@ type Timeouts struct {
 
 // DefaultTimeouts returns the timeouts of a server.
 func DefaultTimeouts() *Timeouts {
-	return &Timeouts{Header: 10 * time.Second, Body: bodyTimeout, Upload: 5 * time.Minute, Response: 2 * time.Minute, DeleteRuns: 90 * time.Second,
-		Write: 30 * time.Second, Idle: 2 * time.Minute, HandBack: 3 * time.Second}
+	return &Timeouts{
+		Header:     10 * time.Second,
+		Body:       bodyTimeout,
+		Upload:     5 * time.Minute,
+		Response:   2 * time.Minute,
+		DeleteRuns: 90 * time.Second,
+		Write:      30 * time.Second,
+		Idle:       2 * time.Minute,
+		HandBack:   3 * time.Second,
+	}
 }

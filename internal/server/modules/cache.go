@@ -25,14 +25,20 @@ type cacheKey struct {
 }
 
 func newCache(now func() time.Time) *cache {
-	return refcache.New[cacheKey](refcache.Options[*host.Module]{Close: func(m *host.Module) { m.Close() }, KeepIdle: true, Now: now,
-		// A load may fail because of a limit of its tenant, such as its share of the memory.
-		Retry: func(error) bool { return true }})
+	return refcache.New[cacheKey](
+		refcache.Options[*host.Module]{Close: func(m *host.Module) { m.Close() }, KeepIdle: true, Now: now,
+			// A load may fail because of a limit of its tenant, such as its share of the memory.
+			Retry: func(error) bool { return true }},
+	)
 }
 
 // acquire returns a module. It loads the module if the cache does not have it. The load holds
 // a slot of the tenant until it has ended, even if the caller leaves.
-func (m *Service) acquire(ctx context.Context, tenant, digest string, limits host.Limits) (loaded *host.Module, release func(), err error) {
+func (m *Service) acquire(
+	ctx context.Context,
+	tenant, digest string,
+	limits host.Limits,
+) (loaded *host.Module, release func(), err error) {
 	ref, err := m.cache.Acquire(ctx, cacheKey{digest, limits}, func(ctx context.Context) (*host.Module, error) {
 		done, err := m.admission.Load(ctx, tenant)
 		if err != nil {

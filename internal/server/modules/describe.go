@@ -13,11 +13,27 @@ import (
 // describe returns a module's description of itself.
 func describe(m *module.Module) *api.About {
 	info, limits := m.Info(), m.Limits()
-	a := &api.About{Name: info.Description.Name, Version: info.Description.Version, Description: info.Description.Description,
-		Transport: info.Transport, Hooks: []string{}, Powers: []api.Power{}, Grants: []string{}, Messages: info.Description.Messages,
-		ConfigSchema: info.Description.ConfigSchema, Warnings: append([]string{}, info.Warnings...),
-		Limits: api.ModuleLimits{MemoryBytes: limits.MemoryBytes, Fuel: limits.Fuel, RunFuel: limits.RunFuel, Timeout: limits.HookTime.String(),
-			InputBytes: limits.InputBytes, OutputBytes: limits.OutputBytes, HostCalls: limits.HostCalls}}
+	a := &api.About{
+		Name:         info.Description.Name,
+		Version:      info.Description.Version,
+		Description:  info.Description.Description,
+		Transport:    info.Transport,
+		Hooks:        []string{},
+		Powers:       []api.Power{},
+		Grants:       []string{},
+		Messages:     info.Description.Messages,
+		ConfigSchema: info.Description.ConfigSchema,
+		Warnings:     append([]string{}, info.Warnings...),
+		Limits: api.ModuleLimits{
+			MemoryBytes: limits.MemoryBytes,
+			Fuel:        limits.Fuel,
+			RunFuel:     limits.RunFuel,
+			Timeout:     limits.HookTime.String(),
+			InputBytes:  limits.InputBytes,
+			OutputBytes: limits.OutputBytes,
+			HostCalls:   limits.HostCalls,
+		},
+	}
 	if a.Messages == "" {
 		a.Messages = abi.MessagesFull
 	}
@@ -37,7 +53,8 @@ func describe(m *module.Module) *api.About {
 // readsConversation reports whether the module can read the conversation, from its inputs or by
 // a host call.
 func readsConversation(a *api.About) bool {
-	return a.Messages != abi.MessagesNone || slices.ContainsFunc(a.Powers, func(p api.Power) bool { return p.Name == "messages" })
+	return a.Messages != abi.MessagesNone ||
+		slices.ContainsFunc(a.Powers, func(p api.Power) bool { return p.Name == "messages" })
 }
 
 // CombinedWarnings returns warnings about grants that are dangerous in combination. The grants

@@ -13,8 +13,11 @@ func TestCombinedWarnings(t *testing.T) {
 		"tool:search": 1, "tool:search http:x": 3, "store": 1, "store http:x": 3, "model http:x": 2, "read:none store": 0} {
 		require.Len(t, CombinedWarnings(true, strings.Fields(grants), ""), want, grants)
 	}
-	require.Equal(t, []string{"it reads the conversation and may call api.example.com: it can send the conversation there"},
-		CombinedWarnings(true, []string{"http:api.example.com"}, ""))
+	require.Equal(
+		t,
+		[]string{"it reads the conversation and may call api.example.com: it can send the conversation there"},
+		CombinedWarnings(true, []string{"http:api.example.com"}, ""),
+	)
 	require.Empty(t, CombinedWarnings(false, []string{"http:api.example.com"}, ""))
 	require.Contains(t, CombinedWarnings(true, []string{"http:HOST"}, "if it is granted")[0], "other hosts")
 }

@@ -30,7 +30,10 @@ func detect(content []byte, contentType string) (name string, module []byte, war
 		module, warnings, err = readManifest(trimmed)
 		return "module.wasm", module, warnings, err
 	}
-	return "", nil, nil, httpapi.NewProblem(api.CodeRefused, "not WebAssembly (which starts with \\0asm) and not an Extism manifest; a script needs the header Content-Type: application/typescript, or application/javascript")
+	return "", nil, nil, httpapi.NewProblem(
+		api.CodeRefused,
+		"not WebAssembly (which starts with \\0asm) and not an Extism manifest; a script needs the header Content-Type: application/typescript, or application/javascript",
+	)
 }
 
 // readManifest returns the module of an Extism manifest. It ignores the manifest's other
@@ -56,7 +59,10 @@ func readManifest(b []byte) (module []byte, warnings []string, err error) {
 	}
 	w := m.Wasm[0]
 	if w.Path != "" || w.URL != "" || len(w.Data) == 0 {
-		return nil, nil, httpapi.NewProblem(api.CodeRefused, `manifest: want the module in the manifest, as "data" in base64: the server does not fetch paths or URLs`)
+		return nil, nil, httpapi.NewProblem(
+			api.CodeRefused,
+			`manifest: want the module in the manifest, as "data" in base64: the server does not fetch paths or URLs`,
+		)
 	}
 	sum := sha256.Sum256(w.Data)
 	if got := hex.EncodeToString(sum[:]); w.Hash != "" && !strings.EqualFold(got, w.Hash) {

@@ -43,21 +43,76 @@ type Options struct {
 }
 
 func New(o *Options) *Service {
-	m := &Service{store: o.Store, host: o.Host, blocks: o.Blocks, admission: o.Admission, log: o.Logger, timeouts: o.Timeouts, limit: o.MaxUpload, now: o.Now, cache: newCache(o.Now)}
+	m := &Service{
+		store:     o.Store,
+		host:      o.Host,
+		blocks:    o.Blocks,
+		admission: o.Admission,
+		log:       o.Logger,
+		timeouts:  o.Timeouts,
+		limit:     o.MaxUpload,
+		now:       o.Now,
+		cache:     newCache(o.Now),
+	}
 	return m
 }
 
 func (m *Service) Routes(rt *httpapi.Router) {
 	const tag, one = "modules", "/v1/modules/{module}"
-	rt.Raw(httpapi.Route{ID: "put-module", Method: "PUT", Path: "/v1/modules", Scope: httpapi.ModulesWrite, Tag: tag, Body: m.limit*4/3 + maxManifestExtra, Streamed: true,
-		Summary: "Upload a module",
-		About: `The body is WebAssembly, a script (TypeScript or JavaScript), or an Extism manifest with its module as data. The server verifies
-and compiles it and calls its describe before storing it. With Accept: text/event-stream, the response is a stream of events: progress, then module or problem.`},
-		m.describeUpload, m.upload)
-	httpapi.Register(rt, httpapi.Route{ID: "list-modules", Method: "GET", Path: "/v1/modules", Scope: httpapi.ModulesRead, Tag: tag, Summary: "List modules, newest first", About: httpapi.AboutLists}, m.list)
-	httpapi.Register(rt, httpapi.Route{ID: "get-module", Method: "GET", Path: one, Scope: httpapi.ModulesRead, Tag: tag, Summary: "Show a module"}, m.get)
-	httpapi.Register(rt, httpapi.Route{ID: "delete-module", Method: "DELETE", Path: one, Scope: httpapi.ModulesWrite, Tag: tag, Summary: "Delete a module and its names",
-		About: "Fails with 409 if the newest version of an agent uses the module."}, m.delete)
+	rt.Raw(
+		httpapi.Route{
+			ID:       "put-module",
+			Method:   "PUT",
+			Path:     "/v1/modules",
+			Scope:    httpapi.ModulesWrite,
+			Tag:      tag,
+			Body:     m.limit*4/3 + maxManifestExtra,
+			Streamed: true,
+			Summary:  "Upload a module",
+			About: `The body is WebAssembly, a script (TypeScript or JavaScript), or an Extism manifest with its module as data. The server verifies
+and compiles it and calls its describe before storing it. With Accept: text/event-stream, the response is a stream of events: progress, then module or problem.`,
+		},
+		m.describeUpload,
+		m.upload,
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "list-modules",
+			Method:  "GET",
+			Path:    "/v1/modules",
+			Scope:   httpapi.ModulesRead,
+			Tag:     tag,
+			Summary: "List modules, newest first",
+			About:   httpapi.AboutLists,
+		},
+		m.list,
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "get-module",
+			Method:  "GET",
+			Path:    one,
+			Scope:   httpapi.ModulesRead,
+			Tag:     tag,
+			Summary: "Show a module",
+		},
+		m.get,
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "delete-module",
+			Method:  "DELETE",
+			Path:    one,
+			Scope:   httpapi.ModulesWrite,
+			Tag:     tag,
+			Summary: "Delete a module and its names",
+			About:   "Fails with 409 if the newest version of an agent uses the module.",
+		},
+		m.delete,
+	)
 }
 
 // Find returns a tenant's module by its digest, its name, or name@version.
@@ -119,7 +174,12 @@ func (m *Service) delete(ctx context.Context, c *httpapi.Caller, in *ModulePath)
 
 // Acquire loads a tenant's module, unless the operator blocks it. The module's name is its
 // digest, since tenants share it.
-func (m *Service) Acquire(ctx context.Context, t *store.Tenant, digest string, limits host.Limits) (loaded *host.Module, release func(), err error) {
+func (m *Service) Acquire(
+	ctx context.Context,
+	t *store.Tenant,
+	digest string,
+	limits host.Limits,
+) (loaded *host.Module, release func(), err error) {
 	if why, blocked := m.blocks.Reason(digest); blocked {
 		return nil, nil, httpapi.NewProblem(api.CodeBlocked, "the operator blocks module sha256:%s: %s", digest, why)
 	}
@@ -131,7 +191,13 @@ func (m *Service) Acquire(ctx context.Context, t *store.Tenant, digest string, l
 
 // show returns the API's form of a tenant's module.
 func (m *Service) show(kept *store.TenantModule) (*api.Module, error) {
-	out := &api.Module{Digest: httpapi.DigestPrefix + kept.Digest, Kind: kept.Kind, Size: kept.Size, Names: []api.ModuleName{}, Created: kept.Created.UTC()}
+	out := &api.Module{
+		Digest:  httpapi.DigestPrefix + kept.Digest,
+		Kind:    kept.Kind,
+		Size:    kept.Size,
+		Names:   []api.ModuleName{},
+		Created: kept.Created.UTC(),
+	}
 	for _, n := range kept.Names {
 		out.Names = append(out.Names, api.ModuleName{Name: n.Name, Version: n.Version})
 	}

@@ -143,7 +143,11 @@ func (u *upload) run(r *http.Request) (*api.Module, error) {
 	}
 	var shown *api.Module
 	admission.RunLowPriority(func() {
-		shown, err = u.check(sandbox.WithTenant(r.Context(), u.modules.admission.Sharer(u.caller.Key.Tenant)), content, r.Header.Get("Content-Type"))
+		shown, err = u.check(
+			sandbox.WithTenant(r.Context(), u.modules.admission.Sharer(u.caller.Key.Tenant)),
+			content,
+			r.Header.Get("Content-Type"),
+		)
 	})
 	return shown, err
 }
@@ -194,7 +198,8 @@ func (u *upload) check(ctx context.Context, content []byte, contentType string) 
 	if q := u.caller.Info.Quota.UploadBytes; q > 0 && q < most && int64(len(content)) > q {
 		return nil, tooLarge(q)
 	}
-	if len(content) == whole && bytes.HasPrefix(content, []byte("\x00asm")) { // the digest of other content changes when it is bundled or unpacked
+	if len(content) == whole &&
+		bytes.HasPrefix(content, []byte("\x00asm")) { // the digest of other content changes when it is bundled or unpacked
 		if err := u.caller.Tenant.CheckModuleQuota(ctx, u.digest, u.size); err != nil {
 			return nil, err
 		}
@@ -255,7 +260,9 @@ var moduleVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
 func (m *Service) describeUpload(op *huma.Operation, schemas huma.Registry) {
 	bytes := &huma.Schema{Type: "string", Format: "binary"}
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-		"application/wasm": {Schema: bytes}, "application/typescript": {Schema: bytes}, "application/javascript": {Schema: bytes},
+		"application/wasm": {
+			Schema: bytes,
+		}, "application/typescript": {Schema: bytes}, "application/javascript": {Schema: bytes},
 		"application/vnd.extism.manifest+json": {Schema: bytes},
 	}}
 	text := func(name, about string) *huma.Param {
@@ -263,10 +270,15 @@ func (m *Service) describeUpload(op *huma.Operation, schemas huma.Registry) {
 	}
 	op.Parameters = []*huma.Param{
 		text("name", "The module's name, such as redact. Default: none; the module has only its digest."),
-		text("version", "The version of that name. It cannot be changed later. Default: the version that the module reports, else the first 12 characters of its digest."),
+		text(
+			"version",
+			"The version of that name. It cannot be changed later. Default: the version that the module reports, else the first 12 characters of its digest.",
+		),
 	}
 	op.Responses["200"] = &huma.Response{Description: "The module", Content: map[string]*huma.MediaType{
-		"application/json": {Schema: huma.SchemaFromType(schemas, moduleType)}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
+		"application/json": {
+			Schema: huma.SchemaFromType(schemas, moduleType),
+		}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
 }
 
 // uploadName returns the requested name and version of an upload.
@@ -282,9 +294,17 @@ func uploadName(r *http.Request) (name, version string, err error) {
 	case name == "" && version != "":
 		return "", "", httpapi.NewProblem(api.CodeInvalid, "a version needs a name: ?name=NAME&version=%s", version)
 	case name != "" && (!store.Name.MatchString(name) || isDigest(name)):
-		return "", "", httpapi.NewProblem(api.CodeInvalid, "the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores, and not a digest", name)
+		return "", "", httpapi.NewProblem(
+			api.CodeInvalid,
+			"the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores, and not a digest",
+			name,
+		)
 	case version != "" && !moduleVersion.MatchString(version):
-		return "", "", httpapi.NewProblem(api.CodeInvalid, "the version is %q; want up to 64 letters, digits, dots, plus signs, dashes and underscores", version)
+		return "", "", httpapi.NewProblem(
+			api.CodeInvalid,
+			"the version is %q; want up to 64 letters, digits, dots, plus signs, dashes and underscores",
+			version,
+		)
 	}
 	return name, version, nil
 }

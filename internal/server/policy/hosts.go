@@ -14,7 +14,8 @@ func CoversHost(allowed []string, asked string) bool {
 	return slices.ContainsFunc(allowed, func(p string) bool {
 		may, mayPort := splitPort(strings.ToLower(p))
 		under, open := strings.CutPrefix(may, "*.")
-		return (mayPort == port || mayPort == "*") && (may == "*" || may == host || open && strings.HasSuffix(host, "."+under))
+		return (mayPort == port || mayPort == "*") &&
+			(may == "*" || may == host || open && strings.HasSuffix(host, "."+under))
 	})
 }
 

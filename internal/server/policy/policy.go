@@ -51,7 +51,11 @@ func (p *Policy) ParamCheck() func(param string) error {
 			return nil
 		}
 		named := cmp.Or(strings.Join(allowed, ", "), "none")
-		return fmt.Errorf("the operator's policy does not allow this tenant to set the parameter %.80q; allowed are the usual ones, and those in params of the tenant's policy: %s", param, named)
+		return fmt.Errorf(
+			"the operator's policy does not allow this tenant to set the parameter %.80q; allowed are the usual ones, and those in params of the tenant's policy: %s",
+			param,
+			named,
+		)
 	}
 }
 

@@ -58,7 +58,8 @@ func (q *Service) Watch(ctx context.Context) {
 	}
 	for {
 		state := q.options.Overload.State()
-		if err := q.options.Store.Heartbeat(ctx, q.process(state), q.accounts(time.Now(), state)); err != nil && ctx.Err() == nil {
+		if err := q.options.Store.Heartbeat(ctx, q.process(state), q.accounts(time.Now(), state)); err != nil &&
+			ctx.Err() == nil {
 			q.options.Logger.Error("heartbeat failed", "error", err)
 		}
 		q.EndTrial(ctx, time.Now(), state)
@@ -88,8 +89,15 @@ func (q *Service) Begin(ctx context.Context) {
 // process returns the process's part of a heartbeat.
 func (q *Service) process(state overload.State) *store.Process {
 	_, kills := overload.Cgroup()
-	return &store.Process{Owner: q.options.Owner, Node: q.node, Pressure: int64(1000 * state.Pressure), Used: state.Used, Limit: state.Limit,
-		Cgroup: q.cgroup, OOMKills: kills}
+	return &store.Process{
+		Owner:    q.options.Owner,
+		Node:     q.node,
+		Pressure: int64(1000 * state.Pressure),
+		Used:     state.Used,
+		Limit:    state.Limit,
+		Cgroup:   q.cgroup,
+		OOMKills: kills,
+	}
 }
 
 // End records that the process ends cleanly.

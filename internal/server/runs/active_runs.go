@@ -18,7 +18,16 @@ func newActiveRuns() *activeRuns { return &activeRuns{runs: map[string]*ActiveRu
 
 // Add adds a run. It returns nil if the run is already in progress here.
 func (l *activeRuns) Add(id, tenant string, pins []journal.Pin, cancel context.CancelCauseFunc) *ActiveRun {
-	r := &ActiveRun{share: account.NewShare(nil), ID: id, tenant: tenant, Pins: pins, Cancel: cancel, changed: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{})}
+	r := &ActiveRun{
+		share:   account.NewShare(nil),
+		ID:      id,
+		tenant:  tenant,
+		Pins:    pins,
+		Cancel:  cancel,
+		changed: make(chan struct{}),
+		begun:   make(chan struct{}),
+		ended:   make(chan struct{}),
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.runs[id] != nil {

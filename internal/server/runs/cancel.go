@@ -57,7 +57,8 @@ func (r *Service) CancelAll(ctx context.Context, t *store.Tenant) error {
 		if r.Active.Get(t.ID(), list[i].ID) != nil {
 			continue
 		}
-		if err := t.CancelRun(ctx, list[i].ID); err != nil && !errors.Is(err, journal.ErrNoRun) && !errors.Is(err, journal.ErrFinished) {
+		if err := t.CancelRun(ctx, list[i].ID); err != nil && !errors.Is(err, journal.ErrNoRun) &&
+			!errors.Is(err, journal.ErrFinished) {
 			return err
 		}
 	}

@@ -31,7 +31,13 @@ func (e *alreadyRunningError) Problem() *httpapi.Problem {
 // run executes a run on its own goroutine. If admit is not nil, the run starts only if admit
 // succeeds. At most one of several concurrent calls with the same id calls admit. run releases
 // the agent when the run is over.
-func (r *Service) run(t *store.Tenant, id string, o *agents.Handle, admit func() error, events func(context.Context) (iter.Seq2[delivery.Event, error], error)) (*ActiveRun, error) {
+func (r *Service) run(
+	t *store.Tenant,
+	id string,
+	o *agents.Handle,
+	admit func() error,
+	events func(context.Context) (iter.Seq2[delivery.Event, error], error),
+) (*ActiveRun, error) {
 	ctx, cancel := context.WithCancelCause(sandbox.WithTenant(context.Background(), r.admission.Sharer(t.ID())))
 	pins := o.Pins()
 	hide := NewRedactor(pins)

@@ -26,7 +26,13 @@ import (
 
 // launch starts a run with messages, or resumes one. known is the run that an earlier identical
 // request started.
-func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *api.StartRun, messages []abi.Message, key string) (l *ActiveRun, known *journal.RunInfo, err error) {
+func (r *Service) launch(
+	ctx context.Context,
+	c *httpapi.Caller,
+	in *api.StartRun,
+	messages []abi.Message,
+	key string,
+) (l *ActiveRun, known *journal.RunInfo, err error) {
 	if in.Run != "" {
 		l, err = r.Resume(ctx, c.Tenant, in.Run, in.Answers, nil, nil)
 		return l, nil, err
@@ -40,7 +46,15 @@ func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *api.StartRu
 			return nil, nil, err
 		}
 	}
-	l, err = r.Begin(ctx, c, in.Agent, in.Version, agent.Input{RunID: id, Messages: messages, Metadata: in.Metadata}, nil, nil)
+	l, err = r.Begin(
+		ctx,
+		c,
+		in.Agent,
+		in.Version,
+		agent.Input{RunID: id, Messages: messages, Metadata: in.Metadata},
+		nil,
+		nil,
+	)
 	var running *alreadyRunningError
 	if key != "" && (errors.As(err, &running) || errors.Is(err, journal.ErrExists)) {
 		// A concurrent identical request came first, here or on another server.
@@ -55,8 +69,18 @@ func (r *Service) launch(ctx context.Context, c *httpapi.Caller, in *api.StartRu
 // checkSameRequest rejects a request that reuses the Idempotency-Key of a different request.
 // Otherwise the client would receive the response to the earlier request. For a run that is not
 // in the store yet, it compares only the agent.
-func (r *Service) checkSameRequest(ctx context.Context, tenant string, known *journal.RunInfo, in *api.StartRun, messages []abi.Message) error {
-	another := httpapi.NewProblem(api.CodeInvalid, "the Idempotency-Key belongs to another request, which started %s; use a different key", known.ID)
+func (r *Service) checkSameRequest(
+	ctx context.Context,
+	tenant string,
+	known *journal.RunInfo,
+	in *api.StartRun,
+	messages []abi.Message,
+) error {
+	another := httpapi.NewProblem(
+		api.CodeInvalid,
+		"the Idempotency-Key belongs to another request, which started %s; use a different key",
+		known.ID,
+	)
 	if known.Agent != "" && known.Agent != in.Agent {
 		return another
 	}
@@ -98,7 +122,15 @@ func keyedRunID(tenant, key string) string {
 const MaxMetadata = 64 << 10
 
 // Begin starts a run of an agent. tools are additional tools that the client executes.
-func (r *Service) Begin(ctx context.Context, c *httpapi.Caller, name string, version int64, in agent.Input, tools []abi.Tool, enc chain.Encoder) (*ActiveRun, error) {
+func (r *Service) Begin(
+	ctx context.Context,
+	c *httpapi.Caller,
+	name string,
+	version int64,
+	in agent.Input,
+	tools []abi.Tool,
+	enc chain.Encoder,
+) (*ActiveRun, error) {
 	size := 0
 	for key, value := range in.Metadata {
 		size += len(key) + len(value)

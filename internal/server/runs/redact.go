@@ -212,7 +212,8 @@ func (h *Redactor) spans(line *api.Timeline) {
 		if up, moved := parents[s.Parent]; moved {
 			s.Parent = up
 		}
-		if s.Kind == string(tracing.OperationHook) && (h.Has(s.Agent, s.Entry) || strings.HasPrefix(s.Entry, agents.OperatorName+".")) {
+		if s.Kind == string(tracing.OperationHook) &&
+			(h.Has(s.Agent, s.Entry) || strings.HasPrefix(s.Entry, agents.OperatorName+".")) {
 			parents[s.ID] = s.Parent
 			continue
 		}

@@ -17,13 +17,24 @@ import (
 )
 
 // Resume resumes a run that waits for answers.
-func (r *Service) Resume(ctx context.Context, t *store.Tenant, id string, answers map[string]json.RawMessage, tools []abi.Tool, enc chain.Encoder) (*ActiveRun, error) {
+func (r *Service) Resume(
+	ctx context.Context,
+	t *store.Tenant,
+	id string,
+	answers map[string]json.RawMessage,
+	tools []abi.Tool,
+	enc chain.Encoder,
+) (*ActiveRun, error) {
 	info, err := t.Run(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if info.Status == journal.StatusQuarantined {
-		return nil, httpapi.NewProblem(api.CodeConflict, "run %s is quarantined; cancel it, or ask the operator to release it", id)
+		return nil, httpapi.NewProblem(
+			api.CodeConflict,
+			"run %s is quarantined; cancel it, or ask the operator to release it",
+			id,
+		)
 	}
 	o, err := r.agentOf(ctx, t, info)
 	if err != nil {

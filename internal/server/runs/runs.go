@@ -56,7 +56,16 @@ type Options struct {
 }
 
 func New(o *Options) *Service {
-	return &Service{options: o, memory: newMemory(account.Process()), store: o.Store, log: o.Logger, admission: o.Admission, blocks: o.Blocks, Active: newActiveRuns(), Agents: o.Agents}
+	return &Service{
+		options:   o,
+		memory:    newMemory(account.Process()),
+		store:     o.Store,
+		log:       o.Logger,
+		admission: o.Admission,
+		blocks:    o.Blocks,
+		Active:    newActiveRuns(),
+		Agents:    o.Agents,
+	}
 }
 
 // Count returns the number of runs in progress here.
@@ -77,22 +86,107 @@ type AgentSource interface {
 
 func (r *Service) Routes(rt *httpapi.Router) {
 	const tag = "runs"
-	rt.Raw(httpapi.Route{ID: "create-run", Method: "POST", Path: "/v1/runs", Scope: httpapi.RunsWrite, Tag: tag, Status: 202, Body: 8 << 20, Input: true,
-		Summary: "Start a run, or resume a paused one",
-		About:   "Returns the run immediately, or, with Accept: text/event-stream, a stream of its events. With an Idempotency-Key, repeating the request starts no second run."},
-		describeStart, r.start)
-	httpapi.Register(rt, httpapi.Route{ID: "list-runs", Method: "GET", Path: "/v1/runs", Scope: httpapi.RunsRead, Tag: tag, Summary: "List runs, newest first", About: httpapi.AboutLists}, r.list)
-	httpapi.Register(rt, httpapi.Route{ID: "get-run", Method: "GET", Path: "/v1/runs/{run}", Scope: httpapi.RunsRead, Tag: tag, Control: true, Summary: "Show a run"}, r.get)
-	rt.Raw(httpapi.Route{ID: "run-events", Method: "GET", Path: "/v1/runs/{run}/events", Scope: httpapi.RunsRead, Tag: tag, Summary: "Get the events of a run",
-		About: "With Accept: text/event-stream, returns a stream of the events after Last-Event-ID until the run ends or pauses. Otherwise returns a page of JSON."},
-		describeEvents, r.events)
-	httpapi.Register(rt, httpapi.Route{ID: "run-history", Method: "GET", Path: "/v1/runs/{run}/history", Scope: httpapi.RunsRead, Tag: tag,
-		Summary: "Get the history of a run", About: "The run's messages, and for each phase the answers and changes of hooks, the decisions of gates and the results of tools."}, r.history)
-	httpapi.Register(rt, httpapi.Route{ID: "run-trace", Method: "GET", Path: "/v1/runs/{run}/trace", Scope: httpapi.RunsRead, Tag: tag, Summary: "Get the timeline of a run",
-		About: "The run's hooks, model calls and tool calls as nested spans, with time, fuel and failures. Available once the run has ended or paused."}, r.trace)
-	httpapi.Register(rt, httpapi.Route{ID: "cancel-run", Method: "POST", Path: "/v1/runs/{run}/cancel", Scope: httpapi.RunsWrite, Tag: tag, Control: true, Status: 202, Summary: "Cancel a run",
-		About: "An active run ends within a second, and its modules are notified. Custom events and log lines that are not persisted by then are dropped."}, r.cancel)
-	httpapi.Register(rt, httpapi.Route{ID: "delete-run", Method: "DELETE", Path: "/v1/runs/{run}", Scope: httpapi.RunsWrite, Tag: tag, Summary: "Delete a run that has ended or is paused"}, r.delete)
+	rt.Raw(
+		httpapi.Route{
+			ID:      "create-run",
+			Method:  "POST",
+			Path:    "/v1/runs",
+			Scope:   httpapi.RunsWrite,
+			Tag:     tag,
+			Status:  202,
+			Body:    8 << 20,
+			Input:   true,
+			Summary: "Start a run, or resume a paused one",
+			About:   "Returns the run immediately, or, with Accept: text/event-stream, a stream of its events. With an Idempotency-Key, repeating the request starts no second run.",
+		},
+		describeStart,
+		r.start,
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "list-runs",
+			Method:  "GET",
+			Path:    "/v1/runs",
+			Scope:   httpapi.RunsRead,
+			Tag:     tag,
+			Summary: "List runs, newest first",
+			About:   httpapi.AboutLists,
+		},
+		r.list,
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "get-run",
+			Method:  "GET",
+			Path:    "/v1/runs/{run}",
+			Scope:   httpapi.RunsRead,
+			Tag:     tag,
+			Control: true,
+			Summary: "Show a run",
+		},
+		r.get,
+	)
+	rt.Raw(
+		httpapi.Route{
+			ID:      "run-events",
+			Method:  "GET",
+			Path:    "/v1/runs/{run}/events",
+			Scope:   httpapi.RunsRead,
+			Tag:     tag,
+			Summary: "Get the events of a run",
+			About:   "With Accept: text/event-stream, returns a stream of the events after Last-Event-ID until the run ends or pauses. Otherwise returns a page of JSON.",
+		},
+		describeEvents,
+		r.events,
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{ID: "run-history", Method: "GET", Path: "/v1/runs/{run}/history", Scope: httpapi.RunsRead, Tag: tag,
+			Summary: "Get the history of a run", About: "The run's messages, and for each phase the answers and changes of hooks, the decisions of gates and the results of tools."},
+		r.history,
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "run-trace",
+			Method:  "GET",
+			Path:    "/v1/runs/{run}/trace",
+			Scope:   httpapi.RunsRead,
+			Tag:     tag,
+			Summary: "Get the timeline of a run",
+			About:   "The run's hooks, model calls and tool calls as nested spans, with time, fuel and failures. Available once the run has ended or paused.",
+		},
+		r.trace,
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "cancel-run",
+			Method:  "POST",
+			Path:    "/v1/runs/{run}/cancel",
+			Scope:   httpapi.RunsWrite,
+			Tag:     tag,
+			Control: true,
+			Status:  202,
+			Summary: "Cancel a run",
+			About:   "An active run ends within a second, and its modules are notified. Custom events and log lines that are not persisted by then are dropped.",
+		},
+		r.cancel,
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "delete-run",
+			Method:  "DELETE",
+			Path:    "/v1/runs/{run}",
+			Scope:   httpapi.RunsWrite,
+			Tag:     tag,
+			Summary: "Delete a run that has ended or is paused",
+		},
+		r.delete,
+	)
 }
 
 // Find returns a run of a tenant, even if the run is not in the store yet.
@@ -100,7 +194,14 @@ func (r *Service) Find(ctx context.Context, t *store.Tenant, id string) (*journa
 	info, err := t.Run(ctx, id)
 	if l := r.Active.Get(t.ID(), id); errors.Is(err, journal.ErrNoRun) && l != nil {
 		// The store will have the same modules, so redaction is the same from the first event.
-		return &journal.RunInfo{ID: id, Tenant: t.ID(), Progress: journal.Progress{Status: "queued"}, Modules: l.Pins, Created: time.Now(), Updated: time.Now()}, nil
+		return &journal.RunInfo{
+			ID:       id,
+			Tenant:   t.ID(),
+			Progress: journal.Progress{Status: "queued"},
+			Modules:  l.Pins,
+			Created:  time.Now(),
+			Updated:  time.Now(),
+		}, nil
 	}
 	return info, err
 }

@@ -15,7 +15,15 @@ import (
 // showInterrupts returns the API's form of interrupts.
 func showInterrupts(list []abi.Pending) (out []api.Interrupt) {
 	for _, p := range list {
-		i := api.Interrupt{ID: p.ID, Agent: p.Agent, Entry: p.Entry, Hook: string(p.Hook), Reason: p.Reason, Payload: p.Payload, Client: tool.ByClientIs(p)}
+		i := api.Interrupt{
+			ID:      p.ID,
+			Agent:   p.Agent,
+			Entry:   p.Entry,
+			Hook:    string(p.Hook),
+			Reason:  p.Reason,
+			Payload: p.Payload,
+			Client:  tool.ByClientIs(p),
+		}
 		if p.Call != nil {
 			i.Call = &api.ToolCall{ID: p.Call.ID, Name: p.Call.Name, Arguments: p.Call.Arguments}
 		}
@@ -28,8 +36,21 @@ func showInterrupts(list []abi.Pending) (out []api.Interrupt) {
 func showRun(info *journal.RunInfo) *api.Run {
 	hide := NewRedactor(info.Modules)
 	spec, _ := agents.SpecOf(info) // runs of the command have other specs
-	r := &api.Run{ID: info.ID, Agent: info.Agent, Version: spec.Version, Title: info.Title, Status: string(info.Status), FinishReason: info.FinishReason,
-		Step: info.Step, Usage: api.Tokens(info.Usage), JournalBytes: info.JournalBytes, Interrupts: showInterrupts(hide.pending(info.Pending)), LastEvent: info.LastSeq, Created: info.Created.UTC(), Updated: info.Updated.UTC()}
+	r := &api.Run{
+		ID:           info.ID,
+		Agent:        info.Agent,
+		Version:      spec.Version,
+		Title:        info.Title,
+		Status:       string(info.Status),
+		FinishReason: info.FinishReason,
+		Step:         info.Step,
+		Usage:        api.Tokens(info.Usage),
+		JournalBytes: info.JournalBytes,
+		Interrupts:   showInterrupts(hide.pending(info.Pending)),
+		LastEvent:    info.LastSeq,
+		Created:      info.Created.UTC(),
+		Updated:      info.Updated.UTC(),
+	}
 	for _, s := range info.Stats {
 		if !hide.Has(s.Agent, s.Entry) {
 			r.Fuel += s.Fuel
@@ -77,7 +98,11 @@ func (r *Service) showDetails(ctx context.Context, t *store.Tenant, info *journa
 	case e.FinishReason == abi.RunCanceled:
 		shown.Error = e.Reason // cause of the cancellation
 	}
-	shown.Output, shown.Error = string(hide.redactNames([]byte(shown.Output))), string(hide.redactNames([]byte(shown.Error)))
+	shown.Output, shown.Error = string(
+		hide.redactNames([]byte(shown.Output)),
+	), string(
+		hide.redactNames([]byte(shown.Error)),
+	)
 	return shown, nil
 }
 

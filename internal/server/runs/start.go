@@ -20,12 +20,25 @@ import (
 func describeStart(op *huma.Operation, registry huma.Registry) {
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json": {Schema: registry.Schema(reflect.TypeFor[api.StartRun](), true, "StartRun")}}}
-	op.Parameters = append(op.Parameters, &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string", Pattern: idempotencyKey.String()},
-		Description: "Identifies the request. Repeating the same request returns the existing run; a different request with the same key is rejected."})
+	op.Parameters = append(
+		op.Parameters,
+		&huma.Param{
+			Name:        "Idempotency-Key",
+			In:          "header",
+			Schema:      &huma.Schema{Type: "string", Pattern: idempotencyKey.String()},
+			Description: "Identifies the request. Repeating the same request returns the existing run; a different request with the same key is rejected.",
+		},
+	)
 	run := registry.Schema(reflect.TypeFor[api.Run](), true, "Run")
-	op.Responses["202"] = &huma.Response{Description: "The run", Content: map[string]*huma.MediaType{"application/json": {Schema: run}}}
-	op.Responses["200"] = &huma.Response{Description: "The events of the run, or the existing run", Content: map[string]*huma.MediaType{
-		"application/json": {Schema: run}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
+	op.Responses["202"] = &huma.Response{
+		Description: "The run",
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: run}},
+	}
+	op.Responses["200"] = &huma.Response{
+		Description: "The events of the run, or the existing run",
+		Content: map[string]*huma.MediaType{
+			"application/json": {Schema: run}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}},
+	}
 }
 
 var idempotencyKey = regexp.MustCompile(`^[\x21-\x7e]{1,200}$`)
@@ -37,7 +50,11 @@ func decodeStart(b []byte, in *api.StartRun) error {
 		return httpapi.NewProblem(api.CodeInvalid, "the body is not valid: %v", err)
 	}
 	if len(unknown) > 0 {
-		return httpapi.NewProblem(api.CodeInvalid, "the body has the unknown field %.80q; want agent with input or messages, and version, metadata and disconnect if need be; or run with answers", unknown[0])
+		return httpapi.NewProblem(
+			api.CodeInvalid,
+			"the body has the unknown field %.80q; want agent with input or messages, and version, metadata and disconnect if need be; or run with answers",
+			unknown[0],
+		)
 	}
 	return checkStart(in)
 }
@@ -125,7 +142,14 @@ func conversation(in *api.StartRun) ([]abi.Message, error) {
 }
 
 // respondEvents responds with the events of a run.
-func (r *Service) respondEvents(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, id string, resumed bool, l *ActiveRun) error {
+func (r *Service) respondEvents(
+	w http.ResponseWriter,
+	req *http.Request,
+	c *httpapi.Caller,
+	id string,
+	resumed bool,
+	l *ActiveRun,
+) error {
 	info, err := r.Find(req.Context(), c.Tenant, id)
 	if err != nil {
 		return err
@@ -139,7 +163,13 @@ func (r *Service) respondEvents(w http.ResponseWriter, req *http.Request, c *htt
 }
 
 // respondRun responds with the run.
-func (r *Service) respondRun(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, id string, l *ActiveRun) error {
+func (r *Service) respondRun(
+	w http.ResponseWriter,
+	req *http.Request,
+	c *httpapi.Caller,
+	id string,
+	l *ActiveRun,
+) error {
 	info, err := r.Find(req.Context(), c.Tenant, id)
 	if errors.Is(err, journal.ErrNoRun) && l != nil && l.failure() != nil {
 		return fmt.Errorf("start run %s: %w", id, l.failure())

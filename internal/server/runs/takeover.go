@@ -113,7 +113,10 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 	if err != nil {
 		now := r.options.Now()
 		since, _ := r.failedTakeovers.LoadOrStore(info.ID, now)
-		if gone := ctx.Err() == nil && now.Sub(since.(time.Time)) > MaxTakeoverTime; gone || errors.Is(err, store.ErrNoAgent) || errors.Is(err, store.ErrNoModule) || isPermanent(err) {
+		if gone := ctx.Err() == nil && now.Sub(since.(time.Time)) > MaxTakeoverTime; gone ||
+			errors.Is(err, store.ErrNoAgent) ||
+			errors.Is(err, store.ErrNoModule) ||
+			isPermanent(err) {
 			log.Warn("run cannot be resumed", "error", err)
 			if err := t.AbandonRun(ctx, info.ID, "its server is gone and it cannot be resumed: "+err.Error()); err != nil {
 				log.Error("end a run that cannot be resumed", "error", err)

@@ -35,7 +35,11 @@ func (t *Tenants) delete(ctx context.Context, _ *httpapi.Caller, in *TenantPath)
 	for wait := minPollInterval; ; wait = min(2*wait, maxPollInterval) {
 		err := t.Store.DeleteTenant(whole, in.Tenant)
 		if err != nil && whole.Err() != nil && ctx.Err() == nil {
-			return nil, httpapi.NewProblem(api.CodeConflict, "tenant %s has too many runs to delete in one request; its keys are revoked: delete it again to continue", in.Tenant)
+			return nil, httpapi.NewProblem(
+				api.CodeConflict,
+				"tenant %s has too many runs to delete in one request; its keys are revoked: delete it again to continue",
+				in.Tenant,
+			)
 		}
 		if !errors.Is(err, store.ErrInUse) {
 			return nil, err
@@ -47,7 +51,11 @@ func (t *Tenants) delete(ctx context.Context, _ *httpapi.Caller, in *TenantPath)
 		}
 		select {
 		case <-ended.Done():
-			return nil, httpapi.NewProblem(api.CodeConflict, "tenant %s has runs that have not ended yet; its keys are revoked and its runs are being canceled: delete it again in a moment", in.Tenant)
+			return nil, httpapi.NewProblem(
+				api.CodeConflict,
+				"tenant %s has runs that have not ended yet; its keys are revoked and its runs are being canceled: delete it again in a moment",
+				in.Tenant,
+			)
 		case <-time.After(wait):
 		}
 	}

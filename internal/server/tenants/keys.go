@@ -22,7 +22,16 @@ func showKey(k *store.Key) *api.Key {
 		t = t.UTC()
 		return &t
 	}
-	return &api.Key{ID: k.ID, Tenant: k.Tenant, Name: k.Name, Scopes: k.Scopes, Created: k.Created.UTC(), Expires: at(k.Expires), Revoked: at(k.Revoked), Used: at(k.Used)}
+	return &api.Key{
+		ID:      k.ID,
+		Tenant:  k.Tenant,
+		Name:    k.Name,
+		Scopes:  k.Scopes,
+		Created: k.Created.UTC(),
+		Expires: at(k.Expires),
+		Revoked: at(k.Revoked),
+		Used:    at(k.Used),
+	}
 }
 
 type (
@@ -66,56 +75,156 @@ type (
 
 func (k *Keys) Routes(rt *httpapi.Router) {
 	const tag, one, of, all = "keys", "/v1/keys/{key}", "/v1/tenants/{tenant}/keys/{key}", "/v1/tenants/{tenant}/keys"
-	httpapi.Register(rt, httpapi.Route{ID: "create-key", Method: "POST", Path: "/v1/keys", Scope: httpapi.KeysWrite, Tag: tag, Status: 201, Summary: "Create a key for your tenant"},
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "create-key",
+			Method:  "POST",
+			Path:    "/v1/keys",
+			Scope:   httpapi.KeysWrite,
+			Tag:     tag,
+			Status:  201,
+			Summary: "Create a key for your tenant",
+		},
 		func(ctx context.Context, c *httpapi.Caller, in *createKeyInput) (*keyOutput, error) {
 			return k.create(ctx, c, c.Tenant, c.Key.Scopes, &in.Body)
-		})
-	httpapi.Register(rt, httpapi.Route{ID: "list-keys", Method: "GET", Path: "/v1/keys", Scope: httpapi.KeysRead, Tag: tag, Summary: "List your tenant's keys, newest first", About: httpapi.AboutLists},
+		},
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "list-keys",
+			Method:  "GET",
+			Path:    "/v1/keys",
+			Scope:   httpapi.KeysRead,
+			Tag:     tag,
+			Summary: "List your tenant's keys, newest first",
+			About:   httpapi.AboutLists,
+		},
 		func(ctx context.Context, c *httpapi.Caller, in *httpapi.LongListInput) (*keysOutput, error) {
 			return k.list(ctx, c.Tenant, in)
-		})
-	httpapi.Register(rt, httpapi.Route{ID: "rotate-key", Method: "POST", Path: one + "/rotate", Scope: httpapi.KeysWrite, Tag: tag, Status: 201, Summary: "Replace a key"},
+		},
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "rotate-key",
+			Method:  "POST",
+			Path:    one + "/rotate",
+			Scope:   httpapi.KeysWrite,
+			Tag:     tag,
+			Status:  201,
+			Summary: "Replace a key",
+		},
 		func(ctx context.Context, c *httpapi.Caller, in *rotateKeyInput) (*keyOutput, error) {
 			return k.rotate(ctx, c, c.Tenant, in.Key, in.Body)
-		})
-	httpapi.Register(rt, httpapi.Route{ID: "revoke-key", Method: "DELETE", Path: one, Scope: httpapi.KeysWrite, Tag: tag, Summary: "Revoke a key"},
+		},
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "revoke-key",
+			Method:  "DELETE",
+			Path:    one,
+			Scope:   httpapi.KeysWrite,
+			Tag:     tag,
+			Summary: "Revoke a key",
+		},
 		func(ctx context.Context, c *httpapi.Caller, in *KeyPath) (*struct{}, error) {
 			return nil, c.Tenant.RevokeKey(ctx, in.Key)
-		})
-	httpapi.Register(rt, httpapi.Route{ID: "create-tenant-key", Method: "POST", Path: all, Scope: httpapi.OperatorScope, Tag: tag, Status: 201, Summary: "Create a key for a tenant"},
+		},
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "create-tenant-key",
+			Method:  "POST",
+			Path:    all,
+			Scope:   httpapi.OperatorScope,
+			Tag:     tag,
+			Status:  201,
+			Summary: "Create a key for a tenant",
+		},
 		func(ctx context.Context, c *httpapi.Caller, in *createTenantKeyInput) (*keyOutput, error) {
 			return k.create(ctx, c, k.Store.Tenant(in.Tenant), httpapi.ScopeNames(httpapi.TenantScopes), &in.Body)
-		})
-	httpapi.Register(rt, httpapi.Route{ID: "list-tenant-keys", Method: "GET", Path: all, Scope: httpapi.OperatorScope, Tag: tag, Summary: "List a tenant's keys, newest first", About: httpapi.AboutLists},
+		},
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "list-tenant-keys",
+			Method:  "GET",
+			Path:    all,
+			Scope:   httpapi.OperatorScope,
+			Tag:     tag,
+			Summary: "List a tenant's keys, newest first",
+			About:   httpapi.AboutLists,
+		},
 		func(ctx context.Context, _ *httpapi.Caller, in *listTenantKeysInput) (*keysOutput, error) {
 			if _, err := k.Store.TenantInfo(ctx, in.Tenant); err != nil {
 				return nil, err
 			}
 			return k.list(ctx, k.Store.Tenant(in.Tenant), &in.LongListInput)
-		})
-	httpapi.Register(rt, httpapi.Route{ID: "rotate-tenant-key", Method: "POST", Path: of + "/rotate", Scope: httpapi.OperatorScope, Tag: tag, Status: 201, Summary: "Replace a tenant's key"},
+		},
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "rotate-tenant-key",
+			Method:  "POST",
+			Path:    of + "/rotate",
+			Scope:   httpapi.OperatorScope,
+			Tag:     tag,
+			Status:  201,
+			Summary: "Replace a tenant's key",
+		},
 		func(ctx context.Context, c *httpapi.Caller, in *rotateTenantKeyInput) (*keyOutput, error) {
 			return k.rotate(ctx, c, k.Store.Tenant(in.Tenant), in.Key, in.Body)
-		})
-	httpapi.Register(rt, httpapi.Route{ID: "revoke-tenant-key", Method: "DELETE", Path: of, Scope: httpapi.OperatorScope, Tag: tag, Summary: "Revoke a tenant's key"},
+		},
+	)
+	httpapi.Register(
+		rt,
+		httpapi.Route{
+			ID:      "revoke-tenant-key",
+			Method:  "DELETE",
+			Path:    of,
+			Scope:   httpapi.OperatorScope,
+			Tag:     tag,
+			Summary: "Revoke a tenant's key",
+		},
 		func(ctx context.Context, _ *httpapi.Caller, in *TenantKeyPath) (*struct{}, error) {
 			return nil, k.Store.Tenant(in.Tenant).RevokeKey(ctx, in.Key)
-		})
+		},
+	)
 }
 
 // create creates a key. Its scopes must be in may, which is also the default.
-func (k *Keys) create(ctx context.Context, _ *httpapi.Caller, t *store.Tenant, may []string, in *api.NewKey) (*keyOutput, error) {
+func (k *Keys) create(
+	ctx context.Context,
+	_ *httpapi.Caller,
+	t *store.Tenant,
+	may []string,
+	in *api.NewKey,
+) (*keyOutput, error) {
 	scopes := in.Scopes
 	if len(scopes) == 0 {
 		scopes = may
 	}
 	for _, scope := range scopes {
 		if !slices.Contains(may, scope) {
-			return nil, httpapi.NewProblem(api.CodeForbidden, "scope %q cannot be granted here; want one of %s", scope, strings.Join(may, ", "))
+			return nil, httpapi.NewProblem(
+				api.CodeForbidden,
+				"scope %q cannot be granted here; want one of %s",
+				scope,
+				strings.Join(may, ", "),
+			)
 		}
 	}
-	made, shown, err := t.CreateKey(ctx, &store.KeyOptions{Name: in.Name, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes))),
-		TTL: time.Duration(in.ExpiresIn) * time.Second})
+	made, shown, err := t.CreateKey(
+		ctx,
+		&store.KeyOptions{Name: in.Name, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes))),
+			TTL: time.Duration(in.ExpiresIn) * time.Second},
+	)
 	return keyAnswer(made, shown, err)
 }
 
@@ -148,7 +257,13 @@ func (k *Keys) list(ctx context.Context, t *store.Tenant, in *httpapi.LongListIn
 
 // rotate replaces a key. A caller cannot rotate a key that has more scopes than its own, since
 // it would receive the new key.
-func (k *Keys) rotate(ctx context.Context, c *httpapi.Caller, t *store.Tenant, id string, in *rotateBody) (*keyOutput, error) {
+func (k *Keys) rotate(
+	ctx context.Context,
+	c *httpapi.Caller,
+	t *store.Tenant,
+	id string,
+	in *rotateBody,
+) (*keyOutput, error) {
 	old, err := t.Key(ctx, id)
 	if err != nil {
 		return nil, err
@@ -156,7 +271,12 @@ func (k *Keys) rotate(ctx context.Context, c *httpapi.Caller, t *store.Tenant, i
 	if !c.Has(httpapi.OperatorScope) {
 		for _, scope := range old.Scopes {
 			if !c.Has(httpapi.Scope(scope)) {
-				return nil, httpapi.NewProblem(api.CodeForbidden, "key %s has a scope that this key lacks: %s; rotate it with a key that has that scope", id, scope)
+				return nil, httpapi.NewProblem(
+					api.CodeForbidden,
+					"key %s has a scope that this key lacks: %s; rotate it with a key that has that scope",
+					id,
+					scope,
+				)
 			}
 		}
 	}

@@ -103,7 +103,8 @@ func (w *Writer) stage(ctx context.Context, o Options, id string, bytes []byte) 
 			return err
 		}
 		err = w.db.Update(ctx, database.TxOptions{Priority: o.Priority}, func(t database.Tx) error {
-			if err := stagePiece(t, id, int64(n), bytes[n*PieceBytes:min((n+1)*PieceBytes, len(bytes))]); err != nil || o.EachPiece == nil {
+			if err := stagePiece(t, id, int64(n), bytes[n*PieceBytes:min((n+1)*PieceBytes, len(bytes))]); err != nil ||
+				o.EachPiece == nil {
 				return err
 			}
 			return o.EachPiece(t)

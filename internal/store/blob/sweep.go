@@ -33,8 +33,12 @@ func (w *Writer) Sweep(ctx context.Context) error {
 	return database.InBatches(ctx, func() (bool, error) {
 		var ids []string
 		err := w.db.View(ctx, func(t database.Tx) (err error) {
-			ids, err = database.Strings(t, `SELECT id FROM staged WHERE written_ms <= NOW_MS - $1 ORDER BY written_ms, id LIMIT $2`,
-				stagedTTL.Milliseconds(), int64(database.BatchRows))
+			ids, err = database.Strings(
+				t,
+				`SELECT id FROM staged WHERE written_ms <= NOW_MS - $1 ORDER BY written_ms, id LIMIT $2`,
+				stagedTTL.Milliseconds(),
+				int64(database.BatchRows),
+			)
 			return err
 		})
 		if err != nil || len(ids) == 0 {
@@ -53,7 +57,11 @@ func drop(t database.Tx, ids []string, age time.Duration) (rest []string, err er
 	start := time.Now()
 	for i, id := range ids {
 		// From here on no writer adds pieces or adopts them.
-		n, err := t.Exec(`UPDATE staged SET written_ms = 0 WHERE id = $1 AND written_ms <= NOW_MS - $2`, id, age.Milliseconds())
+		n, err := t.Exec(
+			`UPDATE staged SET written_ms = 0 WHERE id = $1 AND written_ms <= NOW_MS - $2`,
+			id,
+			age.Milliseconds(),
+		)
 		if err != nil {
 			return ids, err
 		}
@@ -81,5 +89,9 @@ func Release(t database.Tx, id string) error {
 
 // ReleaseRun releases the pieces of a run's rows in a table, and returns their ids.
 func ReleaseRun(t database.Tx, table, run string) (ids []string, err error) {
-	return database.Strings(t, `INSERT INTO staged (id, written_ms) SELECT pieces, 0 FROM `+table+` WHERE run = $1 AND pieces <> '' RETURNING id`, run)
+	return database.Strings(
+		t,
+		`INSERT INTO staged (id, written_ms) SELECT pieces, 0 FROM `+table+` WHERE run = $1 AND pieces <> '' RETURNING id`,
+		run,
+	)
 }

@@ -27,8 +27,13 @@ func (d *DB) classify(err error) error {
 	switch {
 	case errors.As(err, &reported):
 		e.Kind = kindOf(reported.Code)
-	case errors.As(err, &refused), errors.As(err, &network), errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone), pgconn.SafeToRetry(err),
-		strings.Contains(err.Error(), "conn closed"), strings.Contains(err.Error(), "unexpected EOF"):
+	case errors.As(err, &refused),
+		errors.As(err, &network),
+		errors.Is(err, driver.ErrBadConn),
+		errors.Is(err, sql.ErrConnDone),
+		pgconn.SafeToRetry(err),
+		strings.Contains(err.Error(), "conn closed"),
+		strings.Contains(err.Error(), "unexpected EOF"):
 		e.Kind = database.Unavailable
 	}
 	return e
@@ -41,7 +46,11 @@ func kindOf(code string) database.Kind {
 		return database.Full
 	case code == "25006", code == "42501": // read_only_sql_transaction, insufficient_privilege
 		return database.ReadOnly
-	case strings.HasPrefix(code, "08"), strings.HasPrefix(code, "57P"), strings.HasPrefix(code, "53"), strings.HasPrefix(code, "40"), code == "55P03":
+	case strings.HasPrefix(code, "08"),
+		strings.HasPrefix(code, "57P"),
+		strings.HasPrefix(code, "53"),
+		strings.HasPrefix(code, "40"),
+		code == "55P03":
 		return database.Unavailable // connection failures, shutdowns, exhausted resources, serialization conflicts, locks
 	case strings.HasPrefix(code, "XX"):
 		return database.Corrupt

@@ -35,7 +35,10 @@ func (d *DB) classify(err error) error {
 // kindOf classifies an extended result code of SQLite: https://www.sqlite.org/rescode.html
 func kindOf(code int) database.Kind {
 	switch code {
-	case sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_TRUNCATE:
+	case sqlite3.SQLITE_IOERR_WRITE,
+		sqlite3.SQLITE_IOERR_FSYNC,
+		sqlite3.SQLITE_IOERR_SHMSIZE,
+		sqlite3.SQLITE_IOERR_TRUNCATE:
 		return database.Full // also reported when the file reaches the process's file size limit
 	}
 	switch code & 0xff { // the primary result code

@@ -17,7 +17,13 @@ import (
 
 // collect reads a list page by page and returns what name returns for its rows. between is
 // called with the position that a page ended at.
-func collect[T any](t *testing.T, limit int, between func(*store.Position), read func(store.Page) ([]T, *store.Position, error), name func(T) string) (names []string) {
+func collect[T any](
+	t *testing.T,
+	limit int,
+	between func(*store.Position),
+	read func(store.Page) ([]T, *store.Position, error),
+	name func(T) string,
+) (names []string) {
 	t.Helper()
 	for p := (store.Page{Limit: limit}); ; {
 		rows, next, err := read(p)
@@ -123,7 +129,8 @@ func testPagesAndWriters(t *testing.T, open Opener) {
 	var wg sync.WaitGroup
 	wg.Go(func() { // begins runs
 		for i := 0; ctx.Err() == nil; i++ {
-			if err := other.Create(ctx, &journal.Creation{ID: fmt.Sprintf("new%06d", i), Tenant: "acme", Agent: "a0", Lazy: true, Log: []byte("x")}); err != nil && ctx.Err() == nil {
+			if err := other.Create(ctx, &journal.Creation{ID: fmt.Sprintf("new%06d", i), Tenant: "acme", Agent: "a0", Lazy: true, Log: []byte("x")}); err != nil &&
+				ctx.Err() == nil {
 				t.Error(err)
 			}
 		}
@@ -179,10 +186,22 @@ func testPagesOfOtherLists(t *testing.T, open Opener) {
 			require.NoError(t, err)
 			_, err = tenant.PutAgent(ctx, name, []byte(name+" again"), nil)
 			require.NoError(t, err)
-			require.NoError(t, tenant.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 1, About: []byte(`{}`)}, name, "1"))
-			require.NoError(t, tenant.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 1, About: []byte(`{}`)}, name, "2"))
+			require.NoError(
+				t,
+				tenant.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 1, About: []byte(`{}`)}, name, "1"),
+			)
+			require.NoError(
+				t,
+				tenant.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 1, About: []byte(`{}`)}, name, "2"),
+			)
 			require.NoError(t, tenant.SetSecret(ctx, name, []byte("x")))
-			require.NoError(t, tenant.AddUsage(ctx, store.Usage{Day: fmt.Sprintf("2026-01-%02d", i/3+1), Agent: name, Module: strings.Repeat("m", i%3), Runs: 1}))
+			require.NoError(
+				t,
+				tenant.AddUsage(
+					ctx,
+					store.Usage{Day: fmt.Sprintf("2026-01-%02d", i/3+1), Agent: name, Module: strings.Repeat("m", i%3), Runs: 1},
+				),
+			)
 		}
 		_, err := s.CreateTenant(ctx, name, "", store.TenantQuota{}, nil)
 		require.NoError(t, err)
@@ -195,22 +214,53 @@ func testPagesOfOtherLists(t *testing.T, open Opener) {
 	}
 	acme := s.Tenant("acme")
 
-	tenants := collect(t, limit, nil, func(p store.Page) ([]store.TenantInfo, *store.Position, error) { return s.Tenants(ctx, p) },
-		func(i store.TenantInfo) string { return i.ID })
+	tenants := collect(
+		t,
+		limit,
+		nil,
+		func(p store.Page) ([]store.TenantInfo, *store.Position, error) { return s.Tenants(ctx, p) },
+		func(i store.TenantInfo) string { return i.ID },
+	)
 	require.Equal(t, append([]string{"acme", "beta"}, names...), tenants)
-	require.Equal(t, digests, collect(t, limit, nil, func(p store.Page) ([]store.Block, *store.Position, error) { return s.Blocks(ctx, p) },
-		func(b store.Block) string { return b.Digest }))
-	require.Equal(t, names, collect(t, limit, nil, func(p store.Page) ([]store.SecretInfo, *store.Position, error) { return acme.Secrets(ctx, p) },
-		func(i store.SecretInfo) string { return i.Name }))
-	require.ElementsMatch(t, keys, collect(t, limit, nil, func(p store.Page) ([]store.Key, *store.Position, error) { return acme.Keys(ctx, p) },
-		func(k store.Key) string { return k.ID }))
-	require.ElementsMatch(t, digests, collect(t, limit, nil, func(p store.Page) ([]store.TenantModule, *store.Position, error) { return acme.Modules(ctx, p) },
-		func(m store.TenantModule) string {
-			require.Len(t, m.Names, 2)
-			require.Equal(t, m.Digest, m.Names[0].Digest)
-			require.Equal(t, []string{"1", "2"}, []string{m.Names[0].Version, m.Names[1].Version})
-			return m.Digest
-		}))
+	require.Equal(
+		t,
+		digests,
+		collect(t, limit, nil, func(p store.Page) ([]store.Block, *store.Position, error) { return s.Blocks(ctx, p) },
+			func(b store.Block) string { return b.Digest }),
+	)
+	require.Equal(
+		t,
+		names,
+		collect(
+			t,
+			limit,
+			nil,
+			func(p store.Page) ([]store.SecretInfo, *store.Position, error) { return acme.Secrets(ctx, p) },
+			func(i store.SecretInfo) string { return i.Name },
+		),
+	)
+	require.ElementsMatch(
+		t,
+		keys,
+		collect(t, limit, nil, func(p store.Page) ([]store.Key, *store.Position, error) { return acme.Keys(ctx, p) },
+			func(k store.Key) string { return k.ID }),
+	)
+	require.ElementsMatch(
+		t,
+		digests,
+		collect(
+			t,
+			limit,
+			nil,
+			func(p store.Page) ([]store.TenantModule, *store.Position, error) { return acme.Modules(ctx, p) },
+			func(m store.TenantModule) string {
+				require.Len(t, m.Names, 2)
+				require.Equal(t, m.Digest, m.Names[0].Digest)
+				require.Equal(t, []string{"1", "2"}, []string{m.Names[0].Version, m.Names[1].Version})
+				return m.Digest
+			},
+		),
+	)
 
 	// Agents are changed, added and deleted while they are listed.
 	page := 0
@@ -232,15 +282,25 @@ func testPagesOfOtherLists(t *testing.T, open Opener) {
 	require.Equal(t, "aaa", all[0].Name)
 
 	usage := func(from, to string, limit int) []string {
-		return collect(t, limit, nil, func(p store.Page) ([]store.Usage, *store.Position, error) { return acme.Usage(ctx, from, to, p) },
-			func(u store.Usage) string { return u.Agent })
+		return collect(
+			t,
+			limit,
+			nil,
+			func(p store.Page) ([]store.Usage, *store.Position, error) { return acme.Usage(ctx, from, to, p) },
+			func(u store.Usage) string { return u.Agent },
+		)
 	}
 	require.Equal(t, names, usage("2026-01-01", "2026-12-31", limit))
 	require.Equal(t, names[3:9], usage("2026-01-02", "2026-01-03", 1))
 	total, err := acme.UsageTotal(ctx, "2026-01-02", "2026-01-03")
 	require.NoError(t, err)
 	require.Equal(t, store.Usage{Runs: 6}, total)
-	rows, next, err := acme.Usage(ctx, "2026-01-02", "2026-01-03", store.Page{After: &store.Position{Name: "2026-01-01/n99/"}})
+	rows, next, err := acme.Usage(
+		ctx,
+		"2026-01-02",
+		"2026-01-03",
+		store.Page{After: &store.Position{Name: "2026-01-01/n99/"}},
+	)
 	require.NoError(t, err)
 	require.Len(t, rows, 6, "a position before the first day")
 	require.Nil(t, next)

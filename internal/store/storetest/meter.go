@@ -17,16 +17,34 @@ func testMeter(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()
 	acme := newTenant(t, s, "acme", store.TenantQuota{})
-	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "r", Tenant: "acme", Agent: "a", Owner: "me", Lease: time.Minute, Log: []byte("x"),
-		Modules: []journal.Pin{{Entry: "own", Ring: "tenant", Digest: "d1"}, {Entry: "guard", Ring: "outer", Digest: "d2"}, {Entry: "native", Ring: "tenant"}, {Entry: "sub/own", Ring: "tenant", Digest: "d1"}}}))
+	require.NoError(
+		t,
+		s.Create(
+			ctx,
+			&journal.Creation{ID: "r", Tenant: "acme", Agent: "a", Owner: "me", Lease: time.Minute, Log: []byte("x"),
+				Modules: []journal.Pin{
+					{Entry: "own", Ring: "tenant", Digest: "d1"},
+					{Entry: "guard", Ring: "outer", Digest: "d2"},
+					{Entry: "native", Ring: "tenant"},
+					{Entry: "sub/own", Ring: "tenant", Digest: "d1"},
+				}},
+		),
+	)
 	step := func(entry int64, p *journal.Progress) error {
-		return s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Log: []byte("x"), Entry: entry, First: 1, Progress: p, Lease: time.Minute})
+		return s.Commit(
+			ctx,
+			&journal.Commit{Run: "r", Epoch: 1, Log: []byte("x"), Entry: entry, First: 1, Progress: p, Lease: time.Minute},
+		)
 	}
 	at := func(tokens, fuel int64, steps int, status journal.Status) *journal.Progress {
-		return &journal.Progress{Status: status, Step: steps, Usage: abi.Usage{PromptTokens: tokens, CompletionTokens: tokens / 10, TotalTokens: tokens + tokens/10},
+		return &journal.Progress{
+			Status: status,
+			Step:   steps,
+			Usage:  abi.Usage{PromptTokens: tokens, CompletionTokens: tokens / 10, TotalTokens: tokens + tokens/10},
 			Stats: []abi.EntryStats{{Entry: "own", Digest: "d1", Calls: fuel / 10, Fuel: fuel, WallUS: fuel * 1000},
 				{Entry: "guard", Digest: "d2", Calls: 9, Fuel: 900}, {Entry: "native", Calls: 9},
-				{Agent: "sub", Entry: "own", Digest: "d1", Calls: 1, Fuel: 1}}}
+				{Agent: "sub", Entry: "own", Digest: "d1", Calls: 1, Fuel: 1}},
+		}
 	}
 	first, second := at(100, 50, 1, journal.StatusRunning), at(300, 70, 2, journal.StatusFinished)
 	require.NoError(t, step(2, first))
@@ -66,9 +84,18 @@ func testExpiredRuns(t *testing.T, open Opener) {
 
 	newTenant(t, s, "beta", store.TenantQuota{})
 	for i := range 5 {
-		require.NoError(t, s.Create(ctx, &journal.Creation{ID: fmt.Sprint("more", i), Tenant: "acme", Agent: "a", Owner: "me", Log: []byte("x")}))
+		require.NoError(
+			t,
+			s.Create(
+				ctx,
+				&journal.Creation{ID: fmt.Sprint("more", i), Tenant: "acme", Agent: "a", Owner: "me", Log: []byte("x")},
+			),
+		)
 	}
-	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "its", Tenant: "beta", Agent: "a", Owner: "me", Log: []byte("x")}))
+	require.NoError(
+		t,
+		s.Create(ctx, &journal.Creation{ID: "its", Tenant: "beta", Agent: "a", Owner: "me", Log: []byte("x")}),
+	)
 	list, err = s.ExpiredRuns(ctx, []byte("{no spec"), 10, 2)
 	require.NoError(t, err)
 	require.Len(t, list, 3, "at most two of each tenant")

@@ -33,7 +33,9 @@ func large(size int, of string) []byte {
 // largeEvent returns an event whose text has size bytes.
 func largeEvent(t *testing.T, seq int64, size int) []byte {
 	t.Helper()
-	b, err := abijson.Marshal(&abi.Event{Type: abi.EventLog, Seq: seq, Run: "r", Text: string(large(size, fmt.Sprint("event ", seq)))})
+	b, err := abijson.Marshal(
+		&abi.Event{Type: abi.EventLog, Seq: seq, Run: "r", Text: string(large(size, fmt.Sprint("event ", seq)))},
+	)
 	require.NoError(t, err)
 	return append(b, '\n')
 }
@@ -82,7 +84,23 @@ func testLarge(t *testing.T, open Opener) {
 		seq := int64(i) + 1
 		e := largeEvent(t, seq, i*100_000)
 		events = append(events, e...)
-		require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: seq + 1, Log: entry, First: seq, Last: seq, Events: e, Lease: lease, Lazy: i%2 == 1}))
+		require.NoError(
+			t,
+			s.Commit(
+				ctx,
+				&journal.Commit{
+					Run:    "r",
+					Epoch:  1,
+					Entry:  seq + 1,
+					Log:    entry,
+					First:  seq,
+					Last:   seq,
+					Events: e,
+					Lease:  lease,
+					Lazy:   i%2 == 1,
+				},
+			),
+		)
 	}
 	wasm := large(700_000, "module")
 	digest, err := s.PutModule(ctx, wasm)
@@ -160,7 +178,16 @@ func testLargeRejected(t *testing.T, open Opener) {
 	require.ErrorIs(t, create(s, "r"), journal.ErrExists)
 	var full *store.QuotaError
 	require.ErrorAs(t, create(acme.Journal(), "another"), &full)
-	c := &journal.Commit{Run: "r", Epoch: 1, Entry: 2, Log: bytes, First: 1, Last: 1, Events: largeEvent(t, 1, 300_000), Lease: lease}
+	c := &journal.Commit{
+		Run:    "r",
+		Epoch:  1,
+		Entry:  2,
+		Log:    bytes,
+		First:  1,
+		Last:   1,
+		Events: largeEvent(t, 1, 300_000),
+		Lease:  lease,
+	}
 	require.NoError(t, s.Commit(ctx, c))
 	require.NoError(t, s.Commit(ctx, c), "the response was lost, and the commit is repeated")
 	wrong := *c
@@ -183,8 +210,25 @@ func testLargeDeleted(t *testing.T, open Opener) {
 	newTenant(t, s, "acme", store.TenantQuota{})
 	db := raw(t, where)
 	create := func(id, tenant string) {
-		require.NoError(t, s.Create(ctx, &journal.Creation{ID: id, Tenant: tenant, Lease: -time.Second, Log: large(2_000_000, id)}))
-		require.NoError(t, s.Commit(ctx, &journal.Commit{Run: id, Epoch: 1, Entry: 1, First: 1, Last: 1, Events: largeEvent(t, 1, 200_000), Lease: -time.Second}))
+		require.NoError(
+			t,
+			s.Create(ctx, &journal.Creation{ID: id, Tenant: tenant, Lease: -time.Second, Log: large(2_000_000, id)}),
+		)
+		require.NoError(
+			t,
+			s.Commit(
+				ctx,
+				&journal.Commit{
+					Run:    id,
+					Epoch:  1,
+					Entry:  1,
+					First:  1,
+					Last:   1,
+					Events: largeEvent(t, 1, 200_000),
+					Lease:  -time.Second,
+				},
+			),
+		)
 	}
 	digest, err := s.PutModule(ctx, large(300_000, "module"))
 	require.NoError(t, err)
@@ -223,7 +267,10 @@ func testLargeSwept(t *testing.T, open Opener) {
 		"prune":   func() error { _, err := s.Prune(ctx, store.PruneOptions{}); return err },
 	} {
 		stage := func(id string, at time.Time) {
-			_, err := db.ExecContext(ctx, fmt.Sprintf(`INSERT INTO staged (id, written_ms) VALUES ('%s', %d)`, id, at.UnixMilli()))
+			_, err := db.ExecContext(
+				ctx,
+				fmt.Sprintf(`INSERT INTO staged (id, written_ms) VALUES ('%s', %d)`, id, at.UnixMilli()),
+			)
 			require.NoError(t, err)
 			for n := range 20 {
 				_, err := db.ExecContext(ctx, fmt.Sprintf(`INSERT INTO pieces (id, piece, body) VALUES ('%s', %d, 'abc')`, id, n))

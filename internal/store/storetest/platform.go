@@ -34,7 +34,10 @@ func testTenants(t *testing.T, open Opener) {
 	newTenant(t, s, "beta", store.TenantQuota{})
 
 	name := "Acme Ltd"
-	_, err = again(t, where).UpdateTenant(ctx, "acme", &store.TenantUpdate{Name: &name, Quota: &store.TenantQuota{RunsPerDay: 9}})
+	_, err = again(
+		t,
+		where,
+	).UpdateTenant(ctx, "acme", &store.TenantUpdate{Name: &name, Quota: &store.TenantQuota{RunsPerDay: 9}})
 	require.NoError(t, err)
 	info, err := s.TenantInfo(ctx, "acme")
 	require.NoError(t, err)
@@ -65,7 +68,10 @@ func testDeleteTenant(t *testing.T, open Opener) {
 	for _, tenant := range []*store.Tenant{acme, beta} {
 		fill(t, s, tenant)
 	}
-	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "busy", Tenant: "acme", Owner: "me", Lease: lease, Log: []byte("x")}))
+	require.NoError(
+		t,
+		s.Create(ctx, &journal.Creation{ID: "busy", Tenant: "acme", Owner: "me", Lease: lease, Log: []byte("x")}),
+	)
 	require.ErrorIs(t, s.DeleteTenant(ctx, "acme"), store.ErrInUse)
 	require.NoError(t, s.Abandon(ctx, "acme-run", ""))
 	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "busy", Epoch: 1, Entry: 2, Log: []byte("x"), First: 1, Last: 0,
@@ -85,12 +91,26 @@ func fill(t *testing.T, s store.Store, tenant *store.Tenant) {
 	require.NoError(t, err)
 	digest, err := s.PutModule(ctx, []byte("the same bytes for all"))
 	require.NoError(t, err)
-	require.NoError(t, tenant.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 22, About: json.RawMessage(`{}`)}, id+"-module", "1"))
+	require.NoError(
+		t,
+		tenant.PutModule(
+			ctx,
+			&store.TenantModule{Digest: digest, Kind: "wasm", Size: 22, About: json.RawMessage(`{}`)},
+			id+"-module",
+			"1",
+		),
+	)
 	_, err = tenant.PutAgent(ctx, id+"-agent", []byte("name: a"), []string{digest})
 	require.NoError(t, err)
 	require.NoError(t, tenant.SetSecret(ctx, "openai", []byte(id)))
 	require.NoError(t, tenant.AddUsage(ctx, store.Usage{Day: "2026-01-31", Agent: id, Fuel: 7}))
-	require.NoError(t, s.Create(ctx, &journal.Creation{ID: id + "-run", Tenant: id, Agent: id, Owner: "me", Lease: -time.Second, Log: []byte("x")}))
+	require.NoError(
+		t,
+		s.Create(
+			ctx,
+			&journal.Creation{ID: id + "-run", Tenant: id, Agent: id, Owner: "me", Lease: -time.Second, Log: []byte("x")},
+		),
+	)
 }
 
 // has returns the kinds of rows that a tenant has.
@@ -207,7 +227,12 @@ func testKeys(t *testing.T, open Opener) {
 	require.ErrorIs(t, err, store.ErrNoKey)
 	_, short, err := acme.CreateKey(ctx, &store.KeyOptions{TTL: time.Millisecond})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { _, _, err := s.Authenticate(ctx, short); return err != nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(
+		t,
+		func() bool { _, _, err := s.Authenticate(ctx, short); return err != nil },
+		10*time.Second,
+		time.Millisecond,
+	)
 	rejected(short, "expired")
 
 	require.NoError(t, s.DeleteTenant(ctx, "acme"))
@@ -240,7 +265,12 @@ func testTenantModules(t *testing.T, open Opener) {
 	put := func(text, name, version string) (string, error) {
 		digest, err := s.PutModule(ctx, []byte(text))
 		require.NoError(t, err)
-		return digest, acme.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: int64(len(text)), About: json.RawMessage(`{"a":1}`)}, name, version)
+		return digest, acme.PutModule(
+			ctx,
+			&store.TenantModule{Digest: digest, Kind: "wasm", Size: int64(len(text)), About: json.RawMessage(`{"a":1}`)},
+			name,
+			version,
+		)
 	}
 	one, err := put("one", "redact", "1.0")
 	require.NoError(t, err)
@@ -338,7 +368,12 @@ func testAgents(t *testing.T, open Opener) {
 func testTenantQuotas(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
-	acme := newTenant(t, s, "acme", store.TenantQuota{ConcurrentRuns: 3, RunsPerDay: 5, TokensPerDay: 1000, FuelPerDay: 50})
+	acme := newTenant(
+		t,
+		s,
+		"acme",
+		store.TenantQuota{ConcurrentRuns: 3, RunsPerDay: 5, TokensPerDay: 1000, FuelPerDay: 50},
+	)
 	over := func(err error, quota string) {
 		t.Helper()
 		var full *store.QuotaError
@@ -370,7 +405,11 @@ func testTenantQuotas(t *testing.T, open Opener) {
 		}
 	}
 	require.NoError(t, acme.AdmitRun(ctx, "s", "a", true))
-	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "s", Tenant: "acme", Agent: "a", Owner: "me", Lease: lease, Log: []byte("x")}), "replaces its admission")
+	require.NoError(
+		t,
+		s.Create(ctx, &journal.Creation{ID: "s", Tenant: "acme", Agent: "a", Owner: "me", Lease: lease, Log: []byte("x")}),
+		"replaces its admission",
+	)
 	require.NoError(t, acme.AdmitRun(ctx, "t", "a", true))
 	over(acme.AdmitRun(ctx, "u", "a", true), "runs_per_day")
 	require.NoError(t, acme.AdmitRun(ctx, "u", "a", false), "a resumed run is not counted again")
@@ -379,7 +418,14 @@ func testTenantQuotas(t *testing.T, open Opener) {
 	require.NoError(t, acme.ReleaseRun(ctx, "u"))
 
 	today := store.Day(time.Now())
-	require.NoError(t, acme.AddUsage(ctx, store.Usage{Day: today, Agent: "a", PromptTokens: 900, CompletionTokens: 100}, store.Usage{Day: today, Agent: "a", Module: "m", Fuel: 20}))
+	require.NoError(
+		t,
+		acme.AddUsage(
+			ctx,
+			store.Usage{Day: today, Agent: "a", PromptTokens: 900, CompletionTokens: 100},
+			store.Usage{Day: today, Agent: "a", Module: "m", Fuel: 20},
+		),
+	)
 	over(acme.AdmitRun(ctx, "u", "a", false), "tokens_per_day")
 	_, err := s.UpdateTenant(ctx, "acme", &store.TenantUpdate{Quota: &store.TenantQuota{FuelPerDay: 50}})
 	require.NoError(t, err)

@@ -26,8 +26,14 @@ func newRuns(t *testing.T, s store.Store) {
 		"running":  {journal.StatusRunning, lease},
 	} {
 		newRun(t, s, id)
-		require.NoError(t, s.Commit(t.Context(), &journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: []byte(`{}`), First: 1, Last: 1, Events: event(id, 1),
-			Lease: r.lease, Progress: &journal.Progress{Status: r.status, FinishReason: abi.RunStop}}))
+		require.NoError(
+			t,
+			s.Commit(
+				t.Context(),
+				&journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: []byte(`{}`), First: 1, Last: 1, Events: event(id, 1),
+					Lease: r.lease, Progress: &journal.Progress{Status: r.status, FinishReason: abi.RunStop}},
+			),
+		)
 	}
 }
 
@@ -64,7 +70,10 @@ func testPrune(t *testing.T, open Opener) {
 	require.Empty(t, events, "they were deleted with the run")
 
 	for i := range 120 {
-		require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "many " + string(rune('0'+i)), Lease: -time.Second, Log: []byte(`{}`)}))
+		require.NoError(
+			t,
+			s.Create(t.Context(), &journal.Creation{ID: "many " + string(rune('0'+i)), Lease: -time.Second, Log: []byte(`{}`)}),
+		)
 	}
 	require.Equal(t, 120, prune(store.PruneOptions{Unfinished: true}))
 }

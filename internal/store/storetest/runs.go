@@ -25,8 +25,16 @@ func testRuns(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
 	began := time.Now().Add(-time.Minute)
-	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "r", Tenant: "t", Agent: "a", Parent: "p", Title: "Grüße", Owner: "me", Lease: lease,
-		Modules: []journal.Pin{{Entry: "m", Ring: "tenant", Digest: "d"}}, Spec: json.RawMessage(`{"x":1}`), Log: []byte("first")}))
+	require.NoError(
+		t,
+		s.Create(
+			ctx,
+			&journal.Creation{ID: "r", Tenant: "t", Agent: "a", Parent: "p", Title: "Grüße", Owner: "me", Lease: lease,
+				Modules: []journal.Pin{
+					{Entry: "m", Ring: "tenant", Digest: "d"},
+				}, Spec: json.RawMessage(`{"x":1}`), Log: []byte("first")},
+		),
+	)
 	require.ErrorIs(t, s.Create(ctx, &journal.Creation{ID: "r"}), journal.ErrExists)
 
 	progress := &journal.Progress{Status: journal.StatusPaused, Step: 3, Usage: abi.Usage{TotalTokens: 7}, Fuel: 9,
@@ -70,12 +78,19 @@ func testCommits(t *testing.T, open Opener) {
 	require.Error(t, commit(s, "r", 1, 3, 1), "an event is repeated")
 	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 2, First: 2, Last: 3,
 		Events: append(event("r", 2), event("r", 3)...), Lazy: true, Lease: lease}), "events alone")
-	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 3, Log: []byte("x"), First: 4, Last: 3, Lease: lease}), "a change alone")
+	require.NoError(
+		t,
+		s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 3, Log: []byte("x"), First: 4, Last: 3, Lease: lease}),
+		"a change alone",
+	)
 	require.ErrorIs(t, commit(s, "none", 1, 2, 1), journal.ErrNoRun)
 	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "lazy", Log: []byte("x"), Lease: lease, Lazy: true}))
 	written := make(chan struct{}, 9)
-	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "lazy", Epoch: 1, Entry: 2, Log: []byte("y"), First: 1, Lease: lease,
-		Written: func() { written <- struct{}{} }}))
+	require.NoError(
+		t,
+		s.Commit(ctx, &journal.Commit{Run: "lazy", Epoch: 1, Entry: 2, Log: []byte("y"), First: 1, Lease: lease,
+			Written: func() { written <- struct{}{} }}),
+	)
 	require.LessOrEqual(t, len(written), 1, "Written is called once")
 	require.NoError(t, commit(s, "lazy", 1, 3, 1))
 
@@ -93,10 +108,17 @@ func testCommits(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Len(t, events, 1)
 
-	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 3, First: 4, Last: 4, Events: event("r", 4),
-		Progress: &journal.Progress{Status: journal.StatusFinished, FinishReason: abi.RunStop}}))
-	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 3, First: 4, Last: 4, Events: event("r", 4),
-		Progress: &journal.Progress{Status: journal.StatusFinished, FinishReason: abi.RunStop}}), "the repeated end")
+	require.NoError(
+		t,
+		s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 3, First: 4, Last: 4, Events: event("r", 4),
+			Progress: &journal.Progress{Status: journal.StatusFinished, FinishReason: abi.RunStop}}),
+	)
+	require.NoError(
+		t,
+		s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 3, First: 4, Last: 4, Events: event("r", 4),
+			Progress: &journal.Progress{Status: journal.StatusFinished, FinishReason: abi.RunStop}}),
+		"the repeated end",
+	)
 	require.Error(t, commit(s, "r", 1, 4, 5), "nothing follows the end")
 	_, err = s.Claim(ctx, &journal.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease, Steal: true})
 	require.ErrorIs(t, err, journal.ErrFinished)
@@ -127,14 +149,32 @@ func testClaims(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	other := again(t, where)
 	newRun(t, s, "paused")
-	require.NoError(t, s.Commit(t.Context(), &journal.Commit{Run: "paused", Epoch: 1, Entry: 1, First: 1, Progress: &journal.Progress{Status: journal.StatusPaused}}))
-	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "expired", Owner: "me", Lease: -time.Second, Log: []byte("x")}))
+	require.NoError(
+		t,
+		s.Commit(
+			t.Context(),
+			&journal.Commit{
+				Run:      "paused",
+				Epoch:    1,
+				Entry:    1,
+				First:    1,
+				Progress: &journal.Progress{Status: journal.StatusPaused},
+			},
+		),
+	)
+	require.NoError(
+		t,
+		s.Create(t.Context(), &journal.Creation{ID: "expired", Owner: "me", Lease: -time.Second, Log: []byte("x")}),
+	)
 	for _, id := range []string{"paused", "expired"} {
 		var won, busy atomic.Int64
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
-				_, err := []store.Store{s, other}[i%2].Claim(t.Context(), &journal.Claim{Run: id, Epoch: 1, Owner: fmt.Sprint(i), Lease: lease})
+				_, err := []store.Store{s, other}[i%2].Claim(
+					t.Context(),
+					&journal.Claim{Run: id, Epoch: 1, Owner: fmt.Sprint(i), Lease: lease},
+				)
 				if err == nil {
 					won.Add(1)
 					return
@@ -152,7 +192,18 @@ func testClaims(t *testing.T, open Opener) {
 func testLists(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	for i := range 5 {
-		require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: fmt.Sprint("r", i), Tenant: []string{"", "t"}[i%2], Agent: fmt.Sprint("a", i%3), Log: []byte("x")}))
+		require.NoError(
+			t,
+			s.Create(
+				t.Context(),
+				&journal.Creation{
+					ID:     fmt.Sprint("r", i),
+					Tenant: []string{"", "t"}[i%2],
+					Agent:  fmt.Sprint("a", i%3),
+					Log:    []byte("x"),
+				},
+			),
+		)
 	}
 	ids := func(f *store.Filter) []string {
 		runs, _, err := s.Runs(t.Context(), f)

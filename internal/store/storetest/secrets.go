@@ -45,7 +45,18 @@ func testSecrets(t *testing.T, open Opener) {
 	}
 	renamed, err := store.ParseKeyring("a:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("b"), 32)))
 	require.NoError(t, err)
-	none, other, both, another := with(nil, "a"), with(newKeyring(t, "b"), "a"), with(newKeyring(t, "b", "a")), with(renamed, "a")
+	none, other, both, another := with(
+		nil,
+		"a",
+	), with(
+		newKeyring(t, "b"),
+		"a",
+	), with(
+		newKeyring(t, "b", "a"),
+	), with(
+		renamed,
+		"a",
+	)
 	for _, tenant := range []*store.Tenant{none, other, another} {
 		_, err = tenant.Secret(ctx, "openai")
 		require.ErrorIs(t, err, store.ErrNoKeyring)

@@ -40,7 +40,13 @@ const lease = time.Minute
 // newRun creates a run with one entry in its log.
 func newRun(t *testing.T, s store.Store, id string) {
 	t.Helper()
-	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: id, Agent: "a", Title: "hi", Owner: "me", Lease: lease, Log: []byte(`{"n":1}`)}))
+	require.NoError(
+		t,
+		s.Create(
+			t.Context(),
+			&journal.Creation{ID: id, Agent: "a", Title: "hi", Owner: "me", Lease: lease, Log: []byte(`{"n":1}`)},
+		),
+	)
 }
 
 // commit appends an entry and one event.

@@ -83,7 +83,10 @@ func (l *linker) imports(m *wasm.Module, from string, types uint32) (at []uint32
 			at = append(at, 0)
 			continue
 		}
-		known := slices.IndexFunc(l.out.Imports, func(o wasm.Import) bool { return o.Module == imp.Module && o.Name == imp.Name })
+		known := slices.IndexFunc(
+			l.out.Imports,
+			func(o wasm.Import) bool { return o.Module == imp.Module && o.Name == imp.Name },
+		)
 		if known < 0 {
 			known = len(l.out.Imports)
 			imp.Type += types

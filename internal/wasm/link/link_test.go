@@ -25,8 +25,14 @@ func linkable() (main, part *wasm.Module) {
 		Functions: []uint32{0, 1},
 		Tables:    []wasm.Table{{Type: wasm.FuncRef, Size: wasm.Range{Min: 2}}},
 		Memories:  []wasm.Memory{{Size: wasm.Range{Min: 1}}},
-		Elements:  []wasm.Element{{Offset: wasm.ConstExpr{Op: wasm.OpI32Const}, Type: wasm.FuncRef, Functions: []uint32{1, 3}}},
-		Exports:   []wasm.Export{{Name: "memory", Kind: wasm.ExternalMemory, Index: 0}, {Name: "twice", Kind: wasm.ExternalFunction, Index: 2}, {Name: "one", Kind: wasm.ExternalFunction, Index: 3}},
+		Elements: []wasm.Element{
+			{Offset: wasm.ConstExpr{Op: wasm.OpI32Const}, Type: wasm.FuncRef, Functions: []uint32{1, 3}},
+		},
+		Exports: []wasm.Export{
+			{Name: "memory", Kind: wasm.ExternalMemory, Index: 0},
+			{Name: "twice", Kind: wasm.ExternalFunction, Index: 2},
+			{Name: "one", Kind: wasm.ExternalFunction, Index: 3},
+		},
 		Code: []wasm.Code{
 			codeOf(byte(wasm.OpLocalGet), 0, byte(wasm.OpCall), 1, byte(wasm.OpLocalGet), 0, byte(wasm.OpCall), 1, opI32Add),
 			codeOf(byte(wasm.OpI32Const), 1),
@@ -39,7 +45,10 @@ func linkable() (main, part *wasm.Module) {
 			{Module: "host", Name: "log", Type: 1}, {Module: "host", Name: "other", Type: 1},
 		},
 		Functions: []uint32{1, 1},
-		Exports:   []wasm.Export{{Name: "inc", Kind: wasm.ExternalFunction, Index: 3}, {Name: "hook", Kind: wasm.ExternalFunction, Index: 4}},
+		Exports: []wasm.Export{
+			{Name: "inc", Kind: wasm.ExternalFunction, Index: 3},
+			{Name: "hook", Kind: wasm.ExternalFunction, Index: 4},
+		},
 		Code: []wasm.Code{
 			codeOf(byte(wasm.OpLocalGet), 0, byte(wasm.OpCall), 0, opI32Add),
 			codeOf(byte(wasm.OpLocalGet), 0, byte(wasm.OpCall), 1, byte(wasm.OpCall), 2, byte(wasm.OpCall), 3),
@@ -59,7 +68,15 @@ func TestModules(t *testing.T) {
 	require.Equal(t, "log", m.Imports[0].Name)
 	require.Equal(t, "other", m.Imports[1].Name)
 	// log other twice one inc hook
-	require.Equal(t, []wasm.Export{{Name: "memory", Kind: wasm.ExternalMemory, Index: 0}, {Name: "twice", Kind: wasm.ExternalFunction, Index: 2}, {Name: "hook", Kind: wasm.ExternalFunction, Index: 5}}, m.Exports)
+	require.Equal(
+		t,
+		[]wasm.Export{
+			{Name: "memory", Kind: wasm.ExternalMemory, Index: 0},
+			{Name: "twice", Kind: wasm.ExternalFunction, Index: 2},
+			{Name: "hook", Kind: wasm.ExternalFunction, Index: 5},
+		},
+		m.Exports,
+	)
 	require.Equal(t, []uint32{4, 3}, m.Elements[0].Functions)
 	for i, want := range [][]byte{
 		codeOf(byte(wasm.OpLocalGet), 0, byte(wasm.OpCall), 4, byte(wasm.OpLocalGet), 0, byte(wasm.OpCall), 4, opI32Add).Body,

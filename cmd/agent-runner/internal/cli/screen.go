@@ -20,7 +20,11 @@ type Screen struct {
 }
 
 func NewScreen(e *Env) *Screen {
-	return &Screen{Out: e.Out, Err: e.Err, Color: e.Getenv("NO_COLOR") == "" && e.Getenv("TERM") != "dumb" && IsTerminal(e.Err)}
+	return &Screen{
+		Out:   e.Out,
+		Err:   e.Err,
+		Color: e.Getenv("NO_COLOR") == "" && e.Getenv("TERM") != "dumb" && IsTerminal(e.Err),
+	}
 }
 
 func IsTerminal(stream any) bool {

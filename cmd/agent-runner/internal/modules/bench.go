@@ -96,8 +96,10 @@ a pprof profile: view it with go tool pprof -http=: FILE. Profiling distorts the
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "the module's configuration, as `JSON`")
-	cmd.Flags().StringVar(&messages, "messages", "", "read the conversation from `FILE`, as JSON (default: a conversation of twenty messages)")
-	cmd.Flags().StringVar(&profileTo, "profile", "", "write a profile of fuel by function to `FILE`, and print the top functions")
+	cmd.Flags().
+		StringVar(&messages, "messages", "", "read the conversation from `FILE`, as JSON (default: a conversation of twenty messages)")
+	cmd.Flags().
+		StringVar(&profileTo, "profile", "", "write a profile of fuel by function to `FILE`, and print the top functions")
 	cmd.Flags().IntVar(&count, "count", bench.DefaultRuns, "run the conversation `N` times")
 	moduleFlags(cmd, &output, &cacheDir)
 	return cmd
@@ -113,9 +115,18 @@ type benchResult struct {
 }
 
 // profile benchmarks m and writes the counts of p to a file.
-func (r *benchResult) profile(ctx context.Context, m *module.Module, o *bench.Options, p *sandbox.Profile, file string) (err error) {
+func (r *benchResult) profile(
+	ctx context.Context,
+	m *module.Module,
+	o *bench.Options,
+	p *sandbox.Profile,
+	file string,
+) (err error) {
 	if m.Bundle() != nil {
-		return cli.Usagef("%s is a script: --profile counts WebAssembly functions, so it would show the interpreter's", m.Name())
+		return cli.Usagef(
+			"%s is a script: --profile counts WebAssembly functions, so it would show the interpreter's",
+			m.Name(),
+		)
 	}
 	p.Reset() // discard what loading the module used
 	if r.Hooks, err = bench.Run(ctx, m, o); err != nil {
@@ -146,7 +157,19 @@ func benchText(rows []bench.Row) string {
 			fmt.Fprintf(w, "%-*s\t0\t-\t-\t-\t-\t-\t-\t\n", width, r.Hook)
 			continue
 		}
-		fmt.Fprintf(w, "%-*s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t\n", width, r.Hook, r.Calls, r.Fuel, microseconds(r.TimeNS), r.BytesIn, r.BytesOut, r.HostCalls, r.Pages)
+		fmt.Fprintf(
+			w,
+			"%-*s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t\n",
+			width,
+			r.Hook,
+			r.Calls,
+			r.Fuel,
+			microseconds(r.TimeNS),
+			r.BytesIn,
+			r.BytesOut,
+			r.HostCalls,
+			r.Pages,
+		)
 		if n := r.Failed + r.Faulted; n > 0 {
 			notes = append(notes, fmt.Sprintf("%s failed in %d of %d calls: %s", r.Hook, n, r.Calls, cli.OneLine(r.Problem)))
 		}

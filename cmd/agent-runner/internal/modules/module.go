@@ -40,7 +40,8 @@ func NewModule(e *cli.Env) *cobra.Command {
 // moduleFlags adds the flags of commands that load one module.
 func moduleFlags(cmd *cobra.Command, output, cacheDir *string) {
 	cmd.Flags().StringVarP(output, "output", "o", "text", "`text` or json")
-	cmd.Flags().StringVar(cacheDir, "cache-dir", "", "cache compiled modules in `DIR`; \"\" disables the cache (default: $"+hosting.EnvCacheDir+", else the user's cache directory)")
+	cmd.Flags().
+		StringVar(cacheDir, "cache-dir", "", "cache compiled modules in `DIR`; \"\" disables the cache (default: $"+hosting.EnvCacheDir+", else the user's cache directory)")
 }
 
 // moduleHost creates a host for a command that loads one module.

@@ -54,7 +54,10 @@ your own module.`,
 			folder, ok := langs[cmp.Or(longNames[lang], lang)]
 			switch {
 			case !moduleNames.MatchString(name):
-				return cli.Usagef("%q is not a valid module name; want lowercase letters, digits and -, starting with a letter", cli.Short(name, 60))
+				return cli.Usagef(
+					"%q is not a valid module name; want lowercase letters, digits and -, starting with a letter",
+					cli.Short(name, 60),
+				)
 			case !ok:
 				return cli.Usagef("--lang is %q; want one of %s", lang, strings.Join(languageNames(), ", "))
 			}
@@ -66,7 +69,10 @@ your own module.`,
 				return err
 			}
 			if lang == "go" && values.SDK == "" && values.Version == unreleased {
-				return cli.Usagef("this agent-runner is not a release, so Go cannot fetch its SDK; name a checkout of %s: --sdk DIR", sdkModule)
+				return cli.Usagef(
+					"this agent-runner is not a release, so Go cannot fetch its SDK; name a checkout of %s: --sdk DIR",
+					sdkModule,
+				)
 			}
 			written, err := writeTemplate(folder, dir, values)
 			if err == nil {
@@ -83,7 +89,8 @@ your own module.`,
 		},
 	}
 	cmd.Flags().StringVar(&lang, "lang", "ts", "the `LANGUAGE`: "+strings.Join(languageNames(), ", "))
-	cmd.Flags().StringVar(&sdk, "sdk", "", "use the SDK of the checkout in `DIR` (default: the released SDK, or that of the checkout that agent-runner was built in)")
+	cmd.Flags().
+		StringVar(&sdk, "sdk", "", "use the SDK of the checkout in `DIR` (default: the released SDK, or that of the checkout that agent-runner was built in)")
 	return cmd
 }
 
@@ -126,7 +133,9 @@ const sdkModule = "github.com/agent-runner/agent-runner"
 
 func newTemplateValues(name, sdk string) (*templateValues, error) {
 	v := &templateValues{Name: name, Ident: strings.ReplaceAll(name, "-", "_"), Version: unreleased, SDK: sdk}
-	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") && !strings.Contains(info.Main.Version, "+dirty") && sdk == "" {
+	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") &&
+		!strings.Contains(info.Main.Version, "+dirty") &&
+		sdk == "" {
 		v.Version = info.Main.Version
 	}
 	if v.SDK == "" && (v.Version == unreleased || strings.HasPrefix(v.Version, unreleased+"-")) {

@@ -165,7 +165,8 @@ func (t *tester) play(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if outcome.Err != nil && !slices.ContainsFunc(c.Expect, func(s conformance.Section) bool { return s.Kind == "error" }) {
+	if outcome.Err != nil &&
+		!slices.ContainsFunc(c.Expect, func(s conformance.Section) bool { return s.Kind == "error" }) {
 		return "", fmt.Errorf("the run did not start: %w", outcome.Err)
 	}
 	got, err := c.Got(outcome)
@@ -208,7 +209,12 @@ func (*tester) Go(context.Context, string, json.RawMessage, []string) (hook.Midd
 }
 
 // Wasm loads the tested module, or another module in the same folder.
-func (t *tester) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (hook.Middleware, error) {
+func (t *tester) Wasm(
+	ctx context.Context,
+	entry, file string,
+	config json.RawMessage,
+	grants []string,
+) (hook.Middleware, error) {
 	granted, err := policy.ParseGrants(grants)
 	if err != nil {
 		return nil, err
@@ -238,7 +244,11 @@ func casesOf(asked, module string, named []string) ([]string, error) {
 	folder := asked
 	info, err := os.Stat(asked)
 	if err != nil {
-		return nil, cli.Usagef("%s: %v; want a module or its folder; create one with: agent-runner module new", asked, cli.Bare(err))
+		return nil, cli.Usagef(
+			"%s: %v; want a module or its folder; create one with: agent-runner module new",
+			asked,
+			cli.Bare(err),
+		)
 	}
 	if !info.IsDir() {
 		folder = filepath.Dir(module)
@@ -253,7 +263,10 @@ func casesOf(asked, module string, named []string) ([]string, error) {
 	}
 	slices.Sort(out)
 	if len(out) == 0 {
-		return nil, cli.Usagef("no conversation in %s: write one, such as conversation.txtar; see agent-runner module test --help", folder)
+		return nil, cli.Usagef(
+			"no conversation in %s: write one, such as conversation.txtar; see agent-runner module test --help",
+			folder,
+		)
 	}
 	return out, nil
 }
@@ -273,7 +286,10 @@ func (t *tester) report() error {
 		if t.differs {
 			advice = "; if the module is right, update the expectations with --update"
 		}
-		return cli.Ended(cli.ExitFailed, fmt.Errorf("%d of %s failed%s", t.failed, cli.Count(int64(len(t.outcomes)), "conversation"), advice))
+		return cli.Ended(
+			cli.ExitFailed,
+			fmt.Errorf("%d of %s failed%s", t.failed, cli.Count(int64(len(t.outcomes)), "conversation"), advice),
+		)
 	}
 	return nil
 }

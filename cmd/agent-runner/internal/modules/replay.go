@@ -38,7 +38,9 @@ bundle or the run cannot be replayed.`,
 		Example: "  agent-runner module replay faults/20260102T150405.000000000Z-policy-gate_tool-1f2e3d4c.fault.zip",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return cli.Usagef("want one bundle: agent-runner module replay BUNDLE; or one module: agent-runner module replay --run RUN PATH")
+				return cli.Usagef(
+					"want one bundle: agent-runner module replay BUNDLE; or one module: agent-runner module replay --run RUN PATH",
+				)
 			}
 			return nil
 		},
@@ -86,8 +88,10 @@ bundle or the run cannot be replayed.`,
 	}
 	moduleFlags(cmd, &output, &cacheDir)
 	cmd.Flags().StringVar(&run.Id, "run", "", "replay the run with this `ID`")
-	cmd.Flags().StringVar(&run.Entry, "entry", "", "with --run: replace the module of the entry `NAME` (default: the file name without extension)")
-	cmd.Flags().StringVar(&run.StoreAt, "store", "", "with --run: the `STORE` of the run, "+hosting.StoreHelp+" (default: $"+hosting.EnvStore+", else default)")
+	cmd.Flags().
+		StringVar(&run.Entry, "entry", "", "with --run: replace the module of the entry `NAME` (default: the file name without extension)")
+	cmd.Flags().
+		StringVar(&run.StoreAt, "store", "", "with --run: the `STORE` of the run, "+hosting.StoreHelp+" (default: $"+hosting.EnvStore+", else default)")
 	return cmd
 }
 
@@ -116,7 +120,13 @@ func replayText(b *replay.Bundle, r *replay.Result) string {
 		fmt.Fprintf(&out, "\nThe recording is incomplete: %s.\n", r.Incomplete)
 	}
 	if r.Same {
-		fmt.Fprintf(&out, "\nReproduced: %s, after %s fuel and %s.\n", cli.OneLine(r.Cause), cli.Thousands(int64(r.Fuel)), cli.Count(int64(r.Calls), "host call"))
+		fmt.Fprintf(
+			&out,
+			"\nReproduced: %s, after %s fuel and %s.\n",
+			cli.OneLine(r.Cause),
+			cli.Thousands(int64(r.Fuel)),
+			cli.Count(int64(r.Calls), "host call"),
+		)
 		return out.String()
 	}
 	fmt.Fprintln(&out, "\nDifferent:")

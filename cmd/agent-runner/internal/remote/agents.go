@@ -51,23 +51,31 @@ The file must contain the agent's name.`,
 }
 
 func agentsList(e *cli.Env) *cobra.Command {
-	return RemoteCommand(e, &cobra.Command{Use: "list", Short: "List agents"}, func(ctx context.Context, r *Session, _ []string) error {
-		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*api.Agent, string, error) { return r.Agents(ctx, p) })
-		if err != nil {
-			return err
-		}
-		return r.Print(list, func() string {
-			rows := [][]string{{"AGENT", "VERSION", "MODULES", "SINCE"}}
-			for _, a := range list {
-				var names []string
-				for _, m := range a.Modules {
-					names = append(names, m.Name)
-				}
-				rows = append(rows, []string{a.Name, fmt.Sprint(a.Version), strings.Join(names, " "), cli.Since(a.Created)})
+	return RemoteCommand(
+		e,
+		&cobra.Command{Use: "list", Short: "List agents"},
+		func(ctx context.Context, r *Session, _ []string) error {
+			list, err := client.Collect(
+				0,
+				client.MaxPage,
+				func(p client.Page) ([]*api.Agent, string, error) { return r.Agents(ctx, p) },
+			)
+			if err != nil {
+				return err
 			}
-			return Table("no agents on "+r.Server(), rows)
-		})
-	})
+			return r.Print(list, func() string {
+				rows := [][]string{{"AGENT", "VERSION", "MODULES", "SINCE"}}
+				for _, a := range list {
+					var names []string
+					for _, m := range a.Modules {
+						names = append(names, m.Name)
+					}
+					rows = append(rows, []string{a.Name, fmt.Sprint(a.Version), strings.Join(names, " "), cli.Since(a.Created)})
+				}
+				return Table("no agents on "+r.Server(), rows)
+			})
+		},
+	)
 }
 
 func agentsShow(e *cli.Env) *cobra.Command {
@@ -95,11 +103,14 @@ func agentsShow(e *cli.Env) *cobra.Command {
 }
 
 func agentsRemove(e *cli.Env) *cobra.Command {
-	return RemoteCommand(e, &cobra.Command{Use: "rm AGENT", Short: "Delete an agent with all its versions, but keep its runs"},
+	return RemoteCommand(
+		e,
+		&cobra.Command{Use: "rm AGENT", Short: "Delete an agent with all its versions, but keep its runs"},
 		func(ctx context.Context, r *Session, args []string) error {
 			if err := r.DeleteAgent(ctx, args[0]); err != nil {
 				return err
 			}
 			return r.Done(map[string]string{"agent": args[0], "did": "forgotten"}, "deleted agent %s", args[0])
-		})
+		},
+	)
 }

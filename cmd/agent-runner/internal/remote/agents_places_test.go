@@ -65,7 +65,11 @@ func agentsInside(list string) string {
 		}
 		return strings.TrimSuffix(b.String(), "\n") + "\n"
 	}
-	return "model: {name: m}\nrings:\n  outer:\n" + deeper("  ") + "agents:\n- name: inside\n  description: It helps.\n  agent:\n    middlewares:\n" + deeper("    ")
+	return "model: {name: m}\nrings:\n  outer:\n" + deeper(
+		"  ",
+	) + "agents:\n- name: inside\n  description: It helps.\n  agent:\n    middlewares:\n" + deeper(
+		"    ",
+	)
 }
 
 func requireSameEntries(t *testing.T, from, to *agentfile.File, digest string) {

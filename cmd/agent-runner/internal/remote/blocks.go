@@ -36,26 +36,38 @@ func blocksAdd(e *cli.Env) *cobra.Command {
 }
 
 func blocksList(e *cli.Env) *cobra.Command {
-	return RemoteCommand(e, &cobra.Command{Use: "list", Short: "List blocked modules"}, func(ctx context.Context, r *Session, _ []string) error {
-		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]api.Block, string, error) { return r.Blocks(ctx, p) })
-		if err != nil {
-			return err
-		}
-		return r.Print(list, func() string {
-			rows := [][]string{{"DIGEST", "SINCE", "REASON"}}
-			for _, b := range list {
-				rows = append(rows, []string{b.Digest, cli.Since(b.Created), b.Reason})
+	return RemoteCommand(
+		e,
+		&cobra.Command{Use: "list", Short: "List blocked modules"},
+		func(ctx context.Context, r *Session, _ []string) error {
+			list, err := client.Collect(
+				0,
+				client.MaxPage,
+				func(p client.Page) ([]api.Block, string, error) { return r.Blocks(ctx, p) },
+			)
+			if err != nil {
+				return err
 			}
-			return Table("no blocked modules", rows)
-		})
-	})
+			return r.Print(list, func() string {
+				rows := [][]string{{"DIGEST", "SINCE", "REASON"}}
+				for _, b := range list {
+					rows = append(rows, []string{b.Digest, cli.Since(b.Created), b.Reason})
+				}
+				return Table("no blocked modules", rows)
+			})
+		},
+	)
 }
 
 func blocksRemove(e *cli.Env) *cobra.Command {
-	return RemoteCommand(e, &cobra.Command{Use: "rm DIGEST", Short: "Unblock a module"}, func(ctx context.Context, r *Session, args []string) error {
-		if err := r.Unblock(ctx, args[0]); err != nil {
-			return err
-		}
-		return r.Done(map[string]string{"digest": args[0], "did": "unblocked"}, "%s is unblocked", args[0])
-	})
+	return RemoteCommand(
+		e,
+		&cobra.Command{Use: "rm DIGEST", Short: "Unblock a module"},
+		func(ctx context.Context, r *Session, args []string) error {
+			if err := r.Unblock(ctx, args[0]); err != nil {
+				return err
+			}
+			return r.Done(map[string]string{"digest": args[0], "did": "unblocked"}, "%s is unblocked", args[0])
+		},
+	)
 }

@@ -16,7 +16,13 @@ import (
 )
 
 func NewKeys(e *cli.Env) *cobra.Command {
-	return group(&cobra.Command{Use: "keys", Short: "Create, list and revoke a tenant's keys"}, keysCreate(e), keysList(e), keysRotate(e), keysRevoke(e))
+	return group(
+		&cobra.Command{Use: "keys", Short: "Create, list and revoke a tenant's keys"},
+		keysCreate(e),
+		keysList(e),
+		keysRotate(e),
+		keysRevoke(e),
+	)
 }
 
 // tenantFlag adds the flag --tenant, which the operator uses.
@@ -50,7 +56,8 @@ be shown again. The key goes to standard output, information about it to standar
 		}
 		return r.showSecret(k, "key "+k.ID+" of "+tenantName(k.Tenant))
 	})
-	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "allow a `SCOPE` such as runs:write; repeatable (default: all that you may grant)")
+	cmd.Flags().
+		StringSliceVar(&scopes, "scope", nil, "allow a `SCOPE` such as runs:write; repeatable (default: all that you may grant)")
 	cmd.Flags().StringVar(&life, "expires", "", "expire after this time, such as 90d or 12h (default: never)")
 	return tenantFlag(cmd, &tenant)
 }
@@ -64,30 +71,44 @@ func (r *Session) showSecret(k *api.Key, what string) error {
 	if k.Expires != nil {
 		until = ", until " + k.Expires.Format("2006-01-02 15:04:05 MST")
 	}
-	r.Note(cli.Plain, "%s%s, with scopes %s. It is shown only once; store it safely:", what, until, strings.Join(k.Scopes, ", "))
+	r.Note(
+		cli.Plain,
+		"%s%s, with scopes %s. It is shown only once; store it safely:",
+		what,
+		until,
+		strings.Join(k.Scopes, ", "),
+	)
 	_, err := fmt.Fprintln(r.Env.Out, cli.Clean(k.Secret))
 	return err
 }
 
 func keysList(e *cli.Env) *cobra.Command {
 	var tenant string
-	cmd := RemoteCommand(e, &cobra.Command{Use: "list", Short: "List keys, without their secret parts"}, func(ctx context.Context, r *Session, _ []string) error {
-		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*api.Key, string, error) { return r.Keys(ctx, tenant, p) })
-		if err != nil {
-			return err
-		}
-		return r.Print(list, func() string {
-			rows := [][]string{{"KEY", "NAME", "STATE", "USED", "SCOPES"}}
-			for _, k := range list {
-				used := "never"
-				if k.Used != nil {
-					used = cli.Since(*k.Used)
-				}
-				rows = append(rows, []string{k.ID, k.Name, keyState(k, time.Now()), used, strings.Join(k.Scopes, " ")})
+	cmd := RemoteCommand(
+		e,
+		&cobra.Command{Use: "list", Short: "List keys, without their secret parts"},
+		func(ctx context.Context, r *Session, _ []string) error {
+			list, err := client.Collect(
+				0,
+				client.MaxPage,
+				func(p client.Page) ([]*api.Key, string, error) { return r.Keys(ctx, tenant, p) },
+			)
+			if err != nil {
+				return err
 			}
-			return Table("no keys", rows)
-		})
-	})
+			return r.Print(list, func() string {
+				rows := [][]string{{"KEY", "NAME", "STATE", "USED", "SCOPES"}}
+				for _, k := range list {
+					used := "never"
+					if k.Used != nil {
+						used = cli.Since(*k.Used)
+					}
+					rows = append(rows, []string{k.ID, k.Name, keyState(k, time.Now()), used, strings.Join(k.Scopes, " ")})
+				}
+				return Table("no keys", rows)
+			})
+		},
+	)
 	return tenantFlag(cmd, &tenant)
 }
 
@@ -127,22 +148,27 @@ func keysRotate(e *cli.Env) *cobra.Command {
 		}
 		return r.showSecret(k, "key "+k.ID+" replaces "+id)
 	})
-	cmd.Flags().StringVar(&grace, "grace", "", "keep the old key valid for this time, such as 1h (default: revoke it immediately)")
+	cmd.Flags().
+		StringVar(&grace, "grace", "", "keep the old key valid for this time, such as 1h (default: revoke it immediately)")
 	return tenantFlag(cmd, &tenant)
 }
 
 func keysRevoke(e *cli.Env) *cobra.Command {
 	var tenant string
-	cmd := RemoteCommand(e, &cobra.Command{Use: "revoke KEY", Short: "Revoke a key, named by its id"}, func(ctx context.Context, r *Session, args []string) error {
-		id, err := keyID(args[0])
-		if err != nil {
-			return err
-		}
-		if err := r.RevokeKey(ctx, tenant, id); err != nil {
-			return err
-		}
-		return r.Done(map[string]string{"key": id, "did": "revoked"}, "key %s is revoked", id)
-	})
+	cmd := RemoteCommand(
+		e,
+		&cobra.Command{Use: "revoke KEY", Short: "Revoke a key, named by its id"},
+		func(ctx context.Context, r *Session, args []string) error {
+			id, err := keyID(args[0])
+			if err != nil {
+				return err
+			}
+			if err := r.RevokeKey(ctx, tenant, id); err != nil {
+				return err
+			}
+			return r.Done(map[string]string{"key": id, "did": "revoked"}, "key %s is revoked", id)
+		},
+	)
 	return tenantFlag(cmd, &tenant)
 }
 

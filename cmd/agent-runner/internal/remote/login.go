@@ -81,7 +81,8 @@ func saveLogin(ctx context.Context, e *cli.Env, at, key string) error {
 		cli.NewScreen(e).Note(cli.Plain, "agent-runner: it replaces key %s, which remains valid", id)
 	}
 	if plainHTTP(at) {
-		cli.NewScreen(e).Note(cli.Amber, "agent-runner: the connection to %s is not encrypted: others on the network can read the key", at)
+		cli.NewScreen(e).
+			Note(cli.Amber, "agent-runner: the connection to %s is not encrypted: others on the network can read the key", at)
 	}
 	_, err = fmt.Fprintf(e.Out, "logged in to %s with %s\n", at, cli.Clean(who.String()))
 	return err
@@ -126,7 +127,11 @@ func ownKey(ctx context.Context, c *client.Client, key string) (*holder, error) 
 		return nil, cli.Usagef("not a server key: want one such as ar_…_…")
 	}
 	h := &holder{Server: c.Server(), ID: part[1]}
-	list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*api.Key, string, error) { return c.Keys(ctx, "", p) })
+	list, err := client.Collect(
+		0,
+		client.MaxPage,
+		func(p client.Page) ([]*api.Key, string, error) { return c.Keys(ctx, "", p) },
+	)
 	var p *api.Problem
 	switch {
 	case errors.As(err, &p) && p.Code() == api.CodeForbidden:
@@ -192,7 +197,10 @@ remains valid; to invalidate it, use agent-runner keys revoke.`,
 				}
 			}
 			if _, ok := l.Servers[at]; !ok && at == "" {
-				return cli.Usagef("not logged in to any server%s", cli.After("; name one of ", strings.Join(slices.Sorted(maps.Keys(l.Servers)), ", ")))
+				return cli.Usagef(
+					"not logged in to any server%s",
+					cli.After("; name one of ", strings.Join(slices.Sorted(maps.Keys(l.Servers)), ", ")),
+				)
 			} else if !ok {
 				return cli.Usagef("not logged in to %s", at)
 			}

@@ -54,7 +54,8 @@ module reports. A version is immutable: a different module needs a new version. 
 		return r.Print(m, func() string { return pushedText(m, name) })
 	})
 	cmd.Flags().StringVar(&name, "name", "", "store it as `NAME` (default: the file name without extension)")
-	cmd.Flags().StringVar(&version, "version", "", "store it as version `V` of its name (default: the version the module reports)")
+	cmd.Flags().
+		StringVar(&version, "version", "", "store it as version `V` of its name (default: the version the module reports)")
 	hosting.TinyGoFlag(cmd, e)
 	return cmd
 }
@@ -154,46 +155,74 @@ func aboutText(m *api.Module) string {
 			row("can", p.Does+" (if granted "+p.Grant+")")
 		}
 	}
-	row("limits", fmt.Sprintf("%s of memory; %s fuel and %s per hook call", cli.Size(m.About.Limits.MemoryBytes), cli.Thousands(m.About.Limits.Fuel), m.About.Limits.Timeout))
+	row(
+		"limits",
+		fmt.Sprintf(
+			"%s of memory; %s fuel and %s per hook call",
+			cli.Size(m.About.Limits.MemoryBytes),
+			cli.Thousands(m.About.Limits.Fuel),
+			m.About.Limits.Timeout,
+		),
+	)
 	row("blocked", m.Blocked)
 	return b.String()
 }
 
 func modulesList(e *cli.Env) *cobra.Command {
 	var limit ListLimit
-	cmd := RemoteCommand(e, &cobra.Command{Use: "list", Short: "List modules, newest first"}, func(ctx context.Context, r *Session, _ []string) error {
-		rows, err := limit.Max()
-		if err != nil {
-			return err
-		}
-		list, err := client.Collect(rows, client.MaxPage, func(p client.Page) ([]*api.Module, string, error) { return r.Modules(ctx, p) })
-		if err != nil {
-			return err
-		}
-		return r.Print(list, func() string {
-			rows := [][]string{{"NAME", "DIGEST", "KIND", "SIZE", "HOOKS", "SINCE"}}
-			for _, m := range list {
-				var names []string
-				for _, n := range m.Names {
-					names = append(names, n.Name+"@"+n.Version)
-				}
-				if m.Blocked != "" {
-					names = append(names, "(blocked: "+m.Blocked+")")
-				}
-				if len(names) == 0 {
-					names = []string{"-"}
-				}
-				rows = append(rows, []string{strings.Join(names, ", "), shortDigest(m.Digest), m.Kind, cli.Size(m.Size), strings.Join(m.About.Hooks, " "), cli.Since(m.Created)})
+	cmd := RemoteCommand(
+		e,
+		&cobra.Command{Use: "list", Short: "List modules, newest first"},
+		func(ctx context.Context, r *Session, _ []string) error {
+			rows, err := limit.Max()
+			if err != nil {
+				return err
 			}
-			return Table("no modules on "+r.Server(), rows)
-		})
-	})
+			list, err := client.Collect(
+				rows,
+				client.MaxPage,
+				func(p client.Page) ([]*api.Module, string, error) { return r.Modules(ctx, p) },
+			)
+			if err != nil {
+				return err
+			}
+			return r.Print(list, func() string {
+				rows := [][]string{{"NAME", "DIGEST", "KIND", "SIZE", "HOOKS", "SINCE"}}
+				for _, m := range list {
+					var names []string
+					for _, n := range m.Names {
+						names = append(names, n.Name+"@"+n.Version)
+					}
+					if m.Blocked != "" {
+						names = append(names, "(blocked: "+m.Blocked+")")
+					}
+					if len(names) == 0 {
+						names = []string{"-"}
+					}
+					rows = append(
+						rows,
+						[]string{
+							strings.Join(names, ", "),
+							shortDigest(m.Digest),
+							m.Kind,
+							cli.Size(m.Size),
+							strings.Join(m.About.Hooks, " "),
+							cli.Since(m.Created),
+						},
+					)
+				}
+				return Table("no modules on "+r.Server(), rows)
+			})
+		},
+	)
 	limit.Add(cmd, 100)
 	return cmd
 }
 
 func modulesShow(e *cli.Env) *cobra.Command {
-	return RemoteCommand(e, &cobra.Command{Use: "show MODULE", Short: "Show a module, named by digest, name, or name@version"},
+	return RemoteCommand(
+		e,
+		&cobra.Command{Use: "show MODULE", Short: "Show a module, named by digest, name, or name@version"},
 		func(ctx context.Context, r *Session, args []string) error {
 			m, err := r.Module(ctx, args[0])
 			if err != nil {
@@ -206,7 +235,8 @@ func modulesShow(e *cli.Env) *cobra.Command {
 				}
 				return text
 			})
-		})
+		},
+	)
 }
 
 func modulesRemove(e *cli.Env) *cobra.Command {

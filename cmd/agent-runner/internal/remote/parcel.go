@@ -105,5 +105,12 @@ func (p *parcel) manifest() error {
 }
 
 func (p *parcel) upload(name, version string, progress func(api.Progress)) *client.Upload {
-	return &client.Upload{Name: name, Version: version, Type: p.kind, Body: bytes.NewReader(p.Content), Size: int64(len(p.Content)), Progress: progress}
+	return &client.Upload{
+		Name:     name,
+		Version:  version,
+		Type:     p.kind,
+		Body:     bytes.NewReader(p.Content),
+		Size:     int64(len(p.Content)),
+		Progress: progress,
+	}
 }

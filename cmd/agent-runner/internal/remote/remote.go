@@ -48,7 +48,11 @@ func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 
 // RemoteCommand completes a command that uses a server. Its arguments follow from Use:
 // words in capitals, optional in brackets. An … allows more than one.
-func RemoteCommand(e *cli.Env, cmd *cobra.Command, run func(ctx context.Context, r *Session, args []string) error) *cobra.Command {
+func RemoteCommand(
+	e *cli.Env,
+	cmd *cobra.Command,
+	run func(ctx context.Context, r *Session, args []string) error,
+) *cobra.Command {
 	r := &Session{Env: e}
 	cmd.Args = wants
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -103,7 +107,13 @@ func wants(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	got := cli.Count(int64(len(args)), "argument")
-	return cli.Usagef("%s takes %s, but got %s; see %s --help", cmd.CommandPath(), strings.Join(append(strings.Fields(cmd.Use)[1:], noArguments(maxArgs)...), " "), got, cmd.CommandPath())
+	return cli.Usagef(
+		"%s takes %s, but got %s; see %s --help",
+		cmd.CommandPath(),
+		strings.Join(append(strings.Fields(cmd.Use)[1:], noArguments(maxArgs)...), " "),
+		got,
+		cmd.CommandPath(),
+	)
 }
 
 func noArguments(maxArgs int) []string {
@@ -122,7 +132,10 @@ func Connect(e *cli.Env, server string) (*client.Client, error) {
 	}
 	at := cmp.Or(server, e.Getenv(EnvServer), kept.Current)
 	if at == "" {
-		return nil, cli.Usagef("no server: log in with agent-runner login URL, or use --server URL with the key in $%s", EnvKey)
+		return nil, cli.Usagef(
+			"no server: log in with agent-runner login URL, or use --server URL with the key in $%s",
+			EnvKey,
+		)
 	}
 	if at, err = client.Address(at); err != nil {
 		return nil, cli.Usagef("%w", err)

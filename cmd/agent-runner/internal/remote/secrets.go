@@ -80,26 +80,38 @@ func readSecret(e *cli.Env, name, path string) (string, error) {
 }
 
 func secretsList(e *cli.Env) *cobra.Command {
-	return RemoteCommand(e, &cobra.Command{Use: "list", Short: "List secrets, without their values"}, func(ctx context.Context, r *Session, _ []string) error {
-		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]api.Secret, string, error) { return r.Secrets(ctx, p) })
-		if err != nil {
-			return err
-		}
-		return r.Print(list, func() string {
-			rows := [][]string{{"SECRET", "CHANGED"}}
-			for _, s := range list {
-				rows = append(rows, []string{s.Name, cli.Since(s.Updated)})
+	return RemoteCommand(
+		e,
+		&cobra.Command{Use: "list", Short: "List secrets, without their values"},
+		func(ctx context.Context, r *Session, _ []string) error {
+			list, err := client.Collect(
+				0,
+				client.MaxPage,
+				func(p client.Page) ([]api.Secret, string, error) { return r.Secrets(ctx, p) },
+			)
+			if err != nil {
+				return err
 			}
-			return Table("no secrets", rows)
-		})
-	})
+			return r.Print(list, func() string {
+				rows := [][]string{{"SECRET", "CHANGED"}}
+				for _, s := range list {
+					rows = append(rows, []string{s.Name, cli.Since(s.Updated)})
+				}
+				return Table("no secrets", rows)
+			})
+		},
+	)
 }
 
 func secretsRemove(e *cli.Env) *cobra.Command {
-	return RemoteCommand(e, &cobra.Command{Use: "rm NAME", Short: "Delete a secret"}, func(ctx context.Context, r *Session, args []string) error {
-		if err := r.DeleteSecret(ctx, args[0]); err != nil {
-			return err
-		}
-		return r.Done(map[string]string{"secret": args[0], "did": "forgotten"}, "deleted secret %s", args[0])
-	})
+	return RemoteCommand(
+		e,
+		&cobra.Command{Use: "rm NAME", Short: "Delete a secret"},
+		func(ctx context.Context, r *Session, args []string) error {
+			if err := r.DeleteSecret(ctx, args[0]); err != nil {
+				return err
+			}
+			return r.Done(map[string]string{"secret": args[0], "did": "forgotten"}, "deleted secret %s", args[0])
+		},
+	)
 }

@@ -30,25 +30,77 @@ type tenantFlags struct {
 func (t *tenantFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&t.name, "name", "", "display name")
-	f.StringArrayVar(&t.quota, "quota", nil, "set a quota: `NAME=NUMBER`, 0 for unlimited; one of "+strings.Join(quotaNames(), ", "))
-	f.StringArrayVar(&t.grants, "allow-grant", nil, "allow agents to give modules this `GRANT`, such as tool:*; repeatable (default: read:*)")
-	f.StringArrayVar(&t.models, "allow-model", nil, "allow this `MODEL`, also with the operator's credentials; repeatable (default: any, with the tenant's own credentials)")
-	f.StringArrayVar(&t.params, "allow-param", nil, "allow this additional model `PARAMETER`, such as service_tier; repeatable (default: none if models are allowed by name)")
-	f.StringArrayVar(&t.hosts, "allow-host", nil, "allow modules and MCP servers to reach this `HOST`, such as *.example.com; repeatable (default: none)")
+	f.StringArrayVar(
+		&t.quota,
+		"quota",
+		nil,
+		"set a quota: `NAME=NUMBER`, 0 for unlimited; one of "+strings.Join(quotaNames(), ", "),
+	)
+	f.StringArrayVar(
+		&t.grants,
+		"allow-grant",
+		nil,
+		"allow agents to give modules this `GRANT`, such as tool:*; repeatable (default: read:*)",
+	)
+	f.StringArrayVar(
+		&t.models,
+		"allow-model",
+		nil,
+		"allow this `MODEL`, also with the operator's credentials; repeatable (default: any, with the tenant's own credentials)",
+	)
+	f.StringArrayVar(
+		&t.params,
+		"allow-param",
+		nil,
+		"allow this additional model `PARAMETER`, such as service_tier; repeatable (default: none if models are allowed by name)",
+	)
+	f.StringArrayVar(
+		&t.hosts,
+		"allow-host",
+		nil,
+		"allow modules and MCP servers to reach this `HOST`, such as *.example.com; repeatable (default: none)",
+	)
 	f.IntVar(&t.maxSteps, "max-steps", 0, "maximum number of steps per run")
 }
 
 // quotaNames returns the names of all quotas.
 func quotaNames() []string {
-	return []string{"concurrent_runs", "runs_per_day", "tokens_per_day", "fuel_per_day", "modules", "storage_bytes", "value_bytes", "memory_bytes", "journal_bytes", "journal_bytes_per_day", "upload_bytes", "input_bytes", "concurrent_requests", "requests_per_minute"}
+	return []string{
+		"concurrent_runs",
+		"runs_per_day",
+		"tokens_per_day",
+		"fuel_per_day",
+		"modules",
+		"storage_bytes",
+		"value_bytes",
+		"memory_bytes",
+		"journal_bytes",
+		"journal_bytes_per_day",
+		"upload_bytes",
+		"input_bytes",
+		"concurrent_requests",
+		"requests_per_minute",
+	}
 }
 
 // limits applies the --quota flags to q.
 func (t *tenantFlags) limits(q *api.TenantQuota) error {
-	field := map[string]*int64{"concurrent_runs": &q.ConcurrentRuns, "runs_per_day": &q.RunsPerDay, "tokens_per_day": &q.TokensPerDay,
-		"fuel_per_day": &q.FuelPerDay, "modules": &q.Modules, "storage_bytes": &q.StorageBytes, "value_bytes": &q.ValueBytes, "memory_bytes": &q.MemoryBytes,
-		"journal_bytes": &q.JournalBytes, "journal_bytes_per_day": &q.JournalBytesPerDay, "upload_bytes": &q.UploadBytes,
-		"input_bytes": &q.InputBytes, "concurrent_requests": &q.Requests, "requests_per_minute": &q.RequestsPerMin}
+	field := map[string]*int64{
+		"concurrent_runs":       &q.ConcurrentRuns,
+		"runs_per_day":          &q.RunsPerDay,
+		"tokens_per_day":        &q.TokensPerDay,
+		"fuel_per_day":          &q.FuelPerDay,
+		"modules":               &q.Modules,
+		"storage_bytes":         &q.StorageBytes,
+		"value_bytes":           &q.ValueBytes,
+		"memory_bytes":          &q.MemoryBytes,
+		"journal_bytes":         &q.JournalBytes,
+		"journal_bytes_per_day": &q.JournalBytesPerDay,
+		"upload_bytes":          &q.UploadBytes,
+		"input_bytes":           &q.InputBytes,
+		"concurrent_requests":   &q.Requests,
+		"requests_per_minute":   &q.RequestsPerMin,
+	}
 	for _, text := range t.quota {
 		name, value, _ := strings.Cut(text, "=")
 		to, ok := field[name]
@@ -109,7 +161,11 @@ func tenantsCreate(e *cli.Env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return r.Done(made, "created tenant %[1]s; create a key for it with: agent-runner keys create NAME --tenant %[1]s", made.ID)
+		return r.Done(
+			made,
+			"created tenant %[1]s; create a key for it with: agent-runner keys create NAME --tenant %[1]s",
+			made.ID,
+		)
 	})
 	self = cmd
 	t.add(cmd)
@@ -117,19 +173,27 @@ func tenantsCreate(e *cli.Env) *cobra.Command {
 }
 
 func tenantsList(e *cli.Env) *cobra.Command {
-	return RemoteCommand(e, &cobra.Command{Use: "list", Short: "List tenants"}, func(ctx context.Context, r *Session, _ []string) error {
-		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*api.Tenant, string, error) { return r.Tenants(ctx, p) })
-		if err != nil {
-			return err
-		}
-		return r.Print(list, func() string {
-			rows := [][]string{{"TENANT", "NAME", "QUOTA", "SINCE"}}
-			for _, t := range list {
-				rows = append(rows, []string{t.ID, t.Name, strings.Join(quotaText(&t.Quota), " "), cli.Since(t.Created)})
+	return RemoteCommand(
+		e,
+		&cobra.Command{Use: "list", Short: "List tenants"},
+		func(ctx context.Context, r *Session, _ []string) error {
+			list, err := client.Collect(
+				0,
+				client.MaxPage,
+				func(p client.Page) ([]*api.Tenant, string, error) { return r.Tenants(ctx, p) },
+			)
+			if err != nil {
+				return err
 			}
-			return Table("no tenants on "+r.Server(), rows)
-		})
-	})
+			return r.Print(list, func() string {
+				rows := [][]string{{"TENANT", "NAME", "QUOTA", "SINCE"}}
+				for _, t := range list {
+					rows = append(rows, []string{t.ID, t.Name, strings.Join(quotaText(&t.Quota), " "), cli.Since(t.Created)})
+				}
+				return Table("no tenants on "+r.Server(), rows)
+			})
+		},
+	)
 }
 
 // quotaText lists the quotas that are set, as name=value.
@@ -172,13 +236,17 @@ func tenantText(t *api.Tenant) string {
 }
 
 func tenantsShow(e *cli.Env) *cobra.Command {
-	return RemoteCommand(e, &cobra.Command{Use: "show TENANT", Short: "Show a tenant"}, func(ctx context.Context, r *Session, args []string) error {
-		t, err := r.Tenant(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return r.Print(t, func() string { return tenantText(t) })
-	})
+	return RemoteCommand(
+		e,
+		&cobra.Command{Use: "show TENANT", Short: "Show a tenant"},
+		func(ctx context.Context, r *Session, args []string) error {
+			t, err := r.Tenant(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return r.Print(t, func() string { return tenantText(t) })
+		},
+	)
 }
 
 func tenantsUpdate(e *cli.Env) *cobra.Command {
@@ -227,7 +295,10 @@ func tenantsRemove(e *cli.Env) *cobra.Command {
 	cmd := RemoteCommand(e, &cobra.Command{Use: "rm TENANT", Short: "Delete a tenant and all its data"},
 		func(ctx context.Context, r *Session, args []string) error {
 			if !sure {
-				return cli.Usagef("this permanently deletes the keys, modules, agents, secrets and runs of %s; confirm with --yes", args[0])
+				return cli.Usagef(
+					"this permanently deletes the keys, modules, agents, secrets and runs of %s; confirm with --yes",
+					args[0],
+				)
 			}
 			if err := r.DeleteTenant(ctx, args[0]); err != nil {
 				return err

@@ -45,8 +45,11 @@ func (s *source) refuses(messages []abi.Message) error {
 	if s.prompt == "" || len(messages) == 0 || len(messages) == 1 && messages[0].Content.String() == s.prompt {
 		return nil
 	}
-	return cli.Usagef("without a model, only the recorded prompt %q has an answer; name a model with --model (its key in %s), or replay your own recording with --replay",
-		s.prompt, host.EnvAPIKey)
+	return cli.Usagef(
+		"without a model, only the recorded prompt %q has an answer; name a model with --model (its key in %s), or replay your own recording with --replay",
+		s.prompt,
+		host.EnvAPIKey,
+	)
 }
 
 func (c *runCommand) prompt(ctx context.Context, args []string) (string, error) {

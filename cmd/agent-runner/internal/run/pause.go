@@ -66,7 +66,11 @@ func readPaused(path string) (*runlog.State, error) {
 	}
 	var f pausedFile
 	if err := json.Unmarshal(b, &f); err != nil || f.State == nil {
-		return nil, cli.Usagef("%s is not a paused run; want a file written by a run that exited with code %d", path, cli.ExitPaused)
+		return nil, cli.Usagef(
+			"%s is not a paused run; want a file written by a run that exited with code %d",
+			path,
+			cli.ExitPaused,
+		)
 	}
 	if f.Version != 1 {
 		return nil, cli.Usagef("%s was written by another version of agent-runner", path)
@@ -101,7 +105,11 @@ func answerJSON(text string) json.RawMessage {
 }
 
 // begin starts the run, or resumes the run in the file of --resume.
-func (c *runCommand) begin(ctx context.Context, a *host.Agent, messages []abi.Message) (iter.Seq2[abi.Event, error], error) {
+func (c *runCommand) begin(
+	ctx context.Context,
+	a *host.Agent,
+	messages []abi.Message,
+) (iter.Seq2[abi.Event, error], error) {
 	if c.resume == "" {
 		return a.Run(ctx, host.Input{Messages: messages}), nil
 	}

@@ -76,7 +76,10 @@ func TestWhatIsShown(t *testing.T) {
 	t.Parallel()
 	call := &abi.Call{ID: "c", Name: "calc", Arguments: `{"n": 1}`}
 	other := &abi.Call{ID: "c", Name: "calc", Arguments: `{"n": 2}`}
-	image := abi.Message{Role: abi.RoleAssistant, Content: abi.Parts(abi.Part{Type: abi.PartText, Text: "see "}, abi.Part{Type: abi.PartImage})}
+	image := abi.Message{
+		Role:    abi.RoleAssistant,
+		Content: abi.Parts(abi.Part{Type: abi.PartText, Text: "see "}, abi.Part{Type: abi.PartImage}),
+	}
 	result := func(c *abi.Call, source string, r *abi.Result) abi.Event {
 		return abi.Event{Type: abi.EventToolResult, Call: c, Result: r, Source: source}
 	}
@@ -135,7 +138,11 @@ func TestColor(t *testing.T) {
 	file, err := os.CreateTemp(t.TempDir(), "")
 	require.NoError(t, err)
 	defer file.Close()
-	require.False(t, cli.NewScreen(&cli.Env{Out: &out, Err: file, Getenv: func(string) string { return "" }}).Color, "only on a terminal")
+	require.False(
+		t,
+		cli.NewScreen(&cli.Env{Out: &out, Err: file, Getenv: func(string) string { return "" }}).Color,
+		"only on a terminal",
+	)
 }
 
 func TestNobodyReads(t *testing.T) {
@@ -170,7 +177,9 @@ func TestAnswerThatWasCutOff(t *testing.T) {
 func TestRunThatGoesOn(t *testing.T) {
 	t.Parallel()
 	var out, told bytes.Buffer
-	show := &textRenderer{screen: cli.NewScreen(&cli.Env{Out: &out, Err: &told, Getenv: func(string) string { return "" }})}
+	show := &textRenderer{
+		screen: cli.NewScreen(&cli.Env{Out: &out, Err: &told, Getenv: func(string) string { return "" }}),
+	}
 	call := &abi.Call{ID: "c1", Name: "pay", Arguments: "{}"}
 	for _, e := range []abi.Event{
 		{Type: abi.EventToolResult, Call: call, Result: &abi.Result{Content: abi.Text("paid")}, Source: "tool"},
@@ -199,7 +208,13 @@ func TestTryingAgain(t *testing.T) {
 		"it is busy":     "agent-runner: it is busy; trying again in 400ms\n",
 		"is it running?": "agent-runner: is it running? trying again in 400ms\n",
 	} {
-		e := abi.Event{Type: abi.EventModelAttempt, Error: &abi.Error{Code: abi.CodeModel, Message: said}, Model: "m", Next: "m", DelayMS: 400}
+		e := abi.Event{
+			Type:    abi.EventModelAttempt,
+			Error:   &abi.Error{Code: abi.CodeModel, Message: said},
+			Model:   "m",
+			Next:    "m",
+			DelayMS: 400,
+		}
 		require.Equal(t, want, show(t, false, e))
 	}
 }
@@ -210,7 +225,9 @@ func TestShownRun(t *testing.T) {
 	t.Parallel()
 	call := &abi.Call{ID: "c1", Name: "pay", Arguments: "{}"}
 	deed := func(entry, what, answer string) runlog.RecordedCall {
-		return runlog.RecordedCall{CallRecord: record.CallRecord{Entry: entry, What: what, Call: call.ID, Done: true, Answer: json.RawMessage(answer)}}
+		return runlog.RecordedCall{
+			CallRecord: record.CallRecord{Entry: entry, What: what, Call: call.ID, Done: true, Answer: json.RawMessage(answer)},
+		}
 	}
 	x := &exported{Run: &journal.RunInfo{},
 		History: &runlog.History{
@@ -219,11 +236,17 @@ func TestShownRun(t *testing.T) {
 				deed("other", "gate_tool", `{"decision":"deny","message":"no"}`),
 				deed("", "tool", `{"content":"paid"}`),
 			}}},
-			Answered: []runlog.Answered{{Answers: map[string]json.RawMessage{"int_1": json.RawMessage("true")}, TimeMS: 1000, By: "eve"}},
+			Answered: []runlog.Answered{
+				{Answers: map[string]json.RawMessage{"int_1": json.RawMessage("true")}, TimeMS: 1000, By: "eve"},
+			},
 		},
 		Events: []abi.Event{
 			{Type: abi.EventToolCall, Step: 1, Call: call},
-			{Type: abi.EventRunPaused, Step: 1, Interrupts: []abi.Pending{{ID: "int_1", Entry: "ask", Reason: "May it?", Call: call}}},
+			{
+				Type:       abi.EventRunPaused,
+				Step:       1,
+				Interrupts: []abi.Pending{{ID: "int_1", Entry: "ask", Reason: "May it?", Call: call}},
+			},
 			{Type: abi.EventToolResult, Step: 1, Call: call, Result: abi.TextResult("paid")},
 		}}
 	v := &runView{most: showShort}
@@ -260,7 +283,13 @@ func TestCompareEvents(t *testing.T) {
 		{"aa", "aaa", " a a+a"},
 		{"abcd", "xbyd", "-a+x b-c+y d"},
 	} {
-		require.Equal(t, c.want, text(compareEvents(run(strings.Split(c.before, "")...), run(strings.Split(c.now, "")...))), "%+v", c)
+		require.Equal(
+			t,
+			c.want,
+			text(compareEvents(run(strings.Split(c.before, "")...), run(strings.Split(c.now, "")...))),
+			"%+v",
+			c,
+		)
 	}
 	long := strings.Split(strings.Repeat("a", 20_000), "")
 	same := compareEvents(run(long...), run(long...))

@@ -79,12 +79,16 @@ func (p *RunReplay) Do(ctx context.Context) error {
 	}
 	kept := keptModule(runs.store, x.Run)
 	rec := newRecorded(x)
-	o := &host.FileOptions{Model: rec, Tools: rec.tools(), ReadModule: func(ctx context.Context, entry, path string) ([]byte, error) {
-		if entry == diff.Entry {
-			return wasm, nil
-		}
-		return kept(ctx, entry, path)
-	}}
+	o := &host.FileOptions{
+		Model: rec,
+		Tools: rec.tools(),
+		ReadModule: func(ctx context.Context, entry, path string) ([]byte, error) {
+			if entry == diff.Entry {
+				return wasm, nil
+			}
+			return kept(ctx, entry, path)
+		},
+	}
 	r := &runCommand{env: p.Env, cacheDir: p.CacheDir, chosen: p.Chosen, screen: cli.NewScreen(p.Env)}
 	err = r.withAgent(ctx, file, o, func(a *host.Agent) error {
 		events, err := rec.again(ctx, a, x)
@@ -135,7 +139,10 @@ func (d *runDiff) text() string {
 	fmt.Fprintf(&out, "run %s with another %s (was sha256:%s)\n", d.Run, d.Entry, cli.Short(d.Digest, 13))
 	skipped := false
 	for i, l := range d.Lines {
-		near := slices.ContainsFunc(d.Lines[max(0, i-diffContext):min(len(d.Lines), i+diffContext+1)], func(l diffLine) bool { return l.Op != " " })
+		near := slices.ContainsFunc(
+			d.Lines[max(0, i-diffContext):min(len(d.Lines), i+diffContext+1)],
+			func(l diffLine) bool { return l.Op != " " },
+		)
 		if !near {
 			skipped = true
 			continue
@@ -168,7 +175,12 @@ type recorded struct {
 }
 
 func newRecorded(x *exported) *recorded {
-	r := &recorded{results: map[string]abi.Result{}, failed: map[string]*abi.Error{}, called: map[string]string{}, answers: x.History.Answers}
+	r := &recorded{
+		results: map[string]abi.Result{},
+		failed:  map[string]*abi.Error{},
+		called:  map[string]string{},
+		answers: x.History.Answers,
+	}
 	for _, p := range x.History.Phases {
 		for i := range p.Deeds {
 			d := &p.Deeds[i]
@@ -243,7 +255,10 @@ func (r *recorded) call(_ context.Context, c abi.Call) (*abi.Result, error) {
 
 // again replays the run, and resumes it after pauses with the recorded answers.
 func (r *recorded) again(ctx context.Context, a *host.Agent, x *exported) ([]abi.Event, error) {
-	events := a.Run(ctx, host.Input{Messages: x.History.Input, RunID: x.Run.ID, Parent: x.Run.Parent, Metadata: x.History.State.Metadata})
+	events := a.Run(
+		ctx,
+		host.Input{Messages: x.History.Input, RunID: x.Run.ID, Parent: x.Run.Parent, Metadata: x.History.State.Metadata},
+	)
 	var out []abi.Event
 	for {
 		var paused *agent.PausedError
@@ -295,7 +310,13 @@ func eventText(e *abi.Event) string {
 	case abi.EventToolCall:
 		return fmt.Sprintf("call %s %s", e.Call.Name, e.Call.Arguments)
 	case abi.EventToolResult:
-		return fmt.Sprintf("result of %s %s by %s: %s", e.Call.Name, e.Call.Arguments, e.Source, cli.OneLine(contentText(e.Result.Content)))
+		return fmt.Sprintf(
+			"result of %s %s by %s: %s",
+			e.Call.Name,
+			e.Call.Arguments,
+			e.Source,
+			cli.OneLine(contentText(e.Result.Content)),
+		)
 	case abi.EventCustom:
 		return fmt.Sprintf("%s says %s %s", e.Entry, e.Name, cli.OneLine(string(e.Data)))
 	case abi.EventFault:

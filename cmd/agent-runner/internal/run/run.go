@@ -91,10 +91,21 @@ pause, a crash or a restart with: agent-runner runs resume RUN`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringArrayVarP(&c.modules, "module", "m", nil, "add the module at `PATH`, or in a source folder, which is built, after those of -f; repeatable")
+	f.StringArrayVarP(
+		&c.modules,
+		"module",
+		"m",
+		nil,
+		"add the module at `PATH`, or in a source folder, which is built, after those of -f; repeatable",
+	)
 	hosting.TinyGoFlag(cmd, e)
 	f.StringArrayVar(&c.configs, "module-config", nil, "configure a module: `NAME=JSON` or NAME=@FILE")
-	f.StringArrayVar(&c.grants, "grant", nil, "grant a module a power, as in agent.yaml: `NAME=POWER`, such as notify=http:hooks.example.com")
+	f.StringArrayVar(
+		&c.grants,
+		"grant",
+		nil,
+		"grant a module a power, as in agent.yaml: `NAME=POWER`, such as notify=http:hooks.example.com",
+	)
 	hosting.NetworkFlags(cmd, &c.secrets, &c.private)
 	f.StringVarP(&c.file, "file", "f", "", "read the agent from an agent.yaml; flags override it")
 	f.StringVar(&c.model, "model", "", "the model's `NAME`")
@@ -112,14 +123,29 @@ pause, a crash or a restart with: agent-runner runs resume RUN`,
 	f.StringVar(&c.messages, "messages", "", "read earlier messages of the conversation from `FILE`, as JSON")
 	f.StringVar(&c.resume, "resume", "", "resume the paused run in `FILE`")
 	f.BoolVar(&c.otherModules, "changed-modules", false, "with --resume: allow other modules than the run paused with")
-	f.StringArrayVar(&c.answers, "answer", nil, "answer an interrupt: `ID=ANSWER`, where ANSWER is approve, deny, or JSON; repeatable")
-	f.StringVar(&c.pausedAt, "paused", "", "save the run to `FILE` if it pauses (default: RUN.json, or the file of --resume)")
+	f.StringArrayVar(
+		&c.answers,
+		"answer",
+		nil,
+		"answer an interrupt: `ID=ANSWER`, where ANSWER is approve, deny, or JSON; repeatable",
+	)
+	f.StringVar(
+		&c.pausedAt,
+		"paused",
+		"",
+		"save the run to `FILE` if it pauses (default: RUN.json, or the file of --resume)",
+	)
 	f.StringVar(&c.storeAt, "store", "", "store runs in `STORE`: "+hosting.StoreHelp+" (default: $"+hosting.EnvStore+")")
 	f.IntVar(&c.repeat, "repeat", 1, "run `N` times, sequentially")
 	f.StringVarP(&c.output, "output", "o", "text", "`text` or json")
 	f.BoolVar(&c.verbose, "verbose", false, "show more detail")
 	f.StringVar(&c.faultDir, "fault-dir", "", "write fault bundles to `DIR`, for agent-runner module replay")
-	f.StringVar(&c.cacheDir, "cache-dir", "", "cache compiled modules in `DIR`; \"\" disables the cache (default: $"+hosting.EnvCacheDir+", else the user's cache directory)")
+	f.StringVar(
+		&c.cacheDir,
+		"cache-dir",
+		"",
+		"cache compiled modules in `DIR`; \"\" disables the cache (default: $"+hosting.EnvCacheDir+", else the user's cache directory)",
+	)
 	return cmd
 }
 
@@ -199,7 +225,12 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 }
 
 // withAgent calls fn with the agent of a file.
-func (c *runCommand) withAgent(ctx context.Context, file *agentfile.File, o *host.FileOptions, fn func(*host.Agent) error) error {
+func (c *runCommand) withAgent(
+	ctx context.Context,
+	file *agentfile.File,
+	o *host.FileOptions,
+	fn func(*host.Agent) error,
+) error {
 	h, err := c.host(ctx)
 	if err != nil {
 		return err
@@ -273,7 +304,10 @@ func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, me
 		case first == nil:
 			c.screen.Note(cli.Amber, "agent-runner: the recording has %d more answers that the run did not request", left)
 		case source.prompt != "" && ctx.Err() == nil && !unkept(first):
-			c.screen.Note(cli.Amber, "agent-runner: the built-in recording answers only its own conversation; to see what modules change, name a model with --model")
+			c.screen.Note(
+				cli.Amber,
+				"agent-runner: the built-in recording answers only its own conversation; to see what modules change, name a model with --model",
+			)
 		}
 	}
 	return first
@@ -303,7 +337,13 @@ func (c *runCommand) runOnce(ctx context.Context, a *host.Agent, messages []abi.
 }
 
 // follow shows a run until it ends, and resumes it after pauses.
-func (c *runCommand) follow(ctx context.Context, cancel func(), a *host.Agent, events iter.Seq2[abi.Event, error], show renderer) error {
+func (c *runCommand) follow(
+	ctx context.Context,
+	cancel func(),
+	a *host.Agent,
+	events iter.Seq2[abi.Event, error],
+	show renderer,
+) error {
 	for {
 		ended, err := c.show(cancel, events, show)
 		if err != nil {
@@ -316,14 +356,32 @@ func (c *runCommand) follow(ctx context.Context, cancel func(), a *host.Agent, e
 		answers := c.ask(ctx, waits.Interrupts)
 		if answers == nil && c.store != nil {
 			id := waits.State.ID
-			return cli.Ended(cli.ExitPaused, fmt.Errorf("%w\nThe run is stored; resume it with: agent-runner runs resume %s%s --answer ID=ANSWER, one --answer for each:%s", ended, id, hosting.StoreFlag(c.storeAt), waiting(waits.Interrupts)))
+			return cli.Ended(
+				cli.ExitPaused,
+				fmt.Errorf(
+					"%w\nThe run is stored; resume it with: agent-runner runs resume %s%s --answer ID=ANSWER, one --answer for each:%s",
+					ended,
+					id,
+					hosting.StoreFlag(c.storeAt),
+					waiting(waits.Interrupts),
+				),
+			)
 		}
 		if answers == nil {
 			path, err := c.keep(waits)
 			if err != nil {
 				return cli.Ended(cli.ExitFailed, err)
 			}
-			return cli.Ended(cli.ExitPaused, fmt.Errorf("%w\nThe run is saved in %s; resume it with --resume %s and one --answer for each:%s", ended, path, path, waiting(waits.Interrupts)))
+			return cli.Ended(
+				cli.ExitPaused,
+				fmt.Errorf(
+					"%w\nThe run is saved in %s; resume it with --resume %s and one --answer for each:%s",
+					ended,
+					path,
+					path,
+					waiting(waits.Interrupts),
+				),
+			)
 		}
 		if c.store != nil {
 			events, err = a.Continue(ctx, waits.State.ID, answers)
@@ -373,7 +431,15 @@ func exitOf(ended error, storeAt string) error {
 	case ended == nil:
 		return nil
 	case errors.As(ended, &lost) && !errors.Is(ended, journal.ErrFenced) && !errors.Is(ended, journal.ErrExists):
-		return cli.Ended(cli.ExitFailed, fmt.Errorf("%w\nReported events are stored; once the store works again, resume with: agent-runner runs resume %s%s", ended, lost.Run, hosting.StoreFlag(storeAt)))
+		return cli.Ended(
+			cli.ExitFailed,
+			fmt.Errorf(
+				"%w\nReported events are stored; once the store works again, resume with: agent-runner runs resume %s%s",
+				ended,
+				lost.Run,
+				hosting.StoreFlag(storeAt),
+			),
+		)
 	case errors.As(ended, &end) && end.FinishReason == abi.RunStopped:
 		return cli.Ended(cli.ExitStopped, ended)
 	case errors.As(ended, &end) && end.FinishReason == abi.RunCanceled:
@@ -384,6 +450,11 @@ func exitOf(ended error, storeAt string) error {
 
 // host creates the host with the user's cache and fault directories.
 func (c *runCommand) host(ctx context.Context) (*host.Host, error) {
-	h, _, err := hosting.NewHost(ctx, c.env, c.chosen, host.Options{CacheDir: c.cacheDir, FaultDir: c.faultDir, Logger: hosting.NewLogger(c.screen, c.verbose)})
+	h, _, err := hosting.NewHost(
+		ctx,
+		c.env,
+		c.chosen,
+		host.Options{CacheDir: c.cacheDir, FaultDir: c.faultDir, Logger: hosting.NewLogger(c.screen, c.verbose)},
+	)
 	return h, err
 }

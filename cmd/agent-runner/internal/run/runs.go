@@ -54,13 +54,28 @@ A store is ` + hosting.StoreHelp + `.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(runsStart(e), c.list(), c.show(), c.tail(), c.resume(), c.cancel(), c.export(), c.delete(), c.prune(), runsQuarantined(e), runsRelease(e))
+	cmd.AddCommand(
+		runsStart(e),
+		c.list(),
+		c.show(),
+		c.tail(),
+		c.resume(),
+		c.cancel(),
+		c.export(),
+		c.delete(),
+		c.prune(),
+		runsQuarantined(e),
+		runsRelease(e),
+	)
 	return cmd
 }
 
 // command completes a subcommand for one run, if Use has RUN, or none. It calls run for
 // a store and atServer for a server. atServer is nil if the subcommand needs a store.
-func (c *runsCommand) command(cmd *cobra.Command, run, atServer func(ctx context.Context, id string) error) *cobra.Command {
+func (c *runsCommand) command(
+	cmd *cobra.Command,
+	run, atServer func(ctx context.Context, id string) error,
+) *cobra.Command {
 	one := strings.Contains(cmd.Use, " RUN")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {
@@ -89,7 +104,10 @@ func (c *runsCommand) command(cmd *cobra.Command, run, atServer func(ctx context
 		case err != nil:
 			return err
 		case remote && atServer == nil:
-			return cli.Usagef("%s works on a store, not on a server; name the store with --store STORE, or --store default", cmd.CommandPath())
+			return cli.Usagef(
+				"%s works on a store, not on a server; name the store with --store STORE, or --store default",
+				cmd.CommandPath(),
+			)
 		case remote:
 			return c.atServer(ctx, id, atServer)
 		}
@@ -97,7 +115,8 @@ func (c *runsCommand) command(cmd *cobra.Command, run, atServer func(ctx context
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`text` or json")
-	cmd.Flags().StringVar(&c.server, "server", "", "the `URL` of the server with the runs (default: see agent-runner runs --help)")
+	cmd.Flags().
+		StringVar(&c.server, "server", "", "the `URL` of the server with the runs (default: see agent-runner runs --help)")
 	cmd.Flags().StringVar(&c.storeAt, "store", "", "the `STORE` with the runs, instead of a server: "+hosting.StoreHelp)
 	return cmd
 }
@@ -112,7 +131,12 @@ func (c *runsCommand) inStore(ctx context.Context, id string, run func(ctx conte
 	}
 	defer c.store.Close()
 	if err = run(ctx, id); errors.Is(err, journal.ErrNoRun) {
-		err = fmt.Errorf("%w in %s; list them with: agent-runner runs list%s", err, hosting.Place(at), hosting.StoreFlag(c.storeAt))
+		err = fmt.Errorf(
+			"%w in %s; list them with: agent-runner runs list%s",
+			err,
+			hosting.Place(at),
+			hosting.StoreFlag(c.storeAt),
+		)
 	}
 	return err
 }
@@ -121,36 +145,43 @@ func (c *runsCommand) list() *cobra.Command {
 	var status, named string
 	var limit remote.ListLimit
 	check := func() (int, error) {
-		if status != "" && status != string(journal.StatusRunning) && status != string(journal.StatusPaused) && status != string(journal.StatusFinished) && status != string(journal.StatusQuarantined) {
+		if status != "" && status != string(journal.StatusRunning) && status != string(journal.StatusPaused) &&
+			status != string(journal.StatusFinished) &&
+			status != string(journal.StatusQuarantined) {
 			return 0, cli.Usagef("--status is %q; want running, paused, finished or quarantined", status)
 		}
 		return limit.Max()
 	}
-	cmd := c.command(&cobra.Command{Use: "list", Short: "List runs, newest first"}, func(ctx context.Context, _ string) error {
-		rows, err := check()
-		if err != nil {
-			return err
-		}
-		runs, err := ListRuns(ctx, c.store, store.Filter{Status: journal.Status(status), Agent: named}, rows)
-		if err != nil {
-			return err
-		}
-		if c.output == "json" {
-			for i := range runs {
-				runs[i].Spec = nil
+	cmd := c.command(
+		&cobra.Command{Use: "list", Short: "List runs, newest first"},
+		func(ctx context.Context, _ string) error {
+			rows, err := check()
+			if err != nil {
+				return err
 			}
-			return cli.PrintJSON(c.env, runs)
-		}
-		_, err = fmt.Fprint(c.env.Out, cli.Clean(listText(runs, time.Now())))
-		return err
-	}, func(ctx context.Context, _ string) error {
-		rows, err := check()
-		if err != nil {
+			runs, err := ListRuns(ctx, c.store, store.Filter{Status: journal.Status(status), Agent: named}, rows)
+			if err != nil {
+				return err
+			}
+			if c.output == "json" {
+				for i := range runs {
+					runs[i].Spec = nil
+				}
+				return cli.PrintJSON(c.env, runs)
+			}
+			_, err = fmt.Fprint(c.env.Out, cli.Clean(listText(runs, time.Now())))
 			return err
-		}
-		return c.listAtServer(ctx, client.RunFilter{Agent: named, Status: status}, rows)
-	})
-	cmd.Flags().StringVar(&status, "status", "", "list only runs with this status: `running`, paused, finished or quarantined")
+		},
+		func(ctx context.Context, _ string) error {
+			rows, err := check()
+			if err != nil {
+				return err
+			}
+			return c.listAtServer(ctx, client.RunFilter{Agent: named, Status: status}, rows)
+		},
+	)
+	cmd.Flags().
+		StringVar(&status, "status", "", "list only runs with this status: `running`, paused, finished or quarantined")
 	cmd.Flags().StringVar(&named, "agent", "", "list only runs of the agent `NAME`")
 	limit.Add(cmd, 50)
 	return cmd
@@ -184,8 +215,17 @@ func listText(runs []journal.RunInfo, now time.Time) string {
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "RUN\tSTATUS\tAGENT\tSTEPS\tTOKENS\tBEGAN\tABOUT")
 	for _, r := range runs {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", r.ID, statusText(&r, now), cli.OneLine(cli.Short(r.Agent, 30)), r.Step, r.Usage.TotalTokens,
-			cli.Ago(now.Sub(r.Created)), cli.OneLine(cli.Short(r.Title, 60)))
+		fmt.Fprintf(
+			w,
+			"%s\t%s\t%s\t%d\t%d\t%s\t%s\n",
+			r.ID,
+			statusText(&r, now),
+			cli.OneLine(cli.Short(r.Agent, 30)),
+			r.Step,
+			r.Usage.TotalTokens,
+			cli.Ago(now.Sub(r.Created)),
+			cli.OneLine(cli.Short(r.Title, 60)),
+		)
 	}
 	_ = w.Flush()
 	return out.String()
@@ -206,7 +246,12 @@ func statusText(r *journal.RunInfo, now time.Time) string {
 }
 
 // again recreates the agent of a stored run, and calls fn with it.
-func (c *runsCommand) again(ctx context.Context, r *runCommand, info *journal.RunInfo, fn func(*host.Agent) error) error {
+func (c *runsCommand) again(
+	ctx context.Context,
+	r *runCommand,
+	info *journal.RunInfo,
+	fn func(*host.Agent) error,
+) error {
 	file, replay, err := fileOf(info)
 	if err != nil {
 		return err
@@ -216,8 +261,13 @@ func (c *runsCommand) again(ctx context.Context, r *runCommand, info *journal.Ru
 		return err
 	}
 	r.env, r.store, r.storeAt, r.output, r.screen = c.env, c.store, c.storeAt, c.output, cli.NewScreen(c.env)
-	o := &host.FileOptions{Model: source.model, Values: c.store, Tenant: info.Tenant, ReadModule: keptModule(c.store, info),
-		Journal: hosting.JournalOptions(c.env, c.store, info.Tenant, info.Spec)}
+	o := &host.FileOptions{
+		Model:      source.model,
+		Values:     c.store,
+		Tenant:     info.Tenant,
+		ReadModule: keptModule(c.store, info),
+		Journal:    hosting.JournalOptions(c.env, c.store, info.Tenant, info.Spec),
+	}
 	return r.withAgent(ctx, file, o, fn)
 }
 
@@ -240,7 +290,8 @@ Exit codes: those of run; 2 also if the run cannot be resumed.`,
 		}
 		return c.again(ctx, r, info, func(a *host.Agent) error { return c.goOn(ctx, r, a, info) })
 	}, func(ctx context.Context, id string) error { return c.resumeAtServer(ctx, r, id) })
-	cmd.Flags().StringArrayVar(&r.answers, "answer", nil, "answer an interrupt: `ID=ANSWER`, where ANSWER is approve, deny, or JSON; repeatable")
+	cmd.Flags().
+		StringArrayVar(&r.answers, "answer", nil, "answer an interrupt: `ID=ANSWER`, where ANSWER is approve, deny, or JSON; repeatable")
 	cmd.Flags().BoolVar(&r.verbose, "verbose", false, "show more detail")
 	hosting.NetworkFlags(cmd, &r.secrets, &r.private)
 	hostFlags(cmd, r)
@@ -250,7 +301,8 @@ Exit codes: those of run; 2 also if the run cannot be resumed.`,
 // hostFlags adds the flags of commands that run the modules of a stored run.
 func hostFlags(cmd *cobra.Command, r *runCommand) {
 	cmd.Flags().StringVar(&r.faultDir, "fault-dir", "", "write fault bundles to `DIR`, for agent-runner module replay")
-	cmd.Flags().StringVar(&r.cacheDir, "cache-dir", "", "cache compiled modules in `DIR`; \"\" disables the cache (default: $"+hosting.EnvCacheDir+", else the user's cache directory)")
+	cmd.Flags().
+		StringVar(&r.cacheDir, "cache-dir", "", "cache compiled modules in `DIR`; \"\" disables the cache (default: $"+hosting.EnvCacheDir+", else the user's cache directory)")
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) { r.chosen = cmd.Flags().Changed("cache-dir") }
 }
 
@@ -261,7 +313,11 @@ func (c *runsCommand) goOn(ctx context.Context, r *runCommand, a *host.Agent, in
 	}
 	if len(answers) == 0 && len(info.Pending) > 0 {
 		if answers = r.ask(ctx, info.Pending); answers == nil {
-			return cli.Usagef("run %s waits for answers: give each one with --answer ID=ANSWER%s", info.ID, waiting(info.Pending))
+			return cli.Usagef(
+				"run %s waits for answers: give each one with --answer ID=ANSWER%s",
+				info.ID,
+				waiting(info.Pending),
+			)
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -395,8 +451,10 @@ deleted. The file of an SQLite database does not shrink: new runs reuse the spac
 			return c.say(did{Did: "forgotten", Runs: &n}, "deleted %s", cli.Count(int64(n), "run"))
 		}
 	}, nil)
-	cmd.Flags().StringVar(&age, "older-than", "", "delete runs that have not changed for this `AGE`, such as 30d, 12h or 90m")
-	cmd.Flags().BoolVar(&o.Unfinished, "unfinished", false, "also delete runs that are waiting for answers or were interrupted")
+	cmd.Flags().
+		StringVar(&age, "older-than", "", "delete runs that have not changed for this `AGE`, such as 30d, 12h or 90m")
+	cmd.Flags().
+		BoolVar(&o.Unfinished, "unfinished", false, "also delete runs that are waiting for answers or were interrupted")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only print how many")
 	return cmd
 }

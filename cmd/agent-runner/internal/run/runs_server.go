@@ -48,7 +48,11 @@ func (c *runsCommand) atServer(ctx context.Context, id string, run func(ctx cont
 
 // listAtServer lists at most limit runs, or all if limit is 0.
 func (c *runsCommand) listAtServer(ctx context.Context, f client.RunFilter, limit int) error {
-	runs, err := client.Collect(limit, client.MaxRunPage, func(p client.Page) ([]*api.Run, string, error) { return c.remote.Runs(ctx, f, p) })
+	runs, err := client.Collect(
+		limit,
+		client.MaxRunPage,
+		func(p client.Page) ([]*api.Run, string, error) { return c.remote.Runs(ctx, f, p) },
+	)
 	if err != nil {
 		return err
 	}
@@ -64,13 +68,28 @@ func (c *runsCommand) listAtServer(ctx context.Context, f client.RunFilter, limi
 // runInfo converts a run of a server for the code that shows runs of a store. It sets a
 // valid lease, because the server tracks which process runs it.
 func runInfo(r *api.Run) *journal.RunInfo {
-	i := &journal.RunInfo{ID: r.ID, Agent: r.Agent, Title: r.Title, Created: r.Created, Updated: r.Updated, LastSeq: r.LastEvent, LeaseExpires: time.Now().Add(time.Hour)}
+	i := &journal.RunInfo{
+		ID:           r.ID,
+		Agent:        r.Agent,
+		Title:        r.Title,
+		Created:      r.Created,
+		Updated:      r.Updated,
+		LastSeq:      r.LastEvent,
+		LeaseExpires: time.Now().Add(time.Hour),
+	}
 	i.JournalBytes = r.JournalBytes
 	i.Status, i.FinishReason, i.Step, i.Fuel = journal.Status(r.Status), r.FinishReason, r.Step, r.Fuel
-	i.Usage = abi.Usage{PromptTokens: r.Usage.PromptTokens, CompletionTokens: r.Usage.CompletionTokens, TotalTokens: r.Usage.TotalTokens}
+	i.Usage = abi.Usage{
+		PromptTokens:     r.Usage.PromptTokens,
+		CompletionTokens: r.Usage.CompletionTokens,
+		TotalTokens:      r.Usage.TotalTokens,
+	}
 	i.Pending = pendingOf(r)
 	for _, m := range r.Modules {
-		i.Modules = append(i.Modules, journal.Pin{Entry: m.Entry, Ring: "tenant", Digest: strings.TrimPrefix(m.Digest, "sha256:")})
+		i.Modules = append(
+			i.Modules,
+			journal.Pin{Entry: m.Entry, Ring: "tenant", Digest: strings.TrimPrefix(m.Digest, "sha256:")},
+		)
 	}
 	return i
 }
@@ -78,7 +97,14 @@ func runInfo(r *api.Run) *journal.RunInfo {
 // pendingOf returns the pending interrupts of a run.
 func pendingOf(r *api.Run) (out []abi.Pending) {
 	for _, p := range r.Interrupts {
-		pending := abi.Pending{ID: p.ID, Agent: p.Agent, Entry: p.Entry, Hook: abi.Hook(p.Hook), Reason: p.Reason, Payload: p.Payload}
+		pending := abi.Pending{
+			ID:      p.ID,
+			Agent:   p.Agent,
+			Entry:   p.Entry,
+			Hook:    abi.Hook(p.Hook),
+			Reason:  p.Reason,
+			Payload: p.Payload,
+		}
 		if p.Call != nil {
 			pending.Call = &abi.Call{ID: p.Call.ID, Name: p.Call.Name, Arguments: p.Call.Arguments}
 		}

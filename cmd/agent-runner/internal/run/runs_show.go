@@ -48,7 +48,11 @@ func (c *runsCommand) shown(x *exported, verbose bool) error {
 		return cli.PrintJSON(c.env, x)
 	}
 	s := cli.NewScreen(c.env)
-	v := &runView{storeFlag: hosting.StoreFlag(c.storeAt) + cli.After(" --server ", c.server), color: s.Color && cli.IsTerminal(c.env.Out), most: showShort}
+	v := &runView{
+		storeFlag: hosting.StoreFlag(c.storeAt) + cli.After(" --server ", c.server),
+		color:     s.Color && cli.IsTerminal(c.env.Out),
+		most:      showShort,
+	}
 	if verbose {
 		v.most = showLong
 	}
@@ -86,7 +90,17 @@ func (v *runView) cut(text string) string {
 func (v *runView) text(x *exported, now time.Time) string {
 	r := x.Run
 	v.line(0, cli.Plain, "run %s of %s: %s", r.ID, r.Agent, statusText(r, now))
-	v.line(0, cli.Faint, "began %s, %s; %s, %d tokens, %s fuel, %s of journal", r.Created.Format(time.RFC3339), took(x.Events), cli.Count(int64(r.Step), "step"), r.Usage.TotalTokens, cli.Thousands(r.Fuel), cli.Count(r.JournalBytes, "byte"))
+	v.line(
+		0,
+		cli.Faint,
+		"began %s, %s; %s, %d tokens, %s fuel, %s of journal",
+		r.Created.Format(time.RFC3339),
+		took(x.Events),
+		cli.Count(int64(r.Step), "step"),
+		r.Usage.TotalTokens,
+		cli.Thousands(r.Fuel),
+		cli.Count(r.JournalBytes, "byte"),
+	)
 	for _, p := range r.Modules {
 		digest := "native"
 		if p.Digest != "" {
@@ -183,15 +197,32 @@ func (v *runView) pauses(step int, call string) {
 			continue
 		}
 		for _, p := range e.Interrupts {
-			at := slices.IndexFunc(v.answers, func(a runlog.Answered) bool { return a.TimeMS >= e.TimeMS && a.Answers[p.ID] != nil })
+			at := slices.IndexFunc(
+				v.answers,
+				func(a runlog.Answered) bool { return a.TimeMS >= e.TimeMS && a.Answers[p.ID] != nil },
+			)
 			if at < 0 || v.asked[p.ID] || call != "" && (p.Call == nil || p.Call.ID != call) {
 				continue
 			}
 			v.asked[p.ID] = true // an interrupt can be part of several pauses
 			a := v.answers[at]
 			waited := time.Duration(a.TimeMS-e.TimeMS) * time.Millisecond
-			v.line(1, cli.Amber, "‖ %s asks: %s%s", cmp.Or(p.Entry, p.Agent, "the tool"), v.cut(p.Reason), cli.After("  ", callText(p.Call)))
-			v.line(2, cli.Plain, "→ %s%s, after %s", v.cut(answerText(a.Answers[p.ID])), cli.After(", by ", a.By), waitedText(waited))
+			v.line(
+				1,
+				cli.Amber,
+				"‖ %s asks: %s%s",
+				cmp.Or(p.Entry, p.Agent, "the tool"),
+				v.cut(p.Reason),
+				cli.After("  ", callText(p.Call)),
+			)
+			v.line(
+				2,
+				cli.Plain,
+				"→ %s%s, after %s",
+				v.cut(answerText(a.Answers[p.ID])),
+				cli.After(", by ", a.By),
+				waitedText(waited),
+			)
 		}
 	}
 }
@@ -333,7 +364,14 @@ func (v *runView) ending(x *exported) {
 		v.line(0, cli.Amber, "waits: %s  %s%s", p.ID, v.cut(p.Reason), cli.After("  ", callText(p.Call)))
 	}
 	if len(x.Run.Pending) > 0 {
-		v.line(0, cli.Plain, "resume with: agent-runner runs resume %s%s --answer %s=ANSWER", x.Run.ID, v.storeFlag, x.Run.Pending[0].ID)
+		v.line(
+			0,
+			cli.Plain,
+			"resume with: agent-runner runs resume %s%s --answer %s=ANSWER",
+			x.Run.ID,
+			v.storeFlag,
+			x.Run.Pending[0].ID,
+		)
 	}
 	if len(x.Events) == 0 {
 		return
@@ -348,13 +386,27 @@ func (v *runView) ending(x *exported) {
 	}
 	v.line(0, look, "%s%s%s", last.FinishReason, cli.After(" by ", last.StoppedBy), cli.After(": ", v.cut(last.Reason)))
 	if last.Error != nil {
-		v.line(0, cli.Red, "%s", cli.OneLine(cli.Short(last.Error.Error(), showLong))) // the reason matters most, so show more of it
+		v.line(
+			0,
+			cli.Red,
+			"%s",
+			cli.OneLine(cli.Short(last.Error.Error(), showLong)),
+		) // the reason matters most, so show more of it
 	}
 	if m := last.Message; m != nil && !v.saidLast(m) {
 		v.message(0, "", *m)
 	}
 	for _, s := range last.Entries {
-		v.line(0, cli.Faint, "%s: %s, %s, %s fuel, %v", s.Entry, cli.Count(s.Calls, "call"), cli.Count(s.Faults, "fault"), cli.Thousands(s.Fuel), time.Duration(s.WallUS)*time.Microsecond)
+		v.line(
+			0,
+			cli.Faint,
+			"%s: %s, %s, %s fuel, %v",
+			s.Entry,
+			cli.Count(s.Calls, "call"),
+			cli.Count(s.Faults, "fault"),
+			cli.Thousands(s.Fuel),
+			time.Duration(s.WallUS)*time.Microsecond,
+		)
 	}
 }
 

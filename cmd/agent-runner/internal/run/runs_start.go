@@ -89,8 +89,15 @@ func (f *following) follow(ctx context.Context, id string, seq int64) error {
 		}
 		answers := f.run.ask(ctx, last.Interrupts)
 		if answers == nil {
-			return cli.Ended(cli.ExitPaused, fmt.Errorf("run %[1]s waits for answers; resume it with: agent-runner runs resume %[1]s%[2]s --answer ID=ANSWER, one --answer for each:%[3]s",
-				id, cli.After(" --server ", f.remote.Address), waiting(last.Interrupts)))
+			return cli.Ended(
+				cli.ExitPaused,
+				fmt.Errorf(
+					"run %[1]s waits for answers; resume it with: agent-runner runs resume %[1]s%[2]s --answer ID=ANSWER, one --answer for each:%[3]s",
+					id,
+					cli.After(" --server ", f.remote.Address),
+					waiting(last.Interrupts),
+				),
+			)
 		}
 		if _, err := f.remote.StartRun(ctx, &api.StartRun{Run: id, Answers: answers}, ""); err != nil {
 			return err
@@ -111,9 +118,17 @@ func (f *following) until(ctx context.Context, id string, after int64) (last abi
 	for e, err := range f.remote.Follow(follow, id, after) {
 		switch {
 		case errors.Is(err, errDetached):
-			return last, cli.Ended(cli.ExitCanceled, fmt.Errorf("detached; the run continues; follow it with: agent-runner runs tail -f --after %d %s", last.Seq, id))
+			return last, cli.Ended(
+				cli.ExitCanceled,
+				fmt.Errorf("detached; the run continues; follow it with: agent-runner runs tail -f --after %d %s", last.Seq, id),
+			)
 		case err != nil:
-			return last, fmt.Errorf("%w\nrun %[2]s is not lost; follow it with: agent-runner runs tail -f --after %[3]d %[2]s", err, id, last.Seq)
+			return last, fmt.Errorf(
+				"%w\nrun %[2]s is not lost; follow it with: agent-runner runs tail -f --after %[3]d %[2]s",
+				err,
+				id,
+				last.Seq,
+			)
 		}
 		last = e
 		if err := f.show.event(e); err != nil {

@@ -118,6 +118,10 @@ func (r *rewinder) current() *cassette.Replay {
 }
 
 // Generate implements [model.Model].
-func (r *rewinder) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+func (r *rewinder) Generate(
+	ctx context.Context,
+	req *model.Request,
+	sink func(abi.Chunk) error,
+) (*abi.Response, error) {
 	return r.current().Generate(ctx, req, sink)
 }

@@ -37,7 +37,10 @@ func (c *serveCommand) ownTempDir() error {
 		return err
 	}
 	if !info.IsDir() || !hosting.IsOwn(info) || info.Mode().Perm()&0o077 != 0 {
-		return cli.Usagef("%s belongs to another user, or others can read it; remove it, or set $TMPDIR to a directory of your own", dir)
+		return cli.Usagef(
+			"%s belongs to another user, or others can read it; remove it, or set $TMPDIR to a directory of your own",
+			dir,
+		)
 	}
 	return os.Setenv("TMPDIR", dir)
 }

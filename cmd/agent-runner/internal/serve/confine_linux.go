@@ -75,11 +75,35 @@ const (
 // that evade Landlock: executing files without a path, changing file attributes, and
 // connections other than TCP and UDP.
 func (c *confinement) syscalls() (*jail.Filter, error) {
-	denied := append(jail.AdminSyscalls(), "memfd_create", "memfd_secret", "execveat",
-		"clone3",                                                        // a filter cannot read its flags; callers fall back to clone
-		"chmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchownat", // Landlock does not cover attributes
-		"setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat",
-		"setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setgroups", "setfsuid", "setfsgid", "capset")
+	denied := append(
+		jail.AdminSyscalls(),
+		"memfd_create",
+		"memfd_secret",
+		"execveat",
+		"clone3", // a filter cannot read its flags; callers fall back to clone
+		"chmod",
+		"fchmodat",
+		"fchmodat2",
+		"chown",
+		"lchown",
+		"fchownat", // Landlock does not cover attributes
+		"setxattr",
+		"lsetxattr",
+		"setxattrat",
+		"removexattr",
+		"lremovexattr",
+		"removexattrat",
+		"setuid",
+		"setgid",
+		"setreuid",
+		"setregid",
+		"setresuid",
+		"setresgid",
+		"setgroups",
+		"setfsuid",
+		"setfsgid",
+		"capset",
+	)
 	f, err := jail.DenySyscalls(denied...)
 	if err != nil {
 		return nil, err

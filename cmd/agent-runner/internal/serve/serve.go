@@ -95,7 +95,11 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
   (umask 077; echo "main:$(openssl rand -base64 32)" > secrets.key); agent-runner serve --secrets-key-file secrets.key`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return cli.Usagef("%s takes no arguments; to listen on an address: --listen %s", cmd.CommandPath(), cli.Short(args[0], 60))
+				return cli.Usagef(
+					"%s takes no arguments; to listen on an address: --listen %s",
+					cmd.CommandPath(),
+					cli.Short(args[0], 60),
+				)
 			}
 			return nil
 		},
@@ -113,23 +117,88 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&c.listen, "listen", "", "listen on `ADDRESS`; port 0 selects a free port (default: $"+EnvListen+", else "+DefaultListen+")")
+	f.StringVar(
+		&c.listen,
+		"listen",
+		"",
+		"listen on `ADDRESS`; port 0 selects a free port (default: $"+EnvListen+", else "+DefaultListen+")",
+	)
 	f.StringVar(&c.storeAt, "store", "", "the store: `WHERE` is "+hosting.StoreHelp)
-	f.StringVar(&c.secretsFile, "secrets-key-file", "", "the `FILE` with the keys that encrypt tenants' secrets; default: $"+EnvSecrets)
-	f.StringVar(&c.replay, "replay", "", "answer from the recording in `FILE` instead of the operator's model; demo is the built-in recording")
-	f.StringArrayVar(&c.private, "allow-private", nil, "let agents connect to private addresses in `RANGE`, such as 10.1.0.0/16, of hosts that their policy allows")
+	f.StringVar(
+		&c.secretsFile,
+		"secrets-key-file",
+		"",
+		"the `FILE` with the keys that encrypt tenants' secrets; default: $"+EnvSecrets,
+	)
+	f.StringVar(
+		&c.replay,
+		"replay",
+		"",
+		"answer from the recording in `FILE` instead of the operator's model; demo is the built-in recording",
+	)
+	f.StringArrayVar(
+		&c.private,
+		"allow-private",
+		nil,
+		"let agents connect to private addresses in `RANGE`, such as 10.1.0.0/16, of hosts that their policy allows",
+	)
 	f.BoolVar(&c.newKey, "new-operator-key", false, "create another operator key and print it")
-	f.DurationVar(&c.drain, "drain", 30*time.Second, "the maximum `TIME` that requests and runs may take to end after a signal")
-	f.DurationVar(&c.lease, "lease", journal.DefaultLeaseTTL, "the `TIME` without a heartbeat after which other servers resume this server's runs; at least 5s")
-	f.StringVar(&c.mcpCommands, "mcp-commands", "", "let agents of the operator's tenant start the MCP servers listed in `FILE` (default: agents start no programs)")
-	f.BoolVar(&c.noConfine, "no-confine", false, "do not confine the process: it can use all files of its user, start programs and connect anywhere")
-	f.UintSliceVar(&c.connectPorts, "connect-ports", nil, "connect only to these TCP `PORTS`, such as 443, and to those of the store, $"+host.EnvBaseURL+" and $"+hosting.EnvOTLP+" (default: all)")
-	f.StringVar(&c.retention, "retention", forever, "keep ended runs for `AGE`, such as 30d or 12h, or forever, until their tenants delete them")
-	f.BoolVar(&c.originals, "keep-originals", false, "store the input of runs as clients sent it, also where modules changed it before the first model call")
+	f.DurationVar(
+		&c.drain,
+		"drain",
+		30*time.Second,
+		"the maximum `TIME` that requests and runs may take to end after a signal",
+	)
+	f.DurationVar(
+		&c.lease,
+		"lease",
+		journal.DefaultLeaseTTL,
+		"the `TIME` without a heartbeat after which other servers resume this server's runs; at least 5s",
+	)
+	f.StringVar(
+		&c.mcpCommands,
+		"mcp-commands",
+		"",
+		"let agents of the operator's tenant start the MCP servers listed in `FILE` (default: agents start no programs)",
+	)
+	f.BoolVar(
+		&c.noConfine,
+		"no-confine",
+		false,
+		"do not confine the process: it can use all files of its user, start programs and connect anywhere",
+	)
+	f.UintSliceVar(
+		&c.connectPorts,
+		"connect-ports",
+		nil,
+		"connect only to these TCP `PORTS`, such as 443, and to those of the store, $"+host.EnvBaseURL+" and $"+hosting.EnvOTLP+" (default: all)",
+	)
+	f.StringVar(
+		&c.retention,
+		"retention",
+		forever,
+		"keep ended runs for `AGE`, such as 30d or 12h, or forever, until their tenants delete them",
+	)
+	f.BoolVar(
+		&c.originals,
+		"keep-originals",
+		false,
+		"store the input of runs as clients sent it, also where modules changed it before the first model call",
+	)
 	f.Int64Var(&c.maxUpload, "max-upload", 16<<20, "the maximum size of a module, in `BYTES`")
-	f.StringVar(&c.memoryLimit, "memory-limit", "", "the maximum `SIZE` of the process, such as 3GiB: above 85 % of it new runs are rejected, above 95 % the largest run ends (default: the limit of the cgroup, the rlimit or the machine)")
+	f.StringVar(
+		&c.memoryLimit,
+		"memory-limit",
+		"",
+		"the maximum `SIZE` of the process, such as 3GiB: above 85 % of it new runs are rejected, above 95 % the largest run ends (default: the limit of the cgroup, the rlimit or the machine)",
+	)
 	f.StringVar(&c.logFormat, "log", "text", "the format of request logs on standard error: `text`, json or off")
-	f.StringVar(&c.cacheDir, "cache-dir", "", "cache compiled modules in `DIR`; \"\" disables the cache (default: $"+hosting.EnvCacheDir+", else the user's cache directory)")
+	f.StringVar(
+		&c.cacheDir,
+		"cache-dir",
+		"",
+		"cache compiled modules in `DIR`; \"\" disables the cache (default: $"+hosting.EnvCacheDir+", else the user's cache directory)",
+	)
 	return cmd
 }
 
@@ -165,7 +234,16 @@ func (c *serveCommand) check(cmd *cobra.Command) error {
 
 // options returns the options of the server, without its store and host.
 func (c *serveCommand) options() (*server.Options, error) {
-	o := &server.Options{Version: cli.Version(), DrainTime: c.drain, MaxUpload: c.maxUpload, Lease: c.lease, Owner: hosting.Owner(), Gone: hosting.OwnerGone, Originals: c.originals, Getenv: c.env.Getenv}
+	o := &server.Options{
+		Version:   cli.Version(),
+		DrainTime: c.drain,
+		MaxUpload: c.maxUpload,
+		Lease:     c.lease,
+		Owner:     hosting.Owner(),
+		Gone:      hosting.OwnerGone,
+		Originals: c.originals,
+		Getenv:    c.env.Getenv,
+	}
 	var err error
 	if o.Logger, err = c.logger(); err != nil {
 		return nil, err
@@ -220,7 +298,11 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	if missing := child.MissingProtections(); missing != "" {
-		o.Logger.Warn("the kernel cannot fully confine the server and the processes that compile modules; see docs/security.md", "missing", missing)
+		o.Logger.Warn(
+			"the kernel cannot fully confine the server and the processes that compile modules; see docs/security.md",
+			"missing",
+			missing,
+		)
 	}
 	keep := &store.Options{}
 	if keep.Retention, err = c.keeps(); err != nil {
@@ -271,7 +353,13 @@ func (c *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hello := greeting{env: c.env, url: "http://" + reachable(listener.Addr()), store: hosting.Place(where), secrets: keep.Keyring != nil, replay: c.replay}
+	hello := greeting{
+		env:     c.env,
+		url:     "http://" + reachable(listener.Addr()),
+		store:   hosting.Place(where),
+		secrets: keep.Keyring != nil,
+		replay:  c.replay,
+	}
 	if err := hello.say(ctx, srv, o.Store, c.newKey); err != nil {
 		return beforeServing(ctx, err)
 	}
@@ -292,7 +380,11 @@ func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.List
 		return cli.Ended(cli.ExitFailed, err)
 	}
 	if n := srv.HandedBack(); n > 0 {
-		fmt.Fprintf(c.env.Err, "agent-runner: ended; returned %s to the journal for another server or the next start\n", cli.Count(int64(n), "run"))
+		fmt.Fprintf(
+			c.env.Err,
+			"agent-runner: ended; returned %s to the journal for another server or the next start\n",
+			cli.Count(int64(n), "run"),
+		)
 		return nil
 	}
 	fmt.Fprintln(c.env.Err, "agent-runner: ended; all requests and runs finished")
@@ -372,7 +464,11 @@ func (c *serveCommand) keyring() (*store.Keyring, error) {
 		from = "--secrets-key-file"
 		info, err := os.Stat(c.secretsFile)
 		if err != nil {
-			return nil, cli.Usagef("--secrets-key-file: %w; make one with: (umask 077; echo \"main:$(openssl rand -base64 32)\" > %s)", err, c.secretsFile)
+			return nil, cli.Usagef(
+				"--secrets-key-file: %w; make one with: (umask 077; echo \"main:$(openssl rand -base64 32)\" > %s)",
+				err,
+				c.secretsFile,
+			)
 		}
 		if info.Mode().Perm()&0o077 != 0 {
 			return nil, cli.Usagef("--secrets-key-file: others may read %[1]s; run: chmod 600 %[1]s", c.secretsFile)
@@ -397,7 +493,10 @@ func (c *serveCommand) keyring() (*store.Keyring, error) {
 func listenError(address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return cli.Usagef("--listen %s: the address is in use; stop the other program or use another port: --listen 127.0.0.1:0 selects a free one", address)
+		return cli.Usagef(
+			"--listen %s: the address is in use; stop the other program or use another port: --listen 127.0.0.1:0 selects a free one",
+			address,
+		)
 	case errors.Is(err, syscall.EACCES):
 		return cli.Usagef("--listen %s: permission denied; use a port above 1023", address)
 	}

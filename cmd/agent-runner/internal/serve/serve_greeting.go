@@ -45,13 +45,22 @@ func (g *greeting) say(ctx context.Context, srv *server.Server, s store.Store, n
 		fmt.Fprintf(g.env.Err, "model: OpenAI's\n")
 	default:
 		shared = false
-		fmt.Fprintf(g.env.Err, "model: none, because $%s is not set; tenants set their own keys (to try it without a key: --replay %s)\n", host.EnvAPIKey, hosting.Demo)
+		fmt.Fprintf(
+			g.env.Err,
+			"model: none, because $%s is not set; tenants set their own keys (to try it without a key: --replay %s)\n",
+			host.EnvAPIKey,
+			hosting.Demo,
+		)
 	}
 	if !g.secrets {
 		fmt.Fprintf(g.env.Err, "secrets: tenants cannot store any without --secrets-key-file\n")
 	}
 	if len(lost) > 0 {
-		fmt.Fprintf(g.env.Err, "secrets: some are encrypted with key %s, which --secrets-key-file no longer has; agents that need them cannot run until the line is restored or their tenants set them again\n", strings.Join(lost, ", "))
+		fmt.Fprintf(
+			g.env.Err,
+			"secrets: some are encrypted with key %s, which --secrets-key-file no longer has; agents that need them cannot run until the line is restored or their tenants set them again\n",
+			strings.Join(lost, ", "),
+		)
 	}
 	if key == "" {
 		return nil

@@ -85,12 +85,16 @@ type place struct {
 
 func (w *workspace) list(_ context.Context, in place) (string, error) {
 	var lines []string
-	err := fs.WalkDir(w.root.FS(), filepath.ToSlash(filepath.Clean(in.Path)), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			lines = append(lines, path)
-		}
-		return err
-	})
+	err := fs.WalkDir(
+		w.root.FS(),
+		filepath.ToSlash(filepath.Clean(in.Path)),
+		func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				lines = append(lines, path)
+			}
+			return err
+		},
+	)
 	return strings.Join(lines, "\n"), err
 }
 

@@ -37,12 +37,16 @@ func serve(ctx context.Context) error {
 	) (string, error) {
 		return found(orders, in.Order)
 	})
-	add(s, &mcp.Tool{Name: "read_ticket", Description: "Shows what was written about a matter.", Annotations: reads}, func(in struct {
-		Ticket string `json:"ticket" jsonschema:"its number, such as T-77"`
-	},
-	) (string, error) {
-		return found(tickets, in.Ticket)
-	})
+	add(
+		s,
+		&mcp.Tool{Name: "read_ticket", Description: "Shows what was written about a matter.", Annotations: reads},
+		func(in struct {
+			Ticket string `json:"ticket" jsonschema:"its number, such as T-77"`
+		},
+		) (string, error) {
+			return found(tickets, in.Ticket)
+		},
+	)
 	add(s, &mcp.Tool{Name: "refund", Description: "Gives money back to the customer of an order."}, func(in struct {
 		Order  string  `json:"order"`
 		Amount float64 `json:"amount"`
@@ -53,13 +57,17 @@ func serve(ctx context.Context) error {
 		}
 		return fmt.Sprintf("Refunded %.2f for %s.", in.Amount, in.Order), nil
 	})
-	add(s, &mcp.Tool{Name: "send_mail", Description: "Writes to a customer, at the address that the shop knows."}, func(in struct {
-		Customer string `json:"customer" jsonschema:"the customer's number, such as C-1042"`
-		Text     string `json:"text"`
-	},
-	) (string, error) {
-		return fmt.Sprintf("Sent to %s: %d bytes.", in.Customer, len(in.Text)), nil
-	})
+	add(
+		s,
+		&mcp.Tool{Name: "send_mail", Description: "Writes to a customer, at the address that the shop knows."},
+		func(in struct {
+			Customer string `json:"customer" jsonschema:"the customer's number, such as C-1042"`
+			Text     string `json:"text"`
+		},
+		) (string, error) {
+			return fmt.Sprintf("Sent to %s: %d bytes.", in.Customer, len(in.Text)), nil
+		},
+	)
 	return s.Run(ctx, &mcp.StdioTransport{})
 }
 

@@ -57,7 +57,10 @@ func Test(t *testing.T) {
 					guestbuild.TinyGo(t, path.Join(Folder, filepath.Base(dir))) // skips the test if TinyGo is missing
 				}
 				if slices.Contains(guestbuild.Languages, language) {
-					guestbuild.Foreign(t, path.Join(Folder, filepath.Base(dir), language)) // skips the test if the toolchain is missing
+					guestbuild.Foreign(
+						t,
+						path.Join(Folder, filepath.Base(dir), language),
+					) // skips the test if the toolchain is missing
 				}
 				leaves, err := conformance.LeavesOut(source)
 				require.NoError(t, err)
@@ -77,7 +80,12 @@ const tinyGo = "tinygo"
 func test(t *testing.T, ms modules, cases []*conformance.Case, leaves map[string]string) {
 	t.Run("README", ms.readme)
 	for name := range leaves {
-		require.True(t, slices.ContainsFunc(cases, func(c *conformance.Case) bool { return c.Name == name }), "there is no case %s", name)
+		require.True(
+			t,
+			slices.ContainsFunc(cases, func(c *conformance.Case) bool { return c.Name == name }),
+			"there is no case %s",
+			name,
+		)
 	}
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
@@ -132,7 +140,10 @@ func newLoader(t *testing.T) *module.Loader {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	require.NoError(t, err)
-	loader, err := module.NewLoader(t.Context(), &module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	loader, err := module.NewLoader(
+		t.Context(),
+		&module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")},
+	)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, loader.Close(context.Background())) })
 	return loader
@@ -150,7 +161,12 @@ func (modules) Go(context.Context, string, json.RawMessage, []string) (hook.Midd
 }
 
 // Wasm builds and loads an example.
-func (ms modules) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (hook.Middleware, error) {
+func (ms modules) Wasm(
+	ctx context.Context,
+	entry, file string,
+	config json.RawMessage,
+	grants []string,
+) (hook.Middleware, error) {
 	granted, err := policy.ParseGrants(grants)
 	if err != nil {
 		return nil, err

@@ -32,5 +32,11 @@ func Measured(t *testing.T, text string) {
 		require.NoError(t, os.WriteFile("README.md", []byte(head+begin+text+end+tail), 0o600))
 		return
 	}
-	require.Equal(t, text, was, "go test ./examples/wasm-middlewares/%s -run TestCorpus -args -update writes it", filepath.Base(dir))
+	require.Equal(
+		t,
+		text,
+		was,
+		"go test ./examples/wasm-middlewares/%s -run TestCorpus -args -update writes it",
+		filepath.Base(dir),
+	)
 }

@@ -82,7 +82,18 @@ func TestLimits(t *testing.T) {
 	require.True(t, complete)
 	var many strings.Builder
 	for i := range 5000 {
-		many.WriteString(`,"` + strings.Repeat("x", i%50) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676%26)) + `"`)
+		many.WriteString(
+			`,"` + strings.Repeat(
+				"x",
+				i%50,
+			) + string(
+				rune('a'+i%26),
+			) + string(
+				rune('a'+i/26%26),
+			) + string(
+				rune('a'+i/676%26),
+			) + `"`,
+		)
 	}
 	_, complete = Forms(`[0` + many.String() + `]`)
 	require.False(t, complete, "more forms than are looked at")

@@ -13,10 +13,21 @@ import (
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	value, err := values.Read([]byte(` {"a": [1, -2.50e1, 12345678901234567890, true, false, null, {}, []], "\u0062": "\"\ud83d\ude00"} `))
+	value, err := values.Read(
+		[]byte(` {"a": [1, -2.50e1, 12345678901234567890, true, false, null, {}, []], "\u0062": "\"\ud83d\ude00"} `),
+	)
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{
-		"a": []any{values.Number("1"), values.Number("-2.50e1"), values.Number("12345678901234567890"), true, false, nil, map[string]any{}, []any{}},
+		"a": []any{
+			values.Number("1"),
+			values.Number("-2.50e1"),
+			values.Number("12345678901234567890"),
+			true,
+			false,
+			nil,
+			map[string]any{},
+			[]any{},
+		},
 		"b": `"😀`,
 	}, value)
 	again, err := guestjson.Marshal(value)

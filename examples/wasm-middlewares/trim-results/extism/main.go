@@ -94,5 +94,10 @@ func shorten(text string, most int) (short string, left int) {
 	letters := []rune(text)
 	head, tail := most*3/4, most/4
 	left = len(letters) - head - tail
-	return fmt.Sprintf("%s [%d characters left out] %s", string(letters[:head]), left, string(letters[len(letters)-tail:])), left
+	return fmt.Sprintf(
+		"%s [%d characters left out] %s",
+		string(letters[:head]),
+		left,
+		string(letters[len(letters)-tail:]),
+	), left
 }

@@ -102,8 +102,10 @@ func SamePart(a, b *abi.Part) bool {
 	if a == b || a == nil || b == nil {
 		return a == b
 	}
-	return a.Type == b.Type && a.Text == b.Text && bytes.Equal(a.ImageURL, b.ImageURL) && bytes.Equal(a.InputAudio, b.InputAudio) &&
-		bytes.Equal(a.File, b.File) && sameFields(a.Unknown, b.Unknown)
+	return a.Type == b.Type && a.Text == b.Text && bytes.Equal(a.ImageURL, b.ImageURL) &&
+		bytes.Equal(a.InputAudio, b.InputAudio) &&
+		bytes.Equal(a.File, b.File) &&
+		sameFields(a.Unknown, b.Unknown)
 }
 
 func sameFields(a, b abi.Fields) bool {

@@ -48,7 +48,13 @@ func TestSize(t *testing.T) {
 		forWasm(t, dir, "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", out, ".")
 		info, err := os.Stat(out)
 		require.NoError(t, err)
-		require.LessOrEqual(t, info.Size(), most, "%s has grown: see what it consists of with go build -ldflags=-dumpdep", dir)
+		require.LessOrEqual(
+			t,
+			info.Size(),
+			most,
+			"%s has grown: see what it consists of with go build -ldflags=-dumpdep",
+			dir,
+		)
 		t.Logf("%s: %.2f MB", filepath.Base(dir), float64(info.Size())/1e6)
 	}
 }
@@ -59,10 +65,16 @@ func fromTemplate(t *testing.T) string {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	for _, name := range []string{"main.go", "go.mod"} {
-		text, err := os.ReadFile(filepath.Join(root, "cmd", "agent-runner", "internal", "modules", "templates", "go", name+".tmpl"))
+		text, err := os.ReadFile(
+			filepath.Join(root, "cmd", "agent-runner", "internal", "modules", "templates", "go", name+".tmpl"),
+		)
 		require.NoError(t, err)
 		var b strings.Builder
-		require.NoError(t, template.Must(template.New(name).Parse(string(text))).Execute(&b, map[string]string{"Name": "template", "Version": "v0.0.0", "SDK": root}))
+		require.NoError(
+			t,
+			template.Must(template.New(name).Parse(string(text))).
+				Execute(&b, map[string]string{"Name": "template", "Version": "v0.0.0", "SDK": root}),
+		)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(b.String()), 0o600))
 	}
 	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))

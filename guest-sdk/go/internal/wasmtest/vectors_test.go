@@ -262,32 +262,44 @@ var scripts = map[string]middleware.Middleware{
 		return ctx.Interrupt("may this user run it?", map[string]string{"user": "u-1"})
 	}),
 	"before_agent_failed": beforeAgent(func(*middleware.Context, *middleware.AgentStart) error {
-		return &abi.Error{Code: abi.CodeUnavailable, Message: "read the policy: no answer", Retryable: true, Status: 503, RetryAfterMS: 2000}
+		return &abi.Error{
+			Code:         abi.CodeUnavailable,
+			Message:      "read the policy: no answer",
+			Retryable:    true,
+			Status:       503,
+			RetryAfterMS: 2000,
+		}
 	}),
 
-	"before_model_rewrite_state": middleware.WithBeforeModelRewriteState(func(_ *middleware.Context, s *middleware.State) error {
-		last, _ := s.Messages.Last()
-		s.Messages.Insert(1, abi.User("before m2"))
-		s.Messages.Delete(3, 5)
-		last.Content = abi.Text("And 3 + 3, please?")
-		s.Messages.Set(4, last)
-		s.Messages.Append(abi.User("at the end"))
-		return s.SetActive("calculator")
-	}),
-	"before_model_rewrite_state_whole": middleware.WithBeforeModelRewriteState(func(_ *middleware.Context, s *middleware.State) error {
-		s.Messages.SetAll([]abi.Message{{
-			Role: abi.RoleUser, Extra: []byte(`{"summary":true}`),
-			Content: abi.Parts(
-				abi.Part{Type: abi.PartText, Text: "Summary: 2 + 2 is 4."},
-				abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:image/png;base64,AAAA","detail":"low"}`)},
-			),
-		}})
-		return s.SetActive()
-	}),
-	"before_model_rewrite_state_emptied": middleware.WithBeforeModelRewriteState(func(_ *middleware.Context, s *middleware.State) error {
-		s.Messages.SetAll(nil)
-		return nil
-	}),
+	"before_model_rewrite_state": middleware.WithBeforeModelRewriteState(
+		func(_ *middleware.Context, s *middleware.State) error {
+			last, _ := s.Messages.Last()
+			s.Messages.Insert(1, abi.User("before m2"))
+			s.Messages.Delete(3, 5)
+			last.Content = abi.Text("And 3 + 3, please?")
+			s.Messages.Set(4, last)
+			s.Messages.Append(abi.User("at the end"))
+			return s.SetActive("calculator")
+		},
+	),
+	"before_model_rewrite_state_whole": middleware.WithBeforeModelRewriteState(
+		func(_ *middleware.Context, s *middleware.State) error {
+			s.Messages.SetAll([]abi.Message{{
+				Role: abi.RoleUser, Extra: []byte(`{"summary":true}`),
+				Content: abi.Parts(
+					abi.Part{Type: abi.PartText, Text: "Summary: 2 + 2 is 4."},
+					abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:image/png;base64,AAAA","detail":"low"}`)},
+				),
+			}})
+			return s.SetActive()
+		},
+	),
+	"before_model_rewrite_state_emptied": middleware.WithBeforeModelRewriteState(
+		func(_ *middleware.Context, s *middleware.State) error {
+			s.Messages.SetAll(nil)
+			return nil
+		},
+	),
 
 	"before_model": middleware.WithBeforeModel(func(_ *middleware.Context, call *middleware.ModelStart) error {
 		call.Messages.Append(abi.User("Answer in one word."))
@@ -300,43 +312,53 @@ var scripts = map[string]middleware.Middleware{
 		call.Respond(&abi.Response{Message: abi.Assistant("Four."), FinishReason: abi.FinishStop})
 		return nil
 	}),
-	"wrap_model": middleware.WithModelWrapper(func(_ *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
-		req.Messages.Delete(1, 2)
-		req.Model = "large"
-		response, err := next(req)
-		if err != nil {
-			return nil, err
-		}
-		response.Message.Content = abi.Text("Four.")
-		return response, nil
-	}),
-	"wrap_model_unchanged": middleware.WithModelWrapper(func(_ *middleware.Context, _ *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
-		return next(nil)
-	}),
-	"wrap_model_again": middleware.WithModelWrapper(func(_ *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
-		if response, err := next(req); err == nil {
-			return response, nil
-		}
-		req.Model = "large"
-		return next(req)
-	}),
-	"wrap_model_error": middleware.WithModelWrapper(func(_ *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
-		return next(req)
-	}),
-
-	"wrap_model_stream": middleware.WithModelWrapper(func(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
-		req.Model = "large"
-		stream := next.Stream(req)
-		for batch := range stream.Batches() {
-			for i := range batch {
-				batch[i].Text = strings.ToUpper(batch[i].Text)
-			}
-			if err := ctx.Send(batch...); err != nil {
+	"wrap_model": middleware.WithModelWrapper(
+		func(_ *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
+			req.Messages.Delete(1, 2)
+			req.Model = "large"
+			response, err := next(req)
+			if err != nil {
 				return nil, err
 			}
-		}
-		return nil, stream.End()
-	}),
+			response.Message.Content = abi.Text("Four.")
+			return response, nil
+		},
+	),
+	"wrap_model_unchanged": middleware.WithModelWrapper(
+		func(_ *middleware.Context, _ *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
+			return next(nil)
+		},
+	),
+	"wrap_model_again": middleware.WithModelWrapper(
+		func(_ *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
+			if response, err := next(req); err == nil {
+				return response, nil
+			}
+			req.Model = "large"
+			return next(req)
+		},
+	),
+	"wrap_model_error": middleware.WithModelWrapper(
+		func(_ *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
+			return next(req)
+		},
+	),
+
+	"wrap_model_stream": middleware.WithModelWrapper(
+		func(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
+			req.Model = "large"
+			stream := next.Stream(req)
+			for batch := range stream.Batches() {
+				for i := range batch {
+					batch[i].Text = strings.ToUpper(batch[i].Text)
+				}
+				if err := ctx.Send(batch...); err != nil {
+					return nil, err
+				}
+			}
+			return nil, stream.End()
+		},
+	),
 
 	"on_chunk": middleware.WithOnChunk(func(_ *middleware.Context, chunks *middleware.Chunks) error {
 		for i := range chunks.Items {
@@ -372,12 +394,14 @@ var scripts = map[string]middleware.Middleware{
 		call.Response = &abi.Response{Message: abi.Assistant("I cannot answer now."), FinishReason: abi.FinishStop}
 		return nil
 	}),
-	"after_model_rewrite_state": middleware.WithAfterModelRewriteState(func(_ *middleware.Context, s *middleware.State) error {
-		last, _ := s.Messages.Last()
-		last.ToolCalls = append(last.ToolCalls, abi.NewToolCall("call_9", "calculator", "{}"))
-		s.Messages.Set(s.Messages.Len()-1, last)
-		return nil
-	}),
+	"after_model_rewrite_state": middleware.WithAfterModelRewriteState(
+		func(_ *middleware.Context, s *middleware.State) error {
+			last, _ := s.Messages.Last()
+			last.ToolCalls = append(last.ToolCalls, abi.NewToolCall("call_9", "calculator", "{}"))
+			s.Messages.Set(s.Messages.Len()-1, last)
+			return nil
+		},
+	),
 
 	"before_tool": middleware.WithBeforeTool(func(_ *middleware.Context, call *middleware.ToolStart) error {
 		var args expression
@@ -391,33 +415,41 @@ var scripts = map[string]middleware.Middleware{
 		call.Respond(&abi.Result{Content: abi.Text("4"), Extra: []byte(`{"cached":true}`)})
 		return nil
 	}),
-	"wrap_tool_call": middleware.WithToolCallWrapper(func(_ *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
-		call.Arguments = `{"expression":"2+2"}`
-		result, err := next(call)
-		if err != nil {
-			return nil, err
-		}
-		return abi.TextResult("it is " + result.Content.String()), nil
-	}),
-	"wrap_tool_call_stream": middleware.WithToolCallWrapper(func(ctx *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
-		stream := next.Stream(call)
-		for chunk := range stream.Chunks() {
-			if err := ctx.Send(chunk); err != nil {
+	"wrap_tool_call": middleware.WithToolCallWrapper(
+		func(_ *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
+			call.Arguments = `{"expression":"2+2"}`
+			result, err := next(call)
+			if err != nil {
 				return nil, err
 			}
-		}
-		return nil, stream.End()
-	}),
-	"wrap_tool_call_unchanged": middleware.WithToolCallWrapper(func(_ *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
-		return next(call)
-	}),
-	"wrap_tool_call_error": middleware.WithToolCallWrapper(func(_ *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
-		result, err := next(call)
-		if err != nil {
-			return abi.ErrorResult("the calculator is out of order"), nil
-		}
-		return result, nil
-	}),
+			return abi.TextResult("it is " + result.Content.String()), nil
+		},
+	),
+	"wrap_tool_call_stream": middleware.WithToolCallWrapper(
+		func(ctx *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
+			stream := next.Stream(call)
+			for chunk := range stream.Chunks() {
+				if err := ctx.Send(chunk); err != nil {
+					return nil, err
+				}
+			}
+			return nil, stream.End()
+		},
+	),
+	"wrap_tool_call_unchanged": middleware.WithToolCallWrapper(
+		func(_ *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
+			return next(call)
+		},
+	),
+	"wrap_tool_call_error": middleware.WithToolCallWrapper(
+		func(_ *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
+			result, err := next(call)
+			if err != nil {
+				return abi.ErrorResult("the calculator is out of order"), nil
+			}
+			return result, nil
+		},
+	),
 
 	"gate_tool": gate(func(*middleware.Context, *middleware.Call) (middleware.Decision, error) {
 		return middleware.Allow(), nil
@@ -431,12 +463,22 @@ var scripts = map[string]middleware.Middleware{
 	"gate_tool_stop": gate(func(*middleware.Context, *middleware.Call) (middleware.Decision, error) {
 		return middleware.StopRun("no calculations in this run"), nil
 	}),
-	"call_tool_stream": middleware.WithTools(middleware.Tool{Tool: abi.Tool{Name: "note"}, Run: func(ctx *middleware.Context, _ *middleware.Call) (*abi.Result, error) {
-		if err := ctx.SendText("one"); err != nil {
-			return nil, err
-		}
-		return nil, ctx.Send(abi.Chunk{Kind: abi.ChunkPart, Part: &abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:image/png;base64,AAAA"}`)}})
-	}}),
+	"call_tool_stream": middleware.WithTools(
+		middleware.Tool{
+			Tool: abi.Tool{Name: "note"},
+			Run: func(ctx *middleware.Context, _ *middleware.Call) (*abi.Result, error) {
+				if err := ctx.SendText("one"); err != nil {
+					return nil, err
+				}
+				return nil, ctx.Send(
+					abi.Chunk{
+						Kind: abi.ChunkPart,
+						Part: &abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:image/png;base64,AAAA"}`)},
+					},
+				)
+			},
+		},
+	),
 	"call_tool": middleware.WithTools(middleware.NewTool("note", "Keeps a note.", func(_ *middleware.Context, args struct {
 		Text string `json:"text"`
 	},

@@ -217,7 +217,10 @@ func TestWasm(t *testing.T) {
 		require.Equal(t, []string{`{"name":"greeted","data":{"with":"hi"}}`}, h.emitted)
 	})
 	t.Run("an error", func(t *testing.T) {
-		status, output, err := configured(t, start()).call(abi.HookBeforeAgent, abi.BeforeAgentInput{Common: common, Instruction: "fail"})
+		status, output, err := configured(
+			t,
+			start(),
+		).call(abi.HookBeforeAgent, abi.BeforeAgentInput{Common: common, Instruction: "fail"})
 		require.NoError(t, err)
 		require.Equal(t, int32(1), status)
 		require.JSONEq(t, `{"code":"unavailable","message":"asked to fail: no luck","retryable":true}`, output)
@@ -255,7 +258,11 @@ func TestWasm(t *testing.T) {
 		status, output, err := h.call(abi.HookGateTool, abi.GateToolInput{Common: common, Call: abi.Call{Name: "explode"}})
 		require.NoError(t, err)
 		require.Zero(t, status)
-		require.JSONEq(t, `{"stop":{"reason":"no explosions","code":"safety"},"decision":"stop","message":"no explosions"}`, output)
+		require.JSONEq(
+			t,
+			`{"stop":{"reason":"no explosions","code":"safety"},"decision":"stop","message":"no explosions"}`,
+			output,
+		)
 		_, output, err = h.call(abi.HookGateTool, abi.GateToolInput{Common: common, Call: abi.Call{Name: "add"}})
 		require.NoError(t, err)
 		require.JSONEq(t, `{"decision":"allow"}`, output)

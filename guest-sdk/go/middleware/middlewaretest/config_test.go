@@ -135,7 +135,11 @@ func TestBuild(t *testing.T) {
 	d, err := h.Describe()
 	require.NoError(t, err)
 	require.Equal(t, []abi.Hook{abi.HookConfigure, abi.HookBeforeAgent}, d.Hooks)
-	require.JSONEq(t, `{"type":"object","properties":{"name":{"type":"string"}},"additionalProperties":false}`, string(d.ConfigSchema))
+	require.JSONEq(
+		t,
+		`{"type":"object","properties":{"name":{"type":"string"}},"additionalProperties":false}`,
+		string(d.ConfigSchema),
+	)
 	require.EqualError(t, h.Configure(nil), "name is missing: say who is greeted")
 	_, err = h.BeforeAgent(abi.BeforeAgentInput{})
 	require.ErrorContains(t, err, "was not configured")
@@ -176,6 +180,9 @@ func TestConfigSchemaRecursive(t *testing.T) {
 	t.Parallel()
 	d, err := middlewaretest.New(middleware.Options{}, &tree{}).Describe()
 	require.NoError(t, err)
-	require.JSONEq(t, `{"type":"object","properties":{"left":{"type":"object"},"raw":{"type":"string"},"any":{}},"additionalProperties":false}`,
-		string(d.ConfigSchema))
+	require.JSONEq(
+		t,
+		`{"type":"object","properties":{"left":{"type":"object"},"raw":{"type":"string"},"any":{}},"additionalProperties":false}`,
+		string(d.ConfigSchema),
+	)
 }

@@ -77,9 +77,13 @@ func TestDeclaredEqualsRegistered(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []abi.Hook{abi.HookConfigure, abi.HookBeforeAgent, abi.HookGateTool}, d.Hooks)
 			require.Equal(t, "limiter 2 [gate_tool]", d.Name+" "+d.Version+" ["+d.Requires[0]+"]")
-			require.Equal(t, `{"type":"object","properties":{"deny":{"type":"array","description":"tools that are never called","items":{"type":"string"}},`+
-				`"reason":{"type":"string","description":"what the model is told"},"most":{"type":"integer","description":"how many calls there may be"},`+
-				`"share":{"type":"number","description":"of something"},"strict":{"type":"boolean","description":"whether it is"}},"additionalProperties":false}`, string(d.ConfigSchema))
+			require.Equal(
+				t,
+				`{"type":"object","properties":{"deny":{"type":"array","description":"tools that are never called","items":{"type":"string"}},`+
+					`"reason":{"type":"string","description":"what the model is told"},"most":{"type":"integer","description":"how many calls there may be"},`+
+					`"share":{"type":"number","description":"of something"},"strict":{"type":"boolean","description":"whether it is"}},"additionalProperties":false}`,
+				string(d.ConfigSchema),
+			)
 
 			decide := func(tool string) abi.GateToolAnswer {
 				answer, err := h.GateTool(abi.GateToolInput{Call: abi.Call{Name: tool}})
@@ -88,7 +92,11 @@ func TestDeclaredEqualsRegistered(t *testing.T) {
 			}
 			require.Equal(t, abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "no"}, decide("rm"))
 			require.Equal(t, abi.DecideAllow, decide("ls").Decision)
-			require.Equal(t, abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "once more?", Payload: abi.JSON(`{"calls":3}`)}, decide("ls"))
+			require.Equal(
+				t,
+				abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "once more?", Payload: abi.JSON(`{"calls":3}`)},
+				decide("ls"),
+			)
 			start, err := h.BeforeAgent(abi.BeforeAgentInput{Instruction: "go"})
 			require.NoError(t, err)
 			require.Equal(t, "go\nno", *start.Instruction)
@@ -119,9 +127,16 @@ func TestDeclaredErrors(t *testing.T) {
 			require.EqualError(t, make().Configure(abi.JSON(config)), want, "%s: %s", name, config)
 		}
 	}
-	require.ErrorContains(t, declaredLimiter().Configure(abi.JSON(`{"most":1.5}`)), "config: most: number 1.5 does not fit; want a whole number in range")
-	require.EqualError(t, middlewaretest.NewDeclared(middleware.Declare(middleware.Options{})).Configure(map[string]int{"a": 1}),
-		"config: unknown key a; this module takes no configuration")
+	require.ErrorContains(
+		t,
+		declaredLimiter().Configure(abi.JSON(`{"most":1.5}`)),
+		"config: most: number 1.5 does not fit; want a whole number in range",
+	)
+	require.EqualError(
+		t,
+		middlewaretest.NewDeclared(middleware.Declare(middleware.Options{})).Configure(map[string]int{"a": 1}),
+		"config: unknown key a; this module takes no configuration",
+	)
 }
 
 // all has every hook.
@@ -210,7 +225,10 @@ func TestDeclaredHooks(t *testing.T) {
 			continue
 		}
 		a.calls = nil
-		_, ok := h.Call(hook, []byte(`{"run":{"id":"r"},"entry":"e","response":{"message":{"role":"assistant"}},"result":{"content":"x"}}`))
+		_, ok := h.Call(
+			hook,
+			[]byte(`{"run":{"id":"r"},"entry":"e","response":{"message":{"role":"assistant"}},"result":{"content":"x"}}`),
+		)
 		require.True(t, ok, hook)
 		want := []string{string(hook)}
 		if hook == abi.HookObserve {

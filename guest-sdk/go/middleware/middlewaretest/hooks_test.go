@@ -38,7 +38,11 @@ func (e everything) BeforeModel(ctx *middleware.Context, _ *middleware.ModelStar
 	return e.at(ctx, abi.HookBeforeModel)
 }
 
-func (e everything) WrapModel(ctx *middleware.Context, _ *middleware.Request, _ middleware.NextModel) (*abi.Response, error) {
+func (e everything) WrapModel(
+	ctx *middleware.Context,
+	_ *middleware.Request,
+	_ middleware.NextModel,
+) (*abi.Response, error) {
 	return nil, e.at(ctx, abi.HookWrapModel)
 }
 
@@ -58,7 +62,11 @@ func (e everything) BeforeTool(ctx *middleware.Context, _ *middleware.ToolStart)
 	return e.at(ctx, abi.HookBeforeTool)
 }
 
-func (e everything) WrapToolCall(ctx *middleware.Context, _ *middleware.Call, _ middleware.NextTool) (*abi.Result, error) {
+func (e everything) WrapToolCall(
+	ctx *middleware.Context,
+	_ *middleware.Call,
+	_ middleware.NextTool,
+) (*abi.Result, error) {
 	return nil, e.at(ctx, abi.HookWrapToolCall)
 }
 
@@ -143,8 +151,14 @@ func TestEndings(t *testing.T) {
 		require.False(t, ok, hook)
 		require.JSONEq(t, `{"code":"limit","message":"reading: limit","retry_after_ms":5}`, output, hook)
 
-		stopped, ok := call(hook, func(ctx *middleware.Context) error { return fmt.Errorf("wrapped: %w", ctx.Stop("r", "c")) })
-		paused, paused1 := call(hook, func(ctx *middleware.Context) error { return ctx.Interrupt("r", map[string]int{"k": 1}) })
+		stopped, ok := call(
+			hook,
+			func(ctx *middleware.Context) error { return fmt.Errorf("wrapped: %w", ctx.Stop("r", "c")) },
+		)
+		paused, paused1 := call(
+			hook,
+			func(ctx *middleware.Context) error { return ctx.Interrupt("r", map[string]int{"k": 1}) },
+		)
 		switch {
 		case cannot[hook]:
 			require.False(t, ok || paused1, hook)
@@ -193,7 +207,12 @@ func TestBadInput(t *testing.T) {
 
 func TestGatesOfOneModule(t *testing.T) {
 	t.Parallel()
-	decisions := []middleware.Decision{middleware.Allow(), middleware.Ask("ask"), middleware.Deny("deny"), middleware.StopRun("stop")}
+	decisions := []middleware.Decision{
+		middleware.Allow(),
+		middleware.Ask("ask"),
+		middleware.Deny("deny"),
+		middleware.StopRun("stop"),
+	}
 	fixed := func(d middleware.Decision) middleware.Middleware {
 		return middleware.WithGate(func(*middleware.Context, *middleware.Call) (middleware.Decision, error) { return d, nil })
 	}
@@ -227,29 +246,56 @@ func TestMistakes(t *testing.T) {
 	}
 	response := &abi.Response{Message: abi.Assistant("x")}
 	afterModel := func(fn func(call *middleware.ModelEnd)) error {
-		h := middlewaretest.New(middleware.Options{}, middleware.WithAfterModel(func(_ *middleware.Context, call *middleware.ModelEnd) error {
-			fn(call)
-			return nil
-		}))
+		h := middlewaretest.New(
+			middleware.Options{},
+			middleware.WithAfterModel(func(_ *middleware.Context, call *middleware.ModelEnd) error {
+				fn(call)
+				return nil
+			}),
+		)
 		_, err := h.AfterModel(abi.AfterModelInput{Response: response, Request: abi.Request{Model: "m"}})
 		return err
 	}
-	require.ErrorContains(t, afterModel(func(call *middleware.ModelEnd) { call.Request.Model = "other" }), "the request, which has been sent")
-	require.ErrorContains(t, afterModel(func(call *middleware.ModelEnd) { call.Request.Model = "" }), "a request needs a model")
-	require.ErrorContains(t, afterModel(func(call *middleware.ModelEnd) { call.Response = nil }), "an answer or an error must be left")
-	require.NoError(t, afterModel(func(call *middleware.ModelEnd) { call.Response, call.Err = nil, &abi.Error{Code: abi.CodeModel} }))
+	require.ErrorContains(
+		t,
+		afterModel(func(call *middleware.ModelEnd) { call.Request.Model = "other" }),
+		"the request, which has been sent",
+	)
+	require.ErrorContains(
+		t,
+		afterModel(func(call *middleware.ModelEnd) { call.Request.Model = "" }),
+		"a request needs a model",
+	)
+	require.ErrorContains(
+		t,
+		afterModel(func(call *middleware.ModelEnd) { call.Response = nil }),
+		"an answer or an error must be left",
+	)
+	require.NoError(
+		t,
+		afterModel(func(call *middleware.ModelEnd) { call.Response, call.Err = nil, &abi.Error{Code: abi.CodeModel} }),
+	)
 
-	afterTool := middlewaretest.New(middleware.Options{}, middleware.WithAfterTool(func(_ *middleware.Context, call *middleware.ToolEnd) error {
-		call.Arguments = "{}"
-		return nil
-	}))
+	afterTool := middlewaretest.New(
+		middleware.Options{},
+		middleware.WithAfterTool(func(_ *middleware.Context, call *middleware.ToolEnd) error {
+			call.Arguments = "{}"
+			return nil
+		}),
+	)
 	_, err := afterTool.AfterTool(abi.AfterToolInput{Result: abi.TextResult("x")})
 	require.ErrorContains(t, err, "the arguments of a call that was made")
 
-	state := middlewaretest.New(middleware.Options{}, middleware.WithAfterModelRewriteState(func(_ *middleware.Context, s *middleware.State) error {
-		s.Tools[0].Active = false
-		return nil
-	}), middleware.WithBeforeModelRewriteState(func(_ *middleware.Context, s *middleware.State) error { return s.SetActive("t", "u") }))
+	state := middlewaretest.New(
+		middleware.Options{},
+		middleware.WithAfterModelRewriteState(func(_ *middleware.Context, s *middleware.State) error {
+			s.Tools[0].Active = false
+			return nil
+		}),
+		middleware.WithBeforeModelRewriteState(
+			func(_ *middleware.Context, s *middleware.State) error { return s.SetActive("t", "u") },
+		),
+	)
 	tools := []abi.StateTool{{Tool: abi.Tool{Name: "t"}, Active: true}}
 	_, err = state.AfterModelRewriteState(abi.AfterModelRewriteStateInput{Tools: tools})
 	require.ErrorContains(t, err, "in BeforeModelRewriteState only")
@@ -304,24 +350,31 @@ func TestAllAfterAgentHooksRun(t *testing.T) {
 
 func TestContext(t *testing.T) {
 	t.Parallel()
-	h := middlewaretest.New(middleware.Options{Name: "logger"}, middleware.WithObserver(func(ctx *middleware.Context, _ []abi.Event) error {
-		require.ErrorIs(t, ctx.Emit("late", nil), &abi.Error{Code: abi.CodeDenied})
-		return nil
-	}), middleware.WithAfterTools(func(ctx *middleware.Context, _ *middleware.ToolsEnd) error {
-		require.Equal(t, "logger", ctx.Entry)
-		require.Equal(t, 1, ctx.Run.Step)
-		ctx.Debugf("a %d", 1)
-		ctx.Infof("b")
-		ctx.Warnf("c %s", "<x>")
-		ctx.Errorf("d")
-		require.ErrorContains(t, ctx.Emit("e", func() {}), `encode the data of event "e"`)
-		require.NoError(t, ctx.Emit("plain", nil))
-		return ctx.Emit("data", []string{"<y>"})
-	}))
+	h := middlewaretest.New(
+		middleware.Options{Name: "logger"},
+		middleware.WithObserver(func(ctx *middleware.Context, _ []abi.Event) error {
+			require.ErrorIs(t, ctx.Emit("late", nil), &abi.Error{Code: abi.CodeDenied})
+			return nil
+		}),
+		middleware.WithAfterTools(func(ctx *middleware.Context, _ *middleware.ToolsEnd) error {
+			require.Equal(t, "logger", ctx.Entry)
+			require.Equal(t, 1, ctx.Run.Step)
+			ctx.Debugf("a %d", 1)
+			ctx.Infof("b")
+			ctx.Warnf("c %s", "<x>")
+			ctx.Errorf("d")
+			require.ErrorContains(t, ctx.Emit("e", func() {}), `encode the data of event "e"`)
+			require.NoError(t, ctx.Emit("plain", nil))
+			return ctx.Emit("data", []string{"<y>"})
+		}),
+	)
 	_, err := h.AfterTools(abi.AfterToolsInput{})
 	require.NoError(t, err)
 	require.Equal(t, []middlewaretest.Log{
-		{Level: abi.LogDebug, Text: "a 1"}, {Level: abi.LogInfo, Text: "b"}, {Level: abi.LogWarn, Text: "c <x>"}, {Level: abi.LogError, Text: "d"},
+		{
+			Level: abi.LogDebug,
+			Text:  "a 1",
+		}, {Level: abi.LogInfo, Text: "b"}, {Level: abi.LogWarn, Text: "c <x>"}, {Level: abi.LogError, Text: "d"},
 	}, h.Logs)
 	require.Equal(t, []abi.Custom{{Name: "plain"}, {Name: "data", Data: []byte(`["<y>"]`)}}, h.Events)
 	_, err = h.Observe(abi.ObserveInput{})

@@ -68,15 +68,21 @@ func TestLocal(t *testing.T) {
 	_, ok = get()
 	require.False(t, ok)
 
-	require.NoError(t, hook(func(ctx *middleware.Context) error { return middleware.Local[string]("notes").Set(ctx, "text") }))
+	require.NoError(
+		t,
+		hook(func(ctx *middleware.Context) error { return middleware.Local[string]("notes").Set(ctx, "text") }),
+	)
 	err := hook(func(ctx *middleware.Context) error { _, _, err := notes.Get(ctx); return err })
 	require.ErrorContains(t, err, `local "notes": "text" does not fit; want an array`)
 	err = hook(func(ctx *middleware.Context) error {
 		return middleware.Local[int](strings.Repeat("k", 300)).Set(ctx, 1)
 	})
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeInvalid})
-	require.ErrorContains(t, hook(func(ctx *middleware.Context) error { return middleware.Local[func()]("f").Set(ctx, nil) }),
-		`local "f": values of type func() cannot be written`)
+	require.ErrorContains(
+		t,
+		hook(func(ctx *middleware.Context) error { return middleware.Local[func()]("f").Set(ctx, nil) }),
+		`local "f": values of type func() cannot be written`,
+	)
 }
 
 func TestLocalVersions(t *testing.T) {

@@ -249,7 +249,11 @@ func TestCacheAcrossHooks(t *testing.T) {
 func TestMessagesAreCopies(t *testing.T) {
 	t.Parallel()
 	call := abi.Message{Role: abi.RoleAssistant, ToolCalls: []abi.ToolCall{abi.NewToolCall("c1", "t", "{}")}}
-	parts := abi.Message{Role: abi.RoleUser, Content: abi.Parts(abi.Part{Type: abi.PartText, Text: "p"}), Extra: []byte(`{"a":1}`)}
+	parts := abi.Message{
+		Role:    abi.RoleUser,
+		Content: abi.Parts(abi.Part{Type: abi.PartText, Text: "p"}),
+		Extra:   []byte(`{"a":1}`),
+	}
 	h := onState(func(m *middleware.Messages) {
 		m.Slice(0, 2)[0].ToolCalls[0].Function.Name = "other"
 		m.At(0).ToolCalls[0].Function.Name = "other"

@@ -22,7 +22,13 @@ func (i *imports) Model(request []byte) ([]byte, error) {
 	if !patch.Messages.Whole || len(patch.Messages.Replace) == 0 {
 		return nil, fail(abi.CodeInvalid, "model: messages must be an array of at least one message")
 	}
-	call := ModelCall{Messages: patch.Messages.Replace, Tools: patch.Tools.Replace, Model: patch.Model, Params: maps.Clone(patch.Params), Patch: patch}
+	call := ModelCall{
+		Messages: patch.Messages.Replace,
+		Tools:    patch.Tools.Replace,
+		Model:    patch.Model,
+		Params:   maps.Clone(patch.Params),
+		Patch:    patch,
+	}
 	res, err := i.h.OwnModel(call)
 	if err != nil {
 		return nil, asError(err, abi.CodeModel)

@@ -37,7 +37,8 @@ func TestInstructions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			answer, err := middlewaretest.New(middleware.Options{}, tc.middlewares...).BeforeAgent(abi.BeforeAgentInput{Instruction: tc.base})
+			answer, err := middlewaretest.New(middleware.Options{}, tc.middlewares...).
+				BeforeAgent(abi.BeforeAgentInput{Instruction: tc.base})
 			require.NoError(t, err)
 			if tc.want == "" {
 				require.Nil(t, answer.Instruction)
@@ -52,13 +53,15 @@ func TestToolWrappersNest(t *testing.T) {
 	t.Parallel()
 	var log []string
 	logging := func(name string) middleware.Middleware {
-		return middleware.WithToolCallWrapper(func(_ *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
-			log = append(log, name+"-before "+call.Arguments)
-			call.Arguments += name
-			result, err := next(call)
-			log = append(log, name+"-after")
-			return result, err
-		})
+		return middleware.WithToolCallWrapper(
+			func(_ *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
+				log = append(log, name+"-before "+call.Arguments)
+				call.Arguments += name
+				result, err := next(call)
+				log = append(log, name+"-after")
+				return result, err
+			},
+		)
 	}
 	h := middlewaretest.New(middleware.Options{}, logging("h1"), logging("h2"))
 	h.Tool = func(call abi.Call) (*abi.Result, error) {
@@ -74,29 +77,35 @@ func TestToolWrappersNest(t *testing.T) {
 func TestModelWrappersNest(t *testing.T) {
 	t.Parallel()
 	// The outer wrapper calls next twice; the inner one adds a message each time.
-	outer := middleware.WithModelWrapper(func(_ *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
-		if _, err := next(nil); err != nil {
-			return nil, err
-		}
-		req.Messages.Append(abi.User("outer"))
-		req.Model = "large"
-		return next(req)
-	})
-	inner := middleware.WithModelWrapper(func(_ *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
-		req.Messages.Append(abi.User("inner"))
-		if err := req.SetParam("n", 1); err != nil {
-			return nil, err
-		}
-		response, err := next(req)
-		if err == nil {
-			response.Message.Content = abi.Text("W:" + response.Message.Content.String())
-		}
-		return response, err
-	})
-	silent := middleware.WithModelWrapper(func(_ *middleware.Context, req *middleware.Request, _ middleware.NextModel) (*abi.Response, error) {
-		req.Messages.Delete(0, 1)
-		return nil, nil
-	})
+	outer := middleware.WithModelWrapper(
+		func(_ *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
+			if _, err := next(nil); err != nil {
+				return nil, err
+			}
+			req.Messages.Append(abi.User("outer"))
+			req.Model = "large"
+			return next(req)
+		},
+	)
+	inner := middleware.WithModelWrapper(
+		func(_ *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
+			req.Messages.Append(abi.User("inner"))
+			if err := req.SetParam("n", 1); err != nil {
+				return nil, err
+			}
+			response, err := next(req)
+			if err == nil {
+				response.Message.Content = abi.Text("W:" + response.Message.Content.String())
+			}
+			return response, err
+		},
+	)
+	silent := middleware.WithModelWrapper(
+		func(_ *middleware.Context, req *middleware.Request, _ middleware.NextModel) (*abi.Response, error) {
+			req.Messages.Delete(0, 1)
+			return nil, nil
+		},
+	)
 	h := middlewaretest.New(middleware.Options{}, outer, silent, inner)
 	h.SetMessages(users(2)...)
 	var seen [][]string
@@ -176,23 +185,39 @@ func TestTools(t *testing.T) {
 		}
 		return map[string]int{"sum": args.A + args.B}, nil
 	})
-	raw := middleware.Tool{Tool: abi.Tool{Name: "raw"}, Run: func(_ *middleware.Context, call *middleware.Call) (*abi.Result, error) {
-		if call.Arguments == "" {
-			return nil, nil
-		}
-		return &abi.Result{Content: abi.Text(call.Arguments), IsError: true}, nil
-	}}
-	same := middleware.NewTool("same", "", func(_ *middleware.Context, args struct{}) (*abi.Result, error) { return abi.TextResult("x"), nil })
+	raw := middleware.Tool{
+		Tool: abi.Tool{Name: "raw"},
+		Run: func(_ *middleware.Context, call *middleware.Call) (*abi.Result, error) {
+			if call.Arguments == "" {
+				return nil, nil
+			}
+			return &abi.Result{Content: abi.Text(call.Arguments), IsError: true}, nil
+		},
+	}
+	same := middleware.NewTool(
+		"same",
+		"",
+		func(_ *middleware.Context, args struct{}) (*abi.Result, error) { return abi.TextResult("x"), nil },
+	)
 	parts := middleware.NewTool("parts", "", func(_ *middleware.Context, args struct{}) (abi.Content, error) {
 		return abi.Parts(abi.Part{Type: abi.PartText, Text: "p"}), nil
 	})
-	h := middlewaretest.New(middleware.Options{}, middleware.WithTools(add, same), callsTools{}, middleware.AgentMiddleware{AdditionalTools: []middleware.Tool{raw, parts}})
+	h := middlewaretest.New(
+		middleware.Options{},
+		middleware.WithTools(add, same),
+		callsTools{},
+		middleware.AgentMiddleware{AdditionalTools: []middleware.Tool{raw, parts}},
+	)
 
 	answer, err := h.BeforeAgent(abi.BeforeAgentInput{Tools: []abi.Tool{{Name: "there", Owner: "host"}}})
 	require.NoError(t, err)
 	require.Len(t, answer.Tools.Add, 4)
-	require.JSONEq(t, `{"type":"object","properties":{"a":{"type":"integer","description":"the first number"},"b":{"type":"integer"},
-		"c":{"type":"integer"},"d":{"type":"string"}},"required":["a","b"],"additionalProperties":false}`, string(answer.Tools.Add[0].Parameters))
+	require.JSONEq(
+		t,
+		`{"type":"object","properties":{"a":{"type":"integer","description":"the first number"},"b":{"type":"integer"},
+		"c":{"type":"integer"},"d":{"type":"string"}},"required":["a","b"],"additionalProperties":false}`,
+		string(answer.Tools.Add[0].Parameters),
+	)
 	_, err = h.BeforeAgent(abi.BeforeAgentInput{Tools: []abi.Tool{{Name: "raw", Owner: "host"}}})
 	require.EqualError(t, err, `there is a tool "raw" already`)
 
