@@ -10,7 +10,7 @@ import (
 )
 
 // A Catalogue lists the behaviors of one other system and compares each with this project. Its file
-// is testdata/cases/catalogue/NAME.txt:
+// is tck/cases/catalogue/NAME.txt:
 //
 //	origin: the name of the system and the source of the behaviors
 //	25  | same           | messages that state hooks append stay in the state

@@ -16,7 +16,7 @@ import (
 // row has a case, and every case a row.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	folder := filepath.Join(root, "testdata", "cases")
+	folder := filepath.Join(root, "tck", "cases")
 	cases, err := Load(folder)
 	require.NoError(t, err)
 	catalogues, err := Catalogues(folder, cases)

@@ -22,7 +22,7 @@ const root = "../.."
 
 // TestCases runs every golden case with real modules in the real host.
 func TestCases(t *testing.T) {
-	cases, err := Load(filepath.Join(root, "testdata", "cases"))
+	cases, err := Load(filepath.Join(root, "tck", "cases"))
 	require.NoError(t, err)
 	suite, err := Build(root, cases)
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func TestCases(t *testing.T) {
 
 // TestCasesOfExtism runs every golden case with its modules built as Extism plug-ins.
 func TestCasesOfExtism(t *testing.T) {
-	cases, err := Load(filepath.Join(root, "testdata", "cases"))
+	cases, err := Load(filepath.Join(root, "tck", "cases"))
 	require.NoError(t, err)
 	suite, err := BuildExtism(root, cases)
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestCasesOfExtism(t *testing.T) {
 // TestCasesOfJavaScript runs the golden cases whose modules all exist in TypeScript with those
 // modules.
 func TestCasesOfJavaScript(t *testing.T) {
-	cases, err := Load(filepath.Join(root, "testdata", "cases"))
+	cases, err := Load(filepath.Join(root, "tck", "cases"))
 	require.NoError(t, err)
 	suite, err := Build(root, cases)
 	require.NoError(t, err)

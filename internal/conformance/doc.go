@@ -1,4 +1,4 @@
-// Package conformance runs the golden cases of testdata/cases: scripted conversations that specify
+// Package conformance runs the golden cases of tck/cases: scripted conversations that specify
 // the behavior of an agent with some middlewares.
 //
 // A case is a txtar file. Its head names the behavior that it guards. Its files:

@@ -22,7 +22,7 @@ func TestTypesOfScripts(t *testing.T) {
 		t.Skipf("SKIPPED, since tsc is not there: %v", err)
 	}
 	require.NoError(t, err)
-	cases, err := Load(filepath.Join(root, "testdata", "cases"))
+	cases, err := Load(filepath.Join(root, "tck", "cases"))
 	require.NoError(t, err)
 	dir := t.TempDir()
 	for _, c := range cases {

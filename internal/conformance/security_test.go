@@ -81,7 +81,7 @@ func TestSecurityIsChecked(t *testing.T) {
 		require.NotEmpty(t, strings.TrimSpace(cells[3]), "ASI%02d says what is not covered", n+1)
 		checks := len(checked.FindAllString(cells[2], -1))
 		for _, m := range caseName.FindAllStringSubmatch(cells[2], -1) {
-			require.FileExists(t, filepath.Join(root, "testdata", "cases", m[1]+".txtar"), "ASI%02d", n+1)
+			require.FileExists(t, filepath.Join(root, "tck", "cases", m[1]+".txtar"), "ASI%02d", n+1)
 			checks++
 		}
 		require.Positive(t, checks, "ASI%02d names a test or a case", n+1)

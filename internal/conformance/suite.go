@@ -33,7 +33,7 @@ func Build(root string, cases []*Case) (*Suite, error) { return build(root, case
 // functions.
 func BuildExtism(root string, cases []*Case) (*Suite, error) {
 	return build(root, cases, map[string]string{
-		"guest-sdk/go/middleware/wasip1.go": "internal/conformance/testdata/extism/wasip1.go",
+		"guest-sdk/go/middleware/wasip1.go": "tck/suite/testdata/extism/wasip1.go",
 	})
 }
 
@@ -62,7 +62,7 @@ func build(root string, cases []*Case, instead map[string]string) (*Suite, error
 		}
 	}
 	sort.Strings(names)
-	program := filepath.Join(root, "testdata", "cases", "suite")
+	program := filepath.Join(root, "tck", "suite")
 	add := func(virtual string, content []byte) error {
 		fmt.Fprintf(sum, "%s %d\n%s", virtual, len(content), content)
 		file := filepath.Join(work, hex.EncodeToString([]byte(virtual)))
@@ -86,7 +86,7 @@ func build(root string, cases []*Case, instead map[string]string) (*Suite, error
 	if err := add("modules.go", []byte(main.String())); err != nil {
 		return nil, err
 	}
-	if err := hashTree(sum, root, "abi", "guest-sdk/go/middleware", "testdata/cases/suite"); err != nil {
+	if err := hashTree(sum, root, "abi", "guest-sdk/go/middleware", "tck/suite"); err != nil {
 		return nil, err
 	}
 	for file, other := range instead {
@@ -125,7 +125,7 @@ func (s *Suite) compile(root, work string, overlay map[string]string) error {
 		"-buildmode=c-shared",
 		"-o",
 		fresh,
-		"./testdata/cases/suite",
+		"./tck/suite",
 	)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=")
@@ -160,7 +160,7 @@ var mainTemplate = template.Must(template.New("main").Funcs(template.FuncMap{"fo
 
 import (
 {{- range $i, $name := .}}
-	m{{$i}} "github.com/agent-runner/agent-runner/testdata/cases/suite/{{folder $name}}"
+	m{{$i}} "github.com/agent-runner/agent-runner/tck/suite/{{folder $name}}"
 {{- end}}
 )
 

@@ -38,7 +38,7 @@ func Table(catalogues []*Catalogue, cases []*Case) []byte {
 	return []byte(b.String())
 }
 
-const tableHead = `<!-- Written by "go generate ./internal/conformance" from testdata/cases; do not edit. -->
+const tableHead = `<!-- Written by "go generate ./internal/conformance" from tck/cases; do not edit. -->
 # What is as elsewhere, and what is better
 
 Each behaviour that people know from another system, and what happens here: the *same*; something *better*, and why;
@@ -121,7 +121,7 @@ it is run with those as well. A case whose expectations quote the SDK for Go (th
 `
 
 func caseLink(name, text string) string {
-	return fmt.Sprintf("[%s](../testdata/cases/%s.txtar)", text, name)
+	return fmt.Sprintf("[%s](../tck/cases/%s.txtar)", text, name)
 }
 
 // cell escapes text for a table cell.

@@ -20,7 +20,7 @@ func TestFaultsFit(t *testing.T) {
 		require.NoError(t, err, f.name)
 		_, err = format.Source(b)
 		require.NoError(t, err, f.name)
-		require.FileExists(t, filepath.Join(l.root, "testdata", "cases", f.by+".txtar"), f.name)
+		require.FileExists(t, filepath.Join(l.root, "tck", "cases", f.by+".txtar"), f.name)
 		require.False(t, names[f.name], "two faults are named %q", f.name)
 		names[f.name] = true
 	}
