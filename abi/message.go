@@ -42,9 +42,13 @@ type Message struct {
 	Unknown Fields `json:"-"`
 }
 
-// System, User and Assistant return messages of these roles whose content is a string.
-func System(text string) Message    { return Message{Role: RoleSystem, Content: Text(text)} }
-func User(text string) Message      { return Message{Role: RoleUser, Content: Text(text)} }
+// System returns a message of the role system whose content is a string.
+func System(text string) Message { return Message{Role: RoleSystem, Content: Text(text)} }
+
+// User returns a message of the role user whose content is a string.
+func User(text string) Message { return Message{Role: RoleUser, Content: Text(text)} }
+
+// Assistant returns a message of the role assistant whose content is a string.
 func Assistant(text string) Message { return Message{Role: RoleAssistant, Content: Text(text)} }
 
 // ToolMessage returns the message that answers a tool call.

@@ -123,7 +123,8 @@ type Result struct {
 	Extra   JSON    `json:"extra,omitempty"` // an object for modules; never sent to a model
 }
 
-// TextResult and ErrorResult return results whose content is a string. ErrorResult sets
-// IsError.
-func TextResult(text string) *Result  { return &Result{Content: Text(text)} }
+// TextResult returns a result whose content is a string.
+func TextResult(text string) *Result { return &Result{Content: Text(text)} }
+
+// ErrorResult returns an error result whose content is a string.
 func ErrorResult(text string) *Result { return &Result{Content: Text(text), IsError: true} }

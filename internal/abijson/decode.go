@@ -213,26 +213,26 @@ func enterType(s *jsoncodec.Scanner, t reflect.Type, first byte) (jsoncodec.Form
 }
 
 // Element returns the type of the elements of a list or map.
-func (info *typeInfo) Element() reflect.Type { return info.elem }
+func (t *typeInfo) Element() reflect.Type { return t.elem }
 
 // Member returns the type of an object's field, or nil for an unknown field, which it
 // records.
-func (info *typeInfo) Member(s *jsoncodec.Scanner, key string) (reflect.Type, error) {
-	if info.kind == reflect.Invalid {
+func (t *typeInfo) Member(s *jsoncodec.Scanner, key string) (reflect.Type, error) {
+	if t.kind == reflect.Invalid {
 		return nil, nil
 	}
-	if info.kind == reflect.Map {
-		return info.elem, nil
+	if t.kind == reflect.Map {
+		return t.elem, nil
 	}
-	if t, ok := info.fields[key]; ok {
-		return t, nil
+	if field, ok := t.fields[key]; ok {
+		return field, nil
 	}
-	for name := range info.fields {
+	for name := range t.fields {
 		if strings.EqualFold(name, key) {
 			return nil, s.ErrorAt("key " + strconv.Quote(key) + " differs from " + strconv.Quote(name) + " in case only")
 		}
 	}
-	if !info.open {
+	if !t.open {
 		s.AddUnknown()
 	}
 	return nil, nil

@@ -332,7 +332,7 @@ func (h *host) judge(c *Case, n int) verdict {
 func wrongError(err error) string {
 	var own *abi.Error
 	var fault *ending.FaultError
-	var guest *sandbox.Fault
+	var guest *sandbox.FaultError
 	switch {
 	case err == nil, errors.As(err, &own):
 		return ""

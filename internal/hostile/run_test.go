@@ -360,7 +360,7 @@ func (o *outcome) hasFaulted(c *Case) error {
 	if f == nil {
 		return fmt.Errorf("no typed fault: %s", e.Cause)
 	}
-	var guest *sandbox.Fault
+	var guest *sandbox.FaultError
 	switch {
 	case !errors.As(f, &guest):
 		return fmt.Errorf("the fault is none of the sandbox: %w", f)

@@ -25,6 +25,7 @@ type Parser struct {
 
 var errMalformed = errors.New("malformed JSON")
 
+// End returns an error if the text was malformed.
 func (t *Parser) End() error {
 	if t.Bad {
 		return errMalformed
@@ -32,6 +33,7 @@ func (t *Parser) End() error {
 	return nil
 }
 
+// Fail marks the text as malformed and ends reading.
 func (t *Parser) Fail() {
 	t.Bad, t.I = true, len(t.B)
 }
@@ -293,6 +295,7 @@ func nextSpecial(b []byte, i int) int {
 	}
 }
 
+// Bool reads true or false. null reads as false.
 func (t *Parser) Bool() bool {
 	c := t.Space()
 	switch c {

@@ -40,8 +40,10 @@ func (w *Writer) Key(quoted string) {
 // time.
 const room = 16
 
+// Null writes null.
 func (w *Writer) Null() { w.B = append(w.B, "null"...) }
 
+// Int writes an integer.
 func (w *Writer) Int(n int64) {
 	if n >= 0 && n <= 99 {
 		if n > 9 {
@@ -53,6 +55,7 @@ func (w *Writer) Int(n int64) {
 	w.B = strconv.AppendInt(w.B, n, 10)
 }
 
+// Bool writes true or false.
 func (w *Writer) Bool(v bool) { w.B = strconv.AppendBool(w.B, v) }
 
 const hexDigits = "0123456789abcdef"
@@ -216,6 +219,7 @@ func (w *Writer) Raw(v []byte) {
 	w.B = b
 }
 
+// WriteSlice writes a list as a JSON array, and nil as null.
 func WriteSlice[T any](w *Writer, list []T, write func(*Writer, *T)) {
 	if list == nil {
 		w.Null()
@@ -231,6 +235,7 @@ func WriteSlice[T any](w *Writer, list []T, write func(*Writer, *T)) {
 	w.B = append(w.B, ']')
 }
 
+// WriteMap writes a map as a JSON object with sorted keys, and nil as null.
 func WriteMap[M ~map[K]V, K ~string, V any](w *Writer, m M, write func(*Writer, *V)) {
 	if m == nil {
 		w.Null()

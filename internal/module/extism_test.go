@@ -536,7 +536,7 @@ func FuzzExtismProgram(f *testing.F) {
 		var failed *abi.Error
 		switch {
 		case errors.As(err, &fault):
-			var guest *sandbox.Fault
+			var guest *sandbox.FaultError
 			require.False(t, errors.As(err, &guest) && guest.Kind == sandbox.FaultInternal, "%v", err)
 			require.True(t, isOwn(fault.Cause), "%v", err)
 		case err != nil:

@@ -30,7 +30,7 @@ func (m *Module) fault(inv *invoke.Invocation, err error) error {
 		Cause:  err,
 		Stderr: slices.Clone(inv.Recent),
 	}
-	var guest *sandbox.Fault
+	var guest *sandbox.FaultError
 	var limit *policy.LimitError
 	var script *script.Error
 	switch {
@@ -65,7 +65,7 @@ func (m *Module) fault(inv *invoke.Invocation, err error) error {
 
 // isOwn reports whether the module caused err.
 func isOwn(err error) bool {
-	var guest *sandbox.Fault
+	var guest *sandbox.FaultError
 	var limit *policy.LimitError
 	var answer *invoke.AnswerError
 	var script *script.Error

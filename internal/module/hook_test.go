@@ -61,7 +61,7 @@ func TestFaults(t *testing.T) {
 			require.Equal(t, "guard", fault.Entry)
 			require.Equal(t, abi.HookBeforeAgent, fault.Hook)
 			require.Equal(t, tc.module.Digest(), fault.Digest)
-			var guest *sandbox.Fault
+			var guest *sandbox.FaultError
 			if errors.As(err, &guest) {
 				require.Equal(t, tc.kind, guest.Kind)
 				require.NotContains(t, fault.Cause.Error(), "before_agent:", "the hook is named once")

@@ -113,7 +113,7 @@ func (l *Loader) bundle(ctx context.Context, path string, s javascript.Source) (
 		s.Guarded = true
 		bundle, err = javascript.Build(s)
 	}
-	var mistake *javascript.Mistake
+	var mistake *javascript.ScriptError
 	var refused *verify.RefusedError
 	switch {
 	case errors.As(err, &mistake):

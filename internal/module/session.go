@@ -179,7 +179,7 @@ func (s *session) fuelLeft() int64 {
 // runFuelError returns an error for the limit run_fuel if the call ran out of fuel. It is used for
 // calls that had only the rest of the run's fuel. Other errors are returned unchanged.
 func runFuelError(inv *invoke.Invocation, err error, left int64) error {
-	var guest *sandbox.Fault
+	var guest *sandbox.FaultError
 	if !errors.As(err, &guest) || guest.Kind != sandbox.FaultFuel {
 		return err
 	}

@@ -24,18 +24,19 @@ import (
 // maxRequest is the maximum size of a request's body, in bytes.
 const maxRequest = 64 << 20
 
-// ErrCut, as the error of a reply, closes the connection before the reply is complete.
+// ErrCut is an error of a reply. The server then closes the connection before the reply is
+// complete.
 var ErrCut = errors.New("the connection is cut")
 
-// Raw, as the error of a reply, is a response that the server sends unchanged.
-type Raw struct {
+// A RawError is an error of a reply. The server then sends the response in it unchanged.
+type RawError struct {
 	Status int // 200 if 0
 	Header map[string]string
 	Body   string
 }
 
 // Error implements error.
-func (r *Raw) Error() string { return fmt.Sprintf("a raw answer of status %d", r.Status) }
+func (r *RawError) Error() string { return fmt.Sprintf("a raw answer of status %d", r.Status) }
 
 // A Request is a client's request.
 type Request struct {
@@ -127,10 +128,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// fail writes a *Raw or a *model.Error as the complete response. For other errors, it aborts the
+// fail writes a *RawError or a *model.Error as the complete response. For other errors, it aborts the
 // connection.
 func fail(w http.ResponseWriter, err error) {
-	var raw *Raw
+	var raw *RawError
 	var e *model.Error
 	switch {
 	case errors.As(err, &raw):

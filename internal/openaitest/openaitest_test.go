@@ -100,8 +100,8 @@ func TestFailures(t *testing.T) {
 		"cut at once":  {scripted.Error(openaitest.ErrCut), "cannot get an answer of", 0, 0},
 		"cut":          {scripted.Reply{Chunks: text, Err: openaitest.ErrCut}, "broke off", 0, 0},
 		"error event":  {scripted.Reply{Chunks: text, Err: busy}, "answered with an error: busy", 429, 0},
-		"raw":          {scripted.Error(&openaitest.Raw{Status: 503, Header: map[string]string{"Retry-After": "2"}, Body: "<title>down</title>"}), `an HTML page, "down"`, 503, 2 * time.Second},
-		"raw, no more": {scripted.Error(&openaitest.Raw{Body: "data: [DONE]\n\n"}), "without a finish_reason", 0, 0},
+		"raw":          {scripted.Error(&openaitest.RawError{Status: 503, Header: map[string]string{"Retry-After": "2"}, Body: "<title>down</title>"}), `an HTML page, "down"`, 503, 2 * time.Second},
+		"raw, no more": {scripted.Error(&openaitest.RawError{Body: "data: [DONE]\n\n"}), "without a finish_reason", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

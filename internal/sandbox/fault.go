@@ -35,8 +35,8 @@ const (
 	FaultInternal FaultKind = "internal" // a mistake of the host: an import panicked
 )
 
-// Fault is the error of a call in which the guest made a mistake.
-type Fault struct {
+// FaultError is the error of a call in which the guest made a mistake.
+type FaultError struct {
 	Kind    FaultKind
 	Message string // short: "unreachable executed", "ran longer than 1s", "proc_exit(2)"
 
@@ -65,7 +65,7 @@ type Fault struct {
 
 // Error returns the message. If the guest gave up by itself, the line that explains why
 // follows, because the message alone says little.
-func (f *Fault) Error() string {
+func (f *FaultError) Error() string {
 	message := f.Message
 	if reason := f.printedReason(); reason != "" {
 		message += " (" + reason + ")"
@@ -77,11 +77,11 @@ func (f *Fault) Error() string {
 }
 
 // Unwrap returns the cause.
-func (f *Fault) Unwrap() error { return f.Cause }
+func (f *FaultError) Unwrap() error { return f.Cause }
 
 // printedReason returns what the guest's language runtime printed about why it gave up, or
 // "" if the host ended the call.
-func (f *Fault) printedReason() string {
+func (f *FaultError) printedReason() string {
 	switch f.Kind {
 	case FaultTrap, FaultExit, FaultMemory:
 		return text.Cut(f.reason, 200)

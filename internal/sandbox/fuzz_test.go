@@ -51,7 +51,7 @@ func (s *Sandbox) run(b []byte, limits Limits) error {
 			_, err = in.Call(ctx, export.Name, make([]uint64, len(export.Type.Params))...)
 			in.Close()
 		}
-		fault := new(Fault)
+		fault := new(FaultError)
 		if err != nil && !errors.As(err, &fault) {
 			return err
 		}

@@ -24,7 +24,7 @@ func (g *Guest) Value() any { return g.in.value }
 func (g *Guest) Export() string { return g.in.export }
 
 // Read returns a copy of length bytes of the guest's memory. For a range outside of the
-// memory, Read does not return: the call ends with a [Fault] of kind FaultBounds. The copy may
+// memory, Read does not return: the call ends with a [FaultError] of kind FaultBounds. The copy may
 // be as large as the memory, so check the length first. Each 16 bytes cost 1 fuel, and the
 // call ends if the fuel is used up.
 func (g *Guest) Read(ptr, length uint32) []byte { return g.ReadInto(nil, ptr, length) }
@@ -40,7 +40,7 @@ func (g *Guest) ReadInto(b []byte, ptr, length uint32) []byte {
 }
 
 // Write copies b to the guest's memory. If the range is not within the memory, Write does
-// not return: the call ends with a [Fault] of kind FaultBounds. It costs the same fuel as
+// not return: the call ends with a [FaultError] of kind FaultBounds. It costs the same fuel as
 // Read.
 func (g *Guest) Write(ptr uint32, b []byte) {
 	image.Copy(g.view(ptr, uint32(min(len(b), maxMemoryBytes-1))), b)

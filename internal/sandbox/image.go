@@ -177,7 +177,7 @@ type stage struct {
 // determines, a nil Value and discarded output; a setup runs under the configuration of its
 // Prepare. Then cfg applies.
 //
-// The error is a [*Fault] for a mistake of the guest, ctx's cause, the error of a setup, an
+// The error is a [*FaultError] for a mistake of the guest, ctx's cause, the error of a setup, an
 // [*ImageRoomError], or ErrClosed. The caller closes the instance.
 func (im *Image) Instantiate(ctx context.Context, cfg InstanceConfig) (*Instance, error) {
 	if ctx.Err() != nil {

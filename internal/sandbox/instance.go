@@ -81,9 +81,9 @@ type Instance struct {
 	cpuRelease func()       // releases the processor; nil if none was acquired
 	watch      stopwatch
 	tank       tank
-	fuel       int64  // limit of a call
-	ending     error  // why an import ended the call
-	own        *Fault // the value of ending, if this guest made the mistake
+	fuel       int64       // limit of a call
+	ending     error       // why an import ended the call
+	own        *FaultError // the value of ending, if this guest made the mistake
 	report     Report
 	profiled   []profileFrame // the functions that run, if there is a profile
 }
@@ -142,7 +142,7 @@ func (in *Instance) Image() *Image { return in.image }
 // api.Encode functions. The results are valid until the next call. The imports get a context
 // with the values of ctx.
 //
-// The error is a [*Fault] for a mistake of the guest, the error that Guest.Abort got, the
+// The error is a [*FaultError] for a mistake of the guest, the error that Guest.Abort got, the
 // cause of ctx, ErrBusy, ErrDead or ErrClosed. After ErrBusy and a fault of kind FaultNesting
 // the instance is still usable; after all others it is dead and should be closed.
 func (in *Instance) Call(ctx context.Context, export string, args ...uint64) ([]uint64, error) {
@@ -330,9 +330,9 @@ func (in *Instance) outcome(ctx context.Context, err error) error {
 }
 
 // fault returns a fault of the running call.
-func (in *Instance) fault(kind FaultKind, message string) *Fault {
+func (in *Instance) fault(kind FaultKind, message string) *FaultError {
 	limit, value := in.image.limits.limitOf(kind)
-	return &Fault{
+	return &FaultError{
 		Kind: kind, Message: message, Limit: limit, Value: value,
 		Module: in.image.name, Digest: in.image.code.digest, Export: in.export,
 		Output: in.wasi.Output(), reason: in.wasi.Reason(),

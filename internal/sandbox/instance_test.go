@@ -47,7 +47,7 @@ func TestFaultNamesLimit(t *testing.T) {
 	}
 }
 
-func faultOf(t *testing.T, err error) (fault *Fault) {
+func faultOf(t *testing.T, err error) (fault *FaultError) {
 	t.Helper()
 	require.ErrorAs(t, err, &fault)
 	return fault

@@ -158,7 +158,7 @@ func hammer(s *Sandbox, g, rounds int) error {
 			return err
 		}
 		_, err = in.Call(ctx, "trap")
-		if fault := new(Fault); !errors.As(err, &fault) && !errors.Is(err, ErrClosed) {
+		if fault := new(FaultError); !errors.As(err, &fault) && !errors.Is(err, ErrClosed) {
 			return errors.Join(errors.New("trap did not trap"), err)
 		}
 		if g%2 == 0 {

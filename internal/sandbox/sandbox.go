@@ -29,7 +29,7 @@
 //     caller reserves the memory of instances before it starts work that needs them, with
 //     [Sandbox.Reserve] (admission.go).
 //  6. Call (instance.go, guest.go). One at a time; the guest's own time is limited, its
-//     memory bounded, its pointers checked. A mistake of the guest is a [*Fault], after which
+//     memory bounded, its pointers checked. A mistake of the guest is a [*FaultError], after which
 //     the instance is dead.
 //
 // The package imports the packages below it, and nothing that knows agents.

@@ -34,7 +34,7 @@ type Import struct {
 	// wazero's api.Encode functions encode them. The context has the values of the caller's
 	// context and ends when the call must end. It must be passed on to calls of other guests.
 	//
-	// Func ends the guest with [Guest.Abort]. If it panics, the call ends with a [Fault] of
+	// Func ends the guest with [Guest.Abort]. If it panics, the call ends with a [FaultError] of
 	// kind [FaultInternal].
 	Func func(ctx context.Context, g *Guest, stack []uint64)
 }

@@ -542,7 +542,9 @@ func TestHostileModel(t *testing.T) {
 	raw := func(body string) string {
 		m, err := openaitest.New(
 			scripted.New(
-				scripted.Reply{Err: &openaitest.Raw{Body: body, Header: map[string]string{"Content-Type": "application/json"}}},
+				scripted.Reply{
+					Err: &openaitest.RawError{Body: body, Header: map[string]string{"Content-Type": "application/json"}},
+				},
 			),
 		)
 		require.NoError(t, err)

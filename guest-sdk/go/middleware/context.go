@@ -60,33 +60,32 @@ func (c *Context) Emit(name string, data any) error {
 	return c.host.Emit(b)
 }
 
-// Debugf, Infof, Warnf and Errorf write a line to the run's log, formatted as by
-// [Sprintf].
+// Debugf writes a line to the run's log at level debug, formatted as by [Sprintf].
 func (c *Context) Debugf(format string, args ...any) {
 	c.host.Log(abi.LogDebug, Sprintf(format, args...))
 }
 
-// Infof is documented at [Context.Debugf].
+// Infof is like [Context.Debugf] at level info.
 func (c *Context) Infof(format string, args ...any) {
 	c.host.Log(abi.LogInfo, Sprintf(format, args...))
 }
 
-// Warnf is documented at [Context.Debugf].
+// Warnf is like [Context.Debugf] at level warn.
 func (c *Context) Warnf(format string, args ...any) {
 	c.host.Log(abi.LogWarn, Sprintf(format, args...))
 }
 
-// Errorf is documented at [Context.Debugf]. It does not make the hook fail; return an
+// Errorf is like [Context.Debugf] at level error. It does not make the hook fail; return an
 // error for that.
 func (c *Context) Errorf(format string, args ...any) {
 	c.host.Log(abi.LogError, Sprintf(format, args...))
 }
 
-// Info and Warn write a line to the run's log without formatting. A module that formats
-// nothing is smaller.
+// Info writes a line to the run's log at level info, without formatting. A module that
+// formats nothing is smaller.
 func (c *Context) Info(line string) { c.host.Log(abi.LogInfo, line) }
 
-// Warn is documented at [Context.Info].
+// Warn is like [Context.Info] at level warn.
 func (c *Context) Warn(line string) { c.host.Log(abi.LogWarn, line) }
 
 // Stop returns an error that ends the run when a hook returns it. No other hook can
@@ -138,9 +137,9 @@ func errorObject(err error) *abi.Error {
 	return &out
 }
 
-// A hostFailure is the panic value for a host error while a list is read. The hook then
+// A hostError is the panic value for a host error while a list is read. The hook then
 // fails with the host's error.
-type hostFailure struct{ err error }
+type hostError struct{ err error }
 
 // Error returns the host's error. TinyGo prints it, because it cannot recover.
-func (f hostFailure) Error() string { return f.err.Error() }
+func (f hostError) Error() string { return f.err.Error() }

@@ -166,14 +166,14 @@ func (s *shown) pull(from, to int) {
 	}
 	b, err := s.host.Messages(s.List.List, from, to)
 	if err != nil {
-		panic(hostFailure{jsoncodec.Wrap(reading(from, to), err)})
+		panic(hostError{jsoncodec.Wrap(reading(from, to), err)})
 	}
 	var got []abi.Message
 	if got, err = abijson.ReadMessages(b, to-from); err != nil {
-		panic(hostFailure{jsoncodec.Wrap(reading(from, to), err)})
+		panic(hostError{jsoncodec.Wrap(reading(from, to), err)})
 	}
 	if len(got) != to-from {
-		panic(hostFailure{errors.New(reading(from, to) + ": the host gave " + strconv.Itoa(len(got)))})
+		panic(hostError{errors.New(reading(from, to) + ": the host gave " + strconv.Itoa(len(got)))})
 	}
 	for i := range got {
 		known.set(from+i, &got[i])

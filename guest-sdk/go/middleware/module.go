@@ -243,7 +243,7 @@ func caught(p any, answer abijson.Writable, err error) (abijson.Writable, error)
 	switch p := p.(type) {
 	case nil:
 		return answer, err
-	case hostFailure:
+	case hostError:
 		return nil, p.err
 	default:
 		panic(p) // the author's panic: the runtime prints it with its stack, and traps

@@ -68,7 +68,7 @@ func (s *Stream[R]) Batches() iter.Seq[[]abi.Chunk] {
 // End reads the rest of the answer and returns its error, an *abi.Error. It returns nil
 // if the answer ended normally or the loop was left.
 func (s *Stream[R]) End() error {
-	for range s.Batches() { //nolint:revive // to its end
+	for range s.Batches() { // to its end
 	}
 	return s.err
 }

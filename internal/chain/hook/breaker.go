@@ -38,13 +38,13 @@ type breaker struct {
 	nowFunc func() time.Time
 }
 
-// An openBreaker is the error of a call that the breaker rejects.
-type openBreaker struct {
+// An openBreakerError is the error of a call that the breaker rejects.
+type openBreakerError struct {
 	faults int
 	wait   time.Duration
 }
 
-func (o *openBreaker) Error() string {
+func (o *openBreakerError) Error() string {
 	return fmt.Sprintf(
 		"switched off after %d faults in a row; the next call that may try it comes in %v",
 		o.faults,
@@ -59,7 +59,7 @@ func (b *breaker) now() time.Time {
 	return time.Now()
 }
 
-// allow returns an *openBreaker if the entry must not be called now. The caller must
+// allow returns an *openBreakerError if the entry must not be called now. The caller must
 // report the end of an allowed call by done or release.
 func (b *breaker) allow() error {
 	b.mu.Lock()
@@ -69,7 +69,7 @@ func (b *breaker) allow() error {
 	}
 	left := b.pause - b.now().Sub(b.opened)
 	if left > 0 || b.trying {
-		return &openBreaker{b.faults, max(left, 0)}
+		return &openBreakerError{b.faults, max(left, 0)}
 	}
 	b.trying = true
 	return nil

@@ -38,10 +38,13 @@ const (
 // HookType is the function type of hooks.
 var HookType = verify.FuncType{Results: []api.ValueType{api.ValueTypeI32}}
 
+// Name returns "extism".
 func (Transport) Name() string { return "extism" }
 
+// HostBytes returns the most memory that the blocks of one call take.
 func (Transport) HostBytes(l *policy.Limits) int64 { return int64(blockBytes(l)) }
 
+// HookType returns [HookType].
 func (Transport) HookType() verify.FuncType { return HookType }
 
 // Start initializes a language's runtime as Extism does: it calls hs_init for Haskell, and
@@ -70,8 +73,10 @@ func (Transport) Start(ctx context.Context, in *sandbox.Instance, _ *invoke.Invo
 	return err
 }
 
+// Pack does nothing: an Extism module needs no preparation for its image.
 func (Transport) Pack(context.Context, *sandbox.Instance, *invoke.Invocation) error { return nil }
 
+// Call calls the hook, which reads its input and returns its output through Extism's blocks.
 func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error) {
 	defer func() { inv.State = nil }() // the invocation may outlive its blocks
 	p := pluginOf(inv)
@@ -105,7 +110,7 @@ func (p *plugin) explain(code int32, late func() error) ([]byte, error) {
 	if len(said) > 0 && said[0] == '{' {
 		var e abi.Error
 		_, err := abijson.DecodeUntil(said, &e, late)
-		var over *sandbox.Fault
+		var over *sandbox.FaultError
 		if errors.As(err, &over) {
 			return nil, over
 		}

@@ -24,7 +24,7 @@ func (inv *Invocation) DecodeAnswer(out any) error {
 	}
 	unknown, err := abijson.DecodeUntil(inv.Output, out, inv.AnswerDeadline())
 	if err != nil {
-		if late, ok := errors.AsType[*sandbox.Fault](err); ok {
+		if late, ok := errors.AsType[*sandbox.FaultError](err); ok {
 			return late
 		}
 		return &AnswerError{"answer: " + err.Error()}
@@ -57,7 +57,7 @@ func (inv *Invocation) AnswerDeadline() func() error {
 		if last = now; took-answerGrace <= left {
 			return nil
 		}
-		return &sandbox.Fault{
+		return &sandbox.FaultError{
 			Kind:   sandbox.FaultTimeout,
 			Limit:  "HookTime",
 			Value:  int64(inv.Limits.HookTime),
@@ -82,7 +82,7 @@ func (inv *Invocation) DecodeFailure() (*abi.Error, error) {
 	}
 	var e abi.Error
 	unknown, err := abijson.DecodeUntil(inv.Output, &e, inv.AnswerDeadline())
-	var late *sandbox.Fault
+	var late *sandbox.FaultError
 	switch {
 	case errors.As(err, &late):
 		return nil, late

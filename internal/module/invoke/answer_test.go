@@ -25,7 +25,7 @@ func TestSlowAnswer(t *testing.T) {
 	inv.Report.Time = time.Second // used up
 	var out abi.BeforeModelAnswer
 	err := inv.DecodeAnswer(&out)
-	var late *sandbox.Fault
+	var late *sandbox.FaultError
 	require.ErrorAs(t, err, &late)
 	require.Equal(t, sandbox.FaultTimeout, late.Kind)
 	require.ErrorContains(t, err, "could not be decoded in the rest of 1s")

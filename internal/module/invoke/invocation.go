@@ -230,6 +230,7 @@ func (inv *Invocation) Begin(g *sandbox.Guest, class policy.FuelClass) {
 	inv.chargeCall(g, class)
 }
 
+// End ends a host call that Begin started.
 func (inv *Invocation) End() { inv.inside = false }
 
 // Abort ends the guest in a host call with err. It does not return.

@@ -33,6 +33,7 @@ func (inv *Invocation) appendMessages(room []byte, list, from, to int) ([]byte, 
 	})
 }
 
+// Changed returns the index of the first message of a list that changed since a revision.
 func (inv *Invocation) Changed(list int, revision int64) (int, error) {
 	reply, err := inv.Ask(func() replay.HostCall {
 		return replay.HostCall{Name: "changed", Numbers: []int64{int64(list), revision}}

@@ -20,6 +20,7 @@ func (inv *Invocation) CheckAvailable(name string) error {
 	return Unavailable(name)
 }
 
+// Unavailable returns the error of a host call that needs a run.
 func Unavailable(name string) error {
 	return &abi.Error{Code: abi.CodeUnavailable, Message: name + " is not available while the module's image is built"}
 }

@@ -10,7 +10,7 @@ import (
 
 // Stage returns the stage of the invocation at which err occurred.
 func (inv *Invocation) Stage(err error) ending.Stage {
-	var guest *sandbox.Fault
+	var guest *sandbox.FaultError
 	var answer *AnswerError
 	switch {
 	case inv.Hook == abi.HookDescribe:

@@ -23,6 +23,7 @@ func (inv *Invocation) stored(q func() replay.HostCall, do func() ([]byte, error
 	})
 }
 
+// StoreGet replies with a durable value and its version as JSON, or nothing if there is none.
 func (inv *Invocation) StoreGet(ctx context.Context, key string) ([]byte, error) {
 	return inv.stored(func() replay.HostCall {
 		return replay.HostCall{Name: "store_get", Bytes: []replay.Blob{replay.Blob(key)}}
@@ -38,6 +39,8 @@ func (inv *Invocation) StoreGet(ctx context.Context, key string) ([]byte, error)
 // maxTTLSeconds is the longest time to live that a guest can pass. Stores may allow less.
 const maxTTLSeconds = 1 << 32
 
+// StoreSet sets a durable value that expires after ttl seconds, or never if ttl is 0. It replies
+// with the value's new version as JSON.
 func (inv *Invocation) StoreSet(ctx context.Context, key string, value []byte, version, ttl int64) ([]byte, error) {
 	return inv.stored(func() replay.HostCall {
 		return replay.HostCall{
@@ -60,6 +63,7 @@ func (inv *Invocation) StoreSet(ctx context.Context, key string, value []byte, v
 	})
 }
 
+// StoreDelete deletes a durable value. The reply is empty.
 func (inv *Invocation) StoreDelete(ctx context.Context, key string) ([]byte, error) {
 	return inv.stored(func() replay.HostCall {
 		return replay.HostCall{Name: "store_delete", Bytes: []replay.Blob{replay.Blob(key)}}
@@ -68,6 +72,7 @@ func (inv *Invocation) StoreDelete(ctx context.Context, key string) ([]byte, err
 	})
 }
 
+// StoreAdd adds to a durable counter and replies with its new value.
 func (inv *Invocation) StoreAdd(ctx context.Context, key string, delta int64) ([]byte, error) {
 	return inv.stored(func() replay.HostCall {
 		return replay.HostCall{Name: "store_add", Bytes: []replay.Blob{replay.Blob(key)}, Numbers: []int64{delta}}

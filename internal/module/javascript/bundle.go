@@ -93,7 +93,7 @@ type Bundle struct {
 	Warnings []string          `json:"warnings,omitempty"`
 }
 
-// Build bundles and transpiles a script. A mistake in the script is a [*Mistake]
+// Build bundles and transpiles a script. A mistake in the script is a [*ScriptError]
 // that shows where it is. A script with a Text is bundled in memory: the result does
 // not depend on any file. Building takes time and memory that grow faster than the
 // script: bundle untrusted scripts in a child process, see [Job].
@@ -162,8 +162,8 @@ const mapMark = "//# sourceMappingURL=data:application/json;base64,"
 const noMap = "//# sourceMappingURL=none:"
 
 // searches returns the error for a script without files that imports a computed path.
-func searches(s Source) *Mistake {
-	return &Mistake{
+func searches(s Source) *ScriptError {
+	return &ScriptError{
 		fmt.Sprintf("%s: import() or require() of a computed path: a script that comes without its files can import %s alone",
 			filepath.Base(s.Entry), Package),
 	}
@@ -214,10 +214,10 @@ func inProject(messages []api.Message) []api.Message {
 	return messages
 }
 
-// A Mistake is an error in the script.
-type Mistake struct{ Text string }
+// A ScriptError is an error in the script.
+type ScriptError struct{ Text string }
 
-func (e *Mistake) Error() string { return e.Text }
+func (e *ScriptError) Error() string { return e.Text }
 
 // mistakes combines esbuild's messages into one error, each with its source line.
 func mistakes(messages []api.Message) error {
@@ -238,7 +238,7 @@ func mistakes(messages []api.Message) error {
 			b.WriteString("\n" + n.Text)
 		}
 	}
-	return &Mistake{b.String()}
+	return &ScriptError{b.String()}
 }
 
 func place(m api.Message) string {

@@ -114,7 +114,7 @@ func TestBuildRefused(t *testing.T) {
 			dir := project(t, "-- package.json --\n{}\n-- guard.ts --\n"+strings.Replace(c.files, ";", "; console.log(x);", 1))
 			require.NoError(t, os.Symlink(secret, filepath.Join(dir, "link.txt")))
 			_, err := build(t, dir, "guard.ts")
-			var mistake *Mistake
+			var mistake *ScriptError
 			require.ErrorAs(t, err, &mistake)
 			require.ErrorContains(t, err, c.want)
 			require.NotContains(t, err.Error(), "a secret")
@@ -166,7 +166,7 @@ func TestJob(t *testing.T) {
 		output, err := Job().Do(input)
 		require.NoError(t, err)
 		b, err := JobResult(output)
-		var mistake *Mistake
+		var mistake *ScriptError
 		require.Equal(t, !good, errors.As(err, &mistake))
 		require.Equal(t, good, b != nil)
 	}

@@ -11,7 +11,7 @@ import (
 const JobName = "bundle"
 
 // Job returns the job that bundles a script in a child process. Its input is a [Source], its output
-// a [Bundle] or a [Mistake].
+// a [Bundle] or a [ScriptError].
 func Job() child.Handler {
 	return child.Handler{Name: JobName, Do: func(input []byte) ([]byte, error) {
 		var s Source
@@ -20,7 +20,7 @@ func Job() child.Handler {
 		}
 		var out jobOutput
 		bundle, err := Build(s)
-		var mistake *Mistake
+		var mistake *ScriptError
 		switch {
 		case errors.As(err, &mistake):
 			out.Mistake = mistake.Text // it may exceed the length of a child's error
@@ -45,7 +45,7 @@ func JobResult(output []byte) (*Bundle, error) {
 	case err != nil:
 		return nil, err
 	case out.Mistake != "":
-		return nil, &Mistake{out.Mistake}
+		return nil, &ScriptError{out.Mistake}
 	case out.Bundle == nil || !IsBundle(out.Bundle.Code):
 		return nil, errors.New("the child gave no bundle")
 	}

@@ -23,16 +23,22 @@ import (
 // Transport calls the hooks of native modules.
 type Transport struct{}
 
+// Name returns "native".
 func (Transport) Name() string { return "native" }
 
+// HostBytes returns 0: the transport needs nothing beyond what every call needs.
 func (Transport) HostBytes(*policy.Limits) int64 { return 0 }
 
+// HookType returns [HookType].
 func (Transport) HookType() verify.FuncType { return HookType }
 
+// Start does nothing: the module's start function has prepared the instance.
 func (Transport) Start(context.Context, *sandbox.Instance, *invoke.Invocation) error { return nil }
 
+// Pack does nothing: a native module needs no preparation for its image.
 func (Transport) Pack(context.Context, *sandbox.Instance, *invoke.Invocation) error { return nil }
 
+// Call calls the hook with the length of its input, which the hook takes with a host call.
 func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error) {
 	results, err := in.Call(inv.Context(ctx), string(inv.Hook), api.EncodeI32(int32(len(inv.Pending))))
 	if err != nil {

@@ -23,6 +23,7 @@ var fuelSchedules = [FuelSchedule + 1]Schedule{
 // A FuelClass selects the price of a host call.
 type FuelClass uint8
 
+// The classes with a price of their own. Other host calls cost nothing in addition.
 const (
 	fuelPlain  FuelClass = iota
 	FuelValue            // Schedule.Value

@@ -23,6 +23,8 @@ func (b *Bundle) ReplayLimits() policy.Limits {
 	return l
 }
 
+// Incomplete says what is missing from the bundle because it was too large to keep. It returns an
+// empty string if nothing is missing.
 func (b *Bundle) Incomplete() string {
 	var missing []string
 	if b.Dropped > 0 {

@@ -16,6 +16,8 @@ type Player struct {
 	clockReads int // number of times that the guest read the clock
 }
 
+// Clock returns the next recorded time, in the unit in which it was recorded. After the last one,
+// it repeats that one; without any, it returns 0.
 func (p *Player) Clock() int64 {
 	if len(p.Recording.Clock) == 0 {
 		return 0
@@ -34,6 +36,8 @@ func (p *Player) MaxFuel(left int64) int64 {
 	return int64(min(uint64(left), max(p.Recording.Fuel, 1)-1))
 }
 
+// Answer returns the recorded reply to a host call. The error wraps [ErrDiverged] if the next
+// recorded call is not q.
 func (p *Player) Answer(q *HostCall) ([]byte, error) {
 	if p.Calls == len(p.Recording.Calls) {
 		if p.Recording.Cut {

@@ -28,18 +28,21 @@ type Recorder struct {
 	earlier   History  // history at the start of the call
 }
 
+// Begin sets the history of the instance that makes the call.
 func (r *Recorder) Begin(h *History) {
 	if r != nil {
 		r.history, r.earlier = h, *h
 	}
 }
 
+// Clock records a time that the guest read.
 func (r *Recorder) Clock(now int64) {
 	if r != nil && !r.recording.Cut {
 		r.recording.Clock = append(r.recording.Clock, now)
 	}
 }
 
+// Add records a host call with its reply or error, unless err ends the run.
 func (r *Recorder) Add(q HostCall, reply []byte, err error) {
 	if r == nil || r.recording.Cut || err != nil && ending.Is(err) {
 		return

@@ -22,6 +22,7 @@ const (
 	graceFuel = 20_000_000
 )
 
+// WithGrace returns limits that leave the grace to a script that exceeds l.
 func WithGrace(l sandbox.Limits) sandbox.Limits {
 	if l.HookTime > 0 && l.Fuel > 0 { // otherwise the sandbox rejects them
 		l.HookTime = min(l.HookTime, math.MaxInt64-graceTime) + graceTime

@@ -52,6 +52,8 @@ const (
 	maxStackBytes     = 512 << 10
 )
 
+// New returns the transport of a script. Of the memory limit, the script's values get what the
+// engine leaves.
 func New(bundle []byte, l sandbox.Limits) (*Transport, error) {
 	if l.MemoryBytes < minMemory {
 		return nil, &policy.LimitError{
@@ -75,10 +77,13 @@ func New(bundle []byte, l sandbox.Limits) (*Transport, error) {
 	return s, nil
 }
 
+// HostBytes returns 0: the transport needs nothing beyond what every call needs.
 func (s *Transport) HostBytes(*policy.Limits) int64 { return 0 }
 
+// HookType returns the function type of the engine's hooks, which is the native one.
 func (s *Transport) HookType() verify.FuncType { return native.HookType }
 
+// Name returns "javascript".
 func (s *Transport) Name() string { return "javascript" }
 
 // Readable replaces positions in the bundle by positions in the sources.
@@ -126,7 +131,7 @@ func (s *Transport) enter(
 	args ...uint64,
 ) (outcome int32, err error) {
 	results, err := in.Call(inv.Context(ctx), export, append([]uint64{api.EncodeI32(int32(len(inv.Pending)))}, args...)...)
-	var guest *sandbox.Fault
+	var guest *sandbox.FaultError
 	switch {
 	case err == nil:
 		return api.DecodeI32(results[0]), nil
@@ -145,6 +150,7 @@ func (s *Transport) Pack(ctx context.Context, in *sandbox.Instance, inv *invoke.
 	return err
 }
 
+// Call calls the hook's function in the script.
 func (s *Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error) {
 	outcome, err := s.enter(ctx, in, inv, string(inv.Hook))
 	if err != nil {

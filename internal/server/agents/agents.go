@@ -52,8 +52,10 @@ type Service struct {
 	admission *admission.Controller
 }
 
+// New returns a service with the options.
 func New(o *Options) *Service { return &Service{o, o.Modules, o.Admission} }
 
+// Routes registers the endpoints that manage agents.
 func (a *Service) Routes(rt *httpapi.Router) {
 	const tag, one = "agents", "/v1/agents/{agent}"
 	rt.Raw(

@@ -13,6 +13,7 @@ type Spec struct {
 	Rings   int64  `json:"rings,omitempty"` // version of the operator's rings; 0: the newest, -1: none
 }
 
+// SpecOf decodes the spec of a run.
 func SpecOf(info *journal.RunInfo) (Spec, error) {
 	var s Spec
 	err := json.Unmarshal(info.Spec, &s)

@@ -27,6 +27,7 @@ type (
 	}
 )
 
+// Routes registers the endpoints that block modules.
 func (b *List) Routes(rt *httpapi.Router) {
 	const tag, path = "blocks", "/v1/blocks/{digest}"
 	httpapi.Register(

@@ -26,6 +26,7 @@ type snapshot struct {
 	changed chan struct{}
 }
 
+// NewList returns a list that is empty until it is first read from the store.
 func NewList(s store.Store, log *slog.Logger) *List {
 	b := &List{store: s, log: log}
 	b.current.Store(&snapshot{changed: make(chan struct{})})

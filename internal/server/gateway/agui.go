@@ -32,6 +32,7 @@ type AGUI struct {
 	Timeouts  *httpapi.Timeouts
 }
 
+// Routes registers the endpoints of the AG-UI protocol.
 func (x *AGUI) Routes(rt *httpapi.Router) {
 	rt.Raw(
 		httpapi.Route{

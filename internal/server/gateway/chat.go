@@ -49,6 +49,7 @@ type ChatModel struct {
 	OwnedBy string `json:"owned_by"`
 }
 
+// Routes registers the endpoints that are compatible with OpenAI.
 func (x *Chat) Routes(rt *httpapi.Router) {
 	const tag = "openai"
 	httpapi.Register(

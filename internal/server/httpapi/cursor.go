@@ -92,6 +92,7 @@ func NextCursor(list ListName, tenant string, next *store.Position) string {
 // A ListName names a list in its cursors.
 type ListName string
 
+// The lists that have pages.
 const (
 	ListRuns        ListName = "runs"
 	ListAgents      ListName = "agents"

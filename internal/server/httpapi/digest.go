@@ -2,6 +2,7 @@ package httpapi
 
 import "strings"
 
+// DigestPrefix is the prefix of digests in the API.
 const DigestPrefix = "sha256:"
 
 // TrimDigest returns a digest in the store's form, which is without the prefix sha256:.

@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 )
 
+// WriteJSON writes a value as JSON in the format of all responses.
 var WriteJSON = huma.DefaultJSONFormat.Marshal
 
 // maxDepth limits the nesting of JSON bodies.

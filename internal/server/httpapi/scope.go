@@ -43,6 +43,7 @@ func OperatorScopes() []string {
 	return append([]string{string(OperatorScope)}, ScopeNames(TenantScopes)...)
 }
 
+// Known reports whether a key can have the scope.
 func (s Scope) Known() bool { return s == OperatorScope || slices.Contains(TenantScopes, s) }
 
 // ScopeNames returns scopes in the store's form.

@@ -42,6 +42,7 @@ type Options struct {
 	MaxUpload int64 // bytes of a module
 }
 
+// New returns a service with the options.
 func New(o *Options) *Service {
 	m := &Service{
 		store:     o.Store,
@@ -57,6 +58,7 @@ func New(o *Options) *Service {
 	return m
 }
 
+// Routes registers the endpoints that manage modules.
 func (m *Service) Routes(rt *httpapi.Router) {
 	const tag, one = "modules", "/v1/modules/{module}"
 	rt.Raw(

@@ -44,6 +44,7 @@ type Options struct {
 	InProgress func(tenant, run string) bool
 }
 
+// New returns a service with the options.
 func New(o *Options) *Service {
 	node, _ := os.Hostname()
 	cgroup, _ := overload.Cgroup()

@@ -19,6 +19,7 @@ type quarantinedOutput struct {
 	}
 }
 
+// Routes registers the endpoints that manage quarantined runs.
 func (q *Service) Routes(rt *httpapi.Router) {
 	const tag = "quarantine"
 	httpapi.Register(

@@ -30,6 +30,7 @@ func NewRedactor(pins []journal.Pin) *Redactor {
 	return h
 }
 
+// Has reports whether an entry of an agent is one whose data the redactor hides.
 func (h *Redactor) Has(agentName, entry string) bool {
 	return entry != "" && (h.entries[entry] || h.entries[agentName+"/"+entry])
 }

@@ -55,6 +55,7 @@ type Options struct {
 	Go func(fn func())
 }
 
+// New returns a service with the options.
 func New(o *Options) *Service {
 	return &Service{
 		options:   o,
@@ -84,6 +85,7 @@ type AgentSource interface {
 	Open(ctx context.Context, t *store.Tenant, spec agents.Spec) (*agents.Handle, error)
 }
 
+// Routes registers the endpoints that start, show and control runs.
 func (r *Service) Routes(rt *httpapi.Router) {
 	const tag = "runs"
 	rt.Raw(

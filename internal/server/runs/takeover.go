@@ -52,6 +52,8 @@ func (r *Service) TakeOver(ctx context.Context) {
 // other specs, and are neither taken over nor ended.
 const SpecPrefix = `{"agent":"`
 
+// TakeOverAll resumes expired runs of other servers here, up to a limit per tenant, unless memory
+// is short.
 func (r *Service) TakeOverAll(ctx context.Context) error {
 	if r.options.Overload.State().Rejecting {
 		return nil // until there is memory

@@ -73,6 +73,7 @@ type (
 	}
 )
 
+// Routes registers the endpoints that manage keys.
 func (k *Keys) Routes(rt *httpapi.Router) {
 	const tag, one, of, all = "keys", "/v1/keys/{key}", "/v1/tenants/{tenant}/keys/{key}", "/v1/tenants/{tenant}/keys"
 	httpapi.Register(

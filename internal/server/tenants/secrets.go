@@ -30,6 +30,7 @@ type (
 	}
 )
 
+// Routes registers the endpoints that manage secrets.
 func (x *Secrets) Routes(rt *httpapi.Router) {
 	const tag, one = "secrets", "/v1/secrets/{secret}"
 	httpapi.Register(

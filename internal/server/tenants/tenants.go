@@ -48,6 +48,7 @@ type (
 	}
 )
 
+// Routes registers the endpoints that manage tenants.
 func (t *Tenants) Routes(rt *httpapi.Router) {
 	const tag = "tenants"
 	httpapi.Register(

@@ -30,6 +30,7 @@ type (
 	usageOutput struct{ Body api.Usage }
 )
 
+// Routes registers the endpoints that show usage.
 func (u *Usages) Routes(rt *httpapi.Router) {
 	httpapi.Register(
 		rt,

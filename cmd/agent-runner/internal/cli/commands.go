@@ -1,3 +1,5 @@
+// Package cli contains what all commands share: their environment, errors and exit codes, the
+// terminal, and the formatting of text.
 package cli
 
 import (

@@ -19,6 +19,8 @@ type Screen struct {
 	open     bool // the last line of the answer has no newline yet
 }
 
+// NewScreen returns a screen for the environment's streams. It uses colors if stderr is a
+// terminal that has them and NO_COLOR is not set.
 func NewScreen(e *Env) *Screen {
 	return &Screen{
 		Out:   e.Out,
@@ -27,6 +29,7 @@ func NewScreen(e *Env) *Screen {
 	}
 }
 
+// IsTerminal reports whether a stream is a file that is a terminal.
 func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
@@ -62,6 +65,7 @@ func (s *Screen) endLine() {
 // A Style is the ANSI color code of a note.
 type Style string
 
+// Styles of notes.
 const (
 	Plain Style = ""
 	Faint Style = "2"

@@ -10,8 +10,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
+// OneLine replaces each sequence of white space in s by one space.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
+// List joins items with commas. It returns none if there are no items.
 func List[T ~string](items []T, none string) string {
 	if len(items) == 0 {
 		return none
@@ -50,6 +52,7 @@ func Short(s string, limit int) string {
 	return s
 }
 
+// Count formats a number with a noun, which gets a plural s unless n is 1.
 func Count(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -57,6 +60,7 @@ func Count(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// After returns prefix and s, or an empty string if s is empty.
 func After(prefix, s string) string {
 	if s == "" {
 		return ""
@@ -64,6 +68,7 @@ func After(prefix, s string) string {
 	return prefix + s
 }
 
+// Ago formats the age d in seconds, minutes, hours or days, such as "5m ago".
 func Ago(d time.Duration) string {
 	switch {
 	case d < time.Minute:

@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
+// NewVersion returns the command version.
 func NewVersion(e *Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",

@@ -1,3 +1,5 @@
+// Package hosting contains what commands that run modules share: the flags and environment
+// variables that configure hosts, stores, recordings and tracing.
 package hosting
 
 import (

@@ -20,6 +20,7 @@ import (
 //go:embed demo.cassette
 var DemoCassette []byte
 
+// DemoPrompt is the prompt that DemoCassette answers.
 const DemoPrompt = "What is 17% of 2,340?"
 
 // BuiltinRecording names the built-in recording.

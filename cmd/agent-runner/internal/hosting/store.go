@@ -25,6 +25,7 @@ const EnvStore = "AGENT_RUNNER_STORE"
 // DefaultStore names the store in the user's state directory.
 const DefaultStore = "default"
 
+// StoreHelp describes the values of flags that name a store.
 const StoreHelp = "the path of an SQLite database, postgres://…, or default for the database in the user's state directory"
 
 // StorePath returns the location of the store in the flag, or else in the environment.
@@ -50,6 +51,8 @@ func JournalOptions(e *cli.Env, s store.Store, tenant string, spec json.RawMessa
 	return &journal.Options{Journal: j, Tenant: tenant, Owner: Owner(), Gone: OwnerGone, Spec: spec}
 }
 
+// OpenStore opens the store in the flag, or else in the environment. It creates a missing
+// database file.
 func OpenStore(ctx context.Context, e *cli.Env, flag string) (store.Store, error) {
 	s, err := store.Open(ctx, StorePath(e, flag), nil)
 	if err != nil {

@@ -1,3 +1,4 @@
+// Package modules implements the command module, which creates, builds, tests and inspects modules.
 package modules
 
 import (
@@ -16,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
+// NewModule returns the command module.
 func NewModule(e *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "module",

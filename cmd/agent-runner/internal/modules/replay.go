@@ -21,7 +21,7 @@ import (
 // newReplay returns the command that reproduces a fault or a run.
 func newReplay(e *cli.Env) *cobra.Command {
 	var output, cacheDir string
-	run := &run.RunReplay{Env: e}
+	run := &run.Replay{Env: e}
 	cmd := &cobra.Command{
 		Use:   "replay BUNDLE | --run RUN PATH",
 		Short: "Reproduce a fault, or a run with another version of a module",

@@ -13,13 +13,14 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
+// NewAgents returns the command agents.
 func NewAgents(e *cli.Env) *cobra.Command {
 	return group(&cobra.Command{Use: "agents", Short: "Create, list and delete agents on a server"},
 		agentsApply(e), agentsList(e), agentsShow(e), agentsRemove(e))
 }
 
 func agentsApply(e *cli.Env) *cobra.Command {
-	return RemoteCommand(e, &cobra.Command{
+	return Command(e, &cobra.Command{
 		Use:   "apply FILE…",
 		Short: "Create or update agents from files, and upload the modules they name",
 		Long: `Creates or updates one agent for each agent.yaml. If a file names a module by path
@@ -51,7 +52,7 @@ The file must contain the agent's name.`,
 }
 
 func agentsList(e *cli.Env) *cobra.Command {
-	return RemoteCommand(
+	return Command(
 		e,
 		&cobra.Command{Use: "list", Short: "List agents"},
 		func(ctx context.Context, r *Session, _ []string) error {
@@ -80,7 +81,7 @@ func agentsList(e *cli.Env) *cobra.Command {
 
 func agentsShow(e *cli.Env) *cobra.Command {
 	var version int64
-	cmd := RemoteCommand(e, &cobra.Command{Use: "show AGENT", Short: "Show an agent's modules and its agent.yaml"},
+	cmd := Command(e, &cobra.Command{Use: "show AGENT", Short: "Show an agent's modules and its agent.yaml"},
 		func(ctx context.Context, r *Session, args []string) error {
 			a, err := r.Agent(ctx, args[0], version)
 			if err != nil {
@@ -103,7 +104,7 @@ func agentsShow(e *cli.Env) *cobra.Command {
 }
 
 func agentsRemove(e *cli.Env) *cobra.Command {
-	return RemoteCommand(
+	return Command(
 		e,
 		&cobra.Command{Use: "rm AGENT", Short: "Delete an agent with all its versions, but keep its runs"},
 		func(ctx context.Context, r *Session, args []string) error {

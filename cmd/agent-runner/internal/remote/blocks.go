@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
+// NewBlocks returns the command blocks.
 func NewBlocks(e *cli.Env) *cobra.Command {
 	return group(&cobra.Command{Use: "blocks", Short: "Block modules on a server (operator only)"},
 		blocksAdd(e), blocksList(e), blocksRemove(e))
@@ -18,7 +19,7 @@ func NewBlocks(e *cli.Env) *cobra.Command {
 
 func blocksAdd(e *cli.Env) *cobra.Command {
 	var reason string
-	cmd := RemoteCommand(e, &cobra.Command{
+	cmd := Command(e, &cobra.Command{
 		Use:     "add DIGEST",
 		Short:   "Block a module for all tenants, including in active runs",
 		Example: `  agent-runner blocks add sha256:… --reason "sends conversations to a stranger"`,
@@ -36,7 +37,7 @@ func blocksAdd(e *cli.Env) *cobra.Command {
 }
 
 func blocksList(e *cli.Env) *cobra.Command {
-	return RemoteCommand(
+	return Command(
 		e,
 		&cobra.Command{Use: "list", Short: "List blocked modules"},
 		func(ctx context.Context, r *Session, _ []string) error {
@@ -60,7 +61,7 @@ func blocksList(e *cli.Env) *cobra.Command {
 }
 
 func blocksRemove(e *cli.Env) *cobra.Command {
-	return RemoteCommand(
+	return Command(
 		e,
 		&cobra.Command{Use: "rm DIGEST", Short: "Unblock a module"},
 		func(ctx context.Context, r *Session, args []string) error {

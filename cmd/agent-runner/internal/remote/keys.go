@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
+// NewKeys returns the command keys.
 func NewKeys(e *cli.Env) *cobra.Command {
 	return group(
 		&cobra.Command{Use: "keys", Short: "Create, list and revoke a tenant's keys"},
@@ -34,7 +35,7 @@ func tenantFlag(cmd *cobra.Command, tenant *string) *cobra.Command {
 func keysCreate(e *cli.Env) *cobra.Command {
 	var tenant, life string
 	var scopes []string
-	cmd := RemoteCommand(e, &cobra.Command{
+	cmd := Command(e, &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a key",
 		Long: `Creates a key and prints it. The server does not store the key itself, so it cannot
@@ -84,7 +85,7 @@ func (r *Session) showSecret(k *api.Key, what string) error {
 
 func keysList(e *cli.Env) *cobra.Command {
 	var tenant string
-	cmd := RemoteCommand(
+	cmd := Command(
 		e,
 		&cobra.Command{Use: "list", Short: "List keys, without their secret parts"},
 		func(ctx context.Context, r *Session, _ []string) error {
@@ -128,7 +129,7 @@ func keyState(k *api.Key, now time.Time) string {
 
 func keysRotate(e *cli.Env) *cobra.Command {
 	var tenant, grace string
-	cmd := RemoteCommand(e, &cobra.Command{
+	cmd := Command(e, &cobra.Command{
 		Use:   "rotate KEY",
 		Short: "Replace a key, named by its id, with a new key of the same scopes",
 	}, func(ctx context.Context, r *Session, args []string) error {
@@ -155,7 +156,7 @@ func keysRotate(e *cli.Env) *cobra.Command {
 
 func keysRevoke(e *cli.Env) *cobra.Command {
 	var tenant string
-	cmd := RemoteCommand(
+	cmd := Command(
 		e,
 		&cobra.Command{Use: "revoke KEY", Short: "Revoke a key, named by its id"},
 		func(ctx context.Context, r *Session, args []string) error {

@@ -22,6 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
+// NewLogin returns the command login.
 func NewLogin(e *cli.Env) *cobra.Command {
 	var keyFile string
 	cmd := &cobra.Command{
@@ -178,6 +179,7 @@ func askSecret(e *cli.Env, in *os.File, prompt string) ([]byte, error) {
 	return b, err
 }
 
+// NewLogout returns the command logout.
 func NewLogout(e *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout [URL]",
@@ -219,8 +221,9 @@ remains valid; to invalidate it, use agent-runner keys revoke.`,
 	return cmd
 }
 
+// NewWhoami returns the command whoami.
 func NewWhoami(e *cli.Env) *cobra.Command {
-	return RemoteCommand(e, &cobra.Command{Use: "whoami", Short: "Show the server and key in use"},
+	return Command(e, &cobra.Command{Use: "whoami", Short: "Show the server and key in use"},
 		func(ctx context.Context, r *Session, _ []string) error {
 			h, err := ownKey(ctx, r.Client, r.Key())
 			if err != nil {

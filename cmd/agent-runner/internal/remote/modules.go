@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
+// NewModules returns the command modules.
 func NewModules(e *cli.Env) *cobra.Command {
 	return group(&cobra.Command{Use: "modules", Short: "Upload, list and delete modules on a server"},
 		modulesPush(e), modulesList(e), modulesShow(e), modulesRemove(e))
@@ -22,7 +23,7 @@ func NewModules(e *cli.Env) *cobra.Command {
 func modulesPush(e *cli.Env) *cobra.Command {
 	var name, version string
 	var named bool
-	cmd := RemoteCommand(e, &cobra.Command{
+	cmd := Command(e, &cobra.Command{
 		Use:   "push PATH",
 		Short: "Upload a module",
 		Long: `Uploads a module: a .wasm file, a script (.ts, .js) with its imports, a source folder,
@@ -170,7 +171,7 @@ func aboutText(m *api.Module) string {
 
 func modulesList(e *cli.Env) *cobra.Command {
 	var limit ListLimit
-	cmd := RemoteCommand(
+	cmd := Command(
 		e,
 		&cobra.Command{Use: "list", Short: "List modules, newest first"},
 		func(ctx context.Context, r *Session, _ []string) error {
@@ -220,7 +221,7 @@ func modulesList(e *cli.Env) *cobra.Command {
 }
 
 func modulesShow(e *cli.Env) *cobra.Command {
-	return RemoteCommand(
+	return Command(
 		e,
 		&cobra.Command{Use: "show MODULE", Short: "Show a module, named by digest, name, or name@version"},
 		func(ctx context.Context, r *Session, args []string) error {
@@ -240,7 +241,7 @@ func modulesShow(e *cli.Env) *cobra.Command {
 }
 
 func modulesRemove(e *cli.Env) *cobra.Command {
-	return RemoteCommand(e, &cobra.Command{Use: "rm MODULE", Short: "Delete a module that no agent's newest version uses"},
+	return Command(e, &cobra.Command{Use: "rm MODULE", Short: "Delete a module that no agent's newest version uses"},
 		func(ctx context.Context, r *Session, args []string) error {
 			if err := r.DeleteModule(ctx, args[0]); err != nil {
 				return err

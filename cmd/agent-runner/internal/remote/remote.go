@@ -1,3 +1,4 @@
+// Package remote implements the commands that are clients of a server.
 package remote
 
 import (
@@ -46,9 +47,9 @@ func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// RemoteCommand completes a command that uses a server. Its arguments follow from Use:
+// Command completes a command that uses a server. Its arguments follow from Use:
 // words in capitals, optional in brackets. An … allows more than one.
-func RemoteCommand(
+func Command(
 	e *cli.Env,
 	cmd *cobra.Command,
 	run func(ctx context.Context, r *Session, args []string) error,

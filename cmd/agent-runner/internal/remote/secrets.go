@@ -20,6 +20,7 @@ import (
 // maxSecret is the maximum length of a secret, in bytes.
 const maxSecret = 64 << 10
 
+// NewSecrets returns the command secrets.
 func NewSecrets(e *cli.Env) *cobra.Command {
 	return group(&cobra.Command{Use: "secrets", Short: "Set, list and delete a tenant's secrets on a server"},
 		secretsSet(e), secretsList(e), secretsRemove(e))
@@ -27,7 +28,7 @@ func NewSecrets(e *cli.Env) *cobra.Command {
 
 func secretsSet(e *cli.Env) *cobra.Command {
 	var file string
-	cmd := RemoteCommand(e, &cobra.Command{
+	cmd := Command(e, &cobra.Command{
 		Use:   "set NAME",
 		Short: "Set a secret",
 		Long: `Stores a secret, encrypted. Its value is read from the terminal, from standard input
@@ -80,7 +81,7 @@ func readSecret(e *cli.Env, name, path string) (string, error) {
 }
 
 func secretsList(e *cli.Env) *cobra.Command {
-	return RemoteCommand(
+	return Command(
 		e,
 		&cobra.Command{Use: "list", Short: "List secrets, without their values"},
 		func(ctx context.Context, r *Session, _ []string) error {
@@ -104,7 +105,7 @@ func secretsList(e *cli.Env) *cobra.Command {
 }
 
 func secretsRemove(e *cli.Env) *cobra.Command {
-	return RemoteCommand(
+	return Command(
 		e,
 		&cobra.Command{Use: "rm NAME", Short: "Delete a secret"},
 		func(ctx context.Context, r *Session, args []string) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
+// NewTenants returns the command tenants.
 func NewTenants(e *cli.Env) *cobra.Command {
 	return group(&cobra.Command{Use: "tenants", Short: "Create, list, change and delete tenants (operator only)"},
 		tenantsCreate(e), tenantsList(e), tenantsShow(e), tenantsUpdate(e), tenantsRemove(e))
@@ -146,7 +147,7 @@ func present(list []string) (out []string) {
 func tenantsCreate(e *cli.Env) *cobra.Command {
 	t := &tenantFlags{}
 	var self *cobra.Command
-	cmd := RemoteCommand(e, &cobra.Command{
+	cmd := Command(e, &cobra.Command{
 		Use:   "create TENANT",
 		Short: "Create a tenant",
 		Example: `  agent-runner tenants create acme --quota concurrent_runs=5 --quota runs_per_day=1000
@@ -173,7 +174,7 @@ func tenantsCreate(e *cli.Env) *cobra.Command {
 }
 
 func tenantsList(e *cli.Env) *cobra.Command {
-	return RemoteCommand(
+	return Command(
 		e,
 		&cobra.Command{Use: "list", Short: "List tenants"},
 		func(ctx context.Context, r *Session, _ []string) error {
@@ -236,7 +237,7 @@ func tenantText(t *api.Tenant) string {
 }
 
 func tenantsShow(e *cli.Env) *cobra.Command {
-	return RemoteCommand(
+	return Command(
 		e,
 		&cobra.Command{Use: "show TENANT", Short: "Show a tenant"},
 		func(ctx context.Context, r *Session, args []string) error {
@@ -252,7 +253,7 @@ func tenantsShow(e *cli.Env) *cobra.Command {
 func tenantsUpdate(e *cli.Env) *cobra.Command {
 	t := &tenantFlags{}
 	var self *cobra.Command
-	cmd := RemoteCommand(e, &cobra.Command{
+	cmd := Command(e, &cobra.Command{
 		Use:   "update TENANT",
 		Short: "Change a tenant",
 		Long: `Changes a tenant. Without a flag, a setting is unchanged. The values of an --allow-…
@@ -292,7 +293,7 @@ flag replace the whole list; "" clears it.`,
 
 func tenantsRemove(e *cli.Env) *cobra.Command {
 	var sure bool
-	cmd := RemoteCommand(e, &cobra.Command{Use: "rm TENANT", Short: "Delete a tenant and all its data"},
+	cmd := Command(e, &cobra.Command{Use: "rm TENANT", Short: "Delete a tenant and all its data"},
 		func(ctx context.Context, r *Session, args []string) error {
 			if !sure {
 				return cli.Usagef(

@@ -13,9 +13,10 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
+// NewUsage returns the command usage.
 func NewUsage(e *cli.Env) *cobra.Command {
 	var tenant, from, to string
-	cmd := RemoteCommand(e, &cobra.Command{
+	cmd := Command(e, &cobra.Command{
 		Use:   "usage",
 		Short: "Show a tenant's usage by day, agent and module",
 		Long: `Shows a tenant's usage by day, agent and module: runs, tokens, fuel, calls, time and

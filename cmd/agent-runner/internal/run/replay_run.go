@@ -22,9 +22,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
-// A RunReplay replays a stored run with one module replaced. The model and the tools
+// A Replay replays a stored run with one module replaced. The model and the tools
 // give their recorded answers.
-type RunReplay struct {
+type Replay struct {
 	Env                      *cli.Env
 	Id, Path, Entry, StoreAt string
 	Output, CacheDir         string
@@ -48,7 +48,8 @@ type diffLine struct {
 	Text string `json:"text"`
 }
 
-func (p *RunReplay) Do(ctx context.Context) error {
+// Do replays the run and prints the difference.
+func (p *Replay) Do(ctx context.Context) error {
 	ctx, stop := cli.Interruptible(ctx, func() {})
 	defer stop()
 	runs := &runsCommand{env: p.Env}
@@ -103,7 +104,7 @@ func (p *RunReplay) Do(ctx context.Context) error {
 }
 
 // which returns the entry whose module is replaced, and that module's digest.
-func (p *RunReplay) which(r *journal.RunInfo) (entry, digest string, err error) {
+func (p *Replay) which(r *journal.RunInfo) (entry, digest string, err error) {
 	name := cmp.Or(p.Entry, agentfile.EntryName(p.Path))
 	var names []string
 	for _, pin := range r.Modules {
@@ -118,7 +119,7 @@ func (p *RunReplay) which(r *journal.RunInfo) (entry, digest string, err error) 
 	return "", "", cli.Usagef("run %s had no module %q%s; choose one with --entry", r.ID, name, cli.Among(name, names))
 }
 
-func (p *RunReplay) show(d *runDiff) error {
+func (p *Replay) show(d *runDiff) error {
 	var err error
 	if p.Output == "json" {
 		err = cli.PrintJSON(p.Env, d)

@@ -1,3 +1,4 @@
+// Package run implements the commands run and runs, which run agents and manage stored runs.
 package run
 
 import (
@@ -42,6 +43,7 @@ type runCommand struct {
 	store  store.Store // nil without --store
 }
 
+// NewRun returns the command run.
 func NewRun(e *cli.Env) *cobra.Command {
 	c := &runCommand{env: e}
 	cmd := &cobra.Command{

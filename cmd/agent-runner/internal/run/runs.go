@@ -31,6 +31,7 @@ type runsCommand struct {
 	remote                  *remote.Session // set instead of store for a server
 }
 
+// NewRuns returns the command runs.
 func NewRuns(e *cli.Env) *cobra.Command {
 	c := &runsCommand{env: e}
 	cmd := &cobra.Command{

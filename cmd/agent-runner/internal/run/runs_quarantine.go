@@ -14,7 +14,7 @@ import (
 
 // runsQuarantined lists runs that no server resumes.
 func runsQuarantined(e *cli.Env) *cobra.Command {
-	return remote.RemoteCommand(
+	return remote.Command(
 		e,
 		&cobra.Command{Use: "quarantined", Short: "List runs that ended the server that ran them: for a server's operator"},
 		func(ctx context.Context, r *remote.Session, _ []string) error {
@@ -42,7 +42,7 @@ func runsQuarantined(e *cli.Env) *cobra.Command {
 
 // runsRelease lets a quarantined run be resumed.
 func runsRelease(e *cli.Env) *cobra.Command {
-	return remote.RemoteCommand(
+	return remote.Command(
 		e,
 		&cobra.Command{Use: "release RUN", Short: "Let a quarantined run be resumed: for a server's operator"},
 		func(ctx context.Context, r *remote.Session, args []string) error {

@@ -22,7 +22,7 @@ const maxPrompt = 4 << 20
 func runsStart(e *cli.Env) *cobra.Command {
 	var version int64
 	var detach, noFollow, verbose bool
-	cmd := remote.RemoteCommand(e, &cobra.Command{
+	cmd := remote.Command(e, &cobra.Command{
 		Use:   "start AGENT PROMPT",
 		Short: "Start a run of an agent on a server, and follow it",
 		Long: `Starts a run of a server's agent on a prompt, and shows it as agent-runner run does. If

@@ -1,3 +1,4 @@
+// Package serve implements the command serve.
 package serve
 
 import (
@@ -34,6 +35,7 @@ const (
 	EnvListen  = "AGENT_RUNNER_LISTEN"
 )
 
+// DefaultListen is the default of the flag --listen.
 const DefaultListen = "127.0.0.1:8080"
 
 // A serveCommand holds the flags of serve.
@@ -60,6 +62,7 @@ type serveCommand struct {
 	connectPorts []uint
 }
 
+// NewServe returns the command serve.
 func NewServe(e *cli.Env) *cobra.Command {
 	c := &serveCommand{env: e}
 	cmd := &cobra.Command{

@@ -34,6 +34,7 @@ func CopyMessage(out, m *abi.Message) {
 	}
 }
 
+// Messages deep-copies a list of messages.
 func Messages(list []abi.Message) []abi.Message {
 	out := make([]abi.Message, len(list))
 	for i := range list {
@@ -49,6 +50,7 @@ func cloneContent(c abi.Content) abi.Content {
 	return abi.Parts(slices.Clone(c.Parts())...)
 }
 
+// Response deep-copies a response, which may be nil.
 func Response(r *abi.Response) *abi.Response {
 	if r == nil {
 		return nil
@@ -62,6 +64,7 @@ func Response(r *abi.Response) *abi.Response {
 	return &out
 }
 
+// Result deep-copies a result, which may be nil.
 func Result(r *abi.Result) *abi.Result {
 	if r == nil {
 		return nil
@@ -70,12 +73,12 @@ func Result(r *abi.Result) *abi.Result {
 	return &out
 }
 
+// CopyResult is like [Result] for a result that is not nil.
 func CopyResult(r *abi.Result) abi.Result {
 	return abi.Result{Content: cloneContent(r.Content), IsError: r.IsError, Extra: slices.Clone(r.Extra)}
 }
 
-// The functions below report whether two values are equal. Pointers may be nil.
-
+// SameMessage reports whether two messages are equal. Both may be nil.
 func SameMessage(a, b *abi.Message) bool {
 	if a == b || a == nil || b == nil {
 		return a == b
@@ -98,6 +101,7 @@ func sameContent(a, b abi.Content) bool {
 	return slices.EqualFunc(a.Parts(), b.Parts(), func(a, b abi.Part) bool { return SamePart(&a, &b) })
 }
 
+// SamePart reports whether two parts are equal. Both may be nil.
 func SamePart(a, b *abi.Part) bool {
 	if a == b || a == nil || b == nil {
 		return a == b
@@ -112,6 +116,7 @@ func sameFields(a, b abi.Fields) bool {
 	return slices.EqualFunc(a, b, func(a, b abi.Field) bool { return a.Name == b.Name && bytes.Equal(a.Value, b.Value) })
 }
 
+// SameResponse reports whether two responses are equal. Both may be nil.
 func SameResponse(a, b *abi.Response) bool {
 	if a == b || a == nil || b == nil {
 		return a == b
@@ -119,6 +124,7 @@ func SameResponse(a, b *abi.Response) bool {
 	return a.FinishReason == b.FinishReason && SamePlain(a.Usage, b.Usage) && SameMessage(&a.Message, &b.Message)
 }
 
+// SameResult reports whether two results are equal. Both may be nil.
 func SameResult(a, b *abi.Result) bool {
 	if a == b || a == nil || b == nil {
 		return a == b
@@ -126,4 +132,5 @@ func SameResult(a, b *abi.Result) bool {
 	return a.IsError == b.IsError && bytes.Equal(a.Extra, b.Extra) && sameContent(a.Content, b.Content)
 }
 
+// SamePlain reports whether two values without pointers are equal. Both may be nil.
 func SamePlain[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }

@@ -9,6 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
+// FindTool returns the index of the tool with a name, or -1.
 func FindTool(tools []abi.Tool, name string) int {
 	return slices.IndexFunc(tools, func(t abi.Tool) bool { return t.Name == name })
 }
