@@ -1,9 +1,6 @@
 package abi
 
 import (
-	"errors"
-	"strconv"
-
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -29,28 +26,6 @@ type Chunk struct {
 	Arguments string `json:"arguments"` // tool_call
 	CallID    string `json:"call_id"`   // tool_result, and part in a tool result
 	Part      *Part  `json:"part"`      // part
-}
-
-// Check returns an error if the chunk is invalid.
-func (c *Chunk) Check() error {
-	switch c.Kind {
-	case ChunkText, ChunkReasoning, ChunkToolResult:
-		return nil
-	case ChunkToolCall:
-		if c.Index < 0 || c.Index > 1023 {
-			return errors.New("a tool_call chunk's index is " + strconv.Itoa(c.Index) + "; want 0 to 1023")
-		}
-		return nil
-	case ChunkPart:
-		if c.Part == nil {
-			return errors.New("a part chunk needs a part")
-		}
-		return c.Part.Check()
-	default:
-		return errors.New(
-			"unknown kind of chunk " + strconv.Quote(c.Kind) + "; want text, reasoning, tool_call, tool_result or part",
-		)
-	}
 }
 
 // MarshalJSON writes the fields that belong to the chunk's kind.
@@ -114,18 +89,6 @@ func (m *Message) Chunks() []Chunk {
 			out,
 			Chunk{Kind: ChunkToolCall, Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments},
 		)
-	}
-	return out
-}
-
-// Chunks returns chunks that represent the whole result of the call with ID callID.
-func (r *Result) Chunks(callID string) []Chunk {
-	if !r.Content.IsParts() {
-		return []Chunk{{Kind: ChunkToolResult, CallID: callID, Text: r.Content.String()}}
-	}
-	var out []Chunk
-	for _, p := range r.Content.Parts() {
-		out = append(out, Chunk{Kind: ChunkPart, CallID: callID, Part: &p})
 	}
 	return out
 }

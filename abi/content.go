@@ -2,7 +2,6 @@ package abi
 
 import (
 	"errors"
-	"strconv"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
@@ -113,36 +112,6 @@ type Part struct {
 
 	// Unknown holds the fields that this version does not know, unchanged.
 	Unknown Fields `json:"-"`
-}
-
-// Check returns an error if the part is invalid: a model would reject every request that
-// contains it.
-func (p *Part) Check() error {
-	var missing bool
-	switch p.Type {
-	case "":
-		return errors.New("a content part needs a type")
-	case PartImage:
-		missing = p.ImageURL == nil
-	case PartAudio:
-		missing = p.InputAudio == nil
-	case PartFile:
-		missing = p.File == nil
-	}
-	if missing {
-		return errors.New("a content part of type " + p.Type + " needs the field " + p.Type)
-	}
-	return nil
-}
-
-// Check returns an error if one of the parts is invalid.
-func (c *Content) Check() error {
-	for i := range c.parts {
-		if err := c.parts[i].Check(); err != nil {
-			return jsoncodec.Wrap("content["+strconv.Itoa(i)+"]", err)
-		}
-	}
-	return nil
 }
 
 // MarshalJSON writes the known fields, then the unknown ones.

@@ -1,12 +1,5 @@
 package abi
 
-// The values of Description.Messages: how a module's inputs contain a list of messages.
-const (
-	MessagesFull = "full" // all messages, as items; the default of a module without describe
-	MessagesLazy = "lazy" // no messages; the module requests the ranges it wants
-	MessagesNone = "none" // no messages, and the module never requests any
-)
-
 // A Description is a module's answer to describe.
 type Description struct {
 	Name        string `json:"name,omitempty"`
@@ -27,12 +20,3 @@ type Description struct {
 	// other documents.
 	ConfigSchema JSON `json:"config_schema,omitempty"`
 }
-
-// ConfigureInput is the input of configure.
-type ConfigureInput struct {
-	Entry  string `json:"entry"`
-	Config JSON   `json:"config"`
-}
-
-// ConfigureAnswer is the answer of configure. It has no fields.
-type ConfigureAnswer struct{}

@@ -16,21 +16,6 @@ const (
 	CodeInternal    Code = "internal"    // the host or a module failed, and no other code fits
 )
 
-// Codes returns all codes.
-func Codes() []Code {
-	return []Code{
-		CodeInvalid,
-		CodeDenied,
-		CodeLimit,
-		CodeNotFound,
-		CodeConflict,
-		CodeUnavailable,
-		CodeModel,
-		CodeTool,
-		CodeInternal,
-	}
-}
-
 // An Error is the error object of a failed host call, and the output of a hook that
 // returns 1.
 type Error struct {

@@ -1,9 +1,5 @@
 package abi
 
-import (
-	"maps"
-)
-
 // An EventType is the type of an event.
 type EventType string
 
@@ -118,25 +114,3 @@ const (
 	LogWarn
 	LogError
 )
-
-// LogLevel returns the name of a level of the log import. Numbers below LogDebug count as
-// debug, numbers above LogError as error.
-func LogLevel(n int32) string {
-	switch {
-	case n <= LogDebug:
-		return "debug"
-	case n == LogInfo:
-		return "info"
-	case n == LogWarn:
-		return "warn"
-	default:
-		return "error"
-	}
-}
-
-// Clone returns a copy that does not share memory with s.
-func (s *EntryStats) Clone() EntryStats {
-	c := *s
-	c.Hooks = maps.Clone(s.Hooks)
-	return c
-}

@@ -27,25 +27,3 @@ const (
 	HookTranslateBefore         Hook = "translate_before"
 	HookTranslateAfter          Hook = "translate_after"
 )
-
-// Hooks returns all hooks of version 1, in the order in which a run calls them.
-func Hooks() []Hook {
-	out := make([]Hook, len(hookTable))
-	for i := range hookTable {
-		out[i] = hookTable[i].Name
-	}
-	return out
-}
-
-// Known reports whether h is a hook of version 1.
-func (h Hook) Known() bool { return h.Spec().Name == h && h != "" }
-
-// Spec returns the row of h in the table of hooks. It is zero if h is unknown.
-func (h Hook) Spec() HookSpec {
-	for i := range hookTable {
-		if hookTable[i].Name == h {
-			return hookTable[i]
-		}
-	}
-	return HookSpec{}
-}

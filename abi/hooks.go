@@ -66,15 +66,10 @@ type BeforeModelAnswer struct {
 }
 
 // WrapModelInput is the input of wrap_model. The hook passes a [RequestPatch] to next,
-// which replies with a [ModelReply].
+// which replies with the response.
 type WrapModelInput struct {
 	Common
 	Request Request `json:"request"`
-}
-
-// ModelReply is the reply of next in wrap_model.
-type ModelReply struct {
-	Response *Response `json:"response"`
 }
 
 // WrapModelAnswer is the answer of wrap_model.
@@ -152,7 +147,7 @@ type BeforeToolAnswer struct {
 }
 
 // WrapToolCallInput is the input of wrap_tool_call. The hook passes a [CallPatch] to
-// next, which replies with a [ToolReply].
+// next, which replies with the result.
 type WrapToolCallInput struct {
 	Common
 	Call   Call `json:"call"`
@@ -163,11 +158,6 @@ type WrapToolCallInput struct {
 // CallPatch changes the arguments of a tool call.
 type CallPatch struct {
 	Arguments *string `json:"arguments,omitempty"`
-}
-
-// ToolReply is the reply of next in wrap_tool_call.
-type ToolReply struct {
-	Result *Result `json:"result"`
 }
 
 // WrapToolCallAnswer is the answer of wrap_tool_call.

@@ -1,9 +1,6 @@
 package abi
 
 import (
-	"errors"
-	"strconv"
-
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -67,44 +64,4 @@ func (p *ListPatch) UnmarshalJSON(b []byte) error {
 	err := unmarshal(b, &o)
 	p.Splice = o.Splice
 	return err
-}
-
-// Check returns an error if the patch does not fit a list of total messages.
-func (p *ListPatch) Check(total int) error {
-	if p.Whole {
-		return checkMessages(p.Replace)
-	}
-	end := 0
-	for i, s := range p.Splice {
-		if s.At < end || s.Remove < 0 || s.At > total || s.Remove > total-s.At {
-			return errors.New(
-				"splice " + strconv.Itoa(
-					i,
-				) + " (at " + strconv.Itoa(
-					s.At,
-				) + ", remove " + strconv.Itoa(
-					s.Remove,
-				) + ") does not fit: the list has " +
-					strconv.Itoa(
-						total,
-					) + " messages, and splices must ascend without overlap from " + strconv.Itoa(
-					end,
-				) + " on",
-			)
-		}
-		end = s.At + s.Remove
-		if err := checkMessages(s.Insert); err != nil {
-			return jsoncodec.Wrap("splice "+strconv.Itoa(i), err)
-		}
-	}
-	return nil
-}
-
-func checkMessages(messages []Message) error {
-	for i := range messages {
-		if err := messages[i].Check(); err != nil {
-			return jsoncodec.Wrap("message "+strconv.Itoa(i), err)
-		}
-	}
-	return nil
 }

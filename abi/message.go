@@ -1,10 +1,5 @@
 package abi
 
-import (
-	"errors"
-	"strconv"
-)
-
 // The roles of messages.
 const (
 	RoleSystem    = "system"
@@ -54,31 +49,6 @@ func Assistant(text string) Message { return Message{Role: RoleAssistant, Conten
 // ToolMessage returns the message that answers a tool call.
 func ToolMessage(callID, tool string, content Content) Message {
 	return Message{Role: RoleTool, ToolCallID: callID, Name: tool, Content: content}
-}
-
-// Check returns an error if the message is invalid in a conversation.
-func (m *Message) Check() error {
-	switch m.Role {
-	case RoleSystem, RoleDeveloper, RoleUser, RoleAssistant:
-		if m.ToolCallID != "" {
-			return errors.New("a " + m.Role + " message has a tool_call_id; only tool messages do")
-		}
-	case RoleTool:
-		if m.ToolCallID == "" {
-			return errors.New("a tool message needs a tool_call_id")
-		}
-	case "":
-		return errors.New("a message needs a role")
-	default:
-		return errors.New("unknown role " + strconv.Quote(m.Role) + "; want system, developer, user, assistant or tool")
-	}
-	if len(m.ToolCalls) > 0 && m.Role != RoleAssistant {
-		return errors.New("a " + m.Role + " message has tool_calls; only assistant messages do")
-	}
-	if len(m.Extra) > 0 && m.Extra[0] != '{' && string(m.Extra) != "null" {
-		return errors.New("extra must be an object")
-	}
-	return m.Content.Check()
 }
 
 // MarshalJSON writes the known fields, then the unknown ones.

@@ -1,10 +1,6 @@
 package abi
 
 import (
-	"errors"
-	"strconv"
-	"strings"
-
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -26,27 +22,6 @@ type Tool struct {
 type StateTool struct {
 	Tool
 	Active bool `json:"active"`
-}
-
-// maxToolName is the maximum length of a tool name that all supported model APIs accept.
-const maxToolName = 64
-
-func notInToolName(c rune) bool {
-	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-'
-}
-
-// Check returns an error if the tool is invalid.
-func (t *Tool) Check() error {
-	if t.Name == "" || len(t.Name) > maxToolName || strings.ContainsFunc(t.Name, notInToolName) {
-		return errors.New(
-			"invalid tool name " + strconv.Quote(jsoncodec.Cut(t.Name, 80)) + ": want 1 to " + strconv.Itoa(maxToolName) +
-				" letters (a-z, A-Z), digits, _ and -",
-		)
-	}
-	if len(t.Parameters) > 0 && t.Parameters[0] != '{' && string(t.Parameters) != "null" {
-		return errors.New("tool " + strconv.Quote(t.Name) + ": parameters must be a JSON Schema object")
-	}
-	return nil
 }
 
 // A ToolsPatch changes a list of tools, by additions and removals or by a new list. The
@@ -108,12 +83,6 @@ type By struct {
 	// Call is the ID of the tool call that the hook was handling, or empty if there was
 	// none.
 	Call string `json:"call,omitempty"`
-}
-
-// A ToolRequest is the argument of the import tool, which replies with a [ToolReply].
-type ToolRequest struct {
-	Name      string `json:"name"`
-	Arguments string `json:"arguments,omitempty"` // a JSON object in a string; empty means {}
 }
 
 // A Result is the result of a tool call.

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // TestUnmarshalIsStrict checks that encoding/json decodes the types of the contract as
@@ -65,13 +64,4 @@ func TestUnmarshalOfEscapes(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	require.Equal(t, "a\nb", patch.Replace[3999].Description)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100*len(text)))
-}
-
-func TestLimitsOfText(t *testing.T) {
-	t.Parallel()
-	require.Equal(
-		t,
-		[]int{jsoncodec.MaxDepth, jsoncodec.MaxNumber, jsoncodec.MaxElements},
-		[]int{abi.MaxDepth, abi.MaxNumber, abi.MaxElements},
-	)
 }

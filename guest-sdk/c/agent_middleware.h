@@ -744,7 +744,7 @@ struct am_before_model_answer {
 	am_response *response; /* used instead of calling the model */
 };
 
-/* WrapModelInput is the input of wrap_model. The hook passes a RequestPatch to next, which replies with a ModelReply. */
+/* WrapModelInput is the input of wrap_model. The hook passes a RequestPatch to next, which replies with the response. */
 struct am_wrap_model_input {
 	am_run run;
 	am_str entry; /* name of this module's entry in the chain */
@@ -883,7 +883,7 @@ struct am_before_tool_answer {
 	am_result *result; /* used instead of calling the tool */
 };
 
-/* WrapToolCallInput is the input of wrap_tool_call. The hook passes a CallPatch to next, which replies with a ToolReply. */
+/* WrapToolCallInput is the input of wrap_tool_call. The hook passes a CallPatch to next, which replies with the result. */
 struct am_wrap_tool_call_input {
 	am_run run;
 	am_str entry; /* name of this module's entry in the chain */

@@ -686,7 +686,7 @@ export interface WrapModelAnswer extends Control {
 	readonly response?: ModelResponse;
 }
 
-/** WrapModelInput is the input of wrap_model. The hook passes a RequestPatch to next, which replies with a ModelReply. */
+/** WrapModelInput is the input of wrap_model. The hook passes a RequestPatch to next, which replies with the response. */
 export interface WrapModelInput extends Common {
 	readonly request: ModelRequest;
 }
@@ -696,7 +696,7 @@ export interface WrapToolCallAnswer extends Control {
 	readonly result?: Result;
 }
 
-/** WrapToolCallInput is the input of wrap_tool_call. The hook passes a CallPatch to next, which replies with a ToolReply. */
+/** WrapToolCallInput is the input of wrap_tool_call. The hook passes a CallPatch to next, which replies with the result. */
 export interface WrapToolCallInput extends Common {
 	readonly call: Call;
 	readonly tool: Tool;

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // MaxInput is the maximum size of a client's input, in bytes.
@@ -90,7 +91,7 @@ func ParseInput(b []byte) (*Input, error) {
 	}
 	for i, t := range f.Tools {
 		d := abi.Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters}
-		if err := d.Check(); err != nil {
+		if err := contract.CheckTool(&d); err != nil {
 			return nil, invalid("tools[%d]: %v", i, err)
 		}
 		in.Tools = append(in.Tools, d)
@@ -164,5 +165,5 @@ func messageFrom(raw json.RawMessage) (out abi.Message, ok bool, err error) {
 			out.Content = abi.Text(*text)
 		}
 	}
-	return out, true, out.Check()
+	return out, true, contract.CheckMessage(&out)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agui"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 func TestParseInput(t *testing.T) {
@@ -77,7 +78,7 @@ func FuzzParseInput(f *testing.F) {
 		if err == nil {
 			require.NotEmpty(t, in.ThreadID)
 			for _, m := range in.Messages {
-				require.NoError(t, m.Check())
+				require.NoError(t, contract.CheckMessage(&m))
 			}
 		}
 	})

@@ -21,6 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // run runs an agent that calls two tools, one of which is a sub-agent, through a wrapper, a
@@ -199,5 +200,5 @@ func TestTimelinesBoundIDs(t *testing.T) {
 	)
 	endTool(tracing.Outcome{})
 	end(tracing.Outcome{})
-	require.Len(t, line.Spans[1].CallID, abi.MaxName)
+	require.Len(t, line.Spans[1].CallID, contract.MaxName)
 }

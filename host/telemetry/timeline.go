@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // MaxSpans is the maximum number of spans in a timeline.
@@ -114,7 +115,7 @@ func (g *growing) begin(op tracing.Operation, parent int, now time.Time) int {
 		s.Run = op.Run.ID
 	}
 	if op.Call != nil {
-		s.Tool, s.CallID = op.Call.Name, strings.ToValidUTF8(op.Call.ID[:min(len(op.Call.ID), abi.MaxName)], "")
+		s.Tool, s.CallID = op.Call.Name, strings.ToValidUTF8(op.Call.ID[:min(len(op.Call.ID), contract.MaxName)], "")
 	}
 	g.Spans = append(g.Spans, s)
 	return s.ID

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -22,7 +23,7 @@ func generatedTypes() []reflect.Type {
 		abi.WrapModelInput{}, abi.WrapModelAnswer{}, abi.OnChunkInput{}, abi.OnChunkAnswer{}, abi.AfterModelInput{}, abi.AfterModelAnswer{}, abi.BeforeToolInput{}, abi.BeforeToolAnswer{},
 		abi.WrapToolCallInput{}, abi.WrapToolCallAnswer{}, abi.GateToolInput{}, abi.GateToolAnswer{}, abi.AfterToolInput{}, abi.AfterToolAnswer{}, abi.ToolMessagesInput{}, abi.ToolMessagesAnswer{},
 		abi.AfterToolsInput{}, abi.AfterToolsAnswer{}, abi.AfterAgentInput{}, abi.AfterAgentAnswer{}, abi.ObserveInput{}, abi.CallToolInput{}, abi.CallToolAnswer{}, abi.TranslateInput{}, abi.TranslateAnswer{},
-		abi.Event{}, abi.Error{}, abi.Description{}, abi.RequestPatch{}, abi.LocalValue{}, abi.Message{}, abi.ToolCall{}, abi.Part{}, abi.Chunk{}, abi.Response{}, abi.Tool{},
+		abi.Event{}, abi.Error{}, abi.Description{}, abi.RequestPatch{}, contract.LocalValue{}, abi.Message{}, abi.ToolCall{}, abi.Part{}, abi.Chunk{}, abi.Response{}, abi.Tool{},
 	} {
 		out = append(out, reflect.TypeOf(v))
 	}

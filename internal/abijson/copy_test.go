@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -37,7 +38,7 @@ func TestCloneLarge(t *testing.T) {
 		require.NoError(t, json.Unmarshal(want, &valid))
 		require.True(t, valid == out.Content.String(), "%.20q", text)
 
-		var kept abi.Custom
+		var kept contract.Custom
 		_, err = Decode([]byte(`{"name":"n","data":`+string(want)+`}`), &kept)
 		require.NoError(t, err)
 		require.True(t, string(kept.Data) == string(want), "%.20q", text)

@@ -12,8 +12,8 @@ import (
 )
 
 // Decode decodes the JSON text b into v. It is strict: b must be valid UTF-8, a single
-// value, nested at most [abi.MaxDepth] levels deep, without a number literal longer than
-// [abi.MaxNumber] bytes, without duplicate keys, without keys that differ from a known key
+// value, nested at most [jsoncodec.MaxDepth] levels deep, without a number literal longer than
+// [jsoncodec.MaxNumber] bytes, without duplicate keys, without keys that differ from a known key
 // only in case, and with each value of its field's type. null counts as absent. If Decode
 // fails, it leaves v unchanged. The error is a [*jsoncodec.DecodeError] if its position is known.
 //

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 func TestDecodeErrors(t *testing.T) {
@@ -129,7 +130,7 @@ func TestListPatchCheck(t *testing.T) {
 			var p abi.ListPatch
 			_, err := Decode([]byte(tc.in), &p)
 			require.NoError(t, err)
-			err = p.Check(tc.total)
+			err = contract.CheckListPatch(&p, tc.total)
 			if tc.want == "" {
 				require.NoError(t, err)
 			} else {

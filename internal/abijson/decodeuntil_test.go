@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -35,7 +35,7 @@ func TestDecodeUntil(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			asked := 0
-			var out abi.Custom
+			var out contract.Custom
 			_, err := DecodeUntil([]byte(text), &out, func() error { asked++; return nil })
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, asked, size/stopInterval/2)
@@ -48,11 +48,11 @@ func TestDecodeUntil(t *testing.T) {
 					}
 					return nil
 				}
-				var none abi.Custom
+				var none contract.Custom
 				_, err := DecodeUntil([]byte(text), &none, stop)
 				require.ErrorIs(t, err, enough)
 				require.Equal(t, n+1, asked, "it is not asked again")
-				require.Equal(t, abi.Custom{}, none)
+				require.Equal(t, contract.Custom{}, none)
 				asked = 0
 				require.ErrorIs(t, jsoncodec.ValidUntil([]byte(text), stop), enough)
 

@@ -1,5 +1,5 @@
-// Package abijson encodes and decodes the types of package abi as JSON. Most of its code is
-// generated from those types by internal/jsongen.
+// Package abijson encodes and decodes the types of packages abi and contract as JSON. Most of
+// its code is generated from those types by internal/jsongen.
 //
 //   - A host calls [Marshal], [AppendJSON] and [Decode]. Decode is strict: its input comes
 //     from modules.
@@ -8,7 +8,8 @@
 //   - Both call [ReadValue], [AppendValue] and [DecodeValue] for values of an author's types.
 //
 // The encoding is that of encoding/json, without escaping <, > and &. No function panics,
-// whatever its input. The package imports abi, jsoncodec and word, and nothing of the host.
+// whatever its input. The package imports abi, contract, jsoncodec and word, and nothing of the
+// host.
 package abijson
 
-//go:generate go run ../jsongen ../../abi json.go jsonread.go
+//go:generate go run ../jsongen ../../abi ../contract json.go jsonread.go

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -1035,8 +1036,8 @@ var shapeOfChunk = objectShape{fields: []shapeField{
 	{mask: 0xffffffffffffffff},
 }}
 
-// ConfigureAnswer is an [abi.ConfigureAnswer] with its codec.
-type ConfigureAnswer abi.ConfigureAnswer
+// ConfigureAnswer is a [contract.ConfigureAnswer] with its codec.
+type ConfigureAnswer contract.ConfigureAnswer
 
 func (x *ConfigureAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -1049,8 +1050,8 @@ func (x *ConfigureAnswer) append(b []byte) ([]byte, error) {
 	return w.B, w.Err
 }
 
-// ConfigureInput is an [abi.ConfigureInput] with its codec.
-type ConfigureInput abi.ConfigureInput
+// ConfigureInput is a [contract.ConfigureInput] with its codec.
+type ConfigureInput contract.ConfigureInput
 
 func (x *ConfigureInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -1099,8 +1100,8 @@ func (x *Control) append(b []byte) ([]byte, error) {
 	return w.B, w.Err
 }
 
-// Custom is an [abi.Custom] with its codec.
-type Custom abi.Custom
+// Custom is a [contract.Custom] with its codec.
+type Custom contract.Custom
 
 func (x *Custom) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -1627,8 +1628,8 @@ var shapeOfGateToolInput = objectShape{common: true, fields: []shapeField{
 	{mask: 0xffffffffffffffff},
 }}
 
-// HTTPHeader is an [abi.HTTPHeader] with its codec.
-type HTTPHeader abi.HTTPHeader
+// HTTPHeader is a [contract.HTTPHeader] with its codec.
+type HTTPHeader contract.HTTPHeader
 
 func (x *HTTPHeader) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -1647,8 +1648,8 @@ var shapeOfHTTPHeader = objectShape{fields: []shapeField{
 	{mask: 0xffffffffffffffff},
 }}
 
-// HTTPRequest is an [abi.HTTPRequest] with its codec.
-type HTTPRequest abi.HTTPRequest
+// HTTPRequest is a [contract.HTTPRequest] with its codec.
+type HTTPRequest contract.HTTPRequest
 
 func (x *HTTPRequest) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -1660,7 +1661,7 @@ func (x *HTTPRequest) writeValue(w *jsoncodec.Writer) {
 	w.Text(string(x.URL))
 	if len(x.Headers) > 0 {
 		w.Key("\"headers\":")
-		jsoncodec.WriteSlice(w, x.Headers, func(w *jsoncodec.Writer, v *abi.HTTPHeader) { (*HTTPHeader)(v).writeValue(w) })
+		jsoncodec.WriteSlice(w, x.Headers, func(w *jsoncodec.Writer, v *contract.HTTPHeader) { (*HTTPHeader)(v).writeValue(w) })
 	}
 	if x.Body != "" {
 		w.Key("\"body\":")
@@ -1683,8 +1684,8 @@ func (x *HTTPRequest) append(b []byte) ([]byte, error) {
 	return w.B, w.Err
 }
 
-// HTTPResponse is an [abi.HTTPResponse] with its codec.
-type HTTPResponse abi.HTTPResponse
+// HTTPResponse is a [contract.HTTPResponse] with its codec.
+type HTTPResponse contract.HTTPResponse
 
 func (x *HTTPResponse) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -1696,7 +1697,7 @@ func (x *HTTPResponse) writeValue(w *jsoncodec.Writer) {
 	}
 	if len(x.Headers) > 0 {
 		w.Key("\"headers\":")
-		jsoncodec.WriteSlice(w, x.Headers, func(w *jsoncodec.Writer, v *abi.HTTPHeader) { (*HTTPHeader)(v).writeValue(w) })
+		jsoncodec.WriteSlice(w, x.Headers, func(w *jsoncodec.Writer, v *contract.HTTPHeader) { (*HTTPHeader)(v).writeValue(w) })
 	}
 	if x.Body != "" {
 		w.Key("\"body\":")
@@ -1714,7 +1715,7 @@ func (x *HTTPResponse) fill(t *reader) { t.object(&shapeOfHTTPResponse, unsafe.P
 var shapeOfHTTPResponse = objectShape{fields: []shapeField{
 	{name: "status", skip: 10, first: 0x737574617473222c, mask: 0xffffffffffffffff, last: 0x3a22737574617473, at: unsafe.Offsetof(HTTPResponse{}.Status), kind: shapeInt},
 	{name: "url", skip: 7, first: 0x3a226c7275222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(HTTPResponse{}.URL), kind: shapeText},
-	{name: "headers", skip: 11, first: 0x726564616568222c, mask: 0xffffffffffffffff, last: 0x3a22737265646165, at: unsafe.Offsetof(HTTPResponse{}.Headers), kind: shapeList, of: &shapeOfHTTPHeader, size: unsafe.Sizeof(abi.HTTPHeader{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.HTTPHeader)(p), n) }},
+	{name: "headers", skip: 11, first: 0x726564616568222c, mask: 0xffffffffffffffff, last: 0x3a22737265646165, at: unsafe.Offsetof(HTTPResponse{}.Headers), kind: shapeList, of: &shapeOfHTTPHeader, size: unsafe.Sizeof(contract.HTTPHeader{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]contract.HTTPHeader)(p), n) }},
 	{name: "body", skip: 8, first: 0x3a2279646f62222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(HTTPResponse{}.Body), kind: shapeText},
 	{name: "body_base64", skip: 15, first: 0x625f79646f62222c, mask: 0xffffffffffffffff, last: 0x3a22343665736162, at: unsafe.Offsetof(HTTPResponse{}.BodyBase64), kind: shapeText},
 	{mask: 0xffffffffffffffff},
@@ -1762,8 +1763,8 @@ var shapeOfList = objectShape{fields: []shapeField{
 	{mask: 0xffffffffffffffff},
 }}
 
-// LocalValue is an [abi.LocalValue] with its codec.
-type LocalValue abi.LocalValue
+// LocalValue is a [contract.LocalValue] with its codec.
+type LocalValue contract.LocalValue
 
 func (x *LocalValue) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -1782,8 +1783,8 @@ var shapeOfLocalValue = objectShape{fields: []shapeField{
 	{mask: 0xffffffffffffffff},
 }}
 
-// LocalVersion is an [abi.LocalVersion] with its codec.
-type LocalVersion abi.LocalVersion
+// LocalVersion is a [contract.LocalVersion] with its codec.
+type LocalVersion contract.LocalVersion
 
 func (x *LocalVersion) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -1874,8 +1875,8 @@ func (x *ModelAgain) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '}')
 }
 
-// ModelReply is an [abi.ModelReply] with its codec.
-type ModelReply abi.ModelReply
+// ModelReply is a [contract.ModelReply] with its codec.
+type ModelReply contract.ModelReply
 
 func (x *ModelReply) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -2109,8 +2110,8 @@ var shapeOfPending = objectShape{fields: []shapeField{
 	{mask: 0xffffffffffffffff},
 }}
 
-// Received is an [abi.Received] with its codec.
-type Received abi.Received
+// Received is a [contract.Received] with its codec.
+type Received contract.Received
 
 func (x *Received) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -2133,7 +2134,7 @@ func (x *Received) fill(t *reader) { t.object(&shapeOfReceived, unsafe.Pointer(x
 
 var shapeOfReceived = objectShape{fields: []shapeField{
 	{name: "chunks", skip: 10, first: 0x736b6e756863222c, mask: 0xffffffffffffffff, last: 0x3a22736b6e756863, at: unsafe.Offsetof(Received{}.Chunks), kind: shapeList, of: &shapeOfChunk, size: unsafe.Sizeof(abi.Chunk{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Chunk)(p), n) }},
-	{name: "end", skip: 7, first: 0x3a22646e65222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(Received{}.End), kind: shapePointer, of: &shapeOfStreamEnd, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.StreamEnd)(p)) }},
+	{name: "end", skip: 7, first: 0x3a22646e65222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(Received{}.End), kind: shapePointer, of: &shapeOfStreamEnd, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**contract.StreamEnd)(p)) }},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -2380,8 +2381,8 @@ var shapeOfRunLimits = objectShape{fields: []shapeField{
 	{mask: 0xffffffffffffffff},
 }}
 
-// Sent is an [abi.Sent] with its codec.
-type Sent abi.Sent
+// Sent is a [contract.Sent] with its codec.
+type Sent contract.Sent
 
 func (x *Sent) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -2468,8 +2469,8 @@ func (x *Stop) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '}')
 }
 
-// StreamEnd is an [abi.StreamEnd] with its codec.
-type StreamEnd abi.StreamEnd
+// StreamEnd is a [contract.StreamEnd] with its codec.
+type StreamEnd contract.StreamEnd
 
 func (x *StreamEnd) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -2637,8 +2638,8 @@ var shapeOfToolMessagesInput = objectShape{common: true, fields: []shapeField{
 	{mask: 0xffffffffffffffff},
 }}
 
-// ToolReply is an [abi.ToolReply] with its codec.
-type ToolReply abi.ToolReply
+// ToolReply is a [contract.ToolReply] with its codec.
+type ToolReply contract.ToolReply
 
 func (x *ToolReply) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -2658,8 +2659,8 @@ var shapeOfToolReply = objectShape{fields: []shapeField{
 	{mask: 0xffffffffffffffff},
 }}
 
-// ToolRequest is an [abi.ToolRequest] with its codec.
-type ToolRequest abi.ToolRequest
+// ToolRequest is a [contract.ToolRequest] with its codec.
+type ToolRequest contract.ToolRequest
 
 func (x *ToolRequest) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')

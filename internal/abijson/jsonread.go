@@ -6,6 +6,7 @@ package abijson
 
 import (
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -922,7 +923,7 @@ func (x *HTTPRequest) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 1:
 		return jsoncodec.ReadString(s, &x.URL)
 	case 2:
-		return jsoncodec.ReadSlice(s, &x.Headers, func(s *jsoncodec.Scanner, v *abi.HTTPHeader) error { return (*HTTPHeader)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Headers, func(s *jsoncodec.Scanner, v *contract.HTTPHeader) error { return (*HTTPHeader)(v).ReadValue(s) })
 	case 3:
 		return jsoncodec.ReadString(s, &x.Body)
 	case 4:
@@ -946,7 +947,7 @@ func (x *HTTPResponse) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 1:
 		return jsoncodec.ReadString(s, &x.URL)
 	case 2:
-		return jsoncodec.ReadSlice(s, &x.Headers, func(s *jsoncodec.Scanner, v *abi.HTTPHeader) error { return (*HTTPHeader)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Headers, func(s *jsoncodec.Scanner, v *contract.HTTPHeader) error { return (*HTTPHeader)(v).ReadValue(s) })
 	case 3:
 		return jsoncodec.ReadString(s, &x.Body)
 	case 4:
@@ -1216,7 +1217,7 @@ func (x *Received) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 0:
 		return jsoncodec.ReadSlice(s, &x.Chunks, func(s *jsoncodec.Scanner, v *abi.Chunk) error { return (*Chunk)(v).ReadValue(s) })
 	case 1:
-		return jsoncodec.ReadPointer(s, &x.End, func(s *jsoncodec.Scanner, v *abi.StreamEnd) error { return (*StreamEnd)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.End, func(s *jsoncodec.Scanner, v *contract.StreamEnd) error { return (*StreamEnd)(v).ReadValue(s) })
 	}
 	return nil
 }
@@ -1719,7 +1720,7 @@ func (x *WrapToolCallInput) ReadField(s *jsoncodec.Scanner, i int) error {
 
 func (x *WrapToolCallInput) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
 
-// codecOf returns the codec of v if its type is a type of package abi or a pointer to one.
+// codecOf returns the codec of v if its type is a type of package abi or contract or a pointer to one.
 // Otherwise, and if v is a nil pointer, it returns nil.
 func codecOf(v any) codec {
 	switch x := v.(type) {
@@ -1879,17 +1880,17 @@ func codecOf(v any) codec {
 		}
 	case abi.Chunk:
 		return (*Chunk)(&x)
-	case *abi.ConfigureAnswer:
+	case *contract.ConfigureAnswer:
 		if x != nil {
 			return (*ConfigureAnswer)(x)
 		}
-	case abi.ConfigureAnswer:
+	case contract.ConfigureAnswer:
 		return (*ConfigureAnswer)(&x)
-	case *abi.ConfigureInput:
+	case *contract.ConfigureInput:
 		if x != nil {
 			return (*ConfigureInput)(x)
 		}
-	case abi.ConfigureInput:
+	case contract.ConfigureInput:
 		return (*ConfigureInput)(&x)
 	case *abi.Content:
 		if x != nil {
@@ -1903,11 +1904,11 @@ func codecOf(v any) codec {
 		}
 	case abi.Control:
 		return (*Control)(&x)
-	case *abi.Custom:
+	case *contract.Custom:
 		if x != nil {
 			return (*Custom)(x)
 		}
-	case abi.Custom:
+	case contract.Custom:
 		return (*Custom)(&x)
 	case *abi.Description:
 		if x != nil {
@@ -1951,23 +1952,23 @@ func codecOf(v any) codec {
 		}
 	case abi.GateToolInput:
 		return (*GateToolInput)(&x)
-	case *abi.HTTPHeader:
+	case *contract.HTTPHeader:
 		if x != nil {
 			return (*HTTPHeader)(x)
 		}
-	case abi.HTTPHeader:
+	case contract.HTTPHeader:
 		return (*HTTPHeader)(&x)
-	case *abi.HTTPRequest:
+	case *contract.HTTPRequest:
 		if x != nil {
 			return (*HTTPRequest)(x)
 		}
-	case abi.HTTPRequest:
+	case contract.HTTPRequest:
 		return (*HTTPRequest)(&x)
-	case *abi.HTTPResponse:
+	case *contract.HTTPResponse:
 		if x != nil {
 			return (*HTTPResponse)(x)
 		}
-	case abi.HTTPResponse:
+	case contract.HTTPResponse:
 		return (*HTTPResponse)(&x)
 	case *abi.Interrupt:
 		if x != nil {
@@ -1987,17 +1988,17 @@ func codecOf(v any) codec {
 		}
 	case abi.ListPatch:
 		return (*ListPatch)(&x)
-	case *abi.LocalValue:
+	case *contract.LocalValue:
 		if x != nil {
 			return (*LocalValue)(x)
 		}
-	case abi.LocalValue:
+	case contract.LocalValue:
 		return (*LocalValue)(&x)
-	case *abi.LocalVersion:
+	case *contract.LocalVersion:
 		if x != nil {
 			return (*LocalVersion)(x)
 		}
-	case abi.LocalVersion:
+	case contract.LocalVersion:
 		return (*LocalVersion)(&x)
 	case *abi.Message:
 		if x != nil {
@@ -2011,11 +2012,11 @@ func codecOf(v any) codec {
 		}
 	case abi.ModelAgain:
 		return (*ModelAgain)(&x)
-	case *abi.ModelReply:
+	case *contract.ModelReply:
 		if x != nil {
 			return (*ModelReply)(x)
 		}
-	case abi.ModelReply:
+	case contract.ModelReply:
 		return (*ModelReply)(&x)
 	case *abi.ObserveAnswer:
 		if x != nil {
@@ -2053,11 +2054,11 @@ func codecOf(v any) codec {
 		}
 	case abi.Pending:
 		return (*Pending)(&x)
-	case *abi.Received:
+	case *contract.Received:
 		if x != nil {
 			return (*Received)(x)
 		}
-	case abi.Received:
+	case contract.Received:
 		return (*Received)(&x)
 	case *abi.Request:
 		if x != nil {
@@ -2101,11 +2102,11 @@ func codecOf(v any) codec {
 		}
 	case abi.RunLimits:
 		return (*RunLimits)(&x)
-	case *abi.Sent:
+	case *contract.Sent:
 		if x != nil {
 			return (*Sent)(x)
 		}
-	case abi.Sent:
+	case contract.Sent:
 		return (*Sent)(&x)
 	case *abi.Splice:
 		if x != nil {
@@ -2125,11 +2126,11 @@ func codecOf(v any) codec {
 		}
 	case abi.Stop:
 		return (*Stop)(&x)
-	case *abi.StreamEnd:
+	case *contract.StreamEnd:
 		if x != nil {
 			return (*StreamEnd)(x)
 		}
-	case abi.StreamEnd:
+	case contract.StreamEnd:
 		return (*StreamEnd)(&x)
 	case *abi.Tool:
 		if x != nil {
@@ -2161,17 +2162,17 @@ func codecOf(v any) codec {
 		}
 	case abi.ToolMessagesInput:
 		return (*ToolMessagesInput)(&x)
-	case *abi.ToolReply:
+	case *contract.ToolReply:
 		if x != nil {
 			return (*ToolReply)(x)
 		}
-	case abi.ToolReply:
+	case contract.ToolReply:
 		return (*ToolReply)(&x)
-	case *abi.ToolRequest:
+	case *contract.ToolRequest:
 		if x != nil {
 			return (*ToolRequest)(x)
 		}
-	case abi.ToolRequest:
+	case contract.ToolRequest:
 		return (*ToolRequest)(&x)
 	case *abi.ToolsPatch:
 		if x != nil {

@@ -191,14 +191,14 @@ func TestSharedDefinitions(t *testing.T) {
 	require.EqualValues(t, contentText, (*content)(unsafe.Pointer(&text)).kind)
 
 	for text, ok := range map[string]bool{
-		strings.Repeat("[", abi.MaxDepth) + strings.Repeat("]", abi.MaxDepth):     true,
-		strings.Repeat("[", abi.MaxDepth+2) + strings.Repeat("]", abi.MaxDepth+2): false,
-		strings.Repeat("1", abi.MaxNumber):                                        true,
-		strings.Repeat("1", abi.MaxNumber+1):                                      false,
+		strings.Repeat("[", jsoncodec.MaxDepth) + strings.Repeat("]", jsoncodec.MaxDepth):     true,
+		strings.Repeat("[", jsoncodec.MaxDepth+2) + strings.Repeat("]", jsoncodec.MaxDepth+2): false,
+		strings.Repeat("1", jsoncodec.MaxNumber):                                              true,
+		strings.Repeat("1", jsoncodec.MaxNumber+1):                                            false,
 	} {
 		require.Equal(t, ok, jsoncodec.Valid([]byte(text)) == nil, text)
 	}
-	many := []byte("[" + strings.Repeat("1,", abi.MaxElements) + "1]")
+	many := []byte("[" + strings.Repeat("1,", jsoncodec.MaxElements) + "1]")
 	_, err := Decode(many, &[]int{})
 	require.ErrorContains(t, err, "100000")
 	_, err = Decode(append(many[:len(many)-3], ']'), &[]int{})

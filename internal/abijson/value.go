@@ -19,7 +19,7 @@ func ReadValue(b []byte, v any) error {
 	return err
 }
 
-// ReadLocal is Read for a [abi.LocalValue]. It reads the value into v, as ReadValue does, and
+// ReadLocal is Read for a [contract.LocalValue]. It reads the value into v, as ReadValue does, and
 // returns the version.
 func ReadLocal(b []byte, v any) (version int64, err error) {
 	t := newReader(b, true)

@@ -31,6 +31,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // MaxStepsBound is the largest Options.MaxSteps.
@@ -162,7 +163,7 @@ func New(o *Options) (*Agent, error) {
 // addTool adds a tool that the model may call.
 func (a *Agent) addTool(t tool.Tool) error {
 	d := t.Declaration()
-	if err := d.Check(); err != nil {
+	if err := contract.CheckTool(&d); err != nil {
 		return err
 	}
 	if a.tools[d.Name] != nil {

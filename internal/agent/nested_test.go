@@ -22,6 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // answering returns a model that answers a request starting with "judge" with the rest of that
@@ -414,8 +415,8 @@ func TestOwnToolCycles(t *testing.T) {
 	)
 	require.NoError(t, tr.err)
 	require.ErrorIs(t, deepest, &abi.Error{Code: abi.CodeLimit})
-	require.EqualValues(t, 1+abi.MaxNested, calledSelf.Load())
-	require.Equal(t, 1+abi.MaxNested, tr.count(abi.EventToolCall))
+	require.EqualValues(t, 1+contract.MaxNested, calledSelf.Load())
+	require.Equal(t, 1+contract.MaxNested, tr.count(abi.EventToolCall))
 	require.Contains(t, tr.saw(1), "T:bottom#1")
 
 	var hooks atomic.Int64
@@ -440,7 +441,7 @@ func TestOwnToolCycles(t *testing.T) {
 		[]scripted.Reply{calls("echo#1"), scripted.Text("done")},
 	)
 	require.NoError(t, tr.err)
-	require.EqualValues(t, 2+2*abi.MaxNested, hooks.Load(), "each call passes the other's hook")
+	require.EqualValues(t, 2+2*contract.MaxNested, hooks.Load(), "each call passes the other's hook")
 
 	var limited error
 	many := native.WithBeforeAgent(

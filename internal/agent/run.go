@@ -22,6 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A run is one run of an agent.
@@ -97,7 +98,7 @@ func newRun(a *Agent, in Input) *run {
 func (r *run) adopt(messages []abi.Message) []abi.Message {
 	out := make([]abi.Message, len(messages))
 	for i, m := range messages {
-		if m.ID != "" && !r.ids[m.ID] && len(m.ID) <= abi.MaxName {
+		if m.ID != "" && !r.ids[m.ID] && len(m.ID) <= contract.MaxName {
 			r.ids[m.ID] = true
 		} else {
 			m.ID = ""

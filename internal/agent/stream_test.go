@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 func (tr *trial) streamed() string {
@@ -296,7 +297,7 @@ func TestAgain(t *testing.T) {
 		},
 	)
 	require.NoError(t, tr.err)
-	require.Len(t, tr.model.Requests(), 1+abi.MaxAgain, "bounded")
+	require.Len(t, tr.model.Requests(), 1+contract.MaxAgain, "bounded")
 	require.Equal(t, 1, tr.count(abi.EventLog), "and told")
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A borderHost records the events of a run, and numbers messages.
@@ -125,7 +126,7 @@ func TestRefusedResponses(t *testing.T) {
 	t.Parallel()
 	for want, res := range map[string]abi.Response{
 		"usage is negative":            {Message: abi.Assistant("hi"), Usage: &abi.Usage{TotalTokens: -1}},
-		"a finish_reason of 129 bytes": {Message: abi.Assistant("hi"), FinishReason: strings.Repeat("x", abi.MaxName+1)},
+		"a finish_reason of 129 bytes": {Message: abi.Assistant("hi"), FinishReason: strings.Repeat("x", contract.MaxName+1)},
 		"want an assistant's message":  {Message: abi.User("hi")},
 	} {
 		r, _ := openBorder(
@@ -242,7 +243,7 @@ func TestEventNames(t *testing.T) {
 		t,
 		native.WithBeforeAgent(
 			func(_ context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-				errs = append(errs, c.Emit(nasty, nil), c.Emit("", nil), c.Emit(strings.Repeat("n", abi.MaxName+1), nil))
+				errs = append(errs, c.Emit(nasty, nil), c.Emit("", nil), c.Emit(strings.Repeat("n", contract.MaxName+1), nil))
 				data := []byte(`"` + strings.Repeat("x", (256<<10)-2) + `"`)
 				for range 9 {
 					errs = append(errs, c.Emit("large", data))

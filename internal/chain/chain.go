@@ -27,6 +27,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A Chain is a list of entries in registration order. It serves many runs concurrently.
@@ -77,8 +78,8 @@ func New(entries ...hook.Entry) (*Chain, error) {
 	names := map[string]bool{}
 	for i, e := range entries {
 		switch {
-		case e.Name == "" || len(e.Name) > abi.MaxName:
-			return nil, fmt.Errorf("middleware %d needs a name of 1 to %d bytes", i, abi.MaxName)
+		case e.Name == "" || len(e.Name) > contract.MaxName:
+			return nil, fmt.Errorf("middleware %d needs a name of 1 to %d bytes", i, contract.MaxName)
 		case e.Name == exchange.SourceHost || e.Name == exchange.SourceModel || e.Name == exchange.SourceTool:
 			return nil, fmt.Errorf(
 				"a middleware cannot be named %q, which stands for the %s itself; give it another name",

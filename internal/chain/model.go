@@ -13,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A ModelRequest is a model request as it passes through the chain.
@@ -149,9 +150,9 @@ func (k *modelKind) Wrap(
 }
 
 // End returns a response as the end of a stream.
-func (k *modelKind) End(res *abi.Response) *abi.StreamEnd {
+func (k *modelKind) End(res *abi.Response) *contract.StreamEnd {
 	out := *res
-	return &abi.StreamEnd{Response: &out}
+	return &contract.StreamEnd{Response: &out}
 }
 
 func (k *modelKind) After(

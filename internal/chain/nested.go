@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A Nester is a Host whose middlewares may call the model and tools for themselves. Its
@@ -139,7 +140,7 @@ func (r *Run) NestedTool(ctx context.Context, c *hook.Control, name, arguments s
 			Message: fmt.Sprintf("tool: the arguments of %s are not valid: %v", name, err),
 		}
 	}
-	id, err := c.Identify(hook.OwnTool, abi.ToolRequest{Name: name, Arguments: arguments})
+	id, err := c.Identify(hook.OwnTool, contract.ToolRequest{Name: name, Arguments: arguments})
 	if err != nil {
 		return nil, err
 	}

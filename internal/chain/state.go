@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A Start is the part of a run that before_agent may change.
@@ -260,7 +261,7 @@ func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 
 // checkFinal rejects a message that cannot end a conversation.
 func checkFinal(final, was *abi.Message) error {
-	if err := final.Check(); err != nil {
+	if err := contract.CheckMessage(final); err != nil {
 		return fmt.Errorf("final: %w", err)
 	}
 	if final.Role != abi.RoleAssistant && (was == nil || final.Role != was.Role) {

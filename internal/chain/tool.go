@@ -20,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A ToolCall describes a tool call for the chain to make.
@@ -246,7 +247,7 @@ func (k *toolKind) unknown(ctx context.Context, key string, q abi.Call) (exchang
 	)
 	res.Extra = json.RawMessage(`{"outcome":"unknown"}`)
 	k.run.Recording(func() {
-		k.run.Send(abi.Event{Type: abi.EventLog, Level: abi.LogLevel(abi.LogWarn), Call: &q,
+		k.run.Send(abi.Event{Type: abi.EventLog, Level: contract.LogLevel(abi.LogWarn), Call: &q,
 			Text: fmt.Sprintf(
 				"the call %s of %s had begun when the process of the run ended; whether it had an effect is not known, and it was not called again",
 				q.ID,
@@ -359,9 +360,9 @@ func (k *toolKind) Wrap(
 }
 
 // End returns a result as the end of a stream.
-func (k *toolKind) End(res *abi.Result) *abi.StreamEnd {
+func (k *toolKind) End(res *abi.Result) *contract.StreamEnd {
 	out := *res
-	return &abi.StreamEnd{Result: &out}
+	return &contract.StreamEnd{Result: &out}
 }
 
 func (k *toolKind) After(
@@ -413,7 +414,7 @@ func (k *toolKind) Patch(q abi.Call, p abi.CallPatch, _ *hook.Member) (abi.Call,
 	return q, nil
 }
 
-func (k *toolKind) Chunks(q abi.Call, res *abi.Result) []abi.Chunk { return res.Chunks(q.ID) }
+func (k *toolKind) Chunks(q abi.Call, res *abi.Result) []abi.Chunk { return chunks.OfResult(res, q.ID) }
 
 func (k *toolKind) Assemble(res *abi.Result, pieces []abi.Chunk) *abi.Result {
 	var a chunks.Assembly
@@ -455,7 +456,7 @@ func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry str
 	answers := 0
 	for i := range messages {
 		m := &messages[i]
-		if err := m.Check(); err != nil {
+		if err := contract.CheckMessage(m); err != nil {
 			return fmt.Errorf("messages[%d]: %w", i, err)
 		}
 		message.Own(m, nil, entry, r.NewID)

@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -271,7 +272,7 @@ func keepIdentity(e, was *abi.Event) error {
 		}
 		c := *e.Chunk
 		c.Seq, c.Kind, c.Index, c.ID, c.CallID = was.Chunk.Seq, was.Chunk.Kind, was.Chunk.Index, was.Chunk.ID, was.Chunk.CallID
-		if err := c.Check(); err != nil {
+		if err := contract.CheckChunk(&c); err != nil {
 			return fmt.Errorf("event: chunk: %w", err)
 		}
 		e.Chunk = &c
@@ -306,7 +307,7 @@ func keepMessage(m, was *abi.Message) error {
 			return fmt.Errorf("event: message: has a tool call %q, which there is not", c.ID)
 		}
 	}
-	if err := m.Check(); err != nil {
+	if err := contract.CheckMessage(m); err != nil {
 		return fmt.Errorf("event: message: %w", err)
 	}
 	return nil

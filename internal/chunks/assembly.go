@@ -207,3 +207,15 @@ func (a *Assembly) Result(r abi.Result) abi.Result {
 	}
 	return r
 }
+
+// OfResult returns chunks that represent the whole result r of the call with ID callID.
+func OfResult(r *abi.Result, callID string) []abi.Chunk {
+	if !r.Content.IsParts() {
+		return []abi.Chunk{{Kind: abi.ChunkToolResult, CallID: callID, Text: r.Content.String()}}
+	}
+	var out []abi.Chunk
+	for _, p := range r.Content.Parts() {
+		out = append(out, abi.Chunk{Kind: abi.ChunkPart, CallID: callID, Part: &p})
+	}
+	return out
+}

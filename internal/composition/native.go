@@ -7,6 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A native is an entry's puppet in the host's process.
@@ -17,7 +18,7 @@ type native struct {
 
 // Describe lists the hooks for which the entry has a script.
 func (n native) Describe() hook.Description {
-	d := hook.Description{Description: abi.Description{Messages: abi.MessagesLazy}}
+	d := hook.Description{Description: abi.Description{Messages: contract.MessagesLazy}}
 	for h := range n.entry.Hooks {
 		d.Hooks = append(d.Hooks, h)
 	}

@@ -9,17 +9,18 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // durable stores the durable values of a case, which last for all of its runs. Values do not
 // expire. The tests of stores cover the contract of expiry.
 type durable struct {
 	mu       sync.Mutex
-	values   map[string]abi.LocalValue // by entry and key
+	values   map[string]contract.LocalValue // by entry and key
 	versions int64
 }
 
-func (d *durable) GetValue(_ context.Context, s hook.ValueScope, key string) (abi.LocalValue, bool, error) {
+func (d *durable) GetValue(_ context.Context, s hook.ValueScope, key string) (contract.LocalValue, bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v, ok := d.values[s.Entry+"\x00"+key]
@@ -44,10 +45,10 @@ func (d *durable) SetValue(
 
 func (d *durable) set(s hook.ValueScope, key string, value json.RawMessage) int64 {
 	if d.values == nil {
-		d.values = map[string]abi.LocalValue{}
+		d.values = map[string]contract.LocalValue{}
 	}
 	d.versions++
-	d.values[s.Entry+"\x00"+key] = abi.LocalValue{Value: append(json.RawMessage(nil), value...), Version: d.versions}
+	d.values[s.Entry+"\x00"+key] = contract.LocalValue{Value: append(json.RawMessage(nil), value...), Version: d.versions}
 	return d.versions
 }
 

@@ -27,6 +27,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -119,7 +120,7 @@ func respond(query []byte, answer func(name string) string) []byte {
 	return append(reply, address.AsSlice()...)
 }
 
-func send(t *testing.T, c *Client, r *abi.HTTPRequest, granted ...string) (*abi.HTTPResponse, *abi.Error) {
+func send(t *testing.T, c *Client, r *contract.HTTPRequest, granted ...string) (*contract.HTTPResponse, *abi.Error) {
 	t.Helper()
 	res, err := c.Send(t.Context(), r, granted)
 	if err == nil {
@@ -132,7 +133,7 @@ func send(t *testing.T, c *Client, r *abi.HTTPRequest, granted ...string) (*abi.
 	return nil, known
 }
 
-func refused(t *testing.T, c *Client, code abi.Code, text string, r *abi.HTTPRequest, granted ...string) {
+func refused(t *testing.T, c *Client, code abi.Code, text string, r *contract.HTTPRequest, granted ...string) {
 	t.Helper()
 	_, err := send(t, c, r, granted...)
 	require.NotNil(t, err, "want an error about %s", text)
@@ -158,16 +159,16 @@ func TestSend(t *testing.T) {
 	res, failed := send(
 		t,
 		c,
-		&abi.HTTPRequest{
+		&contract.HTTPRequest{
 			Method:  "POST",
 			URL:     "https://" + host + "/a%2Fb?c=d#e",
-			Headers: []abi.HTTPHeader{{Name: "x-key", Value: "v"}},
+			Headers: []contract.HTTPHeader{{Name: "x-key", Value: "v"}},
 			Body:    "hé",
 		},
 		host,
 	)
 	require.Nil(t, failed)
-	require.Equal(t, &abi.HTTPResponse{Status: 418, Body: "hé", Headers: []abi.HTTPHeader{
+	require.Equal(t, &contract.HTTPResponse{Status: 418, Body: "hé", Headers: []contract.HTTPHeader{
 		{
 			Name:  "content-length",
 			Value: "3",
@@ -180,10 +181,10 @@ func TestSend(t *testing.T) {
 	res, failed = send(
 		t,
 		c,
-		&abi.HTTPRequest{
+		&contract.HTTPRequest{
 			Method:     "PUT",
 			URL:        "https://" + host,
-			Headers:    []abi.HTTPHeader{{Name: "user-agent", Value: "mine"}},
+			Headers:    []contract.HTTPHeader{{Name: "user-agent", Value: "mine"}},
 			BodyBase64: "/wA=",
 		},
 		"other.org",
@@ -200,7 +201,7 @@ func TestNotGranted(t *testing.T) {
 	s := serve(t, false, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") })
 	s.options.Hosts = []string{"example.com:*"}
 	c := s.client(t)
-	r := &abi.HTTPRequest{URL: "http://example.com:" + s.port + "/"}
+	r := &contract.HTTPRequest{URL: "http://example.com:" + s.port + "/"}
 	refused(t, c, abi.CodeDenied, "http:example.com:"+s.port+" is not granted to this entry", r)
 	refused(t, c, abi.CodeDenied, "is not granted", r, "example.com")
 	refused(
@@ -208,10 +209,10 @@ func TestNotGranted(t *testing.T) {
 		c,
 		abi.CodeDenied,
 		"is not among the hosts that the operator allows",
-		&abi.HTTPRequest{URL: "http://example.org/"},
+		&contract.HTTPRequest{URL: "http://example.org/"},
 		"example.org",
 	)
-	refused(t, c, abi.CodeInvalid, "user or password", &abi.HTTPRequest{URL: "http://example.com@evil.org/"}, "*")
+	refused(t, c, abi.CodeInvalid, "user or password", &contract.HTTPRequest{URL: "http://example.com@evil.org/"}, "*")
 }
 
 func TestPrivateAddresses(t *testing.T) {
@@ -225,7 +226,7 @@ func TestPrivateAddresses(t *testing.T) {
 			c,
 			abi.CodeDenied,
 			"private or reserved address",
-			&abi.HTTPRequest{URL: "http://" + host + ":" + s.port + "/"},
+			&contract.HTTPRequest{URL: "http://" + host + ":" + s.port + "/"},
 			"*:*",
 		)
 	}
@@ -246,7 +247,7 @@ func TestRebinding(t *testing.T) {
 	})
 	c := s.client(t)
 	for range 20 {
-		_, err := send(t, c, &abi.HTTPRequest{URL: "http://example.com:" + s.port + "/"}, "*:*")
+		_, err := send(t, c, &contract.HTTPRequest{URL: "http://example.com:" + s.port + "/"}, "*:*")
 		require.NotNil(t, err)
 	}
 }
@@ -297,12 +298,17 @@ func TestRedirects(t *testing.T) {
 	}
 	c := s.client(t)
 	own, other := "127.0.0.1:"+s.port, "127.0.0.1:"+target.port
-	ask := func(path string) *abi.HTTPRequest {
-		return &abi.HTTPRequest{Method: "POST", URL: "http://" + own + path, Body: "body", Headers: []abi.HTTPHeader{
-			{
-				Name:  "Authorization",
-				Value: "mine",
-			}, {Name: "X-Key", Value: "{{secret:L}}"}, {Name: "X-Plain", Value: "p"}, {Name: "Content-Type", Value: "text/x"}}}
+	ask := func(path string) *contract.HTTPRequest {
+		return &contract.HTTPRequest{
+			Method: "POST",
+			URL:    "http://" + own + path,
+			Body:   "body",
+			Headers: []contract.HTTPHeader{
+				{
+					Name:  "Authorization",
+					Value: "mine",
+				}, {Name: "X-Key", Value: "{{secret:L}}"}, {Name: "X-Plain", Value: "p"}, {Name: "Content-Type", Value: "text/x"}},
+		}
 	}
 	res, failed := send(t, c, ask("/?to=http://127.0.0.1:PORT/x"), own, other)
 	require.Nil(t, failed)
@@ -366,10 +372,10 @@ func TestSecrets(t *testing.T) {
 	res, failed := send(
 		t,
 		c,
-		&abi.HTTPRequest{
+		&contract.HTTPRequest{
 			Method:  "POST",
 			URL:     "https://" + host + "/p/{{secret:K}}?k={{secret:K}}",
-			Headers: []abi.HTTPHeader{{Name: "Authorization", Value: "Bearer {{secret:K}}"}},
+			Headers: []contract.HTTPHeader{{Name: "Authorization", Value: "Bearer {{secret:K}}"}},
 			Body:    `{"key":"{{secret:K}}"}`,
 		},
 		host,
@@ -377,11 +383,11 @@ func TestSecrets(t *testing.T) {
 	require.Nil(t, failed)
 	require.NotContains(t, fmt.Sprint(res), "s3cr3t/\"")
 	require.Contains(t, res.Body, `/p/{{secret:K}}|k={{secret:K}}|{{secret:K}}|{"key":"{{secret:K}}"}|true|`)
-	require.Contains(t, res.Headers, abi.HTTPHeader{Name: "x-echo", Value: "Bearer {{secret:K}}"})
+	require.Contains(t, res.Headers, contract.HTTPHeader{Name: "x-echo", Value: "Bearer {{secret:K}}"})
 
-	for name, r := range map[string]*abi.HTTPRequest{
+	for name, r := range map[string]*contract.HTTPRequest{
 		"url":    {URL: "https://127.0.0.1:" + s.port + "/?{{secret:K}}"},
-		"header": {URL: "https://127.0.0.1:" + s.port + "/", Headers: []abi.HTTPHeader{{Name: "X", Value: "{{secret:K}}"}}},
+		"header": {URL: "https://127.0.0.1:" + s.port + "/", Headers: []contract.HTTPHeader{{Name: "X", Value: "{{secret:K}}"}}},
 		"body":   {URL: "https://127.0.0.1:" + s.port + "/", Method: "POST", BodyBase64: base64.StdEncoding.EncodeToString([]byte("{{secret:K}}"))},
 	} {
 		refused(t, c, abi.CodeDenied, name, r, "*:*")
@@ -392,7 +398,7 @@ func TestSecrets(t *testing.T) {
 		c,
 		abi.CodeDenied,
 		"there is no secret NONE",
-		&abi.HTTPRequest{URL: "https://" + host + "/{{secret:NONE}}"},
+		&contract.HTTPRequest{URL: "https://" + host + "/{{secret:NONE}}"},
 		"*:*",
 	)
 	refused(
@@ -400,20 +406,27 @@ func TestSecrets(t *testing.T) {
 		c,
 		abi.CodeInvalid,
 		"not followed by a name",
-		&abi.HTTPRequest{URL: "https://" + host + "/{{secret:K"},
+		&contract.HTTPRequest{URL: "https://" + host + "/{{secret:K"},
 		"*:*",
 	)
-	refused(t, c, abi.CodeDenied, "over https only", &abi.HTTPRequest{URL: "http://" + host + "/{{secret:K}}"}, "*:*")
+	refused(t, c, abi.CodeDenied, "over https only", &contract.HTTPRequest{URL: "http://" + host + "/{{secret:K}}"}, "*:*")
 	refused(
 		t,
 		c,
 		abi.CodeLimit,
 		"more than 64 secrets",
-		&abi.HTTPRequest{URL: "https://" + host, Body: strings.Repeat("{{secret:K}}", 65)},
+		&contract.HTTPRequest{URL: "https://" + host, Body: strings.Repeat("{{secret:K}}", 65)},
 		"*:*",
 	)
 	s.Close()
-	refused(t, c, abi.CodeUnavailable, "http: "+host, &abi.HTTPRequest{URL: "https://" + host + "/{{secret:K}}"}, "*:*")
+	refused(
+		t,
+		c,
+		abi.CodeUnavailable,
+		"http: "+host,
+		&contract.HTTPRequest{URL: "https://" + host + "/{{secret:K}}"},
+		"*:*",
+	)
 }
 
 // TestSecretsInOtherSpellings checks that a server cannot return a secret in another encoding, in
@@ -429,10 +442,10 @@ func TestSecretsInOtherSpellings(t *testing.T) {
 		{Name: "NAME", Value: "X-Secret-Name", Hosts: []string{host}},
 	}
 	c := s.client(t)
-	ask := func(headers ...abi.HTTPHeader) *abi.HTTPRequest {
-		return &abi.HTTPRequest{
+	ask := func(headers ...contract.HTTPHeader) *contract.HTTPRequest {
+		return &contract.HTTPRequest{
 			URL:     "https://" + host + "/",
-			Headers: append(headers, abi.HTTPHeader{Name: "X-Key", Value: "{{secret:K}}"}),
+			Headers: append(headers, contract.HTTPHeader{Name: "X-Key", Value: "{{secret:K}}"}),
 		}
 	}
 	quote := func(s string) string { b, _ := json.Marshal(s); return string(b[1 : len(b)-1]) }
@@ -481,7 +494,7 @@ func TestSecretsInOtherSpellings(t *testing.T) {
 	}
 
 	answer = func(w http.ResponseWriter, _ string) { w.Header().Set("X-Secret-Name", "1") }
-	res, failed := send(t, c, ask(abi.HTTPHeader{Name: "X-Name", Value: "{{secret:NAME}}"}), host)
+	res, failed := send(t, c, ask(contract.HTTPHeader{Name: "X-Name", Value: "{{secret:NAME}}"}), host)
 	require.Nil(t, failed)
 	require.NotContains(t, strings.ToLower(fmt.Sprint(res)), "x-secret-name", "the name of a header")
 
@@ -513,33 +526,36 @@ func TestSecretsInSlices(t *testing.T) {
 	s.options.Secrets = []Secret{{Name: "K", Value: secretValue, Hosts: []string{host}}}
 	c := s.client(t)
 	for _, name := range []string{"Range", "range", "If-Range", "A-IM"} {
-		h := abi.HTTPHeader{Name: name, Value: "bytes=0-9"}
-		for _, r := range []*abi.HTTPRequest{
-			{Headers: []abi.HTTPHeader{h, {Name: "X-Key", Value: "{{secret:K}}"}}},
-			{Headers: []abi.HTTPHeader{h}, Method: "POST", Body: "{{secret:K}}"},
+		h := contract.HTTPHeader{Name: name, Value: "bytes=0-9"}
+		for _, r := range []*contract.HTTPRequest{
+			{Headers: []contract.HTTPHeader{h, {Name: "X-Key", Value: "{{secret:K}}"}}},
+			{Headers: []contract.HTTPHeader{h}, Method: "POST", Body: "{{secret:K}}"},
 		} {
 			r.URL = "https://" + host + "/"
 			refused(t, c, abi.CodeDenied, "header "+name+" is not allowed in a request with a secret", r, host)
-			r.URL, r.Headers, r.Body = r.URL+"?{{secret:K}}", []abi.HTTPHeader{h}, ""
+			r.URL, r.Headers, r.Body = r.URL+"?{{secret:K}}", []contract.HTTPHeader{h}, ""
 			refused(t, c, abi.CodeDenied, "not allowed in a request with a secret", r, host)
 		}
 	}
 	res, failed := send(
 		t,
 		c,
-		&abi.HTTPRequest{URL: "https://" + host + "/", Headers: []abi.HTTPHeader{{Name: "Range", Value: "bytes=1-3"}}},
+		&contract.HTTPRequest{
+			URL:     "https://" + host + "/",
+			Headers: []contract.HTTPHeader{{Name: "Range", Value: "bytes=1-3"}},
+		},
 		host,
 	)
 	require.Nil(t, failed)
 	require.Equal(t, "ell", res.Body, "without a secret it is the module's own affair")
 
-	key := []abi.HTTPHeader{{Name: "X-Key", Value: "{{secret:K}}"}}
+	key := []contract.HTTPHeader{{Name: "X-Key", Value: "{{secret:K}}"}}
 	refused(
 		t,
 		c,
 		abi.CodeUnavailable,
 		"content-encoding gzip",
-		&abi.HTTPRequest{URL: "https://" + host + "/gzip?gzip", Headers: key},
+		&contract.HTTPRequest{URL: "https://" + host + "/gzip?gzip", Headers: key},
 		host,
 	)
 	refused(
@@ -547,11 +563,11 @@ func TestSecretsInSlices(t *testing.T) {
 		c,
 		abi.CodeUnavailable,
 		"content-encoding identity,%20br",
-		&abi.HTTPRequest{URL: "https://" + host + "/gzip?identity,%20br", Headers: key},
+		&contract.HTTPRequest{URL: "https://" + host + "/gzip?identity,%20br", Headers: key},
 		host,
 	)
-	for path, headers := range map[string][]abi.HTTPHeader{"/gzip?identity": key, "/gzip?gzip": nil} {
-		_, failed := send(t, c, &abi.HTTPRequest{URL: "https://" + host + path, Headers: headers}, host)
+	for path, headers := range map[string][]contract.HTTPHeader{"/gzip?identity": key, "/gzip?gzip": nil} {
+		_, failed := send(t, c, &contract.HTTPRequest{URL: "https://" + host + path, Headers: headers}, host)
 		require.Nil(t, failed, path)
 	}
 }
@@ -640,8 +656,8 @@ func TestLimits(t *testing.T) {
 	s.options.ResponseBytes, s.options.RequestBytes = 64<<10, 1000
 	c := s.client(t)
 	host := "127.0.0.1:" + s.port
-	at := func(path string) *abi.HTTPRequest {
-		return &abi.HTTPRequest{URL: "http://" + host + path, TimeoutMS: 60_000}
+	at := func(path string) *contract.HTTPRequest {
+		return &contract.HTTPRequest{URL: "http://" + host + path, TimeoutMS: 60_000}
 	}
 	refused(t, c, abi.CodeLimit, "the response body has more than 65536 bytes", at("/endless"), host)
 	refused(t, c, abi.CodeLimit, "the response header has more than 65536 bytes", at("/header"), host)
@@ -679,7 +695,7 @@ func TestConcurrencyLimit(t *testing.T) {
 	host := "127.0.0.1:" + s.port
 	done := make(chan error)
 	go func() {
-		_, err := c.Send(context.Background(), &abi.HTTPRequest{URL: "http://" + host}, []string{host})
+		_, err := c.Send(context.Background(), &contract.HTTPRequest{URL: "http://" + host}, []string{host})
 		done <- err
 	}()
 	<-arrived
@@ -688,7 +704,7 @@ func TestConcurrencyLimit(t *testing.T) {
 		c,
 		abi.CodeUnavailable,
 		"too many requests in flight",
-		&abi.HTTPRequest{URL: "http://" + host, TimeoutMS: 10},
+		&contract.HTTPRequest{URL: "http://" + host, TimeoutMS: 10},
 		host,
 	)
 	close(release)
@@ -703,7 +719,7 @@ func TestCertificates(t *testing.T) {
 		s.client(t),
 		abi.CodeUnavailable,
 		"certificate is valid for example.com",
-		&abi.HTTPRequest{URL: "https://wrong.org:" + s.port},
+		&contract.HTTPRequest{URL: "https://wrong.org:" + s.port},
 		"*:*",
 	)
 	s.options.RootCAs = nil
@@ -712,7 +728,7 @@ func TestCertificates(t *testing.T) {
 		s.client(t),
 		abi.CodeUnavailable,
 		"unknown authority",
-		&abi.HTTPRequest{URL: "https://example.com:" + s.port},
+		&contract.HTTPRequest{URL: "https://example.com:" + s.port},
 		"*:*",
 	)
 	plain := serve(t, false, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") })
@@ -721,7 +737,7 @@ func TestCertificates(t *testing.T) {
 		plain.client(t),
 		abi.CodeUnavailable,
 		"does not speak https",
-		&abi.HTTPRequest{URL: "https://example.com:" + plain.port},
+		&contract.HTTPRequest{URL: "https://example.com:" + plain.port},
 		"*:*",
 	)
 }
@@ -732,6 +748,6 @@ func TestNoProxy(t *testing.T) {
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("http_proxy", proxy.URL)
 	s := serve(t, false, func(http.ResponseWriter, *http.Request) {})
-	_, failed := send(t, s.client(t), &abi.HTTPRequest{URL: "http://example.com:" + s.port}, "*:*")
+	_, failed := send(t, s.client(t), &contract.HTTPRequest{URL: "http://example.com:" + s.port}, "*:*")
 	require.Nil(t, failed)
 }

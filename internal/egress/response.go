@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Limits of the response headers that a module sees. The rest is dropped.
@@ -33,7 +34,7 @@ func (c *Client) answer(
 	r *request,
 	hops int,
 	f *filler,
-) (*abi.HTTPResponse, error) {
+) (*contract.HTTPResponse, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, int64(c.response)+1))
 	switch {
 	case len(body) > c.response:
@@ -48,7 +49,7 @@ func (c *Client) answer(
 			short(res.Header.Get("Content-Encoding")),
 		)
 	}
-	out := &abi.HTTPResponse{Status: res.StatusCode}
+	out := &contract.HTTPResponse{Status: res.StatusCode}
 	if out.Headers, err = headers(res.Header, f); err != nil {
 		return nil, err
 	}
@@ -83,8 +84,8 @@ func isCoded(h http.Header) bool {
 
 // headers returns the response headers that a module sees, in a stable order. It drops lines whose
 // name contains a secret.
-func headers(h http.Header, f *filler) ([]abi.HTTPHeader, error) {
-	var out []abi.HTTPHeader
+func headers(h http.Header, f *filler) ([]contract.HTTPHeader, error) {
+	var out []contract.HTTPHeader
 	size := 0
 	names := make([]string, 0, len(h))
 	for name := range h {
@@ -106,7 +107,7 @@ func headers(h http.Header, f *filler) ([]abi.HTTPHeader, error) {
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, abi.HTTPHeader{Name: lower, Value: value})
+			out = append(out, contract.HTTPHeader{Name: lower, Value: value})
 		}
 	}
 	return out, nil

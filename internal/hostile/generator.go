@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
@@ -209,7 +210,7 @@ func mutateModule(r *rand.Rand, m *wasm.Module) {
 			e.Index, e.Kind = number(r), wasm.External(r.IntN(4))
 		}
 	case 8:
-		hooks := abi.Hooks()
+		hooks := contract.Hooks()
 		m.Exports = append(
 			m.Exports,
 			wasm.Export{Name: string(hooks[r.IntN(len(hooks))]), Index: uint32(r.IntN(max(1, len(m.Code)+len(m.Imports))))},

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // abiTypes are the types of the ABI's imports: parameters and result, with i for i32 and I for
@@ -101,7 +102,7 @@ func (g *guest) use(module, name, params, results string) int {
 // abi imports a function of the ABI.
 func (g *guest) abi(name string) int {
 	t := abiTypes[name]
-	return g.use(abi.ImportModule, name, t[0], t[1])
+	return g.use(contract.ImportModule, name, t[0], t[1])
 }
 
 // wasi imports a function of WASI.
@@ -222,7 +223,7 @@ func (g *guest) show() int {
 
 // abi2 returns the index of an existing import.
 func (g *guest) abi2(name string) int {
-	i, ok := g.names[abi.ImportModule+"."+name]
+	i, ok := g.names[contract.ImportModule+"."+name]
 	if !ok {
 		panic("import " + name + " first")
 	}

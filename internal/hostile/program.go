@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A program is a random valid module that need not terminate. Its functions are of type
@@ -65,7 +66,7 @@ func newProgram(r *rand.Rand, talks bool) *program {
 		list = append(list, p.someFunction())
 	}
 	p.entries([]int{4, 10, 1000, 60_000}[r.IntN(4)], list...)
-	hooks := abi.Hooks()
+	hooks := contract.Hooks()
 	r.Shuffle(len(hooks), func(i, j int) { hooks[i], hooks[j] = hooks[j], hooks[i] })
 	for _, h := range hooks[:1+r.IntN(5)] {
 		if h == abi.HookDescribe || h == abi.HookConfigure {

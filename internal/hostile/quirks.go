@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -57,19 +58,19 @@ func quirkCases() []Case {
 			for range 200 {
 				g.imported = append(
 					g.imported,
-					join(str(abi.ImportModule), str("write"), []byte{kindFunction}, leb(g.signature("ii", ""))),
+					join(str(contract.ImportModule), str("write"), []byte{kindFunction}, leb(g.signature("ii", ""))),
 				)
 			}
 		})),
 		refused("import without a name", with(func(g *guest) { g.use("", "", "", "") }), "has an empty module name"),
 		refused(
 			"import of an import's name in other letters",
-			with(func(g *guest) { g.use(abi.ImportModule, "Write", "ii", "") }),
+			with(func(g *guest) { g.use(contract.ImportModule, "Write", "ii", "") }),
 			"agent_middleware_v1.Write, which ABI version 1 does not have",
 		),
 		refused(
 			"module of imports with a NUL behind it",
-			with(func(g *guest) { g.use(abi.ImportModule+"\x00", "write", "ii", "") }),
+			with(func(g *guest) { g.use(contract.ImportModule+"\x00", "write", "ii", "") }),
 			"control character",
 		),
 		refused(
@@ -89,7 +90,7 @@ func quirkCases() []Case {
 		),
 		accepted("hook's name in letters that look alike", after(func(g *guest) { g.export("bеfore_model", 0) })),
 		accepted("every hook is one function", after(func(g *guest) {
-			for _, h := range abi.Hooks() {
+			for _, h := range contract.Hooks() {
 				if h != abi.HookBeforeAgent && h != abi.HookGateTool {
 					g.export(string(h), 0)
 				}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A randomPlugin is an Extism plug-in that makes random calls with random offsets, many of them
@@ -30,7 +31,7 @@ func newRandomPlugin(r *rand.Rand) *randomPlugin {
 	for _, name := range slices.Sorted(maps.Keys(userCalls)) {
 		p.all = append(p.all, randomCall{p.use(extismUser, name, userCalls[name], "I"), userCalls[name], "I"})
 	}
-	hooks := abi.Hooks()
+	hooks := contract.Hooks()
 	r.Shuffle(len(hooks), func(i, j int) { hooks[i], hooks[j] = hooks[j], hooks[i] })
 	for _, h := range hooks[:1+r.IntN(4)] {
 		if h != abi.HookDescribe || r.IntN(4) == 0 { // otherwise few would be configured and run

@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -94,7 +95,7 @@ func badIndices() []Case {
 		),
 		refused("start function that is an import", func() []byte {
 			g := newGuest()
-			g.startAt = leb(g.use(abi.ImportModule, "write", "ii", ""))
+			g.startAt = leb(g.use(contract.ImportModule, "write", "ii", ""))
 			return g.hook(abi.HookBeforeAgent).bytes()
 		}, "start function"),
 		refused(

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // honest returns a small valid module with every section.
@@ -292,12 +293,12 @@ func outsides() []Case {
 		refused("unknown import", with("env", "system", "i", "i"), "imports env.system"),
 		refused(
 			"unknown host call",
-			with(abi.ImportModule, "become_root", "", ""),
+			with(contract.ImportModule, "become_root", "", ""),
 			"imports agent_middleware_v1.become_root, which ABI version 1 does not have",
 		),
 		refused(
 			"host call of another type",
-			with(abi.ImportModule, "read", "iiI", "I"),
+			with(contract.ImportModule, "read", "iiI", "I"),
 			"imports agent_middleware_v1.read as (i32, i32, i64) -> i64, want (i32, i32) -> i32",
 		),
 		refused("WASI of another type", with(wasiModule, "fd_write", "i", "i"), "want (i32, i32, i32, i32) -> i32"),

@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -89,7 +90,7 @@ func (m *Module) Configure(
 	if err := schema.Check(m.schema, config); err != nil {
 		return nil, refused(fmt.Errorf("config: %w", err))
 	}
-	input, err := abijson.Marshal(abi.ConfigureInput{Entry: entry, Config: config})
+	input, err := abijson.Marshal(contract.ConfigureInput{Entry: entry, Config: config})
 	if err != nil {
 		return nil, refused(err)
 	}
@@ -112,7 +113,7 @@ func (m *Module) Configure(
 			if err := m.callBuilding(ctx, in, inv); err != nil {
 				return err
 			}
-			if err := inv.DecodeAnswer(&abi.ConfigureAnswer{}); err != nil {
+			if err := inv.DecodeAnswer(&contract.ConfigureAnswer{}); err != nil {
 				return err
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/native"
@@ -34,7 +35,7 @@ const maxNames = 256
 // prepare calls describe, if the module exports it, and checks the answer. Afterwards the module's
 // image is the state after _initialize and describe.
 func (m *Module) prepare(ctx context.Context) error {
-	if !slices.ContainsFunc(abi.Hooks(), m.has) {
+	if !slices.ContainsFunc(contract.Hooks(), m.has) {
 		return refuse(m.Name(), "exports no hook, so the host would never call it", "export one of "+joinHooks(calledHooks()))
 	}
 	output, err := m.describe(ctx)
@@ -134,7 +135,7 @@ func (m *Module) logBuilding(hook abi.Hook, level int32, text string) {
 		"hook",
 		string(hook),
 		"module_level",
-		abi.LogLevel(level),
+		contract.LogLevel(level),
 		"text",
 		strings.ToValidUTF8(text, "\ufffd"),
 	)
@@ -194,7 +195,7 @@ func features() []string {
 
 // calledHooks returns the hooks that this host calls in runs.
 func calledHooks() []abi.Hook {
-	return slices.DeleteFunc(abi.Hooks(), func(h abi.Hook) bool {
+	return slices.DeleteFunc(contract.Hooks(), func(h abi.Hook) bool {
 		switch h {
 		case abi.HookDescribe, abi.HookConfigure:
 			return true
@@ -216,11 +217,11 @@ func joinHooks(hooks []abi.Hook) string {
 func (m *Module) checkDescription() error {
 	d := &m.desc
 	for _, t := range []struct{ name, text string }{{"name", d.Name}, {"version", d.Version}} {
-		if len(t.text) > abi.MaxName {
+		if len(t.text) > contract.MaxName {
 			return refuse(
 				m.Name(),
 				fmt.Sprintf("describe: %s has %d bytes", t.name, len(t.text)),
-				fmt.Sprintf("at most %d are allowed", abi.MaxName),
+				fmt.Sprintf("at most %d are allowed", contract.MaxName),
 			)
 		}
 		if strings.ContainsFunc(t.text, func(c rune) bool { return !unicode.IsPrint(c) }) {
@@ -244,7 +245,7 @@ func (m *Module) checkDescription() error {
 		}
 	}
 	switch d.Messages {
-	case "", abi.MessagesFull, abi.MessagesLazy, abi.MessagesNone:
+	case "", contract.MessagesFull, contract.MessagesLazy, contract.MessagesNone:
 	default:
 		return refuse(m.Name(), fmt.Sprintf("describe: messages is %.64q", d.Messages), "want full, lazy or none")
 	}
@@ -289,11 +290,11 @@ func (m *Module) chooseHooks() error {
 	if m.desc.Hooks != nil {
 		for _, h := range m.desc.Hooks {
 			switch {
-			case !h.Known():
+			case !contract.Known(h):
 				return refuse(
 					m.Name(),
 					fmt.Sprintf("describe: hooks names %.64q, which is not a hook", h),
-					"the hooks are "+joinHooks(abi.Hooks()),
+					"the hooks are "+joinHooks(contract.Hooks()),
 				)
 			case !m.has(h):
 				return refuse(
@@ -305,7 +306,7 @@ func (m *Module) chooseHooks() error {
 		}
 		wanted = func(h abi.Hook) bool { return slices.Contains(m.desc.Hooks, h) }
 	}
-	for _, h := range abi.Hooks() {
+	for _, h := range contract.Hooks() {
 		switch {
 		case !wanted(h) || h == abi.HookDescribe || h == abi.HookConfigure:
 		case !slices.Contains(calledHooks(), h):

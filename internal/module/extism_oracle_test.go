@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -169,7 +170,7 @@ func callHere(
 					call.input,
 				),
 				Pending: []byte(call.input),
-				LogFunc: func(level int32, text string) { o.Logs = append(o.Logs, abi.LogLevel(level)+" "+text) },
+				LogFunc: func(level int32, text string) { o.Logs = append(o.Logs, contract.LogLevel(level)+" "+text) },
 			}
 			w, err := s.acquire(t.Context(), inv)
 			require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
@@ -105,22 +106,22 @@ func TestFuelSchedules(t *testing.T) {
 		text string
 		want int64
 	}{
-		"emit":         {abi.ImportModule, []int64{at, str(event)}, event, record + perByte*str(event)},
-		"log":          {abi.ImportModule, []int64{abi.LogInfo, at, str(text)}, text, record + perByte*str(text)},
-		"write":        {abi.ImportModule, []int64{at, 2}, "{}", 2 * perByte},
-		"local_set":    {abi.ImportModule, []int64{at, 1, at + 8, str(quoted), -1}, "kkkkkkkk" + quoted, value + perByte*(1+str(quoted))},
-		"local_add":    {abi.ImportModule, []int64{at, 3, 1}, "key", value + 3*perByte},
-		"local_delete": {abi.ImportModule, []int64{at, 3}, "key", value + 3*perByte},
-		"local_get":    {abi.ImportModule, []int64{at, 3}, "key", 3 * perByte},
-		"store_set":    {abi.ImportModule, []int64{at, 1, at + 8, str(quoted), -1, 0}, "kkkkkkkk" + quoted, record + perByte*(1+str(quoted))},
-		"store_add":    {abi.ImportModule, []int64{at, 3, 1}, "key", record + 3*perByte},
-		"next":         {abi.ImportModule, []int64{at, 2}, "{}", record + 2*perByte},
-		"send":         {abi.ImportModule, []int64{at, 2}, "{}", record + 2*perByte},
-		"model":        {abi.ImportModule, []int64{at, 2}, "{}", record + 2*perByte},
-		"tool":         {abi.ImportModule, []int64{at, 2}, "{}", record + 2*perByte},
-		"http":         {abi.ImportModule, []int64{at, 2}, "{}", 2 * perByte},
-		"read":         {abi.ImportModule, []int64{at, 100}, "", 0},
-		"changed":      {abi.ImportModule, []int64{0, 0}, "", 0},
+		"emit":         {contract.ImportModule, []int64{at, str(event)}, event, record + perByte*str(event)},
+		"log":          {contract.ImportModule, []int64{abi.LogInfo, at, str(text)}, text, record + perByte*str(text)},
+		"write":        {contract.ImportModule, []int64{at, 2}, "{}", 2 * perByte},
+		"local_set":    {contract.ImportModule, []int64{at, 1, at + 8, str(quoted), -1}, "kkkkkkkk" + quoted, value + perByte*(1+str(quoted))},
+		"local_add":    {contract.ImportModule, []int64{at, 3, 1}, "key", value + 3*perByte},
+		"local_delete": {contract.ImportModule, []int64{at, 3}, "key", value + 3*perByte},
+		"local_get":    {contract.ImportModule, []int64{at, 3}, "key", 3 * perByte},
+		"store_set":    {contract.ImportModule, []int64{at, 1, at + 8, str(quoted), -1, 0}, "kkkkkkkk" + quoted, record + perByte*(1+str(quoted))},
+		"store_add":    {contract.ImportModule, []int64{at, 3, 1}, "key", record + 3*perByte},
+		"next":         {contract.ImportModule, []int64{at, 2}, "{}", record + 2*perByte},
+		"send":         {contract.ImportModule, []int64{at, 2}, "{}", record + 2*perByte},
+		"model":        {contract.ImportModule, []int64{at, 2}, "{}", record + 2*perByte},
+		"tool":         {contract.ImportModule, []int64{at, 2}, "{}", record + 2*perByte},
+		"http":         {contract.ImportModule, []int64{at, 2}, "{}", 2 * perByte},
+		"read":         {contract.ImportModule, []int64{at, 100}, "", 0},
+		"changed":      {contract.ImportModule, []int64{0, 0}, "", 0},
 		"fd_write":     {"wasi_snapshot_preview1", []int64{1, 16, 1, 32}, line, record + perByte*str(text)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +139,7 @@ func TestFuelSchedules(t *testing.T) {
 // TestFuelOfReplies checks that a reply is charged whether the guest reads it or not.
 func TestFuelOfReplies(t *testing.T) {
 	t.Parallel()
-	b := caller(t, abi.ImportModule, "messages", []int64{0, 0, 9}, nil)
+	b := caller(t, contract.ImportModule, "messages", []int64{0, 0, 9}, nil)
 	free, r, err := fuelOf(t, b, policy.Limits{FuelSchedule: 1})
 	require.NoError(t, err)
 	require.Empty(t, r.host.logs())
@@ -153,7 +154,7 @@ func TestFuelOfReplies(t *testing.T) {
 func TestEventsCostFuel(t *testing.T) {
 	t.Parallel()
 	event := `{"name":"e","data":"` + strings.Repeat("x", 8000) + `"}`
-	b := caller(t, abi.ImportModule, "emit", []int64{64, int64(len(event))}, map[int]string{64: event})
+	b := caller(t, contract.ImportModule, "emit", []int64{64, int64(len(event))}, map[int]string{64: event})
 	var limits policy.Limits
 	limits.Fuel = 500_000
 	fuel, r, err := fuelOf(t, b, limits)

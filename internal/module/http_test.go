@@ -13,26 +13,27 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 // A sender answers requests and keeps them.
 type sender struct {
-	asked   []abi.HTTPRequest
+	asked   []contract.HTTPRequest
 	granted []string
-	answer  func(*abi.HTTPRequest) (*abi.HTTPResponse, error)
+	answer  func(*contract.HTTPRequest) (*contract.HTTPResponse, error)
 }
 
-func (s *sender) Send(_ context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error) {
+func (s *sender) Send(_ context.Context, r *contract.HTTPRequest, granted []string) (*contract.HTTPResponse, error) {
 	s.asked, s.granted = append(s.asked, *r), granted
 	return s.answer(r)
 }
 
-func echo(r *abi.HTTPRequest) (*abi.HTTPResponse, error) {
-	return &abi.HTTPResponse{
+func echo(r *contract.HTTPRequest) (*contract.HTTPResponse, error) {
+	return &contract.HTTPResponse{
 		Status:  201,
 		Body:    r.URL,
-		Headers: []abi.HTTPHeader{{Name: "a", Value: "1"}, {Name: "a", Value: "2"}},
+		Headers: []contract.HTTPHeader{{Name: "a", Value: "1"}, {Name: "a", Value: "2"}},
 	}, nil
 }
 
@@ -77,11 +78,11 @@ func TestHTTP(t *testing.T) {
 	)
 	require.Equal(
 		t,
-		[]abi.HTTPRequest{
+		[]contract.HTTPRequest{
 			{
 				Method:    "POST",
 				URL:       "https://a.org/",
-				Headers:   []abi.HTTPHeader{{Name: "x", Value: "{{secret:K}}"}},
+				Headers:   []contract.HTTPHeader{{Name: "x", Value: "{{secret:K}}"}},
 				Body:      "b",
 				TimeoutMS: 7,
 			},
@@ -101,7 +102,7 @@ func TestHTTP(t *testing.T) {
 	)
 	require.Contains(t, reply(`{"url":7}`, granted, s), `"code":"invalid","message":"http: the request: `)
 	require.Len(t, s.asked, 1)
-	s.answer = func(*abi.HTTPRequest) (*abi.HTTPResponse, error) {
+	s.answer = func(*contract.HTTPRequest) (*contract.HTTPResponse, error) {
 		return nil, &abi.Error{Code: abi.CodeUnavailable, Message: "http: not there", Retryable: true}
 	}
 	require.Equal(
@@ -109,7 +110,7 @@ func TestHTTP(t *testing.T) {
 		`info {"error":{"code":"unavailable","message":"http: not there","retryable":true}}`,
 		reply(`{}`, granted, s),
 	)
-	s.answer = func(*abi.HTTPRequest) (*abi.HTTPResponse, error) { return nil, errNoDatabase }
+	s.answer = func(*contract.HTTPRequest) (*contract.HTTPResponse, error) { return nil, errNoDatabase }
 	require.Equal(t, `warn`, reply(`{"urll":"https://a.org/"}`, granted, s)[:4])
 }
 
@@ -137,8 +138,8 @@ func TestExtismHTTP(t *testing.T) {
 	require.Equal(t, []string{`info https://a.org/`, `info {"a":"1,2"}`}, r.host.logs())
 	require.Equal(
 		t,
-		[]abi.HTTPRequest{
-			{Method: "POST", URL: "https://a.org/", Headers: []abi.HTTPHeader{{Name: "X", Value: "1"}}, Body: "body"},
+		[]contract.HTTPRequest{
+			{Method: "POST", URL: "https://a.org/", Headers: []contract.HTTPHeader{{Name: "X", Value: "1"}}, Body: "body"},
 		},
 		s.asked,
 	)

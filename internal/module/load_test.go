@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 	"github.com/agent-runner/agent-runner/internal/module/native"
@@ -218,7 +219,7 @@ func TestInfo(t *testing.T) {
 		t,
 		info.Imports,
 		Power{
-			Module: abi.ImportModule,
+			Module: contract.ImportModule,
 			Name:   "messages",
 			Type:   "(i32, i32, i32) -> i32",
 			Does:   "read the conversation, as far as it is granted",
@@ -227,7 +228,7 @@ func TestInfo(t *testing.T) {
 	require.Contains(
 		t,
 		info.Imports,
-		Power{Module: abi.ImportModule, Name: "model", Type: "(i32, i32) -> i32", Does: "call a model", Grant: "model"},
+		Power{Module: contract.ImportModule, Name: "model", Type: "(i32, i32) -> i32", Does: "call a model", Grant: "model"},
 	)
 
 	for _, p := range load(t, "wasi.wasm", policy.Limits{}).Info().Imports {
@@ -254,7 +255,7 @@ func TestTable(t *testing.T) {
 		if imp.Module == javascript.ImportModule || imp.Module == extism.EnvModule || imp.Module == extism.UserModule {
 			continue // imports of the engine and of Extism
 		}
-		require.Equal(t, abi.ImportModule, imp.Module)
+		require.Equal(t, contract.ImportModule, imp.Module)
 		got[imp.Name] = imp.Type().String()
 	}
 	require.Equal(t, want, got)

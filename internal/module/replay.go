@@ -8,6 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
@@ -76,7 +77,7 @@ func (s *session) replay(ctx context.Context, recorded *replay.Recording) (*invo
 		Seed:     recorded.Seed,
 		Replay:   &replay.Player{Recording: recorded},
 	}
-	_, answer := abi.Exchange(recorded.Hook)
+	_, answer := contract.Exchange(recorded.Hook)
 	if answer == nil || !slices.Contains(calledHooks(), recorded.Hook) {
 		return inv, fmt.Errorf("%.64q is not a hook that runs call", recorded.Hook)
 	}

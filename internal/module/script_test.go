@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -75,7 +76,7 @@ export default defineMiddleware<Config>({
 	require.Equal(t, "javascript", info.Transport)
 	require.Equal(t, "guard", info.Description.Name)
 	require.Equal(t, []abi.Hook{abi.HookGateTool}, info.Hooks)
-	require.Equal(t, abi.MessagesLazy, info.Description.Messages)
+	require.Equal(t, contract.MessagesLazy, info.Description.Messages)
 
 	r := open(t, configure(t, m, `{"deny":["t"]}`))
 	called := false

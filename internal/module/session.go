@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
@@ -108,7 +109,7 @@ func (m *Module) checkInput(inv *invoke.Invocation) error {
 		Max:   m.limits.InputBytes,
 		What:  fmt.Sprintf("an input of %d bytes", len(inv.Input)),
 	}
-	if mode := m.desc.Messages; (mode == "" || mode == abi.MessagesFull) && showsMessages(inv.Hook) {
+	if mode := m.desc.Messages; (mode == "" || mode == contract.MessagesFull) && showsMessages(inv.Hook) {
 		limit.Fix = `let the module describe itself with "messages": "lazy", and ask for the messages that it needs`
 	}
 	return m.fault(inv, limit)
@@ -311,7 +312,7 @@ func (s *session) count(inv *invoke.Invocation, wall time.Duration, faulted bool
 func (s *session) Stats() abi.EntryStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stats.Clone()
+	return hook.CloneStats(&s.stats)
 }
 
 // isFault reports whether err is a fault of this entry, rather than one that next returned or the

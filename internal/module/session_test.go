@@ -25,6 +25,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -485,8 +486,8 @@ func TestAnswerBeforeHostCall(t *testing.T) {
 			{Params: []wasm.ValueType{i32}, Results: []wasm.ValueType{i32}},
 		},
 		Imports: []wasm.Import{
-			{Module: abi.ImportModule, Name: "write", Kind: wasm.ExternalFunction, Type: 0},
-			{Module: abi.ImportModule, Name: "local_set", Kind: wasm.ExternalFunction, Type: 1},
+			{Module: contract.ImportModule, Name: "write", Kind: wasm.ExternalFunction, Type: 0},
+			{Module: contract.ImportModule, Name: "local_set", Kind: wasm.ExternalFunction, Type: 1},
 		},
 		Functions: []uint32{2},
 		Memories:  []wasm.Memory{{Size: wasm.Range{Min: 1}}},

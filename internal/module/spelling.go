@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 	"github.com/agent-runner/agent-runner/internal/suggest"
 )
@@ -36,13 +37,13 @@ func (m *Module) warnOfSpelling() {
 // meant returns the hook that an export was probably meant to be: the export has the type of a hook
 // and nearly its name.
 func meant(e verify.ExportInfo, hook verify.FuncType) (abi.Hook, bool) {
-	if e.Kind != "function" || abi.Hook(e.Name).Known() || !e.Type.Equal(hook) {
+	if e.Kind != "function" || contract.Known(abi.Hook(e.Name)) || !e.Type.Equal(hook) {
 		return "", false
 	}
 	plain := strings.ToLower(strings.ReplaceAll(strings.ReplaceAll(e.Name, "_", ""), "-", ""))
 	plain = strings.TrimPrefix(plain, "on")
-	names := make([]string, 0, len(abi.Hooks()))
-	for _, h := range abi.Hooks() {
+	names := make([]string, 0, len(contract.Hooks()))
+	for _, h := range contract.Hooks() {
 		if strings.TrimPrefix(strings.ReplaceAll(string(h), "_", ""), "on") == plain {
 			return h, true
 		}

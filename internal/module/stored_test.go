@@ -13,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
@@ -21,9 +22,9 @@ type values struct{ asked []string }
 
 var errNoDatabase = errors.New("dial tcp: connection refused")
 
-func (v *values) GetValue(_ context.Context, s hook.ValueScope, key string) (abi.LocalValue, bool, error) {
+func (v *values) GetValue(_ context.Context, s hook.ValueScope, key string) (contract.LocalValue, bool, error) {
 	v.asked = append(v.asked, "get "+s.Tenant+"/"+s.Entry+"/"+key)
-	return abi.LocalValue{Value: json.RawMessage(`7`), Version: 3}, true, nil
+	return contract.LocalValue{Value: json.RawMessage(`7`), Version: 3}, true, nil
 }
 
 func (v *values) SetValue(

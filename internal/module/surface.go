@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/native"
@@ -35,20 +36,20 @@ func checkHooks(imports []verify.ImportInfo) (verify.CheckExport, error) {
 	switch isExtism, isNative := importsOf(imports); {
 	case isExtism && isNative:
 		return nil, &verify.RefusedError{
-			Reason: fmt.Sprintf("imports %s and Extism's functions; a module must use one or the other", abi.ImportModule),
+			Reason: fmt.Sprintf("imports %s and Extism's functions; a module must use one or the other", contract.ImportModule),
 			Fix:    fmt.Sprintf("an Extism plug-in makes the host calls of the ABI through %s", extism.UserModule),
 		}
 	case isExtism:
 		want = extism.HookType
 	}
-	return func(name string) (verify.FuncType, bool) { return want, abi.Hook(name).Known() }, nil
+	return func(name string) (verify.FuncType, bool) { return want, contract.Known(abi.Hook(name)) }, nil
 }
 
 // importsOf reports which transports a module's imports belong to.
 func importsOf(imports []verify.ImportInfo) (isExtism, isNative bool) {
 	for _, imp := range imports {
 		isExtism = isExtism || strings.HasPrefix(imp.Module, extism.ModulePrefix)
-		isNative = isNative || imp.Module == abi.ImportModule
+		isNative = isNative || imp.Module == contract.ImportModule
 	}
 	return isExtism, isNative
 }

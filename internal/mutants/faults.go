@@ -91,7 +91,7 @@ var faults = []fault{
 	{"a message does not say that it replaces what was streamed", "eino-34-answer-changed", agentRun,
 		"Replaced: s.Streamed != nil && ", "Replaced: false && "},
 	{"again has no end", "own-again-three-times", exchangeFile,
-		"case retry != nil && again >= abi.MaxAgain:", "case retry != nil && again >= 100:"},
+		"case retry != nil && again >= contract.MaxAgain:", "case retry != nil && again >= 100:"},
 	{"the last of several errors is reported", "trpc-A5-continue-on-error", exchangeFile,
 		"case v.Failed != nil && failed.Err == nil:", "case v.Failed != nil:"},
 

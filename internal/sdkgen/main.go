@@ -1,7 +1,8 @@
 // Command sdkgen generates the types of the ABI and their JSON codecs for the SDKs in C, Rust
-// and AssemblyScript. It copies the comments from the Go sources of package abi.
+// and AssemblyScript. It copies the comments from the Go sources of packages abi and
+// contract.
 //
-//	sdkgen ABI-FOLDER SDK-FOLDER
+//	sdkgen ABI-FOLDER CONTRACT-FOLDER SDK-FOLDER
 package main
 
 import (
@@ -10,17 +11,17 @@ import (
 	"path/filepath"
 )
 
-//go:generate go run . ../../abi ../../guest-sdk
+//go:generate go run . ../../abi ../contract ../../guest-sdk
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: sdkgen ABI-FOLDER SDK-FOLDER")
+	if len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: sdkgen ABI-FOLDER CONTRACT-FOLDER SDK-FOLDER")
 		os.Exit(2)
 	}
-	files, err := generate(os.Args[1], os.Args[2])
+	files, err := generate(os.Args[3], os.Args[1], os.Args[2])
 	for name, text := range files {
 		if err == nil {
-			err = os.WriteFile(filepath.Join(os.Args[2], name), []byte(text), 0o644)
+			err = os.WriteFile(filepath.Join(os.Args[3], name), []byte(text), 0o644)
 		}
 	}
 	if err != nil {
@@ -30,8 +31,8 @@ func main() {
 }
 
 // generate returns the content of each generated file by its path in the SDKs' directory.
-func generate(abiDir, sdkDir string) (map[string]string, error) {
-	m, err := read(abiDir)
+func generate(sdkDir string, dirs ...string) (map[string]string, error) {
+	m, err := read(dirs)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	const sdks = "../../guest-sdk"
-	files, err := generate("../../abi", sdks)
+	files, err := generate(sdks, "../../abi", "../contract")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for name, want := range files {

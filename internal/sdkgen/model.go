@@ -11,10 +11,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A model describes package abi for the SDKs.
+// A model describes packages abi and contract for the SDKs.
 type model struct {
 	hooks   []hook
 	structs []*structure // sorted by dependency
@@ -76,7 +76,7 @@ var roots = []string{
 	"Approval",
 }
 
-// A reader parses the sources of package abi.
+// A reader parses the sources of packages abi and contract.
 type reader struct {
 	specs map[string]*ast.TypeSpec
 	docs  map[string]*ast.CommentGroup
@@ -84,10 +84,14 @@ type reader struct {
 	model *model
 }
 
-func read(dir string) (*model, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("no Go package in %s", dir)
+func read(dirs []string) (*model, error) {
+	var files []string
+	for _, dir := range dirs {
+		found, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil || len(found) == 0 {
+			return nil, fmt.Errorf("no Go package in %s", dir)
+		}
+		files = append(files, found...)
 	}
 	r := &reader{
 		specs: map[string]*ast.TypeSpec{},
@@ -106,8 +110,8 @@ func read(dir string) (*model, error) {
 		}
 		r.declarations(file)
 	}
-	for _, h := range abi.Hooks() {
-		in, answer := abi.Exchange(h)
+	for _, h := range contract.Hooks() {
+		in, answer := contract.Exchange(h)
 		x := hook{string(h), reflect.TypeOf(in).Elem().Name(), reflect.TypeOf(answer).Elem().Name()}
 		r.model.hooks = append(r.model.hooks, x)
 		for _, name := range []string{x.input, x.answer} {
@@ -202,6 +206,8 @@ func (r *reader) typeOf(f *field, t ast.Expr) {
 		}
 	case *ast.MapType:
 		f.kind = members
+	case *ast.SelectorExpr: // a type of package abi in package contract
+		r.typeOf(f, t.Sel)
 	case *ast.Ident:
 		spec := r.specs[t.Name]
 		switch {

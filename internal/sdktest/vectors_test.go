@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A vector is one file of testdata/abi, with the fields that hold JSON of an ABI type.
@@ -86,7 +87,7 @@ func TestVectors(t *testing.T) {
 				}
 			}
 		}
-		require.Len(t, met, len(abi.Hooks()), "there is a vector of every hook")
+		require.Len(t, met, len(contract.Hooks()), "there is a vector of every hook")
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
@@ -39,8 +40,8 @@ func checkValueKey(key string) error {
 	switch {
 	case key == "":
 		return valueError(abi.CodeInvalid, "the durable key is empty")
-	case len(key) > abi.MaxKey:
-		return valueError(abi.CodeLimit, "the durable key is longer than %d bytes", abi.MaxKey)
+	case len(key) > contract.MaxKey:
+		return valueError(abi.CodeLimit, "the durable key is longer than %d bytes", contract.MaxKey)
 	case bytes.IndexByte([]byte(key), 0) >= 0:
 		return valueError(abi.CodeInvalid, "the durable key contains a zero byte")
 	}
@@ -69,13 +70,13 @@ func (s *store) GetValue(
 	ctx context.Context,
 	scope hook.ValueScope,
 	key string,
-) (v abi.LocalValue, ok bool, err error) {
+) (v contract.LocalValue, ok bool, err error) {
 	if err := checkValueKey(key); err != nil {
 		return v, false, forModule(err)
 	}
 	err = s.db.View(ctx, func(t database.Tx) error {
 		stored, found, err := readValue(t, scope, key, unexpired)
-		v, ok = abi.LocalValue{Value: stored.value, Version: stored.version}, found
+		v, ok = contract.LocalValue{Value: stored.value, Version: stored.version}, found
 		return err
 	})
 	return v, ok, err

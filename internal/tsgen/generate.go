@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // written has the declarations of types that are not Go structs, or whose JSON differs from
@@ -100,11 +101,15 @@ type generator struct {
 	done  map[string]string
 }
 
-// generate parses the package in dir and returns the declarations.
-func generate(dir string) (string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil || len(files) == 0 {
-		return "", fmt.Errorf("no Go package in %s", dir)
+// generate parses the packages in dirs and returns the declarations.
+func generate(dirs ...string) (string, error) {
+	var files []string
+	for _, dir := range dirs {
+		found, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil || len(found) == 0 {
+			return "", fmt.Errorf("no Go package in %s", dir)
+		}
+		files = append(files, found...)
 	}
 	g := &generator{types: map[string]*ast.GenDecl{}, done: map[string]string{}}
 	fset := token.NewFileSet()
@@ -125,7 +130,7 @@ func generate(dir string) (string, error) {
 		}
 	}
 	var hooks strings.Builder
-	for _, h := range abi.Hooks() {
+	for _, h := range contract.Hooks() {
 		if h == abi.HookDescribe {
 			continue // replaced by fields of defineMiddleware
 		}
@@ -134,7 +139,7 @@ func generate(dir string) (string, error) {
 			input, answer = "TranslateInput", "TranslateAnswer"
 		}
 		if g.types[input] == nil || g.types[answer] == nil {
-			return "", fmt.Errorf("package abi has no %s or %s", input, answer)
+			return "", fmt.Errorf("packages abi and contract have no %s or %s", input, answer)
 		}
 		fmt.Fprintf(&hooks, "\t%s: { input: %s; answer: %s };\n", camel(string(h)), g.ref(input), g.ref(answer))
 	}
@@ -207,11 +212,11 @@ func (g *generator) ref(name string) string {
 func (g *generator) named(name string, t ast.Expr) string {
 	switch name {
 	case "Hook":
-		return words(abi.Hooks())
+		return words(contract.Hooks())
 	case "EventType":
 		return words(abi.EventTypes())
 	case "Code":
-		return words(abi.Codes())
+		return words(contract.Codes())
 	default:
 		return g.typeOf(t)
 	}
@@ -266,6 +271,8 @@ func (g *generator) structure(name string, t *ast.StructType) string {
 
 func (g *generator) typeOf(t ast.Expr) string {
 	switch t := t.(type) {
+	case *ast.SelectorExpr: // a type of package abi in package contract
+		return g.typeOf(t.Sel)
 	case *ast.Ident:
 		switch t.Name {
 		case "JSON":

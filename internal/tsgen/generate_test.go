@@ -10,7 +10,7 @@ import (
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	const file = "../../guest-sdk/typescript/abi.d.ts"
-	want, err := generate("../../abi")
+	want, err := generate("../../abi", "../contract")
 	require.NoError(t, err)
 	got, err := os.ReadFile(file)
 	require.NoError(t, err)

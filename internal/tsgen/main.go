@@ -1,5 +1,5 @@
 // Command tsgen generates the TypeScript types of the ABI. It copies the comments from the Go
-// sources of package abi.
+// sources of packages abi and contract.
 package main
 
 import (
@@ -8,13 +8,13 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: tsgen ABI-FOLDER FILE")
+	if len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: tsgen ABI-FOLDER CONTRACT-FOLDER FILE")
 		os.Exit(2)
 	}
-	text, err := generate(os.Args[1])
+	text, err := generate(os.Args[1], os.Args[2])
 	if err == nil {
-		err = os.WriteFile(os.Args[2], []byte(text), 0o644)
+		err = os.WriteFile(os.Args[3], []byte(text), 0o644)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "tsgen:", err)

@@ -96,7 +96,10 @@ func (l *limits) Configure(*middleware.Context) error {
 }
 
 // maxMoney bounds amounts so that sums cannot overflow.
-const maxMoney = 1_000_000
+const (
+	maxMoney = 1_000_000
+	maxName  = 128 // bytes of a tool's name in the ABI
+)
 
 func good(money float64) bool { return money >= 0 && money <= maxMoney && !math.IsNaN(money) }
 
@@ -108,12 +111,12 @@ func (p *period) check(priced bool) error {
 		return invalid("%s.money: say in prices what tokens cost", p.name)
 	}
 	for tool, n := range p.Tools {
-		if tool == "" || len(tool) > abi.MaxName || n < 0 {
+		if tool == "" || len(tool) > maxName || n < 0 {
 			return invalid(
 				"%s.tools.%s: want the name of a tool, of at most %d bytes, and a number from 0",
 				p.name,
 				tool,
-				abi.MaxName,
+				maxName,
 			)
 		}
 	}

@@ -683,7 +683,7 @@ export class BeforeModelAnswer extends Value {
 	}
 }
 
-/** WrapModelInput is the input of wrap_model. The hook passes a RequestPatch to next, which replies with a ModelReply. */
+/** WrapModelInput is the input of wrap_model. The hook passes a RequestPatch to next, which replies with the response. */
 export class WrapModelInput extends Value {
 	run: Run = new Run();
 	/** name of this module's entry in the chain */
@@ -1142,7 +1142,7 @@ export class BeforeToolAnswer extends Value {
 	}
 }
 
-/** WrapToolCallInput is the input of wrap_tool_call. The hook passes a CallPatch to next, which replies with a ToolReply. */
+/** WrapToolCallInput is the input of wrap_tool_call. The hook passes a CallPatch to next, which replies with the result. */
 export class WrapToolCallInput extends Value {
 	run: Run = new Run();
 	/** name of this module's entry in the chain */

@@ -7,6 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/clone"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // An AgentStart is a run before its first step. The hook may change Instruction, Tools,
@@ -41,7 +42,7 @@ func (a *AgentStart) AddInstruction(text string) {
 func (a *AgentStart) AddTool(tools ...abi.Tool) error {
 	next := slices.Clone(a.Tools)
 	for i := range tools {
-		if err := tools[i].Check(); err != nil {
+		if err := contract.CheckTool(&tools[i]); err != nil {
 			return &abi.Error{Code: abi.CodeInvalid, Message: err.Error()}
 		}
 		if clone.FindTool(next, tools[i].Name) >= 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/clone"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A Call is a call of a tool. Arguments is a JSON object in a string. A hook may change
@@ -139,12 +140,12 @@ var toolCalls = wrapping[Call, abi.Result]{
 		return &abijson.CallPatch{Arguments: &q.Arguments}, false, nil
 	},
 	reply: func(b []byte) (*abi.Result, error) {
-		var reply abi.ToolReply
+		var reply contract.ToolReply
 		err := abijson.Read(b, (*abijson.ToolReply)(&reply))
 		return reply.Result, err
 	},
-	end:    func(e *abi.StreamEnd) *abi.Result { return e.Result },
-	chunks: func(came *Call, r *abi.Result) []abi.Chunk { return r.Chunks(came.ID) },
+	end:    func(e *contract.StreamEnd) *abi.Result { return e.Result },
+	chunks: func(came *Call, r *abi.Result) []abi.Chunk { return chunks.OfResult(r, came.ID) },
 	said: func(good *abi.Result, said *chunks.Assembly) *abi.Result {
 		if good == nil {
 			good = &abi.Result{}

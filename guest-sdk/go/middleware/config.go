@@ -7,6 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/schema"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -93,7 +94,7 @@ func (p *part) configType() reflect.Type {
 // configure decodes and checks the configuration. It first clears the state that earlier
 // calls left in the module.
 func (m *Module) configure(host Host, b []byte) (abijson.Writable, error) {
-	var in abi.ConfigureInput
+	var in contract.ConfigureInput
 	if err := abijson.Read(b, (*abijson.ConfigureInput)(&in)); err != nil {
 		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "input: " + err.Error()}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -45,7 +46,7 @@ const mostKept = 32 << 10
 // Emit emits a custom event of the run, marked with this module's entry. data is any
 // value that can be encoded as JSON; nil means no data. Emit is denied in observe.
 func (c *Context) Emit(name string, data any) error {
-	event := abi.Custom{Name: name}
+	event := contract.Custom{Name: name}
 	if data != nil {
 		raw, err := abijson.MarshalValue(data)
 		if err != nil {

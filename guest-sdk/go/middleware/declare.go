@@ -5,6 +5,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A Declaration is a module whose hooks and configuration fields are declared
@@ -62,7 +63,7 @@ func declare[H any](d *Declaration, hook abi.Hook, serve serveFunc, h H) {
 func (m *Module) sortHooks() {
 	have := m.description.Hooks
 	m.description.Hooks = make([]abi.Hook, 0, len(have))
-	for _, h := range abi.Hooks() {
+	for _, h := range contract.Hooks() {
 		if slices.Contains(have, h) {
 			m.description.Hooks = append(m.description.Hooks, h)
 		}

@@ -3,6 +3,7 @@ package middleware
 import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/schema"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Options describes a module to the host. All fields are optional.
@@ -72,7 +73,7 @@ func (m *Module) describe(o *Options) {
 	m.room = make([]byte, 0, 1<<10)
 	m.description = abi.Description{
 		Name: o.Name, Version: o.Version, Description: o.Description, Requires: o.Requires,
-		Hooks: []abi.Hook{abi.HookConfigure}, Messages: abi.MessagesLazy, Events: o.Events, HoldStream: o.HoldStream,
+		Hooks: []abi.Hook{abi.HookConfigure}, Messages: contract.MessagesLazy, Events: o.Events, HoldStream: o.HoldStream,
 		ConfigSchema: o.ConfigSchema,
 	}
 }

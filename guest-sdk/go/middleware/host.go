@@ -10,20 +10,20 @@ type Host interface {
 	// is nil.
 	Next(patch []byte) ([]byte, error)
 	// NextStream is Next without a reply. Recv then returns the reply while it streams:
-	// an abi.Received, or nothing after the end.
+	// a contract.Received, or nothing after the end.
 	NextStream(patch []byte) error
 	Recv() ([]byte, error)
-	// Send sends an abi.Sent to the caller of the wrapped call.
+	// Send sends a contract.Sent to the caller of the wrapped call.
 	Send(chunks []byte) error
 	// Messages returns a JSON array with the messages [from, to) of a list.
 	Messages(list, from, to int) ([]byte, error)
 	// Changed returns the index of the first message that changed since a revision of a
 	// list.
 	Changed(list int, revision int64) (int, error)
-	// LocalGet returns an abi.LocalValue, or nothing if the key does not exist.
+	// LocalGet returns {"value", "version"}, or nothing if the key does not exist.
 	LocalGet(key string) ([]byte, error)
 	LocalDelete(key string) error
-	// LocalSet returns an abi.LocalVersion, or nothing if the caller does not need it. It
+	// LocalSet returns {"version"}, or nothing if the caller does not need it. It
 	// does not retain value.
 	LocalSet(key string, value []byte, version int64) ([]byte, error)
 	// LocalAdd adds delta to a counter and returns its new value.
@@ -35,14 +35,14 @@ type Host interface {
 	StoreSet(key string, value []byte, version, ttl int64) ([]byte, error)
 	StoreAdd(key string, delta int64) ([]byte, error)
 	// Model makes a model call for the module. It takes an abi.RequestPatch and returns
-	// an abi.ModelReply.
+	// a contract.ModelReply.
 	Model(request []byte) ([]byte, error)
-	// Tool calls a tool of the agent. It takes an abi.ToolRequest and returns an
-	// abi.ToolReply.
+	// Tool calls a tool of the agent. It takes a contract.ToolRequest and returns an
+	// contract.ToolReply.
 	Tool(request []byte) ([]byte, error)
-	// HTTP sends an abi.HTTPRequest and returns an abi.HTTPResponse.
+	// HTTP sends an [HTTPRequest] and returns an [HTTPResponse].
 	HTTP(request []byte) ([]byte, error)
-	// Emit emits an abi.Custom.
+	// Emit emits a contract.Custom.
 	Emit(event []byte) error
 	Log(level int, text string)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -114,7 +115,7 @@ func (c Counter) Reset(ctx *Context) error { return ctx.host.LocalDelete(string(
 
 // countOf decodes a counter without reflection.
 func countOf(key string, b []byte) (int64, error) {
-	var reply abi.LocalValue
+	var reply contract.LocalValue
 	err := abijson.Read(b, (*abijson.LocalValue)(&reply))
 	if err == nil {
 		r := jsoncodec.NewReader(reply.Value)

@@ -5,6 +5,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/clone"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A ModelStart is a model call before it is made.
@@ -77,11 +78,11 @@ var modelCalls = wrapping[Request, abi.Response]{
 		return (*abijson.RequestPatch)(&patch), patch.IsZero(), err
 	},
 	reply: func(b []byte) (*abi.Response, error) {
-		var reply abi.ModelReply
+		var reply contract.ModelReply
 		err := abijson.Read(b, (*abijson.ModelReply)(&reply))
 		return reply.Response, err
 	},
-	end:    func(e *abi.StreamEnd) *abi.Response { return e.Response },
+	end:    func(e *contract.StreamEnd) *abi.Response { return e.Response },
 	chunks: func(_ *Request, r *abi.Response) []abi.Chunk { return r.Message.Chunks() },
 	said: func(good *abi.Response, said *chunks.Assembly) *abi.Response {
 		if good == nil {

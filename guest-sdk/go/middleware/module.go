@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -155,7 +156,7 @@ func (m *Module) other(host Host, hook abi.Hook, input []byte) (abijson.Writable
 		return (*abijson.Description)(&m.description), nil
 	case hook == abi.HookConfigure:
 		return m.configure(host, input)
-	case hook.Known():
+	case contract.Known(hook):
 		return nil, nil // no middleware has it
 	default:
 		return nil, misuse("unknown hook " + strconv.Quote(string(hook)))
@@ -280,7 +281,7 @@ func endingOf(hook abi.Hook, err error) ([]byte, error) {
 	if !ok {
 		return nil, err
 	}
-	switch spec := hook.Spec(); {
+	switch spec := contract.Spec(hook); {
 	case !spec.Stop:
 		return nil, misuse(string(hook) + " can neither stop nor interrupt a run: " + err.Error())
 	case !spec.Interrupt && end.Interrupt != nil:

@@ -4,6 +4,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -35,7 +36,7 @@ type wrapping[Q, R any] struct {
 	patch func(came, req *Q) (patch abijson.Writable, unchanged bool, err error)
 	// reply decodes a reply of the host's next, and end converts the end of its stream.
 	reply func([]byte) (*R, error)
-	end   func(*abi.StreamEnd) *R
+	end   func(*contract.StreamEnd) *R
 	copy  func(to, from *R)
 	same  func(a, b *R) bool
 	// chunks converts a reply to chunks. said is the inverse; it takes the fields that
@@ -49,7 +50,7 @@ type listener struct {
 	hear func([]abi.Chunk) error
 	// read is readStream. It is only reached through this field, so that only modules
 	// that read streams link the imports it needs.
-	read func(h Host, patch []byte, hear func([]abi.Chunk) error) (*abi.StreamEnd, error)
+	read func(h Host, patch []byte, hear func([]abi.Chunk) error) (*contract.StreamEnd, error)
 }
 
 // An aside has additional arguments of [NextModel.Stream] and [NextTool.Stream], stored

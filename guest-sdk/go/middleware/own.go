@@ -3,6 +3,7 @@ package middleware
 import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -48,7 +49,7 @@ func (c *Context) Model(call ModelCall) (*abi.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	var reply abi.ModelReply
+	var reply contract.ModelReply
 	if err := abijson.Read(b, (*abijson.ModelReply)(&reply)); err != nil || reply.Response == nil {
 		return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to model has no response"}
 	}
@@ -62,7 +63,7 @@ func (c *Context) Model(call ModelCall) (*abi.Response, error) {
 // grant or for an inactive tool, not_found for an unknown tool, and limit for calls that
 // are nested too deeply. Tool does not return if the run ends or pauses meanwhile.
 func (c *Context) Tool(name string, args any) (*abi.Result, error) {
-	req := abi.ToolRequest{Name: name}
+	req := contract.ToolRequest{Name: name}
 	if args != nil {
 		raw, err := abijson.MarshalValue(args)
 		if err != nil {
@@ -78,7 +79,7 @@ func (c *Context) Tool(name string, args any) (*abi.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	var reply abi.ToolReply
+	var reply contract.ToolReply
 	if err := abijson.Read(b, (*abijson.ToolReply)(&reply)); err != nil || reply.Result == nil {
 		return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to tool has no result"}
 	}

@@ -3,6 +3,7 @@ package middleware
 import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/clone"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // patch returns the edits as a patch of the list in the input: ascending splices with
@@ -23,7 +24,7 @@ func (m *Messages) patch() (abi.ListPatch, error) {
 	if len(out.Splice) == 1 && m.shown.Total > 0 && out.Splice[0].Remove == m.shown.Total {
 		out = abi.ListPatch{Whole: true, Replace: out.Splice[0].Insert}
 	}
-	return out, out.Check(m.shown.Total)
+	return out, contract.CheckListPatch(&out, m.shown.Total)
 }
 
 // gap appends the splices that replace the messages [from, to) of the input by put.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -145,7 +146,7 @@ func (c *Context) sendToHost(chunks []abi.Chunk) error {
 }
 
 // readStream opens the host's stream and reads it to its end.
-func readStream(h Host, patch []byte, hear func([]abi.Chunk) error) (*abi.StreamEnd, error) {
+func readStream(h Host, patch []byte, hear func([]abi.Chunk) error) (*contract.StreamEnd, error) {
 	if err := h.NextStream(patch); err != nil {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func readStream(h Host, patch []byte, hear func([]abi.Chunk) error) (*abi.Stream
 		if err != nil {
 			return nil, err
 		}
-		var got abi.Received
+		var got contract.Received
 		if len(b) > 0 {
 			if err := abijson.Read(b, (*abijson.Received)(&got)); err != nil {
 				return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to recv: " + err.Error()}

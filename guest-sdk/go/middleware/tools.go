@@ -9,6 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/schema"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -62,7 +63,7 @@ func resultOf(value any) (*abi.Result, error) {
 // WithTools returns a middleware that adds tools to the agent and runs them.
 func WithTools(tools ...Tool) Middleware {
 	for i, t := range tools {
-		if err := t.Check(); err != nil {
+		if err := contract.CheckTool(&t.Tool); err != nil {
 			panic("middleware: WithTools: " + err.Error())
 		}
 		if t.Run == nil {

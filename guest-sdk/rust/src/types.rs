@@ -787,7 +787,7 @@ impl Object for BeforeModelAnswer {
     }
 }
 
-/// WrapModelInput is the input of wrap_model. The hook passes a RequestPatch to next, which replies with a ModelReply.
+/// WrapModelInput is the input of wrap_model. The hook passes a RequestPatch to next, which replies with the response.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WrapModelInput {
     pub run: Run,
@@ -1275,7 +1275,7 @@ impl Object for BeforeToolAnswer {
     }
 }
 
-/// WrapToolCallInput is the input of wrap_tool_call. The hook passes a CallPatch to next, which replies with a ToolReply.
+/// WrapToolCallInput is the input of wrap_tool_call. The hook passes a CallPatch to next, which replies with the result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WrapToolCallInput {
     pub run: Run,

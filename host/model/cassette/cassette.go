@@ -41,6 +41,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -225,7 +226,7 @@ func (p *parser) interaction(raw json.RawMessage, start int, before *interaction
 		)
 	}
 	for i := range it.Chunks {
-		if err := it.Chunks[i].Check(); err != nil {
+		if err := contract.CheckChunk(&it.Chunks[i]); err != nil {
 			return nil, p.errorf(p.find(start, "chunks"), "chunks[%d]: %w", i, err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -54,13 +55,13 @@ func FuzzAnswer(f *testing.F) {
 			return c
 		}
 		whole := client(func(r io.Reader) io.Reader { return r })
-		res, err := whole.Generate(t.Context(), ask(), func(c abi.Chunk) error { return c.Check() })
+		res, err := whole.Generate(t.Context(), ask(), func(c abi.Chunk) error { return contract.CheckChunk(&c) })
 		if err != nil {
 			var e *model.Error
 			require.ErrorAs(t, err, &e)
 			require.NotEmpty(t, e.Message)
 		} else {
-			require.NoError(t, res.Message.Check())
+			require.NoError(t, contract.CheckMessage(&res.Message))
 			b, err := json.Marshal(res)
 			require.NoError(t, err)
 			require.NoError(t, jsoncodec.Valid(b))

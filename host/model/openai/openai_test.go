@@ -22,6 +22,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -72,7 +73,7 @@ func stream(t *testing.T, c *Client) (*abi.Response, []abi.Chunk, error) {
 	t.Helper()
 	var chunks []abi.Chunk
 	res, err := c.Generate(t.Context(), ask(), func(c abi.Chunk) error {
-		require.NoError(t, c.Check())
+		require.NoError(t, contract.CheckChunk(&c))
 		chunks = append(chunks, c)
 		return nil
 	})

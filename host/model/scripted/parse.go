@@ -8,6 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // line is the JSON form of a reply.
@@ -65,7 +66,7 @@ func parseLine(b []byte) (Reply, error) {
 		return Reply{}, fmt.Errorf("size and delay_ms cannot be negative")
 	}
 	for i := range l.Chunks {
-		if err := l.Chunks[i].Check(); err != nil {
+		if err := contract.CheckChunk(&l.Chunks[i]); err != nil {
 			return Reply{}, fmt.Errorf("chunks[%d]: %w", i, err)
 		}
 	}

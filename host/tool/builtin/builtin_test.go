@@ -14,6 +14,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -83,7 +84,7 @@ func TestDeclarations(t *testing.T) {
 	require.NoError(t, err)
 	for _, tl := range tools {
 		d := tl.Declaration()
-		require.NoError(t, d.Check())
+		require.NoError(t, contract.CheckTool(&d))
 		require.NoError(t, jsoncodec.Valid(d.Parameters), d.Name)
 		require.Equal(t, d.Name != Time, d.Idempotent, d.Name)
 		require.NotEmpty(t, d.Description, d.Name)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -98,7 +99,7 @@ func (s *Server) declaration(t *sdk.Tool) (abi.Tool, error) {
 	if d.Parameters, err = schema(d.Parameters); err != nil {
 		return d, fmt.Errorf("its inputSchema %w", err)
 	}
-	return d, d.Check()
+	return d, contract.CheckTool(&d)
 }
 
 // schema checks the parts of a JSON Schema that every model endpoint requires, and returns the

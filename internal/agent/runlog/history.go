@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A History holds the recorded calls of a run by phase, as read from its log.
@@ -180,7 +181,8 @@ func (r *reader) edit(d *RecordedCall) {
 	var out struct {
 		Messages abi.ListPatch `json:"messages"`
 	}
-	if json.Unmarshal(d.Answer, &out) != nil || out.Messages.IsZero() || out.Messages.Check(len(r.messages)) != nil {
+	if json.Unmarshal(d.Answer, &out) != nil || out.Messages.IsZero() ||
+		contract.CheckListPatch(&out.Messages, len(r.messages)) != nil {
 		return
 	}
 	splices := out.Messages.Splice

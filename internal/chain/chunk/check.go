@@ -5,12 +5,13 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Check rejects a malformed chunk and one that does not belong to the stream: a model's stream holds
 // no tool results, and a tool's stream holds only tool results and parts.
 func Check(c *abi.Chunk, ofTool bool) error {
-	if err := c.Check(); err != nil {
+	if err := contract.CheckChunk(c); err != nil {
 		return err
 	}
 	fits := c.Kind != abi.ChunkToolResult

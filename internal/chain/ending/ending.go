@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Is reports whether err ends or pauses the run.
@@ -39,7 +40,7 @@ func AsError(err error, code abi.Code) *abi.Error {
 // the model and the caller.
 func CleanError(e *abi.Error) *abi.Error {
 	out := *e
-	if !slices.Contains(abi.Codes(), out.Code) {
+	if !slices.Contains(contract.Codes(), out.Code) {
 		out.Code = abi.CodeInternal
 	}
 	out.Message = safetext.Clip(out.Message, maxError)

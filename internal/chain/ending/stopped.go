@@ -11,7 +11,7 @@ type StoppedError struct {
 	Entry  string   // the entry that stopped the run
 	Hook   abi.Hook // the hook whose answer stopped the run
 	Reason string   // for people, at most 8 KiB
-	Code   string   // for programs, defined by the entry, at most abi.MaxName bytes
+	Code   string   // for programs, defined by the entry, at most contract.MaxName bytes
 }
 
 // Error returns the entry and the reason.

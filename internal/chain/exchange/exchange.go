@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // An Exchange is one call of the model or of a tool through the rings. Q is the request, P a patch
@@ -57,7 +58,7 @@ type Kind[Q, P, R any] interface {
 	Chunks(q Q, res *R) []abi.Chunk
 	Assemble(res *R, chunks []abi.Chunk) *R
 	// End returns the end of a stream of res.
-	End(res *R) *abi.StreamEnd
+	End(res *R) *contract.StreamEnd
 	// Same reports whether two answers have the same content. It ignores their sources.
 	Same(a, b *R) bool
 }
@@ -241,7 +242,7 @@ func (x *Exchange[Q, P, R]) runAfter(
 		case v.Failed != nil:
 			rep = Reply[R]{Err: v.Failed, Source: m.Name}
 		case v.Faulted:
-		case retry != nil && again >= abi.MaxAgain:
+		case retry != nil && again >= contract.MaxAgain:
 			x.Run.Call(m, x.After).Log(abi.LogWarn, "again: ignored, a call is made once more at most 3 times")
 		case retry != nil && !x.ofTool() && x.Delivered():
 			x.Run.Call(m, x.After).Log(abi.LogWarn, "again: ignored, the answer has been delivered in part")

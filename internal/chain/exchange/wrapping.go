@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A Wrapping is one call of a wrapper, with the calls that the wrapper makes by next and the chunks
@@ -201,37 +202,37 @@ func (w *Wrapping[Q, P, R]) read(ctx context.Context, q Q, feed *chunk.Pipe) (Re
 
 // recv returns available chunks of the stream that the wrapper reads, up to the given number of
 // bytes; then, once, the end of the stream; then an empty value.
-func (w *Wrapping[Q, P, R]) recv(ctx context.Context, most int) (abi.Received, error) {
+func (w *Wrapping[Q, P, R]) recv(ctx context.Context, most int) (contract.Received, error) {
 	o := w.stream
 	switch {
 	case o == nil:
-		return abi.Received{}, &abi.Error{
+		return contract.Received{}, &abi.Error{
 			Code:    abi.CodeInvalid,
 			Message: "recv: no stream is open; next_stream opens one, and next closes it",
 		}
 	case o.told:
-		return abi.Received{}, nil
+		return contract.Received{}, nil
 	}
 	chunks, _, err := o.feed.Take(ctx, most)
 	if err != nil {
-		return abi.Received{}, &ending.AbortedError{Cause: err}
+		return contract.Received{}, &ending.AbortedError{Cause: err}
 	}
 	if len(chunks) > 0 {
 		for i := range chunks {
 			o.seq++
 			chunks[i].Seq = o.seq
 		}
-		return abi.Received{Chunks: chunks}, nil
+		return contract.Received{Chunks: chunks}, nil
 	}
 	<-o.done
 	o.told = true
 	if o.err != nil {
-		return abi.Received{}, o.err
+		return contract.Received{}, o.err
 	}
 	if w.keep(o.rep); o.rep.Err != nil {
-		return abi.Received{}, o.rep.Err
+		return contract.Received{}, o.rep.Err
 	}
-	return abi.Received{End: w.x.Kind.End(o.rep.Res)}, nil
+	return contract.Received{End: w.x.Kind.End(o.rep.Res)}, nil
 }
 
 // close cancels the stream that the wrapper reads, if any, and waits until the wrapped call has

@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -39,9 +40,9 @@ type Call struct {
 	member *Member
 	lists  [2]*message.List
 	next   func(ctx context.Context, patch any) (any, error)
-	open   func(ctx context.Context, patch any) error                // serves next_stream
-	recv   func(ctx context.Context, most int) (abi.Received, error) // most limits the bytes
-	hand   func(ctx context.Context, chunks []abi.Chunk) error       // serves send
+	open   func(ctx context.Context, patch any) error                     // serves next_stream
+	recv   func(ctx context.Context, most int) (contract.Received, error) // most limits the bytes
+	hand   func(ctx context.Context, chunks []abi.Chunk) error            // serves send
 
 	scope     string       // distinguishes calls of the hook within a phase, for example by a tool call's id
 	weight    int64        // size of the answer, bytes
@@ -179,7 +180,9 @@ func (c *Control) Changed(n int, rev int64) (int, error) {
 }
 
 // LocalGet returns a run-local value. ok is false if there is none.
-func (c *Call) LocalGet(key string) (v abi.LocalValue, ok bool, err error) { return c.locals.Get(key) }
+func (c *Call) LocalGet(key string) (v contract.LocalValue, ok bool, err error) {
+	return c.locals.Get(key)
+}
 
 // LocalSet sets a run-local value to valid JSON and returns its version. With
 // abi.LocalAlways the write takes effect if the hook succeeds. With any other
@@ -209,10 +212,10 @@ func (c *Call) Emit(name string, data json.RawMessage) error {
 	switch {
 	case c.Hook == abi.HookObserve:
 		return denied("an observer cannot emit events")
-	case name == "" || len(name) > abi.MaxName || name != safetext.Clean(name):
+	case name == "" || len(name) > contract.MaxName || name != safetext.Clean(name):
 		return &abi.Error{
 			Code:    abi.CodeInvalid,
-			Message: fmt.Sprintf("an event needs a name of 1 to %d bytes without control characters", abi.MaxName),
+			Message: fmt.Sprintf("an event needs a name of 1 to %d bytes without control characters", contract.MaxName),
 		}
 	case len(data) > maxEmitBytes || n > maxEmits || sent > maxEmitted:
 		return &abi.Error{
@@ -245,7 +248,7 @@ func (c *Call) Log(level int32, text string) {
 	if c.ctx != nil && c.awaitMemory("log", len(text)) != nil {
 		return
 	}
-	e := abi.Event{Type: abi.EventLog, Entry: c.member.Name, Hook: c.Hook, Level: abi.LogLevel(level), Text: text}
+	e := abi.Event{Type: abi.EventLog, Entry: c.member.Name, Hook: c.Hook, Level: contract.LogLevel(level), Text: text}
 	if c.Hook == abi.HookObserve {
 		c.run.Host.Send(e) // not sent to observers, which could log again for each log event without end
 		return

@@ -7,6 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A Control is the host's side of a [Call]: the methods that the chain and the module transports
@@ -31,7 +32,7 @@ func (c *Control) Invoke(ctx context.Context, in Input, out any, apply func() er
 func (c *Control) Serve(
 	next func(ctx context.Context, patch any) (any, error),
 	open func(ctx context.Context, patch any) error,
-	recv func(ctx context.Context, maxBytes int) (abi.Received, error),
+	recv func(ctx context.Context, maxBytes int) (contract.Received, error),
 ) {
 	c.next, c.open, c.recv = next, open, recv
 }

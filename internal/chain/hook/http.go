@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // maxHTTP is the maximum number of requests of one hook call.
@@ -16,13 +17,17 @@ const maxHTTP = 100
 type HTTP interface {
 	// Send sends a request to one of the hosts that the entry was granted and returns the
 	// response. The error is an *abi.Error and contains no secrets.
-	Send(ctx context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error)
+	Send(ctx context.Context, r *contract.HTTPRequest, granted []string) (*contract.HTTPResponse, error)
 }
 
 // HTTP sends a request at once: if the hook is called again, it sends the request again. The
 // request goes to one of the hosts in granted, with secrets that the host fills in. Its time does
 // not count as the hook's. The error is an *abi.Error, or ends the run.
-func (c *Call) HTTP(ctx context.Context, r *abi.HTTPRequest, granted []string) (res *abi.HTTPResponse, err error) {
+func (c *Call) HTTP(
+	ctx context.Context,
+	r *contract.HTTPRequest,
+	granted []string,
+) (res *contract.HTTPResponse, err error) {
 	sender := c.run.HTTP
 	c.mu.Lock()
 	c.requests++

@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // An Input is the input of a hook, with its common part. An ender is an answer that may
@@ -154,7 +155,7 @@ func (r *Run) answer(ctx context.Context, c *Call, in Input, out any, apply func
 				Entry:  c.member.Name,
 				Hook:   c.Hook,
 				Reason: safetext.Clip(control.Stop.Reason, ending.MaxReason),
-				Code:   safetext.Clip(control.Stop.Code, abi.MaxName),
+				Code:   safetext.Clip(control.Stop.Code, contract.MaxName),
 			}
 		case control.Interrupt != nil:
 			if err := c.mayInterrupt(); err != nil {
@@ -195,12 +196,12 @@ func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, err
 	if c.onFault != nil {
 		c.onFault(f)
 	}
-	action := c.Hook.Spec().Fault
+	action := contract.Spec(c.Hook).Fault
 	never := action != ""
 	ends := !never && c.member.OnFault != Skip
 	switch {
 	case ends && r.last:
-		action = abi.HookAfterAgent.Spec().Fault
+		action = contract.Spec(abi.HookAfterAgent).Fault
 	case ends:
 		action = "run_ended"
 	case !never:
@@ -241,7 +242,7 @@ func (r *Run) Call(m *Member, h abi.Hook, lists ...*message.List) *Control {
 // the member wants them, are in [Control.Shown].
 func (c *Call) view(n int) abi.List {
 	l := c.lists[n]
-	if mode := c.member.desc.Messages; mode == "" || mode == abi.MessagesFull {
+	if mode := c.member.desc.Messages; mode == "" || mode == contract.MessagesFull {
 		_, first, _ := c.list(n)
 		if c.fault = ControlOf(c).Hold(2 * l.JSONSize(first)); c.fault == nil { // in the list's cache and in the input
 			c.shown, _ = l.JSON(first, l.Len(), math.MaxInt)

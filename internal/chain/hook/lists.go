@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Places holds, for each hook, the members that have it: ring by ring from the outside in, in
@@ -22,7 +23,7 @@ type place struct{ at [RingCount + 1]int }
 // it has a hook.
 func PlacesOf(n int, has func(i int, h abi.Hook) (Ring, bool)) Places {
 	p := Places{of: map[abi.Hook]place{}}
-	for _, h := range abi.Hooks() {
+	for _, h := range contract.Hooks() {
 		list := place{}
 		for ring := range RingCount {
 			list.at[ring] = len(p.order)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // maxOwn is the maximum number of calls of Model and Tool together in one hook call.
@@ -83,12 +84,12 @@ func (c *Call) own(of Own, fn func(nester) error) error {
 			Code:    abi.CodeUnavailable,
 			Message: fmt.Sprintf("%s is not available: there is no agent around this chain", of),
 		}
-	case len(c.run.path) >= abi.MaxNested:
+	case len(c.run.path) >= contract.MaxNested:
 		return &abi.Error{
 			Code: abi.CodeLimit,
 			Message: fmt.Sprintf(
 				"calls of model and tool lie within one another %d deep; that is the most there may be",
-				abi.MaxNested,
+				contract.MaxNested,
 			),
 		}
 	case n > maxOwn:

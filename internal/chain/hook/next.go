@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Next makes the call that the hook wraps, with a patch of the request. In wrap_model it takes an
@@ -41,11 +42,11 @@ func (c *Control) NextStream(ctx context.Context, patch any) error {
 // Recv waits for chunks of the stream that NextStream opened, and returns those available, up to
 // the given number of bytes but at least one chunk. At the end it returns the end of the stream
 // once, or the error of the wrapped call, and then an empty value.
-func (c *Control) Recv(ctx context.Context, most int) (abi.Received, error) {
+func (c *Control) Recv(ctx context.Context, most int) (contract.Received, error) {
 	if c.recv == nil {
-		return abi.Received{}, denied("recv is for wrap_model and wrap_tool_call, not for %s", c.Hook)
+		return contract.Received{}, denied("recv is for wrap_model and wrap_tool_call, not for %s", c.Hook)
 	}
-	var got abi.Received
+	var got contract.Received
 	err := c.call().waitFor(func() (err error) {
 		got, err = c.recv(ctx, most)
 		return err

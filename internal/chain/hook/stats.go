@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"maps"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -14,4 +15,11 @@ func CountCall(s *abi.EntryStats, h abi.Hook, wall time.Duration, faulted bool) 
 	if faulted {
 		s.Faults++
 	}
+}
+
+// CloneStats returns a copy of s that does not share memory with it.
+func CloneStats(s *abi.EntryStats) abi.EntryStats {
+	c := *s
+	c.Hooks = maps.Clone(s.Hooks)
+	return c
 }

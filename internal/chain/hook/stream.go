@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A Stream is an answer that a Go middleware reads as it arrives.
@@ -20,7 +21,7 @@ import (
 type Stream[R any] struct {
 	ctx   context.Context
 	call  *Call
-	reply func(*abi.StreamEnd) *R
+	reply func(*contract.StreamEnd) *R
 	res   *R
 	err   error
 	over  bool
@@ -28,14 +29,14 @@ type Stream[R any] struct {
 
 // StreamModel opens the stream of the call that a wrap_model hook wraps.
 func (c *Call) StreamModel(ctx context.Context, patch abi.RequestPatch) *Stream[abi.Response] {
-	s := &Stream[abi.Response]{ctx: ctx, call: c, reply: func(e *abi.StreamEnd) *abi.Response { return e.Response }}
+	s := &Stream[abi.Response]{ctx: ctx, call: c, reply: func(e *contract.StreamEnd) *abi.Response { return e.Response }}
 	s.err = ControlOf(c).NextStream(ctx, &patch)
 	return s
 }
 
 // StreamTool opens the stream of the call that a wrap_tool_call hook wraps.
 func (c *Call) StreamTool(ctx context.Context, patch abi.CallPatch) *Stream[abi.Result] {
-	s := &Stream[abi.Result]{ctx: ctx, call: c, reply: func(e *abi.StreamEnd) *abi.Result { return e.Result }}
+	s := &Stream[abi.Result]{ctx: ctx, call: c, reply: func(e *contract.StreamEnd) *abi.Result { return e.Result }}
 	s.err = ControlOf(c).NextStream(ctx, &patch)
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A Values stores durable values of entries. They outlast a run, and all runs of an entry
@@ -14,7 +15,7 @@ import (
 // effect at once.
 type Values interface {
 	// GetValue returns a value. ok is false if there is none.
-	GetValue(ctx context.Context, s ValueScope, key string) (v abi.LocalValue, ok bool, err error)
+	GetValue(ctx context.Context, s ValueScope, key string) (v contract.LocalValue, ok bool, err error)
 	// SetValue sets a value to valid JSON and returns its version. The value expires after
 	// ttl, or never if ttl is 0. Unless version is abi.LocalAlways, it fails with
 	// abi.CodeConflict if the value has another version; a missing value has version 0.
@@ -37,7 +38,7 @@ type Values interface {
 type ValueScope struct{ Tenant, Entry string }
 
 // StoreGet returns a durable value of the entry. ok is false if there is none.
-func (c *Call) StoreGet(ctx context.Context, key string) (v abi.LocalValue, ok bool, err error) {
+func (c *Call) StoreGet(ctx context.Context, key string) (v contract.LocalValue, ok bool, err error) {
 	err = c.stored(func(s Values, scope ValueScope) error {
 		v, ok, err = s.GetValue(ctx, scope, key)
 		return err

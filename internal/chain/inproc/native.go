@@ -13,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A Middleware is a middleware written in Go. It has the hooks whose functions are set. A
@@ -49,7 +50,7 @@ type Middleware struct {
 // Describe lists the hooks whose functions are set.
 func (n *Middleware) Describe() hook.Description {
 	d := n.Description
-	d.Messages = abi.MessagesLazy
+	d.Messages = contract.MessagesLazy
 	d.Hooks = nil
 	for h, set := range map[abi.Hook]bool{
 		abi.HookBeforeAgent:             n.BeforeAgent != nil,
@@ -94,7 +95,7 @@ func (s *nativeSession) Close() {}
 func (s *nativeSession) Stats() abi.EntryStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stats.Clone()
+	return hook.CloneStats(&s.stats)
 }
 
 // Call runs the function of a hook.

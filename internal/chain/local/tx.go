@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -44,15 +45,15 @@ func (v *Values) Begin(o *Owner, meter *account.Meter) Tx {
 }
 
 // Get returns a value, including the transaction's own staged writes. ok is false if there is none.
-func (tx *Tx) Get(key string) (v abi.LocalValue, ok bool, err error) {
+func (tx *Tx) Get(key string) (v contract.LocalValue, ok bool, err error) {
 	if err := checkKey(key); err != nil {
 		return v, false, err
 	}
 	if w, ok := tx.lastStaged(key); ok {
-		return abi.LocalValue{Value: w.value, Version: w.version}, !w.delete, nil
+		return contract.LocalValue{Value: w.value, Version: w.version}, !w.delete, nil
 	}
 	have, ok := tx.values.get(tx.owner, key)
-	return abi.LocalValue{Value: have.Value, Version: have.Version}, ok, nil
+	return contract.LocalValue{Value: have.Value, Version: have.Version}, ok, nil
 }
 
 func (tx *Tx) lastStaged(key string) (write, bool) {

@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Limits of the values of one scope: of an entry, or of the keys that a ring shares.
@@ -96,8 +97,11 @@ func checkKey(key string) error {
 	if key == "" {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "a run-local key is empty"}
 	}
-	if len(key) > abi.MaxKey {
-		return &abi.Error{Code: abi.CodeLimit, Message: "a run-local key has at most " + strconv.Itoa(abi.MaxKey) + " bytes"}
+	if len(key) > contract.MaxKey {
+		return &abi.Error{
+			Code:    abi.CodeLimit,
+			Message: "a run-local key has at most " + strconv.Itoa(contract.MaxKey) + " bytes",
+		}
 	}
 	return nil
 }

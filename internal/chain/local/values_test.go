@@ -12,6 +12,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -36,7 +37,7 @@ func TestLocalsWaitForTheHook(t *testing.T) {
 	got, ok, err := c.Get("k")
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.Equal(t, abi.LocalValue{Value: json.RawMessage(`1`), Version: v1}, got, "the hook sees its own write")
+	require.Equal(t, contract.LocalValue{Value: json.RawMessage(`1`), Version: v1}, got, "the hook sees its own write")
 	_, ok, _ = begin(locals, "a", tenant).Get("k")
 	require.False(t, ok, "nobody else does before it has succeeded")
 	require.NoError(t, c.Commit())

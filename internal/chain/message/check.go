@@ -12,6 +12,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // checkCalls rejects a message with too many tool calls.
@@ -34,7 +35,7 @@ func CheckResult(res *abi.Result) error {
 	if len(res.Extra) > 0 && res.Extra[0] != '{' && string(res.Extra) != "null" {
 		return fmt.Errorf("result: extra must be an object")
 	}
-	if err := res.Content.Check(); err != nil {
+	if err := contract.CheckContent(&res.Content); err != nil {
 		return fmt.Errorf("result: %w", err)
 	}
 	return nil
@@ -58,14 +59,18 @@ func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 	if res.Message.Role == "" {
 		res.Message.Role = abi.RoleAssistant
 	}
-	if err := res.Message.Check(); err != nil {
+	if err := contract.CheckMessage(&res.Message); err != nil {
 		return fmt.Errorf("response: %w", err)
 	}
 	if err := checkCalls(&res.Message); err != nil {
 		return err
 	}
-	if len(res.FinishReason) > abi.MaxName {
-		return fmt.Errorf("response: a finish_reason of %d bytes; at most %d are allowed", len(res.FinishReason), abi.MaxName)
+	if len(res.FinishReason) > contract.MaxName {
+		return fmt.Errorf(
+			"response: a finish_reason of %d bytes; at most %d are allowed",
+			len(res.FinishReason),
+			contract.MaxName,
+		)
 	}
 	if u := res.Usage; u != nil && (u.PromptTokens < 0 || u.CompletionTokens < 0 || u.TotalTokens < 0) {
 		return fmt.Errorf("response: usage is negative")

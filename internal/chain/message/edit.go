@@ -6,6 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // MaxInsert is the maximum number of messages that one answer may add.
@@ -17,7 +18,7 @@ func Edit(l *List, p *abi.ListPatch, entry string, newID func() string) (*List, 
 	if p.IsZero() {
 		return l, nil
 	}
-	if err := p.Check(l.Len()); err != nil {
+	if err := contract.CheckListPatch(p, l.Len()); err != nil {
 		return nil, fmt.Errorf("messages: %w", err)
 	}
 	splices := slices.Clone(p.Splice)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Edit applies a patch to a list of tools. A name that another owner has, or had before it
@@ -67,7 +68,7 @@ func CheckCount(tools []abi.Tool, p *abi.ToolsPatch) error {
 
 // Check rejects a tool that cannot be offered to a model.
 func Check(t *abi.Tool) error {
-	if err := t.Check(); err != nil {
+	if err := contract.CheckTool(t); err != nil {
 		return fmt.Errorf("tools: %w", err)
 	}
 	return nil

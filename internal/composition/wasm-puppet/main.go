@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 func main() {}
@@ -95,11 +96,11 @@ func (imports) Tell(name, text string) error {
 // reply decodes the reply of next, or the end of a stream.
 func (h imports) reply(b []byte) (any, error) {
 	if h.ofTool {
-		var r abi.ToolReply
+		var r contract.ToolReply
 		_, err := abijson.Decode(b, &r)
 		return r.Result, err
 	}
-	var r abi.ModelReply
+	var r contract.ModelReply
 	_, err := abijson.Decode(b, &r)
 	return r.Response, err
 }
@@ -200,7 +201,7 @@ func (imports) Model(text string) (*abi.Response, error) {
 }
 
 func (imports) Tool(name, arguments string) (*abi.Result, error) {
-	b, err := abijson.Marshal(abi.ToolRequest{Name: name, Arguments: arguments})
+	b, err := abijson.Marshal(contract.ToolRequest{Name: name, Arguments: arguments})
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
@@ -98,7 +99,7 @@ func benchMessages(messages []abi.Message) ([]abi.Message, error) {
 	}
 	messages = slices.Clone(messages)
 	for i := range messages {
-		if err := messages[i].Check(); err != nil {
+		if err := contract.CheckMessage(&messages[i]); err != nil {
 			return nil, fmt.Errorf("message %d: %w", i, err)
 		}
 		messages[i].ID = fmt.Sprintf("msg_%d", i+1)

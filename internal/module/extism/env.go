@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -341,11 +342,11 @@ const varPrefix = "var/"
 func (p *plugin) varKey(inv *invoke.Invocation, g *sandbox.Guest, name string, at uint64) string {
 	b := p.whole(inv, g, name+": the name", at)
 	switch {
-	case len(b) > abi.MaxKey-len(varPrefix):
+	case len(b) > contract.MaxKey-len(varPrefix):
 		inv.Abort(
 			g,
 			&CallError{
-				fmt.Sprintf("%s: limit: a name of %d bytes; at most %d are allowed", name, len(b), abi.MaxKey-len(varPrefix)),
+				fmt.Sprintf("%s: limit: a name of %d bytes; at most %d are allowed", name, len(b), contract.MaxKey-len(varPrefix)),
 			},
 		)
 	case !utf8.Valid(b):

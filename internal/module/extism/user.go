@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/native"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -242,10 +243,10 @@ func keyed(
 		if err := argument(inv, arg, &a); err != nil {
 			return nil, err
 		}
-		if len(a.Key) > abi.MaxKey {
+		if len(a.Key) > contract.MaxKey {
 			return nil, &abi.Error{
 				Code:    abi.CodeLimit,
-				Message: fmt.Sprintf("a key of %d bytes; at most %d are allowed", len(a.Key), abi.MaxKey),
+				Message: fmt.Sprintf("a key of %d bytes; at most %d are allowed", len(a.Key), contract.MaxKey),
 			}
 		}
 		return do(ctx, inv, &a)

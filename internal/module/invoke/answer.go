@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -90,7 +91,7 @@ func (inv *Invocation) DecodeFailure() (*abi.Error, error) {
 		return nil, &AnswerError{"returned 1, and its error object: " + err.Error()}
 	}
 	inv.warnUnknown("error", unknown)
-	if !slices.Contains(abi.Codes(), e.Code) {
+	if !slices.Contains(contract.Codes(), e.Code) {
 		if e.Code != "" {
 			inv.log(abi.LogWarn, fmt.Sprintf("error: unknown code %.64q counts as internal", e.Code))
 		}

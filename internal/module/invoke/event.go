@@ -5,6 +5,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -17,7 +18,7 @@ func (inv *Invocation) Emit(b []byte) ([]byte, error) {
 		func() replay.HostCall { return replay.HostCall{Name: "emit", Bytes: []replay.Blob{b}} },
 		func() ([]byte, error) {
 			defer inv.syncClock()
-			var e abi.Custom
+			var e contract.Custom
 			unknown, err := abijson.DecodeUntil(b, &e, inv.checkTime)
 			switch {
 			case err != nil:

@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -69,10 +70,10 @@ func InMemory(g *sandbox.Guest, ptr, n uint64) bool { return ptr+n <= uint64(g.M
 
 // TakeKey reads a key of at most [abi.MaxKey] bytes from the guest's memory.
 func (inv *Invocation) TakeKey(g *sandbox.Guest, ptr, n uint64) (string, error) {
-	if n > abi.MaxKey && InMemory(g, ptr, n) {
+	if n > contract.MaxKey && InMemory(g, ptr, n) {
 		return "", &abi.Error{
 			Code:    abi.CodeLimit,
-			Message: fmt.Sprintf("a key of %d bytes; at most %d are allowed", n, abi.MaxKey),
+			Message: fmt.Sprintf("a key of %d bytes; at most %d are allowed", n, contract.MaxKey),
 		}
 	}
 	key := inv.TakeBriefly(g, "key", ptr, n)

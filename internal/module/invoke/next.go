@@ -7,6 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
@@ -30,7 +31,7 @@ func (inv *Invocation) Next(ctx context.Context, patch []byte) ([]byte, error) {
 				if err != nil {
 					return nil, err
 				}
-				return abijson.Marshal(&abi.ModelReply{Response: res})
+				return abijson.Marshal(&contract.ModelReply{Response: res})
 			case abi.HookWrapToolCall:
 				p, err := inv.callPatch("next: patch of the call", patch)
 				if err != nil {
@@ -41,7 +42,7 @@ func (inv *Invocation) Next(ctx context.Context, patch []byte) ([]byte, error) {
 				if err != nil {
 					return nil, err
 				}
-				return abijson.Marshal(&abi.ToolReply{Result: res})
+				return abijson.Marshal(&contract.ToolReply{Result: res})
 			default:
 				_, err := hook.ControlOf(inv.Call).Next(ctx, nil) // returns the reason
 				return nil, err

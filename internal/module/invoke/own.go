@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -29,7 +30,7 @@ func (inv *Invocation) Model(ctx context.Context, request []byte) ([]byte, error
 			if err != nil {
 				return nil, err
 			}
-			return abijson.Marshal(&abi.ModelReply{Response: res})
+			return abijson.Marshal(&contract.ModelReply{Response: res})
 		},
 	)
 }
@@ -42,7 +43,7 @@ func (inv *Invocation) Tool(ctx context.Context, request []byte) ([]byte, error)
 			if len(inv.Grants.Tools) == 0 && len(request) == 0 {
 				return nil, notGranted("tool:NAME")
 			}
-			var q abi.ToolRequest
+			var q contract.ToolRequest
 			if err := inv.Decode("tool: the request", request, &q); err != nil {
 				return nil, err
 			}
@@ -59,7 +60,7 @@ func (inv *Invocation) Tool(ctx context.Context, request []byte) ([]byte, error)
 			if err != nil {
 				return nil, err
 			}
-			return abijson.Marshal(&abi.ToolReply{Result: res})
+			return abijson.Marshal(&contract.ToolReply{Result: res})
 		},
 	)
 }

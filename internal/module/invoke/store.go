@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -59,7 +60,7 @@ func (inv *Invocation) StoreSet(ctx context.Context, key string, value []byte, v
 		if err != nil {
 			return nil, err
 		}
-		return abijson.Marshal(abi.LocalVersion{Version: now})
+		return abijson.Marshal(contract.LocalVersion{Version: now})
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -44,7 +45,7 @@ func (inv *Invocation) Recv(ctx context.Context) ([]byte, error) {
 		defer inv.syncClock()
 		// One byte of text takes up to six bytes of JSON.
 		const escaped, frame = 6, 1 << 10
-		var got abi.Received
+		var got contract.Received
 		var err error
 		inv.wait(func() { got, err = hook.ControlOf(inv.Call).Recv(ctx, max(0, inv.Limits.ReplyBytes-frame)/escaped) })
 		if err != nil || got.End == nil && len(got.Chunks) == 0 {
@@ -60,7 +61,7 @@ func (inv *Invocation) Send(ctx context.Context, b []byte) ([]byte, error) {
 		func() replay.HostCall { return replay.HostCall{Name: "send", Bytes: []replay.Blob{b}} },
 		func() ([]byte, error) {
 			defer inv.syncClock()
-			var s abi.Sent
+			var s contract.Sent
 			switch inv.Hook {
 			case abi.HookWrapModel, abi.HookWrapToolCall, abi.HookCallTool:
 			default:

@@ -11,7 +11,7 @@ import (
 
 // The types for authors, and the copy of their package.
 //
-//go:generate go run ../../../internal/tsgen ../../../abi ../../../guest-sdk/typescript/abi.d.ts
+//go:generate go run ../../../internal/tsgen ../../../abi ../../contract ../../../guest-sdk/typescript/abi.d.ts
 //go:generate cp ../../../guest-sdk/typescript/index.js engine/middleware.js
 
 //go:embed engine/quickjs.wasm

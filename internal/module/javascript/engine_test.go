@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
@@ -24,10 +24,10 @@ func TestEngine(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, m.ResetObstacles())
 	for _, imp := range m.Imports {
-		require.Contains(t, []string{abi.ImportModule, ImportModule, "wasi_snapshot_preview1"}, imp.Module, imp.Name)
+		require.Contains(t, []string{contract.ImportModule, ImportModule, "wasi_snapshot_preview1"}, imp.Module, imp.Name)
 	}
 	own := []string{"memory", "_initialize", ExportStart, ExportLoad, ExportPack}
-	for _, h := range abi.Hooks() {
+	for _, h := range contract.Hooks() {
 		own = append(own, string(h))
 	}
 	var exports []string
@@ -43,7 +43,7 @@ func TestHookNumbers(t *testing.T) {
 	source, err := os.ReadFile("engine/glue.c")
 	require.NoError(t, err)
 	_, list, _ := strings.Cut(string(prelude), "const HOOKS = [")
-	for i, h := range abi.Hooks() {
+	for i, h := range contract.Hooks() {
 		require.Contains(t, string(source), fmt.Sprintf("HOOK(%d, %s)", i, h))
 		at := strings.Index(list, `"`+string(h)+`"`)
 		require.GreaterOrEqual(t, at, 0, h)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tetratelabs/wazero/api"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -59,7 +59,7 @@ var HookType = verify.FuncType{Params: []api.ValueType{api.ValueTypeI32}, Result
 
 // A function is the implementation of an import of the ABI.
 type function struct {
-	abi.ImportSpec
+	contract.ImportSpec
 	fuel policy.FuelClass
 
 	// do makes the host call. It requires a run, or for config a configuration.
@@ -96,12 +96,12 @@ var implementations = map[string]function{
 
 // Imports returns all imports of the ABI, in the order of its table.
 func Imports() []invoke.Import {
-	specs := abi.ImportTable()
+	specs := contract.ImportTable()
 	out := make([]invoke.Import, len(specs))
 	for i := range specs {
 		row := implementations[specs[i].Name]
 		row.ImportSpec = specs[i]
-		out[i] = invoke.Import{Import: sandbox.Import{Module: abi.ImportModule, Name: row.Name,
+		out[i] = invoke.Import{Import: sandbox.Import{Module: contract.ImportModule, Name: row.Name,
 			Params: invoke.ValueTypes(
 				row.Params,
 			), Results: invoke.ValueTypes(row.Result), Func: row.call}, Does: row.Does, Grant: row.Grant, Fuel: row.fuel}

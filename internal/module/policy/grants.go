@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/egress"
 )
 
@@ -46,7 +46,7 @@ func (g *Grants) add(s string) error {
 	case "read":
 		return g.addRead(hook.Read(what))
 	case "tool":
-		if what == "" || len(what) > abi.MaxName {
+		if what == "" || len(what) > contract.MaxName {
 			return fmt.Errorf("want tool:NAME, with the name of one of the agent's tools")
 		}
 		g.Tools = appendNew(g.Tools, what)

@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
@@ -38,10 +39,10 @@ type Options struct {
 // none. The error is an *abi.Error if the hook failed, a *ending.FaultError if it faulted, or
 // otherwise describes an invalid option.
 func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, error) {
-	in, answer := abi.Exchange(o.Hook)
+	in, answer := contract.Exchange(o.Hook)
 	switch {
 	case in == nil:
-		return nil, fmt.Errorf("%q is not a hook; the hooks are %v", o.Hook, abi.Hooks())
+		return nil, fmt.Errorf("%q is not a hook; the hooks are %v", o.Hook, contract.Hooks())
 	case !slices.Contains(m.Hooks(), o.Hook):
 		return nil, fmt.Errorf("the module has no hook %s that runs call; it has %v", o.Hook, m.Hooks())
 	}

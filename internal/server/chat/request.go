@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A Request is a request for a completion.
@@ -91,7 +92,7 @@ func ParseRequest(b []byte) (*Request, error) {
 	}
 	for i := range r.Messages {
 		m := &r.Messages[i]
-		if err := m.Check(); err != nil {
+		if err := contract.CheckMessage(m); err != nil {
 			return nil, badf(fmt.Sprintf("messages[%d]", i), "messages[%d]: %v", i, err)
 		}
 		m.ID, m.Origin, m.Extra = "", "", nil // the host sets these
@@ -119,7 +120,7 @@ func (r *Request) addTools(specs []toolSpec, choice json.RawMessage) error {
 		if s.Type != "function" && s.Type != "" {
 			return badf("tools", "tools[%d] is of type %q; want function", i, s.Type)
 		}
-		if err := s.Function.Check(); err != nil {
+		if err := contract.CheckTool(&s.Function); err != nil {
 			return badf("tools", "tools[%d]: %v", i, err)
 		}
 		r.Tools = append(r.Tools, s.Function)

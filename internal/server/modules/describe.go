@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
@@ -35,7 +35,7 @@ func describe(m *module.Module) *api.About {
 		},
 	}
 	if a.Messages == "" {
-		a.Messages = abi.MessagesFull
+		a.Messages = contract.MessagesFull
 	}
 	for _, h := range info.Hooks {
 		a.Hooks = append(a.Hooks, string(h))
@@ -53,7 +53,7 @@ func describe(m *module.Module) *api.About {
 // readsConversation reports whether the module can read the conversation, from its inputs or by
 // a host call.
 func readsConversation(a *api.About) bool {
-	return a.Messages != abi.MessagesNone ||
+	return a.Messages != contract.MessagesNone ||
 		slices.ContainsFunc(a.Powers, func(p api.Power) bool { return p.Name == "messages" })
 }
 

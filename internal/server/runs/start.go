@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
@@ -131,7 +132,7 @@ func conversation(in *api.StartRun) ([]abi.Message, error) {
 		m := &out[i]
 		_, err := abijson.Decode(raw, m)
 		if err == nil {
-			err = m.Check()
+			err = contract.CheckMessage(m)
 		}
 		if err != nil {
 			return nil, httpapi.NewProblem(api.CodeInvalid, "messages[%d]: %v", i, err)

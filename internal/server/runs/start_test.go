@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
@@ -33,7 +34,7 @@ func FuzzStartRun(f *testing.F) {
 		}
 		require.NotEmpty(t, messages)
 		for _, m := range messages {
-			require.NoError(t, m.Check())
+			require.NoError(t, contract.CheckMessage(&m))
 			require.Empty(t, m.Origin)
 		}
 		b, err := abijson.Marshal(messages)

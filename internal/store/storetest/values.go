@@ -12,6 +12,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -45,7 +46,7 @@ func testValues(t *testing.T, open Opener) {
 	require.NoError(t, s.DeleteValue(t.Context(), scope, "k"))
 	require.Empty(t, get(t, s, scope, "k"))
 
-	for key, want := range map[string]abi.Code{"": abi.CodeInvalid, "a\x00b": abi.CodeInvalid, string(make([]byte, abi.MaxKey+1)): abi.CodeLimit} {
+	for key, want := range map[string]abi.Code{"": abi.CodeInvalid, "a\x00b": abi.CodeInvalid, string(make([]byte, contract.MaxKey+1)): abi.CodeLimit} {
 		_, err := s.SetValue(t.Context(), scope, key, json.RawMessage(`1`), abi.LocalAlways, 0)
 		require.ErrorIs(t, err, code(want), "%q", key)
 		_, _, err = s.GetValue(t.Context(), scope, key)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // MaxText is the maximum size of a prompt or of a file of messages, in bytes.
@@ -28,7 +29,7 @@ func ReadMessages(path string) ([]abi.Message, error) {
 		)
 	}
 	for i := range messages {
-		if err := messages[i].Check(); err != nil {
+		if err := contract.CheckMessage(&messages[i]); err != nil {
 			return nil, Usagef("%s: message %d: %v", path, i, err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // NewVersion returns the command version.
@@ -21,7 +21,7 @@ func NewVersion(e *Env) *cobra.Command {
 				e.Out,
 				"agent-runner %s (%s, %s/%s, %s)\n",
 				Version(),
-				abi.ImportModule,
+				contract.ImportModule,
 				runtime.GOOS,
 				runtime.GOARCH,
 				runtime.Version(),

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
@@ -143,8 +143,8 @@ func inspectText(m *module.Module) string {
 		row("observes", "%s", cli.List(d.Events, ""))
 	}
 	row("messages", "%s", map[string]string{
-		"": "full: each input has all messages", abi.MessagesFull: "full: each input has all messages",
-		abi.MessagesLazy: "lazy: the module requests messages it needs", abi.MessagesNone: "none",
+		"": "full: each input has all messages", contract.MessagesFull: "full: each input has all messages",
+		contract.MessagesLazy: "lazy: the module requests messages it needs", contract.MessagesNone: "none",
 	}[d.Messages])
 	row("memory", "%s initially, at most %s", cli.Size(info.Memory.First), cli.Size(info.Memory.Most))
 	if info.Memory.Image > 0 {

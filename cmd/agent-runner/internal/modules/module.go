@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
@@ -64,7 +64,7 @@ func powersText(imports []module.Power) string {
 	var others, idle []module.Power
 	for _, p := range imports {
 		switch {
-		case p.Module == abi.ImportModule, p.Grant != "":
+		case p.Module == contract.ImportModule, p.Grant != "":
 			fmt.Fprintf(w, "  %s\t%s%s\n", p.Name, p.Does, condition(p))
 		case strings.HasPrefix(p.Does, "nothing"):
 			idle = append(idle, p)

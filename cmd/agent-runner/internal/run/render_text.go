@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Maximum number of characters that are shown of each text except the answer.
@@ -350,7 +351,7 @@ func hooks(calls map[abi.Hook]int64) string {
 		return "not called"
 	}
 	var out []string
-	for _, h := range abi.Hooks() { // in the order in which a run calls them
+	for _, h := range contract.Hooks() { // in the order in which a run calls them
 		if n := calls[h]; n > 0 {
 			out = append(out, fmt.Sprintf("%s %d", h, n))
 		}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // FindTool returns the index of the tool with a name, or -1.
@@ -23,7 +24,7 @@ func sameTool(a, b *abi.Tool) bool {
 // whole new list if tools were changed or moved.
 func ToolsPatch(shown, now []abi.Tool) (abi.ToolsPatch, error) {
 	for i := range now {
-		if err := now[i].Check(); err != nil {
+		if err := contract.CheckTool(&now[i]); err != nil {
 			return abi.ToolsPatch{}, err
 		}
 		if j := FindTool(now, now[i].Name); j != i {

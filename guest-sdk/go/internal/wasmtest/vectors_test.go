@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A vector is a file of testdata/abi: a hook's input and the expected answer. Hosts and
@@ -42,7 +43,7 @@ type vector struct {
 // shapes has the input and answer types of each hook.
 var shapes = map[abi.Hook]struct{ input, answer any }{
 	abi.HookDescribe:                {struct{}{}, abi.Description{}},
-	abi.HookConfigure:               {abi.ConfigureInput{}, abi.ConfigureAnswer{}},
+	abi.HookConfigure:               {contract.ConfigureInput{}, contract.ConfigureAnswer{}},
 	abi.HookBeforeAgent:             {abi.BeforeAgentInput{}, abi.BeforeAgentAnswer{}},
 	abi.HookBeforeModelRewriteState: {abi.BeforeModelRewriteStateInput{}, abi.BeforeModelRewriteStateAnswer{}},
 	abi.HookBeforeModel:             {abi.BeforeModelInput{}, abi.BeforeModelAnswer{}},
@@ -99,7 +100,7 @@ func TestVectors(t *testing.T) {
 			checkAnswer(t, name, &v)
 		})
 	}
-	for _, hook := range abi.Hooks() {
+	for _, hook := range contract.Hooks() {
 		require.True(t, met[hook], "no vector of %s", hook)
 	}
 	for name := range scripts {
@@ -116,19 +117,19 @@ func checkSpelling(t *testing.T, v *vector) {
 	for _, next := range v.Next {
 		if v.Hook == abi.HookWrapModel {
 			sameSpelling(t, next.Patch, abi.RequestPatch{})
-			sameSpelling(t, next.Reply, abi.ModelReply{})
+			sameSpelling(t, next.Reply, contract.ModelReply{})
 		} else {
 			sameSpelling(t, next.Patch, abi.CallPatch{})
-			sameSpelling(t, next.Reply, abi.ToolReply{})
+			sameSpelling(t, next.Reply, contract.ToolReply{})
 		}
 		sameSpelling(t, next.Error, abi.Error{})
 	}
 	for _, c := range v.Stream {
 		switch {
 		case c.Call == "send":
-			sameSpelling(t, c.Given, abi.Sent{})
+			sameSpelling(t, c.Given, contract.Sent{})
 		case c.Call == "recv":
-			sameSpelling(t, c.Reply, abi.Received{})
+			sameSpelling(t, c.Reply, contract.Received{})
 		case v.Hook == abi.HookWrapModel:
 			sameSpelling(t, c.Given, abi.RequestPatch{})
 		default:

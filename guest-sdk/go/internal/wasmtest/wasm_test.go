@@ -21,6 +21,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // guestBinary builds testdata/guest once.
@@ -145,7 +146,7 @@ func wasmGuests(t testing.TB, config wazero.RuntimeConfig) (wazero.CompiledModul
 	compiled, err := runtime.CompileModule(ctx, binary)
 	require.NoError(t, err)
 	h := &wasmHost{}
-	builder := runtime.NewHostModuleBuilder(abi.ImportModule)
+	builder := runtime.NewHostModuleBuilder(contract.ImportModule)
 	for name, fn := range h.imports() {
 		builder.NewFunctionBuilder().WithFunc(fn).Export(name)
 	}
@@ -163,7 +164,10 @@ func wasmGuests(t testing.TB, config wazero.RuntimeConfig) (wazero.CompiledModul
 
 func configured(t testing.TB, h *wasmHost) *wasmHost {
 	t.Helper()
-	status, output, err := h.call(abi.HookConfigure, abi.ConfigureInput{Entry: "guest", Config: []byte(`{"phrase":"hi"}`)})
+	status, output, err := h.call(
+		abi.HookConfigure,
+		contract.ConfigureInput{Entry: "guest", Config: []byte(`{"phrase":"hi"}`)},
+	)
 	require.NoError(t, err, h.stderr.String())
 	require.Zero(t, status, output)
 	require.Empty(t, output)
@@ -177,7 +181,7 @@ func TestWasm(t *testing.T) {
 	compiled, start := wasmGuests(t, wazero.NewRuntimeConfigInterpreter()) // starts faster than the compiler
 
 	t.Run("exports", func(t *testing.T) {
-		for _, hook := range abi.Hooks() {
+		for _, hook := range contract.Hooks() {
 			fn := compiled.ExportedFunctions()[string(hook)]
 			require.NotNil(t, fn, hook)
 			require.Equal(t, []api.ValueType{api.ValueTypeI32}, fn.ParamTypes(), hook)
@@ -187,7 +191,7 @@ func TestWasm(t *testing.T) {
 	t.Run("imports are what the module uses", func(t *testing.T) {
 		var names []string
 		for _, fn := range compiled.ImportedFunctions() {
-			if module, name, _ := fn.Import(); module == abi.ImportModule {
+			if module, name, _ := fn.Import(); module == contract.ImportModule {
 				names = append(names, name)
 			}
 		}
@@ -203,7 +207,7 @@ func TestWasm(t *testing.T) {
 			"config_schema":{"type":"object","properties":{"phrase":{"type":"string","description":"what to say"}},"additionalProperties":false}}`, output)
 	})
 	t.Run("configure refuses", func(t *testing.T) {
-		status, output, err := start().call(abi.HookConfigure, abi.ConfigureInput{Config: []byte(`{"phrase":"hi","phrases":[]}`)})
+		status, output, err := start().call(abi.HookConfigure, contract.ConfigureInput{Config: []byte(`{"phrase":"hi","phrases":[]}`)})
 		require.NoError(t, err)
 		require.Equal(t, int32(1), status)
 		require.JSONEq(t, `{"code":"invalid","message":"config: unknown key phrases; allowed: phrase"}`, output)
@@ -298,7 +302,7 @@ func testWasmWrap(t *testing.T, h *wasmHost) {
 		if n == 1 {
 			return nil, &abi.Error{Code: abi.CodeModel, Message: "overloaded"}
 		}
-		return abi.ModelReply{Response: &abi.Response{Message: abi.Assistant("ünï")}}, nil
+		return contract.ModelReply{Response: &abi.Response{Message: abi.Assistant("ünï")}}, nil
 	}
 	in := abi.WrapModelInput{Common: common, Request: abi.Request{
 		Messages: abi.List{List: 1, Revision: 1, Total: 1}, Tools: []abi.Tool{{Name: "t"}}, Model: "m",

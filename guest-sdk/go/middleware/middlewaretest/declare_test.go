@@ -9,6 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // limiter is declared, and its twin is registered. They must be identical to the host.
@@ -219,7 +220,7 @@ func TestDeclaredHooks(t *testing.T) {
 	h := middlewaretest.NewDeclared(d)
 	described, err := h.Describe()
 	require.NoError(t, err)
-	require.Len(t, described.Hooks, len(abi.Hooks())-1, "all but describe, which is none")
+	require.Len(t, described.Hooks, len(contract.Hooks())-1, "all but describe, which is none")
 	for _, hook := range described.Hooks {
 		if hook == abi.HookConfigure || hook == abi.HookBeforeAgent || hook == abi.HookCallTool {
 			continue

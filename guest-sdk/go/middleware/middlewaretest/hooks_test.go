@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // everything has every hook. The hook called name fails with the result of fn.
@@ -122,8 +123,8 @@ func TestDescribe(t *testing.T) {
 	t.Parallel()
 	d, err := middlewaretest.New(middleware.Options{}, everything{}).Describe()
 	require.NoError(t, err)
-	require.Equal(t, abi.Hooks()[1:], d.Hooks, "all but describe, in the order in which a run meets them")
-	require.Equal(t, abi.MessagesLazy, d.Messages)
+	require.Equal(t, contract.Hooks()[1:], d.Hooks, "all but describe, in the order in which a run meets them")
+	require.Equal(t, contract.MessagesLazy, d.Messages)
 	require.Nil(t, d.Events)
 }
 
@@ -140,7 +141,7 @@ func TestEndings(t *testing.T) {
 		output, ok := m.Call(nil, hook, inputOf(hook))
 		return string(output), ok
 	}
-	for _, hook := range abi.Hooks()[1:] {
+	for _, hook := range contract.Hooks()[1:] {
 		output, ok := call(hook, func(*middleware.Context) error { return fmt.Errorf("reading: %w", errors.New("gone")) })
 		require.False(t, ok, hook)
 		require.JSONEq(t, `{"code":"internal","message":"reading: gone"}`, output, hook)
@@ -191,7 +192,7 @@ func (generous) Next([]byte) ([]byte, error) {
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	m := middleware.NewModule(middleware.Options{}, everything{})
-	for _, hook := range abi.Hooks()[1:] {
+	for _, hook := range contract.Hooks()[1:] {
 		for _, in := range []string{``, `[]`, `{"entry":1}`, `{"config":`} {
 			output, ok := m.Call(nil, hook, []byte(in))
 			require.False(t, ok, "%s %s", hook, in)
@@ -376,7 +377,7 @@ func TestContext(t *testing.T) {
 			Text:  "a 1",
 		}, {Level: abi.LogInfo, Text: "b"}, {Level: abi.LogWarn, Text: "c <x>"}, {Level: abi.LogError, Text: "d"},
 	}, h.Logs)
-	require.Equal(t, []abi.Custom{{Name: "plain"}, {Name: "data", Data: []byte(`["<y>"]`)}}, h.Events)
+	require.Equal(t, []contract.Custom{{Name: "plain"}, {Name: "data", Data: []byte(`["<y>"]`)}}, h.Events)
 	_, err = h.Observe(abi.ObserveInput{})
 	require.NoError(t, err)
 }

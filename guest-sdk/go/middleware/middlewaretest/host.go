@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A Host runs one module. A test may set and read its fields between hooks. It is not
@@ -40,7 +41,7 @@ type Host struct {
 	OwnTool  func(name, arguments string) (*abi.Result, error)
 	// HTTP answers the module's HTTP requests, in which the placeholders of secrets are
 	// not replaced. If nil, they are denied, as without a grant.
-	HTTP func(request abi.HTTPRequest) (*abi.HTTPResponse, error)
+	HTTP func(request middleware.HTTPRequest) (*middleware.HTTPResponse, error)
 
 	// NoStore denies the module the grant store.
 	NoStore bool
@@ -48,7 +49,7 @@ type Host struct {
 	// Sent holds the chunks that the module sent in its last hook.
 	Sent []abi.Chunk
 	// Events holds what the module emitted, and Logs what it logged.
-	Events []abi.Custom
+	Events []contract.Custom
 	Logs   []Log
 	// Pulled counts the messages that the module fetched.
 	Pulled int
@@ -96,7 +97,7 @@ func newHost(m *middleware.Module) *Host {
 		Run:    abi.Run{ID: "run-1", Agent: "test", Step: 1, MaxSteps: 20, NowMS: 1_700_000_000_000},
 		Entry:  "test",
 		module: m,
-		locals: locals{values: map[string]abi.LocalValue{}},
+		locals: locals{values: map[string]contract.LocalValue{}},
 	}
 	if d, err := h.Describe(); err == nil && d.Name != "" {
 		h.Entry = d.Name
@@ -121,7 +122,11 @@ func (h *Host) Configure(config any) error {
 // Wipe replaces the module's memory by the memory that configure left, as the host may do
 // between two hooks.
 func (h *Host) Wipe() error {
-	_, err := call[abi.ConfigureAnswer](h, abi.HookConfigure, &abi.ConfigureInput{Entry: h.Entry, Config: h.config})
+	_, err := call[contract.ConfigureAnswer](
+		h,
+		abi.HookConfigure,
+		&contract.ConfigureInput{Entry: h.Entry, Config: h.config},
+	)
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // imports implements the module's imports during a hook.
@@ -65,7 +66,7 @@ func (i *imports) nextModel(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, asError(err, abi.CodeModel)
 	}
-	return abijson.Marshal(abi.ModelReply{Response: response})
+	return abijson.Marshal(contract.ModelReply{Response: response})
 }
 
 func (i *imports) nextTool(b []byte) ([]byte, error) {
@@ -87,7 +88,7 @@ func (i *imports) nextTool(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, asError(err, abi.CodeTool)
 	}
-	return abijson.Marshal(abi.ToolReply{Result: result})
+	return abijson.Marshal(contract.ToolReply{Result: result})
 }
 
 func applyTools(tools []abi.Tool, patch abi.ToolsPatch) []abi.Tool {
@@ -123,12 +124,12 @@ func (i *imports) Emit(b []byte) error {
 	if i.hook == abi.HookObserve {
 		return fail(abi.CodeDenied, "observe cannot emit")
 	}
-	var event abi.Custom
+	var event contract.Custom
 	if err := decode(b, &event); err != nil {
 		return err
 	}
-	if event.Name == "" || len(event.Name) > abi.MaxName {
-		return fail(abi.CodeInvalid, "an event needs a name of 1 to %d bytes", abi.MaxName)
+	if event.Name == "" || len(event.Name) > contract.MaxName {
+		return fail(abi.CodeInvalid, "an event needs a name of 1 to %d bytes", contract.MaxName)
 	}
 	i.h.Events = append(i.h.Events, event)
 	return nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A list is one list of messages, with its earlier revisions.
@@ -94,7 +95,7 @@ func (h *Host) keep(patch abi.ListPatch) error {
 // apply returns messages with a patch applied. A message that the patch removes and
 // inserts again keeps its ID; the host assigns all other IDs.
 func (h *Host) apply(messages []abi.Message, patch abi.ListPatch) ([]abi.Message, error) {
-	if err := patch.Check(len(messages)); err != nil {
+	if err := contract.CheckListPatch(&patch, len(messages)); err != nil {
 		return nil, err
 	}
 	if patch.Whole {

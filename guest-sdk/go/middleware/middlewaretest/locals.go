@@ -8,18 +8,19 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // locals holds the run-local values. Plain sets and deletes apply when the hook succeeds;
 // the other changes apply immediately.
 type locals struct {
-	values  map[string]abi.LocalValue
+	values  map[string]contract.LocalValue
 	version int64
-	staged  map[string]*abi.LocalValue // nil for a deleted value
+	staged  map[string]*contract.LocalValue // nil for a deleted value
 }
 
-func (l *locals) begin() { l.staged = map[string]*abi.LocalValue{} }
+func (l *locals) begin() { l.staged = map[string]*contract.LocalValue{} }
 
 func (l *locals) end(ok bool) {
 	for key, value := range l.staged {
@@ -35,10 +36,10 @@ func (l *locals) end(ok bool) {
 }
 
 // get returns a value as the hook sees it.
-func (l *locals) get(key string) (abi.LocalValue, bool) {
+func (l *locals) get(key string) (contract.LocalValue, bool) {
 	if staged, ok := l.staged[key]; ok {
 		if staged == nil {
-			return abi.LocalValue{}, false
+			return contract.LocalValue{}, false
 		}
 		return *staged, true
 	}
@@ -46,13 +47,13 @@ func (l *locals) get(key string) (abi.LocalValue, bool) {
 	return value, ok
 }
 
-func (l *locals) next(value []byte) abi.LocalValue {
+func (l *locals) next(value []byte) contract.LocalValue {
 	l.version++
-	return abi.LocalValue{Value: slices.Clone(value), Version: l.version}
+	return contract.LocalValue{Value: slices.Clone(value), Version: l.version}
 }
 
 // setNow implements sets with a version and adds.
-func (l *locals) setNow(key string, value []byte) abi.LocalValue {
+func (l *locals) setNow(key string, value []byte) contract.LocalValue {
 	next := l.next(value)
 	l.values[key] = next
 	delete(l.staged, key)
@@ -60,8 +61,8 @@ func (l *locals) setNow(key string, value []byte) abi.LocalValue {
 }
 
 func checkKey(key string) error {
-	if key == "" || len(key) > abi.MaxKey {
-		return fail(abi.CodeInvalid, "a key has 1 to %d bytes, not %d", abi.MaxKey, len(key))
+	if key == "" || len(key) > contract.MaxKey {
+		return fail(abi.CodeInvalid, "a key has 1 to %d bytes, not %d", contract.MaxKey, len(key))
 	}
 	return nil
 }
@@ -100,12 +101,12 @@ func (i *imports) LocalSet(key string, value []byte, version int64) ([]byte, err
 	if version == abi.LocalAlways {
 		next := l.next(value)
 		l.staged[key] = &next
-		return abijson.Marshal(abi.LocalVersion{Version: next.Version})
+		return abijson.Marshal(contract.LocalVersion{Version: next.Version})
 	}
 	if now, _ := l.get(key); now.Version != version {
 		return nil, fail(abi.CodeConflict, "%q has version %d, not %d", key, now.Version, version)
 	}
-	return abijson.Marshal(abi.LocalVersion{Version: l.setNow(key, value).Version})
+	return abijson.Marshal(contract.LocalVersion{Version: l.setNow(key, value).Version})
 }
 
 // LocalAdd implements the local_add import.

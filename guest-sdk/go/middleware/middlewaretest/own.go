@@ -5,6 +5,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Model runs Host.OwnModel.
@@ -33,7 +34,7 @@ func (i *imports) Model(request []byte) ([]byte, error) {
 	if err != nil {
 		return nil, asError(err, abi.CodeModel)
 	}
-	return abijson.Marshal(abi.ModelReply{Response: res})
+	return abijson.Marshal(contract.ModelReply{Response: res})
 }
 
 // Tool runs Host.OwnTool.
@@ -41,7 +42,7 @@ func (i *imports) Tool(request []byte) ([]byte, error) {
 	if err := i.mayCall("tool"); err != nil {
 		return nil, err
 	}
-	var q abi.ToolRequest
+	var q contract.ToolRequest
 	if err := decode(request, &q); err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func (i *imports) Tool(request []byte) ([]byte, error) {
 	if err != nil {
 		return nil, asError(err, abi.CodeInternal)
 	}
-	return abijson.Marshal(abi.ToolReply{Result: res})
+	return abijson.Marshal(contract.ToolReply{Result: res})
 }
 
 // HTTP runs Host.HTTP.
@@ -70,7 +71,7 @@ func (i *imports) HTTP(request []byte) ([]byte, error) {
 	if i.h.HTTP == nil {
 		return nil, fail(abi.CodeDenied, "http:HOST is not granted to this entry: the test's Host has no HTTP")
 	}
-	var q abi.HTTPRequest
+	var q contract.HTTPRequest
 	if err := decode(request, &q); err != nil {
 		return nil, err
 	}

@@ -7,24 +7,25 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 // stored holds the durable values. They persist when the module's memory is reset and
 // when a run ends. Changes apply immediately.
 type stored struct {
-	values  map[string]abi.LocalValue
+	values  map[string]contract.LocalValue
 	expires map[string]time.Time
 	version int64
 }
 
 // stored returns a value that has not expired by the run's clock.
-func (i *imports) stored(key string) (abi.LocalValue, error) {
+func (i *imports) stored(key string) (contract.LocalValue, error) {
 	if i.h.NoStore {
-		return abi.LocalValue{}, fail(abi.CodeDenied, "store is not granted to this entry")
+		return contract.LocalValue{}, fail(abi.CodeDenied, "store is not granted to this entry")
 	}
 	if err := checkKey(key); err != nil {
-		return abi.LocalValue{}, err
+		return contract.LocalValue{}, err
 	}
 	s := &i.h.stored
 	if at, ok := s.expires[key]; ok && at.UnixMilli() <= i.h.Run.NowMS {
@@ -34,12 +35,12 @@ func (i *imports) stored(key string) (abi.LocalValue, error) {
 	return s.values[key], nil
 }
 
-func (s *stored) set(key string, value []byte, expires time.Time) abi.LocalValue {
+func (s *stored) set(key string, value []byte, expires time.Time) contract.LocalValue {
 	if s.values == nil {
-		s.values, s.expires = map[string]abi.LocalValue{}, map[string]time.Time{}
+		s.values, s.expires = map[string]contract.LocalValue{}, map[string]time.Time{}
 	}
 	s.version++
-	s.values[key] = abi.LocalValue{Value: append(abi.JSON(nil), value...), Version: s.version}
+	s.values[key] = contract.LocalValue{Value: append(abi.JSON(nil), value...), Version: s.version}
 	delete(s.expires, key)
 	if !expires.IsZero() {
 		s.expires[key] = expires
@@ -83,7 +84,7 @@ func (i *imports) StoreSet(key string, value []byte, version, ttl int64) ([]byte
 	if ttl > 0 {
 		expires = time.UnixMilli(i.h.Run.NowMS).Add(time.Duration(ttl) * time.Second)
 	}
-	return abijson.Marshal(abi.LocalVersion{Version: i.h.stored.set(key, value, expires).Version})
+	return abijson.Marshal(contract.LocalVersion{Version: i.h.stored.set(key, value, expires).Version})
 }
 
 // StoreAdd implements the store_add import.

@@ -3,12 +3,14 @@ package middlewaretest
 import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A stream is an answer that a wrapper reads while it arrives.
 type stream struct {
 	chunks []abi.Chunk
-	end    *abi.StreamEnd
+	end    *contract.StreamEnd
 	failed error
 }
 
@@ -28,7 +30,7 @@ func (i *imports) NextStream(patch []byte) error {
 	if s.failed != nil {
 		return nil
 	}
-	s.end = &abi.StreamEnd{}
+	s.end = &contract.StreamEnd{}
 	if err := decode(b, s.end); err != nil {
 		return err
 	}
@@ -36,7 +38,7 @@ func (i *imports) NextStream(patch []byte) error {
 	case s.end.Response != nil:
 		s.chunks = i.h.pieces(s.end.Response.Message.Chunks())
 	case s.end.Result != nil && i.h.call != nil:
-		s.chunks = i.h.pieces(s.end.Result.Chunks(i.h.call.ID))
+		s.chunks = i.h.pieces(chunks.OfResult(s.end.Result, i.h.call.ID))
 	}
 	return nil
 }
@@ -71,7 +73,7 @@ func (i *imports) Recv() ([]byte, error) {
 	case len(s.chunks) > 0:
 		c := s.chunks[0]
 		s.chunks = s.chunks[1:]
-		return abijson.Marshal(abi.Received{Chunks: []abi.Chunk{c}})
+		return abijson.Marshal(contract.Received{Chunks: []abi.Chunk{c}})
 	case s.failed != nil:
 		err := s.failed
 		s.failed = nil
@@ -79,7 +81,7 @@ func (i *imports) Recv() ([]byte, error) {
 	case s.end != nil:
 		end := s.end
 		s.end = nil
-		return abijson.Marshal(abi.Received{End: end})
+		return abijson.Marshal(contract.Received{End: end})
 	}
 	return nil, nil
 }
@@ -90,13 +92,13 @@ func (i *imports) Send(b []byte) error {
 	if i.hook != abi.HookWrapModel && !ofTool {
 		return fail(abi.CodeDenied, "send is for wrap_model, wrap_tool_call and call_tool, not for %s", i.hook)
 	}
-	var sent abi.Sent
+	var sent contract.Sent
 	if err := decode(b, &sent); err != nil {
 		return err
 	}
 	for n := range sent.Chunks {
 		c := &sent.Chunks[n]
-		if err := c.Check(); err != nil {
+		if err := contract.CheckChunk(c); err != nil {
 			return fail(abi.CodeInvalid, "send: chunks[%d]: %v", n, err)
 		}
 		if fits := c.Kind == abi.ChunkPart || (c.Kind == abi.ChunkToolResult) == ofTool; !fits {

@@ -1,10 +1,12 @@
-package abi
+package contract
+
+import "github.com/agent-runner/agent-runner/abi"
 
 // A HookSpec is the row of a hook in the table from which the host, the SDKs and their
 // generators take their lists of hooks.
 type HookSpec struct {
-	Name Hook
-	// Input and Answer are the names of types of this package. Input is empty if the
+	Name abi.Hook
+	// Input and Answer are the names of types of package abi or of this package. Input is empty if the
 	// hook's input is {}.
 	Input, Answer string
 	// Kind is once, pipeline, onion, gate, tool, first or observer. The README describes
@@ -27,10 +29,10 @@ type HookSpec struct {
 func HookTable() []HookSpec { return append([]HookSpec{}, hookTable[:]...) }
 
 var hookTable = [...]HookSpec{
-	{Name: HookDescribe, Answer: "Description", Kind: "once", Since: 1},
-	{Name: HookConfigure, Input: "ConfigureInput", Answer: "ConfigureAnswer", Kind: "once", Since: 1},
+	{Name: abi.HookDescribe, Answer: "Description", Kind: "once", Since: 1},
+	{Name: abi.HookConfigure, Input: "ConfigureInput", Answer: "ConfigureAnswer", Kind: "once", Since: 1},
 	{
-		Name:      HookBeforeAgent,
+		Name:      abi.HookBeforeAgent,
 		Input:     "BeforeAgentInput",
 		Answer:    "BeforeAgentAnswer",
 		Kind:      "pipeline",
@@ -40,7 +42,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      HookBeforeModelRewriteState,
+		Name:      abi.HookBeforeModelRewriteState,
 		Input:     "BeforeModelRewriteStateInput",
 		Answer:    "BeforeModelRewriteStateAnswer",
 		Kind:      "pipeline",
@@ -50,7 +52,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      HookBeforeModel,
+		Name:      abi.HookBeforeModel,
 		Input:     "BeforeModelInput",
 		Answer:    "BeforeModelAnswer",
 		Kind:      "pipeline",
@@ -60,7 +62,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      HookWrapModel,
+		Name:      abi.HookWrapModel,
 		Input:     "WrapModelInput",
 		Answer:    "WrapModelAnswer",
 		Kind:      "onion",
@@ -70,7 +72,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:   HookOnChunk,
+		Name:   abi.HookOnChunk,
 		Input:  "OnChunkInput",
 		Answer: "OnChunkAnswer",
 		Kind:   "pipeline",
@@ -79,7 +81,7 @@ var hookTable = [...]HookSpec{
 		Since:  1,
 	},
 	{
-		Name:      HookAfterModel,
+		Name:      abi.HookAfterModel,
 		Input:     "AfterModelInput",
 		Answer:    "AfterModelAnswer",
 		Kind:      "pipeline",
@@ -89,7 +91,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      HookAfterModelRewriteState,
+		Name:      abi.HookAfterModelRewriteState,
 		Input:     "AfterModelRewriteStateInput",
 		Answer:    "AfterModelRewriteStateAnswer",
 		Kind:      "pipeline",
@@ -99,7 +101,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      HookBeforeTool,
+		Name:      abi.HookBeforeTool,
 		Input:     "BeforeToolInput",
 		Answer:    "BeforeToolAnswer",
 		Kind:      "pipeline",
@@ -109,7 +111,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      HookWrapToolCall,
+		Name:      abi.HookWrapToolCall,
 		Input:     "WrapToolCallInput",
 		Answer:    "WrapToolCallAnswer",
 		Kind:      "onion",
@@ -119,7 +121,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      HookGateTool,
+		Name:      abi.HookGateTool,
 		Input:     "GateToolInput",
 		Answer:    "GateToolAnswer",
 		Kind:      "gate",
@@ -130,7 +132,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      HookCallTool,
+		Name:      abi.HookCallTool,
 		Input:     "CallToolInput",
 		Answer:    "CallToolAnswer",
 		Kind:      "tool",
@@ -140,7 +142,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      HookAfterTool,
+		Name:      abi.HookAfterTool,
 		Input:     "AfterToolInput",
 		Answer:    "AfterToolAnswer",
 		Kind:      "pipeline",
@@ -150,7 +152,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:   HookToolMessages,
+		Name:   abi.HookToolMessages,
 		Input:  "ToolMessagesInput",
 		Answer: "ToolMessagesAnswer",
 		Kind:   "first",
@@ -159,7 +161,7 @@ var hookTable = [...]HookSpec{
 		Since:  1,
 	},
 	{
-		Name:      HookAfterTools,
+		Name:      abi.HookAfterTools,
 		Input:     "AfterToolsInput",
 		Answer:    "AfterToolsAnswer",
 		Kind:      "pipeline",
@@ -169,7 +171,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:   HookAfterAgent,
+		Name:   abi.HookAfterAgent,
 		Input:  "AfterAgentInput",
 		Answer: "AfterAgentAnswer",
 		Kind:   "pipeline",
@@ -177,9 +179,16 @@ var hookTable = [...]HookSpec{
 		Fault:  "passed_over",
 		Since:  1,
 	},
-	{Name: HookObserve, Input: "ObserveInput", Answer: "ObserveAnswer", Kind: "observer", Fault: "passed_over", Since: 1},
 	{
-		Name:   HookTranslateBefore,
+		Name:   abi.HookObserve,
+		Input:  "ObserveInput",
+		Answer: "ObserveAnswer",
+		Kind:   "observer",
+		Fault:  "passed_over",
+		Since:  1,
+	},
+	{
+		Name:   abi.HookTranslateBefore,
 		Input:  "TranslateInput",
 		Answer: "TranslateAnswer",
 		Kind:   "pipeline",
@@ -188,7 +197,7 @@ var hookTable = [...]HookSpec{
 		Since:  1,
 	},
 	{
-		Name:   HookTranslateAfter,
+		Name:   abi.HookTranslateAfter,
 		Input:  "TranslateInput",
 		Answer: "TranslateAnswer",
 		Kind:   "pipeline",
@@ -196,6 +205,28 @@ var hookTable = [...]HookSpec{
 		Fault:  "not_translated",
 		Since:  1,
 	},
+}
+
+// Hooks returns all hooks of version 1, in the order in which a run calls them.
+func Hooks() []abi.Hook {
+	out := make([]abi.Hook, len(hookTable))
+	for i := range hookTable {
+		out[i] = hookTable[i].Name
+	}
+	return out
+}
+
+// Known reports whether h is a hook of version 1.
+func Known(h abi.Hook) bool { return Spec(h).Name == h && h != "" }
+
+// Spec returns the row of h in the table of hooks. It is zero if h is unknown.
+func Spec(h abi.Hook) HookSpec {
+	for i := range hookTable {
+		if hookTable[i].Name == h {
+			return hookTable[i]
+		}
+	}
+	return HookSpec{}
 }
 
 // An ImportSpec is the row of a function that modules can import.

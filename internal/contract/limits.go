@@ -1,15 +1,8 @@
-package abi
+package contract
 
 // Limits of the ABI itself. The host configures how much memory, time and how many host
 // calls each module may use.
 const (
-	// MaxDepth is the maximum nesting depth of JSON.
-	MaxDepth = 64
-	// MaxNumber is the maximum length of a number literal, in bytes.
-	MaxNumber = 64
-	// MaxElements is the maximum number of elements of an array whose element type the
-	// ABI defines.
-	MaxElements = 100_000
 	// MaxKey is the maximum length of a run-local key, in bytes.
 	MaxKey = 256
 	// MaxName is the maximum length of the name of a module, tool or event, in bytes.
