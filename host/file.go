@@ -24,14 +24,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/egress"
+	"github.com/agent-runner/agent-runner/internal/modelfailure"
 	"github.com/agent-runner/agent-runner/internal/module"
-	"github.com/agent-runner/agent-runner/internal/sandbox"
-)
-
-// Environment variables of model endpoints.
-const (
-	EnvAPIKey  = "OPENAI_API_KEY"
-	EnvBaseURL = "OPENAI_BASE_URL"
 )
 
 // FileOptions configure an agent beyond its file.
@@ -43,7 +37,8 @@ type FileOptions struct {
 	Tools []tool.Tool
 	// WrapModel, if not nil, wraps the model, for example in a recorder.
 	WrapModel func(model.Model) (model.Model, error)
-	// Getenv reads keys and base URLs of endpoints. It defaults to os.Getenv.
+	// Getenv reads keys and base URLs of endpoints, by default from OPENAI_API_KEY and
+	// OPENAI_BASE_URL. It defaults to os.Getenv.
 	Getenv func(string) string
 	// Logger receives the output of MCP servers at level debug, and warnings about limits of the
 	// file that are lowered to their bounds. It may be nil.
@@ -180,7 +175,7 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Tools, err = tool.Join(tool.Set{Owner: "the agent's tools", Tools: o.Tools}, tool.Set{Owner: "its agents", Tools: inner}); err != nil {
+	if o.Tools, err = joinTools(toolSet{Owner: "the agent's tools", Tools: o.Tools}, toolSet{Owner: "its agents", Tools: inner}); err != nil {
 		return nil, b.file.ErrorAt("agents", err)
 	}
 	a, err := b.host.NewAgent(ctx, o)
@@ -310,7 +305,7 @@ func (b *builder) sharedModule(ctx context.Context, s *slot) (*Module, func(), e
 	if b.opts.LoadModule == nil || !strings.EqualFold(filepath.Ext(path), ".wasm") {
 		return nil, nil, nil
 	}
-	return b.opts.LoadModule(ctx, b.entry(s), path, ModuleLimits(&s.from.Limits))
+	return b.opts.LoadModule(ctx, b.entry(s), path, s.from.Limits.Policy())
 }
 
 // entry returns the name of an entry for ReadModule and LoadModule.
@@ -322,7 +317,7 @@ func (b *builder) entry(s *slot) string {
 }
 
 func (b *builder) loadModule(ctx context.Context, s *slot) (*Module, error) {
-	path, limits := string(s.from.Module), ModuleLimits(&s.from.Limits)
+	path, limits := string(s.from.Module), s.from.Limits.Policy()
 	if b.opts.ReadModule != nil && strings.EqualFold(filepath.Ext(path), ".wasm") {
 		wasm, err := b.opts.ReadModule(ctx, b.entry(s), path)
 		switch {
@@ -333,19 +328,6 @@ func (b *builder) loadModule(ctx context.Context, s *slot) (*Module, error) {
 		}
 	}
 	return b.host.Load(ctx, path, limits)
-}
-
-// ModuleLimits converts the module limits of a file. Zero values select the defaults.
-func ModuleLimits(l *agentfile.ModuleLimits) Limits {
-	return Limits{
-		Limits: sandbox.Limits{
-			ModuleBytes: int64(l.ModuleBytes), MemoryBytes: int64(l.Memory), HookTime: time.Duration(l.Timeout),
-			Fuel: l.Fuel, StackBytes: int64(l.StackBytes),
-			Nesting: l.Nesting, LogBytes: int(l.LogBytes), LogLineBytes: int(l.LogLineBytes),
-		},
-		InputBytes: int(l.InputBytes), OutputBytes: int(l.OutputBytes), ReplyBytes: int(l.ReplyBytes),
-		HostCalls: l.HostCalls, RunFuel: l.RunFuel, Instances: l.Instances,
-	}
 }
 
 // model returns the model of the options, or the file's endpoint with retries and
@@ -391,8 +373,8 @@ func (b *builder) endpoints() (model.Model, error) {
 	if f.Name == "" {
 		return nil, b.file.ErrorAt("model", errors.New("the agent has no model: name one, model: {name: …}"))
 	}
-	base := cmp.Or(string(f.BaseURL), b.opts.Getenv(EnvBaseURL))
-	key := b.opts.Getenv(cmp.Or(f.APIKeyEnv, EnvAPIKey))
+	base := cmp.Or(string(f.BaseURL), b.opts.Getenv(agentfile.EnvBaseURL))
+	key := b.opts.Getenv(cmp.Or(f.APIKeyEnv, agentfile.EnvAPIKey))
 	switch {
 	case key == "" && f.APIKeyEnv != "":
 		return nil, b.file.ErrorAt(
@@ -400,7 +382,11 @@ func (b *builder) endpoints() (model.Model, error) {
 			fmt.Errorf("the environment variable %s, for the key of %s, is not set", f.APIKeyEnv, f.Name),
 		)
 	case key == "" && base == "":
-		return nil, fmt.Errorf("no key for %s: set %s, or name an endpoint that needs none as base URL", f.Name, EnvAPIKey)
+		return nil, fmt.Errorf(
+			"no key for %s: set %s, or name an endpoint that needs none as base URL",
+			f.Name,
+			agentfile.EnvAPIKey,
+		)
 	}
 	first, err := b.endpoint(base, key)
 	if err != nil {
@@ -460,7 +446,7 @@ func (b *builder) private(m model.Model) model.Model {
 	if b.opts.ModelFailed == nil {
 		return m
 	}
-	return model.Private(m, b.opts.ModelFailed)
+	return modelfailure.Hide(m, b.opts.ModelFailed)
 }
 
 // guardedModels returns the transport for models chosen by an untrusted file.
@@ -490,7 +476,7 @@ func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {
 	if err != nil {
 		return nil, b.file.ErrorAt("tools", err)
 	}
-	sets := []tool.Set{{Owner: "the built-in tools", Tools: own}}
+	sets := []toolSet{{Owner: "the built-in tools", Tools: own}}
 	for i := range f.MCP {
 		set, err := b.connect(ctx, &f.MCP[i])
 		switch {
@@ -501,7 +487,7 @@ func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {
 		}
 		sets = append(sets, *set)
 	}
-	tools, err := tool.Join(sets...)
+	tools, err := joinTools(sets...)
 	if err != nil {
 		return nil, b.file.ErrorAt("tools", err)
 	}
@@ -515,10 +501,13 @@ func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {
 	return tools, nil
 }
 
+// mcpTimeout bounds connecting to an MCP server whose file sets no timeout.
+const mcpTimeout = 10 * time.Second
+
 // slow is the time after which waiting for an MCP server is logged.
 const slow = 2 * time.Second
 
-func (b *builder) connect(ctx context.Context, s *agentfile.MCPServer) (*tool.Set, error) {
+func (b *builder) connect(ctx context.Context, s *agentfile.MCPServer) (*toolSet, error) {
 	o := &mcp.Options{
 		Name:    s.Name,
 		Command: s.Command,
@@ -540,7 +529,7 @@ func (b *builder) connect(ctx context.Context, s *agentfile.MCPServer) (*tool.Se
 		}
 		o.Headers = map[string]string{"Authorization": "Bearer " + key}
 	}
-	o.Timeout = cmp.Or(time.Duration(s.Timeout), mcp.DefaultTimeout)
+	o.Timeout = cmp.Or(time.Duration(s.Timeout), mcpTimeout)
 	if log := b.opts.Logger; log != nil {
 		defer time.AfterFunc(slow, func() {
 			log.Warn("an MCP server has not answered yet", "server", s.Name, "waiting up to", o.Timeout)
@@ -555,5 +544,5 @@ func (b *builder) connect(ctx context.Context, s *agentfile.MCPServer) (*tool.Se
 	if err != nil {
 		return nil, err
 	}
-	return &tool.Set{Owner: server.String(), Tools: tools}, nil
+	return &toolSet{Owner: server.String(), Tools: tools}, nil
 }

@@ -68,9 +68,9 @@ func TestServe(t *testing.T) {
 		return c
 	}
 	operator := connect(strings.TrimSpace(out.all.String()))
-	_, err := operator.CreateTenant(t.Context(), &api.NewTenant{ID: "acme", Policy: &api.Policy{Models: []string{"*"}}})
+	_, err := operator.CreateTenant(t.Context(), &api.CreateTenant{ID: "acme", Policy: &api.Policy{Models: []string{"*"}}})
 	require.NoError(t, err)
-	key, err := operator.CreateKey(t.Context(), "acme", &api.NewKey{Name: "first"})
+	key, err := operator.CreateKey(t.Context(), "acme", &api.CreateKey{Name: "first"})
 	require.NoError(t, err)
 	tenant := connect(key.Secret)
 	_, err = tenant.PutAgent(t.Context(), "sums", []byte("model: {name: m}"))

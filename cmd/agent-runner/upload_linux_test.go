@@ -89,9 +89,9 @@ func startUploadServer(t *testing.T, program string) *uploadServer {
 	operator, err := client.New(s.url, key, nil)
 	require.NoError(t, err)
 	for id, to := range map[string]*string{"acme": &s.acme, "beta": &s.beta} {
-		_, err := operator.CreateTenant(t.Context(), &api.NewTenant{ID: id})
+		_, err := operator.CreateTenant(t.Context(), &api.CreateTenant{ID: id})
 		require.NoError(t, err)
-		key, err := operator.CreateKey(t.Context(), id, &api.NewKey{Name: "first"})
+		key, err := operator.CreateKey(t.Context(), id, &api.CreateKey{Name: "first"})
 		require.NoError(t, err)
 		*to = key.Secret
 	}

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/modelfailure"
 )
 
 // Options configure an encoder.
@@ -573,7 +573,7 @@ func (l *lane) finishChild(ev abi.Event) {
 // failure returns the reason of a run's end. Only a client with Internals receives the model's
 // address and its endpoint's message.
 func (l *lane) failure(ev abi.Event) string {
-	how, byModel := model.EndedBy(&ev)
+	how, byModel := modelfailure.EndedBy(&ev)
 	switch {
 	case ev.Reason != "":
 		return ev.Reason

@@ -39,8 +39,8 @@ type Policy struct {
 	MaxSteps int      `json:"max_steps,omitempty" minimum:"0" maximum:"100000" doc:"Maximum number of steps per run, up to 100,000. Default: 1,000."`
 }
 
-// A NewTenant is a request that creates a tenant.
-type NewTenant struct {
+// A CreateTenant is a request that creates a tenant.
+type CreateTenant struct {
 	ID     string       `json:"id" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" example:"acme" doc:"The tenant's id. It cannot be changed later."`
 	Name   string       `json:"name,omitempty" maxLength:"200" doc:"The display name. Default: the id."`
 	Quota  *TenantQuota `json:"quota,omitempty" doc:"The tenant's quota. Default: no limits."`
@@ -94,8 +94,8 @@ type Key struct {
 	Secret  string     `json:"secret,omitempty" doc:"The key itself. It is returned only once: the server does not store it."`
 }
 
-// A NewKey is a request that creates a key.
-type NewKey struct {
+// A CreateKey is a request that creates a key.
+type CreateKey struct {
 	Name      string   `json:"name" minLength:"1" maxLength:"200" example:"ci" doc:"The purpose of the key."`
 	Scopes    []string `json:"scopes,omitempty" maxItems:"20" doc:"The key's scopes. Default: all scopes of the tenant; for a key that a tenant creates, the scopes of the creating key."`
 	ExpiresIn int64    `json:"expires_in,omitempty" minimum:"1" maximum:"315360000" doc:"Seconds until it expires. Default: never."`

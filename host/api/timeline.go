@@ -7,16 +7,16 @@ import "time"
 type Timeline struct {
 	Run     string    `json:"run"`
 	Began   time.Time `json:"began"`
-	Spans   []Span    `json:"spans"`             // ordered by start
+	Spans   []Span    `json:"spans"`             // in order of their start
 	Dropped int       `json:"dropped,omitempty"` // spans beyond the maximum of 5,000
 }
 
 // A Span is one operation of a run.
 type Span struct {
 	ID      int    `json:"id"`               // starts at 1
-	Parent  int    `json:"parent,omitempty"` // the enclosing span; 0 if there is none
+	Parent  int    `json:"parent,omitempty"` // ID of the enclosing span; 0 if there is none
 	Kind    string `json:"kind"`
-	Run     string `json:"run,omitempty"` // the run of a sub-agent
+	Run     string `json:"run,omitempty"` // ID of the run if it differs from the timeline's, as for sub-agents
 	Agent   string `json:"agent,omitempty"`
 	Step    int    `json:"step,omitempty"`
 	Entry   string `json:"entry,omitempty"`
@@ -24,11 +24,11 @@ type Span struct {
 	Model   string `json:"model,omitempty"`
 	Tool    string `json:"tool,omitempty"`
 	CallID  string `json:"call_id,omitempty"`
-	StartUS int64  `json:"start_us"`         // microseconds since the timeline began
-	TookUS  int64  `json:"took_us"`          // microseconds; -1 if the operation has not ended
-	OwnUS   int64  `json:"own_us,omitempty"` // of a hook, without the operations that it wraps
-	Fuel    int64  `json:"fuel,omitempty"`   // of a hook
-	Tokens  int64  `json:"tokens,omitempty"` // of a model call
-	Error   string `json:"error,omitempty"`  // the kind of failure
-	Finish  string `json:"finish,omitempty"` // the finish reason of a run or a model call
+	StartUS int64  `json:"start_us"`         // start since Timeline.Began, in microseconds
+	TookUS  int64  `json:"took_us"`          // duration in microseconds; -1 if the operation has not ended
+	OwnUS   int64  `json:"own_us,omitempty"` // duration of a hook without the calls that it wraps, in microseconds
+	Fuel    int64  `json:"fuel,omitempty"`   // fuel used by a hook
+	Tokens  int64  `json:"tokens,omitempty"` // total tokens of a model call
+	Error   string `json:"error,omitempty"`  // kind of failure, or empty
+	Finish  string `json:"finish,omitempty"` // finish reason of a run or a model call
 }

@@ -101,8 +101,8 @@ func uses() map[string]use {
 	second := client.Page{Cursor: "c", Limit: 3}
 	return map[string]use{
 		"create-tenant": {func(ctx context.Context, c *client.Client) error {
-			return one(c.CreateTenant(ctx, &api.NewTenant{ID: "x"}))
-		}, api.NewTenant{}, api.Tenant{}},
+			return one(c.CreateTenant(ctx, &api.CreateTenant{ID: "x"}))
+		}, api.CreateTenant{}, api.Tenant{}},
 		"list-tenants": {
 			func(ctx context.Context, c *client.Client) error { return page(c.Tenants(ctx, second)) },
 			nil,
@@ -122,8 +122,8 @@ func uses() map[string]use {
 			nil,
 		},
 		"create-key": {
-			func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "", &api.NewKey{})) },
-			api.NewKey{},
+			func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "", &api.CreateKey{})) },
+			api.CreateKey{},
 			api.Key{},
 		},
 		"list-keys": {
@@ -142,8 +142,8 @@ func uses() map[string]use {
 			nil,
 		},
 		"create-tenant-key": {
-			func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "x", &api.NewKey{})) },
-			api.NewKey{},
+			func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "x", &api.CreateKey{})) },
+			api.CreateKey{},
 			api.Key{},
 		},
 		"list-tenant-keys": {

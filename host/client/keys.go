@@ -17,7 +17,7 @@ func keysOf(tenant string) string {
 }
 
 // CreateKey creates a key for a tenant. An empty tenant is the caller's own.
-func (c *Client) CreateKey(ctx context.Context, tenant string, k *api.NewKey) (*api.Key, error) {
+func (c *Client) CreateKey(ctx context.Context, tenant string, k *api.CreateKey) (*api.Key, error) {
 	out := &api.Key{}
 	return out, c.call(ctx, &request{method: http.MethodPost, path: keysOf(tenant), in: k}, out)
 }

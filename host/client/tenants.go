@@ -8,7 +8,7 @@ import (
 )
 
 // CreateTenant creates a tenant, and returns it.
-func (c *Client) CreateTenant(ctx context.Context, t *api.NewTenant) (*api.Tenant, error) {
+func (c *Client) CreateTenant(ctx context.Context, t *api.CreateTenant) (*api.Tenant, error) {
 	out := &api.Tenant{}
 	return out, c.call(ctx, &request{method: http.MethodPost, path: "/v1/tenants", in: t}, out)
 }

@@ -3,6 +3,8 @@ package model
 import (
 	"context"
 	"time"
+
+	"github.com/agent-runner/agent-runner/internal/attempts"
 )
 
 // An Attempt is a failed model call that is followed by another attempt.
@@ -16,18 +18,9 @@ type Attempt struct {
 	Wait time.Duration
 }
 
-type attemptsKey struct{}
-
-// WithAttempts returns a context for a call. fn is called for each failed attempt that is
-// followed by another one, before the delay between them, by one goroutine at a time. A
-// call is retried only while no part of the answer has reached the sink.
-func WithAttempts(ctx context.Context, fn func(Attempt)) context.Context {
-	return context.WithValue(ctx, attemptsKey{}, fn)
-}
-
 // tell reports an attempt to the function in the context and to option, each of which may be nil.
 func (a Attempt) tell(ctx context.Context, option func(context.Context, Attempt)) {
-	if fn, ok := ctx.Value(attemptsKey{}).(func(Attempt)); ok {
+	if fn, ok := ctx.Value(attempts.Key{}).(func(Attempt)); ok {
 		fn(a)
 	}
 	if option != nil {

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/telemetry"
 	"github.com/agent-runner/agent-runner/host/tool"
@@ -162,14 +163,14 @@ func TestMetrics(t *testing.T) {
 
 func TestTimelines(t *testing.T) {
 	t.Parallel()
-	var lines []*telemetry.Timeline
-	keep := telemetry.Timelines(func(_ context.Context, line *telemetry.Timeline) { lines = append(lines, line) })
+	var lines []*api.Timeline
+	keep := telemetry.Timelines(func(_ context.Context, line *api.Timeline) { lines = append(lines, line) })
 	run(t, telemetry.Join(nil, keep))
 	require.Len(t, lines, 1, "that of the sub-agent is within its parent's")
 	line := lines[0]
 	require.Equal(t, "run_1", line.Run)
-	byID := map[int]telemetry.Span{}
-	depth := map[tracing.OperationKind]int{}
+	byID := map[int]api.Span{}
+	depth := map[string]int{}
 	for _, s := range line.Spans {
 		byID[s.ID] = s
 		depth[s.Kind]++
@@ -184,15 +185,15 @@ func TestTimelines(t *testing.T) {
 			require.NotEmpty(t, s.Run)
 		}
 	}
-	require.Equal(t, map[tracing.OperationKind]int{"run": 2, "model": 4, "tool": 2, "hook": 5}, depth)
+	require.Equal(t, map[string]int{"run": 2, "model": 4, "tool": 2, "hook": 5}, depth)
 	require.Nil(t, telemetry.Join(nil, nil))
 }
 
 // A timeline keeps a bounded part of a call's id, which a model or a module chose.
 func TestTimelinesBoundIDs(t *testing.T) {
 	t.Parallel()
-	var line *telemetry.Timeline
-	keep := telemetry.Timelines(func(_ context.Context, l *telemetry.Timeline) { line = l })
+	var line *api.Timeline
+	keep := telemetry.Timelines(func(_ context.Context, l *api.Timeline) { line = l })
 	ctx, end := keep.Start(t.Context(), tracing.Operation{Kind: tracing.OperationRun})
 	_, endTool := keep.Start(
 		ctx,

@@ -8,10 +8,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
-
-// ClientReason is the reason of interrupts by tools of [ByClient].
-const ClientReason = "a tool that the client runs"
 
 // ByClient returns a tool that runs in the client that started the run, such as a front end
 // or the caller of an API. A call pauses the run. The answer to the interrupt is the result:
@@ -20,15 +18,10 @@ func ByClient(declaration abi.Tool) Tool {
 	return Func(declaration, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
 		answer, ok := Answer(ctx)
 		if !ok {
-			return nil, &abi.Interrupt{Reason: ClientReason}
+			return nil, toolcall.ClientInterrupt()
 		}
 		return clientResult(answer)
 	})
-}
-
-// ByClientIs reports whether an interrupt is a call to a tool of [ByClient].
-func ByClientIs(p abi.Pending) bool {
-	return p.Entry == "" && p.Hook == "" && p.Call != nil && p.Reason == ClientReason
 }
 
 // clientResult parses a client's answer as a tool result.

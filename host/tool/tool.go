@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
 // A Tool is a tool that a model can call. It must be safe for concurrent use.
@@ -36,16 +37,5 @@ func (t funcTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) 
 	return t.call(ctx, call)
 }
 
-type answerKey struct{}
-
-// WithAnswer returns a context for repeating the call of a tool whose interrupt was
-// answered.
-func WithAnswer(ctx context.Context, answer json.RawMessage) context.Context {
-	return context.WithValue(ctx, answerKey{}, answer)
-}
-
 // Answer returns the answer to the interrupt of this call. ok is false in the first call.
-func Answer(ctx context.Context) (answer json.RawMessage, ok bool) {
-	answer, ok = ctx.Value(answerKey{}).(json.RawMessage)
-	return answer, ok
-}
+func Answer(ctx context.Context) (answer json.RawMessage, ok bool) { return toolcall.Answer(ctx) }

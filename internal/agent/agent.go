@@ -29,6 +29,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/safetool"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/contract"
@@ -172,7 +173,7 @@ func (a *Agent) addTool(t tool.Tool) error {
 	if inner, ok := t.(*agentTool); ok { // a run, with limits of its own
 		a.tools[d.Name] = inner
 	} else {
-		a.tools[d.Name] = tool.Safe(t, &tool.SafeOptions{Timeout: a.ToolTimeout})
+		a.tools[d.Name] = safetool.New(t, &safetool.Options{Timeout: a.ToolTimeout})
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
 // Tools that the client runs pause the run beside those that the host runs, which
@@ -40,7 +41,7 @@ func TestClientTools(t *testing.T) {
 	require.Len(t, paused.Interrupts, 3)
 	answers := map[string]json.RawMessage{}
 	for i, p := range paused.Interrupts {
-		require.True(t, tool.ByClientIs(p))
+		require.True(t, toolcall.IsClient(p))
 		answers[p.ID] = json.RawMessage([]string{`"shown"`, `{"content":"no such thing","is_error":true}`, `7`}[i])
 	}
 	events, err := a.Resume(context.Background(), paused.State, answers)

@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/agent/chunks"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
+	"github.com/agent-runner/agent-runner/internal/attempts"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
@@ -117,7 +118,7 @@ func (r *run) ask(ctx context.Context, q chain.ModelRequest, out chunk.Sink) (*a
 	}
 	req := &model.Request{Model: q.Model, Messages: r.flat.All(q.Messages), Tools: q.Tools, Params: q.Params}
 	ctx, end := r.trace(ctx, tracing.Operation{Kind: tracing.OperationModel, Model: q.Model})
-	res, err := r.stream(model.WithAttempts(ctx, r.attempts()), req, out)
+	res, err := r.stream(context.WithValue(ctx, attempts.Key{}, r.attempts()), req, out)
 	end(modelOutcome(res, err))
 	if err != nil {
 		return nil, modelError(err)

@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
 var _ chain.Nester = (*run)(nil)
@@ -45,7 +45,7 @@ func (r *run) OwnTool(name string) (chain.ToolCall, error) {
 	return chain.ToolCall{Tool: t, State: r.state.Messages,
 		Run: func(ctx context.Context, call abi.Call, resume *abi.Resume, out chunk.Sink) (*abi.Result, error) {
 			if resume != nil {
-				ctx = tool.WithAnswer(ctx, resume.Answer)
+				ctx = toolcall.WithAnswer(ctx, resume.Answer)
 			}
 			return r.runTool(withCaller(ctx, r, nil), call, out)
 		}}, nil

@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
+	"github.com/agent-runner/agent-runner/internal/modelfailure"
 )
 
 // MaxDepth bounds the nesting of runs that are tools of other runs.
@@ -225,7 +225,7 @@ func result(a *Agent, last *abi.Event, ended error) (*abi.Result, error) {
 	}
 	switch {
 	case ended != nil:
-		why, ok := model.EndedBy(last) // hides the endpoint of the model
+		why, ok := modelfailure.EndedBy(last) // hides the endpoint of the model
 		if !ok {
 			why = ended.Error()
 		}

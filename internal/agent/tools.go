@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent/chunks"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
+	"github.com/agent-runner/agent-runner/internal/agent/safetool"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
@@ -20,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 	"github.com/agent-runner/agent-runner/internal/suggest"
+	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
 // callTools executes the calls of the last message in parallel and records their results in
@@ -197,7 +198,7 @@ func (r *run) runCall(ctx context.Context, c *runlog.CallState) error {
 			Run: func(ctx context.Context, call abi.Call, resume *abi.Resume, out chunk.Sink) (*abi.Result, error) {
 				c.Started = true
 				if resume != nil {
-					ctx = tool.WithAnswer(ctx, resume.Answer)
+					ctx = toolcall.WithAnswer(ctx, resume.Answer)
 				}
 				res, err := r.runTool(withCaller(ctx, r, c), call, out)
 				c.Ran = context.Cause(ctx) == nil
@@ -228,14 +229,14 @@ func (r *run) runTool(ctx context.Context, call abi.Call, out chunk.Sink) (*abi.
 	var err error
 	ctx, end := r.trace(ctx, tracing.Operation{Kind: tracing.OperationTool, Call: &call})
 	defer func() { end(tracing.Outcome{Err: err, IsError: res != nil && res.IsError}) }()
-	if s, ok := t.(*tool.SafeTool); ok && s.Streams() && out != nil {
+	if s, ok := t.(*safetool.Tool); ok && s.Streams() && out != nil {
 		res, err = chunks.Pump(
 			ctx,
 			out,
 			false,
 			"the tool",
 			func(ctx context.Context, put func(abi.Chunk) error) (*abi.Result, error) {
-				return s.Stream(ctx, call, tool.NewOut(put))
+				return s.Stream(ctx, call, toolcall.NewOut(toolcall.Unlimited, toolcall.Unlimited, put))
 			},
 		)
 	} else {

@@ -13,14 +13,23 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 //go:generate go run ../../internal/schemagen ../../docs/agent.schema.json
 
 // MaxSize is the maximum size of a file, in bytes.
 const MaxSize = 256 << 10
+
+// Environment variables of the default model endpoint.
+const (
+	EnvAPIKey  = "OPENAI_API_KEY"
+	EnvBaseURL = "OPENAI_BASE_URL"
+)
 
 // A File is a parsed agent file. The zero value is an agent without a model.
 type File struct {
@@ -131,6 +140,19 @@ type ModuleLimits struct {
 	HostCalls    int      `json:"host_calls,omitempty" jsonschema:"The number of host calls per hook call. Default: 10000."`
 	Instances    int      `json:"instances,omitempty" jsonschema:"The number of concurrent calls of the entry in a run. Default: 64."`
 	Nesting      int      `json:"nesting,omitempty" jsonschema:"The depth of nested calls between modules. Default: 64."`
+}
+
+// Policy returns the limits as the loader of modules takes them.
+func (l *ModuleLimits) Policy() policy.Limits {
+	return policy.Limits{
+		Limits: sandbox.Limits{
+			ModuleBytes: int64(l.ModuleBytes), MemoryBytes: int64(l.Memory), HookTime: time.Duration(l.Timeout),
+			Fuel: l.Fuel, StackBytes: int64(l.StackBytes),
+			Nesting: l.Nesting, LogBytes: int(l.LogBytes), LogLineBytes: int(l.LogLineBytes),
+		},
+		InputBytes: int(l.InputBytes), OutputBytes: int(l.OutputBytes), ReplyBytes: int(l.ReplyBytes),
+		HostCalls: l.HostCalls, RunFuel: l.RunFuel, Instances: l.Instances,
+	}
 }
 
 // Limits holds the limits of a run. Zero values select the defaults.

@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
@@ -551,7 +551,7 @@ func TestHostileModel(t *testing.T) {
 		t.Cleanup(m.Close)
 		return m.URL
 	}
-	f.ok("PUT", "/v1/secrets/"+host.EnvAPIKey, f.acme, map[string]any{"value": "sk-acme-own"}, nil)
+	f.ok("PUT", "/v1/secrets/"+agentfile.EnvAPIKey, f.acme, map[string]any{"value": "sk-acme-own"}, nil)
 	for i, body := range []string{strings.Repeat("[", 1<<20), `{"choices":[{"message":{"role":"assistant","content":"` + strings.Repeat("x", 40<<20) + `"}}]}`,
 		`{"choices":[{"message":{"role":"operator","content":"x"},"finish_reason":"` + strings.Repeat("y", 10_000) + `"}]}`, "\xff\xfe", ""} {
 		name := fmt.Sprint("m", i)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/server/policy"
 )
 
@@ -36,7 +36,7 @@ func TestModelFailuresByAudience(t *testing.T) {
 				file = "model: {name: small, retries: 0, base_url: '" + endpoint.URL + "'}\n"
 			} else {
 				f.server.agents.Options.Getenv = func(name string) string {
-					return map[string]string{host.EnvBaseURL: endpoint.URL, host.EnvAPIKey: operatorsKey}[name]
+					return map[string]string{agentfile.EnvBaseURL: endpoint.URL, agentfile.EnvAPIKey: operatorsKey}[name]
 				}
 				f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}}}, nil)
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
-	"github.com/agent-runner/agent-runner/host/telemetry"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -52,7 +52,7 @@ func (f *fixture) model(replies ...scripted.Reply) {
 	require.NoError(t, err)
 	t.Cleanup(model.Close)
 	f.server.agents.Options.Getenv = func(name string) string {
-		return map[string]string{host.EnvBaseURL: model.URL, host.EnvAPIKey: "the operator's own key"}[name]
+		return map[string]string{agentfile.EnvBaseURL: model.URL, agentfile.EnvAPIKey: "the operator's own key"}[name]
 	}
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}}}, nil)
 }
@@ -90,12 +90,12 @@ func TestPlatform(t *testing.T) {
 	require.Len(t, done.Modules, 1)
 	require.Positive(t, done.Fuel)
 
-	var trace struct{ Timelines []telemetry.Timeline }
+	var trace struct{ Timelines []api.Timeline }
 	f.ok("GET", "/v1/runs/"+run.ID+"/trace", f.acme, nil, &trace)
 	require.Len(t, trace.Timelines, 1)
 	var spans []string
 	for _, s := range trace.Timelines[0].Spans {
-		spans = append(spans, string(s.Kind)+" "+s.Entry)
+		spans = append(spans, s.Kind+" "+s.Entry)
 	}
 	require.Equal(t, []string{"run ", "model ", "hook loud"}, spans)
 	all := string(
@@ -143,7 +143,7 @@ func TestPlatform(t *testing.T) {
 func TestTenantsEndpointGetsNoOperatorKey(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("x"))
-	inside := f.server.agents.Options.Getenv(host.EnvBaseURL)
+	inside := f.server.agents.Options.Getenv(agentfile.EnvBaseURL)
 	require.Equal(
 		t,
 		200,

@@ -55,7 +55,7 @@ type Options struct {
 	// Lease is the time after the last heartbeat of a run's server at which another server takes
 	// over the run. Default: [journal.DefaultLeaseTTL].
 	Lease time.Duration
-	// Getenv returns the operator's model settings, [host.EnvAPIKey] and [host.EnvBaseURL].
+	// Getenv returns the operator's model settings, OPENAI_API_KEY and OPENAI_BASE_URL.
 	// Tenants may use that model if their policy names its models. Default: no model.
 	Getenv func(name string) string
 	// Model replaces the operator's model, for example with a recording.

@@ -25,6 +25,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -96,7 +97,7 @@ type process struct {
 func (f *fixture) start(where, model string) *process {
 	f.t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0])}
-	p.cmd.Env = append(os.Environ(), envServer+"="+where, host.EnvBaseURL+"="+model, host.EnvAPIKey+"=x")
+	p.cmd.Env = append(os.Environ(), envServer+"="+where, agentfile.EnvBaseURL+"="+model, agentfile.EnvAPIKey+"=x")
 	p.cmd.Stderr = os.Stderr
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(f.t, err)

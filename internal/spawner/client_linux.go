@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/agent-runner/agent-runner/host/tool/mcp"
+	"github.com/agent-runner/agent-runner/internal/procgroup"
 )
 
 // errGone says that no process can be started any more.
@@ -43,7 +44,7 @@ func Start(list []Command, getenv func(string) string) (*Client, error) {
 	o := order{}
 	for i := range list {
 		c := &list[i]
-		path, err := mcp.FindProgram(c.Args[0], c.Dir)
+		path, err := procgroup.FindProgram(c.Args[0], c.Dir)
 		if err != nil {
 			return nil, err
 		}

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/agent-runner/agent-runner/host/tool/mcp"
+	"github.com/agent-runner/agent-runner/internal/procgroup"
 )
 
 // Values of os.Args[1] of a spawner and of a process that becomes a
@@ -73,7 +73,7 @@ type spawner struct {
 	conn     *net.UnixConn
 
 	mu        sync.Mutex
-	processes map[uint64]*mcp.Group
+	processes map[uint64]*procgroup.Group
 	ended     sync.WaitGroup
 }
 
@@ -92,7 +92,7 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	s := &spawner{programs: o.Programs, conn: conn, processes: map[uint64]*mcp.Group{}}
+	s := &spawner{programs: o.Programs, conn: conn, processes: map[uint64]*procgroup.Group{}}
 	for {
 		r, files, err := s.receive()
 		if err != nil {
@@ -193,7 +193,7 @@ func (s *spawner) start(r request, files []*os.File) error {
 	cmd.Args = []string{os.Args[0], commandArg, string(text)}
 	cmd.Dir, cmd.Env = p.Dir, p.Env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[2]
-	g, err := mcp.StartGroup(cmd)
+	g, err := procgroup.Start(cmd)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (s *spawner) send(r reply) {
 func (s *spawner) endAll() {
 	ended := make(chan struct{})
 	go func() { s.ended.Wait(); close(ended) }()
-	for _, end := range []func(*mcp.Group){(*mcp.Group).Terminate, (*mcp.Group).Kill} {
+	for _, end := range []func(*procgroup.Group){(*procgroup.Group).Terminate, (*procgroup.Group).Kill} {
 		select {
 		case <-ended:
 			return

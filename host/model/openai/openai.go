@@ -30,13 +30,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/redact"
 )
 
-// DefaultBaseURL is the default of Options.BaseURL.
-const DefaultBaseURL = "https://api.openai.com/v1"
+// defaultBaseURL is the default of Options.BaseURL.
+const defaultBaseURL = "https://api.openai.com/v1"
 
 // Options configure a [Client]. The zero value works with endpoints that need no key.
 type Options struct {
-	// BaseURL is the endpoint's URL without /chat/completions. It defaults to
-	// DefaultBaseURL. Its query is sent with each request.
+	// BaseURL is the endpoint's URL without /chat/completions. It defaults to OpenAI's,
+	// https://api.openai.com/v1. Its query is sent with each request.
 	BaseURL string
 	// APIKey, if not empty, is sent as a bearer token. It does not appear in errors.
 	APIKey string
@@ -65,31 +65,31 @@ type Options struct {
 
 // Defaults of Options.
 const (
-	DefaultConnectTimeout   = 10 * time.Second
-	DefaultFirstByteTimeout = 5 * time.Minute
-	DefaultIdleTimeout      = 2 * time.Minute
-	DefaultMaxAnswer        = 32 << 20
-	DefaultMaxEvent         = 4 << 20
+	defaultConnectTimeout   = 10 * time.Second
+	defaultFirstByteTimeout = 5 * time.Minute
+	defaultIdleTimeout      = 2 * time.Minute
+	defaultMaxAnswer        = 32 << 20
+	defaultMaxEvent         = 4 << 20
 )
 
 func (o Options) withDefaults() (Options, error) {
 	if o.BaseURL == "" {
-		o.BaseURL = DefaultBaseURL
+		o.BaseURL = defaultBaseURL
 	}
 	if o.ConnectTimeout == 0 {
-		o.ConnectTimeout = DefaultConnectTimeout
+		o.ConnectTimeout = defaultConnectTimeout
 	}
 	if o.FirstByteTimeout == 0 {
-		o.FirstByteTimeout = DefaultFirstByteTimeout
+		o.FirstByteTimeout = defaultFirstByteTimeout
 	}
 	if o.IdleTimeout == 0 {
-		o.IdleTimeout = DefaultIdleTimeout
+		o.IdleTimeout = defaultIdleTimeout
 	}
 	if o.MaxAnswer == 0 {
-		o.MaxAnswer = DefaultMaxAnswer
+		o.MaxAnswer = defaultMaxAnswer
 	}
 	if o.MaxEvent == 0 {
-		o.MaxEvent = DefaultMaxEvent
+		o.MaxEvent = defaultMaxEvent
 	}
 	if o.ConnectTimeout < 0 || o.FirstByteTimeout < 0 || o.IdleTimeout < 0 || o.MaxAnswer < 0 || o.MaxEvent < 0 {
 		return o, errors.New("openai: timeouts and limits cannot be negative")

@@ -15,11 +15,11 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultTimeout        = 10 * time.Second
-	DefaultGrace          = time.Second
-	DefaultMaxMessage     = 16 << 20
-	DefaultMaxTools       = 512
-	DefaultMaxDeclaration = 64 << 10
+	defaultTimeout        = 10 * time.Second
+	defaultGrace          = time.Second
+	defaultMaxMessage     = 16 << 20
+	defaultMaxTools       = 512
+	defaultMaxDeclaration = 64 << 10
 )
 
 // Options configure the connection to a server. Exactly one of Command and URL is required.
@@ -47,21 +47,21 @@ type Options struct {
 	// allowed, and the environment's proxy is used.
 	Guard http.RoundTripper
 
-	// Timeout bounds connecting, and again listing tools. It defaults to DefaultTimeout.
+	// Timeout bounds connecting, and again listing tools. It defaults to 10 seconds.
 	Timeout time.Duration
 	// CallTimeout bounds each tool call. If it is 0, only the caller's context does.
 	CallTimeout time.Duration
 	// Grace is the time for which Close waits for the server to exit by itself, and again
-	// after SIGTERM. It defaults to DefaultGrace.
+	// after SIGTERM. It defaults to 1 second.
 	Grace time.Duration
 
 	// MaxMessage is the maximum size of a message from the server, in bytes. A larger result
-	// becomes an error result. It defaults to DefaultMaxMessage.
+	// becomes an error result. It defaults to 16 MiB.
 	MaxMessage int
-	// MaxTools is the maximum number of tools. It defaults to DefaultMaxTools.
+	// MaxTools is the maximum number of tools. It defaults to 512.
 	MaxTools int
 	// MaxDeclaration is the maximum total size of a tool's name, description and schema, in
-	// bytes. It defaults to DefaultMaxDeclaration.
+	// bytes. It defaults to 64 KiB.
 	MaxDeclaration int
 
 	// Logger receives the server's stderr, and lines of its stdout that are not messages, at level
@@ -69,9 +69,9 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// ParseCommand splits a command into shell words, with quotes and backslashes, but without
+// parseCommand splits a command into shell words, with quotes and backslashes, but without
 // variables, pipes or wildcards. It does not run a shell.
-func ParseCommand(command string) ([]string, error) {
+func parseCommand(command string) ([]string, error) {
 	words, err := shlex.Split(command)
 	if err != nil {
 		return nil, fmt.Errorf("MCP command %q: a quote or backslash is not closed", command)
@@ -91,7 +91,7 @@ func ParseOptions(text string) (*Options, error) {
 		}
 		return &Options{URL: trimmed}, nil
 	}
-	words, err := ParseCommand(text)
+	words, err := parseCommand(text)
 	if err != nil {
 		return nil, err
 	}
@@ -136,11 +136,11 @@ func (o Options) complete() (Options, error) {
 	default:
 		o.Name = or(o.Name, strings.TrimSuffix(filepath.Base(o.Command[0]), ".exe"))
 	}
-	o.Timeout = or(o.Timeout, DefaultTimeout)
-	o.Grace = or(o.Grace, DefaultGrace)
-	o.MaxMessage = or(o.MaxMessage, DefaultMaxMessage)
-	o.MaxTools = or(o.MaxTools, DefaultMaxTools)
-	o.MaxDeclaration = or(o.MaxDeclaration, DefaultMaxDeclaration)
+	o.Timeout = or(o.Timeout, defaultTimeout)
+	o.Grace = or(o.Grace, defaultGrace)
+	o.MaxMessage = or(o.MaxMessage, defaultMaxMessage)
+	o.MaxTools = or(o.MaxTools, defaultMaxTools)
+	o.MaxDeclaration = or(o.MaxDeclaration, defaultMaxDeclaration)
 	o.Logger = or(o.Logger, slog.New(slog.DiscardHandler))
 	return o, nil
 }

@@ -2,15 +2,13 @@ package mcp
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/agent-runner/agent-runner/internal/procgroup"
 )
 
 // A process is a server running as a child of this process.
@@ -88,7 +86,7 @@ type localStarter struct {
 
 // Start implements [Starter].
 func (l *localStarter) Start(command []string, stdin, stdout, stderr *os.File) (Child, error) {
-	path, err := FindProgram(command[0], l.dir)
+	path, err := procgroup.FindProgram(command[0], l.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -99,64 +97,11 @@ func (l *localStarter) Start(command []string, stdin, stdout, stderr *os.File) (
 		cmd.Env = append(os.Environ(), l.env...)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
-	child, err := StartGroup(cmd)
+	child, err := procgroup.Start(cmd)
 	if err != nil {
 		return nil, err
 	}
 	return child, nil
-}
-
-// StartGroup starts a command as the leader of its own process group.
-func StartGroup(cmd *exec.Cmd) (*Group, error) {
-	ownGroup(cmd)
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting it: %w", err)
-	}
-	return &Group{cmd}, nil
-}
-
-// A Group is a child process with its process group. It implements [Child].
-type Group struct{ cmd *exec.Cmd }
-
-// PID returns the process id, which is also the id of the group.
-func (g *Group) PID() int { return g.cmd.Process.Pid }
-
-// Wait implements [Child].
-func (g *Group) Wait() error {
-	err := g.cmd.Wait()
-	// The id of a group is not reused while the group has a member.
-	killGroup(g.PID())
-	return err
-}
-
-// Terminate implements [Child].
-func (g *Group) Terminate() { terminateGroup(g.PID()) }
-
-// Kill implements [Child].
-func (g *Group) Kill() {
-	killGroup(g.PID())
-	_ = g.cmd.Process.Kill() // for systems without process groups
-}
-
-// FindProgram resolves a program as a shell does: a relative path with a separator is relative to
-// dir, and a bare name is looked up in PATH. Its errors name the searched path.
-func FindProgram(program, dir string) (string, error) {
-	if strings.ContainsRune(program, filepath.Separator) && !filepath.IsAbs(program) && dir != "" {
-		program = filepath.Join(dir, program)
-	}
-	path, err := exec.LookPath(program)
-	switch {
-	case err == nil:
-		return filepath.Abs(path)
-	case errors.Is(err, exec.ErrNotFound):
-		return "", fmt.Errorf("there is no program %q in PATH (%s); install it, or give its path", program, os.Getenv("PATH"))
-	case errors.Is(err, fs.ErrPermission):
-		return "", fmt.Errorf("the program %q cannot be executed; is it a program, and executable?", program)
-	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("there is no program %q", program)
-	default:
-		return "", fmt.Errorf("looking for the program: %w", err)
-	}
 }
 
 // wait reads stderr and waits for the process to exit. After that it reads for at most drainTimeout.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/procgroup"
 )
 
 // Close kills the descendants of a server and leaves no zombie.
@@ -25,7 +27,12 @@ func TestGrandchildrenEnd(t *testing.T) {
 	require.NoError(t, syscall.Kill(grandchild, 0), "it lives")
 	require.NoError(t, s.Close())
 	require.Eventually(t, func() bool { return !alive(grandchild) }, 10*time.Second, 5*time.Millisecond)
-	require.ErrorIs(t, syscall.Kill(s.conn.p.child.(*Group).PID(), 0), syscall.ESRCH, "the server was waited for")
+	require.ErrorIs(
+		t,
+		syscall.Kill(s.conn.p.child.(*procgroup.Group).PID(), 0),
+		syscall.ESRCH,
+		"the server was waited for",
+	)
 }
 
 // alive reports whether a process is running. A zombie is not.

@@ -23,7 +23,7 @@ func TestParseCommand(t *testing.T) {
 		`"/opt/My Server/bin" --x=1`: {"/opt/My Server/bin", "--x=1"},
 		`a $HOME *.go | b > c && d;`: {"a", "$HOME", "*.go", "|", "b", ">", "c", "&&", "d;"},
 	} {
-		got, err := ParseCommand(in)
+		got, err := parseCommand(in)
 		require.NoError(t, err, in)
 		require.Equal(t, want, got, in)
 	}
@@ -36,7 +36,7 @@ func TestParseCommand(t *testing.T) {
 		`a 'b`:   "not closed",
 		`a \`:    "not closed",
 	} {
-		_, err := ParseCommand(in)
+		_, err := parseCommand(in)
 		require.ErrorContains(t, err, want, in)
 	}
 }

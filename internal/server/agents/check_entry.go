@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
@@ -64,7 +63,7 @@ func (a *Service) checkEntry(
 		return "", err
 	}
 	defer done()
-	loaded, release, err := a.modules.Acquire(ctx, c.Tenant, found.Digest, host.ModuleLimits(&m.Limits))
+	loaded, release, err := a.modules.Acquire(ctx, c.Tenant, found.Digest, m.Limits.Policy())
 	var refused *verify.RefusedError
 	switch {
 	case errors.As(err, &refused):

@@ -1,7 +1,6 @@
 package agents
 
 import (
-	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -12,7 +11,7 @@ import (
 // endpoint counts.
 func (p *Plan) usesOperatorModel() bool {
 	for _, s := range p.Secrets {
-		if s.Name == host.EnvBaseURL {
+		if s.Name == agentfile.EnvBaseURL {
 			return false
 		}
 	}
@@ -27,7 +26,7 @@ func (f *Pool) modelURL(p *Plan) string {
 	if !p.usesOperatorModel() {
 		return ""
 	}
-	return f.options.Getenv(host.EnvBaseURL)
+	return f.options.Getenv(agentfile.EnvBaseURL)
 }
 
 // setsEndpoint reports whether a file, or one of its sub-agents, sets a model's endpoint.
@@ -51,7 +50,7 @@ func setsEndpoint(f *agentfile.File) bool {
 // usesOperatorKey reports whether a file, or one of its sub-agents, would send the operator's
 // key or URL to an MCP server or to hosts that modules reach.
 func usesOperatorKey(f *agentfile.File) bool {
-	operators := func(name string) bool { return name == host.EnvAPIKey || name == host.EnvBaseURL }
+	operators := func(name string) bool { return name == agentfile.EnvAPIKey || name == agentfile.EnvBaseURL }
 	for _, s := range f.Secrets {
 		if operators(s.Env) {
 			return true

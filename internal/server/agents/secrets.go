@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -31,7 +31,7 @@ func (v *secretsEnv) getenv(ctx context.Context) func(string) string {
 		if known[name] {
 			return v.open(ctx, name)
 		}
-		if shared && (name == host.EnvAPIKey || name == host.EnvBaseURL) {
+		if shared && (name == agentfile.EnvAPIKey || name == agentfile.EnvBaseURL) {
 			return v.pool.options.Getenv(name)
 		}
 		return ""

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/model"
-	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/modelfailure"
+	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
 // Timeouts of streams: writeTime is the maximum time for a client to read one part, and beat is the
@@ -88,7 +88,7 @@ func (s *sender) whole(events iter.Seq2[abi.Event, error]) error {
 func (s *sender) failure(e abi.Event, err error) error {
 	var journal *journal.Error
 	var ended *agent.Error
-	how, byModel := model.EndedBy(&e)
+	how, byModel := modelfailure.EndedBy(&e)
 	switch {
 	case errors.As(err, &journal):
 		return &Error{
@@ -292,7 +292,7 @@ func usageOf(u *abi.Usage) any {
 // waitsForClient reports whether a paused run waits for at least one tool of the client.
 func waitsForClient(interrupts []abi.Pending) bool {
 	for _, p := range interrupts {
-		if tool.ByClientIs(p) {
+		if toolcall.IsClient(p) {
 			return true
 		}
 	}

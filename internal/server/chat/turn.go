@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
 // Values of OpenAI's finish_reason.
@@ -153,7 +153,7 @@ func (t *turn) refusal() any {
 func (t *turn) calls(run string, indexed bool) []map[string]any {
 	var out []map[string]any
 	for _, p := range t.waiting {
-		if !tool.ByClientIs(p) {
+		if !toolcall.IsClient(p) {
 			continue
 		}
 		c := map[string]any{

@@ -15,7 +15,6 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agui"
 	"github.com/agent-runner/agent-runner/host/api"
-	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
@@ -23,6 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
 // AGUI serves clients of the AG-UI protocol.
@@ -171,7 +171,7 @@ func answersOf(info *journal.RunInfo, in *agui.Input) (map[string]json.RawMessag
 		}
 	}
 	for _, p := range info.Pending {
-		if _, given := answers[p.ID]; given || !tool.ByClientIs(p) {
+		if _, given := answers[p.ID]; given || !toolcall.IsClient(p) {
 			continue
 		}
 		if m, ok := results[p.Call.ID]; ok {

@@ -29,8 +29,8 @@ func (m *mux) Handle(pattern string, h http.Handler) {
 
 // schemaNames are the names in the document of types whose names in package api differ.
 var schemaNames = map[reflect.Type]string{
-	reflect.TypeFor[api.NewKey]():       "NewKeyBody",
-	reflect.TypeFor[api.NewTenant]():    "CreateTenantInputBody",
+	reflect.TypeFor[api.CreateKey]():    "NewKeyBody",
+	reflect.TypeFor[api.CreateTenant](): "CreateTenantInputBody",
 	reflect.TypeFor[api.TenantUpdate](): "UpdateTenantInputBody",
 	reflect.TypeFor[api.Usage]():        "UsageOutputBody",
 	reflect.TypeFor[api.UsageRow]():     "Usage",

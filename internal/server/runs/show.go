@@ -5,11 +5,11 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/api"
-	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
 // showInterrupts returns the API's form of interrupts.
@@ -22,7 +22,7 @@ func showInterrupts(list []abi.Pending) (out []api.Interrupt) {
 			Hook:    string(p.Hook),
 			Reason:  p.Reason,
 			Payload: p.Payload,
-			Client:  tool.ByClientIs(p),
+			Client:  toolcall.IsClient(p),
 		}
 		if p.Call != nil {
 			i.Call = &api.ToolCall{ID: p.Call.ID, Name: p.Call.Name, Arguments: p.Call.Arguments}

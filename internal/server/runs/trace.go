@@ -28,7 +28,7 @@ const (
 
 // Timelines returns a tracer that persists the timelines of a tenant's runs.
 func Timelines(t *store.Tenant, log *slog.Logger) tracing.Tracer {
-	return telemetry.Timelines(func(ctx context.Context, line *telemetry.Timeline) {
+	return telemetry.Timelines(func(ctx context.Context, line *api.Timeline) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceTimeout)
 		defer cancel()
 		if err := storeTimeline(ctx, t, line); err != nil && !errors.Is(err, journal.ErrNoRun) {
@@ -40,7 +40,7 @@ func Timelines(t *store.Tenant, log *slog.Logger) tracing.Tracer {
 // gzipWriters reuses writers, because each takes nearly 1 MB and each run has a timeline.
 var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-func storeTimeline(ctx context.Context, t *store.Tenant, line *telemetry.Timeline) error {
+func storeTimeline(ctx context.Context, t *store.Tenant, line *api.Timeline) error {
 	var b bytes.Buffer
 	z := gzipWriters.Get().(*gzip.Writer)
 	defer gzipWriters.Put(z)

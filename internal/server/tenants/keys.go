@@ -53,10 +53,10 @@ type (
 		TenantPath
 		httpapi.LongListInput
 	}
-	createKeyInput       struct{ Body api.NewKey }
+	createKeyInput       struct{ Body api.CreateKey }
 	createTenantKeyInput struct {
 		TenantPath
-		Body api.NewKey
+		Body api.CreateKey
 	}
 	// TenantKeyPath is embedded in inputs. It has the path parameters tenant and key.
 	TenantKeyPath struct {
@@ -205,7 +205,7 @@ func (k *Keys) create(
 	_ *httpapi.Caller,
 	t *store.Tenant,
 	may []string,
-	in *api.NewKey,
+	in *api.CreateKey,
 ) (*keyOutput, error) {
 	scopes := in.Scopes
 	if len(scopes) == 0 {

@@ -31,7 +31,7 @@ type (
 		Tenant string `path:"tenant" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" doc:"The tenant's id."`
 	}
 	tenantOutput      struct{ Body *api.Tenant }
-	createTenantInput struct{ Body api.NewTenant }
+	createTenantInput struct{ Body api.CreateTenant }
 	listTenantsInput  struct {
 		After string `query:"after" maxLength:"63" deprecated:"true" doc:"Only tenants whose ids sort after this one. Deprecated: use cursor."`
 		httpapi.ListInput

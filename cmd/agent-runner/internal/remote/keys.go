@@ -43,7 +43,7 @@ be shown again. The key goes to standard output, information about it to standar
 		Example: `  agent-runner keys create ci --scope modules:write --scope agents:write --expires 90d
   agent-runner keys create first --tenant acme > acme.key`,
 	}, func(ctx context.Context, r *Session, args []string) error {
-		in := &api.NewKey{Name: args[0], Scopes: scopes}
+		in := &api.CreateKey{Name: args[0], Scopes: scopes}
 		if life != "" {
 			d, err := cli.ParseDays("expires", life)
 			if err != nil {

@@ -153,7 +153,7 @@ func tenantsCreate(e *cli.Env) *cobra.Command {
 		Example: `  agent-runner tenants create acme --quota concurrent_runs=5 --quota runs_per_day=1000
   agent-runner keys create first --tenant acme`,
 	}, func(ctx context.Context, r *Session, args []string) error {
-		in := &api.NewTenant{ID: args[0], Name: t.name, Quota: &api.TenantQuota{}, Policy: &api.Policy{}}
+		in := &api.CreateTenant{ID: args[0], Name: t.name, Quota: &api.TenantQuota{}, Policy: &api.Policy{}}
 		if err := t.limits(in.Quota); err != nil {
 			return err
 		}

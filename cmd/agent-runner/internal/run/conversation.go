@@ -9,7 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
-	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
 // conversation returns the initial messages of the run: the messages of --messages, then the
@@ -48,7 +48,7 @@ func (s *source) refuses(messages []abi.Message) error {
 	return cli.Usagef(
 		"without a model, only the recorded prompt %q has an answer; name a model with --model (its key in %s), or replay your own recording with --replay",
 		s.prompt,
-		host.EnvAPIKey,
+		agentfile.EnvAPIKey,
 	)
 }
 

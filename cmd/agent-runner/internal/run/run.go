@@ -54,7 +54,7 @@ func NewRun(e *cli.Env) *cobra.Command {
 The answer goes to standard output, everything else to standard error. With -o json,
 standard output has one event per line; the last one is run_finished.
 
-The API key comes from $` + host.EnvAPIKey + `, another endpoint from $` + host.EnvBaseURL + `. Without a
+The API key comes from $` + agentfile.EnvAPIKey + `, another endpoint from $` + agentfile.EnvBaseURL + `. Without a
 model, a built-in recording answers. With $` + hosting.EnvOTLP + `, OpenTelemetry
 spans of the run are sent to that address.
 
@@ -268,7 +268,7 @@ func explainConfig(err error) error {
 // keepRuns sets the options that persist the runs of an agent in the store.
 func (c *runCommand) keepRuns(o *host.FileOptions, file *agentfile.File, source *source) error {
 	if file.Model.BaseURL == "" && source.model == nil {
-		file.Model.BaseURL = agentfile.URL(c.env.Getenv(host.EnvBaseURL))
+		file.Model.BaseURL = agentfile.URL(c.env.Getenv(agentfile.EnvBaseURL))
 	}
 	replay := c.replay
 	if source.prompt != "" {

@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/cassette"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
@@ -47,7 +46,7 @@ func (s *source) left() int {
 // source selects the source of answers from the flags and the agent file.
 func (c *runCommand) source(f *agentfile.File) (*source, error) {
 	s := &source{}
-	endpoint := string(f.Model.BaseURL) + c.env.Getenv(host.EnvBaseURL)
+	endpoint := string(f.Model.BaseURL) + c.env.Getenv(agentfile.EnvBaseURL)
 	switch {
 	case c.replay != "":
 		tape, err := hosting.Recording(c.replay)

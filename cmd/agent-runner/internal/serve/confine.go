@@ -12,7 +12,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
-	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
 // dnsPort is always allowed, because long DNS answers use TCP.
@@ -97,7 +97,7 @@ func (c *serveCommand) needs(store, cacheDir string) (*confinement, error) {
 	if len(c.connectPorts) == 0 {
 		return n, nil
 	}
-	for _, name := range []string{host.EnvBaseURL, hosting.EnvOTLP, hosting.EnvOTLPTraces} {
+	for _, name := range []string{agentfile.EnvBaseURL, hosting.EnvOTLP, hosting.EnvOTLPTraces} {
 		if port := portOf(c.env.Getenv(name)); port != 0 {
 			ports = append(ports, port)
 		}

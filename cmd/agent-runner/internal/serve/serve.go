@@ -77,7 +77,7 @@ commands to standard error. The store is ` + hosting.StoreHelp + `;
 it defaults to $` + hosting.EnvStore + `, else default. Several servers can
 share a PostgreSQL database; if one of them dies, another resumes its runs.
 
-$` + host.EnvAPIKey + ` and $` + host.EnvBaseURL + ` configure the operator's model endpoint. Tenants
+$` + agentfile.EnvAPIKey + ` and $` + agentfile.EnvBaseURL + ` configure the operator's model endpoint. Tenants
 can use the models that their policy allows (tenants create --allow-model), or set a
 key of their own (secrets set). If ` + hosting.EnvOTLP + `
 is set, spans of runs are sent there.
@@ -174,7 +174,7 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
 		&c.connectPorts,
 		"connect-ports",
 		nil,
-		"connect only to these TCP `PORTS`, such as 443, and to those of the store, $"+host.EnvBaseURL+" and $"+hosting.EnvOTLP+" (default: all)",
+		"connect only to these TCP `PORTS`, such as 443, and to those of the store, $"+agentfile.EnvBaseURL+" and $"+hosting.EnvOTLP+" (default: all)",
 	)
 	f.StringVar(
 		&c.retention,

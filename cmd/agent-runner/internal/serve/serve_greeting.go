@@ -8,9 +8,9 @@ import (
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
-	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/server"
 	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
 // A greeting is the text that a server prints when it starts.
@@ -39,16 +39,16 @@ func (g *greeting) say(ctx context.Context, srv *server.Server, s store.Store, n
 		fmt.Fprintf(g.env.Err, "model: the built-in recording, which answers one question: %s\n", hosting.DemoPrompt)
 	case g.replay != "":
 		fmt.Fprintf(g.env.Err, "model: the recording %s\n", g.replay)
-	case g.env.Getenv(host.EnvBaseURL) != "":
-		fmt.Fprintf(g.env.Err, "model: %s\n", hosting.Place(g.env.Getenv(host.EnvBaseURL)))
-	case g.env.Getenv(host.EnvAPIKey) != "":
+	case g.env.Getenv(agentfile.EnvBaseURL) != "":
+		fmt.Fprintf(g.env.Err, "model: %s\n", hosting.Place(g.env.Getenv(agentfile.EnvBaseURL)))
+	case g.env.Getenv(agentfile.EnvAPIKey) != "":
 		fmt.Fprintf(g.env.Err, "model: OpenAI's\n")
 	default:
 		shared = false
 		fmt.Fprintf(
 			g.env.Err,
 			"model: none, because $%s is not set; tenants set their own keys (to try it without a key: --replay %s)\n",
-			host.EnvAPIKey,
+			agentfile.EnvAPIKey,
 			hosting.Demo,
 		)
 	}

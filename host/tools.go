@@ -1,23 +1,25 @@
-package tool
+package host
 
 import (
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-// A Set holds the tools of one owner. The owner's name is for messages, such as `MCP server
+// A toolSet holds the tools of one owner. The owner's name is for messages, such as `MCP server
 // "files"` or `the built-in tools`.
-type Set struct {
+type toolSet struct {
 	Owner string
-	Tools []Tool
+	Tools []tool.Tool
 }
 
-// Join combines sets. It fails if two tools have the same name, and the error names their
+// joinTools combines sets. It fails if two tools have the same name, and the error names their
 // owners.
-func Join(sets ...Set) ([]Tool, error) {
-	var all []Tool
+func joinTools(sets ...toolSet) ([]tool.Tool, error) {
+	var all []tool.Tool
 	var names []string
 	owners := map[string][]string{}
 	for _, set := range sets {

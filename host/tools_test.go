@@ -1,4 +1,4 @@
-package tool
+package host
 
 import (
 	"context"
@@ -7,22 +7,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/tool"
 )
 
 func TestJoin(t *testing.T) {
 	t.Parallel()
-	named := func(names ...string) (tools []Tool) {
+	named := func(names ...string) (tools []tool.Tool) {
 		for _, n := range names {
 			tools = append(
 				tools,
-				Func(abi.Tool{Name: n}, func(context.Context, abi.Call) (*abi.Result, error) { return nil, nil }),
+				tool.Func(abi.Tool{Name: n}, func(context.Context, abi.Call) (*abi.Result, error) { return nil, nil }),
 			)
 		}
 		return tools
 	}
-	builtins := Set{"the built-in tools", named("time", "read_file")}
+	builtins := toolSet{"the built-in tools", named("time", "read_file")}
 
-	tools, err := Join(builtins, Set{`MCP server "web"`, named("fetch")})
+	tools, err := joinTools(builtins, toolSet{`MCP server "web"`, named("fetch")})
 	require.NoError(t, err)
 	var names []string
 	for _, tl := range tools {
@@ -30,10 +31,10 @@ func TestJoin(t *testing.T) {
 	}
 	require.Equal(t, []string{"time", "read_file", "fetch"}, names)
 
-	_, err = Join(
+	_, err = joinTools(
 		builtins,
-		Set{`MCP server "files"`, named("read_file", "x", "x")},
-		Set{`MCP server "more"`, named("read_file")},
+		toolSet{`MCP server "files"`, named("read_file", "x", "x")},
+		toolSet{`MCP server "more"`, named("read_file")},
 	)
 	require.EqualError(
 		t,

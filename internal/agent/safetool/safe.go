@@ -1,4 +1,6 @@
-package tool
+// Package safetool wraps tools so that no call of one harms the run: it bounds the time and the
+// result of each call, and turns panics into errors.
+package safetool
 
 import (
 	"context"
@@ -12,61 +14,62 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// Defaults of SafeOptions.
+// Defaults of Options.
 const (
-	DefaultTimeout   = 2 * time.Minute
-	DefaultMaxResult = 1 << 20
-	DefaultMaxMedia  = 4 << 20
-	DefaultMaxLeft   = 64
+	defaultTimeout   = 2 * time.Minute
+	defaultMaxResult = 1 << 20
+	defaultMaxMedia  = 4 << 20
+	defaultMaxLeft   = 64
 )
 
-// SafeOptions configure the limits of a SafeTool.
-type SafeOptions struct {
-	Timeout   time.Duration // of one call; defaults to DefaultTimeout
-	MaxResult int           // bytes of text in all parts of a result; defaults to DefaultMaxResult
-	MaxMedia  int           // bytes of other parts as JSON; defaults to MaxResult if that is set, else to DefaultMaxMedia
-	MaxLeft   int           // abandoned calls that have not returned; defaults to DefaultMaxLeft
+// Options configure the limits of a Tool.
+type Options struct {
+	Timeout   time.Duration // of one call; defaults to 2 minutes
+	MaxResult int           // bytes of text in all parts of a result; defaults to 1 MiB
+	MaxMedia  int           // bytes of other parts as JSON; defaults to MaxResult if that is set, else to 4 MiB
+	MaxLeft   int           // abandoned calls that have not returned; defaults to 64
 }
 
-// Safe wraps a tool so that no call panics, exceeds its timeout, or returns a result that is
+// New wraps a tool so that no call panics, exceeds its timeout, or returns a result that is
 // too large or not valid UTF-8. A call that does not return when its context is done is
 // abandoned. While too many abandoned calls have not returned, further calls fail. The options
 // are copied; nil means the defaults.
-func Safe(t Tool, options *SafeOptions) *SafeTool {
-	var o SafeOptions
+func New(t tool.Tool, options *Options) *Tool {
+	var o Options
 	if options != nil {
 		o = *options
 	}
 	if o.Timeout <= 0 {
-		o.Timeout = DefaultTimeout
+		o.Timeout = defaultTimeout
 	}
 	if o.MaxMedia <= 0 {
-		o.MaxMedia = DefaultMaxMedia
+		o.MaxMedia = defaultMaxMedia
 		if o.MaxResult > 0 {
 			o.MaxMedia = o.MaxResult
 		}
 	}
 	if o.MaxResult <= 0 {
-		o.MaxResult = DefaultMaxResult
+		o.MaxResult = defaultMaxResult
 	}
 	if o.MaxLeft <= 0 {
-		o.MaxLeft = DefaultMaxLeft
+		o.MaxLeft = defaultMaxLeft
 	}
-	return &SafeTool{Tool: t, o: o}
+	return &Tool{Tool: t, o: o}
 }
 
-// A SafeTool wraps an untrusted tool.
-type SafeTool struct {
-	Tool
-	o    SafeOptions
+// A Tool wraps an untrusted tool.
+type Tool struct {
+	tool.Tool
+	o    Options
 	left atomic.Int64
 }
 
 // Left returns the number of abandoned calls that have not returned.
-func (t *SafeTool) Left() int { return int(t.left.Load()) }
+func (t *Tool) Left() int { return int(t.left.Load()) }
 
 // A PanicError is a panic of a tool. The model receives its text. The stack helps to fix the
 // tool.
@@ -85,12 +88,12 @@ type outcome struct {
 
 // Call calls the tool. If the call times out, the error is an *abi.Error with the code
 // limit. If the tool panics, the error is a *PanicError.
-func (t *SafeTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
+func (t *Tool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	return t.guard(ctx, call, func(ctx context.Context) (*abi.Result, error) { return t.Tool.Call(ctx, call) })
 }
 
 // guard calls fn, which calls the tool, and enforces the limits.
-func (t *SafeTool) guard(
+func (t *Tool) guard(
 	ctx context.Context,
 	call abi.Call,
 	fn func(context.Context) (*abi.Result, error),
@@ -144,7 +147,7 @@ func run(ctx context.Context, call abi.Call, fn func(context.Context) (*abi.Resu
 }
 
 // clean validates and bounds a result before models and modules receive it.
-func (t *SafeTool) clean(out outcome) (*abi.Result, error) {
+func (t *Tool) clean(out outcome) (*abi.Result, error) {
 	if out.err != nil {
 		return nil, t.cleanError(out.err)
 	}
@@ -175,7 +178,7 @@ func isObject(b json.RawMessage) bool {
 // partSize is the overhead counted for each part, in bytes.
 const partSize = 32
 
-func (t *SafeTool) cleanParts(parts []abi.Part) []abi.Part {
+func (t *Tool) cleanParts(parts []abi.Part) []abi.Part {
 	left, media := t.o.MaxResult, t.o.MaxMedia
 	out := make([]abi.Part, 0, min(len(parts), left/partSize+1))
 	for i, p := range parts {
@@ -218,7 +221,7 @@ func (t *SafeTool) cleanParts(parts []abi.Part) []abi.Part {
 func textPart(s string) abi.Part { return abi.Part{Type: abi.PartText, Text: s} }
 
 // cut truncates s to limit bytes of valid UTF-8, and appends a note if it was truncated.
-func (t *SafeTool) cut(s string, limit int) string {
+func (t *Tool) cut(s string, limit int) string {
 	if len(s) <= limit {
 		return strings.ToValidUTF8(s, "\ufffd")
 	}
@@ -231,7 +234,7 @@ func (t *SafeTool) cut(s string, limit int) string {
 }
 
 // cleanError returns err, with another text if its own is too long or not valid UTF-8.
-func (t *SafeTool) cleanError(err error) error {
+func (t *Tool) cleanError(err error) error {
 	text := err.Error()
 	if len(text) <= t.o.MaxResult && utf8.ValidString(text) {
 		return err
@@ -254,3 +257,27 @@ type cutError struct {
 
 func (e *cutError) Error() string { return e.text }
 func (e *cutError) Unwrap() error { return e.err }
+
+// Stream calls the tool and streams its result to out, within the limits of a result. If the
+// tool exceeds them, out returns an error to it. A tool that does not stream is called with
+// Call. The errors are those of Call.
+func (t *Tool) Stream(ctx context.Context, call abi.Call, out *tool.Out) (*abi.Result, error) {
+	s, ok := t.Tool.(tool.Streamer)
+	if !ok {
+		return t.Call(ctx, call)
+	}
+	bounded := out.Limited(t.o.MaxResult, t.o.MaxMedia)
+	return t.guard(ctx, call, func(ctx context.Context) (*abi.Result, error) {
+		res, err := s.Stream(ctx, call, bounded)
+		if err == nil && res == nil {
+			res = bounded.Result()
+		}
+		return res, err
+	})
+}
+
+// Streams reports whether the tool can stream its result.
+func (t *Tool) Streams() bool {
+	_, ok := t.Tool.(tool.Streamer)
+	return ok
+}

@@ -1,4 +1,4 @@
-package tool
+package safetool
 
 import (
 	"context"
@@ -14,25 +14,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
-func streaming(fn func(ctx context.Context, out *Out) (*abi.Result, error)) Streamer {
-	return StreamFunc(
+func streaming(fn func(ctx context.Context, out *tool.Out) (*abi.Result, error)) tool.Streamer {
+	return tool.StreamFunc(
 		abi.Tool{Name: "fake"},
-		func(ctx context.Context, _ abi.Call, out *Out) (*abi.Result, error) { return fn(ctx, out) },
+		func(ctx context.Context, _ abi.Call, out *tool.Out) (*abi.Result, error) { return fn(ctx, out) },
 	)
 }
 
 // listen streams a call, and returns the chunks received.
-func listen(ctx context.Context, t *SafeTool) (heard []string, res *abi.Result, err error) {
-	res, err = t.Stream(ctx, abi.Call{ID: "c1", Name: "fake", Arguments: "{}"}, NewOut(func(c abi.Chunk) error {
-		if c.Kind == abi.ChunkPart {
-			heard = append(heard, "part "+c.Part.Type)
+func listen(ctx context.Context, t *Tool) (heard []string, res *abi.Result, err error) {
+	res, err = t.Stream(
+		ctx,
+		abi.Call{ID: "c1", Name: "fake", Arguments: "{}"},
+		toolcall.NewOut(toolcall.Unlimited, toolcall.Unlimited, func(c abi.Chunk) error {
+			if c.Kind == abi.ChunkPart {
+				heard = append(heard, "part "+c.Part.Type)
+				return nil
+			}
+			heard = append(heard, c.Text)
 			return nil
-		}
-		heard = append(heard, c.Text)
-		return nil
-	}))
+		}),
+	)
 	return heard, res, err
 }
 
@@ -40,31 +46,31 @@ func TestStream(t *testing.T) {
 	t.Parallel()
 	image := abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:,"}`)}
 	for name, tc := range map[string]struct {
-		call  func(context.Context, *Out) (*abi.Result, error)
+		call  func(context.Context, *tool.Out) (*abi.Result, error)
 		heard []string
 		want  string
 		parts int
 		err   string
 	}{
-		"pieces are the result": {func(_ context.Context, out *Out) (*abi.Result, error) {
+		"pieces are the result": {func(_ context.Context, out *tool.Out) (*abi.Result, error) {
 			_, err := fmt.Fprintf(out, "one %d", 2)
 			return nil, errors.Join(err, out.Text(""), out.Text(" three"))
 		}, []string{"one 2", " three"}, "one 2 three", 1, ""},
-		"the result is the truth": {func(_ context.Context, out *Out) (*abi.Result, error) {
+		"the result is the truth": {func(_ context.Context, out *tool.Out) (*abi.Result, error) {
 			return abi.TextResult("all of it"), out.Text("so far")
 		}, []string{"so far"}, "all of it", 1, ""},
-		"nothing": {func(context.Context, *Out) (*abi.Result, error) { return nil, nil }, nil, "", 1, ""},
-		"an error": {func(_ context.Context, out *Out) (*abi.Result, error) {
+		"nothing": {func(context.Context, *tool.Out) (*abi.Result, error) { return nil, nil }, nil, "", 1, ""},
+		"an error": {func(_ context.Context, out *tool.Out) (*abi.Result, error) {
 			return nil, errors.Join(out.Text("a"), errors.New("broken"))
 		}, []string{"a"}, "", 0, "broken"},
-		"a panic": {func(_ context.Context, out *Out) (*abi.Result, error) { _ = out.Text("a"); panic("boom") }, []string{"a"}, "", 0, `tool "fake" panicked: boom`},
-		"other parts": {func(_ context.Context, out *Out) (*abi.Result, error) {
+		"a panic": {func(_ context.Context, out *tool.Out) (*abi.Result, error) { _ = out.Text("a"); panic("boom") }, []string{"a"}, "", 0, `tool "fake" panicked: boom`},
+		"other parts": {func(_ context.Context, out *tool.Out) (*abi.Result, error) {
 			return nil, errors.Join(out.Text("a"), out.Text("b"), out.Part(image), out.Text("c"))
 		}, []string{"a", "b", "part image_url", "c"}, "abc", 3, ""},
-		"a broken part": {func(_ context.Context, out *Out) (*abi.Result, error) {
+		"a broken part": {func(_ context.Context, out *tool.Out) (*abi.Result, error) {
 			return nil, out.Part(abi.Part{Type: "file", File: []byte("{")})
 		}, nil, "", 0, "not valid JSON"},
-		"too much, and told so": {func(_ context.Context, out *Out) (*abi.Result, error) {
+		"too much, and told so": {func(_ context.Context, out *tool.Out) (*abi.Result, error) {
 			for i := range 20 {
 				if err := out.Text(strings.Repeat("x", 10)); err != nil {
 					return nil, fmt.Errorf("at %d: %w", i, err)
@@ -72,7 +78,7 @@ func TestStream(t *testing.T) {
 			}
 			return nil, nil
 		}, slicesOf("xxxxxxxxxx", 10), "", 0, "at 10: a piece of 10 bytes"},
-		"too much, and not listening": {func(_ context.Context, out *Out) (*abi.Result, error) {
+		"too much, and not listening": {func(_ context.Context, out *tool.Out) (*abi.Result, error) {
 			for range 20 {
 				_ = out.Text(strings.Repeat("x", 10))
 			}
@@ -81,7 +87,7 @@ func TestStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			heard, res, err := listen(t.Context(), Safe(streaming(tc.call), &SafeOptions{MaxResult: 100}))
+			heard, res, err := listen(t.Context(), New(streaming(tc.call), &Options{MaxResult: 100}))
 			require.Equal(t, tc.heard, heard)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err)
@@ -106,7 +112,7 @@ func slicesOf(s string, n int) []string {
 // tool that does not stream works with Stream.
 func TestStreamCalledAsAWhole(t *testing.T) {
 	t.Parallel()
-	res, err := call(t.Context(), Safe(streaming(func(_ context.Context, out *Out) (*abi.Result, error) {
+	res, err := call(t.Context(), New(streaming(func(_ context.Context, out *tool.Out) (*abi.Result, error) {
 		return nil, errors.Join(out.Text("a"), out.Text("b"))
 	}), nil))
 	require.NoError(t, err)
@@ -114,7 +120,7 @@ func TestStreamCalledAsAWhole(t *testing.T) {
 
 	heard, res, err := listen(
 		t.Context(),
-		Safe(fake(func(context.Context) (*abi.Result, error) { return abi.TextResult("whole"), nil }), nil),
+		New(fake(func(context.Context) (*abi.Result, error) { return abi.TextResult("whole"), nil }), nil),
 	)
 	require.NoError(t, err)
 	require.Empty(t, heard)
@@ -129,18 +135,22 @@ func TestStreamIsLeftBehind(t *testing.T) {
 		over := errors.New("nobody listens")
 		late := make(chan error, 1)
 		var ended atomic.Bool
-		tool := Safe(streaming(func(ctx context.Context, out *Out) (*abi.Result, error) {
+		tool := New(streaming(func(ctx context.Context, out *tool.Out) (*abi.Result, error) {
 			time.Sleep(time.Hour)
 			_, err := io.WriteString(out, "late")
 			late <- err
 			return nil, err
-		}), &SafeOptions{Timeout: time.Minute})
-		_, err := tool.Stream(t.Context(), abi.Call{Name: "fake"}, NewOut(func(abi.Chunk) error {
-			if ended.Load() {
-				return over
-			}
-			return nil
-		}))
+		}), &Options{Timeout: time.Minute})
+		_, err := tool.Stream(
+			t.Context(),
+			abi.Call{Name: "fake"},
+			toolcall.NewOut(toolcall.Unlimited, toolcall.Unlimited, func(abi.Chunk) error {
+				if ended.Load() {
+					return over
+				}
+				return nil
+			}),
+		)
 		ended.Store(true)
 		require.ErrorIs(t, err, &abi.Error{Code: abi.CodeLimit})
 		require.Equal(t, 1, tool.Left())

@@ -1,4 +1,4 @@
-package tool
+package safetool
 
 import (
 	"context"
@@ -16,17 +16,21 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func fake(call func(ctx context.Context) (*abi.Result, error)) Tool {
-	return Func(abi.Tool{Name: "fake"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) { return call(ctx) })
+func fake(call func(ctx context.Context) (*abi.Result, error)) tool.Tool {
+	return tool.Func(
+		abi.Tool{Name: "fake"},
+		func(ctx context.Context, _ abi.Call) (*abi.Result, error) { return call(ctx) },
+	)
 }
 
-func call(ctx context.Context, t Tool) (*abi.Result, error) {
+func call(ctx context.Context, t tool.Tool) (*abi.Result, error) {
 	return t.Call(ctx, abi.Call{ID: "c1", Name: "fake", Arguments: "{}"})
 }
 
@@ -40,16 +44,16 @@ func TestSafePassesResultsOn(t *testing.T) {
 		IsError: true,
 		Extra:   json.RawMessage(`{"a":1}`),
 	}
-	got, err := call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return want, nil }), nil))
+	got, err := call(t.Context(), New(fake(func(context.Context) (*abi.Result, error) { return want, nil }), nil))
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 
 	for name, res := range map[string]*abi.Result{"nothing": nil, "an empty text": abi.TextResult("")} {
-		got, err := call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return res, nil }), nil))
+		got, err := call(t.Context(), New(fake(func(context.Context) (*abi.Result, error) { return res, nil }), nil))
 		require.NoError(t, err, name)
 		require.Equal(t, abi.TextResult(""), got, name)
 	}
-	got, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return &abi.Result{}, nil }), nil))
+	got, err = call(t.Context(), New(fake(func(context.Context) (*abi.Result, error) { return &abi.Result{}, nil }), nil))
 	require.NoError(t, err)
 	require.True(t, got.Content.IsNull())
 }
@@ -78,9 +82,9 @@ func TestSafeCutsResults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			safe := Safe(
+			safe := New(
 				fake(func(context.Context) (*abi.Result, error) { return &abi.Result{Content: tc.in}, nil }),
-				&SafeOptions{MaxResult: 100},
+				&Options{MaxResult: 100},
 			)
 			res, err := call(t.Context(), safe)
 			require.NoError(t, err)
@@ -110,19 +114,19 @@ func TestSafeErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			res, err := call(t.Context(), Safe(fake(tc.call), &SafeOptions{MaxResult: 100}))
+			res, err := call(t.Context(), New(fake(tc.call), &Options{MaxResult: 100}))
 			require.Nil(t, res)
 			require.ErrorContains(t, err, tc.want)
 			require.True(t, utf8.ValidString(err.Error()))
 		})
 	}
-	_, err := call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return nil, sentinel }), nil))
+	_, err := call(t.Context(), New(fake(func(context.Context) (*abi.Result, error) { return nil, sentinel }), nil))
 	require.ErrorIs(t, err, sentinel)
 
 	long := &abi.Error{Code: abi.CodeUnavailable, Message: strings.Repeat("x", 1000)}
 	_, err = call(
 		t.Context(),
-		Safe(fake(func(context.Context) (*abi.Result, error) { return nil, long }), &SafeOptions{MaxResult: 100}),
+		New(fake(func(context.Context) (*abi.Result, error) { return nil, long }), &Options{MaxResult: 100}),
 	)
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable}, "a cut error keeps its code")
 	require.Less(t, len(err.Error()), 200)
@@ -130,13 +134,13 @@ func TestSafeErrors(t *testing.T) {
 	wrapped := fmt.Errorf("%s: %w", strings.Repeat("x", 1000), sentinel)
 	_, err = call(
 		t.Context(),
-		Safe(fake(func(context.Context) (*abi.Result, error) { return nil, wrapped }), &SafeOptions{MaxResult: 100}),
+		New(fake(func(context.Context) (*abi.Result, error) { return nil, wrapped }), &Options{MaxResult: 100}),
 	)
 	require.ErrorIs(t, err, sentinel, "a cut error stays what it is")
 	require.Less(t, len(err.Error()), 200)
 
 	var panicked *PanicError
-	_, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { panic("boom") }), nil))
+	_, err = call(t.Context(), New(fake(func(context.Context) (*abi.Result, error) { panic("boom") }), nil))
 	require.ErrorAs(t, err, &panicked)
 	require.Contains(t, string(panicked.Stack), "safe_test.go")
 }
@@ -144,10 +148,10 @@ func TestSafeErrors(t *testing.T) {
 func TestSafeTimeLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		obedient := Safe(fake(func(ctx context.Context) (*abi.Result, error) {
+		obedient := New(fake(func(ctx context.Context) (*abi.Result, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}), &SafeOptions{Timeout: time.Minute})
+		}), &Options{Timeout: time.Minute})
 		start := time.Now()
 		_, err := call(t.Context(), obedient)
 		require.EqualError(t, err, `tool "fake" did not answer within 1m0s`)
@@ -162,10 +166,10 @@ func TestSafeLeavesBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		stubborn := Safe(fake(func(context.Context) (*abi.Result, error) {
+		stubborn := New(fake(func(context.Context) (*abi.Result, error) {
 			<-release
 			return abi.TextResult("late"), nil
-		}), &SafeOptions{MaxLeft: 2})
+		}), &Options{MaxLeft: 2})
 
 		cause := errors.New("the run was canceled")
 		for range 2 {

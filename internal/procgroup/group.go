@@ -1,0 +1,67 @@
+// Package procgroup starts child processes as leaders of their own process groups, so that their
+// descendants end with them.
+package procgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Start starts a command as the leader of its own process group.
+func Start(cmd *exec.Cmd) (*Group, error) {
+	ownGroup(cmd)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting it: %w", err)
+	}
+	return &Group{cmd}, nil
+}
+
+// A Group is a child process with its process group.
+type Group struct{ cmd *exec.Cmd }
+
+// PID returns the process id, which is also the id of the group.
+func (g *Group) PID() int { return g.cmd.Process.Pid }
+
+// Wait waits for the process to exit and kills the rest of its group. The error describes the
+// exit status; it is nil for status 0.
+func (g *Group) Wait() error {
+	err := g.cmd.Wait()
+	// The id of a group is not reused while the group has a member.
+	killGroup(g.PID())
+	return err
+}
+
+// Terminate sends SIGTERM to the process group.
+func (g *Group) Terminate() { terminateGroup(g.PID()) }
+
+// Kill sends SIGKILL to the process group.
+func (g *Group) Kill() {
+	killGroup(g.PID())
+	_ = g.cmd.Process.Kill() // for systems without process groups
+}
+
+// FindProgram resolves a program as a shell does: a relative path with a separator is relative to
+// dir, and a bare name is looked up in PATH. Its errors name the searched path.
+func FindProgram(program, dir string) (string, error) {
+	if strings.ContainsRune(program, filepath.Separator) && !filepath.IsAbs(program) && dir != "" {
+		program = filepath.Join(dir, program)
+	}
+	path, err := exec.LookPath(program)
+	switch {
+	case err == nil:
+		return filepath.Abs(path)
+	case errors.Is(err, exec.ErrNotFound):
+		return "", fmt.Errorf("there is no program %q in PATH (%s); install it, or give its path", program, os.Getenv("PATH"))
+	case errors.Is(err, fs.ErrPermission):
+		return "", fmt.Errorf("the program %q cannot be executed; is it a program, and executable?", program)
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("there is no program %q", program)
+	default:
+		return "", fmt.Errorf("looking for the program: %w", err)
+	}
+}
