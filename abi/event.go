@@ -106,11 +106,3 @@ type EntryStats struct {
 	ModelCalls int64 `json:"model_calls,omitempty"`
 	ToolCalls  int64 `json:"tool_calls,omitempty"`
 }
-
-// The levels of the log import.
-const (
-	LogDebug = iota
-	LogInfo
-	LogWarn
-	LogError
-)

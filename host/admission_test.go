@@ -96,7 +96,7 @@ func TestRunsWaitForMemory(t *testing.T) {
 func TestRunThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	a := guarded(t, oneInstance-1, 1, nil)
-	var last host.Event
+	var last abi.Event
 	var err error
 	for last, err = range a.Run(t.Context(), host.Input{Messages: []abi.Message{abi.User("work")}}) {
 		require.NotEqual(t, abi.EventStepStarted, last.Type)

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
@@ -20,7 +21,7 @@ import (
 type Middleware struct {
 	Name    string // unique in the agent; defaults to the module's file name without extension
 	Module  *Module
-	Native  *Native
+	Native  *native.Middleware
 	Config  json.RawMessage // for the module
 	Grants  Grants          // for the module; by default it can only read the messages
 	OnFault hook.OnFault    // defaults to Fail

@@ -5,14 +5,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
-// IsCompileChild reports whether this process is a compile child. A program that sets
+// CompileChildMain is the main function of a compile child: it compiles modules and bundles scripts.
+// ok is false, and nothing happens, if this process is no compile child. A program that sets
 // [Options.CompileChild] must start with
 //
-//	if host.IsCompileChild() {
-//		os.Exit(host.CompileChildMain())
+//	if code, ok := host.CompileChildMain(); ok {
+//		os.Exit(code)
 //	}
-func IsCompileChild() bool { return child.IsChild() }
-
-// CompileChildMain is the main function of a compile child. It compiles modules and bundles
-// scripts, and returns the exit code.
-func CompileChildMain() int { return child.Main(javascript.Job()) }
+func CompileChildMain() (code int, ok bool) {
+	if !child.IsChild() {
+		return 0, false
+	}
+	return child.Main(javascript.Job()), true
+}

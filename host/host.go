@@ -48,9 +48,9 @@ type Options struct {
 	CacheDir string
 	// CompileChild, if not nil, compiles modules and bundles scripts in child processes, so
 	// that a module that takes too much time or memory does not affect this process. A
-	// program that sets it must check [IsCompileChild] at the start of main and call
-	// [CompileChildMain]. Without it, this process compiles, and the nesting depth of scripts
-	// is limited to less than some bundled packages have.
+	// program that sets it must call [CompileChildMain] at the start of main. Without it, this
+	// process compiles, and the nesting depth of scripts is limited to less than some bundled
+	// packages have.
 	CompileChild *CompileChild
 	// MemoryBytes limits the memory of the modules of all runs. A run reserves its maximum
 	// when it starts, waits while other runs hold the memory, and fails with a
@@ -243,7 +243,7 @@ func (a *Agent) Close() {
 }
 
 // Run runs the agent and yields its events; see [agent.Agent.Run].
-func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[Event, error] {
+func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[abi.Event, error] {
 	return a.Agent.Run(ctx, in)
 }
 

@@ -1,13 +1,11 @@
 package host
 
 import (
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
-	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 	"github.com/agent-runner/agent-runner/internal/egress"
 	"github.com/agent-runner/agent-runner/internal/module"
@@ -26,8 +24,6 @@ type (
 	// Grants are the powers of one entry: HTTP hosts, models, tools and durable values. The
 	// zero value grants none.
 	Grants = policy.Grants
-	// Native is a middleware in Go; package native has constructors.
-	Native = inproc.Middleware
 	// Network sets the private addresses and the secrets of modules' requests.
 	Network = egress.Options
 	// Profile collects the fuel of each function of modules; see Options.Profile.
@@ -40,8 +36,6 @@ type (
 type (
 	// Input is the input of a run: the messages, and optionally an id and metadata.
 	Input = agent.Input
-	// Event is one event of a run; package abi lists the types and their order.
-	Event = abi.Event
 	// RunLimits limit the calls of one run: model calls, tool calls, by tool.
 	RunLimits = agent.Limits
 	// State is a paused run; [Agent.Resume] resumes it. It is JSON.

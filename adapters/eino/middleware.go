@@ -1,6 +1,7 @@
 package eino
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,13 +37,17 @@ type Options struct {
 // A Middleware is a chain of middlewares as an Eino middleware. It is safe for concurrent use by
 // many agents and runs.
 type Middleware struct {
+	adk.ChatModelAgentMiddleware
+	chain *host.Chain
+}
+
+// A handler is the chain in the methods that Eino calls.
+type handler struct {
 	*adk.BaseChatModelAgentMiddleware
 	name    string
 	chain   *host.Chain
 	onEvent func(context.Context, abi.Event)
 }
-
-var _ adk.ChatModelAgentMiddleware = (*Middleware)(nil)
 
 // New configures the middlewares. An error names the middleware that failed.
 func New(ctx context.Context, h *host.Host, o *Options) (*Middleware, error) {
@@ -56,18 +61,15 @@ func New(ctx context.Context, h *host.Host, o *Options) (*Middleware, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Middleware{name: o.Name, chain: c, onEvent: o.OnEvent}
-	if m.name == "" {
-		m.name = "agent-runner"
-	}
-	return m, nil
+	name := cmp.Or(o.Name, "agent-runner")
+	return &Middleware{&handler{name: name, chain: c, onEvent: o.OnEvent}, c}, nil
 }
 
 // Close frees the middlewares. It must be called after their last run.
 func (m *Middleware) Close() { m.chain.Close() }
 
 // BeforeAgent runs before_agent. Eino calls it again when a run resumes.
-func (m *Middleware) BeforeAgent(
+func (m *handler) BeforeAgent(
 	ctx context.Context,
 	rc *adk.ChatModelAgentContext,
 ) (context.Context, *adk.ChatModelAgentContext, error) {
@@ -118,7 +120,7 @@ func (m *Middleware) BeforeAgent(
 
 // BeforeModelRewriteState runs before_model_rewrite_state, preceded by after_tools if tools were
 // just called.
-func (m *Middleware) BeforeModelRewriteState(
+func (m *handler) BeforeModelRewriteState(
 	ctx context.Context,
 	state *adk.ChatModelAgentState,
 	_ *adk.ModelContext,
@@ -161,7 +163,7 @@ func (m *Middleware) BeforeModelRewriteState(
 }
 
 // AfterModelRewriteState runs after_model_rewrite_state.
-func (m *Middleware) AfterModelRewriteState(
+func (m *handler) AfterModelRewriteState(
 	ctx context.Context,
 	state *adk.ChatModelAgentState,
 	_ *adk.ModelContext,
@@ -198,7 +200,7 @@ func (m *Middleware) AfterModelRewriteState(
 
 // AfterAgent runs after_agent. Eino calls it only when a run succeeds, and ignores changes to the
 // final message.
-func (m *Middleware) AfterAgent(ctx context.Context, state *adk.ChatModelAgentState) (context.Context, error) {
+func (m *handler) AfterAgent(ctx context.Context, state *adk.ChatModelAgentState) (context.Context, error) {
 	s, err := m.session(ctx)
 	if err != nil {
 		return ctx, err
@@ -275,14 +277,14 @@ func lastRound(list *message.List) []abi.Call {
 	return calls
 }
 
-type sessionKey struct{ m *Middleware }
+type sessionKey struct{ m *handler }
 
-func (m *Middleware) with(ctx context.Context, s *session) context.Context {
+func (m *handler) with(ctx context.Context, s *session) context.Context {
 	return context.WithValue(ctx, sessionKey{m}, s)
 }
 
 // session returns the session of ctx's run, restored from the checkpoint if the run was resumed.
-func (m *Middleware) session(ctx context.Context) (*session, error) {
+func (m *handler) session(ctx context.Context) (*session, error) {
 	s, _ := ctx.Value(sessionKey{m}).(*session)
 	if s == nil {
 		return nil, errors.New("agent-runner: called outside of a run; put the middleware into ChatModelAgentConfig.Handlers")

@@ -25,7 +25,7 @@ import (
 // run. A session therefore holds only plain values between hooks: each hook opens and closes the
 // chain.
 type session struct {
-	m     *Middleware
+	m     *handler
 	tools []abi.Tool // after before_agent
 	talk  *conversation
 
@@ -47,7 +47,7 @@ type session struct {
 	settled  *schema.Message // the last message, if it differs from the streamed one
 }
 
-func newSession(m *Middleware) *session {
+func newSession(m *handler) *session {
 	return &session{
 		m:       m,
 		run:     "run_" + rand.Text(),
@@ -69,19 +69,19 @@ type saved struct {
 	Streams int64                     `json:"streams"`
 }
 
-// A Checkpoint is a session in Eino's checkpoints. It is encoded only when a checkpoint is written.
-type Checkpoint struct {
+// A checkpoint is a session in Eino's checkpoints. It is encoded only when a checkpoint is written.
+type checkpoint struct {
 	session *session
 	saved   saved
 }
 
 func init() {
-	schema.RegisterName[*Checkpoint]("agent_runner_eino_checkpoint")
+	schema.RegisterName[*checkpoint]("agent_runner_eino_checkpoint")
 	schema.RegisterName[*abi.Pending]("agent_runner_eino_pending") // the info of an interrupt
 }
 
 // MarshalJSON encodes the current state of the session.
-func (c *Checkpoint) MarshalJSON() ([]byte, error) {
+func (c *checkpoint) MarshalJSON() ([]byte, error) {
 	s := c.session
 	if s == nil {
 		return json.Marshal(c.saved)
@@ -92,13 +92,13 @@ func (c *Checkpoint) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON decodes the output of MarshalJSON.
-func (c *Checkpoint) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &c.saved) }
+func (c *checkpoint) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &c.saved) }
 
 // GobEncode calls MarshalJSON. Eino uses both encodings, one inside the other.
-func (c *Checkpoint) GobEncode() ([]byte, error) { return c.MarshalJSON() }
+func (c *checkpoint) GobEncode() ([]byte, error) { return c.MarshalJSON() }
 
 // GobDecode calls UnmarshalJSON.
-func (c *Checkpoint) GobDecode(b []byte) error { return c.UnmarshalJSON(b) }
+func (c *checkpoint) GobDecode(b []byte) error { return c.UnmarshalJSON(b) }
 
 // attach registers the session for the run's checkpoints, or restores it from the checkpoint of a
 // resumed run.
@@ -113,7 +113,7 @@ func (s *session) attach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c, is := value.(*Checkpoint); ok && is {
+	if c, is := value.(*checkpoint); ok && is {
 		s.mu.Lock()
 		s.run, s.step, s.usage, s.streams, s.respond = c.saved.Run, c.saved.Step, c.saved.Usage, c.saved.Streams, nil
 		s.open, s.written = c.saved.Open, c.saved.Written
@@ -125,7 +125,7 @@ func (s *session) attach(ctx context.Context) error {
 		}
 		s.mu.Unlock()
 	}
-	if err := adk.SetRunLocalValue(ctx, key, &Checkpoint{session: s}); err != nil {
+	if err := adk.SetRunLocalValue(ctx, key, &checkpoint{session: s}); err != nil {
 		return err
 	}
 	s.attached = true

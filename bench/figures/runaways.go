@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/hostile"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -60,7 +61,7 @@ func openRunaways(ctx context.Context, h *host.Host) ([]runaway, error) {
 			config = json.RawMessage(c.Config)
 		}
 		began := new(time.Time)
-		clock := &host.Native{
+		clock := &native.Middleware{
 			BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 				*began = time.Now()
 				return nil, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/bench/internal/stats"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
@@ -71,7 +72,7 @@ func events(ctx context.Context, h *host.Host, _ *host.Module) error {
 func eventful(ctx context.Context, h *host.Host, s store.Store) (us [len(before)]stats.Span, run string, err error) {
 	const behind = 10 // number of measured steps, including their tool calls
 	m := &script{steps: before[len(before)-1]/eventsOfStep + behind + 2}
-	emit := &host.Native{
+	emit := &native.Middleware{
 		BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			for range eventsOfStep {
 				if err := c.Emit("seen", abi.JSON(`{"what":"an event of some fifty bytes, as they are"}`)); err != nil {

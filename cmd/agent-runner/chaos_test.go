@@ -51,8 +51,8 @@ var (
 const envMortal = "AGENT_RUNNER_TEST_MORTAL"
 
 func mortalMain() {
-	if child.IsChild() {
-		os.Exit(host.CompileChildMain())
+	if code, ok := host.CompileChildMain(); ok {
+		os.Exit(code)
 	}
 	where, number, _ := strings.Cut(os.Getenv(envMortal), ":")
 	at, _ := strconv.ParseInt(number, 10, 64)

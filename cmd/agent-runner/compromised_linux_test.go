@@ -38,10 +38,10 @@ func init() { programs["compromised"] = compromised }
 // compromised is the command, whose server runs the attacker's code once it serves. The
 // code is Go: it makes the system calls that code of any origin could make.
 func compromised() {
-	switch {
-	case child.IsChild():
-		os.Exit(host.CompileChildMain())
-	case spawner.IsChild():
+	if code, ok := host.CompileChildMain(); ok {
+		os.Exit(code)
+	}
+	if spawner.IsChild() {
 		os.Exit(spawner.Main())
 	}
 	e := &cli.Env{

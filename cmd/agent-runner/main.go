@@ -17,8 +17,8 @@ import (
 )
 
 func main() {
-	if host.IsCompileChild() {
-		os.Exit(host.CompileChildMain())
+	if code, ok := host.CompileChildMain(); ok {
+		os.Exit(code)
 	}
 	if spawner.IsChild() {
 		os.Exit(spawner.Main())

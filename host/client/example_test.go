@@ -89,7 +89,7 @@ func ExampleCollect() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	agents, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*api.Agent, string, error) {
+	agents, err := client.Collect(0, func(p client.Page) ([]*api.Agent, string, error) {
 		return c.Agents(context.Background(), p)
 	})
 	if err != nil {

@@ -24,10 +24,12 @@ func (p Page) query() url.Values {
 	return q
 }
 
-// Collect reads the pages of a list until it has limit rows, or all rows if limit is 0. The
-// server caps pages at maxPage rows. read returns one page, and the cursor of the next page,
-// which is empty after the last page.
-func Collect[T any](limit, maxPage int, read func(Page) (rows []T, next string, err error)) ([]T, error) {
+// maxPage is the number of rows in a page that the server allows for every list.
+const maxPage = 500
+
+// Collect reads the pages of a list until it has limit rows, or all rows if limit is 0. read
+// returns one page, and the cursor of the next page, which is empty after the last page.
+func Collect[T any](limit int, read func(Page) (rows []T, next string, err error)) ([]T, error) {
 	all := []T{}
 	for p := (Page{}); ; {
 		p.Limit = maxPage
@@ -48,10 +50,3 @@ func Collect[T any](limit, maxPage int, read func(Page) (rows []T, next string, 
 		p.Cursor = next
 	}
 }
-
-// Maximum numbers of rows in a page: of most lists, of runs, and of usage.
-const (
-	MaxPage      = 1000
-	MaxRunPage   = 500
-	MaxUsagePage = 10_000
-)

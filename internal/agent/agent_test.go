@@ -22,6 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -637,7 +638,7 @@ func TestObserversSeeEventsAsTheyWereSent(t *testing.T) {
 	var seen []abi.Event
 	talk := &inproc.Middleware{
 		BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-			c.Log(abi.LogInfo, "about to ask")
+			c.Log(contract.LogInfo, "about to ask")
 			return nil, c.Emit("asking", nil)
 		},
 		Observe: func(_ context.Context, _ *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // lines is a protocol of one line for each event.
@@ -50,7 +51,7 @@ func translator() *inproc.Middleware {
 			case abi.EventChunk:
 				e.Chunk.Text = "[REDACTED]"
 			case abi.EventRunFinished, abi.EventRunPaused:
-				c.Log(abi.LogInfo, "translated the end")
+				c.Log(contract.LogInfo, "translated the end")
 				return nil, nil
 			default:
 				return nil, nil

@@ -365,7 +365,7 @@ func TestObserversSeeTheFinalForm(t *testing.T) {
 			if err := c.Emit("x", nil); !errors.Is(err, &abi.Error{Code: abi.CodeDenied}) {
 				return nil, errors.New("emit in observe was not denied")
 			}
-			c.Log(abi.LogInfo, "seen")
+			c.Log(contract.LogInfo, "seen")
 			return nil, nil
 		},
 	}

@@ -73,8 +73,7 @@ func (f *File) checkTools() error {
 			if slices.Contains((*f.Tools.Builtin)[:i], name) {
 				return f.ErrorAt(at, fmt.Errorf("duplicate built-in tool %q", name))
 			}
-			if f.Tools.Root == "" &&
-				slices.Contains([]string{builtin.ListFiles, builtin.ReadFile, builtin.SearchFiles}, string(name)) {
+			if f.Tools.Root == "" && builtin.NeedsRoot(string(name)) {
 				return f.ErrorAt(at, fmt.Errorf("%s needs tools.root: the directory it can read", name))
 			}
 		}

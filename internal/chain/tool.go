@@ -247,7 +247,7 @@ func (k *toolKind) unknown(ctx context.Context, key string, q abi.Call) (exchang
 	)
 	res.Extra = json.RawMessage(`{"outcome":"unknown"}`)
 	k.run.Recording(func() {
-		k.run.Send(abi.Event{Type: abi.EventLog, Level: contract.LogLevel(abi.LogWarn), Call: &q,
+		k.run.Send(abi.Event{Type: abi.EventLog, Level: contract.LogLevel(contract.LogWarn), Call: &q,
 			Text: fmt.Sprintf(
 				"the call %s of %s had begun when the process of the run ended; whether it had an effect is not known, and it was not called again",
 				q.ID,

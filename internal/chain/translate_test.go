@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // shout is a protocol with two events for each chunk and one for any other event.
@@ -231,7 +232,7 @@ func TestTranslateCaused(t *testing.T) {
 	loud := func(name string, ring hook.Ring) hook.Entry {
 		return translating(name, ring, func(c *hook.Call, _ map[string]any) (*abi.TranslateAnswer, error) {
 			seen[name]++
-			c.Log(abi.LogInfo, "here is "+name)
+			c.Log(contract.LogInfo, "here is "+name)
 			return nil, c.Emit("seen", json.RawMessage(`1`))
 		}, nil)
 	}

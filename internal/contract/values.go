@@ -17,15 +17,23 @@ func Codes() []abi.Code {
 	}
 }
 
+// The levels of the log import.
+const (
+	LogDebug = iota
+	LogInfo
+	LogWarn
+	LogError
+)
+
 // LogLevel returns the name of a level of the log import. Numbers below LogDebug count as
 // debug, numbers above LogError as error.
 func LogLevel(n int32) string {
 	switch {
-	case n <= abi.LogDebug:
+	case n <= LogDebug:
 		return "debug"
-	case n == abi.LogInfo:
+	case n == LogInfo:
 		return "info"
-	case n == abi.LogWarn:
+	case n == LogWarn:
 		return "warn"
 	default:
 		return "error"

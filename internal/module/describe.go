@@ -125,7 +125,7 @@ func (m *Module) buildVisit(hook abi.Hook, input []byte) *invoke.Invocation {
 // logBuilding writes text that a module logs to the operator's log, at the module's level but at
 // most warn: the error level is reserved for the host.
 func (m *Module) logBuilding(hook abi.Hook, level int32, text string) {
-	at := slog.Level(min(max(level, abi.LogDebug), abi.LogWarn)-1) * 4 // slog's levels are the ABI's, four apart
+	at := slog.Level(min(max(level, contract.LogDebug), contract.LogWarn)-1) * 4 // slog's levels are the ABI's, four apart
 	m.loader.log.Log(
 		context.Background(),
 		at,

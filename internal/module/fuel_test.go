@@ -107,7 +107,7 @@ func TestFuelSchedules(t *testing.T) {
 		want int64
 	}{
 		"emit":         {contract.ImportModule, []int64{at, str(event)}, event, record + perByte*str(event)},
-		"log":          {contract.ImportModule, []int64{abi.LogInfo, at, str(text)}, text, record + perByte*str(text)},
+		"log":          {contract.ImportModule, []int64{contract.LogInfo, at, str(text)}, text, record + perByte*str(text)},
 		"write":        {contract.ImportModule, []int64{at, 2}, "{}", 2 * perByte},
 		"local_set":    {contract.ImportModule, []int64{at, 1, at + 8, str(quoted), -1}, "kkkkkkkk" + quoted, value + perByte*(1+str(quoted))},
 		"local_add":    {contract.ImportModule, []int64{at, 3, 1}, "key", value + 3*perByte},

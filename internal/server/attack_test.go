@@ -25,6 +25,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -249,7 +250,7 @@ func TestRingsAreHiddenInAGUI(t *testing.T) {
 	t.Parallel()
 	for what, guard := range map[string]*inproc.Middleware{
 		"stops": {AfterModel: func(_ context.Context, c *hook.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
-			c.Log(abi.LogWarn, "a secret thought")
+			c.Log(contract.LogWarn, "a secret thought")
 			c.Emit("secret-event", json.RawMessage(`{"secret":true}`))
 			return &abi.AfterModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "not here"}}}, nil
 		}},

@@ -29,6 +29,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -445,7 +446,7 @@ func TestOperatorsModulesAreHidden(t *testing.T) {
 	t.Parallel()
 	guard := &inproc.Middleware{
 		BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-			c.Log(abi.LogWarn, "a secret thought")
+			c.Log(contract.LogWarn, "a secret thought")
 			return nil, nil
 		},
 		AfterModel: func(context.Context, *hook.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
@@ -457,7 +458,7 @@ func TestOperatorsModulesAreHidden(t *testing.T) {
 			hook.Entry{Name: "secret-guard", Ring: hook.Outer, Middleware: guard},
 			hook.Entry{Name: "own", Ring: hook.Tenant, Middleware: &inproc.Middleware{
 				BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-					c.Log(abi.LogWarn, "a thought of its own")
+					c.Log(contract.LogWarn, "a thought of its own")
 					return nil, nil
 				}}},
 		)

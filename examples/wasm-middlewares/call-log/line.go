@@ -12,9 +12,9 @@ import (
 func (l *callLog) line(e *abi.Event, began map[string]int64) (level int, text string) {
 	switch e.Type {
 	case abi.EventMessage:
-		return abi.LogInfo, middleware.Sprintf("step %d: %s", e.Step, l.message(e.Message))
+		return middleware.LogInfo, middleware.Sprintf("step %d: %s", e.Step, l.message(e.Message))
 	case abi.EventToolCall:
-		return abi.LogDebug, middleware.Sprintf(
+		return middleware.LogDebug, middleware.Sprintf(
 			"step %d: %s#%s%s",
 			e.Step,
 			e.Call.Name,
@@ -22,9 +22,9 @@ func (l *callLog) line(e *abi.Event, began map[string]int64) (level int, text st
 			l.preview(" ", e.Call.Arguments),
 		)
 	case abi.EventToolResult:
-		level, verdict := abi.LogInfo, "ok"
+		level, verdict := middleware.LogInfo, "ok"
 		if e.Result.IsError {
-			level, verdict = abi.LogWarn, "failed"
+			level, verdict = middleware.LogWarn, "failed"
 		}
 		if e.Source != "tool" {
 			verdict += " by " + e.Source
@@ -33,7 +33,7 @@ func (l *callLog) line(e *abi.Event, began map[string]int64) (level int, text st
 		return level, middleware.Sprintf("step %d: %s#%s %s%s, %d bytes%s", e.Step, e.Call.Name, e.Call.ID, verdict,
 			l.since(e, began, "call/"+e.Call.ID), len(content), l.preview(": ", content))
 	case abi.EventCustom:
-		return abi.LogDebug, middleware.Sprintf(
+		return middleware.LogDebug, middleware.Sprintf(
 			"step %d: %s says %s%s",
 			e.Step,
 			e.Entry,
@@ -41,7 +41,7 @@ func (l *callLog) line(e *abi.Event, began map[string]int64) (level int, text st
 			l.preview(" ", string(e.Data)),
 		)
 	case abi.EventFault:
-		return abi.LogError, middleware.Sprintf(
+		return middleware.LogError, middleware.Sprintf(
 			"step %d: fault of %s in %s, %s: %s",
 			e.Step,
 			e.Entry,
@@ -68,15 +68,20 @@ func (l *callLog) message(m *abi.Message) string {
 }
 
 func (l *callLog) finished(e *abi.Event, began map[string]int64) (level int, text string) {
-	level, text = abi.LogInfo, middleware.Sprintf("%s after %d steps%s", e.FinishReason, e.Step, l.since(e, began, "run"))
+	level, text = middleware.LogInfo, middleware.Sprintf(
+		"%s after %d steps%s",
+		e.FinishReason,
+		e.Step,
+		l.since(e, began, "run"),
+	)
 	if e.Usage != nil && e.Usage.TotalTokens > 0 {
 		text += middleware.Sprintf(", %d tokens", e.Usage.TotalTokens)
 	}
 	switch {
 	case e.Error != nil:
-		return abi.LogError, text + ": " + e.Error.Message
+		return middleware.LogError, text + ": " + e.Error.Message
 	case e.StoppedBy != "":
-		return abi.LogWarn, text + " by " + e.StoppedBy + ": " + e.Reason
+		return middleware.LogWarn, text + " by " + e.StoppedBy + ": " + e.Reason
 	default:
 		return level, text
 	}

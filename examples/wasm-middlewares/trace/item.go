@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
 // An item is a line before formatting: a span of a finished operation, or a record of an
@@ -149,7 +150,7 @@ func (o *open) chat(e *abi.Event) item {
 		begin:  since(o.Chat, e),
 		end:    e.TimeMS,
 		step:   e.Step,
-		level:  abi.LogInfo,
+		level:  middleware.LogInfo,
 	}
 	o.Chat = 0
 	it.add("gen_ai.operation.name", "chat")
@@ -172,7 +173,7 @@ func (it *item) message(m *abi.Message) {
 func (o *open) tool(e *abi.Event) item {
 	name, id := clean(e.Call.Name), clean(e.Call.ID)
 	it := item{name: "execute_tool " + name, id: o.id(fmt.Sprintf("tool %d %s", e.Step, e.Call.ID)), parent: o.id("run"),
-		begin: since(o.Calls[e.Call.ID], e), end: e.TimeMS, step: e.Step, level: abi.LogInfo}
+		begin: since(o.Calls[e.Call.ID], e), end: e.TimeMS, step: e.Step, level: middleware.LogInfo}
 	delete(o.Calls, e.Call.ID)
 	it.add("gen_ai.operation.name", "execute_tool")
 	it.add("gen_ai.tool.name", name)
@@ -185,7 +186,7 @@ func (o *open) tool(e *abi.Event) item {
 		it.add("agent_runner.result.bytes", len(e.Result.Content.String()))
 		it.say("gen_ai.tool.call.result", e.Result.Content.String())
 		if e.Result.IsError {
-			it.fails("tool_error", abi.LogWarn)
+			it.fails("tool_error", middleware.LogWarn)
 		}
 	}
 	return it
@@ -206,12 +207,12 @@ func (o *open) finished(e *abi.Event) []item {
 	var out []item
 	if o.Chat != 0 && e.Error != nil {
 		failed := o.chat(&abi.Event{Step: e.Step, TimeMS: e.TimeMS})
-		failed.error(e.Error, abi.LogError)
+		failed.error(e.Error, middleware.LogError)
 		out = append(out, failed)
 	}
 	for i := range e.Entries {
 		s := &e.Entries[i]
-		it := item{name: "agent_runner.entry", parent: o.id("run"), end: e.TimeMS, level: abi.LogDebug}
+		it := item{name: "agent_runner.entry", parent: o.id("run"), end: e.TimeMS, level: middleware.LogDebug}
 		it.add("agent_runner.entry", s.Entry)
 		it.opt("agent_runner.module.digest", s.Digest)
 		for _, n := range []attr{{"calls", s.Calls}, {"faults", s.Faults}, {"fuel", s.Fuel}, {"bytes_in", s.BytesIn}, {"bytes_out", s.BytesOut}, {"wall_us", s.WallUS}} {
@@ -225,7 +226,7 @@ func (o *open) finished(e *abi.Event) []item {
 		begin: since(o.Began, e),
 		end:   e.TimeMS,
 		step:  e.Step,
-		level: abi.LogInfo,
+		level: middleware.LogInfo,
 	}
 	if o.Parent != "" {
 		run.parent = spanID(o.Parent, "run")
@@ -244,9 +245,9 @@ func (o *open) finished(e *abi.Event) []item {
 	switch e.FinishReason {
 	case abi.RunStop, abi.RunReturnDirectly, abi.RunTransfer:
 	case abi.RunStopped, abi.RunCanceled:
-		run.fails(e.FinishReason, abi.LogWarn)
+		run.fails(e.FinishReason, middleware.LogWarn)
 	default:
-		run.fails(e.FinishReason, abi.LogError)
+		run.fails(e.FinishReason, middleware.LogError)
 	}
 	if e.Error != nil {
 		run.add("agent_runner.error.code", clean(string(e.Error.Code)))
@@ -263,7 +264,7 @@ func (o *open) record(e *abi.Event) item {
 		parent: o.id("run"),
 		end:    e.TimeMS,
 		step:   e.Step,
-		level:  abi.LogInfo,
+		level:  middleware.LogInfo,
 	}
 	it.opt("agent_runner.entry", e.Entry)
 	it.opt("agent_runner.hook", string(e.Hook))
@@ -272,11 +273,11 @@ func (o *open) record(e *abi.Event) item {
 		it.add("agent_runner.origin", e.Message.Origin)
 		it.message(e.Message)
 	case abi.EventCustom:
-		it.level = abi.LogDebug
+		it.level = middleware.LogDebug
 		it.add("agent_runner.event", clean(e.Name))
 		it.say("agent_runner.data", string(e.Data))
 	case abi.EventFault:
-		it.fails("fault", abi.LogError)
+		it.fails("fault", middleware.LogError)
 		it.opt("agent_runner.module.digest", e.Digest)
 		it.opt("agent_runner.stage", e.Stage)
 		it.opt("agent_runner.limit", e.Limit)
@@ -287,9 +288,9 @@ func (o *open) record(e *abi.Event) item {
 		it.add("agent_runner.attempt", e.Attempt)
 		it.add("agent_runner.delay_ms", e.DelayMS)
 		it.opt("agent_runner.next_model", e.Next)
-		it.error(e.Error, abi.LogWarn)
+		it.error(e.Error, middleware.LogWarn)
 	case abi.EventLimit:
-		it.level = abi.LogWarn
+		it.level = middleware.LogWarn
 		it.opt("agent_runner.limit", e.Limit)
 		it.add("agent_runner.value", e.Value)
 		it.opt("agent_runner.action", e.Action)

@@ -107,8 +107,8 @@ func (t *tracer) Observe(ctx *middleware.Context, events []abi.Event) error {
 	if dropped > 0 {
 		log(
 			ctx,
-			abi.LogWarn,
-			t.line(&item{name: "agent_runner.dropped", level: abi.LogWarn, end: ctx.Run.NowMS, parent: o.id("run"),
+			middleware.LogWarn,
+			t.line(&item{name: "agent_runner.dropped", level: middleware.LogWarn, end: ctx.Run.NowMS, parent: o.id("run"),
 				attrs: []attr{{"agent_runner.lines", dropped}}}, &o),
 		)
 	}

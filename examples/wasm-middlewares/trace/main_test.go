@@ -242,7 +242,7 @@ func TestLargeBatches(t *testing.T) {
 	require.LessOrEqual(t, total, 64<<10)
 	require.LessOrEqual(t, len(h.Logs), 256)
 	last := h.Logs[len(h.Logs)-1]
-	require.Equal(t, abi.LogWarn, last.Level)
+	require.Equal(t, middleware.LogWarn, last.Level)
 	require.Contains(t, last.Text, "agent_runner.dropped")
 }
 

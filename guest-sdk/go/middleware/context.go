@@ -61,33 +61,41 @@ func (c *Context) Emit(name string, data any) error {
 	return c.host.Emit(b)
 }
 
+// The levels of log lines.
+const (
+	LogDebug = contract.LogDebug
+	LogInfo  = contract.LogInfo
+	LogWarn  = contract.LogWarn
+	LogError = contract.LogError
+)
+
 // Debugf writes a line to the run's log at level debug, formatted as by [Sprintf].
 func (c *Context) Debugf(format string, args ...any) {
-	c.host.Log(abi.LogDebug, Sprintf(format, args...))
+	c.host.Log(contract.LogDebug, Sprintf(format, args...))
 }
 
 // Infof is like [Context.Debugf] at level info.
 func (c *Context) Infof(format string, args ...any) {
-	c.host.Log(abi.LogInfo, Sprintf(format, args...))
+	c.host.Log(contract.LogInfo, Sprintf(format, args...))
 }
 
 // Warnf is like [Context.Debugf] at level warn.
 func (c *Context) Warnf(format string, args ...any) {
-	c.host.Log(abi.LogWarn, Sprintf(format, args...))
+	c.host.Log(contract.LogWarn, Sprintf(format, args...))
 }
 
 // Errorf is like [Context.Debugf] at level error. It does not make the hook fail; return an
 // error for that.
 func (c *Context) Errorf(format string, args ...any) {
-	c.host.Log(abi.LogError, Sprintf(format, args...))
+	c.host.Log(contract.LogError, Sprintf(format, args...))
 }
 
 // Info writes a line to the run's log at level info, without formatting. A module that
 // formats nothing is smaller.
-func (c *Context) Info(line string) { c.host.Log(abi.LogInfo, line) }
+func (c *Context) Info(line string) { c.host.Log(contract.LogInfo, line) }
 
 // Warn is like [Context.Info] at level warn.
-func (c *Context) Warn(line string) { c.host.Log(abi.LogWarn, line) }
+func (c *Context) Warn(line string) { c.host.Log(contract.LogWarn, line) }
 
 // Stop returns an error that ends the run when a hook returns it. No other hook can
 // prevent that, and the host discards the hook's other changes. The reason is for people,

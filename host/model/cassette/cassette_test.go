@@ -26,7 +26,7 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-func record(t *testing.T, replies ...scripted.Reply) (*cassette.Recorder, string) {
+func record(t *testing.T, replies ...scripted.Reply) (model.Model, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "conversation.json")
 	r, err := cassette.NewRecorder(path, scripted.New(replies...))

@@ -14,9 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A Recorder is a model that records the answers of another model. It should wrap retries
-// and fallbacks, since a replay does not need them.
-type Recorder struct {
+// A recorder is a model that records the answers of another model.
+type recorder struct {
 	model model.Model
 	path  string
 
@@ -26,21 +25,22 @@ type Recorder struct {
 	tools    [][]byte
 }
 
-// NewRecorder returns a recorder for m that writes to path. The first answer replaces an
-// existing file. NewRecorder fails if path is not writable.
-func NewRecorder(path string, m model.Model) (*Recorder, error) {
+// NewRecorder returns a model that answers as m and records the answers in path. It should wrap
+// retries and fallbacks, since a replay does not need them. The first answer replaces an existing
+// file. NewRecorder fails if path is not writable.
+func NewRecorder(path string, m model.Model) (model.Model, error) {
 	f, err := temporary(path)
 	if err != nil {
 		return nil, fmt.Errorf("record to %s: %w", path, err)
 	}
 	_ = f.Close()
-	return &Recorder{model: m, path: path}, os.Remove(f.Name())
+	return &recorder{model: m, path: path}, os.Remove(f.Name())
 }
 
 // Generate implements [model.Model]. It writes the answer to the file before it returns. It
 // does not record failed calls that the context or the sink ended, nor errors of types
 // other than *model.Error. Concurrent calls are recorded in the order in which they end.
-func (r *Recorder) Generate(
+func (r *recorder) Generate(
 	ctx context.Context,
 	req *model.Request,
 	sink func(abi.Chunk) error,
@@ -77,7 +77,7 @@ func (r *Recorder) Generate(
 
 // write adds an interaction to the file. It replaces the file atomically, so that the file
 // is always complete.
-func (r *Recorder) write(it *interaction) error {
+func (r *recorder) write(it *interaction) error {
 	messages, err := marshalEach(it.Messages)
 	if err != nil {
 		return err

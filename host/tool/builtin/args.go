@@ -24,7 +24,7 @@ func define[A any](
 		Name:        name,
 		Description: description,
 		Parameters:  json.RawMessage(parameters),
-		Idempotent:  name != Time, // the time differs between calls
+		Idempotent:  name != nameTime, // the time differs between calls
 	}
 	return tool.Func(declaration, func(ctx context.Context, call abi.Call) (*abi.Result, error) {
 		var args A

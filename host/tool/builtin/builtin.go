@@ -17,15 +17,22 @@ import (
 
 // The names of the tools.
 const (
-	Time        = "time"
-	Calculator  = "calculator"
-	ListFiles   = "list_files"
-	ReadFile    = "read_file"
-	SearchFiles = "search_files"
+	nameTime        = "time"
+	nameCalculator  = "calculator"
+	nameListFiles   = "list_files"
+	nameReadFile    = "read_file"
+	nameSearchFiles = "search_files"
 )
 
 // Names returns the names of all tools of this package.
-func Names() []string { return []string{Time, Calculator, ListFiles, ReadFile, SearchFiles} }
+func Names() []string {
+	return []string{nameTime, nameCalculator, nameListFiles, nameReadFile, nameSearchFiles}
+}
+
+// NeedsRoot reports whether a tool reads files, and so needs Options.Root.
+func NeedsRoot(name string) bool {
+	return name == nameListFiles || name == nameReadFile || name == nameSearchFiles
+}
 
 // Options configure the tools.
 type Options struct {
@@ -53,7 +60,7 @@ func Set(o *Options) ([]tool.Tool, error) {
 	if names == nil {
 		names = Names()
 		if root == nil {
-			names = []string{Time, Calculator}
+			names = []string{nameTime, nameCalculator}
 		}
 	}
 	var tools []tool.Tool
@@ -72,21 +79,21 @@ func Set(o *Options) ([]tool.Tool, error) {
 
 func newTool(name string, clock func() time.Time, root *root) (tool.Tool, error) {
 	switch name {
-	case Time:
+	case nameTime:
 		return newTime(clock), nil
-	case Calculator:
+	case nameCalculator:
 		return newCalculator(), nil
-	case ListFiles, ReadFile, SearchFiles:
+	case nameListFiles, nameReadFile, nameSearchFiles:
 		if root == nil {
 			return nil, fmt.Errorf("built-in tool %q needs a root: the directory that it may read", name)
 		}
 	}
 	switch name {
-	case ListFiles:
+	case nameListFiles:
 		return newListFiles(root), nil
-	case ReadFile:
+	case nameReadFile:
 		return newReadFile(root), nil
-	case SearchFiles:
+	case nameSearchFiles:
 		return newSearchFiles(root), nil
 	}
 	hint := ""

@@ -55,11 +55,11 @@ func TestSet(t *testing.T) {
 
 	tools, err = Set(&Options{})
 	require.NoError(t, err)
-	require.Equal(t, []string{Time, Calculator}, names(tools), "no root, no file tools")
+	require.Equal(t, []string{nameTime, nameCalculator}, names(tools), "no root, no file tools")
 
-	tools, err = Set(&Options{Tools: []string{Calculator, Time}})
+	tools, err = Set(&Options{Tools: []string{nameCalculator, nameTime}})
 	require.NoError(t, err)
-	require.Equal(t, []string{Calculator, Time}, names(tools))
+	require.Equal(t, []string{nameCalculator, nameTime}, names(tools))
 
 	tools, err = Set(&Options{Tools: []string{}})
 	require.NoError(t, err)
@@ -68,8 +68,8 @@ func TestSet(t *testing.T) {
 	for want, o := range map[string]*Options{
 		`there is no built-in tool "calculatr"; did you mean calculator?`:           {Tools: []string{"calculatr"}},
 		`there is no built-in tool "shell" (there are time, calculator, list_files`: {Tools: []string{"shell"}},
-		`built-in tool "read_file" needs a root`:                                    {Tools: []string{ReadFile}},
-		`built-in tool "time" is chosen twice`:                                      {Tools: []string{Time, Time}},
+		`built-in tool "read_file" needs a root`:                                    {Tools: []string{nameReadFile}},
+		`built-in tool "time" is chosen twice`:                                      {Tools: []string{nameTime, nameTime}},
 		`root "/does/not/exist": no such file or directory`:                         {Root: "/does/not/exist"},
 		`root "builtin_test.go" is not a directory`:                                 {Root: "builtin_test.go"},
 	} {
@@ -86,7 +86,7 @@ func TestDeclarations(t *testing.T) {
 		d := tl.Declaration()
 		require.NoError(t, contract.CheckTool(&d))
 		require.NoError(t, jsoncodec.Valid(d.Parameters), d.Name)
-		require.Equal(t, d.Name != Time, d.Idempotent, d.Name)
+		require.Equal(t, d.Name != nameTime, d.Idempotent, d.Name)
 		require.NotEmpty(t, d.Description, d.Name)
 
 		var schema jsonschema.Schema
@@ -114,7 +114,7 @@ func TestDeclarations(t *testing.T) {
 
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	read := one(t, ReadFile, t.TempDir())
+	read := one(t, nameReadFile, t.TempDir())
 	for arguments, want := range map[string]string{
 		``:                         `ERROR the argument "path" is missing`,
 		`{}`:                       `ERROR the argument "path" is missing`,
@@ -140,7 +140,7 @@ func TestCanceled(t *testing.T) {
 	cause := fmt.Errorf("enough of it")
 	cancel(cause)
 	for name, arguments := range map[string]string{
-		ListFiles: `{}`, ReadFile: `{"path":"a.txt"}`, SearchFiles: `{"pattern":"a"}`, Calculator: `{"expression":"(1)"}`,
+		nameListFiles: `{}`, nameReadFile: `{"path":"a.txt"}`, nameSearchFiles: `{"pattern":"a"}`, nameCalculator: `{"expression":"(1)"}`,
 	} {
 		_, err := one(t, name, dir).Call(ctx, abi.Call{Arguments: arguments})
 		require.ErrorIs(t, err, cause, name)

@@ -14,7 +14,7 @@ type calculatorArgs struct {
 }
 
 func newCalculator() tool.Tool {
-	return define(Calculator, "Calculates exactly, with decimals and fractions of any size. "+
+	return define(nameCalculator, "Calculates exactly, with decimals and fractions of any size. "+
 		"Knows + - * / % (remainder, with the sign of the dividend) ^ (power), parentheses, pi, and the functions "+
 		"abs(x), sqrt(x), floor(x), ceil(x), round(x) or round(x, digits), min(a, b, ...), max(a, b, ...). "+
 		"A result that begins with ≈ is rounded.", `{

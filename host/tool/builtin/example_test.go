@@ -11,13 +11,13 @@ import (
 
 // Tools are selected by name.
 func ExampleSet() {
-	tools, err := builtin.Set(&builtin.Options{Tools: []string{builtin.Calculator}})
+	tools, err := builtin.Set(&builtin.Options{Tools: []string{"calculator"}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	res, err := tools[0].Call(
 		context.Background(),
-		abi.Call{Name: builtin.Calculator, Arguments: `{"expression": "6 * 7"}`},
+		abi.Call{Name: "calculator", Arguments: `{"expression": "6 * 7"}`},
 	)
 	if err != nil {
 		log.Fatal(err)

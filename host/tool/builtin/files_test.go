@@ -62,9 +62,9 @@ func TestNothingLeadsOut(t *testing.T) {
 	t.Parallel()
 	dir := tree(t)
 	for _, p := range escapes {
-		for _, name := range []string{ReadFile, ListFiles, SearchFiles} {
+		for _, name := range []string{nameReadFile, nameListFiles, nameSearchFiles} {
 			a := map[string]string{"path": p}
-			if name == SearchFiles {
+			if name == nameSearchFiles {
 				a["pattern"] = "."
 			}
 			b, err := abijson.Marshal(a)
@@ -83,13 +83,13 @@ func FuzzNothingLeadsOut(f *testing.F) {
 	}
 	dir := tree(f)
 	var tools []tool.Tool
-	for _, name := range []string{ReadFile, ListFiles, SearchFiles} {
+	for _, name := range []string{nameReadFile, nameListFiles, nameSearchFiles} {
 		tools = append(tools, one(f, name, dir))
 	}
 	f.Fuzz(func(t *testing.T, p string) {
 		for _, tl := range tools {
 			a := map[string]string{"path": p}
-			if tl.Declaration().Name == SearchFiles {
+			if tl.Declaration().Name == nameSearchFiles {
 				a["pattern"] = "SECRET|root:"
 			}
 			b, err := abijson.Marshal(a)
@@ -139,9 +139,9 @@ func TestReadFile(t *testing.T) {
 		`{"path":"a\u0000b"}`:                          `ERROR the path "a\x00b" is not valid text`,
 		`{"path":"` + strings.Repeat("x", 5000) + `"}`: "ERROR the path has 5000 bytes; at most 4096 are allowed",
 	} {
-		require.Equal(t, want, ask(t, one(t, ReadFile, dir), arguments), arguments)
+		require.Equal(t, want, ask(t, one(t, nameReadFile, dir), arguments), arguments)
 	}
-	require.Contains(t, ask(t, one(t, ReadFile, dir), `{"path":"loop"}`), "ERROR loop cannot be read: too many")
+	require.Contains(t, ask(t, one(t, nameReadFile, dir), `{"path":"loop"}`), "ERROR loop cannot be read: too many")
 }
 
 // Every truncated result names the line to continue at, and the results together are the file.
@@ -153,7 +153,7 @@ func TestReadFileInPieces(t *testing.T) {
 		fmt.Fprintf(&file, "%d %s\n", i, strings.Repeat("ä", i%40))
 	}
 	write(t, dir, "f", file.String())
-	read := one(t, ReadFile, dir)
+	read := one(t, nameReadFile, dir)
 	var pieces strings.Builder
 	offset := 1
 	for range 20 {
@@ -228,7 +228,7 @@ func TestIsText(t *testing.T) {
 func TestListFiles(t *testing.T) {
 	t.Parallel()
 	dir := tree(t)
-	list := one(t, ListFiles, dir)
+	list := one(t, nameListFiles, dir)
 	top := ".git/\nabsolute@\nabsolute.txt@\ndangling@\ndata.png  15\nempty.txt  0\ninside@\ninside.md@\nloop@\nnothing/\nout@\nout.txt@\nreadme.md  28\nsrc/\n"
 	require.Equal(t, top, ask(t, list, ``))
 	require.Equal(t, top, ask(t, list, `{"path":"/","depth":1}`))
@@ -252,7 +252,7 @@ func TestListFilesIsCut(t *testing.T) {
 	for i := range maxListed + 1 {
 		write(t, dir, fmt.Sprintf("%04d", i), "")
 	}
-	text := ask(t, one(t, ListFiles, dir), ``)
+	text := ask(t, one(t, nameListFiles, dir), ``)
 	require.True(
 		t,
 		strings.HasSuffix(
@@ -266,7 +266,7 @@ func TestListFilesIsCut(t *testing.T) {
 func TestSearchFiles(t *testing.T) {
 	t.Parallel()
 	dir := tree(t)
-	search := one(t, SearchFiles, dir)
+	search := one(t, nameSearchFiles, dir)
 	const skipped = "[2 files or directories not searched: not text, larger than 16777216 bytes, unreadable, or .git]\n"
 	for arguments, want := range map[string]string{
 		`{"pattern":"hello"}`: "src/deep/er/x.go:1:package er // hello\nsrc/main.go:4:\tprintln(\"hello\")\n" + skipped,
@@ -295,7 +295,7 @@ func TestSearchFilesLongLines(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a", strings.Repeat("x", maxSearch-3)+"end")
 	write(t, dir, "b", strings.Repeat("x", maxSearch)+"end")
-	text := ask(t, one(t, SearchFiles, dir), `{"pattern":"end|cut"}`)
+	text := ask(t, one(t, nameSearchFiles, dir), `{"pattern":"end|cut"}`)
 	require.Equal(
 		t,
 		"a:1:"+strings.Repeat("x", maxShown)+"…\n[of 1 lines only the first 65536 bytes were searched]\n",
@@ -308,7 +308,7 @@ func TestRootIsOpenedForEachCall(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "root")
 	write(t, dir, "f", "one")
-	read := one(t, ReadFile, dir)
+	read := one(t, nameReadFile, dir)
 	require.Equal(t, "one\n", ask(t, read, `{"path":"f"}`))
 	require.NoError(t, os.RemoveAll(dir))
 	require.Equal(t, "ERROR the root directory cannot be read: no such file or directory", ask(t, read, `{"path":"f"}`))

@@ -16,15 +16,15 @@ func TestSpecialFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
-	require.Equal(t, "ERROR pipe is not an ordinary file", ask(t, one(t, ReadFile, dir), `{"path":"pipe"}`))
-	require.Equal(t, "ERROR pipe is not a directory", ask(t, one(t, ListFiles, dir), `{"path":"pipe"}`))
+	require.Equal(t, "ERROR pipe is not an ordinary file", ask(t, one(t, nameReadFile, dir), `{"path":"pipe"}`))
+	require.Equal(t, "ERROR pipe is not a directory", ask(t, one(t, nameListFiles, dir), `{"path":"pipe"}`))
 	require.Equal(
 		t,
 		"ERROR pipe is not an ordinary file",
-		ask(t, one(t, SearchFiles, dir), `{"pattern":"x","path":"pipe"}`),
+		ask(t, one(t, nameSearchFiles, dir), `{"pattern":"x","path":"pipe"}`),
 	)
-	require.Equal(t, "pipe  (special file)\n", ask(t, one(t, ListFiles, dir), ``))
-	require.Equal(t, "[no line matches]\n", ask(t, one(t, SearchFiles, dir), `{"pattern":"x"}`))
+	require.Equal(t, "pipe  (special file)\n", ask(t, one(t, nameListFiles, dir), ``))
+	require.Equal(t, "[no line matches]\n", ask(t, one(t, nameSearchFiles, dir), `{"pattern":"x"}`))
 }
 
 func TestUnreadable(t *testing.T) {
@@ -36,6 +36,6 @@ func TestUnreadable(t *testing.T) {
 	write(t, dir, "mine/f", "x")
 	require.NoError(t, os.Chmod(filepath.Join(dir, "mine"), 0))
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "mine"), 0o755) })
-	require.Equal(t, "ERROR mine may not be read", ask(t, one(t, ListFiles, dir), `{"path":"mine"}`))
-	require.Contains(t, ask(t, one(t, SearchFiles, dir), `{"pattern":"x"}`), "1 files or directories not searched")
+	require.Equal(t, "ERROR mine may not be read", ask(t, one(t, nameListFiles, dir), `{"path":"mine"}`))
+	require.Contains(t, ask(t, one(t, nameSearchFiles, dir), `{"pattern":"x"}`), "1 files or directories not searched")
 }

@@ -20,7 +20,7 @@ const maxListed = 1000
 
 func newListFiles(r *root) tool.Tool {
 	return define(
-		ListFiles,
+		nameListFiles,
 		"Lists the files and directories in a directory. A directory ends with a slash, a symbolic link with @; a file is followed by its size in bytes.",
 		`{
   "type": "object",

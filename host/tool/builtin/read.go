@@ -30,7 +30,7 @@ const (
 )
 
 func newReadFile(r *root) tool.Tool {
-	return define(ReadFile, "Reads a text file, or some of its lines.", `{
+	return define(nameReadFile, "Reads a text file, or some of its lines.", `{
   "type": "object",
   "properties": {
     "path": {"type": "string", "description": "File, relative to the root directory."},

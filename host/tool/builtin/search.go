@@ -35,7 +35,7 @@ const (
 
 func newSearchFiles(r *root) tool.Tool {
 	return define(
-		SearchFiles,
+		nameSearchFiles,
 		"Searches text files for lines that match a regular expression. A result line is path:line number:text.",
 		`{
   "type": "object",

@@ -14,7 +14,7 @@ type timeArgs struct {
 }
 
 func newTime(clock func() time.Time) tool.Tool {
-	return define(Time, "Tells the current date and time.", `{
+	return define(nameTime, "Tells the current date and time.", `{
   "type": "object",
   "properties": {
     "zone": {"type": "string", "description": "IANA time zone, such as Europe/Berlin or UTC. Left out: the zone of this machine."}

@@ -243,9 +243,9 @@ func (x *Exchange[Q, P, R]) runAfter(
 			rep = Reply[R]{Err: v.Failed, Source: m.Name}
 		case v.Faulted:
 		case retry != nil && again >= contract.MaxAgain:
-			x.Run.Call(m, x.After).Log(abi.LogWarn, "again: ignored, a call is made once more at most 3 times")
+			x.Run.Call(m, x.After).Log(contract.LogWarn, "again: ignored, a call is made once more at most 3 times")
 		case retry != nil && !x.ofTool() && x.Delivered():
-			x.Run.Call(m, x.After).Log(abi.LogWarn, "again: ignored, the answer has been delivered in part")
+			x.Run.Call(m, x.After).Log(contract.LogWarn, "again: ignored, the answer has been delivered in part")
 		case retry != nil:
 			return rep, retry, nil
 		default:

@@ -230,7 +230,8 @@ func (c *Call) Emit(name string, data json.RawMessage) error {
 	return nil
 }
 
-// Log sends a log event. It blocks as Emit does. It truncates long lines and drops lines
+// Log sends a log event. The level is 0 for debug, 1 for info, 2 for warn and 3 for error. It
+// blocks as Emit does. It truncates long lines and drops lines
 // beyond the limit of a hook.
 func (c *Call) Log(level int32, text string) {
 	c.mu.Lock()
@@ -239,7 +240,7 @@ func (c *Call) Log(level int32, text string) {
 	c.mu.Unlock()
 	switch {
 	case n == maxLogs+1:
-		level, text = abi.LogWarn, fmt.Sprintf("further log lines of this hook are dropped: more than %d", maxLogs)
+		level, text = contract.LogWarn, fmt.Sprintf("further log lines of this hook are dropped: more than %d", maxLogs)
 	case n > maxLogs:
 		return
 	default:

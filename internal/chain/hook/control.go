@@ -72,7 +72,7 @@ func (c *Control) Fault(stage ending.Stage, err error) (record.Verdict, error) {
 }
 
 // LogFailed logs the error of a hook whose failure has no other effect.
-func (c *Control) LogFailed(err *abi.Error) { c.Log(abi.LogError, "failed: "+err.Error()) }
+func (c *Control) LogFailed(err *abi.Error) { c.Log(contract.LogError, "failed: "+err.Error()) }
 
 // Entry returns the name of the entry that is called.
 func (c *Control) Entry() string { return c.member.Name }

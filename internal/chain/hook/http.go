@@ -50,7 +50,7 @@ func (c *Call) HTTP(
 	case err == nil, errors.As(err, &known), ending.Is(err):
 		return res, err
 	default:
-		c.Log(abi.LogError, "http: "+err.Error())
+		c.Log(contract.LogError, "http: "+err.Error())
 		return nil, &abi.Error{Code: abi.CodeUnavailable, Message: "http: the request could not be sent"}
 	}
 }

@@ -129,7 +129,7 @@ func (r *Run) replay(c *Call, v record.Verdict, err error, apply func() error) (
 
 func (r *Run) tellBreaker(c *Call, change string) {
 	if change != "" {
-		c.Log(abi.LogWarn, change)
+		c.Log(contract.LogWarn, change)
 	}
 }
 

@@ -93,7 +93,7 @@ func (c *Call) stored(do func(Values, ValueScope) error) error {
 	case err == nil, errors.As(err, &known):
 		return err
 	default:
-		c.Log(abi.LogError, "durable values: "+err.Error())
+		c.Log(contract.LogError, "durable values: "+err.Error())
 		return &abi.Error{Code: abi.CodeUnavailable, Retryable: true, Message: "the store of durable values is not available"}
 	}
 }

@@ -93,7 +93,7 @@ func (inv *Invocation) DecodeFailure() (*abi.Error, error) {
 	inv.warnUnknown("error", unknown)
 	if !slices.Contains(contract.Codes(), e.Code) {
 		if e.Code != "" {
-			inv.log(abi.LogWarn, fmt.Sprintf("error: unknown code %.64q counts as internal", e.Code))
+			inv.log(contract.LogWarn, fmt.Sprintf("error: unknown code %.64q counts as internal", e.Code))
 		}
 		e.Code = abi.CodeInternal
 	}

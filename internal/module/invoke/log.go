@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -32,7 +32,7 @@ func (inv *Invocation) rewrite(text string) string {
 func (inv *Invocation) Print(line []byte) {
 	text := inv.rewrite(string(line))
 	inv.Remember(text)
-	inv.log(abi.LogInfo, text)
+	inv.log(contract.LogInfo, text)
 }
 
 // logRoom returns how many of n bytes of log text fit the limits.
@@ -41,7 +41,7 @@ func (inv *Invocation) logRoom(n int) int {
 	inv.logged += n
 	if left > 0 && n > left {
 		inv.log(
-			abi.LogWarn,
+			contract.LogWarn,
 			fmt.Sprintf("dropping further log text of this hook: it exceeds the limit log_bytes of %d", inv.Limits.LogBytes),
 		)
 	}

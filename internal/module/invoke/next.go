@@ -75,6 +75,6 @@ func (inv *Invocation) callPatch(what string, patch []byte) (p abi.CallPatch, er
 
 func (inv *Invocation) warnUnknown(what string, keys []string) {
 	for _, key := range keys {
-		inv.log(abi.LogWarn, fmt.Sprintf("%s: unknown key %s", what, key))
+		inv.log(contract.LogWarn, fmt.Sprintf("%s: unknown key %s", what, key))
 	}
 }

@@ -72,5 +72,5 @@ func (o Options) withDefaults() (Options, error) {
 // errIsChild is the error of NewPool in a child. A program that reaches NewPool there would
 // start children recursively.
 var errIsChild = errors.New(
-	"compile in a child: this process is a child; call host.IsCompileChild at the beginning of main",
+	"compile in a child: this process is a child; call host.CompileChildMain at the beginning of main",
 )

@@ -72,7 +72,7 @@ func TestInvalidOptions(t *testing.T) {
 	require.False(t, IsChild(), "with other arguments")
 	os.Args = []string{args[0], childArg}
 	_, err = NewPool(Options{})
-	require.ErrorContains(t, err, "call host.IsCompileChild at the beginning of main")
+	require.ErrorContains(t, err, "call host.CompileChildMain at the beginning of main")
 }
 
 // TestRun checks that children do jobs within their limits.

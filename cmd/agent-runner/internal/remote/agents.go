@@ -58,7 +58,6 @@ func agentsList(e *cli.Env) *cobra.Command {
 		func(ctx context.Context, r *Session, _ []string) error {
 			list, err := client.Collect(
 				0,
-				client.MaxPage,
 				func(p client.Page) ([]*api.Agent, string, error) { return r.Agents(ctx, p) },
 			)
 			if err != nil {

@@ -43,7 +43,6 @@ func blocksList(e *cli.Env) *cobra.Command {
 		func(ctx context.Context, r *Session, _ []string) error {
 			list, err := client.Collect(
 				0,
-				client.MaxPage,
 				func(p client.Page) ([]api.Block, string, error) { return r.Blocks(ctx, p) },
 			)
 			if err != nil {

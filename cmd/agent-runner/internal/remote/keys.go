@@ -91,7 +91,6 @@ func keysList(e *cli.Env) *cobra.Command {
 		func(ctx context.Context, r *Session, _ []string) error {
 			list, err := client.Collect(
 				0,
-				client.MaxPage,
 				func(p client.Page) ([]*api.Key, string, error) { return r.Keys(ctx, tenant, p) },
 			)
 			if err != nil {

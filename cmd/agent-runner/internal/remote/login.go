@@ -130,7 +130,6 @@ func ownKey(ctx context.Context, c *client.Client, key string) (*holder, error) 
 	h := &holder{Server: c.Server(), ID: part[1]}
 	list, err := client.Collect(
 		0,
-		client.MaxPage,
 		func(p client.Page) ([]*api.Key, string, error) { return c.Keys(ctx, "", p) },
 	)
 	var p *api.Problem

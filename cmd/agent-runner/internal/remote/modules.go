@@ -181,7 +181,6 @@ func modulesList(e *cli.Env) *cobra.Command {
 			}
 			list, err := client.Collect(
 				rows,
-				client.MaxPage,
 				func(p client.Page) ([]*api.Module, string, error) { return r.Modules(ctx, p) },
 			)
 			if err != nil {

@@ -87,7 +87,6 @@ func secretsList(e *cli.Env) *cobra.Command {
 		func(ctx context.Context, r *Session, _ []string) error {
 			list, err := client.Collect(
 				0,
-				client.MaxPage,
 				func(p client.Page) ([]api.Secret, string, error) { return r.Secrets(ctx, p) },
 			)
 			if err != nil {

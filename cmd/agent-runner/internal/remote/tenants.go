@@ -180,7 +180,6 @@ func tenantsList(e *cli.Env) *cobra.Command {
 		func(ctx context.Context, r *Session, _ []string) error {
 			list, err := client.Collect(
 				0,
-				client.MaxPage,
 				func(p client.Page) ([]*api.Tenant, string, error) { return r.Tenants(ctx, p) },
 			)
 			if err != nil {

@@ -29,7 +29,7 @@ that runs wrote to the journal: steps and events.`,
 	}, func(ctx context.Context, r *Session, _ []string) error {
 		u := &api.Usage{}
 		var err error
-		if u.Rows, err = client.Collect(0, client.MaxUsagePage, func(p client.Page) ([]api.UsageRow, string, error) {
+		if u.Rows, err = client.Collect(0, func(p client.Page) ([]api.UsageRow, string, error) {
 			page, err := r.Usage(ctx, tenant, from, to, p)
 			if err != nil {
 				return nil, "", err

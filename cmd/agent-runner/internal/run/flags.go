@@ -75,7 +75,7 @@ func (c *runCommand) addTools(t *agentfile.Tools) error {
 			if err := chosen[i].UnmarshalText([]byte(name)); err != nil {
 				return cli.Usagef("--tool: %v", err)
 			}
-			if t.Root == "" && name != builtin.Time && name != builtin.Calculator {
+			if t.Root == "" && builtin.NeedsRoot(name) {
 				return cli.Usagef("--tool %s needs --root DIR: the directory it may read", name)
 			}
 		}

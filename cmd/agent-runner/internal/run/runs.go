@@ -188,11 +188,14 @@ func (c *runsCommand) list() *cobra.Command {
 	return cmd
 }
 
+// maxPage is the number of runs that one query of a store reads.
+const maxPage = 500
+
 // ListRuns reads at most limit runs of a store, or all if limit is 0.
 func ListRuns(ctx context.Context, s store.Store, f store.Filter, limit int) ([]journal.RunInfo, error) {
 	all := []journal.RunInfo{}
 	for {
-		f.Limit = client.MaxRunPage
+		f.Limit = maxPage
 		if limit > 0 {
 			f.Limit = min(f.Limit, limit-len(all))
 		}

@@ -20,7 +20,6 @@ func runsQuarantined(e *cli.Env) *cobra.Command {
 		func(ctx context.Context, r *remote.Session, _ []string) error {
 			list, err := client.Collect(
 				0,
-				client.MaxPage,
 				func(p client.Page) ([]api.QuarantinedRun, string, error) { return r.Quarantined(ctx, p) },
 			)
 			if err != nil {

@@ -50,7 +50,6 @@ func (c *runsCommand) atServer(ctx context.Context, id string, run func(ctx cont
 func (c *runsCommand) listAtServer(ctx context.Context, f client.RunFilter, limit int) error {
 	runs, err := client.Collect(
 		limit,
-		client.MaxRunPage,
 		func(p client.Page) ([]*api.Run, string, error) { return c.remote.Runs(ctx, f, p) },
 	)
 	if err != nil {

@@ -373,9 +373,9 @@ func TestContext(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []middlewaretest.Log{
 		{
-			Level: abi.LogDebug,
+			Level: middleware.LogDebug,
 			Text:  "a 1",
-		}, {Level: abi.LogInfo, Text: "b"}, {Level: abi.LogWarn, Text: "c <x>"}, {Level: abi.LogError, Text: "d"},
+		}, {Level: middleware.LogInfo, Text: "b"}, {Level: middleware.LogWarn, Text: "c <x>"}, {Level: contract.LogError, Text: "d"},
 	}, h.Logs)
 	require.Equal(t, []contract.Custom{{Name: "plain"}, {Name: "data", Data: []byte(`["<y>"]`)}}, h.Events)
 	_, err = h.Observe(abi.ObserveInput{})
