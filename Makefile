@@ -48,7 +48,7 @@ test: ## all tests
 	cd adapters/eino && go test ./...
 
 .PHONY: check
-check: lint phrases tidy generated race ## what else must hold: lint, plain English, tidy, generated files, races
+check: lint phrases exported tidy generated race ## what else must hold: lint, plain English, tidy, generated files, races
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT)
@@ -64,6 +64,10 @@ $(TOOLS)/golangci-lint-$(GOLANGCI_LINT):
 	@mkdir -p $(TOOLS)
 	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT)
 	@mv $(TOOLS)/golangci-lint $@
+
+.PHONY: exported
+exported: ## public packages that export more than the table in docs/stability.md allows
+	go run ./internal/exported
 
 .PHONY: phrases
 phrases: ## phrases that are not plain English, beyond those that internal/phrases/allowed.txt still allows

@@ -27,13 +27,6 @@ const (
 	EventRunFinished  EventType = "run_finished" // FinishReason, Message, Usage, Error, StoppedBy, Hook, Reason, StopCode, Entries
 )
 
-// EventTypes lists the types of events.
-func EventTypes() []EventType {
-	return []EventType{EventRunStarted, EventStepStarted, EventChunk, EventMessage, EventToolCall, EventToolResult,
-		EventCustom, EventLog, EventFault, EventModelAttempt, EventLimit, EventTransfer, EventChild,
-		EventStepFinished, EventRunPaused, EventRunResumed, EventRunFinished}
-}
-
 // An Event reports one thing that happened in a run. Its type determines which fields are
 // set.
 type Event struct {

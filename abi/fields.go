@@ -11,16 +11,6 @@ type Field struct {
 	Value JSON
 }
 
-// Get returns the value of the field called name, or nil if there is none.
-func (f Fields) Get(name string) JSON {
-	for i := range f {
-		if f[i].Name == name {
-			return f[i].Value
-		}
-	}
-	return nil
-}
-
 // object encodes a struct followed by unknown fields.
 func object(v any, unknown Fields) ([]byte, error) {
 	b, err := jsoncodec.AppendValue(nil, v)

@@ -47,13 +47,3 @@ type Usage struct {
 	CompletionTokens int64 `json:"completion_tokens"`
 	TotalTokens      int64 `json:"total_tokens"`
 }
-
-// Add adds o to u.
-func (u *Usage) Add(o *Usage) {
-	if o == nil {
-		return
-	}
-	u.PromptTokens += o.PromptTokens
-	u.CompletionTokens += o.CompletionTokens
-	u.TotalTokens += o.TotalTokens
-}

@@ -31,10 +31,13 @@ func WithInstruction(text string) *Middleware {
 
 // WithInstructionFunc rewrites the agent's instruction.
 func WithInstructionFunc(rewrite func(ctx context.Context, instruction string) (string, error)) *Middleware {
-	return WithBeforeAgent(func(ctx context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		instruction, err := rewrite(ctx, in.Instruction)
-		return &abi.BeforeAgentAnswer{Instruction: &instruction}, err
-	})
+	return &Middleware{
+		BeforeAgent: func(ctx context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			instruction, err := rewrite(ctx, in.Instruction)
+			return &abi.BeforeAgentAnswer{Instruction: &instruction}, err
+		},
+	}
+
 }
 
 // A Tool is a tool that a native middleware adds to the agent.
@@ -49,9 +52,10 @@ func WithTools(tools ...Tool) *Middleware {
 	for i, t := range tools {
 		declared[i] = t.Tool
 	}
-	n := WithBeforeAgent(func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	n := &Middleware{BeforeAgent: func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 		return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: declared}}, nil
-	})
+	}}
+
 	n.CallTool = func(ctx context.Context, _ *Call, in *abi.CallToolInput) (*abi.CallToolAnswer, error) {
 		i := slices.IndexFunc(tools, func(t Tool) bool { return t.Name == in.Call.Name })
 		if i < 0 {
@@ -66,17 +70,13 @@ func WithTools(tools ...Tool) *Middleware {
 // WithToolsFunc selects the agent's tools: the model sees those that choose returns. choose
 // cannot add tools; see [WithTools].
 func WithToolsFunc(choose func(ctx context.Context, tools []abi.Tool) ([]abi.Tool, error)) *Middleware {
-	return WithBeforeAgent(func(ctx context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		tools, err := choose(ctx, slices.Clone(in.Tools))
-		return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Whole: true, Replace: tools}}, err
-	})
-}
+	return &Middleware{
+		BeforeAgent: func(ctx context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			tools, err := choose(ctx, slices.Clone(in.Tools))
+			return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Whole: true, Replace: tools}}, err
+		},
+	}
 
-// WithBeforeAgent returns a middleware with a before_agent hook.
-func WithBeforeAgent(
-	hook func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error),
-) *Middleware {
-	return &Middleware{BeforeAgent: hook}
 }
 
 // WithBeforeModelRewriteState rewrites the run's messages before each model call.

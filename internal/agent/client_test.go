@@ -128,12 +128,13 @@ func TestRunForEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	waits := native.WithBeforeAgent(
-		func(ctx context.Context, _ *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	waits := &native.Middleware{
+		BeforeAgent: func(ctx context.Context, _ *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			<-ctx.Done()
 			return nil, nil
 		},
-	)
+	}
+
 	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Text("hello")),
 		Chain: with(t, hook.Entry{Name: "redact", Middleware: translator()}, hook.Entry{Name: "waits", Middleware: waits})})
 	require.NoError(t, err)

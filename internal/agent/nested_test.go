@@ -45,8 +45,8 @@ func saying(text string) abi.RequestPatch {
 
 // judging asks the model in before_agent, and hands on what came of it.
 func judging(req abi.RequestPatch, took func(*abi.Response, error)) *inproc.Middleware {
-	return native.WithBeforeAgent(
-		func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	return &native.Middleware{
+		BeforeAgent: func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			res, err := c.Model(ctx, req)
 			took(res, err)
 			if err != nil && !ending.Is(err) {
@@ -54,7 +54,8 @@ func judging(req abi.RequestPatch, took func(*abi.Response, error)) *inproc.Midd
 			}
 			return nil, err
 		},
-	)
+	}
+
 }
 
 func at(ring hook.Ring, name string, n *inproc.Middleware) hook.Entry {
@@ -228,13 +229,14 @@ func TestOwnModelFails(t *testing.T) {
 
 // calling calls a tool in before_agent.
 func calling(name, arguments string, took func(*abi.Result, error)) *inproc.Middleware {
-	return native.WithBeforeAgent(
-		func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	return &native.Middleware{
+		BeforeAgent: func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			res, err := c.Tool(ctx, name, arguments)
 			took(res, err)
 			return nil, nil
 		},
-	)
+	}
+
 }
 
 func echo(name string) tool.Tool {
@@ -444,14 +446,15 @@ func TestOwnToolCycles(t *testing.T) {
 	require.EqualValues(t, 2+2*contract.MaxNested, hooks.Load(), "each call passes the other's hook")
 
 	var limited error
-	many := native.WithBeforeAgent(
-		func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	many := &native.Middleware{
+		BeforeAgent: func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			for range 65 {
 				_, limited = c.Tool(ctx, "echo", "")
 			}
 			return nil, nil
 		},
-	)
+	}
+
 	runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("many", many))})
 	require.ErrorIs(t, limited, &abi.Error{Code: abi.CodeLimit})
 }

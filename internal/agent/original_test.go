@@ -69,14 +69,14 @@ func TestChainOfARunResumes(t *testing.T) {
 		t,
 		nativeEntry(
 			"asks",
-			native.WithBeforeAgent(
-				func(_ context.Context, _ *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			&native.Middleware{
+				BeforeAgent: func(_ context.Context, _ *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 					if calls++; in.Resume != nil {
 						return nil, nil
 					}
 					return &abi.BeforeAgentAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "may I?"}}}, nil
 				},
-			),
+			},
 		),
 	)
 	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Text("one"))})

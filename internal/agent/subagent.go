@@ -259,9 +259,15 @@ func (r *run) childEvent(call *abi.Call, e abi.Event, forward []abi.EventType) {
 
 // addUsage adds the usage of a model call to this run and those around it.
 func (r *run) addUsage(u *abi.Usage) {
+	if u == nil {
+		return
+	}
 	for ; r != nil; r = r.parent {
 		r.mu.Lock()
-		r.state.Usage.Add(u)
+		sum := &r.state.Usage
+		sum.PromptTokens += u.PromptTokens
+		sum.CompletionTokens += u.CompletionTokens
+		sum.TotalTokens += u.TotalTokens
 		r.mu.Unlock()
 	}
 }

@@ -65,11 +65,12 @@ func talk() *message.List {
 
 // starting returns a middleware that answers before_agent with a.
 func starting(a abi.BeforeAgentAnswer) *inproc.Middleware {
-	return native.WithBeforeAgent(
-		func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+	return &native.Middleware{
+		BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			return &a, nil
 		},
-	)
+	}
+
 }
 
 func said(role, text, id, origin string) abi.Message {
@@ -203,10 +204,11 @@ func TestTextOfFaults(t *testing.T) {
 	long := strings.Repeat(nasty, 100_000)
 	for name, n := range map[string]*inproc.Middleware{
 		"fault": starting(abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "t", Parameters: []byte(long)}}}}),
-		"panic": native.WithBeforeAgent(func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) { panic(long) }),
-		"error": native.WithBeforeAgent(func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		"panic": &native.Middleware{BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) { panic(long) }},
+		"error": &native.Middleware{BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			return nil, &abi.Error{Code: abi.Code(long), Message: long}
-		}),
+		}},
+
 		"stop": starting(abi.BeforeAgentAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: long, Code: long}}}),
 	} {
 		r, h := openBorder(t, n)
@@ -241,8 +243,8 @@ func TestEventNames(t *testing.T) {
 	var errs []error
 	r, h := openBorder(
 		t,
-		native.WithBeforeAgent(
-			func(_ context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		&native.Middleware{
+			BeforeAgent: func(_ context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 				errs = append(errs, c.Emit(nasty, nil), c.Emit("", nil), c.Emit(strings.Repeat("n", contract.MaxName+1), nil))
 				data := []byte(`"` + strings.Repeat("x", (256<<10)-2) + `"`)
 				for range 9 {
@@ -250,7 +252,7 @@ func TestEventNames(t *testing.T) {
 				}
 				return nil, nil
 			},
-		),
+		},
 	)
 	_, err := r.BeforeAgent(t.Context(), Start{Messages: talk()})
 	require.NoError(t, err)

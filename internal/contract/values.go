@@ -17,6 +17,29 @@ func Codes() []abi.Code {
 	}
 }
 
+// EventTypes lists the types of events.
+func EventTypes() []abi.EventType {
+	return []abi.EventType{
+		abi.EventRunStarted,
+		abi.EventStepStarted,
+		abi.EventChunk,
+		abi.EventMessage,
+		abi.EventToolCall,
+		abi.EventToolResult,
+		abi.EventCustom,
+		abi.EventLog,
+		abi.EventFault,
+		abi.EventModelAttempt,
+		abi.EventLimit,
+		abi.EventTransfer,
+		abi.EventChild,
+		abi.EventStepFinished,
+		abi.EventRunPaused,
+		abi.EventRunResumed,
+		abi.EventRunFinished,
+	}
+}
+
 // The levels of the log import.
 const (
 	LogDebug = iota

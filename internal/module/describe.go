@@ -250,11 +250,11 @@ func (m *Module) checkDescription() error {
 		return refuse(m.Name(), fmt.Sprintf("describe: messages is %.64q", d.Messages), "want full, lazy or none")
 	}
 	for _, t := range d.Events {
-		if !slices.Contains(abi.EventTypes(), t) {
+		if !slices.Contains(contract.EventTypes(), t) {
 			return refuse(
 				m.Name(),
 				fmt.Sprintf("describe: events names %.64q, which is not an event", t),
-				fmt.Sprintf("there are %s", strings.Trim(fmt.Sprint(abi.EventTypes()), "[]")),
+				fmt.Sprintf("there are %s", strings.Trim(fmt.Sprint(contract.EventTypes()), "[]")),
 			)
 		}
 	}

@@ -214,7 +214,7 @@ func (g *generator) named(name string, t ast.Expr) string {
 	case "Hook":
 		return words(contract.Hooks())
 	case "EventType":
-		return words(abi.EventTypes())
+		return words(contract.EventTypes())
 	case "Code":
 		return words(contract.Codes())
 	default:

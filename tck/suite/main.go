@@ -13,7 +13,7 @@ import (
 )
 
 func init() {
-	middleware.Register(middleware.Options{Name: "cases", Events: abi.EventTypes()}, &selected{})
+	middleware.Register(middleware.Options{Name: "cases", Events: middleware.EventTypes()}, &selected{})
 }
 
 func main() {}
@@ -61,7 +61,11 @@ func (s *selected) BeforeModel(ctx *middleware.Context, call *middleware.ModelSt
 	return s.it.(middleware.BeforeModelHook).BeforeModel(ctx, call)
 }
 
-func (s *selected) WrapModel(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
+func (s *selected) WrapModel(
+	ctx *middleware.Context,
+	req *middleware.Request,
+	next middleware.NextModel,
+) (*abi.Response, error) {
 	return s.it.(middleware.WrapModelHook).WrapModel(ctx, req, next)
 }
 
@@ -81,7 +85,11 @@ func (s *selected) BeforeTool(ctx *middleware.Context, call *middleware.ToolStar
 	return s.it.(middleware.BeforeToolHook).BeforeTool(ctx, call)
 }
 
-func (s *selected) WrapToolCall(ctx *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
+func (s *selected) WrapToolCall(
+	ctx *middleware.Context,
+	call *middleware.Call,
+	next middleware.NextTool,
+) (*abi.Result, error) {
 	return s.it.(middleware.WrapToolCallHook).WrapToolCall(ctx, call, next)
 }
 

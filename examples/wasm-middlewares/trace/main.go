@@ -19,7 +19,7 @@ func init() {
 		// No chunk events: message has their text. No log events: each line would cause
 		// another.
 		Events: slices.DeleteFunc(
-			abi.EventTypes(),
+			middleware.EventTypes(),
 			func(e abi.EventType) bool { return e == abi.EventChunk || e == abi.EventLog },
 		),
 	}, newTracer())

@@ -61,6 +61,9 @@ func (c *Context) Emit(name string, data any) error {
 	return c.host.Emit(b)
 }
 
+// EventTypes lists the types of events, for [Options].Events.
+func EventTypes() []abi.EventType { return contract.EventTypes() }
+
 // The levels of log lines.
 const (
 	LogDebug = contract.LogDebug

@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -129,7 +130,11 @@ func (a *answer) piece(raw json.RawMessage, whole bool) error {
 // same text.
 func (a *answer) think(fields abi.Fields) error {
 	for _, name := range []string{"reasoning_content", "reasoning"} {
-		if s := str(fields.Get(name)); s != "" {
+		i := slices.IndexFunc(fields, func(f abi.Field) bool { return f.Name == name })
+		if i < 0 {
+			continue
+		}
+		if s := str(fields[i].Value); s != "" {
 			a.client.saysReasoning.Store(name == "reasoning")
 			a.reasoning.WriteString(s)
 			return a.emit(abi.Chunk{Kind: abi.ChunkReasoning, Text: s})

@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A Plan is the part of an entry that does not depend on a run: the description of its middleware,
@@ -103,7 +104,7 @@ func (e *Entry) owner(scope string) local.Owner {
 func (e *Entry) observes(types []abi.EventType) map[abi.EventType]bool {
 	events := map[abi.EventType]bool{}
 	if types == nil {
-		for _, t := range abi.EventTypes() {
+		for _, t := range contract.EventTypes() {
 			if t != abi.EventChunk {
 				types = append(types, t)
 			}

@@ -520,7 +520,7 @@ var scripts = map[string]middleware.Middleware{
 		return nil
 	}),
 	"observe": middleware.WithObserver(func(_ *middleware.Context, events []abi.Event) error {
-		if events[len(events)-1].Type != abi.EventRunFinished || len(events) != len(abi.EventTypes()) {
+		if events[len(events)-1].Type != abi.EventRunFinished || len(events) != len(contract.EventTypes()) {
 			return &abi.Error{Code: abi.CodeInvalid, Message: "these are not all events"}
 		}
 		return nil
