@@ -1,6 +1,6 @@
-// Package abi defines the contract between an agent's host and its middlewares: hook
-// names, their inputs and answers, messages, patches, events and error codes of ABI version 1.
-// The README.md in this directory documents the whole contract in prose.
+// Package abi defines the contract between an agent's host and its middlewares: the inputs and
+// answers of hooks, messages, patches, events and error codes of ABI version 1. The README.md in
+// this directory documents the whole contract in prose.
 //
 // The package compiles for the host and for GOOS=wasip1, so that both sides share one
 // definition of each type. Its types implement the interfaces of encoding/json. A host must

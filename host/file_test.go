@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 )
 
@@ -69,7 +70,7 @@ rings:
 	var order []string
 	for e := range a.Run(t.Context(), host.Input{Messages: []abi.Message{abi.User("hi")}}) {
 		switch {
-		case e.Type == abi.EventCustom && e.Hook == abi.HookBeforeAgent:
+		case e.Type == abi.EventCustom && e.Hook == contract.HookBeforeAgent:
 			order = append(order, e.Entry)
 		case e.Type == abi.EventToolResult:
 			require.Equal(t, "no-tools", e.Source)

@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -46,7 +47,7 @@ func calling(t *testing.T, memory int64, hook abi.Hook, request string, instance
 			return abi.TextResult("echo " + call.Arguments), nil
 		})},
 		Middlewares: []host.Middleware{
-			{Name: "wrap", Module: wrap, Config: json.RawMessage(`{"next":"1"}`), Hooks: []abi.Hook{abi.HookWrapToolCall}},
+			{Name: "wrap", Module: wrap, Config: json.RawMessage(`{"next":"1"}`), Hooks: []abi.Hook{contract.HookWrapToolCall}},
 			{Name: "own", Module: own, Config: json.RawMessage(request), Grants: granted, Hooks: []abi.Hook{hook}},
 		},
 	})
@@ -90,15 +91,15 @@ func TestOwnCallGrants(t *testing.T) {
 		grants  []string
 		want    string
 	}{
-		{"tool", abi.HookBeforeAgent, callEcho, []string{"tool:echo"}, `{"result":{"content":"echo {\"q\":1}"}}`},
-		{"a tool that takes longer than a hook may", abi.HookBeforeAgent, `{"name":"echo","arguments":"{\"slow\":true}"}`, []string{"tool:echo"}, `{"result":{"content":"echo {\"slow\":true}"}}`},
-		{"no grant", abi.HookBeforeAgent, callEcho, nil, `{"code":"denied","message":"tool:echo is not granted to this entry; add grants: [tool:echo] in agent.yaml"}`},
-		{"another tool's", abi.HookBeforeAgent, callEcho, []string{"tool:ech", "model"}, `{"code":"denied","message":"tool:echo is not granted to this entry; add grants: [tool:echo] in agent.yaml"}`},
-		{"a tool that is not there", abi.HookBeforeAgent, `{"name":"gone"}`, []string{"tool:gone"}, `{"code":"not_found","message":"tool: this agent has no tool \"gone\""}`},
-		{"a key of another kind", abi.HookBeforeAgent, `{"name":7}`, []string{"tool:echo"}, `{"code":"invalid","message":"tool: the request: name: want a string, got a number`},
-		{"model", abi.HookBeforeModelRewriteState, askModel, []string{"model"}, `{"response":{"message":{"id":"msg_3","role":"assistant","content":"answer to me","origin":"model"},"finish_reason":"stop"}}`},
-		{"no model", abi.HookBeforeModelRewriteState, askModel, []string{"tool:echo"}, `{"code":"denied","message":"model is not granted to this entry; add grants: [model] in agent.yaml"}`},
-		{"no messages", abi.HookBeforeModelRewriteState, `{"model":"x"}`, []string{"model"}, `{"code":"invalid","message":"model: messages must be an array of at least one message"}`},
+		{"tool", contract.HookBeforeAgent, callEcho, []string{"tool:echo"}, `{"result":{"content":"echo {\"q\":1}"}}`},
+		{"a tool that takes longer than a hook may", contract.HookBeforeAgent, `{"name":"echo","arguments":"{\"slow\":true}"}`, []string{"tool:echo"}, `{"result":{"content":"echo {\"slow\":true}"}}`},
+		{"no grant", contract.HookBeforeAgent, callEcho, nil, `{"code":"denied","message":"tool:echo is not granted to this entry; add grants: [tool:echo] in agent.yaml"}`},
+		{"another tool's", contract.HookBeforeAgent, callEcho, []string{"tool:ech", "model"}, `{"code":"denied","message":"tool:echo is not granted to this entry; add grants: [tool:echo] in agent.yaml"}`},
+		{"a tool that is not there", contract.HookBeforeAgent, `{"name":"gone"}`, []string{"tool:gone"}, `{"code":"not_found","message":"tool: this agent has no tool \"gone\""}`},
+		{"a key of another kind", contract.HookBeforeAgent, `{"name":7}`, []string{"tool:echo"}, `{"code":"invalid","message":"tool: the request: name: want a string, got a number`},
+		{"model", contract.HookBeforeModelRewriteState, askModel, []string{"model"}, `{"response":{"message":{"id":"msg_3","role":"assistant","content":"answer to me","origin":"model"},"finish_reason":"stop"}}`},
+		{"no model", contract.HookBeforeModelRewriteState, askModel, []string{"tool:echo"}, `{"code":"denied","message":"model is not granted to this entry; add grants: [model] in agent.yaml"}`},
+		{"no messages", contract.HookBeforeModelRewriteState, `{"model":"x"}`, []string{"model"}, `{"code":"invalid","message":"model: messages must be an array of at least one message"}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -113,12 +114,15 @@ func TestOwnCallGrants(t *testing.T) {
 func TestOwnCallRoom(t *testing.T) {
 	t.Parallel()
 	const works = `{"result":{"content":"echo {\"q\":1}"}}`
-	require.Equal(t, works, said(t, calling(t, 3*oneInstance, abi.HookBeforeAgent, callEcho, 0, "tool:echo")))
+	require.Equal(t, works, said(t, calling(t, 3*oneInstance, contract.HookBeforeAgent, callEcho, 0, "tool:echo")))
 
 	var failed abi.Error
 	require.NoError(
 		t,
-		json.Unmarshal([]byte(said(t, calling(t, 2*oneInstance, abi.HookBeforeAgent, callEcho, 0, "tool:echo"))), &failed),
+		json.Unmarshal(
+			[]byte(said(t, calling(t, 2*oneInstance, contract.HookBeforeAgent, callEcho, 0, "tool:echo"))),
+			&failed,
+		),
 	)
 	require.Equal(t, abi.CodeUnavailable, failed.Code)
 	require.True(t, failed.Retryable)
@@ -130,7 +134,10 @@ func TestOwnCallRoom(t *testing.T) {
 
 	require.NoError(
 		t,
-		json.Unmarshal([]byte(said(t, calling(t, 9*oneInstance, abi.HookBeforeAgent, callEcho, 1, "tool:echo"))), &failed),
+		json.Unmarshal(
+			[]byte(said(t, calling(t, 9*oneInstance, contract.HookBeforeAgent, callEcho, 1, "tool:echo"))),
+			&failed,
+		),
 	)
 	require.Equal(t, abi.CodeLimit, failed.Code)
 	require.Contains(t, failed.Message, "raise its limit instances")
@@ -138,7 +145,7 @@ func TestOwnCallRoom(t *testing.T) {
 	// Tenants' modules are not called within a module's model call, so it needs no memory.
 	require.Contains(
 		t,
-		said(t, calling(t, 2*oneInstance, abi.HookBeforeModelRewriteState, askModel, 1, "model")),
+		said(t, calling(t, 2*oneInstance, contract.HookBeforeModelRewriteState, askModel, 1, "model")),
 		"answer to me",
 	)
 }
@@ -147,7 +154,7 @@ func TestOwnCallRoom(t *testing.T) {
 // memory for one run.
 func TestOwnCallsOfManyRuns(t *testing.T) {
 	t.Parallel()
-	a := calling(t, 3*oneInstance, abi.HookBeforeAgent, callEcho, 0, "tool:echo")
+	a := calling(t, 3*oneInstance, contract.HookBeforeAgent, callEcho, 0, "tool:echo")
 	replies := make([]string, 30)
 	var wg sync.WaitGroup
 	for i := range replies {

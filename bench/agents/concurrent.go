@@ -18,6 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // concurrent measures runs per second by the number of concurrent runs, on one processor and on
@@ -194,7 +195,7 @@ func line(ctx context.Context, h *host.Host, path string, talk []abi.Message, ea
 					Name:   fmt.Sprintf("redact-%d", k),
 					Module: m,
 					Config: json.RawMessage(`{"use":"redact"}`),
-					Hooks:  []abi.Hook{abi.HookOnChunk, abi.HookAfterTool},
+					Hooks:  []abi.Hook{contract.HookOnChunk, contract.HookAfterTool},
 				},
 			)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A peer runs the agent with the five middlewares in one way.
@@ -26,11 +27,11 @@ var entries = []struct {
 	name  string
 	hooks []abi.Hook
 }{
-	{"patch", []abi.Hook{abi.HookBeforeModelRewriteState}},
-	{"cache", []abi.Hook{abi.HookWrapToolCall}},
-	{"policy", []abi.Hook{abi.HookGateTool}},
-	{"redact", []abi.Hook{abi.HookOnChunk, abi.HookAfterTool}},
-	{"observe", []abi.Hook{abi.HookObserve}},
+	{"patch", []abi.Hook{contract.HookBeforeModelRewriteState}},
+	{"cache", []abi.Hook{contract.HookWrapToolCall}},
+	{"policy", []abi.Hook{contract.HookGateTool}},
+	{"redact", []abi.Hook{contract.HookOnChunk, contract.HookAfterTool}},
+	{"observe", []abi.Hook{contract.HookObserve}},
 }
 
 // checked runs a peer's agent once, and fails if the result is not the expected one.

@@ -19,6 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/hostile"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -48,7 +49,7 @@ func withRunaways(ctx context.Context, do func([]runaway) error) error {
 func openRunaways(ctx context.Context, h *host.Host) ([]runaway, error) {
 	var all []runaway
 	for _, c := range hostile.Cases() {
-		if c.Kind != sandbox.FaultTimeout || c.Hook != abi.HookBeforeAgent || c.Entries > 1 ||
+		if c.Kind != sandbox.FaultTimeout || c.Hook != contract.HookBeforeAgent || c.Entries > 1 ||
 			!strings.Contains(c.Name, os.Getenv("SHAPE")) {
 			continue
 		}

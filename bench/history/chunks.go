@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/bench/internal/stats"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // chunks measures the time of a chunk from the model to the reader of the run, through modules
@@ -27,7 +28,7 @@ func chunks(ctx context.Context, h *host.Host, m *host.Module) error {
 					Name:   fmt.Sprintf("redact-%d", i),
 					Module: m,
 					Config: json.RawMessage(`{"use":"redact"}`),
-					Hooks:  []abi.Hook{abi.HookOnChunk},
+					Hooks:  []abi.Hook{contract.HookOnChunk},
 				},
 			)
 		}

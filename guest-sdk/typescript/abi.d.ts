@@ -417,7 +417,7 @@ export interface HTTPResponse {
 	readonly body_base64?: string;
 }
 
-/** A Hook is the name of an exported function that the host calls at one point of the agent's loop. */
+/** A Hook is the name of an exported function that the host calls at one point of the agent's loop, such as on_chunk. The README lists the hooks. */
 export type Hook = "describe" | "configure" | "before_agent" | "before_model_rewrite_state" | "before_model" | "wrap_model" | "on_chunk" | "after_model" | "after_model_rewrite_state" | "before_tool" | "wrap_tool_call" | "gate_tool" | "call_tool" | "after_tool" | "tool_messages" | "after_tools" | "after_agent" | "observe" | "translate_before" | "translate_after";
 
 /** Interrupt pauses the run until the interrupt is answered. A native tool has the same effect if it returns an *Interrupt as its error. */

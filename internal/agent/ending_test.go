@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // kind is which of the types of endings an error has; it must be one alone.
@@ -113,12 +114,12 @@ func TestEveryEndingHasAType(t *testing.T) {
 				require.ErrorAs(t, err, &stop)
 				require.Equal(
 					t,
-					ending.StoppedError{Entry: "guard", Hook: abi.HookBeforeModel, Reason: "quota", Code: "q-1"},
+					ending.StoppedError{Entry: "guard", Hook: contract.HookBeforeModel, Reason: "quota", Code: "q-1"},
 					*stop,
 				)
 				require.Equal(
 					t,
-					[]any{"guard", abi.HookBeforeModel, "quota", "q-1"},
+					[]any{"guard", contract.HookBeforeModel, "quota", "q-1"},
 					[]any{last.StoppedBy, last.Hook, last.Reason, last.StopCode},
 				)
 			}

@@ -280,7 +280,7 @@ func TestOwnTool(t *testing.T) {
 	require.NoError(t, tr.err)
 	require.Subset(t, log, []string{"outer.bt", "inner.bt"})
 	require.Len(t, gated, 1)
-	require.Equal(t, &abi.By{Entry: "caller", Hook: abi.HookBeforeAgent}, gated[0].By)
+	require.Equal(t, &abi.By{Entry: "caller", Hook: contract.HookBeforeAgent}, gated[0].By)
 	call := tr.events[slices.IndexFunc(tr.events, func(e abi.Event) bool { return e.Type == abi.EventToolCall })]
 	require.Equal(t, "caller", call.Call.By.Entry)
 	require.Equal(t, []string{call.Call.ID + `=echo{"q":1}`}, tr.results())
@@ -388,10 +388,10 @@ func TestOwnCallsWhere(t *testing.T) {
 		require.NoError(t, err)
 		last = e.Event
 	}
-	require.NoError(t, seen[abi.HookAfterAgent])
+	require.NoError(t, seen[contract.HookAfterAgent])
 	require.EqualValues(t, 6, last.Usage.TotalTokens, "what after_agent asked counts")
-	require.ErrorIs(t, seen[abi.HookObserve], &abi.Error{Code: abi.CodeDenied})
-	require.ErrorIs(t, seen[abi.HookTranslateBefore], &abi.Error{Code: abi.CodeDenied})
+	require.ErrorIs(t, seen[contract.HookObserve], &abi.Error{Code: abi.CodeDenied})
+	require.ErrorIs(t, seen[contract.HookTranslateBefore], &abi.Error{Code: abi.CodeDenied})
 }
 
 // TestOwnToolCycles checks that nested calls end: of a tool that calls itself, and of two modules

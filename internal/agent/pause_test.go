@@ -20,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A pauser runs an agent through its pauses.
@@ -148,7 +149,7 @@ func TestAskSomebody(t *testing.T) {
 				abi.Pending{
 					ID:      i.ID,
 					Entry:   "asks",
-					Hook:    abi.HookGateTool,
+					Hook:    contract.HookGateTool,
 					Reason:  "May I?",
 					Payload: json.RawMessage(`{"risk":3}`),
 					Call:    &abi.Call{ID: "1", Name: "t", Arguments: "{}", Owner: "host"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -24,7 +25,7 @@ func TestShortagesPass(t *testing.T) {
 		"more than there ever is": {&sandbox.TooLargeError{Bytes: 1 << 20, All: 1 << 10}, abi.Error{Code: abi.CodeInternal}},
 		"a mistake of the module": {errors.New("unreachable"), abi.Error{Code: abi.CodeInternal}},
 	} {
-		got := runError(&ending.FaultError{Entry: "guard", Hook: abi.HookBeforeAgent, Cause: test.err})
+		got := runError(&ending.FaultError{Entry: "guard", Hook: contract.HookBeforeAgent, Cause: test.err})
 		require.Contains(t, got.Message, "guard: before_agent: "+test.err.Error(), name)
 		require.Equal(t, test.want.Retryable, strings.Contains(got.Message, "run it again then"), name)
 		got.Message = ""

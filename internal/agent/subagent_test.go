@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 func agentOf(t *testing.T, o agent.Options, replies ...scripted.Reply) (*agent.Agent, *scripted.Model) {
@@ -261,7 +262,7 @@ func TestAnInterruptInAChild(t *testing.T) {
 		for _, p := range paused.Interrupts {
 			require.Equal(t, "r.1.1", p.Run)
 			require.Equal(t, "researcher", p.Agent)
-			require.Equal(t, abi.HookGateTool, p.Hook)
+			require.Equal(t, contract.HookGateTool, p.Hook)
 			out = append(out, p.ID+" "+p.Reason)
 		}
 		return out

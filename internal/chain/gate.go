@@ -9,6 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 var strictness = map[string]int{abi.DecideAllow: 0, abi.DecideAsk: 1, abi.DecideDeny: 2, abi.DecideStop: 3}
@@ -28,8 +29,8 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 	var by *hook.Control
 	var answer abi.GateToolAnswer
 	var asks []abi.Ask
-	for _, m := range r.Inward(abi.HookGateTool) {
-		c := r.Call(m, abi.HookGateTool, call.State)
+	for _, m := range r.Inward(contract.HookGateTool) {
+		c := r.Call(m, contract.HookGateTool, call.State)
 		c.SetTool(&q, "/"+hook.Digest(q.Arguments))
 		out, err := r.askGate(ctx, c, q, call.Tool)
 		if err != nil {
@@ -38,7 +39,7 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 		if out.Decision == abi.DecideStop {
 			return judgement{}, &ending.StoppedError{
 				Entry:  m.Name,
-				Hook:   abi.HookGateTool,
+				Hook:   contract.HookGateTool,
 				Reason: safetext.Clip(cmp.Or(out.Message, "the call of "+q.Name+" is not allowed"), ending.MaxReason),
 			}
 		}

@@ -44,7 +44,7 @@ type ModelCall struct {
 func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response, source string, err error) {
 	x := &exchange.Exchange[ModelRequest, abi.RequestPatch, abi.Response]{
 		Run: r.Run, Kind: &modelKind{r, &call}, Delivered: call.Delivered,
-		Before: abi.HookBeforeModel, Wrap: abi.HookWrapModel, After: abi.HookAfterModel,
+		Before: contract.HookBeforeModel, Wrap: contract.HookWrapModel, After: contract.HookAfterModel,
 		Core: func(ctx context.Context, q ModelRequest, out chunk.Sink) (exchange.Reply[abi.Response], error) {
 			key := r.Record.NextKey(exchange.SourceModel + r.Scope)
 			if known, v, ok := record.LoadAs[abi.Response](r.Record, key); ok {
@@ -112,7 +112,7 @@ func (k *modelKind) Before(
 	m *hook.Member,
 	q ModelRequest,
 ) (ModelRequest, *abi.Response, record.Verdict, error) {
-	c, request := k.open(m, abi.HookBeforeModel, q)
+	c, request := k.open(m, contract.HookBeforeModel, q)
 	var out abi.BeforeModelAnswer
 	v, err := c.Invoke(ctx, &abi.BeforeModelInput{Request: request}, &out, func() (err error) {
 		if err := message.CheckResponse(out.Response, m.Name, nil); err != nil {
@@ -133,7 +133,7 @@ func (k *modelKind) Wrap(
 	q ModelRequest,
 	w *exchange.Wrapping[ModelRequest, abi.RequestPatch, abi.Response],
 ) (*abi.Response, record.Verdict, error) {
-	c, request := k.open(m, abi.HookWrapModel, q)
+	c, request := k.open(m, contract.HookWrapModel, q)
 	w.Serve(c)
 	c.TakeSent(w.Send)
 	var out abi.WrapModelAnswer
@@ -161,7 +161,7 @@ func (k *modelKind) After(
 	q ModelRequest,
 	rep exchange.Reply[abi.Response],
 ) (exchange.Reply[abi.Response], *ModelRequest, record.Verdict, error) {
-	c, request := k.open(m, abi.HookAfterModel, q)
+	c, request := k.open(m, contract.HookAfterModel, q)
 	in := &abi.AfterModelInput{Request: request, Error: rep.Err, Source: rep.Source}
 	if rep.Res != nil {
 		res := *rep.Res

@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 const (
@@ -76,7 +77,7 @@ func (q *queue) release() {
 func wanted(members []*hook.Member) map[abi.EventType]bool {
 	var out map[abi.EventType]bool
 	for _, m := range members {
-		if !m.Has(abi.HookObserve) {
+		if !m.Has(contract.HookObserve) {
 			continue
 		}
 		if out == nil {
@@ -102,7 +103,7 @@ func (r *Run) Observes() bool {
 }
 
 // Observers reports whether the run has observers.
-func (r *Run) Observers() bool { return len(r.Inward(abi.HookObserve)) > 0 }
+func (r *Run) Observers() bool { return len(r.Inward(contract.HookObserve)) > 0 }
 
 // Unobserved reports whether events are queued for observers.
 func (r *Run) Unobserved() bool {
@@ -116,7 +117,7 @@ func (r *Run) Unobserved() bool {
 
 // Observe calls the observers with the events queued since the last call.
 func (r *Run) Observe(ctx context.Context) {
-	observers := r.Inward(abi.HookObserve)
+	observers := r.Inward(contract.HookObserve)
 	events := r.queue.take()
 	if len(events) == 0 {
 		return
@@ -127,7 +128,7 @@ func (r *Run) Observe(ctx context.Context) {
 		if len(batch) == 0 {
 			continue
 		}
-		c := r.Call(m, abi.HookObserve)
+		c := r.Call(m, contract.HookObserve)
 		v, err := c.Invoke(ctx, &abi.ObserveInput{Events: batch}, &abi.ObserveAnswer{}, func() error { return nil })
 		if err != nil {
 			return

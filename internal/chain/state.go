@@ -33,8 +33,8 @@ func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 		owners[t.Name] = t.Owner
 	}
 	var p pipeline
-	for _, m := range r.Inward(abi.HookBeforeAgent) {
-		c := r.Call(m, abi.HookBeforeAgent, s.Messages)
+	for _, m := range r.Inward(contract.HookBeforeAgent) {
+		c := r.Call(m, contract.HookBeforeAgent, s.Messages)
 		in := &abi.BeforeAgentInput{Instruction: s.Instruction, Tools: s.Tools, ReturnDirectly: s.ReturnDirectly,
 			Messages: c.View(abi.ListState), Model: s.Model, Params: s.Params, Limits: s.Limits}
 		var out abi.BeforeAgentAnswer
@@ -82,7 +82,7 @@ func (r *Run) applyStart(s Start, out *abi.BeforeAgentAnswer, m *hook.Member, ow
 			return s, err
 		}
 		for _, t := range next.Tools {
-			if t.Owner == m.Name && !m.Has(abi.HookCallTool) {
+			if t.Owner == m.Name && !m.Has(contract.HookCallTool) {
 				return s, fmt.Errorf("tools: adds %q, but has no call_tool to run it", t.Name)
 			}
 		}
@@ -131,8 +131,8 @@ func (d *Draft) stateTools() []abi.StateTool {
 // is valid only if there is no error.
 func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, error) {
 	var p pipeline
-	for _, m := range r.Inward(abi.HookBeforeModelRewriteState) {
-		c := r.Call(m, abi.HookBeforeModelRewriteState, d.Messages)
+	for _, m := range r.Inward(contract.HookBeforeModelRewriteState) {
+		c := r.Call(m, contract.HookBeforeModelRewriteState, d.Messages)
 		in := &abi.BeforeModelRewriteStateInput{
 			Messages: c.View(abi.ListState),
 			Tools:    d.stateTools(),
@@ -164,8 +164,8 @@ func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, erro
 // AfterModelRewriteState runs after_model_rewrite_state from the inside out.
 func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.List, error) {
 	var p pipeline
-	for _, m := range r.Outward(abi.HookAfterModelRewriteState) {
-		c := r.Call(m, abi.HookAfterModelRewriteState, d.Messages)
+	for _, m := range r.Outward(contract.HookAfterModelRewriteState) {
+		c := r.Call(m, contract.HookAfterModelRewriteState, d.Messages)
 		in := &abi.AfterModelRewriteStateInput{Messages: c.View(abi.ListState), Tools: d.stateTools()}
 		var out abi.AfterModelRewriteStateAnswer
 		v, err := c.Invoke(ctx, in, &out, func() (err error) {
@@ -182,8 +182,8 @@ func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.Lis
 // AfterTools runs after_tools from the inside out, after each round of tool calls.
 func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []abi.Call) (*message.List, error) {
 	var p pipeline
-	for _, m := range r.Outward(abi.HookAfterTools) {
-		c := r.Call(m, abi.HookAfterTools, messages)
+	for _, m := range r.Outward(contract.HookAfterTools) {
+		c := r.Call(m, contract.HookAfterTools, messages)
 		in := &abi.AfterToolsInput{Messages: c.View(abi.ListState), Calls: calls}
 		var out abi.AfterToolsAnswer
 		v, err := c.Invoke(ctx, in, &out, func() (err error) {
@@ -220,8 +220,8 @@ type End struct {
 // AfterAgent runs after_agent from the inside out and returns the final message. A failing module
 // neither prevents the others from running nor changes the outcome.
 func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
-	for _, m := range r.Outward(abi.HookAfterAgent) {
-		c := r.Call(m, abi.HookAfterAgent, e.Messages)
+	for _, m := range r.Outward(contract.HookAfterAgent) {
+		c := r.Call(m, contract.HookAfterAgent, e.Messages)
 		in := &abi.AfterAgentInput{
 			Messages:     c.View(abi.ListState),
 			NewFrom:      e.NewFrom,

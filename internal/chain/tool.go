@@ -84,7 +84,7 @@ func (r *Run) CallTool(ctx context.Context, call ToolCall) (ToolOutcome, error) 
 	}
 	x := &exchange.Exchange[abi.Call, abi.CallPatch, abi.Result]{
 		Run: r.Run, Kind: k, Delivered: delivered.Load, CallID: call.Call.ID,
-		Before: abi.HookBeforeTool, Wrap: abi.HookWrapToolCall, After: abi.HookAfterTool,
+		Before: contract.HookBeforeTool, Wrap: contract.HookWrapToolCall, After: contract.HookAfterTool,
 		Core: k.core,
 	}
 	x.Held.Of = r.Account
@@ -272,7 +272,7 @@ func (k *toolKind) callTool(
 	q abi.Call,
 	sink chunk.Sink,
 ) (exchange.Reply[abi.Result], error) {
-	c := k.run.toolCall(owner, abi.HookCallTool, k.call.State, q)
+	c := k.run.toolCall(owner, contract.HookCallTool, k.call.State, q)
 	k.call.mark(false)
 	t := &exchange.Sender{Sink: sink, OfTool: true, Meter: c.Meter()}
 	c.TakeSent(func(ctx context.Context, chunks []abi.Chunk) error { return t.Send(ctx, chunk.WithCallID(q, chunks)) })
@@ -310,7 +310,7 @@ func (k *toolKind) Before(
 	m *hook.Member,
 	q abi.Call,
 ) (abi.Call, *abi.Result, record.Verdict, error) {
-	c := k.run.toolCall(m, abi.HookBeforeTool, k.call.State, q)
+	c := k.run.toolCall(m, contract.HookBeforeTool, k.call.State, q)
 	var out abi.BeforeToolAnswer
 	v, err := c.Invoke(
 		ctx,
@@ -336,7 +336,7 @@ func (k *toolKind) Wrap(
 	q abi.Call,
 	w *exchange.Wrapping[abi.Call, abi.CallPatch, abi.Result],
 ) (*abi.Result, record.Verdict, error) {
-	c := k.run.toolCall(m, abi.HookWrapToolCall, k.call.State, q)
+	c := k.run.toolCall(m, contract.HookWrapToolCall, k.call.State, q)
 	w.Serve(c)
 	c.TakeSent(func(ctx context.Context, chunks []abi.Chunk) error {
 		return w.Send(ctx, chunk.WithCallID(q, chunks))
@@ -371,7 +371,7 @@ func (k *toolKind) After(
 	q abi.Call,
 	rep exchange.Reply[abi.Result],
 ) (exchange.Reply[abi.Result], *abi.Call, record.Verdict, error) {
-	c := k.run.toolCall(m, abi.HookAfterTool, k.call.State, q)
+	c := k.run.toolCall(m, contract.HookAfterTool, k.call.State, q)
 	seen := q
 	seen.Arguments, seen.OriginalArguments = k.executed, k.call.Call.Arguments
 	in := &abi.AfterToolInput{Call: seen, Tool: k.call.Tool, Error: rep.Err, Source: rep.Source}
@@ -432,8 +432,8 @@ func (r *Run) ToolMessages(
 	o ToolOutcome,
 	def abi.Message,
 ) ([]abi.Message, error) {
-	for _, m := range r.Inward(abi.HookToolMessages) {
-		c := r.toolCall(m, abi.HookToolMessages, state, o.Call)
+	for _, m := range r.Inward(contract.HookToolMessages) {
+		c := r.toolCall(m, contract.HookToolMessages, state, o.Call)
 		in := &abi.ToolMessagesInput{Call: o.Call, Tool: tool, Result: *o.Result, Default: def}
 		var out abi.ToolMessagesAnswer
 		v, err := c.Invoke(ctx, in, &out, func() error { return r.checkToolMessages(out.Messages, o.Call, m.Name) })

@@ -138,7 +138,7 @@ func (t *translation) call(
 // send it again. A member that leaves it unchanged is also called with it as a message
 // event.
 func (t *translation) before(ctx context.Context, e abi.Event) (abi.Event, bool) {
-	for _, m := range t.members(abi.HookTranslateBefore) {
+	for _, m := range t.members(contract.HookTranslateBefore) {
 		changed, ok, err := t.translate(ctx, m, e)
 		if err != nil {
 			continue // the event stays unchanged
@@ -168,7 +168,7 @@ func (t *translation) translate(
 		return e, true, err // there is no event to show to a module
 	}
 	out, ok, failed = e, true, errNotTranslated
-	t.call(ctx, m, abi.HookTranslateBefore, event, func(answer *abi.TranslateAnswer) error {
+	t.call(ctx, m, contract.HookTranslateBefore, event, func(answer *abi.TranslateAnswer) error {
 		switch {
 		case answer.Drop && t.ends && isEnd(e):
 			return fmt.Errorf("drops %s; the end of a run cannot be dropped", e.Type)
@@ -336,9 +336,9 @@ func keepInterrupts(e, was *abi.Event) error {
 // a hook drops it.
 func (t *translation) after(ctx context.Context, x Encoded) (json.RawMessage, bool) {
 	event := x.JSON
-	for _, m := range t.members(abi.HookTranslateAfter) {
+	for _, m := range t.members(contract.HookTranslateAfter) {
 		dropped := false
-		t.call(ctx, m, abi.HookTranslateAfter, event, func(out *abi.TranslateAnswer) error {
+		t.call(ctx, m, contract.HookTranslateAfter, event, func(out *abi.TranslateAnswer) error {
 			switch {
 			case out.Drop && (t.ends || x.Keep):
 				return fmt.Errorf(

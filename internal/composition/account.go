@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // An Account is the outcome of a run, as lines of text.
@@ -156,7 +157,7 @@ func (s *seen) account() *Account {
 // asksOf formats an interrupt, with the call that a gate asks about.
 func asksOf(entry string, h abi.Hook, c *abi.Call) string {
 	s := entry + "." + string(h)
-	if h == abi.HookGateTool {
+	if h == contract.HookGateTool {
 		s += " " + shownCall(c)
 	}
 	return s

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A Check runs a composition and returns the differences from its prediction, or "". It is
@@ -68,12 +69,12 @@ func streamed(ctx context.Context, c *Composition) string {
 	}
 	twice := false
 	for h, s := range c.scripts {
-		twice = twice || h == abi.HookWrapModel && len(s.Next) > 1
+		twice = twice || h == contract.HookWrapModel && len(s.Next) > 1
 	}
 	pauses := c.some(puppet.Pause, puppet.Ask)
 	c = c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
-		delivered := h == abi.HookAfterModel || h == abi.HookWrapModel && (s.Next != nil || twice) ||
-			h == abi.HookBeforeModel && twice
+		delivered := h == contract.HookAfterModel || h == contract.HookWrapModel && (s.Next != nil || twice) ||
+			h == contract.HookBeforeModel && twice
 		if delivered && (s.Do == puppet.Pause || s.Do == puppet.Again) {
 			s.Do = ""
 		}
@@ -92,16 +93,16 @@ func streamed(ctx context.Context, c *Composition) string {
 // streaming, those calls have ended earlier.
 func (c *Composition) cutsOff() bool {
 	for _, e := range c.Entries {
-		s := e.Hooks[abi.HookOnChunk]
+		s := e.Hooks[contract.HookOnChunk]
 		if s.Do != puppet.Fail && s.Do != puppet.Stop && (s.Do != puppet.Fault || e.Skip) {
 			continue
 		}
 		for _, inside := range c.Entries {
 			for h := range inside.Hooks {
-				wraps, after := h == abi.HookWrapModel ||
-					h == abi.HookWrapToolCall, h == abi.HookAfterModel ||
-					h == abi.HookAfterTool
-				if wraps && inside.Ring >= e.Ring || (after || h == abi.HookOnChunk) && inside.Ring > e.Ring {
+				wraps, after := h == contract.HookWrapModel ||
+					h == contract.HookWrapToolCall, h == contract.HookAfterModel ||
+					h == contract.HookAfterTool
+				if wraps && inside.Ring >= e.Ring || (after || h == contract.HookOnChunk) && inside.Ring > e.Ring {
 					return true
 				}
 			}
@@ -114,7 +115,8 @@ func (c *Composition) cutsOff() bool {
 // of death.
 func mortal(ctx context.Context, c *Composition) string {
 	c = c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
-		s.Keep = s.Keep && s.Next == nil && h != abi.HookWrapModel && h != abi.HookWrapToolCall // wrappers are called again
+		s.Keep = s.Keep && s.Next == nil && h != contract.HookWrapModel &&
+			h != contract.HookWrapToolCall // wrappers are called again
 		return s
 	})
 	c = c.quiet()
@@ -152,7 +154,7 @@ func mortal(ctx context.Context, c *Composition) string {
 // breaks reports whether an on_chunk hook faults.
 func (c *Composition) breaks() bool {
 	for h, s := range c.scripts {
-		if h == abi.HookOnChunk && s.Do == puppet.Fault {
+		if h == contract.HookOnChunk && s.Do == puppet.Fault {
 			return true
 		}
 	}

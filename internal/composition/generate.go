@@ -8,6 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // hooks lists the hooks that puppets have, with the actions of each in addition to failing,
@@ -17,28 +18,29 @@ var hooks = []struct {
 	does []string
 }{
 	{
-		abi.HookBeforeAgent,
+		contract.HookBeforeAgent,
 		[]string{puppet.Edit, puppet.Insert, puppet.Drop, puppet.Add, puppet.Add, puppet.Direct, puppet.Answer},
 	},
-	{abi.HookBeforeModelRewriteState, []string{puppet.Edit, puppet.Insert, puppet.Fewer}},
-	{abi.HookBeforeModel, []string{puppet.Insert, puppet.Insert, puppet.Answer}},
-	{abi.HookWrapModel, []string{"", "", puppet.Edit, puppet.Edit, puppet.Answer}},
-	{abi.HookOnChunk, []string{puppet.Edit, puppet.Edit, puppet.Edit, puppet.Drop}},
-	{abi.HookAfterModel, []string{puppet.Edit, puppet.Answer, puppet.Error, puppet.Again, puppet.Again}},
-	{abi.HookAfterModelRewriteState, []string{puppet.Edit, puppet.Edit, puppet.Insert}},
-	{abi.HookBeforeTool, []string{puppet.Edit, puppet.Edit, puppet.Answer}},
-	{abi.HookWrapToolCall, []string{"", "", puppet.Edit, puppet.Edit, puppet.Answer}},
-	{abi.HookGateTool, []string{puppet.Allow, puppet.Allow, puppet.Allow, puppet.Deny, ""}},
-	{abi.HookCallTool, []string{puppet.Answer}},
-	{abi.HookAfterTool, []string{puppet.Edit, puppet.Answer, puppet.Error, puppet.Again, puppet.Again}},
-	{abi.HookToolMessages, []string{"", puppet.Edit, puppet.Insert}},
-	{abi.HookAfterTools, []string{puppet.Edit, puppet.Insert}},
-	{abi.HookAfterAgent, []string{puppet.Edit}},
+	{contract.HookBeforeModelRewriteState, []string{puppet.Edit, puppet.Insert, puppet.Fewer}},
+	{contract.HookBeforeModel, []string{puppet.Insert, puppet.Insert, puppet.Answer}},
+	{contract.HookWrapModel, []string{"", "", puppet.Edit, puppet.Edit, puppet.Answer}},
+	{contract.HookOnChunk, []string{puppet.Edit, puppet.Edit, puppet.Edit, puppet.Drop}},
+	{contract.HookAfterModel, []string{puppet.Edit, puppet.Answer, puppet.Error, puppet.Again, puppet.Again}},
+	{contract.HookAfterModelRewriteState, []string{puppet.Edit, puppet.Edit, puppet.Insert}},
+	{contract.HookBeforeTool, []string{puppet.Edit, puppet.Edit, puppet.Answer}},
+	{contract.HookWrapToolCall, []string{"", "", puppet.Edit, puppet.Edit, puppet.Answer}},
+	{contract.HookGateTool, []string{puppet.Allow, puppet.Allow, puppet.Allow, puppet.Deny, ""}},
+	{contract.HookCallTool, []string{puppet.Answer}},
+	{contract.HookAfterTool, []string{puppet.Edit, puppet.Answer, puppet.Error, puppet.Again, puppet.Again}},
+	{contract.HookToolMessages, []string{"", puppet.Edit, puppet.Insert}},
+	{contract.HookAfterTools, []string{puppet.Edit, puppet.Insert}},
+	{contract.HookAfterAgent, []string{puppet.Edit}},
 }
 
 // mayPause reports whether a hook may interrupt a run by its answer's control. Gates ask instead.
 func mayPause(h abi.Hook) bool {
-	return h != abi.HookOnChunk && h != abi.HookToolMessages && h != abi.HookAfterAgent && h != abi.HookGateTool
+	return h != contract.HookOnChunk && h != contract.HookToolMessages && h != contract.HookAfterAgent &&
+		h != contract.HookGateTool
 }
 
 // A generator generates compositions.
@@ -124,22 +126,22 @@ func (g generator) entry(prefix string, i, trouble int, pauses bool) Entry {
 		switch {
 		case g.IntN(10) < trouble:
 			s.Do = []string{puppet.Fail, puppet.Fault, puppet.Fault, puppet.Stop}[g.IntN(4)]
-			s.Late = h.hook == abi.HookOnChunk && g.IntN(4) > 0
+			s.Late = h.hook == contract.HookOnChunk && g.IntN(4) > 0
 		case pauses && g.IntN(3) == 0 && mayPause(h.hook):
 			s.Do = puppet.Pause
-		case pauses && g.IntN(2) == 0 && h.hook == abi.HookGateTool:
+		case pauses && g.IntN(2) == 0 && h.hook == contract.HookGateTool:
 			s.Do = puppet.Ask
 		}
-		if h.hook == abi.HookWrapModel || h.hook == abi.HookWrapToolCall {
+		if h.hook == contract.HookWrapModel || h.hook == contract.HookWrapToolCall {
 			for range []int{0, 1, 1, 1, 1, 2}[g.IntN(6)] {
 				s.Next = append(s.Next, []string{"", "", fmt.Sprintf("for %s", e.Name), puppet.Read}[g.IntN(4)])
 			}
 		}
 		e.Hooks[h.hook] = s
 	}
-	if s, has := e.Hooks[abi.HookBeforeAgent]; has && s.Do == puppet.Add {
-		if _, has := e.Hooks[abi.HookCallTool]; !has {
-			e.Hooks[abi.HookCallTool] = puppet.Script{Do: puppet.Answer}
+	if s, has := e.Hooks[contract.HookBeforeAgent]; has && s.Do == puppet.Add {
+		if _, has := e.Hooks[contract.HookCallTool]; !has {
+			e.Hooks[contract.HookCallTool] = puppet.Script{Do: puppet.Answer}
 		}
 	}
 	return e
@@ -150,7 +152,7 @@ func (g generator) entry(prefix string, i, trouble int, pauses bool) Entry {
 func (g generator) own(c *Composition) {
 	e := &c.Entries[g.IntN(len(c.Entries))]
 	for _, h := range slices.Sorted(maps.Keys(e.Hooks)) {
-		if never := h == abi.HookBeforeAgent || h == abi.HookOnChunk || h == abi.HookToolMessages || h == abi.HookAfterAgent; never ||
+		if never := h == contract.HookBeforeAgent || h == contract.HookOnChunk || h == contract.HookToolMessages || h == contract.HookAfterAgent; never ||
 			g.IntN(2) == 0 {
 			continue // tools are not available before a step, and the other hooks cannot pause
 		}
@@ -199,12 +201,12 @@ func (c *Composition) sensible() *Composition {
 		case len(s.Next) > 1 && slices.Contains(s.Next, puppet.Read): // the answer is assembled from everything that was sent
 			s.Next = []string{puppet.Read}
 		case drops && s.Do == puppet.Fewer,
-			own && h == abi.HookBeforeAgent && s.Do == puppet.Drop: // Drop removes a tool that Fewer or the own call needs
+			own && h == contract.HookBeforeAgent && s.Do == puppet.Drop: // Drop removes a tool that Fewer or the own call needs
 			s.Do = ""
 		}
 		// A hook that is called again after a pause counts again, on_chunk counts chunks, and a
 		// wrapper that passes on an error fails, which discards its count.
-		s.Keep = s.Keep && !pauses && h != abi.HookOnChunk && !slices.Contains(s.Next, puppet.Read)
+		s.Keep = s.Keep && !pauses && h != contract.HookOnChunk && !slices.Contains(s.Next, puppet.Read)
 		return s
 	})
 	if pauses && (c.Kid != nil || c.owns() && c.beside()) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Predict returns the outcome of a composition that the contract requires. It ignores streams and
@@ -171,12 +172,12 @@ func mark(what string, e *Entry, h abi.Hook) string { return puppet.Mark(what, e
 // ofTool reports whether a hook is about a tool call.
 func ofTool(h abi.Hook) bool {
 	switch h {
-	case abi.HookBeforeTool,
-		abi.HookWrapToolCall,
-		abi.HookGateTool,
-		abi.HookCallTool,
-		abi.HookAfterTool,
-		abi.HookToolMessages:
+	case contract.HookBeforeTool,
+		contract.HookWrapToolCall,
+		contract.HookGateTool,
+		contract.HookCallTool,
+		contract.HookAfterTool,
+		contract.HookToolMessages:
 		return true
 	default:
 		return false
@@ -185,7 +186,7 @@ func ofTool(h abi.Hook) bool {
 
 // lenient lists the hooks whose faults never end a run, with the effect of a fault.
 var lenient = map[abi.Hook]string{
-	abi.HookGateTool: "denied", abi.HookCallTool: "error_result", abi.HookToolMessages: "default_message", abi.HookAfterAgent: "passed_over",
+	contract.HookGateTool: "denied", contract.HookCallTool: "error_result", contract.HookToolMessages: "default_message", contract.HookAfterAgent: "passed_over",
 }
 
 // call runs a hook: it reports the hook's input, calls during, which makes a wrapper's calls, and
@@ -196,7 +197,7 @@ func (p *prediction) call(e *Entry, h abi.Hook, shown string, during func()) ver
 	if s.Keep {
 		shown += " | after " + strconv.Itoa(kept)
 	}
-	if h != abi.HookOnChunk {
+	if h != contract.HookOnChunk {
 		p.say("custom %s.%s shown %s", e.Name, h, shown)
 		about := ""
 		if ofTool(h) {
@@ -207,8 +208,8 @@ func (p *prediction) call(e *Entry, h abi.Hook, shown string, during func()) ver
 	if during != nil {
 		during()
 	}
-	stops := h != abi.HookToolMessages && h != abi.HookAfterAgent
-	gate := h == abi.HookGateTool && s.Do != puppet.Allow && s.Do != puppet.Deny && s.Do != puppet.Ask
+	stops := h != contract.HookToolMessages && h != contract.HookAfterAgent
+	gate := h == contract.HookGateTool && s.Do != puppet.Allow && s.Do != puppet.Deny && s.Do != puppet.Ask
 	switch {
 	case s.Do == puppet.Fail:
 		return verdict{failed: mark(puppet.Fail, e, h)}
@@ -274,11 +275,11 @@ func (p *prediction) pipeline(
 // keep applies a state hook's changes to the messages.
 func (p *prediction) keep(e *Entry, h abi.Hook, s puppet.Script) {
 	switch n := len(p.state); {
-	case s.Do == puppet.Insert && h == abi.HookBeforeAgent:
+	case s.Do == puppet.Insert && h == contract.HookBeforeAgent:
 		p.state = append([]message{p.inserted(e, h)}, p.state...)
 	case s.Do == puppet.Insert:
 		p.state = append(slices.Clone(p.state), p.inserted(e, h))
-	case s.Do == puppet.Edit && n > 0 && h != abi.HookBeforeAgent:
+	case s.Do == puppet.Edit && n > 0 && h != contract.HookBeforeAgent:
 		p.state = slices.Clone(p.state)
 		p.state[n-1].text += "+" + e.Name
 	}
@@ -308,13 +309,18 @@ func (p *prediction) run() *ended {
 
 // afterAgent calls after_agent at the end of the run or of an agent's turn.
 func (p *prediction) afterAgent(end *ended) {
-	for _, e := range p.outward(abi.HookAfterAgent) {
+	for _, e := range p.outward(contract.HookAfterAgent) {
 		failed := ""
 		if end.failed != "" {
 			failed = " error " + end.failed
 		}
-		v := p.call(e, abi.HookAfterAgent, fmt.Sprintf("%s %s%s: %s", end.reason, end.final, failed, lines(p.state)), nil)
-		if v.ok() && e.Hooks[abi.HookAfterAgent].Do == puppet.Edit && end.final != nil {
+		v := p.call(
+			e,
+			contract.HookAfterAgent,
+			fmt.Sprintf("%s %s%s: %s", end.reason, end.final, failed, lines(p.state)),
+			nil,
+		)
+		if v.ok() && e.Hooks[contract.HookAfterAgent].Do == puppet.Edit && end.final != nil {
 			edited := *end.final
 			edited.text += "+" + e.Name
 			end.final = &edited
@@ -334,8 +340,8 @@ func (p *prediction) beforeAgent() {
 		}
 		return p.instruction + " tools " + strings.Join(names, ",") + " direct" + direct + ": " + lines(p.state)
 	}
-	p.pipeline(p.inward(abi.HookBeforeAgent), abi.HookBeforeAgent, shown, func(e *Entry, s puppet.Script) bool {
-		p.keep(e, abi.HookBeforeAgent, s)
+	p.pipeline(p.inward(contract.HookBeforeAgent), contract.HookBeforeAgent, shown, func(e *Entry, s puppet.Script) bool {
+		p.keep(e, contract.HookBeforeAgent, s)
 		switch s.Do {
 		case puppet.Edit:
 			p.instruction += "+" + e.Name
@@ -348,7 +354,7 @@ func (p *prediction) beforeAgent() {
 		case puppet.Answer:
 			p.respond = &message{
 				role:   "assistant",
-				text:   mark(puppet.Answer, e, abi.HookBeforeAgent),
+				text:   mark(puppet.Answer, e, contract.HookBeforeAgent),
 				origin: "module:" + e.Name,
 			}
 			return !p.c.ContinueOnResponse
@@ -378,10 +384,10 @@ func (p *prediction) oneStep() {
 	if p.respond != nil {
 		p.state, p.respond = append(slices.Clone(p.state), *p.respond), nil
 	} else {
-		p.pipeline(p.inward(abi.HookBeforeModelRewriteState), abi.HookBeforeModelRewriteState,
+		p.pipeline(p.inward(contract.HookBeforeModelRewriteState), contract.HookBeforeModelRewriteState,
 			func() string { return strings.Join(p.activeTools(), ",") + ": " + lines(p.state) },
 			func(e *Entry, s puppet.Script) bool {
-				p.keep(e, abi.HookBeforeModelRewriteState, s)
+				p.keep(e, contract.HookBeforeModelRewriteState, s)
 				if s.Do == puppet.Fewer {
 					p.active = []string{plainTool}
 				}
@@ -401,11 +407,11 @@ func (p *prediction) decide() {
 	at := len(p.state) - 1 // the index of the response
 	end := caught(func() {
 		p.pipeline(
-			p.outward(abi.HookAfterModelRewriteState),
-			abi.HookAfterModelRewriteState,
+			p.outward(contract.HookAfterModelRewriteState),
+			contract.HookAfterModelRewriteState,
 			func() string { return lines(p.state) },
 			func(e *Entry, s puppet.Script) bool {
-				p.keep(e, abi.HookAfterModelRewriteState, s)
+				p.keep(e, contract.HookAfterModelRewriteState, s)
 				return false
 			},
 		)

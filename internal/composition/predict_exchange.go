@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // An answer is the answer of the model or a tool, or of an entry that replaced it.
@@ -65,9 +66,9 @@ func (p *prediction) askModel() answer {
 func (p *prediction) modelCall(tools []string, passes func(*Entry) bool) *exchange {
 	x := &exchange{
 		prediction: p,
-		before:     abi.HookBeforeModel,
-		wrap:       abi.HookWrapModel,
-		after:      abi.HookAfterModel,
+		before:     contract.HookBeforeModel,
+		wrap:       contract.HookWrapModel,
+		after:      contract.HookAfterModel,
 		tools:      tools,
 		passes:     passes,
 	}
@@ -259,16 +260,16 @@ func (x *exchange) passChunks(ring int, a answer) answer {
 	if a.failed {
 		return a
 	}
-	for _, e := range x.in(ring, abi.HookOnChunk) {
-		if s := e.Hooks[abi.HookOnChunk]; s.Late && !strings.Contains(a.text, puppet.LateSign) {
+	for _, e := range x.in(ring, contract.HookOnChunk) {
+		if s := e.Hooks[contract.HookOnChunk]; s.Late && !strings.Contains(a.text, puppet.LateSign) {
 			continue
 		}
-		v := x.prediction.call(e, abi.HookOnChunk, "", nil)
+		v := x.prediction.call(e, contract.HookOnChunk, "", nil)
 		if v.failed != "" {
 			return answer{failed: true, text: v.failed, source: e.Name}
 		}
 		if v.ok() {
-			switch e.Hooks[abi.HookOnChunk].Do {
+			switch e.Hooks[contract.HookOnChunk].Do {
 			case puppet.Edit:
 				a.text = puppet.Edited(e.Name, a.text)
 			case puppet.Drop:

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // round makes the calls of a message. Failures do not affect the other calls.
@@ -45,11 +45,11 @@ func (p *prediction) round(calls []toolCall) {
 		panic(end)
 	}
 	p.pipeline(
-		p.outward(abi.HookAfterTools),
-		abi.HookAfterTools,
+		p.outward(contract.HookAfterTools),
+		contract.HookAfterTools,
 		func() string { return lines(p.state) },
 		func(e *Entry, s puppet.Script) bool {
-			p.keep(e, abi.HookAfterTools, s)
+			p.keep(e, contract.HookAfterTools, s)
 			return false
 		},
 	)
@@ -92,9 +92,9 @@ func (p *prediction) callTool(c toolCall) (answer, []message) {
 func (p *prediction) toolCall(c toolCall, passes func(*Entry) bool) (*exchange, answer) {
 	x := &exchange{
 		prediction: p,
-		before:     abi.HookBeforeTool,
-		wrap:       abi.HookWrapToolCall,
-		after:      abi.HookAfterTool,
+		before:     contract.HookBeforeTool,
+		wrap:       contract.HookWrapToolCall,
+		after:      contract.HookAfterTool,
 		call:       &c,
 		executed:   c.arguments,
 		passes:     passes,
@@ -127,18 +127,18 @@ func (p *prediction) refuse(c toolCall, why string) (answer, []message) {
 func (x *exchange) gates(q request) *answer {
 	var denied *answer
 	asks := ""
-	for _, e := range slices.Concat(x.in(Outer, abi.HookGateTool), x.in(Tenant, abi.HookGateTool), x.in(Inner, abi.HookGateTool)) {
-		v := x.prediction.call(e, abi.HookGateTool, x.shown(q), nil)
+	for _, e := range slices.Concat(x.in(Outer, contract.HookGateTool), x.in(Tenant, contract.HookGateTool), x.in(Inner, contract.HookGateTool)) {
+		v := x.prediction.call(e, contract.HookGateTool, x.shown(q), nil)
 		text := ""
-		switch do := e.Hooks[abi.HookGateTool].Do; {
+		switch do := e.Hooks[contract.HookGateTool].Do; {
 		case v.faulted:
 			text = "fault:" + e.Name
 		case v.failed != "":
 			text = v.failed
 		case do == puppet.Deny:
-			text = mark(puppet.Deny, e, abi.HookGateTool)
+			text = mark(puppet.Deny, e, contract.HookGateTool)
 		}
-		if e.Hooks[abi.HookGateTool].Do == puppet.Ask && asks == "" {
+		if e.Hooks[contract.HookGateTool].Do == puppet.Ask && asks == "" {
 			asks = e.Name + ".gate_tool " + x.shown(q)
 		}
 		if text != "" && denied == nil {
@@ -160,14 +160,14 @@ func (x *exchange) runTool(q request) answer {
 		if name != puppet.Tool(e.Name) {
 			continue
 		}
-		v := x.prediction.call(e, abi.HookCallTool, x.shown(q), nil)
+		v := x.prediction.call(e, contract.HookCallTool, x.shown(q), nil)
 		switch {
 		case v.failed != "":
 			return answer{failed: true, text: v.failed, source: "tool"}
 		case v.faulted:
 			return answer{failed: true, text: "fault:" + e.Name, source: "tool"}
 		}
-		return answer{text: mark(puppet.Answer, e, abi.HookCallTool) + q.arguments, source: "tool"}
+		return answer{text: mark(puppet.Answer, e, contract.HookCallTool) + q.arguments, source: "tool"}
 	}
 	if name == kidTool {
 		return x.runKid(q)
@@ -210,17 +210,17 @@ func (p *prediction) toolMessages(c toolCall, a answer) []message {
 	if a.isError {
 		says = "is_error " + says
 	}
-	for _, e := range p.inward(abi.HookToolMessages) {
-		v := p.call(e, abi.HookToolMessages, c.id+" "+c.name+c.arguments+" "+says+" | "+def.String(), nil)
+	for _, e := range p.inward(contract.HookToolMessages) {
+		v := p.call(e, contract.HookToolMessages, c.id+" "+c.name+c.arguments+" "+says+" | "+def.String(), nil)
 		if !v.ok() {
 			return []message{def}
 		}
-		switch e.Hooks[abi.HookToolMessages].Do {
+		switch e.Hooks[contract.HookToolMessages].Do {
 		case puppet.Edit:
 			def.text += "+" + e.Name
 			return []message{def}
 		case puppet.Insert:
-			return []message{def, {role: "user", text: mark(puppet.Insert, e, abi.HookToolMessages)}}
+			return []message{def, {role: "user", text: mark(puppet.Insert, e, contract.HookToolMessages)}}
 		}
 	}
 	return []message{def}

@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Shrink reduces a failing composition for as long as it still fails.
@@ -141,7 +141,7 @@ func (c *Composition) whole() bool {
 		return false
 	}
 	for _, e := range c.Entries {
-		if _, calls := e.Hooks[abi.HookCallTool]; e.Hooks[abi.HookBeforeAgent].Do == puppet.Add && !calls {
+		if _, calls := e.Hooks[contract.HookCallTool]; e.Hooks[contract.HookBeforeAgent].Do == puppet.Add && !calls {
 			return false
 		}
 	}

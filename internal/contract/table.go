@@ -29,10 +29,10 @@ type HookSpec struct {
 func HookTable() []HookSpec { return append([]HookSpec{}, hookTable[:]...) }
 
 var hookTable = [...]HookSpec{
-	{Name: abi.HookDescribe, Answer: "Description", Kind: "once", Since: 1},
-	{Name: abi.HookConfigure, Input: "ConfigureInput", Answer: "ConfigureAnswer", Kind: "once", Since: 1},
+	{Name: HookDescribe, Answer: "Description", Kind: "once", Since: 1},
+	{Name: HookConfigure, Input: "ConfigureInput", Answer: "ConfigureAnswer", Kind: "once", Since: 1},
 	{
-		Name:      abi.HookBeforeAgent,
+		Name:      HookBeforeAgent,
 		Input:     "BeforeAgentInput",
 		Answer:    "BeforeAgentAnswer",
 		Kind:      "pipeline",
@@ -42,7 +42,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      abi.HookBeforeModelRewriteState,
+		Name:      HookBeforeModelRewriteState,
 		Input:     "BeforeModelRewriteStateInput",
 		Answer:    "BeforeModelRewriteStateAnswer",
 		Kind:      "pipeline",
@@ -52,7 +52,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      abi.HookBeforeModel,
+		Name:      HookBeforeModel,
 		Input:     "BeforeModelInput",
 		Answer:    "BeforeModelAnswer",
 		Kind:      "pipeline",
@@ -62,7 +62,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      abi.HookWrapModel,
+		Name:      HookWrapModel,
 		Input:     "WrapModelInput",
 		Answer:    "WrapModelAnswer",
 		Kind:      "onion",
@@ -72,7 +72,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:   abi.HookOnChunk,
+		Name:   HookOnChunk,
 		Input:  "OnChunkInput",
 		Answer: "OnChunkAnswer",
 		Kind:   "pipeline",
@@ -81,7 +81,7 @@ var hookTable = [...]HookSpec{
 		Since:  1,
 	},
 	{
-		Name:      abi.HookAfterModel,
+		Name:      HookAfterModel,
 		Input:     "AfterModelInput",
 		Answer:    "AfterModelAnswer",
 		Kind:      "pipeline",
@@ -91,7 +91,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      abi.HookAfterModelRewriteState,
+		Name:      HookAfterModelRewriteState,
 		Input:     "AfterModelRewriteStateInput",
 		Answer:    "AfterModelRewriteStateAnswer",
 		Kind:      "pipeline",
@@ -101,7 +101,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      abi.HookBeforeTool,
+		Name:      HookBeforeTool,
 		Input:     "BeforeToolInput",
 		Answer:    "BeforeToolAnswer",
 		Kind:      "pipeline",
@@ -111,7 +111,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      abi.HookWrapToolCall,
+		Name:      HookWrapToolCall,
 		Input:     "WrapToolCallInput",
 		Answer:    "WrapToolCallAnswer",
 		Kind:      "onion",
@@ -121,7 +121,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      abi.HookGateTool,
+		Name:      HookGateTool,
 		Input:     "GateToolInput",
 		Answer:    "GateToolAnswer",
 		Kind:      "gate",
@@ -132,7 +132,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      abi.HookCallTool,
+		Name:      HookCallTool,
 		Input:     "CallToolInput",
 		Answer:    "CallToolAnswer",
 		Kind:      "tool",
@@ -142,7 +142,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:      abi.HookAfterTool,
+		Name:      HookAfterTool,
 		Input:     "AfterToolInput",
 		Answer:    "AfterToolAnswer",
 		Kind:      "pipeline",
@@ -152,7 +152,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:   abi.HookToolMessages,
+		Name:   HookToolMessages,
 		Input:  "ToolMessagesInput",
 		Answer: "ToolMessagesAnswer",
 		Kind:   "first",
@@ -161,7 +161,7 @@ var hookTable = [...]HookSpec{
 		Since:  1,
 	},
 	{
-		Name:      abi.HookAfterTools,
+		Name:      HookAfterTools,
 		Input:     "AfterToolsInput",
 		Answer:    "AfterToolsAnswer",
 		Kind:      "pipeline",
@@ -171,7 +171,7 @@ var hookTable = [...]HookSpec{
 		Since:     1,
 	},
 	{
-		Name:   abi.HookAfterAgent,
+		Name:   HookAfterAgent,
 		Input:  "AfterAgentInput",
 		Answer: "AfterAgentAnswer",
 		Kind:   "pipeline",
@@ -180,7 +180,7 @@ var hookTable = [...]HookSpec{
 		Since:  1,
 	},
 	{
-		Name:   abi.HookObserve,
+		Name:   HookObserve,
 		Input:  "ObserveInput",
 		Answer: "ObserveAnswer",
 		Kind:   "observer",
@@ -188,7 +188,7 @@ var hookTable = [...]HookSpec{
 		Since:  1,
 	},
 	{
-		Name:   abi.HookTranslateBefore,
+		Name:   HookTranslateBefore,
 		Input:  "TranslateInput",
 		Answer: "TranslateAnswer",
 		Kind:   "pipeline",
@@ -197,7 +197,7 @@ var hookTable = [...]HookSpec{
 		Since:  1,
 	},
 	{
-		Name:   abi.HookTranslateAfter,
+		Name:   HookTranslateAfter,
 		Input:  "TranslateInput",
 		Answer: "TranslateAnswer",
 		Kind:   "pipeline",

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/bench"
@@ -197,7 +198,7 @@ func hooks(ctx context.Context, m *module.Module, name string, measured bool) (s
 	}
 	var out []string
 	for _, h := range m.Hooks() {
-		if h != abi.HookConfigure && h != abi.HookDescribe {
+		if h != contract.HookConfigure && h != contract.HookDescribe {
 			out = append(out, "`"+string(h)+"`"+fuel[h])
 		}
 	}

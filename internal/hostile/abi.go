@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -21,11 +22,11 @@ func abiCases() []Case {
 			if abiTypes[f][1] != "" {
 				code = append(code, drop...)
 			}
-			return g.hook(abi.HookBeforeAgent, code).bytes()
-		}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultBounds, Text: []string{"." + f, "do not lie in the memory of 262144 bytes"}}
+			return g.hook(contract.HookBeforeAgent, code).bytes()
+		}, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: sandbox.FaultBounds, Text: []string{"." + f, "do not lie in the memory of 262144 bytes"}}
 	}
 	fault := func(name string, text string, build func() []byte) Case {
-		return Case{Name: name, Module: build, Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{text}}
+		return Case{Name: name, Module: build, Want: Faulted, Hook: contract.HookBeforeAgent, Text: []string{text}}
 	}
 	returning := func(n int) func() []byte {
 		return func() []byte {
@@ -49,23 +50,23 @@ func abiCases() []Case {
 			g := newGuest()
 			write := g.wasi("fd_write")
 			return g.place(0x100, "\x00\x00\x00\xff\xff\xff\xff\xff").
-				hook(abi.HookBeforeAgent, i32(1), i32(0x100), i32(1), i32(0x200), call(write), drop).bytes()
-		}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultBounds},
+				hook(contract.HookBeforeAgent, i32(1), i32(0x100), i32(1), i32(0x200), call(write), drop).bytes()
+		}, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: sandbox.FaultBounds},
 		{Name: "printing 2^32 pieces", Module: func() []byte {
 			g := newGuest()
 			write := g.wasi("fd_write")
-			return g.hook(abi.HookBeforeAgent, i32(1), i32(0), i32(-1), i32(0), call(write), []byte{0x45}, when(unreachable)).
+			return g.hook(contract.HookBeforeAgent, i32(1), i32(0), i32(-1), i32(0), call(write), []byte{0x45}, when(unreachable)).
 				bytes()
 		}, Want: Harmless},
 		{Name: "nothing at 0", Module: func() []byte {
 			g := newGuest()
 			write := g.abi("write")
-			return g.hook(abi.HookBeforeAgent, i32(0), i32(0), call(write), i32(-1), i32(0), call(write)).bytes()
+			return g.hook(contract.HookBeforeAgent, i32(0), i32(0), call(write), i32(-1), i32(0), call(write)).bytes()
 		}, Want: Harmless},
 		{Name: "answer over the input", Module: func() []byte {
 			g := newGuest()
 			read, write := g.abi("read"), g.abi("write")
-			return g.place(answerAt, `{"instruction":"mine"}`).hook(abi.HookBeforeAgent,
+			return g.place(answerAt, `{"instruction":"mine"}`).hook(contract.HookBeforeAgent,
 				i32(answerAt+8), i32(1<<16), call(read), drop, i32(answerAt), i32(0), i32(0), copyMemory,
 				i32(0), i32(0), call(write)).bytes()
 		}, Want: Harmless},
@@ -73,13 +74,13 @@ func abiCases() []Case {
 			g := newGuest()
 			write := g.abi("write")
 			const text = `{"instruction":"first"}`
-			return g.place(answerAt, text).hook(abi.HookBeforeAgent, i32(answerAt), i32(len(text)), call(write),
+			return g.place(answerAt, text).hook(contract.HookBeforeAgent, i32(answerAt), i32(len(text)), call(write),
 				i32(answerAt), i32('x'), i32(len(text)), fill).bytes()
 		}, Want: Harmless, Check: func(s *Seen) error { return wantInstruction(s, "first") }},
 		{Name: "input kept for later", Module: func() []byte {
 			g := newGuest()
 			read := g.abi("read")
-			return g.hook(abi.HookBeforeAgent, count(n0, 1000, i32(0), i32(1<<17), call(read), drop)).bytes()
+			return g.hook(contract.HookBeforeAgent, count(n0, 1000, i32(0), i32(1<<17), call(read), drop)).bytes()
 		}, Want: Harmless},
 		fault("returns 2", "returned 2; want 0 for done or 1 for failed", returning(2)),
 		fault("returns -1", "returned -1", returning(-1)),
@@ -101,17 +102,17 @@ func abiCases() []Case {
 		fault("answer larger than its limit", "more than the limit output_bytes of 8388608", func() []byte {
 			g := newGuest()
 			write := g.abi("write")
-			return g.memory(200).hook(abi.HookBeforeAgent, i32(0), i32(200<<16), call(write)).bytes()
+			return g.memory(200).hook(contract.HookBeforeAgent, i32(0), i32(200<<16), call(write)).bytes()
 		}),
 		{Name: "proc_exit", Module: func() []byte {
 			g := newGuest()
 			exit := g.wasi("proc_exit")
-			return g.hook(abi.HookBeforeAgent, i32(0), call(exit)).bytes()
-		}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultExit, Text: []string{"proc_exit(0)"}},
+			return g.hook(contract.HookBeforeAgent, i32(0), call(exit)).bytes()
+		}, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: sandbox.FaultExit, Text: []string{"proc_exit(0)"}},
 		{Name: "opening a file", Module: func() []byte {
 			g := newGuest()
 			open := g.wasi("path_open")
-			return g.hook(abi.HookBeforeAgent, i32(3), i32(0), i32(0), i32(4), i32(0), i64(-1), i64(-1), i32(0), i32(0), call(open),
+			return g.hook(contract.HookBeforeAgent, i32(3), i32(0), i32(0), i32(4), i32(0), i64(-1), i64(-1), i32(0), i32(0), call(open),
 				[]byte{0x45}, when(unreachable)).
 				bytes()
 		}, Want: Harmless},
@@ -120,7 +121,7 @@ func abiCases() []Case {
 		errorReply("changes of a list that does not exist", "changed", `"code":"invalid"`, i32(99), i64(0)),
 		{Name: "messages from the end to the begin", Module: func() []byte {
 			return asking(
-				abi.HookBeforeAgent,
+				contract.HookBeforeAgent,
 				"messages",
 				func(_ *guest, f int) []byte { return join(i32(0), i32(1<<31-1), i32(-1<<31), call(f)) },
 			).bytes()
@@ -136,21 +137,21 @@ func abiCases() []Case {
 		errorReply("event that is no object", "emit", `"code":"invalid"`, i32(0x600), i32(2)),
 		{Name: "reply larger than its limit", Module: func() []byte {
 			return asking(
-				abi.HookBeforeAgent,
+				contract.HookBeforeAgent,
 				"messages",
 				func(_ *guest, f int) []byte { return join(i32(0), i32(0), i32(9), call(f)) },
 			).bytes()
 		}, Limits: policy.Limits{ReplyBytes: 16}, Want: ErrorReply, Text: []string{`"code":"limit"`}},
 		{Name: "switched off after five faults", Module: func() []byte {
-			return doing(abi.HookOnChunk, unreachable)
-		}, OnFault: hook.Skip, Want: Faulted, Hook: abi.HookOnChunk, Kind: sandbox.FaultTrap},
+			return doing(contract.HookOnChunk, unreachable)
+		}, OnFault: hook.Skip, Want: Faulted, Hook: contract.HookOnChunk, Kind: sandbox.FaultTrap},
 	}
 }
 
 // errorReply returns a case of a host call in before_agent whose reply is an error.
 func errorReply(name, f, text string, args ...[]byte) Case {
 	return Case{Name: name, Want: ErrorReply, Text: []string{text}, Module: func() []byte {
-		return asking(abi.HookBeforeAgent, f, func(g *guest, index int) []byte {
+		return asking(contract.HookBeforeAgent, f, func(g *guest, index int) []byte {
 			g.place(0x600, "\xff\xfe").place(0x620, "{}")
 			return join(join(args...), call(index))
 		}).bytes()
@@ -171,8 +172,8 @@ func wantInstruction(s *Seen, want string) error {
 // jsonCases answer with invalid or ambiguous JSON.
 func jsonCases() []Case {
 	bad := func(name, answer string, text ...string) Case {
-		return Case{Name: name, Module: func() []byte { return answering(abi.HookBeforeAgent, answer) }, Want: Faulted,
-			Hook: abi.HookBeforeAgent, Text: text}
+		return Case{Name: name, Module: func() []byte { return answering(contract.HookBeforeAgent, answer) }, Want: Faulted,
+			Hook: contract.HookBeforeAgent, Text: text}
 	}
 	in := func(h abi.Hook, c Case, answer string) Case {
 		c.Hook, c.Module = h, func() []byte { return answering(h, answer) }
@@ -181,7 +182,7 @@ func jsonCases() []Case {
 	good := func(name, answer string, check func(*Seen) error) Case {
 		return Case{
 			Name:   name,
-			Module: func() []byte { return answering(abi.HookBeforeAgent, answer) },
+			Module: func() []byte { return answering(contract.HookBeforeAgent, answer) },
 			Want:   Harmless,
 			Check:  check,
 		}
@@ -246,8 +247,8 @@ func jsonCases() []Case {
 		bad("tool with a name of 1 KB", `{"tools":{"add":[{"name":"`+strings.Repeat("n", 1024)+`"}]}}`, "name"),
 		bad("respond of a user", `{"respond":{"role":"user","content":"x"}}`, "assistant"),
 		{Name: "nothing of a bad answer is applied", Module: func() []byte {
-			return answering(abi.HookBeforeAgent, `{"instruction":"mine","messages":{"splice":[{"at":99,"remove":1}]}}`)
-		}, OnFault: hook.Skip, Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{"messages"},
+			return answering(contract.HookBeforeAgent, `{"instruction":"mine","messages":{"splice":[{"at":99,"remove":1}]}}`)
+		}, OnFault: hook.Skip, Want: Faulted, Hook: contract.HookBeforeAgent, Text: []string{"messages"},
 			Check: func(s *Seen) error { return wantInstruction(s, "be brief") }},
 		good("64 levels", `{"x":`+deep(63, "[", "]")+`}`, nil),
 		good("key of 1 MB", `{"`+strings.Repeat("k", 1<<20)+`":1}`, nil),
@@ -267,44 +268,44 @@ func jsonCases() []Case {
 	}
 	return append(
 		all,
-		in(abi.HookGateTool, bad("gate that does not decide", "", "decision"), `{}`),
-		in(abi.HookGateTool, bad("gate that decides something else", "", "decision"), `{"decision":"sudo"}`),
-		in(abi.HookGateTool, bad("gate that decides twice", "", "duplicated"), `{"decision":"deny","decision":"allow"}`),
+		in(contract.HookGateTool, bad("gate that does not decide", "", "decision"), `{}`),
+		in(contract.HookGateTool, bad("gate that decides something else", "", "decision"), `{"decision":"sudo"}`),
+		in(contract.HookGateTool, bad("gate that decides twice", "", "duplicated"), `{"decision":"deny","decision":"allow"}`),
 		in(
-			abi.HookGateTool,
+			contract.HookGateTool,
 			bad("gate that decides in other letters", "", "ecision"),
 			`{"Decision":"allow","decision":"allow"}`,
 		),
 		in(
-			abi.HookToolMessages,
+			contract.HookToolMessages,
 			bad("tool message for another call", "", "call"),
 			`{"messages":[{"role":"tool","tool_call_id":"other","content":"x"}]}`,
 		),
 		in(
-			abi.HookToolMessages,
+			contract.HookToolMessages,
 			bad("tool messages without the answer", "", "call"),
 			`{"messages":[{"role":"user","content":"x"}]}`,
 		),
 		in(
-			abi.HookAfterModel,
+			contract.HookAfterModel,
 			bad("response and error at once", "", "error"),
 			`{"response":{"message":{"role":"assistant","content":"x"}},"error":{"code":"model","message":"x"}}`,
 		),
 		in(
-			abi.HookAfterModel,
+			contract.HookAfterModel,
 			bad("response of a tool", "", "assistant"),
 			`{"response":{"message":{"role":"tool","tool_call_id":"c1","content":"x"}}}`,
 		),
 		in(
-			abi.HookAfterModel,
+			contract.HookAfterModel,
 			bad("usage below 0", "", "usage"),
 			`{"response":{"message":{"role":"assistant","content":"x"},"usage":{"prompt_tokens":-9e18}}}`,
 		),
-		in(abi.HookBeforeModelRewriteState, bad("tool that does not exist made active", "", "rm"), `{"active":["rm"]}`),
-		in(abi.HookOnChunk, bad("chunk of an unknown kind", "", "kind"), `{"chunks":[{"kind":"shell","text":"x"}]}`),
-		in(abi.HookBeforeTool, bad("result that is a number", "", "result"), `{"result":7}`),
+		in(contract.HookBeforeModelRewriteState, bad("tool that does not exist made active", "", "rm"), `{"active":["rm"]}`),
+		in(contract.HookOnChunk, bad("chunk of an unknown kind", "", "kind"), `{"chunks":[{"kind":"shell","text":"x"}]}`),
+		in(contract.HookBeforeTool, bad("result that is a number", "", "result"), `{"result":7}`),
 		Case{Name: "tool arguments of 8 MB", Module: func() []byte {
-			return answering(abi.HookBeforeTool, `{"arguments":"`+strings.Repeat("a", 8<<20-64)+`"}`)
+			return answering(contract.HookBeforeTool, `{"arguments":"`+strings.Repeat("a", 8<<20-64)+`"}`)
 		}, Want: Harmless, Check: func(s *Seen) error {
 			if r := s.Of(abi.EventToolResult); len(r) != 1 || !r[0].Result.IsError || len(r[0].Result.Content.String()) > 4096 {
 				return fmt.Errorf("want a short error result, got %d", len(r))

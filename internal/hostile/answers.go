@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -29,11 +30,11 @@ func keys(n int) string {
 func answerCases() []Case {
 	const most = 8_388_000 // bytes of the largest answer
 	answer := func(name string, text func() string) Case {
-		return Case{Name: name, Module: func() []byte { return answering(abi.HookBeforeAgent, text()) }, Want: Harmless}
+		return Case{Name: name, Module: func() []byte { return answering(contract.HookBeforeAgent, text()) }, Want: Harmless}
 	}
 	late := func(c Case) Case {
 		c = timed(c)
-		c.Want, c.Hook, c.Kind, c.Limits.Fuel = Faulted, abi.HookBeforeAgent, sandbox.FaultTimeout, 1<<62
+		c.Want, c.Hook, c.Kind, c.Limits.Fuel = Faulted, contract.HookBeforeAgent, sandbox.FaultTimeout, 1<<62
 		return c
 	}
 	repeated := func(begin, part, end string) func() string {
@@ -41,30 +42,35 @@ func answerCases() []Case {
 	}
 	return []Case{
 		late(answer("8 MB of unknown fields", func() string { return `{"x":{` + keys(700_000) + `}}` })),
-		{Name: "8 MB of brackets", Module: func() []byte { return answering(abi.HookBeforeAgent, strings.Repeat("[", most)) },
-			Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{"answer: "}},
+		{
+			Name:   "8 MB of brackets",
+			Module: func() []byte { return answering(contract.HookBeforeAgent, strings.Repeat("[", most)) },
+			Want:   Faulted,
+			Hook:   contract.HookBeforeAgent,
+			Text:   []string{"answer: "},
+		},
 		{
 			Name:   "8 MB of brackets in a value",
-			Module: func() []byte { return answering(abi.HookBeforeAgent, `{"x":`+strings.Repeat("[", most-10)) },
+			Module: func() []byte { return answering(contract.HookBeforeAgent, `{"x":`+strings.Repeat("[", most-10)) },
 			Want:   Faulted,
-			Hook:   abi.HookBeforeAgent,
+			Hook:   contract.HookBeforeAgent,
 			Text:   []string{"deeper than 64 levels"},
 		},
 		answer("8 MB of escapes", repeated(`{"instruction":"`, `\u00e9`, `"}`)),
 		answer("8 MB of spaces", repeated(`{`, ` `, `}`)),
 		answer("8 MB of digits and dots", repeated(`{"x":[`, `1.5e-7,`, `1]}`)),
 		late(Case{Name: "error of 8 MB of fields", Module: func() []byte {
-			return failing(abi.HookBeforeAgent, `{"code":"internal","message":"m",`+keys(700_000)+`}`)
+			return failing(contract.HookBeforeAgent, `{"code":"internal","message":"m",`+keys(700_000)+`}`)
 		}}),
 		{Name: "error whose message has 8 MB", Module: func() []byte {
-			return failing(abi.HookBeforeAgent, repeated(`{"code":"internal","message":"`, "x", `"}`)())
+			return failing(contract.HookBeforeAgent, repeated(`{"code":"internal","message":"`, "x", `"}`)())
 		}, Want: Faulted, Text: []string{"xxx"}},
 		timed(refused("configure fails with 8 MB of fields", func() []byte {
 			g := newGuest()
 			write, text := g.abi("write"), `{"code":"invalid","message":"m",`+keys(700_000)+`}`
 			g.memory(4+len(text)>>16).place(answerAt, text)
 			return g.export("configure", g.function("i", "i", i32(answerAt), i32(len(text)), call(write), i32(1))).
-				hook(abi.HookBeforeAgent).
+				hook(contract.HookBeforeAgent).
 				bytes()
 		}, "configure: ")),
 		refused(
@@ -74,7 +80,7 @@ func answerCases() []Case {
 		),
 		{Name: "tool arguments of 8 MB checked again and again", Module: func() []byte {
 			return nexting(`{"arguments":"[`+strings.Repeat("[],", 2_000_000)+`[]]"}`, 100)
-		}, Limits: within(hookTime), Want: Faulted, Hook: abi.HookWrapToolCall, Kind: sandbox.FaultTimeout},
+		}, Limits: within(hookTime), Want: Faulted, Hook: contract.HookWrapToolCall, Kind: sandbox.FaultTimeout},
 		endlessCalls("value of fields by the thousand, again and again", `{`+keys(100_000)+`}`, "local_set"),
 		endlessCalls("event of fields by the thousand, again and again", `{"name":"n","data":{`+keys(60_000)+`}}`, "emit"),
 		endlessCalls(
@@ -90,14 +96,14 @@ func nexting(patch string, n int) []byte {
 	g := newGuest()
 	next := g.abi("next")
 	return g.memory(4+len(patch)>>16).place(answerAt, patch).
-		hook(abi.HookWrapToolCall, count(n0, n, i32(answerAt), i32(len(patch)), call(next), drop)).bytes()
+		hook(contract.HookWrapToolCall, count(n0, n, i32(answerAt), i32(len(patch)), call(next), drop)).bytes()
 }
 
 // endlessCalls returns a case that passes text to the host call f in an endless loop.
 func endlessCalls(name, text, f string) Case {
-	h := abi.HookBeforeAgent
+	h := contract.HookBeforeAgent
 	if f == "next" {
-		h = abi.HookWrapModel
+		h = contract.HookWrapModel
 	}
 	c := endless(name, func() []byte {
 		g := newGuest()

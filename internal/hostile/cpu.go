@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -12,7 +13,7 @@ import (
 // endless returns a case of a hook that never ends by itself. Its fuel is unlimited, because
 // compilers remove work that has no effect.
 func endless(name string, build func() []byte) Case {
-	c := timed(Case{Name: name, Module: build, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultTimeout,
+	c := timed(Case{Name: name, Module: build, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: sandbox.FaultTimeout,
 		Text: []string{"ran longer than 60ms"}})
 	c.Limits.Fuel = math.MaxInt64
 	return c
@@ -26,7 +27,7 @@ func cpuCases() []Case {
 
 func loops() []Case {
 	looping := func(code ...[]byte) func() []byte {
-		return func() []byte { return doing(abi.HookBeforeAgent, code...) }
+		return func() []byte { return doing(contract.HookBeforeAgent, code...) }
 	}
 	return []Case{
 		endless("loop", looping(forever())),
@@ -55,19 +56,19 @@ func loops() []Case {
 				call(f),
 				add,
 			)
-			return g.hook(abi.HookBeforeAgent, i32(90), call(f), drop).bytes()
+			return g.hook(contract.HookBeforeAgent, i32(90), call(f), drop).bytes()
 		}),
 		endless("recursion through a table", func() []byte {
 			g := newGuest()
 			g.function("i", "i", local(0), i32(2), less, when(i32(1), leave),
 				local(0), i32(1), []byte{0x6b}, i32(0), []byte{0x11}, leb(g.signature("i", "i")), []byte{0},
 				local(0), i32(2), []byte{0x6b}, i32(0), []byte{0x11}, leb(g.signature("i", "i")), []byte{0}, add)
-			return g.entries(1, 0).hook(abi.HookBeforeAgent, i32(90), call(0), drop).bytes()
+			return g.entries(1, 0).hook(contract.HookBeforeAgent, i32(90), call(0), drop).bytes()
 		}),
 		endless("long straight code many times", func() []byte {
 			g := newGuest()
 			f := g.function("", "", repeat(60_000, join(local(n0), setLocal(n1))...))
-			return g.hook(abi.HookBeforeAgent, forever(call(f))).bytes()
+			return g.hook(contract.HookBeforeAgent, forever(call(f))).bytes()
 		}),
 		endless("long straight code in a loop", looping(forever(repeat(60_000, join(local(n0), setLocal(n1))...)))),
 		endless("divisions", looping(forever(i64(-7), i64(3), []byte{0x7f}, drop))),
@@ -75,13 +76,13 @@ func loops() []Case {
 		endless("products too small to be normal", func() []byte {
 			tiny := []byte{0x44, 1, 0, 0, 0, 0, 0, 0x10, 0} // slightly above the smallest normal number
 			half := []byte{0x44, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f}
-			return doing(abi.HookBeforeAgent, forever(repeat(10_000, join(tiny, half, []byte{0xa2}, drop)...)))
+			return doing(contract.HookBeforeAgent, forever(repeat(10_000, join(tiny, half, []byte{0xa2}, drop)...)))
 		}),
 		endless("products too small to be normal, of what is loaded", func() []byte {
 			g := newGuest().place(64, "\x01\x00\x00\x00\x00\x00\x10\x00\x00\x00\x00\x00\x00\x00\xe0\x3f")
 			load := func(at int) []byte { return join(i32(0), []byte{0x2b, 3}, leb(at)) }
 			turn := join(i32(0), load(64), load(72), []byte{0xa2, 0x39, 3}, leb(80))
-			return g.hook(abi.HookBeforeAgent, forever(repeat(5_000, turn...))).bytes()
+			return g.hook(contract.HookBeforeAgent, forever(repeat(5_000, turn...))).bytes()
 		}),
 		endless("quick for long, then pages that nobody touched", func() []byte {
 			// Slices of fuel are large when the stores begin.
@@ -90,13 +91,13 @@ func loops() []Case {
 			for at := 0; at < 120<<16-4; at += 4096 {
 				stores = append(stores, join(i32(at), i32(1), store32(0))...)
 			}
-			return g.hook(abi.HookBeforeAgent, count(n0, 5_000_000), stores, forever()).bytes()
+			return g.hook(contract.HookBeforeAgent, count(n0, 5_000_000), stores, forever()).bytes()
 		}),
 		endless("small overlapping copies", func() []byte {
-			return doing(abi.HookBeforeAgent, forever(repeat(2_000, join(i32(64), i32(65), i32(200), copyMemory)...)))
+			return doing(contract.HookBeforeAgent, forever(repeat(2_000, join(i32(64), i32(65), i32(200), copyMemory)...)))
 		}),
 		endless("copies of nothing", func() []byte {
-			return doing(abi.HookBeforeAgent, forever(repeat(5_000, join(i32(0), i32(0), i32(0), copyMemory)...)))
+			return doing(contract.HookBeforeAgent, forever(repeat(5_000, join(i32(0), i32(0), i32(0), copyMemory)...)))
 		}),
 		endless("entries of a table set and read", func() []byte {
 			g := newGuest().entries(60_000)
@@ -116,44 +117,46 @@ func loops() []Case {
 				add,
 				setLocal(n0),
 			)
-			return g.hook(abi.HookBeforeAgent, forever(repeat(1_000, join(i32(0x7fff), local(n0), and, setLocal(n0), turn)...))).
+			return g.hook(contract.HookBeforeAgent, forever(repeat(1_000, join(i32(0x7fff), local(n0), and, setLocal(n0), turn)...))).
 				bytes()
 		}),
 		endless("loads from everywhere", func() []byte {
-			return newGuest().memory(1000).hook(abi.HookBeforeAgent, forever(
+			return newGuest().memory(1000).hook(contract.HookBeforeAgent, forever(
 				local(n0), i32(4096+64), add, i32(1<<25-1), and, teeLocal(n0), local(n0), store32(0))).bytes()
 		}),
 		endless("waiting for the clock", func() []byte {
 			g := newGuest()
 			now := g.wasi("clock_time_get")
-			return g.hook(abi.HookBeforeAgent, forever(i32(1), i64(1), i32(64), call(now), drop)).bytes()
+			return g.hook(contract.HookBeforeAgent, forever(i32(1), i64(1), i32(64), call(now), drop)).bytes()
 		}),
 		{Name: "sleeping for years", Module: sleeper, Want: Harmless},
 		{
 			Name:   "host calls without end",
 			Module: func() []byte { return callingForever("changed") },
 			Want:   Faulted,
-			Hook:   abi.HookBeforeAgent,
+			Hook:   contract.HookBeforeAgent,
 			Text:   []string{"host_calls", "10000"},
 		},
 		timed(Case{Name: "host calls without end and limit", Module: func() []byte { return callingForever("changed") },
-			Limits: policy.Limits{HostCalls: 1 << 30}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultTimeout}),
+			Limits: policy.Limits{
+				HostCalls: 1 << 30,
+			}, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: sandbox.FaultTimeout}),
 		endless("WASI calls without end", func() []byte {
 			g := newGuest()
 			yield := g.wasi("sched_yield")
-			return g.hook(abi.HookBeforeAgent, forever(call(yield), drop)).bytes()
+			return g.hook(contract.HookBeforeAgent, forever(call(yield), drop)).bytes()
 		}),
 		endless("random bytes without end", func() []byte {
 			g := newGuest()
 			random := g.wasi("random_get")
-			return g.memory(1000).hook(abi.HookBeforeAgent, forever(i32(0), i32(1000<<16), call(random), drop)).bytes()
+			return g.memory(1000).hook(contract.HookBeforeAgent, forever(i32(0), i32(1000<<16), call(random), drop)).bytes()
 		}),
 		{
 			Name:   "work beyond the fuel",
 			Module: looping(forever()),
 			Limits: policy.Limits{Limits: sandbox.Limits{Fuel: 5_000_000}},
 			Want:   Faulted,
-			Hook:   abi.HookBeforeAgent,
+			Hook:   contract.HookBeforeAgent,
 			Kind:   sandbox.FaultFuel,
 			Text:   []string{"5000000 fuel"},
 		},
@@ -168,7 +171,7 @@ func callTree() []byte {
 		g.function("", "", call(i+1), call(i+1))
 	}
 	g.function("", "")
-	return g.hook(abi.HookBeforeAgent, call(0)).bytes()
+	return g.hook(contract.HookBeforeAgent, call(0)).bytes()
 }
 
 // sleeper returns a guest that asks 10,000 times to sleep for 2^63-1 ns, which is 292
@@ -181,7 +184,7 @@ func sleeper() []byte {
 		"\x01\x00\x00\x00\x00\x00\x00\x00"+"\x00\x00\x00\x00\x00\x00\x00\x00"+"\x01\x00\x00\x00\x00\x00\x00\x00"+
 			"\xff\xff\xff\xff\xff\xff\xff\x7f"+"\x00\x00\x00\x00\x00\x00\x00\x00"+"\x00\x00\x00\x00\x00\x00\x00\x00",
 	)
-	return g.hook(abi.HookBeforeAgent, count(n0, 10_000, i32(0x100), i32(0x200), i32(1), i32(0x300), call(poll), when(unreachable))).
+	return g.hook(contract.HookBeforeAgent, count(n0, 10_000, i32(0x100), i32(0x200), i32(1), i32(0x300), call(poll), when(unreachable))).
 		bytes()
 }
 
@@ -189,7 +192,7 @@ func sleeper() []byte {
 func callingForever(string) []byte {
 	g := newGuest()
 	f := g.abi("changed")
-	return g.hook(abi.HookBeforeAgent, forever(i32(0), i64(0), call(f), drop)).bytes()
+	return g.hook(contract.HookBeforeAgent, forever(i32(0), i64(0), call(f), drop)).bytes()
 }
 
 // bulks are single instructions that move the whole memory or table.
@@ -199,7 +202,7 @@ func bulks() []Case {
 		return func() []byte {
 			g := newGuest().memory(pages)
 			g.passive = make([]byte, 1<<20)
-			return g.entries(65_000).hook(abi.HookBeforeAgent, forever(code...)).bytes()
+			return g.entries(65_000).hook(contract.HookBeforeAgent, forever(code...)).bytes()
 		}
 	}
 	return []Case{
@@ -216,7 +219,7 @@ func bulks() []Case {
 			Name:   "filling beyond the memory",
 			Module: in(i32(0), i32(1), i32(math.MaxInt32), fill),
 			Want:   Faulted,
-			Hook:   abi.HookBeforeAgent,
+			Hook:   contract.HookBeforeAgent,
 			Kind:   sandbox.FaultTrap,
 			Text:   []string{"out of bounds memory access"},
 		},
@@ -226,9 +229,9 @@ func bulks() []Case {
 // hooksThatLoop loop in other hooks than the first one of a run.
 func hooksThatLoop() []Case {
 	var all []Case
-	for _, h := range []abi.Hook{abi.HookBeforeModelRewriteState, abi.HookBeforeModel, abi.HookWrapModel, abi.HookOnChunk, abi.HookAfterModel,
-		abi.HookAfterModelRewriteState, abi.HookBeforeTool, abi.HookWrapToolCall, abi.HookGateTool, abi.HookAfterTool, abi.HookToolMessages,
-		abi.HookAfterTools, abi.HookAfterAgent, abi.HookObserve} {
+	for _, h := range []abi.Hook{contract.HookBeforeModelRewriteState, contract.HookBeforeModel, contract.HookWrapModel, contract.HookOnChunk, contract.HookAfterModel,
+		contract.HookAfterModelRewriteState, contract.HookBeforeTool, contract.HookWrapToolCall, contract.HookGateTool, contract.HookAfterTool, contract.HookToolMessages,
+		contract.HookAfterTools, contract.HookAfterAgent, contract.HookObserve} {
 		c := endless("loop in "+string(h), func() []byte { return doing(h, forever()) })
 		c.Hook = h
 		all = append(all, c)
@@ -259,37 +262,40 @@ func costlyCalls() []Case {
 	patch := func(f int) (before, turn []byte) { return nil, join(i32(text), i32(8_000_000), call(f), drop) }
 	denied := func(f int) (before, turn []byte) { return nil, join(i32(0), i32(0), call(f), drop) }
 	all := []Case{
-		endless("value of 4 MB read again and again", repeated(abi.HookBeforeAgent, 4_000_000, `"`, `"`, "local_get", value)),
+		endless(
+			"value of 4 MB read again and again",
+			repeated(contract.HookBeforeAgent, 4_000_000, `"`, `"`, "local_get", value),
+		),
 		endless(
 			"value of 4 MB written again and again",
-			repeated(abi.HookBeforeAgent, 4_000_000, `"`, `"`, "local_set", written),
+			repeated(contract.HookBeforeAgent, 4_000_000, `"`, `"`, "local_set", written),
 		),
 		endless(
 			"event of 8 MB again and again",
-			repeated(abi.HookBeforeAgent, 8_000_000, `{"name":"n","data":"`, `"}`, "emit", patch),
+			repeated(contract.HookBeforeAgent, 8_000_000, `{"name":"n","data":"`, `"}`, "emit", patch),
 		),
 		endless(
 			"patch of 8 MB that does not parse, again and again",
-			repeated(abi.HookWrapModel, 8_000_000, `{"model":"`, `"`, "next", patch),
+			repeated(contract.HookWrapModel, 8_000_000, `{"model":"`, `"`, "next", patch),
 		),
-		endless("calls that are denied, again and again", repeated(abi.HookBeforeAgent, 100, `"`, `"`, "model", denied)),
+		endless("calls that are denied, again and again", repeated(contract.HookBeforeAgent, 100, `"`, `"`, "model", denied)),
 		endless("messages of 7 MB again and again", longMessages),
 		endless("patch of 8 MB in small parts, again and again", func() []byte {
 			g := newGuest()
 			build := g.tiled(text, 8_000_000, `{"x":[`, `[],`, `[]]}`)
-			return g.hook(abi.HookWrapModel, build, forever(i32(text), i32(8_000_000), call(g.abi("next")), drop)).bytes()
+			return g.hook(contract.HookWrapModel, build, forever(i32(text), i32(8_000_000), call(g.abi("next")), drop)).bytes()
 		}),
 		endless("value of 4 MB in small parts, again and again", func() []byte {
 			g := newGuest()
 			build := g.place(answerAt-16, "k").tiled(text, 4_000_000, `[`, `{},`, `1]`)
-			return g.hook(abi.HookBeforeAgent, build,
+			return g.hook(contract.HookBeforeAgent, build,
 				forever(i32(answerAt-16), i32(1), i32(text), i32(4_000_000), i64(-1), call(g.abi("local_set")), drop)).bytes()
 		}),
 	}
 	for i := range all {
 		all[i].Limits.HostCalls = 1 << 30
 	}
-	all[3].Hook, all[5].Hook, all[6].Hook = abi.HookWrapModel, abi.HookBeforeModel, abi.HookWrapModel
+	all[3].Hook, all[5].Hook, all[6].Hook = contract.HookWrapModel, contract.HookBeforeModel, contract.HookWrapModel
 	return all
 }
 
@@ -318,7 +324,7 @@ func longMessages() []byte {
 	const begin, end = `{"messages":{"splice":[{"at":0,"insert":[{"role":"user","content":"`, `"}]}]}}`
 	g.memory(2+(at+size)>>16).place(at, begin).place(at+size-len(end), end)
 	g.hook(
-		abi.HookBeforeAgent,
+		contract.HookBeforeAgent,
 		i32(at+len(begin)),
 		i32('x'),
 		i32(size-len(begin)-len(end)),
@@ -327,5 +333,5 @@ func longMessages() []byte {
 		i32(size),
 		call(write),
 	)
-	return g.hook(abi.HookBeforeModel, forever(i32(0), i32(0), i32(9), call(messages), drop)).bytes()
+	return g.hook(contract.HookBeforeModel, forever(i32(0), i32(0), i32(9), call(messages), drop)).bytes()
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
@@ -115,7 +116,7 @@ func TestFuelIsExact(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
 	defer func() { require.NoError(t, h.close()) }()
-	for _, build := range []func() []byte{callTree, func() []byte { return doing(abi.HookBeforeAgent, forever(i32(1), drop)) }, remembering} {
+	for _, build := range []func() []byte{callTree, func() []byte { return doing(contract.HookBeforeAgent, forever(i32(1), drop)) }, remembering} {
 		var fuel []int64
 		for range 3 {
 			c := &Case{Module: build}
@@ -145,7 +146,7 @@ func TestSameBytesAtOnce(t *testing.T) {
 				local(n1),
 			)
 		}
-		return g.hook(abi.HookBeforeAgent).bytes()
+		return g.hook(contract.HookBeforeAgent).bytes()
 	}
 	load := func(b []byte, times int) time.Duration {
 		var all sync.WaitGroup
@@ -180,12 +181,12 @@ func TestCollectorKeepsRunning(t *testing.T) {
 	defer func() { require.NoError(t, h.close()) }()
 	var worst time.Duration
 	for _, build := range []func() []byte{
-		func() []byte { return doing(abi.HookBeforeAgent, forever()) }, callTree,
+		func() []byte { return doing(contract.HookBeforeAgent, forever()) }, callTree,
 		func() []byte {
-			return newGuest().memory(1000).hook(abi.HookBeforeAgent, forever(i32(0), i32(1), i32(1000<<16), fill)).bytes()
+			return newGuest().memory(1000).hook(contract.HookBeforeAgent, forever(i32(0), i32(1), i32(1000<<16), fill)).bytes()
 		},
 		func() []byte {
-			return doing(abi.HookBeforeAgent, forever(repeat(60_000, join(local(n0), setLocal(n1))...)))
+			return doing(contract.HookBeforeAgent, forever(repeat(60_000, join(local(n0), setLocal(n1))...)))
 		},
 	} {
 		ended := make(chan *outcome)
@@ -252,7 +253,7 @@ func TestCallerLeaves(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
 	defer func() { require.NoError(t, h.close()) }()
-	for _, hook := range []abi.Hook{abi.HookBeforeAgent, abi.HookWrapModel, abi.HookOnChunk, abi.HookWrapToolCall} {
+	for _, hook := range []abi.Hook{contract.HookBeforeAgent, contract.HookWrapModel, contract.HookOnChunk, contract.HookWrapToolCall} {
 		t.Run(string(hook), func(t *testing.T) {
 			others := goleak.IgnoreCurrent()
 			g := newGuest()

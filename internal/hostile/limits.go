@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -16,7 +17,7 @@ func LimitCases() map[string]Case {
 	limited := func(c Case, set func(c *Case)) Case {
 		set(&c)
 		if c.Hook == "" && c.Want == Faulted {
-			c.Hook = abi.HookBeforeAgent
+			c.Hook = contract.HookBeforeAgent
 		}
 		return c
 	}
@@ -28,7 +29,7 @@ func LimitCases() map[string]Case {
 		"ModuleBytes": {Module: func() []byte { return append(honest(), custom1("x", make([]byte, 17<<20))...) },
 			Want: Refused, Text: []string{"more than the limit of 16 MiB"}},
 		"MemoryBytes": faulted(func() []byte {
-			return doing(abi.HookBeforeAgent, i32(1100), growMemory, i32(-1), equal, when(unreachable))
+			return doing(contract.HookBeforeAgent, i32(1100), growMemory, i32(-1), equal, when(unreachable))
 		}, sandbox.FaultMemory, "64 MiB"),
 		"HookTime": limited(
 			faulted(func() []byte { return working(100_000_000) }, sandbox.FaultTimeout, "ran longer than 5ms"),
@@ -51,11 +52,11 @@ func LimitCases() map[string]Case {
 				i32(1),
 				add,
 			)
-			return g.hook(abi.HookBeforeAgent, i32(10_000), call(0), drop).bytes()
+			return g.hook(contract.HookBeforeAgent, i32(10_000), call(0), drop).bytes()
 		}, sandbox.FaultStack, "nest too deep"), func(c *Case) { c.Limits.StackBytes = 64 << 10 }),
 		"Nesting": limited(
-			faulted(func() []byte { return wrapping(abi.HookWrapModel, 1, "") }, sandbox.FaultNesting, "more than 3 deep"),
-			func(c *Case) { c.Limits.Nesting, c.Entries, c.Replies, c.Hook = 3, 5, text, abi.HookWrapModel },
+			faulted(func() []byte { return wrapping(contract.HookWrapModel, 1, "") }, sandbox.FaultNesting, "more than 3 deep"),
+			func(c *Case) { c.Limits.Nesting, c.Entries, c.Replies, c.Hook = 3, 5, text, contract.HookWrapModel },
 		),
 		"LogBytes": {
 			Module: func() []byte { return logging(strings.Repeat("x", 4000), 100) },
@@ -67,14 +68,16 @@ func LimitCases() map[string]Case {
 			Want:   Harmless,
 			Check:  atMostLog(1, 5000),
 		},
-		"InputBytes": limited(faulted(func() []byte { return doing(abi.HookBeforeAgent) }, "", "limit input_bytes of 100"),
-			func(c *Case) { c.Limits.InputBytes = 100 }),
+		"InputBytes": limited(
+			faulted(func() []byte { return doing(contract.HookBeforeAgent) }, "", "limit input_bytes of 100"),
+			func(c *Case) { c.Limits.InputBytes = 100 },
+		),
 		"OutputBytes": limited(faulted(func() []byte {
-			return answering(abi.HookBeforeAgent, `{"instruction":"`+strings.Repeat("x", 1000)+`"}`)
+			return answering(contract.HookBeforeAgent, `{"instruction":"`+strings.Repeat("x", 1000)+`"}`)
 		}, "", "limit output_bytes of 100"), func(c *Case) { c.Limits.OutputBytes = 100 }),
 		"ReplyBytes": limited(Case{Module: func() []byte {
 			return asking(
-				abi.HookBeforeAgent,
+				contract.HookBeforeAgent,
 				"messages",
 				func(_ *guest, f int) []byte { return join(i32(0), i32(0), i32(9), call(f)) },
 			).bytes()
@@ -82,24 +85,24 @@ func LimitCases() map[string]Case {
 		"HostCalls": limited(faulted(func() []byte {
 			g := newGuest()
 			f := g.abi("changed")
-			return g.hook(abi.HookBeforeAgent, count(n0, 20, i32(0), i64(0), call(f), drop)).bytes()
+			return g.hook(contract.HookBeforeAgent, count(n0, 20, i32(0), i64(0), call(f), drop)).bytes()
 		}, "", "limit host_calls of 10"), func(c *Case) { c.Limits.HostCalls = 10 }),
 		"FuelSchedule": limited(faulted(func() []byte {
 			event := `{"name":"n","data":"` + strings.Repeat("x", 10_000) + `"}`
 			g := newGuest().place(textAt, event)
 			f := g.abi("emit")
-			return g.hook(abi.HookBeforeAgent, count(n0, 50, i32(textAt), i32(len(event)), call(f), drop)).bytes()
+			return g.hook(contract.HookBeforeAgent, count(n0, 50, i32(textAt), i32(len(event)), call(f), drop)).bytes()
 		}, sandbox.FaultFuel, "10000000 fuel"), func(c *Case) { c.Limits.Fuel = 10_000_000 }),
 		"RunFuel": limited(faulted(func() []byte {
 			g := newGuest()
-			for _, h := range []abi.Hook{abi.HookBeforeAgent, abi.HookBeforeModel} {
+			for _, h := range []abi.Hook{contract.HookBeforeAgent, contract.HookBeforeModel} {
 				g.hook(h, count(n0, 100_000, i32(1), drop))
 			}
 			return g.bytes()
-		}, "", "limit run_fuel of 1000000"), func(c *Case) { c.Limits.RunFuel, c.Hook = 1_000_000, abi.HookBeforeModel }),
+		}, "", "limit run_fuel of 1000000"), func(c *Case) { c.Limits.RunFuel, c.Hook = 1_000_000, contract.HookBeforeModel }),
 		"Instances": limited(
-			faulted(func() []byte { return wrapping(abi.HookWrapToolCall, 1, "") }, "", "limit instances of 1"),
-			func(c *Case) { c.Limits.Instances, c.Replies, c.Hook = 1, parallelCalls, abi.HookWrapToolCall },
+			faulted(func() []byte { return wrapping(contract.HookWrapToolCall, 1, "") }, "", "limit instances of 1"),
+			func(c *Case) { c.Limits.Instances, c.Replies, c.Hook = 1, parallelCalls, contract.HookWrapToolCall },
 		),
 	}
 }
@@ -107,7 +110,7 @@ func LimitCases() map[string]Case {
 // working returns a guest that divides n times, which compilers do not remove.
 func working(n int) []byte {
 	return doing(
-		abi.HookBeforeAgent,
+		contract.HookBeforeAgent,
 		i64(1<<62),
 		setLocal(big0),
 		count(n0, n, local(big0), i64(3), []byte{0x7f, 0x42, 7, 0x7c}, setLocal(big0)),

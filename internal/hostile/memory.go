@@ -4,17 +4,18 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 func memoryCases() []Case {
 	in := func(code ...[]byte) func() []byte {
-		return func() []byte { return doing(abi.HookBeforeAgent, code...) }
+		return func() []byte { return doing(contract.HookBeforeAgent, code...) }
 	}
 	isRefused := join(i32(-1), equal, []byte{0x45}, when(unreachable)) // traps unless the growth failed
 	faulted := func(name string, kind sandbox.FaultKind, build func() []byte, text ...string) Case {
-		return Case{Name: name, Module: build, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: kind, Text: text}
+		return Case{Name: name, Module: build, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: kind, Text: text}
 	}
 	return []Case{
 		{Name: "growing by 4 GiB", Module: in(i32(65_535), growMemory, isRefused), Want: Harmless},
@@ -42,29 +43,29 @@ func memoryCases() []Case {
 			Want:   Harmless,
 		},
 		{Name: "growing a table", Module: func() []byte {
-			return newGuest().entries(1).hook(abi.HookBeforeAgent, nullFunc, i32(1<<20), growTable, isRefused).bytes()
+			return newGuest().entries(1).hook(contract.HookBeforeAgent, nullFunc, i32(1<<20), growTable, isRefused).bytes()
 		}, Want: Harmless},
 		faulted("recursion", sandbox.FaultStack, func() []byte {
 			g := newGuest()
 			f := g.function("i", "i", local(0), call(0), i32(1), add)
-			return g.hook(abi.HookBeforeAgent, i32(0), call(f), drop).bytes()
+			return g.hook(contract.HookBeforeAgent, i32(0), call(f), drop).bytes()
 		}, "nest too deep", "4 MiB"),
 		faulted("recursion with 2,000 locals", sandbox.FaultStack, func() []byte {
 			g := newGuest()
 			g.function("", "")
 			g.bodies[0] = function(join([]byte{1}, leb(2000), []byte{typeI64}), call(0)...)
-			return g.hook(abi.HookBeforeAgent, call(0)).bytes()
+			return g.hook(contract.HookBeforeAgent, call(0)).bytes()
 		}, "nest too deep"),
 		faulted("recursion of two", sandbox.FaultStack, func() []byte {
 			g := newGuest()
 			g.function("", "", call(1))
 			g.function("", "", call(0))
-			return g.hook(abi.HookBeforeAgent, call(0)).bytes()
+			return g.hook(contract.HookBeforeAgent, call(0)).bytes()
 		}, "nest too deep"),
 		faulted("recursion through a table", sandbox.FaultStack, func() []byte {
 			g := newGuest()
 			g.function("", "", i32(0), []byte{0x11}, leb(g.signature("", "")), []byte{0})
-			return g.entries(1, 0).hook(abi.HookBeforeAgent, call(0)).bytes()
+			return g.entries(1, 0).hook(contract.HookBeforeAgent, call(0)).bytes()
 		}, "nest too deep"),
 		faulted("reading beyond the memory", sandbox.FaultTrap, in(i32(-4), load32(0), drop), "out of bounds memory access"),
 		faulted(
@@ -74,12 +75,12 @@ func memoryCases() []Case {
 			"out of bounds memory access",
 		),
 		faulted("table beyond its end", sandbox.FaultTrap, func() []byte {
-			return newGuest().entries(1).hook(abi.HookBeforeAgent, i32(0), i32(99), []byte{0x11, 0, 0}, drop).bytes()
+			return newGuest().entries(1).hook(contract.HookBeforeAgent, i32(0), i32(99), []byte{0x11, 0, 0}, drop).bytes()
 		}, ""),
 		{Name: "growing in each hook of a run", Module: func() []byte {
 			g := newGuest()
 			grow := join(i32(256), growMemory, drop)
-			for _, h := range []abi.Hook{abi.HookBeforeAgent, abi.HookBeforeModel, abi.HookOnChunk, abi.HookAfterModel, abi.HookBeforeTool} {
+			for _, h := range []abi.Hook{contract.HookBeforeAgent, contract.HookBeforeModel, contract.HookOnChunk, contract.HookAfterModel, contract.HookBeforeTool} {
 				g.hook(h, grow)
 			}
 			return g.bytes()
@@ -111,7 +112,7 @@ func remembering() []byte {
 	n := g.counter()
 	const at, key = 0x30000, answerAt
 	g.place(key, "seen")
-	return g.hook(abi.HookBeforeAgent,
+	return g.hook(contract.HookBeforeAgent,
 		global(n), i32(1), add, setGlobal(n),
 		i32(at), i32(at), load32(0), i32(1), add, store32(0),
 		i32(key), i32(4), global(n), i32(at), load32(0), []byte{0x6c, 0xac}, call(local1), call(show)).bytes()

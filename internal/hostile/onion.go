@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -39,13 +40,13 @@ func onionCases() []Case {
 	return []Case{
 		{
 			Name:   "next never called, nothing answered",
-			Module: func() []byte { return doing(abi.HookWrapModel) },
+			Module: func() []byte { return doing(contract.HookWrapModel) },
 			Want:   Harmless,
 			Check:  func(s *Seen) error { return wantRequests(s, 2) },
 		},
 		{
 			Name:   "next never called for a tool",
-			Module: func() []byte { return doing(abi.HookWrapToolCall) },
+			Module: func() []byte { return doing(contract.HookWrapToolCall) },
 			Want:   Harmless,
 			Check: func(s *Seen) error {
 				if r := s.Of(abi.EventToolResult); len(r) != 1 || r[0].Result.Content.String() != "t-ok" {
@@ -54,7 +55,7 @@ func onionCases() []Case {
 				return nil
 			},
 		},
-		{Name: "next three times", Module: wrap(abi.HookWrapModel, 3, ""), Replies: func() []scripted.Reply {
+		{Name: "next three times", Module: wrap(contract.HookWrapModel, 3, ""), Replies: func() []scripted.Reply {
 			return []scripted.Reply{scripted.Text("one"), scripted.Text("two"), scripted.Text("three")}
 		}, Want: Harmless, Check: func(s *Seen) error {
 			if got := s.Last().Message.Content.String(); got != "three" {
@@ -64,20 +65,20 @@ func onionCases() []Case {
 		}},
 		{
 			Name:   "next 65 times",
-			Module: wrap(abi.HookWrapToolCall, 65, ""),
+			Module: wrap(contract.HookWrapToolCall, 65, ""),
 			Want:   ErrorReply,
 			Text:   []string{`"code":"limit"`, "64 times"},
 		},
 		{
 			Name:    "next with a patch that is no JSON",
-			Module:  wrap(abi.HookWrapModel, 1, "nonsense"),
+			Module:  wrap(contract.HookWrapModel, 1, "nonsense"),
 			Replies: text,
 			Want:    ErrorReply,
 			Text:    []string{`"code":"invalid"`},
 		},
 		{
 			Name:   "next with tool arguments that do not parse",
-			Module: wrap(abi.HookWrapToolCall, 1, `{"arguments":"{"}`),
+			Module: wrap(contract.HookWrapToolCall, 1, `{"arguments":"{"}`),
 			Want:   Harmless,
 			Check: func(s *Seen) error {
 				if r := s.Of(abi.EventToolResult); len(r) != 1 || !r[0].Result.IsError {
@@ -87,7 +88,7 @@ func onionCases() []Case {
 			},
 		},
 		{Name: "error of next swallowed", Module: func() []byte {
-			return asking(abi.HookWrapModel, "next", func(g *guest, f int) []byte {
+			return asking(contract.HookWrapModel, "next", func(g *guest, f int) []byte {
 				write := g.abi2("write")
 				const answer = `{"response":{"message":{"role":"assistant","content":"all is well"}}}`
 				g.place(0x800, answer)
@@ -101,74 +102,74 @@ func onionCases() []Case {
 		}},
 		{
 			Name:   "trap after next",
-			Module: wrap(abi.HookWrapModel, 1, "", unreachable),
+			Module: wrap(contract.HookWrapModel, 1, "", unreachable),
 			Want:   Faulted,
-			Hook:   abi.HookWrapModel,
+			Hook:   contract.HookWrapModel,
 			Kind:   sandbox.FaultTrap,
 		},
 		{
 			Name:    "trap after next, skipped",
-			Module:  wrap(abi.HookWrapModel, 1, "", unreachable),
+			Module:  wrap(contract.HookWrapModel, 1, "", unreachable),
 			OnFault: "skip",
 			Want:    Faulted,
-			Hook:    abi.HookWrapModel,
+			Hook:    contract.HookWrapModel,
 			Kind:    sandbox.FaultTrap,
 			Check:   func(s *Seen) error { return wantRequests(s, 2) },
 		},
 		timed(
 			Case{
 				Name:   "loop after next",
-				Module: wrap(abi.HookWrapModel, 1, "", forever()),
+				Module: wrap(contract.HookWrapModel, 1, "", forever()),
 				Want:   Faulted,
-				Hook:   abi.HookWrapModel,
+				Hook:   contract.HookWrapModel,
 				Kind:   sandbox.FaultTimeout,
 			},
 		),
 		{
 			Name:    "the model panics under guests",
-			Module:  wrap(abi.HookWrapModel, 1, ""),
+			Module:  wrap(contract.HookWrapModel, 1, ""),
 			Entries: 3,
 			Replies: panicking,
 			Whole:   true,
 			Want:    Faulted,
-			Hook:    abi.HookWrapModel,
+			Hook:    contract.HookWrapModel,
 			Kind:    sandbox.FaultInternal,
 			Text:    []string{"the model broke"},
 		},
 		{
 			Name:    "70 guests inside one another",
-			Module:  wrap(abi.HookWrapModel, 1, ""),
+			Module:  wrap(contract.HookWrapModel, 1, ""),
 			Entries: 70,
 			Replies: text,
 			Want:    Faulted,
-			Hook:    abi.HookWrapModel,
+			Hook:    contract.HookWrapModel,
 			Kind:    sandbox.FaultNesting,
 			Text:    []string{"more than 64 deep"},
 		},
 		{
 			Name:    "60 guests inside one another",
-			Module:  wrap(abi.HookWrapModel, 1, ""),
+			Module:  wrap(contract.HookWrapModel, 1, ""),
 			Entries: 60,
 			Replies: text,
 			Want:    Harmless,
 		},
 		{
 			Name:    "more calls at once than instances",
-			Module:  wrap(abi.HookWrapToolCall, 1, ""),
+			Module:  wrap(contract.HookWrapToolCall, 1, ""),
 			Limits:  policy.Limits{Instances: 1},
 			Replies: parallelCalls,
 			Want:    Faulted,
-			Hook:    abi.HookWrapToolCall,
+			Hook:    contract.HookWrapToolCall,
 			Text:    []string{"instances of 1"},
 		},
 		{
 			Name:    "parallel calls of one entry",
-			Module:  wrap(abi.HookWrapToolCall, 1, ""),
+			Module:  wrap(contract.HookWrapToolCall, 1, ""),
 			Replies: parallelCalls,
 			Want:    Harmless,
 		},
 		{Name: "asking once more for ever", Module: func() []byte {
-			return answering(abi.HookAfterModel, `{"again":{"reason":"more"}}`)
+			return answering(contract.HookAfterModel, `{"again":{"reason":"more"}}`)
 		}, Replies: func() []scripted.Reply {
 			return []scripted.Reply{
 				scripted.Calls(abi.NewToolCall("c1", "t", "{}")),
@@ -239,7 +240,8 @@ func streamCases() []Case {
 		return func() []byte {
 			g := newGuest()
 			n := g.counter()
-			return g.hook(abi.HookOnChunk, global(n), i32(1), add, setGlobal(n), global(n), i32(3), equal, when(code...)).bytes()
+			return g.hook(contract.HookOnChunk, global(n), i32(1), add, setGlobal(n), global(n), i32(3), equal, when(code...)).
+				bytes()
 		}
 	}
 	prefix := func(s *Seen) error {
@@ -255,7 +257,7 @@ func streamCases() []Case {
 		return nil
 	}
 	chunks := func(list string) func() []byte {
-		return func() []byte { return answering(abi.HookOnChunk, `{"chunks":`+list+`}`) }
+		return func() []byte { return answering(contract.HookOnChunk, `{"chunks":`+list+`}`) }
 	}
 	return []Case{
 		{
@@ -264,7 +266,7 @@ func streamCases() []Case {
 			Module:  atChunk(unreachable),
 			Replies: text,
 			Want:    Faulted,
-			Hook:    abi.HookOnChunk,
+			Hook:    contract.HookOnChunk,
 			Kind:    sandbox.FaultTrap,
 			Check:   prefix,
 		},
@@ -275,7 +277,7 @@ func streamCases() []Case {
 			Replies: text,
 			OnFault: "skip",
 			Want:    Faulted,
-			Hook:    abi.HookOnChunk,
+			Hook:    contract.HookOnChunk,
 			Kind:    sandbox.FaultTrap,
 			Check:   whole,
 		},
@@ -286,7 +288,7 @@ func streamCases() []Case {
 				Module:  atChunk(forever()),
 				Replies: text,
 				Want:    Faulted,
-				Hook:    abi.HookOnChunk,
+				Hook:    contract.HookOnChunk,
 				Kind:    sandbox.FaultTimeout,
 				Check:   prefix,
 			},
@@ -308,7 +310,7 @@ func streamCases() []Case {
 			Name:   "tool calls in the stream of a tool",
 			Module: chunks(`[{"kind":"tool_call","index":0,"id":"c9","name":"t","arguments":"{}"}]`),
 			Want:   Faulted,
-			Hook:   abi.HookOnChunk,
+			Hook:   contract.HookOnChunk,
 			Text:   []string{"a tool_call in this stream"},
 		},
 		{
@@ -316,7 +318,7 @@ func streamCases() []Case {
 			Module:  chunks(`[{"kind":"tool_call","index":2147483648,"id":"c9","name":"nothing","arguments":"{}"}]`),
 			Replies: text,
 			Want:    Faulted,
-			Hook:    abi.HookOnChunk,
+			Hook:    contract.HookOnChunk,
 			Text:    []string{"want 0 to 1023"},
 		},
 		{
@@ -324,7 +326,7 @@ func streamCases() []Case {
 			Module:  chunks(`[{"kind":"text","text":7}]`),
 			Replies: text,
 			Want:    Faulted,
-			Hook:    abi.HookOnChunk,
+			Hook:    contract.HookOnChunk,
 			Text:    []string{"chunks[0].text: want a string"},
 		},
 		{
@@ -375,7 +377,7 @@ func storageCases() []Case {
 			Text:   []string{`"code":"limit"`},
 		},
 		{Name: "counter beyond 64 bits", Module: func() []byte {
-			return asking(abi.HookBeforeAgent, "local_add", func(g *guest, f int) []byte {
+			return asking(contract.HookBeforeAgent, "local_add", func(g *guest, f int) []byte {
 				g.place(0x600, "k")
 				return join(i32(0x600), i32(1), i64(1<<63-1), call(f), drop, i32(0x600), i32(1), i64(1), call(f))
 			}).bytes()
@@ -391,7 +393,7 @@ func storageCases() []Case {
 			i64(-1),
 		),
 		{Name: "version that is not the one", Module: func() []byte {
-			return asking(abi.HookBeforeAgent, "local_set", func(g *guest, f int) []byte {
+			return asking(contract.HookBeforeAgent, "local_set", func(g *guest, f int) []byte {
 				g.place(0x600, "k1")
 				return join(i32(0x600), i32(1), i32(0x601), i32(1), i64(99), call(f))
 			}).bytes()
@@ -422,7 +424,7 @@ func storageCases() []Case {
 		},
 		{Name: "printing without end", Module: printing, Want: Harmless, Check: atMostLog(3000, 80<<10)},
 		{Name: "event flood", Module: func() []byte {
-			return asking(abi.HookBeforeAgent, "config", func(g *guest, f int) []byte {
+			return asking(contract.HookBeforeAgent, "config", func(g *guest, f int) []byte {
 				emit := g.abi2("emit")
 				const event = `{"name":"n","data":1}`
 				g.place(0x800, event)
@@ -435,14 +437,14 @@ func storageCases() []Case {
 			return nil
 		}},
 		{Name: "event of 1 MB", Module: func() []byte {
-			return asking(abi.HookBeforeAgent, "emit", func(g *guest, f int) []byte {
+			return asking(contract.HookBeforeAgent, "emit", func(g *guest, f int) []byte {
 				event := `{"name":"n","data":"` + strings.Repeat("x", 1<<20) + `"}`
 				g.memory(40).place(0x30000, event)
 				return join(i32(0x30000), i32(len(event)), call(f))
 			}).bytes()
 		}, Want: ErrorReply, Text: []string{`"code":"limit"`}},
 		{Name: "events of the run itself", Module: func() []byte {
-			return asking(abi.HookBeforeAgent, "emit", func(g *guest, f int) []byte {
+			return asking(contract.HookBeforeAgent, "emit", func(g *guest, f int) []byte {
 				const event = `{"name":"run_finished","data":{"type":"run_finished"}}`
 				g.place(0x800, event)
 				return join(i32(0x800), i32(len(event)), call(f))
@@ -455,7 +457,7 @@ func storageCases() []Case {
 		}},
 		errorReply("event without a name", "emit", `"code":"invalid"`, i32(0x620), i32(2)),
 		{Name: "events from an observer", Module: func() []byte {
-			return asking(abi.HookObserve, "config", func(g *guest, f int) []byte {
+			return asking(contract.HookObserve, "config", func(g *guest, f int) []byte {
 				emit := g.abi2("emit")
 				const event = `{"name":"n","data":1}`
 				g.place(0x800, event)
@@ -472,7 +474,7 @@ func storageCases() []Case {
 
 // storing returns a guest that sets n run-local values of this size, and shows the last reply.
 func storing(n, bytes int) []byte {
-	return asking(abi.HookBeforeAgent, "local_set", func(g *guest, f int) []byte {
+	return asking(contract.HookBeforeAgent, "local_set", func(g *guest, f int) []byte {
 		const key, value = 0x600, 0x30000
 		g.memory(4 + (value+bytes)>>16)
 		text := join(i32(value), i32('1'), i32(bytes), fill)
@@ -488,7 +490,7 @@ func storing(n, bytes int) []byte {
 
 // counting returns a guest that makes n counters, and shows the last reply.
 func counting(n int) []byte {
-	return asking(abi.HookBeforeAgent, "local_add", func(_ *guest, f int) []byte {
+	return asking(contract.HookBeforeAgent, "local_add", func(_ *guest, f int) []byte {
 		const key = 0x600
 		return join(count(n0, n,
 			i32(key), local(n0), i32(0x7f), and, store8(0),
@@ -502,7 +504,7 @@ func printing() []byte {
 	g := newGuest()
 	write := g.wasi("fd_write")
 	g.memory(20).place(0x100, "\x00\x00\x01\x00\x00\x00\x10\x00") // 1 MB at 0x10000
-	return g.hook(abi.HookBeforeAgent, i32(0x10000), i32('x'), i32(1<<20), fill,
+	return g.hook(contract.HookBeforeAgent, i32(0x10000), i32('x'), i32(1<<20), fill,
 		i32(0x10000), i32(0x0a0a0a0a), store32(0),
 		count(n0, 100, i32(1), i32(0x100), i32(1), i32(0x200), call(write), drop)).bytes()
 }
@@ -526,5 +528,5 @@ func logging(text string, n int) []byte {
 	g := newGuest()
 	log := g.abi("log")
 	return g.memory(4+len(text)>>16).place(answerAt, text).
-		hook(abi.HookBeforeAgent, count(n0, n, i32(1), i32(answerAt), i32(len(text)), call(log))).bytes()
+		hook(contract.HookBeforeAgent, count(n0, n, i32(1), i32(answerAt), i32(len(text)), call(log))).bytes()
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Modules that Extism plug-ins import.
@@ -87,7 +88,7 @@ func plugin(code func(g *guest) []byte, names ...string) func() []byte {
 		for _, name := range names {
 			g.extism(name)
 		}
-		return g.pluginHook(abi.HookBeforeAgent, code(g)).bytes()
+		return g.pluginHook(contract.HookBeforeAgent, code(g)).bytes()
 	}
 }
 
@@ -98,7 +99,7 @@ func pluginCases() []Case {
 			Name:   name,
 			Module: plugin(code, names...),
 			Want:   Faulted,
-			Hook:   abi.HookBeforeAgent,
+			Hook:   contract.HookBeforeAgent,
 			Text:   []string{text},
 		}
 	}
@@ -277,39 +278,39 @@ func pluginCases() []Case {
 		refused("start function that is an import of Extism's", func() []byte {
 			g := newGuest()
 			g.startAt = leb(g.extism("reset"))
-			return g.pluginHook(abi.HookBeforeAgent).bytes()
+			return g.pluginHook(contract.HookBeforeAgent).bytes()
 		}, "has the import reset as its start function"),
 		{Name: "_initialize that is an import of Extism's", Module: func() []byte {
 			g := newGuest()
 			g.export("_initialize", g.extism("reset"))
-			return g.pluginHook(abi.HookBeforeAgent).bytes()
+			return g.pluginHook(contract.HookBeforeAgent).bytes()
 		}, Want: Harmless},
 		timed(refused("__wasm_call_ctors loops", func() []byte {
 			g := newGuest()
 			g.extism("reset")
 			g.export("__wasm_call_ctors", g.function("", "", forever()))
-			return g.pluginHook(abi.HookBeforeAgent).bytes()
+			return g.pluginHook(contract.HookBeforeAgent).bytes()
 		}, "ran longer than 60ms")),
 		timed(refused("hs_init loops", func() []byte {
 			g := newGuest()
 			g.extism("reset")
 			g.export("hs_init", g.function("ii", "", forever()))
-			return g.pluginHook(abi.HookBeforeAgent).bytes()
+			return g.pluginHook(contract.HookBeforeAgent).bytes()
 		}, "ran longer than 60ms")),
 		refused("hook of a native module in a plug-in", func() []byte {
 			g := newGuest()
 			g.extism("reset")
-			return g.hook(abi.HookBeforeAgent).bytes()
+			return g.hook(contract.HookBeforeAgent).bytes()
 		}, "before_agent: want () -> i32, got (i32) -> i32"),
 		refused("function of Extism's of another type", func() []byte {
 			g := newGuest()
 			g.use(extismEnv, "alloc", "i", "i")
-			return g.pluginHook(abi.HookBeforeAgent).bytes()
+			return g.pluginHook(contract.HookBeforeAgent).bytes()
 		}, "want (i64) -> i64"),
 		refused("function that Extism does not have", func() []byte {
 			g := newGuest()
 			g.use(extismEnv, "exec", "I", "I")
-			return g.pluginHook(abi.HookBeforeAgent).bytes()
+			return g.pluginHook(contract.HookBeforeAgent).bytes()
 		}, "extism:host/env.exec"),
 		fault("argument of a host call that is not JSON", "", func(g *guest) []byte {
 			return join(i64(100), call(f(g, "alloc")), call(g.names[extismUser+".emit"]), call(f(g, "error_set")), i32(1), leave)
@@ -319,7 +320,7 @@ func pluginCases() []Case {
 	all[len(all)-1].Module = func() []byte {
 		g := newGuest()
 		alloc, failed, emit := g.extism("alloc"), g.extism("error_set"), g.use(extismUser, "emit", "I", "I")
-		return g.pluginHook(abi.HookBeforeAgent, i64(100), call(alloc), call(emit), call(failed), i32(1), leave).bytes()
+		return g.pluginHook(contract.HookBeforeAgent, i64(100), call(alloc), call(emit), call(failed), i32(1), leave).bytes()
 	}
 	all[len(all)-1].Hook = "" // the module itself reports the failure
 	return append(all, costlyPlugins()...)

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -69,7 +68,7 @@ func newProgram(r *rand.Rand, talks bool) *program {
 	hooks := contract.Hooks()
 	r.Shuffle(len(hooks), func(i, j int) { hooks[i], hooks[j] = hooks[j], hooks[i] })
 	for _, h := range hooks[:1+r.IntN(5)] {
-		if h == abi.HookDescribe || h == abi.HookConfigure {
+		if h == contract.HookDescribe || h == contract.HookConfigure {
 			if r.IntN(4) > 0 {
 				continue // otherwise few would be configured and run
 			}

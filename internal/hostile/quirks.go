@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -18,12 +17,12 @@ func quirkCases() []Case {
 		return func() []byte {
 			g := newGuest()
 			change(g)
-			return g.hook(abi.HookBeforeAgent).bytes()
+			return g.hook(contract.HookBeforeAgent).bytes()
 		}
 	}
 	after := func(change func(g *guest)) func() []byte {
 		return func() []byte {
-			g := newGuest().hook(abi.HookBeforeAgent)
+			g := newGuest().hook(contract.HookBeforeAgent)
 			change(g)
 			return g.bytes()
 		}
@@ -31,13 +30,13 @@ func quirkCases() []Case {
 	return []Case{
 		accepted("section sizes and counts in five bytes", padded),
 		accepted("100,000 groups of no locals", func() []byte {
-			g := newGuest().hook(abi.HookBeforeAgent)
+			g := newGuest().hook(contract.HookBeforeAgent)
 			body := join(leb(100_000), bytes.Repeat([]byte{0, typeI32}, 100_000), i32(0), []byte{0x0b})
 			g.bodies[0] = append(leb(len(body)), body...)
 			return g.bytes()
 		}),
 		refused("1,500 groups of two locals each", func() []byte {
-			g := newGuest().hook(abi.HookBeforeAgent)
+			g := newGuest().hook(contract.HookBeforeAgent)
 			body := join(leb(1_500), bytes.Repeat([]byte{2, typeI32}, 1_500), i32(0), []byte{0x0b})
 			g.bodies[0] = append(leb(len(body)), body...)
 			return g.bytes()
@@ -91,7 +90,7 @@ func quirkCases() []Case {
 		accepted("hook's name in letters that look alike", after(func(g *guest) { g.export("bеfore_model", 0) })),
 		accepted("every hook is one function", after(func(g *guest) {
 			for _, h := range contract.Hooks() {
-				if h != abi.HookBeforeAgent && h != abi.HookGateTool {
+				if h != contract.HookBeforeAgent && h != contract.HookGateTool {
 					g.export(string(h), 0)
 				}
 			}
@@ -155,10 +154,10 @@ func quirkCases() []Case {
 			g.extra = custom1("name", section(1, leb(100), bytes.Repeat(join(leb(0), str(name)), 100)))
 		})),
 		{Name: "name of a function of 1 MB, in a stack trace", Module: func() []byte {
-			g := newGuest().hook(abi.HookBeforeAgent, unreachable)
+			g := newGuest().hook(contract.HookBeforeAgent, unreachable)
 			g.extra = custom1("name", section(1, []byte{1, 0}, str(strings.Repeat("\u202e", 1<<20/3))))
 			return g.bytes()
-		}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultTrap, Check: shortEvents},
+		}, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: sandbox.FaultTrap, Check: shortEvents},
 		{Name: "_start beside _initialize", Module: after(func(g *guest) {
 			g.export("_start", g.function("", "", unreachable)).export("_initialize", g.function("", ""))
 		}), Want: Harmless},

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -34,7 +33,7 @@ func newRandomPlugin(r *rand.Rand) *randomPlugin {
 	hooks := contract.Hooks()
 	r.Shuffle(len(hooks), func(i, j int) { hooks[i], hooks[j] = hooks[j], hooks[i] })
 	for _, h := range hooks[:1+r.IntN(4)] {
-		if h != abi.HookDescribe || r.IntN(4) == 0 { // otherwise few would be configured and run
+		if h != contract.HookDescribe || r.IntN(4) == 0 { // otherwise few would be configured and run
 			p.export(string(h), p.function("", "i", p.statements(3+r.IntN(30), 0), i32(r.IntN(5)/4)))
 		}
 	}

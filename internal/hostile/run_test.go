@@ -24,6 +24,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -417,7 +418,7 @@ func allocations() int64 {
 func wellBehaved(t *testing.T, h *host) {
 	t.Helper()
 	c := &Case{
-		Module: func() []byte { return answering(abi.HookBeforeAgent, `{"instruction":"be kind"}`) },
+		Module: func() []byte { return answering(contract.HookBeforeAgent, `{"instruction":"be kind"}`) },
 		Want:   Harmless,
 		Check:  func(s *Seen) error { return wantInstruction(s, "be kind") },
 	}

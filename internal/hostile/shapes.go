@@ -1,7 +1,6 @@
 package hostile
 
 import (
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -39,11 +38,11 @@ func shapeCases() []Case {
 
 func badIndices() []Case {
 	in := func(code ...[]byte) func() []byte {
-		return func() []byte { return doing(abi.HookBeforeAgent, code...) }
+		return func() []byte { return doing(contract.HookBeforeAgent, code...) }
 	}
 	changed := func(change func(g *guest)) func() []byte {
 		return func() []byte {
-			g := newGuest().hook(abi.HookBeforeAgent)
+			g := newGuest().hook(contract.HookBeforeAgent)
 			change(g)
 			return g.bytes()
 		}
@@ -60,7 +59,9 @@ func badIndices() []Case {
 		refused("call of the function that the host adds", in(call(1)), "function 1 does not exist"),
 		refused(
 			"call through a type that does not exist",
-			func() []byte { return newGuest().entries(1).hook(abi.HookBeforeAgent, i32(0), callTable(77)).bytes() },
+			func() []byte {
+				return newGuest().entries(1).hook(contract.HookBeforeAgent, i32(0), callTable(77)).bytes()
+			},
 			"type 77 does not exist",
 		),
 		refused("call through a table that does not exist", in(i32(0), i32(0), callTable(0), drop), "table 0 does not exist"),
@@ -68,20 +69,20 @@ func badIndices() []Case {
 		refused("ref.func of a function that was not declared", func() []byte {
 			g := newGuest()
 			f := g.function("", "")
-			return g.hook(abi.HookBeforeAgent, []byte{0xd2}, leb(f), drop).bytes()
+			return g.hook(contract.HookBeforeAgent, []byte{0xd2}, leb(f), drop).bytes()
 		}, "function 0"),
 		refused("memory.init without a data count", in(i32(0), i32(0), i32(0), initMemory), "data count"),
 		refused("data.drop of a segment that does not exist", func() []byte {
 			g := newGuest()
 			g.passive = []byte("x")
-			return g.hook(abi.HookBeforeAgent, []byte{0xfc, 0x09, 9}).bytes()
+			return g.hook(contract.HookBeforeAgent, []byte{0xfc, 0x09, 9}).bytes()
 		}, "data segment 9 does not exist"),
 		refused("elem.drop of a segment that does not exist", in([]byte{0xfc, 0x0d, 3}), "element segment 3 does not exist"),
 		refused("local that does not exist", in(local(1<<20), drop), "local"),
 		refused("constant global that is set", func() []byte {
 			g := newGuest()
 			g.globals = append(g.globals, []byte{typeI32, 0, 0x41, 0, 0x0b})
-			return g.hook(abi.HookBeforeAgent, i32(1), setGlobal(0)).bytes()
+			return g.hook(contract.HookBeforeAgent, i32(1), setGlobal(0)).bytes()
 		}, "global 0"),
 		refused(
 			"start function with a parameter",
@@ -96,7 +97,7 @@ func badIndices() []Case {
 		refused("start function that is an import", func() []byte {
 			g := newGuest()
 			g.startAt = leb(g.use(contract.ImportModule, "write", "ii", ""))
-			return g.hook(abi.HookBeforeAgent).bytes()
+			return g.hook(contract.HookBeforeAgent).bytes()
 		}, "start function"),
 		refused(
 			"export of a function that does not exist",
@@ -117,7 +118,7 @@ func badIndices() []Case {
 
 func badImmediates() []Case {
 	in := func(code ...[]byte) func() []byte {
-		return func() []byte { return doing(abi.HookBeforeAgent, code...) }
+		return func() []byte { return doing(contract.HookBeforeAgent, code...) }
 	}
 	shuffle := join([]byte{0xfd, 0x0d}, repeat(16, 32))
 	return []Case{
@@ -206,7 +207,7 @@ func badConstants() []Case {
 // atLimits are modules that reach the limits of structure.
 func atLimits() []Case {
 	in := func(code ...[]byte) func() []byte {
-		return func() []byte { return doing(abi.HookBeforeAgent, code...) }
+		return func() []byte { return doing(contract.HookBeforeAgent, code...) }
 	}
 	return []Case{
 		{Name: "3,998 nested blocks", Module: in(repeat(3_998, 0x02, noValue), repeat(3_998, 0x0b)), Want: Harmless},
@@ -231,7 +232,7 @@ func atLimits() []Case {
 			for range 100 {
 				g.counter()
 			}
-			return g.hook(abi.HookBeforeAgent, repeat(50_000, join(i32(0), growMemory, drop)...)).bytes()
+			return g.hook(contract.HookBeforeAgent, repeat(50_000, join(i32(0), growMemory, drop)...)).bytes()
 		}, "calls times mutable globals, more than the limit of"),
 		refused(
 			"40,000 operands that are loaded, then added",
@@ -248,7 +249,7 @@ func atLimits() []Case {
 				g.function("", "")
 				g.bodies[i] = function(locals, code...)
 			}
-			return g.hook(abi.HookBeforeAgent).bytes()
+			return g.hook(contract.HookBeforeAgent).bytes()
 		}, "basic blocks times locals, more than the limit of"),
 		{
 			Name:   "dead code after a return",
@@ -259,7 +260,7 @@ func atLimits() []Case {
 			Name:   "dead code that takes what is not there",
 			Module: in(unreachable, repeat(50_000, 0x6a), drop),
 			Want:   Faulted,
-			Hook:   abi.HookBeforeAgent,
+			Hook:   contract.HookBeforeAgent,
 			Kind:   sandbox.FaultTrap,
 			Text:   []string{"unreachable"},
 		},
@@ -269,7 +270,7 @@ func atLimits() []Case {
 			for i := range 19_000 {
 				g.function("", "", call(max(i-1, 0)))
 			}
-			return g.hook(abi.HookBeforeAgent).bytes()
+			return g.hook(contract.HookBeforeAgent).bytes()
 		}, Want: Harmless},
 	}
 }
@@ -280,7 +281,7 @@ func trapShapes() []Case {
 			Name:   name,
 			Module: build,
 			Want:   Faulted,
-			Hook:   abi.HookBeforeAgent,
+			Hook:   contract.HookBeforeAgent,
 			Kind:   sandbox.FaultTrap,
 			Text:   []string{text},
 		}
@@ -290,7 +291,7 @@ func trapShapes() []Case {
 			g := newGuest()
 			g.passive = make([]byte, 100)
 			f := g.function("", "")
-			return g.entries(8, f).hook(abi.HookBeforeAgent, code...).bytes()
+			return g.entries(8, f).hook(contract.HookBeforeAgent, code...).bytes()
 		}
 	}
 	const end = 4 << 16
@@ -319,7 +320,9 @@ func trapShapes() []Case {
 func oddEncodings() []Case {
 	const pages, size = 1000, 1000 << 16
 	in := func(code ...[]byte) func() []byte {
-		return func() []byte { return newGuest().memory(pages).hook(abi.HookBeforeAgent, forever(code...)).bytes() }
+		return func() []byte {
+			return newGuest().memory(pages).hook(contract.HookBeforeAgent, forever(code...)).bytes()
+		}
 	}
 	return []Case{
 		endless("filling 64 MB, its opcode in three bytes", in(i32(0), i32(1), i32(size), []byte{0xfc, 0x8b, 0x80, 0x00, 0})),
@@ -328,59 +331,59 @@ func oddEncodings() []Case {
 			in(i32(0), i32(1), i32(size-1), []byte{0xfc, 0x8a, 0x80, 0x80, 0x80, 0x00, 0, 0}),
 		),
 		endless("loop to a label in five bytes", func() []byte {
-			return doing(abi.HookBeforeAgent, loop([]byte{0x0c, 0x80, 0x80, 0x80, 0x80, 0x00}))
+			return doing(contract.HookBeforeAgent, loop([]byte{0x0c, 0x80, 0x80, 0x80, 0x80, 0x00}))
 		}),
 		endless("call of a function in five bytes", func() []byte {
 			g := newGuest()
 			f := g.function("", "", repeat(1_000, 0x20, 0, 0x21, 0))
 			g.bodies[f] = function(hookLocals, repeat(1_000, 0x20, 0, 0x21, 0)...)
-			return g.hook(abi.HookBeforeAgent, forever([]byte{0x10, 0x80, 0x80, 0x80, 0x80, 0x00})).bytes()
+			return g.hook(contract.HookBeforeAgent, forever([]byte{0x10, 0x80, 0x80, 0x80, 0x80, 0x00})).bytes()
 		}),
 		endless("loop of a type with two values", func() []byte {
 			g := newGuest()
 			pair := g.signature("ii", "ii")
-			return g.hook(abi.HookBeforeAgent, i32(1), i32(2), typed(0x03, pair, branch(0)), drop, drop).bytes()
+			return g.hook(contract.HookBeforeAgent, i32(1), i32(2), typed(0x03, pair, branch(0)), drop, drop).bytes()
 		}),
 		endless("loop by br_if with values", func() []byte {
 			g := newGuest()
 			pair := g.signature("ii", "ii")
-			return g.hook(abi.HookBeforeAgent, i32(1), i32(2), typed(0x03, pair, i32(1), branchIf(0)), drop, drop).bytes()
+			return g.hook(contract.HookBeforeAgent, i32(1), i32(2), typed(0x03, pair, i32(1), branchIf(0)), drop, drop).bytes()
 		}),
 		endless("loop by br_table with values", func() []byte {
 			g := newGuest()
 			pair := g.signature("ii", "ii")
-			return g.hook(abi.HookBeforeAgent, i32(1), i32(2), typed(0x03, pair, i32(5), []byte{0x0e, 3, 0, 0, 0, 0}), drop, drop).
+			return g.hook(contract.HookBeforeAgent, i32(1), i32(2), typed(0x03, pair, i32(5), []byte{0x0e, 3, 0, 0, 0, 0}), drop, drop).
 				bytes()
 		}),
 		endless("loop with 90 values", func() []byte {
 			g := newGuest()
 			many := g.signature(string(repeat(90, 'I')), "")
 			values := repeat(90, 0x42, 1)
-			return g.hook(abi.HookBeforeAgent, values, typed(0x03, many, branch(0))).bytes()
+			return g.hook(contract.HookBeforeAgent, values, typed(0x03, many, branch(0))).bytes()
 		}),
 		endless("loop of vectors", func() []byte {
-			return doing(abi.HookBeforeAgent, forever(repeat(500, join(noSIMD, noSIMD, []byte{0xfd, 0xd5, 1}, drop)...)))
+			return doing(contract.HookBeforeAgent, forever(repeat(500, join(noSIMD, noSIMD, []byte{0xfd, 0xd5, 1}, drop)...)))
 		}),
 		endless("calls of imports through a table", func() []byte {
 			g := newGuest()
 			yield := g.wasi("sched_yield")
 			signature := g.signature("", "i")
-			return g.entries(2, yield, yield).hook(abi.HookBeforeAgent, forever(i32(1), callTable(signature), drop)).bytes()
+			return g.entries(2, yield, yield).hook(contract.HookBeforeAgent, forever(i32(1), callTable(signature), drop)).bytes()
 		}),
 		endless("calls of nothing through a table", func() []byte {
 			g := newGuest()
 			f := g.function("", "")
-			return g.entries(1, f).hook(abi.HookBeforeAgent, forever(i32(0), callTable(g.signature("", "")))).bytes()
+			return g.entries(1, f).hook(contract.HookBeforeAgent, forever(i32(0), callTable(g.signature("", "")))).bytes()
 		}),
 		endless("small leaves by the thousand", func() []byte {
 			g := newGuest()
 			f := g.function("", "", repeat(15, 0x41, 1, 0x1a))
-			return g.hook(abi.HookBeforeAgent, forever(repeat(20_000, call(f)...))).bytes()
+			return g.hook(contract.HookBeforeAgent, forever(repeat(20_000, call(f)...))).bytes()
 		}),
 		endless("results by the dozen", func() []byte {
 			g := newGuest()
 			f := g.function("", string(repeat(16, 'I')), repeat(16, 0x42, 1))
-			return g.hook(abi.HookBeforeAgent, forever(call(f), repeat(16, 0x1a))).bytes()
+			return g.hook(contract.HookBeforeAgent, forever(call(f), repeat(16, 0x1a))).bytes()
 		}),
 	}
 }
@@ -398,7 +401,7 @@ func (g *guest) looping(loops, locals int) {
 	turn := join(i32(0), load32(0), branchIf(0), []byte{0x0b})
 	g.bodies[f] = function(join([]byte{1}, leb(locals), []byte{typeI64}),
 		join(repeat(loops, 0x03, noValue), set, call(f), repeat(loops, turn...), use)...)
-	g.hook(abi.HookBeforeAgent, call(f))
+	g.hook(contract.HookBeforeAgent, call(f))
 }
 
 // deepFrames are cases that recurse with the largest possible frames.
@@ -408,36 +411,36 @@ func deepFrames() []Case {
 			g := newGuest()
 			build(g)
 			return g.bytes()
-		}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultStack, Text: []string{"nest too deep"}}
+		}, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: sandbox.FaultStack, Text: []string{"nest too deep"}}
 	}
 	return []Case{
 		stack("recursion with 2,900 vectors", func(g *guest) {
 			g.function("", "")
 			g.bodies[0] = function(join([]byte{1}, leb(2_900), []byte{typeV128}), call(0)...)
-			g.hook(abi.HookBeforeAgent, call(0))
+			g.hook(contract.HookBeforeAgent, call(0))
 		}),
 		stack("recursion with 90 parameters and 16 results", func(g *guest) {
 			f := g.function(string(repeat(90, 'I')), string(repeat(16, 'I')))
 			g.bodies[f] = function([]byte{0}, join(repeat(90, 0x42, 1), call(f))...)
-			g.hook(abi.HookBeforeAgent, repeat(90, 0x42, 1), call(f), repeat(16, 0x1a))
+			g.hook(contract.HookBeforeAgent, repeat(90, 0x42, 1), call(f), repeat(16, 0x1a))
 		}),
 		stack("recursion over 20,000 operands", func(g *guest) {
 			f := g.function("", "")
 			g.bodies[f] = function([]byte{0}, join(repeat(20_000, 0x23, 0), call(f), repeat(20_000, 0x1a))...)
 			g.counter()
-			g.hook(abi.HookBeforeAgent, call(f))
+			g.hook(contract.HookBeforeAgent, call(f))
 		}),
 		stack("recursion over vectors that are used later", func(g *guest) {
 			f := g.function("", "")
 			load := []byte{0x41, 0, 0xfd, 0, 4, 0}
 			store := []byte{0xfd, 0x51} // v128.xor
 			g.bodies[f] = function([]byte{0}, join(repeat(4_000, load...), call(f), repeat(3_999, store...), drop)...)
-			g.hook(abi.HookBeforeAgent, call(f))
+			g.hook(contract.HookBeforeAgent, call(f))
 		}),
 		stack("recursion under 3,900 blocks", func(g *guest) {
 			f := g.function("", "")
 			g.bodies[f] = function([]byte{0}, join(repeat(3_900, 0x02, noValue), call(f), repeat(3_900, 0x0b))...)
-			g.hook(abi.HookBeforeAgent, call(f))
+			g.hook(contract.HookBeforeAgent, call(f))
 		}),
 		stack("recursion with 400 locals in 60 loops", func(g *guest) { g.looping(60, 400) }),
 		stack("recursion with 1,500 locals in 20 loops", func(g *guest) { g.looping(20, 1_500) }),
@@ -446,7 +449,7 @@ func deepFrames() []Case {
 			g.bodies[f] = function(
 				[]byte{0},
 				join(i32(3), i32(0), []byte{0x25, 0}, []byte{0x26, 0}, i32(3), callTable(g.signature("", "")))...)
-			g.entries(8, f).hook(abi.HookBeforeAgent, call(f))
+			g.entries(8, f).hook(contract.HookBeforeAgent, call(f))
 		}),
 	}
 }
@@ -456,42 +459,45 @@ func oddHooks() []Case {
 	nowhere := func(name, f string, args ...[]byte) Case {
 		return Case{Name: name, Module: func() []byte {
 			g := newGuest()
-			return g.hook(abi.HookBeforeAgent, join(args...), call(g.wasi(f)), drop).bytes()
-		}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultBounds, Text: []string{"do not lie in the memory"}}
+			return g.hook(contract.HookBeforeAgent, join(args...), call(g.wasi(f)), drop).bytes()
+		}, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: sandbox.FaultBounds, Text: []string{"do not lie in the memory"}}
 	}
 	return []Case{
 		{Name: "hook that is an import", Module: func() []byte {
 			g := newGuest()
 			closing := g.use(wasiModule, "fd_close", "i", "i")
 			return g.export("before_agent", closing).bytes()
-		}, Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{"returned 8"}},
+		}, Want: Faulted, Hook: contract.HookBeforeAgent, Text: []string{"returned 8"}},
 		nowhere("clock to nowhere", "clock_time_get", i32(1), i64(0), i32(-4)),
 		nowhere("random bytes to nowhere", "random_get", i32(-1), i32(-1)),
 		nowhere("sleep from nowhere", "poll_oneoff", i32(-1), i32(0), i32(1), i32(0)),
 		{Name: "2^31 sleeps", Module: func() []byte {
 			g := newGuest()
 			poll := g.wasi("poll_oneoff")
-			return g.hook(abi.HookBeforeAgent, i32(0), i32(0), i32(-1<<31), i32(0), call(poll), []byte{0x45}, when(unreachable)).
+			return g.hook(contract.HookBeforeAgent, i32(0), i32(0), i32(-1<<31), i32(0), call(poll), []byte{0x45}, when(unreachable)).
 				bytes()
 		}, Want: Harmless},
 		{Name: "sleep of nothing", Module: func() []byte {
 			g := newGuest()
 			poll := g.wasi("poll_oneoff")
-			return g.hook(abi.HookBeforeAgent, i32(0), i32(0), i32(0), i32(0), call(poll), drop).bytes()
+			return g.hook(contract.HookBeforeAgent, i32(0), i32(0), i32(0), i32(0), call(poll), drop).bytes()
 		}, Want: Harmless},
 		timed(Case{Name: "answers of 8 MB without end", Module: func() []byte {
 			g := newGuest().memory(200)
 			write := g.abi("write")
-			return g.hook(abi.HookBeforeAgent, forever(i32(0), i32(8_000_000), call(write))).bytes()
-		}, Want: Faulted, Hook: abi.HookBeforeAgent}),
+			return g.hook(contract.HookBeforeAgent, forever(i32(0), i32(8_000_000), call(write))).bytes()
+		}, Want: Faulted, Hook: contract.HookBeforeAgent}),
 		refused("start function recurses through a table", func() []byte {
 			g := newGuest()
 			f := g.function("", "")
 			g.bodies[f] = function([]byte{0}, join(i32(0), callTable(g.signature("", "")))...)
-			return g.entries(1, f).hook(abi.HookBeforeAgent).start(call(f)).bytes()
+			return g.entries(1, f).hook(contract.HookBeforeAgent).start(call(f)).bytes()
 		}, "nest too deep"),
 		timed(refused("start function fills memory for ever", func() []byte {
-			return newGuest().memory(1000).hook(abi.HookBeforeAgent).start(forever(i32(0), i32(1), i32(1000<<16), fill)).bytes()
+			return newGuest().memory(1000).
+				hook(contract.HookBeforeAgent).
+				start(forever(i32(0), i32(1), i32(1000<<16), fill)).
+				bytes()
 		}, "ran longer than 60ms")),
 	}
 }

@@ -1,6 +1,6 @@
 package hostile
 
-import "github.com/agent-runner/agent-runner/abi"
+import "github.com/agent-runner/agent-runner/internal/contract"
 
 // sliceCases are hooks that are fast for long, so that the host grants the largest slices of
 // fuel, and then do work with the most time for each fuel.
@@ -12,7 +12,7 @@ const fastIterations = 300_000
 // quickly returns a guest with a hook that loops fastIterations times, runs code once, and then
 // loops endlessly.
 func (g *guest) quickly(code ...[]byte) []byte {
-	return g.hook(abi.HookBeforeAgent, count(n0, fastIterations), join(code...), forever()).bytes()
+	return g.hook(contract.HookBeforeAgent, count(n0, fastIterations), join(code...), forever()).bytes()
 }
 
 // touches are cases that write to untouched pages, two with each store.
@@ -143,7 +143,7 @@ func chase(n, pages int) []byte {
 	build := count(n1, n,
 		local(n1), i32(6), shift,
 		local(n1), i32(0x9e35), times, i32(0x3a17), add, i32(n-1), and, i32(6), shift, store32(0))
-	return newGuest().memory(pages).hook(abi.HookBeforeAgent, build, count(n0, fastIterations),
+	return newGuest().memory(pages).hook(contract.HookBeforeAgent, build, count(n0, fastIterations),
 		forever(local(n2), repeat(10_000, load32(0)...), setLocal(n2))).bytes()
 }
 
@@ -160,5 +160,5 @@ func joins(locals, times int, typ byte, store []byte) []byte {
 	f := g.function("i", "i")
 	g.bodies[f] = function(join([]byte{3}, hookLocals[1:], leb(locals), []byte{typ}), join(count(n0, fastIterations),
 		forever(repeat(times, join(local(n3), when(set))...), local(n3), when(use)), i32(0))...)
-	return g.export(string(abi.HookBeforeAgent), f).bytes()
+	return g.export(string(contract.HookBeforeAgent), f).bytes()
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -26,22 +26,24 @@ func timed(c Case) Case {
 func startCases() []Case {
 	initialize := func(code ...[]byte) func() []byte {
 		return func() []byte {
-			g := newGuest().hook(abi.HookBeforeAgent)
+			g := newGuest().hook(contract.HookBeforeAgent)
 			return g.export("_initialize", g.function("", "", code...)).bytes()
 		}
 	}
 	describe := func(code ...[]byte) func() []byte {
-		return func() []byte { return newGuest().hook(abi.HookBeforeAgent).hook(abi.HookDescribe, code...).bytes() }
+		return func() []byte {
+			return newGuest().hook(contract.HookBeforeAgent).hook(contract.HookDescribe, code...).bytes()
+		}
 	}
 	return []Case{
 		timed(refused("start function loops", func() []byte {
-			return newGuest().hook(abi.HookBeforeAgent).start(forever()).bytes()
+			return newGuest().hook(contract.HookBeforeAgent).start(forever()).bytes()
 		}, "its start function", "ran longer than 60ms")),
 		refused("start function traps", func() []byte {
-			return newGuest().hook(abi.HookBeforeAgent).start(unreachable).bytes()
+			return newGuest().hook(contract.HookBeforeAgent).start(unreachable).bytes()
 		}, "its start function", "unreachable executed"),
 		refused("start function recurses", func() []byte {
-			g := newGuest().hook(abi.HookBeforeAgent)
+			g := newGuest().hook(contract.HookBeforeAgent)
 			g.startAt = leb(g.function("", "", call(1)))
 			return g.bytes()
 		}, "its start function", "nest too deep"),
@@ -56,27 +58,27 @@ func startCases() []Case {
 			)
 		}, Want: Harmless},
 		{Name: "describe makes every host call", Module: func() []byte {
-			return everyCall(func(g *guest, code ...[]byte) *guest { return g.hook(abi.HookDescribe, code...) })
+			return everyCall(func(g *guest, code ...[]byte) *guest { return g.hook(contract.HookDescribe, code...) })
 		}, Want: Harmless},
 		refused(
 			"memory larger than the limit",
-			func() []byte { return newGuest().memory(1025).hook(abi.HookBeforeAgent).bytes() },
+			func() []byte { return newGuest().memory(1025).hook(contract.HookBeforeAgent).bytes() },
 			"memory",
 			"limit",
 		),
 		refused(
 			"memory of 4 GiB",
-			func() []byte { return newGuest().memory(1 << 16).hook(abi.HookBeforeAgent).bytes() },
+			func() []byte { return newGuest().memory(1 << 16).hook(contract.HookBeforeAgent).bytes() },
 			"memory",
 			"limit",
 		),
 		refused(
 			"table of 2^27 entries",
-			func() []byte { return newGuest().entries(1 << 27).hook(abi.HookBeforeAgent).bytes() },
+			func() []byte { return newGuest().entries(1 << 27).hook(contract.HookBeforeAgent).bytes() },
 			"134,217,728 table entries, more than the limit of 65,536",
 		),
 		refused("40 tables of 2^27 entries", func() []byte {
-			g := newGuest().entries(1 << 27).hook(abi.HookBeforeAgent)
+			g := newGuest().entries(1 << 27).hook(contract.HookBeforeAgent)
 			g.table = join(times(40, join([]byte{typeFuncRef, 0}, leb(1<<27))...))
 			return g.bytes()
 		}, "limit"),
@@ -102,7 +104,7 @@ func startCases() []Case {
 		timed(refused("describe loops", describe(forever()), "describe: ran longer than 60ms")),
 		refused("describe traps", describe(unreachable), "describe: unreachable executed"),
 		refused("describe returns 7", func() []byte {
-			g := newGuest().hook(abi.HookBeforeAgent)
+			g := newGuest().hook(contract.HookBeforeAgent)
 			return g.export("describe", g.function("i", "i", i32(7))).bytes()
 		}, "returned 7"),
 		refused(
@@ -144,10 +146,10 @@ func startCases() []Case {
 			"at most 128 are allowed",
 		),
 		timed(Case{Name: "configure loops", Module: func() []byte {
-			return newGuest().hook(abi.HookBeforeAgent).hook(abi.HookConfigure, forever()).bytes()
+			return newGuest().hook(contract.HookBeforeAgent).hook(contract.HookConfigure, forever()).bytes()
 		}, Want: Refused, Text: []string{"configure", "ran longer than 60ms"}}),
 		{Name: "configure fails without a reason", Module: func() []byte {
-			g := newGuest().hook(abi.HookBeforeAgent)
+			g := newGuest().hook(contract.HookBeforeAgent)
 			return g.export("configure", g.function("i", "i", i32(1))).bytes()
 		}, Want: Refused, Text: []string{"configure failed without an error message"}},
 	}
@@ -159,8 +161,8 @@ func describing(description string) []byte {
 	write := g.abi("write")
 	g.memory(4+len(description)>>16).
 		place(answerAt, description).
-		hook(abi.HookDescribe, i32(answerAt), i32(len(description)), call(write))
-	return g.hook(abi.HookBeforeAgent).bytes()
+		hook(contract.HookDescribe, i32(answerAt), i32(len(description)), call(write))
+	return g.hook(contract.HookBeforeAgent).bytes()
 }
 
 // multiplying returns a schema in which each of n definitions refers to the next one twice.
@@ -191,5 +193,5 @@ func everyCall(in func(g *guest, code ...[]byte) *guest) []byte {
 		}
 		code = join(code, call(f), i32(0), []byte{0x4e}, when(unreachable))
 	}
-	return in(g.hook(abi.HookBeforeAgent), code).bytes()
+	return in(g.hook(contract.HookBeforeAgent), code).bytes()
 }

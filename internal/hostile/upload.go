@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"fmt"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
@@ -18,7 +17,7 @@ func honest() []byte {
 	g.place(answerAt, `{}`)
 	g.passive = []byte("passive")
 	f := g.function("", "", i32(64), i32(0), i32(7), initMemory)
-	g.hook(abi.HookBeforeAgent, call(f), i32(answerAt), i32(2), call(write))
+	g.hook(contract.HookBeforeAgent, call(f), i32(answerAt), i32(2), call(write))
 	return g.entries(2, f).bytes()
 }
 
@@ -107,13 +106,13 @@ func badSections() []Case {
 		refused("body without end", body(0, 0x01), "function 0"),
 		refused(
 			"operands of the wrong type",
-			func() []byte { return doing(abi.HookBeforeAgent, i64(1), i32(1), add, drop) },
+			func() []byte { return doing(contract.HookBeforeAgent, i64(1), i32(1), add, drop) },
 			"is not valid",
 		),
-		refused("stack underflow", func() []byte { return doing(abi.HookBeforeAgent, drop) }, "is not valid"),
+		refused("stack underflow", func() []byte { return doing(contract.HookBeforeAgent, drop) }, "is not valid"),
 		refused(
 			"counter of the host by its index",
-			func() []byte { return doing(abi.HookBeforeAgent, i64(1<<40), setGlobal(0)) },
+			func() []byte { return doing(contract.HookBeforeAgent, i64(1<<40), setGlobal(0)) },
 			"global 0 does not exist",
 		),
 	}
@@ -135,21 +134,21 @@ func claims() []Case {
 		),
 		refused(
 			"data beyond the memory",
-			func() []byte { return newGuest().place(4<<16-1, "ab").hook(abi.HookBeforeAgent).bytes() },
+			func() []byte { return newGuest().place(4<<16-1, "ab").hook(contract.HookBeforeAgent).bytes() },
 			"do not lie in the memory",
 		),
 		refused(
 			"data at the top of 4 GiB",
-			func() []byte { return newGuest().place(-1, "ab").hook(abi.HookBeforeAgent).bytes() },
+			func() []byte { return newGuest().place(-1, "ab").hook(contract.HookBeforeAgent).bytes() },
 			"do not lie in the memory",
 		),
 		refused("elements beyond the table", func() []byte {
 			g := newGuest()
 			f := g.function("", "")
-			return g.entries(1, f, f, f).hook(abi.HookBeforeAgent).bytes()
+			return g.entries(1, f, f, f).hook(contract.HookBeforeAgent).bytes()
 		}, "table"),
 		refused("br_table of 2^32-1", func() []byte {
-			return doing(abi.HookBeforeAgent, i32(0), []byte{0x0e}, most, []byte{0})
+			return doing(contract.HookBeforeAgent, i32(0), []byte{0x0e}, most, []byte{0})
 		}, "4,294,967,295 branch targets"),
 	}
 	for _, s := range []struct {
@@ -191,14 +190,14 @@ func heavy() []Case {
 	return []Case{
 		refused(
 			"function of 1 MB",
-			func() []byte { return doing(abi.HookBeforeAgent, repeat(1<<20, 0x01)) },
+			func() []byte { return doing(contract.HookBeforeAgent, repeat(1<<20, 0x01)) },
 			"more than the limit of 262,144 per function body",
 		),
 		refused("40,000 nested blocks", func() []byte {
-			return doing(abi.HookBeforeAgent, repeat(40_000, 0x02, noValue), repeat(40_000, 0x0b))
+			return doing(contract.HookBeforeAgent, repeat(40_000, 0x02, noValue), repeat(40_000, 0x0b))
 		}, "nested blocks, more than the limit of"),
 		refused("1,000 nested loops", func() []byte {
-			return doing(abi.HookBeforeAgent, repeat(1000, 0x03, noValue), repeat(1000, 0x0b))
+			return doing(contract.HookBeforeAgent, repeat(1000, 0x03, noValue), repeat(1000, 0x0b))
 		}, "nested loops, more than the limit of"),
 		refused("br_table 5,000 x 200", func() []byte { return branchTables(5_000, 200) }, "more than the limit of"),
 		refused(
@@ -222,7 +221,7 @@ func heavy() []Case {
 			"more than the limit of 200,000 for all functions",
 		),
 		refused("50,000 ifs", func() []byte {
-			return doing(abi.HookBeforeAgent, repeat(50_000, 0x41, 0, 0x04, noValue, 0x0b))
+			return doing(contract.HookBeforeAgent, repeat(50_000, 0x41, 0, 0x04, noValue, 0x0b))
 		}, "basic blocks, more than the limit of"),
 		refused(
 			"custom section of 50 MB",
@@ -253,7 +252,7 @@ func heavy() []Case {
 
 func branchTables(n, targets int) []byte {
 	table := join(block(i32(0), []byte{0x0e}, times(targets, 0), []byte{0}))
-	return doing(abi.HookBeforeAgent, repeat(n, table...))
+	return doing(contract.HookBeforeAgent, repeat(n, table...))
 }
 
 func manyFunctions(n, params int) []byte {
@@ -269,7 +268,7 @@ func manySegments(n int) []byte {
 	for i := range n {
 		g.place(i, "x")
 	}
-	return g.hook(abi.HookBeforeAgent).bytes()
+	return g.hook(contract.HookBeforeAgent).bytes()
 }
 
 // outsides are modules with invalid imports or exports.
@@ -278,7 +277,7 @@ func outsides() []Case {
 		return func() []byte {
 			g := newGuest()
 			g.use(module, name, params, results)
-			return g.hook(abi.HookBeforeAgent).bytes()
+			return g.hook(contract.HookBeforeAgent).bytes()
 		}
 	}
 	memory := join(str("memory"), []byte{kindMemory, 0})
@@ -287,7 +286,7 @@ func outsides() []Case {
 		return raw(section(imports, vec(join(str("env"), str("x"), kind))))
 	}
 	withExport := func(name string) func() []byte {
-		return func() []byte { return newGuest().hook(abi.HookBeforeAgent).export(name, 0).bytes() }
+		return func() []byte { return newGuest().hook(contract.HookBeforeAgent).export(name, 0).bytes() }
 	}
 	return []Case{
 		refused("unknown import", with("env", "system", "i", "i"), "imports env.system"),
@@ -318,13 +317,13 @@ func outsides() []Case {
 			g := newGuest()
 			g.abi("read")
 			g.use("agent_middleware_v7", "read", "ii", "i")
-			return g.hook(abi.HookBeforeAgent).bytes()
+			return g.hook(contract.HookBeforeAgent).bytes()
 		}, "it asks for ABI version 7; this host speaks version 1"),
 		refused("Extism beside the ABI", func() []byte {
 			g := newGuest()
 			g.abi("read")
 			g.use("extism:host/env", "alloc", "I", "I")
-			return g.hook(abi.HookBeforeAgent).bytes()
+			return g.hook(contract.HookBeforeAgent).bytes()
 		}, "xtism"),
 		refused(
 			"no hook",
@@ -368,7 +367,7 @@ func outsides() []Case {
 			"exports gate_tool as a global",
 		),
 		refused("_initialize of another type", func() []byte {
-			g := newGuest().hook(abi.HookBeforeAgent)
+			g := newGuest().hook(contract.HookBeforeAgent)
 			return g.export("_initialize", g.function("i", "i", i32(0))).bytes()
 		}, "_initialize: want () -> ()"),
 		refused("export twice", withExport("before_agent"), `duplicate export "before_agent"`),
@@ -388,7 +387,9 @@ func outsides() []Case {
 // features returns modules that use WebAssembly proposals that the host disables. The
 // rejection must name the proposal.
 func features() []Case {
-	in := func(code ...byte) func() []byte { return func() []byte { return doing(abi.HookBeforeAgent, code) } }
+	in := func(code ...byte) func() []byte {
+		return func() []byte { return doing(contract.HookBeforeAgent, code) }
+	}
 	memory := func(limits ...byte) func() []byte {
 		return fixed(binaryOf(section(memories, append([]byte{1}, limits...))))
 	}
@@ -418,8 +419,10 @@ func harmless() []Case {
 		},
 		{Name: "names for stack traces that are hostile", Module: func() []byte {
 			name := join([]byte{1}, leb(0), str("\x1b]0;pwned\x07\xff\n"))
-			return append(doing(abi.HookBeforeAgent, unreachable), custom1("name", join([]byte{1}, leb(len(name)), name))...)
-		}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: "trap", Text: []string{"unreachable executed"}, Check: noControlCharacters},
+			return append(
+				doing(contract.HookBeforeAgent, unreachable),
+				custom1("name", join([]byte{1}, leb(len(name)), name))...)
+		}, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: "trap", Text: []string{"unreachable executed"}, Check: noControlCharacters},
 		{Name: "debug information that lies", Module: func() []byte {
 			return join(
 				honest(),
@@ -466,7 +469,7 @@ func notANumber() []byte {
 	show := g.show()
 	g.place(answerAt, "nan")
 	zero := []byte{0x43, 0, 0, 0, 0}
-	return g.hook(abi.HookBeforeAgent, i32(answerAt), i32(3), zero, zero, []byte{0x95, 0xbc, 0xac}, call(local), call(show)).
+	return g.hook(contract.HookBeforeAgent, i32(answerAt), i32(3), zero, zero, []byte{0x95, 0xbc, 0xac}, call(local), call(show)).
 		bytes()
 }
 

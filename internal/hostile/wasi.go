@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -41,12 +42,13 @@ func wasiCases() []Case {
 		return Case{Name: name, Module: func() []byte {
 			g := newGuest()
 			index := g.use(wasiModule, f, params, "i")
-			return g.hook(abi.HookBeforeAgent, join(args...), call(index), i32(answer), []byte{0x47}, when(unreachable)).bytes()
+			return g.hook(contract.HookBeforeAgent, join(args...), call(index), i32(answer), []byte{0x47}, when(unreachable)).
+				bytes()
 		}, Want: Harmless}
 	}
 	nowhere := func(name, f, params string, args ...[]byte) Case {
 		c := asked(name, f, 0, params, args...)
-		c.Want, c.Hook, c.Kind, c.Text = Faulted, abi.HookBeforeAgent, sandbox.FaultBounds, []string{
+		c.Want, c.Hook, c.Kind, c.Text = Faulted, contract.HookBeforeAgent, sandbox.FaultBounds, []string{
 			f,
 			"do not lie in the memory",
 		}
@@ -57,7 +59,7 @@ func wasiCases() []Case {
 			g := newGuest()
 			write := g.wasi("fd_write")
 			return g.memory(1000).place(text, strings.Repeat(piece, pieces)).
-				hook(abi.HookBeforeAgent, forever(i32(1), i32(text), i32(pieces), i32(8), call(write), drop)).bytes()
+				hook(contract.HookBeforeAgent, forever(i32(1), i32(text), i32(pieces), i32(8), call(write), drop)).bytes()
 		})
 	}
 	sleeping := func(name string, n int, timeout uint64, flags uint16) Case {
@@ -65,7 +67,7 @@ func wasiCases() []Case {
 			g := newGuest()
 			poll := g.wasi("poll_oneoff")
 			return g.place(text, subscriptions(n, timeout, flags)).
-				hook(abi.HookBeforeAgent, forever(i32(text), i32(2<<16), i32(n), i32(8), call(poll), drop)).bytes()
+				hook(contract.HookBeforeAgent, forever(i32(text), i32(2<<16), i32(n), i32(8), call(poll), drop)).bytes()
 		})
 	}
 	exiting := func(h abi.Hook) Case {
@@ -115,17 +117,19 @@ func wasiCases() []Case {
 		printing("printing 1,024 new lines", 1024, words(text-1, 1)),
 		sleeping("1,024 sleeps again and again", 1024, 1<<63, 0),
 		sleeping("sleeps until the end of time", 1, 1<<64-1, 1),
-		exiting(abi.HookWrapModel), exiting(abi.HookGateTool), exiting(abi.HookOnChunk), exiting(abi.HookAfterAgent),
+		exiting(
+			contract.HookWrapModel,
+		), exiting(contract.HookGateTool), exiting(contract.HookOnChunk), exiting(contract.HookAfterAgent),
 		refused("proc_exit in _initialize", func() []byte {
 			g := newGuest()
 			exit := g.wasi("proc_exit")
-			g.hook(abi.HookBeforeAgent)
+			g.hook(contract.HookBeforeAgent)
 			return g.export("_initialize", g.function("", "", i32(0), call(exit))).bytes()
 		}, "_initialize", "proc_exit(0)"),
 		endless("arguments asked for without end", func() []byte {
 			g := newGuest()
 			f := g.use(wasiModule, "args_sizes_get", "ii", "i")
-			return g.hook(abi.HookBeforeAgent, forever(repeat(1000, join(i32(0), i32(4), call(f), drop)...))).bytes()
+			return g.hook(contract.HookBeforeAgent, forever(repeat(1000, join(i32(0), i32(4), call(f), drop)...))).bytes()
 		}),
 	}
 }

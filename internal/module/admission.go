@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -80,7 +81,7 @@ func (mw *Middleware) worstCase() int64 {
 // entry has such hooks.
 func (mw *Middleware) instances(parallel int) int {
 	client := 0
-	if mw.hasAny(abi.HookTranslateBefore, abi.HookTranslateAfter) {
+	if mw.hasAny(contract.HookTranslateBefore, contract.HookTranslateAfter) {
 		client = 1 // runs at the same time as any other hook
 	}
 	return min(mw.module.limits.Instances, max(1, mw.inModelCall(), mw.inToolCall()*parallel)+client)
@@ -93,9 +94,9 @@ func (mw *Middleware) hasAny(hooks ...abi.Hook) bool {
 // inToolCall returns the most instances that one tool call uses at once.
 func (mw *Middleware) inToolCall() int {
 	switch {
-	case mw.hasAny(abi.HookWrapToolCall) && mw.hasAny(abi.HookOnChunk, abi.HookGateTool, abi.HookCallTool):
+	case mw.hasAny(contract.HookWrapToolCall) && mw.hasAny(contract.HookOnChunk, contract.HookGateTool, contract.HookCallTool):
 		return 2
-	case mw.hasAny(abi.HookBeforeTool, abi.HookWrapToolCall, abi.HookGateTool, abi.HookCallTool, abi.HookOnChunk, abi.HookAfterTool, abi.HookToolMessages):
+	case mw.hasAny(contract.HookBeforeTool, contract.HookWrapToolCall, contract.HookGateTool, contract.HookCallTool, contract.HookOnChunk, contract.HookAfterTool, contract.HookToolMessages):
 		return 1
 	default:
 		return 0
@@ -105,9 +106,9 @@ func (mw *Middleware) inToolCall() int {
 // inModelCall returns the most instances that one model call uses at once.
 func (mw *Middleware) inModelCall() int {
 	switch {
-	case mw.hasAny(abi.HookWrapModel) && mw.hasAny(abi.HookOnChunk):
+	case mw.hasAny(contract.HookWrapModel) && mw.hasAny(contract.HookOnChunk):
 		return 2
-	case mw.hasAny(abi.HookBeforeModel, abi.HookWrapModel, abi.HookOnChunk, abi.HookAfterModel):
+	case mw.hasAny(contract.HookBeforeModel, contract.HookWrapModel, contract.HookOnChunk, contract.HookAfterModel):
 		return 1
 	default:
 		return 0

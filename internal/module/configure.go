@@ -107,8 +107,8 @@ func (m *Module) Configure(
 	// An entry gets its own image even if the module has no configure, so that no instance serves
 	// two entries.
 	mw.image, err = m.build(ctx, m.image, mw.buildVisit(), func(ctx context.Context, in *sandbox.Instance) error {
-		if m.has(abi.HookConfigure) {
-			inv := m.buildVisit(abi.HookConfigure, input)
+		if m.has(contract.HookConfigure) {
+			inv := m.buildVisit(contract.HookConfigure, input)
 			inv.Config = config
 			if err := m.callBuilding(ctx, in, inv); err != nil {
 				return err
@@ -140,7 +140,7 @@ func (m *Module) Configure(
 // buildVisit returns the invocation for host calls that the module makes while the entry's image is
 // built.
 func (mw *Middleware) buildVisit() *invoke.Invocation {
-	inv := mw.module.buildVisit(abi.HookConfigure, nil)
+	inv := mw.module.buildVisit(contract.HookConfigure, nil)
 	inv.BuildConfig = mw.config
 	return inv
 }

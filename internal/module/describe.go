@@ -68,15 +68,15 @@ func (m *Module) describe(ctx context.Context) ([]byte, error) {
 	described, err := m.build(
 		ctx,
 		m.image,
-		m.buildVisit(abi.HookDescribe, nil),
+		m.buildVisit(contract.HookDescribe, nil),
 		func(ctx context.Context, in *sandbox.Instance) error {
 			if err := m.transport.Start(ctx, in, m.buildVisit("", nil)); err != nil {
 				return err
 			}
-			if !m.has(abi.HookDescribe) {
+			if !m.has(contract.HookDescribe) {
 				return nil
 			}
-			inv := m.buildVisit(abi.HookDescribe, []byte("{}"))
+			inv := m.buildVisit(contract.HookDescribe, []byte("{}"))
 			if err := m.callBuilding(ctx, in, inv); err != nil {
 				return err
 			}
@@ -197,7 +197,7 @@ func features() []string {
 func calledHooks() []abi.Hook {
 	return slices.DeleteFunc(contract.Hooks(), func(h abi.Hook) bool {
 		switch h {
-		case abi.HookDescribe, abi.HookConfigure:
+		case contract.HookDescribe, contract.HookConfigure:
 			return true
 		default:
 			return false
@@ -273,7 +273,7 @@ func (m *Module) checkDescription() error {
 }
 
 func (m *Module) checkRequires() error {
-	known := append(calledHooks(), abi.HookDescribe, abi.HookConfigure)
+	known := append(calledHooks(), contract.HookDescribe, contract.HookConfigure)
 	for _, r := range m.desc.Requires {
 		if !slices.Contains(known, abi.Hook(r)) && !slices.Contains(features(), r) {
 			return refuse(m.Name(), fmt.Sprintf("describe: requires %.64q, which this host does not have", r),
@@ -308,7 +308,7 @@ func (m *Module) chooseHooks() error {
 	}
 	for _, h := range contract.Hooks() {
 		switch {
-		case !wanted(h) || h == abi.HookDescribe || h == abi.HookConfigure:
+		case !wanted(h) || h == contract.HookDescribe || h == contract.HookConfigure:
 		case !slices.Contains(calledHooks(), h):
 			m.warn(fmt.Sprintf("%s is not called by this version of the host", h))
 		default:

@@ -226,7 +226,7 @@ func within(t *testing.T, fn func(c *hook.Call)) {
 type capture func(c *hook.Call)
 
 func (capture) Describe() hook.Description {
-	return hook.Description{Description: abi.Description{Hooks: []abi.Hook{abi.HookBeforeAgent}}}
+	return hook.Description{Description: abi.Description{Hooks: []abi.Hook{contract.HookBeforeAgent}}}
 }
 
 func (fn capture) Open(context.Context, string, string) (hook.Session, error) { return fn, nil }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -490,7 +490,7 @@ func TestExtismAttacks(t *testing.T) {
 				var fault *ending.FaultError
 				require.ErrorAs(t, err, &fault)
 				require.ErrorContains(t, fault.Cause, tc.want)
-				require.Equal(t, abi.HookBeforeAgent, fault.Hook)
+				require.Equal(t, contract.HookBeforeAgent, fault.Hook)
 				require.Equal(t, tc.stage, fault.Stage)
 			}
 		})

@@ -18,6 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
@@ -319,7 +320,7 @@ func TestExtismReplay(t *testing.T) {
 func TestExtismInfo(t *testing.T) {
 	t.Parallel()
 	info := loadPlugin(t, "puppet.wasm", policy.Limits{}).Info()
-	require.Equal(t, []abi.Hook{abi.HookBeforeAgent}, info.Hooks)
+	require.Equal(t, []abi.Hook{contract.HookBeforeAgent}, info.Hooks)
 	for _, p := range info.Imports {
 		require.Equal(t, extism.EnvModule, p.Module)
 		require.NotEmpty(t, p.Does, p.Name)
@@ -402,7 +403,7 @@ func TestExtismStreams(t *testing.T) {
 		t,
 		configure(
 			t,
-			only(t, newLoader(t), abi.HookWrapModel),
+			only(t, newLoader(t), contract.HookWrapModel),
 			`{"call1":"b","call2":"c","call3":"d","arg3":{"chunks":[{"kind":"text","text":"mine"}]},"call4":"c","call5":"c"}`,
 		),
 	)
@@ -463,7 +464,7 @@ func TestExtismOwnCalls(t *testing.T) {
 	defer s.Close()
 	inv, err := s.replay(
 		t.Context(),
-		&replay.Recording{Hook: abi.HookBeforeAgent, Input: replay.Blob("{}"), Calls: []replay.HostCall{
+		&replay.Recording{Hook: contract.HookBeforeAgent, Input: replay.Blob("{}"), Calls: []replay.HostCall{
 			{
 				Name:  "tool",
 				Bytes: []replay.Blob{replay.Blob(`{"name":"echo"}`)},

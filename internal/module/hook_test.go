@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -59,7 +60,7 @@ func TestFaults(t *testing.T) {
 			require.ErrorAs(t, err, &fault)
 			require.ErrorContains(t, fault.Cause, tc.want)
 			require.Equal(t, "guard", fault.Entry)
-			require.Equal(t, abi.HookBeforeAgent, fault.Hook)
+			require.Equal(t, contract.HookBeforeAgent, fault.Hook)
 			require.Equal(t, tc.module.Digest(), fault.Digest)
 			var guest *sandbox.FaultError
 			if errors.As(err, &guest) {
@@ -334,7 +335,7 @@ func TestEndings(t *testing.T) {
 	var fault *ending.FaultError
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, "trap", fault.Entry)
-	require.Equal(t, abi.HookWrapToolCall, fault.Hook)
+	require.Equal(t, contract.HookWrapToolCall, fault.Hook)
 	require.Zero(t, r.Stats()[0].Faults, "the fault is the inner module's")
 
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -352,7 +353,7 @@ type wrapOnly struct{ *Middleware }
 
 func (w wrapOnly) Describe() hook.Description {
 	d := w.Middleware.Describe()
-	d.Hooks = []abi.Hook{abi.HookWrapToolCall}
+	d.Hooks = []abi.Hook{contract.HookWrapToolCall}
 	return d
 }
 

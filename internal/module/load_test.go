@@ -99,7 +99,7 @@ func TestDescribe(t *testing.T) {
 		policy.Limits{},
 	)
 	require.NoError(t, err)
-	require.Equal(t, []abi.Hook{abi.HookBeforeAgent, abi.HookGateTool}, m.Hooks())
+	require.Equal(t, []abi.Hook{contract.HookBeforeAgent, contract.HookGateTool}, m.Hooks())
 	require.Equal(t, "guard", m.Description().Name)
 	require.Equal(t, []string{"describe: unknown key color"}, m.Warnings())
 

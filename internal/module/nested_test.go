@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
@@ -17,8 +18,8 @@ func TestReplayOwnCalls(t *testing.T) {
 	t.Parallel()
 	mw := configure(t, load(t, "own.wasm", policy.Limits{}), `{"name":"echo"}`)
 	for _, recorded := range []replay.Recording{
-		{Hook: abi.HookBeforeAgent, Calls: []replay.HostCall{{Name: "tool", Bytes: []replay.Blob{replay.Blob(`{"name":"echo"}`)}, Reply: replay.Blob(`{"result":{"content":"hi"}}`)}}},
-		{Hook: abi.HookBeforeModelRewriteState, Calls: []replay.HostCall{{Name: "model", Bytes: []replay.Blob{replay.Blob(`{"name":"echo"}`)}, Error: &abi.Error{Code: abi.CodeModel, Message: "no"}}}},
+		{Hook: contract.HookBeforeAgent, Calls: []replay.HostCall{{Name: "tool", Bytes: []replay.Blob{replay.Blob(`{"name":"echo"}`)}, Reply: replay.Blob(`{"result":{"content":"hi"}}`)}}},
+		{Hook: contract.HookBeforeModelRewriteState, Calls: []replay.HostCall{{Name: "model", Bytes: []replay.Blob{replay.Blob(`{"name":"echo"}`)}, Error: &abi.Error{Code: abi.CodeModel, Message: "no"}}}},
 	} {
 		s := &session{mw: mw, entry: "guard", run: "run-7", stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}
 		recorded.Input = replay.Blob(`{}`)

@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 
 	"github.com/stretchr/testify/require"
@@ -114,7 +115,7 @@ func TestReplayFaults(t *testing.T) {
 
 			b := onlyBundle(t, dir)
 			require.Equal(t, "guard", b.Entry)
-			require.Equal(t, abi.HookBeforeAgent, b.Call.Hook)
+			require.Equal(t, contract.HookBeforeAgent, b.Call.Hook)
 			require.Equal(t, fault.Text(), b.Fault.Cause)
 			require.JSONEq(t, do(tc.letter), string(b.Config))
 			again := requireSame(t, b)
@@ -135,7 +136,7 @@ func TestReplayHistory(t *testing.T) {
 		hook.Entry{
 			Name:       "guard",
 			Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), `{ "spaced": 1 }`),
-			Hooks:      []abi.Hook{abi.HookBeforeAgent, abi.HookWrapToolCall},
+			Hooks:      []abi.Hook{contract.HookBeforeAgent, contract.HookWrapToolCall},
 		},
 	)
 	slow := func(context.Context, abi.Call) (*abi.Result, error) {
@@ -193,7 +194,7 @@ func TestReplayJudged(t *testing.T) {
 		hook.Entry{
 			Name:       "guard",
 			Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), ""),
-			Hooks:      []abi.Hook{abi.HookGateTool},
+			Hooks:      []abi.Hook{contract.HookGateTool},
 		},
 	)
 	_, err := r.callTool(t.Context(), nil)
@@ -216,7 +217,7 @@ func TestReplayLate(t *testing.T) {
 		hook.Entry{
 			Name:       "guard",
 			Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), ""),
-			Hooks:      []abi.Hook{abi.HookGateTool},
+			Hooks:      []abi.Hook{contract.HookGateTool},
 		},
 	)
 	_, err := r.callTool(t.Context(), nil)

@@ -75,7 +75,7 @@ export default defineMiddleware<Config>({
 	info := m.Info()
 	require.Equal(t, "javascript", info.Transport)
 	require.Equal(t, "guard", info.Description.Name)
-	require.Equal(t, []abi.Hook{abi.HookGateTool}, info.Hooks)
+	require.Equal(t, []abi.Hook{contract.HookGateTool}, info.Hooks)
 	require.Equal(t, contract.MessagesLazy, info.Description.Messages)
 
 	r := open(t, configure(t, m, `{"deny":["t"]}`))
@@ -150,7 +150,7 @@ func TestScriptFaults(t *testing.T) {
 			t.Log(fault.Text(), "\n"+fault.Stack, "\n"+strings.Join(fault.Stderr, "\n"))
 			require.ErrorContains(t, fault.Cause, tc.want)
 			require.Equal(t, "guard", fault.Entry)
-			require.Equal(t, abi.HookBeforeAgent, fault.Hook)
+			require.Equal(t, contract.HookBeforeAgent, fault.Hook)
 			require.Equal(t, m.Digest(), fault.Digest)
 
 			// The instance was discarded; another run starts with a clean one.

@@ -118,8 +118,14 @@ func (m *Module) checkInput(inv *invoke.Invocation) error {
 // showsMessages reports whether the hook's input contains a list of messages.
 func showsMessages(h abi.Hook) bool {
 	switch h {
-	case abi.HookBeforeAgent, abi.HookBeforeModelRewriteState, abi.HookBeforeModel, abi.HookWrapModel, abi.HookAfterModel,
-		abi.HookAfterModelRewriteState, abi.HookAfterTools, abi.HookAfterAgent:
+	case contract.HookBeforeAgent,
+		contract.HookBeforeModelRewriteState,
+		contract.HookBeforeModel,
+		contract.HookWrapModel,
+		contract.HookAfterModel,
+		contract.HookAfterModelRewriteState,
+		contract.HookAfterTools,
+		contract.HookAfterAgent:
 		return true
 	default:
 		return false

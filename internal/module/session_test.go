@@ -161,7 +161,7 @@ func TestStats(t *testing.T) {
 	stats := r.Stats()[0]
 	require.Equal(t, "guard", stats.Entry)
 	require.Equal(t, mw.Module().Digest(), stats.Digest)
-	require.Equal(t, map[abi.Hook]int64{abi.HookWrapToolCall: 2}, stats.Hooks)
+	require.Equal(t, map[abi.Hook]int64{contract.HookWrapToolCall: 2}, stats.Hooks)
 	reply := len(`{"result":{"content":"done"}}`)
 	require.Equal(t, int64(2*(len(next("1"))+reply)), stats.BytesIn, "what was read")
 	require.Equal(t, int64(2*(len(`{"name":"served","data":0}`)+reply)), stats.BytesOut)
@@ -286,7 +286,7 @@ func BenchmarkHook(b *testing.B) {
 			in := &abi.BeforeToolInput{Call: abi.Call{ID: "c1", Name: "t", Arguments: strings.Repeat("x", size)}}
 			b.ReportAllocs()
 			for b.Loop() {
-				inv, err := s.(*session).visit(&hook.Call{Hook: abi.HookBeforeTool}, in)
+				inv, err := s.(*session).visit(&hook.Call{Hook: contract.HookBeforeTool}, in)
 				require.NoError(b, err)
 				inv.LogFunc = func(int32, string) {}
 				var out abi.BeforeToolInput
@@ -306,7 +306,7 @@ type encoding struct {
 
 func (e *encoding) Describe() hook.Description {
 	var d hook.Description
-	d.Hooks = []abi.Hook{abi.HookBeforeModelRewriteState, abi.HookBeforeModel}
+	d.Hooks = []abi.Hook{contract.HookBeforeModelRewriteState, contract.HookBeforeModel}
 	return d
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
@@ -14,11 +15,11 @@ import (
 func TestMisspelledHooks(t *testing.T) {
 	hook := verify.FuncType{Params: []api.ValueType{api.ValueTypeI32}, Results: []api.ValueType{api.ValueTypeI32}}
 	for name, want := range map[string]abi.Hook{
-		"beforeModel":     abi.HookBeforeModel,
-		"before-tool":     abi.HookBeforeTool,
-		"OnChunk":         abi.HookOnChunk,
-		"after_modell":    abi.HookAfterModel,
-		"wrap_tool_calls": abi.HookWrapToolCall,
+		"beforeModel":     contract.HookBeforeModel,
+		"before-tool":     contract.HookBeforeTool,
+		"OnChunk":         contract.HookOnChunk,
+		"after_modell":    contract.HookAfterModel,
+		"wrap_tool_calls": contract.HookWrapToolCall,
 		"malloc":          "",
 		"qjs_eval":        "",
 		"after_model":     "", // correct

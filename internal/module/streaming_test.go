@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -82,7 +83,7 @@ func TestStreamOfOwnTool(t *testing.T) {
 		hook.Entry{
 			Name:       "guard",
 			Middleware: configure(t, load(t, "stream.wasm", policy.Limits{}), trap("0")),
-			Hooks:      []abi.Hook{abi.HookCallTool},
+			Hooks:      []abi.Hook{contract.HookCallTool},
 		},
 	)
 	var heard []string

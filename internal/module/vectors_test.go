@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
@@ -42,24 +43,24 @@ type vector struct {
 
 // shapes are the input and answer types of the hooks that the chain calls.
 var shapes = map[abi.Hook][2]any{
-	abi.HookBeforeAgent:             {abi.BeforeAgentInput{}, abi.BeforeAgentAnswer{}},
-	abi.HookBeforeModelRewriteState: {abi.BeforeModelRewriteStateInput{}, abi.BeforeModelRewriteStateAnswer{}},
-	abi.HookBeforeModel:             {abi.BeforeModelInput{}, abi.BeforeModelAnswer{}},
-	abi.HookWrapModel:               {abi.WrapModelInput{}, abi.WrapModelAnswer{}},
-	abi.HookOnChunk:                 {abi.OnChunkInput{}, abi.OnChunkAnswer{}},
-	abi.HookAfterModel:              {abi.AfterModelInput{}, abi.AfterModelAnswer{}},
-	abi.HookAfterModelRewriteState:  {abi.AfterModelRewriteStateInput{}, abi.AfterModelRewriteStateAnswer{}},
-	abi.HookBeforeTool:              {abi.BeforeToolInput{}, abi.BeforeToolAnswer{}},
-	abi.HookWrapToolCall:            {abi.WrapToolCallInput{}, abi.WrapToolCallAnswer{}},
-	abi.HookGateTool:                {abi.GateToolInput{}, abi.GateToolAnswer{}},
-	abi.HookCallTool:                {abi.CallToolInput{}, abi.CallToolAnswer{}},
-	abi.HookAfterTool:               {abi.AfterToolInput{}, abi.AfterToolAnswer{}},
-	abi.HookToolMessages:            {abi.ToolMessagesInput{}, abi.ToolMessagesAnswer{}},
-	abi.HookAfterTools:              {abi.AfterToolsInput{}, abi.AfterToolsAnswer{}},
-	abi.HookAfterAgent:              {abi.AfterAgentInput{}, abi.AfterAgentAnswer{}},
-	abi.HookObserve:                 {abi.ObserveInput{}, abi.ObserveAnswer{}},
-	abi.HookTranslateBefore:         {abi.TranslateInput{}, abi.TranslateAnswer{}},
-	abi.HookTranslateAfter:          {abi.TranslateInput{}, abi.TranslateAnswer{}},
+	contract.HookBeforeAgent:             {abi.BeforeAgentInput{}, abi.BeforeAgentAnswer{}},
+	contract.HookBeforeModelRewriteState: {abi.BeforeModelRewriteStateInput{}, abi.BeforeModelRewriteStateAnswer{}},
+	contract.HookBeforeModel:             {abi.BeforeModelInput{}, abi.BeforeModelAnswer{}},
+	contract.HookWrapModel:               {abi.WrapModelInput{}, abi.WrapModelAnswer{}},
+	contract.HookOnChunk:                 {abi.OnChunkInput{}, abi.OnChunkAnswer{}},
+	contract.HookAfterModel:              {abi.AfterModelInput{}, abi.AfterModelAnswer{}},
+	contract.HookAfterModelRewriteState:  {abi.AfterModelRewriteStateInput{}, abi.AfterModelRewriteStateAnswer{}},
+	contract.HookBeforeTool:              {abi.BeforeToolInput{}, abi.BeforeToolAnswer{}},
+	contract.HookWrapToolCall:            {abi.WrapToolCallInput{}, abi.WrapToolCallAnswer{}},
+	contract.HookGateTool:                {abi.GateToolInput{}, abi.GateToolAnswer{}},
+	contract.HookCallTool:                {abi.CallToolInput{}, abi.CallToolAnswer{}},
+	contract.HookAfterTool:               {abi.AfterToolInput{}, abi.AfterToolAnswer{}},
+	contract.HookToolMessages:            {abi.ToolMessagesInput{}, abi.ToolMessagesAnswer{}},
+	contract.HookAfterTools:              {abi.AfterToolsInput{}, abi.AfterToolsAnswer{}},
+	contract.HookAfterAgent:              {abi.AfterAgentInput{}, abi.AfterAgentAnswer{}},
+	contract.HookObserve:                 {abi.ObserveInput{}, abi.ObserveAnswer{}},
+	contract.HookTranslateBefore:         {abi.TranslateInput{}, abi.TranslateAnswer{}},
+	contract.HookTranslateAfter:          {abi.TranslateInput{}, abi.TranslateAnswer{}},
 }
 
 func compact(t *testing.T, raw json.RawMessage) string {

@@ -36,7 +36,7 @@ type vector struct {
 // parts returns the JSON to mirror, by the export that mirrors it.
 func (v *vector) parts() map[string][]json.RawMessage {
 	patch, reply := "call_patch", "tool_reply"
-	if v.Hook == abi.HookWrapModel {
+	if v.Hook == contract.HookWrapModel {
 		patch, reply = "request_patch", "model_reply"
 	}
 	out := map[string][]json.RawMessage{

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -131,7 +130,7 @@ func generate(dirs ...string) (string, error) {
 	}
 	var hooks strings.Builder
 	for _, h := range contract.Hooks() {
-		if h == abi.HookDescribe {
+		if h == contract.HookDescribe {
 			continue // replaced by fields of defineMiddleware
 		}
 		input, answer := pascal(string(h))+"Input", pascal(string(h))+"Answer"

@@ -9,6 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 func newHost(t *testing.T, config any) *middlewaretest.Host {
@@ -49,7 +50,7 @@ func events() []abi.Event {
 		{Type: abi.EventToolResult, Step: 1, TimeMS: 1130, Call: rm, Result: abi.ErrorResult("no"), Source: "policy"},
 		{Type: abi.EventToolResult, Step: 1, TimeMS: 1142, Call: read, Result: abi.TextResult("text"), Source: "tool"},
 		{Type: abi.EventCustom, Step: 1, Entry: "redact", Name: "redacted", Data: []byte(`{"n":1}`)},
-		{Type: abi.EventFault, Step: 2, Entry: "x", Hook: abi.HookOnChunk, Action: "skipped", Cause: "a trap"},
+		{Type: abi.EventFault, Step: 2, Entry: "x", Hook: contract.HookOnChunk, Action: "skipped", Cause: "a trap"},
 		{Type: abi.EventMessage, Step: 2, Message: &answer},
 		{Type: abi.EventRunFinished, Step: 2, TimeMS: 1250, FinishReason: "stop", Usage: &abi.Usage{TotalTokens: 99}},
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 type object = map[string]any
@@ -86,7 +87,7 @@ func everything() []abi.Event {
 			Step:   1,
 			TimeMS: 1160,
 			Entry:  "redact",
-			Hook:   abi.HookAfterTool,
+			Hook:   contract.HookAfterTool,
 			Name:   "redacted",
 			Data:   []byte(`{"what":"` + secret + `"}`),
 		},
@@ -95,7 +96,7 @@ func everything() []abi.Event {
 			Step:   1,
 			TimeMS: 1170,
 			Entry:  "x",
-			Hook:   abi.HookOnChunk,
+			Hook:   contract.HookOnChunk,
 			Stage:  "hook",
 			Limit:  "fuel",
 			Action: "skipped",

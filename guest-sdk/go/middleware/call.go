@@ -291,7 +291,7 @@ type Translation struct {
 }
 
 func (*Translation) collect(m *Module, hook abi.Hook) any {
-	if hook == abi.HookTranslateBefore {
+	if hook == contract.HookTranslateBefore {
 		return collect[TranslateBeforeHook](m)
 	}
 	return collect[TranslateAfterHook](m)

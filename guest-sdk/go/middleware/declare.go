@@ -77,86 +77,90 @@ func (d *Declaration) Configure(h ConfigureHook) { d.fields.checks = append(d.fi
 // BeforeAgent declares a middleware for before_agent. The methods below do the same for
 // their hooks.
 func (d *Declaration) BeforeAgent(h BeforeAgentHook) {
-	declare(d, abi.HookBeforeAgent, (*AgentStart)(nil).serve, h)
+	declare(d, contract.HookBeforeAgent, (*AgentStart)(nil).serve, h)
 }
 
 // BeforeModelRewriteState is documented at [Declaration.BeforeAgent].
 func (d *Declaration) BeforeModelRewriteState(h BeforeModelRewriteStateHook) {
-	declare(d, abi.HookBeforeModelRewriteState, beforeRewrite, h)
+	declare(d, contract.HookBeforeModelRewriteState, beforeRewrite, h)
 }
 
 // BeforeModel is documented at [Declaration.BeforeAgent].
 func (d *Declaration) BeforeModel(h BeforeModelHook) {
-	declare(d, abi.HookBeforeModel, (*ModelStart)(nil).serve, h)
+	declare(d, contract.HookBeforeModel, (*ModelStart)(nil).serve, h)
 }
 
 // WrapModel is documented at [Declaration.BeforeAgent].
 func (d *Declaration) WrapModel(h WrapModelHook) {
-	declare(d, abi.HookWrapModel, NextModel(nil).serve, h)
+	declare(d, contract.HookWrapModel, NextModel(nil).serve, h)
 }
 
 // OnChunk is documented at [Declaration.BeforeAgent].
-func (d *Declaration) OnChunk(h OnChunkHook) { declare(d, abi.HookOnChunk, (*Chunks)(nil).serve, h) }
+func (d *Declaration) OnChunk(h OnChunkHook) {
+	declare(d, contract.HookOnChunk, (*Chunks)(nil).serve, h)
+}
 
 // AfterModel is documented at [Declaration.BeforeAgent].
 func (d *Declaration) AfterModel(h AfterModelHook) {
-	declare(d, abi.HookAfterModel, (*ModelEnd)(nil).serve, h)
+	declare(d, contract.HookAfterModel, (*ModelEnd)(nil).serve, h)
 }
 
 // AfterModelRewriteState is documented at [Declaration.BeforeAgent].
 func (d *Declaration) AfterModelRewriteState(h AfterModelRewriteStateHook) {
-	declare(d, abi.HookAfterModelRewriteState, afterRewrite, h)
+	declare(d, contract.HookAfterModelRewriteState, afterRewrite, h)
 }
 
 // BeforeTool is documented at [Declaration.BeforeAgent].
 func (d *Declaration) BeforeTool(h BeforeToolHook) {
-	declare(d, abi.HookBeforeTool, (*ToolStart)(nil).serve, h)
+	declare(d, contract.HookBeforeTool, (*ToolStart)(nil).serve, h)
 }
 
 // WrapToolCall is documented at [Declaration.BeforeAgent].
 func (d *Declaration) WrapToolCall(h WrapToolCallHook) {
-	declare(d, abi.HookWrapToolCall, NextTool(nil).serve, h)
+	declare(d, contract.HookWrapToolCall, NextTool(nil).serve, h)
 }
 
 // GateTool is documented at [Declaration.BeforeAgent].
-func (d *Declaration) GateTool(h GateToolHook) { declare(d, abi.HookGateTool, Decision{}.serve, h) }
+func (d *Declaration) GateTool(h GateToolHook) {
+	declare(d, contract.HookGateTool, Decision{}.serve, h)
+}
 
 // AfterTool is documented at [Declaration.BeforeAgent].
 func (d *Declaration) AfterTool(h AfterToolHook) {
-	declare(d, abi.HookAfterTool, (*ToolEnd)(nil).serve, h)
+	declare(d, contract.HookAfterTool, (*ToolEnd)(nil).serve, h)
 }
 
 // ToolMessages is documented at [Declaration.BeforeAgent].
 func (d *Declaration) ToolMessages(h ToolMessagesHook) {
-	declare(d, abi.HookToolMessages, (*ToolRecord)(nil).serve, h)
+	declare(d, contract.HookToolMessages, (*ToolRecord)(nil).serve, h)
 }
 
 // AfterTools is documented at [Declaration.BeforeAgent].
 func (d *Declaration) AfterTools(h AfterToolsHook) {
-	declare(d, abi.HookAfterTools, (*ToolsEnd)(nil).serve, h)
+	declare(d, contract.HookAfterTools, (*ToolsEnd)(nil).serve, h)
 }
 
 // AfterAgent is documented at [Declaration.BeforeAgent].
 func (d *Declaration) AfterAgent(h AfterAgentHook) {
-	declare(d, abi.HookAfterAgent, (*AgentEnd)(nil).serve, h)
+	declare(d, contract.HookAfterAgent, (*AgentEnd)(nil).serve, h)
 }
 
 // Observe is documented at [Declaration.BeforeAgent].
-func (d *Declaration) Observe(h ObserveHook) { declare(d, abi.HookObserve, observing{}.serve, h) }
+func (d *Declaration) Observe(h ObserveHook) { declare(d, contract.HookObserve, observing{}.serve, h) }
 
 // TranslateBefore is documented at [Declaration.BeforeAgent].
 func (d *Declaration) TranslateBefore(h TranslateBeforeHook) {
-	declare(d, abi.HookTranslateBefore, (*Translation)(nil).serve, h)
+	declare(d, contract.HookTranslateBefore, (*Translation)(nil).serve, h)
 }
 
 // TranslateAfter is documented at [Declaration.BeforeAgent].
 func (d *Declaration) TranslateAfter(h TranslateAfterHook) {
-	declare(d, abi.HookTranslateAfter, (*Translation)(nil).serve, h)
+	declare(d, contract.HookTranslateAfter, (*Translation)(nil).serve, h)
 }
 
 // Tools declares tools that the module adds to the agent and runs, as [WithTools] does.
 func (d *Declaration) Tools(tools ...Tool) {
 	set := WithTools(tools...).(*toolset)
-	declare[BeforeAgentHook](d, abi.HookBeforeAgent, (*AgentStart)(nil).serve, set)
-	declare[CallToolHook](d, abi.HookCallTool, (*Call)(nil).serve, set)
+	declare[BeforeAgentHook](d, contract.HookBeforeAgent, (*AgentStart)(nil).serve, set)
+	declare[CallToolHook](d, contract.HookCallTool, (*Call)(nil).serve, set)
 }

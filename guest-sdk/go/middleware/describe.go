@@ -37,7 +37,7 @@ func NewModule(o Options, middlewares ...Middleware) *Module {
 	for i := range hookMethods {
 		h := &hookMethods[i]
 		for _, p := range m.parts {
-			if h.has(p.sample) && h.hook != abi.HookConfigure {
+			if h.has(p.sample) && h.hook != contract.HookConfigure {
 				m.description.Hooks = append(m.description.Hooks, h.hook)
 				server := h.server(p.sample)
 				m.served = append(m.served, served{hook: h.hook, serve: server.serve, server: server})
@@ -73,7 +73,9 @@ func (m *Module) describe(o *Options) {
 	m.room = make([]byte, 0, 1<<10)
 	m.description = abi.Description{
 		Name: o.Name, Version: o.Version, Description: o.Description, Requires: o.Requires,
-		Hooks: []abi.Hook{abi.HookConfigure}, Messages: contract.MessagesLazy, Events: o.Events, HoldStream: o.HoldStream,
+		Hooks: []abi.Hook{
+			contract.HookConfigure,
+		}, Messages: contract.MessagesLazy, Events: o.Events, HoldStream: o.HoldStream,
 		ConfigSchema: o.ConfigSchema,
 	}
 }

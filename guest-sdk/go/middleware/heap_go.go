@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // beginHook is called before a hook. Go's garbage collector manages memory.
@@ -14,7 +15,7 @@ func beginHook() {}
 
 // endHook is called after a hook.
 func endHook(hook abi.Hook, n int32) {
-	if hook == abi.HookDescribe || hook == abi.HookConfigure && n > largeConfig {
+	if hook == contract.HookDescribe || hook == contract.HookConfigure && n > largeConfig {
 		warm()
 	}
 	letCollect()

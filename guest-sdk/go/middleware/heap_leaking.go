@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // With -gc=leaking, memory is never freed, which makes the fastest modules. A run may
@@ -47,10 +48,10 @@ func beginHook() {
 // endHook is called after a hook.
 func endHook(hook abi.Hook, _ int32) {
 	switch hook {
-	case abi.HookDescribe:
+	case contract.HookDescribe:
 		pool = make([]byte, blockBytes)
 		kept = snapshotOf()
-	case abi.HookConfigure:
+	case contract.HookConfigure:
 		if kept == nil {
 			kept = snapshotOf()
 		} else {

@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // beginHook is called before a hook. TinyGo's garbage collector manages memory.
@@ -13,7 +14,7 @@ func beginHook() {}
 
 // endHook is called after a hook.
 func endHook(hook abi.Hook, _ int32) {
-	if hook == abi.HookDescribe {
+	if hook == contract.HookDescribe {
 		pool = make([]byte, blockBytes)
 		ballast = make([]byte, room)
 		ballast = nil

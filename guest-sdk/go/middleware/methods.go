@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A method describes a Go method that implements a hook.
@@ -37,133 +38,133 @@ type finder func(t reflect.Type) (reflect.Method, bool)
 // and so would a type parameter.
 var hookMethods = []method{
 	{
-		abi.HookConfigure,
+		contract.HookConfigure,
 		none,
 		"func(*middleware.Context) error",
 		func(v any) bool { _, ok := v.(ConfigureHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("Configure") },
 	},
 	{
-		abi.HookBeforeAgent,
+		contract.HookBeforeAgent,
 		second,
 		"func(*middleware.Context, *middleware.AgentStart) error",
 		func(v any) bool { _, ok := v.(BeforeAgentHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("BeforeAgent") },
 	},
 	{
-		abi.HookBeforeModelRewriteState,
+		contract.HookBeforeModelRewriteState,
 		second,
 		"func(*middleware.Context, *middleware.State) error",
 		func(v any) bool { _, ok := v.(BeforeModelRewriteStateHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("BeforeModelRewriteState") },
 	},
 	{
-		abi.HookBeforeModel,
+		contract.HookBeforeModel,
 		second,
 		"func(*middleware.Context, *middleware.ModelStart) error",
 		func(v any) bool { _, ok := v.(BeforeModelHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("BeforeModel") },
 	},
 	{
-		abi.HookWrapModel,
+		contract.HookWrapModel,
 		third,
 		"func(*middleware.Context, *middleware.Request, middleware.NextModel) (*abi.Response, error)",
 		func(v any) bool { _, ok := v.(WrapModelHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("WrapModel") },
 	},
 	{
-		abi.HookOnChunk,
+		contract.HookOnChunk,
 		second,
 		"func(*middleware.Context, *middleware.Chunks) error",
 		func(v any) bool { _, ok := v.(OnChunkHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("OnChunk") },
 	},
 	{
-		abi.HookAfterModel,
+		contract.HookAfterModel,
 		second,
 		"func(*middleware.Context, *middleware.ModelEnd) error",
 		func(v any) bool { _, ok := v.(AfterModelHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AfterModel") },
 	},
 	{
-		abi.HookAfterModelRewriteState,
+		contract.HookAfterModelRewriteState,
 		second,
 		"func(*middleware.Context, *middleware.State) error",
 		func(v any) bool { _, ok := v.(AfterModelRewriteStateHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AfterModelRewriteState") },
 	},
 	{
-		abi.HookBeforeTool,
+		contract.HookBeforeTool,
 		second,
 		"func(*middleware.Context, *middleware.ToolStart) error",
 		func(v any) bool { _, ok := v.(BeforeToolHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("BeforeTool") },
 	},
 	{
-		abi.HookWrapToolCall,
+		contract.HookWrapToolCall,
 		third,
 		"func(*middleware.Context, *middleware.Call, middleware.NextTool) (*abi.Result, error)",
 		func(v any) bool { _, ok := v.(WrapToolCallHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("WrapToolCall") },
 	},
 	{
-		abi.HookGateTool,
+		contract.HookGateTool,
 		result,
 		"func(*middleware.Context, *middleware.Call) (middleware.Decision, error)",
 		func(v any) bool { _, ok := v.(GateToolHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("GateTool") },
 	},
 	{
-		abi.HookCallTool,
+		contract.HookCallTool,
 		second,
 		"func(*middleware.Context, *middleware.Call) (*abi.Result, error)",
 		func(v any) bool { _, ok := v.(CallToolHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("CallTool") },
 	},
 	{
-		abi.HookAfterTool,
+		contract.HookAfterTool,
 		second,
 		"func(*middleware.Context, *middleware.ToolEnd) error",
 		func(v any) bool { _, ok := v.(AfterToolHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AfterTool") },
 	},
 	{
-		abi.HookToolMessages,
+		contract.HookToolMessages,
 		second,
 		"func(*middleware.Context, *middleware.ToolRecord) error",
 		func(v any) bool { _, ok := v.(ToolMessagesHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("ToolMessages") },
 	},
 	{
-		abi.HookAfterTools,
+		contract.HookAfterTools,
 		second,
 		"func(*middleware.Context, *middleware.ToolsEnd) error",
 		func(v any) bool { _, ok := v.(AfterToolsHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AfterTools") },
 	},
 	{
-		abi.HookAfterAgent,
+		contract.HookAfterAgent,
 		second,
 		"func(*middleware.Context, *middleware.AgentEnd) error",
 		func(v any) bool { _, ok := v.(AfterAgentHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AfterAgent") },
 	},
 	{
-		abi.HookObserve,
+		contract.HookObserve,
 		none,
 		"func(*middleware.Context, []abi.Event) error",
 		func(v any) bool { _, ok := v.(ObserveHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("Observe") },
 	},
 	{
-		abi.HookTranslateBefore,
+		contract.HookTranslateBefore,
 		second,
 		"func(*middleware.Context, *middleware.Translation) error",
 		func(v any) bool { _, ok := v.(TranslateBeforeHook); return ok },
 		func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("TranslateBefore") },
 	},
 	{
-		abi.HookTranslateAfter,
+		contract.HookTranslateAfter,
 		second,
 		"func(*middleware.Context, *middleware.Translation) error",
 		func(v any) bool { _, ok := v.(TranslateAfterHook); return ok },
@@ -198,7 +199,7 @@ func check(v any) {
 	hooks, behindPointer := 0, 0
 	for _, m := range hookMethods {
 		if m.has(v) {
-			if m.hook != abi.HookConfigure {
+			if m.hook != contract.HookConfigure {
 				hooks++
 			}
 			continue

@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A method describes a Go method that implements a hook. TinyGo cannot look up methods by name, so
@@ -18,78 +19,94 @@ type method struct {
 }
 
 var hookMethods = []method{
-	{abi.HookConfigure, func(v any) bool { _, ok := v.(ConfigureHook); return ok }, func() server { return observing{} }},
 	{
-		abi.HookBeforeAgent,
+		contract.HookConfigure,
+		func(v any) bool { _, ok := v.(ConfigureHook); return ok },
+		func() server { return observing{} },
+	},
+	{
+		contract.HookBeforeAgent,
 		func(v any) bool { _, ok := v.(BeforeAgentHook); return ok },
 		func() server { return (*AgentStart)(nil) },
 	},
 	{
-		abi.HookBeforeModelRewriteState,
+		contract.HookBeforeModelRewriteState,
 		func(v any) bool { _, ok := v.(BeforeModelRewriteStateHook); return ok },
 		func() server { return (*State)(nil) },
 	},
 	{
-		abi.HookBeforeModel,
+		contract.HookBeforeModel,
 		func(v any) bool { _, ok := v.(BeforeModelHook); return ok },
 		func() server { return (*ModelStart)(nil) },
 	},
 	{
-		abi.HookWrapModel,
+		contract.HookWrapModel,
 		func(v any) bool { _, ok := v.(WrapModelHook); return ok },
 		func() server { return NextModel(nil) },
 	},
-	{abi.HookOnChunk, func(v any) bool { _, ok := v.(OnChunkHook); return ok }, func() server { return (*Chunks)(nil) }},
 	{
-		abi.HookAfterModel,
+		contract.HookOnChunk,
+		func(v any) bool { _, ok := v.(OnChunkHook); return ok },
+		func() server { return (*Chunks)(nil) },
+	},
+	{
+		contract.HookAfterModel,
 		func(v any) bool { _, ok := v.(AfterModelHook); return ok },
 		func() server { return (*ModelEnd)(nil) },
 	},
 	{
-		abi.HookAfterModelRewriteState,
+		contract.HookAfterModelRewriteState,
 		func(v any) bool { _, ok := v.(AfterModelRewriteStateHook); return ok },
 		func() server { return (*State)(nil) },
 	},
 	{
-		abi.HookBeforeTool,
+		contract.HookBeforeTool,
 		func(v any) bool { _, ok := v.(BeforeToolHook); return ok },
 		func() server { return (*ToolStart)(nil) },
 	},
 	{
-		abi.HookWrapToolCall,
+		contract.HookWrapToolCall,
 		func(v any) bool { _, ok := v.(WrapToolCallHook); return ok },
 		func() server { return NextTool(nil) },
 	},
-	{abi.HookGateTool, func(v any) bool { _, ok := v.(GateToolHook); return ok }, func() server { return Decision{} }},
-	{abi.HookCallTool, func(v any) bool { _, ok := v.(CallToolHook); return ok }, func() server { return (*Call)(nil) }},
 	{
-		abi.HookAfterTool,
+		contract.HookGateTool,
+		func(v any) bool { _, ok := v.(GateToolHook); return ok },
+		func() server { return Decision{} },
+	},
+	{
+		contract.HookCallTool,
+		func(v any) bool { _, ok := v.(CallToolHook); return ok },
+		func() server { return (*Call)(nil) },
+	},
+	{
+		contract.HookAfterTool,
 		func(v any) bool { _, ok := v.(AfterToolHook); return ok },
 		func() server { return (*ToolEnd)(nil) },
 	},
 	{
-		abi.HookToolMessages,
+		contract.HookToolMessages,
 		func(v any) bool { _, ok := v.(ToolMessagesHook); return ok },
 		func() server { return (*ToolRecord)(nil) },
 	},
 	{
-		abi.HookAfterTools,
+		contract.HookAfterTools,
 		func(v any) bool { _, ok := v.(AfterToolsHook); return ok },
 		func() server { return (*ToolsEnd)(nil) },
 	},
 	{
-		abi.HookAfterAgent,
+		contract.HookAfterAgent,
 		func(v any) bool { _, ok := v.(AfterAgentHook); return ok },
 		func() server { return (*AgentEnd)(nil) },
 	},
-	{abi.HookObserve, func(v any) bool { _, ok := v.(ObserveHook); return ok }, func() server { return observing{} }},
+	{contract.HookObserve, func(v any) bool { _, ok := v.(ObserveHook); return ok }, func() server { return observing{} }},
 	{
-		abi.HookTranslateBefore,
+		contract.HookTranslateBefore,
 		func(v any) bool { _, ok := v.(TranslateBeforeHook); return ok },
 		func() server { return (*Translation)(nil) },
 	},
 	{
-		abi.HookTranslateAfter,
+		contract.HookTranslateAfter,
 		func(v any) bool { _, ok := v.(TranslateAfterHook); return ok },
 		func() server { return (*Translation)(nil) },
 	},
@@ -105,7 +122,7 @@ func check(v any) {
 		panic("middleware: nil is no middleware")
 	}
 	for _, m := range hookMethods {
-		if m.hook != abi.HookConfigure && m.has(v) {
+		if m.hook != contract.HookConfigure && m.has(v) {
 			return
 		}
 	}

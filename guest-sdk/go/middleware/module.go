@@ -152,9 +152,9 @@ func (m *Module) find(hook abi.Hook) *served {
 // other handles hooks that no middleware has.
 func (m *Module) other(host Host, hook abi.Hook, input []byte) (abijson.Writable, error) {
 	switch {
-	case hook == abi.HookDescribe:
+	case hook == contract.HookDescribe:
 		return (*abijson.Description)(&m.description), nil
-	case hook == abi.HookConfigure:
+	case hook == contract.HookConfigure:
 		return m.configure(host, input)
 	case contract.Known(hook):
 		return nil, nil // no middleware has it

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A State is the part of a run that persists between steps: its messages and its active
@@ -53,14 +54,14 @@ func sameActive(a, b []abi.StateTool) bool {
 }
 
 func (*State) collect(m *Module, hook abi.Hook) any {
-	if hook == abi.HookBeforeModelRewriteState {
+	if hook == contract.HookBeforeModelRewriteState {
 		return collect[BeforeModelRewriteStateHook](m)
 	}
 	return collect[AfterModelRewriteStateHook](m)
 }
 
 func (*State) serve(s *served) (abijson.Writable, error) {
-	if s.hook == abi.HookBeforeModelRewriteState {
+	if s.hook == contract.HookBeforeModelRewriteState {
 		return beforeRewrite(s)
 	}
 	return afterRewrite(s)

@@ -8,70 +8,71 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Every hook is exported, because Go's exports are fixed when a program is built. The
 // description tells the host which of them to call.
 
 //go:wasmexport describe
-func describe(n int32) int32 { return export(abi.HookDescribe, n) }
+func describe(n int32) int32 { return export(contract.HookDescribe, n) }
 
 //go:wasmexport configure
-func configure(n int32) int32 { return export(abi.HookConfigure, n) }
+func configure(n int32) int32 { return export(contract.HookConfigure, n) }
 
 //go:wasmexport before_agent
-func beforeAgent(n int32) int32 { return export(abi.HookBeforeAgent, n) }
+func beforeAgent(n int32) int32 { return export(contract.HookBeforeAgent, n) }
 
 //go:wasmexport before_model_rewrite_state
-func beforeModelRewriteState(n int32) int32 { return export(abi.HookBeforeModelRewriteState, n) }
+func beforeModelRewriteState(n int32) int32 { return export(contract.HookBeforeModelRewriteState, n) }
 
 //go:wasmexport before_model
-func beforeModel(n int32) int32 { return export(abi.HookBeforeModel, n) }
+func beforeModel(n int32) int32 { return export(contract.HookBeforeModel, n) }
 
 //go:wasmexport wrap_model
-func wrapModel(n int32) int32 { return export(abi.HookWrapModel, n) }
+func wrapModel(n int32) int32 { return export(contract.HookWrapModel, n) }
 
 //go:wasmexport on_chunk
-func onChunk(n int32) int32 { return export(abi.HookOnChunk, n) }
+func onChunk(n int32) int32 { return export(contract.HookOnChunk, n) }
 
 //go:wasmexport after_model
-func afterModel(n int32) int32 { return export(abi.HookAfterModel, n) }
+func afterModel(n int32) int32 { return export(contract.HookAfterModel, n) }
 
 //go:wasmexport after_model_rewrite_state
-func afterModelRewriteState(n int32) int32 { return export(abi.HookAfterModelRewriteState, n) }
+func afterModelRewriteState(n int32) int32 { return export(contract.HookAfterModelRewriteState, n) }
 
 //go:wasmexport before_tool
-func beforeTool(n int32) int32 { return export(abi.HookBeforeTool, n) }
+func beforeTool(n int32) int32 { return export(contract.HookBeforeTool, n) }
 
 //go:wasmexport wrap_tool_call
-func wrapToolCall(n int32) int32 { return export(abi.HookWrapToolCall, n) }
+func wrapToolCall(n int32) int32 { return export(contract.HookWrapToolCall, n) }
 
 //go:wasmexport gate_tool
-func gateTool(n int32) int32 { return export(abi.HookGateTool, n) }
+func gateTool(n int32) int32 { return export(contract.HookGateTool, n) }
 
 //go:wasmexport call_tool
-func callTool(n int32) int32 { return export(abi.HookCallTool, n) }
+func callTool(n int32) int32 { return export(contract.HookCallTool, n) }
 
 //go:wasmexport after_tool
-func afterTool(n int32) int32 { return export(abi.HookAfterTool, n) }
+func afterTool(n int32) int32 { return export(contract.HookAfterTool, n) }
 
 //go:wasmexport tool_messages
-func toolMessages(n int32) int32 { return export(abi.HookToolMessages, n) }
+func toolMessages(n int32) int32 { return export(contract.HookToolMessages, n) }
 
 //go:wasmexport after_tools
-func afterTools(n int32) int32 { return export(abi.HookAfterTools, n) }
+func afterTools(n int32) int32 { return export(contract.HookAfterTools, n) }
 
 //go:wasmexport after_agent
-func afterAgent(n int32) int32 { return export(abi.HookAfterAgent, n) }
+func afterAgent(n int32) int32 { return export(contract.HookAfterAgent, n) }
 
 //go:wasmexport observe
-func observe(n int32) int32 { return export(abi.HookObserve, n) }
+func observe(n int32) int32 { return export(contract.HookObserve, n) }
 
 //go:wasmexport translate_before
-func translateBefore(n int32) int32 { return export(abi.HookTranslateBefore, n) }
+func translateBefore(n int32) int32 { return export(contract.HookTranslateBefore, n) }
 
 //go:wasmexport translate_after
-func translateAfter(n int32) int32 { return export(abi.HookTranslateAfter, n) }
+func translateAfter(n int32) int32 { return export(contract.HookTranslateAfter, n) }
 
 // export is the common implementation of all exports.
 func export(hook abi.Hook, n int32) int32 {

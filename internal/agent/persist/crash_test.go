@@ -22,6 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -119,7 +120,7 @@ func requireStats(t *testing.T, finished *abi.Event) {
 	for _, s := range finished.Entries {
 		if s.Entry == "counter" {
 			// It is called in both steps, and one call at most ends in the moment of a death.
-			require.Positive(t, s.Hooks[abi.HookWrapModel])
+			require.Positive(t, s.Hooks[contract.HookWrapModel])
 			require.Positive(t, s.Calls)
 			return
 		}

@@ -149,12 +149,14 @@ func (r *reader) flush() {
 func order(what string) int {
 	at := slices.Index([]string{
 		string(
-			abi.HookBeforeAgent,
-		), string(abi.HookBeforeModelRewriteState), string(abi.HookBeforeModel), "model", string(abi.HookAfterModel),
+			contract.HookBeforeAgent,
+		), string(contract.HookBeforeModelRewriteState), string(contract.HookBeforeModel), "model", string(contract.HookAfterModel),
 		string(
-			abi.HookAfterModelRewriteState,
-		), string(abi.HookBeforeTool), string(abi.HookGateTool), "tool", string(abi.HookCallTool),
-		string(abi.HookAfterTool), string(abi.HookToolMessages), string(abi.HookAfterTools), string(abi.HookAfterAgent),
+			contract.HookAfterModelRewriteState,
+		), string(contract.HookBeforeTool), string(contract.HookGateTool), "tool", string(contract.HookCallTool),
+		string(
+			contract.HookAfterTool,
+		), string(contract.HookToolMessages), string(contract.HookAfterTools), string(contract.HookAfterAgent),
 	}, what)
 	if at < 0 {
 		return 100
@@ -164,7 +166,11 @@ func order(what string) int {
 
 func (r *reader) place(d RecordedCall) int {
 	switch abi.Hook(d.What) {
-	case abi.HookAfterModelRewriteState, abi.HookAfterModel, abi.HookAfterTool, abi.HookAfterTools, abi.HookAfterAgent:
+	case contract.HookAfterModelRewriteState,
+		contract.HookAfterModel,
+		contract.HookAfterTool,
+		contract.HookAfterTools,
+		contract.HookAfterAgent:
 		return -r.rank[d.Entry]
 	default:
 		return r.rank[d.Entry]
@@ -174,7 +180,10 @@ func (r *reader) place(d RecordedCall) int {
 // edit applies the change of a state hook to the messages and notes it in d.
 func (r *reader) edit(d *RecordedCall) {
 	switch abi.Hook(d.What) {
-	case abi.HookBeforeAgent, abi.HookBeforeModelRewriteState, abi.HookAfterModelRewriteState, abi.HookAfterTools:
+	case contract.HookBeforeAgent,
+		contract.HookBeforeModelRewriteState,
+		contract.HookAfterModelRewriteState,
+		contract.HookAfterTools:
 	default:
 		return
 	}

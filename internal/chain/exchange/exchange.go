@@ -64,7 +64,7 @@ type Kind[Q, P, R any] interface {
 }
 
 // ofTool reports whether the exchange calls a tool.
-func (x *Exchange[Q, P, R]) ofTool() bool { return x.Wrap == abi.HookWrapToolCall }
+func (x *Exchange[Q, P, R]) ofTool() bool { return x.Wrap == contract.HookWrapToolCall }
 
 // failure returns the code of an error of the model or the tool.
 func (x *Exchange[Q, P, R]) failure() abi.Code {
@@ -123,7 +123,7 @@ func (x *Exchange[Q, P, R]) ring(ctx context.Context, i hook.Ring, q Q, out outl
 // be skipped. The outermost ring is never skipped, because it delivers answers that did
 // not arrive in chunks to the caller.
 func (x *Exchange[Q, P, R]) bare(i hook.Ring) bool {
-	for _, h := range [...]abi.Hook{x.Before, x.Wrap, abi.HookOnChunk, x.After} {
+	for _, h := range [...]abi.Hook{x.Before, x.Wrap, contract.HookOnChunk, x.After} {
 		if len(x.Run.In(i, h)) > 0 {
 			return false
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A stream carries one reply outward through one ring: what arrived from inside, and what
@@ -37,7 +38,7 @@ type stream struct {
 func newStream(r *hook.Run, ring hook.Ring, tool bool, callID string, out outlet) *stream {
 	return &stream{
 		run:     r,
-		members: r.In(ring, abi.HookOnChunk),
+		members: r.In(ring, contract.HookOnChunk),
 		tool:    tool,
 		callID:  callID,
 		out:     out,
@@ -105,7 +106,7 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 // the call fails.
 func (s *stream) hold(chunks []abi.Chunk) *ending.HookError {
 	if err := s.held.Add(size.Chunks(chunks)); err != nil {
-		return &ending.HookError{Entry: SourceHost, Hook: abi.HookOnChunk, Err: ending.LimitFailure("stream", err)}
+		return &ending.HookError{Entry: SourceHost, Hook: contract.HookOnChunk, Err: ending.LimitFailure("stream", err)}
 	}
 	return nil
 }
@@ -122,7 +123,7 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 			c.Seq = s.seq
 			numbered[i] = c
 		}
-		c := s.run.Call(m, abi.HookOnChunk)
+		c := s.run.Call(m, contract.HookOnChunk)
 		var out abi.OnChunkAnswer
 		v, err := c.Invoke(ctx, &abi.OnChunkInput{Chunks: numbered, Stream: s.id, Final: final}, &out, func() error {
 			for i := range out.Chunks {

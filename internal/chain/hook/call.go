@@ -210,7 +210,7 @@ func (c *Call) Emit(name string, data json.RawMessage) error {
 	sent := c.sent
 	c.mu.Unlock()
 	switch {
-	case c.Hook == abi.HookObserve:
+	case c.Hook == contract.HookObserve:
 		return denied("an observer cannot emit events")
 	case name == "" || len(name) > contract.MaxName || name != safetext.Clean(name):
 		return &abi.Error{
@@ -250,7 +250,7 @@ func (c *Call) Log(level int32, text string) {
 		return
 	}
 	e := abi.Event{Type: abi.EventLog, Entry: c.member.Name, Hook: c.Hook, Level: contract.LogLevel(level), Text: text}
-	if c.Hook == abi.HookObserve {
+	if c.Hook == contract.HookObserve {
 		c.run.Host.Send(e) // not sent to observers, which could log again for each log event without end
 		return
 	}

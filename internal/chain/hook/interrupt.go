@@ -7,6 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // mayInterrupt returns an error if the call cannot pause the run.
@@ -15,7 +16,7 @@ func (c *Call) mayInterrupt() error {
 	case c.run.Settled:
 		by := c.run.path[len(c.run.path)-1]
 		return fmt.Errorf("an interrupt within a call of %s that %s made where the run cannot be paused", by.of, by.by.Name)
-	case c.Hook == abi.HookOnChunk:
+	case c.Hook == contract.HookOnChunk:
 		return fmt.Errorf("an interrupt in on_chunk: a stream cannot be paused")
 	case c.delivered != nil && c.delivered():
 		return fmt.Errorf(

@@ -110,10 +110,10 @@ func (r *Run) commit(ctx context.Context, c *Call, out any) error {
 // live holds the hooks that are called in every pass through a phase: they wrap a call
 // that may have to be resumed, or receive only new events.
 var live = map[abi.Hook]bool{
-	abi.HookWrapModel:    true,
-	abi.HookWrapToolCall: true,
-	abi.HookOnChunk:      true,
-	abi.HookObserve:      true,
+	contract.HookWrapModel:    true,
+	contract.HookWrapToolCall: true,
+	contract.HookOnChunk:      true,
+	contract.HookObserve:      true,
 }
 
 // replay applies the outcome that an earlier pass recorded.
@@ -201,7 +201,7 @@ func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, err
 	ends := !never && c.member.OnFault != Skip
 	switch {
 	case ends && r.last:
-		action = contract.Spec(abi.HookAfterAgent).Fault
+		action = contract.Spec(contract.HookAfterAgent).Fault
 	case ends:
 		action = "run_ended"
 	case !never:
@@ -219,7 +219,7 @@ func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, err
 		Action: action,
 		Stderr: f.Stderr,
 	}
-	if c.Hook == abi.HookObserve {
+	if c.Hook == contract.HookObserve {
 		r.Host.Send(e)
 	} else {
 		c.publish(e)
@@ -259,5 +259,5 @@ func (r *Run) Send(e abi.Event) {
 
 // Translates reports whether a hook translates events for a client.
 func Translates(h abi.Hook) bool {
-	return h == abi.HookTranslateBefore || h == abi.HookTranslateAfter
+	return h == contract.HookTranslateBefore || h == contract.HookTranslateAfter
 }

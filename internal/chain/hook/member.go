@@ -30,7 +30,7 @@ func NewPlan(e Entry) Plan {
 	for _, h := range p.desc.Hooks {
 		p.hooks[h] = e.Hooks == nil || slices.Contains(e.Hooks, h)
 	}
-	if p.hooks[abi.HookObserve] {
+	if p.hooks[contract.HookObserve] {
 		p.events = e.observes(p.desc.Events)
 	}
 	return p

@@ -77,7 +77,7 @@ func (c *Call) own(of Own, fn func(nester) error) error {
 	n := c.owns
 	c.mu.Unlock()
 	switch {
-	case c.Hook == abi.HookObserve || Translates(c.Hook):
+	case c.Hook == contract.HookObserve || Translates(c.Hook):
 		return denied("%s is not for %s, which changes nothing of the run", of, c.Hook)
 	case c.run.Nested == nil:
 		return &abi.Error{
@@ -126,7 +126,7 @@ func (c *Control) Within(of Own, id string) *Run {
 	r.Scope = id
 	r.path = append(slices.Clip(c.run.path), frame{c.member, of})
 	r.Settled = c.run.Settled || c.call().mayInterrupt() != nil || never[c.Hook]
-	r.last = c.run.last || c.Hook == abi.HookAfterAgent
+	r.last = c.run.last || c.Hook == contract.HookAfterAgent
 	return &r
 }
 
@@ -151,9 +151,9 @@ func (r *Run) Past() map[*Member]bool {
 // never holds the hooks that cannot pause a run. Calls that these hooks make cannot pause it
 // either.
 var never = map[abi.Hook]bool{
-	abi.HookOnChunk:      true,
-	abi.HookToolMessages: true,
-	abi.HookAfterAgent:   true,
+	contract.HookOnChunk:      true,
+	contract.HookToolMessages: true,
+	contract.HookAfterAgent:   true,
 }
 
 // Identify returns an id for a call that the middleware makes for itself. The id is the same in

@@ -5,10 +5,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // An owed tracks whether recorded data must be persisted before the next hook or tool is called,
@@ -37,7 +37,7 @@ func (r *Run) Persist(ctx context.Context, safe bool) error {
 func (r *Run) PersistAnswer(ctx context.Context) error {
 	waits := r.Scope != "" || len(r.path) > 0 // a middleware made the call
 	for i := Outer; i < RingCount; i++ {
-		waits = waits || len(r.In(i, abi.HookWrapModel)) > 0
+		waits = waits || len(r.In(i, contract.HookWrapModel)) > 0
 	}
 	if waits {
 		return r.Persist(ctx, false)

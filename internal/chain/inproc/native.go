@@ -53,24 +53,24 @@ func (n *Middleware) Describe() hook.Description {
 	d.Messages = contract.MessagesLazy
 	d.Hooks = nil
 	for h, set := range map[abi.Hook]bool{
-		abi.HookBeforeAgent:             n.BeforeAgent != nil,
-		abi.HookBeforeModelRewriteState: n.BeforeModelRewriteState != nil,
-		abi.HookBeforeModel:             n.BeforeModel != nil,
-		abi.HookWrapModel:               n.WrapModel != nil,
-		abi.HookOnChunk:                 n.OnChunk != nil,
-		abi.HookAfterModel:              n.AfterModel != nil,
-		abi.HookAfterModelRewriteState:  n.AfterModelRewriteState != nil,
-		abi.HookBeforeTool:              n.BeforeTool != nil,
-		abi.HookWrapToolCall:            n.WrapToolCall != nil,
-		abi.HookGateTool:                n.GateTool != nil,
-		abi.HookCallTool:                n.CallTool != nil,
-		abi.HookAfterTool:               n.AfterTool != nil,
-		abi.HookToolMessages:            n.ToolMessages != nil,
-		abi.HookAfterTools:              n.AfterTools != nil,
-		abi.HookAfterAgent:              n.AfterAgent != nil,
-		abi.HookObserve:                 n.Observe != nil,
-		abi.HookTranslateBefore:         n.TranslateBefore != nil,
-		abi.HookTranslateAfter:          n.TranslateAfter != nil,
+		contract.HookBeforeAgent:             n.BeforeAgent != nil,
+		contract.HookBeforeModelRewriteState: n.BeforeModelRewriteState != nil,
+		contract.HookBeforeModel:             n.BeforeModel != nil,
+		contract.HookWrapModel:               n.WrapModel != nil,
+		contract.HookOnChunk:                 n.OnChunk != nil,
+		contract.HookAfterModel:              n.AfterModel != nil,
+		contract.HookAfterModelRewriteState:  n.AfterModelRewriteState != nil,
+		contract.HookBeforeTool:              n.BeforeTool != nil,
+		contract.HookWrapToolCall:            n.WrapToolCall != nil,
+		contract.HookGateTool:                n.GateTool != nil,
+		contract.HookCallTool:                n.CallTool != nil,
+		contract.HookAfterTool:               n.AfterTool != nil,
+		contract.HookToolMessages:            n.ToolMessages != nil,
+		contract.HookAfterTools:              n.AfterTools != nil,
+		contract.HookAfterAgent:              n.AfterAgent != nil,
+		contract.HookObserve:                 n.Observe != nil,
+		contract.HookTranslateBefore:         n.TranslateBefore != nil,
+		contract.HookTranslateAfter:          n.TranslateAfter != nil,
 	} {
 		if set {
 			d.Hooks = append(d.Hooks, h)
@@ -153,7 +153,7 @@ func (s *nativeSession) dispatch(ctx context.Context, c *hook.Call, in, out any)
 	case *abi.ObserveInput:
 		return answer(n.Observe, ctx, c, in, out)
 	case *abi.TranslateInput:
-		if c.Hook == abi.HookTranslateBefore {
+		if c.Hook == contract.HookTranslateBefore {
 			return answer(n.TranslateBefore, ctx, c, in, out)
 		}
 		return answer(n.TranslateAfter, ctx, c, in, out)

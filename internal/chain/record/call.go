@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A CallRecord is one recorded call of a phase.
@@ -40,7 +41,7 @@ func ParseCall(key string, b json.RawMessage) (CallRecord, error) {
 		return d, nil
 	}
 	d.Entry, d.Call, _ = strings.Cut(rest, "/")
-	if what == string(abi.HookGateTool) {
+	if what == string(contract.HookGateTool) {
 		if i := strings.LastIndexByte(d.Call, '/'); i >= 0 {
 			d.Call = d.Call[:i] // a digest of the arguments follows
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
@@ -51,7 +52,7 @@ func (r *Record) Answer(answers map[string]json.RawMessage) error {
 			return fmt.Errorf("answer to %s: %w", id, err)
 		}
 		p := r.waiting[key]
-		if p.Hook != abi.HookGateTool {
+		if p.Hook != contract.HookGateTool {
 			continue
 		}
 		a, err := parseApproval(answer)

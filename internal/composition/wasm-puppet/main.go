@@ -236,7 +236,7 @@ func play[I, O any](hook abi.Hook, n int32) int32 {
 	} else {
 		ran = run
 	}
-	err = puppet.Play(imports{hook == abi.HookWrapToolCall}, hook, scripts[hook], input, out)
+	err = puppet.Play(imports{hook == contract.HookWrapToolCall}, hook, scripts[hook], input, out)
 	failed, isError := err.(*abi.Error)
 	switch {
 	case isError:
@@ -278,69 +278,78 @@ func configure(n int32) int32 {
 
 //go:wasmexport before_agent
 func beforeAgent(n int32) int32 {
-	return play[abi.BeforeAgentInput, abi.BeforeAgentAnswer](abi.HookBeforeAgent, n)
+	return play[abi.BeforeAgentInput, abi.BeforeAgentAnswer](contract.HookBeforeAgent, n)
 }
 
 //go:wasmexport before_model_rewrite_state
 func beforeModelRewriteState(n int32) int32 {
-	return play[abi.BeforeModelRewriteStateInput, abi.BeforeModelRewriteStateAnswer](abi.HookBeforeModelRewriteState, n)
+	return play[abi.BeforeModelRewriteStateInput, abi.BeforeModelRewriteStateAnswer](
+		contract.HookBeforeModelRewriteState,
+		n,
+	)
 }
 
 //go:wasmexport before_model
 func beforeModel(n int32) int32 {
-	return play[abi.BeforeModelInput, abi.BeforeModelAnswer](abi.HookBeforeModel, n)
+	return play[abi.BeforeModelInput, abi.BeforeModelAnswer](contract.HookBeforeModel, n)
 }
 
 //go:wasmexport wrap_model
 func wrapModel(n int32) int32 {
-	return play[abi.WrapModelInput, abi.WrapModelAnswer](abi.HookWrapModel, n)
+	return play[abi.WrapModelInput, abi.WrapModelAnswer](contract.HookWrapModel, n)
 }
 
 //go:wasmexport on_chunk
-func onChunk(n int32) int32 { return play[abi.OnChunkInput, abi.OnChunkAnswer](abi.HookOnChunk, n) }
+func onChunk(n int32) int32 {
+	return play[abi.OnChunkInput, abi.OnChunkAnswer](contract.HookOnChunk, n)
+}
 
 //go:wasmexport after_model
 func afterModel(n int32) int32 {
-	return play[abi.AfterModelInput, abi.AfterModelAnswer](abi.HookAfterModel, n)
+	return play[abi.AfterModelInput, abi.AfterModelAnswer](contract.HookAfterModel, n)
 }
 
 //go:wasmexport after_model_rewrite_state
 func afterModelRewriteState(n int32) int32 {
-	return play[abi.AfterModelRewriteStateInput, abi.AfterModelRewriteStateAnswer](abi.HookAfterModelRewriteState, n)
+	return play[abi.AfterModelRewriteStateInput, abi.AfterModelRewriteStateAnswer](contract.HookAfterModelRewriteState, n)
 }
 
 //go:wasmexport before_tool
 func beforeTool(n int32) int32 {
-	return play[abi.BeforeToolInput, abi.BeforeToolAnswer](abi.HookBeforeTool, n)
+	return play[abi.BeforeToolInput, abi.BeforeToolAnswer](contract.HookBeforeTool, n)
 }
 
 //go:wasmexport wrap_tool_call
 func wrapToolCall(n int32) int32 {
-	return play[abi.WrapToolCallInput, abi.WrapToolCallAnswer](abi.HookWrapToolCall, n)
+	return play[abi.WrapToolCallInput, abi.WrapToolCallAnswer](contract.HookWrapToolCall, n)
 }
 
 //go:wasmexport gate_tool
-func gateTool(n int32) int32 { return play[abi.GateToolInput, abi.GateToolAnswer](abi.HookGateTool, n) }
+func gateTool(n int32) int32 {
+	return play[abi.GateToolInput, abi.GateToolAnswer](contract.HookGateTool, n)
+}
 
 //go:wasmexport call_tool
-func callTool(n int32) int32 { return play[abi.CallToolInput, abi.CallToolAnswer](abi.HookCallTool, n) }
+func callTool(n int32) int32 {
+	return play[abi.CallToolInput, abi.CallToolAnswer](contract.HookCallTool, n)
+}
 
 //go:wasmexport after_tool
 func afterTool(n int32) int32 {
-	return play[abi.AfterToolInput, abi.AfterToolAnswer](abi.HookAfterTool, n)
+	return play[abi.AfterToolInput, abi.AfterToolAnswer](contract.HookAfterTool, n)
 }
 
 //go:wasmexport tool_messages
 func toolMessages(n int32) int32 {
-	return play[abi.ToolMessagesInput, abi.ToolMessagesAnswer](abi.HookToolMessages, n)
+	return play[abi.ToolMessagesInput, abi.ToolMessagesAnswer](contract.HookToolMessages, n)
 }
 
 //go:wasmexport after_tools
 func afterTools(n int32) int32 {
-	return play[abi.AfterToolsInput, abi.AfterToolsAnswer](abi.HookAfterTools, n)
+	return play[abi.AfterToolsInput, abi.AfterToolsAnswer](contract.HookAfterTools, n)
 }
 
 //go:wasmexport after_agent
 func afterAgent(n int32) int32 {
-	return play[abi.AfterAgentInput, abi.AfterAgentAnswer](abi.HookAfterAgent, n)
+	return play[abi.AfterAgentInput, abi.AfterAgentAnswer](contract.HookAfterAgent, n)
 }

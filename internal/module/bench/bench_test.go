@@ -11,6 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -57,7 +58,7 @@ func TestBench(t *testing.T) {
 	var hooks []abi.Hook
 	for i := range rows {
 		hooks = append(hooks, rows[i].Hook)
-		if rows[i].Hook == abi.HookCallTool {
+		if rows[i].Hook == contract.HookCallTool {
 			require.Zero(t, rows[i].Calls, "the puppet adds no tools")
 			continue
 		}
@@ -84,15 +85,15 @@ func TestBenchTrouble(t *testing.T) {
 	m := loadModule(t, "puppet.wasm")
 	rows, err := Run(t.Context(), m, &Options{Config: []byte(`{"do":"t"}`), Runs: 2})
 	require.NoError(t, err)
-	row := benchRow(t, rows, abi.HookAfterAgent)
+	row := benchRow(t, rows, contract.HookAfterAgent)
 	require.Zero(t, row.Calls, "the breaker is open by then")
-	row = benchRow(t, rows, abi.HookBeforeAgent)
+	row = benchRow(t, rows, contract.HookBeforeAgent)
 	require.Equal(t, 2, row.Faulted)
 	require.Equal(t, "unreachable executed", row.Problem)
 
 	rows, err = Run(t.Context(), m, &Options{Config: []byte(`{"do":"f"}`), Runs: 2})
 	require.NoError(t, err)
-	row = benchRow(t, rows, abi.HookAfterAgent)
+	row = benchRow(t, rows, contract.HookAfterAgent)
 	require.Equal(t, 2, row.Failed)
 	require.Equal(t, "not today", row.Problem)
 	require.Positive(t, row.Fuel)
@@ -117,8 +118,16 @@ func TestBenchLazy(t *testing.T) {
 	require.NoError(t, err)
 	last, err := Run(t.Context(), m, &Options{Runs: 1, Grants: policy.Grants{Read: hook.ReadLast}})
 	require.NoError(t, err)
-	require.Greater(t, benchRow(t, all, abi.HookBeforeModel).BytesIn, 4*benchRow(t, last, abi.HookBeforeModel).BytesIn)
+	require.Greater(
+		t,
+		benchRow(t, all, contract.HookBeforeModel).BytesIn,
+		4*benchRow(t, last, contract.HookBeforeModel).BytesIn,
+	)
 	one, err := Run(t.Context(), m, &Options{Runs: 1, Messages: []abi.Message{abi.User("hello")}})
 	require.NoError(t, err)
-	require.Greater(t, benchRow(t, all, abi.HookBeforeModel).BytesIn, 4*benchRow(t, one, abi.HookBeforeModel).BytesIn)
+	require.Greater(
+		t,
+		benchRow(t, all, contract.HookBeforeModel).BytesIn,
+		4*benchRow(t, one, contract.HookBeforeModel).BytesIn,
+	)
 }

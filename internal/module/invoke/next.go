@@ -20,7 +20,7 @@ func (inv *Invocation) Next(ctx context.Context, patch []byte) ([]byte, error) {
 		func() ([]byte, error) {
 			defer inv.syncClock()
 			switch inv.Hook {
-			case abi.HookWrapModel:
+			case contract.HookWrapModel:
 				var p abi.RequestPatch
 				if err := inv.Decode("next: patch of the request", patch, &p); err != nil {
 					return nil, err
@@ -32,7 +32,7 @@ func (inv *Invocation) Next(ctx context.Context, patch []byte) ([]byte, error) {
 					return nil, err
 				}
 				return abijson.Marshal(&contract.ModelReply{Response: res})
-			case abi.HookWrapToolCall:
+			case contract.HookWrapToolCall:
 				p, err := inv.callPatch("next: patch of the call", patch)
 				if err != nil {
 					return nil, err

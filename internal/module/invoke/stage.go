@@ -3,8 +3,8 @@ package invoke
 import (
 	"errors"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -13,9 +13,9 @@ func (inv *Invocation) Stage(err error) ending.Stage {
 	var guest *sandbox.FaultError
 	var answer *AnswerError
 	switch {
-	case inv.Hook == abi.HookDescribe:
+	case inv.Hook == contract.HookDescribe:
 		return ending.StageLoad
-	case inv.Hook == abi.HookConfigure:
+	case inv.Hook == contract.HookConfigure:
 		return ending.StageConfigure
 	case !inv.Entered:
 		return ending.StageInput

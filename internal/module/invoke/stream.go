@@ -20,10 +20,10 @@ func (inv *Invocation) NextStream(ctx context.Context, patch []byte) ([]byte, er
 			var p any
 			var err error
 			switch inv.Hook {
-			case abi.HookWrapModel:
+			case contract.HookWrapModel:
 				p = &abi.RequestPatch{}
 				err = inv.Decode(what, patch, p)
-			case abi.HookWrapToolCall:
+			case contract.HookWrapToolCall:
 				var call abi.CallPatch
 				call, err = inv.callPatch(what, patch)
 				p = &call
@@ -63,7 +63,7 @@ func (inv *Invocation) Send(ctx context.Context, b []byte) ([]byte, error) {
 			defer inv.syncClock()
 			var s contract.Sent
 			switch inv.Hook {
-			case abi.HookWrapModel, abi.HookWrapToolCall, abi.HookCallTool:
+			case contract.HookWrapModel, contract.HookWrapToolCall, contract.HookCallTool:
 			default:
 				return nil, inv.Call.Send(ctx) // returns the reason
 			}

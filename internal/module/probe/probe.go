@@ -124,9 +124,9 @@ func (o *Options) next() func(context.Context, any) (any, error) {
 		switch {
 		case reply.Error != nil:
 			return nil, reply.Error
-		case o.Hook == abi.HookWrapModel && reply.Response != nil:
+		case o.Hook == contract.HookWrapModel && reply.Response != nil:
 			return reply.Response, nil
-		case o.Hook == abi.HookWrapToolCall && reply.Result != nil:
+		case o.Hook == contract.HookWrapToolCall && reply.Result != nil:
 			return reply.Result, nil
 		}
 		return nil, errors.New(`a reply of next is {"response": …}, {"result": …} or {"error": …}`)

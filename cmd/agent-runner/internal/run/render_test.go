@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 func TestClean(t *testing.T) {
@@ -113,10 +114,10 @@ func TestWhatIsShown(t *testing.T) {
 		"custom": {events: []abi.Event{{Type: abi.EventCustom, Entry: "m", Name: "masked", Data: []byte(`{"n":1}`)}}, want: "• m: masked {\"n\":1}\n"},
 		"reasoning": {verbose: true, events: []abi.Event{{Type: abi.EventChunk, Chunk: &abi.Chunk{Kind: abi.ChunkReasoning, Text: "so "}},
 			{Type: abi.EventChunk, Chunk: &abi.Chunk{Kind: abi.ChunkReasoning, Text: "then"}}, textChunk("Hi")}, want: "run r of agent\n  so then\n|Hi"},
-		"a fault": {verbose: true, events: []abi.Event{{Type: abi.EventFault, Entry: "m", Hook: abi.HookGateTool, Cause: "it trapped", Action: "denied", Stderr: []string{"panic: no"}}},
+		"a fault": {verbose: true, events: []abi.Event{{Type: abi.EventFault, Entry: "m", Hook: contract.HookGateTool, Cause: "it trapped", Action: "denied", Stderr: []string{"panic: no"}}},
 			want: "run r of agent\n! m faulted in gate_tool: it trapped (the call is denied)\n    | panic: no\n"},
 		"modules": {events: []abi.Event{{Type: abi.EventRunFinished, FinishReason: abi.RunStop, Usage: &abi.Usage{TotalTokens: 7}, Entries: []abi.EntryStats{
-			{Entry: "redact", Hooks: map[abi.Hook]int64{abi.HookOnChunk: 2, abi.HookBeforeModel: 1}, WallUS: 1234, Faults: 1}, {Entry: "idle"}}}},
+			{Entry: "redact", Hooks: map[abi.Hook]int64{contract.HookOnChunk: 2, contract.HookBeforeModel: 1}, WallUS: 1234, Faults: 1}, {Entry: "idle"}}}},
 			want: "\nredact  before_model 1, on_chunk 2  1.2 ms  1 fault\nidle    not called                  0.0 ms\nanswered in 0 steps, 0 tool calls, 7 tokens, 0s\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

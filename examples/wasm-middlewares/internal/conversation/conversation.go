@@ -18,7 +18,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/conformance"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
@@ -129,7 +128,7 @@ func (ms modules) readme(t *testing.T) {
 		require.Contains(t, string(text), "\n| `"+key+"` |")
 	}
 	for _, hook := range m.Hooks() {
-		if hook != abi.HookConfigure {
+		if hook != "configure" {
 			require.Contains(t, string(text), "`"+string(hook)+"`")
 		}
 	}

@@ -42,26 +42,26 @@ type vector struct {
 
 // shapes has the input and answer types of each hook.
 var shapes = map[abi.Hook]struct{ input, answer any }{
-	abi.HookDescribe:                {struct{}{}, abi.Description{}},
-	abi.HookConfigure:               {contract.ConfigureInput{}, contract.ConfigureAnswer{}},
-	abi.HookBeforeAgent:             {abi.BeforeAgentInput{}, abi.BeforeAgentAnswer{}},
-	abi.HookBeforeModelRewriteState: {abi.BeforeModelRewriteStateInput{}, abi.BeforeModelRewriteStateAnswer{}},
-	abi.HookBeforeModel:             {abi.BeforeModelInput{}, abi.BeforeModelAnswer{}},
-	abi.HookWrapModel:               {abi.WrapModelInput{}, abi.WrapModelAnswer{}},
-	abi.HookOnChunk:                 {abi.OnChunkInput{}, abi.OnChunkAnswer{}},
-	abi.HookAfterModel:              {abi.AfterModelInput{}, abi.AfterModelAnswer{}},
-	abi.HookAfterModelRewriteState:  {abi.AfterModelRewriteStateInput{}, abi.AfterModelRewriteStateAnswer{}},
-	abi.HookBeforeTool:              {abi.BeforeToolInput{}, abi.BeforeToolAnswer{}},
-	abi.HookWrapToolCall:            {abi.WrapToolCallInput{}, abi.WrapToolCallAnswer{}},
-	abi.HookGateTool:                {abi.GateToolInput{}, abi.GateToolAnswer{}},
-	abi.HookCallTool:                {abi.CallToolInput{}, abi.CallToolAnswer{}},
-	abi.HookAfterTool:               {abi.AfterToolInput{}, abi.AfterToolAnswer{}},
-	abi.HookToolMessages:            {abi.ToolMessagesInput{}, abi.ToolMessagesAnswer{}},
-	abi.HookAfterTools:              {abi.AfterToolsInput{}, abi.AfterToolsAnswer{}},
-	abi.HookAfterAgent:              {abi.AfterAgentInput{}, abi.AfterAgentAnswer{}},
-	abi.HookObserve:                 {abi.ObserveInput{}, abi.ObserveAnswer{}},
-	abi.HookTranslateBefore:         {abi.TranslateInput{}, abi.TranslateAnswer{}},
-	abi.HookTranslateAfter:          {abi.TranslateInput{}, abi.TranslateAnswer{}},
+	contract.HookDescribe:                {struct{}{}, abi.Description{}},
+	contract.HookConfigure:               {contract.ConfigureInput{}, contract.ConfigureAnswer{}},
+	contract.HookBeforeAgent:             {abi.BeforeAgentInput{}, abi.BeforeAgentAnswer{}},
+	contract.HookBeforeModelRewriteState: {abi.BeforeModelRewriteStateInput{}, abi.BeforeModelRewriteStateAnswer{}},
+	contract.HookBeforeModel:             {abi.BeforeModelInput{}, abi.BeforeModelAnswer{}},
+	contract.HookWrapModel:               {abi.WrapModelInput{}, abi.WrapModelAnswer{}},
+	contract.HookOnChunk:                 {abi.OnChunkInput{}, abi.OnChunkAnswer{}},
+	contract.HookAfterModel:              {abi.AfterModelInput{}, abi.AfterModelAnswer{}},
+	contract.HookAfterModelRewriteState:  {abi.AfterModelRewriteStateInput{}, abi.AfterModelRewriteStateAnswer{}},
+	contract.HookBeforeTool:              {abi.BeforeToolInput{}, abi.BeforeToolAnswer{}},
+	contract.HookWrapToolCall:            {abi.WrapToolCallInput{}, abi.WrapToolCallAnswer{}},
+	contract.HookGateTool:                {abi.GateToolInput{}, abi.GateToolAnswer{}},
+	contract.HookCallTool:                {abi.CallToolInput{}, abi.CallToolAnswer{}},
+	contract.HookAfterTool:               {abi.AfterToolInput{}, abi.AfterToolAnswer{}},
+	contract.HookToolMessages:            {abi.ToolMessagesInput{}, abi.ToolMessagesAnswer{}},
+	contract.HookAfterTools:              {abi.AfterToolsInput{}, abi.AfterToolsAnswer{}},
+	contract.HookAfterAgent:              {abi.AfterAgentInput{}, abi.AfterAgentAnswer{}},
+	contract.HookObserve:                 {abi.ObserveInput{}, abi.ObserveAnswer{}},
+	contract.HookTranslateBefore:         {abi.TranslateInput{}, abi.TranslateAnswer{}},
+	contract.HookTranslateAfter:          {abi.TranslateInput{}, abi.TranslateAnswer{}},
 }
 
 func compact(t *testing.T, raw abi.JSON) string {
@@ -115,7 +115,7 @@ func checkSpelling(t *testing.T, v *vector) {
 	sameSpelling(t, v.Answer, shape.answer)
 	sameSpelling(t, v.Error, abi.Error{})
 	for _, next := range v.Next {
-		if v.Hook == abi.HookWrapModel {
+		if v.Hook == contract.HookWrapModel {
 			sameSpelling(t, next.Patch, abi.RequestPatch{})
 			sameSpelling(t, next.Reply, contract.ModelReply{})
 		} else {
@@ -130,7 +130,7 @@ func checkSpelling(t *testing.T, v *vector) {
 			sameSpelling(t, c.Given, contract.Sent{})
 		case c.Call == "recv":
 			sameSpelling(t, c.Reply, contract.Received{})
-		case v.Hook == abi.HookWrapModel:
+		case v.Hook == contract.HookWrapModel:
 			sameSpelling(t, c.Given, abi.RequestPatch{})
 		default:
 			sameSpelling(t, c.Given, abi.CallPatch{})
@@ -196,7 +196,7 @@ func checkAnswer(t *testing.T, name string, v *vector) {
 	t.Helper()
 	script := scripts[name]
 	options := middleware.Options{}
-	if v.Hook == abi.HookDescribe || v.Hook == abi.HookConfigure {
+	if v.Hook == contract.HookDescribe || v.Hook == contract.HookConfigure {
 		options, script = guardOptions, &guard{}
 	}
 	require.NotNil(t, script, "a vector without a script")

@@ -165,7 +165,7 @@ func wasmGuests(t testing.TB, config wazero.RuntimeConfig) (wazero.CompiledModul
 func configured(t testing.TB, h *wasmHost) *wasmHost {
 	t.Helper()
 	status, output, err := h.call(
-		abi.HookConfigure,
+		contract.HookConfigure,
 		contract.ConfigureInput{Entry: "guest", Config: []byte(`{"phrase":"hi"}`)},
 	)
 	require.NoError(t, err, h.stderr.String())
@@ -199,7 +199,7 @@ func TestWasm(t *testing.T) {
 		require.Equal(t, []string{"changed", "emit", "local_add", "log", "messages", "next", "read", "write"}, names)
 	})
 	t.Run("describe", func(t *testing.T) {
-		status, output, err := start().call(abi.HookDescribe, struct{}{})
+		status, output, err := start().call(contract.HookDescribe, struct{}{})
 		require.NoError(t, err)
 		require.Zero(t, status)
 		require.JSONEq(t, `{"name":"guest","version":"1.2.3","messages":"lazy",
@@ -207,14 +207,17 @@ func TestWasm(t *testing.T) {
 			"config_schema":{"type":"object","properties":{"phrase":{"type":"string","description":"what to say"}},"additionalProperties":false}}`, output)
 	})
 	t.Run("configure refuses", func(t *testing.T) {
-		status, output, err := start().call(abi.HookConfigure, contract.ConfigureInput{Config: []byte(`{"phrase":"hi","phrases":[]}`)})
+		status, output, err := start().call(contract.HookConfigure, contract.ConfigureInput{Config: []byte(`{"phrase":"hi","phrases":[]}`)})
 		require.NoError(t, err)
 		require.Equal(t, int32(1), status)
 		require.JSONEq(t, `{"code":"invalid","message":"config: unknown key phrases; allowed: phrase"}`, output)
 	})
 	t.Run("before_agent", func(t *testing.T) {
 		h := configured(t, start())
-		status, output, err := h.call(abi.HookBeforeAgent, abi.BeforeAgentInput{Common: common, Instruction: "<be brief>"})
+		status, output, err := h.call(
+			contract.HookBeforeAgent,
+			abi.BeforeAgentInput{Common: common, Instruction: "<be brief>"},
+		)
 		require.NoError(t, err)
 		require.Zero(t, status)
 		require.Equal(t, `{"instruction":"hi, <be brief>"}`, output)
@@ -224,14 +227,14 @@ func TestWasm(t *testing.T) {
 		status, output, err := configured(
 			t,
 			start(),
-		).call(abi.HookBeforeAgent, abi.BeforeAgentInput{Common: common, Instruction: "fail"})
+		).call(contract.HookBeforeAgent, abi.BeforeAgentInput{Common: common, Instruction: "fail"})
 		require.NoError(t, err)
 		require.Equal(t, int32(1), status)
 		require.JSONEq(t, `{"code":"unavailable","message":"asked to fail: no luck","retryable":true}`, output)
 	})
 	t.Run("a panic", func(t *testing.T) {
 		h := configured(t, start())
-		_, _, err := h.call(abi.HookBeforeAgent, abi.BeforeAgentInput{Common: common, Instruction: "panic"})
+		_, _, err := h.call(contract.HookBeforeAgent, abi.BeforeAgentInput{Common: common, Instruction: "panic"})
 		require.Error(t, err)
 		require.Contains(t, h.stderr.String(), "asked to panic")
 		require.Contains(t, h.stderr.String(), "main.(*guest).BeforeAgent", "where it was")
@@ -239,7 +242,7 @@ func TestWasm(t *testing.T) {
 	t.Run("the background has turns, as the collector has to", func(t *testing.T) {
 		h := configured(t, start())
 		ask := func(instruction string) string {
-			_, output, err := h.call(abi.HookBeforeAgent, abi.BeforeAgentInput{Common: common, Instruction: instruction})
+			_, output, err := h.call(contract.HookBeforeAgent, abi.BeforeAgentInput{Common: common, Instruction: instruction})
 			require.NoError(t, err)
 			return output
 		}
@@ -259,7 +262,10 @@ func TestWasm(t *testing.T) {
 	t.Run("wrap_model", func(t *testing.T) { testWasmWrap(t, configured(t, start())) })
 	t.Run("stop", func(t *testing.T) {
 		h := configured(t, start())
-		status, output, err := h.call(abi.HookGateTool, abi.GateToolInput{Common: common, Call: abi.Call{Name: "explode"}})
+		status, output, err := h.call(
+			contract.HookGateTool,
+			abi.GateToolInput{Common: common, Call: abi.Call{Name: "explode"}},
+		)
 		require.NoError(t, err)
 		require.Zero(t, status)
 		require.JSONEq(
@@ -267,7 +273,7 @@ func TestWasm(t *testing.T) {
 			`{"stop":{"reason":"no explosions","code":"safety"},"decision":"stop","message":"no explosions"}`,
 			output,
 		)
-		_, output, err = h.call(abi.HookGateTool, abi.GateToolInput{Common: common, Call: abi.Call{Name: "add"}})
+		_, output, err = h.call(contract.HookGateTool, abi.GateToolInput{Common: common, Call: abi.Call{Name: "add"}})
 		require.NoError(t, err)
 		require.JSONEq(t, `{"decision":"allow"}`, output)
 	})
@@ -277,7 +283,7 @@ func testWasmMessages(t *testing.T, h *wasmHost) {
 	h.messages = users(3)
 	in := abi.BeforeModelRewriteStateInput{Common: common, Messages: abi.List{Revision: 5, Total: 3}}
 	step := func() string {
-		status, output, err := h.call(abi.HookBeforeModelRewriteState, in)
+		status, output, err := h.call(contract.HookBeforeModelRewriteState, in)
 		require.NoError(t, err, h.stderr.String())
 		require.Zero(t, status, output)
 		return output
@@ -307,7 +313,7 @@ func testWasmWrap(t *testing.T, h *wasmHost) {
 	in := abi.WrapModelInput{Common: common, Request: abi.Request{
 		Messages: abi.List{List: 1, Revision: 1, Total: 1}, Tools: []abi.Tool{{Name: "t"}}, Model: "m",
 	}}
-	status, output, err := h.call(abi.HookWrapModel, in)
+	status, output, err := h.call(contract.HookWrapModel, in)
 	require.NoError(t, err, h.stderr.String())
 	require.Zero(t, status)
 	require.Equal(t, []string{"", `{"tools":{"remove":["t"]}}`}, h.patches)
@@ -323,10 +329,10 @@ func BenchmarkWasm(b *testing.B) {
 	h.messages = users(100)
 	for name, run := range map[string]func() (int32, string, error){
 		"gate": func() (int32, string, error) {
-			return h.call(abi.HookGateTool, abi.GateToolInput{Common: common, Call: abi.Call{ID: "c", Name: "add", Arguments: `{"a":1}`}})
+			return h.call(contract.HookGateTool, abi.GateToolInput{Common: common, Call: abi.Call{ID: "c", Name: "add", Arguments: `{"a":1}`}})
 		},
 		"state": func() (int32, string, error) {
-			return h.call(abi.HookBeforeModelRewriteState, abi.BeforeModelRewriteStateInput{
+			return h.call(contract.HookBeforeModelRewriteState, abi.BeforeModelRewriteStateInput{
 				Common: common, Messages: abi.List{Revision: 1, Total: 100},
 			})
 		},

@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // denier has every kind of configuration field.
@@ -96,7 +97,7 @@ func TestConfigureErrors(t *testing.T) {
 		`{"patterns":["("]}`:       "patterns: error parsing regexp",
 	} {
 		m := middleware.NewModule(middleware.Options{}, &denier{})
-		output, ok := m.Call(nil, abi.HookConfigure, []byte(`{"entry":"e","config":`+in+`}`))
+		output, ok := m.Call(nil, contract.HookConfigure, []byte(`{"entry":"e","config":`+in+`}`))
 		require.False(t, ok, in)
 		var failed abi.Error
 		_, err := abijson.Decode(output, &failed)
@@ -134,7 +135,7 @@ func TestBuild(t *testing.T) {
 	}))
 	d, err := h.Describe()
 	require.NoError(t, err)
-	require.Equal(t, []abi.Hook{abi.HookConfigure, abi.HookBeforeAgent}, d.Hooks)
+	require.Equal(t, []abi.Hook{contract.HookConfigure, contract.HookBeforeAgent}, d.Hooks)
 	require.JSONEq(
 		t,
 		`{"type":"object","properties":{"name":{"type":"string"}},"additionalProperties":false}`,

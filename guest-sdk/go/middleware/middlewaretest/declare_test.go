@@ -76,7 +76,7 @@ func TestDeclaredEqualsRegistered(t *testing.T) {
 			h := make()
 			d, err := h.Describe()
 			require.NoError(t, err)
-			require.Equal(t, []abi.Hook{abi.HookConfigure, abi.HookBeforeAgent, abi.HookGateTool}, d.Hooks)
+			require.Equal(t, []abi.Hook{contract.HookConfigure, contract.HookBeforeAgent, contract.HookGateTool}, d.Hooks)
 			require.Equal(t, "limiter 2 [gate_tool]", d.Name+" "+d.Version+" ["+d.Requires[0]+"]")
 			require.Equal(
 				t,
@@ -222,7 +222,7 @@ func TestDeclaredHooks(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, described.Hooks, len(contract.Hooks())-1, "all but describe, which is none")
 	for _, hook := range described.Hooks {
-		if hook == abi.HookConfigure || hook == abi.HookBeforeAgent || hook == abi.HookCallTool {
+		if hook == contract.HookConfigure || hook == contract.HookBeforeAgent || hook == contract.HookCallTool {
 			continue
 		}
 		a.calls = nil
@@ -232,7 +232,7 @@ func TestDeclaredHooks(t *testing.T) {
 		)
 		require.True(t, ok, hook)
 		want := []string{string(hook)}
-		if hook == abi.HookObserve {
+		if hook == contract.HookObserve {
 			want = append(want, want...) // two middlewares have it
 		}
 		require.Equal(t, want, a.calls)

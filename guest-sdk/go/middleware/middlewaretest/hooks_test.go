@@ -26,17 +26,19 @@ func (e everything) at(ctx *middleware.Context, hook abi.Hook) error {
 	return nil
 }
 
-func (e everything) Configure(ctx *middleware.Context) error { return e.at(ctx, abi.HookConfigure) }
+func (e everything) Configure(ctx *middleware.Context) error {
+	return e.at(ctx, contract.HookConfigure)
+}
 func (e everything) BeforeAgent(ctx *middleware.Context, _ *middleware.AgentStart) error {
-	return e.at(ctx, abi.HookBeforeAgent)
+	return e.at(ctx, contract.HookBeforeAgent)
 }
 
 func (e everything) BeforeModelRewriteState(ctx *middleware.Context, _ *middleware.State) error {
-	return e.at(ctx, abi.HookBeforeModelRewriteState)
+	return e.at(ctx, contract.HookBeforeModelRewriteState)
 }
 
 func (e everything) BeforeModel(ctx *middleware.Context, _ *middleware.ModelStart) error {
-	return e.at(ctx, abi.HookBeforeModel)
+	return e.at(ctx, contract.HookBeforeModel)
 }
 
 func (e everything) WrapModel(
@@ -44,23 +46,23 @@ func (e everything) WrapModel(
 	_ *middleware.Request,
 	_ middleware.NextModel,
 ) (*abi.Response, error) {
-	return nil, e.at(ctx, abi.HookWrapModel)
+	return nil, e.at(ctx, contract.HookWrapModel)
 }
 
 func (e everything) OnChunk(ctx *middleware.Context, _ *middleware.Chunks) error {
-	return e.at(ctx, abi.HookOnChunk)
+	return e.at(ctx, contract.HookOnChunk)
 }
 
 func (e everything) AfterModel(ctx *middleware.Context, _ *middleware.ModelEnd) error {
-	return e.at(ctx, abi.HookAfterModel)
+	return e.at(ctx, contract.HookAfterModel)
 }
 
 func (e everything) AfterModelRewriteState(ctx *middleware.Context, _ *middleware.State) error {
-	return e.at(ctx, abi.HookAfterModelRewriteState)
+	return e.at(ctx, contract.HookAfterModelRewriteState)
 }
 
 func (e everything) BeforeTool(ctx *middleware.Context, _ *middleware.ToolStart) error {
-	return e.at(ctx, abi.HookBeforeTool)
+	return e.at(ctx, contract.HookBeforeTool)
 }
 
 func (e everything) WrapToolCall(
@@ -68,51 +70,51 @@ func (e everything) WrapToolCall(
 	_ *middleware.Call,
 	_ middleware.NextTool,
 ) (*abi.Result, error) {
-	return nil, e.at(ctx, abi.HookWrapToolCall)
+	return nil, e.at(ctx, contract.HookWrapToolCall)
 }
 
 func (e everything) GateTool(ctx *middleware.Context, _ *middleware.Call) (middleware.Decision, error) {
-	return middleware.Allow(), e.at(ctx, abi.HookGateTool)
+	return middleware.Allow(), e.at(ctx, contract.HookGateTool)
 }
 
 func (e everything) CallTool(ctx *middleware.Context, _ *middleware.Call) (*abi.Result, error) {
-	return abi.TextResult("x"), e.at(ctx, abi.HookCallTool)
+	return abi.TextResult("x"), e.at(ctx, contract.HookCallTool)
 }
 
 func (e everything) AfterTool(ctx *middleware.Context, _ *middleware.ToolEnd) error {
-	return e.at(ctx, abi.HookAfterTool)
+	return e.at(ctx, contract.HookAfterTool)
 }
 
 func (e everything) ToolMessages(ctx *middleware.Context, _ *middleware.ToolRecord) error {
-	return e.at(ctx, abi.HookToolMessages)
+	return e.at(ctx, contract.HookToolMessages)
 }
 
 func (e everything) AfterTools(ctx *middleware.Context, _ *middleware.ToolsEnd) error {
-	return e.at(ctx, abi.HookAfterTools)
+	return e.at(ctx, contract.HookAfterTools)
 }
 
 func (e everything) AfterAgent(ctx *middleware.Context, _ *middleware.AgentEnd) error {
-	return e.at(ctx, abi.HookAfterAgent)
+	return e.at(ctx, contract.HookAfterAgent)
 }
 
 func (e everything) Observe(ctx *middleware.Context, _ []abi.Event) error {
-	return e.at(ctx, abi.HookObserve)
+	return e.at(ctx, contract.HookObserve)
 }
 
 func (e everything) TranslateBefore(ctx *middleware.Context, _ *middleware.Translation) error {
-	return e.at(ctx, abi.HookTranslateBefore)
+	return e.at(ctx, contract.HookTranslateBefore)
 }
 
 func (e everything) TranslateAfter(ctx *middleware.Context, _ *middleware.Translation) error {
-	return e.at(ctx, abi.HookTranslateAfter)
+	return e.at(ctx, contract.HookTranslateAfter)
 }
 
 // inputOf returns a small input of a hook, with a field of a newer host.
 func inputOf(hook abi.Hook) []byte {
 	switch hook {
-	case abi.HookAfterModel:
+	case contract.HookAfterModel:
 		return []byte(`{"response":{"message":{"role":"assistant","content":"x"}},"new":1}`)
-	case abi.HookAfterTool:
+	case contract.HookAfterTool:
 		return []byte(`{"result":{"content":"x","new":1}}`)
 	default:
 		return []byte(`{"run":{"new":1}}`)
@@ -133,8 +135,8 @@ func TestEndings(t *testing.T) {
 	t.Parallel()
 	const stop, interrupt = `{"stop":{"reason":"r","code":"c"}}`, `{"interrupt":{"reason":"r","payload":{"k":1}}}`
 	cannot := map[abi.Hook]bool{
-		abi.HookConfigure: true, abi.HookToolMessages: true, abi.HookAfterAgent: true, abi.HookObserve: true,
-		abi.HookTranslateBefore: true, abi.HookTranslateAfter: true,
+		contract.HookConfigure: true, contract.HookToolMessages: true, contract.HookAfterAgent: true, contract.HookObserve: true,
+		contract.HookTranslateBefore: true, contract.HookTranslateAfter: true,
 	}
 	call := func(hook abi.Hook, fn func(ctx *middleware.Context) error) (string, bool) {
 		m := middleware.NewModule(middleware.Options{}, everything{hook, fn})
@@ -165,11 +167,11 @@ func TestEndings(t *testing.T) {
 			require.False(t, ok || paused1, hook)
 			require.Contains(t, stopped, "can neither stop nor interrupt a run", hook)
 			require.Contains(t, paused, "can neither stop nor interrupt a run", hook)
-		case hook == abi.HookGateTool:
+		case hook == contract.HookGateTool:
 			require.True(t, ok && paused1)
 			require.JSONEq(t, `{"stop":{"reason":"r","code":"c"},"decision":"stop","message":"r"}`, stopped)
 			require.JSONEq(t, `{"decision":"ask","message":"r","payload":{"k":1}}`, paused)
-		case hook == abi.HookOnChunk:
+		case hook == contract.HookOnChunk:
 			require.True(t, ok)
 			require.JSONEq(t, stop, stopped)
 			require.False(t, paused1)

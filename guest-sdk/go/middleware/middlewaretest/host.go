@@ -124,7 +124,7 @@ func (h *Host) Configure(config any) error {
 func (h *Host) Wipe() error {
 	_, err := call[contract.ConfigureAnswer](
 		h,
-		abi.HookConfigure,
+		contract.HookConfigure,
 		&contract.ConfigureInput{Entry: h.Entry, Config: h.config},
 	)
 	return err
@@ -132,7 +132,7 @@ func (h *Host) Wipe() error {
 
 // Describe returns the module's description.
 func (h *Host) Describe() (abi.Description, error) {
-	return call[abi.Description](h, abi.HookDescribe, &struct{}{})
+	return call[abi.Description](h, contract.HookDescribe, &struct{}{})
 }
 
 // Has reports whether the module has a hook.
@@ -170,7 +170,7 @@ func (h *Host) Call(hook abi.Hook, input []byte) (output []byte, ok bool) {
 func call[A any](h *Host, hook abi.Hook, input any) (A, error) {
 	var answer A
 	switch hook {
-	case abi.HookDescribe, abi.HookConfigure:
+	case contract.HookDescribe, contract.HookConfigure:
 	default:
 		if !h.Has(hook) {
 			return answer, fmt.Errorf("the module has no hook %s: no middleware of it has the method", hook)

@@ -9,6 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // recorder implements the hooks that have no constructor.
@@ -42,8 +43,8 @@ func TestHooks(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, after.Drop)
 
-	require.True(t, h.Has(abi.HookToolMessages))
-	require.False(t, h.Has(abi.HookOnChunk))
+	require.True(t, h.Has(contract.HookToolMessages))
+	require.False(t, h.Has(contract.HookOnChunk))
 	_, err = h.OnChunk(abi.OnChunkInput{})
 	require.EqualError(t, err, "the module has no hook on_chunk: no middleware of it has the method")
 }

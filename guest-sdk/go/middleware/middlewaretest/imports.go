@@ -20,9 +20,9 @@ type imports struct {
 // Next runs Host.Model or Host.Tool.
 func (i *imports) Next(patch []byte) ([]byte, error) {
 	switch i.hook {
-	case abi.HookWrapModel:
+	case contract.HookWrapModel:
 		return i.nextModel(patch)
-	case abi.HookWrapToolCall:
+	case contract.HookWrapToolCall:
 		return i.nextTool(patch)
 	default:
 		return nil, fail(abi.CodeDenied, "next is for wrap_model and wrap_tool_call, not for %s", i.hook)
@@ -121,7 +121,7 @@ func (i *imports) Changed(id int, revision int64) (int, error) {
 
 // Emit implements the emit import.
 func (i *imports) Emit(b []byte) error {
-	if i.hook == abi.HookObserve {
+	if i.hook == contract.HookObserve {
 		return fail(abi.CodeDenied, "observe cannot emit")
 	}
 	var event contract.Custom

@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // onState returns a host whose state hook is fn.
@@ -331,7 +332,7 @@ func TestListHostError(t *testing.T) {
 			reached = true
 			return nil
 		}))
-	output, ok := m.Call(refusing{}, abi.HookBeforeModelRewriteState,
+	output, ok := m.Call(refusing{}, contract.HookBeforeModelRewriteState,
 		[]byte(`{"run":{"id":"r"},"messages":{"list":0,"revision":1,"total":2},"tools":[]}`))
 	require.False(t, ok)
 	require.JSONEq(t, `{"code":"denied","message":"read messages 1 to 2: not granted"}`, string(output))

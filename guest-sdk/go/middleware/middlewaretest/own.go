@@ -65,7 +65,7 @@ func (i *imports) Tool(request []byte) ([]byte, error) {
 
 // HTTP runs Host.HTTP.
 func (i *imports) HTTP(request []byte) ([]byte, error) {
-	if i.hook == abi.HookDescribe || i.hook == abi.HookConfigure {
+	if i.hook == contract.HookDescribe || i.hook == contract.HookConfigure {
 		return nil, fail(abi.CodeUnavailable, "http is not available while the module's image is built")
 	}
 	if i.h.HTTP == nil {
@@ -85,9 +85,9 @@ func (i *imports) HTTP(request []byte) ([]byte, error) {
 // mayCall denies a module's own calls in hooks in which a host denies them.
 func (i *imports) mayCall(what string) error {
 	switch i.hook {
-	case abi.HookDescribe, abi.HookConfigure:
+	case contract.HookDescribe, contract.HookConfigure:
 		return fail(abi.CodeUnavailable, "%s is not available while the module's image is built", what)
-	case abi.HookObserve, abi.HookTranslateBefore, abi.HookTranslateAfter:
+	case contract.HookObserve, contract.HookTranslateBefore, contract.HookTranslateAfter:
 		return fail(abi.CodeDenied, "%s is not for %s, which changes nothing of the run", what, i.hook)
 	default:
 		return nil

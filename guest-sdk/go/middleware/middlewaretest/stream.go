@@ -19,9 +19,9 @@ func (i *imports) NextStream(patch []byte) error {
 	s := &stream{}
 	var b []byte
 	switch i.hook {
-	case abi.HookWrapModel:
+	case contract.HookWrapModel:
 		b, s.failed = i.nextModel(patch)
-	case abi.HookWrapToolCall:
+	case contract.HookWrapToolCall:
 		b, s.failed = i.nextTool(patch)
 	default:
 		return fail(abi.CodeDenied, "next_stream is for wrap_model and wrap_tool_call, not for %s", i.hook)
@@ -88,8 +88,8 @@ func (i *imports) Recv() ([]byte, error) {
 
 // Send appends chunks to Host.Sent.
 func (i *imports) Send(b []byte) error {
-	ofTool := i.hook == abi.HookWrapToolCall || i.hook == abi.HookCallTool
-	if i.hook != abi.HookWrapModel && !ofTool {
+	ofTool := i.hook == contract.HookWrapToolCall || i.hook == contract.HookCallTool
+	if i.hook != contract.HookWrapModel && !ofTool {
 		return fail(abi.CodeDenied, "send is for wrap_model, wrap_tool_call and call_tool, not for %s", i.hook)
 	}
 	var sent contract.Sent

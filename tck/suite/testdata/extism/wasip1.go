@@ -11,67 +11,68 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 //go:wasmexport describe
-func describe() int32 { return export(abi.HookDescribe) }
+func describe() int32 { return export(contract.HookDescribe) }
 
 //go:wasmexport configure
-func configure() int32 { return export(abi.HookConfigure) }
+func configure() int32 { return export(contract.HookConfigure) }
 
 //go:wasmexport before_agent
-func beforeAgent() int32 { return export(abi.HookBeforeAgent) }
+func beforeAgent() int32 { return export(contract.HookBeforeAgent) }
 
 //go:wasmexport before_model_rewrite_state
-func beforeModelRewriteState() int32 { return export(abi.HookBeforeModelRewriteState) }
+func beforeModelRewriteState() int32 { return export(contract.HookBeforeModelRewriteState) }
 
 //go:wasmexport before_model
-func beforeModel() int32 { return export(abi.HookBeforeModel) }
+func beforeModel() int32 { return export(contract.HookBeforeModel) }
 
 //go:wasmexport wrap_model
-func wrapModel() int32 { return export(abi.HookWrapModel) }
+func wrapModel() int32 { return export(contract.HookWrapModel) }
 
 //go:wasmexport on_chunk
-func onChunk() int32 { return export(abi.HookOnChunk) }
+func onChunk() int32 { return export(contract.HookOnChunk) }
 
 //go:wasmexport after_model
-func afterModel() int32 { return export(abi.HookAfterModel) }
+func afterModel() int32 { return export(contract.HookAfterModel) }
 
 //go:wasmexport after_model_rewrite_state
-func afterModelRewriteState() int32 { return export(abi.HookAfterModelRewriteState) }
+func afterModelRewriteState() int32 { return export(contract.HookAfterModelRewriteState) }
 
 //go:wasmexport before_tool
-func beforeTool() int32 { return export(abi.HookBeforeTool) }
+func beforeTool() int32 { return export(contract.HookBeforeTool) }
 
 //go:wasmexport wrap_tool_call
-func wrapToolCall() int32 { return export(abi.HookWrapToolCall) }
+func wrapToolCall() int32 { return export(contract.HookWrapToolCall) }
 
 //go:wasmexport gate_tool
-func gateTool() int32 { return export(abi.HookGateTool) }
+func gateTool() int32 { return export(contract.HookGateTool) }
 
 //go:wasmexport call_tool
-func callTool() int32 { return export(abi.HookCallTool) }
+func callTool() int32 { return export(contract.HookCallTool) }
 
 //go:wasmexport after_tool
-func afterTool() int32 { return export(abi.HookAfterTool) }
+func afterTool() int32 { return export(contract.HookAfterTool) }
 
 //go:wasmexport tool_messages
-func toolMessages() int32 { return export(abi.HookToolMessages) }
+func toolMessages() int32 { return export(contract.HookToolMessages) }
 
 //go:wasmexport after_tools
-func afterTools() int32 { return export(abi.HookAfterTools) }
+func afterTools() int32 { return export(contract.HookAfterTools) }
 
 //go:wasmexport after_agent
-func afterAgent() int32 { return export(abi.HookAfterAgent) }
+func afterAgent() int32 { return export(contract.HookAfterAgent) }
 
 //go:wasmexport observe
-func observe() int32 { return export(abi.HookObserve) }
+func observe() int32 { return export(contract.HookObserve) }
 
 //go:wasmexport translate_before
-func translateBefore() int32 { return export(abi.HookTranslateBefore) }
+func translateBefore() int32 { return export(contract.HookTranslateBefore) }
 
 //go:wasmexport translate_after
-func translateAfter() int32 { return export(abi.HookTranslateAfter) }
+func translateAfter() int32 { return export(contract.HookTranslateAfter) }
 
 // export runs a hook and sets its output or error.
 func export(hook abi.Hook) int32 {
