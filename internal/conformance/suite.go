@@ -32,9 +32,11 @@ func Build(root string, cases []*Case) (*Suite, error) { return build(root, case
 // BuildExtism builds the modules as an Extism plug-in: the SDK then calls the host through Extism's
 // functions.
 func BuildExtism(root string, cases []*Case) (*Suite, error) {
-	return build(root, cases, map[string]string{
-		"guest-sdk/go/middleware/wasip1.go": "tck/suite/testdata/extism/wasip1.go",
-	})
+	instead := map[string]string{}
+	for _, name := range []string{"wasip1.go", "exports_wasip1.go", "imports_wasip1.go"} {
+		instead["guest-sdk/go/middleware/"+name] = "tck/suite/testdata/extism/" + name
+	}
+	return build(root, cases, instead)
 }
 
 // build builds a suite. instead maps files to their replacements.
@@ -86,7 +88,7 @@ func build(root string, cases []*Case, instead map[string]string) (*Suite, error
 	if err := add("modules.go", []byte(main.String())); err != nil {
 		return nil, err
 	}
-	if err := hashTree(sum, root, "abi", "guest-sdk/go/middleware", "tck/suite"); err != nil {
+	if err := hashTree(sum, root, "abi", "internal/contract", "guest-sdk/go/middleware", "tck/suite"); err != nil {
 		return nil, err
 	}
 	for file, other := range instead {

@@ -1,5 +1,5 @@
 // Package contract holds the parts of the ABI that hosts and SDKs implement and authors of
-// middlewares do not use: the tables of hooks and imports, limits, the arguments and replies of
+// middlewares do not use: the lists of hooks, limits, the arguments and replies of
 // imports, and the checks of what modules send. Package abi holds the rest.
 //
 // Like package abi, it compiles for the host and for GOOS=wasip1.

@@ -281,10 +281,10 @@ func endingOf(hook abi.Hook, err error) ([]byte, error) {
 	if !ok {
 		return nil, err
 	}
-	switch spec := contract.Spec(hook); {
-	case !spec.Stop:
+	switch stop, interrupt := endings(hook); {
+	case !stop:
 		return nil, misuse(string(hook) + " can neither stop nor interrupt a run: " + err.Error())
-	case !spec.Interrupt && end.Interrupt != nil:
+	case !interrupt && end.Interrupt != nil:
 		return nil, misuse(string(hook) + " cannot interrupt a run: " + err.Error())
 	}
 	return abijson.Write(nil, (*abijson.Control)(&end.Control))

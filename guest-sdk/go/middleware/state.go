@@ -62,9 +62,9 @@ func (*State) collect(m *Module, hook abi.Hook) any {
 
 func (*State) serve(s *served) (abijson.Writable, error) {
 	if s.hook == contract.HookBeforeModelRewriteState {
-		return beforeRewrite(s)
+		return serveBeforeModelRewriteState(s)
 	}
-	return afterRewrite(s)
+	return serveAfterModelRewriteState(s)
 }
 
 // state returns a state with a list and tools of the input.
@@ -80,7 +80,7 @@ func (c *call) state(l abi.List, tools []abi.StateTool) *State {
 	return &out.State
 }
 
-func beforeRewrite(s *served) (answer abijson.Writable, err error) {
+func serveBeforeModelRewriteState(s *served) (answer abijson.Writable, err error) {
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	v := visitOf[abijson.BeforeModelRewriteStateInput, abijson.BeforeModelRewriteStateAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
@@ -101,7 +101,7 @@ func beforeRewrite(s *served) (answer abijson.Writable, err error) {
 	return out, err
 }
 
-func afterRewrite(s *served) (answer abijson.Writable, err error) {
+func serveAfterModelRewriteState(s *served) (answer abijson.Writable, err error) {
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	v := visitOf[abijson.AfterModelRewriteStateInput, abijson.AfterModelRewriteStateAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {

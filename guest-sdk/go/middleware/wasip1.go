@@ -8,71 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/contract"
 )
-
-// Every hook is exported, because Go's exports are fixed when a program is built. The
-// description tells the host which of them to call.
-
-//go:wasmexport describe
-func describe(n int32) int32 { return export(contract.HookDescribe, n) }
-
-//go:wasmexport configure
-func configure(n int32) int32 { return export(contract.HookConfigure, n) }
-
-//go:wasmexport before_agent
-func beforeAgent(n int32) int32 { return export(contract.HookBeforeAgent, n) }
-
-//go:wasmexport before_model_rewrite_state
-func beforeModelRewriteState(n int32) int32 { return export(contract.HookBeforeModelRewriteState, n) }
-
-//go:wasmexport before_model
-func beforeModel(n int32) int32 { return export(contract.HookBeforeModel, n) }
-
-//go:wasmexport wrap_model
-func wrapModel(n int32) int32 { return export(contract.HookWrapModel, n) }
-
-//go:wasmexport on_chunk
-func onChunk(n int32) int32 { return export(contract.HookOnChunk, n) }
-
-//go:wasmexport after_model
-func afterModel(n int32) int32 { return export(contract.HookAfterModel, n) }
-
-//go:wasmexport after_model_rewrite_state
-func afterModelRewriteState(n int32) int32 { return export(contract.HookAfterModelRewriteState, n) }
-
-//go:wasmexport before_tool
-func beforeTool(n int32) int32 { return export(contract.HookBeforeTool, n) }
-
-//go:wasmexport wrap_tool_call
-func wrapToolCall(n int32) int32 { return export(contract.HookWrapToolCall, n) }
-
-//go:wasmexport gate_tool
-func gateTool(n int32) int32 { return export(contract.HookGateTool, n) }
-
-//go:wasmexport call_tool
-func callTool(n int32) int32 { return export(contract.HookCallTool, n) }
-
-//go:wasmexport after_tool
-func afterTool(n int32) int32 { return export(contract.HookAfterTool, n) }
-
-//go:wasmexport tool_messages
-func toolMessages(n int32) int32 { return export(contract.HookToolMessages, n) }
-
-//go:wasmexport after_tools
-func afterTools(n int32) int32 { return export(contract.HookAfterTools, n) }
-
-//go:wasmexport after_agent
-func afterAgent(n int32) int32 { return export(contract.HookAfterAgent, n) }
-
-//go:wasmexport observe
-func observe(n int32) int32 { return export(contract.HookObserve, n) }
-
-//go:wasmexport translate_before
-func translateBefore(n int32) int32 { return export(contract.HookTranslateBefore, n) }
-
-//go:wasmexport translate_after
-func translateAfter(n int32) int32 { return export(contract.HookTranslateAfter, n) }
 
 // export is the common implementation of all exports.
 func export(hook abi.Hook, n int32) int32 {
@@ -101,69 +37,6 @@ func export(hook abi.Hook, n int32) int32 {
 
 // answers is the buffer for answers.
 var answers = make([]byte, 4<<10)
-
-//go:wasmimport agent_middleware_v1 read
-func hostRead(ptr unsafe.Pointer, capacity int32) int32
-
-//go:wasmimport agent_middleware_v1 write
-func hostWrite(ptr unsafe.Pointer, n int32)
-
-//go:wasmimport agent_middleware_v1 next
-func hostNext(ptr unsafe.Pointer, n int32) int32
-
-//go:wasmimport agent_middleware_v1 next_stream
-func hostNextStream(ptr unsafe.Pointer, n int32) int32
-
-//go:wasmimport agent_middleware_v1 recv
-func hostRecv() int32
-
-//go:wasmimport agent_middleware_v1 send
-func hostSend(ptr unsafe.Pointer, n int32) int32
-
-//go:wasmimport agent_middleware_v1 messages
-func hostMessages(list, from, to int32) int32
-
-//go:wasmimport agent_middleware_v1 changed
-func hostChanged(list int32, revision int64) int32
-
-//go:wasmimport agent_middleware_v1 local_get
-func hostLocalGet(key unsafe.Pointer, n int32) int32
-
-//go:wasmimport agent_middleware_v1 local_delete
-func hostLocalDelete(key unsafe.Pointer, n int32) int32
-
-//go:wasmimport agent_middleware_v1 local_set
-func hostLocalSet(key unsafe.Pointer, keyLen int32, value unsafe.Pointer, valueLen int32, version int64) int32
-
-//go:wasmimport agent_middleware_v1 local_add
-func hostLocalAdd(key unsafe.Pointer, n int32, delta int64) int32
-
-//go:wasmimport agent_middleware_v1 store_get
-func hostStoreGet(key unsafe.Pointer, n int32) int32
-
-//go:wasmimport agent_middleware_v1 store_delete
-func hostStoreDelete(key unsafe.Pointer, n int32) int32
-
-//go:wasmimport agent_middleware_v1 store_set
-func hostStoreSet(key unsafe.Pointer, keyLen int32, value unsafe.Pointer, valueLen int32, version, ttl int64) int32
-
-//go:wasmimport agent_middleware_v1 store_add
-func hostStoreAdd(key unsafe.Pointer, n int32, delta int64) int32
-
-//go:wasmimport agent_middleware_v1 model
-func hostModel(ptr unsafe.Pointer, n int32) int32
-
-//go:wasmimport agent_middleware_v1 tool
-func hostTool(ptr unsafe.Pointer, n int32) int32
-
-//go:wasmimport agent_middleware_v1 http
-func hostHTTP(ptr unsafe.Pointer, n int32) int32
-
-//go:wasmimport agent_middleware_v1 emit
-func hostEmit(ptr unsafe.Pointer, n int32) int32
-
-//go:wasmimport agent_middleware_v1 log
-func hostLog(level int32, ptr unsafe.Pointer, n int32)
 
 // imports implements [Host] with the module's imports.
 type imports struct{}

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abitable"
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
@@ -196,12 +197,12 @@ func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, err
 	if c.onFault != nil {
 		c.onFault(f)
 	}
-	action := contract.Spec(c.Hook).Fault
+	action := abitable.HookOf(c.Hook).Fault
 	never := action != ""
 	ends := !never && c.member.OnFault != Skip
 	switch {
 	case ends && r.last:
-		action = contract.Spec(contract.HookAfterAgent).Fault
+		action = abitable.HookOf(contract.HookAfterAgent).Fault
 	case ends:
 		action = "run_ended"
 	case !never:

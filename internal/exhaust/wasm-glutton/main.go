@@ -147,131 +147,76 @@ func do(what, number, text string) {
 
 func message(role, text string) string { return `{"role":"` + role + `","content":"` + text + `"}` }
 
-// patch makes the host calls of a state hook. It answers with a patch that inserts a message, or
-// not at all if the configuration has no size for the answer.
-func patch(hook string) int32 {
+// serve makes the host calls of a hook and answers it.
+func serve(hook string) int32 {
 	act(hook)
-	n := config.Answer[hook]
-	if n == 0 {
-		return 0
-	}
-	return answer(`{"messages":{"splice":[{"at":0,"insert":[` + message("user", filler(n)) + `]}]}}`)
-}
-
-//go:wasmexport before_agent
-func beforeAgent(int32) int32 {
-	act("before_agent")
-	out := `{`
-	if n := config.Answer["before_agent"]; n > 0 {
-		out += `"instruction":"` + filler(n) + `",`
-	}
-	return answer(out + `"tools":{"add":[{"name":"more","description":"more","parameters":{"type":"object"}}]}}`)
-}
-
-//go:wasmexport before_model_rewrite_state
-func beforeModelRewriteState(int32) int32 { return patch("before_model_rewrite_state") }
-
-//go:wasmexport after_model_rewrite_state
-func afterModelRewriteState(int32) int32 { act("after_model_rewrite_state"); return 0 }
-
-//go:wasmexport after_tools
-func afterTools(int32) int32 { return patch("after_tools") }
-
-//go:wasmexport before_model
-func beforeModel(int32) int32 {
-	act("before_model")
-	if !config.Loop {
-		return 0
-	}
-	key, n := at([]byte("round"))
-	round := string(pending(hostLocalAdd(key, n, 1))) // call ids are unique in a run
-	var calls []string
-	for i := range max(1, config.Calls) {
-		calls = append(
-			calls,
-			`{"id":"c`+round+"-"+strconv.Itoa(i)+`","type":"function","function":{"name":"more","arguments":"{}"}}`,
-		)
-	}
-	return answer(
-		`{"response":{"message":{"role":"assistant","content":"` + filler(
-			config.Answer["before_model"],
-		) + `","tool_calls":[` + strings.Join(
-			calls,
-			",",
-		) + `]}}}`,
-	)
-}
-
-//go:wasmexport wrap_model
-func wrapModel(int32) int32 {
-	act("wrap_model")
-	if config.Loop || config.Answer["wrap_model"] == 0 {
-		return 0
-	}
-	if hostNextStream(nil, 0) < 0 {
-		return 0
-	}
-	text := filler(config.Answer["wrap_model"])
-	for {
-		n := hostRecv()
-		if n <= 0 {
-			return 0
-		}
-		if strings.HasPrefix(string(pending(n)), `{"end"`) {
-			return 0
-		}
-		do("send", "", text)
-	}
-}
-
-//go:wasmexport on_chunk
-func onChunk(int32) int32 {
-	act("on_chunk")
-	n := config.Answer["on_chunk"]
-	if n == 0 {
-		return 0
-	}
-	return answer(`{"chunks":[{"kind":"text","text":"` + filler(n) + `"}]}`)
-}
-
-//go:wasmexport after_model
-func afterModel(int32) int32 { act("after_model"); return 0 }
-
-//go:wasmexport before_tool
-func beforeTool(int32) int32 { act("before_tool"); return 0 }
-
-//go:wasmexport wrap_tool_call
-func wrapToolCall(int32) int32 { act("wrap_tool_call"); return 0 }
-
-//go:wasmexport gate_tool
-func gateTool(int32) int32 {
-	act("gate_tool")
-	if config.Ask {
-		return answer(`{"decision":"ask","message":"more?","payload":"` + filler(config.Answer["gate_tool"]) + `"}`)
-	}
-	return answer(`{"decision":"allow"}`)
-}
-
-//go:wasmexport call_tool
-func callTool(int32) int32 {
-	act("call_tool")
-	return answer(`{"result":{"content":"` + filler(config.Answer["call_tool"]) + `"}}`)
-}
-
-//go:wasmexport after_tool
-func afterTool(int32) int32 { act("after_tool"); return 0 }
-
-//go:wasmexport after_agent
-func afterAgent(int32) int32 {
-	act("after_agent")
-	if n := config.Answer["after_agent"]; n > 0 {
-		return answer(`{"final":` + message("assistant", filler(n)) + `}`)
+	if text := answerOf(hook, config.Answer[hook]); text != "" {
+		return answer(text)
 	}
 	return 0
 }
 
-//go:wasmexport observe
-func observe(int32) int32 { act("observe"); return 0 }
+// answerOf returns an answer with n bytes of text. It is empty if the hook changes nothing.
+func answerOf(hook string, n int) string {
+	switch hook {
+	case "before_agent":
+		const tools = `"tools":{"add":[{"name":"more","description":"more","parameters":{"type":"object"}}]}}`
+		if n == 0 {
+			return `{` + tools
+		}
+		return `{"instruction":"` + filler(n) + `",` + tools
+	case "before_model":
+		return modelAnswer(n)
+	case "wrap_model":
+		stream(n)
+		return ""
+	case "gate_tool":
+		if config.Ask {
+			return `{"decision":"ask","message":"more?","payload":"` + filler(n) + `"}`
+		}
+		return `{"decision":"allow"}`
+	case "call_tool":
+		return `{"result":{"content":"` + filler(n) + `"}}`
+	}
+	switch {
+	case n == 0:
+		return ""
+	case hook == "on_chunk":
+		return `{"chunks":[{"kind":"text","text":"` + filler(n) + `"}]}`
+	case hook == "after_agent":
+		return `{"final":` + message("assistant", filler(n)) + `}`
+	default: // a state hook
+		return `{"messages":{"splice":[{"at":0,"insert":[` + message("user", filler(n)) + `]}]}}`
+	}
+}
 
-//go:wasmexport translate_before
-func translateBefore(int32) int32 { act("translate_before"); return 0 }
+// modelAnswer answers for the model with calls of the module's own tool.
+func modelAnswer(n int) string {
+	if !config.Loop {
+		return ""
+	}
+	key, size := at([]byte("round"))
+	round := string(pending(hostLocalAdd(key, size, 1))) // call ids are unique in a run
+	var calls []string
+	for i := range max(1, config.Calls) {
+		id := "c" + round + "-" + strconv.Itoa(i)
+		calls = append(calls, `{"id":"`+id+`","type":"function","function":{"name":"more","arguments":"{}"}}`)
+	}
+	return `{"response":{"message":{"role":"assistant","content":"` + filler(n) +
+		`","tool_calls":[` + strings.Join(calls, ",") + `]}}}`
+}
+
+// stream reads the model's answer and sends n bytes of text for each piece of it.
+func stream(n int) {
+	if config.Loop || n == 0 || hostNextStream(nil, 0) < 0 {
+		return
+	}
+	text := filler(n)
+	for {
+		size := hostRecv()
+		if size <= 0 || strings.HasPrefix(string(pending(size)), `{"end"`) {
+			return
+		}
+		do("send", "", text)
+	}
+}

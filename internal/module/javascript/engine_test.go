@@ -3,7 +3,6 @@ package javascript
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,20 +36,6 @@ func TestEngine(t *testing.T) {
 	require.ElementsMatch(t, own, exports)
 }
 
-// TestHookNumbers checks that the prelude and the glue number hooks in the order of the ABI.
-func TestHookNumbers(t *testing.T) {
-	t.Parallel()
-	source, err := os.ReadFile("engine/glue.c")
-	require.NoError(t, err)
-	_, list, _ := strings.Cut(string(prelude), "const HOOKS = [")
-	for i, h := range contract.Hooks() {
-		require.Contains(t, string(source), fmt.Sprintf("HOOK(%d, %s)", i, h))
-		at := strings.Index(list, `"`+string(h)+`"`)
-		require.GreaterOrEqual(t, at, 0, h)
-		list = list[at:]
-	}
-}
-
 // TestVendored checks that the engine is the reviewed file, and that the glue was compiled from its
 // source.
 func TestVendored(t *testing.T) {
@@ -70,7 +55,7 @@ func TestVendored(t *testing.T) {
 		t.Skipf("SKIPPED, since another clang may write other code: %s", version)
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"build.sh", "glue.c", "quickjs.wasm"} {
+	for _, name := range []string{"build.sh", "glue.c", "abi.h", "quickjs.wasm"} {
 		b, err := os.ReadFile(filepath.Join("engine", name))
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o700))

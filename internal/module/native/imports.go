@@ -13,6 +13,7 @@ import (
 
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/agent-runner/agent-runner/internal/abitable"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -59,7 +60,7 @@ var HookType = verify.FuncType{Params: []api.ValueType{api.ValueTypeI32}, Result
 
 // A function is the implementation of an import of the ABI.
 type function struct {
-	contract.ImportSpec
+	abitable.Import
 	fuel policy.FuelClass
 
 	// do makes the host call. It requires a run, or for config a configuration.
@@ -72,39 +73,46 @@ type function struct {
 var implementations = map[string]function{
 	"read":         {raw: read},
 	"write":        {raw: write},
-	"next":         {do: next, fuel: policy.FuelRecord},
-	"next_stream":  {do: nextStream, fuel: policy.FuelRecord},
+	"next":         {do: next},
+	"next_stream":  {do: nextStream},
 	"recv":         {do: recv},
-	"send":         {do: send, fuel: policy.FuelRecord},
+	"send":         {do: send},
 	"messages":     {do: messages},
 	"changed":      {raw: changed},
 	"local_get":    {do: localGet},
-	"local_set":    {do: localSet, fuel: policy.FuelValue},
-	"local_delete": {do: localDelete, fuel: policy.FuelValue},
-	"local_add":    {do: localAdd, fuel: policy.FuelValue},
-	"emit":         {do: emit, fuel: policy.FuelRecord},
+	"local_set":    {do: localSet},
+	"local_delete": {do: localDelete},
+	"local_add":    {do: localAdd},
+	"emit":         {do: emit},
 	"config":       {do: config},
-	"log":          {raw: logText, fuel: policy.FuelRecord},
-	"model":        {do: model, fuel: policy.FuelRecord},
-	"tool":         {do: tool, fuel: policy.FuelRecord},
+	"log":          {raw: logText},
+	"model":        {do: model},
+	"tool":         {do: tool},
 	"http":         {do: sendHTTP},
 	"store_get":    {do: storeGet},
-	"store_set":    {do: storeSet, fuel: policy.FuelRecord},
-	"store_delete": {do: storeDelete, fuel: policy.FuelRecord},
-	"store_add":    {do: storeAdd, fuel: policy.FuelRecord},
+	"store_set":    {do: storeSet},
+	"store_delete": {do: storeDelete},
+	"store_add":    {do: storeAdd},
 }
+
+// fuelClasses are the prices of the table's classes.
+var fuelClasses = map[string]policy.FuelClass{"value": policy.FuelValue, "record": policy.FuelRecord}
 
 // Imports returns all imports of the ABI, in the order of its table.
 func Imports() []invoke.Import {
-	specs := contract.ImportTable()
-	out := make([]invoke.Import, len(specs))
-	for i := range specs {
-		row := implementations[specs[i].Name]
-		row.ImportSpec = specs[i]
-		out[i] = invoke.Import{Import: sandbox.Import{Module: contract.ImportModule, Name: row.Name,
-			Params: invoke.ValueTypes(
-				row.Params,
-			), Results: invoke.ValueTypes(row.Result), Func: row.call}, Does: row.Does, Grant: row.Grant, Fuel: row.fuel}
+	rows := abitable.Imports()
+	out := make([]invoke.Import, len(rows))
+	for i := range rows {
+		f := implementations[rows[i].Name]
+		f.Import, f.fuel = rows[i], fuelClasses[rows[i].Fuel]
+		params, results := f.Signature()
+		out[i] = invoke.Import{
+			Import: sandbox.Import{
+				Module: contract.ImportModule, Name: f.Name,
+				Params: invoke.ValueTypes(params), Results: invoke.ValueTypes(results), Func: f.call,
+			},
+			Does: f.Does, Grant: f.Grant, Fuel: f.fuel,
+		}
 	}
 	return out
 }

@@ -40,30 +40,6 @@ type vector struct {
 	Error  abi.JSON `json:"error"`  // the hook fails
 }
 
-// shapes has the input and answer types of each hook.
-var shapes = map[abi.Hook]struct{ input, answer any }{
-	contract.HookDescribe:                {struct{}{}, abi.Description{}},
-	contract.HookConfigure:               {contract.ConfigureInput{}, contract.ConfigureAnswer{}},
-	contract.HookBeforeAgent:             {abi.BeforeAgentInput{}, abi.BeforeAgentAnswer{}},
-	contract.HookBeforeModelRewriteState: {abi.BeforeModelRewriteStateInput{}, abi.BeforeModelRewriteStateAnswer{}},
-	contract.HookBeforeModel:             {abi.BeforeModelInput{}, abi.BeforeModelAnswer{}},
-	contract.HookWrapModel:               {abi.WrapModelInput{}, abi.WrapModelAnswer{}},
-	contract.HookOnChunk:                 {abi.OnChunkInput{}, abi.OnChunkAnswer{}},
-	contract.HookAfterModel:              {abi.AfterModelInput{}, abi.AfterModelAnswer{}},
-	contract.HookAfterModelRewriteState:  {abi.AfterModelRewriteStateInput{}, abi.AfterModelRewriteStateAnswer{}},
-	contract.HookBeforeTool:              {abi.BeforeToolInput{}, abi.BeforeToolAnswer{}},
-	contract.HookWrapToolCall:            {abi.WrapToolCallInput{}, abi.WrapToolCallAnswer{}},
-	contract.HookGateTool:                {abi.GateToolInput{}, abi.GateToolAnswer{}},
-	contract.HookCallTool:                {abi.CallToolInput{}, abi.CallToolAnswer{}},
-	contract.HookAfterTool:               {abi.AfterToolInput{}, abi.AfterToolAnswer{}},
-	contract.HookToolMessages:            {abi.ToolMessagesInput{}, abi.ToolMessagesAnswer{}},
-	contract.HookAfterTools:              {abi.AfterToolsInput{}, abi.AfterToolsAnswer{}},
-	contract.HookAfterAgent:              {abi.AfterAgentInput{}, abi.AfterAgentAnswer{}},
-	contract.HookObserve:                 {abi.ObserveInput{}, abi.ObserveAnswer{}},
-	contract.HookTranslateBefore:         {abi.TranslateInput{}, abi.TranslateAnswer{}},
-	contract.HookTranslateAfter:          {abi.TranslateInput{}, abi.TranslateAnswer{}},
-}
-
 func compact(t *testing.T, raw abi.JSON) string {
 	t.Helper()
 	if raw == nil {
@@ -110,9 +86,9 @@ func TestVectors(t *testing.T) {
 
 func checkSpelling(t *testing.T, v *vector) {
 	t.Helper()
-	shape := shapes[v.Hook]
-	sameSpelling(t, v.Input, shape.input)
-	sameSpelling(t, v.Answer, shape.answer)
+	input, answer := contract.Exchange(v.Hook)
+	sameSpelling(t, v.Input, reflect.ValueOf(input).Elem().Interface())
+	sameSpelling(t, v.Answer, reflect.ValueOf(answer).Elem().Interface())
 	sameSpelling(t, v.Error, abi.Error{})
 	for _, next := range v.Next {
 		if v.Hook == contract.HookWrapModel {

@@ -2,6 +2,8 @@ package middlewaretest_test
 
 import (
 	"errors"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -140,78 +142,21 @@ func TestDeclaredErrors(t *testing.T) {
 	)
 }
 
-// all has every hook.
-type all struct{ calls []string }
-
-func (a *all) note(name string) error {
-	a.calls = append(a.calls, name)
-	return nil
-}
-
-func (a *all) BeforeModelRewriteState(*middleware.Context, *middleware.State) error {
-	return a.note("before_model_rewrite_state")
-}
-func (a *all) AfterModelRewriteState(*middleware.Context, *middleware.State) error {
-	return a.note("after_model_rewrite_state")
-}
-func (a *all) BeforeModel(*middleware.Context, *middleware.ModelStart) error {
-	return a.note("before_model")
-}
-func (a *all) WrapModel(*middleware.Context, *middleware.Request, middleware.NextModel) (*abi.Response, error) {
-	return &abi.Response{}, a.note("wrap_model")
-}
-func (a *all) OnChunk(*middleware.Context, *middleware.Chunks) error { return a.note("on_chunk") }
-func (a *all) AfterModel(*middleware.Context, *middleware.ModelEnd) error {
-	return a.note("after_model")
-}
-func (a *all) BeforeTool(*middleware.Context, *middleware.ToolStart) error {
-	return a.note("before_tool")
-}
-func (a *all) WrapToolCall(*middleware.Context, *middleware.Call, middleware.NextTool) (*abi.Result, error) {
-	return &abi.Result{}, a.note("wrap_tool_call")
-}
-func (a *all) AfterTool(*middleware.Context, *middleware.ToolEnd) error { return a.note("after_tool") }
-func (a *all) ToolMessages(*middleware.Context, *middleware.ToolRecord) error {
-	return a.note("tool_messages")
-}
-func (a *all) AfterTools(*middleware.Context, *middleware.ToolsEnd) error {
-	return a.note("after_tools")
-}
-func (a *all) AfterAgent(*middleware.Context, *middleware.AgentEnd) error {
-	return a.note("after_agent")
-}
-func (a *all) Observe(*middleware.Context, []abi.Event) error { return a.note("observe") }
-
-func (a *all) GateTool(*middleware.Context, *middleware.Call) (middleware.Decision, error) {
-	return middleware.Allow(), a.note("gate_tool")
-}
-func (a *all) TranslateBefore(*middleware.Context, *middleware.Translation) error {
-	return a.note("translate_before")
-}
-func (a *all) TranslateAfter(*middleware.Context, *middleware.Translation) error {
-	return a.note("translate_after")
-}
-
 func TestDeclaredHooks(t *testing.T) {
 	t.Parallel()
-	a, d := &all{}, middleware.Declare(middleware.Options{})
-	d.BeforeModelRewriteState(a)
-	d.AfterModelRewriteState(a)
-	d.BeforeModel(a)
-	d.WrapModel(a)
-	d.OnChunk(a)
-	d.AfterModel(a)
-	d.BeforeTool(a)
-	d.WrapToolCall(a)
-	d.GateTool(a)
-	d.AfterTool(a)
-	d.ToolMessages(a)
-	d.AfterTools(a)
-	d.AfterAgent(a)
-	d.Observe(a)
-	d.Observe(a)
-	d.TranslateBefore(a)
-	d.TranslateAfter(a)
+	var calls []abi.Hook
+	all, d := everything{func(_ *middleware.Context, h abi.Hook) error {
+		calls = append(calls, h)
+		return nil
+	}}, middleware.Declare(middleware.Options{})
+	declare := reflect.ValueOf(d)
+	for i := range declare.NumMethod() {
+		m := declare.Type().Method(i)
+		if m.Type.NumIn() == 2 && strings.HasSuffix(m.Type.In(1).Name(), "Hook") && m.Name != "BeforeAgent" {
+			declare.Method(i).Call([]reflect.Value{reflect.ValueOf(all)})
+		}
+	}
+	d.Observe(all)
 	d.Tools(middleware.NewTool("echo", "says it again", func(_ *middleware.Context, args struct {
 		Text string `json:"text"`
 	}) (string, error) {
@@ -225,17 +170,17 @@ func TestDeclaredHooks(t *testing.T) {
 		if hook == contract.HookConfigure || hook == contract.HookBeforeAgent || hook == contract.HookCallTool {
 			continue
 		}
-		a.calls = nil
+		calls = nil
 		_, ok := h.Call(
 			hook,
 			[]byte(`{"run":{"id":"r"},"entry":"e","response":{"message":{"role":"assistant"}},"result":{"content":"x"}}`),
 		)
 		require.True(t, ok, hook)
-		want := []string{string(hook)}
+		want := []abi.Hook{hook}
 		if hook == contract.HookObserve {
 			want = append(want, want...) // two middlewares have it
 		}
-		require.Equal(t, want, a.calls)
+		require.Equal(t, want, calls)
 	}
 	start, err := h.BeforeAgent(abi.BeforeAgentInput{})
 	require.NoError(t, err)

@@ -6,10 +6,11 @@
 // There is no static data and no stack of its own here. What has to last lies at
 // the bottom of the engine's stack, of which JavaScript gets the upper part.
 
+#include "abi.h"
+
 typedef unsigned long long u64;
 
 #define ENGINE(name) __attribute__((import_module("engine"), import_name(#name))) extern
-#define ABI(name) __attribute__((import_module("agent_middleware_v1"), import_name(#name))) extern int
 #define EXPORT(name) __attribute__((export_name(#name)))
 
 // A value is a cell of the engine with a JavaScript value in it. A function that
@@ -46,28 +47,6 @@ ENGINE(JS_ThrowOutOfMemory) u64 JS_ThrowOutOfMemory(int context);
 ENGINE(malloc) void *malloc(int bytes);
 ENGINE(free) void free(void *p);
 
-ABI(read) abi_read(char *p, int cap);
-__attribute__((import_module("agent_middleware_v1"), import_name("write"))) extern void abi_write(char *p, int length);
-__attribute__((import_module("agent_middleware_v1"), import_name("log"))) extern void abi_log(int level, char *p, int length);
-ABI(next) abi_next(char *p, int length);
-ABI(next_stream) abi_next_stream(char *p, int length);
-ABI(recv) abi_recv(void);
-ABI(send) abi_send(char *p, int length);
-ABI(messages) abi_messages(int list, int from, int to);
-ABI(changed) abi_changed(int list, long long revision);
-ABI(local_get) abi_local_get(char *key, int length);
-ABI(local_set) abi_local_set(char *key, int length, char *p, int n, long long version);
-ABI(local_delete) abi_local_delete(char *key, int length);
-ABI(local_add) abi_local_add(char *key, int length, long long delta);
-ABI(emit) abi_emit(char *p, int length);
-ABI(model) abi_model(char *p, int length);
-ABI(tool) abi_tool(char *p, int length);
-ABI(http) abi_http(char *p, int length);
-ABI(store_get) abi_store_get(char *key, int length);
-ABI(store_set) abi_store_set(char *key, int length, char *p, int n, long long version, long long seconds);
-ABI(store_delete) abi_store_delete(char *key, int length);
-ABI(store_add) abi_store_add(char *key, int length, long long delta);
-
 // Whether a limit was passed, and the script is to end: the host ends it some time
 // later anyway, but then nobody learns where in the script that was.
 __attribute__((import_module("agent_runner_script"), import_name("over"))) extern int script_over(void);
@@ -77,13 +56,6 @@ __attribute__((import_module("wasi_snapshot_preview1"), import_name("random_get"
 // What a hook returns. 0 and 1 are the ABI's; the host knows the others from
 // scripts alone.
 enum { DONE, FAILED, THREW, BROKEN, PENDING };
-
-// The numbers by which JavaScript calls the host; prelude.js has the same.
-enum {
-	WRITE, LOG, NEXT, NEXT_STREAM, RECV, SEND, MESSAGES, CHANGED,
-	LOCAL_GET, LOCAL_SET, LOCAL_DELETE, LOCAL_ADD, EMIT, MODEL, TOOL, HTTP,
-	STORE_GET, STORE_SET, STORE_DELETE, STORE_ADD, RANDOM,
-};
 
 // What dispatch is called with beside the numbers of hooks.
 enum { LOAD = -1, SETTLE = -2, CATCH = -3, LOST = -4 };
@@ -339,23 +311,4 @@ static int hook(int number, int length) { return finish(dispatch(number, parse(l
 
 #define HOOK(number, name) EXPORT(name) int hook_##name(int length) { return hook(number, length); }
 
-HOOK(0, describe)
-HOOK(1, configure)
-HOOK(2, before_agent)
-HOOK(3, before_model_rewrite_state)
-HOOK(4, before_model)
-HOOK(5, wrap_model)
-HOOK(6, on_chunk)
-HOOK(7, after_model)
-HOOK(8, after_model_rewrite_state)
-HOOK(9, before_tool)
-HOOK(10, wrap_tool_call)
-HOOK(11, gate_tool)
-HOOK(12, call_tool)
-HOOK(13, after_tool)
-HOOK(14, tool_messages)
-HOOK(15, after_tools)
-HOOK(16, after_agent)
-HOOK(17, observe)
-HOOK(18, translate_before)
-HOOK(19, translate_after)
+EACH_HOOK(HOOK)

@@ -2,11 +2,10 @@
 import { h, fill, few, later, long, badge, json, pretty, textOf } from "./dom.js";
 import { diff } from "./diff.js";
 import { hookKey } from "./timeline.js";
+import { editors } from "./hooks.js";
 
 const most = 24; // steps that are shown at once
 const atOnce = 2000; // characters that are compared at once
-
-const states = ["before_agent", "before_model_rewrite_state", "after_model_rewrite_state", "after_tools"];
 
 // changes shows a run's history. It records in places where the changes of each hook are shown,
 // and in kept how much of the history the user has opened.
@@ -116,7 +115,7 @@ function deed(d, now, calls) {
 function handled(d, name) {
   if (["instruction", "stop", "interrupt", "again"].includes(name)) return true;
   if (name === "tools") return d.answer.tools?.add?.length > 0 || d.answer.tools?.remove?.length > 0;
-  if (name === "messages") return states.includes(d.what);
+  if (name === "messages") return editors.includes(d.what);
   return { before_tool: ["arguments"], after_model: ["response"], after_tool: ["result"], call_tool: ["result"], gate_tool: ["decision", "message", "payload"], after_agent: ["final"] }[d.what]?.includes(name) ?? false;
 }
 

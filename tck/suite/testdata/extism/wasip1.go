@@ -14,66 +14,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-//go:wasmexport describe
-func describe() int32 { return export(contract.HookDescribe) }
-
-//go:wasmexport configure
-func configure() int32 { return export(contract.HookConfigure) }
-
-//go:wasmexport before_agent
-func beforeAgent() int32 { return export(contract.HookBeforeAgent) }
-
-//go:wasmexport before_model_rewrite_state
-func beforeModelRewriteState() int32 { return export(contract.HookBeforeModelRewriteState) }
-
-//go:wasmexport before_model
-func beforeModel() int32 { return export(contract.HookBeforeModel) }
-
-//go:wasmexport wrap_model
-func wrapModel() int32 { return export(contract.HookWrapModel) }
-
-//go:wasmexport on_chunk
-func onChunk() int32 { return export(contract.HookOnChunk) }
-
-//go:wasmexport after_model
-func afterModel() int32 { return export(contract.HookAfterModel) }
-
-//go:wasmexport after_model_rewrite_state
-func afterModelRewriteState() int32 { return export(contract.HookAfterModelRewriteState) }
-
-//go:wasmexport before_tool
-func beforeTool() int32 { return export(contract.HookBeforeTool) }
-
-//go:wasmexport wrap_tool_call
-func wrapToolCall() int32 { return export(contract.HookWrapToolCall) }
-
-//go:wasmexport gate_tool
-func gateTool() int32 { return export(contract.HookGateTool) }
-
-//go:wasmexport call_tool
-func callTool() int32 { return export(contract.HookCallTool) }
-
-//go:wasmexport after_tool
-func afterTool() int32 { return export(contract.HookAfterTool) }
-
-//go:wasmexport tool_messages
-func toolMessages() int32 { return export(contract.HookToolMessages) }
-
-//go:wasmexport after_tools
-func afterTools() int32 { return export(contract.HookAfterTools) }
-
-//go:wasmexport after_agent
-func afterAgent() int32 { return export(contract.HookAfterAgent) }
-
-//go:wasmexport observe
-func observe() int32 { return export(contract.HookObserve) }
-
-//go:wasmexport translate_before
-func translateBefore() int32 { return export(contract.HookTranslateBefore) }
-
-//go:wasmexport translate_after
-func translateAfter() int32 { return export(contract.HookTranslateAfter) }
-
 // export runs a hook and sets its output or error.
 func export(hook abi.Hook) int32 {
 	input := make([]byte, inputLength())
@@ -136,60 +76,6 @@ func logWarn(at uint64)
 
 //go:wasmimport extism:host/env log_error
 func logError(at uint64)
-
-//go:wasmimport extism:host/user next
-func userNext(request uint64) uint64
-
-//go:wasmimport extism:host/user next_stream
-func userNextStream(request uint64) uint64
-
-//go:wasmimport extism:host/user recv
-func userRecv() uint64
-
-//go:wasmimport extism:host/user send
-func userSend(request uint64) uint64
-
-//go:wasmimport extism:host/user messages
-func userMessages(request uint64) uint64
-
-//go:wasmimport extism:host/user changed
-func userChanged(request uint64) uint64
-
-//go:wasmimport extism:host/user local_get
-func userLocalGet(request uint64) uint64
-
-//go:wasmimport extism:host/user local_set
-func userLocalSet(request uint64) uint64
-
-//go:wasmimport extism:host/user local_delete
-func userLocalDelete(request uint64) uint64
-
-//go:wasmimport extism:host/user local_add
-func userLocalAdd(request uint64) uint64
-
-//go:wasmimport extism:host/user store_get
-func userStoreGet(request uint64) uint64
-
-//go:wasmimport extism:host/user store_set
-func userStoreSet(request uint64) uint64
-
-//go:wasmimport extism:host/user store_delete
-func userStoreDelete(request uint64) uint64
-
-//go:wasmimport extism:host/user store_add
-func userStoreAdd(request uint64) uint64
-
-//go:wasmimport extism:host/user model
-func userModel(request uint64) uint64
-
-//go:wasmimport extism:host/user tool
-func userTool(request uint64) uint64
-
-//go:wasmimport extism:host/user http
-func userHTTP(request uint64) uint64
-
-//go:wasmimport extism:host/user emit
-func userEmit(request uint64) uint64
 
 // fill reads len(b) bytes at an offset, eight at a time.
 func fill(b []byte, load func(uint64) uint64, loadByte func(uint64) uint32, at uint64) {

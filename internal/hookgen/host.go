@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// runHooks returns the hooks of a run, without those that build an image.
+func (s *source) runHooks() []hook {
+	var out []hook
+	for _, h := range s.hooks {
+		if h.During != "load" {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// nativeMiddleware generates the middleware written in Go, and the calls of its functions.
+func nativeMiddleware(s *source) string {
+	var fields, set, cases strings.Builder
+	for _, h := range s.runHooks() {
+		fmt.Fprintf(&fields, "%s func(context.Context, *hook.Call, *abi.%s) (*abi.%s, error)\n", h.Go, h.Input(), h.Answer())
+		fmt.Fprintf(&set, "{contract.Hook%[1]s, n.%[1]s != nil},\n", h.Go)
+		fmt.Fprintf(&cases, "case contract.Hook%[1]s:\nreturn answer(n.%[1]s, ctx, c, in, out)\n", h.Go)
+	}
+	return goFile(
+		"package inproc",
+		`// A Middleware is a middleware written in Go. It has the hooks whose functions are set. A
+// nil answer changes nothing, except that GateTool and CallTool must answer; an error
+// corresponds to a module's hook returning 1. A panic is a fault.
+//
+// The functions are called concurrently by many runs. They should store the state of a run in its
+// run-local values.
+type Middleware struct {
+	// Description describes the middleware. Describe replaces its list of hooks by the hooks that
+	// are set; the middleware reads messages through [hook.Call.List].
+	Description abi.Description
+
+`+fields.String()+`}
+
+// hooks returns the hooks whose functions are set.
+func (n *Middleware) hooks() []abi.Hook {
+	var out []abi.Hook
+	for _, h := range []struct {
+		name abi.Hook
+		set  bool
+	}{
+`+set.String()+`	} {
+		if h.set {
+			out = append(out, h.name)
+		}
+	}
+	return out
+}
+
+// dispatch calls the function of a hook.
+func (n *Middleware) dispatch(ctx context.Context, c *hook.Call, in, out any) error {
+	switch c.Hook {
+`+cases.String()+`	default:
+		return fmt.Errorf("no middleware has the hook %q", c.Hook)
+	}
+}
+`,
+	)
+}
+
+// puppetExports generates the exports of the puppet of the random compositions. Puppets neither
+// observe nor translate.
+func puppetExports(s *source) string {
+	var b strings.Builder
+	for _, h := range s.runHooks() {
+		if h.During != "event" && h.During != "client" {
+			fmt.Fprintf(&b, "\n//go:wasmexport %s\nfunc %s(n int32) int32 { return play[abi.%s, abi.%s](contract.Hook%s, n) }\n",
+				h.Name, lowerCamel(h.Name), h.Input(), h.Answer(), h.Go)
+		}
+	}
+	return goFile("//go:build wasip1\n\npackage main", b.String())
+}
+
+// gluttonExports generates the exports of the greedy module of the exhaustion tests.
+func gluttonExports(s *source) string {
+	var b strings.Builder
+	for _, h := range s.runHooks() {
+		fmt.Fprintf(
+			&b,
+			"\n//go:wasmexport %[1]s\nfunc %[2]s(int32) int32 { return serve(%[1]q) }\n",
+			h.Name,
+			lowerCamel(h.Name),
+		)
+	}
+	return goFile("//go:build wasip1\n\npackage main", b.String())
+}
