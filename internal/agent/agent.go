@@ -3,15 +3,7 @@
 // and yields events and the final error. The package uses middlewares only through the chain's
 // interfaces.
 //
-//	run
-//	├ before_agent                       once
-//	├ step 1 … max_steps
-//	│  ├ before_model_rewrite_state      kept in the state
-//	│  ├ model call, ring by ring
-//	│  ├ after_model_rewrite_state       kept in the state; its last message decides what is next
-//	│  ├ tool calls, in parallel
-//	│  └ after_tools
-//	└ after_agent                        once, at the real end
+// The README of package abi has a picture of a run.
 //
 // The whole state of a run is a plain value, [runlog.State].
 package agent

@@ -7,35 +7,53 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abitable"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// hooks lists the hooks that puppets have, with the actions of each in addition to failing,
-// faulting, stopping and pausing.
-var hooks = []struct {
+// actions lists the actions of puppets in each hook, in addition to failing, faulting, stopping and
+// pausing. Other hooks that edit the state edit and insert messages.
+var actions = map[abi.Hook][]string{
+	contract.HookBeforeAgent: {
+		puppet.Edit, puppet.Insert, puppet.Drop, puppet.Add, puppet.Add, puppet.Direct, puppet.Answer,
+	},
+	contract.HookBeforeModelRewriteState: {puppet.Edit, puppet.Insert, puppet.Fewer},
+	contract.HookBeforeModel:             {puppet.Insert, puppet.Insert, puppet.Answer},
+	contract.HookWrapModel:               {"", "", puppet.Edit, puppet.Edit, puppet.Answer},
+	contract.HookOnChunk:                 {puppet.Edit, puppet.Edit, puppet.Edit, puppet.Drop},
+	contract.HookAfterModel:              {puppet.Edit, puppet.Answer, puppet.Error, puppet.Again, puppet.Again},
+	contract.HookAfterModelRewriteState:  {puppet.Edit, puppet.Edit, puppet.Insert},
+	contract.HookBeforeTool:              {puppet.Edit, puppet.Edit, puppet.Answer},
+	contract.HookWrapToolCall:            {"", "", puppet.Edit, puppet.Edit, puppet.Answer},
+	contract.HookGateTool:                {puppet.Allow, puppet.Allow, puppet.Allow, puppet.Deny, ""},
+	contract.HookCallTool:                {puppet.Answer},
+	contract.HookAfterTool:               {puppet.Edit, puppet.Answer, puppet.Error, puppet.Again, puppet.Again},
+	contract.HookToolMessages:            {"", puppet.Edit, puppet.Insert},
+	contract.HookAfterAgent:              {puppet.Edit},
+}
+
+// A repertoire is a hook that puppets have, with its actions.
+type repertoire struct {
 	hook abi.Hook
 	does []string
-}{
-	{
-		contract.HookBeforeAgent,
-		[]string{puppet.Edit, puppet.Insert, puppet.Drop, puppet.Add, puppet.Add, puppet.Direct, puppet.Answer},
-	},
-	{contract.HookBeforeModelRewriteState, []string{puppet.Edit, puppet.Insert, puppet.Fewer}},
-	{contract.HookBeforeModel, []string{puppet.Insert, puppet.Insert, puppet.Answer}},
-	{contract.HookWrapModel, []string{"", "", puppet.Edit, puppet.Edit, puppet.Answer}},
-	{contract.HookOnChunk, []string{puppet.Edit, puppet.Edit, puppet.Edit, puppet.Drop}},
-	{contract.HookAfterModel, []string{puppet.Edit, puppet.Answer, puppet.Error, puppet.Again, puppet.Again}},
-	{contract.HookAfterModelRewriteState, []string{puppet.Edit, puppet.Edit, puppet.Insert}},
-	{contract.HookBeforeTool, []string{puppet.Edit, puppet.Edit, puppet.Answer}},
-	{contract.HookWrapToolCall, []string{"", "", puppet.Edit, puppet.Edit, puppet.Answer}},
-	{contract.HookGateTool, []string{puppet.Allow, puppet.Allow, puppet.Allow, puppet.Deny, ""}},
-	{contract.HookCallTool, []string{puppet.Answer}},
-	{contract.HookAfterTool, []string{puppet.Edit, puppet.Answer, puppet.Error, puppet.Again, puppet.Again}},
-	{contract.HookToolMessages, []string{"", puppet.Edit, puppet.Insert}},
-	{contract.HookAfterTools, []string{puppet.Edit, puppet.Insert}},
-	{contract.HookAfterAgent, []string{puppet.Edit}},
 }
+
+// hooks lists the hooks that puppets have. They neither observe nor translate.
+var hooks = func() (out []repertoire) {
+	for _, row := range abitable.Hooks() {
+		name := abi.Hook(row.Name)
+		switch does := actions[name]; {
+		case does != nil:
+			out = append(out, repertoire{name, does})
+		case row.Has(abitable.Edits):
+			out = append(out, repertoire{name, []string{puppet.Edit, puppet.Insert}})
+		case row.During != "load" && row.During != "event" && row.During != "client":
+			panic("puppets have no actions in " + row.Name)
+		}
+	}
+	return out
+}()
 
 // mayPause reports whether a hook may interrupt a run by its answer's control. Gates ask instead.
 func mayPause(h abi.Hook) bool {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+
+	"github.com/agent-runner/agent-runner/internal/abitable"
 )
 
 // An Action is a host call that the module makes Times times in a hook, with Bytes bytes of text.
@@ -48,24 +50,20 @@ var actions = []Action{
 	{"spin", 1000, 1},
 }
 
-// hooks are the hooks in which the module makes host calls.
-var hooks = []string{
-	"before_agent", "before_model_rewrite_state", "before_model", "wrap_model", "on_chunk", "after_model", "after_model_rewrite_state",
-	"before_tool", "wrap_tool_call", "gate_tool", "call_tool", "after_tool", "after_tools", "after_agent", "observe", "translate_before",
-}
-
-// answers are the hooks whose answers can contain text.
-var answers = []string{
-	"before_agent",
-	"before_model_rewrite_state",
-	"before_model",
-	"wrap_model",
-	"on_chunk",
-	"gate_tool",
-	"call_tool",
-	"after_tools",
-	"after_agent",
-}
+// hooks are the hooks in which the module makes host calls, and answers those whose answers can
+// contain text.
+var hooks, answers = func() (calling, answering []string) {
+	answering = []string{"before_model", "wrap_model", "on_chunk", "gate_tool", "call_tool", "after_agent"}
+	for _, row := range abitable.Hooks() {
+		if row.During != "load" {
+			calling = append(calling, row.Name)
+		}
+		if row.Has(abitable.Edits) {
+			answering = append(answering, row.Name)
+		}
+	}
+	return calling, answering
+}()
 
 var (
 	models  = []string{"calls", "long", "endless", "quick"}

@@ -113,7 +113,7 @@ func within(root string, file []byte, out *output, text string) ([]byte, error) 
 	return bytes.Join([][]byte{file[:begin], []byte(text), file[end:]}, nil), nil
 }
 
-// packages are what generated Go files import.
+// packages lists the imports of generated Go files.
 var packages = []string{
 	"context", "fmt", "reflect", "slices", "unsafe", "",
 	module + "abi", module + "guest-sdk/go/middleware", module + "internal/chain/hook", module + "internal/contract",

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abitable"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -229,9 +230,12 @@ func bulks() []Case {
 // hooksThatLoop loop in other hooks than the first one of a run.
 func hooksThatLoop() []Case {
 	var all []Case
-	for _, h := range []abi.Hook{contract.HookBeforeModelRewriteState, contract.HookBeforeModel, contract.HookWrapModel, contract.HookOnChunk, contract.HookAfterModel,
-		contract.HookAfterModelRewriteState, contract.HookBeforeTool, contract.HookWrapToolCall, contract.HookGateTool, contract.HookAfterTool, contract.HookToolMessages,
-		contract.HookAfterTools, contract.HookAfterAgent, contract.HookObserve} {
+	for _, row := range abitable.Hooks() {
+		h := abi.Hook(row.Name)
+		switch {
+		case row.During == "load" || row.During == "client" || h == contract.HookBeforeAgent || h == contract.HookCallTool:
+			continue // other cases loop there
+		}
 		c := endless("loop in "+string(h), func() []byte { return doing(h, forever()) })
 		c.Hook = h
 		all = append(all, c)

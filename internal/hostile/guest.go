@@ -6,20 +6,20 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abitable"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // abiTypes are the types of the ABI's imports: parameters and result, with i for i32 and I for
 // i64.
-var abiTypes = map[string][2]string{
-	"read": {"ii", "i"}, "write": {"ii", ""}, "next": {"ii", "i"},
-	"next_stream": {"ii", "i"}, "recv": {"", "i"}, "send": {"ii", "i"},
-	"messages": {"iii", "i"}, "changed": {"iI", "i"},
-	"local_get": {"ii", "i"}, "local_set": {"iiiiI", "i"}, "local_delete": {"ii", "i"}, "local_add": {"iiI", "i"},
-	"emit": {"ii", "i"}, "config": {"", "i"}, "log": {"iii", ""},
-	"model": {"ii", "i"}, "tool": {"ii", "i"}, "http": {"ii", "i"},
-	"store_get": {"ii", "i"}, "store_set": {"iiiiII", "i"}, "store_delete": {"ii", "i"}, "store_add": {"iiI", "i"},
-}
+var abiTypes = func() map[string][2]string {
+	types := map[string][2]string{}
+	for _, row := range abitable.Imports() {
+		params, result := row.Signature()
+		types[row.Name] = [2]string{params, result}
+	}
+	return types
+}()
 
 var wasiTypes = map[string][2]string{
 	"clock_time_get": {"iIi", "i"}, "fd_write": {"iiii", "i"}, "poll_oneoff": {"iiii", "i"},

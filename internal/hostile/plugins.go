@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abitable"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -37,10 +38,19 @@ var extismTypes = map[string][2]string{
 }
 
 // userCalls are the host calls of the ABI for plug-ins, with an offset or without parameters.
-var userCalls = map[string]string{
-	"next": "I", "next_stream": "I", "recv": "", "send": "I", "messages": "I", "changed": "I", "local_get": "I", "local_set": "I",
-	"local_delete": "I", "local_add": "I", "emit": "I", "config": "", "model": "I", "tool": "I", "http": "I", "store_get": "I", "store_set": "I",
-}
+var userCalls = func() map[string]string {
+	calls := map[string]string{}
+	for _, row := range abitable.Imports() {
+		switch {
+		case row.Name == "read" || row.Name == "write" || row.Name == "log": // Extism has functions of its own
+		case row.Params == "":
+			calls[row.Name] = ""
+		default:
+			calls[row.Name] = "I"
+		}
+	}
+	return calls
+}()
 
 // extism imports a function of Extism.
 func (g *guest) extism(name string) int {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/internal/abitable"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -181,8 +182,11 @@ func multiplying(n int) string {
 func everyCall(in func(g *guest, code ...[]byte) *guest) []byte {
 	g := newGuest()
 	var code []byte
-	for _, name := range []string{"next", "next_stream", "recv", "send", "messages", "changed", "local_get", "local_set", "local_delete",
-		"local_add", "emit", "config", "model", "tool", "http", "store_get", "store_set", "store_delete", "store_add"} {
+	for _, row := range abitable.Imports() {
+		name := row.Name
+		if name == "read" || name == "write" || name == "log" {
+			continue
+		}
 		f := g.abi(name)
 		for _, p := range abiTypes[name][0] {
 			if p == 'I' {

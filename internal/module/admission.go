@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abitable"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -91,12 +92,22 @@ func (mw *Middleware) hasAny(hooks ...abi.Hook) bool {
 	return slices.ContainsFunc(hooks, func(h abi.Hook) bool { return slices.Contains(mw.module.hooks, h) })
 }
 
+// during reports whether a hook of the module is called in a phase of [abitable.Hook.During], or in
+// calls of models and tools.
+func (mw *Middleware) during(phase string) bool {
+	return slices.ContainsFunc(mw.module.hooks, func(h abi.Hook) bool {
+		during := abitable.HookOf(h).During
+		return during == phase || during == "call"
+	})
+}
+
 // inToolCall returns the most instances that one tool call uses at once.
 func (mw *Middleware) inToolCall() int {
 	switch {
-	case mw.hasAny(contract.HookWrapToolCall) && mw.hasAny(contract.HookOnChunk, contract.HookGateTool, contract.HookCallTool):
+	case mw.hasAny(contract.HookWrapToolCall) &&
+		mw.hasAny(contract.HookOnChunk, contract.HookGateTool, contract.HookCallTool):
 		return 2
-	case mw.hasAny(contract.HookBeforeTool, contract.HookWrapToolCall, contract.HookGateTool, contract.HookCallTool, contract.HookOnChunk, contract.HookAfterTool, contract.HookToolMessages):
+	case mw.during("tool"):
 		return 1
 	default:
 		return 0
@@ -108,7 +119,7 @@ func (mw *Middleware) inModelCall() int {
 	switch {
 	case mw.hasAny(contract.HookWrapModel) && mw.hasAny(contract.HookOnChunk):
 		return 2
-	case mw.hasAny(contract.HookBeforeModel, contract.HookWrapModel, contract.HookOnChunk, contract.HookAfterModel):
+	case mw.during("model"):
 		return 1
 	default:
 		return 0

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abitable"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
@@ -109,27 +110,11 @@ func (m *Module) checkInput(inv *invoke.Invocation) error {
 		Max:   m.limits.InputBytes,
 		What:  fmt.Sprintf("an input of %d bytes", len(inv.Input)),
 	}
-	if mode := m.desc.Messages; (mode == "" || mode == contract.MessagesFull) && showsMessages(inv.Hook) {
+	row := abitable.HookOf(inv.Hook)
+	if mode := m.desc.Messages; row.Has(abitable.Lists) && (mode == "" || mode == contract.MessagesFull) {
 		limit.Fix = `let the module describe itself with "messages": "lazy", and ask for the messages that it needs`
 	}
 	return m.fault(inv, limit)
-}
-
-// showsMessages reports whether the hook's input contains a list of messages.
-func showsMessages(h abi.Hook) bool {
-	switch h {
-	case contract.HookBeforeAgent,
-		contract.HookBeforeModelRewriteState,
-		contract.HookBeforeModel,
-		contract.HookWrapModel,
-		contract.HookAfterModel,
-		contract.HookAfterModelRewriteState,
-		contract.HookAfterTools,
-		contract.HookAfterAgent:
-		return true
-	default:
-		return false
-	}
 }
 
 // serve calls the invocation's hook in an instance and decodes the answer into out.

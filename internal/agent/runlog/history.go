@@ -8,6 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/abitable"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
@@ -145,36 +146,31 @@ func (r *reader) flush() {
 	}
 }
 
-// order returns the rank of a hook or call in a phase.
+// order returns the rank of a hook or call in a phase. The model's call comes before after_model,
+// and a tool's after gate_tool. Unknown names come last.
 func order(what string) int {
-	at := slices.Index([]string{
-		string(
-			contract.HookBeforeAgent,
-		), string(contract.HookBeforeModelRewriteState), string(contract.HookBeforeModel), "model", string(contract.HookAfterModel),
-		string(
-			contract.HookAfterModelRewriteState,
-		), string(contract.HookBeforeTool), string(contract.HookGateTool), "tool", string(contract.HookCallTool),
-		string(
-			contract.HookAfterTool,
-		), string(contract.HookToolMessages), string(contract.HookAfterTools), string(contract.HookAfterAgent),
-	}, what)
-	if at < 0 {
-		return 100
+	rank := func(h abi.Hook) int {
+		at := slices.Index(contract.Hooks(), h)
+		if at < 0 {
+			at = len(contract.Hooks())
+		}
+		return 2 * at
 	}
-	return at
+	switch what {
+	case "model":
+		return rank(contract.HookAfterModel) - 1
+	case "tool":
+		return rank(contract.HookGateTool) + 1
+	default:
+		return rank(abi.Hook(what))
+	}
 }
 
 func (r *reader) place(d RecordedCall) int {
-	switch abi.Hook(d.What) {
-	case contract.HookAfterModelRewriteState,
-		contract.HookAfterModel,
-		contract.HookAfterTool,
-		contract.HookAfterTools,
-		contract.HookAfterAgent:
+	if abitable.HookOf(d.What).Order == "outward" {
 		return -r.rank[d.Entry]
-	default:
-		return r.rank[d.Entry]
 	}
+	return r.rank[d.Entry]
 }
 
 // edit applies the change of a state hook to the messages and notes it in d.

@@ -2,6 +2,7 @@ package puppet
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,15 +141,24 @@ func (p *player) play(in, out any) error {
 		return p.onChunk(in, out.(*abi.OnChunkAnswer))
 	case *abi.AfterModelInput:
 		return p.afterModel(in, out.(*abi.AfterModelAnswer))
-	case *abi.AfterModelRewriteStateInput:
-		return p.keep("", &out.(*abi.AfterModelRewriteStateAnswer).Messages)
-	case *abi.AfterToolsInput:
-		return p.keep("", &out.(*abi.AfterToolsAnswer).Messages)
 	case *abi.AfterAgentInput:
 		return p.afterAgent(in, out.(*abi.AfterAgentAnswer))
 	default:
+		if patch, ok := statePatch(out); ok {
+			return p.keep("", patch)
+		}
 		return p.playTool(in, out)
 	}
+}
+
+// statePatch returns the patch of the state in the answer of a hook.
+func statePatch(out any) (*abi.ListPatch, bool) {
+	f := reflect.ValueOf(out).Elem().FieldByName("Messages")
+	if !f.IsValid() {
+		return nil, false
+	}
+	patch, ok := f.Addr().Interface().(*abi.ListPatch)
+	return patch, ok
 }
 
 func (p *player) beforeAgent(in *abi.BeforeAgentInput, out *abi.BeforeAgentAnswer) error {
