@@ -33,7 +33,7 @@ func (s *store) Events(ctx context.Context, id string, after int64, limit int) (
 }
 
 // events returns the events of a run after event number after. It stops at the row that reaches
-// limit events or maxBytes bytes.
+// limit events, or the event that reaches maxBytes bytes.
 func (s *store) events(ctx context.Context, id string, after int64, limit, maxBytes int) ([]abi.Event, error) {
 	var out []abi.Event
 	err := s.db.View(ctx, func(t database.Tx) error {
@@ -41,22 +41,26 @@ func (s *store) events(ctx context.Context, id string, after int64, limit, maxBy
 		if _, err := run(t, id); err != nil {
 			return err
 		}
-		bodies, err := eventBodies(t, id, after, limit, maxBytes)
+		rows, err := eventRows(t, id, after, limit, maxBytes)
 		if err != nil {
 			return err
 		}
-		for i := range bodies {
-			lines, err := bodies[i].Read(t)
+		size := 0
+		for i := range rows {
+			lines, err := rows[i].read(t, after)
 			if err != nil {
 				return err
 			}
 			for line := range bytes.Lines(lines) {
+				if size >= maxBytes {
+					return nil
+				}
 				var e abi.Event
 				if err := json.Unmarshal(line, &e); err != nil {
 					return database.Corruptf("an event of run %s: %w", id, err)
 				}
 				if e.Seq > after {
-					out = append(out, e)
+					out, size = append(out, e), size+len(line)
 				}
 			}
 		}
@@ -65,21 +69,39 @@ func (s *store) events(ctx context.Context, id string, after int64, limit, maxBy
 	return out, err
 }
 
-// eventBodies returns the rows whose events the method events returns.
-func eventBodies(t database.Tx, run string, after int64, limit, maxBytes int) (rows []blob.Body, err error) {
+// An eventRow is a row of events: one line for each of the events from first to last.
+type eventRow struct {
+	first, last int64
+	body        blob.Body
+}
+
+// read returns the row's lines. It omits lines of events up to number after, so that reading a large
+// row in parts decodes each event once.
+func (r *eventRow) read(t database.Tx, after int64) ([]byte, error) {
+	lines, err := r.body.Read(t)
+	if err != nil || int64(bytes.Count(lines, []byte("\n"))) != r.last-r.first+1 {
+		return lines, err
+	}
+	for range after - r.first + 1 {
+		_, lines, _ = bytes.Cut(lines, []byte("\n"))
+	}
+	return lines, nil
+}
+
+// eventRows returns the rows whose events the method events returns.
+func eventRows(t database.Tx, run string, after int64, limit, maxBytes int) (rows []eventRow, err error) {
 	events, size := int64(0), 0
 	err = t.Query(func(scan func(...any) error) error {
-		var first, last int64
-		var b blob.Body
-		if err := scan(&first, &last, &b.InRow, &b.Pieces); err != nil {
+		var r eventRow
+		if err := scan(&r.first, &r.last, &r.body.InRow, &r.body.Pieces); err != nil {
 			return err
 		}
 		if events >= int64(limit) || size >= maxBytes {
 			return errEnough
 		}
-		n, err := b.Size()
-		b.InRow = bytes.Clone(b.InRow)
-		rows, events, size = append(rows, b), events+last-max(first-1, after), size+n
+		n, err := r.body.Size()
+		r.body.InRow = bytes.Clone(r.body.InRow)
+		rows, events, size = append(rows, r), events+r.last-max(r.first-1, after), size+n
 		return err
 	}, `SELECT first_seq, last_seq, body, pieces FROM run_events WHERE run = $1 AND last_seq > $2 ORDER BY first_seq LIMIT $3`, run, after, int64(limit))
 	if errors.Is(err, errEnough) {

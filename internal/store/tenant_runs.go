@@ -34,16 +34,13 @@ func (n *Tenant) Runs(ctx context.Context, f *Filter) ([]journal.RunInfo, *Posit
 	return n.s.Runs(ctx, &own)
 }
 
-// maxEventBytes is the number of bytes after which [Tenant.RunEvents] returns no more events.
-const maxEventBytes = 4 << 20
-
 // RunEvents returns events of one of the tenant's runs; see [journal.Journal]. It returns fewer
-// than limit events if the events are large.
-func (n *Tenant) RunEvents(ctx context.Context, id string, after int64, limit int) ([]abi.Event, error) {
+// than limit events if they reach maxBytes bytes, but at least one.
+func (n *Tenant) RunEvents(ctx context.Context, id string, after int64, limit, maxBytes int) ([]abi.Event, error) {
 	if _, err := n.own(ctx, id); err != nil {
 		return nil, err
 	}
-	return n.s.events(ctx, id, after, limit, maxEventBytes)
+	return n.s.events(ctx, id, after, limit, maxBytes)
 }
 
 // CancelRun asks the process that executes one of the tenant's runs to cancel it.

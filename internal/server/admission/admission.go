@@ -31,6 +31,7 @@ const queueRetry = 5 * time.Second
 // A Controller admits the work of the tenants of one server.
 type Controller struct {
 	InFlight   *InFlight
+	Responses  *Responses
 	Rejections *Rejections
 
 	requests *fairshare.RateLimiter
@@ -62,6 +63,7 @@ func New(processors int, now func() time.Time, draining <-chan struct{}) *Contro
 	return &Controller{
 		yield:      yield,
 		InFlight:   newInFlight(),
+		Responses:  newResponses(),
 		Rejections: newRejections(draining),
 		requests:   fairshare.NewRateLimiter(now),
 		controls:   fairshare.NewRateLimiter(now),

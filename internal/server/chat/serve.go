@@ -26,8 +26,8 @@ const (
 )
 
 // Serve responds to a request with the events of its run, which must end with run_finished or
-// run_paused. It returns an error, which is an *Error if the client may see it, only if nothing
-// was written.
+// run_paused. It returns an error, which is an *Error if the client may see it, if nothing was
+// written, or writing failed.
 func Serve(w http.ResponseWriter, r *http.Request, q *Request, events iter.Seq2[abi.Event, error]) error {
 	s := &sender{w: w, control: http.NewResponseController(w), request: q, made: time.Now().Unix()}
 	if !q.stream {
@@ -80,8 +80,8 @@ func (s *sender) whole(events iter.Seq2[abi.Event, error]) error {
 	}
 	s.w.Header().Set("Content-Type", "application/json")
 	_ = s.control.SetWriteDeadline(time.Now().Add(writeTime))
-	_, _ = s.w.Write(append(b, '\n'))
-	return nil
+	_, err = s.w.Write(append(b, '\n'))
+	return err
 }
 
 // failure returns the error of a run that failed, or nil.

@@ -112,7 +112,7 @@ func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) 
 	c.ReleaseBody()
 	l.Attached.Store(true)
 	defer l.Follow()()
-	x.stream(w, req, l)
+	x.stream(w, req, c, l)
 	return nil
 }
 
@@ -202,7 +202,7 @@ func pendingIDs(list []abi.Pending) (ids []string) {
 
 // stream writes the events of a run in progress here. The stream ends if the client is too slow
 // and needs events that are no longer in memory, because the protocol has no way to reconnect.
-func (x *AGUI) stream(w http.ResponseWriter, req *http.Request, l *runs.ActiveRun) {
+func (x *AGUI) stream(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, l *runs.ActiveRun) {
 	s := httpapi.NewEventStream(w, x.Timeouts.Write)
 	after := l.From
 	for s.Err == nil {
@@ -210,9 +210,16 @@ func (x *AGUI) stream(w http.ResponseWriter, req *http.Request, l *runs.ActiveRu
 		if !ok && len(lines) > 0 {
 			return
 		}
+		if size := runs.Size(lines); c.Response.Set(size) != nil {
+			lines = nil // while it waits
+			if c.Response.Wait(req.Context(), size, httpapi.HeartbeatInterval, s.Beat) != nil {
+				return
+			}
+			continue
+		}
 		for _, line := range lines {
 			for _, b := range line.Encoded {
-				s.Send(append(append([]byte("data: "), b...), '\n', '\n'))
+				s.Send([]byte("data: "), b, []byte("\n\n"))
 			}
 			after = line.Seq
 		}

@@ -203,7 +203,7 @@ func (x *Chat) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Calle
 	if err != nil {
 		return err
 	}
-	events := x.Runs.Follow(c.Tenant, info, l.From).All(req.Context())
+	events := x.Runs.Follow(c, info, l.From).All(req.Context())
 	return chat.Serve(w, req, q, subtractUsage(req.Context(), c.Tenant, l.ID, events, before))
 }
 

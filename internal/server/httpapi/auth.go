@@ -34,6 +34,8 @@ func (rt *Router) guard(r Route) func(huma.Context, func(huma.Context)) {
 			return
 		}
 		defer leave()
+		c.Response = rt.admission.Responses.Open(c.Key.Tenant)
+		defer c.Response.Close()
 		next(huma.WithValue(ctx, callerKey{}, c))
 	}
 }

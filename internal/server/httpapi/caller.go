@@ -18,6 +18,8 @@ type Caller struct {
 
 	BodyBytes   int    // size of the request's body, once it is read
 	ReleaseBody func() // reports that the request's body is no longer in memory
+
+	Response *admission.Response // counts what the response holds in memory; nil until the request is admitted
 }
 
 // Has reports whether the caller's key has a scope. Only keys of the operator's tenant can have

@@ -50,7 +50,7 @@ func newAPI(m *mux, version string) huma.API {
 	c.Info.Description = "Tenants bring middlewares as WebAssembly modules, and run agents with them."
 	c.DocsPath, c.SchemasPath, c.OpenAPIPath, c.CreateHooks = "", "", "", nil
 	c.RejectUnknownQueryParameters = true
-	format := huma.Format{Marshal: WriteJSON, Unmarshal: DecodeJSON}
+	format := huma.Format{Marshal: writeBody, Unmarshal: DecodeJSON}
 	c.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{

@@ -26,16 +26,23 @@ func NewEventStream(w http.ResponseWriter, part time.Duration) *EventStream {
 	return s
 }
 
-// Send writes b and flushes it. After an error, Send does nothing.
-func (s *EventStream) Send(b []byte) {
+// Send writes one part of the stream, whose bytes may be in pieces, and flushes it. After an error,
+// Send does nothing.
+func (s *EventStream) Send(pieces ...[]byte) {
 	if s.Err != nil {
 		return
 	}
 	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))
-	if _, s.Err = s.w.Write(b); s.Err == nil {
-		s.Err = s.control.Flush()
+	for _, b := range pieces {
+		if _, s.Err = s.w.Write(b); s.Err != nil {
+			return
+		}
 	}
+	s.Err = s.control.Flush()
 }
+
+// Beat sends a comment, which keeps the connection alive.
+func (s *EventStream) Beat() { s.Send([]byte(": still here\n\n")) }
 
 // Wait waits for a change and keeps the connection alive meanwhile. It returns false if the
 // client has disconnected.
@@ -47,7 +54,7 @@ func (s *EventStream) Wait(ctx context.Context, changed <-chan struct{}) bool {
 		case <-changed:
 			return true
 		case <-pulse.C:
-			s.Send([]byte(": still here\n\n"))
+			s.Beat()
 		case <-ctx.Done():
 			return false
 		}

@@ -1,8 +1,13 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net/http"
+	"reflect"
+
+	"github.com/agent-runner/agent-runner/internal/server/admission"
 )
 
 // A responseRecorder records a response for the request's log record.
@@ -13,6 +18,7 @@ type responseRecorder struct {
 	bytes  int64
 	caller *Caller
 	cause  error
+	body   []byte // the encoded body, if a handler of JSON succeeded
 }
 
 // WriteHeader implements [http.ResponseWriter].
@@ -23,8 +29,16 @@ func (a *responseRecorder) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements [http.ResponseWriter].
+// Write implements [http.ResponseWriter]. It fails with an [*admission.QuotaError], and writes
+// nothing, if the tenant's responses hold too much for a large b.
 func (a *responseRecorder) Write(b []byte) (int, error) {
+	if a.caller != nil && a.caller.Response != nil && len(b) > admission.SmallResponse {
+		undo, err := a.caller.Response.Cover(len(b))
+		if err != nil {
+			return 0, err
+		}
+		defer undo()
+	}
 	if a.status == 0 {
 		a.status = http.StatusOK
 	}
@@ -48,4 +62,37 @@ func setCause(r *http.Request, err error) {
 	if a := recorderOf(r.Context()); a != nil && err != nil {
 		a.cause = err
 	}
+}
+
+// bodyField returns the index of an output's field for a body of JSON, or nil if it has none.
+func bodyField(output reflect.Type) []int {
+	f, ok := output.FieldByName("Body")
+	if !ok || f.Type.Kind() == reflect.Func || f.Type == reflect.TypeFor[[]byte]() {
+		return nil
+	}
+	return f.Index
+}
+
+// encode encodes a handler's body of JSON, and counts its bytes as the response's. It clears the
+// body, so that nothing but these bytes is in memory while the client reads them.
+func (a *responseRecorder) encode(body reflect.Value) error {
+	var b bytes.Buffer
+	if err := WriteJSON(&b, body.Interface()); err != nil {
+		return err
+	}
+	if err := a.caller.Response.Set(b.Cap()); err != nil {
+		return err
+	}
+	a.body = b.Bytes()
+	body.SetZero()
+	return nil
+}
+
+// writeBody writes the body of a response: the encoded body, or else v as JSON.
+func writeBody(w io.Writer, v any) error {
+	if a, ok := w.(*responseRecorder); ok && a.body != nil {
+		_, err := a.Write(a.body)
+		return err
+	}
+	return WriteJSON(w, v)
 }

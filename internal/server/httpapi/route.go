@@ -106,17 +106,24 @@ func (rt *Router) operation(r Route) huma.Operation {
 	return op
 }
 
-// Register registers a handler of JSON.
+// Register registers a handler of JSON. Its output is encoded under the slot of requests that only
+// read, and written afterwards.
 func Register[I, O any](rt *Router, r Route, handle func(ctx context.Context, c *Caller, in *I) (*O, error)) {
 	op := rt.operation(r)
 	defer rt.checkParameters(r)
 	defer rt.markDeprecated(r)
+	body := bodyField(reflect.TypeFor[O]())
 	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
 		c := callerOf(ctx)
 		var out *O
 		if err := rt.read(ctx, c, &r, func() (err error) {
-			out, err = handle(ctx, c, in)
-			return err
+			if out, err = handle(ctx, c, in); err != nil || out == nil || body == nil {
+				return err
+			}
+			if a := recorderOf(ctx); a != nil && c != nil {
+				return a.encode(reflect.ValueOf(out).Elem().FieldByIndex(body))
+			}
+			return nil
 		}); err != nil {
 			return nil, ProblemOf(err)
 		}
@@ -164,7 +171,8 @@ func (rt *Router) markDeprecated(r Route) {
 // Raw registers a handler that reads the request and writes the response itself. The body is
 // limited in size, and in time to bodyTimeout, which the handler may change with
 // [http.ResponseController]. An error that the handler returns before it writes becomes a
-// problem. describe adds parameters, bodies and responses to the document.
+// problem. A handler that returns much data reads and encodes it in [admission.Controller.Read],
+// and counts it in [Caller.Response]. describe adds parameters, bodies and responses to the document.
 func (rt *Router) Raw(
 	r Route,
 	describe func(*huma.Operation, huma.Registry),

@@ -67,6 +67,14 @@ func (l *Event) size() int {
 	return n
 }
 
+// Size estimates the memory of events, in bytes.
+func Size(lines []Event) (n int) {
+	for i := range lines {
+		n += lines[i].size()
+	}
+	return n
+}
+
 // count counts tail in the memory account of the run's tenant.
 func (r *ActiveRun) count(a *account.Account) {
 	r.mu.Lock()

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -15,18 +16,33 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// sendLines writes events, small ones together, and returns the number of the last event.
+// Limits of a page of events.
+const (
+	pageSize     = 500
+	maxPageBytes = 4 << 20
+)
+
+// sendLines writes events, small ones together and large ones without a copy, and returns the
+// number of the last event.
 func sendLines(s *httpapi.EventStream, lines []Event, after int64) int64 {
 	var b bytes.Buffer
 	for _, l := range lines {
-		if l.data != nil {
-			fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: %s\n\n", l.Seq, l.Type, l.data)
+		after = l.Seq
+		if l.data == nil {
+			continue
 		}
-		if b.Len() >= maxChunkBytes {
+		if b.Len() > 0 && b.Len()+len(l.data) > maxChunkBytes {
 			s.Send(b.Bytes())
 			b.Reset()
 		}
-		after = l.Seq
+		fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: ", l.Seq, l.Type)
+		if len(l.data) > maxChunkBytes {
+			s.Send(b.Bytes(), l.data, []byte("\n\n"))
+			b.Reset()
+			continue
+		}
+		b.Write(l.data)
+		b.WriteString("\n\n")
 	}
 	if b.Len() > 0 {
 		s.Send(b.Bytes())
@@ -46,7 +62,7 @@ func (r *Service) events(w http.ResponseWriter, req *http.Request, c *httpapi.Ca
 	if err != nil {
 		return err
 	}
-	f := r.Follow(c.Tenant, info, after)
+	f := r.Follow(c, info, after)
 	if !strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
 		return r.page(w, req, f, info.LastSeq)
 	}
@@ -68,7 +84,7 @@ func (r *Service) stream(w http.ResponseWriter, req *http.Request, f *Follower) 
 	s := httpapi.NewEventStream(w, r.options.Timeouts.Write)
 	after := f.after
 	for s.Err == nil {
-		lines, err := f.next(ctx, func() { s.Send([]byte(": still here\n\n")) })
+		lines, err := f.next(ctx, s.Beat)
 		if err != nil || len(lines) == 0 {
 			return
 		}
@@ -78,12 +94,26 @@ func (r *Service) stream(w http.ResponseWriter, req *http.Request, f *Follower) 
 
 // page responds with a page of events as JSON. last is the number of the run's last event.
 func (r *Service) page(w http.ResponseWriter, req *http.Request, f *Follower, last int64) error {
-	list, err := f.tenant.RunEvents(req.Context(), f.run, f.after, pageSize)
-	if err != nil {
+	var b bytes.Buffer
+	if err := r.admission.Read(req.Context(), f.tenant.ID(), false, func() error {
+		if err := f.encodePage(req.Context(), &b, last); err != nil {
+			return err
+		}
+		return f.response.Set(b.Cap())
+	}); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	var b bytes.Buffer
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// encodePage writes a page of events to b.
+func (f *Follower) encodePage(ctx context.Context, b *bytes.Buffer, last int64) error {
+	list, err := f.tenant.RunEvents(ctx, f.run, f.after, pageSize, maxPageBytes)
+	if err != nil {
+		return err
+	}
 	b.WriteString(`{"events":[`)
 	first := true
 	for i := range list {
@@ -97,9 +127,8 @@ func (r *Service) page(w http.ResponseWriter, req *http.Request, f *Follower, la
 		first = false
 		b.Write(l.data)
 	}
-	fmt.Fprintf(&b, `],"more":%v}`+"\n", len(list) > 0 && list[len(list)-1].Seq < last)
-	_, err = w.Write(b.Bytes())
-	return err
+	fmt.Fprintf(b, `],"more":%v}`+"\n", len(list) > 0 && list[len(list)-1].Seq < last)
+	return nil
 }
 
 // lastID returns the number of the last event that the client has received.

@@ -9,15 +9,16 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Limits of streams of events.
+// Limits of streams of events. maxBatch and maxBatchBytes limit the events that a stream reads at
+// once.
 const (
 	maxChunkBytes = 32 << 10 // small events are written together up to this size
 	pollInterval  = 250 * time.Millisecond
-	pageSize      = 500 // events that are read from the store at once
 )
 
 // A Follower reads the events of a run, whether it is in progress here, elsewhere, or over.
@@ -27,25 +28,48 @@ type Follower struct {
 	run      string
 	after    int64 // the number of the last event that was read
 	redactor *Redactor
+	response *admission.Response // counts the events that next returned last
 
 	live *ActiveRun // set if the run is or was in progress here
 	last bool       // live has no more events
 }
 
-// Follow returns a [Follower] that reads a run's events after event number after.
-func (r *Service) Follow(t *store.Tenant, info *journal.RunInfo, after int64) *Follower {
-	return &Follower{runs: r, tenant: t, run: info.ID, after: after, redactor: NewRedactor(info.Modules)}
+// Follow returns a [Follower] that reads a run's events after event number after, for the response
+// to a caller.
+func (r *Service) Follow(c *httpapi.Caller, info *journal.RunInfo, after int64) *Follower {
+	return &Follower{
+		runs:     r,
+		tenant:   c.Tenant,
+		run:      info.ID,
+		after:    after,
+		redactor: NewRedactor(info.Modules),
+		response: c.Response,
+	}
 }
 
 // next waits for events and returns them. It returns none when the run has ended or paused. It
-// calls beat when no event arrives for [httpapi.HeartbeatInterval].
+// calls beat when no event arrives for [httpapi.HeartbeatInterval]. The caller no longer uses the
+// events of the previous call.
 func (f *Follower) next(ctx context.Context, beat func()) ([]Event, error) {
 	pulse := time.NewTicker(httpapi.HeartbeatInterval)
 	defer pulse.Stop()
+	_ = f.response.Set(0)
 	for {
 		lines, changed, over, err := f.poll(ctx)
-		if err != nil || len(lines) > 0 || over {
-			return lines, err
+		if err != nil || over {
+			return nil, err
+		}
+		if size := Size(lines); size > 0 {
+			if f.response.Set(size) == nil {
+				f.after = lines[len(lines)-1].Seq
+				return lines, nil
+			}
+			// Drop the events before the wait, and read them again.
+			lines, f.last = nil, false
+			if err := f.response.Wait(ctx, size, httpapi.HeartbeatInterval, beat); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		select {
 		case <-changed:
@@ -68,28 +92,22 @@ func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan stru
 		switch {
 		case ok && len(lines) > 0:
 			f.last = lines[len(lines)-1].last()
-			return f.advance(lines), nil, false, nil
+			return lines, nil, false, nil
 		case f.last:
 			return nil, nil, true, nil
 		case ok && !over:
 			return nil, changed, false, nil
 		}
 	}
-	events, err := f.tenant.RunEvents(ctx, f.run, f.after, pageSize)
-	if err != nil {
-		return nil, nil, false, err
-	}
-	for i := range events {
-		lines = append(lines, f.redactor.encode(&events[i]))
-	}
-	if len(lines) > 0 {
-		return f.advance(lines), nil, false, nil
-	}
 	info, err := f.tenant.Run(ctx, f.run)
 	if err != nil {
 		return nil, nil, false, err
 	}
-	if info.Status != journal.StatusRunning && info.LastSeq <= f.after {
+	if info.LastSeq > f.after {
+		if lines, err = f.read(ctx); err != nil || len(lines) > 0 {
+			return lines, nil, false, err
+		}
+	} else if info.Status != journal.StatusRunning {
 		return nil, nil, true, nil
 	}
 	select {
@@ -102,11 +120,25 @@ func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan stru
 	return nil, soon, false, nil
 }
 
-func (f *Follower) advance(lines []Event) []Event {
-	if len(lines) > 0 {
-		f.after = lines[len(lines)-1].Seq
+// read returns a batch of events from the store. It returns none if too many reading requests of
+// the tenant are waiting.
+func (f *Follower) read(ctx context.Context) (lines []Event, err error) {
+	err = f.runs.admission.Read(ctx, f.tenant.ID(), false, func() error {
+		events, err := f.tenant.RunEvents(ctx, f.run, f.after, maxBatch, maxBatchBytes)
+		size := 0
+		for i := range events {
+			l := f.redactor.encode(&events[i])
+			if size += l.size(); size > maxBatchBytes && i > 0 {
+				break
+			}
+			lines = append(lines, l)
+		}
+		return err
+	})
+	if busy := (*admission.QuotaError)(nil); errors.As(err, &busy) {
+		return nil, nil
 	}
-	return lines
+	return lines, err
 }
 
 // All yields all further events. If the run does not end or pause here, the last value is an

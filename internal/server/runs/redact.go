@@ -17,14 +17,22 @@ import (
 
 // A Redactor removes the operator's middlewares, their logs, failures and values, from data for
 // tenants.
-type Redactor struct{ entries map[string]bool }
+type Redactor struct {
+	entries map[string]bool
+	names   [][]byte // the prefixed names of entries, longer ones before their prefixes
+}
 
 // NewRedactor returns the redactor of a run's modules.
 func NewRedactor(pins []journal.Pin) *Redactor {
-	h := &Redactor{map[string]bool{}}
+	h := &Redactor{entries: map[string]bool{}}
 	for _, p := range pins {
 		if p.Ring != "tenant" {
 			h.entries[p.Entry] = true
+		}
+	}
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(h.entries))) {
+		if strings.HasPrefix(name, agents.OperatorName+".") {
+			h.names = append(h.names, []byte(name))
 		}
 	}
 	return h
@@ -176,10 +184,8 @@ func (h *Redactor) runFinished(e *abi.Event) *abi.Event {
 // model's messages about a denied tool call. The names have a prefix, so they cannot mean
 // anything else.
 func (h *Redactor) redactNames(b []byte) []byte {
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(h.entries))) { // longer names before their prefixes
-		if strings.HasPrefix(name, agents.OperatorName+".") {
-			b = bytes.ReplaceAll(b, []byte(name), []byte(agents.OperatorName))
-		}
+	for _, name := range h.names {
+		b = bytes.ReplaceAll(b, name, []byte(agents.OperatorName))
 	}
 	return b
 }

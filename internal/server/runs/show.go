@@ -81,7 +81,7 @@ func (r *Service) showDetails(ctx context.Context, t *store.Tenant, info *journa
 	if info.Status != journal.StatusFinished {
 		return shown, nil
 	}
-	last, err := t.RunEvents(ctx, info.ID, info.LastSeq-1, 1)
+	last, err := t.RunEvents(ctx, info.ID, info.LastSeq-1, 1, 1)
 	if err != nil || len(last) == 0 {
 		return shown, err
 	}

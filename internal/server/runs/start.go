@@ -159,7 +159,7 @@ func (r *Service) respondEvents(
 	if resumed && l != nil {
 		after = l.From
 	}
-	r.stream(w, req, r.Follow(c.Tenant, info, after))
+	r.stream(w, req, r.Follow(c, info, after))
 	return nil
 }
 
@@ -178,11 +178,22 @@ func (r *Service) respondRun(
 	if err != nil {
 		return err
 	}
-	shown, err := r.showDetails(req.Context(), c.Tenant, info)
-	if err != nil {
-		return err
+	var b []byte
+	show := func() error {
+		shown, err := r.showDetails(req.Context(), c.Tenant, info)
+		if err != nil {
+			return err
+		}
+		if b, err = abijson.Marshal(shown); err != nil {
+			return err
+		}
+		return c.Response.Set(cap(b))
 	}
-	b, err := abijson.Marshal(shown)
+	if l != nil {
+		err = show()
+	} else { // the request is repeated, and the run may have a large output
+		err = r.admission.Read(req.Context(), c.Key.Tenant, true, show)
+	}
 	if err != nil {
 		return err
 	}

@@ -318,3 +318,52 @@ func testLargeCorrupt(t *testing.T, open Opener) {
 		require.NoError(t, err)
 	}
 }
+
+// testEventPages checks that pages of events with a limit of bytes have each event once, also if
+// many events are in one row.
+func testEventPages(t *testing.T, s store.Store) {
+	s := open(t)
+	ctx := t.Context()
+	_, err := s.CreateTenant(ctx, "acme", "", store.TenantQuota{}, nil)
+	require.NoError(t, err)
+	require.NoError(
+		t,
+		s.Create(ctx, &journal.Creation{ID: "r", Tenant: "acme", Owner: "me", Lease: lease, Log: []byte("x")}),
+	)
+	const perRow, rows, size = 100, 3, 4 << 10
+	for row := range int64(rows) {
+		var events []byte
+		for i := range int64(perRow) {
+			events = append(events, largeEvent(t, row*perRow+i+1, size)...)
+		}
+		require.NoError(
+			t,
+			s.Commit(
+				ctx,
+				&journal.Commit{
+					Run:    "r",
+					Epoch:  1,
+					Entry:  row + 2,
+					Log:    []byte("x"),
+					First:  row*perRow + 1,
+					Last:   (row + 1) * perRow,
+					Events: events,
+					Lease:  lease,
+				},
+			),
+		)
+	}
+	for _, maxBytes := range []int{1, size / 2, 10 * size, 1 << 20} {
+		after := int64(0)
+		for after < rows*perRow {
+			page, err := s.Tenant("acme").RunEvents(ctx, "r", after, 500, maxBytes)
+			require.NoError(t, err)
+			require.NotEmpty(t, page)
+			require.LessOrEqual(t, len(page), maxBytes/size+1)
+			for i := range page {
+				after++
+				require.Equal(t, after, page[i].Seq)
+			}
+		}
+	}
+}
