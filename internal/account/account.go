@@ -20,6 +20,8 @@
 //	the timeline of a run                                 5,000 spans
 //	messages that an AG-UI encoder retains                4 MiB a run
 //	chunks between a stream and its reader                1 MiB or 256 chunks for each open stream
+//	responses of the server                               64 MiB for a tenant, which package admission counts, and 32 KiB
+//	                                                      for each response
 //	linear memory of modules                              the sandbox reserves it before a run begins
 package account
 

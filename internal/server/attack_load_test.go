@@ -111,6 +111,13 @@ func (f *fixture) serve(t *testing.T) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	f.serveOn(t, l)
+	return l.Addr().String()
+}
+
+// serveOn serves on l until the test ends.
+func (f *fixture) serveOn(t *testing.T, l net.Listener) {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- f.server.Serve(ctx, l) }()
@@ -118,7 +125,6 @@ func (f *fixture) serve(t *testing.T) (address string) {
 		stop()
 		<-served
 	})
-	return l.Addr().String()
 }
 
 // say opens a connection and sends text.

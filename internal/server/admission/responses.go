@@ -30,8 +30,8 @@ type tenantResponses struct {
 
 func newResponses() *Responses { return &Responses{tenants: map[string]*tenantResponses{}} }
 
-// Load returns the bytes that the responses to a tenant hold.
-func (r *Responses) Load(tenant string) int64 {
+// load returns the bytes that the responses to a tenant hold.
+func (r *Responses) load(tenant string) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t := r.tenants[tenant]; t != nil {

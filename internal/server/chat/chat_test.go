@@ -74,7 +74,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, b []byte) error {
 			return &chat.Error{Status: http.StatusConflict, Message: err.Error()}
 		}
 	}
-	return chat.Serve(w, r, q, s.keep(events))
+	return chat.Serve(w, r, q, s.keep(events), func(int) error { return nil })
 }
 
 func (s *server) keep(events iter.Seq2[abi.Event, error]) iter.Seq2[abi.Event, error] {

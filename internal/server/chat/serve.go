@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,20 +15,24 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/modelfailure"
 	"github.com/agent-runner/agent-runner/internal/toolcall"
+	"github.com/agent-runner/agent-runner/internal/server/sse"
 )
 
-// Timeouts of streams: writeTime is the maximum time for a client to read one part, and beat is the
-// silence after which a stream sends a comment.
-const (
-	writeTime = 30 * time.Second
-	beat      = 15 * time.Second
-)
+// writeTime is the maximum time for a client to read one part of a response.
+const writeTime = 30 * time.Second
 
 // Serve responds to a request with the events of its run, which must end with run_finished or
-// run_paused. It returns an error, which is an *Error if the client may see it, if nothing was
-// written, or writing failed.
-func Serve(w http.ResponseWriter, r *http.Request, q *Request, events iter.Seq2[abi.Event, error]) error {
-	s := &sender{w: w, control: http.NewResponseController(w), request: q, made: time.Now().Unix()}
+// run_paused. hold is called when the run is over, with the bytes that the response then holds in
+// memory; the response ends with its error. Serve returns an error, which is an *Error if the client
+// may see it, if nothing was written, or writing failed.
+func Serve(
+	w http.ResponseWriter,
+	r *http.Request,
+	q *Request,
+	events iter.Seq2[abi.Event, error],
+	hold func(bytes int) error,
+) error {
+	s := &sender{w: w, request: q, made: time.Now().Unix(), hold: hold}
 	if !q.stream {
 		return s.whole(events)
 	}
@@ -39,13 +42,13 @@ func Serve(w http.ResponseWriter, r *http.Request, q *Request, events iter.Seq2[
 // A sender writes a completion.
 type sender struct {
 	w       http.ResponseWriter
-	control *http.ResponseController
 	request *Request
 	made    int64
+	hold    func(bytes int) error
 
-	run   string
-	turn  turn
-	begun bool // the stream has begun
+	run    string
+	turn   turn
+	events *sse.Stream // nil until the stream begins
 }
 
 // whole responds with one object when the run is over.
@@ -78,9 +81,14 @@ func (s *sender) whole(events iter.Seq2[abi.Event, error]) error {
 	if err != nil {
 		return err
 	}
+	b = append(b, '\n')
+	s.turn = turn{} // only b is in memory while the client reads
+	if err := s.hold(cap(b)); err != nil {
+		return err
+	}
 	s.w.Header().Set("Content-Type", "application/json")
-	_ = s.control.SetWriteDeadline(time.Now().Add(writeTime))
-	_, err = s.w.Write(append(b, '\n'))
+	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(writeTime))
+	_, err = s.w.Write(b)
 	return err
 }
 
@@ -165,6 +173,10 @@ func (s *sender) object(kind string, choices ...any) map[string]any {
 	}
 }
 
+// encodings is the number of times that the text of a turn is in memory at the end of its stream:
+// once as text and once as JSON.
+const encodings = 2
+
 // stream responds with a chunk for each piece of text as it arrives.
 func (s *sender) stream(ctx context.Context, events iter.Seq2[abi.Event, error]) error {
 	next, stop := iter.Pull2(events)
@@ -178,12 +190,12 @@ func (s *sender) stream(ctx context.Context, events iter.Seq2[abi.Event, error])
 		said := s.turn.take(e)
 		if failed := s.failure(e, err); failed != nil {
 			var problem *Error
-			if !s.begun || !errors.As(failed, &problem) {
+			if s.events == nil || !errors.As(failed, &problem) {
 				return failed
 			}
 			s.send(problem.object())
 			s.done()
-			return nil
+			return s.events.Err
 		}
 		if e.Type == "" {
 			continue
@@ -192,9 +204,15 @@ func (s *sender) stream(ctx context.Context, events iter.Seq2[abi.Event, error])
 		for _, delta := range said {
 			s.delta(delta, nil)
 		}
+		if s.events.Err != nil {
+			return s.events.Err
+		}
 	}
 	if s.run == "" {
 		return errors.New("the run ended without an event")
+	}
+	if err := s.hold(encodings * s.turn.bytes()); err != nil {
+		return err
 	}
 	s.begin()
 	if text, ok := s.turn.corrected(); ok { // streamed text cannot be withdrawn
@@ -215,7 +233,7 @@ func (s *sender) stream(ctx context.Context, events iter.Seq2[abi.Event, error])
 		s.send(o)
 	}
 	s.done()
-	return nil
+	return s.events.Err
 }
 
 // An item is an event of a run, received from another goroutine.
@@ -232,15 +250,15 @@ func (s *sender) wait(ctx context.Context, next func() (abi.Event, error, bool))
 		e, err, ok := next()
 		came <- item{e, err, ok}
 	}()
-	pulse := time.NewTicker(beat)
+	pulse := time.NewTicker(sse.HeartbeatInterval)
 	defer pulse.Stop()
 	for {
 		select {
 		case i := <-came:
 			return i.event, i.err, i.ok
 		case <-pulse.C:
-			if s.begun && ctx.Err() == nil {
-				s.write([]byte(": still here\n\n"))
+			if s.events != nil && ctx.Err() == nil {
+				s.events.Beat()
 			}
 		}
 	}
@@ -248,14 +266,10 @@ func (s *sender) wait(ctx context.Context, next func() (abi.Event, error, bool))
 
 // begin starts the stream.
 func (s *sender) begin() {
-	if s.begun {
+	if s.events != nil {
 		return
 	}
-	s.begun = true
-	h := s.w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // proxies must not buffer events
+	s.events = sse.New(s.w, writeTime)
 	s.delta(map[string]any{"role": abi.RoleAssistant, "content": ""}, nil)
 }
 
@@ -268,19 +282,10 @@ func (s *sender) send(v any) {
 	if err != nil {
 		return
 	}
-	s.write(bytes.Join([][]byte{[]byte("data: "), b, []byte("\n\n")}, nil))
+	s.events.Send([]byte("data: "), b, []byte("\n\n"))
 }
 
-func (s *sender) done() { s.write([]byte("data: [DONE]\n\n")) }
-
-// write writes and flushes b. A client that does not read in time is disconnected, which
-// cancels the request.
-func (s *sender) write(b []byte) {
-	_ = s.control.SetWriteDeadline(time.Now().Add(writeTime))
-	if _, err := s.w.Write(b); err == nil {
-		_ = s.control.Flush()
-	}
-}
+func (s *sender) done() { s.events.Send([]byte("data: [DONE]\n\n")) }
 
 func usageOf(u *abi.Usage) any {
 	if u == nil {

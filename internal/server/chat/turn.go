@@ -29,6 +29,15 @@ type turn struct {
 	notice   string
 }
 
+// bytes returns the size of the turn's text in memory.
+func (t *turn) bytes() int {
+	n := t.said.Len() + t.step.Len()
+	for _, text := range t.steps {
+		n += len(text)
+	}
+	return n
+}
+
 // take processes an event and returns the chunks to send for it.
 func (t *turn) take(e abi.Event) []map[string]any {
 	switch e.Type {

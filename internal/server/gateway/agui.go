@@ -21,6 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
+	"github.com/agent-runner/agent-runner/internal/server/sse"
 	"github.com/agent-runner/agent-runner/internal/store"
 	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
@@ -201,18 +202,19 @@ func pendingIDs(list []abi.Pending) (ids []string) {
 }
 
 // stream writes the events of a run in progress here. The stream ends if the client is too slow
-// and needs events that are no longer in memory, because the protocol has no way to reconnect.
+// and needs events that are no longer in memory, because the protocol has no way to reconnect, or
+// if the run is over and the tenant's responses hold too much for the rest of its events.
 func (x *AGUI) stream(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, l *runs.ActiveRun) {
-	s := httpapi.NewEventStream(w, x.Timeouts.Write)
+	s := sse.New(w, x.Timeouts.Write)
+	s.Retry()
 	after := l.From
 	for s.Err == nil {
 		lines, changed, over, ok := l.Since(after)
 		if !ok && len(lines) > 0 {
 			return
 		}
-		if size := runs.Size(lines); c.Response.Set(size) != nil {
-			lines = nil // while it waits
-			if c.Response.Wait(req.Context(), size, httpapi.HeartbeatInterval, s.Beat) != nil {
+		if size := max(runs.Size(lines), l.Retained()); c.Response.Set(size) != nil {
+			if over || c.Response.Wait(req.Context(), size, sse.HeartbeatInterval, s.Beat) != nil {
 				return
 			}
 			continue

@@ -25,6 +25,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/sse"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -80,14 +81,10 @@ func (m *Service) upload(w http.ResponseWriter, r *http.Request, c *httpapi.Call
 	}
 	// Full duplex allows progress events while the body is read.
 	_ = control.EnableFullDuplex()
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
+	events := sse.New(w, m.timeouts.Write) // a slow client must not hold a compile slot
 	send := func(event string, data any) {
-		b, err := json.Marshal(data)
-		if err == nil {
-			_ = control.SetWriteDeadline(time.Now().Add(m.timeouts.Write)) // a slow client must not hold a compile slot
-			_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, b)
-			_ = control.Flush()
+		if b, err := json.Marshal(data); err == nil {
+			events.Send(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", event, b))
 		}
 	}
 	u.progress = func(stage string, more map[string]any) {

@@ -40,6 +40,7 @@ type ActiveRun struct {
 	mu      sync.Mutex
 	tail    []Event
 	bytes   int
+	encoded bool           // tail has events in the protocol of a client, which the store does not have
 	share   *account.Share // of the tenant's memory, for tail
 	changed chan struct{}  // closed when tail or over changes
 	over    bool
@@ -90,7 +91,7 @@ func (r *ActiveRun) append(l Event) {
 	if len(r.tail) == 0 && r.bytes == 0 {
 		close(r.begun)
 	}
-	r.tail, r.bytes = append(r.tail, l), r.bytes+l.size()
+	r.tail, r.bytes, r.encoded = append(r.tail, l), r.bytes+l.size(), r.encoded || l.Encoded != nil
 	for len(r.tail) > 1 && (len(r.tail) > maxTail || r.bytes > maxTailBytes || r.share.Set(int64(r.bytes)) != nil) {
 		r.bytes -= r.tail[0].size()
 		r.tail[0] = Event{}
@@ -133,11 +134,17 @@ func (r *ActiveRun) failure() error {
 	return r.failed
 }
 
+// end ends the run here. Followers read the rest of its events from the store, unless a client
+// needs their encoding.
 func (r *ActiveRun) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_ = r.share.Set(0)
 	r.over = true
+	if last := len(r.tail) - 1; last > 0 && !r.encoded {
+		r.tail = slices.Clone(r.tail[last:])
+		r.bytes = r.tail[0].size()
+	}
 	close(r.changed)
 	r.changed = make(chan struct{})
 	close(r.ended)
@@ -162,6 +169,17 @@ func (r *ActiveRun) Since(after int64) (lines []Event, changed <-chan struct{}, 
 		}
 	}
 	return lines, r.changed, r.over, ok
+}
+
+// Retained returns the bytes of events that the run holds although it is over here. They count for
+// the response that follows the run, and no longer for the run's tenant.
+func (r *ActiveRun) Retained() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		return 0
+	}
+	return r.bytes
 }
 
 // removeTimeout limits the wait for a paused run to leave this process. Clients may answer as

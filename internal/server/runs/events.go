@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/sse"
 )
 
 // Limits of a page of events.
@@ -24,7 +25,7 @@ const (
 
 // sendLines writes events, small ones together and large ones without a copy, and returns the
 // number of the last event.
-func sendLines(s *httpapi.EventStream, lines []Event, after int64) int64 {
+func sendLines(s *sse.Stream, lines []Event, after int64) int64 {
 	var b bytes.Buffer
 	for _, l := range lines {
 		after = l.Seq
@@ -81,7 +82,8 @@ func (r *Service) stream(w http.ResponseWriter, req *http.Request, f *Follower) 
 	if l := r.Active.Get(f.tenant.ID(), f.run); l != nil {
 		defer l.Follow()()
 	}
-	s := httpapi.NewEventStream(w, r.options.Timeouts.Write)
+	s := sse.New(w, r.options.Timeouts.Write)
+	s.Retry()
 	after := f.after
 	for s.Err == nil {
 		lines, err := f.next(ctx, s.Beat)

@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/sse"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -29,9 +30,9 @@ type Follower struct {
 	after    int64 // the number of the last event that was read
 	redactor *Redactor
 	response *admission.Response // counts the events that next returned last
+	copies   int                 // times that the response holds each of these events
 
-	live *ActiveRun // set if the run is or was in progress here
-	last bool       // live has no more events
+	last bool // next has returned the event that ended or paused the run here
 }
 
 // Follow returns a [Follower] that reads a run's events after event number after, for the response
@@ -44,14 +45,15 @@ func (r *Service) Follow(c *httpapi.Caller, info *journal.RunInfo, after int64) 
 		after:    after,
 		redactor: NewRedactor(info.Modules),
 		response: c.Response,
+		copies:   1,
 	}
 }
 
 // next waits for events and returns them. It returns none when the run has ended or paused. It
-// calls beat when no event arrives for [httpapi.HeartbeatInterval]. The caller no longer uses the
+// calls beat when no event arrives for [sse.HeartbeatInterval]. The caller no longer uses the
 // events of the previous call.
 func (f *Follower) next(ctx context.Context, beat func()) ([]Event, error) {
-	pulse := time.NewTicker(httpapi.HeartbeatInterval)
+	pulse := time.NewTicker(sse.HeartbeatInterval)
 	defer pulse.Stop()
 	_ = f.response.Set(0)
 	for {
@@ -59,14 +61,13 @@ func (f *Follower) next(ctx context.Context, beat func()) ([]Event, error) {
 		if err != nil || over {
 			return nil, err
 		}
-		if size := Size(lines); size > 0 {
+		if size := f.copies * Size(lines); size > 0 {
 			if f.response.Set(size) == nil {
 				f.after = lines[len(lines)-1].Seq
 				return lines, nil
 			}
-			// Drop the events before the wait, and read them again.
-			lines, f.last = nil, false
-			if err := f.response.Wait(ctx, size, httpapi.HeartbeatInterval, beat); err != nil {
+			f.last = false // the events are not in memory while this waits, and are read again
+			if err := f.response.Wait(ctx, size, sse.HeartbeatInterval, beat); err != nil {
 				return nil, err
 			}
 			continue
@@ -84,17 +85,15 @@ func (f *Follower) next(ctx context.Context, beat func()) ([]Event, error) {
 // poll returns the available events: from memory if the run is in progress here, or else from
 // the store.
 func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan struct{}, over bool, err error) {
-	if l := f.runs.Active.Get(f.tenant.ID(), f.run); l != nil {
-		f.live = l
+	if f.last {
+		return nil, nil, true, nil
 	}
-	if f.live != nil {
-		lines, changed, over, ok := f.live.Since(f.after)
+	if l := f.runs.Active.Get(f.tenant.ID(), f.run); l != nil {
+		lines, changed, over, ok := l.Since(f.after)
 		switch {
 		case ok && len(lines) > 0:
 			f.last = lines[len(lines)-1].last()
 			return lines, nil, false, nil
-		case f.last:
-			return nil, nil, true, nil
 		case ok && !over:
 			return nil, changed, false, nil
 		}
@@ -144,6 +143,7 @@ func (f *Follower) read(ctx context.Context) (lines []Event, err error) {
 // All yields all further events. If the run does not end or pause here, the last value is an
 // error.
 func (f *Follower) All(ctx context.Context) iter.Seq2[abi.Event, error] {
+	f.copies = 3 // its JSON, its value, and what the caller writes of it
 	return func(yield func(abi.Event, error) bool) {
 		ended := false
 		for {

@@ -187,6 +187,7 @@ func (r *Service) respondRun(
 		if b, err = abijson.Marshal(shown); err != nil {
 			return err
 		}
+		b = append(b, '\n')
 		return c.Response.Set(cap(b))
 	}
 	if l != nil {
@@ -199,6 +200,6 @@ func (r *Service) respondRun(
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusAccepted)
-	_, err = w.Write(append(b, '\n'))
+	_, err = w.Write(b)
 	return err
 }

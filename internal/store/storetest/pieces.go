@@ -321,8 +321,8 @@ func testLargeCorrupt(t *testing.T, open Opener) {
 
 // testEventPages checks that pages of events with a limit of bytes have each event once, also if
 // many events are in one row.
-func testEventPages(t *testing.T, s store.Store) {
-	s := open(t)
+func testEventPages(t *testing.T, open Opener) {
+	s, _ := open(t, nil)
 	ctx := t.Context()
 	_, err := s.CreateTenant(ctx, "acme", "", store.TenantQuota{}, nil)
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ type Opener func(t *testing.T, o *store.Options) (s store.Store, where string)
 // Run runs the suite.
 func Run(t *testing.T, open Opener) {
 	for name, test := range map[string]func(*testing.T, Opener){
-		"runs": testRuns, "commits": testCommits, "fence": testFence, "claims": testClaims, "lists": testLists, "pages of runs": testPagesOfRuns, "pages and writers": testPagesAndWriters, "pages of other lists": testPagesOfOtherLists, "page bytes": testPageBytes,
+		"runs": testRuns, "commits": testCommits, "fence": testFence, "claims": testClaims, "lists": testLists, "pages of runs": testPagesOfRuns, "pages and writers": testPagesAndWriters, "pages of other lists": testPagesOfOtherLists, "page bytes": testPageBytes, "pages of events": testEventPages,
 		"cancel": testCancel, "many": testMany, "prune": testPrune, "retention": testRetention, "modules": testModules, "migrations": testMigrations,
 		"values": testValues, "value versions": testVersions, "quotas": testQuotas, "tenant value quotas": testTenantValueQuotas, "time to live": testTTL, "counters": testCounters,
 		"tenants": testTenants, "tenants deleted": testDeleteTenant, "isolation": testIsolation, "keys": testKeys, "first key": testFirstKey,

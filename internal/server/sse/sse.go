@@ -1,4 +1,5 @@
-package httpapi
+// Package sse writes responses of server-sent events. It knows nothing of what the events are.
+package sse
 
 import (
 	"context"
@@ -6,29 +7,36 @@ import (
 	"time"
 )
 
-// An EventStream writes a response of server-sent events.
-type EventStream struct {
+// HeartbeatInterval is the longest silence of a stream. After it, the stream sends a comment.
+const HeartbeatInterval = 15 * time.Second
+
+// A Stream is a response of server-sent events.
+type Stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration // for the client to read one part
-	Err     error
+	Err     error         // the first failure to write
 }
 
-// NewEventStream begins a response. A client that does not read a part in time is disconnected.
-func NewEventStream(w http.ResponseWriter, part time.Duration) *EventStream {
+// New begins a response. A client that does not read a part in time is disconnected.
+func New(w http.ResponseWriter, part time.Duration) *Stream {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // proxies must not buffer events
-	s := &EventStream{w: w, control: http.NewResponseController(w), timeout: part}
 	w.WriteHeader(http.StatusOK)
-	s.Send([]byte("retry: 1000\n\n"))
-	return s
+	return &Stream{w: w, control: http.NewResponseController(w), timeout: part}
 }
+
+// Retry tells the client to reconnect one second after the stream breaks.
+func (s *Stream) Retry() { s.Send([]byte("retry: 1000\n\n")) }
+
+// Beat sends a comment, which keeps the connection alive.
+func (s *Stream) Beat() { s.Send([]byte(": still here\n\n")) }
 
 // Send writes one part of the stream, whose bytes may be in pieces, and flushes it. After an error,
 // Send does nothing.
-func (s *EventStream) Send(pieces ...[]byte) {
+func (s *Stream) Send(pieces ...[]byte) {
 	if s.Err != nil {
 		return
 	}
@@ -41,12 +49,9 @@ func (s *EventStream) Send(pieces ...[]byte) {
 	s.Err = s.control.Flush()
 }
 
-// Beat sends a comment, which keeps the connection alive.
-func (s *EventStream) Beat() { s.Send([]byte(": still here\n\n")) }
-
 // Wait waits for a change and keeps the connection alive meanwhile. It returns false if the
 // client has disconnected.
-func (s *EventStream) Wait(ctx context.Context, changed <-chan struct{}) bool {
+func (s *Stream) Wait(ctx context.Context, changed <-chan struct{}) bool {
 	pulse := time.NewTicker(HeartbeatInterval)
 	defer pulse.Stop()
 	for {
@@ -60,6 +65,3 @@ func (s *EventStream) Wait(ctx context.Context, changed <-chan struct{}) bool {
 		}
 	}
 }
-
-// HeartbeatInterval is the longest silence of a stream. After it, the stream sends a comment.
-const HeartbeatInterval = 15 * time.Second

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
+)
+
+// smallBuffer is the size of the kernel's buffers for connections that stall. Larger ones would take
+// the responses.
+const smallBuffer = 4 << 10
+
+// A smallListener accepts connections that have small buffers.
+type smallListener struct{ net.Listener }
+
+func (l smallListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		err = conn.(*net.TCPConn).SetWriteBuffer(smallBuffer)
+	}
+	return conn, err
+}
+
+// stall sends a GET request and reads the status of its response, and no more. It returns 0 if no
+// response arrives while the test needs it.
+func stall(t *testing.T, address, path, key, accept string) (status int) {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return 0
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.(*net.TCPConn).SetReadBuffer(smallBuffer)
+	_, _ = fmt.Fprintf(
+		conn,
+		"GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nAccept: %s\r\n\r\n",
+		path,
+		key,
+		accept,
+	)
+	line := make([]byte, len("HTTP/1.1 200"))
+	if _, err := io.ReadFull(conn, line); err != nil {
+		return 0
+	}
+	_, _ = fmt.Sscanf(string(line), "HTTP/1.1 %d", &status)
+	return status
+}
+
+// heap returns the bytes of reachable objects.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // objects with finalizers, and pools
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestStalledReadersAreBounded checks that clients which do not read make the server hold no more
+// than a tenant's share, whatever they ask for, and that others are served meanwhile.
+func TestStalledReadersAreBounded(t *testing.T) {
+	began := make(chan string, 9)
+	f, _ := runFixture(t, map[string]func() *agent.Options{
+		"talker": func() *agent.Options { return talk(512 << 10) },
+		"slow":   func() *agent.Options { return slow(began, nil) },
+	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	f.serveOn(t, smallListener{l})
+	address := l.Addr().String()
+	var run, waiting, neighbour api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "talker", Input: "hi"}, &run)
+	f.finished(f.acme, run.ID)
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}, &waiting)
+	events, history := "/v1/runs/"+run.ID+"/events", "/v1/runs/"+run.ID+"/history"
+	require.Greater(t, len(f.send("GET", events, f.acme, nil).body), 512<<10)
+
+	before := heap()
+	const each = 67
+	statuses := make(chan int, 3*each)
+	var stalled sync.WaitGroup
+	for range each {
+		stalled.Go(func() { statuses <- stall(t, address, events, f.acme, "application/json") })
+		stalled.Go(func() { statuses <- stall(t, address, events, f.acme, "text/event-stream") })
+		stalled.Go(func() { statuses <- stall(t, address, history, f.acme, "application/json") })
+	}
+	stalled.Wait()
+	close(statuses)
+	count := map[int]int{}
+	for status := range statuses {
+		count[status]++
+	}
+	require.Equal(t, 3*each, count[200]+count[429], "%v", count)
+	require.Greater(t, count[200], each, "streams begin, and wait for their share")
+	require.NotZero(t, count[429])
+	const perRequest, slack = 64 << 10, 32 << 20
+	require.Less(t, heap()-before, int64(admission.MaxResponseBytes+3*each*perRequest+slack))
+
+	r := f.send("GET", events, f.acme, nil)
+	p := r.problem(t, 429)
+	require.Equal(t, "response_bytes", p.Quota)
+	require.NotEmpty(t, r.header.Get("Retry-After"))
+	f.ok("GET", "/v1/runs", f.acme, nil, nil)
+	<-began
+	f.ok("POST", "/v1/runs/"+waiting.ID+"/cancel", f.acme, nil, nil)
+	require.Equal(t, "canceled", f.finished(f.acme, waiting.ID).FinishReason)
+	f.ok("POST", "/v1/runs", f.beta, api.StartRun{Agent: "talker", Input: "hi"}, &neighbour)
+	f.finished(f.beta, neighbour.ID)
+	body := string(f.send("GET", "/v1/runs/"+neighbour.ID+"/events", f.beta, nil).body)
+	require.True(t, strings.HasSuffix(body, `],"more":false}`+"\n"))
+}
