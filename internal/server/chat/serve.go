@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/modelfailure"
-	"github.com/agent-runner/agent-runner/internal/toolcall"
 	"github.com/agent-runner/agent-runner/internal/server/sse"
+	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
 // writeTime is the maximum time for a client to read one part of a response.
