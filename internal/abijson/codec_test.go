@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,14 +19,20 @@ import (
 // generatedTypes returns the types with generated codecs.
 func generatedTypes() []reflect.Type {
 	var out []reflect.Type
+	add := func(t reflect.Type) {
+		if t.NumField() > 0 && !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	for _, h := range contract.Hooks() {
+		in, answer := contract.Exchange(h)
+		add(reflect.TypeOf(in).Elem())
+		add(reflect.TypeOf(answer).Elem())
+	}
 	for _, v := range []any{
-		abi.BeforeAgentInput{}, abi.BeforeAgentAnswer{}, abi.BeforeModelRewriteStateInput{}, abi.BeforeModelRewriteStateAnswer{}, abi.BeforeModelInput{}, abi.BeforeModelAnswer{},
-		abi.WrapModelInput{}, abi.WrapModelAnswer{}, abi.OnChunkInput{}, abi.OnChunkAnswer{}, abi.AfterModelInput{}, abi.AfterModelAnswer{}, abi.BeforeToolInput{}, abi.BeforeToolAnswer{},
-		abi.WrapToolCallInput{}, abi.WrapToolCallAnswer{}, abi.GateToolInput{}, abi.GateToolAnswer{}, abi.AfterToolInput{}, abi.AfterToolAnswer{}, abi.ToolMessagesInput{}, abi.ToolMessagesAnswer{},
-		abi.AfterToolsInput{}, abi.AfterToolsAnswer{}, abi.AfterAgentInput{}, abi.AfterAgentAnswer{}, abi.ObserveInput{}, abi.CallToolInput{}, abi.CallToolAnswer{}, abi.TranslateInput{}, abi.TranslateAnswer{},
-		abi.Event{}, abi.Error{}, abi.Description{}, abi.RequestPatch{}, contract.LocalValue{}, abi.Message{}, abi.ToolCall{}, abi.Part{}, abi.Chunk{}, abi.Response{}, abi.Tool{},
+		abi.Event{}, abi.Error{}, abi.RequestPatch{}, contract.LocalValue{}, abi.Message{}, abi.ToolCall{}, abi.Part{}, abi.Chunk{}, abi.Response{}, abi.Tool{},
 	} {
-		out = append(out, reflect.TypeOf(v))
+		add(reflect.TypeOf(v))
 	}
 	return out
 }

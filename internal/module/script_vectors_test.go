@@ -54,7 +54,7 @@ func TestScriptVectors(t *testing.T) {
 		var v vector
 		_, err = abijson.Decode(b, &v)
 		require.NoError(t, err, file)
-		shape, ok := shapes[v.Hook]
+		shape, ok := shapeOf(v.Hook)
 		if !ok {
 			continue // describe and configure have their own tests
 		}

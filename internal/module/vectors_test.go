@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,26 +42,13 @@ type vector struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// shapes are the input and answer types of the hooks that the chain calls.
-var shapes = map[abi.Hook][2]any{
-	contract.HookBeforeAgent:             {abi.BeforeAgentInput{}, abi.BeforeAgentAnswer{}},
-	contract.HookBeforeModelRewriteState: {abi.BeforeModelRewriteStateInput{}, abi.BeforeModelRewriteStateAnswer{}},
-	contract.HookBeforeModel:             {abi.BeforeModelInput{}, abi.BeforeModelAnswer{}},
-	contract.HookWrapModel:               {abi.WrapModelInput{}, abi.WrapModelAnswer{}},
-	contract.HookOnChunk:                 {abi.OnChunkInput{}, abi.OnChunkAnswer{}},
-	contract.HookAfterModel:              {abi.AfterModelInput{}, abi.AfterModelAnswer{}},
-	contract.HookAfterModelRewriteState:  {abi.AfterModelRewriteStateInput{}, abi.AfterModelRewriteStateAnswer{}},
-	contract.HookBeforeTool:              {abi.BeforeToolInput{}, abi.BeforeToolAnswer{}},
-	contract.HookWrapToolCall:            {abi.WrapToolCallInput{}, abi.WrapToolCallAnswer{}},
-	contract.HookGateTool:                {abi.GateToolInput{}, abi.GateToolAnswer{}},
-	contract.HookCallTool:                {abi.CallToolInput{}, abi.CallToolAnswer{}},
-	contract.HookAfterTool:               {abi.AfterToolInput{}, abi.AfterToolAnswer{}},
-	contract.HookToolMessages:            {abi.ToolMessagesInput{}, abi.ToolMessagesAnswer{}},
-	contract.HookAfterTools:              {abi.AfterToolsInput{}, abi.AfterToolsAnswer{}},
-	contract.HookAfterAgent:              {abi.AfterAgentInput{}, abi.AfterAgentAnswer{}},
-	contract.HookObserve:                 {abi.ObserveInput{}, abi.ObserveAnswer{}},
-	contract.HookTranslateBefore:         {abi.TranslateInput{}, abi.TranslateAnswer{}},
-	contract.HookTranslateAfter:          {abi.TranslateInput{}, abi.TranslateAnswer{}},
+// shapeOf returns the input and answer types of a hook that the chain calls.
+func shapeOf(h abi.Hook) (shape [2]any, ok bool) {
+	if !slices.Contains(calledHooks(), h) {
+		return shape, false
+	}
+	in, answer := contract.Exchange(h)
+	return [2]any{reflect.ValueOf(in).Elem().Interface(), reflect.ValueOf(answer).Elem().Interface()}, true
 }
 
 func compact(t *testing.T, raw json.RawMessage) string {
@@ -76,7 +64,9 @@ func TestVectors(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/abi/*.json")
 	require.NoError(t, err)
 	met := map[abi.Hook]bool{}
-	mirror := configure(t, load(t, "mirror.wasm", policy.Limits{}), "")
+	loaded, err := loadBytes(t, everyHook(t, "mirror.wasm"), policy.Limits{})
+	require.NoError(t, err)
+	mirror := configure(t, loaded, "")
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -84,7 +74,7 @@ func TestVectors(t *testing.T) {
 		unknown, err := abijson.Decode(b, &v)
 		require.NoError(t, err, file)
 		require.Empty(t, unknown, file)
-		shape, ok := shapes[v.Hook]
+		shape, ok := shapeOf(v.Hook)
 		if !ok {
 			continue // describe and configure have their own tests
 		}
