@@ -11,7 +11,6 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // export runs a hook and sets its output or error.
