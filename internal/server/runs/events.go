@@ -23,12 +23,10 @@ const (
 	maxPageBytes = 4 << 20
 )
 
-// sendLines writes events, small ones together and large ones without a copy, and returns the
-// number of the last event.
-func sendLines(s *sse.Stream, lines []Event, after int64) int64 {
+// sendLines writes events, small ones together and large ones without a copy.
+func sendLines(s *sse.Stream, lines []Event) {
 	var b bytes.Buffer
 	for _, l := range lines {
-		after = l.Seq
 		if l.data == nil {
 			continue
 		}
@@ -48,7 +46,6 @@ func sendLines(s *sse.Stream, lines []Event, after int64) int64 {
 	if b.Len() > 0 {
 		s.Send(b.Bytes())
 	}
-	return after
 }
 
 // events responds with the events of a run: as a stream if the client accepts one, or else a
@@ -84,13 +81,12 @@ func (r *Service) stream(w http.ResponseWriter, req *http.Request, f *Follower) 
 	}
 	s := sse.New(w, r.options.Timeouts.Write)
 	s.Retry()
-	after := f.after
 	for s.Err == nil {
 		lines, err := f.next(ctx, s.Beat)
 		if err != nil || len(lines) == 0 {
 			return
 		}
-		after = sendLines(s, lines, after)
+		sendLines(s, lines)
 	}
 }
 

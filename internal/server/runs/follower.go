@@ -15,12 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Limits of streams of events. maxBatch and maxBatchBytes limit the events that a stream reads at
-// once.
-const (
-	maxChunkBytes = 32 << 10 // small events are written together up to this size
-	pollInterval  = 250 * time.Millisecond
-)
+// maxChunkBytes is the size up to which a stream writes small events together.
+const maxChunkBytes = 32 << 10
 
 // A Follower reads the events of a run, whether it is in progress here, elsewhere, or over.
 type Follower struct {
@@ -32,7 +28,9 @@ type Follower struct {
 	response *admission.Response // counts the events that next returned last
 	copies   int                 // times that the response holds each of these events
 
-	last bool // next has returned the event that ended or paused the run here
+	last  bool   // next has returned the event that ended or paused the run here
+	state *poll  // set while next reads from the store
+	leave func() // ends the use of state
 }
 
 // Follow returns a [Follower] that reads a run's events after event number after, for the response
@@ -56,6 +54,7 @@ func (f *Follower) next(ctx context.Context, beat func()) ([]Event, error) {
 	pulse := time.NewTicker(sse.HeartbeatInterval)
 	defer pulse.Stop()
 	_ = f.response.Set(0)
+	defer f.leavePoll()
 	for {
 		lines, changed, over, err := f.poll(ctx)
 		if err != nil || over {
@@ -98,7 +97,10 @@ func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan stru
 			return nil, changed, false, nil
 		}
 	}
-	info, err := f.tenant.Run(ctx, f.run)
+	if f.state == nil {
+		f.state, f.leave = f.runs.polls.join(f.run)
+	}
+	info, wait, err := f.state.state(func() (*journal.RunInfo, error) { return f.tenant.Run(ctx, f.run) })
 	if err != nil {
 		return nil, nil, false, err
 	}
@@ -115,8 +117,16 @@ func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan stru
 	default:
 	}
 	soon := make(chan struct{})
-	time.AfterFunc(pollInterval, func() { close(soon) })
+	time.AfterFunc(wait, func() { close(soon) })
 	return nil, soon, false, nil
+}
+
+// leavePoll ends the use of state.
+func (f *Follower) leavePoll() {
+	if f.state != nil {
+		f.leave()
+		f.state, f.leave = nil, nil
+	}
 }
 
 // read returns a batch of events from the store. It returns none if too many reading requests of

@@ -28,6 +28,7 @@ type Service struct {
 	blocks          *blocks.List
 	memory          *memory
 	Active          *activeRuns
+	polls           *polls
 	Agents          AgentSource
 	taking          sync.Map     // tenants whose runs are being taken over
 	failedTakeovers sync.Map     // run id to the time of the first attempt
@@ -65,6 +66,7 @@ func New(o *Options) *Service {
 		admission: o.Admission,
 		blocks:    o.Blocks,
 		Active:    newActiveRuns(),
+		polls:     newPolls(),
 		Agents:    o.Agents,
 	}
 }
