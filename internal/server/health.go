@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -17,6 +18,14 @@ import (
 type health struct {
 	store    store.Store
 	draining <-chan struct{}
+
+	turn    chan struct{} // has one slot, for the request that uses the fields below
+	checked time.Time     // when the store was last queried
+	failed  error         // the result
+}
+
+func newHealth(s store.Store, draining <-chan struct{}) *health {
+	return &health{store: s, draining: draining, turn: make(chan struct{}, 1)}
 }
 
 type healthOutput struct {
@@ -55,7 +64,7 @@ func (h *health) Routes(rt *httpapi.Router) {
 				return nil, httpapi.NewProblem(api.CodeUnavailable, "the server is shutting down")
 			default:
 			}
-			if _, err := h.store.TenantInfo(ctx, store.Operator); err != nil {
+			if err := h.checkStore(ctx); err != nil {
 				return nil, httpapi.NewProblem(api.CodeUnavailable, "the database is unreachable").WithCause(err)
 			}
 			return healthy(), nil
@@ -88,6 +97,32 @@ func (h *health) Routes(rt *httpapi.Router) {
 			return nil
 		},
 	)
+}
+
+// Limits of queries for /readyz, which needs no key.
+const (
+	readyTTL     = time.Second
+	readyTimeout = 5 * time.Second
+)
+
+// checkStore returns an error if the database is unreachable. It queries the database at most once
+// in readyTTL, one query at a time.
+func (h *health) checkStore(ctx context.Context) error {
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if time.Since(h.checked) < readyTTL {
+		return h.failed
+	}
+	// The answer is for all clients, so the query does not end with the client that caused it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
+	defer cancel()
+	_, h.failed = h.store.TenantInfo(ctx, store.Operator)
+	h.checked = time.Now()
+	return h.failed
 }
 
 func healthy() *healthOutput {
