@@ -34,7 +34,7 @@ that runs wrote to the journal: steps and events.`,
 			if err != nil {
 				return nil, "", err
 			}
-			u.Total = page.Total
+			u.Total, u.Kept = page.Total, page.Kept
 			return page.Rows, page.NextCursor, nil
 		}); err != nil {
 			return err
