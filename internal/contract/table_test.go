@@ -56,6 +56,13 @@ func TestTables(t *testing.T) {
 	}
 	for _, row := range abitable.Imports() {
 		require.True(t, described[row.Name], "the README has no row of %s", row.Name)
+		priced := map[string]string{"value": "| a call that changes a run-local value:", "record": "| a call that adds a record"}[row.Fuel]
+		if priced == "" {
+			continue
+		}
+		_, price, _ := strings.Cut(text, priced)
+		price, _, _ = strings.Cut(price, "\n")
+		require.Contains(t, price, "`"+row.Name+"`", "the fuel schedule")
 	}
 }
 

@@ -17,6 +17,8 @@ var updateFlag = flag.Bool("update", false, "write the tables of testdata/hostil
 
 const readme = "../../testdata/hostile/README.md"
 
+//go:generate go test -run ^TestReadme$ . -args -update
+
 // TestReadme checks that the tables of the README match the code.
 func TestReadme(t *testing.T) {
 	b, err := os.ReadFile(readme)
@@ -34,7 +36,7 @@ func TestReadme(t *testing.T) {
 		require.NoError(t, os.WriteFile(readme, []byte(want), 0o644))
 		return
 	}
-	require.Equal(t, want, string(b), "write it anew: go test ./internal/hostile -run TestReadme -args -update")
+	require.Equal(t, want, string(b), "run make generate")
 }
 
 func casesTable() string {
