@@ -25,7 +25,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/conformance"
+	"github.com/agent-runner/agent-runner/internal/golden"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
@@ -190,7 +190,7 @@ func events(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("line %d: event %d of run %s after event %d of run %s", i+1, e.Seq, e.Run, last.Seq, last.Run)
 		}
 		last = e
-		b.WriteString(conformance.FormatEvent(e) + "\n")
+		b.WriteString(golden.FormatEvent(e) + "\n")
 	}
 	if last.Type != abi.EventRunFinished && last.Type != abi.EventRunPaused {
 		ts.Fatalf("the last event is %s", last.Type)

@@ -2,36 +2,37 @@ package conformance
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
-	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
 // A builder builds a case's agents, which share the case's model and tools.
 type builder struct {
-	c           *Case
-	suite       *Suite
-	middlewares Middlewares
-	model       *scripted.Model
-	player      *player
-	values      durable
+	host   *Host
+	tools  []wire.Tool
+	model  *scripted.Model
+	player *player
+	values durable
 }
 
-// agent builds the agent of a file. The middlewares in more follow those of the file.
-func (b *builder) agent(ctx context.Context, name string, file *agentFile, more ...hook.Entry) (*agent.Agent, error) {
-	entries, err := b.entries(ctx, file)
+// agent builds an agent. The middlewares in more follow its own.
+func (b *builder) agent(ctx context.Context, name string, a *wire.Agent, more ...hook.Entry) (*agent.Agent, error) {
+	list := a.Middlewares
+	if list == nil && a.Agents == nil && b.host.Default != nil {
+		list = []wire.Middleware{*b.host.Default}
+	}
+	entries, err := b.entries(ctx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -39,47 +40,48 @@ func (b *builder) agent(ctx context.Context, name string, file *agentFile, more 
 	if err != nil {
 		return nil, err
 	}
-	tools, others := b.c.tools(b.player), []*agent.Agent(nil)
-	for _, name := range slices.Sorted(maps.Keys(file.Agents)) {
-		a, err := b.agent(ctx, name, file.Agents[name])
+	tools, others := b.player.tools(b.tools), []*agent.Agent(nil)
+	for _, name := range slices.Sorted(maps.Keys(a.Agents)) {
+		other, err := b.agent(ctx, name, a.Agents[name])
 		if err != nil {
 			return nil, err
 		}
-		if file.Agents[name].Transfer {
-			others = append(others, a)
+		if a.Agents[name].Transfer {
+			others = append(others, other)
 			continue
 		}
-		tools = append(tools, agent.Tool(a, nil))
+		tools = append(tools, agent.Tool(other, nil))
 	}
-	a, err := agent.New(
+	limits, maxSteps := limitsOf(a.Limits)
+	built, err := agent.New(
 		&agent.Options{
 			Name:           name,
-			Model:          file.Model.around(b.model),
+			Model:          around(a, b.model),
 			ModelName:      "scripted",
-			Instruction:    file.Instruction,
+			Instruction:    a.Instruction,
 			Tools:          tools,
-			ReturnDirectly: file.ReturnDirectly,
+			ReturnDirectly: a.ReturnDirectly,
 			Chain: ch.With(
-				hook.Options{ContinueOnError: file.ContinueOnError, ContinueOnResponse: file.ContinueOnResponse, Values: &b.values},
+				hook.Options{ContinueOnError: a.ContinueOnError, ContinueOnResponse: a.ContinueOnResponse, Values: &b.values},
 			),
-			MaxSteps: file.Limits.MaxSteps,
-			Limits:   file.Limits.calls(),
-			Timeout:  file.Timeout,
-			NoStream: file.Stream != nil && !*file.Stream,
+			MaxSteps: maxSteps,
+			Limits:   limits,
+			Timeout:  time.Duration(a.TimeoutMS) * time.Millisecond,
+			NoStream: a.NoStream,
 		},
 	)
 	if err == nil && others != nil {
-		err = a.AllowTransfer(others...)
+		err = built.AllowTransfer(others...)
 	}
-	if err != nil || file.Given == nil {
-		return a, err
+	if err != nil || a.Given == nil {
+		return built, err
 	}
-	return b.given(ctx, a, file.Given)
+	return b.given(ctx, built, a.Given)
 }
 
 // given returns the agent with the additional middlewares of its run.
-func (b *builder) given(ctx context.Context, a *agent.Agent, file []entryFile) (*agent.Agent, error) {
-	entries, err := b.entries(ctx, &agentFile{Middlewares: file})
+func (b *builder) given(ctx context.Context, a *agent.Agent, list []wire.Middleware) (*agent.Agent, error) {
+	entries, err := b.entries(ctx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -90,22 +92,56 @@ func (b *builder) given(ctx context.Context, a *agent.Agent, file []entryFile) (
 	return a.With(c)
 }
 
-// around wraps m in the file's retries, which do not wait, and its fallbacks.
-func (f *modelFile) around(m model.Model) model.Model {
-	if f.Retries > 0 {
+func limitsOf(l *wire.Limits) (limits agent.Limits, maxSteps int) {
+	if l == nil {
+		return agent.Limits{}, 0
+	}
+	return agent.Limits{
+		ModelCalls:  l.ModelCalls,
+		ToolCalls:   l.ToolCalls,
+		Tools:       l.Tools,
+		OnLimit:     agent.OnLimit(l.OnLimit),
+		OnToolLimit: agent.OnLimit(l.OnToolLimit),
+	}, l.MaxSteps
+}
+
+// around wraps m in the agent's retries, which do not wait, and its fallbacks.
+func around(a *wire.Agent, m model.Model) model.Model {
+	if a.Retries > 0 {
 		m = model.WithRetry(
 			m,
-			&model.RetryOptions{MaxRetries: f.Retries, Sleep: func(context.Context, time.Duration) error { return nil }},
+			&model.RetryOptions{MaxRetries: a.Retries, Sleep: func(context.Context, time.Duration) error { return nil }},
 		)
 	}
-	if len(f.Fallbacks) == 0 {
+	if len(a.Fallbacks) == 0 {
 		return m
 	}
 	choices := []model.Choice{{Model: m}}
-	for _, other := range f.Fallbacks {
-		choices = append(choices, model.Choice{Model: m, Name: other.Name})
+	for _, name := range a.Fallbacks {
+		choices = append(choices, model.Choice{Model: m, Name: name})
 	}
 	return model.WithFallback(choices, nil)
+}
+
+// replies returns the model's replies.
+func replies(list []wire.Reply) []scripted.Reply {
+	var out []scripted.Reply
+	for _, r := range list {
+		reply := scripted.Reply{
+			Chunks: r.Chunks, Size: r.Size, Hang: r.Hang, Delay: time.Duration(r.DelayMS) * time.Millisecond,
+		}
+		if r.Message != nil {
+			reply.Response = &abi.Response{Message: *r.Message, FinishReason: r.FinishReason, Usage: r.Usage}
+		}
+		if e := r.Error; e != nil {
+			reply.Err = &model.Error{
+				Code: e.Code, Message: e.Message, Status: e.Status, Retryable: e.Retryable,
+				RetryAfter: time.Duration(e.RetryAfterMS) * time.Millisecond,
+			}
+		}
+		out = append(out, reply)
+	}
+	return out
 }
 
 // lookAtState returns a middleware that copies the final messages of the run.
@@ -118,72 +154,30 @@ func lookAtState(messages *[]abi.Message) *inproc.Middleware {
 	}
 }
 
-// entries returns the entries of agent.yaml. If it lists neither middlewares nor agents, there is
-// one entry for each module.
-func (b *builder) entries(ctx context.Context, file *agentFile) ([]hook.Entry, error) {
-	if file.Middlewares == nil && file.Agents == nil {
-		for _, name := range sortedKeys(b.c.Modules) {
-			file.Middlewares = append(file.Middlewares, entryFile{Module: name + ".go"})
-		}
-		if file.Middlewares == nil && b.suite.Default != "" {
-			file.Middlewares = []entryFile{{Module: b.suite.Default}}
-		}
-	}
+func (b *builder) entries(ctx context.Context, list []wire.Middleware) ([]hook.Entry, error) {
 	var out []hook.Entry
-	for _, f := range file.Middlewares {
-		e, err := b.entry(ctx, f)
-		if err != nil {
+	for _, m := range list {
+		e := hook.Entry{
+			Name:    m.Name,
+			Ring:    hook.Tenant,
+			OnFault: hook.OnFault(m.OnFault),
+			Read:    hook.Read(m.Read),
+			Hooks:   m.Hooks,
+		}
+		switch m.Ring {
+		case "", "tenant":
+		case "outer":
+			e.Ring = hook.Outer
+		case "inner":
+			e.Ring = hook.Inner
+		default:
+			return nil, fmt.Errorf("no ring %q", m.Ring)
+		}
+		var err error
+		if e.Middleware, err = b.host.Middleware(ctx, &m); err != nil {
 			return nil, err
 		}
 		out = append(out, e)
 	}
 	return out, nil
-}
-
-func (b *builder) entry(ctx context.Context, f entryFile) (hook.Entry, error) {
-	stem, kind, _ := strings.Cut(f.Module, ".")
-	e := hook.Entry{Name: f.Name, Ring: hook.Tenant, OnFault: hook.OnFault(f.OnFault), Read: hook.Read(f.Read)}
-	if e.Name == "" {
-		e.Name = stem
-	}
-	switch f.Ring {
-	case "", "tenant":
-	case "outer":
-		e.Ring = hook.Outer
-	case "inner":
-		e.Ring = hook.Inner
-	default:
-		return e, fmt.Errorf("no ring %q", f.Ring)
-	}
-	config, err := abijson.Marshal(f.Config)
-	if err != nil {
-		return e, err
-	}
-	if f.Config == nil {
-		config = nil
-	}
-	if kind != "go" {
-		e.Middleware, err = b.middlewares.Wasm(ctx, e.Name, f.Module, config, f.Grants)
-		return e, err
-	}
-	hooks, ok := b.suite.Hooks[b.c.Name+"/"+stem]
-	if !ok {
-		return e, fmt.Errorf("the case has no module %q", f.Module)
-	}
-	for _, h := range hooks {
-		e.Hooks = append(e.Hooks, abi.Hook(h))
-	}
-	use, err := abijson.Marshal(map[string]any{"use": b.c.Name + "/" + stem, "config": json.RawMessage(orNull(config))})
-	if err != nil {
-		return e, err
-	}
-	e.Middleware, err = b.middlewares.Go(ctx, e.Name, use, f.Grants)
-	return e, err
-}
-
-func orNull(b []byte) []byte {
-	if b == nil {
-		return []byte("null")
-	}
-	return b
 }

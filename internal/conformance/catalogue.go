@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/golden"
 )
 
 // A Catalogue lists the behaviors of one other system and compares each with this project. Its file
@@ -49,7 +51,7 @@ var rowID = regexp.MustCompile(`^[A-Za-z]*[0-9]+[a-z]?$`)
 
 // Catalogues reads the catalogues of a folder of cases, sorted by name, and sets the cases of each
 // row. It fails if rows and cases do not match.
-func Catalogues(folder string, cases []*Case) ([]*Catalogue, error) {
+func Catalogues(folder string, cases []*golden.Case) ([]*Catalogue, error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "catalogue", "*.txt"))
 	if err != nil {
 		return nil, err
@@ -63,6 +65,17 @@ func Catalogues(folder string, cases []*Case) ([]*Catalogue, error) {
 		out = append(out, c)
 	}
 	return out, link(out, cases)
+}
+
+// lines returns the lines of a text, without empty ones and comments.
+func lines(text []byte) []string {
+	var out []string
+	for l := range strings.Lines(string(text)) {
+		if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "#") {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 func readCatalogue(path string) (*Catalogue, error) {
@@ -117,7 +130,7 @@ func parseRow(line string) (Row, error) {
 }
 
 // link sets the cases of the rows.
-func link(catalogues []*Catalogue, cases []*Case) error {
+func link(catalogues []*Catalogue, cases []*golden.Case) error {
 	known := map[string]bool{}
 	for _, c := range cases {
 		known[c.Name] = true

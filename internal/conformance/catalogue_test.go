@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/golden"
 )
 
 //go:generate go test -run ^TestTable$ . -update
@@ -17,8 +19,7 @@ import (
 func TestTable(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(root, "tck", "cases")
-	cases, err := Load(folder)
-	require.NoError(t, err)
+	cases := goldenCases(t)
 	catalogues, err := Catalogues(folder, cases)
 	require.NoError(t, err)
 	path := filepath.Join(root, "docs", "conformance.md")
@@ -65,10 +66,10 @@ func TestCatalogueAndCasesAgree(t *testing.T) {
 }
 
 // named returns cases with the given names.
-func named(names string) []*Case {
-	var out []*Case
+func named(names string) []*golden.Case {
+	var out []*golden.Case
 	for _, name := range strings.Fields(names) {
-		out = append(out, &Case{Name: name})
+		out = append(out, &golden.Case{Name: name})
 	}
 	return out
 }

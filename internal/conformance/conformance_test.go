@@ -2,201 +2,211 @@ package conformance
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
+	"github.com/agent-runner/agent-runner/internal/golden"
 	"github.com/agent-runner/agent-runner/internal/module"
-	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/tck"
+	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
 var update = flag.Bool("update", false, "write what came out into the cases that expect something else")
 
 const root = "../.."
 
+// asHost names a host of hosts. With this variable set, the test binary is that host instead of
+// running tests.
+const asHost = "CONFORMANCE_HOST"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(asHost); name != "" {
+		if err := serve(name); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// serve answers the conformance kit as one of the hosts.
+func serve(name string) error {
+	loader, err := openLoader(context.Background())
+	if err != nil {
+		return err
+	}
+	defer loader.Close(context.Background())
+	h := &Host{Middleware: (&Modules{Loader: loader}).Middleware}
+	return tck.Serve(context.Background(), hosts[name](h), os.Stdin, os.Stdout)
+}
+
+// hosts are this project's host, and hosts with one mistake each.
+var hosts = map[string]func(h *Host) tck.Host{
+	"right": func(h *Host) tck.Host { return h },
+	"drops a hook": func(h *Host) tck.Host {
+		return &wrong{Host: h, request: func(r *wire.Request) {
+			for i := range r.Agent.Middlewares {
+				m := &r.Agent.Middlewares[i]
+				m.Hooks = slices.DeleteFunc(m.Hooks, func(h abi.Hook) bool { return h == contract.HookAfterTool })
+			}
+		}}
+	},
+	"reorders entries": func(h *Host) tck.Host {
+		return &wrong{Host: h, request: func(r *wire.Request) { slices.Reverse(r.Agent.Middlewares) }}
+	},
+	"changes a code": func(h *Host) tck.Host {
+		return &wrong{Host: h, outcome: func(o *wire.Outcome) {
+			for _, e := range o.Events {
+				if e.Error != nil && e.Error.Code == abi.CodeInternal {
+					e.Error.Code = abi.CodeInvalid
+				}
+			}
+		}}
+	},
+}
+
+// A wrong is a host with a mistake.
+type wrong struct {
+	*Host
+	request func(r *wire.Request)
+	outcome func(o *wire.Outcome)
+}
+
+func (w *wrong) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error) {
+	if w.request != nil {
+		w.request(r)
+	}
+	o, err := w.Host.Run(ctx, r)
+	if err == nil && w.outcome != nil {
+		w.outcome(o)
+	}
+	return o, err
+}
+
+// startHost returns one of the hosts as a program.
+func startHost(t *testing.T, name string) *tck.Program {
+	t.Helper()
+	t.Setenv(asHost, name)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := tck.NewProgram(self)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	return p
+}
+
+func goldenCases(t *testing.T) []*golden.Case {
+	t.Helper()
+	cases, err := golden.Load(os.DirFS(filepath.Join(root, "tck", "cases")))
+	require.NoError(t, err)
+	return cases
+}
+
 // TestCases runs every golden case with real modules in the real host.
 func TestCases(t *testing.T) {
-	cases, err := Load(filepath.Join(root, "tck", "cases"))
-	require.NoError(t, err)
-	suite, err := Build(root, cases)
-	require.NoError(t, err)
-	ms := loadModules(t, suite)
-	for _, c := range cases {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			if *update {
-				requireKnown(t, c)
-				require.NoError(t, c.Update(outcome(t, c, suite, ms)))
-				return
-			}
-			requireExpected(t, c, suite, ms)
-		})
+	options := tck.Options{Parallel: true}
+	if *update {
+		requireKnown(t)
+		options.Update = filepath.Join(root, "tck", "cases")
 	}
+	tck.Run(t, newHost(t), &options)
+}
+
+// requireKnown fails if git does not track a case: the expectations of a new case are written by
+// hand, from the rule, before the code runs.
+func requireKnown(t *testing.T) {
+	t.Helper()
+	out, err := exec.Command("git", "-C", filepath.Join(root, "tck", "cases"), "ls-files", "--others").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Empty(t, string(out), "a case is new: write what you expect by hand; -update is for cases that were committed")
 }
 
 // TestCasesOfExtism runs every golden case with its modules built as Extism plug-ins.
 func TestCasesOfExtism(t *testing.T) {
-	cases, err := Load(filepath.Join(root, "tck", "cases"))
-	require.NoError(t, err)
-	suite, err := BuildExtism(root, cases)
-	require.NoError(t, err)
-	ms := loadModules(t, suite)
-	require.Equal(t, "extism", ms.suite.Info().Transport)
-	for _, c := range cases {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			requireExpected(t, c, suite, ms)
-		})
-	}
+	tck.Run(t, newHost(t), &tck.Options{Transport: "extism", Parallel: true})
 }
 
 // TestCasesOfJavaScript runs the golden cases whose modules all exist in TypeScript with those
 // modules.
 func TestCasesOfJavaScript(t *testing.T) {
-	cases, err := Load(filepath.Join(root, "tck", "cases"))
+	cases := goldenCases(t)
+	tck.Run(t, newHost(t), &tck.Options{
+		Transport: "typescript",
+		Match: func(name string) bool {
+			i := slices.IndexFunc(cases, func(c *golden.Case) bool { return c.Name == name })
+			return cases[i].InTypeScript()
+		},
+		Parallel: true,
+	})
+}
+
+// TestCasesOfProgram runs every golden case with the host in a process of its own.
+func TestCasesOfProgram(t *testing.T) {
+	report, err := tck.Check(t.Context(), startHost(t, "right"), nil)
 	require.NoError(t, err)
-	suite, err := Build(root, cases)
-	require.NoError(t, err)
-	ms := &scripts{dir: t.TempDir(), loader: newLoader(t)}
-	n := 0
-	for _, c := range cases {
-		if !c.InTypeScript() {
-			continue
-		}
-		n++
-		for name, source := range c.Scripts {
-			require.NoError(t, os.MkdirAll(filepath.Join(ms.dir, c.Name), 0o700))
-			require.NoError(t, os.WriteFile(filepath.Join(ms.dir, c.Name, name+".ts"), source, 0o600))
-		}
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			requireExpected(t, c, suite, ms)
+	for _, r := range report.Results {
+		require.Equal(t, "passed", r.Status, "%s: %s %v", r.Name, r.Reason, r.Differences)
+	}
+	require.Len(t, report.Results, len(goldenCases(t)))
+}
+
+// TestWrongHosts checks that the kit reports where a host with a mistake differs.
+func TestWrongHosts(t *testing.T) {
+	for _, test := range []struct{ host, name, want string }{
+		{"drops a hook", "trpc-A47-asked-and-approved", `events tool_call,tool_result,custom,run_paused,run_finished, from line 3: - expected, + actual
+  tool_call [t#1]
+  run_paused h1.gate_tool: Run t? [t#1]
+- custom h1.after_tool after "tool"
+  tool_result [t#1] tool: t-ok
+  run_finished stop assistant: done
+`},
+		{"reorders entries", "eino-7-model-onion", `state, from line 2: - expected, + actual
+  user: hi
+- assistant: h1(h2(done))
++ assistant: h2(h1(done))
+`},
+		{"changes a code", "eino-12-before-agent-fails", `events, from line 1: - expected, + actual
+- run_finished error internal: h1: before_agent failed: x
++ run_finished error invalid: h1: before_agent failed: x
+`},
+	} {
+		t.Run(test.host, func(t *testing.T) {
+			only := func(name string) bool { return name == test.name }
+			report, err := tck.Check(t.Context(), startHost(t, test.host), &tck.Options{Match: only})
+			require.NoError(t, err)
+			require.Equal(t, 1, report.Failed)
+			require.Len(t, report.Results[0].Differences, 1)
+			require.Equal(t, test.want, golden.Difference(report.Results[0].Differences[0]).String())
 		})
 	}
-	require.Greater(t, n, 100)
 }
 
-// scripts provides the cases' modules in TypeScript.
-type scripts struct {
-	dir    string
-	loader *module.Loader
-}
-
-func (ms *scripts) Go(
-	ctx context.Context,
-	entry string,
-	config json.RawMessage,
-	grants []string,
-) (hook.Middleware, error) {
-	var c struct {
-		Use    string          `json:"use"`
-		Config json.RawMessage `json:"config"`
-	}
-	if err := json.Unmarshal(config, &c); err != nil {
-		return nil, err
-	}
-	if string(c.Config) == "null" {
-		c.Config = nil
-	}
-	return configured(ctx, ms.loader, filepath.Join(ms.dir, filepath.FromSlash(c.Use)+".ts"), entry, c.Config, grants)
-}
-
-func (*scripts) Wasm(context.Context, string, string, json.RawMessage, []string) (hook.Middleware, error) {
-	return nil, errors.New("the case has a module that is not there in TypeScript")
-}
-
-func outcome(t *testing.T, c *Case, suite *Suite, ms Middlewares) []string {
+func newHost(t *testing.T) *Host {
 	t.Helper()
-	o, err := c.Run(t.Context(), suite, ms)
-	require.NoError(t, err)
-	got, err := c.Got(o)
-	require.NoError(t, err)
-	return got
-}
-
-func requireExpected(t *testing.T, c *Case, suite *Suite, ms Middlewares) {
-	t.Helper()
-	got := outcome(t, c, suite, ms)
-	for i, s := range c.Expect {
-		if !s.Same(got[i]) {
-			require.Equal(t, s.Text, got[i], "%s\n%s %s", c.About, s.Kind, s.Arg)
-		}
-	}
-}
-
-// modules provides the suite's module, loaded once and configured for each entry.
-type modules struct {
-	t      *testing.T
-	loader *module.Loader
-	suite  *module.Module
-}
-
-func loadModules(t *testing.T, s *Suite) *modules {
-	t.Helper()
-	loader := newLoader(t)
-	m, err := loader.Load(context.Background(), s.Path, policy.Limits{})
-	require.NoError(t, err)
-	return &modules{t, loader, m}
+	return &Host{Middleware: (&Modules{Loader: newLoader(t)}).Middleware}
 }
 
 func newLoader(t *testing.T) *module.Loader {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	loader, err := module.NewLoader(
-		context.Background(),
-		&module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")},
-	)
+	loader, err := openLoader(context.Background())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, loader.Close(context.Background())) })
 	return loader
 }
 
-func (ms *modules) Go(
-	ctx context.Context,
-	entry string,
-	config json.RawMessage,
-	grants []string,
-) (hook.Middleware, error) {
-	granted, err := policy.ParseGrants(grants)
+func openLoader(ctx context.Context) (*module.Loader, error) {
+	cache, err := os.UserCacheDir()
 	if err != nil {
 		return nil, err
 	}
-	return ms.suite.Configure(ctx, entry, config, granted)
-}
-
-func (ms *modules) Wasm(
-	ctx context.Context,
-	entry, file string,
-	config json.RawMessage,
-	grants []string,
-) (hook.Middleware, error) {
-	return configured(ctx, ms.loader, filepath.Join(root, "testdata", "modules", file), entry, config, grants)
-}
-
-// configured loads a module and configures an entry. The entry remains valid after the module is
-// closed.
-func configured(
-	ctx context.Context,
-	loader *module.Loader,
-	path, entry string,
-	config json.RawMessage,
-	grants []string,
-) (hook.Middleware, error) {
-	granted, err := policy.ParseGrants(grants)
-	if err != nil {
-		return nil, err
-	}
-	m, err := loader.Load(ctx, path, policy.Limits{})
-	if err != nil {
-		return nil, err
-	}
-	defer m.Close()
-	return m.Configure(ctx, entry, config, granted)
+	return module.NewLoader(ctx, &module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")})
 }

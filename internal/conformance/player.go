@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
 // A player runs a case's agent and holds the state that its tools share.
@@ -22,10 +22,10 @@ type player struct {
 
 // play runs the agent and answers its pauses, as far as the case has answers. later is the agent
 // that resumes the run.
-func (p *player) play(ctx context.Context, c *Case, a, later *agent.Agent, out *Outcome) error {
+func (p *player) play(ctx context.Context, r *wire.Request, a, later *agent.Agent, out *wire.Outcome) error {
 	ctx, p.cancel = context.WithCancel(ctx)
 	defer p.cancel()
-	events := a.RunFor(ctx, agent.Input{Messages: c.Messages, RunID: "run"}, c.client())
+	events := a.RunFor(ctx, agent.Input{Messages: r.Messages, RunID: r.RunID}, client(r))
 	for n := 0; ; n++ {
 		var paused *agent.PausedError
 		for e, err := range events {
@@ -36,18 +36,18 @@ func (p *player) play(ctx context.Context, c *Case, a, later *agent.Agent, out *
 				p.tell(e.Event.Call.Name)
 			}
 		}
-		if paused == nil || n == len(c.Answers) {
+		if paused == nil || n == len(r.Answers) {
 			return nil
 		}
 		var err error
-		if events, err = later.ResumeFor(ctx, paused.State, c.Answers[n].to(paused.Interrupts), c.client()); err != nil {
+		if events, err = later.ResumeFor(ctx, paused.State, answersTo(&r.Answers[n], paused.Interrupts), client(r)); err != nil {
 			return err
 		}
 	}
 }
 
-// to returns the answer by the ids of the interrupts that it applies to.
-func (a *Answer) to(interrupts []abi.Pending) map[string]json.RawMessage {
+// answersTo returns the answer by the ids of the interrupts that it applies to.
+func answersTo(a *wire.Answer, interrupts []abi.Pending) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	for _, i := range interrupts {
 		if a.Call == "" || i.Call != nil && i.Call.ID == a.Call {
@@ -76,76 +76,65 @@ func (p *player) tell(name string) {
 	}
 }
 
-// turn returns the line that answers the tool's next call. The last line answers all further calls.
-func (p *player) turn(lines []Tool) Tool {
+// turn returns what the tool does in its next call.
+func (p *player) turn(t *wire.Tool) *wire.Turn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	name := lines[0].Name
-	n := p.calls[name]
-	p.calls[name]++
-	return lines[min(n, len(lines)-1)]
+	n := p.calls[t.Name]
+	p.calls[t.Name]++
+	return &t.Turns[min(n, len(t.Turns)-1)]
 }
 
-// tools returns the case's tools, one for each name.
-func (c *Case) tools(p *player) []tool.Tool {
+// tools returns the case's tools.
+func (p *player) tools(list []wire.Tool) []tool.Tool {
 	var out []tool.Tool
-	lines := map[string][]Tool{}
-	for _, t := range c.Tools {
-		lines[t.Name] = append(lines[t.Name], t)
-	}
-	for _, t := range c.Tools {
-		if all := lines[t.Name]; all != nil {
-			delete(lines, t.Name)
-			out = append(out, p.tool(all))
-		}
+	for i := range list {
+		out = append(out, p.tool(&list[i]))
 	}
 	return out
 }
 
-// tool returns the tool of some lines. It streams if the first line does.
-func (p *player) tool(lines []Tool) tool.Tool {
-	declaration := abi.Tool{Name: lines[0].Name}
-	if lines[0].Streams {
+func (p *player) tool(t *wire.Tool) tool.Tool {
+	declaration := abi.Tool{Name: t.Name}
+	if t.Streams {
 		return tool.StreamFunc(declaration, func(_ context.Context, _ abi.Call, out *tool.Out) (*abi.Result, error) {
-			return nil, p.turn(lines).stream(out)
+			return nil, stream(p.turn(t), out)
 		})
 	}
 	return tool.Func(declaration, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
-		return p.call(ctx, p.turn(lines))
+		return p.call(ctx, p.turn(t))
 	})
 }
 
-// stream sends the chunks of a line.
-func (t Tool) stream(out *tool.Out) error {
-	pieces := strings.Split(t.Result, "|")
-	var failed error
-	if t.Fails {
-		failed = errors.New(pieces[len(pieces)-1])
-		pieces = pieces[:len(pieces)-1]
-	}
-	for _, piece := range pieces {
+// stream sends the chunks of a turn.
+func stream(t *wire.Turn, out *tool.Out) error {
+	for _, piece := range t.Chunks {
 		if err := out.Text(piece); err != nil {
 			return err
 		}
 	}
-	return failed
+	if t.Error != "" {
+		return errors.New(t.Error)
+	}
+	return nil
 }
 
-// call executes a line of a tool.
-func (p *player) call(ctx context.Context, t Tool) (*abi.Result, error) {
-	switch {
-	case t.After != "":
+// call executes a turn of a tool.
+func (p *player) call(ctx context.Context, t *wire.Turn) (*abi.Result, error) {
+	if t.After != "" {
 		select {
 		case <-p.result(t.After):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+	}
+	switch {
 	case t.Cancels:
 		p.cancel()
-	case t.Panics:
-		panic(t.Result)
-	case t.Fails:
-		return nil, errors.New(t.Result)
+	case t.Panic != "":
+		panic(t.Panic)
+	case t.Error != "":
+		return nil, errors.New(t.Error)
 	}
-	return abi.TextResult(t.Result), nil
+	return abi.TextResult(t.Text), nil
 }

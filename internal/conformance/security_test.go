@@ -23,7 +23,7 @@ var (
 func testsOf(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
-	for _, top := range []string{"abi", "host", "internal", "cmd", "guest-sdk", "examples"} {
+	for _, top := range []string{"abi", "host", "internal", "cmd", "guest-sdk", "examples", "tck"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
@@ -91,7 +91,7 @@ func TestSecurityIsChecked(t *testing.T) {
 	for name, dirs := range tests {
 		for _, dir := range dirs {
 			if top, _, _ := strings.Cut(dir, "/"); strings.HasPrefix(name, "Fuzz") &&
-				(top == "abi" || top == "host" || top == "internal") {
+				(top == "abi" || top == "host" || top == "internal" || top == "tck") {
 				require.Contains(t, fuzz, "| `"+name+"` | "+dir+" |")
 			}
 		}

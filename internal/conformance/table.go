@@ -5,11 +5,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/golden"
 )
 
 // Table formats the catalogues as docs/conformance.md: each row with its verdict and the cases that
 // show it, then the cases of this project only.
-func Table(catalogues []*Catalogue, cases []*Case) []byte {
+func Table(catalogues []*Catalogue, cases []*golden.Case) []byte {
 	var b strings.Builder
 	b.WriteString(tableHead)
 	fmt.Fprintf(&b, "There are %d golden cases.\n\n", len(cases))
@@ -62,7 +65,7 @@ func (c *Catalogue) table(b *strings.Builder) {
 	}
 }
 
-func ownTable(b *strings.Builder, cases []*Case) {
+func ownTable(b *strings.Builder, cases []*golden.Case) {
 	head := "\n## Rules of this project alone\n\n| rule | shown by |\n|---|---|\n"
 	for _, c := range cases {
 		if short, ok := strings.CutPrefix(c.Name, Own+"-"); ok {
@@ -74,8 +77,8 @@ func ownTable(b *strings.Builder, cases []*Case) {
 
 // transports formats the number of cases that pass on each transport, by the hooks of their
 // modules. TestCases, TestCasesOfExtism and TestCasesOfJavaScript check all of them.
-func transports(b *strings.Builder, cases []*Case) {
-	native, script := map[string]int{}, map[string]int{}
+func transports(b *strings.Builder, cases []*golden.Case) {
+	native, script := map[abi.Hook]int{}, map[abi.Hook]int{}
 	var total int
 	var names []string
 	for _, c := range cases {
@@ -83,7 +86,7 @@ func transports(b *strings.Builder, cases []*Case) {
 			total++
 			names = append(names, caseLink(c.Name, c.Name))
 		}
-		for _, hook := range c.hooks() {
+		for _, hook := range hooksOf(c) {
 			native[hook]++
 			if c.InTypeScript() {
 				script[hook]++
@@ -97,11 +100,10 @@ func transports(b *strings.Builder, cases []*Case) {
 	fmt.Fprintf(b, "\nThose in TypeScript: %s.\n", strings.Join(names, ", "))
 }
 
-// hooks returns the hooks of all of a case's modules.
-func (c *Case) hooks() []string {
-	var out []string
-	for name, source := range c.Modules {
-		hooks, _ := hooksOf(name, source) // the suite was built from the same source
+// hooksOf returns the hooks of all of a case's modules, sorted.
+func hooksOf(c *golden.Case) []abi.Hook {
+	var out []abi.Hook
+	for _, hooks := range c.Hooks {
 		out = append(out, hooks...)
 	}
 	slices.Sort(out)

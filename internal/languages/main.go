@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/conformance"
+	"github.com/agent-runner/agent-runner/internal/golden"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/bench"
@@ -92,7 +93,7 @@ func run(ctx context.Context, out io.Writer) error {
 // language's folder excludes.
 func cases(out io.Writer, root, name string) error {
 	folder := filepath.Join(root, filepath.FromSlash(examples), name)
-	all, err := conformance.Load(folder)
+	all, err := golden.Load(os.DirFS(folder))
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package modules
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -21,8 +20,10 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/conformance"
+	"github.com/agent-runner/agent-runner/internal/golden"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
 // A tester runs test conversations with a module.
@@ -157,78 +158,81 @@ func (t *tester) one(ctx context.Context, path string) {
 
 // play runs a conversation and returns the differences from its expectations.
 func (t *tester) play(ctx context.Context, path string) (string, error) {
-	c, err := conformance.LoadFile(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
-	outcome, err := c.Run(ctx, &conformance.Suite{Default: filepath.Base(t.path)}, t)
+	c, err := golden.Parse(filepath.Base(path), text)
 	if err != nil {
 		return "", err
 	}
-	if outcome.Err != nil &&
-		!slices.ContainsFunc(c.Expect, func(s conformance.Section) bool { return s.Kind == "error" }) {
-		return "", fmt.Errorf("the run did not start: %w", outcome.Err)
+	h := &conformance.Host{
+		Middleware: t.middleware,
+		Default:    &wire.Middleware{Name: stem(t.path), Module: filepath.Base(t.path)},
 	}
-	got, err := c.Got(outcome)
+	outcome, err := h.Run(ctx, c.Request())
 	if err != nil {
 		return "", err
 	}
-	if t.update {
-		return "", c.Update(got)
+	differences, err := c.Compare(outcome, true)
+	switch {
+	case err != nil:
+		return "", err
+	case len(differences) > 0 && differences[0].Part == "start":
+		return "", fmt.Errorf("the run did not start: %s", outcome.Refused)
+	case t.update:
+		return "", rewrite(path, c, outcome)
 	}
-	return difference(c, outcome, got), nil
+	return explain(differences, outcome), nil
 }
 
-// difference describes how the outcome differs from the expectations, and the faults that
-// led to it. It returns "" if the outcome is as expected.
-func difference(c *conformance.Case, outcome *conformance.Outcome, got []string) string {
-	var text strings.Builder
-	for i, s := range c.Expect {
-		if s.Same(got[i]) {
-			continue
-		}
-		d := diff.Diff("", []byte(strings.TrimSpace(s.Text)+"\n"), "", []byte(strings.TrimSpace(got[i])+"\n"))
-		_, hunks, _ := bytes.Cut(d, []byte("\n@@"))
-		fmt.Fprintf(&text, "%s: - expected, + actual\n@@%s", strings.TrimSpace(s.Kind+" "+s.Arg), hunks)
+// rewrite writes the actual results into a conversation's file, unless it has them.
+func rewrite(path string, c *golden.Case, outcome *wire.Outcome) error {
+	text, err := c.Update(outcome)
+	if err != nil {
+		return err
 	}
-	different := text.Len() > 0
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
+		return nil
+	}
+	return os.WriteFile(path, text, 0o644)
+}
+
+// explain describes how the outcome differs from the expectations, and the faults that led to it.
+// It returns "" if the outcome is as expected.
+func explain(differences []golden.Difference, outcome *wire.Outcome) string {
+	var text strings.Builder
+	for _, d := range differences {
+		unified := diff.Diff("", []byte(d.Want+"\n"), "", []byte(d.Got+"\n"))
+		_, hunks, _ := bytes.Cut(unified, []byte("\n@@"))
+		fmt.Fprintf(&text, "%s: - expected, + actual\n@@%s", d.Part, hunks)
+	}
 	for _, e := range outcome.Events {
 		switch {
 		case e.Type == abi.EventLog && e.Level == "warn" && strings.Contains(e.Text, "unknown key "):
 			fmt.Fprintf(&text, "%s: %s\n", e.Hook, e.Text)
-		case e.Type == abi.EventFault && different:
+		case e.Type == abi.EventFault && len(differences) > 0:
 			fmt.Fprintf(&text, "%s faulted in %s: %s\n", e.Entry, e.Hook, e.Cause)
 		}
 	}
 	return text.String()
 }
 
-// Go rejects conversations that embed Go sources. Only the host's own tests use them.
-func (*tester) Go(context.Context, string, json.RawMessage, []string) (hook.Middleware, error) {
-	return nil, errors.New("a conversation names modules by file; sources embedded in it are not built")
-}
-
-// Wasm loads the tested module, or another module in the same folder.
-func (t *tester) Wasm(
-	ctx context.Context,
-	entry, file string,
-	config json.RawMessage,
-	grants []string,
-) (hook.Middleware, error) {
-	granted, err := policy.ParseGrants(grants)
-	if err != nil {
-		return nil, err
+// middleware loads the tested module, or another module in the same folder.
+func (t *tester) middleware(ctx context.Context, m *wire.Middleware) (hook.Middleware, error) {
+	if filepath.Ext(m.Module) == ".go" {
+		return nil, errors.New("a conversation names modules by file; sources embedded in it are not built")
 	}
 	path := t.path
-	if stem(file) != stem(path) {
-		path = filepath.Join(filepath.Dir(t.path), file)
+	if stem(m.Module) != stem(path) {
+		path = filepath.Join(filepath.Dir(t.path), m.Module)
 	}
-	m, err := t.loader.Load(ctx, path, policy.Limits{})
+	loaded, err := t.loader.Load(ctx, path, policy.Limits{})
 	if err != nil {
 		return nil, err
 	}
-	defer m.Close() // the configured entry keeps its own reference
-	return m.Configure(ctx, entry, config, granted)
+	defer loaded.Close() // the configured entry keeps its own reference
+	return conformance.Configure(ctx, loaded, m)
 }
 
 func stem(path string) string {

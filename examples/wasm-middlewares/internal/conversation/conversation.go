@@ -7,7 +7,6 @@ package conversation
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"os"
 	"path"
@@ -20,9 +19,11 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/conformance"
+	"github.com/agent-runner/agent-runner/internal/golden"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
 var update = flag.Bool("update", false, "update the expectations of failing conversations to the actual results")
@@ -31,14 +32,14 @@ var update = flag.Bool("update", false, "update the expectations of failing conv
 const Folder = "examples/wasm-middlewares"
 
 // Test runs all conversations (*.txtar) of the test's folder in each language of the
-// example. Package conformance documents their format. A module NAME.wasm is the example in
+// example. Package golden documents their format. A module NAME.wasm is the example in
 // folder NAME: built from its Go source, from the subfolder of another language, or the
 // script NAME.ts. Each case that a language's file leaves-out lists must fail in that
 // language. Test also checks that the folder's README documents every configuration key and
 // hook.
 func Test(t *testing.T) {
 	t.Helper()
-	cases, err := conformance.Load(".")
+	cases, err := golden.Load(os.DirFS("."))
 	require.NoError(t, err)
 	dir, err := os.Getwd()
 	require.NoError(t, err)
@@ -76,34 +77,35 @@ var byTinyGo = []string{"patch-tool-calls", "guard"}
 
 const tinyGo = "tinygo"
 
-func test(t *testing.T, ms modules, cases []*conformance.Case, leaves map[string]string) {
+func test(t *testing.T, ms modules, cases []*golden.Case, leaves map[string]string) {
 	t.Run("README", ms.readme)
 	for name := range leaves {
 		require.True(
 			t,
-			slices.ContainsFunc(cases, func(c *conformance.Case) bool { return c.Name == name }),
+			slices.ContainsFunc(cases, func(c *golden.Case) bool { return c.Name == name }),
 			"there is no case %s",
 			name,
 		)
 	}
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
-			outcome, err := c.Run(t.Context(), &conformance.Suite{}, ms)
+			h := &conformance.Host{Middleware: ms.middleware}
+			outcome, err := h.Run(t.Context(), c.Request())
 			require.NoError(t, err)
 			if leaves[c.Name] != "" {
-				require.Error(t, outcome.Err, "what is left out is refused, not passed over")
+				require.NotEmpty(t, outcome.Refused, "what is left out is refused, not passed over")
 				return
 			}
-			got, err := c.Got(outcome)
-			require.NoError(t, err)
 			if *update {
-				require.NoError(t, c.Update(got))
+				text, err := c.Update(outcome)
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(c.Name+".txtar", text, 0o644))
 				return
 			}
-			for i, s := range c.Expect {
-				if !s.Same(got[i]) {
-					require.Equal(t, s.Text, got[i], "%s\n%s %s", c.About, s.Kind, s.Arg)
-				}
+			differences, err := c.Compare(outcome, true)
+			require.NoError(t, err)
+			for _, d := range differences {
+				require.Fail(t, c.About, d.String())
 			}
 		})
 	}
@@ -154,28 +156,14 @@ type modules struct {
 	language string
 }
 
-// Go returns an error: the conversations use no modules built into the test.
-func (modules) Go(context.Context, string, json.RawMessage, []string) (hook.Middleware, error) {
-	return nil, errors.New("a conversation uses the modules of the examples: NAME.wasm")
-}
-
-// Wasm builds and loads an example.
-func (ms modules) Wasm(
-	ctx context.Context,
-	entry, file string,
-	config json.RawMessage,
-	grants []string,
-) (hook.Middleware, error) {
-	granted, err := policy.ParseGrants(grants)
+// middleware builds, loads and configures an example.
+func (ms modules) middleware(ctx context.Context, m *wire.Middleware) (hook.Middleware, error) {
+	loaded, err := ms.load(ctx, m.Module)
 	if err != nil {
 		return nil, err
 	}
-	m, err := ms.load(ctx, file)
-	if err != nil {
-		return nil, err
-	}
-	defer m.Close() // the configured entry does not need it
-	return m.Configure(ctx, entry, config, granted)
+	defer loaded.Close() // the configured entry does not need it
+	return conformance.Configure(ctx, loaded, m)
 }
 
 func (ms modules) load(ctx context.Context, file string) (*module.Module, error) {

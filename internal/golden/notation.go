@@ -1,4 +1,4 @@
-package conformance
+package golden
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ var (
 	callAtEnd   = regexp.MustCompile(`^(.*?) ?\[([^\[\]#\s]*)#([^\[\]\s]*)(?: ([^\]]*))?\]$`)
 )
 
-// ParseMessage parses a message on one line.
-func ParseMessage(line string) (abi.Message, error) {
+// parseMessage parses a message on one line.
+func parseMessage(line string) (abi.Message, error) {
 	if strings.HasPrefix(line, "{") {
 		var m abi.Message
 		_, err := abijson.Decode([]byte(line), &m)
@@ -46,8 +46,8 @@ func ParseMessage(line string) (abi.Message, error) {
 	return m, nil
 }
 
-// FormatMessage formats a message on one line.
-func FormatMessage(m abi.Message) string {
+// formatMessage formats a message on one line.
+func formatMessage(m abi.Message) string {
 	head := m.Role
 	if m.ToolCallID != "" {
 		head += "#" + m.ToolCallID
@@ -89,7 +89,7 @@ func FormatEvent(e abi.Event) string {
 	case abi.EventChunk:
 		return "chunk " + formatChunk(e.Chunk)
 	case abi.EventMessage:
-		return "message" + optional(" replaced", e.Replaced) + " " + FormatMessage(*e.Message)
+		return "message" + optional(" replaced", e.Replaced) + " " + formatMessage(*e.Message)
 	case abi.EventToolCall:
 		return "tool_call " + formatCall(e.Call.Name, e.Call.ID, e.Call.Arguments)
 	case abi.EventToolResult:
@@ -135,7 +135,7 @@ func formatFinished(e abi.Event) string {
 		s += " " + string(e.Error.Code) + ": " + firstLine(e.Error.Message)
 	}
 	if e.Message != nil {
-		s += " " + FormatMessage(*e.Message)
+		s += " " + formatMessage(*e.Message)
 	}
 	return s
 }

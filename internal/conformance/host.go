@@ -1,0 +1,113 @@
+package conformance
+
+import (
+	"context"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/host/agui"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/tck/wire"
+)
+
+// A Host runs cases with this project's loop and chain. It is a [tck.Host], and safe for concurrent
+// use if Middleware is.
+type Host struct {
+	// Middleware loads the module of an entry and configures it.
+	Middleware func(ctx context.Context, m *wire.Middleware) (hook.Middleware, error)
+	// Default, if not nil, is the only entry of an agent that lists neither middlewares nor agents.
+	Default *wire.Middleware
+}
+
+// Hello returns that the host supports everything.
+func (h *Host) Hello(context.Context) (*wire.Hello, error) {
+	return &wire.Hello{Type: "hello", Protocol: wire.Protocol, Host: "agent-runner", Capabilities: []string{"*"}}, nil
+}
+
+// Run runs a case once.
+func (h *Host) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error) {
+	out := &wire.Outcome{}
+	b := &builder{
+		host:   h,
+		tools:  r.Tools,
+		model:  scripted.New(replies(r.Model)...),
+		player: &player{told: map[string]chan struct{}{}, calls: map[string]int{}},
+	}
+	look := hook.Entry{Name: "the-case", Ring: hook.Outer, Middleware: lookAtState(&out.State)}
+	a, err := b.agent(ctx, "", r.Agent, look)
+	later := a
+	if err == nil && r.Resumed != nil {
+		later, err = b.agent(ctx, "", r.Resumed, look)
+	}
+	if err != nil {
+		out.Refused = err.Error()
+		return out, nil
+	}
+	for range max(1, r.Runs) {
+		if err := b.player.play(ctx, r, a, later, out); err != nil {
+			return nil, err
+		}
+	}
+	for _, seen := range b.model.Requests() {
+		call := wire.ModelCall{Model: seen.Model, Params: seen.Params, Messages: seen.Messages}
+		for _, t := range seen.Tools {
+			call.Tools = append(call.Tools, t.Name)
+		}
+		out.ModelCalls = append(out.ModelCalls, call)
+	}
+	return out, nil
+}
+
+// client returns the encoder of the case's client, or nil if the case does not ask for its events.
+func client(r *wire.Request) chain.Encoder {
+	if !r.Client {
+		return nil
+	}
+	return agui.NewEncoder(agui.Options{})
+}
+
+// Modules loads the modules that entries name by their paths, each of them once.
+type Modules struct {
+	Loader *module.Loader
+
+	mu     sync.Mutex
+	loaded map[string]*module.Module
+}
+
+// Middleware loads the module of an entry and configures it.
+func (ms *Modules) Middleware(ctx context.Context, m *wire.Middleware) (hook.Middleware, error) {
+	loaded, err := ms.load(ctx, m.Module)
+	if err != nil {
+		return nil, err
+	}
+	return Configure(ctx, loaded, m)
+}
+
+func (ms *Modules) load(ctx context.Context, path string) (*module.Module, error) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if m := ms.loaded[path]; m != nil {
+		return m, nil
+	}
+	m, err := ms.Loader.Load(ctx, path, policy.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	if ms.loaded == nil {
+		ms.loaded = map[string]*module.Module{}
+	}
+	ms.loaded[path] = m
+	return m, nil
+}
+
+// Configure configures a loaded module as an entry of a case.
+func Configure(ctx context.Context, loaded *module.Module, m *wire.Middleware) (hook.Middleware, error) {
+	granted, err := policy.ParseGrants(m.Grants)
+	if err != nil {
+		return nil, err
+	}
+	return loaded.Configure(ctx, m.Name, m.Config, granted)
+}

@@ -1,0 +1,137 @@
+package golden
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/tck/wire"
+)
+
+// agentFile is a case's agent.yaml. It supports a part of the command's format, and keys for tests.
+type agentFile struct {
+	Instruction    string        `yaml:"instruction"`
+	ReturnDirectly []string      `yaml:"return_directly"`
+	Stream         *bool         `yaml:"stream"`
+	Middlewares    []entryFile   `yaml:"middlewares"`
+	Limits         *limitsFile   `yaml:"limits"`
+	Timeout        time.Duration `yaml:"timeout"`
+	Model          modelFile     `yaml:"model"`
+	Runs           int           `yaml:"runs"` // number of runs with the same messages
+
+	Agents   map[string]*agentFile `yaml:"agents"`   // agents that are its tools or that it can transfer to, by name
+	Transfer bool                  `yaml:"transfer"` // the agent is not a tool: the conversation can be transferred to it
+
+	Given   []entryFile `yaml:"given"`   // additional middlewares of the run
+	Resumed *agentFile  `yaml:"resumed"` // the agent that resumes a paused run
+
+	ContinueOnError    bool `yaml:"continue_on_error"`
+	ContinueOnResponse bool `yaml:"continue_on_response"`
+}
+
+type modelFile struct {
+	Retries   int `yaml:"retries"`
+	Fallbacks []struct {
+		Name string `yaml:"name"`
+	} `yaml:"fallbacks"`
+}
+
+type limitsFile struct {
+	MaxSteps    int            `yaml:"max_steps"`
+	ModelCalls  int            `yaml:"model_calls"`
+	ToolCalls   int            `yaml:"tool_calls"`
+	Tools       map[string]int `yaml:"tools"`
+	OnLimit     string         `yaml:"on_limit"`
+	OnToolLimit string         `yaml:"on_tool_limit"`
+}
+
+type entryFile struct {
+	Module  string         `yaml:"module"` // NAME.go, or NAME.wasm
+	Name    string         `yaml:"name"`
+	Ring    string         `yaml:"ring"`
+	OnFault string         `yaml:"on_fault"`
+	Read    string         `yaml:"read"`
+	Grants  []string       `yaml:"grants"` // for calls of its own: model, tool:NAME
+	Config  map[string]any `yaml:"config"`
+}
+
+func parseAgent(data []byte) (file agentFile, err error) {
+	if len(bytes.TrimSpace(data)) > 0 {
+		err = yaml.UnmarshalWithOptions(data, &file, yaml.Strict())
+	}
+	return file, err
+}
+
+// agent returns the agent of a file of case c.
+func (f *agentFile) agent(c *Case) (*wire.Agent, error) {
+	a := &wire.Agent{
+		Instruction:    f.Instruction,
+		ReturnDirectly: f.ReturnDirectly,
+		NoStream:       f.Stream != nil && !*f.Stream,
+		TimeoutMS:      f.Timeout.Milliseconds(),
+		Limits:         (*wire.Limits)(f.Limits),
+		Retries:        f.Model.Retries,
+		Transfer:       f.Transfer,
+
+		ContinueOnError:    f.ContinueOnError,
+		ContinueOnResponse: f.ContinueOnResponse,
+	}
+	for _, m := range f.Model.Fallbacks {
+		a.Fallbacks = append(a.Fallbacks, m.Name)
+	}
+	entries := f.Middlewares
+	if entries == nil && f.Agents == nil {
+		for _, name := range c.ModuleNames() {
+			entries = append(entries, entryFile{Module: name + ".go"})
+		}
+	}
+	var err error
+	if a.Middlewares, err = c.middlewares(entries); err != nil {
+		return nil, err
+	}
+	if a.Given, err = c.middlewares(f.Given); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Agents)) {
+		other, err := f.Agents[name].agent(c)
+		if err != nil {
+			return nil, err
+		}
+		if a.Agents == nil {
+			a.Agents = map[string]*wire.Agent{}
+		}
+		a.Agents[name] = other
+	}
+	return a, nil
+}
+
+// middlewares returns the middlewares of some entries. Nil stays nil.
+func (c *Case) middlewares(entries []entryFile) ([]wire.Middleware, error) {
+	if entries == nil {
+		return nil, nil
+	}
+	out := make([]wire.Middleware, 0, len(entries))
+	for _, f := range entries {
+		m := wire.Middleware{Name: f.Name, Module: f.Module, Ring: f.Ring, OnFault: f.OnFault, Read: f.Read, Grants: f.Grants}
+		stem, kind, _ := strings.Cut(f.Module, ".")
+		if m.Name == "" {
+			m.Name = stem
+		}
+		if kind == "go" {
+			m.Hooks = c.Hooks[stem]
+		}
+		if f.Config != nil {
+			var err error
+			if m.Config, err = abijson.Marshal(f.Config); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}

@@ -1,0 +1,189 @@
+package golden
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/tck/wire"
+)
+
+// A Case is one golden file.
+type Case struct {
+	Name    string                // of the file, without .txtar
+	About   string                // the behavior that the case guards
+	Modules map[string][]byte     // Go sources by name
+	Scripts map[string][]byte     // the same modules in TypeScript; some may be missing
+	Hooks   map[string][]abi.Hook // the hooks of each Go module, sorted
+
+	archive *txtar.Archive
+	expect  []expectation // in the file's order
+}
+
+// An expectation is one part of a case that the host is compared with.
+type expectation struct {
+	kind  string // request, told, asked, events, client, state or error
+	arg   string
+	text  string
+	index int // in the archive
+}
+
+// part names the expectation as the file does.
+func (e *expectation) part() string { return strings.TrimSpace(e.kind + " " + e.arg) }
+
+// Load reads all cases of a folder, sorted by name.
+func Load(folder fs.FS) ([]*Case, error) {
+	names, err := fs.Glob(folder, "*.txtar")
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, errors.New("load cases: the folder has no *.txtar")
+	}
+	var out []*Case
+	for _, name := range names {
+		b, err := fs.ReadFile(folder, name)
+		if err != nil {
+			return nil, err
+		}
+		c, err := Parse(name, b)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// Parse parses the text of a case. The case has the name of its file.
+func Parse(file string, text []byte) (*Case, error) {
+	a := txtar.Parse(text)
+	c := &Case{Name: strings.TrimSuffix(path.Base(file), ".txtar"), About: strings.TrimSpace(string(a.Comment)),
+		Modules: map[string][]byte{}, Scripts: map[string][]byte{}, Hooks: map[string][]abi.Hook{}, archive: a}
+	if c.About == "" {
+		return nil, errors.New("the head must say which behaviour the case guards")
+	}
+	for i, f := range a.Files {
+		if err := c.file(i, f.Name, f.Data); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	for name := range c.Scripts {
+		if c.Modules[name] == nil {
+			return nil, fmt.Errorf("%s.ts: there is no %s.go that it does the same as", name, name)
+		}
+	}
+	if len(c.expect) == 0 {
+		return nil, errors.New("nothing is expected: add request, events or state")
+	}
+	_, err := c.request()
+	return c, err
+}
+
+// file adds a module or an expectation. request parses the other files.
+func (c *Case) file(i int, name string, data []byte) (err error) {
+	kind, arg, _ := strings.Cut(name, " ")
+	switch {
+	case strings.HasSuffix(name, ".go"):
+		stem := strings.TrimSuffix(name, ".go")
+		c.Modules[stem] = data
+		c.Hooks[stem], err = hooksOf(name, data)
+	case strings.HasSuffix(name, ".ts"):
+		c.Scripts[strings.TrimSuffix(name, ".ts")] = data
+	case slices.Contains([]string{"request", "told", "asked", "events", "client", "state", "error"}, kind):
+		c.expect = append(c.expect, expectation{kind, arg, string(data), i})
+	case strings.HasSuffix(name, ".wat"), name == "agent.yaml", name == "tools", name == "messages",
+		name == "answers", name == "model":
+	default:
+		err = errors.New("a conversation has no such part; " +
+			"want agent.yaml, tools, messages, model, answers, request N, told N, events, state or error")
+	}
+	return err
+}
+
+// InTypeScript reports whether all modules of the case also exist in TypeScript.
+func (c *Case) InTypeScript() bool { return len(c.Scripts) > 0 && len(c.Scripts) == len(c.Modules) }
+
+// Request returns what a host is asked to do. Its middlewares name their modules as the case does:
+// NAME.go for an entry of Modules.
+//
+// An agent of a case that lists no middlewares and no agents has one entry for each entry of
+// Modules. If there is none either, its Middlewares is nil.
+func (c *Case) Request() *wire.Request {
+	r, err := c.request()
+	if err != nil {
+		panic(err) // Parse has called request
+	}
+	return r
+}
+
+func (c *Case) request() (*wire.Request, error) {
+	r := &wire.Request{
+		Type: "case", ID: c.Name, RunID: "run",
+		Agent:    &wire.Agent{},
+		Messages: []abi.Message{abi.User("hi")},
+		Tools:    []wire.Tool{{Name: "t", Turns: []wire.Turn{{Text: "t-ok"}}}},
+		Model:    []wire.Reply{},
+	}
+	file := agentFile{}
+	for _, f := range c.archive.Files {
+		var err error
+		switch f.Name {
+		case "agent.yaml":
+			file, err = parseAgent(f.Data)
+		case "tools":
+			r.Tools, err = parseTools(f.Data)
+		case "messages":
+			r.Messages, err = parseMessages(f.Data)
+		case "answers":
+			r.Answers, err = parseAnswers(f.Data)
+		case "model":
+			r.Model, err = parseReplies(f.Data)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	for _, e := range c.expect {
+		r.Client = r.Client || e.kind == "client"
+	}
+	r.Runs = file.Runs
+	var err error
+	if r.Agent, err = file.agent(c); err == nil && file.Resumed != nil {
+		r.Resumed, err = file.Resumed.agent(c)
+	}
+	return r, err
+}
+
+// Update returns the text of the case's file with the parts replaced that differ from what a host
+// reported. It rejects empty expectations: a person writes them first, from the rule that the case
+// guards.
+func (c *Case) Update(o *wire.Outcome) ([]byte, error) {
+	differences, err := c.Compare(o, true)
+	if err != nil {
+		return nil, err
+	}
+	a := &txtar.Archive{Comment: c.archive.Comment, Files: slices.Clone(c.archive.Files)}
+	for _, d := range differences {
+		if d.Part == notStarted {
+			return nil, fmt.Errorf("%s: the agent cannot be built: %s", c.Name, d.Got)
+		}
+		i := slices.IndexFunc(c.expect, func(e expectation) bool { return e.part() == d.Part })
+		if i < 0 || strings.TrimSpace(c.expect[i].text) == "" {
+			return nil, fmt.Errorf("%s: %s is empty: write what you expect first", c.Name, d.Part)
+		}
+		a.Files[c.expect[i].index].Data = append(bytes.TrimRight([]byte(d.Got), "\n"), '\n')
+	}
+	return txtar.Format(a), nil
+}
+
+// ModuleNames returns the names of the case's Go modules, sorted.
+func (c *Case) ModuleNames() []string { return slices.Sorted(maps.Keys(c.Modules)) }

@@ -1,0 +1,31 @@
+// Package tck is the conformance kit: golden cases that specify what a host of middlewares does, and
+// a runner that compares any host with them. A host is a value of Go ([Host]) or a program that
+// speaks JSON lines ([Program]). README.md describes that protocol.
+//
+// Each case is a file in the folder cases, in the format that package internal/golden documents. It
+// is named ORIGIN-ROW-what, after the row of the catalogue in cases/catalogue whose behavior it
+// shows, or own-what if it guards a rule of this project only.
+//
+// All Go modules of all cases are built once, into one WebAssembly module; an entry's configuration
+// selects one of them.
+package tck
+
+import (
+	"embed"
+	"io/fs"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/internal/golden"
+)
+
+//go:embed cases/*.txtar
+var files embed.FS
+
+// loadCases loads the kit's cases, sorted by name.
+var loadCases = sync.OnceValues(func() ([]*golden.Case, error) {
+	folder, err := fs.Sub(files, "cases")
+	if err != nil {
+		return nil, err
+	}
+	return golden.Load(folder)
+})

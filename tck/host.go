@@ -1,0 +1,215 @@
+package tck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/golden"
+	"github.com/agent-runner/agent-runner/tck/wire"
+)
+
+// A Host runs agents with middlewares. The kit compares it with the cases.
+type Host interface {
+	// Hello names the host and lists its capabilities. README.md has their list.
+	Hello(ctx context.Context) (*wire.Hello, error)
+	// Run runs one case and reports everything that happened. It returns a [*SkippedError] for a
+	// case that it does not support. Any other error fails the case. ctx ends after the time limit.
+	Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error)
+}
+
+// A SkippedError reports that a host does not support a case.
+type SkippedError struct{ Reason string }
+
+// Error returns the reason.
+func (e *SkippedError) Error() string { return "skipped: " + e.Reason }
+
+// Options select the cases and how they are run.
+type Options struct {
+	// Transport selects the build of the cases' modules: native (default), WebAssembly that
+	// exports the hooks of package abi; extism, the same modules as Extism plug-ins; or typescript,
+	// scripts. Cases without scripts are then skipped.
+	Transport string
+	// Modules is the folder of built modules. By default the kit builds them with the go command,
+	// once for each version of their sources, in agent-runner/tck of the user's cache folder.
+	Modules string
+	// Timeout is the time limit of a case. It defaults to 30 seconds.
+	Timeout time.Duration
+	// Match, if not nil, selects cases by their names. The others are not in the report.
+	Match func(name string) bool
+	// Update, if not empty, is the folder of the cases' files. Where the host differs from a case, the
+	// expectations in the case's file are replaced by the actual results, and the case does not fail.
+	Update string
+	// Parallel lets [Run] run cases concurrently. The host must be safe for concurrent use.
+	Parallel bool
+}
+
+// Run runs each case as a subtest of t, which has the case's name. A case that the host does not
+// support is skipped.
+func Run(t *testing.T, h Host, o *Options) {
+	t.Helper()
+	k, err := newKit(t.Context(), h, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range k.cases {
+		t.Run(c.Name, func(t *testing.T) {
+			if k.options.Parallel {
+				t.Parallel()
+			}
+			switch r := k.run(t.Context(), c); r.Status {
+			case skipped:
+				t.Skip(r.Reason)
+			case failed:
+				t.Fatal(r.text())
+			}
+		})
+	}
+}
+
+// Check runs the cases in order. It returns an error if it cannot start: the host does not answer,
+// or the modules cannot be built. If ctx ends, the report has the cases that have run.
+func Check(ctx context.Context, h Host, o *Options) (*Report, error) {
+	k, err := newKit(ctx, h, o)
+	if err != nil {
+		return nil, err
+	}
+	report := &Report{Host: k.hello.Host, Transport: k.options.Transport, Results: []Result{}}
+	for _, c := range k.cases {
+		r := k.run(ctx, c)
+		if ctx.Err() != nil {
+			return report, ctx.Err()
+		}
+		report.add(r)
+	}
+	return report, nil
+}
+
+// A kit runs cases with a host.
+type kit struct {
+	host    Host
+	hello   *wire.Hello
+	options Options
+	folder  string // of the built modules
+	cases   []*golden.Case
+}
+
+func newKit(ctx context.Context, h Host, o *Options) (*kit, error) {
+	k := &kit{host: h}
+	if o != nil {
+		k.options = *o
+	}
+	switch k.options.Transport {
+	case "":
+		k.options.Transport = native
+	case native, extism, typeScript:
+	default:
+		return nil, fmt.Errorf("transport %q: want %s, %s or %s", k.options.Transport, native, extism, typeScript)
+	}
+	if k.options.Timeout == 0 {
+		k.options.Timeout = 30 * time.Second
+	}
+	cases, err := loadCases()
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range cases {
+		if k.options.Match == nil || k.options.Match(c.Name) {
+			k.cases = append(k.cases, c)
+		}
+	}
+	if len(k.cases) == 0 {
+		return nil, errors.New("no case has such a name")
+	}
+	if k.options.Modules == "" {
+		k.folder, err = build(ctx, cases, k.options.Transport)
+	} else {
+		k.folder, err = filepath.Abs(k.options.Modules)
+	}
+	if err != nil {
+		return nil, err
+	}
+	helloCtx, cancel := context.WithTimeout(ctx, k.options.Timeout)
+	defer cancel()
+	if k.hello, err = h.Hello(helloCtx); err != nil {
+		return nil, fmt.Errorf("greet the host: %w", err)
+	}
+	k.hello.Host = cut(k.hello.Host)
+	if k.hello.Protocol != wire.Protocol {
+		return nil, fmt.Errorf(
+			"the host speaks version %d of the protocol, the kit version %d",
+			k.hello.Protocol,
+			wire.Protocol,
+		)
+	}
+	return k, nil
+}
+
+// run runs one case.
+func (k *kit) run(ctx context.Context, c *golden.Case) Result {
+	result := Result{Name: c.Name, About: c.About}
+	result.Missing = missing(needs(c.Request(), k.options.Transport), k.hello.Capabilities)
+	switch {
+	case k.options.Transport == typeScript && !c.InTypeScript():
+		result.Status, result.Missing, result.Reason = skipped, nil, "the case has no modules in TypeScript"
+		return result
+	case result.Missing != nil:
+		result.Status, result.Reason = skipped, "the host lacks "+strings.Join(result.Missing, ", ")
+		return result
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, k.options.Timeout)
+	defer cancel()
+	differences, err := k.compare(ctx, c)
+	result.TimeMS = time.Since(began).Milliseconds()
+	var unsupported *SkippedError
+	switch {
+	case errors.As(err, &unsupported):
+		result.Status, result.Reason = skipped, cut(unsupported.Reason)
+	case err != nil:
+		result.Status, result.Reason = failed, cut(err.Error())
+	case len(differences) > 0:
+		result.Status = failed
+		for _, d := range differences {
+			result.Differences = append(result.Differences, Difference{d.Part, d.Want, cut(d.Got)})
+		}
+	default:
+		result.Status = passed
+	}
+	return result
+}
+
+// compare has the host run a case and compares the outcome.
+func (k *kit) compare(ctx context.Context, c *golden.Case) ([]golden.Difference, error) {
+	r := c.Request()
+	if err := resolve(r, k.folder, k.options.Transport); err != nil {
+		return nil, err
+	}
+	outcome, err := k.host.Run(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	differences, err := c.Compare(outcome, missing([]string{textsCapability}, k.hello.Capabilities) == nil)
+	if err != nil || len(differences) == 0 || k.options.Update == "" {
+		return differences, err
+	}
+	text, err := c.Update(outcome)
+	if err != nil {
+		return nil, err
+	}
+	return nil, os.WriteFile(filepath.Join(k.options.Update, c.Name+".txtar"), text, 0o644)
+}
+
+// cut shortens a text of a host, of which a report may have many.
+func cut(s string) string {
+	const most = 64 << 10
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

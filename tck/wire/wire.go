@@ -1,0 +1,177 @@
+// Package wire has the lines that the conformance kit and a host exchange. Each is one JSON object
+// on one line, in UTF-8. The kit writes to the host's standard input and reads its standard output:
+//
+//	kit                       host
+//	Hello                  →
+//	                       ←  Hello
+//	Request                →
+//	                       ←  Line of type "event", "model_call" or "client", any number
+//	                       ←  Line of type "result", "skipped" or "failed"
+//	Request                →
+//	…
+//
+// The kit closes the host's standard input after the last case; the host then exits.
+package wire
+
+import (
+	"encoding/json"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// Protocol is the version of the protocol. A host answers with the version that it speaks, and the
+// kit stops if it is another one.
+const Protocol = 1
+
+// A Hello is the first line in each direction.
+type Hello struct {
+	Type     string `json:"type"` // "hello"
+	Protocol int    `json:"protocol"`
+
+	Host         string   `json:"host,omitempty"`         // from the host: its name and version, for the report
+	Capabilities []string `json:"capabilities,omitempty"` // from the host: what it supports; "*" is everything
+}
+
+// A Request is one case: an agent, its model, its tools and a conversation.
+type Request struct {
+	Type string `json:"type"` // "case"
+	ID   string `json:"id"`   // the case's name; every line of the answer repeats it
+
+	Agent *Agent `json:"agent"`
+	// Resumed is the agent that resumes a paused run. It defaults to Agent.
+	Resumed *Agent `json:"resumed,omitempty"`
+	// Runs is the number of runs, one after the other, with the same messages. They share the
+	// model's replies, the tools' turns and the durable values. It defaults to 1.
+	Runs  int    `json:"runs,omitempty"`
+	RunID string `json:"run_id"` // the ID of each run
+
+	Messages []abi.Message `json:"messages"` // the conversation so far, the input of each run
+	Tools    []Tool        `json:"tools"`    // the tools of all agents of the case
+	Model    []Reply       `json:"model"`    // the model's replies in order, one for each call
+	// Answers answer the pauses in order. A run that pauses once more stays paused.
+	Answers []Answer `json:"answers,omitempty"`
+	// Client asks for the events as an AG-UI client receives them.
+	Client bool `json:"client,omitempty"`
+}
+
+// An Agent is an agent of a case.
+type Agent struct {
+	Middlewares    []Middleware `json:"middlewares"` // in registration order
+	Instruction    string       `json:"instruction,omitempty"`
+	ReturnDirectly []string     `json:"return_directly,omitempty"` // tools whose result ends the run
+	NoStream       bool         `json:"no_stream,omitempty"`       // the model's answers are not streamed
+	TimeoutMS      int64        `json:"timeout_ms,omitempty"`      // time limit of a run; none if 0
+	Limits         *Limits      `json:"limits,omitempty"`
+	// Retries is the maximum number of repetitions of a failed model call whose error is retryable.
+	// They follow without a delay.
+	Retries   int      `json:"retries,omitempty"`
+	Fallbacks []string `json:"fallbacks,omitempty"` // models to try after the first, in order; all give the same replies
+
+	// Agents are agents by name: tools that this agent calls or, with Transfer, agents that it can
+	// transfer the conversation to.
+	Agents   map[string]*Agent `json:"agents,omitempty"`
+	Transfer bool              `json:"transfer,omitempty"`
+
+	Given []Middleware `json:"given,omitempty"` // middlewares that the caller adds to its run, after the agent's own
+
+	ContinueOnError    bool `json:"continue_on_error,omitempty"`
+	ContinueOnResponse bool `json:"continue_on_response,omitempty"`
+}
+
+// Limits are the limits of a run. A zero field is the host's default, which no case reaches.
+type Limits struct {
+	MaxSteps    int            `json:"max_steps,omitempty"`
+	ModelCalls  int            `json:"model_calls,omitempty"`
+	ToolCalls   int            `json:"tool_calls,omitempty"`
+	Tools       map[string]int `json:"tools,omitempty"`         // calls of a tool, by name
+	OnLimit     string         `json:"on_limit,omitempty"`      // for steps and model calls: error (default), end or answer
+	OnToolLimit string         `json:"on_tool_limit,omitempty"` // for tool calls: error (default), end, answer or refuse
+}
+
+// A Middleware is an entry of an agent's chain.
+type Middleware struct {
+	Name   string `json:"name"`   // the entry's name, which events quote
+	Module string `json:"module"` // path of a module: a .wasm file, or a .ts file
+	// Hooks lists the hooks that the host calls. The module may export more, which it never calls.
+	// If it is absent, the host calls every hook that the module exports.
+	Hooks  []abi.Hook      `json:"hooks,omitempty"`
+	Config json.RawMessage `json:"config,omitempty"` // what the hook configure receives
+	// Ring is outer, tenant (default) or inner. Entries of outer rings precede those of inner ones.
+	Ring    string   `json:"ring,omitempty"`
+	OnFault string   `json:"on_fault,omitempty"` // fail (default) or skip
+	Read    string   `json:"read,omitempty"`     // messages that the entry may read: all (default), last or none
+	Grants  []string `json:"grants,omitempty"`   // for calls of its own: model, tool:NAME
+}
+
+// A Tool is a scripted tool.
+type Tool struct {
+	Name string `json:"name"`
+	// Streams reports that the tool streams its results: each turn sends its chunks.
+	Streams bool `json:"streams,omitempty"`
+	// Turns answer the tool's calls in order. The last one answers all further calls.
+	Turns []Turn `json:"turns"`
+}
+
+// A Turn is what a tool does in one call. At most one of Text, Chunks and Panic is set. A streaming
+// tool sends Chunks and then fails if Error is set.
+type Turn struct {
+	After   string   `json:"after,omitempty"`   // first wait until a result of this tool was reported, or the run ends
+	Cancels bool     `json:"cancels,omitempty"` // cancel the run, then return
+	Text    string   `json:"text,omitempty"`
+	Chunks  []string `json:"chunks,omitempty"`
+	Error   string   `json:"error,omitempty"` // fail with this text
+	Panic   string   `json:"panic,omitempty"` // crash with this text, as a defect in the tool's code does
+}
+
+// A Reply is the model's answer to one call: a message or an error, preceded by chunks.
+type Reply struct {
+	Message      *abi.Message `json:"message,omitempty"`
+	FinishReason string       `json:"finish_reason,omitempty"` // set if Message is
+	Usage        *abi.Usage   `json:"usage,omitempty"`
+	Error        *abi.Error   `json:"error,omitempty"`
+	// Chunks are streamed before the message or the error. If there are none, the message is
+	// streamed in pieces of at most Size characters, or in one piece if Size is 0.
+	Chunks  []abi.Chunk `json:"chunks,omitempty"`
+	Size    int         `json:"size,omitempty"`
+	DelayMS int64       `json:"delay_ms,omitempty"` // delay before the chunks
+	Hang    bool        `json:"hang,omitempty"`     // after the chunks, answer nothing until the run ends
+}
+
+// An Answer answers the interrupts of one pause.
+type Answer struct {
+	Call  string          `json:"call,omitempty"` // restricts the answer to the interrupt of this tool call
+	Value json.RawMessage `json:"value"`
+}
+
+// A Line is one line of a host's answer to a [Request].
+type Line struct {
+	Type string `json:"type"` // event, model_call, client, result, skipped or failed
+	ID   string `json:"id"`   // of the request
+
+	Event *abi.Event `json:"event,omitempty"` // event: the next event that the caller of the run receives
+	// ModelCall is the next request that reached the model. A request of a fallback or of a retry
+	// is one, too.
+	ModelCall *ModelCall      `json:"model_call,omitempty"`
+	Client    json.RawMessage `json:"client,omitempty"` // client: the next event that an AG-UI client receives
+
+	State   []abi.Message `json:"state,omitempty"`   // result: the messages at the end of the last run
+	Refused string        `json:"refused,omitempty"` // result: why the agent cannot be built; nothing ran
+	Reason  string        `json:"reason,omitempty"`  // skipped: what the host does not support; failed: what went wrong
+}
+
+// A ModelCall is a request that reached the model.
+type ModelCall struct {
+	Model    string        `json:"model"` // "scripted", or the name of a fallback
+	Params   abi.Params    `json:"params,omitempty"`
+	Tools    []string      `json:"tools,omitempty"` // names of the declared tools, in order
+	Messages []abi.Message `json:"messages"`
+}
+
+// An Outcome is everything that a host reports of one case.
+type Outcome struct {
+	Events     []abi.Event
+	ModelCalls []ModelCall
+	Client     []json.RawMessage
+	State      []abi.Message
+	Refused    string
+}
