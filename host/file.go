@@ -144,15 +144,25 @@ func closeAll(closers []func()) {
 func (b *builder) build(ctx context.Context) (*Agent, error) {
 	f := b.file
 	o := &AgentOptions{
-		Name: f.Name, Description: b.description, ModelName: f.Model.Name, Params: f.Model.Params, Models: f.Limits.Models, AllowModel: b.opts.AllowModel, CheckParam: b.opts.CheckParam,
-		Instruction: f.Instruction, ReturnDirectly: f.ReturnDirectly,
+		Name:           f.Name,
+		Description:    b.description,
+		ModelName:      f.Model.Name,
+		Params:         f.Model.Params,
+		Models:         f.Limits.Models,
+		AllowModel:     b.opts.AllowModel,
+		CheckParam:     b.opts.CheckParam,
+		Instruction:    f.Instruction,
+		ReturnDirectly: f.ReturnDirectly,
 		Options: hook.Options{ContinueOnError: f.ContinueOnError, ContinueOnResponse: f.ContinueOnResponse,
 			Values: b.opts.Values, Tenant: b.opts.Tenant, Tracer: b.opts.Tracer},
-		Journal:  b.opts.Journal,
-		MaxSteps: f.Limits.MaxSteps, Limits: callLimits(&f.Limits), Timeout: time.Duration(f.Limits.Timeout),
+		Journal:      b.opts.Journal,
+		MaxSteps:     f.Limits.MaxSteps,
+		Limits:       callLimits(&f.Limits),
+		Timeout:      time.Duration(f.Limits.Timeout),
 		PauseTimeout: time.Duration(f.Limits.Pause),
-		ToolTimeout:  time.Duration(f.Limits.ToolTimeout), Parallel: f.Limits.Parallel,
-		NoStream: f.Stream != nil && !*f.Stream,
+		ToolTimeout:  time.Duration(f.Limits.ToolTimeout),
+		Parallel:     f.Limits.Parallel,
+		NoStream:     f.Stream != nil && !*f.Stream,
 	}
 	var err error
 	if o.Model, err = b.model(); err != nil {
@@ -175,7 +185,8 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Tools, err = joinTools(toolSet{Owner: "the agent's tools", Tools: o.Tools}, toolSet{Owner: "its agents", Tools: inner}); err != nil {
+	own, agents := toolSet{Owner: "the agent's tools", Tools: o.Tools}, toolSet{Owner: "its agents", Tools: inner}
+	if o.Tools, err = joinTools(own, agents); err != nil {
 		return nil, b.file.ErrorAt("agents", err)
 	}
 	a, err := b.host.NewAgent(ctx, o)
@@ -247,7 +258,11 @@ func (b *builder) place(o *AgentOptions) {
 		path string
 		from []agentfile.Middleware
 		to   *[]Middleware
-	}{{"rings.outer", f.Rings.Outer, &o.Outer}, {"middlewares", f.Middlewares, &o.Middlewares}, {"rings.inner", f.Rings.Inner, &o.Inner}} {
+	}{
+		{"rings.outer", f.Rings.Outer, &o.Outer},
+		{"middlewares", f.Middlewares, &o.Middlewares},
+		{"rings.inner", f.Rings.Inner, &o.Inner},
+	} {
 		for i := range ring.from {
 			b.slots = append(b.slots, &slot{at: fmt.Sprintf("%s[%d]", ring.path, i), from: &ring.from[i], to: ring.to})
 		}

@@ -329,9 +329,11 @@ func FuzzLine(f *testing.F) {
 
 func eventNames() []string {
 	var out []string
-	for _, e := range []abi.EventType{abi.EventChunk, abi.EventMessage, abi.EventToolCall, abi.EventToolResult, abi.EventCustom,
-		abi.EventLog, abi.EventFault, abi.EventModelAttempt, abi.EventLimit, abi.EventTransfer, abi.EventChild, abi.EventRunPaused,
-		abi.EventRunFinished} {
+	for _, e := range []abi.EventType{
+		abi.EventChunk, abi.EventMessage, abi.EventToolCall, abi.EventToolResult, abi.EventCustom, abi.EventLog,
+		abi.EventFault, abi.EventModelAttempt, abi.EventLimit, abi.EventTransfer, abi.EventChild, abi.EventRunPaused,
+		abi.EventRunFinished,
+	} {
 		out = append(out, string(e))
 	}
 	return out

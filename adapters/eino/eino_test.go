@@ -184,7 +184,9 @@ func TestHooksInOrder(t *testing.T) {
 			text := in.Instruction + " In verse."
 			return &abi.BeforeAgentAnswer{Instruction: &text}, nil
 		},
-		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(
+			_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
 			note(fmt.Sprintf("before_model_rewrite_state %d, step %d", c.List(0).Len(), c.Where().Step))
 			return nil, nil
 		},
@@ -201,7 +203,9 @@ func TestHooksInOrder(t *testing.T) {
 			note("after_model " + in.Source)
 			return nil, nil
 		},
-		AfterModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+		AfterModelRewriteState: func(
+			_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput,
+		) (*abi.AfterModelRewriteStateAnswer, error) {
 			note(fmt.Sprintf("after_model_rewrite_state %d", c.List(0).Len()))
 			return nil, nil
 		},
@@ -246,12 +250,10 @@ func TestHooksInOrder(t *testing.T) {
 	require.NoError(t, r.err)
 	require.Equal(t, []string{"assistant: ", "tool: echo: changed", "assistant: done"}, r.lines)
 	require.Equal(t, []string{
-		"before_agent Be brief.",
-		"before_model_rewrite_state 2, step 1", "before_model", "wrap_model", "after_model model", "after_model_rewrite_state 3",
-		`before_tool {"text":"hi"}`, "wrap_tool_call", `gate_tool {"text":"changed"}`, "after_tool echo: changed",
-		"after_tools 1",
-		"before_model_rewrite_state 4, step 2", "before_model", "wrap_model", "after_model model", "after_model_rewrite_state 5",
-		"after_agent done",
+		"before_agent Be brief.", "before_model_rewrite_state 2, step 1", "before_model", "wrap_model", "after_model model",
+		"after_model_rewrite_state 3", `before_tool {"text":"hi"}`, "wrap_tool_call", `gate_tool {"text":"changed"}`,
+		"after_tool echo: changed", "after_tools 1", "before_model_rewrite_state 4, step 2", "before_model", "wrap_model",
+		"after_model model", "after_model_rewrite_state 5", "after_agent done",
 	}, order)
 	require.Equal(t, "Be brief. In verse.", s.model.asked[0][0].Content)
 	require.InDelta(t, 0.5, *s.model.options[0].Temperature, 0)
@@ -260,7 +262,9 @@ func TestHooksInOrder(t *testing.T) {
 
 func TestStateIsKept(t *testing.T) {
 	mw := &inproc.Middleware{
-		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(
+			_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
 			n, err := c.LocalAdd("steps", 1)
 			if err != nil || n > 1 {
 				return nil, err
@@ -271,7 +275,9 @@ func TestStateIsKept(t *testing.T) {
 				},
 			}, nil
 		},
-		AfterModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+		AfterModelRewriteState: func(
+			_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput,
+		) (*abi.AfterModelRewriteStateAnswer, error) {
 			last, _ := c.List(0).Last()
 			if len(last.ToolCalls) > 0 {
 				return nil, nil
@@ -357,7 +363,9 @@ func TestToolsOfModulesAndDenials(t *testing.T) {
 func TestToolsThatAreNotActive(t *testing.T) {
 	var ran []string
 	mw := &inproc.Middleware{
-		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(
+			_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
 			active := []string{}
 			if c.Where().Step > 1 {
 				active = []string{"echo"}
@@ -490,7 +498,9 @@ func (s *memory) Set(_ context.Context, id string, b []byte) error {
 func TestInterrupts(t *testing.T) {
 	var ran []string
 	gate := &inproc.Middleware{
-		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(
+			_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
 			_, err := c.LocalAdd("steps", 1)
 			return nil, err
 		},
@@ -547,7 +557,9 @@ func TestInterrupts(t *testing.T) {
 
 func TestInterruptedModelCall(t *testing.T) {
 	mw := &inproc.Middleware{
-		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(
+			_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
 			return &abi.BeforeModelRewriteStateAnswer{
 				Messages: abi.ListPatch{Splice: []abi.Splice{{At: c.List(0).Len(), Insert: []abi.Message{abi.User("once")}}}},
 			}, nil

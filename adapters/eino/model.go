@@ -166,7 +166,9 @@ func (c *modelCall) request(ctx context.Context, input []*schema.Message) (q cha
 	if o.Model != nil {
 		q.Model = *o.Model
 	}
-	for name, value := range map[string]any{"temperature": o.Temperature, "top_p": o.TopP, "max_tokens": o.MaxTokens, "stop": o.Stop} {
+	for name, value := range map[string]any{
+		"temperature": o.Temperature, "top_p": o.TopP, "max_tokens": o.MaxTokens, "stop": o.Stop,
+	} {
 		b, err := json.Marshal(value)
 		if err != nil {
 			return q, err

@@ -150,7 +150,9 @@ func (m *handler) WrapEnhancedStreamableToolCall(
 	endpoint adk.EnhancedStreamableToolCallEndpoint,
 	tc *adk.ToolContext,
 ) (adk.EnhancedStreamableToolCallEndpoint, error) {
-	return func(ctx context.Context, argument *schema.ToolArgument, opts ...tool.Option) (*schema.StreamReader[*schema.ToolResult], error) {
+	return func(
+		ctx context.Context, argument *schema.ToolArgument, opts ...tool.Option,
+	) (*schema.StreamReader[*schema.ToolResult], error) {
 		var parts []schema.ToolOutputPart
 		res, err := m.call(ctx, tc, argument.Text, func(ctx context.Context, arguments string) (*abi.Result, error) {
 			reader, err := endpoint(ctx, &schema.ToolArgument{Text: arguments}, opts...)

@@ -199,7 +199,9 @@ func line(ctx context.Context, h *host.Host, path string, talk []abi.Message, ea
 				},
 			)
 		}
-		if agents[i], err = h.NewAgent(ctx, &host.AgentOptions{Model: instant{}, Tools: []tool.Tool{search()}, Middlewares: list}); err != nil {
+		if agents[i], err = h.NewAgent(ctx, &host.AgentOptions{
+			Model: instant{}, Tools: []tool.Tool{search()}, Middlewares: list,
+		}); err != nil {
 			return err
 		}
 		defer agents[i].Close()

@@ -125,7 +125,9 @@ func functions() []host.Middleware {
 		{
 			Name: "patch",
 			Native: &inproc.Middleware{
-				BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+				BeforeModelRewriteState: func(
+					_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
+				) (*abi.BeforeModelRewriteStateAnswer, error) {
 					return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: five.Patch(c.List(0).All())}}, nil
 				},
 			},
@@ -237,7 +239,9 @@ func forwarded(
 		{
 			Name: "patch",
 			Native: &inproc.Middleware{
-				BeforeModelRewriteState: func(ctx context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+				BeforeModelRewriteState: func(
+					ctx context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput,
+				) (*abi.BeforeModelRewriteStateAnswer, error) {
 					in.Messages.Items = c.List(0).All()
 					var out abi.BeforeModelRewriteStateAnswer
 					return &out, ask(ctx, "patch", "patch", in, &out)

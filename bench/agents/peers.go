@@ -106,7 +106,9 @@ func start(ctx context.Context, h *host.Host, files []string, talk []abi.Message
 // language returns the language of a guest by its file name.
 func language(path string) string {
 	name := filepath.Base(path)
-	for part, language := range map[string]string{"-c.wasm": "C", "-rust.wasm": "Rust", "-tinygo.wasm": "TinyGo", ".ts": "TypeScript"} {
+	for part, language := range map[string]string{
+		"-c.wasm": "C", "-rust.wasm": "Rust", "-tinygo.wasm": "TinyGo", ".ts": "TypeScript",
+	} {
 		if strings.HasSuffix(name, part) {
 			return language
 		}

@@ -44,7 +44,9 @@ func hooks(ctx context.Context, plain, ext []byte) error {
 	for _, kb := range []int{1, 100} {
 		in := work.Conversation(kb << 10)
 		var calls []func() error
-		for name, g := range map[string]guest{"here": metered, "wazero": unmetered, "Extism": stoppable, "clean": clean(ctx, im)} {
+		for name, g := range map[string]guest{
+			"here": metered, "wazero": unmetered, "Extism": stoppable, "clean": clean(ctx, im),
+		} {
 			if err := check(g, in); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}

@@ -56,7 +56,12 @@ func report(ctx context.Context, built, out string, quick bool) error {
 		runtime.GOARCH,
 		runtime.Version(),
 	)
-	for _, path := range []string{"github.com/tetratelabs/wazero", "github.com/cloudwego/eino", "github.com/extism/go-sdk", "github.com/hashicorp/go-plugin"} {
+	for _, path := range []string{
+		"github.com/tetratelabs/wazero",
+		"github.com/cloudwego/eino",
+		"github.com/extism/go-sdk",
+		"github.com/hashicorp/go-plugin",
+	} {
 		fmt.Fprintf(&w, ", %s %s", path[strings.LastIndexByte(path, '/')+1:], version(path))
 	}
 	w.WriteString(".\n")

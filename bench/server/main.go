@@ -1,7 +1,9 @@
 // Command server measures the platform and writes the figures as Markdown:
 //
-//	server [-quick] [-part NAME] [-tenants N] [-attacks NAME,…] [-quotas NAME,…] [-rate N] [-rounds N] [-turn D] AGENT-RUNNER GUEST.wasm OUT.md
-//	server -against OTHER-AGENT-RUNNER -rate N [-attacks NAME,…] [-quotas NAME] [-rounds N] [-turn D] AGENT-RUNNER GUEST.wasm OUT.md
+//	server [-quick] [-part NAME] [-tenants N] [-attacks NAME,…] [-quotas NAME,…] [-rate N] [-rounds N] [-turn D]
+//		AGENT-RUNNER GUEST.wasm OUT.md
+//	server -against OTHER-AGENT-RUNNER -rate N [-attacks NAME,…] [-quotas NAME] [-rounds N] [-turn D]
+//		AGENT-RUNNER GUEST.wasm OUT.md
 //
 // It starts AGENT-RUNNER serve with an embedded store, and a model on the loopback interface that
 // answers at once. The model, the load generator and the server share the machine.
@@ -139,7 +141,12 @@ func measure(p *plan, only, program, guest, out string) error {
 		name string
 		of   func(*plan, *platform, *bytes.Buffer) error
 		env  []string // environment of the server
-	}{{"throughput", throughput, nil}, {"memory", memory, []string{"GOGC=10"}}, {"streams", streams, nil}, {"hostility", hostility, nil}} {
+	}{
+		{"throughput", throughput, nil},
+		{"memory", memory, []string{"GOGC=10"}},
+		{"streams", streams, nil},
+		{"hostility", hostility, nil},
+	} {
 		if only != "" && only != part.name {
 			continue
 		}

@@ -170,7 +170,9 @@ type tenant struct{ id, key string }
 
 // tenant creates a tenant with a key.
 func (p *platform) tenant(id string, quota map[string]int64) (*tenant, error) {
-	if err := p.json("POST", "/v1/tenants", p.operator, map[string]any{"id": id, "quota": quota, "policy": map[string]any{"models": []string{"*"}, "grants": []string{"*"}}}, 201, nil); err != nil {
+	all := map[string]any{"models": []string{"*"}, "grants": []string{"*"}}
+	create := map[string]any{"id": id, "quota": quota, "policy": all}
+	if err := p.json("POST", "/v1/tenants", p.operator, create, 201, nil); err != nil {
 		return nil, err
 	}
 	var key struct{ Secret string }

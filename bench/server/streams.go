@@ -41,7 +41,8 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 		var ids []string
 		for range p.runs {
 			var run struct{ ID string }
-			if err := s.json("POST", "/v1/runs", warm[0].key, map[string]any{"agent": agentOf("slow", modules), "input": "Do it."}, 202, &run); err != nil {
+			start := map[string]any{"agent": agentOf("slow", modules), "input": "Do it."}
+			if err := s.json("POST", "/v1/runs", warm[0].key, start, 202, &run); err != nil {
 				return err
 			}
 			ids = append(ids, run.ID)
@@ -86,7 +87,8 @@ func streams(p *plan, s *platform, text *bytes.Buffer) error {
 	for _, t := range list {
 		for range runsOfEach {
 			var run struct{ ID string }
-			if err := s.json("POST", "/v1/runs", t.key, map[string]any{"agent": agentOf("slow", 0), "input": "Do it."}, 202, &run); err != nil {
+			start := map[string]any{"agent": agentOf("slow", 0), "input": "Do it."}
+			if err := s.json("POST", "/v1/runs", t.key, start, 202, &run); err != nil {
 				return err
 			}
 			runs = append(runs, live{t, run.ID})

@@ -229,8 +229,11 @@ var attempts = []attempt{
 	}},
 	{name: "make sockets of other kinds", try: func(*targets, *server.Options) error {
 		var errs []error
-		for _, kind := range [][3]int{{unix.AF_NETLINK, unix.SOCK_RAW, 0}, {unix.AF_VSOCK, unix.SOCK_STREAM, 0}, {unix.AF_ALG, unix.SOCK_SEQPACKET, 0},
-			{unix.AF_PACKET, unix.SOCK_RAW, 0}, {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP}, {unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}} {
+		for _, kind := range [][3]int{
+			{unix.AF_NETLINK, unix.SOCK_RAW, 0}, {unix.AF_VSOCK, unix.SOCK_STREAM, 0}, {unix.AF_ALG, unix.SOCK_SEQPACKET, 0},
+			{unix.AF_PACKET, unix.SOCK_RAW, 0}, {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP},
+			{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP},
+		} {
 			fd, err := unix.Socket(kind[0], kind[1], kind[2])
 			if err == nil {
 				unix.Close(fd)
@@ -257,7 +260,10 @@ var attempts = []attempt{
 		name: "call the kernel's interfaces for modules, BPF, keys, tracing or asynchronous I/O",
 		try: func(*targets, *server.Options) error {
 			var errs []error
-			for _, number := range []uintptr{unix.SYS_FINIT_MODULE, unix.SYS_BPF, unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_PERF_EVENT_OPEN, unix.SYS_IO_URING_SETUP, unix.SYS_USERFAULTFD} {
+			for _, number := range []uintptr{
+				unix.SYS_FINIT_MODULE, unix.SYS_BPF, unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_PERF_EVENT_OPEN,
+				unix.SYS_IO_URING_SETUP, unix.SYS_USERFAULTFD,
+			} {
 				_, _, errno := unix.Syscall6(number, ^uintptr(0), 0, 0, 0, 0, 0)
 				errs = append(errs, reached(errno))
 			}
@@ -496,10 +502,11 @@ func attacked(t *testing.T, args ...string) map[string]string {
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], "PORT", port)
 	}
-	cmd := exec.Command(
-		"compromised",
-		append([]string{"serve", "--listen", "127.0.0.1:0", "--store", in("data/p.db"), "--cache-dir", in("cache"),
-			"--secrets-key-file", in("home/secrets.key"), "--mcp-commands", in("home/commands.yaml"), "--log", "off"}, args...)...)
+	serve := []string{
+		"serve", "--listen", "127.0.0.1:0", "--store", in("data/p.db"), "--cache-dir", in("cache"),
+		"--secrets-key-file", in("home/secrets.key"), "--mcp-commands", in("home/commands.yaml"), "--log", "off",
+	}
+	cmd := exec.Command("compromised", append(serve, args...)...)
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"),
 		"HOME=" + in("home"),

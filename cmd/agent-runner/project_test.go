@@ -29,26 +29,41 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 	const script = "export default { gateTool() {} };\n"
 	const imports = `import x from "y"; export default { name: String(x), gateTool() {} };`
 	for name, files := range map[string]map[string]string{
-		"source map":            {"guard.ts": script + "//# sourceMappingURL=" + at("secret.map")},
-		"source map, relative":  {"guard.ts": script + "//# sourceMappingURL=" + up + "/secret.map"},
-		"source map, linked":    {"guard.ts": script + "//# sourceMappingURL=link/secret.map"},
-		"source map of import":  {"guard.ts": `import "./x.js";` + script, "x.js": "x = 1;\n//# sourceMappingURL=" + at("secret.map")},
-		"import":                {"guard.ts": fmt.Sprintf("import x from %q; ", at("secret.js")) + script},
-		"import of text":        {"guard.ts": fmt.Sprintf("import x from %q; export default { name: x, gateTool() {} };", up+"/secret.txt")},
-		"import, linked":        {"guard.ts": `import x from "./link/secret.js"; export default { name: x, gateTool() {} };`},
-		"import of a pattern":   {"guard.ts": "import(`" + up + "/${globalThis.x}.js`);\n" + script},
-		"linked package":        {"guard.ts": imports, "node_modules/y": "-> " + outside},
-		"tsconfig extends":      {"guard.ts": imports, "tsconfig.json": fmt.Sprintf(`{"extends": %q}`, at("tsconfig.json"))},
-		"tsconfig paths":        {"guard.ts": imports, "tsconfig.json": fmt.Sprintf(`{"compilerOptions": {"paths": {"y": [%q]}}}`, at("secret.js"))},
-		"linked tsconfig":       {"guard.ts": imports, "tsconfig.json": "-> " + at("tsconfig.json")},
-		"linked package.json":   {"guard.ts": imports, "package.json": "-> " + at("package.json")},
-		"package.json extends":  {"guard.ts": imports, "package.json": fmt.Sprintf(`{"extends": %q, "name": "p"}`, at("package.json"))},
-		"package.json browser":  {"guard.ts": imports, "package.json": fmt.Sprintf(`{"browser": {"y": %q}}`, at("secret.js"))},
-		"package.json imports":  {"guard.ts": strings.ReplaceAll(imports, `"y"`, `"#y"`), "package.json": fmt.Sprintf(`{"imports": {"#y": %q}}`, "./"+up+"/secret.js")},
-		"main of a package":     {"guard.ts": imports, "node_modules/y/package.json": fmt.Sprintf(`{"main": %q}`, up+"/secret.js")},
-		"browser of a package":  {"guard.ts": imports, "node_modules/y/package.json": fmt.Sprintf(`{"browser": {"./a.js": %q}, "main": "./a.js"}`, up+"/secret.js")},
-		"exports of a package":  {"guard.ts": imports, "node_modules/y/package.json": fmt.Sprintf(`{"exports": %q}`, "./"+up+"/secret.js")},
-		"tsconfig of a package": {"guard.ts": imports, "node_modules/y/index.ts": "export default 1", "node_modules/y/tsconfig.json": fmt.Sprintf(`{"extends": %q}`, at("tsconfig.json"))},
+		"source map":           {"guard.ts": script + "//# sourceMappingURL=" + at("secret.map")},
+		"source map, relative": {"guard.ts": script + "//# sourceMappingURL=" + up + "/secret.map"},
+		"source map, linked":   {"guard.ts": script + "//# sourceMappingURL=link/secret.map"},
+		"source map of import": {"guard.ts": `import "./x.js";` + script, "x.js": "x = 1;\n//# sourceMappingURL=" + at("secret.map")},
+		"import":               {"guard.ts": fmt.Sprintf("import x from %q; ", at("secret.js")) + script},
+		"import of text":       {"guard.ts": fmt.Sprintf("import x from %q; export default { name: x, gateTool() {} };", up+"/secret.txt")},
+		"import, linked":       {"guard.ts": `import x from "./link/secret.js"; export default { name: x, gateTool() {} };`},
+		"import of a pattern":  {"guard.ts": "import(`" + up + "/${globalThis.x}.js`);\n" + script},
+		"linked package":       {"guard.ts": imports, "node_modules/y": "-> " + outside},
+		"tsconfig extends":     {"guard.ts": imports, "tsconfig.json": fmt.Sprintf(`{"extends": %q}`, at("tsconfig.json"))},
+		"tsconfig paths":       {"guard.ts": imports, "tsconfig.json": fmt.Sprintf(`{"compilerOptions": {"paths": {"y": [%q]}}}`, at("secret.js"))},
+		"linked tsconfig":      {"guard.ts": imports, "tsconfig.json": "-> " + at("tsconfig.json")},
+		"linked package.json":  {"guard.ts": imports, "package.json": "-> " + at("package.json")},
+		"package.json extends": {
+			"guard.ts": imports, "package.json": fmt.Sprintf(`{"extends": %q, "name": "p"}`, at("package.json")),
+		},
+		"package.json browser": {
+			"guard.ts": imports, "package.json": fmt.Sprintf(`{"browser": {"y": %q}}`, at("secret.js")),
+		},
+		"package.json imports": {
+			"guard.ts":     strings.ReplaceAll(imports, `"y"`, `"#y"`),
+			"package.json": fmt.Sprintf(`{"imports": {"#y": %q}}`, "./"+up+"/secret.js"),
+		},
+		"main of a package": {
+			"guard.ts": imports, "node_modules/y/package.json": fmt.Sprintf(`{"main": %q}`, up+"/secret.js"),
+		},
+		"browser of a package": {"guard.ts": imports, "node_modules/y/package.json": fmt.Sprintf(`{"browser": {"./a.js": %q}, "main": "./a.js"}`, up+"/secret.js")},
+		"exports of a package": {
+			"guard.ts": imports, "node_modules/y/package.json": fmt.Sprintf(`{"exports": %q}`, "./"+up+"/secret.js"),
+		},
+		"tsconfig of a package": {
+			"guard.ts":                     imports,
+			"node_modules/y/index.ts":      "export default 1",
+			"node_modules/y/tsconfig.json": fmt.Sprintf(`{"extends": %q}`, at("tsconfig.json")),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -98,7 +98,18 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("there is no condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"model": startModel, "exits": exits, "interrupt": interrupt, "events": events, "says": says, "requests": requests, "id": runID, "site": startSite, "server": startServer, "endserver": endServer, "setfrom": setFrom, "quickstart": quickStart,
+			"model":      startModel,
+			"exits":      exits,
+			"interrupt":  interrupt,
+			"events":     events,
+			"says":       says,
+			"requests":   requests,
+			"id":         runID,
+			"site":       startSite,
+			"server":     startServer,
+			"endserver":  endServer,
+			"setfrom":    setFrom,
+			"quickstart": quickStart,
 		},
 	})
 }

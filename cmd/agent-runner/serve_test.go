@@ -112,7 +112,8 @@ func quickStart(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(l.Close())
 	ts.Setenv(serve.EnvListen, l.Addr().String())
 	var commands []string
-	for _, part := range strings.Split(strings.ReplaceAll(string(text), serve.DefaultListen, l.Addr().String()), "```sh\n")[1:] {
+	for _, part := range strings.Split(strings.ReplaceAll(string(text), serve.DefaultListen, l.Addr().String()),
+		"```sh\n")[1:] {
 		block, _, _ := strings.Cut(part, "```")
 		commands = append(commands, block)
 	}

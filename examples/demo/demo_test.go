@@ -131,7 +131,9 @@ func TestReplay(t *testing.T) {
 	all, err := json.Marshal(events)
 	require.NoError(t, err)
 	sent := string(read(t, recording))
-	for _, secret := range []string{"bob.miller@", "amy@okafor", "4111 1111", "203.0.113.7", "DE89 3704", "C-1042", "behind the clock"} {
+	for _, secret := range []string{
+		"bob.miller@", "amy@okafor", "4111 1111", "203.0.113.7", "DE89 3704", "C-1042", "behind the clock",
+	} {
 		require.NotContains(t, string(all), secret)
 		require.NotContains(t, sent, secret)
 	}

@@ -430,10 +430,12 @@ export interface Interrupt {
 export interface Messages {
 	readonly length: number;
 	readonly revision: number;
-	/** Returns the message at an index. Negative indices count from the end. Messages are frozen; copy one to change it. */
+	/** Returns the message at an index. Negative indices count from the end. Messages are frozen; copy one to
+	 * change it. */
 	at(index: number): Message | undefined;
 	slice(from?: number, to?: number): Message[];
-	/** Returns the index of the first message that changed since an earlier revision: the length if nothing changed, 0 if the revision is unknown. */
+	/** Returns the index of the first message that changed since an earlier revision: the length if nothing
+	 * changed, 0 if the revision is unknown. */
 	changedSince(revision: number): number;
 	[Symbol.iterator](): IterableIterator<Message>;
 	findLast(test: (message: Message, index: number) => boolean): Message | undefined;
@@ -445,8 +447,11 @@ export interface Messages {
 	insert(at: number, ...messages: Message[]): MessagesPatch;
 	set(at: number, ...messages: Message[]): MessagesPatch;
 	remove(at: number, count?: number): MessagesPatch;
-	/** Replaces messages. change returns the message or undefined to keep it, another message, several messages, or null to remove it. */
-	rewrite(change: (message: Message, index: number) => Message | readonly Message[] | null | undefined | void): MessagesPatch | undefined;
+	/** Replaces messages. change returns the message or undefined to keep it, another message, several messages,
+	 * or null to remove it. */
+	rewrite(
+		change: (message: Message, index: number) => Message | readonly Message[] | null | undefined | void,
+	): MessagesPatch | undefined;
 }
 
 /** A ListPatch changes a list of messages, by splices or by a new list. Splices refer to the list in the hook's input. The zero value changes nothing. */

@@ -197,7 +197,9 @@ func TestClientIsToldWhatIsRight(t *testing.T) {
 		Chain: entries(
 			t,
 			&inproc.Middleware{
-				AfterModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+				AfterModelRewriteState: func(
+					_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput,
+				) (*abi.AfterModelRewriteStateAnswer, error) {
 					n := c.List(0).Len()
 					last := c.List(0).At(n - 1)
 					last.Content = abi.Text("the number is secret")

@@ -370,7 +370,9 @@ func (d *document) same(t *testing.T, at string, s schema, typ reflect.Type) {
 		items, _ := s["items"].(map[string]any)
 		d.same(t, at+"[]", items, typ.Elem())
 	default:
-		want := map[reflect.Kind]string{reflect.String: "string", reflect.Int: "integer", reflect.Int64: "integer", reflect.Bool: "boolean"}[typ.Kind()]
+		want := map[reflect.Kind]string{
+			reflect.String: "string", reflect.Int: "integer", reflect.Int64: "integer", reflect.Bool: "boolean",
+		}[typ.Kind()]
 		require.Equal(t, want, kind, at)
 	}
 }

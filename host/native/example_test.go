@@ -84,7 +84,9 @@ func ExampleWithTools() {
 func ExampleWithModelWrapper() {
 	ask(
 		native.WithModelWrapper(
-			func(ctx context.Context, req abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
+			func(
+				ctx context.Context, req abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error),
+			) (*abi.Response, error) {
 				fmt.Println("model:", req.Model)
 				return next(ctx, abi.RequestPatch{})
 			},
@@ -100,7 +102,9 @@ func ExampleWithModelWrapper() {
 func ExampleWithToolCallWrapper() {
 	ask(
 		native.WithToolCallWrapper(
-			func(ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error)) (*abi.Result, error) {
+			func(
+				ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error),
+			) (*abi.Result, error) {
 				res, err := next(ctx, abi.CallPatch{})
 				fmt.Println(call.Name, "→", res.Content)
 				return res, err

@@ -84,7 +84,9 @@ func WithBeforeModelRewriteState(
 	rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error),
 ) *Middleware {
 	return &Middleware{
-		BeforeModelRewriteState: func(ctx context.Context, c *Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(
+			ctx context.Context, c *Call, _ *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
 			messages, err := rewrite(ctx, c.List(abi.ListState).All())
 			return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Whole: true, Replace: messages}}, err
 		},
@@ -97,7 +99,9 @@ func WithAfterModelRewriteState(
 	rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error),
 ) *Middleware {
 	return &Middleware{
-		AfterModelRewriteState: func(ctx context.Context, c *Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+		AfterModelRewriteState: func(
+			ctx context.Context, c *Call, _ *abi.AfterModelRewriteStateInput,
+		) (*abi.AfterModelRewriteStateAnswer, error) {
 			messages, err := rewrite(ctx, c.List(abi.ListState).All())
 			return &abi.AfterModelRewriteStateAnswer{Messages: abi.ListPatch{Whole: true, Replace: messages}}, err
 		},
@@ -106,7 +110,9 @@ func WithAfterModelRewriteState(
 
 // WithModelWrapper wraps each model call.
 func WithModelWrapper(
-	wrap func(ctx context.Context, req abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error),
+	wrap func(
+		ctx context.Context, req abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error),
+	) (*abi.Response, error),
 ) *Middleware {
 	return &Middleware{
 		WrapModel: func(ctx context.Context, c *Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
@@ -119,7 +125,9 @@ func WithModelWrapper(
 // WithModelStream reads each model's answer as it comes. What fn sends is the
 // answer; if it sends nothing, the answer stays what it was.
 //
-//	chain.WithModelStream(func(ctx context.Context, _ abi.Request, answer *Stream[abi.Response], send func(...abi.Chunk) error) error {
+//	native.WithModelStream(func(
+//		ctx context.Context, _ abi.Request, answer *native.Stream[abi.Response], send func(...abi.Chunk) error,
+//	) error {
 //		for chunk := range answer.Chunks() {
 //			chunk.Text = strings.ToUpper(chunk.Text)
 //			if err := send(chunk); err != nil {
@@ -145,7 +153,9 @@ func WithModelStream(
 
 // WithToolCallWrapper wraps each tool call.
 func WithToolCallWrapper(
-	wrap func(ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error)) (*abi.Result, error),
+	wrap func(
+		ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error),
+	) (*abi.Result, error),
 ) *Middleware {
 	return &Middleware{
 		WrapToolCall: func(ctx context.Context, c *Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
@@ -162,7 +172,9 @@ type AgentMiddleware struct {
 	AdditionalTools       []Tool
 	BeforeChatModel       func(ctx context.Context, messages []abi.Message) ([]abi.Message, error)
 	AfterChatModel        func(ctx context.Context, messages []abi.Message) ([]abi.Message, error)
-	WrapToolCall          func(ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error)) (*abi.Result, error)
+	WrapToolCall          func(
+		ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error),
+	) (*abi.Result, error)
 }
 
 // Native turns the struct into a middleware. To have the effect that Eino

@@ -1,7 +1,10 @@
 // Package telemetry records runs as spans, metrics and timelines. It provides tracers for
 // the options of an agent:
 //
-//	a, err := h.NewAgent(ctx, &host.AgentOptions{…, Options: hook.Options{Tracer: telemetry.Spans(otel.Tracer("my platform"))}})
+//	a, err := h.NewAgent(ctx, &host.AgentOptions{
+//		…
+//		Options: hook.Options{Tracer: telemetry.Spans(otel.Tracer("my platform"))},
+//	})
 //
 // Telemetry contains no text of conversations, only names, numbers and kinds of errors.
 package telemetry

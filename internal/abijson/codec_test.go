@@ -30,7 +30,8 @@ func generatedTypes() []reflect.Type {
 		add(reflect.TypeOf(answer).Elem())
 	}
 	for _, v := range []any{
-		abi.Event{}, abi.Error{}, abi.RequestPatch{}, contract.LocalValue{}, abi.Message{}, abi.ToolCall{}, abi.Part{}, abi.Chunk{}, abi.Response{}, abi.Tool{},
+		abi.Event{}, abi.Error{}, abi.RequestPatch{}, contract.LocalValue{}, abi.Message{}, abi.ToolCall{}, abi.Part{},
+		abi.Chunk{}, abi.Response{}, abi.Tool{},
 	} {
 		add(reflect.TypeOf(v))
 	}
@@ -100,12 +101,42 @@ func codecSeeds(t testing.TB) (out [][]byte) {
 		}
 	}
 	for _, text := range []string{
-		`null`, `{}`, ` { } `, `[]`, `1`, `"x"`, `{"a":1,"a":2}`, `{"run":{"id":"r","id":"s"}}`, `{"Run":{}}`, `{"messages":{"splice":[{"at":1,"insert":[{"role":"user","content":null,"x":[1, 2]}]}]}}`,
-		`{"messages":[{"role":"user","content":[{"type":"text","text":""},{"type":"new","y":{"z":1}}]}]}`, `{"messages":5}`, `{"tools":{"add":[{"name":"a"}],"remove":["b"]}}`,
-		`{"tools":[]}`, `{"tools":null}`, `{"name":"\ud83d\ude00\n\u00e9\/"}`, `{"name":"\ud83d"}`, `{"na\u006de":"x"}`, `{"code":"x","status":1.5}`, `{"status":99999999999999999999}`,
-		`{"status":-9223372036854775808}`, `{"retry_after_ms":-0}`, `{"call":null,"tool":null}`, `{"run":{"metadata":{"a":null,"b":[1,{"c":2}]}}}`, `{"params":{"x":null,"y": 1}}`,
-		`{"entries":[{"hooks":{"observe":3,"x":1}}]}`, `{"text":"` + "\u2028" + `<&>\u0001"}`, `{"kind":"tool_call","index":2,"arguments":"{}"}`, `{"kind":"part","part":{"type":"text"}}`,
-		`{"content":7}`, `{"extra":{ "a" : 1 }}`, `{"is_error":"yes"}`, `{"final":nul}`, `{"hooks":["a","b"],"events":[]}`, `{"limits":{"tools":{"a":1,"a":2}}}`, `{"unknown":{"deep":[[[]]]}}`,
+		`null`,
+		`{}`,
+		` { } `,
+		`[]`,
+		`1`,
+		`"x"`,
+		`{"a":1,"a":2}`,
+		`{"run":{"id":"r","id":"s"}}`,
+		`{"Run":{}}`,
+		`{"messages":{"splice":[{"at":1,"insert":[{"role":"user","content":null,"x":[1, 2]}]}]}}`,
+		`{"messages":[{"role":"user","content":[{"type":"text","text":""},{"type":"new","y":{"z":1}}]}]}`,
+		`{"messages":5}`,
+		`{"tools":{"add":[{"name":"a"}],"remove":["b"]}}`,
+		`{"tools":[]}`,
+		`{"tools":null}`,
+		`{"name":"\ud83d\ude00\n\u00e9\/"}`,
+		`{"name":"\ud83d"}`,
+		`{"na\u006de":"x"}`,
+		`{"code":"x","status":1.5}`,
+		`{"status":99999999999999999999}`,
+		`{"status":-9223372036854775808}`,
+		`{"retry_after_ms":-0}`,
+		`{"call":null,"tool":null}`,
+		`{"run":{"metadata":{"a":null,"b":[1,{"c":2}]}}}`,
+		`{"params":{"x":null,"y": 1}}`,
+		`{"entries":[{"hooks":{"observe":3,"x":1}}]}`,
+		`{"text":"` + "\u2028" + `<&>\u0001"}`,
+		`{"kind":"tool_call","index":2,"arguments":"{}"}`,
+		`{"kind":"part","part":{"type":"text"}}`,
+		`{"content":7}`,
+		`{"extra":{ "a" : 1 }}`,
+		`{"is_error":"yes"}`,
+		`{"final":nul}`,
+		`{"hooks":["a","b"],"events":[]}`,
+		`{"limits":{"tools":{"a":1,"a":2}}}`,
+		`{"unknown":{"deep":[[[]]]}}`,
 	} {
 		out = append(out, []byte(text))
 	}

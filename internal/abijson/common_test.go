@@ -33,15 +33,19 @@ func TestCommon(t *testing.T) {
 		commonBegin + `"now_ms":1795294856590},"entry":"guard","resume":{"id":"i","answer":{}}` + rest,
 	}
 	for _, change := range [][2]string{
-		{`"step":3,"step_id":"step_3"`, `"step":0`}, {`"step":3`, `"step":123456789`}, {`"step":3`, `"step":-1`}, {`"step":3`, `"step": 3`}, {`"step":3`, `"step":null`},
-		{`"max_steps":20`, `"max_steps":12345678`}, {`1234567`, `12345678`}, {`1234567`, `123456789012`}, {`"run_1"`, `"run_#1]\n"`}, {`"run_1"`, `""`}, {`"run_1"`, `null`},
-		{`"agent":"agent",`, ``}, {`"agent":"agent"`, `"agent":"what a long name this is"`}, {`{"run"`, `{ "run"`}, {`"usage":{`, `"usage":{"more":1,`}, {`"usage"`, `"usagE"`},
+		{`"step":3,"step_id":"step_3"`, `"step":0`}, {`"step":3`, `"step":123456789`}, {`"step":3`, `"step":-1`},
+		{`"step":3`, `"step": 3`}, {`"step":3`, `"step":null`}, {`"max_steps":20`, `"max_steps":12345678`},
+		{`1234567`, `12345678`}, {`1234567`, `123456789012`}, {`"run_1"`, `"run_#1]\n"`}, {`"run_1"`, `""`},
+		{`"run_1"`, `null`}, {`"agent":"agent",`, ``}, {`"agent":"agent"`, `"agent":"what a long name this is"`},
+		{`{"run"`, `{ "run"`}, {`"usage":{`, `"usage":{"more":1,`}, {`"usage"`, `"usagE"`},
 	} {
 		require.Contains(t, whole, change[0])
 		texts = append(texts, strings.Replace(whole, change[0], change[1], 1))
 	}
 	for _, text := range texts {
-		for _, typ := range []reflect.Type{reflect.TypeFor[GateToolInput](), reflect.TypeFor[ObserveInput](), reflect.TypeFor[Message]()} {
+		for _, typ := range []reflect.Type{
+			reflect.TypeFor[GateToolInput](), reflect.TypeFor[ObserveInput](), reflect.TypeFor[Message](),
+		} {
 			checkRead(t, []byte(text), typ)
 			for n := range text {
 				err := Read([]byte(text)[:n:n], reflect.New(typ).Interface().(Readable))

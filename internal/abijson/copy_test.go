@@ -22,8 +22,9 @@ func TestCloneLarge(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		strings.Repeat("x", pieceBytes), strings.Repeat("x", pieceBytes+1), strings.Repeat("ab\n", pieceBytes),
-		strings.Repeat("é", pieceBytes), "x" + strings.Repeat("é", pieceBytes), "xy" + strings.Repeat("😀", pieceBytes/2), strings.Repeat("\x01", pieceBytes+3),
-		strings.Repeat("\xff", pieceBytes+1), strings.Repeat("\x80", pieceBytes) + "\u2028",
+		strings.Repeat("é", pieceBytes), "x" + strings.Repeat("é", pieceBytes), "xy" + strings.Repeat("😀", pieceBytes/2),
+		strings.Repeat("\x01", pieceBytes+3), strings.Repeat("\xff", pieceBytes+1),
+		strings.Repeat("\x80", pieceBytes) + "\u2028",
 	} {
 		want, err := json.Marshal(text)
 		require.NoError(t, err)

@@ -19,10 +19,11 @@ import (
 func readables() []reflect.Type {
 	var out []reflect.Type
 	for _, v := range []Readable{
-		&BeforeAgentInput{}, &BeforeModelRewriteStateInput{}, &BeforeModelInput{}, &WrapModelInput{}, &OnChunkInput{}, &AfterModelInput{},
-		&AfterModelRewriteStateInput{}, &BeforeToolInput{}, &WrapToolCallInput{}, &GateToolInput{}, &AfterToolInput{}, &ToolMessagesInput{},
-		&AfterToolsInput{}, &AfterAgentInput{}, &ObserveInput{}, &CallToolInput{}, &TranslateInput{}, &ConfigureInput{},
-		&ModelReply{}, &ToolReply{}, &LocalValue{}, &LocalVersion{}, &Error{}, &Received{}, &Message{}, &Response{}, &Result{},
+		&BeforeAgentInput{}, &BeforeModelRewriteStateInput{}, &BeforeModelInput{}, &WrapModelInput{}, &OnChunkInput{},
+		&AfterModelInput{}, &AfterModelRewriteStateInput{}, &BeforeToolInput{}, &WrapToolCallInput{}, &GateToolInput{},
+		&AfterToolInput{}, &ToolMessagesInput{}, &AfterToolsInput{}, &AfterAgentInput{}, &ObserveInput{}, &CallToolInput{},
+		&TranslateInput{}, &ConfigureInput{}, &ModelReply{}, &ToolReply{}, &LocalValue{}, &LocalVersion{}, &Error{},
+		&Received{}, &Message{}, &Response{}, &Result{},
 	} {
 		out = append(out, reflect.TypeOf(v).Elem())
 	}
@@ -55,9 +56,18 @@ func TestRead(t *testing.T) {
 func TestReadKeys(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		`{"id":"a"}`, `{"id" : "a" , "role":"user" }`, `{"r":1,"ro":2,"rol":3,"role":"user","roles":5,"contents":6,"contents_":7}`,
-		`{"r\u006fle":"user"}`, `{"a\":":"x","role":"user"}`, `{"\\":"x"}`, `{"":1}`, `{"extra":{"a":"}\"]"},"role":"user"}`, `{"tool_call_id":"1","tool_calls":[]}`,
-		`{"content":[{"type":"text","text":"a"}]}`, "{\n  \"role\": \"user\",\n  \"content\": null\n}", `{"name":"12345678","id":"1234567","origin":"123456789"}`,
+		`{"id":"a"}`,
+		`{"id" : "a" , "role":"user" }`,
+		`{"r":1,"ro":2,"rol":3,"role":"user","roles":5,"contents":6,"contents_":7}`,
+		`{"r\u006fle":"user"}`,
+		`{"a\":":"x","role":"user"}`,
+		`{"\\":"x"}`,
+		`{"":1}`,
+		`{"extra":{"a":"}\"]"},"role":"user"}`,
+		`{"tool_call_id":"1","tool_calls":[]}`,
+		`{"content":[{"type":"text","text":"a"}]}`,
+		"{\n  \"role\": \"user\",\n  \"content\": null\n}",
+		`{"name":"12345678","id":"1234567","origin":"123456789"}`,
 	} {
 		checkRead(t, []byte(text), reflect.TypeFor[Message]())
 	}
@@ -75,7 +85,10 @@ func TestReadKeys(t *testing.T) {
 // last.
 func TestReadHostKeys(t *testing.T) {
 	t.Parallel()
-	for _, s := range []*objectShape{&shapeOfRun, &shapeOfUsage, &shapeOfCall, &shapeOfEvent, &shapeOfMessage, &shapeOfBeforeAgentInput, &shapeOfAfterAgentInput} {
+	for _, s := range []*objectShape{
+		&shapeOfRun, &shapeOfUsage, &shapeOfCall, &shapeOfEvent, &shapeOfMessage, &shapeOfBeforeAgentInput,
+		&shapeOfAfterAgentInput,
+	} {
 		fields := s.fields[:len(s.fields)-1]
 		for i := range fields {
 			for next := range s.fields {
@@ -114,7 +127,10 @@ func TestReadTruncated(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{``, `{`, `{"`, `{"role`, `{"role"`, `{"role":`, `{"role":"`, `{"role":"us`, `{"role":"user"`, `[`, `x`, `{"content":[`, `{"content":[{`} {
+	for _, text := range []string{
+		``, `{`, `{"`, `{"role`, `{"role"`, `{"role":`, `{"role":"`, `{"role":"us`, `{"role":"user"`, `[`, `x`,
+		`{"content":[`, `{"content":[{`,
+	} {
 		require.Error(t, Read([]byte(text), &Message{}), text)
 	}
 }
@@ -123,7 +139,9 @@ func TestReadTruncated(t *testing.T) {
 func TestReadTrailingBytes(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []string{`1`, `"`, `\`, `x`, `,"id":"x"}`, `":1}`, `}`} {
-		for _, text := range []string{`{"retry_after_ms":1`, `{"status":`, `{"message":"a`, `{"mess`, `{"retryable":tru`, `{"code":"x"`, `{"status":5}`} {
+		for _, text := range []string{
+			`{"retry_after_ms":1`, `{"status":`, `{"message":"a`, `{"mess`, `{"retryable":tru`, `{"code":"x"`, `{"status":5}`,
+		} {
 			b := []byte(text + strings.Repeat(behind, 100))[:len(text)]
 			var v Error
 			err := Read(b, &v)
@@ -163,7 +181,9 @@ func TestWrite(t *testing.T) {
 // Read must use the spare capacity of a slice as far as it suffices.
 func TestReadIntoCapacity(t *testing.T) {
 	t.Parallel()
-	for _, chunks := range []string{`null`, `[]`, `[ ]`, `[{"kind":"text","text":"a"}]`, `[null]`, `[ {"text":"a\n"} ]`, `[{"text":"a"},{"text":"b"}]`} {
+	for _, chunks := range []string{
+		`null`, `[]`, `[ ]`, `[{"kind":"text","text":"a"}]`, `[null]`, `[ {"text":"a\n"} ]`, `[{"text":"a"},{"text":"b"}]`,
+	} {
 		var room [1]abi.Chunk
 		plain, roomy := OnChunkInput{}, OnChunkInput{Chunks: room[:0]}
 		input := `{"chunks":` + chunks + `,"final":true}`

@@ -327,13 +327,18 @@ func (t *reader) simple() *shapeField {
 				for {
 					if found == 0 {
 						few := end + 40
-						for found = word.MayEnd(word.Load(b, end)) & word.Highs; found == 0; found = word.MayEnd(word.Load(b, end)) & word.Highs {
+						for {
+							if found = word.MayEnd(word.Load(b, end)) & word.Highs; found != 0 {
+								break
+							}
 							if end += 8; end < few { // most strings are short
 								continue
 							}
 							for few = n + Pad; end+64 <= n; end += 64 {
-								if (word.MayEnd(word.Load(b, end))|word.MayEnd(word.Load(b, end+8))|word.MayEnd(word.Load(b, end+16))|word.MayEnd(word.Load(b, end+24))|
-									word.MayEnd(word.Load(b, end+32))|word.MayEnd(word.Load(b, end+40))|word.MayEnd(word.Load(b, end+48))|word.MayEnd(word.Load(b, end+56)))&word.Highs != 0 {
+								if (word.MayEnd(word.Load(b, end))|word.MayEnd(word.Load(b, end+8))|
+									word.MayEnd(word.Load(b, end+16))|word.MayEnd(word.Load(b, end+24))|
+									word.MayEnd(word.Load(b, end+32))|word.MayEnd(word.Load(b, end+40))|
+									word.MayEnd(word.Load(b, end+48))|word.MayEnd(word.Load(b, end+56)))&word.Highs != 0 {
 									break
 								}
 							}

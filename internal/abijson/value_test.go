@@ -53,11 +53,38 @@ type authored struct {
 }
 
 var authorTexts = []string{
-	`{}`, `{"a":1,"b":"x","X":"y"}`, `{"c":{"many":{"x":1}},"many":null}`, `{"flag":true,"n8":-128,"u":65535,"f":1e30,"f32":0.25}`, `{"n8":128}`, `{"u":-1}`, `{"n8":1.5}`,
-	`{"list":["a",null,"c"],"three":[1,2,3,4]}`, `{"three":[1]}`, `{"bytes":"aGk="}`, `{"bytes":"%"}`, `{"any":{"a":[1,"x",null,true,{"b":-2.5e-9}]}}`, `{"raw":{"a": [1]}}`, `{"raw":null}`,
-	`{"time":"2024-01-02T03:04:05Z"}`, `{"time":"yesterday"}`, `{"addr":"10.0.0.1","addrs":{"::1":4}}`, `{"ints":{"-3":"x","4":"y"}}`, `{"ints":{"x":"y"}}`, `{"pointer":5}`, `{"pointer":null}`,
-	`{"message":{"role":"user","content":[{"type":"text","text":"é\n"}],"new":1}}`, `{"error":{"code":"invalid","message":"no"}}`, `{"-":"dash"}`, `{"list":{}}`, `{"flag":"x"}`, `{"many":[]}`, `null`, `[1]`,
-	` { "list" : [ "a" , "b" ] , "ints" : { } } `, `{"f":1e400}`, `{"any":1e400}`,
+	`{}`,
+	`{"a":1,"b":"x","X":"y"}`,
+	`{"c":{"many":{"x":1}},"many":null}`,
+	`{"flag":true,"n8":-128,"u":65535,"f":1e30,"f32":0.25}`,
+	`{"n8":128}`,
+	`{"u":-1}`,
+	`{"n8":1.5}`,
+	`{"list":["a",null,"c"],"three":[1,2,3,4]}`,
+	`{"three":[1]}`,
+	`{"bytes":"aGk="}`,
+	`{"bytes":"%"}`,
+	`{"any":{"a":[1,"x",null,true,{"b":-2.5e-9}]}}`,
+	`{"raw":{"a": [1]}}`,
+	`{"raw":null}`,
+	`{"time":"2024-01-02T03:04:05Z"}`,
+	`{"time":"yesterday"}`,
+	`{"addr":"10.0.0.1","addrs":{"::1":4}}`,
+	`{"ints":{"-3":"x","4":"y"}}`,
+	`{"ints":{"x":"y"}}`,
+	`{"pointer":5}`,
+	`{"pointer":null}`,
+	`{"message":{"role":"user","content":[{"type":"text","text":"é\n"}],"new":1}}`,
+	`{"error":{"code":"invalid","message":"no"}}`,
+	`{"-":"dash"}`,
+	`{"list":{}}`,
+	`{"flag":"x"}`,
+	`{"many":[]}`,
+	`null`,
+	`[1]`,
+	` { "list" : [ "a" , "b" ] , "ints" : { } } `,
+	`{"f":1e400}`,
+	`{"any":1e400}`,
 }
 
 // Values of authors' types must be decoded and encoded as encoding/json does.
@@ -87,10 +114,47 @@ func TestAuthorScalars(t *testing.T) {
 	type named string
 	n := 5
 	for _, v := range []any{
-		nil, true, 1, int8(-3), uint(7), 1.5, float32(0.1), 1e21, 1e-7, -1e-9, math.MaxFloat64, "a\"\u2028<", named("x"), []int(nil), []int{}, []any{nil, 1}, map[string]int(nil), map[named]int{"b": 1, "a": 2}, map[string]int{"b": 1, "": -2}, map[string]string{"x": "\n"},
-		map[uint8]bool{200: true}, [2]bool{true}, &n, (*int)(nil), struct{}{}, time.Unix(0, 0).UTC(), json.RawMessage(`{"a": 1}`), json.Number("12"), []byte("hi"), []byte(nil), [][]int{{1}, {}},
-		map[string]int{"h": 1, "b": 2, "ba": 3, "é": -4, "c": 123456, "a": 6, "g": 7, "d": 8}, map[string]int{"h": 1, "b": 2, "f": 3, "e": 4, "c": 5, "a": 6, "g": 7, "d": 8, "": 9},
-		abi.Result{Content: abi.Text("x")}, &abi.Result{}, (*abi.Result)(nil), abi.Message{Role: abi.RoleUser}, []abi.Message{{Role: abi.RoleUser}}, []abi.Message(nil), abi.Params{"x": abi.JSON("1")}, struct{ *abi.Message }{&abi.Message{Role: abi.RoleUser}},
+		nil,
+		true,
+		1,
+		int8(-3),
+		uint(7),
+		1.5,
+		float32(0.1),
+		1e21,
+		1e-7,
+		-1e-9,
+		math.MaxFloat64,
+		"a\"\u2028<",
+		named("x"),
+		[]int(nil),
+		[]int{},
+		[]any{nil, 1},
+		map[string]int(nil),
+		map[named]int{"b": 1, "a": 2},
+		map[string]int{"b": 1, "": -2},
+		map[string]string{"x": "\n"},
+		map[uint8]bool{200: true},
+		[2]bool{true},
+		&n,
+		(*int)(nil),
+		struct{}{},
+		time.Unix(0, 0).UTC(),
+		json.RawMessage(`{"a": 1}`),
+		json.Number("12"),
+		[]byte("hi"),
+		[]byte(nil),
+		[][]int{{1}, {}},
+		map[string]int{"h": 1, "b": 2, "ba": 3, "é": -4, "c": 123456, "a": 6, "g": 7, "d": 8},
+		map[string]int{"h": 1, "b": 2, "f": 3, "e": 4, "c": 5, "a": 6, "g": 7, "d": 8, "": 9},
+		abi.Result{Content: abi.Text("x")},
+		&abi.Result{},
+		(*abi.Result)(nil),
+		abi.Message{Role: abi.RoleUser},
+		[]abi.Message{{Role: abi.RoleUser}},
+		[]abi.Message(nil),
+		abi.Params{"x": abi.JSON("1")},
+		struct{ *abi.Message }{&abi.Message{Role: abi.RoleUser}},
 	} {
 		plain, err := encodeStd(v)
 		require.NoError(t, err)
@@ -108,7 +172,9 @@ func TestAuthorScalars(t *testing.T) {
 		require.NoError(t, ReadValue(plain, got.Interface()), "%T", v)
 		require.Equal(t, want.Interface(), got.Interface(), "%T", v)
 	}
-	for _, v := range []any{math.NaN(), math.Inf(-1), func() {}, make(chan int), map[struct{}]int{{}: 1}, json.RawMessage("{"), 1i} {
+	for _, v := range []any{
+		math.NaN(), math.Inf(-1), func() {}, make(chan int), map[struct{}]int{{}: 1}, json.RawMessage("{"), 1i,
+	} {
 		_, err := MarshalValue(v)
 		require.Error(t, err, "%T", v)
 	}

@@ -14,8 +14,8 @@
 //	first 32 KiB of each hook call, stream and exchange   calls in progress are bounded by the memory of their instances
 //	a reply or input while it is encoded, before it is    reply_bytes and input_bytes, 8 MiB, for each call that is
 //	  counted                                             encoding at the moment: about as many as there are processors
-//	a response of an MCP server while it is read          16 MiB a call, by default; results are then cut to 1 MiB of text
-//	                                                      and 4 MiB of media, and counted
+//	a response of an MCP server while it is read          16 MiB a call, by default; results are then cut to 1 MiB
+//	                                                      of text and 4 MiB of media, and counted
 //	results of built-in tools                             64 KiB a call, before they are counted
 //	the timeline of a run                                 5,000 spans
 //	messages that an AG-UI encoder retains                4 MiB a run

@@ -153,7 +153,9 @@ func orderOf(name string, log *[]string, mu *sync.Mutex) *inproc.Middleware {
 			note("ba")
 			return nil, nil
 		},
-		BeforeModelRewriteState: func(context.Context, *hook.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(
+			context.Context, *hook.Call, *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
 			note("bs")
 			return nil, nil
 		},
@@ -171,7 +173,9 @@ func orderOf(name string, log *[]string, mu *sync.Mutex) *inproc.Middleware {
 			note("am")
 			return nil, nil
 		},
-		AfterModelRewriteState: func(context.Context, *hook.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+		AfterModelRewriteState: func(
+			context.Context, *hook.Call, *abi.AfterModelRewriteStateInput,
+		) (*abi.AfterModelRewriteStateAnswer, error) {
 			note("as")
 			return nil, nil
 		},

@@ -58,7 +58,9 @@ func TestCompactedHistory(t *testing.T) {
 	t.Parallel()
 	var newFrom, total int
 	compact := &inproc.Middleware{
-		BeforeModelRewriteState: func(_ context.Context, _ *hook.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(
+			_ context.Context, _ *hook.Call, in *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
 			return &abi.BeforeModelRewriteStateAnswer{
 				Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Remove: in.Messages.Total - 1}}},
 			}, nil
@@ -117,7 +119,9 @@ func TestMessageEventsAreAnAssistants(t *testing.T) {
 	require.Equal(t, 1, tr.count(abi.EventMessage))
 
 	fails := &inproc.Middleware{
-		AfterModelRewriteState: func(context.Context, *hook.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+		AfterModelRewriteState: func(
+			context.Context, *hook.Call, *abi.AfterModelRewriteStateInput,
+		) (*abi.AfterModelRewriteStateAnswer, error) {
 			return nil, &abi.Error{Code: abi.CodeInvalid, Message: "no"}
 		},
 	}

@@ -54,7 +54,8 @@ func TestAttemptsAreEvents(t *testing.T) {
 		},
 	)
 	var got []abi.Event
-	for _, e := range attempted(t, []hook.Entry{look}, busy(time.Second), busy(2*time.Second), busy(3*time.Second), scripted.Text("done")) {
+	for _, e := range attempted(t, []hook.Entry{look}, busy(time.Second), busy(2*time.Second),
+		busy(3*time.Second), scripted.Text("done")) {
 		if e.Type == abi.EventModelAttempt {
 			require.Equal(t, "step_1", e.StepID)
 			got = append(got, abi.Event{Model: e.Model, Attempt: e.Attempt, Next: e.Next, DelayMS: e.DelayMS, Error: e.Error})

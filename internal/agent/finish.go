@@ -105,7 +105,8 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 		e.FinishReason, e.Message = done.reason, &done.final
 		return e
 	case errors.As(err, &stop):
-		e.FinishReason, e.StoppedBy, e.Hook, e.Reason, e.StopCode = abi.RunStopped, stop.Entry, stop.Hook, stop.Reason, stop.Code
+		e.FinishReason = abi.RunStopped
+		e.StoppedBy, e.Hook, e.Reason, e.StopCode = stop.Entry, stop.Hook, stop.Reason, stop.Code
 	case errors.As(err, &most):
 		r.tellLimit(most, actionEnded)
 		e.FinishReason = abi.RunLimit

@@ -83,7 +83,9 @@ func TestLimits(t *testing.T) {
 		{name: "another tool", limits: agent.Limits{Tools: map[string]int{"u": 1}}, replies: []scripted.Reply{tcalls("1"), tcalls("2"), scripted.Text("done")},
 			asked: 3, ran: 2, finish: abi.RunStop, answer: "done"},
 		{name: "what reaches no tool does not count", limits: agent.Limits{ToolCalls: 1}, replies: []scripted.Reply{
-			scripted.Calls(abi.NewToolCall("1", "none", "{}"), abi.NewToolCall("2", "t", "{"), abi.NewToolCall("3", "t", "{}")), scripted.Text("done")},
+			scripted.Calls(abi.NewToolCall("1", "none", "{}"), abi.NewToolCall("2", "t", "{"), abi.NewToolCall("3", "t", "{}")),
+			scripted.Text("done"),
+		},
 			asked: 2, ran: 1, finish: abi.RunStop, answer: "done"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

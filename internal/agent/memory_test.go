@@ -70,7 +70,9 @@ func (f *flood) nativeEntry(steps int) *inproc.Middleware {
 			f.emit(c)
 			return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "own"}}}}, nil
 		},
-		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(
+			_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
 			f.emit(c)
 			return nil, nil
 		},
@@ -122,7 +124,9 @@ func TestEventsWaitForASlowJournal(t *testing.T) {
 		)
 		require.NoError(t, err)
 		var last abi.Event
-		for e, err := range a.Run(account.WithContext(t.Context(), process), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
+		for e, err := range a.Run(account.WithContext(t.Context(), process), agent.Input{
+			Messages: []abi.Message{abi.User("hi")},
+		}) {
 			require.NoError(t, err)
 			last = e
 		}
@@ -145,7 +149,9 @@ func limited(
 	process := account.New(account.LevelProcess, "", nil, 1<<30)
 	a, err := agent.New(o)
 	require.NoError(t, err)
-	for e, err := range a.Run(account.WithContext(t.Context(), process), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
+	for e, err := range a.Run(account.WithContext(t.Context(), process), agent.Input{
+		Messages: []abi.Message{abi.User("hi")},
+	}) {
 		last, failed = e, err
 		if do != nil {
 			do(process, &e)

@@ -305,7 +305,9 @@ func TestOwnToolRefused(t *testing.T) {
 		},
 	}
 	hides := &inproc.Middleware{
-		BeforeModelRewriteState: func(context.Context, *hook.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(
+			context.Context, *hook.Call, *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
 			return &abi.BeforeModelRewriteStateAnswer{Active: []string{"echo", "fails", "denied"}}, nil
 		},
 	}

@@ -54,7 +54,9 @@ func TestChainOfARunRefused(t *testing.T) {
 	a, err := agent.New(&agent.Options{Model: m, Chain: with(t, nativeEntry("guard", &inproc.Middleware{}))})
 	require.NoError(t, err)
 	var failed error
-	for _, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}, Chain: with(t, nativeEntry("guard", &inproc.Middleware{}))}) {
+	for _, err := range a.Run(t.Context(), agent.Input{
+		Messages: []abi.Message{abi.User("hi")}, Chain: with(t, nativeEntry("guard", &inproc.Middleware{})),
+	}) {
 		failed = err
 	}
 	require.ErrorContains(t, failed, `two middlewares are named "guard"`)

@@ -235,7 +235,9 @@ func TestStateHookInterrupts(t *testing.T) {
 		return append(m, abi.User("from first")), nil
 	})
 	interrupt := &inproc.Middleware{
-		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(
+			_ context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
 			n, err := c.LocalAdd("n", 1)
 			if err != nil {
 				return nil, err

@@ -219,7 +219,9 @@ func TestAfterModelReplaces(t *testing.T) {
 func TestHoldStream(t *testing.T) {
 	t.Parallel()
 	hold := native.WithModelWrapper(
-		func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
+		func(
+			ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error),
+		) (*abi.Response, error) {
 			res, err := next(ctx, abi.RequestPatch{})
 			if err == nil {
 				res.Message.Content = abi.Text("[" + res.Message.Content.String() + "]")
@@ -236,7 +238,9 @@ func TestHoldStream(t *testing.T) {
 func TestWrapperRetries(t *testing.T) {
 	t.Parallel()
 	retry := native.WithModelWrapper(
-		func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
+		func(
+			ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error),
+		) (*abi.Response, error) {
 			if res, err := next(ctx, abi.RequestPatch{}); err == nil {
 				return res, nil
 			}

@@ -50,14 +50,22 @@ func TestConstructors(t *testing.T) {
 			[]scripted.Reply{calls("u#1"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:[u#1]", "T:u-ok#1"}},
 		"WithBeforeModelRewriteState": {[]*inproc.Middleware{native.WithBeforeModelRewriteState(appendTo("before"))},
 			[]scripted.Reply{scripted.Text("done")}, []string{"S:base", "U:hi", "U:before"}},
-		"WithAfterModelRewriteState": {[]*inproc.Middleware{native.WithAfterModelRewriteState(func(ctx context.Context, m []abi.Message) ([]abi.Message, error) {
-			if once(m) {
-				return appendTo("after")(ctx, m)
-			}
-			return m, nil
-		})}, []scripted.Reply{scripted.Text("first"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:first", "U:after"}},
+		"WithAfterModelRewriteState": {
+			[]*inproc.Middleware{native.WithAfterModelRewriteState(func(
+				ctx context.Context, m []abi.Message,
+			) ([]abi.Message, error) {
+				if once(m) {
+					return appendTo("after")(ctx, m)
+				}
+				return m, nil
+			})},
+			[]scripted.Reply{scripted.Text("first"), scripted.Text("done")},
+			[]string{"S:base", "U:hi", "A:first", "U:after"},
+		},
 		"WithModelWrapper": {[]*inproc.Middleware{native.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
-			return next(ctx, abi.RequestPatch{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 1, Insert: []abi.Message{abi.User("pre")}}}}})
+			return next(ctx, abi.RequestPatch{Messages: abi.ListPatch{Splice: []abi.Splice{{
+				At: 1, Insert: []abi.Message{abi.User("pre")},
+			}}}})
 		})}, []scripted.Reply{scripted.Text("done")}, []string{"S:base", "U:pre", "U:hi"}},
 		"WithToolCallWrapper": {[]*inproc.Middleware{native.WithToolCallWrapper(shout)},
 			[]scripted.Reply{calls("t#1"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:[t#1]", "T:T-OK#1"}},

@@ -209,7 +209,9 @@ func (f *File) locate(dir string, files []string) error {
 			return f.ErrorAt("tools.root", fmt.Errorf("root: %s: %w", f.Tools.Root, cause(err)))
 		}
 	}
-	for path, list := range map[string][]Middleware{"rings.outer": f.Rings.Outer, "middlewares": f.Middlewares, "rings.inner": f.Rings.Inner} {
+	for path, list := range map[string][]Middleware{
+		"rings.outer": f.Rings.Outer, "middlewares": f.Middlewares, "rings.inner": f.Rings.Inner,
+	} {
 		for i := range list {
 			list[i].Module = join(dir, list[i].Module)
 			if _, err := os.Stat(string(list[i].Module)); err != nil {

@@ -262,7 +262,9 @@ func TestTooLarge(t *testing.T) {
 	dir := write(t, map[string]string{"agent.yaml": string(make([]byte, agentfile.MaxSize+1))})
 	_, err := agentfile.Load(filepath.Join(dir, "agent.yaml"))
 	require.ErrorContains(t, err, "larger than")
-	for _, text := range []string{strings.Repeat("[", 1000), "a: " + strings.Repeat("{a: ", 1000), strings.Repeat("- ", 1000)} {
+	for _, text := range []string{
+		strings.Repeat("[", 1000), "a: " + strings.Repeat("{a: ", 1000), strings.Repeat("- ", 1000),
+	} {
 		_, err := agentfile.Parse("agent.yaml", []byte(text))
 		require.ErrorContains(t, err, "nested too deep")
 	}

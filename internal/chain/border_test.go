@@ -102,8 +102,10 @@ func TestForged(t *testing.T) {
 		seen[m.ID] = true
 		origins = append(origins, m.Content.String()+" "+m.Origin)
 	}
-	require.Equal(t, []string{"edited user", "twice module:hostile", "other module:hostile", "free module:hostile",
-		"no id module:hostile", "host module:hostile", "module module:hostile", "I did say it module:hostile", "and now? user"}, origins)
+	require.Equal(t, []string{
+		"edited user", "twice module:hostile", "other module:hostile", "free module:hostile", "no id module:hostile",
+		"host module:hostile", "module module:hostile", "I did say it module:hostile", "and now? user",
+	}, origins)
 }
 
 func tools(n int, name string) []abi.Tool {

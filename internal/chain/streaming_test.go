@@ -60,8 +60,13 @@ func TestStreamOfAModel(t *testing.T) {
 				return "", err
 			}, each(strings.ToUpper)}, heard: "ABC", want: "ABC", source: "w2"},
 		"read by both": {wraps: []wrap{each(func(s string) string { return "[" + s + "]" }), each(strings.ToUpper)}, heard: "[A][B][C]", want: "[A][B][C]", source: "w1"},
-		"read by the outer one, answered by the inner": {wraps: []wrap{each(strings.ToUpper),
-			func(context.Context, *hook.Call) (string, error) { return "inner", nil }}, heard: "INNER", want: "INNER", source: "w1"},
+		"read by the outer one, answered by the inner": {
+			wraps: []wrap{each(strings.ToUpper),
+				func(context.Context, *hook.Call) (string, error) { return "inner", nil }},
+			heard:  "INNER",
+			want:   "INNER",
+			source: "w1",
+		},
 		"left in the middle": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			for chunk := range c.StreamModel(ctx, abi.RequestPatch{}).Chunks() {
 				return "", c.Send(ctx, chunk)

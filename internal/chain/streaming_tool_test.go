@@ -67,9 +67,16 @@ func TestStreamOfATool(t *testing.T) {
 		"changed, not in pieces": {entries: []hook.Entry{{Name: "louder", Middleware: louder}}, heard: "AB", want: "AB"},
 		"changed on its way": {entries: []hook.Entry{{Name: "dots", Middleware: dots}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkToolResult, Text: "b"}},
 			heard: "a.b.", want: "a.b."},
-		"the result says more":    {entries: []hook.Entry{{Name: "dots", Middleware: dots}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}}, heard: "a.", want: "ab."},
-		"a module's own":          {entries: []hook.Entry{{Name: "own", Middleware: own}}, owner: "own", heard: "own", want: "own"},
-		"a module's own, changed": {entries: []hook.Entry{{Name: "louder", Middleware: louder}, {Name: "own", Middleware: own}}, owner: "own", heard: "OWN", want: "OWN"},
+		"the result says more": {entries: []hook.Entry{{Name: "dots", Middleware: dots}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}}, heard: "a.", want: "ab."},
+		"a module's own": {
+			entries: []hook.Entry{{Name: "own", Middleware: own}}, owner: "own", heard: "own", want: "own",
+		},
+		"a module's own, changed": {
+			entries: []hook.Entry{{Name: "louder", Middleware: louder}, {Name: "own", Middleware: own}},
+			owner:   "own",
+			heard:   "OWN",
+			want:    "OWN",
+		},
 		"with an image": {entries: []hook.Entry{{Name: "louder", Middleware: louder}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkPart, Part: image}},
 			heard: "A", want: "A", parts: 2},
 	} {

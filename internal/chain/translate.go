@@ -270,8 +270,8 @@ func keepIdentity(e, was *abi.Event) error {
 		if e.Chunk == nil {
 			return fmt.Errorf("event: has no chunk; drop it, or empty its text")
 		}
-		c := *e.Chunk
-		c.Seq, c.Kind, c.Index, c.ID, c.CallID = was.Chunk.Seq, was.Chunk.Kind, was.Chunk.Index, was.Chunk.ID, was.Chunk.CallID
+		c, had := *e.Chunk, was.Chunk
+		c.Seq, c.Kind, c.Index, c.ID, c.CallID = had.Seq, had.Kind, had.Index, had.ID, had.CallID
 		if err := contract.CheckChunk(&c); err != nil {
 			return fmt.Errorf("event: chunk: %w", err)
 		}

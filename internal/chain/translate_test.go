@@ -44,7 +44,9 @@ func translating(
 	before, after func(c *hook.Call, event map[string]any) (*abi.TranslateAnswer, error),
 ) hook.Entry {
 	n := &inproc.Middleware{}
-	bound := func(fn func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error)) func(context.Context, *hook.Call, *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+	bound := func(
+		fn func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error),
+	) func(context.Context, *hook.Call, *abi.TranslateInput) (*abi.TranslateAnswer, error) {
 		if fn == nil {
 			return nil
 		}
@@ -325,7 +327,9 @@ func TestTranslateInOneRing(t *testing.T) {
 			"log",
 			"log",
 			"log",
-		}, "first": {"chunk", "log", "chunk", "log", "chunk", "log"}, "second": {"chunk", "log", "chunk", "log", "chunk", "log"},
+		},
+		"first":  {"chunk", "log", "chunk", "log", "chunk", "log"},
+		"second": {"chunk", "log", "chunk", "log", "chunk", "log"},
 	}, seen)
 }
 
@@ -333,7 +337,9 @@ func TestTranslateInOneRing(t *testing.T) {
 // end of the run, nor in that of a nested run.
 func TestTranslateLastMessage(t *testing.T) {
 	t.Parallel()
-	hide := func(_ *hook.Call, event map[string]any) (*abi.TranslateAnswer, error) { // changes messages only, as modules do
+	hide := func(
+		_ *hook.Call, event map[string]any,
+	) (*abi.TranslateAnswer, error) { // changes messages only, as modules do
 		e := event
 		for e["type"] == "child" {
 			e = e["event"].(map[string]any)
@@ -371,9 +377,13 @@ func TestTranslateLastMessage(t *testing.T) {
 		"of a run inside": {child, []hook.Entry{translating("hide", hook.Tenant, hide, nil)}, "my ***"},
 		"all events":      {finished, []hook.Entry{translating("mark", hook.Tenant, mark, nil)}, "my secret!"},
 		"after another":   {finished, []hook.Entry{translating("mark", hook.Tenant, mark, nil), translating("hide", hook.Outer, hide, nil)}, "my ***!"},
-		"before another":  {finished, []hook.Entry{translating("hide", hook.Tenant, hide, nil), translating("mark", hook.Outer, mark, nil)}, "my ***!"},
-		"dropped":         {finished, []hook.Entry{translating("drop", hook.Tenant, drop, nil)}, ""},
-		"failed":          {finished, []hook.Entry{translating("fail", hook.Tenant, fail, nil)}, "my secret"},
+		"before another": {
+			finished,
+			[]hook.Entry{translating("hide", hook.Tenant, hide, nil), translating("mark", hook.Outer, mark, nil)},
+			"my ***!",
+		},
+		"dropped": {finished, []hook.Entry{translating("drop", hook.Tenant, drop, nil)}, ""},
+		"failed":  {finished, []hook.Entry{translating("fail", hook.Tenant, fail, nil)}, "my secret"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

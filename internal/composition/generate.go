@@ -170,7 +170,8 @@ func (g generator) entry(prefix string, i, trouble int, pauses bool) Entry {
 func (g generator) own(c *Composition) {
 	e := &c.Entries[g.IntN(len(c.Entries))]
 	for _, h := range slices.Sorted(maps.Keys(e.Hooks)) {
-		if never := h == contract.HookBeforeAgent || h == contract.HookOnChunk || h == contract.HookToolMessages || h == contract.HookAfterAgent; never ||
+		if never := h == contract.HookBeforeAgent || h == contract.HookOnChunk || h == contract.HookToolMessages ||
+			h == contract.HookAfterAgent; never ||
 			g.IntN(2) == 0 {
 			continue // tools are not available before a step, and the other hooks cannot pause
 		}

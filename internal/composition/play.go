@@ -222,10 +222,18 @@ func (s *seen) agent(c *Composition, on *stage, name string) (*agent.Agent, erro
 		)
 	}
 	a, err := agent.New(&agent.Options{
-		Name: name, Model: scripted.Func(func(_ int, q *model.Request) scripted.Reply { return s.reply(c, q) }), ModelName: "scripted",
-		Instruction: instruction, Tools: tools, ReturnDirectly: c.Direct, MaxSteps: c.MaxSteps, Parallel: max(1, on.parallel), NoStream: !c.Stream, Journal: on.journal,
-		Limits: c.Limits.limits(),
-		Chain:  ch.With(hook.Options{ContinueOnError: c.ContinueOnError, ContinueOnResponse: c.ContinueOnResponse}),
+		Name:           name,
+		Model:          scripted.Func(func(_ int, q *model.Request) scripted.Reply { return s.reply(c, q) }),
+		ModelName:      "scripted",
+		Instruction:    instruction,
+		Tools:          tools,
+		ReturnDirectly: c.Direct,
+		MaxSteps:       c.MaxSteps,
+		Parallel:       max(1, on.parallel),
+		NoStream:       !c.Stream,
+		Journal:        on.journal,
+		Limits:         c.Limits.limits(),
+		Chain:          ch.With(hook.Options{ContinueOnError: c.ContinueOnError, ContinueOnResponse: c.ContinueOnResponse}),
 	})
 	if err != nil || c.Peer == nil {
 		return a, err

@@ -186,7 +186,10 @@ func ofTool(h abi.Hook) bool {
 
 // lenient lists the hooks whose faults never end a run, with the effect of a fault.
 var lenient = map[abi.Hook]string{
-	contract.HookGateTool: "denied", contract.HookCallTool: "error_result", contract.HookToolMessages: "default_message", contract.HookAfterAgent: "passed_over",
+	contract.HookGateTool:     "denied",
+	contract.HookCallTool:     "error_result",
+	contract.HookToolMessages: "default_message",
+	contract.HookAfterAgent:   "passed_over",
 }
 
 // call runs a hook: it reports the hook's input, calls during, which makes a wrapper's calls, and
@@ -267,7 +270,8 @@ func (p *prediction) pipeline(
 		}
 	})
 	if end != nil {
-		p.state, p.tools, p.active, p.direct, p.instruction, p.respond = before.state, before.tools, before.active, before.direct, before.instruction, before.respond
+		p.state, p.tools, p.active = before.state, before.tools, before.active
+		p.direct, p.instruction, p.respond = before.direct, before.instruction, before.respond
 		panic(end)
 	}
 }

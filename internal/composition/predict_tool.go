@@ -127,7 +127,8 @@ func (p *prediction) refuse(c toolCall, why string) (answer, []message) {
 func (x *exchange) gates(q request) *answer {
 	var denied *answer
 	asks := ""
-	for _, e := range slices.Concat(x.in(Outer, contract.HookGateTool), x.in(Tenant, contract.HookGateTool), x.in(Inner, contract.HookGateTool)) {
+	const hook = contract.HookGateTool
+	for _, e := range slices.Concat(x.in(Outer, hook), x.in(Tenant, hook), x.in(Inner, hook)) {
 		v := x.prediction.call(e, contract.HookGateTool, x.shown(q), nil)
 		text := ""
 		switch do := e.Hooks[contract.HookGateTool].Do; {

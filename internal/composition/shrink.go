@@ -102,8 +102,8 @@ func (c *Composition) smaller() []*Composition {
 func (l Limits) smaller() []Limits {
 	var out []Limits
 	for _, fewer := range []func(*Limits){
-		func(l *Limits) { *l = Limits{} }, func(l *Limits) { l.ModelCalls = 0 }, func(l *Limits) { l.ToolCalls = 0 }, func(l *Limits) { l.Plain = 0 },
-		func(l *Limits) { l.On = "" }, func(l *Limits) { l.OnTool = "" },
+		func(l *Limits) { *l = Limits{} }, func(l *Limits) { l.ModelCalls = 0 }, func(l *Limits) { l.ToolCalls = 0 },
+		func(l *Limits) { l.Plain = 0 }, func(l *Limits) { l.On = "" }, func(l *Limits) { l.OnTool = "" },
 	} {
 		n := l
 		if fewer(&n); n != l {

@@ -40,7 +40,8 @@ func (p *player) play(ctx context.Context, r *wire.Request, a, later *agent.Agen
 			return nil
 		}
 		var err error
-		if events, err = later.ResumeFor(ctx, paused.State, answersTo(&r.Answers[n], paused.Interrupts), client(r)); err != nil {
+		if events, err = later.ResumeFor(ctx, paused.State,
+			answersTo(&r.Answers[n], paused.Interrupts), client(r)); err != nil {
 			return err
 		}
 	}

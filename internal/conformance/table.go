@@ -114,8 +114,8 @@ const transportsHead = `
 ## Transports
 
 The same cases, the same expectations, on each transport. The modules in Go are built twice: as native modules, and as
-plug-ins of Extism's, which ask the host by Extism's functions. Where a case has its modules in TypeScript too (` + "`NAME.ts` beside `NAME.go`" + `),
-it is run with those as well. A case whose expectations quote the SDK for Go (the text of a panic, say) has none.
+plug-ins of Extism's, which ask the host by Extism's functions. Where a case has its modules in TypeScript too
+(` + "`NAME.ts` beside `NAME.go`" + `), it is run with those as well. A case whose expectations quote the SDK for Go (the text of a panic, say) has none.
 
 | cases whose modules have | native | Extism | JavaScript |
 |---|---:|---:|---:|

@@ -132,7 +132,10 @@ func (g *generator) outside() {
 	}
 	for _, t := range valueTypes {
 		m.Globals = append(m.Globals, wasm.Global{GlobalType: wasm.GlobalType{Type: t, Mutable: true}, Init: wasm.ConstExpr{
-			Op:   map[wasm.ValueType]wasm.Opcode{wasm.I32: wasm.OpI32Const, wasm.I64: wasm.OpI64Const, wasm.F32: wasm.OpF32Const, wasm.F64: wasm.OpF64Const, wasm.V128: wasm.OpV128Const}[t],
+			Op: map[wasm.ValueType]wasm.Opcode{
+				wasm.I32: wasm.OpI32Const, wasm.I64: wasm.OpI64Const, wasm.F32: wasm.OpF32Const, wasm.F64: wasm.OpF64Const,
+				wasm.V128: wasm.OpV128Const,
+			}[t],
 			Bits: g.bits(t)}})
 	}
 	var list []uint32
@@ -161,20 +164,30 @@ func (g *generator) bits(t wasm.ValueType) uint64 {
 	case wasm.I32:
 		return uint64(
 			uint32(
-				[]uint64{small, -small, 1 << 31, 1<<31 - 1, uint64(g.Uint32()), uint64(g.Uint32()) >> g.IntN(32), 0xff, 0x8000}[g.IntN(8)],
+				[]uint64{
+					small, -small, 1 << 31, 1<<31 - 1, uint64(g.Uint32()), uint64(g.Uint32()) >> g.IntN(32), 0xff, 0x8000,
+				}[g.IntN(8)],
 			),
 		)
 	case wasm.I64:
-		return []uint64{small, -small, 1 << 63, 1<<63 - 1, g.Uint64(), g.Uint64() >> g.IntN(64), 1 << 31, 1<<32 - 1}[g.IntN(8)]
+		return []uint64{
+			small, -small, 1 << 63, 1<<63 - 1, g.Uint64(), g.Uint64() >> g.IntN(64), 1 << 31, 1<<32 - 1,
+		}[g.IntN(8)]
 	case wasm.F32:
 		return uint64(
 			math.Float32bits(
-				[]float32{0, float32(math.Copysign(0, -1)), float32(small) / 2, -1e10, float32(math.Inf(1)), float32(math.NaN()), 1 << 31, math.SmallestNonzeroFloat32, float32(g.NormFloat64()), math.MaxFloat32}[g.IntN(10)],
+				[]float32{
+					0, float32(math.Copysign(0, -1)), float32(small) / 2, -1e10, float32(math.Inf(1)), float32(math.NaN()), 1 << 31,
+					math.SmallestNonzeroFloat32, float32(g.NormFloat64()), math.MaxFloat32,
+				}[g.IntN(10)],
 			),
 		)
 	case wasm.F64:
 		return math.Float64bits(
-			[]float64{0, math.Copysign(0, -1), float64(small) / 2, -1e20, math.Inf(-1), math.NaN(), 1 << 63, math.SmallestNonzeroFloat64, g.NormFloat64(), math.MaxFloat64}[g.IntN(10)],
+			[]float64{
+				0, math.Copysign(0, -1), float64(small) / 2, -1e20, math.Inf(-1), math.NaN(), 1 << 63, math.SmallestNonzeroFloat64,
+				g.NormFloat64(), math.MaxFloat64,
+			}[g.IntN(10)],
 		)
 	default:
 		return g.Uint64()

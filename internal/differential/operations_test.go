@@ -71,11 +71,15 @@ func (g *generator) operand() (b []byte) {
 }
 
 func loadOf(t wasm.ValueType) wasm.Opcode {
-	return map[wasm.ValueType]wasm.Opcode{wasm.I32: 0x28, wasm.I64: 0x29, wasm.F32: 0x2a, wasm.F64: 0x2b, wasm.V128: 0xfd00}[t]
+	return map[wasm.ValueType]wasm.Opcode{
+		wasm.I32: 0x28, wasm.I64: 0x29, wasm.F32: 0x2a, wasm.F64: 0x2b, wasm.V128: 0xfd00,
+	}[t]
 }
 
 func storeOf(t wasm.ValueType) wasm.Opcode {
-	return map[wasm.ValueType]wasm.Opcode{wasm.I32: 0x36, wasm.I64: 0x37, wasm.F32: 0x38, wasm.F64: 0x39, wasm.V128: 0xfd0b}[t]
+	return map[wasm.ValueType]wasm.Opcode{
+		wasm.I32: 0x36, wasm.I64: 0x37, wasm.F32: 0x38, wasm.F64: 0x39, wasm.V128: 0xfd0b,
+	}[t]
 }
 
 type loaded struct {

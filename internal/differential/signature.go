@@ -96,7 +96,9 @@ func (o operation) scalar(t wasm.ValueType, name string) operation {
 
 func (o operation) vector(of, name string) (operation, bool) {
 	v := wasm.V128
-	lane := map[string]wasm.ValueType{"i8x16": wasm.I32, "i16x8": wasm.I32, "i32x4": wasm.I32, "i64x2": wasm.I64, "f32x4": wasm.F32, "f64x2": wasm.F64}[of]
+	lane := map[string]wasm.ValueType{
+		"i8x16": wasm.I32, "i16x8": wasm.I32, "i32x4": wasm.I32, "i64x2": wasm.I64, "f32x4": wasm.F32, "f64x2": wasm.F64,
+	}[of]
 	lanes := map[string]int{"i8x16": 16, "i16x8": 8, "i32x4": 4, "i64x2": 2, "f32x4": 4, "f64x2": 2}[of]
 	isFloat := has(of, "f")
 	o.gives, o.takes = v, []wasm.ValueType{v, v}
@@ -115,7 +117,8 @@ func (o operation) vector(of, name string) (operation, bool) {
 		o.gives, o.takes = wasm.I32, o.takes[:1]
 	case name == "bitselect":
 		o.takes = []wasm.ValueType{v, v, v}
-	case name == "neg" || name == "abs" || name == "not" || has(name, "popcnt", "ceil", "floor", "trunc", "sqrt", "extend", "extadd", "convert", "demote", "promote"),
+	case name == "neg" || name == "abs" || name == "not" ||
+		has(name, "popcnt", "ceil", "floor", "trunc", "sqrt", "extend", "extadd", "convert", "demote", "promote"),
 		name == "nearest":
 		o.takes = o.takes[:1]
 		o.inexact = isFloat && !has(name, "neg", "abs")

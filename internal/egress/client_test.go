@@ -146,7 +146,8 @@ func TestSend(t *testing.T) {
 	s := serve(t, true, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().
-			Set("X-Got", fmt.Sprint(r.Proto, " ", r.Method, " ", r.URL, " ", r.Host, " ", r.Header.Get("X-Key"), " ", r.UserAgent(), " ", r.Header.Get("Accept-Encoding")))
+			Set("X-Got", fmt.Sprint(r.Proto, " ", r.Method, " ", r.URL, " ", r.Host, " ", r.Header.Get("X-Key"), " ",
+				r.UserAgent(), " ", r.Header.Get("Accept-Encoding")))
 		w.Header()["X-Many"] = []string{"1", "2"}
 		w.Header().Set("Set-Cookie", "a=b")
 		w.Header().Set("Alt-Svc", "h3")
@@ -220,7 +221,9 @@ func TestPrivateAddresses(t *testing.T) {
 	s := serve(t, false, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") })
 	s.options.Private = nil
 	c := s.client(t)
-	for _, host := range []string{"127.0.0.1", "example.com", "localhost", "[::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "0.0.0.0", "[::]"} {
+	for _, host := range []string{
+		"127.0.0.1", "example.com", "localhost", "[::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "0.0.0.0", "[::]",
+	} {
 		refused(
 			t,
 			c,
@@ -595,7 +598,9 @@ func TestSecretsRefused(t *testing.T) {
 	k, err := ParseSecret("K=env:V@a.org,*.b.org:8443", env)
 	require.NoError(t, err)
 	require.Equal(t, Secret{Name: "K", Value: "12345678", Hosts: []string{"a.org", "*.b.org:8443"}}, k)
-	for _, text := range []string{"", "K", "K=12345678", "K=env:V", "K=env:@a.org", "K=env:V@", "K=env:NONE@a.org", "=env:V@a.org", "K=env:V@a.org,"} {
+	for _, text := range []string{
+		"", "K", "K=12345678", "K=env:V", "K=env:@a.org", "K=env:V@", "K=env:NONE@a.org", "=env:V@a.org", "K=env:V@a.org,",
+	} {
 		_, err := ParseSecret(text, env)
 		require.Error(t, err, text)
 		require.NotContains(t, err.Error(), "12345678")

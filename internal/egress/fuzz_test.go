@@ -14,7 +14,10 @@ import (
 // FuzzHeader checks that an accepted header is a single line that affects neither the framing nor
 // the routing of the request.
 func FuzzHeader(f *testing.F) {
-	for _, s := range []string{"Host", "host ", "content-Length", "X-Forwarded-For", "a\r\nHost", "Proxy-Authorization", "Te\u017f", "\u212Aeep-Alive", "Authorization"} {
+	for _, s := range []string{
+		"Host", "host ", "content-Length", "X-Forwarded-For", "a\r\nHost", "Proxy-Authorization", "Te\u017f",
+		"\u212Aeep-Alive", "Authorization",
+	} {
 		f.Add(s, "a")
 		f.Add("X-A", s)
 	}
@@ -27,7 +30,10 @@ func FuzzHeader(f *testing.F) {
 		var b strings.Builder
 		require.NoError(t, h.Write(&b))
 		require.Equal(t, 1, strings.Count(b.String(), "\n"), "%q", b.String())
-		for _, own := range []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Proxy-Authorization", "X-Forwarded-For", "Te", "Upgrade"} {
+		for _, own := range []string{
+			"Host", "Content-Length", "Transfer-Encoding", "Connection", "Proxy-Authorization", "X-Forwarded-For", "Te",
+			"Upgrade",
+		} {
 			require.Empty(t, h.Get(own))
 		}
 	})
@@ -36,7 +42,11 @@ func FuzzHeader(f *testing.F) {
 // FuzzRedirect checks that each redirect leads to the endpoint that was checked, and sends no
 // credentials to another server.
 func FuzzRedirect(f *testing.F) {
-	for _, s := range []string{"/", "//evil.example", "https://evil.example/", "http://a.example/", "https://a.example@evil.example/", "https:evil.example", "\\\\evil.example", "{{secret:K}}", "?a", "https://a.example:443/", "https://A.EXAMPLE/x", "javascript:x"} {
+	for _, s := range []string{
+		"/", "//evil.example", "https://evil.example/", "http://a.example/", "https://a.example@evil.example/",
+		"https:evil.example", "\\\\evil.example", "{{secret:K}}", "?a", "https://a.example:443/", "https://A.EXAMPLE/x",
+		"javascript:x",
+	} {
 		f.Add(s, 302)
 		f.Add(s, 307)
 	}
@@ -65,7 +75,10 @@ func FuzzRedirect(f *testing.F) {
 
 // FuzzAddress checks that no spelling of a private address can be connected to.
 func FuzzAddress(f *testing.F) {
-	for _, s := range []string{"127.0.0.1:80", "[::1]:80", "[::ffff:10.0.0.1]:80", "[64:ff9b::a00:1]:80", "[2002:7f00:1::]:80", "[fe80::1%eth0]:80", "0.0.0.0:80", "8.8.8.8:80", "169.254.169.254:80"} {
+	for _, s := range []string{
+		"127.0.0.1:80", "[::1]:80", "[::ffff:10.0.0.1]:80", "[64:ff9b::a00:1]:80", "[2002:7f00:1::]:80", "[fe80::1%eth0]:80",
+		"0.0.0.0:80", "8.8.8.8:80", "169.254.169.254:80",
+	} {
 		f.Add(s)
 	}
 	c, err := New(nil)

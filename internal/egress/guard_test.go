@@ -82,7 +82,9 @@ func TestGuardHidesAddresses(t *testing.T) {
 	}
 	for _, failed := range []error{
 		&net.OpError{Op: "read", Net: "tcp", Source: taken.Addr(), Addr: taken.Addr(), Err: syscall.ECONNRESET},
-		&net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "server misbehaving", Name: "a.example.com", Server: "10.0.0.2:53"}},
+		&net.OpError{
+			Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "server misbehaving", Name: "a.example.com", Server: "10.0.0.2:53"},
+		},
 	} {
 		bare := withoutAddresses(failed)
 		require.NotRegexp(t, `\d+\.\d+\.\d+\.\d+`, bare.Error())

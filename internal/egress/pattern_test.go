@@ -55,8 +55,11 @@ func TestPatternMatches(t *testing.T) {
 
 func TestPatternRefused(t *testing.T) {
 	t.Parallel()
-	for _, s := range []string{"", ":443", "*.", "*.*.com", "a*.com", "ex ample.com", "https://x.com", "x.com/", "x.com:0", "x.com:65536", "x.com:080",
-		"x.com:http", "::1", "[::1", "[::1]80", "[1.2.3.4]", "bücher.example", "x.com.", "x..com", "%31.com", "*.127.0.0.1", "0x7f.1", strings.Repeat("a.", 130) + "com"} {
+	for _, s := range []string{
+		"", ":443", "*.", "*.*.com", "a*.com", "ex ample.com", "https://x.com", "x.com/", "x.com:0", "x.com:65536",
+		"x.com:080", "x.com:http", "::1", "[::1", "[::1]80", "[1.2.3.4]", "bücher.example", "x.com.", "x..com", "%31.com",
+		"*.127.0.0.1", "0x7f.1", strings.Repeat("a.", 130) + "com",
+	} {
 		_, err := ParsePattern(s)
 		require.Error(t, err, s)
 	}
@@ -174,7 +177,10 @@ func TestRequestRefused(t *testing.T) {
 
 // FuzzURL checks that an accepted URL leads to the endpoint that was checked.
 func FuzzURL(f *testing.F) {
-	for _, s := range []string{"https://example.com/", "http://[::1]:80/", "http://a@b", "https://x/{{secret:K}}?{{secret:K}}", "http://127.1", "https://x:443#y", "http://x/%2e%2e/"} {
+	for _, s := range []string{
+		"https://example.com/", "http://[::1]:80/", "http://a@b", "https://x/{{secret:K}}?{{secret:K}}", "http://127.1",
+		"https://x:443#y", "http://x/%2e%2e/",
+	} {
 		f.Add(s)
 	}
 	c, err := New(&Options{Secrets: []Secret{{Name: "K", Value: "se/cr?et#@:&", Hosts: []string{"*:*"}}}})

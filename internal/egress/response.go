@@ -23,8 +23,18 @@ const (
 // unseen lists response headers that modules do not see: they concern the connection or a browser's
 // state.
 var unseen = map[string]bool{
-	"set-cookie": true, "set-cookie2": true, "alt-svc": true, "connection": true, "keep-alive": true, "transfer-encoding": true,
-	"te": true, "trailer": true, "upgrade": true, "strict-transport-security": true, "report-to": true, "nel": true,
+	"set-cookie":                true,
+	"set-cookie2":               true,
+	"alt-svc":                   true,
+	"connection":                true,
+	"keep-alive":                true,
+	"transfer-encoding":         true,
+	"te":                        true,
+	"trailer":                   true,
+	"upgrade":                   true,
+	"strict-transport-security": true,
+	"report-to":                 true,
+	"nel":                       true,
 }
 
 // answer reads a response and redacts the request's secrets in everything that the module sees.

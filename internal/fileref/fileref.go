@@ -20,8 +20,9 @@ const Canary = "canary-4711"
 // each with the canary.
 func Plant(dir string) error {
 	for name, text := range map[string]string{
-		"secret":        Canary + "=1\n",
-		"secret.map":    `{"version": 3, "sources": ["` + Canary + `"], "sourcesContent": ["` + Canary + `"], "names": [], "mappings": "AAAA"}`,
+		"secret": Canary + "=1\n",
+		"secret.map": `{"version": 3, "sources": ["` + Canary + `"], "sourcesContent": ["` + Canary +
+			`"], "names": [], "mappings": "AAAA"}`,
 		"secret.js":     `export default "` + Canary + `";`,
 		"secret.ts":     `export default "` + Canary + `"; )`,
 		"secret.json":   `"` + Canary + `"`,
@@ -47,8 +48,9 @@ func quote(s string) string {
 func urls(path string) []string {
 	escaped := strings.ReplaceAll(path, "/", "%2F")
 	return []string{
-		path, up + path[1:], "./" + up + path[1:], "file://" + path, "file:" + path, "FILE://" + path, "file://localhost" + path, "//localhost" + path,
-		escaped, strings.ReplaceAll(up, "/", "%2f") + escaped[3:], "file:///%2e%2e" + path, path + "?x", path + "#x", "file://" + path + "?x",
+		path, up + path[1:], "./" + up + path[1:], "file://" + path, "file:" + path, "FILE://" + path,
+		"file://localhost" + path, "//localhost" + path, escaped, strings.ReplaceAll(up, "/", "%2f") + escaped[3:],
+		"file:///%2e%2e" + path, path + "?x", path + "#x", "file://" + path + "?x",
 		strings.ReplaceAll(
 			path,
 			"/",
@@ -90,13 +92,27 @@ func Scripts(dir string) map[string]string {
 			}
 			q := quote(u)
 			for kind, text := range map[string]string{
-				"import": "import x from %s; console.log(x);", "bare": "import %s;", "all": "import * as x from %s; console.log(x);", "export": "export * from %s;",
-				"dynamic": "import(%s);", "require": "require(%s);", "resolve": "require.resolve(%s);", "type": "import type x from %s;",
-				"json": "import x from %s with {type: 'json'}; console.log(x);", "text": "import x from %s with {type: 'text'}; console.log(x);",
-				"bytes": "import x from %s with {type: 'bytes'}; console.log(x);", "file": "import x from %s with {type: 'file'}; console.log(x);",
-				"assert": "import x from %s assert {type: 'json'}; console.log(x);", "url": "new URL(%s, import.meta.url);", "worker": "new Worker(new URL(%s, import.meta.url));",
-				"defer": "import defer * as x from %s; console.log(x);", "source": "import source x from %s; console.log(x);", "caught": "try { require(%s) } catch {}",
-				"glob": "import(%s + x);", "glob2": "require(%s + x + '.json');", "equals": "import x = require(%s); console.log(x);",
+				"import":  "import x from %s; console.log(x);",
+				"bare":    "import %s;",
+				"all":     "import * as x from %s; console.log(x);",
+				"export":  "export * from %s;",
+				"dynamic": "import(%s);",
+				"require": "require(%s);",
+				"resolve": "require.resolve(%s);",
+				"type":    "import type x from %s;",
+				"json":    "import x from %s with {type: 'json'}; console.log(x);",
+				"text":    "import x from %s with {type: 'text'}; console.log(x);",
+				"bytes":   "import x from %s with {type: 'bytes'}; console.log(x);",
+				"file":    "import x from %s with {type: 'file'}; console.log(x);",
+				"assert":  "import x from %s assert {type: 'json'}; console.log(x);",
+				"url":     "new URL(%s, import.meta.url);",
+				"worker":  "new Worker(new URL(%s, import.meta.url));",
+				"defer":   "import defer * as x from %s; console.log(x);",
+				"source":  "import source x from %s; console.log(x);",
+				"caught":  "try { require(%s) } catch {}",
+				"glob":    "import(%s + x);",
+				"glob2":   "require(%s + x + '.json');",
+				"equals":  "import x = require(%s); console.log(x);",
 			} {
 				add(fmt.Sprintf("%s %s %d", kind, name, i), fmt.Sprintf(text, q))
 			}
@@ -105,7 +121,11 @@ func Scripts(dir string) map[string]string {
 			for j, m := range []map[string]any{
 				{"version": 3, "sources": []string{u}, "names": []string{}, "mappings": "AAAA"},
 				{"version": 3, "sourceRoot": "file://" + dir, "sources": []string{name}, "names": []string{}, "mappings": "AAAA"},
-				{"version": 3, "file": u, "sections": []any{map[string]any{"offset": map[string]int{"line": 0, "column": 0}, "url": u}}},
+				{
+					"version":  3,
+					"file":     u,
+					"sections": []any{map[string]any{"offset": map[string]int{"line": 0, "column": 0}, "url": u}},
+				},
 			} {
 				b, _ := json.Marshal(m)
 				add(
@@ -123,7 +143,10 @@ func Scripts(dir string) map[string]string {
 	}
 	// Patterns, for which esbuild searches directories.
 	in := "./" + up + dir[1:]
-	for i, pattern := range []string{"`" + in + "/${x}`", "`" + in + "/${x}.json`", "`" + in + "/${x}/secret.js`", "'" + in + "/' + x", "`./${x}`", "`../${x}.ts`", "`" + in + "/sec${x}.txt`", "`" + in + "/no${x}`"} {
+	for i, pattern := range []string{
+		"`" + in + "/${x}`", "`" + in + "/${x}.json`", "`" + in + "/${x}/secret.js`", "'" + in + "/' + x", "`./${x}`",
+		"`../${x}.ts`", "`" + in + "/sec${x}.txt`", "`" + in + "/no${x}`",
+	} {
 		add(fmt.Sprintf("import pattern %d", i), "const x = globalThis.y; import("+pattern+");")
 		add(fmt.Sprintf("require pattern %d", i), "const x = globalThis.y; require("+pattern+");")
 		add(fmt.Sprintf("caught pattern %d", i), "const x = globalThis.y; try { require("+pattern+") } catch {}")

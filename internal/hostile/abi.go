@@ -55,7 +55,8 @@ func abiCases() []Case {
 		{Name: "printing 2^32 pieces", Module: func() []byte {
 			g := newGuest()
 			write := g.wasi("fd_write")
-			return g.hook(contract.HookBeforeAgent, i32(1), i32(0), i32(-1), i32(0), call(write), []byte{0x45}, when(unreachable)).
+			return g.hook(contract.HookBeforeAgent, i32(1), i32(0), i32(-1), i32(0), call(write),
+				[]byte{0x45}, when(unreachable)).
 				bytes()
 		}, Want: Harmless},
 		{Name: "nothing at 0", Module: func() []byte {
@@ -112,7 +113,8 @@ func abiCases() []Case {
 		{Name: "opening a file", Module: func() []byte {
 			g := newGuest()
 			open := g.wasi("path_open")
-			return g.hook(contract.HookBeforeAgent, i32(3), i32(0), i32(0), i32(4), i32(0), i64(-1), i64(-1), i32(0), i32(0), call(open),
+			return g.hook(contract.HookBeforeAgent, i32(3), i32(0), i32(0), i32(4), i32(0), i64(-1),
+				i64(-1), i32(0), i32(0), call(open),
 				[]byte{0x45}, when(unreachable)).
 				bytes()
 		}, Want: Harmless},

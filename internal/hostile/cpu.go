@@ -118,7 +118,8 @@ func loops() []Case {
 				add,
 				setLocal(n0),
 			)
-			return g.hook(contract.HookBeforeAgent, forever(repeat(1_000, join(i32(0x7fff), local(n0), and, setLocal(n0), turn)...))).
+			return g.hook(contract.HookBeforeAgent, forever(repeat(1_000, join(i32(0x7fff), local(n0),
+				and, setLocal(n0), turn)...))).
 				bytes()
 		}),
 		endless("loads from everywhere", func() []byte {
@@ -185,8 +186,8 @@ func sleeper() []byte {
 		"\x01\x00\x00\x00\x00\x00\x00\x00"+"\x00\x00\x00\x00\x00\x00\x00\x00"+"\x01\x00\x00\x00\x00\x00\x00\x00"+
 			"\xff\xff\xff\xff\xff\xff\xff\x7f"+"\x00\x00\x00\x00\x00\x00\x00\x00"+"\x00\x00\x00\x00\x00\x00\x00\x00",
 	)
-	return g.hook(contract.HookBeforeAgent, count(n0, 10_000, i32(0x100), i32(0x200), i32(1), i32(0x300), call(poll), when(unreachable))).
-		bytes()
+	sleep := count(n0, 10_000, i32(0x100), i32(0x200), i32(1), i32(0x300), call(poll), when(unreachable))
+	return g.hook(contract.HookBeforeAgent, sleep).bytes()
 }
 
 // callingForever returns a guest that makes a cheap host call in an endless loop.
@@ -248,7 +249,9 @@ func hooksThatLoop() []Case {
 func costlyCalls() []Case {
 	const text = 0x30000
 	// repeated returns a guest that calls f endlessly on size bytes of text, after a prelude.
-	repeated := func(h abi.Hook, size int, begin, end string, f string, build func(f int) (before, turn []byte)) func() []byte {
+	repeated := func(
+		h abi.Hook, size int, begin, end string, f string, build func(f int) (before, turn []byte),
+	) func() []byte {
 		return func() []byte {
 			g := newGuest().memory(4 + (text+size)>>16)
 			before, turn := build(g.abi(f))

@@ -116,7 +116,9 @@ func TestFuelIsExact(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
 	defer func() { require.NoError(t, h.close()) }()
-	for _, build := range []func() []byte{callTree, func() []byte { return doing(contract.HookBeforeAgent, forever(i32(1), drop)) }, remembering} {
+	for _, build := range []func() []byte{
+		callTree, func() []byte { return doing(contract.HookBeforeAgent, forever(i32(1), drop)) }, remembering,
+	} {
 		var fuel []int64
 		for range 3 {
 			c := &Case{Module: build}
@@ -241,7 +243,9 @@ func TestFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Truncate(1<<40))
 	require.NoError(t, f.Close())
-	for path, want := range map[string]string{huge: "more bytes than the limit", dir: "is a directory", "/dev/zero": "not a regular file"} {
+	for path, want := range map[string]string{
+		huge: "more bytes than the limit", dir: "is a directory", "/dev/zero": "not a regular file",
+	} {
 		_, err := h.loader.Load(t.Context(), path, policy.Limits{})
 		require.ErrorContains(t, err, want)
 	}
@@ -253,7 +257,9 @@ func TestCallerLeaves(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
 	defer func() { require.NoError(t, h.close()) }()
-	for _, hook := range []abi.Hook{contract.HookBeforeAgent, contract.HookWrapModel, contract.HookOnChunk, contract.HookWrapToolCall} {
+	for _, hook := range []abi.Hook{
+		contract.HookBeforeAgent, contract.HookWrapModel, contract.HookOnChunk, contract.HookWrapToolCall,
+	} {
 		t.Run(string(hook), func(t *testing.T) {
 			others := goleak.IgnoreCurrent()
 			g := newGuest()

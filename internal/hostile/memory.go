@@ -80,7 +80,10 @@ func memoryCases() []Case {
 		{Name: "growing in each hook of a run", Module: func() []byte {
 			g := newGuest()
 			grow := join(i32(256), growMemory, drop)
-			for _, h := range []abi.Hook{contract.HookBeforeAgent, contract.HookBeforeModel, contract.HookOnChunk, contract.HookAfterModel, contract.HookBeforeTool} {
+			for _, h := range []abi.Hook{
+				contract.HookBeforeAgent, contract.HookBeforeModel, contract.HookOnChunk, contract.HookAfterModel,
+				contract.HookBeforeTool,
+			} {
 				g.hook(h, grow)
 			}
 			return g.bytes()

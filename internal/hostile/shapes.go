@@ -30,7 +30,9 @@ func typed(op byte, signature int, parts ...[]byte) []byte {
 // validator and the metering must read like the engine.
 func shapeCases() []Case {
 	var all []Case
-	for _, group := range [][]Case{badIndices(), badImmediates(), badConstants(), atLimits(), trapShapes(), oddEncodings(), deepFrames(), oddHooks()} {
+	for _, group := range [][]Case{
+		badIndices(), badImmediates(), badConstants(), atLimits(), trapShapes(), oddEncodings(), deepFrames(), oddHooks(),
+	} {
 		all = append(all, group...)
 	}
 	return all
@@ -352,7 +354,8 @@ func oddEncodings() []Case {
 		endless("loop by br_table with values", func() []byte {
 			g := newGuest()
 			pair := g.signature("ii", "ii")
-			return g.hook(contract.HookBeforeAgent, i32(1), i32(2), typed(0x03, pair, i32(5), []byte{0x0e, 3, 0, 0, 0, 0}), drop, drop).
+			return g.hook(contract.HookBeforeAgent, i32(1), i32(2),
+				typed(0x03, pair, i32(5), []byte{0x0e, 3, 0, 0, 0, 0}), drop, drop).
 				bytes()
 		}),
 		endless("loop with 90 values", func() []byte {
@@ -457,10 +460,17 @@ func deepFrames() []Case {
 // oddHooks are cases with unusual hooks and host calls.
 func oddHooks() []Case {
 	nowhere := func(name, f string, args ...[]byte) Case {
-		return Case{Name: name, Module: func() []byte {
-			g := newGuest()
-			return g.hook(contract.HookBeforeAgent, join(args...), call(g.wasi(f)), drop).bytes()
-		}, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: sandbox.FaultBounds, Text: []string{"do not lie in the memory"}}
+		return Case{
+			Name: name,
+			Module: func() []byte {
+				g := newGuest()
+				return g.hook(contract.HookBeforeAgent, join(args...), call(g.wasi(f)), drop).bytes()
+			},
+			Want: Faulted,
+			Hook: contract.HookBeforeAgent,
+			Kind: sandbox.FaultBounds,
+			Text: []string{"do not lie in the memory"},
+		}
 	}
 	return []Case{
 		{Name: "hook that is an import", Module: func() []byte {
@@ -474,7 +484,8 @@ func oddHooks() []Case {
 		{Name: "2^31 sleeps", Module: func() []byte {
 			g := newGuest()
 			poll := g.wasi("poll_oneoff")
-			return g.hook(contract.HookBeforeAgent, i32(0), i32(0), i32(-1<<31), i32(0), call(poll), []byte{0x45}, when(unreachable)).
+			return g.hook(contract.HookBeforeAgent, i32(0), i32(0), i32(-1<<31), i32(0), call(poll),
+				[]byte{0x45}, when(unreachable)).
 				bytes()
 		}, Want: Harmless},
 		{Name: "sleep of nothing", Module: func() []byte {

@@ -30,8 +30,9 @@ var badTexts = []string{
 	strings.Repeat(
 		"[",
 		100,
-	), strings.Repeat(`{"a":`, 70), strings.Repeat("9", 70), `"instruction":1,`, `"Decision":"allow",`, `"id":"msg_1",`, `"role":"tool",`,
-	`"at":-1,`, `"at":4294967296,`, `"remove":99999999999,`, `"tool_call_id":"c2",`, `{},`, "\ufeff", "\u202e",
+	), strings.Repeat(`{"a":`, 70), strings.Repeat("9", 70), `"instruction":1,`, `"Decision":"allow",`, `"id":"msg_1",`,
+	`"role":"tool",`, `"at":-1,`, `"at":4294967296,`, `"remove":99999999999,`, `"tool_call_id":"c2",`, `{},`, "\ufeff",
+	"\u202e",
 }
 
 // text returns a string to pass to the host: valid, mutated, or invalid.

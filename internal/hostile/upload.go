@@ -417,12 +417,20 @@ func harmless() []Case {
 			Module: func() []byte { return append(honest(), custom1("name", lie)...) },
 			Want:   Harmless,
 		},
-		{Name: "names for stack traces that are hostile", Module: func() []byte {
-			name := join([]byte{1}, leb(0), str("\x1b]0;pwned\x07\xff\n"))
-			return append(
-				doing(contract.HookBeforeAgent, unreachable),
-				custom1("name", join([]byte{1}, leb(len(name)), name))...)
-		}, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: "trap", Text: []string{"unreachable executed"}, Check: noControlCharacters},
+		{
+			Name: "names for stack traces that are hostile",
+			Module: func() []byte {
+				name := join([]byte{1}, leb(0), str("\x1b]0;pwned\x07\xff\n"))
+				return append(
+					doing(contract.HookBeforeAgent, unreachable),
+					custom1("name", join([]byte{1}, leb(len(name)), name))...)
+			},
+			Want:  Faulted,
+			Hook:  contract.HookBeforeAgent,
+			Kind:  "trap",
+			Text:  []string{"unreachable executed"},
+			Check: noControlCharacters,
+		},
 		{Name: "debug information that lies", Module: func() []byte {
 			return join(
 				honest(),
@@ -469,7 +477,8 @@ func notANumber() []byte {
 	show := g.show()
 	g.place(answerAt, "nan")
 	zero := []byte{0x43, 0, 0, 0, 0}
-	return g.hook(contract.HookBeforeAgent, i32(answerAt), i32(3), zero, zero, []byte{0x95, 0xbc, 0xac}, call(local), call(show)).
+	return g.hook(contract.HookBeforeAgent, i32(answerAt), i32(3), zero, zero,
+		[]byte{0x95, 0xbc, 0xac}, call(local), call(show)).
 		bytes()
 }
 

@@ -67,16 +67,19 @@ func SystemFiles() []string {
 func AdminSyscalls() []string {
 	return []string{
 		// other processes
-		"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "kcmp", "pidfd_getfd", "move_pages", "migrate_pages",
+		"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "kcmp", "pidfd_getfd",
+		"move_pages", "migrate_pages",
 		// the kernel
-		"kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "bpf", "perf_event_open", "userfaultfd",
-		"add_key", "request_key", "keyctl", "syslog", "iopl", "ioperm", "modify_ldt", "personality", "lookup_dcookie",
+		"kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "bpf", "perf_event_open",
+		"userfaultfd", "add_key", "request_key", "keyctl", "syslog", "iopl", "ioperm", "modify_ldt", "personality",
+		"lookup_dcookie",
 		// the machine
 		"reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "sethostname", "setdomainname", "vhangup",
 		"settimeofday", "clock_settime", "adjtimex", "clock_adjtime",
 		// file systems and namespaces
-		"mount", "umount2", "mount_setattr", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount", "fspick", "pivot_root", "chroot",
-		"unshare", "setns", "name_to_handle_at", "open_by_handle_at", "fanotify_init", "fanotify_mark", "mknod", "mknodat", "nfsservctl",
+		"mount", "umount2", "mount_setattr", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount", "fspick",
+		"pivot_root", "chroot", "unshare", "setns", "name_to_handle_at", "open_by_handle_at", "fanotify_init",
+		"fanotify_mark", "mknod", "mknodat", "nfsservctl",
 		// calls whose operations a filter does not see
 		"io_uring_setup", "io_uring_enter", "io_uring_register",
 	}

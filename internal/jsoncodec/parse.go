@@ -272,7 +272,8 @@ func nextSpecial(b []byte, i int) int {
 	n := len(b)
 	for {
 		for ; i+32 <= n; i += 32 {
-			if (word.MayEnd(word.Load(b, i))|word.MayEnd(word.Load(b, i+8))|word.MayEnd(word.Load(b, i+16))|word.MayEnd(word.Load(b, i+24)))&word.Highs != 0 {
+			if (word.MayEnd(word.Load(b, i))|word.MayEnd(word.Load(b, i+8))|
+				word.MayEnd(word.Load(b, i+16))|word.MayEnd(word.Load(b, i+24)))&word.Highs != 0 {
 				break
 			}
 		}

@@ -228,15 +228,17 @@ func size(n int64) string {
 
 const head = `# The languages compared
 
-` + "`make languages`" + ` writes this page: the examples that there are in several languages, each built, loaded, and run a hundred times on one
-conversation of twenty messages (%s). Below each is which of its test conversations pass in which language. The SDKs for C, Rust and
-AssemblyScript pass the golden vectors of [testdata/abi](../testdata/abi) byte by byte, and ask the host for the same things in the same
-words ([internal/sdktest](../internal/sdktest)).
+` + "`make languages`" + ` writes this page: the examples that there are in several languages, each built, loaded, and
+run a hundred times on one conversation of twenty messages (%s). Below each is which of its test conversations pass in
+which language. The SDKs for C, Rust and AssemblyScript pass the golden vectors of [testdata/abi](../testdata/abi) byte
+by byte, and ask the host for the same things in the same words ([internal/sdktest](../internal/sdktest)).
 
 - **size** is the module's file; of TypeScript the source: its engine, some 640 KB, is part of the host and shared.
 - **image** is the memory that every instance begins with. Pages that are not written to are shared.
-- **load** is compiling, and running what the module does at its start, without a cache. The second time is a tenth of it or less.
-- **fuel** is the same on every machine. **time** has the host's part, and depends on the machine and on what else it does.
+- **load** is compiling, and running what the module does at its start, without a cache. The second time is a tenth of
+  it or less.
+- **fuel** is the same on every machine. **time** has the host's part, and depends on the machine and on what else it
+  does.
 
 | language | SDK | toolchain | good to know |
 |---|---|---|---|

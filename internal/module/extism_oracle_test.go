@@ -60,7 +60,8 @@ func callSDK(t *testing.T, wasm []byte, config map[string]string, calls []plugin
 		Memory: &sdk.ManifestMemory{
 			MaxVarBytes:          -1,
 			MaxHttpResponseBytes: -1,
-		}}, sdk.PluginConfig{EnableWasi: true, RuntimeConfig: wazero.NewRuntimeConfigInterpreter()}, []sdk.HostFunction{sdkLocalAdd()})
+		}}, sdk.PluginConfig{EnableWasi: true, RuntimeConfig: wazero.NewRuntimeConfigInterpreter()},
+		[]sdk.HostFunction{sdkLocalAdd()})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close(context.WithoutCancel(ctx))) }()
 	if config == nil {
@@ -69,7 +70,10 @@ func callSDK(t *testing.T, wasm []byte, config map[string]string, calls []plugin
 	for _, c := range calls {
 		var o pluginOutcome
 		p.SetLogger(func(level sdk.LogLevel, text string) {
-			for _, own := range []string{"Calling ", "Initializing runtime", "No runtime detected", "WASI runtime", "Reactor module", "Command module", "Haskell runtime", "Initialized Haskell", "hs_init function", "_initialize function"} {
+			for _, own := range []string{
+				"Calling ", "Initializing runtime", "No runtime detected", "WASI runtime", "Reactor module", "Command module",
+				"Haskell runtime", "Initialized Haskell", "hs_init function", "_initialize function",
+			} {
 				if strings.HasPrefix(text, own) {
 					return
 				}
@@ -259,21 +263,28 @@ func TestExtismSDKPlugins(t *testing.T) {
 		config map[string]string
 		calls  []pluginCall
 	}{
-		"alloc.wasm":         {calls: []pluginCall{{"run_test", ""}}},
-		"config.wasm":        {config: map[string]string{"thing": "hello", "other": ""}, calls: []pluginCall{{"run_test", "x"}}},
-		"count_vowels.wasm":  {config: map[string]string{"vowels": "aeiouyAEIOUY"}, calls: []pluginCall{{"count_vowels", "hello world"}, {"count_vowels", text}, {"count_vowels", ""}}},
-		"fail.wasm":          {calls: []pluginCall{{"run_test", "x"}, {"run_test", "y"}}},
-		"hello.wasm":         {calls: []pluginCall{{"run_test", "x"}}},
-		"hello_haskell.wasm": {config: map[string]string{"greeting": "Howdy"}, calls: []pluginCall{{"testing", "John"}, {"testing", "Zoe"}}},
-		"http.wasm":          {calls: []pluginCall{{"run_test", "x"}}},
-		"http_headers.wasm":  {calls: []pluginCall{{"http_get", `{"url":"https://extism.org","method":"GET","headers":{}}`}}},
-		"input_offset.wasm":  {calls: []pluginCall{{"input_offset_length", "hello world"}, {"input_offset_length", "x"}}},
-		"log.wasm":           {calls: []pluginCall{{"run_test", "x"}}},
-		"noop.wasm":          {calls: []pluginCall{{"run_test", "x"}}},
-		"read_write.wasm":    {config: map[string]string{"path": "/mnt/test.txt"}, calls: []pluginCall{{"try_read", ""}}},
-		"replace.wasm":       {calls: []pluginCall{{"run_test", text}, {"run_test", ""}}},
-		"sleep.wasm":         {config: map[string]string{"duration": "0"}, calls: []pluginCall{{"run_test", "x"}}},
-		"var.wasm":           {calls: []pluginCall{{"run_test", "x"}, {"run_test", "x"}, {"run_test", "x"}}},
+		"alloc.wasm": {calls: []pluginCall{{"run_test", ""}}},
+		"config.wasm": {
+			config: map[string]string{"thing": "hello", "other": ""}, calls: []pluginCall{{"run_test", "x"}},
+		},
+		"count_vowels.wasm": {
+			config: map[string]string{"vowels": "aeiouyAEIOUY"},
+			calls:  []pluginCall{{"count_vowels", "hello world"}, {"count_vowels", text}, {"count_vowels", ""}},
+		},
+		"fail.wasm":  {calls: []pluginCall{{"run_test", "x"}, {"run_test", "y"}}},
+		"hello.wasm": {calls: []pluginCall{{"run_test", "x"}}},
+		"hello_haskell.wasm": {
+			config: map[string]string{"greeting": "Howdy"}, calls: []pluginCall{{"testing", "John"}, {"testing", "Zoe"}},
+		},
+		"http.wasm":         {calls: []pluginCall{{"run_test", "x"}}},
+		"http_headers.wasm": {calls: []pluginCall{{"http_get", `{"url":"https://extism.org","method":"GET","headers":{}}`}}},
+		"input_offset.wasm": {calls: []pluginCall{{"input_offset_length", "hello world"}, {"input_offset_length", "x"}}},
+		"log.wasm":          {calls: []pluginCall{{"run_test", "x"}}},
+		"noop.wasm":         {calls: []pluginCall{{"run_test", "x"}}},
+		"read_write.wasm":   {config: map[string]string{"path": "/mnt/test.txt"}, calls: []pluginCall{{"try_read", ""}}},
+		"replace.wasm":      {calls: []pluginCall{{"run_test", text}, {"run_test", ""}}},
+		"sleep.wasm":        {config: map[string]string{"duration": "0"}, calls: []pluginCall{{"run_test", "x"}}},
+		"var.wasm":          {calls: []pluginCall{{"run_test", "x"}, {"run_test", "x"}, {"run_test", "x"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -102,7 +102,9 @@ func TestExtismWraps(t *testing.T) {
 	m, err := newLoader(t).LoadBytes(t.Context(), "caller.wasm", b, policy.Limits{})
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
-	run := func(config string, tool func(context.Context, abi.Call) (*abi.Result, error)) (*testRun, chain.ToolOutcome, error) {
+	run := func(
+		config string, tool func(context.Context, abi.Call) (*abi.Result, error),
+	) (*testRun, chain.ToolOutcome, error) {
 		r := open(t, configure(t, m, config))
 		out, err := r.callTool(t.Context(), tool)
 		return r, out, err

@@ -18,7 +18,14 @@ func TestReplayOwnCalls(t *testing.T) {
 	t.Parallel()
 	mw := configure(t, load(t, "own.wasm", policy.Limits{}), `{"name":"echo"}`)
 	for _, recorded := range []replay.Recording{
-		{Hook: contract.HookBeforeAgent, Calls: []replay.HostCall{{Name: "tool", Bytes: []replay.Blob{replay.Blob(`{"name":"echo"}`)}, Reply: replay.Blob(`{"result":{"content":"hi"}}`)}}},
+		{
+			Hook: contract.HookBeforeAgent,
+			Calls: []replay.HostCall{{
+				Name:  "tool",
+				Bytes: []replay.Blob{replay.Blob(`{"name":"echo"}`)},
+				Reply: replay.Blob(`{"result":{"content":"hi"}}`),
+			}},
+		},
 		{Hook: contract.HookBeforeModelRewriteState, Calls: []replay.HostCall{{Name: "model", Bytes: []replay.Blob{replay.Blob(`{"name":"echo"}`)}, Error: &abi.Error{Code: abi.CodeModel, Message: "no"}}}},
 	} {
 		s := &session{mw: mw, entry: "guard", run: "run-7", stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}

@@ -82,8 +82,10 @@ func TestScriptPatches(t *testing.T) {
 		patch string
 		want  []string
 	}{
-		"append":        {"input.messages.append(" + user + ")", []string{"hello", "how are you?", "new"}},
-		"insert":        {"input.messages.insert(0, " + user + ", " + user + ")", []string{"new", "new", "hello", "how are you?"}},
+		"append": {"input.messages.append(" + user + ")", []string{"hello", "how are you?", "new"}},
+		"insert": {
+			"input.messages.insert(0, " + user + ", " + user + ")", []string{"new", "new", "hello", "how are you?"},
+		},
 		"set":           {"input.messages.set(-1, " + user + ")", []string{"hello", "new"}},
 		"remove":        {"input.messages.remove(0)", []string{"how are you?"}},
 		"rewrite":       {"input.messages.rewrite((m, i) => i === 0 ? { ...m, content: m.content + '!' } : undefined)", []string{"hello!", "how are you?"}},
@@ -166,9 +168,14 @@ export default {
     ctx.local.set({ toString: () => inside(ctx, "key") }, { toJSON: () => inside(ctx, "value") });
     console.log({ toJSON: () => ctx.next().content });
     Error.prepareStackTrace = () => inside(ctx, "stack");
-    Object.defineProperty(Error.prototype, "message", { set() { inside(ctx, "message"); }, get: () => inside(ctx, "message"), configurable: true });
+    Object.defineProperty(Error.prototype, "message", {
+      set() { inside(ctx, "message"); }, get: () => inside(ctx, "message"), configurable: true,
+    });
     try { ctx.local.set("x", 1, { version: 7 }); } catch (e) { String(e.message); }
-    return { get result() { return { content: ctx.next({ toJSON: () => (inside(ctx, "patch"), { arguments: "{}" }) }).content + ctx.local.get("calls") }; } };
+    return { get result() {
+      const { content } = ctx.next({ toJSON: () => (inside(ctx, "patch"), { arguments: "{}" }) });
+      return { content: content + ctx.local.get("calls") };
+    } };
   },
 };`, policy.Limits{})
 	r := open(t, configure(t, m, ""))

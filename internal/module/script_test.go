@@ -203,7 +203,9 @@ export default { gateTool: (): unknown => null.x };`), policy.Limits{})
 	t.Cleanup(again.Close)
 	require.Equal(t, m.Digest(), again.Digest())
 	require.Equal(t, m.Hooks(), again.Hooks())
-	for _, text := range []string{`import "./other.ts";`, `import "/etc/hostname";`, `import "left-pad";`, `require("../x.json");`} {
+	for _, text := range []string{
+		`import "./other.ts";`, `import "/etc/hostname";`, `import "left-pad";`, `require("../x.json");`,
+	} {
 		_, err = l.LoadBytes(t.Context(), "guard.ts", []byte(text), policy.Limits{})
 		require.ErrorContains(t, err, "a script that comes without its files can import @agent-runner/middleware alone")
 	}

@@ -73,7 +73,8 @@ func scriptVector(t *testing.T, l *Loader, v *vector, shape [2]any) {
 		}
 		return string(raw)
 	}
-	text := strings.NewReplacer("$INPUT", literal(v.Input), "$ANSWER", literal(v.Answer), "$ERROR", literal(v.Error), "$HOOK", string(v.Hook)).
+	text := strings.NewReplacer("$INPUT", literal(v.Input), "$ANSWER", literal(v.Answer), "$ERROR",
+		literal(v.Error), "$HOOK", string(v.Hook)).
 		Replace(vectorScript)
 	s := &session{mw: configure(t, loadScript(t, l, text, policy.Limits{}), ""), entry: "guard", run: "run-7"}
 	defer s.Close()

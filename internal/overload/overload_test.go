@@ -27,8 +27,9 @@ func TestWatermarks(t *testing.T) {
 		rejecting bool
 		evicting  bool
 	}{
-		{500, false, false}, {849, false, false}, {850, true, false}, {820, true, false}, {801, true, false}, {800, false, false}, {840, false, false},
-		{950, true, true}, {949, true, false}, {1200, true, true}, {0, false, false},
+		{500, false, false}, {849, false, false}, {850, true, false}, {820, true, false}, {801, true, false},
+		{800, false, false}, {840, false, false}, {950, true, true}, {949, true, false}, {1200, true, true},
+		{0, false, false},
 	} {
 		used = c.used
 		now = now.Add(measureInterval)
@@ -111,10 +112,20 @@ func TestLimits(t *testing.T) {
 		"machine": {files{"proc/meminfo": meminfo}, 0, [2]uint64{1<<64 - 1, 1<<64 - 1}, map[string]int64{"the machine's memory": 8 * gib}, 500 * 4096.0 / (8 * gib)},
 		"flag":    {files{"proc/meminfo": meminfo}, gib, [2]uint64{1<<64 - 1, 1<<64 - 1}, map[string]int64{"--memory-limit": gib, "the machine's memory": 8 * gib}, 500 * 4096.0 / gib},
 		"rlimits": {nil, 0, [2]uint64{4 * gib, 2 * gib}, map[string]int64{"RLIMIT_AS": 4 * gib, "RLIMIT_DATA": 2 * gib}, 500 * 4096.0 / (2 * gib)},
-		"cgroup v2, up the tree": {files{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/b/memory.current": "5\n",
-			"sys/fs/cgroup/a/memory.max": "1073741824\n", "sys/fs/cgroup/a/memory.current": "1073741824\n", "sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 536870912\n"},
+		"cgroup v2, up the tree": {files{
+			"proc/self/cgroup":                 "0::/a/b\n",
+			"sys/fs/cgroup/a/b/memory.max":     "max\n",
+			"sys/fs/cgroup/a/b/memory.current": "5\n",
+			"sys/fs/cgroup/a/memory.max":       "1073741824\n",
+			"sys/fs/cgroup/a/memory.current":   "1073741824\n",
+			"sys/fs/cgroup/a/memory.stat":      "anon 1\ninactive_file 536870912\n",
+		},
 			0, [2]uint64{1<<64 - 1, 1<<64 - 1}, map[string]int64{"cgroup v2": gib}, 0.5},
-		"cgroup v2, in a container": {files{"proc/self/cgroup": "0::/../x\n", "sys/fs/cgroup/memory.max": "1073741824\n", "sys/fs/cgroup/memory.current": "268435456\n"},
+		"cgroup v2, in a container": {files{
+			"proc/self/cgroup":             "0::/../x\n",
+			"sys/fs/cgroup/memory.max":     "1073741824\n",
+			"sys/fs/cgroup/memory.current": "268435456\n",
+		},
 			0, [2]uint64{1<<64 - 1, 1<<64 - 1}, map[string]int64{"cgroup v2": gib}, 0.25},
 		"cgroup v1": {files{"proc/self/cgroup": "3:cpu,cpuacct:/x\n2:memory:/x\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "1073741824\n",
 			"sys/fs/cgroup/memory/x/memory.usage_in_bytes": "1073741824\n", "sys/fs/cgroup/memory/x/memory.stat": "total_inactive_file 268435456\n",
@@ -149,10 +160,16 @@ func TestCgroup(t *testing.T) {
 		group string
 		kills int64
 	}{
-		"none":         {files: map[string]string{}},
-		"v2":           {map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.events": "low 0\noom 7\noom_kill 3\n"}, "/a", 3},
-		"v2 container": {map[string]string{"proc/self/cgroup": "0::/b\n", "sys/fs/cgroup/memory.events": "oom_kill 4\n"}, "/b", 4},
-		"v1":           {map[string]string{"proc/self/cgroup": "5:cpu:/x\n4:memory:/c\n0::/\n", "sys/fs/cgroup/memory/c/memory.oom_control": "under_oom 0\noom_kill 5\n"}, "/c", 5},
+		"none": {files: map[string]string{}},
+		"v2": {
+			map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.events": "low 0\noom 7\noom_kill 3\n"},
+			"/a",
+			3,
+		},
+		"v2 container": {
+			map[string]string{"proc/self/cgroup": "0::/b\n", "sys/fs/cgroup/memory.events": "oom_kill 4\n"}, "/b", 4,
+		},
+		"v1": {map[string]string{"proc/self/cgroup": "5:cpu:/x\n4:memory:/c\n0::/\n", "sys/fs/cgroup/memory/c/memory.oom_control": "under_oom 0\noom_kill 5\n"}, "/c", 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &system{root: t.TempDir()}

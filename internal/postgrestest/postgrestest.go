@@ -98,7 +98,8 @@ func (s *Server) init() error {
 			return err
 		}
 	}
-	out, err := s.command("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync").
+	out, err := s.command("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E",
+		"UTF8", "--no-locale", "--no-sync").
 		CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)

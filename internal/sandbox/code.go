@@ -88,7 +88,8 @@ func (s *Sandbox) compile(ctx context.Context, digest string, b []byte) (*compil
 func (s *Sandbox) link(ctx context.Context, m *compile.Module) error {
 	counter := m.Runtime.NewHostModuleBuilder(wasm.ReservedModule)
 	counter.NewFunctionBuilder().
-		WithGoModuleFunction(api.GoModuleFunc(refuel), []api.ValueType{api.ValueTypeI64, api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).
+		WithGoModuleFunction(api.GoModuleFunc(refuel), []api.ValueType{api.ValueTypeI64, api.ValueTypeI64},
+			[]api.ValueType{api.ValueTypeI64}).
 		Export(wasm.RefuelImport)
 	builders := map[string]wazero.HostModuleBuilder{wasm.ReservedModule: counter}
 	for _, info := range m.Outline.Imports {

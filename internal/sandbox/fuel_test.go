@@ -33,7 +33,9 @@ func TestFuelIsDeterministic(t *testing.T) {
 			}})
 			var count []uint64
 			for _, export := range []string{"count", "call", "wait", "grow", "random", "print", "read"} {
-				args := map[string][]uint64{"call": {1}, "wait": {1}, "grow": {3}, "print": {1, 100, 15}, "read": {0, 65536}}[export]
+				args := map[string][]uint64{
+					"call": {1}, "wait": {1}, "grow": {3}, "print": {1, 100, 15}, "read": {0, 65536},
+				}[export]
 				call(t, in, export, args...)
 				count = append(count, in.Report().Fuel)
 			}

@@ -74,12 +74,18 @@ func TestFaults(t *testing.T) {
 		"endless recursion":        {"recurse", []uint64{0}, Limits{HookTime: time.Minute}, FaultStack, "recurse: its calls nest too deep: more than 4 MiB of stack", "recurse"},
 		"all its fuel":             {"loop", nil, Limits{Fuel: 1_000_000, HookTime: time.Hour}, FaultFuel, "loop: used more than its 1000000 fuel", "loop"},
 		"no more memory":           {"grow_or_trap", []uint64{1024}, Limits{}, FaultMemory, "unreachable executed, after it was refused memory beyond 64 MiB", "grow_or_trap"},
-		"exit":                     {"exit", []uint64{7}, Limits{}, FaultExit, "exit: proc_exit(7)", "wasi_snapshot_preview1.proc_exit(i32)"},
-		"exit with success":        {"exit", []uint64{0}, Limits{}, FaultExit, "exit: proc_exit(0)", "wasi_snapshot_preview1.proc_exit(i32)"},
-		"panic of its language":    {"panic", nil, Limits{}, FaultExit, "panic: proc_exit(2) (panic: it broke)", "wasi_snapshot_preview1.proc_exit(i32)"},
-		"pointer out of bounds":    {"read", []uint64{0xfffffff0, 8}, Limits{}, FaultBounds, "read: test_v1.read: 8 bytes at 0xfffffff0 do not lie in the memory of 131072 bytes", "test_v1.read(i32,i32) i32"},
-		"length out of bounds":     {"read", []uint64{16, 0xffffffff}, Limits{}, FaultBounds, "4294967295 bytes at 0x10 do not lie", "test_v1.read(i32,i32) i32"},
-		"printing from nowhere":    {"print", []uint64{1, 0xffff0000, 0x20000}, Limits{}, FaultBounds, "wasi_snapshot_preview1.fd_write: 131072 bytes at 0xffff0000", "wasi_snapshot_preview1.fd_write(i32,i32,i32,i32) i32"},
+		"exit": {
+			"exit", []uint64{7}, Limits{}, FaultExit, "exit: proc_exit(7)", "wasi_snapshot_preview1.proc_exit(i32)",
+		},
+		"exit with success": {
+			"exit", []uint64{0}, Limits{}, FaultExit, "exit: proc_exit(0)", "wasi_snapshot_preview1.proc_exit(i32)",
+		},
+		"panic of its language": {
+			"panic", nil, Limits{}, FaultExit, "panic: proc_exit(2) (panic: it broke)", "wasi_snapshot_preview1.proc_exit(i32)",
+		},
+		"pointer out of bounds": {"read", []uint64{0xfffffff0, 8}, Limits{}, FaultBounds, "read: test_v1.read: 8 bytes at 0xfffffff0 do not lie in the memory of 131072 bytes", "test_v1.read(i32,i32) i32"},
+		"length out of bounds":  {"read", []uint64{16, 0xffffffff}, Limits{}, FaultBounds, "4294967295 bytes at 0x10 do not lie", "test_v1.read(i32,i32) i32"},
+		"printing from nowhere": {"print", []uint64{1, 0xffff0000, 0x20000}, Limits{}, FaultBounds, "wasi_snapshot_preview1.fd_write: 131072 bytes at 0xffff0000", "wasi_snapshot_preview1.fd_write(i32,i32,i32,i32) i32"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

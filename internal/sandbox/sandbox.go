@@ -161,8 +161,13 @@ func New(_ context.Context, opts *Options) (*Sandbox, error) {
 		opts = &Options{}
 	}
 	s := &Sandbox{
-		log: opts.Logger, portable: opts.portable, idleTimeout: cmp.Or(opts.IdleTimeout, 30*time.Second), profile: opts.Profile,
-		images: map[*Image]struct{}{}, codes: newCodes(), live: map[*Instance]struct{}{},
+		log:         opts.Logger,
+		portable:    opts.portable,
+		idleTimeout: cmp.Or(opts.IdleTimeout, 30*time.Second),
+		profile:     opts.Profile,
+		images:      map[*Image]struct{}{},
+		codes:       newCodes(),
+		live:        map[*Instance]struct{}{},
 	}
 	s.admission.total = cmp.Or(opts.MemoryBytes, machineMemory()/2)
 	s.admission.free = s.admission.total

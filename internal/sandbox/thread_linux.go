@@ -13,7 +13,9 @@ func threadTime() (thread int, used time.Duration) {
 	var ts unix.Timespec
 	// The system call does not block, so it bypasses Go's scheduler, which would take as
 	// long again.
-	if _, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_THREAD_CPUTIME_ID, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
+	const clock = unix.CLOCK_THREAD_CPUTIME_ID
+	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&ts)), 0)
+	if errno != 0 {
 		return 0, 0
 	}
 	return unix.Gettid(), time.Duration(ts.Nano())

@@ -108,8 +108,12 @@ func TestRejected(t *testing.T) {
 		"elements at a negative offset": {elements(0xffffffff, 0), Limits{}, "has 1 entries for index 4294967295"},
 		"no elements beyond the table":  {elements(11), Limits{}, "has 0 entries for index 11"},
 		"elements for table 1, too many": {module(func(m *wasm.Module) {
-			m.Tables = []wasm.Table{{Type: wasm.FuncRef, Size: wasm.Range{Min: 10}}, {Type: wasm.FuncRef, Size: wasm.Range{Min: 1}}}
-			m.Elements = []wasm.Element{{Table: 1, Offset: wasm.ConstExpr{Op: wasm.OpI32Const}, Type: wasm.FuncRef, Functions: []uint32{0, 0}}}
+			m.Tables = []wasm.Table{
+				{Type: wasm.FuncRef, Size: wasm.Range{Min: 10}}, {Type: wasm.FuncRef, Size: wasm.Range{Min: 1}},
+			}
+			m.Elements = []wasm.Element{{
+				Table: 1, Offset: wasm.ConstExpr{Op: wasm.OpI32Const}, Type: wasm.FuncRef, Functions: []uint32{0, 0},
+			}}
 		}), Limits{}, "which do not lie in the table of 1 entries"},
 		"reserved name": {module(func(m *wasm.Module) { m.Exports[1].Name = wasm.GlobalExport(0) }), Limits{},
 			"is reserved for the host"},
@@ -260,7 +264,9 @@ func TestTableCannotGrow(t *testing.T) {
 // TestElementsAtTheEnd checks that segments may end at the end of the table.
 func TestElementsAtTheEnd(t *testing.T) {
 	t.Parallel()
-	for name, b := range map[string][]byte{"some": elements(8, 0, 0), "none": elements(10), "all": elements(0, make([]uint32, 10)...)} {
+	for name, b := range map[string][]byte{
+		"some": elements(8, 0, 0), "none": elements(10), "all": elements(0, make([]uint32, 10)...),
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			instantiate(t, load(t, newSandbox(t, Options{}), b, Limits{}), InstanceConfig{})

@@ -91,8 +91,17 @@ func asRead(b *strings.Builder, s *structure) {
 			word = "if"
 		}
 		of := asName(f.of)
-		value := map[kind]string{text: "r.text()", raw: "r.raw()", number: "r.small()", large: "r.whole()", boolean: "r.boolean()",
-			members: "r.members()", texts: "r.texts()", objects: "r.list<" + of + ">()", object: "r.object<" + of + ">()"}[f.kind]
+		value := map[kind]string{
+			text:    "r.text()",
+			raw:     "r.raw()",
+			number:  "r.small()",
+			large:   "r.whole()",
+			boolean: "r.boolean()",
+			members: "r.members()",
+			texts:   "r.texts()",
+			objects: "r.list<" + of + ">()",
+			object:  "r.object<" + of + ">()",
+		}[f.kind]
 		if f.optional {
 			value = "r.none() ? null : " + value
 		}
@@ -141,8 +150,17 @@ func asWrite(b *strings.Builder, s *structure) {
 		} else {
 			method += "Field"
 		}
-		empty := map[kind]string{text: name + ".length > 0", raw: name + ".length > 0", number: name + " != 0", large: name + " != 0", boolean: name,
-			members: name + ".length > 0", texts: name + ".length > 0", objects: name + ".length > 0", object: "!" + name + ".isEmpty()"}[f.kind]
+		empty := map[kind]string{
+			text:    name + ".length > 0",
+			raw:     name + ".length > 0",
+			number:  name + " != 0",
+			large:   name + " != 0",
+			boolean: name,
+			members: name + ".length > 0",
+			texts:   name + ".length > 0",
+			objects: name + ".length > 0",
+			object:  "!" + name + ".isEmpty()",
+		}[f.kind]
 		value := name
 		if f.optional {
 			empty = name + " !== null"

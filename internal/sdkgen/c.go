@@ -182,8 +182,14 @@ func (m *model) cTable(b *strings.Builder, s *structure) {
 	if s.open {
 		unknown = "offsetof(" + typ + ", unknown)"
 	}
-	form := map[string]string{"Content": "AM_FORM_CONTENT", "ListPatch": "AM_FORM_LIST_PATCH", "ToolsPatch": "AM_FORM_TOOLS_PATCH",
-		"Chunk": "AM_FORM_CHUNK", "Part": "AM_FORM_PART", "ToolCall": "AM_FORM_TOOL_CALL"}[s.name]
+	form := map[string]string{
+		"Content":    "AM_FORM_CONTENT",
+		"ListPatch":  "AM_FORM_LIST_PATCH",
+		"ToolsPatch": "AM_FORM_TOOLS_PATCH",
+		"Chunk":      "AM_FORM_CHUNK",
+		"Part":       "AM_FORM_PART",
+		"ToolCall":   "AM_FORM_TOOL_CALL",
+	}[s.name]
 	if form == "" {
 		form = "AM_FORM_FIELDS"
 	}

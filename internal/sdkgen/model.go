@@ -150,7 +150,9 @@ func (r *reader) need(name string) {
 	}
 	r.done[name] = true
 	if special[name] {
-		for _, held := range map[string][]string{"Content": {"Part"}, "ListPatch": {"Splice", "Message"}, "ToolsPatch": {"Tool"}}[name] {
+		for _, held := range map[string][]string{
+			"Content": {"Part"}, "ListPatch": {"Splice", "Message"}, "ToolsPatch": {"Tool"},
+		}[name] {
 			r.need(held)
 		}
 		r.model.structs = append(r.model.structs, &structure{name: name, doc: comment(r.docs[name])})

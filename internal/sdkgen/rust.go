@@ -24,7 +24,9 @@ func rustName(name string) string {
 }
 
 func (f *field) rustType() string {
-	t := map[kind]string{text: "String", number: "i32", large: "i64", boolean: "bool", raw: "Raw", members: "Members", texts: "Vec<String>"}[f.kind]
+	t := map[kind]string{
+		text: "String", number: "i32", large: "i64", boolean: "bool", raw: "Raw", members: "Members", texts: "Vec<String>",
+	}[f.kind]
 	switch f.kind {
 	case object:
 		t = rustName(f.of)

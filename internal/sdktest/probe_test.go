@@ -87,11 +87,24 @@ func TestHostCalls(t *testing.T) {
 			answer.Response.Message.Content.String(),
 		)
 		require.Equal(t, []string{
-			"messages 1 5 6", "messages 1 1 5", "messages 1 0 1", "changed 1 5",
-			"local_get k", "local_get none", `local_set k {"n":1} 7`, `local_set k "a\"b" -1`, "local_add c -2", "local_delete k",
-			"store_get k", "store_set k 1 0 60", "store_add c 3", "store_delete k",
-			`emit {"name":"seen","data":{"n":1}}`, "log 2 careful",
-			`model {"messages":[{"role":"user","content":"in short?"}],"model":"small"}`, `tool {"name":"time","arguments":"{}"}`,
+			"messages 1 5 6",
+			"messages 1 1 5",
+			"messages 1 0 1",
+			"changed 1 5",
+			"local_get k",
+			"local_get none",
+			`local_set k {"n":1} 7`,
+			`local_set k "a\"b" -1`,
+			"local_add c -2",
+			"local_delete k",
+			"store_get k",
+			"store_set k 1 0 60",
+			"store_add c 3",
+			"store_delete k",
+			`emit {"name":"seen","data":{"n":1}}`,
+			"log 2 careful",
+			`model {"messages":[{"role":"user","content":"in short?"}],"model":"small"}`,
+			`tool {"name":"time","arguments":"{}"}`,
 			`next {"messages":{"splice":[{"at":6,"insert":[{"role":"user","content":"one more"}]}]},"model":"large"}`,
 		}, lines(h.Calls))
 	})
@@ -198,8 +211,9 @@ func TestBadInput(t *testing.T) {
 	}
 	each(t, "probe", func(t *testing.T, h *Host) {
 		for _, input := range []string{
-			``, ` `, `{`, `[]`, `{} {}`, `{"call":}`, `{"call":[]}`, `{"call":{"id":"c"`, `{"entry":7}`, `{"entry":"\x"}`, `{"entry":"\u12"}`,
-			`{"entry":"a`, "{\"entry\":\"a\nb\"}", `{"entry":"a",}`, `{"x":01}`, `{"x":1.}`, `{"x":tru}`, `{"x":` + deep, `{"run":{"step":1.5}}`, `{"run":{"step":"1"}}`,
+			``, ` `, `{`, `[]`, `{} {}`, `{"call":}`, `{"call":[]}`, `{"call":{"id":"c"`, `{"entry":7}`, `{"entry":"\x"}`,
+			`{"entry":"\u12"}`, `{"entry":"a`, "{\"entry\":\"a\nb\"}", `{"entry":"a",}`, `{"x":01}`, `{"x":1.}`, `{"x":tru}`,
+			`{"x":` + deep, `{"run":{"step":1.5}}`, `{"run":{"step":"1"}}`,
 		} {
 			output, ok, err := h.Hook(t.Context(), "gate_tool", input)
 			require.NoError(t, err, input)

@@ -46,7 +46,9 @@ func TestTexts(t *testing.T) {
 func TestBadTexts(t *testing.T) {
 	t.Parallel()
 	each(t, "mirror", func(t *testing.T, h *Host) {
-		for _, what := range []string{"\n", "\x00", "\x1f", `\x`, `\u12`, `\u123x`, `\`, `"`, `","x":01,"y":"`, `","x":"` + "\t"} {
+		for _, what := range []string{
+			"\n", "\x00", "\x1f", `\x`, `\u12`, `\u123x`, `\`, `"`, `","x":01,"y":"`, `","x":"` + "\t",
+		} {
 			for _, text := range places(what) {
 				for _, input := range []string{`{"code":"c","message":"` + text + `"}`, `{"code":"c","message":"` + text} {
 					_, ok, err := h.Hook(t.Context(), "error", input)

@@ -217,12 +217,14 @@ func TestHostsAndPorts(t *testing.T) {
 		allowed, asked string
 		want           bool
 	}{
-		{"*", "https://a.example.com/", true}, {"*", "https://a.example.com:443/", true}, {"*", "http://a.example.com:443/", false},
-		{"*", "https://a.example.com:8443/", false}, {"*:*", "https://a.example.com:8443/", true}, {"*:8443", "https://a.example.com:8443/", true},
-		{"*:8443", "https://a.example.com/", false}, {"*:*", "https://a.example.com/", true}, {"a.example.com:8443", "https://A.example.com:8443/", true},
-		{"a.example.com:8443", "https://a.example.com/", false}, {"*.example.com:*", "https://a.example.com:1/", true}, {"*.example.com", "https://a.example.com:1/", false},
-		{"*.example.com", "https://example.com/", false}, {"[2001:db8::7]:8443", "https://[2001:db8::7]:8443/", true}, {"[2001:db8::7]", "https://[2001:db8::7]/", true},
-		{"*", "https://[2001:db8::7]:8443/", false},
+		{"*", "https://a.example.com/", true}, {"*", "https://a.example.com:443/", true},
+		{"*", "http://a.example.com:443/", false}, {"*", "https://a.example.com:8443/", false},
+		{"*:*", "https://a.example.com:8443/", true}, {"*:8443", "https://a.example.com:8443/", true},
+		{"*:8443", "https://a.example.com/", false}, {"*:*", "https://a.example.com/", true},
+		{"a.example.com:8443", "https://A.example.com:8443/", true}, {"a.example.com:8443", "https://a.example.com/", false},
+		{"*.example.com:*", "https://a.example.com:1/", true}, {"*.example.com", "https://a.example.com:1/", false},
+		{"*.example.com", "https://example.com/", false}, {"[2001:db8::7]:8443", "https://[2001:db8::7]:8443/", true},
+		{"[2001:db8::7]", "https://[2001:db8::7]/", true}, {"*", "https://[2001:db8::7]:8443/", false},
 	} {
 		u, err := url.Parse(test.asked)
 		require.NoError(t, err)

@@ -143,10 +143,17 @@ func say(t *testing.T, address, text string) net.Conn {
 func TestSlowloris(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.server.timeouts.Header, f.server.timeouts.Body, f.server.timeouts.Upload, f.server.timeouts.Idle = time.Second, 100*time.Millisecond, 300*time.Millisecond, 100*time.Millisecond
+	timeouts := f.server.timeouts
+	timeouts.Header, timeouts.Body = time.Second, 100*time.Millisecond
+	timeouts.Upload, timeouts.Idle = 300*time.Millisecond, 100*time.Millisecond
 	address := f.serve(t)
 	late := map[string]net.Conn{}
-	for what, text := range map[string]string{"nothing": "", "half a line": "GET /heal", "half a header": "GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: ", "no end": "GET /healthz HTTP/1.1\r\nHost: x\r\n"} {
+	for what, text := range map[string]string{
+		"nothing":       "",
+		"half a line":   "GET /heal",
+		"half a header": "GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: ",
+		"no end":        "GET /healthz HTTP/1.1\r\nHost: x\r\n",
+	} {
 		late[what] = say(t, address, text)
 	}
 	for what, conn := range late {
@@ -161,7 +168,10 @@ func TestSlowloris(t *testing.T) {
 	head := func(method, path, key string, more string) string {
 		return method + " " + path + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key + "\r\nContent-Type: application/json\r\n" + more + "\r\n"
 	}
-	for _, path := range []string{"POST /v1/runs", "POST /v1/chat/completions", "POST /v1/agents/a/agui", "PUT /v1/agents/a", "PUT /v1/modules", "POST /v1/keys", "PUT /v1/secrets/x"} {
+	for _, path := range []string{
+		"POST /v1/runs", "POST /v1/chat/completions", "POST /v1/agents/a/agui", "PUT /v1/agents/a", "PUT /v1/modules",
+		"POST /v1/keys", "PUT /v1/secrets/x",
+	} {
 		method, path, _ := strings.Cut(path, " ")
 		if path == "/v1/keys" || path == "/v1/secrets/x" {
 			continue // huma's own timeout is longer
@@ -298,7 +308,9 @@ func TestConcurrentRequests(t *testing.T) {
 func TestCompressedBodies(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	for _, path := range []string{"POST /v1/runs", "PUT /v1/modules", "PUT /v1/agents/a", "POST /v1/keys", "POST /v1/chat/completions"} {
+	for _, path := range []string{
+		"POST /v1/runs", "PUT /v1/modules", "PUT /v1/agents/a", "POST /v1/keys", "POST /v1/chat/completions",
+	} {
 		method, path, _ := strings.Cut(path, " ")
 		f.send(method, path, f.acme, []byte("\x1f\x8b"), "Content-Encoding", "gzip").problem(t, 415, path)
 	}

@@ -314,8 +314,10 @@ func TestWrongKeysLookAlike(t *testing.T) {
 	f := newFixture(t)
 	known, secret, _ := strings.Cut(f.acme[len("ar_"):], "_")
 	said := map[string]bool{}
-	for _, key := range []string{"ar_" + known + "_" + strings.Repeat("a", len(secret)), "ar_" + strings.Repeat("a", len(known)) + "_" + secret,
-		"ar_" + known + "_" + secret[:len(secret)-1] + "a", "ar_" + known + "_", "ar_", f.acme + "a"} {
+	for _, key := range []string{
+		"ar_" + known + "_" + strings.Repeat("a", len(secret)), "ar_" + strings.Repeat("a", len(known)) + "_" + secret,
+		"ar_" + known + "_" + secret[:len(secret)-1] + "a", "ar_" + known + "_", "ar_", f.acme + "a",
+	} {
 		if key == f.acme {
 			continue
 		}
@@ -427,8 +429,11 @@ func TestModelEndpointsStayOutside(t *testing.T) {
 	)
 	f.ok("PUT", "/v1/secrets/OPENAI_API_KEY", f.acme, map[string]any{"value": "sk-acme-own"}, nil)
 	port := x.URL[strings.LastIndexByte(x.URL, ':'):]
-	for i, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]",
-		"127.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.0.0.1.", "LOCALHOST", "169.254.169.254", "[fd00:ec2::254]", "100.100.100.200", "metadata.google.internal"} {
+	for i, host := range []string{
+		"127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]",
+		"127.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.0.0.1.", "LOCALHOST", "169.254.169.254", "[fd00:ec2::254]",
+		"100.100.100.200", "metadata.google.internal",
+	} {
 		for kind, file := range map[string]string{
 			"model": "model: {name: small, retries: 0, base_url: 'http://" + host + port + "/v1'}\n",
 			"mcp":   "model: {name: small, base_url: 'https://model.example.com'}\ntools: {mcp: [{name: x, url: 'http://" + host + port + "/mcp'}]}\n",

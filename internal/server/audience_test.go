@@ -38,7 +38,8 @@ func TestModelFailuresByAudience(t *testing.T) {
 				f.server.agents.Options.Getenv = func(name string) string {
 					return map[string]string{agentfile.EnvBaseURL: endpoint.URL, agentfile.EnvAPIKey: operatorsKey}[name]
 				}
-				f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}}}, nil)
+				f.ok("PATCH", "/v1/tenants/acme", f.operator,
+					map[string]any{"policy": policy.Policy{Models: []string{"small*"}}}, nil)
 			}
 			require.Equal(t, 200, f.apply(f.acme, "inner", file).status)
 			require.Equal(t, 200, f.apply(f.acme, "helper", file).status)
@@ -47,7 +48,10 @@ func TestModelFailuresByAudience(t *testing.T) {
 			f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "helper", Input: "hi"}, &run)
 			run = *f.finished(f.acme, run.ID)
 			tenant := run.Error
-			for _, path := range []string{"/v1/runs", "/v1/runs/" + run.ID, "/v1/runs/" + run.ID + "/events", "/v1/runs/" + run.ID + "/history", "/v1/runs/" + run.ID + "/trace"} {
+			for _, path := range []string{
+				"/v1/runs", "/v1/runs/" + run.ID, "/v1/runs/" + run.ID + "/events", "/v1/runs/" + run.ID + "/history",
+				"/v1/runs/" + run.ID + "/trace",
+			} {
 				tenant += string(f.ok("GET", path, f.acme, nil, nil).body)
 			}
 			for _, e := range f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil) {

@@ -119,7 +119,11 @@ func TestOpenAIErrors(t *testing.T) {
 	f.ok("GET", "/v1/models/agent", f.acme, nil, &model)
 	require.Equal(t, "agent", model.ID)
 	require.Equal(t, "acme", model.OwnedBy)
-	for path, want := range map[string]string{"GET /v1/models/none": "agent none: no such agent", "POST /v1/embeddings": "no endpoint for POST /v1/embeddings; ", "POST /v1/responses": "no endpoint for"} {
+	for path, want := range map[string]string{
+		"GET /v1/models/none": "agent none: no such agent",
+		"POST /v1/embeddings": "no endpoint for POST /v1/embeddings; ",
+		"POST /v1/responses":  "no endpoint for",
+	} {
 		method, at, _ := strings.Cut(path, " ")
 		r := f.send(method, at, f.acme, nil)
 		r.problem(t, 404, path)

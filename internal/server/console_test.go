@@ -59,7 +59,8 @@ export default defineMiddleware({
 		ctx.log.info("looked at <b>an answer</b>");
 		const { message } = response;
 		if (typeof message.content !== "string" || !message.content.includes("done")) return;
-		return { response: { ...response, message: { ...message, content: message.content.replace("done", "finished, <i>as asked</i>") } } };
+		const content = message.content.replace("done", "finished, <i>as asked</i>");
+		return { response: { ...response, message: { ...message, content } } };
 	},
 });
 `
@@ -69,8 +70,15 @@ const asker = `import { defineMiddleware, textResult } from "@agent-runner/middl
 
 export default defineMiddleware({
 	name: "asker", version: "0.3.1", description: "Puts each deletion before a person.",
-	beforeAgent: () => ({ tools: { add: [{ name: "delete_report", description: "Deletes a report", parameters: { type: "object", properties: { path: { type: "string" } } } }] } }),
-	gateTool: ({ call }) => (call.name === "delete_report" ? { decision: "ask", message: "May <em>" + JSON.parse(call.arguments).path + "</em> be deleted?", payload: { risk: "high", undo: false } } : { decision: "allow" }),
+	beforeAgent: () => ({ tools: { add: [{
+		name: "delete_report", description: "Deletes a report",
+		parameters: { type: "object", properties: { path: { type: "string" } } },
+	}] } }),
+	gateTool: ({ call }) => (call.name === "delete_report" ? {
+		decision: "ask",
+		message: "May <em>" + JSON.parse(call.arguments).path + "</em> be deleted?",
+		payload: { risk: "high", undo: false },
+	} : { decision: "allow" }),
 	callTool: ({ call }) => ({ result: textResult("deleted " + JSON.parse(call.arguments).path) }),
 });
 `

@@ -185,8 +185,19 @@ func TestListsHaveCursors(t *testing.T) {
 			)
 			require.Equal(t, whole, got, "%s in pages of %s", l.path, limit)
 		}
-		for _, bad := range []string{"x", "!", "é", "%00", "AQ", "0", strings.Repeat("A", 5000), cursors[l.path] + "A", cursors[l.path][1:], "B" + cursors[l.path][1:],
-			base64.StdEncoding.EncodeToString([]byte("2026-01-01T00:00:00Z"))} {
+		for _, bad := range []string{
+			"x",
+			"!",
+			"é",
+			"%00",
+			"AQ",
+			"0",
+			strings.Repeat("A", 5000),
+			cursors[l.path] + "A",
+			cursors[l.path][1:],
+			"B" + cursors[l.path][1:],
+			base64.StdEncoding.EncodeToString([]byte("2026-01-01T00:00:00Z")),
+		} {
 			p := f.send("GET", l.path+"?cursor="+url.QueryEscape(bad), key, nil).problem(t, 400, l.path, bad)
 			require.Contains(t, p.Detail, "first page", "it says what to do")
 			require.Equal(t, "query.cursor", p.Errors[0].Location)
@@ -294,7 +305,9 @@ func TestDeprecatedParameters(t *testing.T) {
 	require.Len(t, f.listed("/v1/runs", f.acme, "runs", []string{"id"}, url.Values{"before": {hour(time.Hour)}}, nil), 5)
 	require.Empty(t, f.listed("/v1/runs", f.acme, "runs", []string{"id"}, url.Values{"before": {hour(-time.Hour)}}, nil))
 
-	for path, key := range map[string]string{"/v1/agents?after=n01": f.acme, "/v1/tenants?after=beta": f.operator, "/v1/runs?before=" + hour(time.Hour): f.acme} {
+	for path, key := range map[string]string{
+		"/v1/agents?after=n01": f.acme, "/v1/tenants?after=beta": f.operator, "/v1/runs?before=" + hour(time.Hour): f.acme,
+	} {
 		var page struct {
 			Next string `json:"next_cursor"`
 		}

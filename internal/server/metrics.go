@@ -58,7 +58,9 @@ func newMetrics(s *Server) (*metrics, error) {
 		},
 		func() float64 { return float64(s.dropped.Load()) },
 	)
-	for _, c := range append(s.overloadMetrics(), m.requests, active, pooled, journal, dropped, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) {
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	all := append(s.overloadMetrics(), m.requests, active, pooled, journal, dropped, collectors.NewGoCollector(), process)
+	for _, c := range all {
 		if err := m.registry.Register(c); err != nil {
 			return nil, err
 		}

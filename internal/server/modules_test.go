@@ -130,7 +130,9 @@ func TestUploadIsRejected(t *testing.T) {
 		require.Contains(t, p.Detail, want)
 		require.NotEmpty(t, p.Detail)
 	}
-	for _, query := range []string{"?version=1", "?name=A", "?name=../x", "?name=x&version=a/b", "?mdoel=x", "?name=" + strings.Repeat("a", 64)} {
+	for _, query := range []string{
+		"?version=1", "?name=A", "?name=../x", "?name=x&version=a/b", "?mdoel=x", "?name=" + strings.Repeat("a", 64),
+	} {
 		f.pushModule(f.acme, query, own, "application/wasm").problem(t, 422, query)
 	}
 	f.pushModule(f.acme, "", make([]byte, 13<<20), "application/wasm").problem(t, 413)
@@ -169,7 +171,9 @@ func TestUploadProgress(t *testing.T) {
 	}
 	got := follow(wasm(t, "wrap.wasm"))
 	at := -1
-	for _, stage := range []string{`"stage":"received"`, `"stage":"compiling"`, `"stage":"described"`, "event: module\ndata: {"} {
+	for _, stage := range []string{
+		`"stage":"received"`, `"stage":"compiling"`, `"stage":"described"`, "event: module\ndata: {",
+	} {
 		next := strings.Index(got, stage)
 		require.Greater(t, next, at, "%s in %s", stage, got)
 		at = next

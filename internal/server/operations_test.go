@@ -83,7 +83,12 @@ func TestEveryOperation(t *testing.T) {
 				return
 			}
 			require.True(t, op.Scope.Known(), "it declares no scope")
-			for why, key := range map[string]string{"Authorization": "", "unknown key": "ar_" + strings.Repeat("a", 10) + "_" + strings.Repeat("a", 52), "revoked": revoked, "expired": expired} {
+			for why, key := range map[string]string{
+				"Authorization": "",
+				"unknown key":   "ar_" + strings.Repeat("a", 10) + "_" + strings.Repeat("a", 52),
+				"revoked":       revoked,
+				"expired":       expired,
+			} {
 				r := f.send(op.Method, path, key, op.sample(t))
 				require.Contains(t, r.problem(t, 401, why).Detail, why)
 				require.Contains(t, r.header.Get("WWW-Authenticate"), "Bearer")
@@ -114,8 +119,15 @@ func checkBodies(t *testing.T, f *fixture, op *operation, path string) {
 		return
 	}
 	for name, body := range map[string]string{
-		"invalid UTF-8": "{\"name\":\"\xff\"}", "cut off": `{"name":`, "no JSON": "name=x", "two": "{}{}", "an array": "[]",
-		"deep": strings.Repeat(`{"a":`, 100_000), "unknown": `{"no such thing":1}`, "a huge number": `{"name":1e999}`, "zero": "\x00",
+		"invalid UTF-8": "{\"name\":\"\xff\"}",
+		"cut off":       `{"name":`,
+		"no JSON":       "name=x",
+		"two":           "{}{}",
+		"an array":      "[]",
+		"deep":          strings.Repeat(`{"a":`, 100_000),
+		"unknown":       `{"no such thing":1}`,
+		"a huge number": `{"name":1e999}`,
+		"zero":          "\x00",
 	} {
 		r := f.send(op.Method, path, f.operator, []byte(body))
 		require.Contains(t, []int{400, 422}, r.status, "%s: %s", name, r.body)
@@ -128,7 +140,9 @@ func checkBodies(t *testing.T, f *fixture, op *operation, path string) {
 func checkPaths(t *testing.T, f *fixture, op *operation, samples map[string]string) {
 	t.Helper()
 	for _, name := range op.Params {
-		for _, bad := range []string{"%ff", "%00", "a%0ab", "%2e%2e%2f%2e%2e%2fetc", strings.Repeat("a", 5000), "'%20OR%201=1--"} {
+		for _, bad := range []string{
+			"%ff", "%00", "a%0ab", "%2e%2e%2f%2e%2e%2fetc", strings.Repeat("a", 5000), "'%20OR%201=1--",
+		} {
 			values := map[string]string{}
 			for k, v := range samples {
 				values[k] = v

@@ -107,7 +107,9 @@ func TestQuarantine(t *testing.T) {
 	var list struct{ Runs []api.Run }
 	f.ok("GET", "/v1/runs?status=quarantined", f.acme, nil, &list)
 	require.Len(t, list.Runs, 3)
-	f.send("POST", "/v1/runs", f.acme, api.StartRun{Run: "run_flood", Answers: map[string]json.RawMessage{"x": json.RawMessage("1")}}).
+	f.send("POST", "/v1/runs", f.acme, api.StartRun{
+		Run: "run_flood", Answers: map[string]json.RawMessage{"x": json.RawMessage("1")},
+	}).
 		problem(t, 409)
 	f.send("GET", "/v1/quarantine", f.acme, nil).problem(t, 403)
 	f.send("DELETE", "/v1/quarantine/run_flood", f.acme, nil).problem(t, 403)
@@ -236,7 +238,9 @@ func TestOOMKillLeavesSuspects(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
 	ctx := t.Context()
-	for owner, p := range map[string]store.Process{"killed": {Cgroup: "/a", OOMKills: 1}, "ended": {Cgroup: "/a", OOMKills: 2}, "elsewhere": {Cgroup: "/b", OOMKills: 1}} {
+	for owner, p := range map[string]store.Process{
+		"killed": {Cgroup: "/a", OOMKills: 1}, "ended": {Cgroup: "/a", OOMKills: 2}, "elsewhere": {Cgroup: "/b", OOMKills: 1},
+	} {
 		(&deadServer{f, owner}).run(t, "run_"+owner)
 		p.Owner, p.Node, p.Pressure, p.Limit = owner, "node", 300, 1000
 		require.NoError(t, f.store.Heartbeat(ctx, &p, []store.RunAccount{{Run: "run_" + owner, Held: 50, Share: 100}}))

@@ -79,7 +79,9 @@ func TestJournalQuota(t *testing.T) {
 	var floods []*api.Run
 	for _, name := range []string{"journal_bytes_per_day", "journal_bytes"} {
 		f.ok("GET", "/v1/usage", f.acme, nil, &used)
-		before := map[string]int64{"journal_bytes_per_day": used.Total.JournalBytes, "journal_bytes": used.Kept.JournalBytes}[name]
+		before := map[string]int64{
+			"journal_bytes_per_day": used.Total.JournalBytes, "journal_bytes": used.Kept.JournalBytes,
+		}[name]
 		require.Positive(t, before)
 		quota(map[string]any{name: before + 2*mebibyte})
 		var run api.Run
@@ -94,7 +96,9 @@ func TestJournalQuota(t *testing.T) {
 		require.Equal(t, []string{"run_finished"}, kinds(last[len(last)-1:]))
 
 		f.ok("GET", "/v1/usage", f.acme, nil, &used)
-		now := map[string]int64{"journal_bytes_per_day": used.Total.JournalBytes, "journal_bytes": used.Kept.JournalBytes}[name]
+		now := map[string]int64{
+			"journal_bytes_per_day": used.Total.JournalBytes, "journal_bytes": used.Kept.JournalBytes,
+		}[name]
 		require.GreaterOrEqual(t, now, before+done.JournalBytes, "and its timeline, if there is one by now")
 		for _, r := range []*reply{
 			f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}),

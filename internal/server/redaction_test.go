@@ -24,7 +24,9 @@ const directory = `import { defineMiddleware } from "@agent-runner/middleware";
 
 export default defineMiddleware({
 	name: "directory",
-	beforeAgent: () => ({ tools: { add: [{ name: "lookup", description: "looks somebody up", parameters: { type: "object" } }] } }),
+	beforeAgent: () => ({
+		tools: { add: [{ name: "lookup", description: "looks somebody up", parameters: { type: "object" } }] },
+	}),
 	callTool: () => ({ result: { content: "Bob is bob" + "@example.com." } }),
 });
 `
@@ -87,7 +89,9 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 			var history api.RunHistory
 			f.ok("GET", "/v1/runs/"+run.ID+"/history", f.acme, nil, &history)
 			shown := string(history.Input) + string(history.Messages)
-			for _, path := range []string{"/v1/runs", "/v1/runs/" + run.ID, "/v1/runs/" + run.ID + "/events", "/v1/runs/" + run.ID + "/trace"} {
+			for _, path := range []string{
+				"/v1/runs", "/v1/runs/" + run.ID, "/v1/runs/" + run.ID + "/events", "/v1/runs/" + run.ID + "/trace",
+			} {
 				shown += string(f.ok("GET", path, f.acme, nil, nil).body)
 			}
 			for _, e := range f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil) {

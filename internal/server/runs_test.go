@@ -220,7 +220,9 @@ func TestRunIsRejected(t *testing.T) {
 		require.Contains(t, f.send("POST", "/v1/runs", f.acme, []byte(body)).problem(t, 422, body).Detail, want)
 	}
 	f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "nobody", Input: "a"}).problem(t, 404)
-	f.send("POST", "/v1/runs", f.acme, api.StartRun{Run: "run_1", Answers: map[string]json.RawMessage{"int_1": json.RawMessage(`1`)}}).
+	f.send("POST", "/v1/runs", f.acme, api.StartRun{
+		Run: "run_1", Answers: map[string]json.RawMessage{"int_1": json.RawMessage(`1`)},
+	}).
 		problem(t, 404)
 
 	_, err := f.store.UpdateTenant(t.Context(), "beta", &store.TenantUpdate{Quota: &store.TenantQuota{RunsPerDay: 1}})
@@ -245,7 +247,8 @@ func TestRunIdempotency(t *testing.T) {
 	}
 	require.Equal(t, ids[0], ids[1])
 	require.NotEqual(t, ids[0], ids[2], "tenants' keys are apart")
-	f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", strings.Repeat("a", 300)).
+	f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"},
+		"Idempotency-Key", strings.Repeat("a", 300)).
 		problem(t, 422)
 }
 
@@ -261,7 +264,9 @@ func TestIdempotencyKeyOfAnotherRequest(t *testing.T) {
 			),
 			[]byte(`{"role":"tool","tool_call_id":"c1","content":"seen"}`), []byte(`{"role":"user","content":"` + last + `"}`)}
 	}
-	for key, first := range map[string]api.StartRun{"text": {Agent: "greeter", Input: "hi"}, "talk": {Agent: "greeter", Messages: talk("and?")}} {
+	for key, first := range map[string]api.StartRun{
+		"text": {Agent: "greeter", Input: "hi"}, "talk": {Agent: "greeter", Messages: talk("and?")},
+	} {
 		begin := func(in api.StartRun) *reply { return f.send("POST", "/v1/runs", f.acme, in, "Idempotency-Key", key) }
 		var run, again api.Run
 		require.NoError(t, json.Unmarshal(begin(first).body, &run))

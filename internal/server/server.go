@@ -141,8 +141,19 @@ func New(o *Options) (*Server, error) {
 		},
 	)
 	for _, r := range []interface{ Routes(*httpapi.Router) }{
-		newHealth(o.Store, s.draining), &tenants.Tenants{Store: o.Store, Timeouts: s.timeouts, Runs: s.runs}, &tenants.Keys{Store: o.Store}, s.blocks, &tenants.Usages{Store: o.Store, Now: s.options.Now},
-		s.modules, s.agents, &tenants.Secrets{}, s.runs, s.quarantine, &gateway.Chat{Runs: s.runs, Admission: s.admission}, &gateway.AGUI{Runs: s.runs, Admission: s.admission, Timeouts: s.timeouts}, s.metrics,
+		newHealth(o.Store, s.draining),
+		&tenants.Tenants{Store: o.Store, Timeouts: s.timeouts, Runs: s.runs},
+		&tenants.Keys{Store: o.Store},
+		s.blocks,
+		&tenants.Usages{Store: o.Store, Now: s.options.Now},
+		s.modules,
+		s.agents,
+		&tenants.Secrets{},
+		s.runs,
+		s.quarantine,
+		&gateway.Chat{Runs: s.runs, Admission: s.admission},
+		&gateway.AGUI{Runs: s.runs, Admission: s.admission, Timeouts: s.timeouts},
+		s.metrics,
 	} {
 		r.Routes(s.router)
 	}

@@ -28,7 +28,10 @@ var used = regexp.MustCompile(`"used":"[^"]*"`)
 func TestUnknownPaths(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	for path, status := range map[string]int{"/v1": 404, "/index.html": 404, "/v1/tenants/": 404, "/%2e%2e/etc/passwd": 404, "/v1/tenants/%2fx": 422, "/\xc3\x28": 400} {
+	for path, status := range map[string]int{
+		"/v1": 404, "/index.html": 404, "/v1/tenants/": 404, "/%2e%2e/etc/passwd": 404, "/v1/tenants/%2fx": 422,
+		"/\xc3\x28": 400,
+	} {
 		r := f.send("GET", path, f.operator, nil)
 		r.problem(t, status, path)
 	}

@@ -20,9 +20,13 @@ func TestUploadsReadNoFile(t *testing.T) {
 	up := strings.Repeat("../", 40)
 	bodies := map[string]string{}
 	for kind, line := range map[string]string{
-		"map": "//# sourceMappingURL=" + secret, "old map": "//@ sourceMappingURL=" + up + secret[1:], "URL": "/*# sourceMappingURL=file://" + secret + " */",
-		"escaped": "//# sourceMappingURL=" + strings.ReplaceAll(secret, "/", "%2F"), "import": "import '" + secret + "';",
-		"require": "require('" + up + secret[1:] + "');", "pattern": "import('./" + up + secret[1:] + "' + globalThis.x);",
+		"map":     "//# sourceMappingURL=" + secret,
+		"old map": "//@ sourceMappingURL=" + up + secret[1:],
+		"URL":     "/*# sourceMappingURL=file://" + secret + " */",
+		"escaped": "//# sourceMappingURL=" + strings.ReplaceAll(secret, "/", "%2F"),
+		"import":  "import '" + secret + "';",
+		"require": "require('" + up + secret[1:] + "');",
+		"pattern": "import('./" + up + secret[1:] + "' + globalThis.x);",
 	} {
 		bodies[kind] = script + "\n" + line
 	}

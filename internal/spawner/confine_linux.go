@@ -14,8 +14,8 @@ var programFiles = []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr",
 
 // configFiles are files below /etc that runtimes read and that contain no secrets.
 var configFiles = []string{
-	"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/passwd", "/etc/group", "/etc/os-release",
-	"/etc/mime.types", "/etc/locale.conf", "/etc/default/locale", "/etc/timezone",
+	"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/passwd", "/etc/group",
+	"/etc/os-release", "/etc/mime.types", "/etc/locale.conf", "/etc/default/locale", "/etc/timezone",
 }
 
 // confine confines this process to the profile of a command.

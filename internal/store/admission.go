@@ -111,9 +111,12 @@ func compareUsage(t scoped, q TenantQuota, run string, now time.Time, starts boo
 	var running, runs, tokens, fuel, written int64
 	if q.ConcurrentRuns > 0 {
 		if err := t.row([]any{&running}, `SELECT
-			(SELECT count(*) FROM runs WHERE tenant = $1 AND status = 'running' AND lease_ms > NOW_MS AND parent = '' AND id <> $2) +
-			(SELECT count(*) FROM run_places WHERE tenant = $1 AND until_ms > NOW_MS AND run <> $2
-				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_places.run AND status = 'running' AND lease_ms > NOW_MS))`, run); err != nil {
+			(SELECT count(*) FROM runs
+				WHERE tenant = $1 AND status = 'running' AND lease_ms > NOW_MS AND parent = '' AND id <> $2) +
+			(SELECT count(*) FROM run_places
+				WHERE tenant = $1 AND until_ms > NOW_MS AND run <> $2 AND NOT EXISTS
+				(SELECT 1 FROM runs WHERE runs.id = run_places.run AND status = 'running' AND lease_ms > NOW_MS))`,
+			run); err != nil {
 			return err
 		}
 	}

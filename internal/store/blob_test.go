@@ -175,7 +175,9 @@ func TestLargeCommitRenewsLease(t *testing.T) {
 	slow := &store{db: d, blobs: blob.NewWriter(d)}
 	done := make(chan error, 1)
 	go func() {
-		done <- slow.Commit(ctx, &journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: make([]byte, 200_000), First: 1, Lease: time.Hour})
+		done <- slow.Commit(ctx, &journal.Commit{
+			Run: id, Epoch: 1, Entry: 2, Log: make([]byte, 200_000), First: 1, Lease: time.Hour,
+		})
 	}()
 	<-d.paused
 	_, err := s.Claim(ctx, &journal.Claim{Run: id, Epoch: 1, Owner: "you", Lease: time.Hour})

@@ -79,8 +79,15 @@ func TestFillGroups(t *testing.T) {
 	for _, id := range runs {
 		go func() {
 			for n := int64(1); ; n++ {
-				if err := s.Commit(t.Context(), &journal.Commit{Run: id, Epoch: 1, Entry: n + 1, Log: make([]byte, 700_000), First: n, Last: n,
-					Events: []byte("{\"type\":\"log\",\"seq\":1}\n")}); err != nil {
+				if err := s.Commit(t.Context(), &journal.Commit{
+					Run:    id,
+					Epoch:  1,
+					Entry:  n + 1,
+					Log:    make([]byte, 700_000),
+					First:  n,
+					Last:   n,
+					Events: []byte("{\"type\":\"log\",\"seq\":1}\n"),
+				}); err != nil {
 					ended <- err
 					return
 				}

@@ -46,7 +46,9 @@ func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body) error, err
 	return func(t database.Tx, log *blob.Body) error {
 		n, err := t.Exec(
 			`INSERT INTO runs (`+runColumns+`, journal_due)
-			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0, NOW_MS, NOW_MS, 1, 0, $10, $11, '', $12, $13) ON CONFLICT (id) DO NOTHING`,
+			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0, NOW_MS, NOW_MS, 1, 0,
+				$10, $11, '', $12, $13)
+			ON CONFLICT (id) DO NOTHING`,
 			r.ID,
 			r.Tenant,
 			r.Agent,

@@ -73,7 +73,8 @@ func scanKey(scan func(...any) error, more ...any) (*Key, error) {
 	var k Key
 	var scopes string
 	var created, expires, revoked, used int64
-	if err := scan(append([]any{&k.ID, &k.Tenant, &k.Name, &scopes, &created, &expires, &revoked, &used}, more...)...); err != nil {
+	columns := []any{&k.ID, &k.Tenant, &k.Name, &scopes, &created, &expires, &revoked, &used}
+	if err := scan(append(columns, more...)...); err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal([]byte(scopes), &k.Scopes); err != nil {
@@ -137,8 +138,9 @@ func createKey(t scoped, o *KeyOptions) (*Key, string, error) {
 	if err := checkCount(t, "keys", maxKeys, `SELECT count(*) FROM api_keys WHERE tenant = $1 AND NOT `+oldKey); err != nil {
 		return nil, "", err
 	}
+	newest := fmt.Sprintf(`ORDER BY created_ms DESC LIMIT %d`, maxOldKeys)
 	if _, err := t.Exec(`DELETE FROM api_keys WHERE tenant = $1 AND ` + oldKey + ` AND id NOT IN
-		(SELECT id FROM api_keys WHERE tenant = $1 AND ` + oldKey + fmt.Sprintf(` ORDER BY created_ms DESC LIMIT %d)`, maxOldKeys)); err != nil {
+		(SELECT id FROM api_keys WHERE tenant = $1 AND ` + oldKey + ` ` + newest + `)`); err != nil {
 		return nil, "", err
 	}
 	id, secret := randomText(8, keyIDLen), randomText(keySecretBytes, keyEncoding.EncodedLen(keySecretBytes))

@@ -133,8 +133,10 @@ func (s *store) ExpiredRuns(
 				out = append(out, *info)
 			}
 			return err
-		}, `SELECT `+runColumns+` FROM (SELECT runs.*, row_number() OVER (PARTITION BY tenant ORDER BY lease_ms, id) AS nth FROM runs
-			WHERE status = 'running' AND (tenant <> '' OR substr(spec, 1, $3) = $4) AND parent = '' AND lease_ms <= NOW_MS) AS expired
+		}, `SELECT `+runColumns+` FROM
+			(SELECT runs.*, row_number() OVER (PARTITION BY tenant ORDER BY lease_ms, id) AS nth FROM runs
+				WHERE status = 'running' AND (tenant <> '' OR substr(spec, 1, $3) = $4) AND parent = '' AND lease_ms <= NOW_MS
+			) AS expired
 			WHERE nth <= $2 ORDER BY lease_ms LIMIT $1`, int64(limit), int64(perTenant), int64(len(specPrefix)), specPrefix)
 	})
 	return out, err

@@ -27,7 +27,8 @@ func commitEnds(t *testing.T, log []byte) (ends []int) {
 	t.Helper()
 	require.EqualValues(t, framePage, binary.BigEndian.Uint32(log[8:]))
 	salt := log[16:24]
-	for at := walHeader; at+frameHeader+framePage <= len(log) && bytes.Equal(salt, log[at+8:at+16]); at += frameHeader + framePage {
+	for at := walHeader; at+frameHeader+framePage <= len(log) &&
+		bytes.Equal(salt, log[at+8:at+16]); at += frameHeader + framePage {
 		if binary.BigEndian.Uint32(log[at+4:]) > 0 {
 			ends = append(ends, at+frameHeader+framePage)
 		}

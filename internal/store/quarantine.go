@@ -104,8 +104,10 @@ func (s *store) StartProcess(ctx context.Context, p *Process) error {
 
 func putHeartbeat(t database.Tx, p *Process) error {
 	_, err := t.Exec(
-		`INSERT INTO processes (owner, node, seen_ms, pressure, used_bytes, limit_bytes, cgroup, oom_kills) VALUES ($1, $2, NOW_MS, $3, $4, $5, $6, $7)
-		ON CONFLICT (owner) DO UPDATE SET seen_ms = NOW_MS, pressure = $3, used_bytes = $4, limit_bytes = $5, oom_kills = $7, oom_killed = 0`,
+		`INSERT INTO processes (owner, node, seen_ms, pressure, used_bytes, limit_bytes, cgroup, oom_kills)
+		VALUES ($1, $2, NOW_MS, $3, $4, $5, $6, $7)
+		ON CONFLICT (owner) DO UPDATE SET
+			seen_ms = NOW_MS, pressure = $3, used_bytes = $4, limit_bytes = $5, oom_kills = $7, oom_killed = 0`,
 		p.Owner,
 		p.Node,
 		p.Pressure,

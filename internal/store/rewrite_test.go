@@ -57,7 +57,9 @@ func TestOriginalsAreErased(t *testing.T) {
 				Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Remove: 1, Insert: []abi.Message{first}}}},
 			}, nil
 		},
-		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(
+			_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
 			return &abi.BeforeModelRewriteStateAnswer{Messages: hidden(c, false)}, nil
 		},
 	}
@@ -92,7 +94,9 @@ func TestOriginalsAreErased(t *testing.T) {
 				Journal: &journal.Options{Journal: s, Owner: "me", Originals: tc.originals}})
 			require.NoError(t, err)
 			said := "I am " + address + "." + strings.Repeat(" word", tc.size/5)
-			for _, err := range a.Run(t.Context(), agent.Input{RunID: "run_1", Messages: []abi.Message{abi.User("Be brief."), abi.User(said)}}) {
+			for _, err := range a.Run(t.Context(), agent.Input{
+				RunID: "run_1", Messages: []abi.Message{abi.User("Be brief."), abi.User(said)},
+			}) {
 				require.NoError(t, err)
 			}
 

@@ -23,8 +23,10 @@ func scanRun(scan func(...any) error) (*journal.RunInfo, error) {
 	var usage, pending, modules, stats string
 	var spec []byte
 	var step, lease, cancel, created, updated int64
-	if err := scan(&r.ID, &r.Tenant, &r.Agent, &r.Parent, &r.Title, &r.Status, &r.FinishReason, &step, &usage, &r.Fuel, &pending,
-		&r.Epoch, &r.Owner, &lease, &cancel, &created, &updated, &r.Entries, &r.LastSeq, &modules, &spec, &stats, &r.JournalBytes); err != nil {
+	err := scan(&r.ID, &r.Tenant, &r.Agent, &r.Parent, &r.Title, &r.Status, &r.FinishReason, &step, &usage,
+		&r.Fuel, &pending, &r.Epoch, &r.Owner, &lease, &cancel, &created, &updated, &r.Entries, &r.LastSeq,
+		&modules, &spec, &stats, &r.JournalBytes)
+	if err != nil {
 		return nil, err
 	}
 	r.Step, r.Cancel, r.Created, r.Updated = int(step), cancel != 0, time.UnixMilli(created), time.UnixMilli(updated)

@@ -84,7 +84,8 @@ func (s *store) MissingKeys(ctx context.Context) (names []string, err error) {
 			}
 			return nil
 		}, `SELECT tenant, name, sealed_by, sealed FROM secrets
-			JOIN (SELECT sealed_by AS key, min(updated_ms) AS oldest, max(updated_ms) AS newest FROM secrets GROUP BY sealed_by) AS keys
+			JOIN (SELECT sealed_by AS key, min(updated_ms) AS oldest, max(updated_ms) AS newest
+				FROM secrets GROUP BY sealed_by) AS keys
 			ON sealed_by = key AND (updated_ms = oldest OR updated_ms = newest) ORDER BY sealed_by LIMIT 1000`)
 	})
 	return names, err

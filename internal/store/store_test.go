@@ -130,12 +130,16 @@ func TestMigrationsFillTables(t *testing.T) {
 	db, err := sql.Open("sqlite", where)
 	require.NoError(t, err)
 	_, err = db.Exec(
-		`DROP TABLE agent_room; DROP TABLE agent_modules; DROP TABLE usage_days; DROP TABLE journal_room; DROP TABLE pieces; DROP TABLE staged;
+		`DROP TABLE agent_room; DROP TABLE agent_modules; DROP TABLE usage_days; DROP TABLE journal_room;
+		DROP TABLE pieces; DROP TABLE staged;
 		DROP TABLE processes; DROP TABLE run_accounts; DROP TABLE suspects; DROP TABLE quarantine;
-		DROP INDEX run_log_pieces; DROP INDEX run_events_pieces; ALTER TABLE run_log DROP COLUMN pieces; ALTER TABLE run_events DROP COLUMN pieces;
-		ALTER TABLE runs DROP COLUMN journal_bytes; ALTER TABLE runs DROP COLUMN journal_due; ALTER TABLE tenant_usage DROP COLUMN journal_bytes;
-		ALTER TABLE modules DROP COLUMN pieces; DROP INDEX runs_list; DROP INDEX runs_list_status; DROP INDEX runs_list_agent;
-		DROP INDEX tenant_modules_list; DROP INDEX module_names_digest; DROP INDEX runs_canceled; UPDATE run_log SET body = zeroblob(1000000); UPDATE schema_version SET version = 6`,
+		DROP INDEX run_log_pieces; DROP INDEX run_events_pieces;
+		ALTER TABLE run_log DROP COLUMN pieces; ALTER TABLE run_events DROP COLUMN pieces;
+		ALTER TABLE runs DROP COLUMN journal_bytes; ALTER TABLE runs DROP COLUMN journal_due;
+		ALTER TABLE tenant_usage DROP COLUMN journal_bytes; ALTER TABLE modules DROP COLUMN pieces;
+		DROP INDEX runs_list; DROP INDEX runs_list_status; DROP INDEX runs_list_agent;
+		DROP INDEX tenant_modules_list; DROP INDEX module_names_digest; DROP INDEX runs_canceled;
+		UPDATE run_log SET body = zeroblob(1000000); UPDATE schema_version SET version = 6`,
 	)
 	require.NoError(t, err)
 	require.NoError(t, db.Close())

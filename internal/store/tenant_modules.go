@@ -143,8 +143,10 @@ func (n *Tenant) Module(ctx context.Context, digest string) (m *TenantModule, er
 func (n *Tenant) Modules(ctx context.Context, p Page) (modules []TenantModule, next *Position, err error) {
 	created, digest := p.older()
 	err = n.view(ctx, func(t scoped) (err error) {
-		if modules, next, err = list(t, p, scanModule, modulePosition, `SELECT `+moduleColumns+` FROM tenant_modules
-			WHERE tenant = $1 AND (created_ms, digest) < ($2, $3) ORDER BY created_ms DESC, digest DESC LIMIT $4`, created, digest); err != nil {
+		modules, next, err = list(t, p, scanModule, modulePosition, `SELECT `+moduleColumns+` FROM tenant_modules
+			WHERE tenant = $1 AND (created_ms, digest) < ($2, $3)
+			ORDER BY created_ms DESC, digest DESC LIMIT $4`, created, digest)
+		if err != nil {
 			return err
 		}
 		return readNames(t, modules)
@@ -180,8 +182,10 @@ func readNames(t scoped, modules []TenantModule) error {
 			m.Names = append(m.Names, name)
 		}
 		return err
-	}, `SELECT name, version, digest, created_ms FROM module_names WHERE tenant = $1 AND digest IN (SELECT digest FROM tenant_modules
-		WHERE tenant = $1 AND (created_ms, digest) <= ($2, $3) AND (created_ms, digest) >= ($4, $5)) ORDER BY name, created_ms, version`,
+	}, `SELECT name, version, digest, created_ms FROM module_names WHERE tenant = $1 AND digest IN
+			(SELECT digest FROM tenant_modules
+			WHERE tenant = $1 AND (created_ms, digest) <= ($2, $3) AND (created_ms, digest) >= ($4, $5))
+		ORDER BY name, created_ms, version`,
 		first.Created.UnixMilli(), first.Digest, last.Created.UnixMilli(), last.Digest)
 }
 

@@ -52,12 +52,19 @@ func addUsage(t scoped, rows ...Usage) error {
 			day = Usage{Day: u.Day}
 		}
 		day.Add(u)
-		if _, err := t.Exec(`INSERT INTO tenant_usage (tenant, day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls, journal_bytes)
+		_, err := t.Exec(`INSERT INTO tenant_usage (tenant, day, agent, module, runs, prompt_tokens,
+				completion_tokens, fuel, wall_ms, calls, journal_bytes)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-			ON CONFLICT (tenant, day, agent, module) DO UPDATE SET runs = tenant_usage.runs + $5, prompt_tokens = tenant_usage.prompt_tokens + $6,
-			completion_tokens = tenant_usage.completion_tokens + $7, fuel = tenant_usage.fuel + $8, wall_ms = tenant_usage.wall_ms + $9,
-			calls = tenant_usage.calls + $10, journal_bytes = tenant_usage.journal_bytes + $11`,
-			u.Day, u.Agent, u.Module, u.Runs, u.PromptTokens, u.CompletionTokens, u.Fuel, u.WallMS, u.Calls, u.JournalBytes); err != nil {
+			ON CONFLICT (tenant, day, agent, module) DO UPDATE SET
+				runs = tenant_usage.runs + $5,
+				prompt_tokens = tenant_usage.prompt_tokens + $6,
+				completion_tokens = tenant_usage.completion_tokens + $7,
+				fuel = tenant_usage.fuel + $8,
+				wall_ms = tenant_usage.wall_ms + $9,
+				calls = tenant_usage.calls + $10,
+				journal_bytes = tenant_usage.journal_bytes + $11`,
+			u.Day, u.Agent, u.Module, u.Runs, u.PromptTokens, u.CompletionTokens, u.Fuel, u.WallMS, u.Calls, u.JournalBytes)
+		if err != nil {
 			return err
 		}
 	}
@@ -72,8 +79,11 @@ func addDay(t scoped, u *Usage) error {
 	}
 	_, err := t.Exec(
 		`INSERT INTO usage_days (tenant, day, runs, tokens, fuel, journal_bytes) VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT (tenant, day) DO UPDATE SET runs = usage_days.runs + $3, tokens = usage_days.tokens + $4, fuel = usage_days.fuel + $5,
-		journal_bytes = usage_days.journal_bytes + $6`,
+		ON CONFLICT (tenant, day) DO UPDATE SET
+			runs = usage_days.runs + $3,
+			tokens = usage_days.tokens + $4,
+			fuel = usage_days.fuel + $5,
+			journal_bytes = usage_days.journal_bytes + $6`,
 		u.Day,
 		u.Runs,
 		tokens,
@@ -94,8 +104,10 @@ func (n *Tenant) Usage(ctx context.Context, from, to string, p Page) (rows []Usa
 			p,
 			scanUsage,
 			func(u *Usage) Position { return Position{Name: u.Day + "/" + u.Agent + "/" + u.Module} },
-			`SELECT day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls, journal_bytes FROM tenant_usage
-			WHERE tenant = $1 AND day >= $2 AND day <= $3 AND (day, agent, module) > ($4, $5, $6) ORDER BY day, agent, module LIMIT $7`,
+			`SELECT day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls, journal_bytes
+			FROM tenant_usage
+			WHERE tenant = $1 AND day >= $2 AND day <= $3 AND (day, agent, module) > ($4, $5, $6)
+			ORDER BY day, agent, module LIMIT $7`,
 			max(from, day),
 			to,
 			day,
@@ -136,8 +148,13 @@ func (n *Tenant) UsageTotal(ctx context.Context, from, to string) (total Usage, 
 				&total.Calls,
 				&total.JournalBytes,
 			},
-			`SELECT CAST(COALESCE(sum(runs), 0) AS BIGINT), CAST(COALESCE(sum(prompt_tokens), 0) AS BIGINT), CAST(COALESCE(sum(completion_tokens), 0) AS BIGINT),
-			CAST(COALESCE(sum(fuel), 0) AS BIGINT), CAST(COALESCE(sum(wall_ms), 0) AS BIGINT), CAST(COALESCE(sum(calls), 0) AS BIGINT), CAST(COALESCE(sum(journal_bytes), 0) AS BIGINT)
+			`SELECT CAST(COALESCE(sum(runs), 0) AS BIGINT),
+				CAST(COALESCE(sum(prompt_tokens), 0) AS BIGINT),
+				CAST(COALESCE(sum(completion_tokens), 0) AS BIGINT),
+				CAST(COALESCE(sum(fuel), 0) AS BIGINT),
+				CAST(COALESCE(sum(wall_ms), 0) AS BIGINT),
+				CAST(COALESCE(sum(calls), 0) AS BIGINT),
+				CAST(COALESCE(sum(journal_bytes), 0) AS BIGINT)
 			FROM tenant_usage WHERE tenant = $1 AND day >= $2 AND day <= $3`,
 			from,
 			to,

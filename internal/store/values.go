@@ -238,7 +238,8 @@ func put(t database.Tx, scope hook.ValueScope, key string, next *storedValue, ve
 	}
 	_, err := t.Exec(
 		`INSERT INTO module_values (tenant, entry, name, value, version, expires_ms) VALUES ($1, $2, $3, $4, $5, `+expires+`)
-		ON CONFLICT (tenant, entry, name) DO UPDATE SET value = excluded.value, version = excluded.version, expires_ms = `+updated,
+		ON CONFLICT (tenant, entry, name) DO UPDATE
+			SET value = excluded.value, version = excluded.version, expires_ms = `+updated,
 		scope.Tenant,
 		scope.Entry,
 		key,

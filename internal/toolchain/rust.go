@@ -90,7 +90,8 @@ func buildRust(ctx context.Context, p *Project, out string) error {
 	if cache, err = filepath.Abs(cache); err != nil {
 		return err
 	}
-	if err := p.run(ctx, env, r.cargo, "build", "--quiet", "--release", "--target", rustTarget, "--target-dir", cache); err != nil {
+	args := []string{"build", "--quiet", "--release", "--target", rustTarget, "--target-dir", cache}
+	if err := p.run(ctx, env, r.cargo, args...); err != nil {
 		return err
 	}
 	found, err := filepath.Glob(filepath.Join(cache, rustTarget, "release", "*.wasm"))

@@ -24,10 +24,12 @@ var written = map[string]string{
 	"List": `export interface Messages {
 	readonly length: number;
 	readonly revision: number;
-	/** Returns the message at an index. Negative indices count from the end. Messages are frozen; copy one to change it. */
+	/** Returns the message at an index. Negative indices count from the end. Messages are frozen; copy one to
+	 * change it. */
 	at(index: number): Message | undefined;
 	slice(from?: number, to?: number): Message[];
-	/** Returns the index of the first message that changed since an earlier revision: the length if nothing changed, 0 if the revision is unknown. */
+	/** Returns the index of the first message that changed since an earlier revision: the length if nothing
+	 * changed, 0 if the revision is unknown. */
 	changedSince(revision: number): number;
 	[Symbol.iterator](): IterableIterator<Message>;
 	findLast(test: (message: Message, index: number) => boolean): Message | undefined;
@@ -39,8 +41,11 @@ var written = map[string]string{
 	insert(at: number, ...messages: Message[]): MessagesPatch;
 	set(at: number, ...messages: Message[]): MessagesPatch;
 	remove(at: number, count?: number): MessagesPatch;
-	/** Replaces messages. change returns the message or undefined to keep it, another message, several messages, or null to remove it. */
-	rewrite(change: (message: Message, index: number) => Message | readonly Message[] | null | undefined | void): MessagesPatch | undefined;
+	/** Replaces messages. change returns the message or undefined to keep it, another message, several messages,
+	 * or null to remove it. */
+	rewrite(
+		change: (message: Message, index: number) => Message | readonly Message[] | null | undefined | void,
+	): MessagesPatch | undefined;
 }`,
 	"ListPatch":  "export type MessagesPatch = Messages | readonly Message[] | { readonly splice: readonly Splice[] };",
 	"ToolsPatch": "export type ToolsPatch = readonly Tool[] | { readonly add?: readonly Tool[]; readonly remove?: readonly string[] };",
@@ -85,7 +90,11 @@ func union(words ...string) string {
 
 // renamed has the TypeScript names of types whose names are already in use.
 var renamed = map[string]string{
-	"Error": "Failure", "Request": "ModelRequest", "Response": "ModelResponse", "List": "Messages", "ListPatch": "MessagesPatch",
+	"Error":     "Failure",
+	"Request":   "ModelRequest",
+	"Response":  "ModelResponse",
+	"List":      "Messages",
+	"ListPatch": "MessagesPatch",
 }
 
 func nameOf(name string) string {

@@ -90,7 +90,8 @@ func goGuest(t testing.TB) []byte {
 // dependency maps the modules that this one depends on to their directories.
 var dependency = sync.OnceValue(func() map[string]string {
 	dirs := map[string]string{}
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Dir}}", "github.com/tetratelabs/wazero", "github.com/extism/go-sdk").
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Dir}}",
+		"github.com/tetratelabs/wazero", "github.com/extism/go-sdk").
 		Output()
 	if err != nil {
 		return dirs

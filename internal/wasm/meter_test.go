@@ -62,7 +62,8 @@ func start(t testing.TB, config wazero.RuntimeConfig, m *Module) *machine {
 	require.NoError(t, err)
 	k := &machine{ctx: ctx, tank: tank{slice: 10_000}}
 	_, err = r.NewHostModuleBuilder(ReservedModule).NewFunctionBuilder().
-		WithGoModuleFunction(api.GoModuleFunc(k.tank.refuel), []api.ValueType{api.ValueTypeI64, api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).
+		WithGoModuleFunction(api.GoModuleFunc(k.tank.refuel), []api.ValueType{api.ValueTypeI64, api.ValueTypeI64},
+			[]api.ValueType{api.ValueTypeI64}).
 		Export(RefuelImport).Instantiate(ctx)
 	require.NoError(t, err)
 	k.Module, err = r.InstantiateWithConfig(ctx, m.Encode(), wazero.NewModuleConfig().WithStartFunctions("_initialize"))

@@ -161,8 +161,10 @@ func plainOperations() (t [256]operation) {
 		i32.and i32.or i32.xor i32.shl i32.shr_s i32.shr_u i32.rotl i32.rotr
 		i64.clz i64.ctz i64.popcnt i64.add i64.sub i64.mul i64.div_s i64.div_u i64.rem_s i64.rem_u
 		i64.and i64.or i64.xor i64.shl i64.shr_s i64.shr_u i64.rotl i64.rotr
-		f32.abs f32.neg f32.ceil f32.floor f32.trunc f32.nearest f32.sqrt f32.add f32.sub f32.mul f32.div f32.min f32.max f32.copysign
-		f64.abs f64.neg f64.ceil f64.floor f64.trunc f64.nearest f64.sqrt f64.add f64.sub f64.mul f64.div f64.min f64.max f64.copysign
+		f32.abs f32.neg f32.ceil f32.floor f32.trunc f32.nearest f32.sqrt
+		f32.add f32.sub f32.mul f32.div f32.min f32.max f32.copysign
+		f64.abs f64.neg f64.ceil f64.floor f64.trunc f64.nearest f64.sqrt
+		f64.add f64.sub f64.mul f64.div f64.min f64.max f64.copysign
 		i32.wrap_i64 i32.trunc_f32_s i32.trunc_f32_u i32.trunc_f64_s i32.trunc_f64_u
 		i64.extend_i32_s i64.extend_i32_u i64.trunc_f32_s i64.trunc_f32_u i64.trunc_f64_s i64.trunc_f64_u
 		f32.convert_i32_s f32.convert_i32_u f32.convert_i64_s f32.convert_i64_u f32.demote_f64
@@ -205,7 +207,9 @@ func vectorOperations() (t [256]operation) {
 		f32x4.eq f32x4.ne f32x4.lt f32x4.gt f32x4.le f32x4.ge f64x2.eq f64x2.ne f64x2.lt f64x2.gt f64x2.le f64x2.ge
 		v128.not v128.and v128.andnot v128.or v128.xor v128.bitselect v128.any_true`)
 	t[0x0c].imm, t[0x0d].imm = immV128, immShuffle
-	for first, lanes := range map[int][3]uint8{0x15: {3, 16}, 0x18: {3, 8}, 0x1b: {2, 4}, 0x1d: {2, 2}, 0x1f: {2, 4}, 0x21: {2, 2}} {
+	for first, lanes := range map[int][3]uint8{
+		0x15: {3, 16}, 0x18: {3, 8}, 0x1b: {2, 4}, 0x1d: {2, 2}, 0x1f: {2, 4}, 0x21: {2, 2},
+	} {
 		for i := range int(lanes[0]) {
 			t[first+i].imm, t[first+i].lanes = immLane, lanes[1]
 		}
@@ -220,7 +224,8 @@ func vectorOperations() (t [256]operation) {
 		f32x4.ceil f32x4.floor f32x4.trunc f32x4.nearest
 		i8x16.shl i8x16.shr_s i8x16.shr_u i8x16.add i8x16.add_sat_s i8x16.add_sat_u i8x16.sub i8x16.sub_sat_s i8x16.sub_sat_u
 		f64x2.ceil f64x2.floor i8x16.min_s i8x16.min_u i8x16.max_s i8x16.max_u f64x2.trunc i8x16.avgr_u
-		i16x8.extadd_pairwise_i8x16_s i16x8.extadd_pairwise_i8x16_u i32x4.extadd_pairwise_i16x8_s i32x4.extadd_pairwise_i16x8_u
+		i16x8.extadd_pairwise_i8x16_s i16x8.extadd_pairwise_i8x16_u
+		i32x4.extadd_pairwise_i16x8_s i32x4.extadd_pairwise_i16x8_u
 		i16x8.abs i16x8.neg i16x8.q15mulr_sat_s i16x8.all_true i16x8.bitmask i16x8.narrow_i32x4_s i16x8.narrow_i32x4_u
 		i16x8.extend_low_i8x16_s i16x8.extend_high_i8x16_s i16x8.extend_low_i8x16_u i16x8.extend_high_i8x16_u
 		i16x8.shl i16x8.shr_s i16x8.shr_u i16x8.add i16x8.add_sat_s i16x8.add_sat_u i16x8.sub i16x8.sub_sat_s i16x8.sub_sat_u
@@ -228,8 +233,10 @@ func vectorOperations() (t [256]operation) {
 		i16x8.extmul_low_i8x16_s i16x8.extmul_high_i8x16_s i16x8.extmul_low_i8x16_u i16x8.extmul_high_i8x16_u
 		i32x4.abs i32x4.neg - i32x4.all_true i32x4.bitmask - -
 		i32x4.extend_low_i16x8_s i32x4.extend_high_i16x8_s i32x4.extend_low_i16x8_u i32x4.extend_high_i16x8_u
-		i32x4.shl i32x4.shr_s i32x4.shr_u i32x4.add - - i32x4.sub - - - i32x4.mul i32x4.min_s i32x4.min_u i32x4.max_s i32x4.max_u
-		i32x4.dot_i16x8_s - i32x4.extmul_low_i16x8_s i32x4.extmul_high_i16x8_s i32x4.extmul_low_i16x8_u i32x4.extmul_high_i16x8_u
+		i32x4.shl i32x4.shr_s i32x4.shr_u i32x4.add - - i32x4.sub - - -
+		i32x4.mul i32x4.min_s i32x4.min_u i32x4.max_s i32x4.max_u
+		i32x4.dot_i16x8_s -
+		i32x4.extmul_low_i16x8_s i32x4.extmul_high_i16x8_s i32x4.extmul_low_i16x8_u i32x4.extmul_high_i16x8_u
 		i64x2.abs i64x2.neg - i64x2.all_true i64x2.bitmask - -
 		i64x2.extend_low_i32x4_s i64x2.extend_high_i32x4_s i64x2.extend_low_i32x4_u i64x2.extend_high_i32x4_u
 		i64x2.shl i64x2.shr_s i64x2.shr_u i64x2.add - - i64x2.sub - - - i64x2.mul

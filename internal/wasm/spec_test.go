@@ -101,7 +101,8 @@ func newSpecWorld(
 	}
 	t.Cleanup(func() { require.NoError(t, w.runtime.Close(ctx)) })
 	_, err := w.runtime.NewHostModuleBuilder(ReservedModule).NewFunctionBuilder().
-		WithGoModuleFunction(api.GoModuleFunc(w.tank.refuel), []api.ValueType{api.ValueTypeI64, api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).
+		WithGoModuleFunction(api.GoModuleFunc(w.tank.refuel), []api.ValueType{api.ValueTypeI64, api.ValueTypeI64},
+			[]api.ValueType{api.ValueTypeI64}).
 		Export(RefuelImport).Instantiate(ctx)
 	require.NoError(t, err)
 	_, err = w.runtime.Instantiate(ctx, shared)

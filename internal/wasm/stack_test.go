@@ -70,7 +70,8 @@ func TestFrames(t *testing.T) {
 			each(100, func(i int) []byte { return slices.Concat(get(i), []byte{0x42, 1, 0x7c}, set(i)) }), []byte{0x10, 0},
 			repeat([]byte{0x41, 0, 0x28, 2, 0, 0x0d, 0, 0x0b}, 50))},
 		{"arms", false, locals(100), 0, 0, slices.Concat(repeat([]byte{0x41, 0, 0x28, 2, 0, 0x04, 0x40}, 50),
-			each(100, func(i int) []byte { return append(bytes.Clone(load), set(i)...) }), repeat([]byte{0x0b, 0x10, 0}, 50), each(100, store))},
+			each(100, func(i int) []byte { return append(bytes.Clone(load), set(i)...) }), repeat([]byte{0x0b, 0x10, 0}, 50),
+			each(100, store))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := recursive(t, c.locals, c.params, c.results, c.body)

@@ -76,7 +76,9 @@ func TestOperands(t *testing.T) {
 	for seed := range uint64(50) {
 		check(t, generate(seed), fmt.Sprint("seed ", seed))
 	}
-	for prefix, table := range map[Opcode][]operation{0: plain[:], prefixMisc << 8: misc[:], prefixVector << 8: vector[:]} {
+	for prefix, table := range map[Opcode][]operation{
+		0: plain[:], prefixMisc << 8: misc[:], prefixVector << 8: vector[:],
+	} {
 		for i, o := range table {
 			require.True(t, o.name == "" || followed[prefix|Opcode(i)], "no module has %s", o.name)
 		}

@@ -66,7 +66,10 @@ func (a *approve) Configure(*middleware.Context) error {
 		why   string
 	}{
 		{!(a.AllowBelow >= 0 && a.AllowBelow <= a.DenyFrom && a.DenyFrom <= 100), fmt.Sprintf("allow_below and deny_from: want 0 <= %v <= %v <= 100", a.AllowBelow, a.DenyFrom)},
-		{a.OnFailure != failDeny && a.OnFailure != failAsk, fmt.Sprintf("on_failure: %q is not one of deny, ask", a.OnFailure)},
+		{
+			a.OnFailure != failDeny && a.OnFailure != failAsk,
+			fmt.Sprintf("on_failure: %q is not one of deny, ask", a.OnFailure),
+		},
 		{a.Retries < 0 || a.Retries > 5, fmt.Sprintf("retries: %d is not 0 to 5", a.Retries)},
 		{a.UserMessages < 0 || a.UserMessages > 20, fmt.Sprintf("user_messages: %d is not 0 to 20", a.UserMessages)},
 		{a.MaxArguments < 1 || a.MaxArguments > 1<<20, fmt.Sprintf("max_arguments: %d is not 1 to 1048576", a.MaxArguments)},

@@ -109,12 +109,14 @@ func TestFailures(t *testing.T) {
 		want    string
 		asked   int
 	}{
-		"out of time":              {nil, []any{timeout}, "deny", 2},
-		"then a person":            {object{"on_failure": "ask"}, []any{timeout}, "ask", 2},
-		"once":                     {nil, []any{timeout, good}, "allow", 2},
-		"bad JSON once":            {nil, []any{"?", good}, "allow", 2},
-		"not granted":              {nil, []any{&abi.Error{Code: abi.CodeDenied, Message: "no grant"}}, "deny", 1},
-		"another reviewer":         {object{"models": []string{"a", "b"}, "retries": 0}, []any{errors.New("down"), good}, "allow", 2},
+		"out of time":   {nil, []any{timeout}, "deny", 2},
+		"then a person": {object{"on_failure": "ask"}, []any{timeout}, "ask", 2},
+		"once":          {nil, []any{timeout, good}, "allow", 2},
+		"bad JSON once": {nil, []any{"?", good}, "allow", 2},
+		"not granted":   {nil, []any{&abi.Error{Code: abi.CodeDenied, Message: "no grant"}}, "deny", 1},
+		"another reviewer": {
+			object{"models": []string{"a", "b"}, "retries": 0}, []any{errors.New("down"), good}, "allow", 2,
+		},
 		"another reviewer, denied": {object{"models": []string{"a", "b"}}, []any{&abi.Error{Code: abi.CodeDenied, Message: "not the agent's"}, good}, "allow", 2},
 		"no reviewer":              {object{"models": []string{"a", "b"}, "retries": 2}, []any{"?"}, "deny", 6},
 	} {

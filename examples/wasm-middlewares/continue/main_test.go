@@ -103,15 +103,17 @@ func TestCalled(t *testing.T) {
 		calls []call
 		want  string
 	}{
-		"never":                 {object{"called": "save"}, nil, "- Call save, so that it succeeds."},
-		"another":               {object{"called": "save"}, []call{{1, "load", true}}, "- Call save, so that it succeeds."},
-		"failed":                {object{"called": "save"}, []call{{1, "save", false}}, "- Call save, so that it succeeds."},
-		"worked":                {object{"called": "save"}, []call{{1, "save", true}}, ""},
-		"worked, failed later":  {object{"called": "save"}, []call{{1, "save", true}, {2, "save", false}}, ""},
-		"pattern":               {object{"called": "run_*"}, []call{{1, "run_tests", true}}, ""},
-		"own words":             {object{"called": "save", "say": "Save it."}, nil, "- Save it."},
-		"after nothing":         {object{"called": "test", "after": []string{"edit"}}, nil, ""},
-		"after an edit":         {object{"called": "test", "after": []string{"edit"}}, []call{{1, "edit", true}, {2, "test", true}}, ""},
+		"never":                {object{"called": "save"}, nil, "- Call save, so that it succeeds."},
+		"another":              {object{"called": "save"}, []call{{1, "load", true}}, "- Call save, so that it succeeds."},
+		"failed":               {object{"called": "save"}, []call{{1, "save", false}}, "- Call save, so that it succeeds."},
+		"worked":               {object{"called": "save"}, []call{{1, "save", true}}, ""},
+		"worked, failed later": {object{"called": "save"}, []call{{1, "save", true}, {2, "save", false}}, ""},
+		"pattern":              {object{"called": "run_*"}, []call{{1, "run_tests", true}}, ""},
+		"own words":            {object{"called": "save", "say": "Save it."}, nil, "- Save it."},
+		"after nothing":        {object{"called": "test", "after": []string{"edit"}}, nil, ""},
+		"after an edit": {
+			object{"called": "test", "after": []string{"edit"}}, []call{{1, "edit", true}, {2, "test", true}}, "",
+		},
 		"beside an edit":        {object{"called": "test", "after": []string{"edit"}}, []call{{1, "edit", true}, {1, "test", true}}, "- Call test after the last call of edit, so that it succeeds."},
 		"before the last edit":  {object{"called": "test", "after": []string{"edit", "w*"}}, []call{{1, "edit", true}, {2, "test", true}, {3, "write", false}}, "- Call test after the last call of write, so that it succeeds."},
 		"two edits of one step": {object{"called": "test", "after": []string{"*"}}, []call{{1, "b", true}, {1, "a", true}}, "- Call test after the last call of a, so that it succeeds."},
@@ -147,10 +149,12 @@ func TestConfig(t *testing.T) {
 		"checks[0]: error parsing regexp":                             checks(object{"must_not": "("}),
 		"checks[0].calls":                                             checks(object{"calls": "x"}),
 		"accept[0]: want a regular expression that does not match th": {"checks": []object{{"must": "x"}}, "accept": []string{"x*"}},
-		"accept[1]: want a regular expression":                        {"checks": []object{{"must": "x"}}, "accept": []string{"x", "("}},
-		"max_times: 0 is not 1 to 50":                                 {"checks": []object{{"must": "x"}}, "max_times": 0},
-		`then: "go" is not one of answer, stop`:                       {"checks": []object{{"must": "x"}}, "then": "go"},
-		"prompt: {missing} must stand in it":                          {"checks": []object{{"must": "x"}}, "prompt": "go on"},
+		"accept[1]: want a regular expression": {
+			"checks": []object{{"must": "x"}}, "accept": []string{"x", "("},
+		},
+		"max_times: 0 is not 1 to 50":           {"checks": []object{{"must": "x"}}, "max_times": 0},
+		`then: "go" is not one of answer, stop`: {"checks": []object{{"must": "x"}}, "then": "go"},
+		"prompt: {missing} must stand in it":    {"checks": []object{{"must": "x"}}, "prompt": "go on"},
 	} {
 		h := middlewaretest.New(middleware.Options{}, newKeeper())
 		require.ErrorContains(t, h.Configure(config), want)

@@ -89,8 +89,17 @@ func TestToolResults(t *testing.T) {
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	for text, safe := range map[string]bool{
-		`{"unsafe":false}`: true, ` {"unsafe": false} `: true, `{"unsafe":true}`: false, `{}`: false, ``: false, `{"unsafe":"false"}`: false,
-		`{"Unsafe":false}`: false, `{"unsafe":null}`: false, `{"unsafe":true,"unsafe":false}`: false, `It is {"unsafe":false}`: false, `!`: false,
+		`{"unsafe":false}`:               true,
+		` {"unsafe": false} `:            true,
+		`{"unsafe":true}`:                false,
+		`{}`:                             false,
+		``:                               false,
+		`{"unsafe":"false"}`:             false,
+		`{"Unsafe":false}`:               false,
+		`{"unsafe":null}`:                false,
+		`{"unsafe":true,"unsafe":false}`: false,
+		`It is {"unsafe":false}`:         false,
+		`!`:                              false,
 	} {
 		h := newBench(t, object{"judge": true})
 		h.OwnModel = func(middlewaretest.ModelCall) (*abi.Response, error) {
@@ -173,8 +182,12 @@ func TestFinal(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for want, config := range map[string]object{
-		"tool_results:": {"tool_results": "x"}, "window: 99": {"window": 99}, "max_bytes: 5": {"max_bytes": 5},
-		"refusal:": {"refusal": ""}, "patterns[0]": {"patterns": []string{"("}}, "patterns[1]": {"patterns": []string{"a", "b*"}},
+		"tool_results:": {"tool_results": "x"},
+		"window: 99":    {"window": 99},
+		"max_bytes: 5":  {"max_bytes": 5},
+		"refusal:":      {"refusal": ""},
+		"patterns[0]":   {"patterns": []string{"("}},
+		"patterns[1]":   {"patterns": []string{"a", "b*"}},
 	} {
 		require.ErrorContains(t, middlewaretest.New(middleware.Options{}, newGuard()).Configure(config), want)
 	}

@@ -92,9 +92,18 @@ func TestImports(t *testing.T) {
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{
-		"AGENTS.md": "Read @docs/a.md and @docs/a.md.", "docs/a.md": "A, with @b.md", "docs/b.md": "B, back to @a.md and @../AGENTS.md",
-		"up.md": "@../../etc/passwd.txt @/etc/passwd @gone.md", "big.md": strings.Repeat("x", 5000),
-		"0.md": "@1.md", "1.md": "@2.md", "2.md": "@3.md", "3.md": "@4.md", "4.md": "@5.md", "5.md": "five @6.md", "6.md": "six",
+		"AGENTS.md": "Read @docs/a.md and @docs/a.md.",
+		"docs/a.md": "A, with @b.md",
+		"docs/b.md": "B, back to @a.md and @../AGENTS.md",
+		"up.md":     "@../../etc/passwd.txt @/etc/passwd @gone.md",
+		"big.md":    strings.Repeat("x", 5000),
+		"0.md":      "@1.md",
+		"1.md":      "@2.md",
+		"2.md":      "@3.md",
+		"3.md":      "@4.md",
+		"4.md":      "@5.md",
+		"5.md":      "five @6.md",
+		"6.md":      "six",
 	}
 	for name, c := range map[string]struct {
 		load []string
@@ -253,8 +262,10 @@ func TestConfig(t *testing.T) {
 		`files: "a//b" is no path below`:                       {"files": map[string]string{"a//b": ""}},
 		`load[0]: files has no "x", and there is no read_tool`: {"load": []string{"x"}},
 		`skills[0]: ".." is no path below the root`:            {"skills": []string{".."}, "read_tool": "x"},
-		"x is no skill: it does not begin":                     {"skills": []string{"x"}, "files": map[string]string{"x": ""}},
-		`two skills are named "invoices"`:                      {"skills": []string{"x", "y"}, "files": map[string]string{"x": invoices, "y": invoices}},
+		"x is no skill: it does not begin": {
+			"skills": []string{"x"}, "files": map[string]string{"x": ""},
+		},
+		`two skills are named "invoices"`: {"skills": []string{"x", "y"}, "files": map[string]string{"x": invoices, "y": invoices}},
 	} {
 		h := middlewaretest.New(middleware.Options{}, newInstructor())
 		require.ErrorContains(t, h.Configure(config), "config: "+want)

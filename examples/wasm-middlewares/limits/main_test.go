@@ -165,7 +165,9 @@ func TestMoney(t *testing.T) {
 	require.Equal(t, "stop: The limit of 0.001 money for this run is reached.", b.model())
 
 	// Reported usage never lowers a sum, and a total without a breakdown still costs money.
-	for _, usage := range []abi.Usage{{TotalTokens: 40}, {PromptTokens: -1 << 62, CompletionTokens: 1 << 62}, {PromptTokens: 1<<63 - 1, TotalTokens: -1}} {
+	for _, usage := range []abi.Usage{
+		{TotalTokens: 40}, {PromptTokens: -1 << 62, CompletionTokens: 1 << 62}, {PromptTokens: 1<<63 - 1, TotalTokens: -1},
+	} {
 		b = newBench(
 			t,
 			object{"run": object{"money": 0.001}, "prices": object{"*": object{"input": 10, "output": 30}}, "on_limit": "stop"},

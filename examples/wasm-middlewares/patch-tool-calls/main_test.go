@@ -79,11 +79,14 @@ func TestPlaceholders(t *testing.T) {
 		"the user's behind it":     {[]abi.Message{user, onlyA, user}, []abi.Message{user, onlyA, a, user}},
 		"late result":              {[]abi.Message{onlyA, user, resultA}, []abi.Message{onlyA, a, user, resultA}},
 		"several messages":         {[]abi.Message{onlyA, both, resultA}, []abi.Message{onlyA, a, both, b, resultA}},
-		"a call twice":             {[]abi.Message{calls("t#c", "t#c"), abi.ToolMessage("c", "t", abi.Text("x"))}, []abi.Message{calls("t#c", "t#c"), canceled("t", "c"), abi.ToolMessage("c", "t", abi.Text("x"))}},
-		"an orphan":                {[]abi.Message{resultA, user, resultA}, []abi.Message{resultA, user, resultA}},
-		"a duplicate":              {[]abi.Message{onlyA, resultA, resultA}, []abi.Message{onlyA, resultA, resultA}},
-		"parts":                    {[]abi.Message{inParts(both), inParts(resultA)}, []abi.Message{inParts(both), b, inParts(resultA)}},
-		"a call without an id":     {[]abi.Message{calls("tool_a#"), user}, []abi.Message{calls("tool_a#"), user}},
+		"a call twice": {
+			[]abi.Message{calls("t#c", "t#c"), abi.ToolMessage("c", "t", abi.Text("x"))},
+			[]abi.Message{calls("t#c", "t#c"), canceled("t", "c"), abi.ToolMessage("c", "t", abi.Text("x"))},
+		},
+		"an orphan":            {[]abi.Message{resultA, user, resultA}, []abi.Message{resultA, user, resultA}},
+		"a duplicate":          {[]abi.Message{onlyA, resultA, resultA}, []abi.Message{onlyA, resultA, resultA}},
+		"parts":                {[]abi.Message{inParts(both), inParts(resultA)}, []abi.Message{inParts(both), b, inParts(resultA)}},
+		"a call without an id": {[]abi.Message{calls("tool_a#"), user}, []abi.Message{calls("tool_a#"), user}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,19 +110,28 @@ func TestRemovesResults(t *testing.T) {
 		orphans, duplicates bool
 		before, after       []abi.Message
 	}{
-		"an orphan at the begin":          {true, false, []abi.Message{resultA, user}, []abi.Message{user}},
-		"an orphan behind a user":         {true, false, []abi.Message{user, resultA, user}, []abi.Message{user, user}},
-		"an orphan between results":       {true, false, []abi.Message{both, other, resultA}, []abi.Message{both, canceled("tool_b", "call_2"), resultA}},
-		"a late result":                   {true, false, []abi.Message{onlyA, user, resultA}, []abi.Message{onlyA, a, user}},
-		"nothing but orphans":             {true, false, []abi.Message{resultA, other}, nil},
-		"orphans stay":                    {false, true, []abi.Message{resultA, user}, []abi.Message{resultA, user}},
-		"a duplicate":                     {false, true, []abi.Message{onlyA, resultA, second, user}, []abi.Message{onlyA, resultA, user}},
-		"several":                         {true, true, []abi.Message{onlyA, second, resultA, other, second}, []abi.Message{onlyA, second}},
-		"duplicates stay":                 {true, false, []abi.Message{onlyA, resultA, second}, []abi.Message{onlyA, resultA, second}},
-		"a result beside a placeholder":   {false, true, []abi.Message{onlyA, a, resultA}, []abi.Message{onlyA, resultA}},
-		"two placeholders":                {false, true, []abi.Message{onlyA, a, a}, []abi.Message{onlyA, a}},
-		"the id of an earlier round":      {true, true, []abi.Message{onlyA, resultA, onlyA, second}, []abi.Message{onlyA, resultA, onlyA, second}},
-		"a call twice has two results":    {true, true, []abi.Message{calls("t#c", "t#c"), other, abi.ToolMessage("c", "t", abi.Text("1")), abi.ToolMessage("c", "t", abi.Text("2"))}, []abi.Message{calls("t#c", "t#c"), abi.ToolMessage("c", "t", abi.Text("1")), abi.ToolMessage("c", "t", abi.Text("2"))}},
+		"an orphan at the begin":        {true, false, []abi.Message{resultA, user}, []abi.Message{user}},
+		"an orphan behind a user":       {true, false, []abi.Message{user, resultA, user}, []abi.Message{user, user}},
+		"an orphan between results":     {true, false, []abi.Message{both, other, resultA}, []abi.Message{both, canceled("tool_b", "call_2"), resultA}},
+		"a late result":                 {true, false, []abi.Message{onlyA, user, resultA}, []abi.Message{onlyA, a, user}},
+		"nothing but orphans":           {true, false, []abi.Message{resultA, other}, nil},
+		"orphans stay":                  {false, true, []abi.Message{resultA, user}, []abi.Message{resultA, user}},
+		"a duplicate":                   {false, true, []abi.Message{onlyA, resultA, second, user}, []abi.Message{onlyA, resultA, user}},
+		"several":                       {true, true, []abi.Message{onlyA, second, resultA, other, second}, []abi.Message{onlyA, second}},
+		"duplicates stay":               {true, false, []abi.Message{onlyA, resultA, second}, []abi.Message{onlyA, resultA, second}},
+		"a result beside a placeholder": {false, true, []abi.Message{onlyA, a, resultA}, []abi.Message{onlyA, resultA}},
+		"two placeholders":              {false, true, []abi.Message{onlyA, a, a}, []abi.Message{onlyA, a}},
+		"the id of an earlier round":    {true, true, []abi.Message{onlyA, resultA, onlyA, second}, []abi.Message{onlyA, resultA, onlyA, second}},
+		"a call twice has two results": {
+			true,
+			true,
+			[]abi.Message{
+				calls("t#c", "t#c"), other, abi.ToolMessage("c", "t", abi.Text("1")), abi.ToolMessage("c", "t", abi.Text("2")),
+			},
+			[]abi.Message{
+				calls("t#c", "t#c"), abi.ToolMessage("c", "t", abi.Text("1")), abi.ToolMessage("c", "t", abi.Text("2")),
+			},
+		},
 		"parts of an orphan and a result": {true, true, []abi.Message{inParts(resultA), onlyA, inParts(resultA), resultA}, []abi.Message{onlyA, inParts(resultA)}},
 	} {
 		t.Run(name, func(t *testing.T) {

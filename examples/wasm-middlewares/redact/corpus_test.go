@@ -84,8 +84,8 @@ func grouped(s, between string) string {
 }
 
 var sentences = []string{
-	"Please write to %s before Friday.", "contact: %s", "{\"note\":\"%s\"}", "The customer (%s) called twice.", "a,b,%s,c\n", "Kunde %s, Auftrag 17", "<td>%s</td>", "%s",
-	"请联系 %s 谢谢", "from=%s; to=all",
+	"Please write to %s before Friday.", "contact: %s", "{\"note\":\"%s\"}", "The customer (%s) called twice.",
+	"a,b,%s,c\n", "Kunde %s, Auftrag 17", "<td>%s</td>", "%s", "请联系 %s 谢谢", "from=%s; to=all",
 }
 
 // harmless generates text that resembles personal data.

@@ -34,18 +34,35 @@ func TestRequestIsHiddenOnTheWire(t *testing.T) {
 		ToolCalls:        []abi.ToolCall{abi.NewToolCall("1", "t", `{"to":"`+mail+`"}`)},
 	}
 	messages := []abi.Message{
-		abi.System("be kind, " + mail), abi.User("I am " + mail), calls, abi.ToolMessage("1", "t", abi.Text("sent to "+mail)),
+		abi.System("be kind, " + mail),
+		abi.User("I am " + mail),
+		calls,
+		abi.ToolMessage("1", "t", abi.Text("sent to "+mail)),
 		abi.Assistant(
 			"done, " + mail,
-		), {Role: abi.RoleUser, Content: abi.Parts(abi.Part{Type: abi.PartText, Text: mail}, abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"https://example.com/a.png"}`)})},
+		),
+		{
+			Role: abi.RoleUser,
+			Content: abi.Parts(abi.Part{Type: abi.PartText, Text: mail}, abi.Part{
+				Type: abi.PartImage, ImageURL: []byte(`{"url":"https://example.com/a.png"}`),
+			}),
+		},
 	}
 	for name, c := range map[string]struct {
 		config object
 		want   []string
 	}{
-		"by default": {nil, []string{"be kind, " + mail, "I am " + hidden, "", "sent to " + hidden, "done, " + hidden, hidden}},
-		"nothing":    {object{"input": false, "output": false, "tool_results": false}, []string{"be kind, " + mail, "I am " + mail, "", "sent to " + mail, "done, " + mail, mail}},
-		"input":      {object{"output": false, "tool_results": false}, []string{"be kind, " + mail, "I am " + hidden, "", "sent to " + mail, "done, " + mail, hidden}},
+		"by default": {
+			nil, []string{"be kind, " + mail, "I am " + hidden, "", "sent to " + hidden, "done, " + hidden, hidden},
+		},
+		"nothing": {
+			object{"input": false, "output": false, "tool_results": false},
+			[]string{"be kind, " + mail, "I am " + mail, "", "sent to " + mail, "done, " + mail, mail},
+		},
+		"input": {
+			object{"output": false, "tool_results": false},
+			[]string{"be kind, " + mail, "I am " + hidden, "", "sent to " + mail, "done, " + mail, hidden},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,11 +99,28 @@ func TestInputIsHiddenInTheState(t *testing.T) {
 		arguments string
 		remembers int
 	}{
-		"by default": {nil, []string{"I am " + hidden, "", "sent to " + hidden, "done, " + hidden, "thanks"}, call.Function.Arguments, 0},
-		"arguments":  {object{"tool_arguments": true}, []string{"I am " + hidden, "", "sent to " + hidden, "done, " + hidden, "thanks"}, `{"to":"[REDACTED_EMAIL]"}`, 0},
-		"results":    {object{"input": false, "output": false}, []string{"I am " + mail, "", "sent to " + hidden, "done, " + mail, "thanks"}, call.Function.Arguments, 0},
-		"token":      {object{"strategy": "token"}, texts(messages), call.Function.Arguments, 0},
-		"block":      {object{"strategy": "block"}, []string{"I am [BLOCKED_EMAIL]", "", "sent to [BLOCKED_EMAIL]", "done, [BLOCKED_EMAIL]", "thanks"}, call.Function.Arguments, 1},
+		"by default": {
+			nil, []string{"I am " + hidden, "", "sent to " + hidden, "done, " + hidden, "thanks"}, call.Function.Arguments, 0,
+		},
+		"arguments": {
+			object{"tool_arguments": true},
+			[]string{"I am " + hidden, "", "sent to " + hidden, "done, " + hidden, "thanks"},
+			`{"to":"[REDACTED_EMAIL]"}`,
+			0,
+		},
+		"results": {
+			object{"input": false, "output": false},
+			[]string{"I am " + mail, "", "sent to " + hidden, "done, " + mail, "thanks"},
+			call.Function.Arguments,
+			0,
+		},
+		"token": {object{"strategy": "token"}, texts(messages), call.Function.Arguments, 0},
+		"block": {
+			object{"strategy": "block"},
+			[]string{"I am [BLOCKED_EMAIL]", "", "sent to [BLOCKED_EMAIL]", "done, [BLOCKED_EMAIL]", "thanks"},
+			call.Function.Arguments,
+			1,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

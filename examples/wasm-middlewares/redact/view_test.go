@@ -81,10 +81,17 @@ func TestAcrossParts(t *testing.T) {
 	part := func(s string) abi.Part { return abi.Part{Type: abi.PartText, Text: s} }
 	image := abi.Part{Type: abi.PartImage}
 	for name, c := range map[string]struct{ parts, want []abi.Part }{
-		"whole":    {[]abi.Part{part("a bob@example.com"), part("The end")}, []abi.Part{part("a " + hidden), part("The end")}},
-		"cut":      {[]abi.Part{part("a bob@exam"), part("ple.com, b 10."), part("0.0"), part(".1.")}, []abi.Part{part("a " + hidden), part(", b [REDACTED_IP]"), part(""), part(".")}},
-		"an image": {[]abi.Part{part("bob@exam"), image, part("ple.com")}, []abi.Part{part("bob@exam"), image, part("ple.com")}},
-		"nothing":  {[]abi.Part{part("a"), part(""), part("b")}, []abi.Part{part("a"), part(""), part("b")}},
+		"whole": {
+			[]abi.Part{part("a bob@example.com"), part("The end")}, []abi.Part{part("a " + hidden), part("The end")},
+		},
+		"cut": {
+			[]abi.Part{part("a bob@exam"), part("ple.com, b 10."), part("0.0"), part(".1.")},
+			[]abi.Part{part("a " + hidden), part(", b [REDACTED_IP]"), part(""), part(".")},
+		},
+		"an image": {
+			[]abi.Part{part("bob@exam"), image, part("ple.com")}, []abi.Part{part("bob@exam"), image, part("ple.com")},
+		},
+		"nothing": {[]abi.Part{part("a"), part(""), part("b")}, []abi.Part{part("a"), part(""), part("b")}},
 	} {
 		h := newHost(t, nil)
 		got := sent(t, h, abi.Message{Role: abi.RoleUser, Content: abi.Parts(c.parts...)})

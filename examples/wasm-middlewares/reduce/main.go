@@ -62,7 +62,10 @@ func (r *reducer) Configure(*middleware.Context) error {
 		{r.MaxBytes == 0 && r.ClearTokens == 0, "max_bytes and clear_tokens are both 0: nothing would ever be done"},
 		{r.MaxBytes > 0 && (r.PreviewBytes < 0 || r.PreviewBytes > r.MaxBytes), middleware.Sprintf("preview_bytes: %d is not 0 to max_bytes, %d", r.PreviewBytes, r.MaxBytes)},
 		{r.KeepRounds < 1, "keep_rounds: at least 1: the model has not seen the last results yet"},
-		{r.Keep != keepRun && r.Keep != keepStore && r.Keep != keepNone, middleware.Sprintf("keep: %q is not one of run, store, none", r.Keep)},
+		{
+			r.Keep != keepRun && r.Keep != keepStore && r.Keep != keepNone,
+			middleware.Sprintf("keep: %q is not one of run, store, none", r.Keep),
+		},
 		{r.Tool == "" || r.PageBytes < 100, "the tool needs a name, and page_bytes of at least 100"},
 	} {
 		if c.wrong {

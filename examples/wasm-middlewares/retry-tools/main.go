@@ -112,7 +112,9 @@ func (r *retry) WrapToolCall(
 			}
 			return result, err
 		}
-		if failed := ctx.Emit("tool_retried", map[string]any{"tool": call.Name, "attempt": attempt, "error": why}); failed != nil {
+		if failed := ctx.Emit("tool_retried", map[string]any{
+			"tool": call.Name, "attempt": attempt, "error": why,
+		}); failed != nil {
 			return nil, failed
 		}
 	}

@@ -71,24 +71,26 @@ func TestTriesAgain(t *testing.T) {
 		answers []any
 		calls   int
 	}{
-		"goes well":                   {nil, read, []any{"ok"}, 1},
-		"fails once":                  {nil, read, []any{busy, "ok"}, 2},
-		"fails three times":           {nil, read, []any{busy}, 3},
-		"fails for good":              {nil, read, []any{errors.New("no such file")}, 1},
-		"any failure":                 {object{"when": "any"}, read, []any{errors.New("no such file")}, 3},
-		"not even then":               {object{"when": "any"}, read, []any{&abi.Error{Code: abi.CodeInvalid, Message: "timeout must be a number"}}, 1},
-		"denied":                      {object{"when": "any"}, read, []any{&abi.Error{Code: abi.CodeDenied, Message: "no"}}, 1},
-		"says it may be tried":        {nil, read, []any{&abi.Error{Code: abi.CodeTool, Message: "hm", Retryable: true}, "ok"}, 2},
-		"not reached":                 {nil, read, []any{&abi.Error{Code: abi.CodeUnavailable, Message: "hm"}, "ok"}, 2},
-		"by its status":               {nil, read, []any{&abi.Error{Code: abi.CodeTool, Message: "hm", Status: 429}, "ok"}, 2},
-		"asks to wait":                {nil, read, []any{&abi.Error{Code: abi.CodeTool, Message: "busy", Status: 429, RetryAfterMS: 100}, "ok"}, 1},
-		"an error result":             {nil, read, []any{"!request timed out", "ok"}, 2},
-		"a number like a status":      {nil, read, []any{"!row 502 violates a constraint"}, 3}, // retried in vain, as the README says
-		"an error result for good":    {nil, read, []any{"!no such file"}, 1},
-		"one's own pattern":           {object{"match": []string{"^flaky"}}, read, []any{"!flaky thing", "ok"}, 2},
-		"more attempts":               {object{"attempts": 5}, read, []any{busy}, 5},
-		"not idempotent":              {nil, abi.Call{Name: "send", Arguments: "{}"}, []any{busy}, 1},
-		"named":                       {object{"tools": []string{"se*"}}, abi.Call{Name: "send", Arguments: "{}"}, []any{busy}, 3},
+		"goes well":                {nil, read, []any{"ok"}, 1},
+		"fails once":               {nil, read, []any{busy, "ok"}, 2},
+		"fails three times":        {nil, read, []any{busy}, 3},
+		"fails for good":           {nil, read, []any{errors.New("no such file")}, 1},
+		"any failure":              {object{"when": "any"}, read, []any{errors.New("no such file")}, 3},
+		"not even then":            {object{"when": "any"}, read, []any{&abi.Error{Code: abi.CodeInvalid, Message: "timeout must be a number"}}, 1},
+		"denied":                   {object{"when": "any"}, read, []any{&abi.Error{Code: abi.CodeDenied, Message: "no"}}, 1},
+		"says it may be tried":     {nil, read, []any{&abi.Error{Code: abi.CodeTool, Message: "hm", Retryable: true}, "ok"}, 2},
+		"not reached":              {nil, read, []any{&abi.Error{Code: abi.CodeUnavailable, Message: "hm"}, "ok"}, 2},
+		"by its status":            {nil, read, []any{&abi.Error{Code: abi.CodeTool, Message: "hm", Status: 429}, "ok"}, 2},
+		"asks to wait":             {nil, read, []any{&abi.Error{Code: abi.CodeTool, Message: "busy", Status: 429, RetryAfterMS: 100}, "ok"}, 1},
+		"an error result":          {nil, read, []any{"!request timed out", "ok"}, 2},
+		"a number like a status":   {nil, read, []any{"!row 502 violates a constraint"}, 3}, // retried in vain, as the README says
+		"an error result for good": {nil, read, []any{"!no such file"}, 1},
+		"one's own pattern":        {object{"match": []string{"^flaky"}}, read, []any{"!flaky thing", "ok"}, 2},
+		"more attempts":            {object{"attempts": 5}, read, []any{busy}, 5},
+		"not idempotent":           {nil, abi.Call{Name: "send", Arguments: "{}"}, []any{busy}, 1},
+		"named": {
+			object{"tools": []string{"se*"}}, abi.Call{Name: "send", Arguments: "{}"}, []any{busy}, 3,
+		},
 		"idempotent, and others name": {object{"tools": []string{"se*"}}, read, []any{busy}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

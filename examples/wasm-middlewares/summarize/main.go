@@ -118,7 +118,11 @@ func (s *summarizer) BeforeModelRewriteState(ctx *middleware.Context, state *mid
 	}
 	state.Messages.Replace(from, to, message)
 	return ctx.Emit("summarized", map[string]int{
-		"messages": to - from, "tokens": old.tokens, "summary_tokens": tokens.Message(message), "model_calls": calls, "before": size,
+		"messages":       to - from,
+		"tokens":         old.tokens,
+		"summary_tokens": tokens.Message(message),
+		"model_calls":    calls,
+		"before":         size,
 	})
 }
 

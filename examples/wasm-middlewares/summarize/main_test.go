@@ -307,13 +307,20 @@ func TestRetries(t *testing.T) {
 		models  []string
 		works   bool
 	}{
-		"at once":               {nil, []any{"ok"}, []string{""}, true},
-		"the second time":       {nil, []any{overloaded, "ok"}, []string{"", ""}, true},
-		"an empty one":          {nil, []any{" \n", "ok"}, []string{"", ""}, true},
-		"never":                 {nil, []any{overloaded}, []string{"", "", ""}, false},
-		"not allowed":           {nil, []any{denied}, []string{""}, false},
-		"another model":         {map[string]any{"models": []string{"a", "b"}, "retries": 1}, []any{overloaded, overloaded, "ok"}, []string{"a", "a", "b"}, true},
-		"another, at once":      {map[string]any{"models": []string{"a", "b"}}, []any{denied, "ok"}, []string{"a", "b"}, true},
+		"at once":         {nil, []any{"ok"}, []string{""}, true},
+		"the second time": {nil, []any{overloaded, "ok"}, []string{"", ""}, true},
+		"an empty one":    {nil, []any{" \n", "ok"}, []string{"", ""}, true},
+		"never":           {nil, []any{overloaded}, []string{"", "", ""}, false},
+		"not allowed":     {nil, []any{denied}, []string{""}, false},
+		"another model": {
+			map[string]any{"models": []string{"a", "b"}, "retries": 1},
+			[]any{overloaded, overloaded, "ok"},
+			[]string{"a", "a", "b"},
+			true,
+		},
+		"another, at once": {
+			map[string]any{"models": []string{"a", "b"}}, []any{denied, "ok"}, []string{"a", "b"}, true,
+		},
 		"no retries, no luck":   {map[string]any{"retries": 0}, []any{overloaded}, []string{""}, false},
 		"no shorter than it is": {nil, []any{long(5000)}, []string{""}, false},
 	} {

@@ -128,7 +128,8 @@ func (e entry) score(words []string) int {
 // mcp, slack, send and message.
 func nameParts(name string) []string {
 	var parts []string
-	for _, field := range strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+	separates := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+	for _, field := range strings.FieldsFunc(name, separates) {
 		for _, part := range splitCamelCase(field) {
 			parts = append(parts, strings.ToLower(part))
 		}

@@ -215,7 +215,10 @@ func (o *open) finished(e *abi.Event) []item {
 		it := item{name: "agent_runner.entry", parent: o.id("run"), end: e.TimeMS, level: middleware.LogDebug}
 		it.add("agent_runner.entry", s.Entry)
 		it.opt("agent_runner.module.digest", s.Digest)
-		for _, n := range []attr{{"calls", s.Calls}, {"faults", s.Faults}, {"fuel", s.Fuel}, {"bytes_in", s.BytesIn}, {"bytes_out", s.BytesOut}, {"wall_us", s.WallUS}} {
+		for _, n := range []attr{
+			{"calls", s.Calls}, {"faults", s.Faults}, {"fuel", s.Fuel}, {"bytes_in", s.BytesIn}, {"bytes_out", s.BytesOut},
+			{"wall_us", s.WallUS},
+		} {
 			it.add("agent_runner."+n.key, n.value)
 		}
 		out = append(out, it)

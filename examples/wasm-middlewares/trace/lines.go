@@ -86,7 +86,16 @@ func (it *item) otlp(o *open, most int) string {
 			it.parent,
 		}
 	} else {
-		s := &span{TraceID: o.trace(), SpanID: it.id, Parent: it.parent, Name: it.name, Kind: 1, Begin: nanos(it.begin), End: nanos(it.end), Attributes: attrs}
+		s := &span{
+			TraceID:    o.trace(),
+			SpanID:     it.id,
+			Parent:     it.parent,
+			Name:       it.name,
+			Kind:       1,
+			Begin:      nanos(it.begin),
+			End:        nanos(it.end),
+			Attributes: attrs,
+		}
 		if it.client {
 			s.Kind = 3
 		}

@@ -216,7 +216,9 @@ func TestIDs(t *testing.T) {
 // A line stays within the host's limit for any content.
 func TestLongTexts(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{strings.Repeat("é", 5000), strings.Repeat("\x01", 5000), strings.Repeat(`"`, 5000), strings.Repeat("\n", 5000)} {
+	for _, text := range []string{
+		strings.Repeat("é", 5000), strings.Repeat("\x01", 5000), strings.Repeat(`"`, 5000), strings.Repeat("\n", 5000),
+	} {
 		for _, format := range []string{"otlp", "text"} {
 			h := newHost(t, object{"content": true, "max_content": 3000, "format": format})
 			call := &abi.Call{ID: "1", Name: "read", Arguments: text}

@@ -123,12 +123,18 @@ func TestHostile(t *testing.T) {
 	}
 	many := "[" + strings.Repeat(`{"type":"string"},`, 20_000) + `{"type":"string"}]`
 	for name, c := range map[string]struct{ schema, arguments, want string }{
-		"itself":            {`{"$ref":"#"}`, `{}`, "nested too deeply, or refers to itself"},
-		"each other":        {`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}`, `{}`, "refers to itself"},
-		"doubled 60 times":  {double + `},"$ref":"#/$defs/d60"}`, `{}`, "too large"},
-		"a long list":       {`{"properties":{"a":{"items":{"type":"integer"}}}}`, `{"a":` + wide + `}`, "too large"},
-		"compared":          {`{"properties":{"a":{"items":{"enum":` + wide + `}}}}`, `{"a":[2,2,2]}`, "a[0]: want one of 1, 1, 1"},
-		"alternatives":      {`{"properties":{"a":{"items":{"anyOf":` + many + `}}}}`, `{"a":[1,2,3,4,5,6,7,8,9,10,11]}`, "fits none of 20001 alternatives"},
+		"itself":           {`{"$ref":"#"}`, `{}`, "nested too deeply, or refers to itself"},
+		"each other":       {`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}`, `{}`, "refers to itself"},
+		"doubled 60 times": {double + `},"$ref":"#/$defs/d60"}`, `{}`, "too large"},
+		"a long list":      {`{"properties":{"a":{"items":{"type":"integer"}}}}`, `{"a":` + wide + `}`, "too large"},
+		"compared": {
+			`{"properties":{"a":{"items":{"enum":` + wide + `}}}}`, `{"a":[2,2,2]}`, "a[0]: want one of 1, 1, 1",
+		},
+		"alternatives": {
+			`{"properties":{"a":{"items":{"anyOf":` + many + `}}}}`,
+			`{"a":[1,2,3,4,5,6,7,8,9,10,11]}`,
+			"fits none of 20001 alternatives",
+		},
 		"deep":              {`{"properties":{"a":{"$ref":"#"}}}`, objects, ""},
 		"a bad one, inside": {`{"type":"object"}`, `{"a":1,"a":2}`, "cannot be read"},
 	} {

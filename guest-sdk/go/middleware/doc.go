@@ -39,7 +39,9 @@
 // next.Stream and passes chunks on with [Context.Send]. It then returns nil, and the chunks
 // that it sent are the answer:
 //
-//	func (w *words) WrapModel(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
+//	func (w *words) WrapModel(
+//		ctx *middleware.Context, req *middleware.Request, next middleware.NextModel,
+//	) (*abi.Response, error) {
 //		stream := next.Stream(req)
 //		for chunk := range stream.Chunks() {
 //			if err := ctx.Send(chunk); err != nil {

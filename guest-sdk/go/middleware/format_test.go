@@ -57,7 +57,10 @@ func TestSprintfNested(t *testing.T) {
 	}
 	p := point{1, inner{[]string{"a", "b"}, true}, map[string]float64{"b": 1, "a": 0.5}, 'x'}
 	for _, format := range []string{"%v", "%+v", "%q %v"} {
-		for _, v := range []any{p, &p, []int{1, 2}, [2]bool{true}, []byte("ab"), map[string][]bool{"a": {true}}, []any{1, nil, "x"}, (*point)(nil), struct{}{}} {
+		for _, v := range []any{
+			p, &p, []int{1, 2}, [2]bool{true}, []byte("ab"), map[string][]bool{"a": {true}}, []any{1, nil, "x"}, (*point)(nil),
+			struct{}{},
+		} {
 			args := []any{v}
 			if format == "%q %v" {
 				args = []any{[]string{"a"}, v}

@@ -66,7 +66,9 @@ func (NextModel) serve(s *served) (answer abijson.Writable, err error) {
 }
 
 var modelCalls = wrapping[Request, abi.Response]{
-	wrap: func(hooks any, i int, ctx *Context, req *Request, next func(*Request) (*abi.Response, error)) (*abi.Response, error) {
+	wrap: func(
+		hooks any, i int, ctx *Context, req *Request, next func(*Request) (*abi.Response, error),
+	) (*abi.Response, error) {
 		return hooks.([]WrapModelHook)[i].WrapModel(ctx, req, next)
 	},
 	clone: (*Request).cloneOf,

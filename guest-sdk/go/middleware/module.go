@@ -133,7 +133,8 @@ func failed(hook abi.Hook, err error) (output []byte, ok bool) {
 	if output, err = endingOf(hook, err); err == nil {
 		return output, true
 	}
-	if output, err = abijson.Write(nil, (*abijson.Error)(errorObject(err))); err != nil { // cannot be invalid UTF-8, which is replaced
+	if output, err = abijson.Write(nil, (*abijson.Error)(errorObject(err))); err != nil {
+		// This cannot be invalid UTF-8, which is replaced.
 		output = []byte(`{"code":"internal","message":"the error could not be encoded"}`)
 	}
 	return output, false

@@ -245,7 +245,8 @@ func TestRecordAtTheSameTime(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if _, err := r.Generate(context.Background(), &model.Request{Messages: []abi.Message{abi.User("hi")}}, nil); err != nil {
+			if _, err := r.Generate(context.Background(),
+				&model.Request{Messages: []abi.Message{abi.User("hi")}}, nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -349,7 +350,8 @@ func TestReplayEndsEarly(t *testing.T) {
 func TestByHand(t *testing.T) {
 	t.Parallel()
 	c, err := cassette.Parse("c", []byte(`{"version": 1, "interactions": [
-		{"messages": [{"role": "user", "content": "hi"}], "response": {"message": {"tool_calls": [{"id": "c1", "function": {"name": "now", "arguments": "{}"}}]}}},
+		{"messages": [{"role": "user", "content": "hi"}],
+			"response": {"message": {"tool_calls": [{"id": "c1", "function": {"name": "now", "arguments": "{}"}}]}}},
 		{"same": 1, "response": {"message": {"content": "a"}}}
 	]}`))
 	require.NoError(t, err)

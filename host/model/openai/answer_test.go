@@ -62,7 +62,8 @@ func TestStreams(t *testing.T) {
 			finish:  "tool_calls",
 		},
 		"cut behind the end": {
-			body: sse(delta(`{"content":"hello"}`), finish("stop")) + `data: {"usa`, message: `{"role":"assistant","content":"hello"}`,
+			body:    sse(delta(`{"content":"hello"}`), finish("stop")) + `data: {"usa`,
+			message: `{"role":"assistant","content":"hello"}`,
 		},
 		"nothing said": {body: sse(finish("stop")), message: `{"role":"assistant","content":""}`},
 		"reasoning_content": {

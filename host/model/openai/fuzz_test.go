@@ -30,7 +30,8 @@ func FuzzAnswer(f *testing.F) {
 		"", "{", "[", "<html>", "data", ":\n", "data: [DONE]", "data:\n\n", "event: error\ndata: x\n\n",
 		sse(delta(`{"content":"a"}`), finish("stop"), "[DONE]"),
 		sse(delta(`{"content":[{"type":"text","text":"a"},{"type":"x"}],"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"a\":"}}]}`), delta(`{"tool_calls":[{"function":{"arguments":"1}"}}]}`), finish("x")),
-		sse(delta(`{"refusal":"a","list":[1]}`), delta(`{"refusal":"b","list":[]}`), delta(`{"refusal":null,"list":[2]}`), finish("x")),
+		sse(delta(`{"refusal":"a","list":[1]}`), delta(`{"refusal":"b","list":[]}`),
+			delta(`{"refusal":null,"list":[2]}`), finish("x")),
 		`{"choices":[{"message":{"content":"a","reasoning":"b","tool_calls":[{}]}}],"usage":{"prompt_tokens":1e99}}`,
 		`{"error":{"error":{"error":"deep"}}}`, `{"choices":[{"delta":null,"message":null}]}`, "data: {\"choices\":[{\"delta\":{\"content\":\"\xff\"}}]}",
 	} {

@@ -184,7 +184,8 @@ func TestParametersThatAreNone(t *testing.T) {
 	c, err := New(&Options{})
 	require.NoError(t, err)
 	for _, p := range []abi.Params{
-		{"messages": json.RawMessage("[]")}, {"stream": json.RawMessage("true")}, {"seed": json.RawMessage(`1,"model":"x"`)}, {"seed": nil},
+		{"messages": json.RawMessage("[]")}, {"stream": json.RawMessage("true")}, {"seed": json.RawMessage(`1,"model":"x"`)},
+		{"seed": nil},
 		// Keys that endpoints written in Go decode as messages, model or tools, too.
 		{"Messages": json.RawMessage("[]")}, {"me\u017f\u017fages": json.RawMessage("[]")}, {"MODEL": json.RawMessage(`"x"`)}, {"tool\u017f": json.RawMessage("[]")},
 	} {
@@ -421,8 +422,13 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]Options{
-		"no scheme": {BaseURL: "localhost:8080/v1"}, "another scheme": {BaseURL: "ftp://x"}, "no host": {BaseURL: "http://"}, "not a URL": {BaseURL: "http://u:pass word@\x7f"},
-		"negative": {IdleTimeout: -1}, "header": {Headers: map[string]string{"X": "a\nb"}}, "key": {APIKey: "a\n"},
+		"no scheme":      {BaseURL: "localhost:8080/v1"},
+		"another scheme": {BaseURL: "ftp://x"},
+		"no host":        {BaseURL: "http://"},
+		"not a URL":      {BaseURL: "http://u:pass word@\x7f"},
+		"negative":       {IdleTimeout: -1},
+		"header":         {Headers: map[string]string{"X": "a\nb"}},
+		"key":            {APIKey: "a\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

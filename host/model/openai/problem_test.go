@@ -69,11 +69,17 @@ func TestFailures(t *testing.T) {
 		"error event":           {body: sse(text, `{"error":{"message":"overloaded","type":"overloaded_error","code":529}}`), want: []string{"an error: overloaded"}, retryable: true},
 		"type first":            {body: sse(text, `{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}`), want: []string{"an error: slow down"}, retryable: true},
 		"type and message":      {body: sse(text, `{"type":"error","message":"context too long","code":"context_length_exceeded"}`), want: []string{"context too long"}},
-		"error after comments":  {body: ": ping\n\n: ping\n\n" + sse(`{"error":{"message":{"odd":1}}}`), want: []string{`{"odd":1}`}, retryable: true},
-		"named event":           {body: sse(text) + "event: error\ndata: upstream is gone\n\n", want: []string{"upstream is gone"}, retryable: true},
-		"named JSON event":      {body: sse(text) + "event: error\ndata: {\"message\":\"no\",\"code\":400}\n\n", want: []string{"an error: no"}},
-		"error in a choice":     {body: sse(`{"choices":[{"index":0,"delta":{},"finish_reason":"error","error":{"code":502,"message":"provider down"}}]}`), want: []string{"provider down"}, retryable: true},
-		"event not JSON":        {body: sse("{choices}"), want: []string{"an event that is not JSON: { choices}"}, retryable: true},
+		"error after comments": {
+			body: ": ping\n\n: ping\n\n" + sse(`{"error":{"message":{"odd":1}}}`), want: []string{`{"odd":1}`}, retryable: true,
+		},
+		"named event": {
+			body: sse(text) + "event: error\ndata: upstream is gone\n\n", want: []string{"upstream is gone"}, retryable: true,
+		},
+		"named JSON event":  {body: sse(text) + "event: error\ndata: {\"message\":\"no\",\"code\":400}\n\n", want: []string{"an error: no"}},
+		"error in a choice": {body: sse(`{"choices":[{"index":0,"delta":{},"finish_reason":"error","error":{"code":502,"message":"provider down"}}]}`), want: []string{"provider down"}, retryable: true},
+		"event not JSON": {
+			body: sse("{choices}"), want: []string{"an event that is not JSON: { choices}"}, retryable: true,
+		},
 		"event of another kind": {body: sse(`"hello"`), want: []string{"an event of another shape"}, retryable: true},
 		"choice of another":     {body: sse(`{"choices":[1]}`), want: []string{"a choice of another shape"}, retryable: true},
 		"message of another":    {body: sse(delta(`[1]`)), want: []string{"a message of another shape"}, retryable: true},
@@ -81,12 +87,18 @@ func TestFailures(t *testing.T) {
 		"calls of another":      {body: sse(delta(`{"tool_calls":{}}`)), want: []string{"tool calls of another shape"}, retryable: true},
 		"call of another":       {body: sse(delta(`{"tool_calls":[7]}`)), want: []string{"a tool call of another shape"}, retryable: true},
 		"deep":                  {body: sse(delta(`{"x":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`)), want: []string{"not JSON"}, retryable: true},
-		"large event":           {body: "data: " + strings.Repeat("x", 5000) + "\n\n", want: []string{"an event of more than 4096 bytes"}},
-		"large event in lines":  {body: strings.Repeat("data: xxxx\n", 1000), want: []string{"an event of more than 4096 bytes"}},
-		"large answer":          {body: sse(text) + strings.Repeat(":"+strings.Repeat("x", 1000)+"\n", 70), want: []string{"more than 65536 bytes"}},
-		"large document":        {body: `{"x":"` + strings.Repeat("x", 70_000) + `"}`, want: []string{"more than 65536 bytes"}},
-		"many calls":            {body: sse(delta(`{"tool_calls":[` + strings.Repeat(`{"function":{"name":"f","arguments":"{}"}},`, 1024) + `{"function":{"name":"f","arguments":"{}"}}]}`)), maxEvent: 65536, want: []string{"more than 1024 tool calls"}},
-		"many fields":           {body: sse(delta(manyFields(257))), maxEvent: 65536, want: []string{"more than 256 fields"}},
+		"large event": {
+			body: "data: " + strings.Repeat("x", 5000) + "\n\n", want: []string{"an event of more than 4096 bytes"},
+		},
+		"large event in lines": {
+			body: strings.Repeat("data: xxxx\n", 1000), want: []string{"an event of more than 4096 bytes"},
+		},
+		"large answer": {
+			body: sse(text) + strings.Repeat(":"+strings.Repeat("x", 1000)+"\n", 70), want: []string{"more than 65536 bytes"},
+		},
+		"large document": {body: `{"x":"` + strings.Repeat("x", 70_000) + `"}`, want: []string{"more than 65536 bytes"}},
+		"many calls":     {body: sse(delta(`{"tool_calls":[` + strings.Repeat(`{"function":{"name":"f","arguments":"{}"}},`, 1024) + `{"function":{"name":"f","arguments":"{}"}}]}`)), maxEvent: 65536, want: []string{"more than 1024 tool calls"}},
+		"many fields":    {body: sse(delta(manyFields(257))), maxEvent: 65536, want: []string{"more than 256 fields"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

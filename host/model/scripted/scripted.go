@@ -97,7 +97,10 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, sink func(abi.
 	m.mu.Lock()
 	n := len(m.requests)
 	m.requests = append(m.requests, model.Request{
-		Model: req.Model, Messages: slices.Clone(req.Messages), Tools: slices.Clone(req.Tools), Params: maps.Clone(req.Params),
+		Model:    req.Model,
+		Messages: slices.Clone(req.Messages),
+		Tools:    slices.Clone(req.Tools),
+		Params:   maps.Clone(req.Params),
 	})
 	m.mu.Unlock()
 

@@ -133,7 +133,7 @@ func TestParse(t *testing.T) {
 # a comment
 {"message": {"content": "hello", "refusal": null}, "size": 2, "usage": {"prompt_tokens": 3}}
 {"message": {"tool_calls": [{"id": "c1", "function": {"name": "now", "arguments": "{}"}}]}, "delay_ms": 5}
-{"chunks": [{"kind": "text", "text": "he"}], "error": {"code": "model", "message": "busy", "status": 503, "retryable": true, "retry_after_ms": 20}}
+{"chunks": [{"kind":"text","text":"he"}], "error": {"code":"model","message":"busy","status":503,"retryable":true,"retry_after_ms":20}}
 {"hang": true}
 `))
 	require.NoError(t, err)

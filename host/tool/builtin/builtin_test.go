@@ -140,7 +140,10 @@ func TestCanceled(t *testing.T) {
 	cause := fmt.Errorf("enough of it")
 	cancel(cause)
 	for name, arguments := range map[string]string{
-		nameListFiles: `{}`, nameReadFile: `{"path":"a.txt"}`, nameSearchFiles: `{"pattern":"a"}`, nameCalculator: `{"expression":"(1)"}`,
+		nameListFiles:   `{}`,
+		nameReadFile:    `{"path":"a.txt"}`,
+		nameSearchFiles: `{"pattern":"a"}`,
+		nameCalculator:  `{"expression":"(1)"}`,
 	} {
 		_, err := one(t, name, dir).Call(ctx, abi.Call{Arguments: arguments})
 		require.ErrorIs(t, err, cause, name)

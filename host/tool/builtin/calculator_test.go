@@ -170,7 +170,9 @@ func randomExpression(rnd *rand.Rand, depth int) (string, *big.Rat) {
 }
 
 func FuzzEvaluate(f *testing.F) {
-	for _, s := range []string{"1+2*3", "round(pi, 2)", "-2^-3^2 % 7", "min(1,2)/max(3e2,.5)", "((1)", "1/0", "9^9^9", "sqrt(1e-300)"} {
+	for _, s := range []string{
+		"1+2*3", "round(pi, 2)", "-2^-3^2 % 7", "min(1,2)/max(3e2,.5)", "((1)", "1/0", "9^9^9", "sqrt(1e-300)",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, expression string) {

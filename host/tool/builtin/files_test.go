@@ -55,7 +55,8 @@ var escapes = []string{
 	"../secret.txt", "src/../../secret.txt", "./../secret.txt", "src/../..//secret.txt", "../root/../secret.txt",
 	"out/secret.txt", "out.txt", "absolute/secret.txt", "absolute.txt", "inside/../../secret.txt", "out/root/out.txt",
 	"src/deep/../../../secret.txt", "/etc/passwd", "//etc/passwd", "/../etc/passwd", "..", "../", "out", "absolute",
-	"/proc/self/root/etc/passwd", "secret.txt\x00", "..\\secret.txt", "%2e%2e/secret.txt", "....//secret.txt", "~/secret.txt",
+	"/proc/self/root/etc/passwd", "secret.txt\x00", "..\\secret.txt", "%2e%2e/secret.txt", "....//secret.txt",
+	"~/secret.txt",
 }
 
 func TestNothingLeadsOut(t *testing.T) {

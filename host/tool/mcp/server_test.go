@@ -52,12 +52,14 @@ func TestConnectFails(t *testing.T) {
 		"no such path":   {&Options{Command: []string{"./no/such"}, Dir: dir}, []string{`there is no program "` + dir + `/no/such"`}},
 		"not executable": {&Options{Command: []string{plain}}, []string{`cannot be executed`}},
 		"no program":     {&Options{Command: []string{broken}}, []string{"exec format error"}},
-		"no directory":   {&Options{Command: []string{"sh"}, Dir: "/no/such"}, []string{"starting it: ", "no such file or directory"}},
-		"exits":          {fake(t, "exits"), []string{`MCP server "fake": it ended (exit status 3); it printed last:`, "\n  cannot find my configuration\n  see the manual"}},
-		"silent":         {silent, []string{"it did not answer within 2s; if it needs longer to start, give it a longer timeout; it printed last:\n  I am thinking"}},
-		"floods":         {fake(t, "floods stdout"), []string{"it printed more than 16777216 bytes to stdout that are no MCP messages; it printed last:\n  noise noise"}},
-		"nags":           {fake(t, "nags"), []string{"it sent 65 requests without reading their answers"}},
-		"bad address":    {&Options{URL: "http://"}, []string{"must be http://host/path"}},
+		"no directory": {
+			&Options{Command: []string{"sh"}, Dir: "/no/such"}, []string{"starting it: ", "no such file or directory"},
+		},
+		"exits":       {fake(t, "exits"), []string{`MCP server "fake": it ended (exit status 3); it printed last:`, "\n  cannot find my configuration\n  see the manual"}},
+		"silent":      {silent, []string{"it did not answer within 2s; if it needs longer to start, give it a longer timeout; it printed last:\n  I am thinking"}},
+		"floods":      {fake(t, "floods stdout"), []string{"it printed more than 16777216 bytes to stdout that are no MCP messages; it printed last:\n  noise noise"}},
+		"nags":        {fake(t, "nags"), []string{"it sent 65 requests without reading their answers"}},
+		"bad address": {&Options{URL: "http://"}, []string{"must be http://host/path"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -196,7 +196,13 @@ func TestStructuredResult(t *testing.T) {
 func TestFileName(t *testing.T) {
 	t.Parallel()
 	for uri, want := range map[string]string{
-		"file:///a/b.txt": "b.txt", "http://h/a/?q=1": "a", "http://h/": "", "http://h": "", "urn:x:y": "urn:x:y"[4:], "%zz": "", "a/../..": "",
+		"file:///a/b.txt": "b.txt",
+		"http://h/a/?q=1": "a",
+		"http://h/":       "",
+		"http://h":        "",
+		"urn:x:y":         "urn:x:y"[4:],
+		"%zz":             "",
+		"a/../..":         "",
 	} {
 		require.Equal(t, want, fileName(uri), uri)
 	}

@@ -184,7 +184,8 @@ func TestAStepWritesWhatIsNew(t *testing.T) {
 	written := func(history int) []int {
 		c := &countingJournal{Journal: openStore(t)}
 		var last error
-		for _, err := range busyAgent(t, &busyModel{history: history, steps: steps}, c).Run(t.Context(), agent.Input{Messages: historyOf(history)}) {
+		for _, err := range busyAgent(t, &busyModel{history: history, steps: steps},
+			c).Run(t.Context(), agent.Input{Messages: historyOf(history)}) {
 			last = err
 		}
 		require.NoError(t, last)

@@ -287,7 +287,9 @@ func (l *logged) has(text string) bool {
 func TestAnswerIsKeptBeforeItIsSeen(t *testing.T) {
 	t.Parallel()
 	const answer = "this is the answer"
-	for _, where := range []string{"wrap_model", "after_model", "after_model_rewrite_state", "gate_tool", "an idempotent tool", "after_agent"} {
+	for _, where := range []string{
+		"wrap_model", "after_model", "after_model_rewrite_state", "gate_tool", "an idempotent tool", "after_agent",
+	} {
 		t.Run(where, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, seen := &logged{}, 0
@@ -309,7 +311,9 @@ func TestAnswerIsKeptBeforeItIsSeen(t *testing.T) {
 						return nil, nil
 					}
 				case "after_model_rewrite_state":
-					n.AfterModelRewriteState = func(context.Context, *hook.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+					n.AfterModelRewriteState = func(
+						context.Context, *hook.Call, *abi.AfterModelRewriteStateInput,
+					) (*abi.AfterModelRewriteStateAnswer, error) {
 						see()
 						return nil, nil
 					}

@@ -28,7 +28,9 @@ type memory struct {
 // next step, what the host says has changed since.
 func rememberList(t *testing.T, steps *int) *inproc.Middleware {
 	return &inproc.Middleware{
-		BeforeModelRewriteState: func(_ context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(
+			_ context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
 			*steps++
 			v, ok, err := c.LocalGet("seen")
 			require.NoError(t, err)

@@ -90,8 +90,15 @@ func requireChild(t *testing.T, w *world, c *taker) {
 			require.JSONEq(t, `{"outcome":"unknown"}`, string(e.Event.Result.Extra))
 		}
 	}
-	for typ, n := range map[abi.EventType]int{abi.EventRunStarted: 1, abi.EventToolCall: 3, abi.EventToolResult: 3, abi.EventMessage: 2,
-		abi.EventStepStarted: 2, abi.EventStepFinished: 2, abi.EventRunFinished: 1} {
+	for typ, n := range map[abi.EventType]int{
+		abi.EventRunStarted:   1,
+		abi.EventToolCall:     3,
+		abi.EventToolResult:   3,
+		abi.EventMessage:      2,
+		abi.EventStepStarted:  2,
+		abi.EventStepFinished: 2,
+		abi.EventRunFinished:  1,
+	} {
 		require.Equal(t, n, inner[typ], "%s of the run inside", typ)
 	}
 }

@@ -14,8 +14,11 @@ import (
 // Title reads only as much as it needs, with the same result.
 func TestTitle(t *testing.T) {
 	t.Parallel()
-	for _, said := range []string{"", "hi", " a \n\t b  ", strings.Repeat("x", maxTitle), strings.Repeat("x", maxTitle+1), strings.Repeat("𝄞", maxTitle), strings.Repeat("𝄞", maxTitle+1),
-		strings.Repeat("€", 1<<20), strings.Repeat("a ", 60), strings.Repeat("a ", 61), strings.Repeat(" ", 1<<20) + "late", strings.Repeat("a"+strings.Repeat(" ", 1000), 200)} {
+	for _, said := range []string{
+		"", "hi", " a \n\t b  ", strings.Repeat("x", maxTitle), strings.Repeat("x", maxTitle+1),
+		strings.Repeat("𝄞", maxTitle), strings.Repeat("𝄞", maxTitle+1), strings.Repeat("€", 1<<20), strings.Repeat("a ", 60),
+		strings.Repeat("a ", 61), strings.Repeat(" ", 1<<20) + "late", strings.Repeat("a"+strings.Repeat(" ", 1000), 200),
+	} {
 		want := []rune(strings.Join(strings.Fields(said), " "))
 		if len(want) > maxTitle {
 			want = append(want[:maxTitle-1], '…')

@@ -19,7 +19,8 @@ import (
 // Is reports whether err ends or pauses the run.
 func Is(err error) bool {
 	return err != nil &&
-		(is[*LimitError](err) || is[*InterruptedError](err) || is[*StoppedError](err) || is[*FaultError](err) || is[*AbortedError](err) || is[*MemoryError](err))
+		(is[*LimitError](err) || is[*InterruptedError](err) || is[*StoppedError](err) || is[*FaultError](err) ||
+			is[*AbortedError](err) || is[*MemoryError](err))
 }
 
 func is[E error](err error) bool {

@@ -63,9 +63,9 @@ func (s *stream) anew() bool {
 	if s.n > 0 && !s.out.anew() {
 		return false
 	}
-	s.n, s.finished, s.failed, s.came, s.passed, s.id = 0, false, nil, chunks.Assembly{}, chunks.Assembly{}, s.run.StreamIDs.Add(
-		1,
-	)
+	s.n, s.finished, s.failed = 0, false, nil
+	s.came, s.passed = chunks.Assembly{}, chunks.Assembly{}
+	s.id = s.run.StreamIDs.Add(1)
 	s.held.Release()
 	return true
 }

@@ -286,7 +286,8 @@ func (w *Wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (Reply[
 	switch {
 	case err != nil:
 		return Reply[R]{}, err
-	case v.Failed != nil && w.last.Err != nil && v.Failed.Code == w.last.Err.Code && v.Failed.Message == w.last.Err.Message:
+	case v.Failed != nil && w.last.Err != nil && v.Failed.Code == w.last.Err.Code &&
+		v.Failed.Message == w.last.Err.Message:
 		return w.last, nil // the wrapper returned next's error unchanged
 	case v.Failed != nil:
 		return Reply[R]{Err: v.Failed, Source: w.m.Name}, nil

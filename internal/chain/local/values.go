@@ -83,7 +83,8 @@ func (v *Values) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	fresh := New()
-	v.scopes, v.sizes, v.lastVersion, v.dirty, v.pending, v.holds = scopes, fresh.sizes, 0, fresh.dirty, fresh.pending, fresh.holds
+	v.scopes, v.sizes, v.lastVersion = scopes, fresh.sizes, 0
+	v.dirty, v.pending, v.holds = fresh.dirty, fresh.pending, fresh.holds
 	for scope, values := range scopes {
 		for key, have := range values {
 			v.lastVersion = max(v.lastVersion, have.Version)

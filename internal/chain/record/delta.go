@@ -83,7 +83,9 @@ func (r *Record) Changes() (entries map[string]json.RawMessage, asked json.RawMe
 		entries[key] = b
 	}
 	if r.askedDirty {
-		if asked, err = abijson.Marshal(recordFile{Waiting: r.waiting, Answers: r.answers, Approvals: r.approvals}); err != nil {
+		if asked, err = abijson.Marshal(recordFile{
+			Waiting: r.waiting, Answers: r.answers, Approvals: r.approvals,
+		}); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -70,7 +70,10 @@ func envFunctions() []envFunction {
 		{name: "http_headers", result: "I", quick: httpHeaders, does: "read the reply to its request"},
 		{name: "get_log_level", result: "i", quick: zero, does: "ask which levels are logged: all"},
 	}
-	for name, level := range map[string]int32{"log_trace": contract.LogDebug, "log_debug": contract.LogDebug, "log_info": contract.LogInfo, "log_warn": contract.LogWarn, "log_error": contract.LogError} {
+	for name, level := range map[string]int32{
+		"log_trace": contract.LogDebug, "log_debug": contract.LogDebug, "log_info": contract.LogInfo,
+		"log_warn": contract.LogWarn, "log_error": contract.LogError,
+	} {
 		rows = append(rows, envFunction{name: name, params: "I", fuel: policy.FuelRecord, does: "log", do: logText(level)})
 	}
 	return rows

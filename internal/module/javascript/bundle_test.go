@@ -64,7 +64,9 @@ export const deny = () => "not this one";
 	b, err := build(t, dir, "src/guard.ts")
 	require.NoError(t, err)
 	require.True(t, IsBundle(b.Code))
-	for _, part := range []string{"words of tsx", "item of json", "text of a note", "of a package", "of CommonJS", `decision: "deny"`} {
+	for _, part := range []string{
+		"words of tsx", "item of json", "text of a note", "of a package", "of CommonJS", `decision: "deny"`,
+	} {
 		require.Contains(t, string(b.Code), part)
 	}
 	require.NotContains(t, string(b.Code), "not this one")

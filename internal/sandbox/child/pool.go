@@ -151,8 +151,11 @@ func feed(cmd *exec.Cmd, job Job, limits limits) error {
 	go func() {
 		defer close(fed)
 		header := request{
-			Magic: requestMagic, InputBytes: uint32(len(job.Input)), PathBytes: uint32(len(job.Directory)), MemoryBytes: uint64(limits.memory),
-			CPUSeconds: uint64(math.Ceil(limits.cpu.Seconds())),
+			Magic:       requestMagic,
+			InputBytes:  uint32(len(job.Input)),
+			PathBytes:   uint32(len(job.Directory)),
+			MemoryBytes: uint64(limits.memory),
+			CPUSeconds:  uint64(math.Ceil(limits.cpu.Seconds())),
 		}
 		copy(header.Job[:], job.Name)
 		// A child that does not read all of it reports why.

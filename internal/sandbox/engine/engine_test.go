@@ -88,8 +88,12 @@ func TestTrapTexts(t *testing.T) {
 	m, err := r.Instantiate(t.Context(), testModule().Encode())
 	require.NoError(t, err)
 	for export, want := range map[string]string{
-		"unreachable": trapUnreachable, "divide": "integer divide by zero", "empty": trapTableAccess, "outside": trapTableAccess,
-		"type": trapIndirectCallType, "recurse": TrapStackOverflow,
+		"unreachable": trapUnreachable,
+		"divide":      "integer divide by zero",
+		"empty":       trapTableAccess,
+		"outside":     trapTableAccess,
+		"type":        trapIndirectCallType,
+		"recurse":     TrapStackOverflow,
 	} {
 		_, err := m.ExportedFunction(export).Call(t.Context())
 		require.Error(t, err)
@@ -188,7 +192,8 @@ func TestMachineCodeLayout(t *testing.T) {
 // files that are not machine code.
 func TestChecksumFile(t *testing.T) {
 	t.Parallel()
-	const whole = "WAZEVO\x03dev" + "\x01\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x05\x00\x00\x00\x00\x00\x00\x00" + "\xc3codeCRC4more"
+	const whole = "WAZEVO\x03dev" + "\x01\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" +
+		"\x05\x00\x00\x00\x00\x00\x00\x00" + "\xc3codeCRC4more"
 	sum := func(content string) string {
 		file := filepath.Join(t.TempDir(), "code")
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
@@ -206,7 +211,10 @@ func TestChecksumFile(t *testing.T) {
 	for n := range len(whole) {
 		require.NotEqual(t, sum(whole), sum(whole[:n]), "the first %d bytes", n)
 	}
-	for _, other := range []string{"", "WAZEVO", "\x00asm and whatever", whole[:code], "WAZEVO\x03dev\xff\xff\xff\xff", strings.Replace(whole, "\x05", "\x50", 1)} {
+	for _, other := range []string{
+		"", "WAZEVO", "\x00asm and whatever", whole[:code], "WAZEVO\x03dev\xff\xff\xff\xff",
+		strings.Replace(whole, "\x05", "\x50", 1),
+	} {
 		require.Equal(t, other, sum(other), "the whole file")
 	}
 }

@@ -49,7 +49,9 @@ func TestDifferenceIsBounded(t *testing.T) {
 	t.Parallel()
 	content := make([]byte, 4*MaxCopied)
 	eachWholeImage(t, content, func(t *testing.T, base *Snapshot, portable bool) {
-		for n, want := range map[int]bool{0: true, maxDifferentPages * differencePage: true, maxDifferentPages*differencePage + 1: false, len(content): false} {
+		for n, want := range map[int]bool{
+			0: true, maxDifferentPages * differencePage: true, maxDifferentPages*differencePage + 1: false, len(content): false,
+		} {
 			b := append([]byte(nil), content...)
 			for i := range n {
 				b[i] = 1

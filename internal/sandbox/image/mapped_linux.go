@@ -101,7 +101,8 @@ func (i *mappedImage) write(b []byte) error {
 // mapOver maps the stored ranges over the beginning of space, which is zeros.
 func (i *mappedImage) mapOver(space []byte, prot int) error {
 	for _, r := range i.stored {
-		if _, err := mapAt(i.fd, int64(r.from), unsafe.Pointer(&space[r.from]), uintptr(r.to-r.from), prot, unix.MAP_PRIVATE|unix.MAP_FIXED); err != nil {
+		at, size := unsafe.Pointer(&space[r.from]), uintptr(r.to-r.from)
+		if _, err := mapAt(i.fd, int64(r.from), at, size, prot, unix.MAP_PRIVATE|unix.MAP_FIXED); err != nil {
 			return err
 		}
 	}

@@ -67,8 +67,14 @@ var canScan = sync.OnceValue(func() bool {
 func scanPages(space []byte, from uint64, found *[64]pageRegion) (n int, upTo uint64, err error) {
 	begin := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(space)))) &^ uint64(osPage-1)
 	arg := pmScanArg{
-		start: begin + from, end: begin + uint64(len(space)), vec: uint64(uintptr(unsafe.Pointer(found))), vecLen: uint64(len(found)),
-		categoryInverted: pageIsFile, categoryMask: pageIsFile, categoryAnyOfMask: pageIsPresent | pageIsSwapped, returnMask: pageIsZero,
+		start:             begin + from,
+		end:               begin + uint64(len(space)),
+		vec:               uint64(uintptr(unsafe.Pointer(found))),
+		vecLen:            uint64(len(found)),
+		categoryInverted:  pageIsFile,
+		categoryMask:      pageIsFile,
+		categoryAnyOfMask: pageIsPresent | pageIsSwapped,
+		returnMask:        pageIsZero,
 	}
 	arg.size = uint64(unsafe.Sizeof(arg))
 	got, _, errno := unix.Syscall(unix.SYS_IOCTL, openPagemap().Fd(), pagemapScan, uintptr(unsafe.Pointer(&arg)))

@@ -22,7 +22,9 @@ func TestEscape(t *testing.T) {
 
 func TestBytes(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int64]string{0: "0 bytes", 1500: "1500 bytes", 2048: "2 KiB", 3 << 19: "1.5 MiB", 64 << 20: "64 MiB", 4 << 30: "4 GiB"} {
+	for n, want := range map[int64]string{
+		0: "0 bytes", 1500: "1500 bytes", 2048: "2 KiB", 3 << 19: "1.5 MiB", 64 << 20: "64 MiB", 4 << 30: "4 GiB",
+	} {
 		require.Equal(t, want, Bytes(n))
 	}
 }

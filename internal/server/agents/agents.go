@@ -67,9 +67,9 @@ func (a *Service) Routes(rt *httpapi.Router) {
 			Tag:     tag,
 			Body:    agentfile.MaxSize,
 			Summary: "Create or update an agent",
-			About: `The body is an agent.yaml file, as YAML or JSON. It names uploaded modules by name, name@version or digest. The server
-checks it before storing it: the modules exist, their configurations are valid, and the operator's policy allows their grants.
-If the file equals the newest version, no new version is created.`,
+			About: `The body is an agent.yaml file, as YAML or JSON. It names uploaded modules by name, name@version or digest.
+The server checks it before storing it: the modules exist, their configurations are valid, and the operator's policy
+allows their grants. If the file equals the newest version, no new version is created.`,
 		},
 		describePutAgent,
 		a.put,

@@ -129,7 +129,8 @@ func talk(t *testing.T, o agent.Options, steps string) []said {
 	t.Helper()
 	srv := serve(t, o)
 	var all []said
-	for line := range strings.Lines(npmtest.Script(t, "testdata/client.mjs", "OPENAI_URL="+srv.URL+"/v1", "OPENAI_STEPS="+steps)) {
+	for line := range strings.Lines(npmtest.Script(t, "testdata/client.mjs",
+		"OPENAI_URL="+srv.URL+"/v1", "OPENAI_STEPS="+steps)) {
 		var s said
 		require.NoError(t, json.Unmarshal([]byte(line), &s), line)
 		all = append(all, s)
@@ -223,7 +224,9 @@ func TestEndings(t *testing.T) {
 		},
 	}
 	lost := &inproc.Middleware{
-		BeforeModelRewriteState: func(context.Context, *hook.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		BeforeModelRewriteState: func(
+			context.Context, *hook.Call, *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
 			return nil, &abi.Error{Code: abi.CodeUnavailable, Message: "the weather is not there"}
 		},
 	}
@@ -315,7 +318,9 @@ func TestBadRequests(t *testing.T) {
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	n := &inproc.Middleware{
-		AfterModelRewriteState: func(_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+		AfterModelRewriteState: func(
+			_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput,
+		) (*abi.AfterModelRewriteStateAnswer, error) {
 			last := c.List(0).At(c.List(0).Len() - 1)
 			last.Content = abi.Text("the number is secret")
 			return &abi.AfterModelRewriteStateAnswer{

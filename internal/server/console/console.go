@@ -41,7 +41,10 @@ const (
 
 // kinds holds the media types of files by extension, independent of the machine's configuration.
 var kinds = map[string]string{
-	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
 }
 
 // Mount registers the console's files. It registers no other path, so that the caller answers

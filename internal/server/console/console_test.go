@@ -72,8 +72,13 @@ func TestFiles(t *testing.T) {
 			require.Equal(t, 200, plain.StatusCode)
 			content := text(t, plain.Body)
 			for name, want := range map[string]string{
-				"Content-Security-Policy": Policy, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
-				"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Vary": "Accept-Encoding",
+				"Content-Security-Policy":      Policy,
+				"X-Content-Type-Options":       "nosniff",
+				"X-Frame-Options":              "DENY",
+				"Referrer-Policy":              "no-referrer",
+				"Cross-Origin-Opener-Policy":   "same-origin",
+				"Cross-Origin-Resource-Policy": "same-origin",
+				"Vary":                         "Accept-Encoding",
 			} {
 				require.Equal(t, want, plain.Header.Get(name), name)
 			}
@@ -108,8 +113,10 @@ func TestPolicy(t *testing.T) {
 	t.Parallel()
 	require.NotContains(t, Policy, "unsafe")
 	require.NotContains(t, Policy, "*")
-	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
-		"require-trusted-types-for 'script'", "trusted-types 'none'"} {
+	for _, want := range []string{
+		"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "base-uri 'none'",
+		"form-action 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
+	} {
 		require.Contains(t, strings.Split(Policy, "; "), want)
 	}
 }
@@ -144,7 +151,9 @@ var forbidden = regexp.MustCompile(
 // never as HTML.
 func TestNothingMakesHTML(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"e.innerHTML = x", `<p style="x">`, `<p onclick="x">`, "eval(x)", `src="https://example.com"`} {
+	for _, bad := range []string{
+		"e.innerHTML = x", `<p style="x">`, `<p onclick="x">`, "eval(x)", `src="https://example.com"`,
+	} {
 		require.Regexp(t, forbidden, bad)
 	}
 	seen := 0

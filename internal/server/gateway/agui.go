@@ -45,8 +45,9 @@ func (x *AGUI) Routes(rt *httpapi.Router) {
 			Body:    agui.MaxInput,
 			Input:   true,
 			Summary: "Run an agent over the AG-UI protocol",
-			About: `The body is AG-UI's RunAgentInput; the response is a stream of AG-UI events. Tools in the input run in the front end. A run that waits for
-an answer, or for the result of such a tool, resumes when the same thread sends resume or the tool's message.`,
+			About: `The body is AG-UI's RunAgentInput; the response is a stream of AG-UI events. Tools in the input run in the
+front end. A run that waits for an answer, or for the result of such a tool, resumes when the same thread sends
+resume or the tool's message.`,
 		},
 		func(op *huma.Operation, _ huma.Registry) {
 			op.Parameters = append(

@@ -86,9 +86,10 @@ func (x *Chat) Routes(rt *httpapi.Router) {
 			Body:    maxConversation,
 			Input:   true,
 			Summary: "Create a chat completion with an agent as the model",
-			About: `With stream: true, the response is a stream of chunks. Tools of the request run in the client: they are returned as tool calls, and the
-next request, with their results and the same model, continues the same run. Model parameters come from the agent; those in the request are ignored. Problems
-have an error in OpenAI's format. If the client disconnects, the run ends.`,
+			About: `With stream: true, the response is a stream of chunks. Tools of the request run in the client: they are
+returned as tool calls, and the next request, with their results and the same model, continues the same run. Model
+parameters come from the agent; those in the request are ignored. Problems have an error in OpenAI's format. If the
+client disconnects, the run ends.`,
 		},
 		describeChat,
 		x.complete,
@@ -171,7 +172,8 @@ func (x *Chat) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Calle
 		return err
 	}
 	var q *chat.Request
-	if err := c.Parse(req.Context(), x.Admission, len(b), func() error { q, err = chat.ParseRequest(b); return err }); err != nil {
+	parse := func() error { q, err = chat.ParseRequest(b); return err }
+	if err := c.Parse(req.Context(), x.Admission, len(b), parse); err != nil {
 		return err
 	}
 	var l *runs.ActiveRun
@@ -191,7 +193,8 @@ func (x *Chat) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Calle
 		}
 		l, err = x.Runs.Resume(req.Context(), c.Tenant, q.Run, q.Answers, q.Tools, nil)
 	} else {
-		l, err = x.Runs.Begin(req.Context(), c, q.Model, 0, agent.Input{RunID: journal.NewRunID(), Messages: q.Messages, Metadata: q.Metadata}, q.Tools, nil)
+		input := agent.Input{RunID: journal.NewRunID(), Messages: q.Messages, Metadata: q.Metadata}
+		l, err = x.Runs.Begin(req.Context(), c, q.Model, 0, input, q.Tools, nil)
 	}
 	if err != nil {
 		return err

@@ -35,8 +35,9 @@ type (
 )
 
 // AboutLists documents paging for the routes of lists.
-const AboutLists = `If more rows follow, the answer has a next_cursor: send it as cursor, with the same filters, for the next page, until an answer has none.
-Rows that exist throughout are listed exactly once, whatever is added, changed or deleted meanwhile. An invalid cursor is a problem: 400.`
+const AboutLists = `If more rows follow, the answer has a next_cursor: send it as cursor, with the same filters,
+for the next page, until an answer has none. Rows that exist throughout are listed exactly once, whatever is added,
+changed or deleted meanwhile. An invalid cursor is a problem: 400.`
 
 // Page returns the page of a tenant's list that the input selects.
 func (in *CursorInput) Page(list ListName, tenant string, limit int) (store.Page, error) {

@@ -20,7 +20,9 @@ func TestCursor(t *testing.T) {
 		got, ok := decodeCursor(ListRuns, "acme", cursor)
 		require.True(t, ok, p)
 		require.Equal(t, p, *got)
-		for list, tenant := range map[ListName]string{ListRuns: "beta", ListKeys: "acme", "run": "s\x00acme", "": "runs\x00acme"} {
+		for list, tenant := range map[ListName]string{
+			ListRuns: "beta", ListKeys: "acme", "run": "s\x00acme", "": "runs\x00acme",
+		} {
 			_, ok = decodeCursor(list, tenant, cursor)
 			require.False(t, ok, "%s of %s", list, tenant)
 		}

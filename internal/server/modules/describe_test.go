@@ -9,8 +9,18 @@ import (
 
 func TestCombinedWarnings(t *testing.T) {
 	t.Parallel()
-	for grants, want := range map[string]int{"": 0, "model": 0, "http:api.example.com": 1, "read:none http:api.example.com": 0,
-		"tool:search": 1, "tool:search http:x": 3, "store": 1, "store http:x": 3, "model http:x": 2, "read:none store": 0} {
+	for grants, want := range map[string]int{
+		"":                               0,
+		"model":                          0,
+		"http:api.example.com":           1,
+		"read:none http:api.example.com": 0,
+		"tool:search":                    1,
+		"tool:search http:x":             3,
+		"store":                          1,
+		"store http:x":                   3,
+		"model http:x":                   2,
+		"read:none store":                0,
+	} {
 		require.Len(t, CombinedWarnings(true, strings.Fields(grants), ""), want, grants)
 	}
 	require.Equal(

@@ -71,8 +71,9 @@ func (m *Service) Routes(rt *httpapi.Router) {
 			Body:     m.limit*4/3 + maxManifestExtra,
 			Streamed: true,
 			Summary:  "Upload a module",
-			About: `The body is WebAssembly, a script (TypeScript or JavaScript), or an Extism manifest with its module as data. The server verifies
-and compiles it and calls its describe before storing it. With Accept: text/event-stream, the response is a stream of events: progress, then module or problem.`,
+			About: `The body is WebAssembly, a script (TypeScript or JavaScript), or an Extism manifest with its module as
+data. The server verifies and compiles it and calls its describe before storing it. With Accept: text/event-stream, the
+response is a stream of events: progress, then module or problem.`,
 		},
 		m.describeUpload,
 		m.upload,

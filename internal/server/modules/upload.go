@@ -241,7 +241,8 @@ func (u *upload) store(ctx context.Context, m *module.Module, content []byte, wa
 	if version == "" {
 		version = defaultVersion(about.Version, digest)
 	}
-	if err := u.caller.Tenant.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: kind, Size: int64(len(content)), About: text}, u.name, version); err != nil {
+	row := &store.TenantModule{Digest: digest, Kind: kind, Size: int64(len(content)), About: text}
+	if err := u.caller.Tenant.PutModule(ctx, row, u.name, version); err != nil {
 		return nil, err
 	}
 	kept, err := u.caller.Tenant.Module(ctx, digest)

@@ -34,8 +34,9 @@ func Of(info *store.TenantInfo) (p Policy, err error) {
 // price.
 var commonParams = []string{
 	"frequency_penalty", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens", "min_p", "parallel_tool_calls",
-	"presence_penalty", "prompt_cache_key", "reasoning_effort", "repetition_penalty", "response_format", "safety_identifier", "seed", "stop",
-	"stream_options", "temperature", "tool_choice", "top_k", "top_logprobs", "top_p", "user", "verbosity",
+	"presence_penalty", "prompt_cache_key", "reasoning_effort", "repetition_penalty", "response_format",
+	"safety_identifier", "seed", "stop", "stream_options", "temperature", "tool_choice", "top_k", "top_logprobs", "top_p",
+	"user", "verbosity",
 }
 
 // ParamCheck returns a function that returns an error if the tenant may not set a parameter. It

@@ -11,7 +11,9 @@ import (
 
 // FuzzLastEventID checks that a position in an event stream is rejected or not negative.
 func FuzzLastEventID(f *testing.F) {
-	for _, s := range []string{"", "0", "7", "-1", "9223372036854775807", "9223372036854775808", "1e3", "0x10", " 1", "1\x00", "٣"} {
+	for _, s := range []string{
+		"", "0", "7", "-1", "9223372036854775807", "9223372036854775808", "1e3", "0x10", " 1", "1\x00", "٣",
+	} {
 		f.Add(s, s)
 	}
 	f.Fuzz(func(t *testing.T, header, query string) {

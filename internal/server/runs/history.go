@@ -36,7 +36,12 @@ func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (
 		phases = append(phases, shown)
 	}
 	out := &api.RunHistory{}
-	for to, v := range map[*json.RawMessage]any{&out.Input: hide.messages(h.Input), &out.Messages: hide.messages(h.State.Messages.All()), &out.Phases: phases, &out.Answered: append([]runlog.Answered{}, h.Answered...)} {
+	for to, v := range map[*json.RawMessage]any{
+		&out.Input:    hide.messages(h.Input),
+		&out.Messages: hide.messages(h.State.Messages.All()),
+		&out.Phases:   phases,
+		&out.Answered: append([]runlog.Answered{}, h.Answered...),
+	} {
 		b, err := abijson.Marshal(v)
 		if err != nil {
 			return nil, err

@@ -82,7 +82,8 @@ func (d *DB) View(ctx context.Context, fn func(database.Tx) error) error {
 // Exclusive implements [database.DB].
 func (d *DB) Exclusive(ctx context.Context, fn func(database.Tx) error) error {
 	return d.transact(ctx, d.durable, nil, func(t database.Tx) error {
-		if err := t.Query(func(func(...any) error) error { return nil }, "SELECT pg_advisory_xact_lock($1)", int64(exclusiveLock)); err != nil {
+		ignore := func(func(...any) error) error { return nil }
+		if err := t.Query(ignore, "SELECT pg_advisory_xact_lock($1)", int64(exclusiveLock)); err != nil {
 			return err
 		}
 		return fn(t)

@@ -207,7 +207,9 @@ func requireJournalQuota(t *testing.T, n *store.Tenant, quota string) {
 	t.Helper()
 	for _, err := range []error{
 		n.AdmitRun(t.Context(), "new", "a", true), n.AdmitRun(t.Context(), "resumed", "a", false), n.CheckRunQuotas(t.Context()),
-		n.Journal().Create(t.Context(), &journal.Creation{ID: "new " + n.ID(), Agent: "a", Owner: "me", Lease: lease, Log: []byte("x")}),
+		n.Journal().Create(t.Context(), &journal.Creation{
+			ID: "new " + n.ID(), Agent: "a", Owner: "me", Lease: lease, Log: []byte("x"),
+		}),
 	} {
 		var full *store.QuotaError
 		require.ErrorAs(t, err, &full)

@@ -129,7 +129,9 @@ func testPagesAndWriters(t *testing.T, open Opener) {
 	var wg sync.WaitGroup
 	wg.Go(func() { // begins runs
 		for i := 0; ctx.Err() == nil; i++ {
-			if err := other.Create(ctx, &journal.Creation{ID: fmt.Sprintf("new%06d", i), Tenant: "acme", Agent: "a0", Lazy: true, Log: []byte("x")}); err != nil &&
+			if err := other.Create(ctx, &journal.Creation{
+				ID: fmt.Sprintf("new%06d", i), Tenant: "acme", Agent: "a0", Lazy: true, Log: []byte("x"),
+			}); err != nil &&
 				ctx.Err() == nil {
 				t.Error(err)
 			}

@@ -71,8 +71,12 @@ func testExpiredRuns(t *testing.T, open Opener) {
 	ctx := t.Context()
 	newTenant(t, s, "acme", store.TenantQuota{})
 	for id, run := range map[string]journal.Creation{
-		"lives": {Tenant: "acme", Lease: time.Minute}, "gone": {Tenant: "acme", Lease: -time.Second}, "child": {Tenant: "acme", Parent: "gone"},
-		"command": {Spec: []byte(`{"version":1}`)}, "bare": {}, "operator's": {Spec: []byte(`{"agent":"a"}`)},
+		"lives":      {Tenant: "acme", Lease: time.Minute},
+		"gone":       {Tenant: "acme", Lease: -time.Second},
+		"child":      {Tenant: "acme", Parent: "gone"},
+		"command":    {Spec: []byte(`{"version":1}`)},
+		"bare":       {},
+		"operator's": {Spec: []byte(`{"agent":"a"}`)},
 	} {
 		run.ID, run.Agent, run.Owner, run.Log = id, "a", "me", []byte("x")
 		require.NoError(t, s.Create(ctx, &run))

@@ -117,7 +117,8 @@ func supply(m *wasm.Module, at []uint32, wanted map[int]string, other *wasm.Modu
 // unsupported are the instructions that refer to globals, tables or segments.
 var unsupported = []wasm.Opcode{
 	wasm.OpGlobalGet, wasm.OpGlobalSet, wasm.OpCallIndirect, wasm.OpMemoryInit, wasm.OpDataDrop, wasm.OpElemDrop,
-	wasm.OpTableGet, wasm.OpTableSet, wasm.OpTableInit, wasm.OpTableCopy, wasm.OpTableGrow, wasm.OpTableSize, wasm.OpTableFill,
+	wasm.OpTableGet, wasm.OpTableSet, wasm.OpTableInit, wasm.OpTableCopy, wasm.OpTableGrow, wasm.OpTableSize,
+	wasm.OpTableFill,
 }
 
 // checkLinkable returns an error if a body uses anything that Modules does not support.

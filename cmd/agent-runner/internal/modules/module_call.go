@@ -33,7 +33,8 @@ optional. Message lists come from the input's items, or else from --messages.
 
 Exit codes: 0 answered, 1 the hook failed or faulted, 2 bad input or module.`,
 		Example: `  echo '{"call":{"id":"1","name":"delete","arguments":"{}"}}' | agent-runner module call policy.ts gate_tool
-  agent-runner module call wrap.wasm wrap_model --messages chat.json --next '{"response":{"message":{"role":"assistant","content":"hi"}}}' < /dev/null`,
+  agent-runner module call wrap.wasm wrap_model --messages chat.json \
+     --next '{"response":{"message":{"role":"assistant","content":"hi"}}}' < /dev/null`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return cli.Usagef("want a module and a hook: agent-runner module call PATH HOOK")

@@ -329,7 +329,8 @@ func newest(folder string) (last time.Time) {
 		switch {
 		case err != nil:
 			return nil
-		case d.IsDir() && path != folder && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "target" || d.Name() == "build"):
+		case d.IsDir() && path != folder &&
+			(strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "target" || d.Name() == "build"):
 			return filepath.SkipDir
 		}
 		if info, err := d.Info(); err == nil && !d.IsDir() && info.ModTime().After(last) {

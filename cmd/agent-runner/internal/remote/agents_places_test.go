@@ -16,17 +16,25 @@ func TestModulePlaces(t *testing.T) {
 	t.Parallel()
 	const d = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
 	for name, c := range map[string]struct{ text, want string }{
-		"block":           {"- module: a/guard.ts # mine\n  config: {}\n", "- module: " + d + " # mine\n  name: guard\n  config: {}\n"},
-		"named":           {"- name: x\n  module: a/guard.ts\n", "- name: x\n  module: " + d + "\n"},
-		"name behind":     {"- module: a/guard.ts\n  name: x\n", "- module: " + d + "\n  name: x\n"},
-		"in quotes":       {"- module: 'a/guard.ts'\n- module: \"b/other.ts\"", "- module: " + d + "\n  name: guard\n- module: " + d + "\n  name: other"},
-		"braces":          {"- {module: a/guard.ts, config: {a: 1}}\n", "- {module: " + d + ", name: guard, config: {a: 1}}\n"},
-		"braces, quotes":  {"- {\"module\": \"a/guard.ts\"}\n", "- {\"module\": " + d + ", name: guard}\n"},
-		"braces, named":   {"- {name: a/guard.ts, module: a/guard.ts}\n", "- {name: a/guard.ts, module: " + d + "}\n"},
-		"two on a line":   {"[{module: a/x.ts}, {module: a/y.ts}]\n", "[{module: " + d + ", name: x}, {module: " + d + ", name: y}]\n"},
-		"other alphabets": {"- {config: \"Ä\u4e16\", module: a/ü.ts}\n", "- {config: \"Ä\u4e16\", module: " + d + ", name: \"ü\"}\n"},
-		"more room":       {"-   module:   a/guard.ts\n    config: 1\n", "-   module:   " + d + "\n    name: guard\n    config: 1\n"},
-		"lines of DOS":    {"- module: a/guard.ts\r\n", "- module: " + d + "\r\n  name: guard\r\n"},
+		"block":       {"- module: a/guard.ts # mine\n  config: {}\n", "- module: " + d + " # mine\n  name: guard\n  config: {}\n"},
+		"named":       {"- name: x\n  module: a/guard.ts\n", "- name: x\n  module: " + d + "\n"},
+		"name behind": {"- module: a/guard.ts\n  name: x\n", "- module: " + d + "\n  name: x\n"},
+		"in quotes":   {"- module: 'a/guard.ts'\n- module: \"b/other.ts\"", "- module: " + d + "\n  name: guard\n- module: " + d + "\n  name: other"},
+		"braces": {
+			"- {module: a/guard.ts, config: {a: 1}}\n", "- {module: " + d + ", name: guard, config: {a: 1}}\n",
+		},
+		"braces, quotes": {"- {\"module\": \"a/guard.ts\"}\n", "- {\"module\": " + d + ", name: guard}\n"},
+		"braces, named":  {"- {name: a/guard.ts, module: a/guard.ts}\n", "- {name: a/guard.ts, module: " + d + "}\n"},
+		"two on a line": {
+			"[{module: a/x.ts}, {module: a/y.ts}]\n", "[{module: " + d + ", name: x}, {module: " + d + ", name: y}]\n",
+		},
+		"other alphabets": {
+			"- {config: \"Ä\u4e16\", module: a/ü.ts}\n", "- {config: \"Ä\u4e16\", module: " + d + ", name: \"ü\"}\n",
+		},
+		"more room": {
+			"-   module:   a/guard.ts\n    config: 1\n", "-   module:   " + d + "\n    name: guard\n    config: 1\n",
+		},
+		"lines of DOS": {"- module: a/guard.ts\r\n", "- module: " + d + "\r\n  name: guard\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -90,8 +90,13 @@ func TestWhatIsShown(t *testing.T) {
 		events  []abi.Event
 		want    string
 	}{
-		"streamed":                {events: []abi.Event{textChunk("Hel"), textChunk("lo"), message("Hello", false), finished("Hello")}, want: "|Hel|lo\n"},
-		"streamed, with its end":  {events: []abi.Event{textChunk("Hello\n"), message("Hello\n", false), finished("Hello\n")}, want: "|Hello\n"},
+		"streamed": {
+			events: []abi.Event{textChunk("Hel"), textChunk("lo"), message("Hello", false), finished("Hello")},
+			want:   "|Hel|lo\n",
+		},
+		"streamed, with its end": {
+			events: []abi.Event{textChunk("Hello\n"), message("Hello\n", false), finished("Hello\n")}, want: "|Hello\n",
+		},
 		"not streamed":            {events: []abi.Event{message("Hello", false), finished("Hello")}, want: "|Hello\n"},
 		"replaced":                {events: []abi.Event{textChunk("Hello"), message("Bye", true), finished("Bye")}, want: "|Hello\n• the message changed after it was streamed; it is now:\n|Bye\n"},
 		"changed at the end":      {events: []abi.Event{message("Hello", false), finished("Bye")}, want: "|Hello\n• the answer changed at the end; it is now:\n|Bye\n"},
@@ -104,16 +109,24 @@ func TestWhatIsShown(t *testing.T) {
 			want: "→ calc {\"n\": 1}\n← calc answered by cache: 1\n"},
 		"other arguments": {events: []abi.Event{asked, result(other, "tool", abi.TextResult("2"))},
 			want: "→ calc {\"n\": 1}\n• calc was called with other arguments: {\"n\": 2}\n← calc: 2\n"},
-		"a result of many lines": {events: []abi.Event{result(call, "tool", abi.TextResult("a\n  b\n"+strings.Repeat("x", 300)))},
+		"a result of many lines": {events: []abi.Event{result(call, "tool", abi.TextResult("a\n  b\n"+
+			strings.Repeat("x", 300)))},
 			want: "← calc: a b " + strings.Repeat("x", 195) + "…\n"},
-		"text, then a call": {events: []abi.Event{textChunk("Let me see."), message("Let me see.", false), asked}, want: "|Let me see.\n→ calc {\"n\": 1}\n"},
+		"text, then a call": {
+			events: []abi.Event{textChunk("Let me see."), message("Let me see.", false), asked},
+			want:   "|Let me see.\n→ calc {\"n\": 1}\n",
+		},
 		"logs": {events: []abi.Event{{Type: abi.EventLog, Entry: "m", Level: "info", Text: "quiet"}, {Type: abi.EventLog, Entry: "m", Level: "warn", Text: "loud"}},
 			want: "• m warn: loud\n"},
 		"logs, verbose": {verbose: true, events: []abi.Event{{Type: abi.EventLog, Entry: "m", Level: "info", Text: "quiet"}},
 			want: "run r of agent\n• m info: quiet\n"},
 		"custom": {events: []abi.Event{{Type: abi.EventCustom, Entry: "m", Name: "masked", Data: []byte(`{"n":1}`)}}, want: "• m: masked {\"n\":1}\n"},
-		"reasoning": {verbose: true, events: []abi.Event{{Type: abi.EventChunk, Chunk: &abi.Chunk{Kind: abi.ChunkReasoning, Text: "so "}},
-			{Type: abi.EventChunk, Chunk: &abi.Chunk{Kind: abi.ChunkReasoning, Text: "then"}}, textChunk("Hi")}, want: "run r of agent\n  so then\n|Hi"},
+		"reasoning": {
+			verbose: true,
+			events: []abi.Event{{Type: abi.EventChunk, Chunk: &abi.Chunk{Kind: abi.ChunkReasoning, Text: "so "}},
+				{Type: abi.EventChunk, Chunk: &abi.Chunk{Kind: abi.ChunkReasoning, Text: "then"}}, textChunk("Hi")},
+			want: "run r of agent\n  so then\n|Hi",
+		},
 		"a fault": {verbose: true, events: []abi.Event{{Type: abi.EventFault, Entry: "m", Hook: contract.HookGateTool, Cause: "it trapped", Action: "denied", Stderr: []string{"panic: no"}}},
 			want: "run r of agent\n! m faulted in gate_tool: it trapped (the call is denied)\n    | panic: no\n"},
 		"modules": {events: []abi.Event{{Type: abi.EventRunFinished, FinishReason: abi.RunStop, Usage: &abi.Usage{TotalTokens: 7}, Entries: []abi.EntryStats{

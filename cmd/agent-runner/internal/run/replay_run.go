@@ -54,7 +54,8 @@ func (p *Replay) Do(ctx context.Context) error {
 	defer stop()
 	runs := &runsCommand{env: p.Env}
 	var err error
-	if runs.store, err = hosting.OpenKept(ctx, p.Env, cmp.Or(p.StoreAt, p.Env.Getenv(hosting.EnvStore), hosting.DefaultStore)); err != nil {
+	at := cmp.Or(p.StoreAt, p.Env.Getenv(hosting.EnvStore), hosting.DefaultStore)
+	if runs.store, err = hosting.OpenKept(ctx, p.Env, at); err != nil {
 		return err
 	}
 	defer runs.store.Close()

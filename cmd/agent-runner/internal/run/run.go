@@ -68,7 +68,7 @@ change the file, so resuming twice repeats the calls.
 With --store, the run and its modules are stored as it proceeds. Resume it after a
 pause, a crash or a restart with: agent-runner runs resume RUN`,
 		Example: `  agent-runner run "What is 17% of 2,340?"
-  agent-runner run -m redact.wasm -m policy.wasm --module-config policy='{"deny": ["read_file"]}' --model gpt-4o-mini "Hello"
+  agent-runner run -m redact.wasm -m policy.wasm --module-config policy='{"deny": ["read_file"]}' "Hello"
   agent-runner run -f agent.yaml --record conversation.json -o json - < prompt.txt
   agent-runner run -f agent.yaml --resume run_7.json --answer int_3=approve
   agent-runner run -f agent.yaml --store runs.db "Book the flight"`,

@@ -112,7 +112,8 @@ func (v *runView) text(x *exported, now time.Time) string {
 	for _, m := range x.History.Input {
 		v.message(0, "", m)
 	}
-	v.steps, v.calls, v.answers, v.asked = map[int][]abi.Event{}, map[string]string{}, x.History.Answered, map[string]bool{}
+	v.steps, v.calls, v.asked = map[int][]abi.Event{}, map[string]string{}, map[string]bool{}
+	v.answers = x.History.Answered
 	for _, e := range x.Events {
 		v.steps[e.Step] = append(v.steps[e.Step], e)
 		if e.Type == abi.EventToolCall {
@@ -328,7 +329,9 @@ func (v *runView) gate(d *runlog.RecordedCall) {
 	if !decode(d.Answer, &a) {
 		return
 	}
-	look := map[string]cli.Style{abi.DecideAllow: cli.Faint, abi.DecideDeny: cli.Amber, abi.DecideStop: cli.Red}[a.Decision]
+	look := map[string]cli.Style{
+		abi.DecideAllow: cli.Faint, abi.DecideDeny: cli.Amber, abi.DecideStop: cli.Red,
+	}[a.Decision]
 	does := map[string]string{abi.DecideDeny: "denies"}[a.Decision]
 	v.line(1, look, "• %s %s%s", d.Entry, cmp.Or(does, a.Decision+"s"), cli.After(": ", v.cut(a.Message)))
 }

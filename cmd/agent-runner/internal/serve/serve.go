@@ -335,7 +335,9 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	cacheDir := ""
-	if o.Host, cacheDir, err = hosting.NewHost(ctx, c.env, c.chosen, host.Options{CacheDir: c.cacheDir, Logger: o.Logger, MemoryBytes: o.Memory / 2}); err != nil {
+	if o.Host, cacheDir, err = hosting.NewHost(ctx, c.env, c.chosen, host.Options{
+		CacheDir: c.cacheDir, Logger: o.Logger, MemoryBytes: o.Memory / 2,
+	}); err != nil {
 		return err
 	}
 	defer hosting.CloseHost(o.Host)

@@ -15,7 +15,10 @@ func TestOf(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	for _, other := range []string{`{"a":2,"b":{"c":"x","d":[1,2]}}`, `{"a":1,"b":{"c":"x","d":[2,1]}}`, `{"a":"1","b":{"c":"x","d":[1,2]}}`, `{}`, `{"a":9007199254740993}`} {
+	for _, other := range []string{
+		`{"a":2,"b":{"c":"x","d":[1,2]}}`, `{"a":1,"b":{"c":"x","d":[2,1]}}`, `{"a":"1","b":{"c":"x","d":[1,2]}}`, `{}`,
+		`{"a":9007199254740993}`,
+	} {
 		got, err := Of("t", other)
 		require.NoError(t, err)
 		require.NotEqual(t, want, got)

@@ -31,7 +31,10 @@ func forWasm(t *testing.T, dir string, args ...string) string {
 func TestDependencies(t *testing.T) {
 	t.Parallel()
 	deps := "\n" + forWasm(t, ".", "list", "-deps", "../../middleware")
-	for _, heavy := range []string{"fmt", "encoding/json", "os", "time", "log", "syscall", "io/fs", "internal/poll", "internal/godebug", "regexp", "context"} {
+	for _, heavy := range []string{
+		"fmt", "encoding/json", "os", "time", "log", "syscall", "io/fs", "internal/poll", "internal/godebug", "regexp",
+		"context",
+	} {
 		require.NotContains(t, deps, "\n"+heavy+"\n")
 	}
 }

@@ -207,7 +207,9 @@ func TestWasm(t *testing.T) {
 			"config_schema":{"type":"object","properties":{"phrase":{"type":"string","description":"what to say"}},"additionalProperties":false}}`, output)
 	})
 	t.Run("configure refuses", func(t *testing.T) {
-		status, output, err := start().call(contract.HookConfigure, contract.ConfigureInput{Config: []byte(`{"phrase":"hi","phrases":[]}`)})
+		status, output, err := start().call(contract.HookConfigure, contract.ConfigureInput{
+			Config: []byte(`{"phrase":"hi","phrases":[]}`),
+		})
 		require.NoError(t, err)
 		require.Equal(t, int32(1), status)
 		require.JSONEq(t, `{"code":"invalid","message":"config: unknown key phrases; allowed: phrase"}`, output)
@@ -329,7 +331,9 @@ func BenchmarkWasm(b *testing.B) {
 	h.messages = users(100)
 	for name, run := range map[string]func() (int32, string, error){
 		"gate": func() (int32, string, error) {
-			return h.call(contract.HookGateTool, abi.GateToolInput{Common: common, Call: abi.Call{ID: "c", Name: "add", Arguments: `{"a":1}`}})
+			return h.call(contract.HookGateTool, abi.GateToolInput{
+				Common: common, Call: abi.Call{ID: "c", Name: "add", Arguments: `{"a":1}`},
+			})
 		},
 		"state": func() (int32, string, error) {
 			return h.call(contract.HookBeforeModelRewriteState, abi.BeforeModelRewriteStateInput{

@@ -72,7 +72,9 @@ func declaredLimiter() *middlewaretest.Host {
 
 func TestDeclaredEqualsRegistered(t *testing.T) {
 	t.Parallel()
-	for name, make := range map[string]func() *middlewaretest.Host{"registered": registeredLimiter, "declared": declaredLimiter} {
+	for name, make := range map[string]func() *middlewaretest.Host{
+		"registered": registeredLimiter, "declared": declaredLimiter,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := make()
@@ -126,7 +128,9 @@ func TestDeclaredErrors(t *testing.T) {
 		`{"most":-1}`:             "most must not be negative",
 		`[]`:                      "config: want an object, got an array (at byte 0)",
 	} {
-		for name, make := range map[string]func() *middlewaretest.Host{"registered": registeredLimiter, "declared": declaredLimiter} {
+		for name, make := range map[string]func() *middlewaretest.Host{
+			"registered": registeredLimiter, "declared": declaredLimiter,
+		} {
 			require.EqualError(t, make().Configure(abi.JSON(config)), want, "%s: %s", name, config)
 		}
 	}

@@ -39,8 +39,12 @@ func TestEndings(t *testing.T) {
 	t.Parallel()
 	const stop, interrupt = `{"stop":{"reason":"r","code":"c"}}`, `{"interrupt":{"reason":"r","payload":{"k":1}}}`
 	cannot := map[abi.Hook]bool{
-		contract.HookConfigure: true, contract.HookToolMessages: true, contract.HookAfterAgent: true, contract.HookObserve: true,
-		contract.HookTranslateBefore: true, contract.HookTranslateAfter: true,
+		contract.HookConfigure:       true,
+		contract.HookToolMessages:    true,
+		contract.HookAfterAgent:      true,
+		contract.HookObserve:         true,
+		contract.HookTranslateBefore: true,
+		contract.HookTranslateAfter:  true,
 	}
 	call := func(hook abi.Hook, fn func(ctx *middleware.Context) error) (string, bool) {
 		m := middleware.NewModule(middleware.Options{}, everything{func(ctx *middleware.Context, h abi.Hook) error {
@@ -286,7 +290,8 @@ func TestContext(t *testing.T) {
 		{
 			Level: middleware.LogDebug,
 			Text:  "a 1",
-		}, {Level: middleware.LogInfo, Text: "b"}, {Level: middleware.LogWarn, Text: "c <x>"}, {Level: contract.LogError, Text: "d"},
+		}, {Level: middleware.LogInfo, Text: "b"}, {Level: middleware.LogWarn, Text: "c <x>"},
+		{Level: contract.LogError, Text: "d"},
 	}, h.Logs)
 	require.Equal(t, []contract.Custom{{Name: "plain"}, {Name: "data", Data: []byte(`["<y>"]`)}}, h.Events)
 	_, err = h.Observe(abi.ObserveInput{})

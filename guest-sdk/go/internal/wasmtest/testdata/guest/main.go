@@ -57,7 +57,9 @@ func (g *guest) BeforeModelRewriteState(ctx *middleware.Context, state *middlewa
 }
 
 // WrapModel repeats a failed call without tools.
-func (g *guest) WrapModel(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
+func (g *guest) WrapModel(
+	ctx *middleware.Context, req *middleware.Request, next middleware.NextModel,
+) (*abi.Response, error) {
 	response, err := next(req)
 	if errors.Is(err, &abi.Error{Code: abi.CodeModel}) {
 		req.Tools = nil
