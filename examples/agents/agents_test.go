@@ -26,6 +26,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 var update = flag.Bool("update", false, "record each conversation.json from its model.jsonl")
@@ -143,9 +144,7 @@ func (e *example) file(t *testing.T) *agentfile.File {
 
 func newHost(t *testing.T) *host.Host {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	h, err := host.New(t.Context(), &host.Options{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	h, err := host.New(t.Context(), &host.Options{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	return h

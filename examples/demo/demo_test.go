@@ -22,6 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 var update = flag.Bool("update", false, "record conversation.json from model.jsonl")
@@ -38,9 +39,7 @@ func run(t *testing.T, m model.Model) []abi.Event {
 	for _, folder := range folders {
 		guestbuild.Build(t, folder)
 	}
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	h, err := host.New(t.Context(), &host.Options{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	h, err := host.New(t.Context(), &host.Options{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	f, err := agentfile.Load("agent.yaml")

@@ -2,8 +2,6 @@ package composition
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,17 +9,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 // modules builds and loads wasm-puppet.
 func modules(t *testing.T) *Modules {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	loader, err := module.NewLoader(
-		t.Context(),
-		&module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")},
-	)
+	loader, err := module.NewLoader(t.Context(), &module.LoaderOptions{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, loader.Close(context.Background())) })
 	m, err := loader.LoadBytes(

@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/golden"
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 	"github.com/agent-runner/agent-runner/tck"
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
@@ -204,9 +205,5 @@ func newLoader(t *testing.T) *module.Loader {
 }
 
 func openLoader(ctx context.Context) (*module.Loader, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return nil, err
-	}
-	return module.NewLoader(ctx, &module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	return module.NewLoader(ctx, &module.LoaderOptions{CacheDir: testcache.Modules()})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 // program matches a complete Go program in Markdown.
@@ -26,12 +27,7 @@ func TestComingFrom(t *testing.T) {
 	texts, err := filepath.Glob(filepath.Join(root, "docs", "from-*.md"))
 	require.NoError(t, err)
 	require.NotEmpty(t, texts)
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	loader, err := module.NewLoader(
-		context.Background(),
-		&module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")},
-	)
+	loader, err := module.NewLoader(context.Background(), &module.LoaderOptions{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, loader.Close(context.Background())) })
 	for _, path := range texts {

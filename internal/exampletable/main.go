@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 // folder contains the examples, relative to the repository's root.
@@ -30,11 +31,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return err
-	}
-	loader, err := module.NewLoader(ctx, &module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	loader, err := module.NewLoader(ctx, &module.LoaderOptions{CacheDir: testcache.Modules()})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 // numbers matches figures that change with the version of Go.
@@ -20,12 +21,7 @@ var numbers = regexp.MustCompile("`? [0-9.]+(k|M| KiB| MiB)?")
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	loader, err := module.NewLoader(
-		t.Context(),
-		&module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")},
-	)
+	loader, err := module.NewLoader(t.Context(), &module.LoaderOptions{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, loader.Close(context.Background())) })
 	page, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(folder), "README.md"))

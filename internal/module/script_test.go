@@ -20,14 +20,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 // newScriptLoader returns a loader that shares the engine's machine code with other tests.
 func newScriptLoader(t *testing.T) *Loader {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	l, err := NewLoader(t.Context(), &LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	l, err := NewLoader(t.Context(), &LoaderOptions{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
 	return l

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -23,15 +22,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 // Concurrent runs of a day, in the real host with a real store, never exceed limits on the
 // number of calls.
 func TestParallelRuns(t *testing.T) {
 	t.Parallel()
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	h, err := host.New(t.Context(), &host.Options{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	h, err := host.New(t.Context(), &host.Options{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, h.Close(context.Background())) })
 	m, err := h.LoadBytes(

@@ -23,6 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
@@ -139,12 +140,7 @@ func (ms modules) readme(t *testing.T) {
 // newLoader returns a loader whose machine-code cache is shared with other tests.
 func newLoader(t *testing.T) *module.Loader {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	loader, err := module.NewLoader(
-		t.Context(),
-		&module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")},
-	)
+	loader, err := module.NewLoader(t.Context(), &module.LoaderOptions{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, loader.Close(context.Background())) })
 	return loader
