@@ -25,6 +25,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 // scripted is an Eino model that answers from a list and records its inputs.
@@ -114,7 +115,7 @@ type setup struct {
 
 func (s *setup) runner(t *testing.T, store adk.CheckPointStore) *adk.Runner {
 	t.Helper()
-	h, err := host.New(t.Context(), &host.Options{CacheDir: t.TempDir()})
+	h, err := host.New(t.Context(), &host.Options{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	mw, err := adapter.New(t.Context(), h, s.mw)
@@ -599,7 +600,7 @@ func load(t *testing.T, h *host.Host, name string) *host.Module {
 }
 
 func TestModules(t *testing.T) {
-	h, err := host.New(t.Context(), &host.Options{CacheDir: t.TempDir()})
+	h, err := host.New(t.Context(), &host.Options{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	redact, policy := load(t, h, "redact"), load(t, h, "tool-policy")

@@ -29,6 +29,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 // The scripts in testdata run the command in a separate process against scripted models.
@@ -73,7 +74,6 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache := t.TempDir()
 	// Add AssemblyScript's compiler if npm can install it.
 	sdk := filepath.Join("..", "..", "guest-sdk", "assemblyscript", "testdata", "npm")
 	asc, noASC := npmtest.Install(sdk, filepath.Join(filepath.Dir(filepath.Dir(modules)), "build", "npm"))
@@ -86,7 +86,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("MODULES", modules)
 			e.Setenv("DOCS", docs)
 			e.Setenv("ASC", asc)
-			e.Setenv(hosting.EnvCacheDir, cache)
+			e.Setenv(hosting.EnvCacheDir, testcache.Modules())
 			e.Setenv("OPENAI_API_KEY", "")
 			e.Setenv("OPENAI_BASE_URL", "")
 			return nil

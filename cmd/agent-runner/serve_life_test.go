@@ -20,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/serve"
 	"github.com/agent-runner/agent-runner/host/client"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 // serveHere serves in this process until end is called. end returns the exit code; out and
@@ -56,7 +57,7 @@ func TestServe(t *testing.T) {
 	environment := map[string]string{
 		hosting.EnvOTLP:     spans.URL,
 		serve.EnvListen:     "127.0.0.1:0",
-		hosting.EnvCacheDir: t.TempDir(),
+		hosting.EnvCacheDir: testcache.Modules(),
 	}
 	out, errs, end := serveHere(t, environment, "--store", where, "--replay", hosting.Demo, "--log", "off")
 	require.True(t, errs.wait("in a browser", nil))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -65,7 +66,6 @@ func (c *spanCollector) got() []string {
 func TestSpansAreSent(t *testing.T) {
 	t.Parallel()
 	server := newSpanCollector(t)
-	cache := t.TempDir()
 	run := func(at string) (code int, errors string) {
 		var out, err bytes.Buffer
 		e := &cli.Env{In: bytes.NewReader(nil), Out: &out, Err: &err, Getenv: func(name string) string {
@@ -73,7 +73,7 @@ func TestSpansAreSent(t *testing.T) {
 			case hosting.EnvOTLP:
 				return at
 			case hosting.EnvCacheDir:
-				return cache
+				return testcache.Modules()
 			default:
 				return ""
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 // serve starts a server, and returns its address and the operator's key.
@@ -35,7 +36,7 @@ func serve(t *testing.T) (url, key string) {
 	s, err := store.Open(ctx, filepath.Join(t.TempDir(), "s.db"), &store.Options{Keyring: keyring})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	h, err := host.New(ctx, nil)
+	h, err := host.New(ctx, &host.Options{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	srv, err := server.New(&server.Options{Store: s, Host: h})

@@ -21,6 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 // A fixture is a server with the tenants acme and beta.
@@ -48,7 +49,7 @@ func newFixtureAt(t *testing.T, where string, set ...func(*Options)) *fixture {
 	s, err := store.Open(ctx, where, &store.Options{Keyring: keyring})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	h, err := host.New(ctx, nil)
+	h, err := host.New(ctx, &host.Options{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(

@@ -33,6 +33,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 // agentsOf provides native agents to servers of one database.
@@ -421,7 +422,7 @@ func TestRunsOutliveTheirServer(t *testing.T) {
 	require.NotContains(t, kinds(first), "run_finished")
 	f.server.work.Wait()
 
-	h, err := host.New(t.Context(), nil)
+	h, err := host.New(t.Context(), &host.Options{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	next, err := New(&Options{Store: f.store, Host: h})

@@ -30,6 +30,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 // Several servers on one database, each in its own process, so that they can be killed.
@@ -61,7 +62,7 @@ func serveHere(where string) error {
 		return err
 	}
 	defer s.Close()
-	h, err := host.New(ctx, nil)
+	h, err := host.New(ctx, &host.Options{CacheDir: testcache.Modules()})
 	if err != nil {
 		return err
 	}
