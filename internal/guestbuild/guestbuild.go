@@ -1,6 +1,7 @@
 // Package guestbuild builds guests into WebAssembly modules for tests and for make. It relies on
 // Go's build cache, so building an unchanged guest takes about 10 ms. It builds guests in other
-// languages with their toolchains.
+// languages with their toolchains. What the AssemblyScript compiler and TinyGo build, which takes
+// them about 10 s, is cached by the content of its sources.
 package guestbuild
 
 import (
@@ -137,6 +138,8 @@ func other(ctx context.Context, root, folder, path string) error {
 		if err != nil {
 			return &toolchain.MissingError{Tool: "npm, or what it installs,", Install: err.Error()}
 		}
+		key := func() (string, error) { return assemblyScriptKey(root, folder, p.Node) }
+		return cached(path, key, func() error { return p.Build(ctx, path) })
 	}
 	return p.Build(ctx, path)
 }
@@ -195,7 +198,11 @@ func byTinyGo(ctx context.Context, root, folder, path string) error {
 		return err
 	}
 	p.TinyGo = TinyGoCommand(root)
-	return p.Build(ctx, path)
+	if _, err := exec.LookPath(p.TinyGo); err != nil {
+		return p.Build(ctx, path) // which says how to install it
+	}
+	key := func() (string, error) { return tinyGoKey(ctx, root, folder, p.TinyGo) }
+	return cached(path, key, func() error { return p.Build(ctx, path) })
 }
 
 // TinyGoCommand returns the TinyGo that make installed in the repository, or the one in PATH, or
