@@ -79,13 +79,13 @@ func removeUnused(dir string) {
 	}
 }
 
-// inputs is what a guest is built from.
+// inputs is a digest of the compiler and the sources of a guest.
 type inputs struct {
 	root string
 	sum  hash.Hash
 }
 
-// newInputs returns the inputs of all guests: the name of the guest, the compiler, and the sources of
+// newInputs returns the inputs that all guests have: the folder, the compiler, and the sources of
 // package toolchain, which has the compiler's arguments.
 func newInputs(root, folder, compiler string) (*inputs, error) {
 	in := &inputs{root, sha256.New()}

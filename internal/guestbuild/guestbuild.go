@@ -1,7 +1,7 @@
 // Package guestbuild builds guests into WebAssembly modules for tests and for make. It relies on
 // Go's build cache, so building an unchanged guest takes about 10 ms. It builds guests in other
-// languages with their toolchains. What the AssemblyScript compiler and TinyGo build, which takes
-// them about 10 s, is cached by the content of its sources.
+// languages with their toolchains. AssemblyScript's compiler and TinyGo need about 10 s, so their
+// guests are cached by the content of the sources.
 package guestbuild
 
 import (

@@ -1,6 +1,6 @@
-// Package testcache is the folder in which all tests cache what takes long to make and depends only
-// on its inputs: machine code of modules, and guests that slow compilers built. It is in the user's
-// cache directory, so it is shared by packages, runs and clones. Deleting it is safe.
+// Package testcache names the directories in which all tests cache machine code of modules, and
+// guests that slow compilers built. They are in the user's cache directory, so packages, runs and
+// clones share them. Deleting them is safe.
 package testcache
 
 import (
@@ -9,8 +9,8 @@ import (
 )
 
 // Modules returns the directory of compiled modules, for the CacheDir of a host or loader. Hosts of
-// several processes may use it concurrently. Tests of the cache itself, and those that must compile,
-// use a directory of their own. Modules returns "", which disables the cache, if the user has no
+// several processes may use it concurrently. Tests of the cache, and tests that must compile, use
+// their own directory. Modules returns "", which disables the cache, if the user has no
 // cache directory.
 func Modules() string { return below("test") }
 
