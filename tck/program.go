@@ -18,7 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
-// Limits of what a program may write. The largest case needs less than a hundredth of them.
+// Limits of what a program may write. The largest case needs less than a twentieth of them.
 const (
 	maxLine   = 256 << 10 // bytes of one line
 	maxAnswer = 2 << 20   // bytes of the answer to one case
