@@ -151,10 +151,7 @@ func (a *Service) put(w http.ResponseWriter, r *http.Request, c *httpapi.Caller)
 		return err
 	}
 	defer done()
-	var checked *checkedAgent
-	admission.RunLowPriority(func() {
-		checked, err = a.check(sandbox.WithTenant(r.Context(), a.admission.Sharer(c.Key.Tenant)), c, name, body)
-	})
+	checked, err := a.check(sandbox.WithTenant(r.Context(), a.admission.Sharer(c.Key.Tenant)), c, name, body)
 	if err != nil {
 		return err
 	}

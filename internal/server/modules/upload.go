@@ -23,7 +23,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
-	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/sse"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -138,15 +137,11 @@ func (u *upload) run(r *http.Request) (*api.Module, error) {
 	if _, err := file.ReadAt(content, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	var shown *api.Module
-	admission.RunLowPriority(func() {
-		shown, err = u.check(
-			sandbox.WithTenant(r.Context(), u.modules.admission.Sharer(u.caller.Key.Tenant)),
-			content,
-			r.Header.Get("Content-Type"),
-		)
-	})
-	return shown, err
+	return u.check(
+		sandbox.WithTenant(r.Context(), u.modules.admission.Sharer(u.caller.Key.Tenant)),
+		content,
+		r.Header.Get("Content-Type"),
+	)
 }
 
 // receive writes the body to a file and computes its digest.

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package admission
-
-// RunLowPriority runs fn at the usual priority.
-func RunLowPriority(fn func()) { fn() }
-
-func schedYield() {}
