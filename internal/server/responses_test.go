@@ -1,19 +1,23 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
 // smallBuffer is the size of the kernel's buffers for connections that stall. Larger ones would take
@@ -116,4 +120,36 @@ func TestStalledReadersAreBounded(t *testing.T) {
 	f.finished(f.beta, neighbour.ID)
 	body := string(f.send("GET", "/v1/runs/"+neighbour.ID+"/events", f.beta, nil).body)
 	require.True(t, strings.HasSuffix(body, `],"more":false}`+"\n"))
+}
+
+// TestTimelinesDoNotBlockReads checks that a request which waits for the timeline of a run does not
+// delay the tenant's other requests.
+func TestTimelinesDoNotBlockReads(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}, &run)
+	f.finished(f.acme, run.ID)
+	var l *runs.ActiveRun
+	require.Eventually(t, func() bool {
+		l = f.server.runs.Active.Add(run.ID, "acme", nil, nil) // a run that has not stored its timeline
+		return l != nil
+	}, 20*time.Second, time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", f.url+"/v1/runs/"+run.ID+"/trace", nil)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+f.acme)
+	go func() {
+		if res, err := http.DefaultClient.Do(req); err == nil {
+			_ = res.Body.Close()
+		}
+	}()
+	inFlight := func() int64 {
+		requests, _ := f.server.admission.InFlight.Load("acme")
+		return requests
+	}
+	require.Eventually(t, func() bool { return inFlight() == 1 }, 20*time.Second, time.Millisecond)
+	f.ok("GET", "/v1/runs", f.acme, nil, nil)
+	require.EqualValues(t, 1, inFlight(), "the request still waits")
 }

@@ -162,7 +162,10 @@ func TestChecks(t *testing.T) {
 			done, err := c.Check(t.Context(), tenant)
 			require.NoError(t, err)
 			waited = time.Since(began)
+			compiled, err := c.Compile(t.Context(), tenant)
+			require.NoError(t, err)
 			time.Sleep(took)
+			compiled()
 			done()
 			return waited
 		}
@@ -180,5 +183,30 @@ func TestChecks(t *testing.T) {
 			1,
 			"10 s of work, delayed by three times as much after the rest of the burst",
 		)
+	})
+}
+
+// TestWaitsForCompilersAreNotCharged checks that a tenant is not delayed because it waited for the
+// compilations of others.
+func TestWaitsForCompilersAreNotCharged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := contended(t)
+		for _, tenant := range []string{"mallory", "trudy"} {
+			done, err := c.Compile(t.Context(), tenant)
+			require.NoError(t, err)
+			time.AfterFunc(time.Minute, done)
+		}
+		for range 2 {
+			began := time.Now()
+			checked, err := c.Check(t.Context(), "acme")
+			require.NoError(t, err)
+			require.Zero(t, time.Since(began))
+			compiled, err := c.Compile(t.Context(), "acme")
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+			compiled()
+			checked()
+		}
 	})
 }

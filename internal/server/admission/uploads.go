@@ -47,23 +47,28 @@ func (c *Controller) Upload(ctx context.Context, tenant string) (done func(), er
 	return func() { release(0) }, nil
 }
 
-// Check waits until a module or an agent of a tenant may be checked. done ends the check.
+// Check waits until a module or an agent of a tenant may be checked. done ends the check, and delays
+// the tenant's next one if its compilations took too much time.
 func (c *Controller) Check(ctx context.Context, tenant string) (done func(), err error) {
 	release, err := acquire(ctx, c.checks, tenant, "compiles")
 	if err != nil {
 		return nil, err
 	}
-	began := time.Now()
-	return func() { release(charge(c.checkTime, tenant, time.Since(began), c.InFlight.Others)) }, nil
+	return func() { release(charge(c.checkTime, tenant, 0, c.InFlight.Others)) }, nil
 }
 
-// Compile waits until a module of a tenant may be compiled. done ends the compilation.
+// Compile waits until a module of a tenant may be compiled and checked. done ends this work, whose
+// time is charged to the tenant's budget for checks. The wait is not: other tenants cause it.
 func (c *Controller) Compile(ctx context.Context, tenant string) (done func(), err error) {
 	release, err := acquire(ctx, c.compiles, tenant, "compiles")
 	if err != nil {
 		return nil, err
 	}
-	return func() { release(0) }, nil
+	began := time.Now()
+	return func() {
+		c.checkTime.Charge(tenant, time.Since(began))
+		release(0)
+	}, nil
 }
 
 // Load waits until a stored module may be loaded for a tenant. done ends the load. A load can

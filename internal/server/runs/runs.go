@@ -151,7 +151,7 @@ func (r *Service) Routes(rt *httpapi.Router) {
 			Summary: "Get the history of a run", About: "The run's messages, and for each phase the answers and changes of hooks, the decisions of gates and the results of tools."},
 		r.history,
 	)
-	httpapi.Register(
+	httpapi.RegisterAfter(
 		rt,
 		httpapi.Route{
 			ID:      "run-trace",
@@ -162,6 +162,7 @@ func (r *Service) Routes(rt *httpapi.Router) {
 			Summary: "Get the timeline of a run",
 			About:   "The run's hooks, model calls and tool calls as nested spans, with time, fuel and failures. Available once the run has ended or paused.",
 		},
+		r.waitForTimeline,
 		r.trace,
 	)
 	httpapi.Register(

@@ -73,14 +73,27 @@ type traceOutput struct {
 	}
 }
 
+// waitForTimeline waits until a run that has ended here has stored its timeline, which it does last.
+func (r *Service) waitForTimeline(ctx context.Context, c *httpapi.Caller, in *runPath) error {
+	l := r.Active.Get(c.Tenant.ID(), in.Run)
+	if l == nil {
+		return nil
+	}
+	if !l.hasEnded() {
+		info, err := c.Tenant.Run(ctx, in.Run)
+		if err != nil || info.Status == journal.StatusRunning {
+			return err
+		}
+	}
+	l.waitRemoved(ctx)
+	return nil
+}
+
 // trace responds with the timelines of a run, without the operator's middlewares.
 func (r *Service) trace(ctx context.Context, c *httpapi.Caller, in *runPath) (*traceOutput, error) {
 	info, err := c.Tenant.Run(ctx, in.Run)
 	if err != nil {
 		return nil, err
-	}
-	if l := r.Active.Get(c.Tenant.ID(), in.Run); l != nil && (l.hasEnded() || info.Status != journal.StatusRunning) {
-		l.waitRemoved(ctx) // the run stores its timeline last
 	}
 	parts, err := c.Tenant.Traces(ctx, in.Run)
 	if err != nil {
