@@ -17,6 +17,9 @@ SLOW_RACES := '^Test(Console|Platform$$|AgentRefused|UploadScript|UploadRefuses|
 # Guests with a go.mod of their own, so that Extism's kit is no dependency of ours.
 EXTISM_GUESTS := testdata/extism/go examples/wasm-middlewares/trim-results/extism
 
+# The programs in bench; its guests are built for Wasm.
+BENCH := ./figures ./agents ./history ./codec ./report ./server
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -54,11 +57,17 @@ check: lint phrases exported tidy generated race ## what else must hold: lint, p
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT)
 	go vet ./...
 	cd adapters/eino && go vet ./...
-	cd bench && go vet ./figures ./agents ./history ./codec ./report ./server && GOOS=wasip1 GOARCH=wasm go vet ./guests/...
+	cd bench && go vet $(BENCH) && GOOS=wasip1 GOARCH=wasm go vet ./guests/...
 	GOOS=wasip1 GOARCH=wasm go vet ./abi/... ./guest-sdk/... ./examples/wasm-middlewares/... ./tck/suite ./internal/composition/wasm-puppet ./internal/exhaust/wasm-glutton
 	for dir in $(EXTISM_GUESTS); do (cd $$dir && GOOS=wasip1 GOARCH=wasm go vet ./...) || exit 1; done
 	$< run ./...
+	cd adapters/eino && $< run ./...
+	cd bench && $< run $(BENCH)
 	for dir in $(EXTISM_GUESTS); do (cd $$dir && GOOS=wasip1 GOARCH=wasm $< run --disable unused ./...) || exit 1; done # the host calls what they export
+
+.PHONY: fmt
+fmt: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) ## format Go code: gofmt, sorted imports, lines of at most 120 columns
+	$< fmt ./...
 
 $(TOOLS)/golangci-lint-$(GOLANGCI_LINT):
 	@mkdir -p $(TOOLS)

@@ -243,7 +243,7 @@ func declaration(info *schema.ToolInfo) (abi.Tool, error) {
 	if info.ParamsOneOf == nil {
 		return d, nil
 	}
-	js, err := info.ParamsOneOf.ToJSONSchema()
+	js, err := info.ToJSONSchema()
 	if err == nil && js != nil {
 		d.Parameters, err = json.Marshal(js)
 	}

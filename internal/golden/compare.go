@@ -183,7 +183,9 @@ func formatClient(events []json.RawMessage, types string) (string, error) {
 		if types != "" && !slices.Contains(strings.Split(types, ","), kind) {
 			continue
 		}
-		for _, key := range []string{"type", "timestamp", "threadId", "runId", "protocolVersion", "messageId", "parentMessageId", "usage"} {
+		for _, key := range []string{
+			"type", "timestamp", "threadId", "runId", "protocolVersion", "messageId", "parentMessageId", "usage",
+		} {
 			delete(e, key)
 		}
 		rest, err := abijson.Marshal(e)

@@ -6,6 +6,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"unsafe"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -237,7 +238,7 @@ func play[I, O any](hook abi.Hook, n int32) int32 {
 		ran = run
 	}
 	err = puppet.Play(imports{hook == contract.HookWrapToolCall}, hook, scripts[hook], input, out)
-	failed, isError := err.(*abi.Error)
+	failed, isError := errors.AsType[*abi.Error](err)
 	switch {
 	case isError:
 		b, err = abijson.Marshal(failed)
