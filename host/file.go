@@ -225,10 +225,8 @@ func (b *builder) network() error {
 	for i, s := range b.file.Secrets {
 		value := b.opts.Getenv(s.Env)
 		if value == "" {
-			return b.file.ErrorAt(
-				fmt.Sprintf("secrets[%d].env", i),
-				fmt.Errorf("the environment variable %s, for the secret %s, is not set", s.Env, s.Name),
-			)
+			return b.file.ErrorAt(fmt.Sprintf("secrets[%d].env", i),
+				fmt.Errorf("the environment variable %s, for the secret %s, is not set", s.Env, s.Name))
 		}
 		o.Secrets = append(o.Secrets, egress.Secret{Name: s.Name, Value: value, Hosts: s.Hosts})
 	}
@@ -392,16 +390,11 @@ func (b *builder) endpoints() (model.Model, error) {
 	key := b.opts.Getenv(cmp.Or(f.APIKeyEnv, agentfile.EnvAPIKey))
 	switch {
 	case key == "" && f.APIKeyEnv != "":
-		return nil, b.file.ErrorAt(
-			"model.api_key_env",
-			fmt.Errorf("the environment variable %s, for the key of %s, is not set", f.APIKeyEnv, f.Name),
-		)
+		return nil, b.file.ErrorAt("model.api_key_env",
+			fmt.Errorf("the environment variable %s, for the key of %s, is not set", f.APIKeyEnv, f.Name))
 	case key == "" && base == "":
-		return nil, fmt.Errorf(
-			"no key for %s: set %s, or name an endpoint that needs none as base URL",
-			f.Name,
-			agentfile.EnvAPIKey,
-		)
+		return nil, fmt.Errorf("no key for %s: set %s, or name an endpoint that needs none as base URL",
+			f.Name, agentfile.EnvAPIKey)
 	}
 	first, err := b.endpoint(base, key)
 	if err != nil {
@@ -416,10 +409,8 @@ func (b *builder) endpoints() (model.Model, error) {
 		}
 		if env := fallback.APIKeyEnv; env != "" {
 			if secret = b.opts.Getenv(env); secret == "" {
-				return nil, b.file.ErrorAt(
-					at+".api_key_env",
-					fmt.Errorf("the environment variable %s, for the key of %s, is not set", env, fallback.Name),
-				)
+				return nil, b.file.ErrorAt(at+".api_key_env",
+					fmt.Errorf("the environment variable %s, for the key of %s, is not set", env, fallback.Name))
 			}
 		}
 		m, err := b.endpoint(address, secret)

@@ -181,10 +181,8 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 	if o == nil {
 		o = &AgentOptions{}
 	}
-	c, err := h.NewChain(
-		ctx,
-		&ChainOptions{Middlewares: o.Middlewares, Outer: o.Outer, Inner: o.Inner, Options: o.Options},
-	)
+	c, err := h.NewChain(ctx,
+		&ChainOptions{Middlewares: o.Middlewares, Outer: o.Outer, Inner: o.Inner, Options: o.Options})
 	if err != nil {
 		return nil, err
 	}

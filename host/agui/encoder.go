@@ -127,14 +127,12 @@ func (e *Encoder) say(m message) {
 // all.
 func (e *Encoder) snapshot(m message) {
 	if e.o.Messages == nil || e.size > maxSaid {
-		e.send(
-			&event{
-				Type:     typeCustom,
-				Subagent: m.Subagent,
-				Name:     "message_replaced",
-				Value:    map[string]any{"messageId": m.ID, "content": m.Content},
-			},
-		)
+		e.send(&event{
+			Type:     typeCustom,
+			Subagent: m.Subagent,
+			Name:     "message_replaced",
+			Value:    map[string]any{"messageId": m.ID, "content": m.Content},
+		})
 		return
 	}
 	e.send(&event{Type: typeMessages, Messages: slices.Concat(e.o.Messages, e.said)})
@@ -439,14 +437,12 @@ func (l *lane) child(ev abi.Event) {
 		if ev.Call != nil {
 			call = ev.Call.ID
 		}
-		in.send(
-			&event{
-				Type:             typeSubagentStarted,
-				Name:             either(ev.Event.Agent, "agent"),
-				ParentSubagent:   l.sub,
-				ParentToolCallID: call,
-			},
-		)
+		in.send(&event{
+			Type:             typeSubagentStarted,
+			Name:             either(ev.Event.Agent, "agent"),
+			ParentSubagent:   l.sub,
+			ParentToolCallID: call,
+		})
 	}
 	in.encode(*ev.Event)
 }

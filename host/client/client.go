@@ -206,11 +206,8 @@ func (c *Client) read(ctx context.Context, res *http.Response, out any) error {
 		return nil
 	}
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "application/json" {
-		return fmt.Errorf(
-			"%s is not an agent-runner server: it returns %.80q instead of JSON; check the address",
-			c.server,
-			kind,
-		)
+		return fmt.Errorf("%s is not an agent-runner server: it returns %.80q instead of JSON; check the address",
+			c.server, kind)
 	}
 	if err := json.Unmarshal(b, out); err != nil {
 		return fmt.Errorf("decode response of %s, which may be of another version: %w", c.server, err)

@@ -100,10 +100,8 @@ func (f *following) once(ctx context.Context) (over bool, err error) {
 	if f.after > 0 {
 		header.Set("Last-Event-ID", strconv.FormatInt(f.after, 10))
 	}
-	res, err := f.client.send(
-		ctx,
-		&request{method: http.MethodGet, path: path("/v1/runs/%s/events", f.run), header: header},
-	)
+	res, err := f.client.send(ctx,
+		&request{method: http.MethodGet, path: path("/v1/runs/%s/events", f.run), header: header})
 	if err != nil {
 		return false, err
 	}

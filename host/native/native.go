@@ -141,12 +141,8 @@ func WithModelStream(
 ) *Middleware {
 	return &Middleware{
 		WrapModel: func(ctx context.Context, c *Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
-			return nil, fn(
-				ctx,
-				in.Request,
-				c.StreamModel(ctx, abi.RequestPatch{}),
-				func(chunks ...abi.Chunk) error { return c.Send(ctx, chunks...) },
-			)
+			return nil, fn(ctx, in.Request, c.StreamModel(ctx, abi.RequestPatch{}),
+				func(chunks ...abi.Chunk) error { return c.Send(ctx, chunks...) })
 		},
 	}
 }

@@ -20,35 +20,17 @@ func Metrics(r prometheus.Registerer) (tracing.Tracer, error) {
 		running: prometheus.NewGauge(
 			prometheus.GaugeOpts{Name: "agent_runner_runs_running", Help: "Active runs, including those of sub-agents."},
 		),
-		runs: histogram(
-			"agent_runner_run_seconds",
-			"Duration of runs until they end or pause.",
-			"outcome",
-			prometheus.ExponentialBuckets(0.005, 4, 10),
-		),
-		models: histogram(
-			"agent_runner_model_seconds",
-			"Duration of model calls.",
-			"outcome",
-			prometheus.ExponentialBuckets(0.005, 3, 10),
-		),
-		tools: histogram(
-			"agent_runner_tool_seconds",
-			"Duration of tool calls.",
-			"outcome",
-			prometheus.ExponentialBuckets(0.001, 4, 10),
-		),
-		hooks: histogram(
-			"agent_runner_hook_seconds",
-			"Duration of hook calls, without the calls that they wrap.",
-			"hook",
-			prometheus.ExponentialBuckets(0.00001, 4, 10),
-		),
+		runs: histogram("agent_runner_run_seconds", "Duration of runs until they end or pause.",
+			"outcome", prometheus.ExponentialBuckets(0.005, 4, 10)),
+		models: histogram("agent_runner_model_seconds", "Duration of model calls.", "outcome",
+			prometheus.ExponentialBuckets(0.005, 3, 10)),
+		tools: histogram("agent_runner_tool_seconds", "Duration of tool calls.", "outcome",
+			prometheus.ExponentialBuckets(0.001, 4, 10)),
+		hooks: histogram("agent_runner_hook_seconds", "Duration of hook calls, without the calls that they wrap.",
+			"hook", prometheus.ExponentialBuckets(0.00001, 4, 10)),
 		faults: counter("agent_runner_hook_faults_total", "Hook calls that faulted.", "hook"),
 		tokens: counter("agent_runner_tokens_total", "Input and output tokens of models.", "kind"),
-		fuel: prometheus.NewCounter(
-			prometheus.CounterOpts{Name: "agent_runner_fuel_total", Help: "Fuel used by modules."},
-		),
+		fuel:   prometheus.NewCounter(prometheus.CounterOpts{Name: "agent_runner_fuel_total", Help: "Fuel used by modules."}),
 	}
 	for _, c := range []prometheus.Collector{m.running, m.runs, m.models, m.tools, m.hooks, m.faults, m.tokens, m.fuel} {
 		if err := r.Register(c); err != nil {

@@ -61,11 +61,8 @@ func spanOf(op tracing.Operation) (string, trace.SpanKind, []attribute.KeyValue)
 		operation("execute_tool")
 		return "execute_tool " + op.Call.Name, trace.SpanKindInternal, about
 	default:
-		about = append(
-			about,
-			attribute.String("agent_runner.entry", op.Entry),
-			attribute.String("agent_runner.hook", string(op.Hook)),
-		)
+		about = append(about, attribute.String("agent_runner.entry", op.Entry),
+			attribute.String("agent_runner.hook", string(op.Hook)))
 		if op.Digest != "" {
 			about = append(about, attribute.String("agent_runner.module.digest", op.Digest))
 		}
@@ -77,11 +74,8 @@ func spanOf(op tracing.Operation) (string, trace.SpanKind, []attribute.KeyValue)
 func endOf(op tracing.Operation, o tracing.Outcome) []attribute.KeyValue {
 	var about []attribute.KeyValue
 	if u := o.Usage; u != nil {
-		about = append(
-			about,
-			attribute.Int64("gen_ai.usage.input_tokens", u.PromptTokens),
-			attribute.Int64("gen_ai.usage.output_tokens", u.CompletionTokens),
-		)
+		about = append(about, attribute.Int64("gen_ai.usage.input_tokens", u.PromptTokens),
+			attribute.Int64("gen_ai.usage.output_tokens", u.CompletionTokens))
 	}
 	if o.FinishReason != "" {
 		about = append(about, attribute.StringSlice("gen_ai.response.finish_reasons", []string{o.FinishReason}))
@@ -91,10 +85,7 @@ func endOf(op tracing.Operation, o tracing.Outcome) []attribute.KeyValue {
 			about,
 			attribute.Int64("agent_runner.fuel", o.Fuel),
 			attribute.Int64("agent_runner.bytes_in", o.BytesIn),
-			attribute.Int64(
-				"agent_runner.bytes_out",
-				o.BytesOut,
-			),
+			attribute.Int64("agent_runner.bytes_out", o.BytesOut),
 			attribute.Int64("agent_runner.waited_us", o.Waited.Microseconds()),
 		)
 	}

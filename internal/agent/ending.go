@@ -142,9 +142,6 @@ type ExpiredError struct {
 
 // Error names the timeout and the time at which it ended.
 func (e *ExpiredError) Error() string {
-	return fmt.Sprintf(
-		"the run waited longer for an answer than it may (%v, until %s); begin another",
-		e.Limit,
-		e.At.UTC().Format(time.RFC3339),
-	)
+	return fmt.Sprintf("the run waited longer for an answer than it may (%v, until %s); begin another",
+		e.Limit, e.At.UTC().Format(time.RFC3339))
 }

@@ -157,11 +157,8 @@ func (c *caller) keptInside(r *run, call *abi.Call, forward []abi.EventType) {
 	r.journal = &journal.Options{LeaseTTL: journal.DefaultLeaseTTL, RetryTimeout: innerPatience, Journal: j}
 	if kept := c.call.Journaled; kept != nil && r.state.ID == c.call.Child.ID {
 		j.events = kept.Events
-		r.goOnKept(
-			r.journal,
-			&journal.StoredRun{RunInfo: journal.RunInfo{Epoch: 1, Entries: 1, LastSeq: r.state.LastSeq}},
-			kept.Phase,
-		)
+		r.goOnKept(r.journal, &journal.StoredRun{RunInfo: journal.RunInfo{Epoch: 1, Entries: 1, LastSeq: r.state.LastSeq}},
+			kept.Phase)
 	}
 }
 

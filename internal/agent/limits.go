@@ -72,28 +72,20 @@ func (l Limits) complete() (Limits, error) {
 	}
 	switch {
 	case l.ModelCalls < 0 || l.ToolCalls < 0:
-		return l, fmt.Errorf(
-			"limits: %d model calls and %d tool calls; want numbers above 0, or 0 for no limit",
-			l.ModelCalls,
-			l.ToolCalls,
-		)
+		return l, fmt.Errorf("limits: %d model calls and %d tool calls; want numbers above 0, or 0 for no limit",
+			l.ModelCalls, l.ToolCalls)
 	case l.JournalBytes < 0:
 		return l, fmt.Errorf("limits: %d journal bytes; want a number above 0, or 0 for the default", l.JournalBytes)
 	case !slices.Contains([]OnLimit{LimitError, LimitEnd, LimitAnswer}, l.OnLimit):
 		return l, fmt.Errorf("limits: what happens at the limit of model calls is %q; want error, end or answer", l.OnLimit)
 	case !slices.Contains([]OnLimit{LimitError, LimitEnd, LimitAnswer, LimitRefuse}, l.OnToolLimit):
-		return l, fmt.Errorf(
-			"limits: what happens at the limit of tool calls is %q; want error, end, answer or refuse",
-			l.OnToolLimit,
-		)
+		return l, fmt.Errorf("limits: what happens at the limit of tool calls is %q; want error, end, answer or refuse",
+			l.OnToolLimit)
 	}
 	for name, n := range l.Tools {
 		if n < 1 {
-			return l, fmt.Errorf(
-				"limits: %d calls of tool %q; want a number above 0, or leave the tool out of the agent",
-				n,
-				name,
-			)
+			return l, fmt.Errorf("limits: %d calls of tool %q; want a number above 0, or leave the tool out of the agent",
+				n, name)
 		}
 	}
 	return l, nil

@@ -91,11 +91,8 @@ func (r *run) allow(req *chain.ModelRequest) error {
 	case req.Model == a.ModelName:
 		return nil
 	case a.Models != nil && !slices.Contains(a.Models, req.Model):
-		return fmt.Errorf(
-			"model %q is not one of this agent's: %s",
-			req.Model,
-			strings.Join(append([]string{a.ModelName}, a.Models...), ", "),
-		)
+		return fmt.Errorf("model %q is not one of this agent's: %s",
+			req.Model, strings.Join(append([]string{a.ModelName}, a.Models...), ", "))
 	case a.AllowModel != nil && !a.AllowModel(req.Model):
 		return fmt.Errorf("model %q is not one that this agent may ask", req.Model)
 	}
@@ -135,16 +132,14 @@ func (r *run) attempts() func(model.Attempt) {
 	return func(a model.Attempt) {
 		n++
 		failed := ending.AsError(modelError(a.Err), abi.CodeModel)
-		r.tell(
-			abi.Event{
-				Type:    abi.EventModelAttempt,
-				Model:   a.Model,
-				Attempt: n,
-				Error:   failed,
-				Next:    a.Next,
-				DelayMS: a.Wait.Milliseconds(),
-			},
-		)
+		r.tell(abi.Event{
+			Type:    abi.EventModelAttempt,
+			Model:   a.Model,
+			Attempt: n,
+			Error:   failed,
+			Next:    a.Next,
+			DelayMS: a.Wait.Milliseconds(),
+		})
 	}
 }
 

@@ -34,14 +34,8 @@ func (a *Agent) checkPins(run string, want []journal.Pin) error {
 		case have[i].Entry != want[i].Entry || have[i].Ring != want[i].Ring:
 			return &journal.PinError{
 				Run: run,
-				What: fmt.Sprintf(
-					"entry %d was %s in ring %s, and is %s in ring %s",
-					i+1,
-					want[i].Entry,
-					want[i].Ring,
-					have[i].Entry,
-					have[i].Ring,
-				),
+				What: fmt.Sprintf("entry %d was %s in ring %s, and is %s in ring %s",
+					i+1, want[i].Entry, want[i].Ring, have[i].Entry, have[i].Ring),
 			}
 		case have[i].Digest != want[i].Digest:
 			return &journal.PinError{

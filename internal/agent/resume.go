@@ -121,11 +121,8 @@ func (r *run) goOnKept(o *journal.Options, kept *journal.StoredRun, phase int64)
 		c.Started = c.Started || r.state.Record.ToolBegun(c.Call.ID)
 	}
 	r.journal = o
-	r.recorder = newRecorder(
-		o,
-		r,
-		persist.Position{Epoch: kept.Epoch, Entries: kept.Entries, LastSeq: kept.LastSeq, Bytes: kept.JournalBytes},
-	)
+	r.recorder = newRecorder(o, r,
+		persist.Position{Epoch: kept.Epoch, Entries: kept.Entries, LastSeq: kept.LastSeq, Bytes: kept.JournalBytes})
 	r.recorder.phase = phase
 	r.recorder.revision = r.state.Messages.Revision()
 	r.recorder.rounds = len(r.state.Rounds)
@@ -213,12 +210,10 @@ func (r *run) keepBegin(ctx context.Context) bool {
 	k.progress, k.changed = k.look(journal.StatusRunning), true
 	k.mu.Unlock()
 	if r.crashed && r.state.LastSeq > 0 {
-		r.tell(
-			abi.Event{
-				Type:   abi.EventRunResumed,
-				Reason: "the process that ran it ended; the parts of a message that were not followed by it come again",
-			},
-		)
+		r.tell(abi.Event{
+			Type:   abi.EventRunResumed,
+			Reason: "the process that ran it ended; the parts of a message that were not followed by it come again",
+		})
 		k.Ready()
 	}
 	if k.Flush(context.WithoutCancel(ctx), true, nil) != nil {

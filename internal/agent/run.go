@@ -426,11 +426,8 @@ func noReturnDirectly(name string, tools []abi.Tool) string {
 	if len(tools) == 0 {
 		return fmt.Sprintf("return_directly names %q, but the agent has no tools", name)
 	}
-	return fmt.Sprintf(
-		"return_directly names %q, which is no tool of the agent; it has %s",
-		name,
-		strings.Join(toolNames(tools), ", "),
-	)
+	return fmt.Sprintf("return_directly names %q, which is no tool of the agent; it has %s",
+		name, strings.Join(toolNames(tools), ", "))
 }
 
 // beginStep begins a step.

@@ -195,11 +195,8 @@ func (c *caller) wait(a *Agent, paused *PausedError) error {
 	if c.call == nil {
 		return &abi.Error{
 			Code: abi.CodeTool,
-			Message: fmt.Sprintf(
-				"agent %q waits for an answer, and nobody can be asked where it was called: %s",
-				a.Name,
-				paused,
-			),
+			Message: fmt.Sprintf("agent %q waits for an answer, and nobody can be asked where it was called: %s",
+				a.Name, paused),
 		}
 	}
 	c.keep(paused.State)

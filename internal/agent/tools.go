@@ -405,10 +405,8 @@ func (r *run) notRun(c abi.ToolCall, why, message string) abi.Message {
 	case at >= 0 && r.state.Calls[at].Ran:
 		text = fmt.Sprintf("The call of %s was made; its result was withheld when the run ended.", c.Function.Name)
 	case at >= 0 && r.state.Calls[at].Started:
-		text = fmt.Sprintf(
-			"The call of %s was cut off when the run ended. Whether it had an effect is not known.",
-			c.Function.Name,
-		)
+		text = fmt.Sprintf("The call of %s was cut off when the run ended. Whether it had an effect is not known.",
+			c.Function.Name)
 	}
 	o := chain.ToolOutcome{
 		Call:   abi.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments},

@@ -31,22 +31,16 @@ const TransferTool = "transfer_to_agent"
 // agent that the run started with.
 func (a *Agent) AllowTransfer(to ...*Agent) error {
 	if len(to) == 0 || a.tools[TransferTool] != nil {
-		return fmt.Errorf(
-			"agent %q: transfers are allowed once, to at least one agent, and no tool is named %s",
-			a.Name,
-			TransferTool,
-		)
+		return fmt.Errorf("agent %q: transfers are allowed once, to at least one agent, and no tool is named %s",
+			a.Name, TransferTool)
 	}
 	a.transfers = slices.Clone(to)
 	names := map[string]bool{}
 	for _, b := range a.reach() {
 		if names[b.Name] {
 			a.transfers = nil
-			return fmt.Errorf(
-				"agent %q can be handed over to two agents named %q; give one of them another name",
-				a.Name,
-				b.Name,
-			)
+			return fmt.Errorf("agent %q can be handed over to two agents named %q; give one of them another name",
+				a.Name, b.Name)
 		}
 		names[b.Name] = true
 	}
@@ -175,10 +169,8 @@ func (r *run) handOver(ctx context.Context) (runlog.Phase, error) {
 	if to == nil { // the agents have changed since the run started
 		return runlog.PhaseStep, nil
 	}
-	r.chain.AfterAgent(
-		ctx,
-		chain.End{Messages: s.Messages, NewFrom: r.newFrom(), FinishReason: abi.RunTransfer, Usage: s.Usage},
-	)
+	r.chain.AfterAgent(ctx,
+		chain.End{Messages: s.Messages, NewFrom: r.newFrom(), FinishReason: abi.RunTransfer, Usage: s.Usage})
 	r.tell(abi.Event{Type: abi.EventTransfer, From: r.agent.Name, Agent: to.Name, Model: to.ModelName})
 	r.observe(ctx)
 	within, err := r.admit(ctx, to)

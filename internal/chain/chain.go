@@ -82,11 +82,8 @@ func New(entries ...hook.Entry) (*Chain, error) {
 		case e.Name == "" || len(e.Name) > contract.MaxName:
 			return nil, fmt.Errorf("middleware %d needs a name of 1 to %d bytes", i, contract.MaxName)
 		case e.Name == exchange.SourceHost || e.Name == exchange.SourceModel || e.Name == exchange.SourceTool:
-			return nil, fmt.Errorf(
-				"a middleware cannot be named %q, which stands for the %s itself; give it another name",
-				e.Name,
-				e.Name,
-			)
+			return nil, fmt.Errorf("a middleware cannot be named %q, which stands for the %s itself; give it another name",
+				e.Name, e.Name)
 		case e.Name != safetext.Clean(e.Name) || strings.ContainsAny(e.Name, "\n\t"):
 			return nil, fmt.Errorf("the name of middleware %q has control characters", e.Name)
 		case names[e.Name]:
@@ -109,10 +106,8 @@ func New(entries ...hook.Entry) (*Chain, error) {
 	for i := range entries {
 		c.plans[i] = hook.NewPlan(entries[i])
 	}
-	c.places = hook.PlacesOf(
-		len(entries),
-		func(i int, h abi.Hook) (hook.Ring, bool) { return entries[i].Ring, c.plans[i].Has(h) },
-	)
+	c.places = hook.PlacesOf(len(entries),
+		func(i int, h abi.Hook) (hook.Ring, bool) { return entries[i].Ring, c.plans[i].Has(h) })
 	return c, nil
 }
 

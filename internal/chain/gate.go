@@ -44,10 +44,8 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 			}
 		}
 		if out.Decision == abi.DecideAsk {
-			asks = append(
-				asks,
-				abi.Ask{Entry: m.Name, Reason: safetext.Clip(question(c.Entry(), out, q), ending.MaxReason), Payload: out.Payload},
-			)
+			asks = append(asks,
+				abi.Ask{Entry: m.Name, Reason: safetext.Clip(question(c.Entry(), out, q), ending.MaxReason), Payload: out.Payload})
 		}
 		if strictness[out.Decision] > strictness[worst] {
 			worst, by, answer = out.Decision, c, out

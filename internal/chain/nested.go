@@ -223,12 +223,8 @@ func (r *Run) EndOwn(record *record.Record) {
 	opened := record.OpenNestedCalls()
 	for _, key := range slices.Sorted(maps.Keys(opened)) {
 		call := opened[key]
-		r.tellOnce(
-			record,
-			key,
-			2,
-			abi.Event{Type: abi.EventToolResult, Call: call, Result: cutOff(call), Source: exchange.SourceHost},
-		)
+		r.tellOnce(record, key, 2,
+			abi.Event{Type: abi.EventToolResult, Call: call, Result: cutOff(call), Source: exchange.SourceHost})
 	}
 }
 
@@ -238,10 +234,8 @@ func (r *Run) within(c *hook.Control, of hook.Own, id string) *Run {
 	inner := &Run{Run: c.Within(of, id), members: r.members, queue: r.queue}
 	inner.Nested = inner
 	past := inner.Past()
-	inner.Lists = hook.ListsOf(
-		r.members,
-		func(m *hook.Member) bool { return !past[m] && (of != hook.OwnModel || m.Ring != hook.Tenant) },
-	)
+	inner.Lists = hook.ListsOf(r.members,
+		func(m *hook.Member) bool { return !past[m] && (of != hook.OwnModel || m.Ring != hook.Tenant) })
 	return inner
 }
 

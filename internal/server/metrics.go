@@ -44,20 +44,14 @@ func newMetrics(s *Server) (*metrics, error) {
 		prometheus.GaugeOpts{Name: "agent_runner_server_agents", Help: "Agents in the pool of this server."},
 		func() float64 { return float64(s.pool.Len()) },
 	)
-	journal := prometheus.NewGaugeFunc(
-		prometheus.GaugeOpts{
-			Name: "agent_runner_journal_bytes",
-			Help: "Bytes in the journals of all tenants' runs, in the database of this server. NaN if it cannot be read.",
-		},
-		s.journalBytes,
-	)
-	dropped := prometheus.NewCounterFunc(
-		prometheus.CounterOpts{
-			Name: "agent_runner_events_dropped_total",
-			Help: "Events of modules that were not persisted because their run was stopped.",
-		},
-		func() float64 { return float64(s.dropped.Load()) },
-	)
+	journal := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "agent_runner_journal_bytes",
+		Help: "Bytes in the journals of all tenants' runs, in the database of this server. NaN if it cannot be read.",
+	}, s.journalBytes)
+	dropped := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "agent_runner_events_dropped_total",
+		Help: "Events of modules that were not persisted because their run was stopped.",
+	}, func() float64 { return float64(s.dropped.Load()) })
 	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
 	all := append(s.overloadMetrics(), m.requests, active, pooled, journal, dropped, collectors.NewGoCollector(), process)
 	for _, c := range all {
@@ -70,27 +64,23 @@ func newMetrics(s *Server) (*metrics, error) {
 
 func (m *metrics) Routes(rt *httpapi.Router) {
 	h := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
-	rt.Raw(
-		httpapi.Route{
-			ID:      "metrics",
-			Method:  "GET",
-			Path:    "/metrics",
-			Scope:   httpapi.OperatorScope,
-			Tag:     "server",
-			Summary: "Get metrics in Prometheus format",
-			About:   "Configure Prometheus with an operator key as bearer token. The scope operator is enough.",
-		},
-		func(op *huma.Operation, _ huma.Registry) {
-			op.Responses["200"] = &huma.Response{
-				Description: "Metrics in Prometheus text format",
-				Content:     map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: "string"}}},
-			}
-		},
-		func(w http.ResponseWriter, r *http.Request, _ *httpapi.Caller) error {
-			h.ServeHTTP(w, r)
-			return nil
-		},
-	)
+	rt.Raw(httpapi.Route{
+		ID:      "metrics",
+		Method:  "GET",
+		Path:    "/metrics",
+		Scope:   httpapi.OperatorScope,
+		Tag:     "server",
+		Summary: "Get metrics in Prometheus format",
+		About:   "Configure Prometheus with an operator key as bearer token. The scope operator is enough.",
+	}, func(op *huma.Operation, _ huma.Registry) {
+		op.Responses["200"] = &huma.Response{
+			Description: "Metrics in Prometheus text format",
+			Content:     map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: "string"}}},
+		}
+	}, func(w http.ResponseWriter, r *http.Request, _ *httpapi.Caller) error {
+		h.ServeHTTP(w, r)
+		return nil
+	})
 }
 
 // journalBytes returns the size of the journals in bytes, or NaN if the store cannot be read.

@@ -128,18 +128,16 @@ func New(o *Options) (*Server, error) {
 		return nil, err
 	}
 	s.newServices()
-	s.router = httpapi.NewRouter(
-		&httpapi.RouterOptions{
-			Store:     o.Store,
-			Admission: s.admission,
-			Overload:  s.overload,
-			Logger:    s.log,
-			Now:       s.options.Now,
-			Timeouts:  s.timeouts,
-			Observe:   s.metrics.note,
-			Version:   s.options.Version,
-		},
-	)
+	s.router = httpapi.NewRouter(&httpapi.RouterOptions{
+		Store:     o.Store,
+		Admission: s.admission,
+		Overload:  s.overload,
+		Logger:    s.log,
+		Now:       s.options.Now,
+		Timeouts:  s.timeouts,
+		Observe:   s.metrics.note,
+		Version:   s.options.Version,
+	})
 	for _, r := range []interface{ Routes(*httpapi.Router) }{
 		newHealth(o.Store, s.draining),
 		&tenants.Tenants{Store: o.Store, Timeouts: s.timeouts, Runs: s.runs},
@@ -183,18 +181,16 @@ func (s *Server) setDefaults() {
 func (s *Server) newServices() {
 	o := &s.options
 	s.blocks = blocks.NewList(o.Store, s.log)
-	s.modules = modules.New(
-		&modules.Options{
-			Store:     o.Store,
-			Host:      o.Host,
-			Blocks:    s.blocks,
-			Admission: s.admission,
-			Logger:    s.log,
-			Now:       o.Now,
-			Timeouts:  s.timeouts,
-			MaxUpload: o.MaxUpload,
-		},
-	)
+	s.modules = modules.New(&modules.Options{
+		Store:     o.Store,
+		Host:      o.Host,
+		Blocks:    s.blocks,
+		Admission: s.admission,
+		Logger:    s.log,
+		Now:       o.Now,
+		Timeouts:  s.timeouts,
+		MaxUpload: o.MaxUpload,
+	})
 	s.agents = agents.New(
 		&agents.Options{Store: o.Store, Host: o.Host, Modules: s.modules, Admission: s.admission, Logger: s.log, Now: o.Now,
 			Journal: journal.Options{
@@ -209,32 +205,28 @@ func (s *Server) newServices() {
 			Tracer: s.tracer, Getenv: o.Getenv, Model: o.Model, Private: o.Private, Commands: o.Commands},
 	)
 	s.pool = agents.NewPool(s.agents)
-	s.runs = runs.New(
-		&runs.Options{
-			Store:     o.Store,
-			Agents:    s.pool,
-			Admission: s.admission,
-			Overload:  s.overload,
-			Blocks:    s.blocks,
-			Logger:    s.log,
-			Now:       o.Now,
-			Timeouts:  s.timeouts,
-			Owner:     o.Owner,
-			Lease:     o.Lease,
-			Draining:  s.draining,
-			Go:        s.work.Go,
-			Judge:     func(ctx context.Context, info *journal.RunInfo) (bool, error) { return s.quarantine.Judge(ctx, info) },
-		},
-	)
-	s.quarantine = quarantine.New(
-		&quarantine.Options{
-			Store:      o.Store,
-			Overload:   s.overload,
-			Logger:     s.log,
-			Owner:      o.Owner,
-			InProgress: s.runs.InProgress,
-		},
-	)
+	s.runs = runs.New(&runs.Options{
+		Store:     o.Store,
+		Agents:    s.pool,
+		Admission: s.admission,
+		Overload:  s.overload,
+		Blocks:    s.blocks,
+		Logger:    s.log,
+		Now:       o.Now,
+		Timeouts:  s.timeouts,
+		Owner:     o.Owner,
+		Lease:     o.Lease,
+		Draining:  s.draining,
+		Go:        s.work.Go,
+		Judge:     func(ctx context.Context, info *journal.RunInfo) (bool, error) { return s.quarantine.Judge(ctx, info) },
+	})
+	s.quarantine = quarantine.New(&quarantine.Options{
+		Store:      o.Store,
+		Overload:   s.overload,
+		Logger:     s.log,
+		Owner:      o.Owner,
+		InProgress: s.runs.InProgress,
+	})
 }
 
 // tracer returns a tracer of a tenant's runs, for the server's tracer, metrics and timelines.

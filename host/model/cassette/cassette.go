@@ -125,12 +125,8 @@ func Parse(name string, b []byte) (*Cassette, error) {
 	case len(unknown) > 0:
 		return nil, p.errorf(p.find(0, unknown[0]), "unknown key %q; want version and interactions", unknown[0])
 	case doc.Version != version:
-		return nil, p.errorf(
-			p.find(0, "version"),
-			"version %d is not known; this program reads version %d",
-			doc.Version,
-			version,
-		)
+		return nil, p.errorf(p.find(0, "version"), "version %d is not known; this program reads version %d",
+			doc.Version, version)
 	}
 	c := &Cassette{name: name}
 	offsets := p.elements("interactions")
@@ -214,16 +210,11 @@ func (p *parser) interaction(raw json.RawMessage, start int, before *interaction
 	case (it.Response == nil) == (it.Error == nil):
 		return nil, p.errorf(start, "an interaction needs a response or an error, and not both")
 	case it.Same < 0 || before == nil && it.Same > 0 || before != nil && it.Same > len(before.Messages):
-		return nil, p.errorf(
-			p.find(start, "same"),
-			`"same": %d, but the interaction before has not so many messages`,
-			it.Same,
-		)
+		return nil, p.errorf(p.find(start, "same"), `"same": %d, but the interaction before has not so many messages`,
+			it.Same)
 	case it.SameTools && (before == nil || it.Tools != nil):
-		return nil, p.errorf(
-			p.find(start, "same_tools"),
-			`"same_tools" takes the place of tools, and needs an interaction before`,
-		)
+		return nil, p.errorf(p.find(start, "same_tools"),
+			`"same_tools" takes the place of tools, and needs an interaction before`)
 	}
 	for i := range it.Chunks {
 		if err := contract.CheckChunk(&it.Chunks[i]); err != nil {

@@ -57,12 +57,8 @@ func (e *events) line() ([]byte, error) {
 	for {
 		piece, err := e.r.ReadSlice('\n')
 		if len(line)+len(piece)+e.data.Len() > e.client.opts.MaxEvent {
-			return nil, model.Errorf(
-				abi.CodeModel,
-				"%s answered with an event of more than %d bytes",
-				e.client.shown,
-				e.client.opts.MaxEvent,
-			)
+			return nil, model.Errorf(abi.CodeModel, "%s answered with an event of more than %d bytes",
+				e.client.shown, e.client.opts.MaxEvent)
 		}
 		if err == nil && line == nil {
 			return bytes.TrimRight(piece, "\r\n"), nil

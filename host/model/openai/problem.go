@@ -172,10 +172,8 @@ func (c *Client) hint(resp *http.Response, p problem, modelName string) string {
 	case status < 400:
 		if u, err := resp.Location(); err == nil {
 			u.User, u.RawQuery = nil, ""
-			return fmt.Sprintf(
-				"redirects are not followed; if %s is right, use it for --base-url",
-				strings.TrimSuffix(u.String(), "/chat/completions"),
-			)
+			return fmt.Sprintf("redirects are not followed; if %s is right, use it for --base-url",
+				strings.TrimSuffix(u.String(), "/chat/completions"))
 		}
 		return "redirects are not followed; check --base-url"
 	}

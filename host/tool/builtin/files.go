@@ -53,11 +53,8 @@ func cleanPath(p string) (string, error) {
 		if rest := strings.TrimLeft(path.Clean(p), "/"); rest == "" {
 			return ".", nil
 		}
-		return "", fmt.Errorf(
-			"%q is an absolute path; paths are relative to the root directory, which is %q",
-			clip(p, 100),
-			".",
-		)
+		return "", fmt.Errorf("%q is an absolute path; paths are relative to the root directory, which is %q",
+			clip(p, 100), ".")
 	}
 	// Not path.Clean: a/../b is b only if a is not a symbolic link.
 	if clean := path.Clean(p); clean == ".." || strings.HasPrefix(clean, "../") {

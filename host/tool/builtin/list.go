@@ -69,12 +69,8 @@ func (r *root) list(ctx context.Context, p string, depth int) (string, error) {
 		return fmt.Sprintf("%s is empty", show(p)), nil
 	}
 	if w.skipped > 0 {
-		fmt.Fprintf(
-			&b,
-			"[%d directories not listed completely: .git, unreadable, or more than %d entries]\n",
-			w.skipped,
-			maxEntries,
-		)
+		fmt.Fprintf(&b, "[%d directories not listed completely: .git, unreadable, or more than %d entries]\n",
+			w.skipped, maxEntries)
 	}
 	return b.String(), nil
 }

@@ -91,10 +91,8 @@ func newSearch(ctx context.Context, args *searchArgs) (*search, error) {
 	}
 	pattern, err := regexp.Compile(expression)
 	if err != nil {
-		return nil, fmt.Errorf(
-			"the pattern is not a regular expression of RE2: %s",
-			strings.TrimPrefix(err.Error(), "error parsing regexp: "),
-		)
+		return nil, fmt.Errorf("the pattern is not a regular expression of RE2: %s",
+			strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
 	if _, err := path.Match(args.Files, ""); err != nil || strings.Contains(args.Files, "/") {
 		return nil, fmt.Errorf("%q is not a pattern of file names, such as *.go", clip(args.Files, 100))
@@ -211,12 +209,8 @@ func (s *search) result(cut bool) string {
 		fmt.Fprintf(&s.out, "[of %d lines only the first %d bytes were searched]\n", s.long, maxSearch)
 	}
 	if s.skipped > 0 {
-		fmt.Fprintf(
-			&s.out,
-			"[%d files or directories not searched: not text, larger than %d bytes, unreadable, or .git]\n",
-			s.skipped,
-			maxFileSize,
-		)
+		fmt.Fprintf(&s.out, "[%d files or directories not searched: not text, larger than %d bytes, unreadable, or .git]\n",
+			s.skipped, maxFileSize)
 	}
 	return s.out.String()
 }

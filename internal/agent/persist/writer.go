@@ -277,16 +277,14 @@ func (w *Writer) commit() {
 		w.memory.Pending.Release(g.bytes)
 		return
 	}
-	w.await(
-		&pendingSync{
-			previous: w.previous,
-			synced:   sync,
-			events:   events,
-			bytes:    g.bytes,
-			waiters:  waiters,
-			done:     make(chan struct{}),
-		},
-	)
+	w.await(&pendingSync{
+		previous: w.previous,
+		synced:   sync,
+		events:   events,
+		bytes:    g.bytes,
+		waiters:  waiters,
+		done:     make(chan struct{}),
+	})
 }
 
 // A gathered holds the parts of one commit.

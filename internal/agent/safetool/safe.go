@@ -156,10 +156,8 @@ func (t *Tool) clean(out outcome) (*abi.Result, error) {
 	}
 	res := *out.res
 	if !isObject(res.Extra) || len(res.Extra) > t.o.MaxResult {
-		return nil, fmt.Errorf(
-			"the tool's result is unusable: extra must be a JSON object of at most %d bytes",
-			t.o.MaxResult,
-		)
+		return nil, fmt.Errorf("the tool's result is unusable: extra must be a JSON object of at most %d bytes",
+			t.o.MaxResult)
 	}
 	if !res.Content.IsParts() {
 		if !res.Content.IsNull() {
@@ -184,10 +182,8 @@ func (t *Tool) cleanParts(parts []abi.Part) []abi.Part {
 	for i, p := range parts {
 		left -= partSize
 		if left <= 0 {
-			return append(
-				out,
-				textPart(fmt.Sprintf("[cut: %d more parts of the result; at most %d bytes are kept]", len(parts)-i, t.o.MaxResult)),
-			)
+			return append(out,
+				textPart(fmt.Sprintf("[cut: %d more parts of the result; at most %d bytes are kept]", len(parts)-i, t.o.MaxResult)))
 		}
 		if p.Type == abi.PartText {
 			p.Text = t.cut(p.Text, left)
@@ -203,12 +199,8 @@ func (t *Tool) cleanParts(parts []abi.Part) []abi.Part {
 			)
 		case len(b) > media:
 			p = textPart(
-				fmt.Sprintf(
-					"[left out: a part of type %q of %d bytes; at most %d bytes of a result are kept]",
-					p.Type,
-					len(b),
-					t.o.MaxMedia,
-				),
+				fmt.Sprintf("[left out: a part of type %q of %d bytes; at most %d bytes of a result are kept]",
+					p.Type, len(b), t.o.MaxMedia),
 			)
 		default:
 			media -= len(b)

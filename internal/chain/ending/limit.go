@@ -18,12 +18,8 @@ func (l *LimitError) Error() string {
 	case l.Limit == "model_calls":
 		return fmt.Sprintf("the run used all its %d model calls without coming to an answer"+advice, l.Value, "model calls")
 	case l.Tool != "":
-		return fmt.Sprintf(
-			"the run used all its %d calls of %s, and its model calls it once more"+advice,
-			l.Value,
-			l.Tool,
-			"this tool",
-		)
+		return fmt.Sprintf("the run used all its %d calls of %s, and its model calls it once more"+advice, l.Value, l.Tool,
+			"this tool")
 	default:
 		return fmt.Sprintf("the run used all its %d tool calls, and its model asks for more"+advice, l.Value, "tool calls")
 	}

@@ -57,11 +57,8 @@ func (t *Sender) Send(ctx context.Context, chunks []abi.Chunk) error {
 	if t.Sent+len(chunks) > maxSent || t.Bytes+total > maxSentBytes {
 		return &abi.Error{
 			Code: abi.CodeLimit,
-			Message: fmt.Sprintf(
-				"send: a hook may send %d chunks, and %d bytes of them; what is beyond was not sent",
-				maxSent,
-				maxSentBytes,
-			),
+			Message: fmt.Sprintf("send: a hook may send %d chunks, and %d bytes of them; what is beyond was not sent",
+				maxSent, maxSentBytes),
 		}
 	}
 	if err := t.Meter.Add(int64(total)); err != nil {

@@ -251,12 +251,10 @@ func (w *Wrapping[Q, P, R]) close() error {
 		return o.err
 	}
 	// Whether the stream had just ended is a race, and does not matter.
-	w.keep(
-		Reply[R]{
-			Err:    &abi.Error{Code: w.x.failure(), Message: w.m.Name + " closed the stream before its end"},
-			Source: w.m.Name,
-		},
-	)
+	w.keep(Reply[R]{
+		Err:    &abi.Error{Code: w.x.failure(), Message: w.m.Name + " closed the stream before its end"},
+		Source: w.m.Name,
+	})
 	return nil
 }
 

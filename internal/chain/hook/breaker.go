@@ -45,11 +45,8 @@ type openBreakerError struct {
 }
 
 func (o *openBreakerError) Error() string {
-	return fmt.Sprintf(
-		"switched off after %d faults in a row; the next call that may try it comes in %v",
-		o.faults,
-		o.wait.Round(time.Millisecond),
-	)
+	return fmt.Sprintf("switched off after %d faults in a row; the next call that may try it comes in %v",
+		o.faults, o.wait.Round(time.Millisecond))
 }
 
 func (b *breaker) now() time.Time {

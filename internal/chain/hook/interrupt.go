@@ -41,10 +41,8 @@ func (r *Run) interruptWith(c *Call, i abi.Interrupt, asks []abi.Ask) error {
 			return ending
 		}
 	}
-	return r.Pause(
-		c.key,
-		abi.Pending{Entry: c.member.Name, Hook: c.Hook, Reason: i.Reason, Payload: i.Payload, Call: c.tool, Asks: asks},
-	)
+	return r.Pause(c.key,
+		abi.Pending{Entry: c.member.Name, Hook: c.Hook, Reason: i.Reason, Payload: i.Payload, Call: c.tool, Asks: asks})
 }
 
 // Pause records an interrupt under the key of the call to repeat. The error is an

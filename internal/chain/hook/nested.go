@@ -87,10 +87,8 @@ func (c *Call) own(of Own, fn func(nester) error) error {
 	case len(c.run.path) >= contract.MaxNested:
 		return &abi.Error{
 			Code: abi.CodeLimit,
-			Message: fmt.Sprintf(
-				"calls of model and tool lie within one another %d deep; that is the most there may be",
-				contract.MaxNested,
-			),
+			Message: fmt.Sprintf("calls of model and tool lie within one another %d deep; that is the most there may be",
+				contract.MaxNested),
 		}
 	case n > maxOwn:
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may call model and tool %d times", maxOwn)}

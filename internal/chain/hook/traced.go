@@ -21,14 +21,12 @@ func (r *Run) traced(ctx context.Context, c *Call, in Input, out any, apply func
 			Digest: c.member.desc.Digest, Hook: c.Hook, Call: c.tool},
 	)
 	v, err := r.answer(ctx, c, in, out, apply)
-	end(
-		tracing.Outcome{
-			Err:    err,
-			Failed: v.Failed,
-			Fault:  v.Faulted || faultOf(err, c.member),
-			Waited: ControlOf(c).Waited(),
-			Cost:   c.spent,
-		},
-	)
+	end(tracing.Outcome{
+		Err:    err,
+		Failed: v.Failed,
+		Fault:  v.Faulted || faultOf(err, c.member),
+		Waited: ControlOf(c).Waited(),
+		Cost:   c.spent,
+	})
 	return v, err
 }

@@ -3,6 +3,7 @@ package local
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -57,14 +58,11 @@ func (v *Values) checkVersion(o *Owner, key string, version int64) error {
 		return err
 	}
 	if now := v.scopes[o.scope(key)][key].Version; version != abi.LocalAlways && version != now {
-		return &abi.Error{Code: abi.CodeConflict, Retryable: true,
-			Message: "run-local key " + key + " has version " + strconv.FormatInt(
-				now,
-				10,
-			) + ", not " + strconv.FormatInt(
-				version,
-				10,
-			)}
+		return &abi.Error{
+			Code:      abi.CodeConflict,
+			Message:   fmt.Sprintf("run-local key %s has version %d, not %d", key, now, version),
+			Retryable: true,
+		}
 	}
 	return nil
 }

@@ -66,11 +66,8 @@ func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 		return err
 	}
 	if len(res.FinishReason) > contract.MaxName {
-		return fmt.Errorf(
-			"response: a finish_reason of %d bytes; at most %d are allowed",
-			len(res.FinishReason),
-			contract.MaxName,
-		)
+		return fmt.Errorf("response: a finish_reason of %d bytes; at most %d are allowed",
+			len(res.FinishReason), contract.MaxName)
 	}
 	if u := res.Usage; u != nil && (u.PromptTokens < 0 || u.CompletionTokens < 0 || u.TotalTokens < 0) {
 		return fmt.Errorf("response: usage is negative")

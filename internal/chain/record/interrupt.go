@@ -93,10 +93,8 @@ func parseApproval(answer json.RawMessage) (abi.Approval, error) {
 	case a.Decision != abi.Approve && a.Decision != abi.Reject:
 		return a, fmt.Errorf("decision is %q; want approve, deny or edit", a.Decision)
 	case a.Arguments != nil:
-		return a, fmt.Errorf(
-			"with the decision %s there are no arguments; edit is the one that runs the call with others",
-			a.Decision,
-		)
+		return a, fmt.Errorf("with the decision %s there are no arguments; edit is the one that runs the call with others",
+			a.Decision)
 	}
 	return a, nil
 }
@@ -135,10 +133,8 @@ func (r *Record) Interrupt(key string, p abi.Pending) error {
 	n := sizeOfPending(&p)
 	if r.asked+n > maxAsked {
 		return &pendingLimitError{
-			fmt.Errorf(
-				"reasons, payloads and arguments of the run's interrupts take more than %d bytes; ask for less",
-				maxAsked,
-			),
+			fmt.Errorf("reasons, payloads and arguments of the run's interrupts take more than %d bytes; ask for less",
+				maxAsked),
 		}
 	}
 	if err := r.grow(n); err != nil {
@@ -179,9 +175,7 @@ func (r *Record) Decision(call abi.Call, owner string) (abi.Approval, bool) {
 func (r *Record) Approve(call abi.Call, owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.approvals = append(
-		r.approvals,
-		approval{call.ID, owner, call.Name, call.Arguments, abi.Approval{Decision: abi.Approve}},
-	)
+	r.approvals = append(r.approvals,
+		approval{call.ID, owner, call.Name, call.Arguments, abi.Approval{Decision: abi.Approve}})
 	r.askedDirty = true
 }

@@ -35,11 +35,7 @@ func BadArguments(tool, arguments string, err error) *abi.Result {
 		arguments = safetext.Clean(arguments[:most]) + "…"
 	}
 	return abi.ErrorResult(
-		fmt.Sprintf(
-			"The arguments of %s are not valid: %v. They were: %s\nCall the tool again with one JSON object.",
-			tool,
-			err,
-			arguments,
-		),
+		fmt.Sprintf("The arguments of %s are not valid: %v. They were: %s\nCall the tool again with one JSON object.",
+			tool, err, arguments),
 	)
 }

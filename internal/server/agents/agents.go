@@ -58,60 +58,44 @@ func New(o *Options) *Service { return &Service{o, o.Modules, o.Admission} }
 // Routes registers the endpoints that manage agents.
 func (a *Service) Routes(rt *httpapi.Router) {
 	const tag, one = "agents", "/v1/agents/{agent}"
-	rt.Raw(
-		httpapi.Route{
-			ID:      "put-agent",
-			Method:  "PUT",
-			Path:    one,
-			Scope:   httpapi.AgentsWrite,
-			Tag:     tag,
-			Body:    agentfile.MaxSize,
-			Summary: "Create or update an agent",
-			About: `The body is an agent.yaml file, as YAML or JSON. It names uploaded modules by name, name@version or digest.
+	rt.Raw(httpapi.Route{
+		ID:      "put-agent",
+		Method:  "PUT",
+		Path:    one,
+		Scope:   httpapi.AgentsWrite,
+		Tag:     tag,
+		Body:    agentfile.MaxSize,
+		Summary: "Create or update an agent",
+		About: `The body is an agent.yaml file, as YAML or JSON. It names uploaded modules by name, name@version or digest.
 The server checks it before storing it: the modules exist, their configurations are valid, and the operator's policy
 allows their grants. If the file equals the newest version, no new version is created.`,
-		},
-		describePutAgent,
-		a.put,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "get-agent",
-			Method:  "GET",
-			Path:    one,
-			Scope:   httpapi.AgentsRead,
-			Tag:     tag,
-			Summary: "Show an agent",
-		},
-		a.get,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "list-agents",
-			Method:  "GET",
-			Path:    "/v1/agents",
-			Scope:   httpapi.AgentsRead,
-			Tag:     tag,
-			Summary: "List the newest versions of agents",
-			About:   httpapi.AboutLists,
-		},
-		a.list,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "delete-agent",
-			Method:  "DELETE",
-			Path:    one,
-			Scope:   httpapi.AgentsWrite,
-			Tag:     tag,
-			Summary: "Delete an agent with all its versions",
-			About:   "Its runs are kept.",
-		},
-		a.delete,
-	)
+	}, describePutAgent, a.put)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "get-agent",
+		Method:  "GET",
+		Path:    one,
+		Scope:   httpapi.AgentsRead,
+		Tag:     tag,
+		Summary: "Show an agent",
+	}, a.get)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "list-agents",
+		Method:  "GET",
+		Path:    "/v1/agents",
+		Scope:   httpapi.AgentsRead,
+		Tag:     tag,
+		Summary: "List the newest versions of agents",
+		About:   httpapi.AboutLists,
+	}, a.list)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "delete-agent",
+		Method:  "DELETE",
+		Path:    one,
+		Scope:   httpapi.AgentsWrite,
+		Tag:     tag,
+		Summary: "Delete an agent with all its versions",
+		About:   "Its runs are kept.",
+	}, a.delete)
 }
 
 func describePutAgent(op *huma.Operation, schemas huma.Registry) {
@@ -130,11 +114,8 @@ func describePutAgent(op *huma.Operation, schemas huma.Registry) {
 func (a *Service) put(w http.ResponseWriter, r *http.Request, c *httpapi.Caller) error {
 	name := r.PathValue("agent")
 	if !store.Name.MatchString(name) {
-		return httpapi.NewProblem(
-			api.CodeInvalid,
-			"the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores",
-			name,
-		)
+		return httpapi.NewProblem(api.CodeInvalid,
+			"the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
 	}
 	body, err := io.ReadAll(r.Body)
 	var size *http.MaxBytesError

@@ -31,12 +31,8 @@ func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 		file.Rings = *p.rings
 	}
 	if most := p.policy.StepLimit(); p.tenant.ID() != store.Operator && capSteps(file, most) {
-		f.log.Warn(
-			"agent runs with fewer steps than its file asks for",
-			slog.String("tenant", p.tenant.ID()),
-			slog.String("agent", p.Spec.Agent),
-			slog.Int("max_steps", most),
-		)
+		f.log.Warn("agent runs with fewer steps than its file asks for",
+			slog.String("tenant", p.tenant.ID()), slog.String("agent", p.Spec.Agent), slog.Int("max_steps", most))
 	}
 	spec, err := json.Marshal(p.Spec)
 	if err != nil {

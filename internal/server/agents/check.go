@@ -35,10 +35,8 @@ func (a *checkedAgent) digests() []string {
 // add records a middleware, and warns of grants that are dangerous in combination. It assumes
 // that the module reads the conversation, which its grants allow.
 func (a *checkedAgent) add(at string, m *agentfile.Middleware, digest string) {
-	a.entries = append(
-		a.entries,
-		api.Entry{At: at, Name: m.Name, Module: string(m.Module), Digest: httpapi.DigestPrefix + digest},
-	)
+	a.entries = append(a.entries,
+		api.Entry{At: at, Name: m.Name, Module: string(m.Module), Digest: httpapi.DigestPrefix + digest})
 	var grants []string
 	for _, g := range m.Grants {
 		grants = append(grants, string(g))
@@ -145,12 +143,8 @@ func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands 
 		case !operator && !policy.CoversHost(p.Hosts, policy.HostPort(u)):
 			return f.ErrorAt(
 				at+".url",
-				fmt.Errorf(
-					"url: the operator's policy does not allow this tenant to reach %s; %s%s",
-					u.Host,
-					allowedText(p.Hosts),
-					policy.PortHint(policy.HostPort(u)),
-				),
+				fmt.Errorf("url: the operator's policy does not allow this tenant to reach %s; %s%s",
+					u.Host, allowedText(p.Hosts), policy.PortHint(policy.HostPort(u))),
 			)
 		}
 	}
@@ -178,10 +172,8 @@ func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands 
 	for i := range f.Agents {
 		inner := f.Agents[i].Spec()
 		if inner == nil {
-			return f.ErrorAt(
-				fmt.Sprintf("agents[%d].file", i),
-				errors.New("file: agents on a server cannot read files; write the agent inline, under agent"),
-			)
+			return f.ErrorAt(fmt.Sprintf("agents[%d].file", i),
+				errors.New("file: agents on a server cannot read files; write the agent inline, under agent"))
 		}
 		if err := checkFile(inner, c, p, commands); err != nil {
 			return err

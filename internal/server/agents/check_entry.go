@@ -45,10 +45,8 @@ func (a *Service) checkEntry(
 			host, isHost := strings.CutPrefix(string(g), "http:")
 			if may := policy.Matches(allowed, string(g)) || isHost && policy.CoversHost(p.Hosts, host); !may {
 				return "", fileProblem(
-					f.ErrorAt(
-						fmt.Sprintf("%s.grants[%d]", at, i),
-						fmt.Errorf("grants: the operator's policy does not allow this tenant to grant %s; %s", g, allowedText(allowed)),
-					),
+					f.ErrorAt(fmt.Sprintf("%s.grants[%d]", at, i),
+						fmt.Errorf("grants: the operator's policy does not allow this tenant to grant %s; %s", g, allowedText(allowed))),
 				)
 			}
 		}

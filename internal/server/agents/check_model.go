@@ -41,10 +41,8 @@ func checkModel(f *agentfile.File, p *policy.Policy) error {
 		if name == "" || policy.Matches(p.Models, name) {
 			return nil
 		}
-		return f.ErrorAt(
-			at,
-			fmt.Errorf("model: the operator's policy does not allow this tenant to use %q; %s", name, allowedText(p.Models)),
-		)
+		return f.ErrorAt(at,
+			fmt.Errorf("model: the operator's policy does not allow this tenant to use %q; %s", name, allowedText(p.Models)))
 	}
 	if err := check("model.name", f.Model.Name); err != nil {
 		return err

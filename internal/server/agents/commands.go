@@ -45,12 +45,9 @@ func checkCommand(s *agentfile.MCPServer, allowed Commands) error {
 	case allowed == Commands(noCommands{}):
 		return errNoPrograms
 	case !allowed.Allows(s.Command):
-		return errors.New(
-			"command: the server was not started with this command: list " + strings.Join(
-				s.Command,
-				" ",
-			) + " in the file of --mcp-commands, with exactly these arguments",
-		)
+		command := strings.Join(s.Command, " ")
+		return errors.New("command: the server was not started with this command: list " + command +
+			" in the file of --mcp-commands, with exactly these arguments")
 	case len(s.Env) > 0:
 		return errors.New("env: the server's --mcp-commands file sets the environment of commands; remove env")
 	}

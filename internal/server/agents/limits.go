@@ -33,10 +33,8 @@ func checkLimits(f *agentfile.File, at string, l *agentfile.ModuleLimits) error 
 		if limit.asks > limit.most {
 			return f.ErrorAt(
 				at+".limits."+limit.name,
-				fmt.Errorf(
-					"limits.%s exceeds the default, which is the maximum for tenants of a server; remove it, or lower it",
-					limit.name,
-				),
+				fmt.Errorf("limits.%s exceeds the default, which is the maximum for tenants of a server; remove it, or lower it",
+					limit.name),
 			)
 		}
 	}

@@ -69,11 +69,8 @@ func (p *Pool) Open(ctx context.Context, t *store.Tenant, spec Spec) (*Handle, e
 	if err != nil {
 		return nil, err
 	}
-	ref, err := p.cache.Acquire(
-		ctx,
-		poolKey{t.ID(), key},
-		func(ctx context.Context) (*builtAgent, error) { return p.load(ctx, plan, t.ID()) },
-	)
+	ref, err := p.cache.Acquire(ctx, poolKey{t.ID(), key},
+		func(ctx context.Context) (*builtAgent, error) { return p.load(ctx, plan, t.ID()) })
 	if err != nil {
 		return nil, err
 	}

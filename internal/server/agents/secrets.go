@@ -51,15 +51,8 @@ func (v *secretsEnv) open(ctx context.Context, name string) string {
 	}
 	v.first = err
 	if errors.Is(err, store.ErrNoKeyring) {
-		v.pool.log.Error(
-			"decrypt secret: the keys for secrets have changed",
-			"tenant",
-			v.plan.tenant.ID(),
-			"secret",
-			name,
-			"error",
-			err,
-		)
+		v.pool.log.Error("decrypt secret: the keys for secrets have changed",
+			"tenant", v.plan.tenant.ID(), "secret", name, "error", err)
 		v.first = &NotReadyError{
 			v.plan.Spec.Agent,
 			fmt.Errorf(

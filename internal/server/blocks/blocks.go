@@ -30,45 +30,33 @@ type (
 // Routes registers the endpoints that block modules.
 func (b *List) Routes(rt *httpapi.Router) {
 	const tag, path = "blocks", "/v1/blocks/{digest}"
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "block-module",
-			Method:  "PUT",
-			Path:    path,
-			Scope:   httpapi.OperatorScope,
-			Tag:     tag,
-			Control: true,
-			Summary: "Block a module",
-			About:   "Within a second, no server of the database calls the module any more, for any tenant. Active runs that use it end.",
-		},
-		b.block,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "unblock-module",
-			Method:  "DELETE",
-			Path:    path,
-			Scope:   httpapi.OperatorScope,
-			Tag:     tag,
-			Summary: "Unblock a module",
-		},
-		b.unblock,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "list-blocks",
-			Method:  "GET",
-			Path:    "/v1/blocks",
-			Scope:   httpapi.OperatorScope,
-			Tag:     tag,
-			Summary: "List blocked modules",
-			About:   httpapi.AboutLists,
-		},
-		b.list,
-	)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "block-module",
+		Method:  "PUT",
+		Path:    path,
+		Scope:   httpapi.OperatorScope,
+		Tag:     tag,
+		Control: true,
+		Summary: "Block a module",
+		About:   "Within a second, no server of the database calls the module any more, for any tenant. Active runs that use it end.",
+	}, b.block)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "unblock-module",
+		Method:  "DELETE",
+		Path:    path,
+		Scope:   httpapi.OperatorScope,
+		Tag:     tag,
+		Summary: "Unblock a module",
+	}, b.unblock)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "list-blocks",
+		Method:  "GET",
+		Path:    "/v1/blocks",
+		Scope:   httpapi.OperatorScope,
+		Tag:     tag,
+		Summary: "List blocked modules",
+		About:   httpapi.AboutLists,
+	}, b.list)
 }
 
 func (b *List) block(ctx context.Context, _ *httpapi.Caller, in *blockInput) (*struct{}, error) {
@@ -98,10 +86,8 @@ func (b *List) list(ctx context.Context, _ *httpapi.Caller, in *httpapi.LongList
 	out.Body.Blocks = []api.Block{}
 	out.Body.SetNext(httpapi.ListBlocks, store.Operator, next)
 	for _, x := range list {
-		out.Body.Blocks = append(
-			out.Body.Blocks,
-			api.Block{Digest: httpapi.DigestPrefix + x.Digest, Reason: x.Reason, Created: x.Created.UTC()},
-		)
+		out.Body.Blocks = append(out.Body.Blocks,
+			api.Block{Digest: httpapi.DigestPrefix + x.Digest, Reason: x.Reason, Created: x.Created.UTC()})
 	}
 	return out, nil
 }

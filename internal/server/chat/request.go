@@ -110,11 +110,8 @@ func (r *Request) addTools(specs []toolSpec, choice json.RawMessage) error {
 	case `"none"`:
 		return nil
 	default:
-		return badf(
-			"tool_choice",
-			"tool_choice is %.80s; which tools are called is the agent's to say, so want auto or none",
-			c,
-		)
+		return badf("tool_choice", "tool_choice is %.80s; which tools are called is the agent's to say, so want auto or none",
+			c)
 	}
 	for i, s := range specs {
 		if s.Type != "function" && s.Type != "" {

@@ -71,10 +71,8 @@ func (s *sender) whole(events iter.Seq2[abi.Event, error]) error {
 			message["content"] = nil
 		}
 	}
-	o := s.object(
-		"chat.completion",
-		map[string]any{"index": 0, "message": message, "logprobs": nil, "finish_reason": s.turn.finish},
-	)
+	o := s.object("chat.completion",
+		map[string]any{"index": 0, "message": message, "logprobs": nil, "finish_reason": s.turn.finish})
 	o["usage"] = usageOf(s.turn.usage)
 	o["agent_runner"] = s.turn.about(s.run)
 	b, err := abijson.Marshal(o)

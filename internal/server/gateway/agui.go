@@ -35,61 +35,51 @@ type AGUI struct {
 
 // Routes registers the endpoints of the AG-UI protocol.
 func (x *AGUI) Routes(rt *httpapi.Router) {
-	rt.Raw(
-		httpapi.Route{
-			ID:      "agui",
-			Method:  "POST",
-			Path:    "/v1/agents/{agent}/agui",
-			Scope:   httpapi.RunsWrite,
-			Tag:     "ag-ui",
-			Body:    agui.MaxInput,
-			Input:   true,
-			Summary: "Run an agent over the AG-UI protocol",
-			About: `The body is AG-UI's RunAgentInput; the response is a stream of AG-UI events. Tools in the input run in the
+	rt.Raw(httpapi.Route{
+		ID:      "agui",
+		Method:  "POST",
+		Path:    "/v1/agents/{agent}/agui",
+		Scope:   httpapi.RunsWrite,
+		Tag:     "ag-ui",
+		Body:    agui.MaxInput,
+		Input:   true,
+		Summary: "Run an agent over the AG-UI protocol",
+		About: `The body is AG-UI's RunAgentInput; the response is a stream of AG-UI events. Tools in the input run in the
 front end. A run that waits for an answer, or for the result of such a tool, resumes when the same thread sends
 resume or the tool's message.`,
-		},
-		func(op *huma.Operation, _ huma.Registry) {
-			op.Parameters = append(
-				op.Parameters,
-				&huma.Param{
-					Name:        "agent",
-					In:          "path",
-					Required:    true,
-					Schema:      &huma.Schema{Type: "string", Pattern: store.Name.String()},
-					Description: "The agent's name.",
-				},
-			)
-			op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-				"application/json": {
-					Schema: objectSchema(
-						"AG-UI's RunAgentInput.",
-						map[string]string{"threadId": "string", "runId": "string", "messages": "array"},
-						"tools",
-						"resume",
-						"state",
-						"context",
-						"forwardedProps",
-					),
-				}}}
-			op.Responses["200"] = &huma.Response{
-				Description: "AG-UI events",
-				Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}},
-			}
-		},
-		x.run,
-	)
+	}, func(op *huma.Operation, _ huma.Registry) {
+		op.Parameters = append(op.Parameters, &huma.Param{
+			Name:        "agent",
+			In:          "path",
+			Required:    true,
+			Schema:      &huma.Schema{Type: "string", Pattern: store.Name.String()},
+			Description: "The agent's name.",
+		})
+		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			"application/json": {
+				Schema: objectSchema(
+					"AG-UI's RunAgentInput.",
+					map[string]string{"threadId": "string", "runId": "string", "messages": "array"},
+					"tools",
+					"resume",
+					"state",
+					"context",
+					"forwardedProps",
+				),
+			}}}
+		op.Responses["200"] = &huma.Response{
+			Description: "AG-UI events",
+			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}},
+		}
+	}, x.run)
 }
 
 // run runs an agent for one turn of a thread.
 func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
 	name := req.PathValue("agent")
 	if !store.Name.MatchString(name) {
-		return httpapi.NewProblem(
-			api.CodeInvalid,
-			"the agent's name is %.80q; want up to 63 lowercase letters, digits, dots, dashes and underscores",
-			name,
-		)
+		return httpapi.NewProblem(api.CodeInvalid,
+			"the agent's name is %.80q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
 	}
 	b, err := httpapi.ReadJSONBody(req)
 	if err != nil {
@@ -185,12 +175,8 @@ func answersOf(info *journal.RunInfo, in *agui.Input) (map[string]json.RawMessag
 		}
 	}
 	if len(answers) == 0 {
-		return nil, httpapi.NewProblem(
-			api.CodeConflict,
-			"run %s of this turn waits for answers to %s; resume with them",
-			info.ID,
-			strings.Join(pendingIDs(info.Pending), ", "),
-		)
+		return nil, httpapi.NewProblem(api.CodeConflict, "run %s of this turn waits for answers to %s; resume with them",
+			info.ID, strings.Join(pendingIDs(info.Pending), ", "))
 	}
 	return answers, nil
 }

@@ -52,61 +52,43 @@ type ChatModel struct {
 // Routes registers the endpoints that are compatible with OpenAI.
 func (x *Chat) Routes(rt *httpapi.Router) {
 	const tag = "openai"
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "list-models",
-			Method:  "GET",
-			Path:    "/v1/models",
-			Scope:   httpapi.AgentsRead,
-			Tag:     tag,
-			Summary: "List agents as OpenAI models",
-		},
-		x.models,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "get-model",
-			Method:  "GET",
-			Path:    "/v1/models/{agent}",
-			Scope:   httpapi.AgentsRead,
-			Tag:     tag,
-			Summary: "Show an agent as an OpenAI model",
-		},
-		x.model,
-	)
-	rt.Raw(
-		httpapi.Route{
-			ID:      "chat-completions",
-			Method:  "POST",
-			Path:    "/v1/chat/completions",
-			Scope:   httpapi.RunsWrite,
-			Tag:     tag,
-			Body:    maxConversation,
-			Input:   true,
-			Summary: "Create a chat completion with an agent as the model",
-			About: `With stream: true, the response is a stream of chunks. Tools of the request run in the client: they are
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "list-models",
+		Method:  "GET",
+		Path:    "/v1/models",
+		Scope:   httpapi.AgentsRead,
+		Tag:     tag,
+		Summary: "List agents as OpenAI models",
+	}, x.models)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "get-model",
+		Method:  "GET",
+		Path:    "/v1/models/{agent}",
+		Scope:   httpapi.AgentsRead,
+		Tag:     tag,
+		Summary: "Show an agent as an OpenAI model",
+	}, x.model)
+	rt.Raw(httpapi.Route{
+		ID:      "chat-completions",
+		Method:  "POST",
+		Path:    "/v1/chat/completions",
+		Scope:   httpapi.RunsWrite,
+		Tag:     tag,
+		Body:    maxConversation,
+		Input:   true,
+		Summary: "Create a chat completion with an agent as the model",
+		About: `With stream: true, the response is a stream of chunks. Tools of the request run in the client: they are
 returned as tool calls, and the next request, with their results and the same model, continues the same run. Model
 parameters come from the agent; those in the request are ignored. Problems have an error in OpenAI's format. If the
 client disconnects, the run ends.`,
-		},
-		describeChat,
-		x.complete,
-	)
+	}, describeChat, x.complete)
 }
 
 func describeChat(op *huma.Operation, _ huma.Registry) {
 	object := &huma.Schema{Type: "object", Description: "OpenAI's chat completion."}
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {
-		Schema: objectSchema(
-			"OpenAI's request for a chat completion.",
-			map[string]string{"model": "string", "messages": "array"},
-			"tools",
-			"stream",
-			"stream_options",
-			"metadata",
-		)}}}
+		Schema: objectSchema("OpenAI's request for a chat completion.",
+			map[string]string{"model": "string", "messages": "array"}, "tools", "stream", "stream_options", "metadata")}}}
 	op.Responses["200"] = &huma.Response{
 		Description: "The completion in OpenAI's format",
 		Content: map[string]*huma.MediaType{

@@ -22,12 +22,8 @@ func (rt *Router) admit(c *Caller, r *Route, req *http.Request) (leave func(), e
 	if r.Input && req.ContentLength > r.bodyLimit(c) {
 		return nil, r.tooLarge(c)
 	}
-	c.ReleaseBody, leave, err = rt.admission.InFlight.Enter(
-		c.Key.Tenant,
-		c.Info.Quota.Requests,
-		r.Control,
-		r.bodyBytes(req, c),
-	)
+	c.ReleaseBody, leave, err = rt.admission.InFlight.Enter(c.Key.Tenant, c.Info.Quota.Requests, r.Control,
+		r.bodyBytes(req, c))
 	return leave, err
 }
 
@@ -37,11 +33,8 @@ func (rt *Router) checkMemory(r *Route) error {
 		return nil
 	}
 	state := rt.overload.State()
-	p := NewProblem(
-		api.CodeUnavailable,
-		"the server uses %.0f %% of its memory and starts no new runs; try again later",
-		100*state.Pressure,
-	)
+	p := NewProblem(api.CodeUnavailable, "the server uses %.0f %% of its memory and starts no new runs; try again later",
+		100*state.Pressure)
 	return p.WithRetry(overload.RetryAfter).
 		WithCause(fmt.Errorf("%d of %d bytes (%s)", state.Used, state.Limit, state.Limited))
 }

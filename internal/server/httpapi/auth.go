@@ -62,9 +62,6 @@ func (rt *Router) authenticate(r *http.Request) (*Caller, error) {
 }
 
 func unauthorized(why string) *Problem {
-	return NewProblem(
-		api.CodeUnauthorized,
-		"%s",
-		why,
-	).WithHeader(http.Header{"Www-Authenticate": {`Bearer realm="agent-runner"`}})
+	return NewProblem(api.CodeUnauthorized, "%s",
+		why).WithHeader(http.Header{"Www-Authenticate": {`Bearer realm="agent-runner"`}})
 }

@@ -47,11 +47,6 @@ func (c *Caller) authorize(r *Route) error {
 	if c.Has(r.Scope) {
 		return nil
 	}
-	return NewProblem(
-		api.CodeForbidden,
-		"key %s has the scopes %s; this needs %s",
-		c.Key.ID,
-		strings.Join(c.Key.Scopes, ", "),
-		r.Scope,
-	)
+	return NewProblem(api.CodeForbidden, "key %s has the scopes %s; this needs %s",
+		c.Key.ID, strings.Join(c.Key.Scopes, ", "), r.Scope)
 }

@@ -166,10 +166,8 @@ func ProblemOf(err error) *Problem {
 		errors.Is(err, journal.ErrExists):
 		return NewProblem(api.CodeConflict, "%v", err)
 	case errors.Is(err, store.ErrNoKeyring):
-		p := NewProblem(
-			api.CodeUnavailable,
-			"this server does not store secrets: its operator has not configured a key for them",
-		)
+		p := NewProblem(api.CodeUnavailable,
+			"this server does not store secrets: its operator has not configured a key for them")
 		p.cause = err
 		return p
 	case errors.As(err, &db) && (db.Retryable() || db.Kind == database.Full):
@@ -177,10 +175,8 @@ func ProblemOf(err error) *Problem {
 		p.RetryAfter, p.cause = time.Second, err
 		return p
 	}
-	p := NewProblem(
-		api.CodeInternal,
-		"the server failed to handle the request; its log has the reason under this request's id",
-	)
+	p := NewProblem(api.CodeInternal,
+		"the server failed to handle the request; its log has the reason under this request's id")
 	p.cause = err
 	return p
 }

@@ -65,11 +65,8 @@ func (rt *Router) dispatch(w http.ResponseWriter, r *http.Request) {
 	missing := &discardWriter{header: http.Header{}}
 	rt.mux.ServeHTTP(missing, r)
 	if allow := missing.header.Get("Allow"); missing.status == http.StatusMethodNotAllowed {
-		rt.reject(
-			w,
-			r,
-			NewProblem(api.CodeMethod, "%s %s: want %s", r.Method, r.URL.Path, allow).WithHeader(http.Header{"Allow": {allow}}),
-		)
+		rt.reject(w, r,
+			NewProblem(api.CodeMethod, "%s %s: want %s", r.Method, r.URL.Path, allow).WithHeader(http.Header{"Allow": {allow}}))
 		return
 	}
 	rt.reject(w, r, NewProblem(api.CodeNotFound, "no endpoint for %s %s; see /openapi.json", r.Method, r.URL.Path))

@@ -157,12 +157,8 @@ func (rt *Router) checkParameters(r Route) {
 			name, ok := strings.CutPrefix(strings.TrimSuffix(part, "}"), "{")
 			if ok && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.In == "path" && p.Name == name }) {
 				panic(
-					fmt.Sprintf(
-						"route %s %s: its input has no field for {%s}; embedded structs have to be exported",
-						r.Method,
-						r.Path,
-						name,
-					),
+					fmt.Sprintf("route %s %s: its input has no field for {%s}; embedded structs have to be exported",
+						r.Method, r.Path, name),
 				)
 			}
 		}

@@ -59,10 +59,8 @@ func readManifest(b []byte) (module []byte, warnings []string, err error) {
 	}
 	w := m.Wasm[0]
 	if w.Path != "" || w.URL != "" || len(w.Data) == 0 {
-		return nil, nil, httpapi.NewProblem(
-			api.CodeRefused,
-			`manifest: want the module in the manifest, as "data" in base64: the server does not fetch paths or URLs`,
-		)
+		return nil, nil, httpapi.NewProblem(api.CodeRefused,
+			`manifest: want the module in the manifest, as "data" in base64: the server does not fetch paths or URLs`)
 	}
 	sum := sha256.Sum256(w.Data)
 	if got := hex.EncodeToString(sum[:]); w.Hash != "" && !strings.EqualFold(got, w.Hash) {

@@ -61,61 +61,45 @@ func New(o *Options) *Service {
 // Routes registers the endpoints that manage modules.
 func (m *Service) Routes(rt *httpapi.Router) {
 	const tag, one = "modules", "/v1/modules/{module}"
-	rt.Raw(
-		httpapi.Route{
-			ID:       "put-module",
-			Method:   "PUT",
-			Path:     "/v1/modules",
-			Scope:    httpapi.ModulesWrite,
-			Tag:      tag,
-			Body:     m.limit*4/3 + maxManifestExtra,
-			Streamed: true,
-			Summary:  "Upload a module",
-			About: `The body is WebAssembly, a script (TypeScript or JavaScript), or an Extism manifest with its module as
+	rt.Raw(httpapi.Route{
+		ID:       "put-module",
+		Method:   "PUT",
+		Path:     "/v1/modules",
+		Scope:    httpapi.ModulesWrite,
+		Tag:      tag,
+		Body:     m.limit*4/3 + maxManifestExtra,
+		Streamed: true,
+		Summary:  "Upload a module",
+		About: `The body is WebAssembly, a script (TypeScript or JavaScript), or an Extism manifest with its module as
 data. The server verifies and compiles it and calls its describe before storing it. With Accept: text/event-stream, the
 response is a stream of events: progress, then module or problem.`,
-		},
-		m.describeUpload,
-		m.upload,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "list-modules",
-			Method:  "GET",
-			Path:    "/v1/modules",
-			Scope:   httpapi.ModulesRead,
-			Tag:     tag,
-			Summary: "List modules, newest first",
-			About:   httpapi.AboutLists,
-		},
-		m.list,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "get-module",
-			Method:  "GET",
-			Path:    one,
-			Scope:   httpapi.ModulesRead,
-			Tag:     tag,
-			Summary: "Show a module",
-		},
-		m.get,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "delete-module",
-			Method:  "DELETE",
-			Path:    one,
-			Scope:   httpapi.ModulesWrite,
-			Tag:     tag,
-			Summary: "Delete a module and its names",
-			About:   "Fails with 409 if the newest version of an agent uses the module.",
-		},
-		m.delete,
-	)
+	}, m.describeUpload, m.upload)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "list-modules",
+		Method:  "GET",
+		Path:    "/v1/modules",
+		Scope:   httpapi.ModulesRead,
+		Tag:     tag,
+		Summary: "List modules, newest first",
+		About:   httpapi.AboutLists,
+	}, m.list)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "get-module",
+		Method:  "GET",
+		Path:    one,
+		Scope:   httpapi.ModulesRead,
+		Tag:     tag,
+		Summary: "Show a module",
+	}, m.get)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "delete-module",
+		Method:  "DELETE",
+		Path:    one,
+		Scope:   httpapi.ModulesWrite,
+		Tag:     tag,
+		Summary: "Delete a module and its names",
+		About:   "Fails with 409 if the newest version of an agent uses the module.",
+	}, m.delete)
 }
 
 // Find returns a tenant's module by its digest, its name, or name@version.

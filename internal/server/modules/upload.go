@@ -137,11 +137,8 @@ func (u *upload) run(r *http.Request) (*api.Module, error) {
 	if _, err := file.ReadAt(content, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	return u.check(
-		sandbox.WithTenant(r.Context(), u.modules.admission.Sharer(u.caller.Key.Tenant)),
-		content,
-		r.Header.Get("Content-Type"),
-	)
+	return u.check(sandbox.WithTenant(r.Context(), u.modules.admission.Sharer(u.caller.Key.Tenant)), content,
+		r.Header.Get("Content-Type"))
 }
 
 // receive writes the body to a file and computes its digest.
@@ -287,17 +284,11 @@ func uploadName(r *http.Request) (name, version string, err error) {
 	case name == "" && version != "":
 		return "", "", httpapi.NewProblem(api.CodeInvalid, "a version needs a name: ?name=NAME&version=%s", version)
 	case name != "" && (!store.Name.MatchString(name) || isDigest(name)):
-		return "", "", httpapi.NewProblem(
-			api.CodeInvalid,
-			"the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores, and not a digest",
-			name,
-		)
+		return "", "", httpapi.NewProblem(api.CodeInvalid,
+			"the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores, and not a digest", name)
 	case version != "" && !moduleVersion.MatchString(version):
-		return "", "", httpapi.NewProblem(
-			api.CodeInvalid,
-			"the version is %q; want up to 64 letters, digits, dots, plus signs, dashes and underscores",
-			version,
-		)
+		return "", "", httpapi.NewProblem(api.CodeInvalid,
+			"the version is %q; want up to 64 letters, digits, dots, plus signs, dashes and underscores", version)
 	}
 	return name, version, nil
 }

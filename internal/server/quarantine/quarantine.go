@@ -77,27 +77,12 @@ func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool
 	default:
 		return true, nil
 	}
-	q.options.Logger.Warn(
-		"run quarantined",
-		"tenant",
-		info.Tenant,
-		"run",
-		info.ID,
-		"reason",
-		reason,
-		"held",
-		d.Account.Held,
-		"used",
-		d.Used,
-		"limit",
-		d.Limit,
-	)
-	return false, q.options.Store.Quarantine(
-		ctx,
-		info,
-		&store.Evidence{Node: d.Node, Reason: reason, Held: d.Account.Held, Share: d.Account.Share,
-			Used: d.Used, Limit: d.Limit, Memory: memory},
-	)
+	q.options.Logger.Warn("run quarantined", "tenant", info.Tenant, "run", info.ID, "reason", reason,
+		"held", d.Account.Held, "used", d.Used, "limit", d.Limit)
+	return false, q.options.Store.Quarantine(ctx, info, &store.Evidence{
+		Node: d.Node, Reason: reason, Held: d.Account.Held, Share: d.Account.Share,
+		Used: d.Used, Limit: d.Limit, Memory: memory,
+	})
 }
 
 // startTrial reports whether a suspect may be resumed: only if no other one is on trial.
@@ -111,13 +96,8 @@ func (q *Service) startTrial(ctx context.Context, info *journal.RunInfo) (bool, 
 		return false, err
 	}
 	q.Trial, q.began = info, time.Now()
-	q.options.Logger.Info(
-		"run resumed alone: memory was short when its server ended",
-		"tenant",
-		info.Tenant,
-		"run",
-		info.ID,
-	)
+	q.options.Logger.Info("run resumed alone: memory was short when its server ended",
+		"tenant", info.Tenant, "run", info.ID)
 	return true, nil
 }
 

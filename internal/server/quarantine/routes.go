@@ -22,32 +22,24 @@ type quarantinedOutput struct {
 // Routes registers the endpoints that manage quarantined runs.
 func (q *Service) Routes(rt *httpapi.Router) {
 	const tag = "quarantine"
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "list-quarantined",
-			Method:  "GET",
-			Path:    "/v1/quarantine",
-			Scope:   httpapi.OperatorScope,
-			Tag:     tag,
-			Summary: "List quarantined runs",
-			About:   "Lists runs that are not resumed because they appear to have crashed their server, with the evidence.",
-		},
-		q.list,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "release-run",
-			Method:  "DELETE",
-			Path:    "/v1/quarantine/{run}",
-			Scope:   httpapi.OperatorScope,
-			Tag:     tag,
-			Summary: "Release a quarantined run",
-			About:   "A server resumes it within seconds.",
-		},
-		q.release,
-	)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "list-quarantined",
+		Method:  "GET",
+		Path:    "/v1/quarantine",
+		Scope:   httpapi.OperatorScope,
+		Tag:     tag,
+		Summary: "List quarantined runs",
+		About:   "Lists runs that are not resumed because they appear to have crashed their server, with the evidence.",
+	}, q.list)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "release-run",
+		Method:  "DELETE",
+		Path:    "/v1/quarantine/{run}",
+		Scope:   httpapi.OperatorScope,
+		Tag:     tag,
+		Summary: "Release a quarantined run",
+		About:   "A server resumes it within seconds.",
+	}, q.release)
 }
 
 func (q *Service) list(ctx context.Context, _ *httpapi.Caller, in *httpapi.LongListInput) (*quarantinedOutput, error) {
@@ -63,11 +55,18 @@ func (q *Service) list(ctx context.Context, _ *httpapi.Caller, in *httpapi.LongL
 	out.Body.Runs = []api.QuarantinedRun{}
 	out.Body.SetNext(httpapi.ListQuarantined, store.Operator, next)
 	for _, e := range list {
-		out.Body.Runs = append(
-			out.Body.Runs,
-			api.QuarantinedRun{Run: e.Run, Tenant: e.Tenant, Node: e.Node, Reason: e.Reason, HeldBytes: e.Held,
-				ShareBytes: e.Share, UsedBytes: e.Used, LimitBytes: e.Limit, OutOfMemory: e.Memory, Created: e.Created.UTC()},
-		)
+		out.Body.Runs = append(out.Body.Runs, api.QuarantinedRun{
+			Run:         e.Run,
+			Tenant:      e.Tenant,
+			Node:        e.Node,
+			Reason:      e.Reason,
+			HeldBytes:   e.Held,
+			ShareBytes:  e.Share,
+			UsedBytes:   e.Used,
+			LimitBytes:  e.Limit,
+			OutOfMemory: e.Memory,
+			Created:     e.Created.UTC(),
+		})
 	}
 	return out, nil
 }

@@ -147,28 +147,23 @@ func lastID(req *http.Request) (int64, error) {
 
 func describeEvents(op *huma.Operation, registry huma.Registry) {
 	event := registry.Schema(reflect.TypeFor[map[string]any](), true, "Event")
-	op.Parameters = append(
-		op.Parameters,
-		&huma.Param{
-			Name:        "run",
-			In:          "path",
-			Required:    true,
-			Schema:      &huma.Schema{Type: "string", Pattern: "^run_[A-Za-z0-9_-]{1,80}$"},
-			Description: "The run's id.",
-		},
-		&huma.Param{
-			Name:        "after",
-			In:          "query",
-			Schema:      &huma.Schema{Type: "integer"},
-			Description: "Only events after this number, like Last-Event-ID.",
-		},
-		&huma.Param{
-			Name:        "Last-Event-ID",
-			In:          "header",
-			Schema:      &huma.Schema{Type: "integer"},
-			Description: "The number of the last event that the client received.",
-		},
-	)
+	op.Parameters = append(op.Parameters, &huma.Param{
+		Name:        "run",
+		In:          "path",
+		Required:    true,
+		Schema:      &huma.Schema{Type: "string", Pattern: "^run_[A-Za-z0-9_-]{1,80}$"},
+		Description: "The run's id.",
+	}, &huma.Param{
+		Name:        "after",
+		In:          "query",
+		Schema:      &huma.Schema{Type: "integer"},
+		Description: "Only events after this number, like Last-Event-ID.",
+	}, &huma.Param{
+		Name:        "Last-Event-ID",
+		In:          "header",
+		Schema:      &huma.Schema{Type: "integer"},
+		Description: "The number of the last event that the client received.",
+	})
 	op.Responses["200"] = &huma.Response{Description: "The events", Content: map[string]*huma.MediaType{
 		"text/event-stream": {
 			Schema: &huma.Schema{

@@ -46,15 +46,8 @@ func (r *Service) launch(
 			return nil, nil, err
 		}
 	}
-	l, err = r.Begin(
-		ctx,
-		c,
-		in.Agent,
-		in.Version,
-		agent.Input{RunID: id, Messages: messages, Metadata: in.Metadata},
-		nil,
-		nil,
-	)
+	l, err = r.Begin(ctx, c, in.Agent, in.Version, agent.Input{RunID: id, Messages: messages, Metadata: in.Metadata}, nil,
+		nil)
 	var running *alreadyRunningError
 	if key != "" && (errors.As(err, &running) || errors.Is(err, journal.ErrExists)) {
 		// A concurrent identical request came first, here or on another server.
@@ -76,11 +69,8 @@ func (r *Service) checkSameRequest(
 	in *api.StartRun,
 	messages []abi.Message,
 ) error {
-	another := httpapi.NewProblem(
-		api.CodeInvalid,
-		"the Idempotency-Key belongs to another request, which started %s; use a different key",
-		known.ID,
-	)
+	another := httpapi.NewProblem(api.CodeInvalid,
+		"the Idempotency-Key belongs to another request, which started %s; use a different key", known.ID)
 	if known.Agent != "" && known.Agent != in.Agent {
 		return another
 	}

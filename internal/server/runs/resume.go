@@ -30,11 +30,8 @@ func (r *Service) Resume(
 		return nil, err
 	}
 	if info.Status == journal.StatusQuarantined {
-		return nil, httpapi.NewProblem(
-			api.CodeConflict,
-			"run %s is quarantined; cancel it, or ask the operator to release it",
-			id,
-		)
+		return nil, httpapi.NewProblem(api.CodeConflict,
+			"run %s is quarantined; cancel it, or ask the operator to release it", id)
 	}
 	o, err := r.agentOf(ctx, t, info)
 	if err != nil {

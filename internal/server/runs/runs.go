@@ -90,108 +90,79 @@ type AgentSource interface {
 // Routes registers the endpoints that start, show and control runs.
 func (r *Service) Routes(rt *httpapi.Router) {
 	const tag = "runs"
-	rt.Raw(
-		httpapi.Route{
-			ID:      "create-run",
-			Method:  "POST",
-			Path:    "/v1/runs",
-			Scope:   httpapi.RunsWrite,
-			Tag:     tag,
-			Status:  202,
-			Body:    8 << 20,
-			Input:   true,
-			Summary: "Start a run, or resume a paused one",
-			About:   "Returns the run immediately, or, with Accept: text/event-stream, a stream of its events. With an Idempotency-Key, repeating the request starts no second run.",
-		},
-		describeStart,
-		r.start,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "list-runs",
-			Method:  "GET",
-			Path:    "/v1/runs",
-			Scope:   httpapi.RunsRead,
-			Tag:     tag,
-			Summary: "List runs, newest first",
-			About:   httpapi.AboutLists,
-		},
-		r.list,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "get-run",
-			Method:  "GET",
-			Path:    "/v1/runs/{run}",
-			Scope:   httpapi.RunsRead,
-			Tag:     tag,
-			Control: true,
-			Summary: "Show a run",
-		},
-		r.get,
-	)
-	rt.Raw(
-		httpapi.Route{
-			ID:      "run-events",
-			Method:  "GET",
-			Path:    "/v1/runs/{run}/events",
-			Scope:   httpapi.RunsRead,
-			Tag:     tag,
-			Summary: "Get the events of a run",
-			About:   "With Accept: text/event-stream, returns a stream of the events after Last-Event-ID until the run ends or pauses. Otherwise returns a page of JSON.",
-		},
-		describeEvents,
-		r.events,
-	)
+	rt.Raw(httpapi.Route{
+		ID:      "create-run",
+		Method:  "POST",
+		Path:    "/v1/runs",
+		Scope:   httpapi.RunsWrite,
+		Tag:     tag,
+		Status:  202,
+		Body:    8 << 20,
+		Input:   true,
+		Summary: "Start a run, or resume a paused one",
+		About:   "Returns the run immediately, or, with Accept: text/event-stream, a stream of its events. With an Idempotency-Key, repeating the request starts no second run.",
+	}, describeStart, r.start)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "list-runs",
+		Method:  "GET",
+		Path:    "/v1/runs",
+		Scope:   httpapi.RunsRead,
+		Tag:     tag,
+		Summary: "List runs, newest first",
+		About:   httpapi.AboutLists,
+	}, r.list)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "get-run",
+		Method:  "GET",
+		Path:    "/v1/runs/{run}",
+		Scope:   httpapi.RunsRead,
+		Tag:     tag,
+		Control: true,
+		Summary: "Show a run",
+	}, r.get)
+	rt.Raw(httpapi.Route{
+		ID:      "run-events",
+		Method:  "GET",
+		Path:    "/v1/runs/{run}/events",
+		Scope:   httpapi.RunsRead,
+		Tag:     tag,
+		Summary: "Get the events of a run",
+		About:   "With Accept: text/event-stream, returns a stream of the events after Last-Event-ID until the run ends or pauses. Otherwise returns a page of JSON.",
+	}, describeEvents, r.events)
 	httpapi.Register(
 		rt,
 		httpapi.Route{ID: "run-history", Method: "GET", Path: "/v1/runs/{run}/history", Scope: httpapi.RunsRead, Tag: tag,
 			Summary: "Get the history of a run", About: "The run's messages, and for each phase the answers and changes of hooks, the decisions of gates and the results of tools."},
 		r.history,
 	)
-	httpapi.RegisterAfter(
-		rt,
-		httpapi.Route{
-			ID:      "run-trace",
-			Method:  "GET",
-			Path:    "/v1/runs/{run}/trace",
-			Scope:   httpapi.RunsRead,
-			Tag:     tag,
-			Summary: "Get the timeline of a run",
-			About:   "The run's hooks, model calls and tool calls as nested spans, with time, fuel and failures. Available once the run has ended or paused.",
-		},
-		r.waitForTimeline,
-		r.trace,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "cancel-run",
-			Method:  "POST",
-			Path:    "/v1/runs/{run}/cancel",
-			Scope:   httpapi.RunsWrite,
-			Tag:     tag,
-			Control: true,
-			Status:  202,
-			Summary: "Cancel a run",
-			About:   "An active run ends within a second, and its modules are notified. Custom events and log lines that are not persisted by then are dropped.",
-		},
-		r.cancel,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "delete-run",
-			Method:  "DELETE",
-			Path:    "/v1/runs/{run}",
-			Scope:   httpapi.RunsWrite,
-			Tag:     tag,
-			Summary: "Delete a run that has ended or is paused",
-		},
-		r.delete,
-	)
+	httpapi.RegisterAfter(rt, httpapi.Route{
+		ID:      "run-trace",
+		Method:  "GET",
+		Path:    "/v1/runs/{run}/trace",
+		Scope:   httpapi.RunsRead,
+		Tag:     tag,
+		Summary: "Get the timeline of a run",
+		About:   "The run's hooks, model calls and tool calls as nested spans, with time, fuel and failures. Available once the run has ended or paused.",
+	}, r.waitForTimeline, r.trace)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "cancel-run",
+		Method:  "POST",
+		Path:    "/v1/runs/{run}/cancel",
+		Scope:   httpapi.RunsWrite,
+		Tag:     tag,
+		Control: true,
+		Status:  202,
+		Summary: "Cancel a run",
+		About:   "An active run ends within a second, and its modules are notified. Custom events and log lines that are not persisted by then are dropped.",
+	}, r.cancel)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "delete-run",
+		Method:  "DELETE",
+		Path:    "/v1/runs/{run}",
+		Scope:   httpapi.RunsWrite,
+		Tag:     tag,
+		Summary: "Delete a run that has ended or is paused",
+	}, r.delete)
 }
 
 // Find returns a run of a tenant, even if the run is not in the store yet.

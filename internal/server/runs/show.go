@@ -98,11 +98,8 @@ func (r *Service) showDetails(ctx context.Context, t *store.Tenant, info *journa
 	case e.FinishReason == abi.RunCanceled:
 		shown.Error = e.Reason // cause of the cancellation
 	}
-	shown.Output, shown.Error = string(
-		hide.redactNames([]byte(shown.Output)),
-	), string(
-		hide.redactNames([]byte(shown.Error)),
-	)
+	shown.Output = string(hide.redactNames([]byte(shown.Output)))
+	shown.Error = string(hide.redactNames([]byte(shown.Error)))
 	return shown, nil
 }
 

@@ -21,15 +21,12 @@ import (
 func describeStart(op *huma.Operation, registry huma.Registry) {
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json": {Schema: registry.Schema(reflect.TypeFor[api.StartRun](), true, "StartRun")}}}
-	op.Parameters = append(
-		op.Parameters,
-		&huma.Param{
-			Name:        "Idempotency-Key",
-			In:          "header",
-			Schema:      &huma.Schema{Type: "string", Pattern: idempotencyKey.String()},
-			Description: "Identifies the request. Repeating the same request returns the existing run; a different request with the same key is rejected.",
-		},
-	)
+	op.Parameters = append(op.Parameters, &huma.Param{
+		Name:        "Idempotency-Key",
+		In:          "header",
+		Schema:      &huma.Schema{Type: "string", Pattern: idempotencyKey.String()},
+		Description: "Identifies the request. Repeating the same request returns the existing run; a different request with the same key is rejected.",
+	})
 	run := registry.Schema(reflect.TypeFor[api.Run](), true, "Run")
 	op.Responses["202"] = &huma.Response{
 		Description: "The run",

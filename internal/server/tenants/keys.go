@@ -76,127 +76,95 @@ type (
 // Routes registers the endpoints that manage keys.
 func (k *Keys) Routes(rt *httpapi.Router) {
 	const tag, one, of, all = "keys", "/v1/keys/{key}", "/v1/tenants/{tenant}/keys/{key}", "/v1/tenants/{tenant}/keys"
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "create-key",
-			Method:  "POST",
-			Path:    "/v1/keys",
-			Scope:   httpapi.KeysWrite,
-			Tag:     tag,
-			Status:  201,
-			Summary: "Create a key for your tenant",
-		},
-		func(ctx context.Context, c *httpapi.Caller, in *createKeyInput) (*keyOutput, error) {
-			return k.create(ctx, c, c.Tenant, c.Key.Scopes, &in.Body)
-		},
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "list-keys",
-			Method:  "GET",
-			Path:    "/v1/keys",
-			Scope:   httpapi.KeysRead,
-			Tag:     tag,
-			Summary: "List your tenant's keys, newest first",
-			About:   httpapi.AboutLists,
-		},
-		func(ctx context.Context, c *httpapi.Caller, in *httpapi.LongListInput) (*keysOutput, error) {
-			return k.list(ctx, c.Tenant, in)
-		},
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "rotate-key",
-			Method:  "POST",
-			Path:    one + "/rotate",
-			Scope:   httpapi.KeysWrite,
-			Tag:     tag,
-			Status:  201,
-			Summary: "Replace a key",
-		},
-		func(ctx context.Context, c *httpapi.Caller, in *rotateKeyInput) (*keyOutput, error) {
-			return k.rotate(ctx, c, c.Tenant, in.Key, in.Body)
-		},
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "revoke-key",
-			Method:  "DELETE",
-			Path:    one,
-			Scope:   httpapi.KeysWrite,
-			Tag:     tag,
-			Summary: "Revoke a key",
-		},
-		func(ctx context.Context, c *httpapi.Caller, in *KeyPath) (*struct{}, error) {
-			return nil, c.Tenant.RevokeKey(ctx, in.Key)
-		},
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "create-tenant-key",
-			Method:  "POST",
-			Path:    all,
-			Scope:   httpapi.OperatorScope,
-			Tag:     tag,
-			Status:  201,
-			Summary: "Create a key for a tenant",
-		},
-		func(ctx context.Context, c *httpapi.Caller, in *createTenantKeyInput) (*keyOutput, error) {
-			return k.create(ctx, c, k.Store.Tenant(in.Tenant), httpapi.ScopeNames(httpapi.TenantScopes), &in.Body)
-		},
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "list-tenant-keys",
-			Method:  "GET",
-			Path:    all,
-			Scope:   httpapi.OperatorScope,
-			Tag:     tag,
-			Summary: "List a tenant's keys, newest first",
-			About:   httpapi.AboutLists,
-		},
-		func(ctx context.Context, _ *httpapi.Caller, in *listTenantKeysInput) (*keysOutput, error) {
-			if _, err := k.Store.TenantInfo(ctx, in.Tenant); err != nil {
-				return nil, err
-			}
-			return k.list(ctx, k.Store.Tenant(in.Tenant), &in.LongListInput)
-		},
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "rotate-tenant-key",
-			Method:  "POST",
-			Path:    of + "/rotate",
-			Scope:   httpapi.OperatorScope,
-			Tag:     tag,
-			Status:  201,
-			Summary: "Replace a tenant's key",
-		},
-		func(ctx context.Context, c *httpapi.Caller, in *rotateTenantKeyInput) (*keyOutput, error) {
-			return k.rotate(ctx, c, k.Store.Tenant(in.Tenant), in.Key, in.Body)
-		},
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "revoke-tenant-key",
-			Method:  "DELETE",
-			Path:    of,
-			Scope:   httpapi.OperatorScope,
-			Tag:     tag,
-			Summary: "Revoke a tenant's key",
-		},
-		func(ctx context.Context, _ *httpapi.Caller, in *TenantKeyPath) (*struct{}, error) {
-			return nil, k.Store.Tenant(in.Tenant).RevokeKey(ctx, in.Key)
-		},
-	)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "create-key",
+		Method:  "POST",
+		Path:    "/v1/keys",
+		Scope:   httpapi.KeysWrite,
+		Tag:     tag,
+		Status:  201,
+		Summary: "Create a key for your tenant",
+	}, func(ctx context.Context, c *httpapi.Caller, in *createKeyInput) (*keyOutput, error) {
+		return k.create(ctx, c, c.Tenant, c.Key.Scopes, &in.Body)
+	})
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "list-keys",
+		Method:  "GET",
+		Path:    "/v1/keys",
+		Scope:   httpapi.KeysRead,
+		Tag:     tag,
+		Summary: "List your tenant's keys, newest first",
+		About:   httpapi.AboutLists,
+	}, func(ctx context.Context, c *httpapi.Caller, in *httpapi.LongListInput) (*keysOutput, error) {
+		return k.list(ctx, c.Tenant, in)
+	})
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "rotate-key",
+		Method:  "POST",
+		Path:    one + "/rotate",
+		Scope:   httpapi.KeysWrite,
+		Tag:     tag,
+		Status:  201,
+		Summary: "Replace a key",
+	}, func(ctx context.Context, c *httpapi.Caller, in *rotateKeyInput) (*keyOutput, error) {
+		return k.rotate(ctx, c, c.Tenant, in.Key, in.Body)
+	})
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "revoke-key",
+		Method:  "DELETE",
+		Path:    one,
+		Scope:   httpapi.KeysWrite,
+		Tag:     tag,
+		Summary: "Revoke a key",
+	}, func(ctx context.Context, c *httpapi.Caller, in *KeyPath) (*struct{}, error) {
+		return nil, c.Tenant.RevokeKey(ctx, in.Key)
+	})
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "create-tenant-key",
+		Method:  "POST",
+		Path:    all,
+		Scope:   httpapi.OperatorScope,
+		Tag:     tag,
+		Status:  201,
+		Summary: "Create a key for a tenant",
+	}, func(ctx context.Context, c *httpapi.Caller, in *createTenantKeyInput) (*keyOutput, error) {
+		return k.create(ctx, c, k.Store.Tenant(in.Tenant), httpapi.ScopeNames(httpapi.TenantScopes), &in.Body)
+	})
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "list-tenant-keys",
+		Method:  "GET",
+		Path:    all,
+		Scope:   httpapi.OperatorScope,
+		Tag:     tag,
+		Summary: "List a tenant's keys, newest first",
+		About:   httpapi.AboutLists,
+	}, func(ctx context.Context, _ *httpapi.Caller, in *listTenantKeysInput) (*keysOutput, error) {
+		if _, err := k.Store.TenantInfo(ctx, in.Tenant); err != nil {
+			return nil, err
+		}
+		return k.list(ctx, k.Store.Tenant(in.Tenant), &in.LongListInput)
+	})
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "rotate-tenant-key",
+		Method:  "POST",
+		Path:    of + "/rotate",
+		Scope:   httpapi.OperatorScope,
+		Tag:     tag,
+		Status:  201,
+		Summary: "Replace a tenant's key",
+	}, func(ctx context.Context, c *httpapi.Caller, in *rotateTenantKeyInput) (*keyOutput, error) {
+		return k.rotate(ctx, c, k.Store.Tenant(in.Tenant), in.Key, in.Body)
+	})
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "revoke-tenant-key",
+		Method:  "DELETE",
+		Path:    of,
+		Scope:   httpapi.OperatorScope,
+		Tag:     tag,
+		Summary: "Revoke a tenant's key",
+	}, func(ctx context.Context, _ *httpapi.Caller, in *TenantKeyPath) (*struct{}, error) {
+		return nil, k.Store.Tenant(in.Tenant).RevokeKey(ctx, in.Key)
+	})
 }
 
 // create creates a key. Its scopes must be in may, which is also the default.
@@ -213,12 +181,8 @@ func (k *Keys) create(
 	}
 	for _, scope := range scopes {
 		if !slices.Contains(may, scope) {
-			return nil, httpapi.NewProblem(
-				api.CodeForbidden,
-				"scope %q cannot be granted here; want one of %s",
-				scope,
-				strings.Join(may, ", "),
-			)
+			return nil, httpapi.NewProblem(api.CodeForbidden, "scope %q cannot be granted here; want one of %s",
+				scope, strings.Join(may, ", "))
 		}
 	}
 	made, shown, err := t.CreateKey(
@@ -272,12 +236,8 @@ func (k *Keys) rotate(
 	if !c.Has(httpapi.OperatorScope) {
 		for _, scope := range old.Scopes {
 			if !c.Has(httpapi.Scope(scope)) {
-				return nil, httpapi.NewProblem(
-					api.CodeForbidden,
-					"key %s has a scope that this key lacks: %s; rotate it with a key that has that scope",
-					id,
-					scope,
-				)
+				return nil, httpapi.NewProblem(api.CodeForbidden,
+					"key %s has a scope that this key lacks: %s; rotate it with a key that has that scope", id, scope)
 			}
 		}
 	}

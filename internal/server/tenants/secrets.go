@@ -33,47 +33,35 @@ type (
 // Routes registers the endpoints that manage secrets.
 func (x *Secrets) Routes(rt *httpapi.Router) {
 	const tag, one = "secrets", "/v1/secrets/{secret}"
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "put-secret",
-			Method:  "PUT",
-			Path:    one,
-			Scope:   httpapi.SecretsWrite,
-			Tag:     tag,
-			Summary: "Set a secret",
-		},
-		func(ctx context.Context, c *httpapi.Caller, in *putSecretInput) (*struct{}, error) {
-			return nil, c.Tenant.SetSecret(ctx, in.Secret, []byte(in.Body.Value))
-		},
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "list-secrets",
-			Method:  "GET",
-			Path:    "/v1/secrets",
-			Scope:   httpapi.SecretsWrite,
-			Tag:     tag,
-			Summary: "List secrets, without their values",
-			About:   httpapi.AboutLists,
-		},
-		x.list,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "delete-secret",
-			Method:  "DELETE",
-			Path:    one,
-			Scope:   httpapi.SecretsWrite,
-			Tag:     tag,
-			Summary: "Delete a secret",
-		},
-		func(ctx context.Context, c *httpapi.Caller, in *SecretPath) (*struct{}, error) {
-			return nil, c.Tenant.DeleteSecret(ctx, in.Secret)
-		},
-	)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "put-secret",
+		Method:  "PUT",
+		Path:    one,
+		Scope:   httpapi.SecretsWrite,
+		Tag:     tag,
+		Summary: "Set a secret",
+	}, func(ctx context.Context, c *httpapi.Caller, in *putSecretInput) (*struct{}, error) {
+		return nil, c.Tenant.SetSecret(ctx, in.Secret, []byte(in.Body.Value))
+	})
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "list-secrets",
+		Method:  "GET",
+		Path:    "/v1/secrets",
+		Scope:   httpapi.SecretsWrite,
+		Tag:     tag,
+		Summary: "List secrets, without their values",
+		About:   httpapi.AboutLists,
+	}, x.list)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "delete-secret",
+		Method:  "DELETE",
+		Path:    one,
+		Scope:   httpapi.SecretsWrite,
+		Tag:     tag,
+		Summary: "Delete a secret",
+	}, func(ctx context.Context, c *httpapi.Caller, in *SecretPath) (*struct{}, error) {
+		return nil, c.Tenant.DeleteSecret(ctx, in.Secret)
+	})
 }
 
 func (x *Secrets) list(ctx context.Context, c *httpapi.Caller, in *httpapi.LongListInput) (*secretsOutput, error) {

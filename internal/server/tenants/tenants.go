@@ -51,69 +51,49 @@ type (
 // Routes registers the endpoints that manage tenants.
 func (t *Tenants) Routes(rt *httpapi.Router) {
 	const tag = "tenants"
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "create-tenant",
-			Method:  "POST",
-			Path:    "/v1/tenants",
-			Scope:   httpapi.OperatorScope,
-			Tag:     tag,
-			Status:  201,
-			Summary: "Create a tenant",
-		},
-		t.create,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "list-tenants",
-			Method:  "GET",
-			Path:    "/v1/tenants",
-			Scope:   httpapi.OperatorScope,
-			Tag:     tag,
-			Summary: "List tenants",
-			About:   httpapi.AboutLists,
-		},
-		t.list,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "get-tenant",
-			Method:  "GET",
-			Path:    "/v1/tenants/{tenant}",
-			Scope:   httpapi.OperatorScope,
-			Tag:     tag,
-			Summary: "Show a tenant",
-		},
-		t.get,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "update-tenant",
-			Method:  "PATCH",
-			Path:    "/v1/tenants/{tenant}",
-			Scope:   httpapi.OperatorScope,
-			Tag:     tag,
-			Summary: "Change a tenant's name, quota or policy",
-		},
-		t.update,
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "delete-tenant",
-			Method:  "DELETE",
-			Path:    "/v1/tenants/{tenant}",
-			Scope:   httpapi.OperatorScope,
-			Tag:     tag,
-			Summary: "Delete a tenant and all its data",
-			About:   "First revokes the tenant's keys and cancels its runs, on all servers. If the runs do not end in time, or cannot all be deleted in time, it fails with 409; repeat the request to continue.",
-		},
-		t.delete,
-	)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "create-tenant",
+		Method:  "POST",
+		Path:    "/v1/tenants",
+		Scope:   httpapi.OperatorScope,
+		Tag:     tag,
+		Status:  201,
+		Summary: "Create a tenant",
+	}, t.create)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "list-tenants",
+		Method:  "GET",
+		Path:    "/v1/tenants",
+		Scope:   httpapi.OperatorScope,
+		Tag:     tag,
+		Summary: "List tenants",
+		About:   httpapi.AboutLists,
+	}, t.list)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "get-tenant",
+		Method:  "GET",
+		Path:    "/v1/tenants/{tenant}",
+		Scope:   httpapi.OperatorScope,
+		Tag:     tag,
+		Summary: "Show a tenant",
+	}, t.get)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "update-tenant",
+		Method:  "PATCH",
+		Path:    "/v1/tenants/{tenant}",
+		Scope:   httpapi.OperatorScope,
+		Tag:     tag,
+		Summary: "Change a tenant's name, quota or policy",
+	}, t.update)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "delete-tenant",
+		Method:  "DELETE",
+		Path:    "/v1/tenants/{tenant}",
+		Scope:   httpapi.OperatorScope,
+		Tag:     tag,
+		Summary: "Delete a tenant and all its data",
+		About:   "First revokes the tenant's keys and cancels its runs, on all servers. If the runs do not end in time, or cannot all be deleted in time, it fails with 409; repeat the request to continue.",
+	}, t.delete)
 }
 
 func (t *Tenants) create(ctx context.Context, _ *httpapi.Caller, in *createTenantInput) (*tenantOutput, error) {

@@ -32,37 +32,29 @@ type (
 
 // Routes registers the endpoints that show usage.
 func (u *Usages) Routes(rt *httpapi.Router) {
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "get-usage",
-			Method:  "GET",
-			Path:    "/v1/usage",
-			Scope:   httpapi.UsageRead,
-			Tag:     "usage",
-			Summary: "Show your tenant's usage",
-		},
-		func(ctx context.Context, c *httpapi.Caller, in *UsageInput) (*usageOutput, error) {
-			return u.get(ctx, c.Tenant, in)
-		},
-	)
-	httpapi.Register(
-		rt,
-		httpapi.Route{
-			ID:      "get-tenant-usage",
-			Method:  "GET",
-			Path:    "/v1/tenants/{tenant}/usage",
-			Scope:   httpapi.OperatorScope,
-			Tag:     "usage",
-			Summary: "Show a tenant's usage",
-		},
-		func(ctx context.Context, _ *httpapi.Caller, in *tenantUsageInput) (*usageOutput, error) {
-			if _, err := u.Store.TenantInfo(ctx, in.Tenant); err != nil {
-				return nil, err
-			}
-			return u.get(ctx, u.Store.Tenant(in.Tenant), &in.UsageInput)
-		},
-	)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "get-usage",
+		Method:  "GET",
+		Path:    "/v1/usage",
+		Scope:   httpapi.UsageRead,
+		Tag:     "usage",
+		Summary: "Show your tenant's usage",
+	}, func(ctx context.Context, c *httpapi.Caller, in *UsageInput) (*usageOutput, error) {
+		return u.get(ctx, c.Tenant, in)
+	})
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "get-tenant-usage",
+		Method:  "GET",
+		Path:    "/v1/tenants/{tenant}/usage",
+		Scope:   httpapi.OperatorScope,
+		Tag:     "usage",
+		Summary: "Show a tenant's usage",
+	}, func(ctx context.Context, _ *httpapi.Caller, in *tenantUsageInput) (*usageOutput, error) {
+		if _, err := u.Store.TenantInfo(ctx, in.Tenant); err != nil {
+			return nil, err
+		}
+		return u.get(ctx, u.Store.Tenant(in.Tenant), &in.UsageInput)
+	})
 }
 
 func (u *Usages) get(ctx context.Context, t *store.Tenant, in *UsageInput) (*usageOutput, error) {
