@@ -19,9 +19,7 @@ func (s *selected) BeforeModel(ctx *middleware.Context, a *middleware.ModelStart
 	return s.it.(middleware.BeforeModelHook).BeforeModel(ctx, a)
 }
 
-func (s *selected) WrapModel(
-	ctx *middleware.Context, a *middleware.Request, b middleware.NextModel,
-) (*abi.Response, error) {
+func (s *selected) WrapModel(ctx *middleware.Context, a *middleware.Request, b middleware.NextModel) (*abi.Response, error) {
 	return s.it.(middleware.WrapModelHook).WrapModel(ctx, a, b)
 }
 
@@ -41,9 +39,7 @@ func (s *selected) BeforeTool(ctx *middleware.Context, a *middleware.ToolStart) 
 	return s.it.(middleware.BeforeToolHook).BeforeTool(ctx, a)
 }
 
-func (s *selected) WrapToolCall(
-	ctx *middleware.Context, a *middleware.Call, b middleware.NextTool,
-) (*abi.Result, error) {
+func (s *selected) WrapToolCall(ctx *middleware.Context, a *middleware.Call, b middleware.NextTool) (*abi.Result, error) {
 	return s.it.(middleware.WrapToolCallHook).WrapToolCall(ctx, a, b)
 }
 
