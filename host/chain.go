@@ -52,7 +52,7 @@ type Chain struct {
 func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
 	c := &Chain{host: h}
 	var entries []hook.Entry
-	var from []Middleware // of each entry
+	var from []Middleware // the Middleware of each entry, by index
 	for _, ring := range []struct {
 		ring hook.Ring
 		list []Middleware

@@ -242,7 +242,7 @@ func (b *builder) network() error {
 type slot struct {
 	at   string // the path of the entry, such as middlewares[0]
 	from *agentfile.Middleware
-	to   *[]Middleware // its ring
+	to   *[]Middleware // the ring's list of middlewares
 
 	module  *Module
 	release func() // called when the entry is configured, which has its own reference

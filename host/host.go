@@ -152,8 +152,8 @@ type AgentOptions struct {
 	hook.Options
 
 	MaxSteps    int           // defaults to agent.DefaultMaxSteps, at most agent.MaxStepsBound
-	Limits      agent.Limits  // of model calls and tool calls
-	Timeout     time.Duration // of a run; 0 for none
+	Limits      agent.Limits  // limits for model calls and tool calls
+	Timeout     time.Duration // time limit of a run; 0 for none
 	ToolTimeout time.Duration // timeout of a tool call; defaults to agent.DefaultToolTimeout
 	Parallel    int           // concurrent tool calls; defaults to agent.DefaultParallel
 	// Memory limits the bytes that the host holds for a run and the sub-agents in it,

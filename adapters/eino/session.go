@@ -39,7 +39,7 @@ type session struct {
 	locals   *local.Values
 	open     bool                      // a step is in progress, or was when the run paused
 	written  bool                      // Eino has the result of this step's before_model_rewrite_state
-	records  map[string]*record.Record // of this step's phases, and of interrupted tool calls
+	records  map[string]*record.Record // the records of this step's phases and of interrupted tool calls
 	carried  map[string]*record.Record // records of the interrupted pass that this one continues
 	streams  int64
 	active   []string

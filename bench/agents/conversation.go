@@ -69,7 +69,7 @@ func search() tool.Tool {
 
 // A witness counts what the agent's model and its tool observe of a run.
 type witness struct {
-	calls  atomic.Int64 // that reached the tool instead of the cache
+	calls  atomic.Int64 // number of calls that the cache did not answer
 	mended atomic.Int64 // requests in which the history's call had an answer
 }
 
@@ -144,7 +144,7 @@ type result struct {
 	Text    string // streamed text
 	Chunks  int
 	Results []string
-	Calls   int64          // of the tool, without cached ones
+	Calls   int64          // number of tool calls without cached ones
 	Mended  int64          // requests whose history was complete
 	Counts  map[string]int // messages and results that the observer counted
 }

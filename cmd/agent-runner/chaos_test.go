@@ -111,9 +111,9 @@ type chaosWorld struct {
 	at                      store.Store
 
 	mu    sync.Mutex
-	calls map[string]int // of the tools: by their argument
+	calls map[string]int // number of tool calls by argument
 
-	kills     atomic.Int64 // that are left
+	kills     atomic.Int64 // number of kills left
 	processes atomic.Int64
 }
 
@@ -247,12 +247,12 @@ type victim struct {
 	t     *testing.T
 	w     *chaosWorld
 	key   string
-	outer bool // its agent has another as a tool, which does the work
+	outer bool // another agent does the work, as a tool of this one
 	run   string
 	rand  *rand.Rand
 	last  int64            // number of the last event that its client has
 	lines map[int64]string // the events
-	told  map[int64]bool   // those that a process told itself
+	told  map[int64]bool   // events that a process reported itself
 	after map[string]int   // calls of each tool call, when its result was told
 }
 
@@ -381,7 +381,7 @@ func (v *victim) live() {
 	for range 200 {
 		info := v.find()
 		switch {
-		case info == nil: // it was killed before there was a run
+		case info == nil: // the process was killed before it created the run
 			v.process(begin...)
 			continue
 		case info.Status == journal.StatusFinished:

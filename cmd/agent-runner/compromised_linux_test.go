@@ -59,7 +59,7 @@ func compromised() {
 // targets are the files, ports and processes that an attacker tries to reach.
 type targets struct {
 	Victim                int    // a process
-	Home                  string // of the operator, with a file "key"
+	Home                  string // the operator's home directory, with a file "key"
 	Data, Cache           string // directories of the server, with "p.db"
 	Allowed, Left         string // TCP addresses: the port is in --connect-ports, or not
 	UDP, Socket, Abstract string // addresses
@@ -68,7 +68,7 @@ type targets struct {
 
 // An attempt is something that an attacker tries. Its error means that it failed.
 type attempt struct {
-	name string // as docs/security.md has it
+	name string // the attack's name in docs/security.md
 	try  func(t *targets, o *server.Options) error
 	root bool // works without confinement for root only, or only on some systems
 }

@@ -195,7 +195,7 @@ func events(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("line %d is no event: %v %v: %s", i+1, err, unknown, line)
 		}
 		if last.Type == abi.EventRunFinished {
-			last.Seq, last.Run = 0, e.Run // of another run
+			last.Seq, last.Run = 0, e.Run // the event belongs to another run
 		}
 		if e.Seq != last.Seq+1 || e.Run == "" || last.Run != "" && e.Run != last.Run {
 			ts.Fatalf("line %d: event %d of run %s after event %d of run %s", i+1, e.Seq, e.Run, last.Seq, last.Run)
@@ -216,7 +216,7 @@ func events(ts *testscript.TestScript, _ bool, args []string) {
 // A watch collects the output of a process, and reports when a given string appears in it.
 type watch struct {
 	mu   sync.Mutex
-	all  bytes.Buffer // of stdout and stderr
+	all  bytes.Buffer // stdout and stderr
 	one  [2]bytes.Buffer
 	more chan struct{}
 }

@@ -77,7 +77,7 @@ func startUploadServer(t *testing.T, program string) *uploadServer {
 	t.Cleanup(func() { s.stop(t) })
 	require.True(t, s.output.wait("serving at ", s.ended), s.output.all.String())
 	var key string
-	require.Eventually(t, func() bool { // which comes through another pipe
+	require.Eventually(t, func() bool { // the log arrives through another pipe
 		s.output.mu.Lock()
 		defer s.output.mu.Unlock()
 		key = strings.TrimSpace(s.output.one[0].String())
@@ -135,7 +135,7 @@ func init() {
 // without returns the main function of the command on a kernel that lacks system calls.
 func without(calls ...string) func() {
 	return func() {
-		if !child.IsChild() { // it has the filter of the process that started it
+		if !child.IsChild() { // children have the seccomp filter of the process that started them
 			filter, err := jail.DenySyscalls(calls...)
 			if err != nil {
 				panic(err)

@@ -29,7 +29,7 @@ import (
 type server struct {
 	agent *agent.Agent
 	mu    sync.Mutex
-	waits map[string]*runlog.State // by thread
+	waits map[string]*runlog.State // paused runs by thread
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -29,7 +29,7 @@ type Options struct {
 type Encoder struct {
 	o       Options
 	started bool
-	lanes   map[string]*lane // of the run, under "", and of its inner runs
+	lanes   map[string]*lane // lanes of the run, under "", and of its inner runs
 	said    []json.RawMessage
 	size    int    // total bytes of said, including dropped messages
 	answer  string // text of the last message

@@ -119,7 +119,7 @@ type request struct {
 	header       http.Header
 	body         io.Reader // the body, or nil to send in
 	in           any       // sent as JSON unless nil
-	length       int64     // of body, if known
+	length       int64     // length of body, if known
 }
 
 // path formats a path with escaped segments.

@@ -22,7 +22,7 @@ import (
 const (
 	firstPause = 200 * time.Millisecond
 	maxPause   = 5 * time.Second
-	maxLine    = 64 << 20 // of a stream, in bytes
+	maxLine    = 64 << 20 // maximum line length in a stream, in bytes
 )
 
 // Follow yields the events of a run after a number, until the run ends or pauses. If the

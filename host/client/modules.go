@@ -15,12 +15,12 @@ import (
 // An Upload is a module to upload.
 type Upload struct {
 	Name    string // optional
-	Version string // of Name; defaults to the version that the module reports
+	Version string // version of the module; defaults to the version that the module reports
 	// Type is the media type: application/wasm, application/typescript,
 	// application/javascript or application/vnd.extism.manifest+json.
 	Type string
 	Body io.Reader
-	Size int64 // of Body in bytes, if known
+	Size int64 // size of Body in bytes, if known
 	// Progress, if not nil, is called at every stage.
 	Progress func(api.Progress)
 }

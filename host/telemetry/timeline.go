@@ -45,7 +45,7 @@ func (t timelines) Start(ctx context.Context, op tracing.Operation) (context.Con
 	at, within := ctx.Value(placeKey{}).(place)
 	if !within {
 		if op.Kind != tracing.OperationRun {
-			return ctx, func(tracing.Outcome) {} // of no run
+			return ctx, func(tracing.Outcome) {} // not a run
 		}
 		at = place{line: &growing{Timeline: api.Timeline{Run: op.Run.ID, Began: time.Now()}}}
 	}

@@ -47,8 +47,8 @@ const (
 	shapeInt64
 	shapeBool
 	shapeRaw
-	shapePointer // to a struct, which grow allocates
-	shapeList    // of structs; grow appends one
+	shapePointer // a pointer to a struct, which grow allocates
+	shapeList    // a list of structs; grow appends one
 	shapeOther
 )
 

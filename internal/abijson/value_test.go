@@ -48,7 +48,7 @@ type authored struct {
 	Message abi.Message        `json:"message"`
 	Error   *abi.Error         `json:"error,omitempty"`
 	Skip    string             `json:"-"`
-	private int                //nolint:unused // of no use is what it is there for
+	private int                //nolint:unused // unused: the codecs ignore unexported fields
 	Dash    string             `json:"-,"`
 }
 
@@ -165,7 +165,7 @@ func TestAuthorScalars(t *testing.T) {
 			continue
 		}
 		if _, ok := v.(struct{ *abi.Message }); ok {
-			continue // its methods are those of a nil pointer
+			continue // the embedded pointer is nil, which its methods do not expect
 		}
 		want, got := reflect.New(reflect.TypeOf(v)), reflect.New(reflect.TypeOf(v))
 		require.NoError(t, json.Unmarshal(plain, want.Interface()))

@@ -106,7 +106,7 @@ type Account struct {
 	level  Level
 	name   string
 	parent *Account
-	class  class // of reservations on this account itself
+	class  class // class of reservations on this account itself
 
 	peak atomic.Int64
 	sum  atomic.Int64 // total of used, for readers without the lock

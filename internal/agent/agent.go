@@ -42,7 +42,7 @@ const (
 // Options configure an agent.
 type Options struct {
 	Name        string // defaults to "agent"
-	Description string // its purpose; shown to agents that may transfer to it
+	Description string // the agent's purpose; shown to agents that may transfer to it
 	Model       model.Model
 	// ModelName and Params are part of each model request. Modules may change them for a
 	// call.
@@ -64,9 +64,9 @@ type Options struct {
 	Chain *chain.Chain
 
 	MaxSteps    int           // model calls of a run; DefaultMaxSteps when 0, at most MaxStepsBound
-	Limits      Limits        // of the calls of a run
-	Timeout     time.Duration // of a run; 0: none
-	ToolTimeout time.Duration // of one tool call; defaults to DefaultToolTimeout
+	Limits      Limits        // limits for the calls of a run
+	Timeout     time.Duration // time limit of a run; 0 for none
+	ToolTimeout time.Duration // time limit of one tool call; defaults to DefaultToolTimeout
 	Parallel    int           // maximum of concurrent tool calls; defaults to DefaultParallel
 	NoStream    bool          // ask the model for whole answers
 	// Memory limits how many bytes a run, with the runs inside it, makes the host hold:

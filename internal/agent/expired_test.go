@@ -27,7 +27,7 @@ func TestAnAnswerThatComesTooLate(t *testing.T) {
 	)
 
 	state := *paused.State
-	state.Expires = before // as if a week had gone by
+	state.Expires = before // simulate that a week has passed
 	seq, err := a.Resume(t.Context(), &state, map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage("true")})
 	require.NoError(t, err)
 	var end abi.Event

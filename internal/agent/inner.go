@@ -20,11 +20,11 @@ import (
 // sub-agent's run, with its forwarded events, is one change of the outer run.
 type innerJournal struct {
 	outer   *run
-	index   int // of the call, in its round
+	index   int // index of the call in its round
 	inner   *run
 	call    *abi.Call
 	forward []abi.EventType
-	events  []abi.Event // from an earlier process, not yet seen by inner's observers
+	events  []abi.Event // events from an earlier process, not yet seen by inner's observers
 }
 
 // innerPatience is the retry timeout of a sub-agent's run. In effect it is unlimited: the
@@ -37,7 +37,7 @@ var errNotInner = errors.New("this journal has one run")
 func (j *innerJournal) Create(_ context.Context, r *journal.Creation) error {
 	k := j.outer.recorder
 	j.outer.chain.Recording(func() {
-		k.call(j.index, &j.outer.state.Calls[j.index]) // its number of runs
+		k.call(j.index, &j.outer.state.Calls[j.index]) // the call's number of runs
 		k.inner(j.index, &runlog.ChildLog{Restarted: true, Log: logOf(r.Log)})
 	})
 	return j.flush(!r.Lazy, nil)

@@ -50,9 +50,9 @@ func TestLimits(t *testing.T) {
 		ran      int
 		finish   string
 		answer   string
-		limit    string // of the error; empty: none
-		action   string // of the last limit event
-		toolFree bool   // of the last request
+		limit    string // limit that the error names; empty if there is no error
+		action   string // action of the last limit event
+		toolFree bool   // whether the last request is without tools
 	}{
 		{name: "steps, error", steps: 1, replies: []scripted.Reply{thinking},
 			asked: 1, ran: 1, finish: abi.RunMaxSteps, limit: agent.LimitMaxSteps, action: "run_ended"},

@@ -32,7 +32,7 @@ type MemoryError = ending.MemoryError
 type memory struct {
 	delivery.Memory
 	run   *account.Account
-	state *account.Share // of the conversation and what belongs to it
+	state *account.Share // share for the conversation and its accompanying state
 	own   bool           // the accounts end with the run
 }
 

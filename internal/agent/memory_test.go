@@ -26,7 +26,7 @@ import (
 // A slowJournal takes a second for each commit.
 type slowJournal struct {
 	journal.Journal
-	bytes atomic.Int64 // of events that are persisted
+	bytes atomic.Int64 // bytes of persisted events
 }
 
 func (j *slowJournal) Create(context.Context, *journal.Creation) error { return nil }

@@ -218,7 +218,7 @@ func TestOwnModelFails(t *testing.T) {
 				AfterModel: func(ctx context.Context, c *hook.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 					_, err := c.Model(ctx, saying("judge x"))
 					require.True(t, ending.Is(err))
-					return nil, nil // which it cannot catch
+					return nil, nil // a run cannot catch this error
 				},
 			},
 		),

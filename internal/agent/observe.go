@@ -38,7 +38,7 @@ func (r *run) observeLast(ctx context.Context, e abi.Event) {
 	defer r.out.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.state.Observed == e.Seq-1 && r.state.LastSeq == e.Seq-1 { // they emitted nothing
+	if r.state.Observed == e.Seq-1 && r.state.LastSeq == e.Seq-1 { // the observers emitted nothing
 		r.state.Observed = e.Seq
 	}
 }

@@ -46,7 +46,7 @@ func (r *run) pause(ctx context.Context) {
 	out := r.prepare(e)
 	r.out.Unlock()
 	r.state.StepOpen, r.state.Streams, r.state.Revisions = r.stepOpen, r.chain.Streams().Load(), r.revs.Last()
-	if r.recorder != nil && r.delivered() { // by an outer wrapper, while one further in was pausing the run
+	if r.recorder != nil && r.delivered() { // an outer wrapper delivered while an inner one paused the run
 		r.recorder.head()
 	}
 	state := r.state

@@ -26,16 +26,16 @@ type recorder struct {
 
 	mu       sync.Mutex
 	chain    *chain.Run     // nil before the run begins
-	staged   []runlog.Entry // of phases that have ended
-	pending  runlog.Entry   // of the current phase
+	staged   []runlog.Entry // entries of phases that have ended
+	pending  runlog.Entry   // entry of the current phase
 	changed  bool           // staged or pending has a change
 	phase    int64
-	revision int64                   // of the messages when they were last recorded
+	revision int64                   // revision of the messages when they were last recorded
 	rounds   int                     // number of recorded rounds
-	fixed    *runlog.Fixed           // as last recorded
+	fixed    *runlog.Fixed           // the fixed fields as last recorded
 	progress *journal.Progress       // without usage
 	used     func() []abi.EntryStats // returns what entries used so far
-	bytes    int64                   // of staged and pending, counted as pending memory
+	bytes    int64                   // size of staged and pending, counted as pending memory
 	given    runlog.Originals        // messages that a rewrite may replace; nil after the first model call
 	rewrite  *journal.Rewrite        // for the next commit
 }

@@ -39,19 +39,19 @@ type run struct {
 	paused   *PausedError // set before run_paused is sent
 	journal  *journal.Options
 	recorder *recorder // nil without a journal
-	crashed  bool      // its previous process ended without ending or pausing the run
-	canceled bool      // it was resumed only to cancel it
+	crashed  bool      // the previous process ended without ending or pausing the run
+	canceled bool      // the run was resumed only to cancel it
 	lost     error     // error of the journal; set before the events end
 	memory   memory
 
 	out   sync.Mutex // held while an event is numbered and sent
 	mu    sync.Mutex // guards the parts of the state that parallel calls use
 	state runlog.State
-	ids   map[string]bool // of the input messages
+	ids   map[string]bool // ids of the input messages
 
 	admitted map[*Agent]*Admission
 	within   context.Context  // context of the next phase, if it changes
-	past     []abi.EntryStats // of agents that transferred the run
+	past     []abi.EntryStats // statistics of agents that transferred the run
 	parallel int              // maximum of concurrent tool calls
 	// room reserves a slot before a middleware makes a call of its own; nil: unlimited.
 	room     func(context.Context, hook.Own) (release func(), err error)
@@ -61,7 +61,7 @@ type run struct {
 	asked    *message.List // the last request, before modules changed it
 	flat     message.Flat  // cache of the messages of the last model request
 	revs     *message.Revisions
-	traced   tracing.Outcome // of the run
+	traced   tracing.Outcome // outcome for the trace of the run
 }
 
 func newRun(a *Agent, in Input) *run {

@@ -20,7 +20,7 @@ const MaxDepth = 8
 // ToolOptions describe an agent as a tool.
 type ToolOptions struct {
 	Name        string // defaults to the agent's name
-	Description string // its purpose, for the model
+	Description string // the sub-agent's purpose, for the model
 	// Parameters is a JSON Schema of the arguments. The agent receives the arguments as
 	// its user message. Defaults to one string "request", which is the message.
 	Parameters json.RawMessage

@@ -38,7 +38,7 @@ func TestConstructors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		middlewares []*inproc.Middleware
 		replies     []scripted.Reply
-		want        []string // what the model saw last
+		want        []string // the messages of the model's last request
 	}{
 		"WithInstruction": {[]*inproc.Middleware{native.WithInstruction("one"), native.WithInstruction("two")},
 			[]scripted.Reply{scripted.Text("done")}, []string{"S:base\n\none\n\ntwo", "U:hi"}},

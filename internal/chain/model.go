@@ -18,7 +18,7 @@ import (
 
 // A ModelRequest is a model request as it passes through the chain.
 type ModelRequest struct {
-	Messages *message.List // of the request: the instruction, then the state
+	Messages *message.List // the request's messages: the instruction, then the state
 	Tools    []abi.Tool
 	Model    string
 	Params   abi.Params

@@ -33,7 +33,7 @@ type queue struct {
 	events  []abi.Event
 	bytes   int64
 	shown   int64          // size of the events that the observers are processing
-	share   *account.Share // of the run's memory; nil if memory is not counted
+	share   *account.Share // share of the run's memory; nil if memory is not counted
 	dropped int64
 }
 

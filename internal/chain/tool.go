@@ -25,7 +25,7 @@ import (
 
 // A ToolCall describes a tool call for the chain to make.
 type ToolCall struct {
-	Call  abi.Call // its arguments are valid
+	Call  abi.Call // arguments are valid
 	Tool  abi.Tool
 	State *message.List
 	// Run calls the tool itself, inside all rings and after the gates. It is not called
@@ -53,7 +53,7 @@ func (c *ToolCall) mark(ended bool) {
 
 // A ToolOutcome is the outcome of one tool call.
 type ToolOutcome struct {
-	Call   abi.Call    // as it was executed
+	Call   abi.Call    // the call as it was executed
 	Result *abi.Result // an error result if the call failed
 	Source string      // "tool", "host", or the entry that answered or denied
 

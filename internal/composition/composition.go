@@ -52,7 +52,7 @@ const (
 type Entry struct {
 	Name  string
 	Ring  int
-	Skip  bool // its faults are skipped
+	Skip  bool // faults of this entry are skipped
 	Hooks map[abi.Hook]puppet.Script
 }
 

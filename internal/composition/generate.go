@@ -177,7 +177,7 @@ func (g generator) own(c *Composition) {
 		}
 		s := e.Hooks[h]
 		if s.Own = puppet.OwnTool; !ofTool(h) && g.IntN(2) == 0 {
-			s.Own = puppet.OwnModel // its hooks' reports do not name a tool call
+			s.Own = puppet.OwnModel // reports of the model's hooks do not name a tool call
 		}
 		e.Hooks[h] = s
 	}

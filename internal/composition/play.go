@@ -137,7 +137,7 @@ func (s *seen) forget() {
 // switchedOff reports whether a circuit breaker opened, which the prediction does not model.
 func (s *seen) switchedOff() bool {
 	return slices.ContainsFunc(s.events, func(e abi.Event) bool {
-		if e.Event != nil { // of the kid
+		if e.Event != nil { // an event of the sub-agent
 			e = *e.Event
 		}
 		return e.Type == abi.EventFault && e.Stage == string(ending.StageBreaker)

@@ -12,8 +12,8 @@ import (
 
 // An answer is the answer of the model or a tool, or of an entry that replaced it.
 type answer struct {
-	failed  bool // it is an error with the message text
-	isError bool // it is a tool's error result
+	failed  bool // the answer is an error with the message text
+	isError bool // the answer is a tool's error result
 	text    string
 	calls   []toolCall
 	source  string

@@ -121,7 +121,7 @@ func (p *prediction) allot(calls []toolCall) []*limit {
 		var arguments map[string]any
 		parses := c.arguments == "" || json.Unmarshal([]byte(c.arguments), &arguments) == nil
 		if !parses || !slices.Contains(p.told, c.name) {
-			continue // it calls no tool
+			continue // the step calls no tool
 		}
 		out[i] = p.countTool(c.name)
 		if out[i] != nil && !slices.ContainsFunc(beyond, func(l *limit) bool { return *l == *out[i] }) {

@@ -45,7 +45,7 @@ type function struct {
 // A Program is a generated module with its arguments and fuel.
 type Program struct {
 	Seed      uint64
-	Args      [][]uint64 // of each call; call i calls function i modulo the number of functions
+	Args      [][]uint64 // arguments of each call; call i calls function i modulo the number of functions
 	Budget    int64      // fuel
 	Slice     int64      // fuel granted at a time
 	functions []*function
@@ -635,7 +635,7 @@ func (g *generator) operation(t wasm.ValueType, depth int) []byte {
 		return b
 	}
 	o := operations[t][g.IntN(len(operations[t]))]
-	if o.truncates && g.IntN(8) > 0 { // it would mostly trap
+	if o.truncates && g.IntN(8) > 0 { // the instruction would mostly trap
 		return g.operation(t, depth)
 	}
 	var b []byte

@@ -13,10 +13,10 @@ type operation struct {
 	takes     []wasm.ValueType
 	gives     wasm.ValueType
 	lanes     int  // number of lanes if it accesses one; otherwise 0
-	inexact   bool // it may return a NaN, whose bits may differ
-	divides   bool // it traps if the second operand is 0
-	truncates bool // it traps if the operand does not fit
-	orders    bool // it compares integers by size
+	inexact   bool // may return a NaN, whose bits may differ
+	divides   bool // traps if the second operand is 0
+	truncates bool // traps if the operand does not fit
+	orders    bool // compares integers by size
 }
 
 // operations are all numeric instructions, by result type.

@@ -58,7 +58,7 @@ type Options struct {
 	// Secrets can be used in requests.
 	Secrets []Secret
 
-	Timeout       time.Duration // of an exchange including redirects; DefaultTimeout if 0
+	Timeout       time.Duration // time limit of an exchange including redirects; defaults to DefaultTimeout
 	RequestBytes  int           // size of a request body; DefaultRequestBytes if 0
 	ResponseBytes int           // size of a response body; DefaultResponseBytes if 0
 	Concurrent    int           // requests in flight, beyond which requests wait; DefaultConcurrent if 0

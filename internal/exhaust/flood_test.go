@@ -23,7 +23,7 @@ var (
 // Goals of TestFlood.
 const (
 	goalMemory = 1 << 30 // bytes above idle
-	goalRatio  = 1.5     // of the p99 of honest runs to that next to runs that only compute
+	goalRatio  = 1.5     // p99 of honest runs beside the flood, divided by p99 beside runs that only compute
 	goalCancel = time.Second
 )
 

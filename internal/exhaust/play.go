@@ -15,7 +15,7 @@ import (
 type Report struct {
 	Runs    int             // started
 	Refused int             // rejected by a quota or by the overloaded server
-	Cancel  []time.Duration // from the request to cancel a run to its end
+	Cancel  []time.Duration // times from the request to cancel a run to its end
 	Peak    int64           // largest resident memory of the server's process, bytes
 	Served  int             // finished runs of the neighbor
 	Longest time.Duration   // duration of the longest of them

@@ -24,7 +24,7 @@ import (
 // A Server is `agent-runner serve` as a process with a hard memory limit.
 type Server struct {
 	Program string // agent-runner
-	Dir     string // of its database, cache and log
+	Dir     string // directory for database, cache and log
 	Model   string // address of the operator's model
 	Memory  int64  // bytes; the kernel kills the process above it
 	Args    []string
@@ -34,7 +34,7 @@ type Server struct {
 	group    *cgroup
 	cmd      *exec.Cmd
 	ended    chan struct{} // closed when the process has exited
-	err      error         // of the process, after it has exited
+	err      error         // the process's error, after it has exited
 	client   *http.Client
 }
 

@@ -18,7 +18,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	took := 260 * time.Millisecond // of work
+	took := 260 * time.Millisecond // duration of the work
 	delay := budget.Charge("acme", took)
 	release(delay) // others have the processor now, acme after the delay
 

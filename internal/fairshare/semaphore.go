@@ -20,8 +20,8 @@ type Semaphore struct {
 
 	mu      sync.Mutex
 	free    int
-	tenants map[string]*tenant // that hold or wait for slots
-	waiting []*tenant          // that wait for slots, the least recently served first
+	tenants map[string]*tenant // tenants that hold or wait for slots
+	waiting []*tenant          // tenants that wait for slots, the least recently served first
 }
 
 // A tenant holds or waits for slots of a semaphore.

@@ -31,7 +31,7 @@ const (
 
 // A Case is a hostile module and its expected outcome.
 type Case struct {
-	Group string // of the catalogue
+	Group string // group in the catalogue
 	Name  string
 	// Module makes the module.
 	Module func() []byte
@@ -69,8 +69,8 @@ type Case struct {
 // Seen holds the events, requests and error of a run.
 type Seen struct {
 	Events   []abi.Event
-	Requests []Request // that reached the model
-	Err      error     // of run_finished
+	Requests []Request // requests that reached the model
+	Err      error     // error of run_finished
 }
 
 // Request is a request to the model.

@@ -47,7 +47,7 @@ const stuckAfter = 2 * time.Minute
 // A verdict is the outcome of one generated module, as a child process reports it.
 type verdict struct {
 	N     int
-	Begun bool // it is about to be loaded; there is no outcome yet
+	Begun bool // the case is about to be loaded; there is no outcome yet
 	Done  bool // all modules are done
 
 	Group, Outcome string

@@ -46,7 +46,7 @@ var hookLocals = []byte{2, 4, typeI32, 2, typeI64}
 type guest struct {
 	signatures [][]byte
 	imported   [][]byte
-	names      map[string]int // of imports
+	names      map[string]int // indexes of imports by name
 	declared   [][]byte
 	bodies     [][]byte
 	exported   [][]byte

@@ -478,7 +478,7 @@ func storing(n, bytes int) []byte {
 		const key, value = 0x600, 0x30000
 		g.memory(4 + (value+bytes)>>16)
 		text := join(i32(value), i32('1'), i32(bytes), fill)
-		if bytes > 1 { // as a string, because numbers cannot be long
+		if bytes > 1 { // a string, because numbers cannot be long
 			text = join(text, i32(value), i32('"'), store8(0), i32(value+bytes-1), i32('"'), store8(0))
 		}
 		return join(text, count(n0, n,

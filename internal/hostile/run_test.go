@@ -87,7 +87,7 @@ type hookCall struct {
 	wall  time.Duration // without the time in next
 	own   time.Duration // the same without the time of other threads
 	cpu   time.Duration // processor time
-	waits bool          // it called next, whose work counts in own and cpu
+	waits bool          // the hook called next, whose work counts in own and cpu
 	err   error
 	left  bool // err says that its result was no longer needed, for example because another module closed its stream
 }
@@ -134,7 +134,7 @@ type outcome struct {
 	Seen
 	refusal error // nil if it ran
 	digest  string
-	rebuilt bool // its instances cannot be reset
+	rebuilt bool // the module's instances cannot be reset
 	load    time.Duration
 	calls   []hookCall
 }

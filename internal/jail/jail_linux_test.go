@@ -191,7 +191,7 @@ func TestEnforce(t *testing.T) {
 
 	for _, tt := range []struct {
 		profile, attempt, arg string
-		abi                   int // of Landlock that it needs; -1: seccomp
+		abi                   int // the Landlock ABI version that the case needs; -1: seccomp
 		want                  string
 	}{
 		{"landlock", "nothing", "", 1, "allowed"},

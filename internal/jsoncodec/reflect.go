@@ -166,7 +166,7 @@ func isNumber(t reflect.Type) bool {
 
 // within prepends step to the path of an error.
 func within(err error, step string) error {
-	e, ok := err.(*valueError) //nolint:errorlint // it is wrapped in nothing
+	e, ok := err.(*valueError) //nolint:errorlint // the error is never wrapped
 	if !ok {
 		return err
 	}

@@ -49,7 +49,7 @@ func ReadStrict(b []byte, v any) (unknown []string, err error) {
 	t := Parser{B: b, unknown: &unknown}
 	t.Space()
 	if err := t.author(reflect.ValueOf(v).Elem()); err != nil {
-		if e, ok := err.(*valueError); ok { //nolint:errorlint // it is wrapped in nothing
+		if e, ok := err.(*valueError); ok { //nolint:errorlint // the error is never wrapped
 			e.text += " (at byte " + strconv.Itoa(t.I) + ")"
 		}
 		return nil, err

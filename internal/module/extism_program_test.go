@@ -242,7 +242,7 @@ func TestExtismPrograms(t *testing.T) {
 			p.do(opVarSet, 1, 2, 0)
 			p.show(3, 4, 6, 7)
 		},
-		func(p *program) { // it exists in the next call, and is deleted
+		func(p *program) { // the variable exists in the next call, and is deleted
 			name(p, 1, "a")
 			p.do(opVarGet, 1, 0, 2)
 			p.do(opLoad64, 2, 0, 3)
@@ -314,7 +314,7 @@ func TestExtismRandomPrograms(t *testing.T) {
 }
 
 func randomProgram(random *rand.Rand, p *program) {
-	lengths := map[byte]int{} // of the blocks in registers 1 to 9
+	lengths := map[byte]int{} // lengths of the blocks in registers 1 to 9
 	shown := []byte{}
 	observe := func(fn func(d byte)) { // results go to registers 10 to 29
 		if d := byte(10 + len(shown)); d < scratch {

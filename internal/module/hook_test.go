@@ -31,7 +31,7 @@ func TestFaults(t *testing.T) {
 	roomy := load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{MemoryBytes: 256 << 20}})
 	for name, tc := range map[string]struct {
 		letter, want string
-		kind         sandbox.FaultKind // of the sandbox's fault; empty for other faults
+		kind         sandbox.FaultKind // kind of the sandbox's fault; empty for other faults
 		module       *Module
 	}{
 		"trap":                {"t", "unreachable executed", sandbox.FaultTrap, m},

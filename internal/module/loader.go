@@ -119,7 +119,7 @@ func (l *Loader) LoadBytes(ctx context.Context, name string, b []byte, limits po
 // A source describes the origin of a module.
 type source struct {
 	name     string
-	config   map[string]string // from an Extism manifest
+	config   map[string]string // the configuration of an Extism manifest
 	warnings []string
 }
 

@@ -47,7 +47,7 @@ type Module struct {
 	image  *sandbox.Image // taken after describe
 	desc   abi.Description
 	hooks  []abi.Hook
-	schema *jsonschema.Resolved // of the configuration; nil if the module gives none
+	schema *jsonschema.Resolved // schema of the configuration; nil if the module has none
 	packed *replay.PackedModule // for fault bundles; nil if faults are not recorded
 
 	once sync.Once // guards Close

@@ -92,7 +92,7 @@ func Chromium(t testing.TB) string {
 
 // install installs the packages once per process. Install coordinates several processes.
 var install = sync.OnceValues(func() (string, error) {
-	root, err := os.Getwd() // of the package under test
+	root, err := os.Getwd() // the folder of the package under test
 	if err != nil {
 		return "", err
 	}

@@ -19,7 +19,7 @@ type gauge struct {
 
 // A system reads limits and memory usage from the operating system.
 type system struct {
-	root   string // of the file system
+	root   string // root of the file system
 	limits func() (address, data uint64)
 }
 

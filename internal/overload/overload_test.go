@@ -107,7 +107,7 @@ func TestLimits(t *testing.T) {
 		operators int64
 		rlimits   [2]uint64
 		want      map[string]int64
-		pressure  float64 // of the largest
+		pressure  float64 // pressure of the largest account
 	}{
 		"machine": {files{"proc/meminfo": meminfo}, 0, [2]uint64{1<<64 - 1, 1<<64 - 1}, map[string]int64{"the machine's memory": 8 * gib}, 500 * 4096.0 / (8 * gib)},
 		"flag":    {files{"proc/meminfo": meminfo}, gib, [2]uint64{1<<64 - 1, 1<<64 - 1}, map[string]int64{"--memory-limit": gib, "the machine's memory": 8 * gib}, 500 * 4096.0 / gib},

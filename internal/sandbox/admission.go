@@ -110,7 +110,7 @@ type admission struct {
 	mu      sync.Mutex
 	total   int64
 	free    int64            // guarded by mu
-	held    map[string]int64 // by tenants with names; guarded by mu
+	held    map[string]int64 // bytes held by named tenants; guarded by mu
 	waiting []*reservation   // guarded by mu
 	closed  bool             // guarded by mu
 }

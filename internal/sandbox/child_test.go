@@ -55,7 +55,7 @@ func TestCloseStopsChildren(t *testing.T) {
 	module, other := costly(), append(costly(), 0, 1, 0) // with a custom section
 	var wg sync.WaitGroup
 	errs := make(chan error, 2)
-	for _, b := range [][]byte{module, other} { // one runs and one waits for its turn
+	for _, b := range [][]byte{module, other} { // one compiles, the other waits for its turn
 		wg.Go(func() {
 			_, err := s.Load(t.Context(), "costs.wasm", b, Limits{})
 			errs <- err

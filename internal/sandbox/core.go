@@ -22,7 +22,7 @@ type core struct {
 	module    api.Module
 	memory    api.Memory
 	linear    image.Memory
-	globals   []api.MutableGlobal // that a snapshot contains
+	globals   []api.MutableGlobal // the globals that a snapshot contains
 	fuel      api.MutableGlobal   // counter of metering; nil while the start function runs
 	depth     api.MutableGlobal   // counter of metering, like fuel
 	functions map[string]api.Function
@@ -124,7 +124,7 @@ func (c *core) restoreGlobals(s *image.Snapshot) {
 func (c *core) reset() (own int64, ok bool) {
 	s := c.linear.Snapshot()
 	if s == nil || c.memory == nil || uint64(c.memory.Size()) != s.Size() {
-		return 0, false // it never started, or its memory grew, which cannot shrink
+		return 0, false // the instance never started, or its memory grew, which cannot shrink
 	}
 	own = c.linear.Reset()
 	c.restoreGlobals(s)

@@ -34,7 +34,7 @@ type tank struct {
 	granted   int64 // fuel granted to the guest
 	imports   int64 // fuel used by imports
 	unchecked int64 // fuel used by imports since the limits were checked
-	rest      int64 // of granted, at the end
+	rest      int64 // the unused part of granted, at the end
 
 	stack int64 // bytes of stack granted, as estimated
 

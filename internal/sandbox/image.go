@@ -17,15 +17,15 @@ import (
 type Image struct {
 	sandbox *Sandbox
 	ref     *codeRef
-	code    *code // of ref
+	code    *code // the code of ref
 	name    string
 	limits  Limits
-	stages  []stage // of Prepare; none in an image from Load
+	stages  []stage // stages of Prepare; none in an image from Load
 	pool    pool
 
 	// Only while the image is prepared, and nil if unknown:
-	start   *image.Snapshot // that its last stage starts from
-	similar *image.Snapshot // that its own snapshot probably resembles
+	start   *image.Snapshot // the snapshot that the last stage starts from
+	similar *image.Snapshot // a snapshot that this image's own probably resembles
 
 	mu     sync.Mutex
 	closed bool // guarded by mu

@@ -57,27 +57,27 @@ type Report struct {
 // call at a time.
 type Instance struct {
 	image   *Image
-	ref     *codeRef // to the code of image
+	ref     *codeRef // reference to the code of image
 	core    *core
 	guest   Guest
-	context wazeroContext // of calls of wazero
+	context wazeroContext // context for calls of wazero
 
 	mu      sync.Mutex
 	busy    bool         // guarded by mu
 	dead    bool         // guarded by mu
 	closed  bool         // guarded by mu
-	calling *callContext // of the call that runs; guarded by mu
+	calling *callContext // context of the running call; guarded by mu
 
 	// The following fields belong to the goroutine of the running call.
-	value any // of the configuration
+	value any // value from the configuration
 	wasi  wasi.Process
 
-	export     string       // that is being called
-	stack      []uint64     // its parameters, and then its results
+	export     string       // the export that is being called
+	stack      []uint64     // the export's parameters, and then its results
 	inside     string       // the import that was called last
 	depth      int          // the number of guests that wait for this call
 	hostCtx    *callContext // for imports
-	tenant     *Tenant      // of the call; never nil
+	tenant     *Tenant      // the call's tenant; never nil
 	cpuRelease func()       // releases the processor; nil if none was acquired
 	watch      stopwatch
 	tank       tank
@@ -250,7 +250,7 @@ func (in *Instance) end() {
 	in.busy, in.calling = false, nil
 	closed := in.closed
 	if in.dead {
-		in.core.functions = nil // they reference the guest's stack, which may be large
+		in.core.functions = nil // the functions reference the guest's stack, which may be large
 	}
 	in.mu.Unlock()
 	if closed {

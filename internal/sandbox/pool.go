@@ -23,7 +23,7 @@ type pool struct {
 
 type idle struct {
 	core  *core
-	bytes int64 // that it does not share
+	bytes int64 // bytes that the instance does not share
 	since time.Time
 }
 

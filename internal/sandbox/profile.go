@@ -47,7 +47,7 @@ type profileNode struct {
 // A ProfileSample is the cost of a function with one call stack.
 type ProfileSample struct {
 	Module string   // the name that it was loaded with
-	Export string   // that the host called
+	Export string   // the export that the host called
 	Stack  []string // the function, its caller, and so on
 	Calls  int64
 	Fuel   int64 // without that of the functions that it called

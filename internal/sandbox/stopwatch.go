@@ -11,11 +11,11 @@ const maxLap = 25 * time.Millisecond
 type stopwatch struct {
 	began        time.Time
 	used, waited time.Duration // up to since
-	since        time.Duration // of the last start, pause, resume or reading, after began
+	since        time.Duration // time of the last start, pause, resume or reading, measured from began
 	running      bool
 
 	marks  bool          // whether to make marks
-	thread int           // of the last mark; 0 if unknown
+	thread int           // the thread at the last mark; 0 if unknown
 	busy   time.Duration // upper bound of the thread's processor time at the mark
 	marked time.Duration // the guest's running time at the mark
 }
@@ -65,7 +65,7 @@ func (w *stopwatch) mark() {
 // was since, which is not before the last mark. It returns 0 if that is unknown.
 func (w *stopwatch) worked(since time.Duration) time.Duration {
 	thread, busy := threadTime()
-	if thread == 0 || thread != w.thread { // it continued on another thread
+	if thread == 0 || thread != w.thread { // the goroutine continued on another thread
 		return 0
 	}
 	return busy - w.busy - max(0, since-w.marked)

@@ -15,7 +15,7 @@ import (
 
 // readmes holds the READMEs of the SDKs. Their code blocks become the files of a module.
 var readmes = map[string]struct {
-	files map[string]string // from a block's language to its file
+	files map[string]string // maps a block's language to its file
 	setup func(t *testing.T, sdk string, p *toolchain.Project)
 }{
 	"c": {map[string]string{"c": "guard.c"}, func(t *testing.T, sdk string, p *toolchain.Project) {

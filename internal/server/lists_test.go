@@ -166,7 +166,7 @@ func TestListsHaveCursors(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	furnishLists(t, f, 5)
-	cursors := map[string]string{} // of acme and of the operator, by path
+	cursors := map[string]string{} // cursors of acme and of the operator, by path
 	for _, l := range lists {
 		key := f.acme
 		if l.operator {

@@ -14,7 +14,7 @@ import (
 // An evictor ends the runs of this process that hold the most memory.
 type evictor struct {
 	log     *slog.Logger
-	process *account.Account // of the process
+	process *account.Account // the account of the process
 
 	mu       sync.Mutex
 	canceled map[*account.Account]bool // runs that were canceled and have not ended

@@ -352,7 +352,7 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 	}
 	require.Len(t, ids, 4)
 	for range ids {
-		<-g.asked // from within their hooks
+		<-g.asked // both ask from within their hooks
 	}
 	var kept struct{ Modules []api.Module }
 	servers[0].ok("GET", "/v1/modules", f.acme, nil, &kept)

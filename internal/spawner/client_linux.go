@@ -36,7 +36,7 @@ type child struct {
 	id      uint64
 	started chan error
 	ended   chan struct{}
-	err     error // how it ended; read after ended
+	err     error // how the process ended; read after ended
 }
 
 // Start starts a spawner for a list of commands, whose environment it reads with getenv.
@@ -197,7 +197,7 @@ func (c *Client) deliver(r reply) {
 
 // Close ends the spawner, and the commands that still run.
 func (c *Client) Close() error {
-	_ = c.conn.CloseWrite() // it replies how its processes end
+	_ = c.conn.CloseWrite() // the spawner replies how its processes end
 	<-c.read
 	c.conn.Close()
 	return c.cmd.Wait()

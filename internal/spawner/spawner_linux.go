@@ -25,7 +25,7 @@ const (
 // The exit codes of a spawner and of a process that cannot become its command.
 const (
 	exitFailed     = 1
-	exitNotStarted = 127 // as in a shell
+	exitNotStarted = 127 // a shell's exit status for a missing command
 )
 
 // socketFD is the spawner's end of its socket.

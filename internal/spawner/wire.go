@@ -46,6 +46,6 @@ type reply struct {
 
 const (
 	maxPacket    = 4 << 10
-	maxProcesses = 256 // of one spawner at a time
+	maxProcesses = 256 // for one spawner at a time
 	streams      = 3   // descriptors of a start request
 )

@@ -45,7 +45,7 @@ type Evidence struct {
 // A Crash describes the unclean exit of a process that executed a run.
 type Crash struct {
 	Process
-	Account RunAccount // of the run; zero if the last heartbeat did not report it
+	Account RunAccount // the run's account; zero if the last heartbeat did not report it
 	Largest bool       // the last heartbeat reported no run that held more
 	Alone   bool       // the process had resumed the run as the only suspect
 	Killed  bool       // the OOM killer killed a process of the cgroup after the last heartbeat

@@ -9,7 +9,7 @@ import (
 
 // A QuotaError reports that a quota is exhausted.
 type QuotaError struct {
-	Quota string // its name in [TenantQuota]'s JSON
+	Quota string // the quota's name in [TenantQuota]'s JSON
 	Limit int64
 	Used  int64
 	// RetryAfter is the time until the quota may allow more; 0 if only the tenant or the

@@ -27,7 +27,7 @@ type StoredAgent struct {
 // Limits of the agents of a tenant.
 const (
 	maxAgents        = 1000
-	maxAgentVersions = 100 // of one agent; the oldest are deleted
+	maxAgentVersions = 100 // per agent; the oldest are deleted
 )
 
 const agentColumns = `name, version, digest, body, modules, created_ms`

@@ -15,9 +15,9 @@ type Usage struct {
 	Runs             int64  // runs that started
 	PromptTokens     int64
 	CompletionTokens int64
-	Fuel             int64 // of the module
-	WallMS           int64 // of the runs, or of the module's hooks
-	Calls            int64 // of the model, or of the module's hooks
+	Fuel             int64 // fuel of the module
+	WallMS           int64 // wall time of the runs, or of the module's hooks
+	Calls            int64 // calls of the model, or of the module's hooks
 	JournalBytes     int64 // written to the journal; up to 64 KiB of a run in progress are counted late
 }
 

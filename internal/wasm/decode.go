@@ -49,7 +49,7 @@ type decoder struct {
 	limits Limits
 	m      *Module
 
-	functionTypes  []uint32 // of all functions, imported ones first
+	functionTypes  []uint32 // types of all functions, imported ones first
 	globalTypes    []GlobalType
 	tableTypes     []Table
 	imported       struct{ functions, globals int }

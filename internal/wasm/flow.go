@@ -48,7 +48,7 @@ const noNode = -1
 // scope is an open block of the body that is being read.
 type scope struct {
 	op     Opcode
-	label  int32 // its head if it is a loop, otherwise its end
+	label  int32 // the head of a loop, or the end of another block
 	orElse int32 // label of the else arm of an if
 	used   bool  // a branch targets the label
 	dead   bool  // the block is unreachable

@@ -46,7 +46,7 @@ type redact struct {
 	RestoreArguments bool `json:"restore_arguments" doc:"with token: a tool gets what the tokens in its arguments stand for"`
 	RestoreOutput    bool `json:"restore_output" doc:"with token: the user gets what the tokens in an answer stand for"`
 
-	labels  []string // of the kinds with tokens
+	labels  []string // labels of the kinds with tokens
 	blocks  bool     // some kind has the strategy block
 	scan    scanner  // all kinds, for requests to the model
 	given   scanner  // the same, for text that the model did not write
@@ -56,7 +56,7 @@ type redact struct {
 	begun   scanner  // for the arguments of calls in the initial messages
 	back    scanner  // replaces tokens in arguments by their values
 
-	vault vault // of the running hook
+	vault vault // the running hook's vault
 }
 
 // Configure compiles the scanners.

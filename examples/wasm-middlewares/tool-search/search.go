@@ -91,9 +91,9 @@ func choose(list []entry, selected string) []string {
 
 // The score of a word by the place where it occurs. Only the highest counts.
 const (
-	inPart        = 10 // it equals a part of the name
-	withinPart    = 5  // it occurs within a part
-	withinName    = 3  // it occurs in the name, across parts
+	inPart        = 10 // the word equals a part of the name
+	withinPart    = 5  // the word occurs within a part
+	withinName    = 3  // the word occurs in the name, across parts
 	inDescription = 2
 )
 

@@ -16,13 +16,13 @@ import (
 // host's own spans.
 type item struct {
 	name   string
-	id     string // of a span; empty for a record
+	id     string // the span's id; empty for a record
 	parent string // the enclosing span; empty for none
 	client bool   // a span of a call that leaves the process
-	begin  int64  // of a span, Unix time in milliseconds
-	end    int64  // of a span, or time of the event
+	begin  int64  // start of a span, Unix time in milliseconds
+	end    int64  // end of a span, or time of the event
 	step   int
-	level  int    // of the log
+	level  int    // log level
 	failed string // error.type
 	attrs  []attr
 	said   []attr // content, which may be omitted or cut
@@ -272,7 +272,7 @@ func (o *open) record(e *abi.Event) item {
 	it.opt("agent_runner.entry", e.Entry)
 	it.opt("agent_runner.hook", string(e.Hook))
 	switch e.Type {
-	case abi.EventMessage: // of a module that answered in the model's place
+	case abi.EventMessage: // a module answered in the model's place
 		it.add("agent_runner.origin", e.Message.Origin)
 		it.message(e.Message)
 	case abi.EventCustom:

@@ -324,7 +324,7 @@ func (c *checker) member(s, properties, patterns map[string]any, name string, va
 	for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
 		switch matches, sure := c.matches(pattern, name); {
 		case !sure:
-			known = true // it may match
+			known = true // the pattern may match
 		case matches:
 			known = true
 			c.check(patterns[pattern], value, at.key(name))

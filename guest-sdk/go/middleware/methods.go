@@ -13,7 +13,7 @@ import (
 type method struct {
 	hook abi.Hook
 	at   place
-	want string // its type, for error messages
+	want string // the expected type, for error messages
 	has  func(v any) bool
 	find finder
 }

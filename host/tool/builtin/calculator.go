@@ -38,7 +38,7 @@ func newCalculator() tool.Tool {
 
 // Limits of a result's text.
 const (
-	maxDecimals = 100 // of a number with finitely many decimals
+	maxDecimals = 100 // for a number with finitely many decimals
 	approximate = 34  // significant digits of any other number, as in decimal128
 	maxFraction = 40  // characters of a fraction that follows an approximation
 )

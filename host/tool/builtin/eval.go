@@ -16,7 +16,7 @@ const (
 	maxNesting    = 64    // levels of parentheses, signs and powers
 	maxBits       = 32768 // bits of a numerator or denominator: about 9,860 digits
 	maxExponent   = 10000 // absolute value of a literal's decimal exponent and of the exponent of ^
-	maxArguments  = 64    // of a function
+	maxArguments  = 64    // per function
 	maxDigits     = 1000  // absolute value of the second argument of round
 )
 

@@ -22,7 +22,7 @@ import (
 const (
 	maxPath    = 4096     // bytes of a path
 	maxOutput  = 64 << 10 // bytes of a result, which the model has to read
-	maxEntries = 10000    // of one directory
+	maxEntries = 10000    // per directory
 	maxVisited = 200000   // entries of all directories of one call
 	maxDepth   = 32       // levels of directories
 )

@@ -63,7 +63,7 @@ func TestParseOptions(t *testing.T) {
 
 func TestReadLine(t *testing.T) {
 	t.Parallel()
-	for _, size := range []int{16, 64, 4096} { // of the reader's buffer
+	for _, size := range []int{16, 64, 4096} { // sizes of the reader's buffer
 		in := "short\n" + strings.Repeat("a", 1000) + "z\n" + strings.Repeat("b", 99) + "\nend"
 		r := bufio.NewReaderSize(strings.NewReader(in), size)
 		line, long, err := readLine(r, 100)

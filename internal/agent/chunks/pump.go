@@ -71,7 +71,7 @@ func made[R any](what string, maker func() (R, error)) (res R, err error) {
 
 // A passing is a stream in progress.
 type passing struct {
-	ctx    context.Context // of the maker
+	ctx    context.Context // the producer's context
 	cancel func()
 	out    chunk.Sink
 	joiner joiner
@@ -82,7 +82,7 @@ type passing struct {
 
 	mu     sync.Mutex // held while chunks are passed on
 	ended  bool
-	failed error // of out
+	failed error // the error that out returned
 	broken any   // the value with which out panicked
 }
 

@@ -78,7 +78,7 @@ func TestPump(t *testing.T) {
 					return tc.out
 				}, true, "it", func(ctx context.Context, put putter) (int, error) {
 					require.NoError(t, put(text("a")))
-					<-ctx.Done() // which ends with it
+					<-ctx.Done() // the context ends with it
 					return 0, put(text("b"))
 				})
 			}

@@ -29,7 +29,7 @@ type Queue struct {
 	full    bool // the run waits for room
 	closed  bool
 
-	timer *time.Timer // of a polling caller; created on first use
+	timer *time.Timer // timer of a polling caller; created on first use
 
 	more chan struct{} // holds a token for a caller that waits or polls
 	room chan struct{} // holds a token for a run that waits

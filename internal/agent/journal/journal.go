@@ -118,7 +118,7 @@ type StoredRun struct {
 // A Claim asks to take over a run.
 type Claim struct {
 	Run   string
-	Epoch int64 // of the run when it was loaded
+	Epoch int64 // the run's epoch when it was loaded
 	Owner string
 	Lease time.Duration
 	// Steal claims the run before the lease of its owner expires. The owner must be

@@ -10,7 +10,7 @@ import (
 // A Rewrite replaces input messages of a run in its journal, because modules changed or
 // removed them before the first model call. It is part of the commit with that change.
 type Rewrite struct {
-	Title string // of the run
+	Title string // the run's title
 	// Messages holds the replacements by message id.
 	Messages map[string]json.RawMessage
 }

@@ -83,10 +83,10 @@ func openStore(t *testing.T) store.Store {
 // A world records the side effects of runs. It outlasts the simulated processes.
 type world struct {
 	mu     sync.Mutex
-	calls  map[string]int // of tools, by call
+	calls  map[string]int // number of executions by tool call
 	models int
-	seen   map[int64]abi.EventType // by the worker's observer
-	depth  int                     // of the agent that works in the world: 1 is a tool of another, and so on
+	seen   map[int64]abi.EventType // events seen by the worker's observer
+	depth  int                     // nesting depth of the agent that works in the world: 1 is a tool of another, and so on
 }
 
 func (w *world) count(key string) {
@@ -314,7 +314,7 @@ func live(t *testing.T, at int64, after bool, depth int) (w *world, c *taker, wr
 	for range 5 {
 		c.catchUp(s)
 		info, loadErr := s.Run(t.Context(), "r")
-		if errors.Is(loadErr, journal.ErrNoRun) { // it died before there was a run
+		if errors.Is(loadErr, journal.ErrNoRun) { // the process died before it created the run
 			require.Zero(t, c.last)
 			_ = c.take(w.agent(t, m.Journal).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}}))
 			continue

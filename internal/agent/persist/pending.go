@@ -51,10 +51,10 @@ func (w *Writer) write(c *journal.Commit) (sync <-chan error, err error) {
 
 // A pendingSync is a commit that is written and may not be synced yet.
 type pendingSync struct {
-	previous *pendingSync // its events come first
+	previous *pendingSync // the events of previous come first
 	synced   <-chan error // nil if the commit is lazy
 	events   []delivery.Event
-	bytes    int64 // of changes, counted as pending memory
+	bytes    int64 // size of the changes, counted as pending memory
 	waiters  []*waiter
 	done     chan struct{}
 	err      error // set before done is closed

@@ -185,7 +185,7 @@ func (d *busyDisk) Commit(_ context.Context, c *journal.Commit) error {
 	c.Written()
 	d.waits.Add(1)
 	time.Sleep(diskTakes)
-	d.safe.Store(max(d.safe.Load(), n)) // they end in their order
+	d.safe.Store(max(d.safe.Load(), n)) // syncs end in their order
 	return nil
 }
 
@@ -207,7 +207,7 @@ func TestWaitsForTheDisk(t *testing.T) {
 	const thinks = 10 * time.Millisecond
 	for _, c := range []struct {
 		name   string
-		steps  int // that have a tool
+		steps  int // number of steps with a tool
 		unsafe bool
 		waits  int64
 		writes int64 // 0: it is not said

@@ -55,7 +55,7 @@ func rememberList(t *testing.T, steps *int) *inproc.Middleware {
 func TestRevisionsAfterResume(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		forget  bool // as if an earlier version had paused the run, without the counter
+		forget  bool // simulate an earlier version, which paused the run without the counter
 		journal bool
 	}{"state": {}, "state of an earlier version": {forget: true}, "journal": {journal: true}} {
 		t.Run(name, func(t *testing.T) {

@@ -50,7 +50,7 @@ type Change struct {
 
 // A Position is the position of a run in its journal.
 type Position struct {
-	Epoch   int64 // of the claim
+	Epoch   int64 // the claim's epoch
 	Entries int64 // in the log
 	LastSeq int64 // number of the last event
 	Bytes   int64 // written so far, as [journal.Commit.Bytes] counts
@@ -70,14 +70,14 @@ type Writer struct {
 	run    string
 	epoch  int64
 	source Source
-	cancel context.CancelCauseFunc // of the run
+	cancel context.CancelCauseFunc // cancels the run
 	memory *delivery.Memory
 
 	mu      sync.Mutex
 	events  []delivery.Event // not committed yet
 	ready   int              // number of events that are not held
 	waiters []*waiter
-	err     error // of the journal: nothing is committed any more
+	err     error // the journal's error, after which nothing is committed
 	shedder shedder
 
 	entries  int64        // in the log

@@ -150,7 +150,7 @@ type builder struct {
 	calls    []CallState
 	inner    map[int]*ChildLog
 	phase    int64
-	records  []PhaseDelta // of the current phase
+	records  []PhaseDelta // changes of the current phase
 }
 
 func (f *builder) add(e *Entry) error {

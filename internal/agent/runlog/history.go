@@ -80,10 +80,10 @@ func ReadHistory(kept *journal.StoredRun) (*History, error) {
 type reader struct {
 	history *History
 	fold    *builder
-	rank    map[string]int // of the entries, outermost first
+	rank    map[string]int // positions of the entries, outermost first
 
 	phase    int64
-	deeds    map[string]RecordedCall // of the current phase, by key
+	deeds    map[string]RecordedCall // recorded calls of the current phase, by key
 	name     Phase
 	step     int
 	messages []abi.Message // before the current phase

@@ -65,7 +65,7 @@ func TestSafeCutsResults(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		in   abi.Content
-		want string // of the text
+		want string // expected text
 	}{
 		"a text":             {abi.Text(strings.Repeat("x", 101)), strings.Repeat("x", 100) + "\n[cut: this has 101 bytes; at most 100 bytes of a result are kept]"},
 		"in a rune":          {abi.Text(strings.Repeat("x", 99) + "ä"), strings.Repeat("x", 99) + "\n[cut: this has 101 bytes; at most 100 bytes of a result are kept]"},

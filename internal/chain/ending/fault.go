@@ -10,7 +10,7 @@ import (
 type FaultError struct {
 	Entry  string // empty if the fault occurred while the module was loaded
 	Module string // the name that the module was loaded under; empty for native Go
-	Digest string // of the module's bytes; empty for native Go
+	Digest string // digest of the module's bytes; empty for native Go
 	Hook   abi.Hook
 	Stage  Stage
 

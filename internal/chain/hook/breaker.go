@@ -32,7 +32,7 @@ const (
 type breaker struct {
 	mu      sync.Mutex
 	faults  int           // consecutive
-	pause   time.Duration // of the last opening
+	pause   time.Duration // pause of the last opening
 	opened  time.Time     // zero while closed
 	trying  bool
 	nowFunc func() time.Time

@@ -23,10 +23,10 @@ import (
 const (
 	maxNext      = 64        // calls of next
 	maxEmits     = 256       // custom events
-	maxEmitBytes = 256 << 10 // of one custom event
-	maxEmitted   = 2 << 20   // of all custom events together
+	maxEmitBytes = 256 << 10 // for one custom event
+	maxEmitted   = 2 << 20   // for all custom events together
 	maxLogs      = 256       // log lines
-	maxLogBytes  = 8 << 10   // of one log line; longer ones are truncated
+	maxLogBytes  = 8 << 10   // for one log line; longer ones are truncated
 )
 
 // A Call is one hook call as the middleware sees it: the requests that it can make to the host
@@ -36,7 +36,7 @@ type Call struct {
 	Hook abi.Hook
 
 	run    *Run
-	ctx    context.Context // of the hook
+	ctx    context.Context // the hook's context
 	member *Member
 	lists  [2]*message.List
 	next   func(ctx context.Context, patch any) (any, error)

@@ -21,7 +21,7 @@ import (
 
 // Limits of the values of one scope: of an entry, or of the keys that a ring shares.
 const (
-	maxBytes = 4 << 20 // of keys and values together
+	maxBytes = 4 << 20 // keys and values together
 	maxKeys  = 4096
 )
 
@@ -37,7 +37,7 @@ type Values struct {
 	pending map[scopedKey]int64 // additions of calls in progress to counters
 	holds   map[*Hold]bool      // holds of exchanges in progress that have changed values
 
-	share *account.Share // of the run's memory; nil if memory is not counted
+	share *account.Share // share of the run's memory; nil if memory is not counted
 }
 
 type value struct {

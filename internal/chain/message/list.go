@@ -54,7 +54,7 @@ func roomy(n int) []*item { return make([]*item, 0, n+n/4+8) }
 type item struct {
 	message abi.Message
 	json    atomic.Pointer[[]byte]
-	size    atomic.Int64 // of the message, in bytes; 0 until it is computed
+	size    atomic.Int64 // size of the message in bytes; 0 until it is computed
 }
 
 func (it *item) encoded() []byte {

@@ -34,7 +34,7 @@ type Record struct {
 
 	bytes      int64          // approximate size of the record
 	asked      int64          // size of the interrupts, included in bytes
-	share      *account.Share // of the run's memory; nil if memory is not counted
+	share      *account.Share // share of the run's memory; nil if memory is not counted
 	dirty      []string       // keys of entries that changed since they were last persisted
 	askedDirty bool           // interrupts, answers or approvals changed since they were last persisted
 }

@@ -34,7 +34,7 @@ type Operation struct {
 	Kind   OperationKind
 	Run    abi.Run
 	Entry  string
-	Digest string // of the entry's module; empty for native Go
+	Digest string // digest of the entry's module; empty for native Go
 	Hook   abi.Hook
 	Model  string
 	Call   *abi.Call // read-only
@@ -48,8 +48,8 @@ type Outcome struct {
 	Waited time.Duration // time that a hook spent in wrapped calls and host calls
 	Cost
 
-	Usage        *abi.Usage // of a model call
-	FinishReason string     // of a model call or a run; empty if the run did not end
+	Usage        *abi.Usage // usage of a model call
+	FinishReason string     // for a model call or a run; empty if the run did not end
 	IsError      bool       // the tool reported an error
 }
 

@@ -140,8 +140,8 @@ type plugin struct {
 	outputAt  uint64
 	failure   []byte // text of error_set
 	failureAt uint64
-	status    int    // of the last response
-	headers   []byte // of the last response, as JSON
+	status    int    // status of the last response
+	headers   []byte // headers of the last response, as JSON
 }
 
 // pluginOf returns the invocation's state. Its first block is the input.

@@ -23,7 +23,7 @@ type userFunction struct {
 	bare bool // whether it has no argument
 	// waits reports whether the call may block. After such a call the guest's clock advances.
 	waits bool
-	fuel  policy.FuelClass // of the native import of the same name
+	fuel  policy.FuelClass // fuel class of the native import of the same name
 	// do makes the call. It is available when the native import of the same name is.
 	do func(ctx context.Context, inv *invoke.Invocation, arg []byte) ([]byte, error)
 }

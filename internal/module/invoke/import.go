@@ -11,7 +11,7 @@ import (
 type Import struct {
 	sandbox.Import
 
-	Does  string           // what a module can do with it, in words
+	Does  string           // describes what a module can do with the import
 	Grant string           // the grant that it requires; empty if none
 	Fuel  policy.FuelClass // the class that determines its cost
 }

@@ -23,7 +23,7 @@ func Job() child.Handler {
 		var mistake *ScriptError
 		switch {
 		case errors.As(err, &mistake):
-			out.Mistake = mistake.Text // it may exceed the length of a child's error
+			out.Mistake = mistake.Text // a mistake's text may exceed the length of a child's error
 		case err != nil:
 			return nil, err
 		default:

@@ -7,8 +7,8 @@ import (
 
 // Bounds on what is kept of an instance's calls, in bytes of inputs, replies and arguments.
 const (
-	maxVisitBytes   = 32 << 20 // of the current call
-	maxHistoryBytes = 16 << 20 // of all earlier calls of the instance
+	maxVisitBytes   = 32 << 20 // for the current call
+	maxHistoryBytes = 16 << 20 // for all earlier calls of the instance
 )
 
 // A History holds the earlier calls of an instance in the run. Instances keep their memory between
@@ -24,7 +24,7 @@ type History struct {
 type Recorder struct {
 	recording Recording
 	size      int
-	history   *History // of the instance
+	history   *History // the instance's history
 	earlier   History  // history at the start of the call
 }
 

@@ -29,7 +29,7 @@ import (
 type Transport struct {
 	Bundle []byte
 	memory int64 // for values, in bytes
-	stack  int64 // of the interpreter, in bytes
+	stack  int64 // the interpreter's stack size, in bytes
 	where  func() *javascript.Map
 }
 

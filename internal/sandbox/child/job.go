@@ -18,7 +18,7 @@ type Handler struct {
 
 // A Job is work for a [Handler] whose time and memory the author of its input controls.
 type Job struct {
-	Name  string // of the handler
+	Name  string // the handler's name
 	Input []byte
 	// Directory is the absolute path of a directory whose files the job can read. If it is
 	// empty, the job can open no file.

@@ -8,12 +8,12 @@ import (
 // slots is a semaphore that tenants share fairly. A free slot goes to the tenant that holds
 // the fewest, then to the one that was served least recently, FIFO within a tenant.
 type slots struct {
-	max int // of a tenant with a name
+	max int // maximum number of slots of a named tenant
 
 	mu      sync.Mutex
 	free    int
 	served  int                    // slots granted so far
-	tenants map[string]*slotTenant // that hold or wait for slots
+	tenants map[string]*slotTenant // tenants that hold or wait for slots
 	queue   []*slotWaiter          // FIFO
 }
 

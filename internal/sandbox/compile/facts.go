@@ -17,12 +17,12 @@ import (
 type Facts struct {
 	Outline *verify.Outline
 	Names   *Names
-	Data    image.Data // of a new memory
+	Data    image.Data // data of a new memory
 
 	Globals       []string // the names under which the mutable globals are exported
 	NotResettable string   // why instances cannot be reset; empty if they can
 
-	functions uint32 // of the original module, imports included
+	functions uint32 // number of functions of the original module, imports included
 }
 
 // Original returns the index that a function of the metered module has in the original one,

@@ -101,7 +101,7 @@ func IsCacheError(err error) bool {
 // StackBytes returns the size of the stack that an exported function has allocated, and
 // false if it is unknown. wazero does not export it, so StackBytes reads the private field.
 func StackBytes(f api.Function) (int64, bool) {
-	engine := reflect.ValueOf(f) // of kind Invalid for nil
+	engine := reflect.ValueOf(f) // the kind is Invalid for nil
 	if engine.Kind() != reflect.Pointer || engine.Elem().Kind() != reflect.Struct {
 		return 0, false
 	}

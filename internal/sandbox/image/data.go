@@ -8,7 +8,7 @@ type Place struct{ At, Length uint32 }
 // garbage collection would follow.
 type Data struct {
 	Places []Place
-	Bytes  []byte // of all places, concatenated
+	Bytes  []byte // content of all places, concatenated
 }
 
 // Write copies the data to a memory that contains all places.

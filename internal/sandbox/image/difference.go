@@ -7,11 +7,11 @@ import "bytes"
 // other image, share the pages that they do not write to, and have these bytes written into
 // them.
 type difference struct {
-	base    *Snapshot // that it differs from and holds a reference to
+	base    *Snapshot // the snapshot that it differs from; the difference holds a reference to it
 	whole   wholeImage
 	length  uint64
 	places  []Place // in ascending order
-	content []byte  // of all places, concatenated
+	content []byte  // content of all places, concatenated
 }
 
 const (

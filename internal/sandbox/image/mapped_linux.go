@@ -45,7 +45,7 @@ var CanMap = sync.OnceValue(func() bool {
 type mappedImage struct {
 	fd      int
 	content []byte      // a read-only mapping of the image
-	stored  []byteRange // of the image, that are in the file; the rest is zeros
+	stored  []byteRange // the image's ranges that are in the file; the rest is zeros
 }
 
 // mapImage returns an image of b.
@@ -164,7 +164,7 @@ func (i *mappedImage) open(length, limit uint64) (imagePages, error) {
 // it. Their addresses are reserved up to the limit, so that growing moves nothing.
 type mappedPages struct {
 	image   *mappedImage
-	length  uint64 // of what a reset restores: the image, and zeros after it
+	length  uint64 // length of what a reset restores: the image, and zeros after it
 	space   []byte
 	usable  uint64 // bytes from the beginning of space
 	entries []byte // buffer for the pagemap; nil if the kernel has PAGEMAP_SCAN

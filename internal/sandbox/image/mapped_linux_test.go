@@ -24,7 +24,7 @@ func TestChangedPages(t *testing.T) {
 	for i := range content {
 		content[i] = byte(i / 1000)
 	}
-	gap := content[20*pageBytes : 40*pageBytes] // that an image does not map
+	gap := content[20*pageBytes : 40*pageBytes] // an image does not map this range
 	clear(gap)
 	image, err := mapImage(content)
 	require.NoError(t, err)

@@ -28,7 +28,7 @@ type Memory struct {
 	Refused bool
 
 	pages    pages
-	snapshot *Snapshot // that the memory started from; nil if it started empty
+	snapshot *Snapshot // the snapshot that the memory started from; nil if it started empty
 }
 
 var (

@@ -26,7 +26,7 @@ var openPagemap = sync.OnceValue(func() *os.File {
 const (
 	pagePresent = 1 << 63
 	pageSwapped = 1 << 62
-	pageShared  = 1 << 61 // of a file, or shared: not the process's own copy
+	pageShared  = 1 << 61 // the page belongs to a file or is shared: it is not the process's own copy
 )
 
 // pmScanArg is struct pm_scan_arg of linux/fs.h, the argument of the ioctl PAGEMAP_SCAN. It

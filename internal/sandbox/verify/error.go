@@ -2,9 +2,9 @@ package verify
 
 // RefusedError reports why a module was not loaded.
 type RefusedError struct {
-	Name   string // that the module was loaded as, often its file
+	Name   string // the name under which the module was loaded, often its file
 	Reason string // the mistake in the module
-	Fix    string // what the module's author can do; may be empty
+	Fix    string // instruction for the module's author; may be empty
 	Err    error  // the underlying error, such as a *wasm.Error; may be nil
 }
 

@@ -10,7 +10,7 @@ import (
 const (
 	SmallBody       = 32 << 10 // largest body that is parsed without a slot, which would cost more
 	LargeBody       = 64 << 10 // largest body that does not count as large
-	maxQueuedBodies = 64       // of a tenant
+	maxQueuedBodies = 64       // per tenant
 )
 
 // Parse calls fn, which parses a request body, with a processor slot unless the body is small.

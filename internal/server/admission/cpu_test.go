@@ -28,7 +28,7 @@ func TestThrottlingOfGuests(t *testing.T) {
 		name   string
 		before time.Duration // processor time that the tenant used
 		idle   time.Duration // after that
-		yield  time.Duration // of the turn
+		yield  time.Duration // duration of a yield
 		alone  bool
 		delay  time.Duration // after a turn of 10 ms
 	}{

@@ -10,7 +10,7 @@ import (
 // Limits on the concurrent requests of one tenant at a server.
 const (
 	maxRequests  = 4096     // unless its quota sets a limit; event streams are requests
-	MaxBodyBytes = 64 << 20 // of bodies in memory
+	MaxBodyBytes = 64 << 20 // for all bodies in memory
 
 	// controlRequests is the number of requests beyond the quota that a tenant may have in flight
 	// if they control its runs.
@@ -25,7 +25,7 @@ const activeFor = 10 * time.Second
 type InFlight struct {
 	mu      sync.Mutex
 	tenants map[string]*load
-	latest  [2]arrival // of two different tenants, the later one first
+	latest  [2]arrival // last arrivals of two different tenants, the later one first
 }
 
 // An arrival is the time of a tenant's last request.

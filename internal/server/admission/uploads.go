@@ -14,7 +14,7 @@ import (
 const (
 	MaxUploads      = 4 // concurrent uploads of a tenant
 	maxCompiles     = 2
-	maxQueuedChecks = 16 // of a tenant
+	maxQueuedChecks = 16 // per tenant
 
 	// After 5 s, a tenant that checks modules and agents continuously has a quarter of the time
 	// while other tenants are active.
@@ -24,7 +24,7 @@ const (
 	// Building an agent may wait for MCP servers.
 	maxBuilds          = 64
 	maxBuildsPerTenant = 2
-	maxQueuedBuilds    = 256 // of a tenant
+	maxQueuedBuilds    = 256 // per tenant
 
 	// A load holds the bytes of a module, at most MaxUpload.
 	maxLoadsPerTenant = 8

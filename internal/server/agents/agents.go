@@ -198,7 +198,7 @@ func (a *Service) Load(
 func readStored(kept *store.StoredAgent) (*agentfile.File, *api.Agent, error) {
 	f, err := agentfile.Parse(kept.Name, kept.Body)
 	if err != nil {
-		return nil, nil, err // it parsed when it was stored
+		return nil, nil, err // the file parsed when it was stored
 	}
 	f.Name = kept.Name
 	checked := &checkedAgent{}

@@ -20,8 +20,8 @@ const ringsName = "rings"
 // collector. They exclude module images, which the sandbox limits.
 const (
 	AgentBytes  = 32 << 10
-	entryBytes  = 16 << 10 // of a middleware
-	serverBytes = 1 << 20  // of an MCP server: a connection, and a session at its other end
+	entryBytes  = 16 << 10 // per middleware
+	serverBytes = 1 << 20  // per MCP server: a connection, and a session at its other end
 )
 
 // A Plan holds all data to build an agent.

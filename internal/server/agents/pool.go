@@ -16,7 +16,7 @@ import (
 // Limits on agents that no run uses.
 const (
 	idleTTL            = time.Minute
-	MaxIdleBytes       = 256 << 20 // of all tenants
+	MaxIdleBytes       = 256 << 20 // for all tenants together
 	MaxIdleTenantBytes = MaxIdleBytes / 8
 	evictInterval      = 10 * time.Second
 )

@@ -17,7 +17,7 @@ import (
 type Request struct {
 	Model    string // the name of the agent
 	Messages []abi.Message
-	Tools    []abi.Tool // that run in the client
+	Tools    []abi.Tool // tools that run in the client
 	Metadata abi.Params
 	// Run is the run to resume, with Answers by the ids of its interrupts. If it is empty, a
 	// new run starts with Messages.

@@ -27,7 +27,7 @@ type Route struct {
 	Summary string
 	About   string // the long description; optional
 	Body    int64  // limit of the body in bytes; default: 1 MiB
-	Status  int    // of a success; default: 200, or 204 without a body
+	Status  int    // status of a success; defaults to 200, or to 204 without a body
 	// Input marks a body that is the input of a run. The tenant's quota input_bytes limits it
 	// too.
 	Input bool

@@ -44,7 +44,7 @@ type upload struct {
 	version  string
 	progress func(stage string, more map[string]any) // may be called at any stage
 
-	digest string // of the received bytes
+	digest string // digest of the received bytes
 	size   int64
 }
 

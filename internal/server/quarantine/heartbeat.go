@@ -11,7 +11,7 @@ import (
 // Parameters of heartbeats and of the evidence that they contain.
 const (
 	heartbeatInterval = time.Second
-	pressureInterval  = 100 * time.Millisecond // of heartbeats while new runs are rejected or a suspect runs here
+	pressureInterval  = 100 * time.Millisecond // heartbeat interval while new runs are rejected or a suspect runs here
 	maxAccounts       = 64                     // in a heartbeat; the largest ones
 
 	// A run exceeds its share if its modules wait for memory for their events during more

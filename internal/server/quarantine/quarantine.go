@@ -23,12 +23,12 @@ import (
 // suspect is the largest run.
 type Service struct {
 	options *Options
-	of      *account.Account // of the process
+	of      *account.Account // the account of the process
 	node    string
 	cgroup  string
 
 	Mu    sync.Mutex
-	seen  map[string]*excessRate // by run
+	seen  map[string]*excessRate // rates by run
 	Trial *journal.RunInfo       // the suspect that was resumed here, or nil
 	began time.Time              // when the trial began
 }

@@ -24,7 +24,7 @@ const (
 // further ones.
 type Error struct {
 	Kind     Kind
-	Database string // its path, or its address without credentials
+	Database string // the database's path, or its address without credentials
 	Err      error
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	maxConns       = 16 // of each pool
+	maxConns       = 16 // per pool
 	connectTimeout = 5 * time.Second
 	exclusiveLock  = 0x61677272 // argument of pg_advisory_xact_lock: "agrr"
 )

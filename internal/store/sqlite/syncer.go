@@ -32,7 +32,7 @@ type syncer struct {
 	close       func() error
 
 	mu      sync.Mutex
-	wake    *sync.Cond // of mu: pending or ended has changed
+	wake    *sync.Cond // uses mu; signals that pending or ended has changed
 	pending []*write   // committed, but not synced
 	ended   bool
 	failed  error // after a failed fsync, all writes fail with it
@@ -150,7 +150,7 @@ func (s *syncer) work(sync func() error) {
 		if err != nil {
 			err = s.fail(err)
 		} else {
-			err = s.failure() // of the other worker, whose sync may have covered these writes
+			err = s.failure() // the failure of the other worker, whose sync may have covered these writes
 		}
 		for _, w := range group {
 			w.err = err

@@ -145,7 +145,7 @@ func benchText(rows []bench.Row) string {
 	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	width := 0 // of the left-aligned names; numbers are right-aligned
+	width := 0 // width of the left-aligned names; numbers are right-aligned
 	for _, r := range rows {
 		width = max(width, len(r.Hook))
 	}

@@ -122,7 +122,7 @@ func languageNames() []string {
 type templateValues struct {
 	Name    string
 	Ident   string // Name with _ instead of -
-	Version string // of the SDK
+	Version string // the SDK's version
 	SDK     string // the checkout with the SDK; optional
 }
 

@@ -97,7 +97,7 @@ func (r *Session) pushPaths(ctx context.Context, a *applied, f *agentfile.File, 
 		var problem *api.Problem
 		switch {
 		case errors.As(err, &problem):
-			return nil, err // it names the module
+			return nil, err // the error names the module
 		case err != nil:
 			return nil, f.ErrorAt(p.at, err)
 		}

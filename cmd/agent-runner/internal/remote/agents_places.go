@@ -19,7 +19,7 @@ type modulePlace struct {
 	at           string // the path in errors, such as middlewares[0].module
 	module       string // the module as the file names it
 	digest       string // the replacement
-	line, column int    // of the key, starting at 1
+	line, column int    // position of the key, starting at 1
 	named        bool   // the entry has a name of its own
 	braces       bool   // the entry is a flow mapping, in braces
 }

@@ -28,7 +28,7 @@ type textRenderer struct {
 	streamed            bool   // chunks of the current message were shown
 	shown               string // the text of the last complete message
 	reasoning           strings.Builder
-	arguments           map[string]string // of tool calls as the model wrote them, by call id
+	arguments           map[string]string // arguments of tool calls as the model wrote them, by call id
 }
 
 func (r *textRenderer) event(e abi.Event) error {

@@ -168,7 +168,7 @@ func (d *runDiff) text() string {
 type recorded struct {
 	mu      sync.Mutex
 	models  []abi.Response
-	results map[string]abi.Result // by the id of the call
+	results map[string]abi.Result // by call id
 	failed  map[string]*abi.Error
 	called  map[string]string // arguments, by the id of the call
 	declare []abi.Tool

@@ -12,7 +12,7 @@ import (
 
 // Token estimates for things other than text.
 const (
-	perMessage = 4    // its role and the separator from the next message
+	perMessage = 4    // the role, and the separator from the next message
 	perPart    = 2000 // an image, audio or file
 )
 

@@ -19,7 +19,7 @@ func forWasm(t *testing.T, dir string, args ...string) string {
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=-mod=mod")
 	out, err := cmd.Output()
 	var stderr []byte
-	if failed, ok := err.(*exec.ExitError); ok { //nolint:errorlint // it is what Output returns
+	if failed, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Output returns the error unwrapped
 		stderr = failed.Stderr
 	}
 	require.NoError(t, err, "%s", stderr)

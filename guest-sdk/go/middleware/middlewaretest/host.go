@@ -61,8 +61,8 @@ type Host struct {
 	ids       int
 	locals    locals
 	stored    stored
-	request   *abi.Request // of the running wrap_model
-	call      *abi.Call    // of the running wrap_tool_call
+	request   *abi.Request // the request of the running wrap_model
+	call      *abi.Call    // the call of the running wrap_tool_call
 	stream    *stream      // the stream that a wrapper reads
 }
 
