@@ -260,7 +260,7 @@ func TestScriptFails(t *testing.T) {
 		"a promise":       {"return Promise.reject(new Error('no credit'));", abi.Error{Code: abi.CodeInternal, Message: "no credit"}},
 		"with a code":     {"throw new HookError('no', { code: 'limit', retryable: true });", abi.Error{Code: abi.CodeLimit, Message: "no", Retryable: true}},
 		"an unknown code": {"throw new HookError('no', 'EPERM');", abi.Error{Code: abi.CodeInternal, Message: "no"}},
-		"a stop":          {"throw ctx.stop('enough');", abi.Error{Code: abi.CodeInternal, Message: "it threw what ctx.stop or ctx.interrupt gave; return that"}},
+		"a stop":          {"throw ctx.stop('enough');", abi.Error{Code: abi.CodeInternal, Message: "the hook threw the value of ctx.stop or ctx.interrupt; return it instead"}},
 		"import":          {"return import('./' + ctx.run.id).then(() => ({}));", abi.Error{Code: abi.CodeInternal, Message: "Module not found in bundle"}},
 		"of the host":     {"ctx.next();", abi.Error{Code: abi.CodeDenied, Message: "next"}},
 	} {

@@ -1,5 +1,5 @@
-;; Reads "greeting" of its configuration in _initialize and in each hook, and answers with
-;; both as the instruction: {"instruction":"first,second"}.
+;; Reads "greeting" from its configuration in _initialize and in each hook, and returns
+;; both values as the instruction: {"instruction":"first,second"}.
 (module
   (import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
   (import "extism:host/env" "store_u64" (func $store_u64 (param i64 i64)))

@@ -1,6 +1,6 @@
 ;; Makes the host calls that its configuration names, {"call1": "a", "arg1": …, "call2": …},
-;; a to s in the order of the imports, and logs each reply. Then it answers with "answer",
-;; and fails with "error".
+;; a to s in the order of the imports, and logs each reply. Then it writes "answer" as its
+;; output, and fails with "error" if that is set.
 (module
   (import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
   (import "extism:host/env" "store_u8" (func $store_u8 (param i64 i32)))
@@ -32,7 +32,7 @@
   (import "extism:host/user" "store_add" (func $store_add (param i64) (result i64)))
 
   (memory (export "memory") 1)
-  ;; Keys have their length before them.
+  ;; Each key is preceded by its length.
   (data (i32.const 0) "\05\00\00\00\00\00\00\00call1")
   (data (i32.const 16) "\04\00\00\00\00\00\00\00arg1")
   (data (i32.const 32) "\06\00\00\00\00\00\00\00answer")
@@ -44,7 +44,7 @@
     (call $store_u64 (local.get $block) (i64.load offset=8 (local.get $key)))
     (call $config_get (call $cut (local.get $block) (i64.load (local.get $key)))))
 
-  ;; A block with the first bytes of one of eight.
+  ;; Returns a block with the first $n bytes of a block of eight.
   (func $cut (param $block i64) (param $n i64) (result i64)
     (local $out i64)
     (local.set $out (call $alloc (local.get $n)))

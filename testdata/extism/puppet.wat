@@ -1,8 +1,8 @@
-;; Does what a program says: one of instructions of 12 bytes, each of which calls one
-;; function of Extism's with the values of registers. "run" takes the program as its
-;; input; the hook before_agent as "program" of its configuration, in hexadecimal.
+;; Interprets a program of 12-byte instructions. Each instruction calls one function of
+;; Extism with the values of registers. "run" receives the program as its input; the
+;; hook before_agent reads it from "program" in its configuration, in hexadecimal.
 ;;
-;; An instruction is its number, the registers a, b and d, and a number of 64 bits.
+;; An instruction consists of an opcode, the registers a, b and d, and a 64-bit number n.
 (module
   (import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
   (import "extism:host/env" "free" (func $free (param i64)))
@@ -40,7 +40,7 @@
   (memory (export "memory") 2)
   (data (i32.const 512) "program")
 
-  ;; Register i lies at 8 * i, the program from 4096 on.
+  ;; Register i is at 8 * i. The program starts at 4096.
   (func $get (param $at i32) (result i64)
     (i64.load (i32.shl (i32.load8_u (local.get $at)) (i32.const 3))))
   (func $set (param $at i32) (param $value i64)
@@ -59,12 +59,12 @@
       (local.set $n (i64.load offset=4 (local.get $pc)))
       (local.set $sum (i64.add (local.get $a) (local.get $n)))
 
-      ;; 0: the end, with a for a result
+      ;; 0: return a
       (if (i32.eqz (local.get $op)) (then (return (i32.wrap_i64 (local.get $a)))))
       ;; 1: d = n    2: d = a + b + n
       (if (i32.eq (local.get $op) (i32.const 1)) (then (call $set (local.get $pc) (local.get $n))))
       (if (i32.eq (local.get $op) (i32.const 2)) (then (call $set (local.get $pc) (i64.add (local.get $sum) (local.get $b)))))
-      ;; calls of functions: those that read or write do so at a + n
+      ;; calls of functions; loads and stores use the address a + n
       (if (i32.eq (local.get $op) (i32.const 3)) (then (call $set (local.get $pc) (call $alloc (local.get $a)))))
       (if (i32.eq (local.get $op) (i32.const 4)) (then (call $free (local.get $a))))
       (if (i32.eq (local.get $op) (i32.const 5)) (then (call $set (local.get $pc) (call $length (local.get $a)))))
@@ -97,8 +97,8 @@
       (if (i32.eq (local.get $op) (i32.const 32)) (then (call $input_set (local.get $a) (local.get $b))))
       (if (i32.eq (local.get $op) (i32.const 33)) (then (call $set (local.get $pc) (call $output_offset))))
       (if (i32.eq (local.get $op) (i32.const 34)) (then (call $set (local.get $pc) (call $output_length))))
-      ;; 35: a trap    36: back by n instructions, for ever    37: all of the memory that there is
-      ;; 38: recursion without an end
+      ;; 35: trap    36: jump back by n instructions, forever    37: allocate all available memory
+      ;; 38: infinite recursion
       (if (i32.eq (local.get $op) (i32.const 35)) (then unreachable))
       (if (i32.eq (local.get $op) (i32.const 36)) (then
         (local.set $pc (i32.sub (local.get $pc) (i32.mul (i32.wrap_i64 (local.get $n)) (i32.const 12))))

@@ -1,5 +1,5 @@
-;; Has what languages' runtimes are set up by: __wasm_call_ctors loops if it is called, and hs_init sets
-;; a global that before_agent answers with. Tests rename one of the two.
+;; Exports the functions that initialize language runtimes: __wasm_call_ctors loops if it is called, and hs_init sets
+;; a global that before_agent returns. Tests rename one of the two.
 (module
   (import "extism:host/env" "output_set" (func $output_set (param i64 i64)))
   (import "extism:host/env" "error_set" (func $error_set (param i64)))

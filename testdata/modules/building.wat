@@ -1,5 +1,5 @@
-;; Asks for things while its image is built: describe answers with the error
-;; object that messages left, as its schema, after configure has looked at config.
+;; Calls imports while its image is built. describe returns the error object of a
+;; failed call to model as its schema; configure reads its configuration.
 (module
   (import "agent_middleware_v1" "read" (func $read (param i32 i32) (result i32)))
   (import "agent_middleware_v1" "write" (func $write (param i32 i32)))
@@ -15,7 +15,7 @@
   (global $started (mut i32) (i32.const 0))
   (global $len (mut i32) (i32.const 0))
 
-  ;; Every import is there, and none gives anything yet.
+  ;; All imports can be called, but none returns data yet.
   (func (export "_initialize")
     (call $log (i32.const 1) (i32.const 2048) (i32.const 7))
     (if (i32.ge_s (call $messages (i32.const 0) (i32.const 0) (i32.const 1)) (i32.const 0)) (then unreachable))
@@ -34,13 +34,13 @@
     (call $write (i32.const 1024) (i32.add (local.get $n) (i32.const 18)))
     (i32.const 0))
 
-  ;; What configure built stays: before_agent answers with its entry's config.
+  ;; The state that configure built persists: before_agent returns the configuration.
   (func (export "configure") (param i32) (result i32)
     (if (i32.ge_s (call $messages (i32.const 0) (i32.const 0) (i32.const 1)) (i32.const 0)) (then unreachable))
     (global.set $len (call $config))
     (if (i32.lt_s (global.get $len) (i32.const 2)) (then unreachable))
     (drop (call $read (i32.const 4112) (i32.const 100)))
-    ;; {"a":1} becomes (-a-:1) inside of a string
+    ;; replace {"a":1} by (-a-:1), to put it into a string
     (i32.store8 (i32.const 4112) (i32.const 40))
     (i32.store8 (i32.const 4113) (i32.const 45))
     (i32.store8 (i32.const 4115) (i32.const 45))

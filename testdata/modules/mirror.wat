@@ -1,4 +1,4 @@
-;; Answers with its input: what the host sent is what the module hands back.
+;; Every hook returns its input unchanged.
 (module
   (import "agent_middleware_v1" "read" (func $read (param i32 i32) (result i32)))
   (import "agent_middleware_v1" "write" (func $write (param i32 i32)))

@@ -1,5 +1,5 @@
-;; Traps in the third call that an instance serves. How much fuel it uses before
-;; depends on random bytes, the clock, and what the host replies.
+;; Traps in the third call of an instance. The fuel that it uses before depends
+;; on random bytes, the clock, and the host's replies.
 (module
   (import "agent_middleware_v1" "read" (func $read (param i32 i32) (result i32)))
   (import "agent_middleware_v1" "write" (func $write (param i32 i32)))
@@ -24,7 +24,7 @@
       (local.set $n (i32.sub (local.get $n) (i32.const 1)))
       (br_if $more (i32.gt_s (local.get $n) (i32.const 0)))))
 
-  ;; Burns what eight bytes at 256 say.
+  ;; Uses an amount of fuel that eight bytes at 256 determine.
   (func $burn_bytes
     (call $burn (i32.and (i32.wrap_i64 (i64.rem_u (i64.load (i32.const 256)) (i64.const 9973))) (i32.const 0x3fff))))
 

@@ -1,4 +1,4 @@
-;; A policy that lets no tool run. It is the module of abi/README.md.
+;; A policy that denies every tool call. abi/README.md describes this module.
 (module
   (import "agent_middleware_v1" "write" (func $write (param i32 i32)))
   (memory (export "memory") 1)

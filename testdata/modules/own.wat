@@ -1,6 +1,6 @@
-;; Makes calls of its own: before_agent hands its configuration to the import
-;; tool, before_model_rewrite_state to model. The reply is logged, as a warning
-;; where it is an error.
+;; Makes calls of its own: before_agent passes its configuration to the import
+;; tool, and before_model_rewrite_state to model. The reply is logged, at level
+;; warning if it is an error.
 (module
   (import "agent_middleware_v1" "read" (func $read (param i32 i32) (result i32)))
   (import "agent_middleware_v1" "config" (func $config (result i32)))

@@ -1,4 +1,4 @@
-;; Does what the letter in its configuration says, {"do":"x"}, in every hook.
+;; The letter in the configuration, {"do":"x"}, selects what every hook does.
 (module
   (import "agent_middleware_v1" "read" (func $read (param i32 i32) (result i32)))
   (import "agent_middleware_v1" "write" (func $write (param i32 i32)))
@@ -46,7 +46,7 @@
 
   (global $count (mut i32) (i32.const 0))
 
-  ;; An event whose data is what is pending after a host call that returned $n.
+  ;; Emits an event with the pending reply of a host call that returned $n.
   (func $show (param $n i32)
     (local $at i32)
     (memory.copy (i32.const 131072)
@@ -57,7 +57,7 @@
     (i32.store8 (local.get $at) (i32.const 125))
     (drop (call $emit (i32.const 131072) (i32.sub (i32.add (local.get $at) (i32.const 1)) (i32.const 131072)))))
 
-  ;; An event whose data is a number of one digit.
+  ;; Emits an event with a number of one digit.
   (func $number (param $n i32)
     (i32.store8 (i32.const 1111) (i32.add (i32.const 48) (local.get $n)))
     (drop (call $emit (i32.const 1088) (i32.const 25))))
@@ -71,7 +71,7 @@
     (drop (call $read (i32.const 0) (i32.const 64)))
     (local.set $do (i32.load8_u (i32.const 7)))
 
-    ;; what faults
+    ;; faults
     (if (i32.eq (local.get $do) (i32.const 116 (;t;))) (then unreachable))
     (if (i32.eq (local.get $do) (i32.const 108 (;l;))) (then (loop $l (br $l))))
     (if (i32.eq (local.get $do) (i32.const 100 (;d;))) (then (drop (call $recurse (i32.const 0)))))
@@ -92,7 +92,7 @@
       (loop $l (br_if $l (i32.ge_s (memory.grow (i32.const 64)) (i32.const 0))))
       unreachable))
 
-    ;; what fails
+    ;; failures
     (if (i32.eq (local.get $do) (i32.const 102 (;f;))) (then
       (call $write (i32.const 1376) (i32.const 39)) (return (i32.const 1))))
     (if (i32.eq (local.get $do) (i32.const 70 (;F;))) (then
@@ -101,14 +101,14 @@
     (if (i32.eq (local.get $do) (i32.const 99 (;c;))) (then
       (call $write (i32.const 1440) (i32.const 28)) (return (i32.const 1))))
 
-    ;; what is right
+    ;; valid behavior
     (if (i32.eq (local.get $do) (i32.const 119 (;w;))) (then
       (call $write (i32.const 1280) (i32.const 23)) (call $write (i32.const 1312) (i32.const 24))))
     (if (i32.eq (local.get $do) (i32.const 101 (;e;))) (then
       (call $write (i32.const 1280) (i32.const 23)) (call $write (i32.const 0) (i32.const 0))))
     (if (i32.eq (local.get $do) (i32.const 107 (;k;))) (then (call $write (i32.const 1344) (i32.const 29))))
     (if (i32.eq (local.get $do) (i32.const 97 (;a;))) (then
-      ;; a short read gives a prefix, and a second one all of it again
+      ;; a short read returns a prefix; after another call of config, all of it can be read
       (call $number (call $read (i32.const 131072) (i32.const 4)))
       (drop (call $config))
       (drop (call $read (i32.const 131072) (i32.const 4)))
@@ -123,7 +123,7 @@
         (call $log (i32.const 1) (i32.const 0) (i32.const 60000))
         (br_if $l (i32.lt_s (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 5))))))
 
-    ;; host calls, whose reply becomes an event
+    ;; host calls; the reply is emitted as an event
     (if (i32.eq (local.get $do) (i32.const 78 (;N;))) (then (call $show (call $next (i32.const 0) (i32.const 0)))))
     (if (i32.eq (local.get $do) (i32.const 80 (;P;))) (then (call $show (call $next (i32.const 1504) (i32.const 41)))))
     (if (i32.eq (local.get $do) (i32.const 66 (;B;))) (then (call $show (call $next (i32.const 1568) (i32.const 25)))))

@@ -1,6 +1,6 @@
-;; Says what stands in its data: describe the D region, every other hook the H
-;; region, each 4096 bytes (JSON may be padded with spaces), and returns the
-;; digit at R. Tests write over the regions.
+;; Returns answers from its data: describe writes the region D, every other hook
+;; the region H, 4096 bytes each (JSON padded with spaces). Hooks return the digit
+;; at R. Tests replace the regions.
 (module
   (import "agent_middleware_v1" "write" (func $write (param i32 i32)))
   (memory (export "memory") 1)

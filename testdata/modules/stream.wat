@@ -1,7 +1,7 @@
-;; Reads the stream of what it wraps, and sends each batch of chunks on as it
-;; got it. Its configuration is the number of batches after which it traps,
-;; {"trap":"2"}, "0" for never: then it answers nothing, and what it sent is the
-;; answer. An error of what it wraps is its own. As call_tool it sends twice.
+;; Reads the stream of the wrapped call, and sends each batch of chunks unchanged.
+;; The configuration, {"trap":"2"}, is the number of batches after which it traps,
+;; or "0" for never. It returns nothing, so the sent chunks are the answer. It
+;; returns errors of the wrapped call. The hook call_tool sends chunks twice.
 (module
   (import "agent_middleware_v1" "read" (func $read (param i32 i32) (result i32)))
   (import "agent_middleware_v1" "write" (func $write (param i32 i32)))
@@ -11,7 +11,7 @@
   (import "agent_middleware_v1" "config" (func $config (result i32)))
   (memory (export "memory") 16)
   (data (i32.const 1024) "{\"chunks\":[{\"kind\":\"tool_result\",\"text\":\"again \"}]}")
-  ;; fail writes the error that is pending, of -n bytes.
+  ;; fail writes the pending error, which has -n bytes.
   (func $fail (param $n i32) (result i32)
     (call $write (i32.const 65536) (call $read (i32.const 65536) (i32.sub (i32.const 0) (local.get $n))))
     (i32.const 1))
@@ -25,13 +25,13 @@
     (loop $more
       (if (i32.lt_s (local.tee $n (call $recv)) (i32.const 0)) (then (return (call $fail (local.get $n)))))
       (drop (call $read (i32.const 65536) (local.get $n)))
-      ;; {"chunks" goes on, {"end" is the end
+      ;; a batch begins with {"chunks", the end with {"end"
       (if (i32.eq (i32.load8_u (i32.const 65538)) (i32.const 99 (; c ;))) (then
         (if (i32.eqz (local.tee $left (i32.sub (local.get $left) (i32.const 1)))) (then (unreachable)))
         (if (i32.lt_s (local.tee $n (call $send (i32.const 65536) (local.get $n))) (i32.const 0))
           (then (return (call $fail (local.get $n)))))
         (br $more))))
-    (if (call $recv) (then (unreachable))) ;; there is nothing behind the end
+    (if (call $recv) (then (unreachable))) ;; nothing follows the end
     (i32.const 0))
   (func $tool (param i32) (result i32)
     (drop (call $send (i32.const 1024) (i32.const 51)))

@@ -1,5 +1,5 @@
-;; Prints to stdout and stderr, tells random bytes and the time, and exits
-;; when its instruction's configuration says {"do":"x"}.
+;; Prints to stdout and stderr, emits random bytes and the time, and exits
+;; if its configuration is {"do":"x"}.
 (module
   (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "random_get" (func $random_get (param i32 i32) (result i32)))
@@ -13,8 +13,8 @@
   (data (i32.const 1024) "to stdout\n")
   (data (i32.const 1040) "to stderr\n")
   (data (i32.const 1088) "{\"name\":\"bytes\",\"data\":\"                \"}")
-  ;; $n bytes at $at, as hex digits in an event; $n is at most 8.
-  (func $tell (param $at i32) (param $n i32)
+  ;; Emits an event with $n bytes at $at as hex digits; $n is at most 8.
+  (func $emit_hex (param $at i32) (param $n i32)
     (local $i i32) (local $b i32)
     (loop $l
       (local.set $b (i32.load8_u (i32.add (local.get $at) (local.get $i))))
@@ -32,12 +32,12 @@
     (call $print (i32.const 1) (i32.const 1024))
     (call $print (i32.const 2) (i32.const 1040))
     (drop (call $random_get (i32.const 600) (i32.const 8)))
-    (call $tell (i32.const 600) (i32.const 8))
+    (call $emit_hex (i32.const 600) (i32.const 8))
     (drop (call $clock_time_get (i32.const 0) (i64.const 0) (i32.const 608)))
-    (call $tell (i32.const 608) (i32.const 8))
+    (call $emit_hex (i32.const 608) (i32.const 8))
     (drop (call $next (i32.const 0) (i32.const 0)))
     (drop (call $clock_time_get (i32.const 0) (i64.const 0) (i32.const 608)))
-    (call $tell (i32.const 608) (i32.const 8))
+    (call $emit_hex (i32.const 608) (i32.const 8))
     (drop (call $config))
     (drop (call $read (i32.const 0) (i32.const 64)))
     (if (i32.eq (i32.load8_u (i32.const 7)) (i32.const 120 (;x;))) (then (call $proc_exit (i32.const 3))))

@@ -1,6 +1,6 @@
-;; Calls next as often as its configuration says, {"next":"2"}, and hands on
-;; the last reply, or fails with its error. Each call tells, in an event, how
-;; many calls this instance has served: its memory is a cache of one run.
+;; Calls next as many times as its configuration specifies, {"next":"2"}, and
+;; returns the last reply, or fails with its error. Each call emits an event with
+;; the number of calls that the instance has served: memory persists during a run.
 (module
   (import "agent_middleware_v1" "read" (func $read (param i32 i32) (result i32)))
   (import "agent_middleware_v1" "write" (func $write (param i32 i32)))

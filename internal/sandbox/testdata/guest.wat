@@ -1,4 +1,4 @@
-;; The guest that most tests of the sandbox use: each export does one thing.
+;; The guest of most tests of the sandbox. Each export does one thing.
 (module
   (import "test_v1" "call" (func $call (param i32) (result i32)))
   (import "test_v1" "wait" (func $wait (param i32) (result i32)))
@@ -25,7 +25,7 @@
     (i64.add (i64.extend_i32_s (local.get 0)) (local.get 1)))
   (func (export "two") (result i32 i32) (i32.const 1) (i32.const 2))
 
-  ;; what hostile guests do
+  ;; behavior of hostile guests
   (func $loop (export "loop") (loop $l (br $l)))
   (func $recurse (export "recurse") (param i32) (result i32)
     (i32.add (i32.const 1) (call $recurse (i32.add (local.get 0) (i32.const 1)))))
@@ -79,7 +79,7 @@
     (drop (call $wait (i32.const 0)))
     (drop (call $clock_time_get (i32.const 1) (i64.const 0) (i32.const 16)))
     (i64.load (i32.const 16)))
-  ;; sleeps for that many nanoseconds and says what time it is then
+  ;; sleeps for the given number of nanoseconds and returns the time
   (func (export "sleep") (param i64) (result i64)
     (memory.fill (i32.const 1024) (i32.const 0) (i32.const 48))
     (i64.store (i32.const 1024) (i64.const 42))

@@ -1,10 +1,10 @@
-// The part of a JavaScript module that is neither the engine nor JavaScript:
-// it carries hooks and host calls across the border, so that a script looks to
-// the host like any other module. Package javascript links it to the engine.
-// build.sh compiles it.
+// The glue between the ABI and the JavaScript engine: it translates hooks and
+// host calls, so that a script looks to the host like any other module. Package
+// javascript links it to the engine. build.sh compiles it.
 //
-// There is no static data and no stack of its own here. What has to last lies at
-// the bottom of the engine's stack, of which JavaScript gets the upper part.
+// The glue has no static data and no stack of its own. Persistent data is stored
+// at the bottom of the engine's stack; JavaScript gets the upper part of the
+// stack.
 
 #include "abi.h"
 
@@ -13,8 +13,8 @@ typedef unsigned long long u64;
 #define ENGINE(name) __attribute__((import_module("engine"), import_name(#name))) extern
 #define EXPORT(name) __attribute__((export_name(#name)))
 
-// A value is a cell of the engine with a JavaScript value in it. A function that
-// gives one gives 0 when memory is short; whoever gets one frees it.
+// A value is a cell of the engine that contains a JavaScript value. Functions
+// return 0 if there is not enough memory. The caller frees a returned value.
 typedef u64 *value;
 
 ENGINE(qjs_init) int qjs_init(void);
@@ -53,8 +53,8 @@ __attribute__((import_module("agent_runner_script"), import_name("over"))) exter
 
 __attribute__((import_module("wasi_snapshot_preview1"), import_name("random_get"))) extern int random_get(void *p, int length);
 
-// What a hook returns. 0 and 1 are the ABI's; the host knows the others from
-// scripts alone.
+// Outcomes of a hook. 0 and 1 are those of the ABI; only scripts return the
+// others.
 enum { DONE, FAILED, THREW, BROKEN, PENDING };
 
 // What dispatch is called with beside the numbers of hooks.
@@ -63,15 +63,15 @@ enum { LOAD = -1, SETTLE = -2, CATCH = -3, LOST = -4 };
 struct slots {
 	value dispatch; // prelude.js
 	value self;     // undefined
-	value lost;     // what a promise was rejected with that nobody looks at; 0: none
-	int promise;    // that promise
+	value lost;     // the reason of the first unhandled rejection; 0: none
+	int promise;    // the promise that was rejected with lost
 	value arguments[2];
 	char name[16];
 	int length[2];
 	double random;
 };
 
-// The host gives JavaScript no more than half of the stack of 1 MiB.
+// The slots are at the bottom of the stack. JavaScript gets at most the upper half.
 #define slots ((struct slots *)64)
 
 static value box(u64 v) {
@@ -82,14 +82,14 @@ static value box(u64 v) {
 
 static int broken(value v) { return !v || qjs_is_exception(v); }
 
-// pending is what waits for read, with a zero behind it.
+// pending reads the pending bytes and appends a zero byte.
 static char *pending(int length) {
 	char *p = malloc(length + 1);
 	if (p) p[abi_read(p, length)] = 0;
 	return p;
 }
 
-// parse makes a value of pending JSON.
+// parse parses the pending JSON.
 static value parse(int length) {
 	if (length == 0) return qjs_get_undefined();
 	char *p = pending(length);
@@ -99,7 +99,7 @@ static value parse(int length) {
 	return v;
 }
 
-// reply makes a value of what a host call left, or throws it.
+// reply parses the reply of a host call, and throws it if the call failed.
 static value reply(int n) {
 	value v = parse(n < 0 ? -n : n);
 	if (n >= 0 || broken(v)) return v;
@@ -109,7 +109,7 @@ static value reply(int n) {
 	return 0;
 }
 
-// text is the n-th string of a host call, nothing if there is none.
+// text returns argument i as a string, and its length in slot n; 0 if it is missing.
 static char *text(int i, int count, value *arguments, int n) {
 	slots->length[n] = 0;
 	if (i >= count) return 0;
@@ -132,7 +132,7 @@ static value call(int op, int count, value *arguments) {
 		break;
 	case LOCAL_SET: case STORE_SET:
 		b = text(2, count, arguments, 1);
-		// and the key
+		// the key follows
 	default:
 		a = text(1, count, arguments, 0);
 		break;
@@ -185,7 +185,7 @@ static value call(int op, int count, value *arguments) {
 	return result;
 }
 
-// What the engine imports.
+// Imports of the engine.
 
 EXPORT(host_call) value host_call(char *name, int length, value self, int count, value *arguments) {
 	return call(number(0, count, arguments), count, arguments);
@@ -196,8 +196,8 @@ EXPORT(host_interrupt) int host_interrupt(void) { return script_over(); }
 EXPORT(host_module_normalize) char *host_module_normalize(char *base, char *name) { return 0; }
 EXPORT(host_module_load) char *host_module_load(char *name, int *length) { return 0; }
 
-// A promise is rejected that has no handler, or it has got one after all. The first
-// one that stays without is told of.
+// The engine calls this when a promise without a handler is rejected, and when it gets
+// a handler later. The first rejection that stays unhandled is reported.
 EXPORT(host_promise_rejection) void host_promise_rejection(value promise, value reason, int handled) {
 	int which = promise ? qjs_get_value_ptr(promise) : 0;
 	if (handled && slots->lost && slots->promise == which) {
@@ -213,7 +213,7 @@ EXPORT(host_promise_rejection) void host_promise_rejection(value promise, value 
 	}
 }
 
-// What the host calls.
+// Exports for the host.
 
 static void named(u64 text, int last) {
 	((u64 *)slots->name)[0] = text;
@@ -221,8 +221,8 @@ static void named(u64 text, int last) {
 	slots->name[7] = last;
 }
 
-// tell writes what was thrown where no JavaScript could look after it: a line, and
-// the stack in further ones.
+// tell writes an exception that JavaScript code did not handle: its text in the first
+// line, and the stack in the following ones.
 static int tell(value v) {
 	if (v) qjs_free_value(v);
 	value thrown = qjs_get_exception();
@@ -242,7 +242,7 @@ static int tell(value v) {
 	return BROKEN;
 }
 
-// dispatch calls the prelude, which says how it went.
+// dispatch calls the prelude and returns the outcome.
 static int dispatch(int what, value v) {
 	if (broken(v)) return tell(v);
 	value n = qjs_new_number(what);
@@ -257,7 +257,7 @@ static int dispatch(int what, value v) {
 	return outcome;
 }
 
-// finish lets what was promised happen, as far as it can.
+// finish runs pending jobs until all promises that can settle have settled.
 static int finish(int outcome) {
 	while (qjs_is_job_pending())
 		if (qjs_execute_pending_job() < 0) return tell(0);
@@ -268,7 +268,7 @@ static int finish(int outcome) {
 	return outcome;
 }
 
-// start makes the engine ready, with the prelude that is pending.
+// start initializes the engine and evaluates the pending prelude.
 EXPORT(script_start) int script_start(int length, int memory, int stack) {
 	if (qjs_init() != 0) return BROKEN;
 	qjs_set_interrupt_handler(1);
@@ -288,11 +288,11 @@ EXPORT(script_start) int script_start(int length, int memory, int stack) {
 	return broken(slots->dispatch) ? tell(slots->dispatch) : DONE;
 }
 
-// load evaluates the script that is pending.
+// load evaluates the pending script.
 EXPORT(script_load) int script_load(int length) {
 	char *source = pending(length);
 	if (!source) return BROKEN;
-	named(0x7470697263733c, '>'); // "<script>": positions in it are found by that
+	named(0x7470697263733c, '>'); // "<script>", the file name in positions
 	value v = qjs_eval(source, length, slots->name, 0);
 	free(source);
 	if (!broken(v)) return finish(dispatch(LOAD, v));
@@ -300,8 +300,8 @@ EXPORT(script_load) int script_load(int length) {
 	return dispatch(CATCH, qjs_get_exception());
 }
 
-// pack is called last, before the image is taken: ordinary hooks are not to
-// make memory grow.
+// pack is called last, before the image is taken. It grows the memory in advance,
+// so that ordinary hooks need not.
 EXPORT(script_pack) void script_pack(int room) {
 	qjs_run_gc();
 	free(malloc(room));

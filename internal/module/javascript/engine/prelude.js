@@ -1,7 +1,7 @@
-// What a script finds when it begins, and what calls its hooks. It is evaluated
-// once, before the script; the function that it gives is the only thing that
-// glue.c calls afterwards. What a script does to the built-in objects it does to
-// itself, so nothing here tries to be out of its reach.
+// The prelude defines the script's environment and calls its hooks. It is evaluated
+// once, before the script. glue.c then calls only the function that it returns. A
+// script that changes built-in objects harms only itself, so the prelude does not
+// protect itself from the script.
 (function (host) {
 	"use strict";
 
@@ -58,8 +58,8 @@
 	const CAMEL = HOOKS.map(camel);
 	const ABOUT = ["name", "version", "description", "requires", "messages", "events", "holdStream", "configSchema"];
 
-	// What the host is told is text that can be written: half of a surrogate pair, as
-	// slice may leave it, becomes U+FFFD. In JSON it stands as an escape, but so do
+	// The host accepts only valid Unicode. stringify replaces an unpaired surrogate, which
+	// slice may produce, by U+FFFD. JSON.stringify writes it as an escape, like
 	// backslashes.
 	const { stringify: written } = JSON;
 	const stringify = (value) => {
@@ -78,8 +78,8 @@
 	}
 	Object.defineProperty(HookError.prototype, "name", { value: "HookError", configurable: true, writable: true });
 
-	// ask makes a host call. What the host refuses it throws as the plain object
-	// that it has sent.
+	// ask makes a host call. If the call fails, host throws the error as a plain
+	// object, and ask throws it as a HookError.
 	function ask(...call) {
 		try {
 			return host(...call);
@@ -90,7 +90,7 @@
 		}
 	}
 
-	// json is what the host is handed: nothing for undefined.
+	// json encodes a value for the host; undefined becomes "".
 	function json(value, what) {
 		if (value === undefined) return "";
 		const text = stringify(value);
@@ -106,8 +106,8 @@
 		return value;
 	}
 
-	// What was pulled of the lists of messages, by the number of the list. It is
-	// asked once a revision where the list has changed.
+	// pulled caches messages by list. For each new revision, the host is asked once
+	// from which index the list has changed.
 	const pulled = [];
 	const WINDOW = 16;
 
@@ -135,7 +135,7 @@
 			return revision === this.#revision ? this.#length : ask(CHANGED, this.#list, whole(revision, "revision"));
 		}
 
-		// known are the messages of this revision that are here.
+		// #known returns the cached messages of this revision.
 		#known() {
 			let p = pulled[this.#list];
 			if (p === undefined || p.revision !== this.#revision) {
@@ -146,7 +146,7 @@
 			return p.items;
 		}
 
-		// load sees to it that messages are here, from up to, not including, to.
+		// #load caches the messages [from, to).
 		#load(from, to) {
 			const items = this.#known();
 			while (from < to && items[from] !== undefined) from++;
@@ -163,7 +163,7 @@
 						n = n >> 1;
 					}
 				}
-				if (got.length === 0) throw new HookError(`message ${from} of ${this.#length} cannot be had`, "not_found");
+				if (got.length === 0) throw new HookError(`message ${from} of ${this.#length} is not available`, "not_found");
 				for (const m of got) items[from++] = freeze(m);
 			}
 			return items;
@@ -174,7 +174,7 @@
 			return i < 0 ? i + this.#length : i;
 		}
 
-		// Who reads one message after another gets the next ones with it.
+		// at loads the neighboring messages, too, if the script reads sequentially.
 		at(i) {
 			i = this.#index(i);
 			if (i < 0 || i >= this.#length) return undefined;
@@ -211,7 +211,7 @@
 			return i < 0 ? undefined : this.at(i);
 		}
 
-		// The rest gives patches, for the field messages of an answer.
+		// The other methods return patches for the field messages of an answer.
 
 		append(...messages) {
 			return this.insert(this.#length, ...messages);
@@ -246,7 +246,7 @@
 		}
 	}
 
-	// show makes what is logged a text.
+	// show converts a logged value to text.
 	function show(value) {
 		try {
 			switch (typeof value) {
@@ -258,7 +258,7 @@
 			default: return String(value);
 			}
 		} catch (e) {
-			return "[what cannot be shown]";
+			return "[a value that cannot be converted to text]";
 		}
 	}
 
@@ -272,7 +272,7 @@
 		return n;
 	}
 
-	// What durable and run-local values have in common.
+	// versioned returns the methods of durable and run-local values.
 	const versioned = (get, set, remove, add) => ({
 		get: (key) => ask(get, String(key))?.value,
 		read: (key) => ask(get, String(key)) ?? { value: undefined, version: 0 },
@@ -291,7 +291,7 @@
 
 	const inner = (reply) => reply?.response ?? reply?.result;
 
-	// A Stream is what next_stream opened.
+	// A Stream reads the stream that next_stream opened.
 	class Stream {
 		response = undefined;
 		result = undefined;
@@ -357,7 +357,7 @@
 	}
 	Object.assign(Context.prototype, { log, local, store });
 
-	// What stands for the world outside.
+	// Global objects.
 
 	Object.defineProperty(globalThis, "HookError", { value: HookError, configurable: true, writable: true });
 	Object.defineProperty(globalThis, "console", {
@@ -368,10 +368,10 @@
 
 	// The middleware.
 
-	let self; // what hooks are methods of
+	let self; // the object whose methods are the hooks
 	const hooks = {};
 	let config;
-	let waiting; // for a promise: what it came to, once that is known
+	let waiting; // the state of the hook's promise
 
 	function load(exported) {
 		if (exported === null || typeof exported !== "object") {
@@ -393,22 +393,22 @@
 			hooks[name] = hook;
 		});
 		if (!HOOKS.some((name, i) => i > 1 && hooks[name])) {
-			throw new TypeError(`the script has no hook, so nothing of it would ever be called; there are ${CAMEL.slice(2).join(", ")}`);
+			throw new TypeError(`the script has no hook, so the host would never call it; hooks are ${CAMEL.slice(2).join(", ")}`);
 		}
 		return DONE;
 	}
 
-	// check refuses what would silently do nothing.
+	// check rejects unknown keys, which would have no effect.
 	function check(given) {
 		for (const key of Object.keys(given)) {
 			if (ABOUT.includes(key) || CAMEL.includes(key) || HOOKS.includes(key) || key.startsWith("_")) continue;
 			const near = [...CAMEL, ...ABOUT].find((k) => k.toLowerCase() === key.replace(/[_-]/g, "").toLowerCase() || close(k, key));
 			throw new TypeError(`defineMiddleware: there is no ${key}` +
-				(near ? `; did you mean ${near}?` : "; what is the middleware's own begins with _, or stands outside"));
+				(near ? `; did you mean ${near}?` : "; names of your own begin with _, or belong outside of the object"));
 		}
 	}
 
-	// close reports whether two words differ by one letter: more, fewer or other.
+	// close reports whether two words differ by one added, missing or changed letter.
 	function close(a, b) {
 		let i = 0, j = 0;
 		while (i < a.length && a[i] === b[i]) i++;
@@ -424,7 +424,7 @@
 		return { messages: "lazy", hooks: HOOKS.filter((name) => hooks[name] && name !== "describe"), ...known(said) };
 	}
 
-	// known leaves out what is undefined.
+	// known removes undefined fields.
 	const known = (o) => Object.fromEntries(Object.entries(o ?? {}).filter(([, value]) => value !== undefined));
 
 	function call(name, input) {
@@ -449,7 +449,7 @@
 		waiting = undefined;
 		if (!settled) {
 			throw new TypeError(`the promise of ${camel(name)} never settles: it waits for something that will not happen; ` +
-				"only what the context gives can be awaited");
+				"a hook can only await the methods of its context");
 		}
 		return rejected ? threw(error) : answer(name, value);
 	}
@@ -463,14 +463,14 @@
 		return DONE;
 	}
 
-	// The engine's own errors are mistakes of the script; others say that the hook
-	// fails.
+	// JavaScript's built-in errors are mistakes of the script, and faults. Other errors
+	// fail the hook.
 	const mistakes = [TypeError, RangeError, ReferenceError, SyntaxError, EvalError, URIError, InternalError];
 
 	function threw(e) {
 		if (mistakes.some((type) => e instanceof type)) return fault(e);
 		const failure = { code: "internal", message: e instanceof Error ? String(e.message || e.name) : show(e) };
-		if (!(e instanceof Error) && (e?.stop || e?.interrupt)) failure.message = "it threw what ctx.stop or ctx.interrupt gave; return that";
+		if (!(e instanceof Error) && (e?.stop || e?.interrupt)) failure.message = "the hook threw the value of ctx.stop or ctx.interrupt; return it instead";
 		if (e instanceof Error && typeof e.code === "string") {
 			const { code, retryable, status, retry_after_ms } = e;
 			Object.assign(failure, { code, retryable, status, retry_after_ms });
@@ -481,19 +481,19 @@
 	}
 
 	function fault(e) {
-		const told = { name: "", message: "", stack: "" };
+		const thrown = { name: "", message: "", stack: "" };
 		try {
 			if (e instanceof Error) {
-				told.name = String(e.name);
-				told.message = String(e.message);
-				told.stack = String(e.stack);
+				thrown.name = String(e.name);
+				thrown.message = String(e.message);
+				thrown.stack = String(e.stack);
 			} else {
-				told.message = show(e);
+				thrown.message = show(e);
 			}
 		} catch (_) {
-			told.message ||= "an error that cannot be read";
+			thrown.message ||= "an error that cannot be read";
 		}
-		host(WRITE, stringify(told));
+		host(WRITE, stringify(thrown));
 		return THREW;
 	}
 

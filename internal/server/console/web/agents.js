@@ -1,7 +1,7 @@
 // Agents with their files and versions.
-import { h, fill, none, table, when, digest, badge, facts, wrong } from "./dom.js";
+import { h, fill, emptyState, table, relativeTime, digest, badge, properties, errorMessage } from "./dom.js";
 import { get, all } from "./api.js";
-import { between } from "./changes.js";
+import { textDiff } from "./changes.js";
 
 export async function agents({ signal }) {
   const list = await all("/v1/agents", "agents", signal);
@@ -9,7 +9,7 @@ export async function agents({ signal }) {
     table("Agents", ["Agent", "#Version", "Modules", "Changed"], list.map((a) => h("tr", null,
       h("td", null, h("a", { href: `#/agents/${a.name}` }, a.name)), h("td", { class: "number" }, a.version),
       h("td", { class: "wide" }, a.modules.map((m) => badge(m.name)), a.warnings.length > 0 && badge(`${a.warnings.length} ${a.warnings.length === 1 ? "warning" : "warnings"}`, "warn")),
-      h("td", { class: "soft nowrap" }, when(a.created)))), none("No agents yet. Create one with:", "agent-runner agents apply agent.yaml")));
+      h("td", { class: "soft nowrap" }, relativeTime(a.created)))), emptyState("No agents yet. Create one with:", "agent-runner agents apply agent.yaml")));
 }
 
 export async function agent({ id, query, signal }) {
@@ -24,7 +24,7 @@ export async function agent({ id, query, signal }) {
   });
   return h("article", null, h("p", { class: "crumbs" }, h("a", { href: "#/agents" }, "Agents"), " / ", a.name),
     h("div", { class: "head" }, h("h1", { tabindex: "-1" }, a.name), select, h("a", { class: "button", href: `#/runs?agent=${encodeURIComponent(a.name)}` }, "Runs"), h("a", { class: "button main", href: `#/start?agent=${encodeURIComponent(a.name)}` }, "Start a run")),
-    facts(["Version", a.version], ["Changed", when(a.created)]),
+    properties(["Version", a.version], ["Changed", relativeTime(a.created)]),
     a.warnings.length > 0 && h("section", { class: "card warn", "aria-label": "Warnings" }, h("h2", null, "Warnings"), h("ul", { class: "plain" }, a.warnings.map((w) => h("li", null, w)))),
     h("section", null, h("h2", null, "Modules"), table("Modules of the agent", ["At", "Entry", "Module", "Digest"], a.modules.map((m) => h("tr", null, h("td", null, h("code", null, m.at)), h("td", null, m.name), h("td", null, m.module),
       h("td", null, h("a", { href: `#/modules/${m.digest}` }, digest(m.digest))))), "No modules.")),
@@ -40,10 +40,10 @@ function since(path, a, signal) {
     try {
       const before = await get(`${path}?version=${a.version - 1}`, signal);
       const digests = (x) => x.modules.map((m) => `${m.name} ${m.digest}`).join("\n");
-      fill(place, before.yaml === a.yaml ? h("p", { class: "soft" }, "The file is unchanged.") : between("agent.yaml", before.yaml, a.yaml, "code"),
-        digests(before) !== digests(a) && between("modules", digests(before), digests(a), "code"));
+      fill(place, before.yaml === a.yaml ? h("p", { class: "soft" }, "The file is unchanged.") : textDiff("agent.yaml", before.yaml, a.yaml, "code"),
+        digests(before) !== digests(a) && textDiff("modules", digests(before), digests(a), "code"));
     } catch (e) {
-      if (!signal.aborted) fill(place, wrong(e));
+      if (!signal.aborted) fill(place, errorMessage(e));
     }
   });
   return d;

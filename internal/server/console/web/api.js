@@ -2,21 +2,21 @@
 // header: there is no cookie that another site could use.
 import { SSE } from "./sse.js";
 
-const place = "agent-runner-key";
-let lost = () => {};
+const storageKey = "agent-runner-key";
+let keyRejected = () => {};
 
-export const key = () => sessionStorage.getItem(place);
-export const isOperator = () => sessionStorage.getItem(`${place}-operator`) === "yes";
+export const key = () => sessionStorage.getItem(storageKey);
+export const isOperator = () => sessionStorage.getItem(`${storageKey}-operator`) === "yes";
 export const keyName = () => `ar_${key()?.split("_")[1] ?? ""}`;
 
 export function signOut() {
-  sessionStorage.removeItem(place);
-  sessionStorage.removeItem(`${place}-operator`);
+  sessionStorage.removeItem(storageKey);
+  sessionStorage.removeItem(`${storageKey}-operator`);
 }
 
-// onLost is called when the server rejects the key.
-export function onLost(f) {
-  lost = f;
+// onKeyRejected is called when the server rejects the key.
+export function onKeyRejected(f) {
+  keyRejected = f;
 }
 
 // A Problem is an error of the server, as problem details.
@@ -43,7 +43,7 @@ async function send(method, path, { body, accept = "application/json", signal, h
   }
   if (response.ok) return response;
   const p = new Problem(response, await response.json().catch(() => undefined));
-  if (p.status === 401 && !as) lost(p);
+  if (p.status === 401 && !as) keyRejected(p);
   throw p;
 }
 
@@ -76,44 +76,44 @@ export async function signIn(text) {
     if (e.status !== 403) throw e;
     operator = "no";
   }
-  sessionStorage.setItem(place, text);
-  sessionStorage.setItem(`${place}-operator`, operator);
+  sessionStorage.setItem(storageKey, text);
+  sessionStorage.setItem(`${storageKey}-operator`, operator);
 }
 
 export const pause = (ms, signal) => new Promise((done) => {
-  const over = () => {
+  const finish = () => {
     clearTimeout(t);
-    signal?.removeEventListener("abort", over);
+    signal?.removeEventListener("abort", finish);
     done();
   };
-  const t = setTimeout(over, ms);
-  signal?.addEventListener("abort", over);
+  const t = setTimeout(finish, ms);
+  signal?.addEventListener("abort", finish);
 });
 
-// passing reports whether an error may be temporary.
-export const passing = (e) => e.gone === true || [429, 502, 503, 504].includes(e.status);
+// isTemporary reports whether an error may be temporary.
+export const isTemporary = (e) => e.gone === true || [429, 502, 503, 504].includes(e.status);
 
-// trouble explains why a request is retried.
-export const trouble = (e) => (e.status === 429 ? "Too many requests" : e.status ? "The server is unavailable" : "The server is not responding");
+// retryReason explains why a request is retried.
+export const retryReason = (e) => (e.status === 429 ? "Too many requests" : e.status ? "The server is unavailable" : "The server is not responding");
 
 // countdown reports how many seconds are left, each second.
-export async function countdown(seconds, signal, told) {
+export async function countdown(seconds, signal, onStatus) {
   for (let s = Math.max(1, Math.ceil(seconds)); s > 0 && !signal.aborted; s--) {
-    told(s);
+    onStatus(s);
     await pause(1000, signal);
   }
 }
 
 // events yields a run's events after a number, until the run ends or pauses. A stream that
 // breaks is resumed where it was.
-export async function* events(run, after, signal, told = () => {}) {
+export async function* events(run, after, signal, onStatus = () => {}) {
   let wait = 500;
   while (!signal.aborted) {
     try {
       const response = await send("GET", `/v1/runs/${encodeURIComponent(run)}/events`, {
         accept: "text/event-stream", signal, headers: after > 0 ? { "Last-Event-ID": String(after) } : {} });
       if (response.status === 204) return;
-      told(true);
+      onStatus(true);
       const sse = new SSE();
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       for (;;) {
@@ -130,10 +130,10 @@ export async function* events(run, after, signal, told = () => {}) {
       if (signal.aborted) return;
       if (e.status && e.status < 500 && e.status !== 429) throw e;
       if (wait < 1000 && !e.retry) {
-        told(false, "Reconnecting…"); // a stream that broke
+        onStatus(false, "Reconnecting…"); // a stream that broke
         await pause(wait, signal);
       } else {
-        await countdown(Math.max(wait / 1000, e.retry ?? 0), signal, (s) => told(false, `${trouble(e)}. Retrying in ${s} s`));
+        await countdown(Math.max(wait / 1000, e.retry ?? 0), signal, (s) => onStatus(false, `${retryReason(e)}. Retrying in ${s} s`));
       }
       wait = Math.min(wait * 2, 15000);
     }

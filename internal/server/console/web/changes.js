@@ -1,21 +1,21 @@
 // What a run did, phase by phase: the answer of each module, and its changes as a difference.
-import { h, fill, few, later, long, badge, json, pretty, textOf } from "./dom.js";
+import { h, fill, partialList, runInSlices, long, badge, json, indentJSON, textOf } from "./dom.js";
 import { diff } from "./diff.js";
 import { hookKey } from "./timeline.js";
 import { editors } from "./hooks.js";
 
-const most = 24; // steps that are shown at once
-const atOnce = 2000; // characters that are compared at once
+const maxSteps = 24; // steps that are shown at once
+const maxImmediateDiff = 2000; // characters that are compared at once
 
 // changes shows a run's history. It records in places where the changes of each hook are shown,
-// and in kept how much of the history the user has opened.
-export function changes(over, history, questions, places, kept) {
+// and in expanded how much of the history the user has opened.
+export function changes(finished, history, questions, places, expanded) {
   const phases = history?.phases ?? [];
   const answered = [...(history?.answered ?? [])];
-  if (phases.length === 0) return h("p", { class: "empty" }, over ? "No steps were recorded." : "No steps recorded yet.");
+  if (phases.length === 0) return h("p", { class: "empty" }, finished ? "No steps were recorded." : "No steps recorded yet.");
   const calls = new Map();
   for (const m of [...(history.input ?? []), ...(history.messages ?? [])]) for (const c of m.tool_calls ?? []) calls.set(c.id, c.function);
-  return [few(steps(phases), most, (p) => phase(p, calls, places), kept, "p"), answered.length > 0 && h("section", { class: "phase" }, h("h3", null, "Answers from people and clients"),
+  return [partialList(steps(phases), maxSteps, (p) => phase(p, calls, places), expanded, "p"), answered.length > 0 && h("section", { class: "phase" }, h("h3", null, "Answers from people and clients"),
     h("ul", { class: "deeds" }, answered.flatMap((a) => Object.entries(a.answers).map(([id, value]) => answer(questions.get(id), value, a)))))];
 }
 
@@ -32,12 +32,12 @@ function steps(phases) {
 
 function phase(p, calls, places) {
   const now = { response: undefined, arguments: new Map(), result: new Map() }; // as the previous record left it
-  const quiet = [];
+  const unchanged = [];
   const shown = [];
   for (const d of p.deeds) {
-    const what = deed(d, now, calls);
+    const what = recordItem(d, now, calls);
     if (!what) {
-      quiet.push(`${d.entry} ${d.what}`);
+      unchanged.push(`${d.entry} ${d.what}`);
       continue;
     }
     shown.push(what);
@@ -45,7 +45,7 @@ function phase(p, calls, places) {
   }
   return h("section", { class: "phase" },
     h("h3", null, p.title),
-    h("ul", { class: "deeds" }, shown), quiet.length > 0 && h("p", { class: "soft small" }, `No changes: ${quiet.join(", ")}.`));
+    h("ul", { class: "deeds" }, shown), unchanged.length > 0 && h("p", { class: "soft small" }, `No changes: ${unchanged.join(", ")}.`));
 }
 
 const decisions = { approve: ["approved", "good"], edit: ["approved with other arguments", "warn"], deny: ["denied", "bad"] };
@@ -57,11 +57,11 @@ function answer(q, value, a) {
   return h("li", { class: "deed" }, h("p", { class: "deed-head" }, h("strong", null, q?.call?.name ?? q?.entry ?? "a question"), " ", h("span", { class: "soft" }, a.by ? `${a.by}, ` : "", at)),
     q?.reason && h("p", { class: "note" }, q.reason),
     decision ? h("p", { class: "note" }, badge(...(decisions[decision] ?? [decision])), " ", value?.message) : json(value),
-    decision === "edit" && between("arguments", pretty(q.call?.arguments ?? ""), pretty(value.arguments), "code"));
+    decision === "edit" && textDiff("arguments", indentJSON(q.call?.arguments ?? ""), indentJSON(value.arguments), "code"));
 }
 
-// deed shows a record, or nothing if the record changed nothing.
-function deed(d, now, calls) {
+// recordItem shows a record, or nothing if the record changed nothing.
+function recordItem(d, now, calls) {
   const a = d.answer ?? {};
   const parts = [];
   const note = (...x) => parts.push(h("p", { class: "note" }, ...x));
@@ -69,7 +69,7 @@ function deed(d, now, calls) {
   else if (d.faulted) parts.push(h("p", { class: "wrong" }, "Fault: ignored"));
   if (d.what === "model") {
     now.response = a;
-    return h("li", { class: "deed model" }, head("model", a.finish_reason ?? "", d), parts, said(a.message));
+    return h("li", { class: "deed model" }, head("model", a.finish_reason ?? "", d), parts, messageItem(a.message));
   }
   if (d.what === "tool") {
     now.result.set(d.call, a);
@@ -78,15 +78,15 @@ function deed(d, now, calls) {
   (d.edits ?? []).forEach((e) => parts.push(...edit(e)));
   switch (d.what) {
     case "before_tool":
-      if (a.arguments !== undefined) parts.push(between("arguments", pretty(now.arguments.get(d.call) ?? calls.get(d.call)?.arguments ?? ""), pretty(a.arguments), "code"));
+      if (a.arguments !== undefined) parts.push(textDiff("arguments", indentJSON(now.arguments.get(d.call) ?? calls.get(d.call)?.arguments ?? ""), indentJSON(a.arguments), "code"));
       if (a.arguments !== undefined) now.arguments.set(d.call, a.arguments);
       break;
     case "after_model":
-      if (a.response) parts.push(between("the model's answer", saidBy(now.response?.message), saidBy(a.response.message)));
+      if (a.response) parts.push(textDiff("the model's answer", messageText(now.response?.message), messageText(a.response.message)));
       if (a.response) now.response = a.response;
       break;
     case "after_tool":
-      if (a.result) parts.push(between("the tool's result", textOf(now.result.get(d.call)?.content), textOf(a.result.content)));
+      if (a.result) parts.push(textDiff("the tool's result", textOf(now.result.get(d.call)?.content), textOf(a.result.content)));
       if (a.result) now.result.set(d.call, a.result);
       break;
     case "call_tool":
@@ -97,22 +97,22 @@ function deed(d, now, calls) {
       if (a.decision && a.decision !== "allow") note(badge(a.decision, a.decision === "ask" ? "warn" : "bad"), " ", a.message);
       break;
     case "after_agent":
-      if (a.final) parts.push(between("the final message", "", saidBy(a.final)));
+      if (a.final) parts.push(textDiff("the final message", "", messageText(a.final)));
       break;
   }
-  if (a.instruction !== undefined) parts.push(between("the new instruction", "", a.instruction));
+  if (a.instruction !== undefined) parts.push(textDiff("the new instruction", "", a.instruction));
   if (a.tools?.add?.length > 0) note("tools: ", a.tools.add.map((t) => h("ins", null, t.name)).flatMap((x) => [x, " "]));
   if (a.tools?.remove?.length > 0) note("tools: ", a.tools.remove.map((t) => h("del", null, t)).flatMap((x) => [x, " "]));
   if (a.stop) note(badge("stopped the run", "bad"), " ", a.stop.reason);
   if (a.interrupt) note(badge("asked", "warn"), " ", a.interrupt.reason);
   if (a.again) note(badge("repeated", "warn"), " ", a.again.reason);
-  const rest = Object.fromEntries(Object.entries(a).filter(([k, v]) => !handled(d, k) && v !== null));
+  const rest = Object.fromEntries(Object.entries(a).filter(([k, v]) => !isShown(d, k) && v !== null));
   if (Object.keys(rest).length > 0) parts.push(h("details", null, h("summary", null, `Answer: ${Object.keys(rest).join(", ")}`), json(rest)));
   if (parts.length === 0) return undefined;
   return h("li", { class: "deed hook", tabindex: "-1" }, head(d.entry, d.what, d, calls), parts);
 }
 
-function handled(d, name) {
+function isShown(d, name) {
   if (["instruction", "stop", "interrupt", "again"].includes(name)) return true;
   if (name === "tools") return d.answer.tools?.add?.length > 0 || d.answer.tools?.remove?.length > 0;
   if (name === "messages") return editors.includes(d.what);
@@ -123,39 +123,39 @@ function head(name, what, d, calls) {
   return h("p", { class: "deed-head" }, h("strong", null, name), " ", h("span", { class: "soft" }, what), d.call && calls && h("span", { class: "soft" }, " · ", h("code", null, calls.get(d.call)?.name ?? d.call)));
 }
 
-const saidBy = (m) => (m ? [textOf(m.content), ...(m.tool_calls ?? []).map((c) => `${c.function?.name}(${c.function?.arguments})`)].filter(Boolean).join("\n") : "");
+const messageText = (m) => (m ? [textOf(m.content), ...(m.tool_calls ?? []).map((c) => `${c.function?.name}(${c.function?.arguments})`)].filter(Boolean).join("\n") : "");
 
-function said(m) {
-  const text = saidBy(m);
+function messageItem(m) {
+  const text = messageText(m);
   return text && h("p", { class: "said clip" }, text);
 }
 
-// beside returns a message without the fields that the host sets.
-const beside = (m) => JSON.stringify({ ...m, id: undefined, origin: undefined }, null, 2);
+// withoutHostFields returns a message without the fields that the host sets.
+const withoutHostFields = (m) => JSON.stringify({ ...m, id: undefined, origin: undefined }, null, 2);
 
 // edit shows changed messages: each removed message next to its replacement.
 function edit(e) {
-  const gone = e.removed ?? [];
-  const came = e.inserted ?? [];
+  const removed = e.removed ?? [];
+  const inserted = e.inserted ?? [];
   const out = [];
-  for (let i = 0; i < Math.max(gone.length, came.length); i++) {
-    const [a, b] = [gone[i], came[i]];
+  for (let i = 0; i < Math.max(removed.length, inserted.length); i++) {
+    const [a, b] = [removed[i], inserted[i]];
     const what = a && b ? `message ${e.at + i + 1} (${b.role})` : a ? `message ${e.at + i + 1} (${a.role}) was removed` : `message ${e.at + i + 1} (${b.role}) was added`;
-    if (saidBy(a) !== saidBy(b) || !a || !b) out.push(between(what, saidBy(a), saidBy(b)));
-    else if (beside(a) !== beside(b)) out.push(between(`${what}, other fields`, beside(a), beside(b), "code"));
+    if (messageText(a) !== messageText(b) || !a || !b) out.push(textDiff(what, messageText(a), messageText(b)));
+    else if (withoutHostFields(a) !== withoutHostFields(b)) out.push(textDiff(`${what}, other fields`, withoutHostFields(a), withoutHostFields(b), "code"));
   }
   return out;
 }
 
-// between shows the difference of two texts.
-export function between(what, before, after, kind = "") {
+// textDiff shows the difference of two texts.
+export function textDiff(what, before, after, kind = "") {
   const place = h("p", { class: `said ${kind}` });
-  const show = () => fill(place, few(diff(before, after), 400, ({ kind, text }) => {
+  const show = () => fill(place, partialList(diff(before, after), 400, ({ kind, text }) => {
     if (kind === "gone") return h("del", null, long(text, 8000, 200));
     if (kind === "new") return h("ins", null, long(text, 8000, 200));
     return h("span", null, long(text, 600));
   }, {}, "span"));
-  if (before.length + after.length <= atOnce) show();
-  else later(() => place.isConnected && show());
+  if (before.length + after.length <= maxImmediateDiff) show();
+  else runInSlices(() => place.isConnected && show());
   return h("figure", { class: "diff" }, h("figcaption", null, what), place);
 }

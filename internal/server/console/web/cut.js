@@ -4,17 +4,17 @@
 // cut returns the beginning, the middle and the end of a text. The middle is hidden; it is
 // empty if the text is within the limits.
 export function cut(text, chars, lines) {
-  const ahead = after(text, Math.ceil(lines / 2));
-  const behind = before(text, Math.floor(lines / 2));
-  if (text.length <= chars && ahead >= behind) return [text, "", ""];
+  const headEnd = after(text, Math.ceil(lines / 2));
+  const tailStart = before(text, Math.floor(lines / 2));
+  if (text.length <= chars && headEnd >= tailStart) return [text, "", ""];
   const half = Math.floor(chars / 2);
-  const head = whole(text, Math.min(half, ahead));
-  const tail = whole(text, Math.max(text.length - half, behind));
+  const head = alignIndex(text, Math.min(half, headEnd));
+  const tail = alignIndex(text, Math.max(text.length - half, tailStart));
   return [text.slice(0, head), text.slice(head, tail), text.slice(tail)];
 }
 
 // begin returns the beginning of a text within the limits.
-export const begin = (text, chars, lines) => text.slice(0, whole(text, Math.min(chars, after(text, lines))));
+export const begin = (text, chars, lines) => text.slice(0, alignIndex(text, Math.min(chars, after(text, lines))));
 
 // after returns the index at which the n-th line ends.
 function after(text, n) {
@@ -33,8 +33,8 @@ function before(text, n) {
   return n > 0 ? 0 : at + 1;
 }
 
-// whole moves an index out of a surrogate pair.
-function whole(text, at) {
+// alignIndex moves an index out of a surrogate pair.
+function alignIndex(text, at) {
   const c = text.charCodeAt(at);
   return at > 0 && at < text.length && c >= 0xdc00 && c < 0xe000 ? at - 1 : at;
 }

@@ -1,7 +1,7 @@
 // Differences of texts: the longest common subsequence of their words, or of the lines of long
 // texts.
 
-const most = 1e6; // comparisons; larger changes are shown whole
+const maxComparisons = 1e6; // comparisons; larger changes are shown whole
 const long = 200000; // characters; longer texts are compared by lines
 
 // words splits a text. Its pieces joined are the text.
@@ -15,7 +15,7 @@ const linesOf = (text) => text.match(/[^\n]*\n|[^\n]+/g) ?? [];
 export function diff(before, after) {
   const byWords = before.length + after.length <= long ? compare(words(before), words(after)) : undefined;
   const out = byWords ?? compare(linesOf(before), linesOf(after));
-  return tidy(out ?? [{ kind: "gone", text: before }, { kind: "new", text: after }].filter((p) => p.text !== ""));
+  return joinReplacements(out ?? [{ kind: "gone", text: before }, { kind: "new", text: after }].filter((p) => p.text !== ""));
 }
 
 // compare returns undefined if there is too much to compare.
@@ -34,7 +34,7 @@ function compare(a, b) {
   const end = tail > 0 ? a.slice(-tail).join("") : "";
   a = a.slice(head, a.length - tail);
   b = b.slice(head, b.length - tail);
-  if (a.length * b.length > most) return undefined;
+  if (a.length * b.length > maxComparisons) return undefined;
   for (const [kind, text] of common(a, b)) add(kind, text);
   add("same", end);
   return out;
@@ -63,22 +63,22 @@ function* common(a, b) {
   }
 }
 
-// tidy moves removed parts before added ones if only white space is between them.
-function tidy(parts) {
+// joinReplacements moves removed parts before added ones if only white space is between them.
+function joinReplacements(parts) {
   const out = [];
-  let gone = "";
-  let came = "";
+  let removed = "";
+  let added = "";
   const flush = () => {
-    if (gone) out.push({ kind: "gone", text: gone });
-    if (came) out.push({ kind: "new", text: came });
-    gone = came = "";
+    if (removed) out.push({ kind: "gone", text: removed });
+    if (added) out.push({ kind: "new", text: added });
+    removed = added = "";
   };
   parts.forEach((p, i) => {
-    if (p.kind === "gone") gone += p.text;
-    else if (p.kind === "new") came += p.text;
-    else if (gone && came && /^[^\S\n]+$/.test(p.text) && i + 1 < parts.length) {
-      gone += p.text;
-      came += p.text;
+    if (p.kind === "gone") removed += p.text;
+    else if (p.kind === "new") added += p.text;
+    else if (removed && added && /^[^\S\n]+$/.test(p.text) && i + 1 < parts.length) {
+      removed += p.text;
+      added += p.text;
     } else {
       flush();
       out.push(p);

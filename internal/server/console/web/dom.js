@@ -2,10 +2,10 @@
 // harmless attributes. Long texts are shown in part.
 import { cut, begin } from "./cut.js";
 
-const chars = 20000; // of a text that are shown at once
+const maxChars = 20000; // characters of a text that are shown at once
 const lines = 500;
 const step = 100000; // characters that a button shows in addition
-const rowsOf = 200; // rows of a table that are shown at once
+const maxRows = 200; // rows of a table that are shown at once
 
 const plain = new Set(["class", "id", "for", "name", "type", "value", "placeholder", "autocomplete", "rows", "cols", "role", "tabindex", "scope", "title",
   "datetime", "min", "max", "maxlength", "required", "disabled", "open", "selected", "checked", "hidden", "spellcheck", "autocapitalize", "pattern", "colspan", "low", "high", "method"]);
@@ -36,14 +36,14 @@ function put(e, children) {
   for (const c of children.flat(Infinity)) {
     if (c === undefined || c === null || c === false || c === "") continue;
     if (c instanceof Node) e.append(c);
-    else if (typeof c === "string" && c.length > lines) put(e, [long(c, chars, lines)]);
+    else if (typeof c === "string" && c.length > lines) put(e, [long(c, maxChars, lines)]);
     else e.append(document.createTextNode(String(c)));
   }
 }
 
 // long shows a text, with a button in the middle that shows more of a long one.
-export function long(text, mostChars = chars, mostLines = lines) {
-  const [head, middle, tail] = cut(text, mostChars, mostLines);
+export function long(text, maxLength = maxChars, maxLines = lines) {
+  const [head, middle, tail] = cut(text, maxLength, maxLines);
   if (middle === "") return document.createTextNode(text);
   let rest = middle;
   const b = h("button", { type: "button", class: "more", onclick: () => {
@@ -63,37 +63,37 @@ export function long(text, mostChars = chars, mostLines = lines) {
   return span;
 }
 
-// few makes the first and the last of many elements, and a button between them that makes more.
-// kept remembers how many the user asked for when the list is drawn again.
-export function few(list, most, make, kept = {}, tag = "li") {
-  kept.shown ??= most;
-  if (list.length <= kept.shown) return list.map(make);
-  const first = Math.min(5, Math.floor(most / 4));
-  let from = list.length - (kept.shown - first); // elements before first and from here on are made
+// partialList makes the first and the last of many elements, and a button between them that makes more.
+// expanded stores how many are shown, for when the list is drawn again.
+export function partialList(list, limit, make, expanded = {}, tag = "li") {
+  expanded.shown ??= limit;
+  if (list.length <= expanded.shown) return list.map(make);
+  const first = Math.min(5, Math.floor(limit / 4));
+  let from = list.length - (expanded.shown - first); // elements before first and from here on are made
   const b = h("button", { type: "button", class: "more", onclick: () => {
-    const next = Math.max(first, from - most);
-    kept.shown += from - next;
+    const next = Math.max(first, from - limit);
+    expanded.shown += from - next;
     const made = list.slice(next, from).map((x, i) => make(x, next + i));
-    between.after(...made);
+    gap.after(...made);
     made[0].tabIndex = -1;
     made[0].focus({ preventScroll: true });
     from = next;
     label();
   } });
-  const between = h(tag, { class: "between" }, b);
+  const gap = h(tag, { class: "between" }, b);
   const label = () => {
     const left = from - first;
-    if (left === 0) return between.remove();
-    b.textContent = `${count(left)} hidden: show ${left > most ? `${most} more` : "all"}`;
+    if (left === 0) return gap.remove();
+    b.textContent = `${count(left)} hidden: show ${left > limit ? `${limit} more` : "all"}`;
   };
   label();
-  return [list.slice(0, first).map(make), between, list.slice(from).map((x, i) => make(x, from + i))];
+  return [list.slice(0, first).map(make), gap, list.slice(from).map((x, i) => make(x, from + i))];
 }
 
 const jobs = [];
 
-// later does long work in pieces, so that the page stays responsive.
-export function later(job) {
+// runInSlices does long work in pieces, so that the page stays responsive.
+export function runInSlices(job) {
   if (jobs.push(job) === 1) setTimeout(turn);
 }
 
@@ -110,8 +110,8 @@ export function fill(e, ...children) {
   return e;
 }
 
-// say announces a text to screen readers.
-export function say(text) {
+// announce announces a text to screen readers.
+export function announce(text) {
   document.getElementById("said").textContent = text;
 }
 
@@ -124,9 +124,9 @@ export function field(label, control, hint) {
   return h("div", { class: "field" }, h("label", { for: control.id }, label), control, note);
 }
 
-// doing makes a button run an action that takes time, once at a time, and show its error in a
+// asyncAction returns a click handler that runs one action at a time and shows its error in a
 // given place.
-export function doing(button, place, work) {
+export function asyncAction(button, place, work) {
   return async (event) => {
     event?.preventDefault();
     if (button.disabled) return;
@@ -135,37 +135,37 @@ export function doing(button, place, work) {
     try {
       await work();
     } catch (e) {
-      if (e.name !== "AbortError") fill(place, wrong(e), e.status === 429 && h("p", { class: "soft small" }, `Try again in ${e.retry || 1} s.`));
+      if (e.name !== "AbortError") fill(place, errorMessage(e), e.status === 429 && h("p", { class: "soft small" }, `Try again in ${e.retry || 1} s.`));
     } finally {
       button.disabled = false;
     }
   };
 }
 
-// sure is a button that asks for confirmation.
-export function sure(label, again, work, kind = "quiet") {
+// confirmButton makes a button that asks for confirmation.
+export function confirmButton(label, question, work, kind = "quiet") {
   const place = h("span", { class: "inline" });
   const b = h("button", { type: "button", class: kind }, label);
-  const calm = () => {
+  const reset = () => {
     delete b.dataset.asked;
     b.textContent = label;
   };
-  const go = doing(b, place, work);
-  b.addEventListener("blur", calm);
+  const go = asyncAction(b, place, work);
+  b.addEventListener("blur", reset);
   b.addEventListener("click", (e) => {
     if (b.dataset.asked === undefined) {
       b.dataset.asked = "";
-      b.textContent = again;
+      b.textContent = question;
       return;
     }
-    calm();
+    reset();
     go(e);
   });
   return h("span", { class: "inline" }, b, place);
 }
 
-// wrong shows an error.
-export function wrong(e) {
+// errorMessage shows an error.
+export function errorMessage(e) {
   return h("p", { class: "wrong", role: "alert" }, e?.message ?? String(e));
 }
 
@@ -187,10 +187,10 @@ export function statusOf(run) {
   return badge(text, `status ${kind}`);
 }
 
-const whole = new Intl.NumberFormat("en");
+const integer = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-export const count = (n) => whole.format(n ?? 0);
-export const short = (n) => ((n ?? 0) < 10000 ? whole.format(n ?? 0) : compact.format(n));
+export const count = (n) => integer.format(n ?? 0);
+export const short = (n) => ((n ?? 0) < 10000 ? integer.format(n ?? 0) : compact.format(n));
 
 export function bytes(n) {
   for (const unit of ["B", "KiB", "MiB"]) {
@@ -200,8 +200,8 @@ export function bytes(n) {
   return `${n.toFixed(1)} GiB`;
 }
 
-// took shows a duration given in microseconds.
-export function took(us) {
+// duration shows a duration given in microseconds.
+export function duration(us) {
   if (us < 0) return "…";
   if (us < 1000) return `${us} µs`;
   if (us < 1e6) return `${(us / 1000).toFixed(us < 1e4 ? 1 : 0)} ms`;
@@ -209,8 +209,8 @@ export function took(us) {
   return `${Math.floor(us / 6e7)} min ${Math.round((us % 6e7) / 1e6)} s`;
 }
 
-// when shows a time in relation to now.
-export function when(text) {
+// relativeTime shows a time in relation to now.
+export function relativeTime(text) {
   const t = new Date(text);
   if (Number.isNaN(t.getTime())) return "";
   const ago = (Date.now() - t) / 1000;
@@ -226,24 +226,24 @@ export function digest(text) {
   return h("code", { title: text }, (text ?? "").replace("sha256:", "").slice(0, 12));
 }
 
-// facts shows pairs of names and values, except pairs without a value.
-export function facts(...pairs) {
+// properties shows pairs of names and values, except pairs without a value.
+export function properties(...pairs) {
   return h("dl", { class: "facts" }, pairs.filter(([, v]) => v !== undefined && v !== null && v !== "" && v !== false).map(([k, v]) => h("div", null, h("dt", null, k), h("dd", null, v))));
 }
 
 export function table(label, heads, rows, empty) {
   if (rows.length === 0) return Array.isArray(empty) || empty instanceof Node ? empty : h("p", { class: "empty" }, empty);
-  const body = h("tbody", null, rows.slice(0, rowsOf));
-  const more = rows.length > rowsOf && h("button", { type: "button", class: "more", onclick: () => {
-    body.append(...rows.slice(body.children.length, body.children.length + rowsOf));
+  const body = h("tbody", null, rows.slice(0, maxRows));
+  const more = rows.length > maxRows && h("button", { type: "button", class: "more", onclick: () => {
+    body.append(...rows.slice(body.children.length, body.children.length + maxRows));
     more.hidden = body.children.length === rows.length;
   } }, "Show more");
   return [h("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" },
     h("table", null, h("thead", null, h("tr", null, heads.map((c) => h("th", { scope: "col", class: c.startsWith("#") ? "number" : "" }, c.replace("#", ""))))), body)), more];
 }
 
-// none says that a list is empty, and which command adds to it.
-export function none(text, ...commands) {
+// emptyState says that a list is empty, and shows commands that add to it.
+export function emptyState(text, ...commands) {
   return h("div", { class: "empty" }, h("p", null, text), h("pre", { tabindex: "0" }, commands.join("\n")));
 }
 
@@ -260,8 +260,8 @@ export function textOf(content) {
   return content.map((p) => p?.text ?? `[${p?.type ?? "part"}]`).join("\n");
 }
 
-// pretty indents JSON, or returns other text as it is.
-export function pretty(text) {
+// indentJSON indents JSON, or returns other text as it is.
+export function indentJSON(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
   } catch {

@@ -11,7 +11,7 @@ export function draft(field, name) {
   return field;
 }
 
-// sent deletes the drafts whose names begin with a prefix, or all drafts without one.
-export function sent(begin = "") {
+// deleteDrafts deletes the drafts whose names begin with a prefix, or all drafts without one.
+export function deleteDrafts(begin = "") {
   for (const name of drafts.keys()) if (name.startsWith(begin)) drafts.delete(name);
 }

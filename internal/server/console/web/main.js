@@ -1,7 +1,7 @@
 // The console's frame: who is signed in, and which page is shown.
-import { h, fill, field, doing, say, wrong } from "./dom.js";
-import { passing, trouble, countdown, key, keyName, isOperator, signIn, signOut, onLost } from "./api.js";
-import { sent } from "./drafts.js";
+import { h, fill, field, asyncAction, announce, errorMessage } from "./dom.js";
+import { isTemporary, retryReason, countdown, key, keyName, isOperator, signIn, signOut, onKeyRejected } from "./api.js";
+import { deleteDrafts } from "./drafts.js";
 import { runs, start } from "./runs.js";
 import { run } from "./run.js";
 import { agents, agent } from "./agents.js";
@@ -12,7 +12,7 @@ import { tenants, tenant, blocks } from "./operator.js";
 const pages = { runs: [runs, run], start: [start], agents: [agents, agent], modules: [modules, module], usage: [usage], tenants: [tenants, tenant], blocks: [blocks] };
 const top = document.getElementById("top");
 const main = document.getElementById("main");
-let leave = new AbortController();
+let pageController = new AbortController();
 
 const links = () => [["runs", "Runs"], ["agents", "Agents"], ["modules", "Modules"], ["usage", "Usage"],
   ...(isOperator() ? [["tenants", "Tenants"], ["blocks", "Blocks"]] : [])];
@@ -23,7 +23,7 @@ function header(now) {
   fill(top, brand,
     h("nav", { "aria-label": "Pages" }, links().map(([to, text]) => h("a", { href: `#/${to}`, "aria-current": (now === "start" ? "runs" : now) === to ? "page" : null }, text))),
     h("div", { class: "who" }, h("span", { title: isOperator() ? "an operator key" : "the key you are signed in with" }, isOperator() ? "operator" : keyName()),
-      h("button", { type: "button", class: "quiet", onclick: () => { sent(); signOut(); show(); } }, "Sign out")));
+      h("button", { type: "button", class: "quiet", onclick: () => { deleteDrafts(); signOut(); show(); } }, "Sign out")));
   top.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 }
 
@@ -31,8 +31,8 @@ function signInPage(why) {
   const input = h("input", { type: "password", name: "key", autocomplete: "off", autocapitalize: "none", spellcheck: "false", required: true, placeholder: "ar_…" });
   const place = h("div");
   const button = h("button", { type: "submit", class: "main" }, "Sign in");
-  if (why) fill(place, wrong({ message: why }));
-  const go = doing(button, place, async () => {
+  if (why) fill(place, errorMessage({ message: why }));
+  const go = asyncAction(button, place, async () => {
     try {
       await signIn(input.value.trim());
     } catch (e) {
@@ -41,7 +41,7 @@ function signInPage(why) {
     }
     await show();
   });
-  present(h("form", { class: "signin card", onsubmit: go, method: "post" },
+  showPage(h("form", { class: "signin card", onsubmit: go, method: "post" },
     h("h1", { tabindex: "-1" }, "Sign in"),
     h("p", { class: "soft" }, "Enter a key of this server. It is stored only in this tab, until you close it."),
     field("Key", input), place, button));
@@ -49,20 +49,20 @@ function signInPage(why) {
   input.focus();
 }
 
-// present updates the header.
-function present(content) {
+// showPage replaces the content of the page.
+function showPage(content) {
   fill(main, content);
   main.ariaBusy = null;
 }
 
-let shown = 0;
+let pageNumber = 0;
 let failed = 0; // how often in a row a page failed to load
 
 async function show() {
-  leave.abort();
-  leave = new AbortController();
-  const { signal } = leave;
-  const turn = ++shown;
+  pageController.abort();
+  pageController = new AbortController();
+  const { signal } = pageController;
+  const turn = ++pageNumber;
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/");
   const page = Object.hasOwn(pages, name || "runs") ? name || "runs" : "";
@@ -85,33 +85,33 @@ async function show() {
     failed = 0;
   } catch (e) {
     if (signal.aborted || !key()) return;
-    const soon = h("p", { class: "soft" });
-    content = h("section", null, h("h1", { tabindex: "-1" }, "Something went wrong"), wrong(e), soon,
+    const retryNote = h("p", { class: "soft" });
+    content = h("section", null, h("h1", { tabindex: "-1" }, "Something went wrong"), errorMessage(e), retryNote,
       h("p", null, h("button", { type: "button", onclick: show }, "Try again")));
-    if (passing(e)) again(e, soon, signal);
+    if (isTemporary(e)) reloadLater(e, retryNote, signal);
     else failed = 0;
   } finally {
     clearTimeout(busy);
   }
-  if (turn !== shown) return;
-  present(content);
+  if (turn !== pageNumber) return;
+  showPage(content);
   const title = main.querySelector("h1");
   document.title = `${title?.dataset.title ?? title?.textContent ?? ""} · agent-runner`;
   title?.focus({ preventScroll: true });
   window.scrollTo(0, 0);
-  say(title?.textContent ?? "");
+  announce(title?.textContent ?? "");
 }
 
-// again reloads a page after a delay, which grows with the number of failures.
-async function again(e, place, signal) {
+// reloadLater reloads a page after a delay, which grows with the number of failures.
+async function reloadLater(e, place, signal) {
   const seconds = Math.max(e.retry ?? 0, Math.min(60, 2 ** failed++));
-  await countdown(seconds, signal, (s) => fill(place, `${trouble(e)}. Retrying in ${s} s.`));
+  await countdown(seconds, signal, (s) => fill(place, `${retryReason(e)}. Retrying in ${s} s.`));
   if (!signal.aborted) show();
 }
 
-onLost(() => {
-  leave.abort();
-  shown++;
+onKeyRejected(() => {
+  pageController.abort();
+  pageNumber++;
   signOut();
   header();
   signInPage("The server no longer accepts this key: it was revoked or has expired. Sign in with another key.");

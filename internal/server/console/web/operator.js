@@ -1,5 +1,5 @@
 // The operator's pages: tenants with their quotas, and blocked modules.
-import { h, none, table, when, facts, badge, field, doing, sure, count, bytes, short, json } from "./dom.js";
+import { h, emptyState, table, relativeTime, properties, badge, field, asyncAction, confirmButton, count, bytes, short, json } from "./dom.js";
 import { get, all, call } from "./api.js";
 import { totals, rows } from "./usage.js";
 
@@ -12,7 +12,7 @@ export async function tenants({ query, signal }) {
   const { tenants: list, next_cursor: next } = await get(`/v1/tenants?${new URLSearchParams({ limit: 100, ...(cursor ? { cursor } : {}) })}`, signal);
   return h("section", null, h("h1", { tabindex: "-1" }, "Tenants"),
     table("Tenants", ["Tenant", "Name", "#Concurrent runs", "#Runs per day", "#Tokens per day", "Created"], list.map((t) => h("tr", null, h("td", null, h("a", { href: `#/tenants/${t.id}` }, t.id)), h("td", { class: "wide" }, t.name),
-      ["concurrent_runs", "runs_per_day", "tokens_per_day"].map((q) => h("td", { class: "number" }, t.quota[q] ? short(t.quota[q]) : h("span", { class: "soft" }, "no limit"))), h("td", { class: "soft nowrap" }, when(t.created)))), none("No tenants yet.", "agent-runner tenants create TENANT")),
+      ["concurrent_runs", "runs_per_day", "tokens_per_day"].map((q) => h("td", { class: "number" }, t.quota[q] ? short(t.quota[q]) : h("span", { class: "soft" }, "no limit"))), h("td", { class: "soft nowrap" }, relativeTime(t.created)))), emptyState("No tenants yet.", "agent-runner tenants create TENANT")),
     next && h("p", null, h("a", { class: "button", href: `#/tenants?cursor=${next}` }, "More tenants")));
 }
 
@@ -21,7 +21,7 @@ export async function tenant({ id, signal }) {
   const [t, u, k] = await Promise.all([get(path, signal), get(`${path}/usage`, signal), all(`${path}/keys`, "keys", signal)]);
   const used = { runs_per_day: u.total.runs, tokens_per_day: u.total.prompt_tokens + u.total.completion_tokens, fuel_per_day: u.total.fuel, journal_bytes: u.kept.journal_bytes, journal_bytes_per_day: u.total.journal_bytes };
   return h("article", null, h("p", { class: "crumbs" }, h("a", { href: "#/tenants" }, "Tenants"), " / ", t.id), h("h1", { tabindex: "-1" }, t.name),
-    facts(["Id", t.id], ["Created", when(t.created)], ["Changed", when(t.updated)]),
+    properties(["Id", t.id], ["Created", relativeTime(t.created)], ["Changed", relativeTime(t.updated)]),
     h("section", null, h("h2", null, "Quotas"), table("Quotas", ["Quota", "#Limit", "Used"], quotas.map(([name, label, show = count, otherwise = 0]) => {
       const limit = t.quota[name] || otherwise;
       return h("tr", null, h("td", null, label), h("td", { class: "number" }, limit > 0 ? show(limit) : h("span", { class: "soft" }, "no limit")),
@@ -29,11 +29,11 @@ export async function tenant({ id, signal }) {
     }))),
     h("section", null, h("h2", null, "Policy"), json(t.policy)),
     h("section", null, h("h2", null, "Used today"), totals(u.total, u.kept), rows(u.rows)),
-    h("section", null, h("h2", null, "Keys"), table("Keys", ["Key", "Name", "State", "Used", "Action"], k.map((x) => h("tr", null, h("td", null, h("code", null, `ar_${x.id}_…`)), h("td", null, x.name), h("td", null, state(x)), h("td", { class: "soft nowrap" }, x.used ? when(x.used) : "never"),
-      h("td", null, !x.revoked && sure("Revoke", "Revoke permanently?", async () => {
+    h("section", null, h("h2", null, "Keys"), table("Keys", ["Key", "Name", "State", "Used", "Action"], k.map((x) => h("tr", null, h("td", null, h("code", null, `ar_${x.id}_…`)), h("td", null, x.name), h("td", null, state(x)), h("td", { class: "soft nowrap" }, x.used ? relativeTime(x.used) : "never"),
+      h("td", null, !x.revoked && confirmButton("Revoke", "Revoke permanently?", async () => {
         await call("DELETE", `${path}/keys/${x.id}`);
         window.dispatchEvent(new HashChangeEvent("hashchange"));
-      })))), none("No keys.", `agent-runner keys create NAME --tenant ${t.id}`))));
+      })))), emptyState("No keys.", `agent-runner keys create NAME --tenant ${t.id}`))));
 }
 
 function state(k) {
@@ -50,12 +50,12 @@ export async function blocks({ signal, again }) {
   const button = h("button", { type: "submit", class: "bad" }, "Block");
   return h("section", null, h("h1", { tabindex: "-1" }, "Blocked modules"),
     h("p", { class: "soft" }, "Within a second, no server of the database calls a blocked module any more, for any tenant. Active runs that use it end."),
-    table("Blocked modules", ["Digest", "Reason", "Since", "Action"], list.map((b) => h("tr", null, h("td", null, h("code", { class: "digest" }, b.digest)), h("td", { class: "wide" }, b.reason), h("td", { class: "soft nowrap" }, when(b.created)),
-      h("td", null, sure("Unblock", "Unblock this module?", async () => {
+    table("Blocked modules", ["Digest", "Reason", "Since", "Action"], list.map((b) => h("tr", null, h("td", null, h("code", { class: "digest" }, b.digest)), h("td", { class: "wide" }, b.reason), h("td", { class: "soft nowrap" }, relativeTime(b.created)),
+      h("td", null, confirmButton("Unblock", "Unblock this module?", async () => {
         await call("DELETE", `/v1/blocks/${encodeURIComponent(b.digest)}`);
         await again();
       })))), "No blocked modules."),
-    h("form", { class: "card stack narrow", method: "post", onsubmit: doing(button, place, async () => {
+    h("form", { class: "card stack narrow", method: "post", onsubmit: asyncAction(button, place, async () => {
       await call("PUT", `/v1/blocks/${encodeURIComponent(what.value.trim())}`, { body: { reason: why.value.trim() } });
       await again();
     }) }, h("h2", null, "Block a module"), field("Digest", what), field("Reason", why, "Tenants whose runs end see this reason."), place, h("div", null, button)));

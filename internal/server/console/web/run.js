@@ -1,22 +1,22 @@
 // The page of a run: its messages, its records and its interrupts.
-import { h, fill, few, facts, statusOf, when, took, short, count, digest, sure, wrong, say, textOf, pretty, json, table, badge } from "./dom.js";
-import { get, call, events, pause, passing, trouble, countdown } from "./api.js";
+import { h, fill, partialList, properties, statusOf, relativeTime, duration, short, count, digest, confirmButton, errorMessage, announce, textOf, indentJSON, json, table, badge } from "./dom.js";
+import { get, call, events, pause, isTemporary, retryReason, countdown } from "./api.js";
 import { question } from "./interrupts.js";
-import { sent } from "./drafts.js";
+import { deleteDrafts } from "./drafts.js";
 import { timeline } from "./timeline.js";
 import { changes } from "./changes.js";
 
-const keptLogs = 500; // lines of modules' logs that are shown
-const messages = 60; // that are shown at once
-const mistakes = 30;
-const every = 3000; // milliseconds between updates of a paused run
-const lastSaid = 10000; // characters that are shown of an unfinished message
+const maxLogs = 500; // lines of modules' logs that are shown
+const maxMessages = 60; // messages that are shown at once
+const maxFaults = 30;
+const updateInterval = 3000; // milliseconds between updates of a paused run
+const maxLiveText = 10000; // shown characters of an unfinished message
 
 export async function run({ id, signal, again }) {
   const r = await get(`/v1/runs/${encodeURIComponent(id)}`, signal);
   const page = new Page(r, signal, again);
-  await page.look();
-  page.follow();
+  await page.reload();
+  page.followEvents();
   return page.element;
 }
 
@@ -26,13 +26,13 @@ class Page {
     this.signal = signal;
     this.again = again;
     this.events = [];
-    this.heard = 0;
+    this.lastSeq = 0;
     this.drawn = {};
-    this.kept = { talk: {}, changes: {}, faults: {} }; // how much the user has opened
-    this.asked = new Map(); // the interrupts that are shown, by their ids
-    this.tookLast = 0; // milliseconds that the last update took
+    this.expanded = { talk: {}, changes: {}, faults: {} }; // how much the user has opened
+    this.cards = new Map(); // the interrupts that are shown, by their ids
+    this.lastReloadMS = 0; // milliseconds that the last update took
     this.live = ""; // the model's text that is not in the history yet
-    this.whole = false; // that message is complete
+    this.complete = false; // the message in live is complete
     this.title = h("h1", { tabindex: "-1" });
     this.part = Object.fromEntries(["actions", "facts", "wrong", "asks", "talk", "line", "changes", "modules", "faults", "connection"].map((n) => [n, h("div", { class: `part-${n}` })]));
     const p = this.part;
@@ -48,7 +48,7 @@ class Page {
           p.modules)), signal));
   }
 
-  // contents links to the parts of the page if they are stacked: by buttons, since the address
+  // contents makes links to the parts of the page if they are stacked. They are buttons, since the address
   // selects the page.
   contents() {
     return h("nav", { class: "contents", "aria-label": "On this page" }, [["talk", "Conversation"], ["line", "Timeline"], ["changes", "Steps"]].map(([id, text]) => h("button", { type: "button", onclick: () => {
@@ -58,79 +58,79 @@ class Page {
     } }, text)));
   }
 
-  // look reloads everything that the server has of the run.
-  async look() {
+  // reload reloads everything that the server has of the run.
+  async reload() {
     const path = `/v1/runs/${encodeURIComponent(this.run.id)}`;
     const none = (e) => {
       if (this.signal.aborted) throw e;
       return undefined;
     };
     // A queued run has no history, and a run in progress has no trace.
-    const whole = this.whole;
+    const whole = this.complete;
     const [r, history, trace] = await Promise.all([get(path, this.signal), get(`${path}/history`, this.signal).catch(none), get(`${path}/trace`, this.signal).catch(none)]);
     const before = this.run.status;
     this.run = r;
     this.history = history ?? this.history;
     this.trace = trace ?? this.trace;
-    if (history && whole && this.whole) this.live = "";
-    if (r.status !== before) say(`The run is ${r.status === "paused" ? "waiting for an answer" : r.status}.`);
+    if (history && whole && this.complete) this.live = "";
+    if (r.status !== before) announce(`The run is ${r.status === "paused" ? "waiting for an answer" : r.status}.`);
     this.draw();
   }
 
-  // soon reloads once for all calls at about the same time, and less often the longer a reload
+  // scheduleReload reloads once for all calls at about the same time, and less often the longer a reload
   // takes.
-  soon(ms = Math.max(150, 3 * this.tookLast)) {
-    if (this.looking) {
-      this.late = true;
+  scheduleReload(ms = Math.max(150, 3 * this.lastReloadMS)) {
+    if (this.reloading) {
+      this.reloadAgain = true;
       return;
     }
     this.timer ??= setTimeout(async () => {
-      this.looking = true;
+      this.reloading = true;
       const began = performance.now();
       try {
-        if (!this.signal.aborted) await this.look();
+        if (!this.signal.aborted) await this.reload();
       } catch (e) {
         if (this.signal.aborted) return;
-        fill(this.part.wrong, wrong(e));
-        if (passing(e)) this.retry(e);
+        fill(this.part.wrong, errorMessage(e));
+        if (isTemporary(e)) this.retry(e);
       } finally {
-        this.tookLast = performance.now() - began;
+        this.lastReloadMS = performance.now() - began;
         this.timer = undefined;
-        this.looking = false;
-        if (this.late) this.soon();
-        this.late = false;
+        this.reloading = false;
+        if (this.reloadAgain) this.scheduleReload();
+        this.reloadAgain = false;
       }
     }, ms);
   }
 
   async retry(e) {
-    await countdown(e.retry || 3, this.signal, (s) => fill(this.part.wrong, h("p", { class: "wrong" }, `${trouble(e)}. Retrying in ${s} s`)));
-    this.soon(0);
+    await countdown(e.retry || 3, this.signal, (s) => fill(this.part.wrong, h("p", { class: "wrong" }, `${retryReason(e)}. Retrying in ${s} s`)));
+    this.scheduleReload(0);
   }
 
-  async follow() {
+  async followEvents() {
     if (this.following) return;
     this.following = true;
     try {
-      for await (const e of events(this.run.id, this.heard, this.signal, (on, text) => this.connected(on, text))) {
-        this.heard = e.seq;
-        this.hear(e);
+      for await (const e of events(this.run.id, this.lastSeq, this.signal, (on, text) => this.showConnection(on, text))) {
+        this.lastSeq = e.seq;
+        this.handle(e);
       }
-      this.connected(undefined);
+      this.showConnection(undefined);
     } catch (e) {
-      if (!this.signal.aborted) fill(this.part.wrong, wrong(e));
+      if (!this.signal.aborted) fill(this.part.wrong, errorMessage(e));
     } finally {
       this.following = false;
     }
-    if (!this.signal.aborted) this.soon(0);
-    this.traced();
+    if (!this.signal.aborted) this.scheduleReload(0);
+    this.reloadTrace();
   }
 
-  // traced reloads once more, since a run's timeline is stored shortly after its last event.
-  async traced() {
+  // reloadTrace reloads once more, since a run's timeline is stored shortly after its last event.
+  async reloadTrace() {
     const known = this.trace?.timelines?.length ?? 0;
     await pause(1500, this.signal);
-    if (!this.signal.aborted && (this.trace?.timelines?.length ?? 0) === known && known < this.parts()) this.soon(0);
+    if (!this.signal.aborted && (this.trace?.timelines?.length ?? 0) === known && known < this.starts()) this.scheduleReload(0);
   }
 
   // questions returns all interrupts so far, by their ids.
@@ -138,21 +138,21 @@ class Page {
     return new Map(this.events.flatMap((e) => (e.type === "run_paused" ? e.interrupts ?? [] : [])).map((i) => [i.id, i]));
   }
 
-  // parts returns how often the run was started or resumed.
-  parts() {
+  // starts returns how often the run was started or resumed.
+  starts() {
     return this.events.filter((e) => e.type === "run_paused" || e.type === "run_finished").length;
   }
 
-  connected(on, text) {
-    const goes = on !== undefined && ["running", "queued"].includes(this.run.status);
-    fill(this.part.connection, goes && h("span", { class: `live ${on ? "" : "off"}` }, on ? "live" : text));
+  showConnection(on, text) {
+    const active = on !== undefined && ["running", "queued"].includes(this.run.status);
+    fill(this.part.connection, active && h("span", { class: `live ${on ? "" : "off"}` }, on ? "live" : text));
   }
 
-  hear(e) {
+  handle(e) {
     if (e.type === "chunk") {
       if (e.chunk?.kind === "text") {
-        this.live = (this.whole ? "" : this.live) + e.chunk.text;
-        this.whole = false;
+        this.live = (this.complete ? "" : this.live) + e.chunk.text;
+        this.complete = false;
         this.frame ??= requestAnimationFrame(() => { // once, however many pieces arrive
           this.frame = undefined;
           this.drawLive();
@@ -164,10 +164,10 @@ class Page {
     if (e.type === "model_attempt" || e.type === "run_resumed") this.live = "";
     if (e.type === "message" && e.message?.role === "assistant" || e.type === "run_finished") {
       if (this.live && e.message) this.live = textOf(e.message.content);
-      this.whole = true;
+      this.complete = true;
       this.drawLive();
     }
-    if (["run_started", "message", "tool_call", "tool_result", "step_finished", "run_paused", "run_finished", "run_resumed", "fault", "custom", "log", "limit"].includes(e.type)) this.soon();
+    if (["run_started", "message", "tool_call", "tool_result", "step_finished", "run_paused", "run_finished", "run_resumed", "fault", "custom", "log", "limit"].includes(e.type)) this.scheduleReload();
   }
 
   draw() {
@@ -181,29 +181,29 @@ class Page {
       this.action = action;
       const path = `/v1/runs/${encodeURIComponent(r.id)}`;
       fill(this.part.actions, over
-        ? [h("a", { class: "button", href: `#/start?agent=${encodeURIComponent(r.agent)}` }, "Start another"), sure("Delete", "Delete permanently?", async () => {
+        ? [h("a", { class: "button", href: `#/start?agent=${encodeURIComponent(r.agent)}` }, "Start another"), confirmButton("Delete", "Delete permanently?", async () => {
           await call("DELETE", path);
           location.hash = "#/runs";
         })]
-        : sure("Cancel", "Cancel this run?", async () => {
+        : confirmButton("Cancel", "Cancel this run?", async () => {
           await call("POST", `${path}/cancel`);
-          this.soon(0);
-          this.follow();
+          this.scheduleReload(0);
+          this.followEvents();
         }, ""));
     }
-    fill(this.part.facts, facts(["Status", statusOf(r)],
+    fill(this.part.facts, properties(["Status", statusOf(r)],
       ["Agent", r.agent && h("a", { href: `#/agents/${r.agent}${r.version ? `?version=${r.version}` : ""}` }, `${r.agent}${r.version ? ` v${r.version}` : ""}`)],
-      ["Started", when(r.created)], ["Took", over && took((new Date(r.updated) - new Date(r.created)) * 1000)],
+      ["Started", relativeTime(r.created)], ["Took", over && duration((new Date(r.updated) - new Date(r.created)) * 1000)],
       ["Steps", count(r.step)], ["Tokens", `${short(r.usage.total_tokens)}`], ["Fuel", short(r.fuel)]));
     fill(this.part.wrong, r.error && h("p", { class: "wrong", role: "alert" }, r.error));
-    this.drawAsks();
-    this.drawTalk();
-    this.redraw("changes", [this.history, this.questions().size, r.status === "finished"], () => changes(r.status === "finished", this.history, this.questions(), (this.places = new Map()), this.kept.changes));
+    this.drawInterrupts();
+    this.drawConversation();
+    this.redraw("changes", [this.history, this.questions().size, r.status === "finished"], () => changes(r.status === "finished", this.history, this.questions(), (this.places = new Map()), this.expanded.changes));
     this.redraw("line", [this.trace, r.status, this.events.length, this.drawn.changes.length], () => timeline(this.trace, this.events, ["running", "queued"].includes(r.status), this.places));
     this.redraw("modules", [r.modules, this.trace, r.status], () => this.modules());
     this.redraw("faults", this.events.length, () => this.faults());
-    if (over) this.connected(undefined);
-    if (r.status === "paused") this.watch();
+    if (over) this.showConnection(undefined);
+    if (r.status === "paused") this.poll();
   }
 
   // redraw draws a part again only if its data has changed, to keep what the user has opened,
@@ -215,15 +215,15 @@ class Page {
     fill(this.part[name], make());
   }
 
-  // drawAsks does not redraw an unchanged interrupt: the user may be about to answer it.
-  drawAsks() {
+  // drawInterrupts does not redraw an unchanged interrupt: the user may be about to answer it.
+  drawInterrupts() {
     const list = this.run.status === "paused" ? this.run.interrupts ?? [] : [];
     const cards = list.map((i) => {
       const text = JSON.stringify(i);
-      let known = this.asked.get(i.id);
+      let known = this.cards.get(i.id);
       if (known?.text !== text) {
         known = { text, card: question(i, this.draft(i.id), (value) => this.answer(i.id, value)) };
-        this.asked.set(i.id, known);
+        this.cards.set(i.id, known);
       }
       return known.card;
     });
@@ -238,61 +238,61 @@ class Page {
     return `${this.run.id}/${id}/`;
   }
 
-  // watch updates a paused run: others may answer or cancel it.
-  async watch() {
-    if (this.watching) return;
-    this.watching = true;
-    let wait = every;
+  // poll updates a paused run: others may answer or cancel it.
+  async poll() {
+    if (this.polling) return;
+    this.polling = true;
+    let wait = updateInterval;
     while (!this.signal.aborted && this.run.status === "paused") {
       await pause(wait, this.signal);
       if (this.signal.aborted || document.hidden) continue;
       try {
         const r = await get(`/v1/runs/${encodeURIComponent(this.run.id)}`, this.signal);
-        wait = every;
+        wait = updateInterval;
         if (r.updated === this.run.updated && r.status === this.run.status) continue;
-        await this.look();
-        this.follow();
+        await this.reload();
+        this.followEvents();
       } catch (e) {
         if (this.signal.aborted) break;
-        if (!passing(e)) {
-          fill(this.part.wrong, wrong(e));
+        if (!isTemporary(e)) {
+          fill(this.part.wrong, errorMessage(e));
           break;
         }
         wait = Math.min(60000, Math.max(wait * 2, (e.retry ?? 0) * 1000));
       }
     }
-    this.watching = false;
+    this.polling = false;
   }
 
   async answer(id, value) {
     await call("POST", "/v1/runs", { body: { run: this.run.id, answers: { [id]: value } } });
-    sent(this.draft(id));
-    this.asked.get(id)?.card.remove();
-    this.asked.delete(id);
+    deleteDrafts(this.draft(id));
+    this.cards.get(id)?.card.remove();
+    this.cards.delete(id);
     this.title.focus({ preventScroll: true });
-    await this.look();
-    this.follow();
+    await this.reload();
+    this.followEvents();
   }
 
-  drawTalk() {
+  drawConversation() {
     const list = this.history?.messages ?? [];
     this.tail ??= h("div", { class: "message assistant", hidden: true }, h("p", { class: "by" }, "assistant", h("span", { class: "live" })), h("p", { class: "said" }));
     this.redraw("talk", [list, this.run.status], () => [ list.length === 0 && h("p", { class: "empty" }, ["running", "queued"].includes(this.run.status) ? "Starting…" : "No messages."),
-      h("ol", { class: "talk" }, few(list, messages, message, this.kept.talk)), this.tail]);
+      h("ol", { class: "talk" }, partialList(list, maxMessages, message, this.expanded.talk)), this.tail]);
     this.drawLive();
   }
 
   drawLive() {
     if (!this.tail) return;
     this.tail.hidden = this.live === "";
-    this.tail.querySelector(".said").textContent = this.live.length > lastSaid ? `…${this.live.slice(-lastSaid)}` : this.live;
+    this.tail.querySelector(".said").textContent = this.live.length > maxLiveText ? `…${this.live.slice(-maxLiveText)}` : this.live;
   }
 
   faults() {
     const bad = this.events.filter((e) => e.type === "fault" || e.type === "limit" || e.type === "model_attempt");
-    const logs = this.events.filter((e) => e.type === "log" || e.type === "custom").slice(-keptLogs);
+    const logs = this.events.filter((e) => e.type === "log" || e.type === "custom").slice(-maxLogs);
     return [
-      bad.length > 0 && h("section", { class: "card bad", "aria-label": "Faults" }, h("h2", null, "Faults and limits"), h("ul", { class: "plain" }, few(bad, mistakes, fault, this.kept.faults))),
+      bad.length > 0 && h("section", { class: "card bad", "aria-label": "Faults" }, h("h2", null, "Faults and limits"), h("ul", { class: "plain" }, partialList(bad, maxFaults, fault, this.expanded.faults))),
       logs.length > 0 && h("details", { class: "card" }, h("summary", null, `Module logs: ${logs.length} ${logs.length === 1 ? "line" : "lines"}`),
         h("ul", { class: "plain logs" }, logs.map((e) => h("li", null, badge(e.entry || "?"), " ", e.type === "log" ? [h("span", { class: `level ${e.level}` }, e.level), " ", e.text] : [h("strong", null, e.name), " ", h("code", null, JSON.stringify(e.data))])))),
     ];
@@ -312,7 +312,7 @@ class Page {
       table("Modules of the run", ["Module", "#Calls", "#Faults", "#Time", "#Fuel", "Digest"], list.map((m) => {
         const u = used.get(m.entry);
         return h("tr", null, h("td", null, m.entry), h("td", { class: "number" }, u ? count(u.calls) : "–"), h("td", { class: `number ${u?.faults ? "bad" : ""}` }, u ? count(u.faults) : "–"),
-          h("td", { class: "number nowrap" }, u ? took(u.wall_us) : "–"), h("td", { class: "number" }, u ? short(u.fuel) : "–"),
+          h("td", { class: "number nowrap" }, u ? duration(u.wall_us) : "–"), h("td", { class: "number" }, u ? short(u.fuel) : "–"),
           h("td", null, m.digest && h("a", { href: `#/modules/${m.digest}` }, digest(m.digest))));
       })));
   }
@@ -346,5 +346,5 @@ export function message(m) {
     h("p", { class: "by" }, m.role === "tool" ? ["tool ", h("code", null, m.name || m.tool_call_id)] : m.role, by && badge(`by ${by}`, "info")),
     m.reasoning_content && h("details", null, h("summary", null, "Reasoning"), h("p", { class: "said soft" }, m.reasoning_content)),
     text && (long && text.length > 300 ? h("details", null, h("summary", null, `${text.slice(0, 120).replaceAll("\n", " ")}…`), h("p", { class: "said" }, text)) : h("p", { class: "said" }, text)),
-    (m.tool_calls ?? []).map((c) => h("div", { class: "call" }, h("span", { class: "soft" }, "calls "), h("code", null, c.function?.name), json(pretty(c.function?.arguments)))));
+    (m.tool_calls ?? []).map((c) => h("div", { class: "call" }, h("span", { class: "soft" }, "calls "), h("code", null, c.function?.name), json(indentJSON(c.function?.arguments)))));
 }

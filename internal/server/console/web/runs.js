@@ -1,33 +1,33 @@
 // The list of runs, and the form that starts one.
-import { h, fill, field, none, say, doing, statusOf, when, short } from "./dom.js";
-import { get, all, call, pause, countdown, trouble } from "./api.js";
-import { draft, sent } from "./drafts.js";
+import { h, fill, field, emptyState, announce, asyncAction, statusOf, relativeTime, short } from "./dom.js";
+import { get, all, call, pause, countdown, retryReason } from "./api.js";
+import { draft, deleteDrafts } from "./drafts.js";
 
-const pageOf = 50;
-const every = 3000; // milliseconds between updates of the list
+const pageSize = 50;
+const updateInterval = 3000; // milliseconds between updates of the list
 
 export async function runs({ query, signal }) {
   const filter = { agent: query.get("agent") ?? "", status: query.get("status") ?? "" };
-  const ask = (cursor) => {
-    const q = new URLSearchParams({ limit: pageOf });
+  const load = (cursor) => {
+    const q = new URLSearchParams({ limit: pageSize });
     for (const [name, value] of Object.entries({ ...filter, cursor })) if (value) q.set(name, value);
     return get(`/v1/runs?${q}`, signal);
   };
   const list = new Rows(filter.agent !== "" || filter.status !== "");
   const more = h("button", { type: "button", class: "quiet" }, "Older runs");
   const place = h("div");
-  more.addEventListener("click", doing(more, place, async () => {
-    const page = await ask(next);
+  more.addEventListener("click", asyncAction(more, place, async () => {
+    const page = await load(next);
     list.put(page.runs);
     next = page.next_cursor;
     more.hidden = !next;
   }));
-  const first = await ask();
+  const first = await load();
   list.put(first.runs);
   let next = first.next_cursor;
   more.hidden = !next;
   const note = h("span", { class: "live", "aria-hidden": "true" });
-  follow(() => ask(), list, note, signal);
+  updateList(() => load(), list, note, signal);
 
   const agent = h("input", { type: "search", value: filter.agent, placeholder: "any", maxlength: "63", autocapitalize: "none", spellcheck: "false" });
   const status = h("select", null, [["", "any"], ["running", "running"], ["paused", "needs an answer"], ["finished", "finished"], ["quarantined", "quarantined"]]
@@ -46,22 +46,22 @@ export async function runs({ query, signal }) {
     list.element, place, more);
 }
 
-// follow updates the list while it is visible.
-async function follow(ask, list, note, signal) {
-  let wait = every;
+// updateList updates the list while it is visible.
+async function updateList(load, list, note, signal) {
+  let wait = updateInterval;
   while (!signal.aborted) {
-    if (wait === every) await pause(every, signal);
+    if (wait === updateInterval) await pause(updateInterval, signal);
     if (signal.aborted) return;
-    if (document.hidden && wait === every) continue;
+    if (document.hidden && wait === updateInterval) continue;
     try {
-      list.put((await ask()).runs);
-      if (wait !== every) say("Live updates resumed.");
+      list.put((await load()).runs);
+      if (wait !== updateInterval) announce("Live updates resumed.");
       fill(note).className = "live";
-      wait = every;
+      wait = updateInterval;
     } catch (e) {
       if (signal.aborted) return;
-      const why = trouble(e);
-      if (wait === every) say(`${why}.`);
+      const why = retryReason(e);
+      if (wait === updateInterval) announce(`${why}.`);
       note.className = "live off";
       wait = Math.min(60000, Math.max(wait * 2, (e.retry ?? 0) * 1000));
       await countdown(wait / 1000, signal, (s) => fill(note, `${why}. Retrying in ${s} s`));
@@ -79,7 +79,7 @@ class Rows {
 
   constructor(filtered) {
     this.#empty = filtered ? h("div", { class: "empty" }, h("p", null, "No matching runs."), h("a", { class: "button", href: "#/runs" }, "Show all runs"))
-      : h("div", null, none("No runs yet. Start one here, or with:", 'agent-runner runs start AGENT "…"'));
+      : h("div", null, emptyState("No runs yet. Start one here, or with:", 'agent-runner runs start AGENT "…"'));
     this.element = h("div", null, this.#table, this.#empty);
   }
 
@@ -106,7 +106,7 @@ function line(r) {
   return h("tr", { role: "row" },
     cell("wide", h("a", { href: `#/runs/${r.id}` }, r.title || r.id)), cell("", statusOf(r)),
     cell("", r.agent, r.version ? h("span", { class: "soft" }, ` v${r.version}`) : null),
-    cell("number", short(r.step)), cell("number", short(r.usage.total_tokens)), cell("number", short(r.fuel)), cell("soft nowrap", when(r.created)));
+    cell("number", short(r.step)), cell("number", short(r.usage.total_tokens)), cell("number", short(r.fuel)), cell("soft nowrap", relativeTime(r.created)));
 }
 
 export async function start({ query, signal }) {
@@ -117,21 +117,21 @@ export async function start({ query, signal }) {
   const place = h("div");
   const button = h("button", { type: "submit", class: "main" }, "Start");
   // Submitting the same form again starts no second run.
-  const same = Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
-  let begun;
-  const go = doing(button, place, async () => {
+  const submission = Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
+  let firstBody;
+  const go = asyncAction(button, place, async () => {
     const body = { agent: agent.value, input: input.value };
     const text = JSON.stringify(body);
-    const name = text === (begun ??= text) ? same : `${same}-${Date.now()}`;
+    const name = text === (firstBody ??= text) ? submission : `${submission}-${Date.now()}`;
     const r = await call("POST", "/v1/runs", { body, headers: { "Idempotency-Key": name } });
-    sent("start");
+    deleteDrafts("start");
     location.hash = `#/runs/${r.id}`;
   });
   input.addEventListener("keydown", (e) => {
     if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) e.currentTarget.form.requestSubmit();
   });
   if (list.length === 0) {
-    return h("section", null, h("h1", { tabindex: "-1" }, "Start a run"), none("No agents yet. Create one with:", "agent-runner agents apply agent.yaml"));
+    return h("section", null, h("h1", { tabindex: "-1" }, "Start a run"), emptyState("No agents yet. Create one with:", "agent-runner agents apply agent.yaml"));
   }
   return h("section", { class: "narrow" }, h("h1", { tabindex: "-1" }, "Start a run"),
     h("form", { class: "card stack", onsubmit: go, method: "post" }, field("Agent", agent), field("Input", input, "Ctrl+Enter starts the run."), place, h("div", null, button)));

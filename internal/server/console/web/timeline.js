@@ -1,16 +1,16 @@
 // The timeline: nested spans with their durations.
-import { h, took, short } from "./dom.js";
+import { h, duration, short } from "./dom.js";
 
-const most = 400; // rows that are drawn
+const maxRows = 400; // rows that are drawn
 
 // timeline draws the timelines of a trace, one for each start or resumption of the run. The
 // part in progress has no timeline yet and is drawn from events. changed has the places where
 // the changes of hooks are shown, by [hookKey].
-export function timeline(trace, events, goesOn, changed) {
+export function timeline(trace, events, inProgress, changed) {
   const parts = (trace?.timelines ?? []).filter((t) => Array.isArray(t.spans) && t.spans.length > 0);
   const traced = parts.length > 0;
-  if (goesOn || !traced) {
-    const spans = fromEvents(goesOn && traced ? since(events) : events);
+  if (inProgress || !traced) {
+    const spans = fromEvents(inProgress && traced ? since(events) : events);
     if (spans.length > 0) parts.push({ spans, rough: true });
   }
   if (parts.length === 0) return h("p", { class: "empty" }, "Nothing has happened yet.");
@@ -23,10 +23,10 @@ function part(t, title, changed) {
   const open = t.spans.some((s) => s.took_us < 0);
   const known = Math.max(1, ...t.spans.map((s) => s.start_us + Math.max(s.took_us, 0)));
   const end = open ? known * 1.25 : known; // unfinished spans reach to the end
-  const left = (t.dropped ?? 0) + Math.max(0, rows.length - most);
+  const left = (t.dropped ?? 0) + Math.max(0, rows.length - maxRows);
   return [
-    h("p", { class: "soft small over" }, title && `Part ${title} · `, !open && took(known), t.rough && `${open ? "" : " · "}from events: hooks appear once the run has ended or paused`, left > 0 && ` · ${left} more not shown`),
-    h("div", { class: "timeline", role: "region", "aria-label": title ? `Timeline, part ${title}` : "Spans", tabindex: "0" }, h("ol", null, withSteps(rows.slice(0, most), t.rough).map(([s, depth]) => (s.kind === "steps" ? h("li", { class: "step" }, s.label) : row(s, depth, end, changed))))),
+    h("p", { class: "soft small over" }, title && `Part ${title} · `, !open && duration(known), t.rough && `${open ? "" : " · "}from events: hooks appear once the run has ended or paused`, left > 0 && ` · ${left} more not shown`),
+    h("div", { class: "timeline", role: "region", "aria-label": title ? `Timeline, part ${title}` : "Spans", tabindex: "0" }, h("ol", null, withSteps(rows.slice(0, maxRows), t.rough).map(([s, depth]) => (s.kind === "steps" ? h("li", { class: "step" }, s.label) : row(s, depth, end, changed))))),
   ];
 }
 
@@ -90,9 +90,9 @@ function row(s, depth, end, changed) {
   const place = s.kind === "hook" && changed?.get(hookKey(s.step, s.entry, s.hook, s.call_id));
   const label = h("span", { class: "what" }, name(s), place && h("button", { type: "button", title: "Show the changes", onclick: () => find(place) }, "changed"), s.error && h("span", { class: "bad" }, ` ${s.error}`));
   label.style.paddingInlineStart = `${Math.min(depth, 8) * 0.8}rem`;
-  const own = s.kind === "hook" && s.own_us > 0 && s.took_us - s.own_us > 50 ? ` (${took(s.own_us)} own time)` : "";
-  return h("li", { title: `${took(s.took_us)}${own}` }, label, h("span", { class: "track", "aria-hidden": "true" }, bar),
-    h("span", { class: "number" }, took(s.took_us)), h("span", { class: "number soft fuel" }, s.fuel ? `${short(s.fuel)} fuel` : s.tokens ? `${short(s.tokens)} tok` : ""));
+  const own = s.kind === "hook" && s.own_us > 0 && s.took_us - s.own_us > 50 ? ` (${duration(s.own_us)} own time)` : "";
+  return h("li", { title: `${duration(s.took_us)}${own}` }, label, h("span", { class: "track", "aria-hidden": "true" }, bar),
+    h("span", { class: "number" }, duration(s.took_us)), h("span", { class: "number soft fuel" }, s.fuel ? `${short(s.fuel)} fuel` : s.tokens ? `${short(s.tokens)} tok` : ""));
 }
 
 // find scrolls to the changes of a hook.
@@ -103,7 +103,7 @@ function find(place) {
   place.focus({ preventScroll: true });
 }
 
-// fromEvents makes spans from events.
+// fromEvents derives spans from events.
 export function fromEvents(events) {
   if (events.length === 0) return [];
   const began = events[0].time_ms;

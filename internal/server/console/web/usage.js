@@ -1,5 +1,5 @@
 // Usage by day, agent and module.
-import { h, field, table, count, bytes, digest, took, facts } from "./dom.js";
+import { h, field, table, count, bytes, digest, duration, properties } from "./dom.js";
 import { get } from "./api.js";
 
 const day = (t) => t.toISOString().slice(0, 10);
@@ -19,12 +19,12 @@ export async function usage({ query, signal }) {
 }
 
 export function totals(t, kept) {
-  return h("div", { class: "tiles" }, facts(["Runs", count(t.runs)], ["Prompt tokens", count(t.prompt_tokens)], ["Answer tokens", count(t.completion_tokens)], ["Fuel", count(t.fuel)],
+  return h("div", { class: "tiles" }, properties(["Runs", count(t.runs)], ["Prompt tokens", count(t.prompt_tokens)], ["Answer tokens", count(t.completion_tokens)], ["Fuel", count(t.fuel)],
     ["Journal written", bytes(t.journal_bytes)], ["Journals stored", bytes(kept.journal_bytes)]));
 }
 
 export function rows(list) {
   return table("Usage", ["Day", "Agent", "Module", "#Runs", "#Calls", "#Tokens", "#Fuel", "#Time", "#Journal"], list.map((r) => h("tr", null, h("td", { class: "nowrap" }, r.day), h("td", null, r.agent),
     h("td", null, r.module && h("a", { href: `#/modules/${r.module}` }, digest(r.module))), h("td", { class: "number" }, count(r.runs)), h("td", { class: "number" }, count(r.calls)),
-    h("td", { class: "number" }, count(r.prompt_tokens + r.completion_tokens)), h("td", { class: "number" }, count(r.fuel)), h("td", { class: "number nowrap" }, took(r.wall_ms * 1000)), h("td", { class: "number nowrap" }, bytes(r.journal_bytes)))), "No usage.");
+    h("td", { class: "number" }, count(r.prompt_tokens + r.completion_tokens)), h("td", { class: "number" }, count(r.fuel)), h("td", { class: "number nowrap" }, duration(r.wall_ms * 1000)), h("td", { class: "number nowrap" }, bytes(r.journal_bytes)))), "No usage.");
 }
