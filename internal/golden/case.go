@@ -18,7 +18,7 @@ import (
 
 // A Case is one golden file.
 type Case struct {
-	Name    string                // of the file, without .txtar
+	Name    string                // name of the file, without .txtar
 	About   string                // the behavior that the case guards
 	Modules map[string][]byte     // Go sources by name
 	Scripts map[string][]byte     // the same modules in TypeScript; some may be missing

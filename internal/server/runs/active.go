@@ -41,7 +41,7 @@ type ActiveRun struct {
 	tail    []Event
 	bytes   int
 	encoded bool           // tail has events in the protocol of a client, which the store does not have
-	share   *account.Share // of the tenant's memory, for tail
+	share   *account.Share // share of the tenant's memory, for tail
 	changed chan struct{}  // closed when tail or over changes
 	over    bool
 	failed  error // cause if the run did not begin or did not end here
