@@ -54,11 +54,11 @@ func guarded(t *testing.T, memory int64, calls int, work func(context.Context) e
 }
 
 // A gauge counts concurrent entries and their maximum.
-type gauge struct{ now, most atomic.Int64 }
+type gauge struct{ now, limit atomic.Int64 }
 
 func (g *gauge) enter() (leave func()) {
 	now := g.now.Add(1)
-	for most := g.most.Load(); now > most && !g.most.CompareAndSwap(most, now); most = g.most.Load() {
+	for limit := g.limit.Load(); now > limit && !g.limit.CompareAndSwap(limit, now); limit = g.limit.Load() {
 	}
 	return func() { g.now.Add(-1) }
 }
@@ -88,7 +88,7 @@ func TestRunsWaitForMemory(t *testing.T) {
 	for range runs {
 		require.NoError(t, <-errs)
 	}
-	require.LessOrEqual(t, inside.most.Load(), int64(3))
+	require.LessOrEqual(t, inside.limit.Load(), int64(3))
 }
 
 // TestRunThatIsTooLarge checks that a run that can never get its memory fails before its first
@@ -166,7 +166,7 @@ func TestRunWithLessInParallel(t *testing.T) {
 	answer, err := a.Ask(t.Context(), "work")
 	require.NoError(t, err)
 	require.Equal(t, "done: worked", answer)
-	require.Equal(t, int64(2), inside.most.Load(), "half of the memory is left to others")
+	require.Equal(t, int64(2), inside.limit.Load(), "half of the memory is left to others")
 }
 
 // TestRunWithinRun checks that an inner run does not wait for memory that the outer one may hold.

@@ -50,8 +50,8 @@ func (b *builder) inherit(from *agentfile.Agent) *agentfile.File {
 	return &f
 }
 
-// circle allows each agent to transfer the conversation to every other agent.
-func circle(agents []*agent.Agent) error {
+// cycle allows each agent to transfer the conversation to every other agent.
+func cycle(agents []*agent.Agent) error {
 	for _, a := range agents {
 		to := slices.DeleteFunc(slices.Clone(agents), func(b *agent.Agent) bool { return b == a })
 		if err := a.AllowTransfer(to...); err != nil {
@@ -64,16 +64,16 @@ func circle(agents []*agent.Agent) error {
 // Agents of a file can have different models, but FileOptions.WrapModel wraps all of them
 // once: it wraps a switchboard, which calls the model in the context of the call.
 type (
-	switchboard struct{ model.Model } // the default model
+	modelRouter struct{ model.Model } // the default model
 	extension   struct {
-		switchboard model.Model // wrapped
+		modelRouter model.Model // wrapped
 		model       model.Model
 	}
 	extensionKey struct{}
 )
 
 // Generate implements [model.Model].
-func (s *switchboard) Generate(
+func (s *modelRouter) Generate(
 	ctx context.Context,
 	req *model.Request,
 	sink func(abi.Chunk) error,
@@ -90,5 +90,5 @@ func (e *extension) Generate(
 	req *model.Request,
 	sink func(abi.Chunk) error,
 ) (*abi.Response, error) {
-	return e.switchboard.Generate(context.WithValue(ctx, extensionKey{}, e.model), req, sink)
+	return e.modelRouter.Generate(context.WithValue(ctx, extensionKey{}, e.model), req, sink)
 }

@@ -201,7 +201,7 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 	if err != nil || others == nil {
 		return a, err
 	}
-	if err := circle(append([]*agent.Agent{a.Agent}, others...)); err != nil {
+	if err := cycle(append([]*agent.Agent{a.Agent}, others...)); err != nil {
 		a.Close()
 		return nil, b.file.ErrorAt("agents", err)
 	}
@@ -377,7 +377,7 @@ func (b *builder) wrap(m model.Model) (model.Model, error) {
 	case b != root:
 		return &extension{root.asked, m}, nil
 	default:
-		return b.opts.WrapModel(&switchboard{m})
+		return b.opts.WrapModel(&modelRouter{m})
 	}
 }
 

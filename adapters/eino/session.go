@@ -196,7 +196,7 @@ func (s *session) in(ctx context.Context, do func(ctx context.Context, run *chai
 		return err
 	}
 	defer admission.Release()
-	run, err := s.m.chain.Open(ctx, s.run, &told{s, ctx}, s.locals)
+	run, err := s.m.chain.Open(ctx, s.run, &eventHost{s, ctx}, s.locals)
 	if err != nil {
 		return err
 	}
@@ -328,14 +328,14 @@ func (s *session) send(ctx context.Context, e abi.Event) abi.Event {
 	return e
 }
 
-// told implements the chain's host during one call by Eino.
-type told struct {
+// eventHost implements the chain's host during one call by Eino.
+type eventHost struct {
 	s   *session
 	ctx context.Context
 }
 
 // Where returns the run's position and its remaining time.
-func (t *told) Where() abi.Run {
+func (t *eventHost) Where() abi.Run {
 	at := t.s.Where()
 	if deadline, ok := t.ctx.Deadline(); ok {
 		at.DeadlineMS = max(1, time.Until(deadline).Milliseconds())
@@ -344,7 +344,7 @@ func (t *told) Where() abi.Run {
 }
 
 // NewID returns an id for a message or an interrupt.
-func (t *told) NewID() string { return "msg_" + rand.Text() }
+func (t *eventHost) NewID() string { return "msg_" + rand.Text() }
 
 // Send passes an event to OnEvent.
-func (t *told) Send(e abi.Event) abi.Event { return t.s.send(t.ctx, e) }
+func (t *eventHost) Send(e abi.Event) abi.Event { return t.s.send(t.ctx, e) }

@@ -23,8 +23,8 @@ import (
 
 // concurrent measures runs per second by the number of concurrent runs, on one processor and on
 // all.
-func concurrent(ctx context.Context, h *host.Host, path string, talk []abi.Message, each time.Duration) error {
-	p, err := ourModules(ctx, h, "here", path, talk)
+func concurrent(ctx context.Context, h *host.Host, path string, conversation []abi.Message, each time.Duration) error {
+	p, err := ourModules(ctx, h, "here", path, conversation)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (w waiting) Generate(ctx context.Context, req *model.Request, sink func(abi
 
 // memory measures the memory of 1,000 runs that wait for their model, after their modules have been
 // called.
-func memory(ctx context.Context, h *host.Host, path string, talk []abi.Message) error {
+func memory(ctx context.Context, h *host.Host, path string, conversation []abi.Message) error {
 	const runs = 1000
 	m, err := h.Load(ctx, path, host.Limits{})
 	if err != nil {
@@ -125,7 +125,7 @@ func memory(ctx context.Context, h *host.Host, path string, talk []abi.Message) 
 	failed := make(chan error, runs)
 	for range runs {
 		go func() {
-			for _, err := range a.Run(ctx, host.Input{Messages: talk}) {
+			for _, err := range a.Run(ctx, host.Input{Messages: conversation}) {
 				if err != nil {
 					failed <- err
 					return
@@ -179,7 +179,7 @@ func resident() (float64, error) {
 }
 
 // line measures the cost of each additional module. All entries are the same module.
-func line(ctx context.Context, h *host.Host, path string, talk []abi.Message, each time.Duration) error {
+func line(ctx context.Context, h *host.Host, path string, conversation []abi.Message, each time.Duration) error {
 	m, err := h.Load(ctx, path, host.Limits{})
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func line(ctx context.Context, h *host.Host, path string, talk []abi.Message, ea
 	for turn := range 6 {
 		for i, a := range agents {
 			n, whole, err := repeat(each, func() error {
-				for _, err := range a.Run(ctx, host.Input{Messages: talk}) {
+				for _, err := range a.Run(ctx, host.Input{Messages: conversation}) {
 					if err != nil {
 						return err
 					}

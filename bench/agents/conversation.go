@@ -69,8 +69,8 @@ func search() tool.Tool {
 
 // A witness counts what the agent's model and its tool observe of a run.
 type witness struct {
-	calls  atomic.Int64 // number of calls that the cache did not answer
-	mended atomic.Int64 // requests in which the history's call had an answer
+	calls    atomic.Int64 // number of calls that the cache did not answer
+	repaired atomic.Int64 // requests in which the history's call had an answer
 }
 
 type witnessKey struct{}
@@ -108,7 +108,7 @@ type instant struct{}
 func (instant) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
 	for i, m := range req.Messages[1:] {
 		if m.ToolCallID == dangling && m.Content.String() == canceled && len(req.Messages[i].ToolCalls) > 0 {
-			witnessOf(ctx).mended.Add(1)
+			witnessOf(ctx).repaired.Add(1)
 		}
 	}
 	results := 0

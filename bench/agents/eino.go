@@ -20,7 +20,7 @@ import (
 )
 
 // inEino returns an Eino agent with the five middlewares as native handlers.
-func inEino(ctx context.Context, name string, talk []abi.Message) (*peer, error) {
+func inEino(ctx context.Context, name string, conversation []abi.Message) (*peer, error) {
 	lookup, err := utils.InferTool("search", "Searches the orders.", func(ctx context.Context, _ struct {
 		Query string `json:"query"`
 	}) (string, error) {
@@ -39,7 +39,7 @@ func inEino(ctx context.Context, name string, talk []abi.Message) (*peer, error)
 		return nil, err
 	}
 	runner := adk.NewRunner(ctx, adk.RunnerConfig{Agent: agent, EnableStreaming: true})
-	messages := toEino(talk)
+	messages := toEino(conversation)
 	return &peer{name: name, close: func() {}, run: func(ctx context.Context) (result, error) {
 		r := result{Counts: map[string]int{}}
 		var text strings.Builder
@@ -49,7 +49,7 @@ func inEino(ctx context.Context, name string, talk []abi.Message) (*peer, error)
 		for {
 			e, ok := events.Next()
 			if !ok {
-				r.Text, r.Counts, r.Calls, r.Mended = text.String(), o.counts, saw.calls.Load(), saw.mended.Load()
+				r.Text, r.Counts, r.Calls, r.Mended = text.String(), o.counts, saw.calls.Load(), saw.repaired.Load()
 				return r, nil
 			}
 			if e.Err != nil {
@@ -117,7 +117,7 @@ func (einoModel) Stream(
 ) (*schema.StreamReader[*schema.Message], error) {
 	for i, m := range input[1:] {
 		if m.ToolCallID == dangling && m.Content == canceled && len(input[i].ToolCalls) > 0 {
-			witnessOf(ctx).mended.Add(1)
+			witnessOf(ctx).repaired.Add(1)
 		}
 	}
 	results := 0

@@ -27,7 +27,7 @@ func ourLoop(
 	name string,
 	h *host.Host,
 	middlewares []host.Middleware,
-	talk []abi.Message,
+	conversation []abi.Message,
 	counts counted,
 ) (*peer, error) {
 	a, err := h.NewAgent(
@@ -47,7 +47,7 @@ func ourLoop(
 		var text strings.Builder
 		run := ""
 		ctx, saw := withWitness(ctx)
-		for e, err := range a.Run(ctx, host.Input{Messages: talk}) {
+		for e, err := range a.Run(ctx, host.Input{Messages: conversation}) {
 			if err != nil {
 				return r, err
 			}
@@ -63,7 +63,7 @@ func ourLoop(
 				run = e.Run
 			}
 		}
-		r.Text, r.Calls, r.Mended = text.String(), saw.calls.Load(), saw.mended.Load()
+		r.Text, r.Calls, r.Mended = text.String(), saw.calls.Load(), saw.repaired.Load()
 		var err error
 		r.Counts, err = counts(run)
 		return r, err
@@ -72,7 +72,7 @@ func ourLoop(
 
 // ourModules returns a peer with the five middlewares as WebAssembly modules, each with its own
 // instance.
-func ourModules(ctx context.Context, h *host.Host, name, path string, talk []abi.Message) (*peer, error) {
+func ourModules(ctx context.Context, h *host.Host, name, path string, conversation []abi.Message) (*peer, error) {
 	m, err := h.Load(ctx, path, host.Limits{})
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func ourModules(ctx context.Context, h *host.Host, name, path string, talk []abi
 	// it at the end. Every peer with this loop has a spy.
 	spy := newSpy()
 	list = append(list, spy.middleware())
-	p, err := ourLoop(ctx, name, h, list, talk, spy.counts)
+	p, err := ourLoop(ctx, name, h, list, conversation, spy.counts)
 	if err != nil {
 		return nil, err
 	}
@@ -114,9 +114,9 @@ func bytesOf(n int64) string {
 }
 
 // native returns a peer with the five middlewares as functions in this process.
-func native(ctx context.Context, h *host.Host, name string, talk []abi.Message) (*peer, error) {
+func native(ctx context.Context, h *host.Host, name string, conversation []abi.Message) (*peer, error) {
 	spy := newSpy()
-	return ourLoop(ctx, name, h, append(functions(), spy.middleware()), talk, spy.counts)
+	return ourLoop(ctx, name, h, append(functions(), spy.middleware()), conversation, spy.counts)
 }
 
 // functions returns the five middlewares in Go.
@@ -221,7 +221,7 @@ func forwarded(
 	ctx context.Context,
 	name string,
 	h *host.Host,
-	talk []abi.Message,
+	conversation []abi.Message,
 	call func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error),
 ) (*peer, error) {
 	ask := func(ctx context.Context, middleware, hook string, in, out any) error {
@@ -301,7 +301,7 @@ func forwarded(
 			},
 		},
 	}
-	return ourLoop(ctx, name, h, list, talk, func(run string) (map[string]int, error) {
+	return ourLoop(ctx, name, h, list, conversation, func(run string) (map[string]int, error) {
 		var counts map[string]int
 		if err := ask(ctx, "observe", "counts", five.Kept{Run: run}, &counts); err != nil {
 			return nil, err

@@ -50,13 +50,19 @@ func (p *peer) checked(ctx context.Context) error {
 const mainPeer = "here: five modules, Go guests"
 
 // start creates the peers whose name contains only, or all peers if only is empty.
-func start(ctx context.Context, h *host.Host, files []string, talk []abi.Message, only string) ([]*peer, error) {
+func start(
+	ctx context.Context,
+	h *host.Host,
+	files []string,
+	conversation []abi.Message,
+	only string,
+) ([]*peer, error) {
 	type maker struct {
 		name string
 		make func(name string) (*peer, error)
 	}
 	ours := func(name, path string) maker {
-		return maker{name, func(name string) (*peer, error) { return ourModules(ctx, h, name, path, talk) }}
+		return maker{name, func(name string) (*peer, error) { return ourModules(ctx, h, name, path, conversation) }}
 	}
 	makers := []maker{ours(mainPeer, files[0])}
 	for _, path := range files[2:] {
@@ -64,23 +70,23 @@ func start(ctx context.Context, h *host.Host, files []string, talk []abi.Message
 	}
 	makers = append(
 		makers,
-		maker{"native Go in the same chain", func(name string) (*peer, error) { return native(ctx, h, name, talk) }},
-		maker{"Eino, native Go handlers", func(name string) (*peer, error) { return inEino(ctx, name, talk) }},
+		maker{"native Go in the same chain", func(name string) (*peer, error) { return native(ctx, h, name, conversation) }},
+		maker{"Eino, native Go handlers", func(name string) (*peer, error) { return inEino(ctx, name, conversation) }},
 		maker{"Extism Go SDK, with time-outs", func(name string) (*peer, error) {
-			return inExtism(ctx, h, name, files[1], 10*time.Second, "usual", talk)
+			return inExtism(ctx, h, name, files[1], 10*time.Second, "usual", conversation)
 		}},
 		maker{"Extism, time-outs, our JSON", func(name string) (*peer, error) {
-			return inExtism(ctx, h, name, files[1], 10*time.Second, "fast", talk)
+			return inExtism(ctx, h, name, files[1], 10*time.Second, "fast", conversation)
 		}},
 		maker{
 			"Extism, nothing stops it, our JSON",
-			func(name string) (*peer, error) { return inExtism(ctx, h, name, files[1], 0, "fast", talk) },
+			func(name string) (*peer, error) { return inExtism(ctx, h, name, files[1], 0, "fast", conversation) },
 		},
-		maker{"hashicorp/go-plugin, gRPC", func(name string) (*peer, error) { return plugins(ctx, h, name, talk) }},
-		maker{"HTTP side-cars", func(name string) (*peer, error) { return sideCars(ctx, h, name, "http", talk) }},
+		maker{"hashicorp/go-plugin, gRPC", func(name string) (*peer, error) { return plugins(ctx, h, name, conversation) }},
+		maker{"HTTP side-cars", func(name string) (*peer, error) { return sideCars(ctx, h, name, "http", conversation) }},
 		maker{
 			"HTTP side-cars, our JSON",
-			func(name string) (*peer, error) { return sideCars(ctx, h, name, "http-fast", talk) },
+			func(name string) (*peer, error) { return sideCars(ctx, h, name, "http-fast", conversation) },
 		},
 	)
 	var peers []*peer

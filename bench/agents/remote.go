@@ -57,7 +57,7 @@ func inExtism(
 	name, path string,
 	timeout time.Duration,
 	codec string,
-	talk []abi.Message,
+	conversation []abi.Message,
 ) (*peer, error) {
 	wasm, err := os.ReadFile(path)
 	if err != nil {
@@ -92,7 +92,7 @@ func inExtism(
 		ctx,
 		name,
 		h,
-		talk,
+		conversation,
 		func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
 			p := plugins[middleware]
 			p.Lock()
@@ -116,7 +116,7 @@ func inExtism(
 
 // sideCars returns a peer whose middlewares are HTTP services. Each is another process of this
 // program.
-func sideCars(ctx context.Context, h *host.Host, name, as string, talk []abi.Message) (*peer, error) {
+func sideCars(ctx context.Context, h *host.Host, name, as string, conversation []abi.Message) (*peer, error) {
 	urls, stops, processes := map[string]string{}, []func(){}, []int{}
 	for _, e := range entries {
 		cmd := exec.Command(os.Args[0])
@@ -147,7 +147,7 @@ func sideCars(ctx context.Context, h *host.Host, name, as string, talk []abi.Mes
 		ctx,
 		name,
 		h,
-		talk,
+		conversation,
 		func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, urls[middleware]+hook, bytes.NewReader(input))
 			if err != nil {
@@ -200,7 +200,7 @@ func serveHTTP(codec five.Codec) {
 }
 
 // plugins returns a peer whose middlewares are processes of hashicorp/go-plugin, called by gRPC.
-func plugins(ctx context.Context, h *host.Host, name string, talk []abi.Message) (*peer, error) {
+func plugins(ctx context.Context, h *host.Host, name string, conversation []abi.Message) (*peer, error) {
 	clients, stops, processes := map[string]*grpc.ClientConn{}, []func(){}, []int{}
 	for _, e := range entries {
 		cmd := exec.Command(os.Args[0])
@@ -225,7 +225,7 @@ func plugins(ctx context.Context, h *host.Host, name string, talk []abi.Message)
 		ctx,
 		name,
 		h,
-		talk,
+		conversation,
 		func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
 			var out wrapperspb.BytesValue
 			err := clients[middleware].Invoke(

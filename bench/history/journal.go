@@ -58,7 +58,7 @@ func journaled(ctx context.Context, h *host.Host, _ *host.Module) error {
 }
 
 // keptRuns returns the time of a later step of a run, with w as its journal unless w is nil.
-func keptRuns(ctx context.Context, h *host.Host, w *writes, talk []abi.Message) (stats.Span, error) {
+func keptRuns(ctx context.Context, h *host.Host, w *writes, conversation []abi.Message) (stats.Span, error) {
 	s := &script{steps: 40}
 	o := &host.AgentOptions{Model: s, Tools: []tool.Tool{echo()}, MaxSteps: s.steps}
 	if w != nil {
@@ -70,7 +70,10 @@ func keptRuns(ctx context.Context, h *host.Host, w *writes, talk []abi.Message) 
 		return stats.Span{}, err
 	}
 	defer a.Close()
-	_, later, err := s.medians(5, func() iter.Seq2[abi.Event, error] { return a.Run(ctx, host.Input{Messages: talk}) })
+	_, later, err := s.medians(
+		5,
+		func() iter.Seq2[abi.Event, error] { return a.Run(ctx, host.Input{Messages: conversation}) },
+	)
 	return later, err
 }
 

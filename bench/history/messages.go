@@ -54,27 +54,27 @@ func messages(ctx context.Context, h *host.Host, m *host.Module) error {
 		}
 		var all [len(lengths)]measured
 		for turn := range row.turns + 1 {
-			for i, talk := range talks {
-				first, later, err := stepsOf(ctx, c, row.steps, talk)
+			for i, conversation := range talks {
+				first, later, err := stepsOf(ctx, c, row.steps, conversation)
 				if err != nil {
-					return fmt.Errorf("%s of %d: %w", row.name, len(talk), err)
+					return fmt.Errorf("%s of %d: %w", row.name, len(conversation), err)
 				}
 				if turn > 0 { // the first warms up
-					all[i].firsts, all[i].laters = append(all[i].firsts, first), append(all[i].laters, later)
+					all[i].firstSpans, all[i].laterSpans = append(all[i].firstSpans, first), append(all[i].laterSpans, later)
 				}
 			}
 		}
 		for i, n := range lengths {
 			ratios := make([]float64, row.turns)
 			for turn := range ratios {
-				ratios[turn] = all[i].laters[turn].Used / all[0].laters[turn].Used
+				ratios[turn] = all[i].laterSpans[turn].Used / all[0].laterSpans[turn].Used
 			}
-			later := stats.MedianSpan(all[i].laters)
+			later := stats.MedianSpan(all[i].laterSpans)
 			fmt.Printf(
 				"| %s | %d | %.0f | %.1f | %.1f | %.2f (%.2f to %.2f) |\n",
 				row.name,
 				n,
-				stats.MedianSpan(all[i].firsts).Wall,
+				stats.MedianSpan(all[i].firstSpans).Wall,
 				later.Wall,
 				later.Used,
 				stats.Median(ratios),
@@ -87,17 +87,22 @@ func messages(ctx context.Context, h *host.Host, m *host.Module) error {
 }
 
 // measured holds the times of the runs with one conversation.
-type measured struct{ firsts, laters []stats.Span }
+type measured struct{ firstSpans, laterSpans []stats.Span }
 
 // stepsOf returns the time of the first step of a run, and of a later one on average.
-func stepsOf(ctx context.Context, c *chain.Chain, steps int, talk []abi.Message) (first, later stats.Span, err error) {
+func stepsOf(
+	ctx context.Context,
+	c *chain.Chain,
+	steps int,
+	conversation []abi.Message,
+) (first, later stats.Span, err error) {
 	s := &script{steps: steps}
 	a, err := agent.New(&agent.Options{Chain: c, Model: s, Tools: []tool.Tool{echo()}, MaxSteps: steps})
 	if err != nil {
 		return first, later, err
 	}
 	runtime.GC() // don't charge this run for the garbage of others
-	return s.run(func() iter.Seq2[abi.Event, error] { return a.Run(ctx, agent.Input{Messages: talk}) })
+	return s.run(func() iter.Seq2[abi.Event, error] { return a.Run(ctx, agent.Input{Messages: conversation}) })
 }
 
 // looking returns a chain with a module that reads the part at, or an empty chain if at is empty.

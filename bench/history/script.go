@@ -62,15 +62,15 @@ func (s *script) run(start func() iter.Seq2[abi.Event, error]) (first, later sta
 
 // medians returns the median times of the given number of runs, after one that warms up.
 func (s *script) medians(runs int, start func() iter.Seq2[abi.Event, error]) (first, later stats.Span, err error) {
-	var firsts, laters []stats.Span
+	var firstSpans, laterSpans []stats.Span
 	for i := range runs + 1 {
 		first, later, err := s.run(start)
 		if err != nil {
 			return first, later, err
 		}
 		if i > 0 {
-			firsts, laters = append(firsts, first), append(laters, later)
+			firstSpans, laterSpans = append(firstSpans, first), append(laterSpans, later)
 		}
 	}
-	return stats.MedianSpan(firsts), stats.MedianSpan(laters), nil
+	return stats.MedianSpan(firstSpans), stats.MedianSpan(laterSpans), nil
 }

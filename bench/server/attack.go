@@ -48,7 +48,7 @@ func attackUntilKilled(address, key, guest, ways string) {
 		},
 		&tenant{"mallory", key},
 	}
-	_ = m.furnish(m.tenant, "quick", []int{0, 10})
+	_ = m.populate(m.tenant, "quick", []int{0, 10})
 	for _, attack := range attacks {
 		if ways == "" || slices.Contains(strings.Split(ways, ","), attack.name) {
 			attack.start(m)

@@ -103,11 +103,11 @@ func contend(p *plan, program, guest string, wasm []byte, model string) (*conten
 			quota = q.of
 		}
 	}
-	evil, err := s.tenant("mallory", quota)
+	hostile, err := s.tenant("mallory", quota)
 	if err != nil {
 		return nil, err
 	}
-	if c.hostile, err = mallorys(s.url, evil.key, guest, p.attacks); err != nil {
+	if c.hostile, err = mallorys(s.url, hostile.key, guest, p.attacks); err != nil {
 		return nil, err
 	}
 	return c, c.hostile.pause()

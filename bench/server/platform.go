@@ -194,7 +194,7 @@ func (p *platform) tenants(prefix string, n int, model string, modules ...int) (
 			defer func() { <-slots }()
 			t, err := p.tenant(fmt.Sprint(prefix, i), nil)
 			if err == nil {
-				err = p.furnish(t, model, modules)
+				err = p.populate(t, model, modules)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -207,8 +207,8 @@ func (p *platform) tenants(prefix string, n int, model string, modules ...int) (
 	return out, failed
 }
 
-// furnish uploads the guest for a tenant, and adds an agent for each number of modules.
-func (p *platform) furnish(t *tenant, model string, modules []int) error {
+// populate uploads the guest for a tenant, and adds an agent for each number of modules.
+func (p *platform) populate(t *tenant, model string, modules []int) error {
 	for _, n := range modules {
 		if n > 0 {
 			if err := p.send("PUT", "/v1/modules?name=look&version=1", t.key, "application/wasm", p.wasm, 200, nil); err != nil {

@@ -16,7 +16,7 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 	)
 	warm, err := s.tenants("warm-", 1, "quick", 0, 3)
 	if err == nil {
-		err = s.furnish(warm[0], "slow", []int{0, 3})
+		err = s.populate(warm[0], "slow", []int{0, 3})
 	}
 	if err != nil {
 		return err

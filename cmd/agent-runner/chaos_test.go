@@ -46,32 +46,32 @@ var (
 	chaosSeed  = flag.Uint64("seed", 0, "of what is random; 0: another one each time")
 )
 
-// envMortal makes the test binary run as an agent-runner that kills itself at a journal
+// envCrashing makes the test binary run as an agent-runner that kills itself at a journal
 // write: "before:N", "after:N", or "never".
-const envMortal = "AGENT_RUNNER_TEST_MORTAL"
+const envCrashing = "AGENT_RUNNER_TEST_MORTAL"
 
-func mortalMain() {
+func crashingMain() {
 	if code, ok := host.CompileChildMain(); ok {
 		os.Exit(code)
 	}
-	where, number, _ := strings.Cut(os.Getenv(envMortal), ":")
+	where, number, _ := strings.Cut(os.Getenv(envCrashing), ":")
 	at, _ := strconv.ParseInt(number, 10, 64)
 	e := &cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Compile: &child.Options{},
 		Journal: func(j journal.Journal) journal.Journal {
-			return &mortalJournal{Journal: j, at: at, after: where == "after"}
+			return &crashingJournal{Journal: j, at: at, after: where == "after"}
 		}}
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
 }
 
-// A mortalJournal kills its process at a chosen write.
-type mortalJournal struct {
+// A crashingJournal kills its process at a chosen write.
+type crashingJournal struct {
 	journal.Journal
 	at     int64
 	after  bool
 	writes atomic.Int64
 }
 
-func (m *mortalJournal) write(do func() error) error {
+func (m *crashingJournal) write(do func() error) error {
 	n := m.writes.Add(1)
 	if n == m.at && !m.after {
 		die()
@@ -88,11 +88,11 @@ func die() {
 	select {}
 }
 
-func (m *mortalJournal) Create(ctx context.Context, r *journal.Creation) error {
+func (m *crashingJournal) Create(ctx context.Context, r *journal.Creation) error {
 	return m.write(func() error { return m.Journal.Create(ctx, r) })
 }
 
-func (m *mortalJournal) Claim(ctx context.Context, c *journal.Claim) (kept *journal.StoredRun, err error) {
+func (m *crashingJournal) Claim(ctx context.Context, c *journal.Claim) (kept *journal.StoredRun, err error) {
 	err = m.write(func() error {
 		kept, err = m.Journal.Claim(ctx, c)
 		return err
@@ -100,7 +100,7 @@ func (m *mortalJournal) Claim(ctx context.Context, c *journal.Claim) (kept *jour
 	return kept, err
 }
 
-func (m *mortalJournal) Commit(ctx context.Context, c *journal.Commit) error {
+func (m *crashingJournal) Commit(ctx context.Context, c *journal.Commit) error {
 	return m.write(func() error { return m.Journal.Commit(ctx, c) })
 }
 
@@ -244,16 +244,16 @@ agents: [{name: worker, file: agent.yaml}]
 
 // A victim is one run, across all processes that run it.
 type victim struct {
-	t     *testing.T
-	w     *chaosWorld
-	key   string
-	outer bool // another agent does the work, as a tool of this one
-	run   string
-	rand  *rand.Rand
-	last  int64            // number of the last event that its client has
-	lines map[int64]string // the events
-	told  map[int64]bool   // events that a process reported itself
-	after map[string]int   // calls of each tool call, when its result was told
+	t        *testing.T
+	w        *chaosWorld
+	key      string
+	outer    bool // another agent does the work, as a tool of this one
+	run      string
+	rand     *rand.Rand
+	last     int64            // number of the last event that its client has
+	lines    map[int64]string // the events
+	reported map[int64]bool   // events that a process reported itself
+	after    map[string]int   // calls of each tool call, when its result was told
 }
 
 // process runs agent-runner, possibly kills it, and records the events it reported.
@@ -261,13 +261,13 @@ func (v *victim) process(args ...string) {
 	t := v.t
 	cmd := exec.Command(os.Args[0], append(args, "--store", v.w.store, "--cache-dir", v.w.cache, "-o", "json")...)
 	cmd.Dir = v.w.dir
-	cmd.Env = append(os.Environ(), envMortal+"="+v.fate(), "HOME="+v.w.dir)
+	cmd.Env = append(os.Environ(), envCrashing+"="+v.outcome(), "HOME="+v.w.dir)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	if os := cmd.Env[len(cmd.Env)-2]; os == envMortal+"=random" {
+	if os := cmd.Env[len(cmd.Env)-2]; os == envCrashing+"=random" {
 		delay := time.Duration(v.rand.Int64N(int64(250 * time.Millisecond)))
 		timer := time.AfterFunc(delay, func() { _ = cmd.Process.Kill() })
 		defer timer.Stop()
@@ -290,8 +290,8 @@ func (v *victim) process(args ...string) {
 	v.catchUp()
 }
 
-// fate decides when a process is killed.
-func (v *victim) fate() string {
+// outcome decides when a process is killed.
+func (v *victim) outcome() string {
 	if v.w.kills.Load() <= 0 {
 		return "never"
 	}
@@ -316,8 +316,8 @@ func (v *victim) take(line, how string) {
 		v.catchUp() // a database carries out what a process sent before it died
 	}
 	if how == "told" {
-		require.False(v.t, v.told[e.Seq], "%s: told twice: %s", v.key, line)
-		v.told[e.Seq] = true
+		require.False(v.t, v.reported[e.Seq], "%s: told twice: %s", v.key, line)
+		v.reported[e.Seq] = true
 		if e.Seq <= v.last { // the client has read it already
 			require.Equal(v.t, v.lines[e.Seq], line)
 			return
@@ -468,14 +468,14 @@ func chaos(t *testing.T, where string) {
 		wg.Go(func() {
 			for n := 0; w.kills.Load() > 0 || n == 0; n++ {
 				v := &victim{
-					t:     t,
-					w:     w,
-					key:   fmt.Sprintf("key-%d-%d", worker, n),
-					outer: n%2 == 1,
-					lines: map[int64]string{},
-					told:  map[int64]bool{},
-					after: map[string]int{},
-					rand:  rand.New(rand.NewPCG(seed, uint64(worker)<<32|uint64(n))),
+					t:        t,
+					w:        w,
+					key:      fmt.Sprintf("key-%d-%d", worker, n),
+					outer:    n%2 == 1,
+					lines:    map[int64]string{},
+					reported: map[int64]bool{},
+					after:    map[string]int{},
+					rand:     rand.New(rand.NewPCG(seed, uint64(worker)<<32|uint64(n))),
 				}
 				v.live()
 				if t.Failed() {

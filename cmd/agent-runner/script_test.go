@@ -55,8 +55,8 @@ import (
 //	                         and two.sh, for the first and the second terminal
 //	setfrom NAME FILE [RE]   sets $NAME to the content of FILE, or to the match of RE in it
 func TestMain(m *testing.M) {
-	if os.Getenv(envMortal) != "" || child.IsChild() {
-		mortalMain()
+	if os.Getenv(envCrashing) != "" || child.IsChild() {
+		crashingMain()
 	}
 	testscript.Main(m, programs)
 }

@@ -124,14 +124,14 @@ func TestServe(t *testing.T) {
 	_, err = db.Exec("UPDATE schema_version SET version = 999")
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
-	var told bytes.Buffer
+	var log bytes.Buffer
 	e := &cli.Env{
 		In:     bytes.NewReader(nil),
-		Out:    &told,
-		Err:    &told,
+		Out:    &log,
+		Err:    &log,
 		Getenv: func(name string) string { return environment[name] },
 	}
 	require.Equal(t, cli.ExitUsage, execute(t.Context(), e, []string{"serve", "--store", where}))
-	require.Contains(t, told.String(), "a newer version of agent-runner created the database; use that version")
-	require.NotContains(t, told.String(), "serving")
+	require.Contains(t, log.String(), "a newer version of agent-runner created the database; use that version")
+	require.NotContains(t, log.String(), "serving")
 }

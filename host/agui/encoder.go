@@ -27,14 +27,14 @@ type Options struct {
 
 // An Encoder encodes the events of one run in AG-UI for one client.
 type Encoder struct {
-	o       Options
-	started bool
-	lanes   map[string]*lane // lanes of the run, under "", and of its inner runs
-	said    []json.RawMessage
-	size    int    // total bytes of said, including dropped messages
-	answer  string // text of the last message
-	out     []chain.Encoded
-	now     int64
+	o        Options
+	started  bool
+	lanes    map[string]*lane // lanes of the run, under "", and of its inner runs
+	messages []json.RawMessage
+	size     int    // total bytes of said, including dropped messages
+	answer   string // text of the last message
+	out      []chain.Encoded
+	now      int64
 }
 
 var _ chain.Encoder = (*Encoder)(nil)
@@ -103,30 +103,30 @@ func (e *Encoder) send(x *event) {
 	e.out = append(e.out, chain.Encoded{JSON: b, Fixed: fixed(), Keep: keep})
 }
 
-// maxSaid limits the bytes of a run's messages that an encoder stores for snapshots. Beyond it,
+// maxMessageBytes limits the bytes of a run's messages that an encoder stores for snapshots. Beyond it,
 // clients get message_replaced instead.
-const maxSaid = 4 << 20
+const maxMessageBytes = 4 << 20
 
-// say stores a message for snapshots. Beyond maxSaid, it drops all messages.
-func (e *Encoder) say(m message) {
-	if e.size > maxSaid {
+// addMessage stores a message for snapshots. Beyond maxMessageBytes, it drops all messages.
+func (e *Encoder) addMessage(m message) {
+	if e.size > maxMessageBytes {
 		return
 	}
 	b, err := abijson.Marshal(m)
 	if err != nil {
 		return
 	}
-	if e.size += len(b); e.size > maxSaid {
-		e.said = nil
+	if e.size += len(b); e.size > maxMessageBytes {
+		e.messages = nil
 		return
 	}
-	e.said = append(e.said, b)
+	e.messages = append(e.messages, b)
 }
 
 // snapshot sends all messages to the client, or only the changed one if the encoder does not have
 // all.
 func (e *Encoder) snapshot(m message) {
-	if e.o.Messages == nil || e.size > maxSaid {
+	if e.o.Messages == nil || e.size > maxMessageBytes {
 		e.send(&event{
 			Type:     typeCustom,
 			Subagent: m.Subagent,
@@ -135,13 +135,13 @@ func (e *Encoder) snapshot(m message) {
 		})
 		return
 	}
-	e.send(&event{Type: typeMessages, Messages: slices.Concat(e.o.Messages, e.said)})
+	e.send(&event{Type: typeMessages, Messages: slices.Concat(e.o.Messages, e.messages)})
 }
 
 func (e *Encoder) lane(run string) *lane {
 	l := e.lanes[run]
 	if l == nil {
-		l = &lane{e: e, sub: run, calls: map[int]string{}, told: map[string]bool{}}
+		l = &lane{e: e, sub: run, calls: map[int]string{}, sentCalls: map[string]bool{}}
 		e.lanes[run] = l
 	}
 	return l
@@ -169,7 +169,7 @@ type lane struct {
 	reasoning bool
 	chunks    []abi.Chunk
 	calls     map[int]string  // ids of the message's calls, by index
-	told      map[string]bool // calls that have been sent
+	sentCalls map[string]bool // calls that have been sent
 }
 
 func (l *lane) send(x *event) {
@@ -260,9 +260,9 @@ func (l *lane) chunk(ev abi.Event) {
 	l.chunks = append(l.chunks, *c)
 	switch c.Kind {
 	case abi.ChunkText:
-		l.say(c.Text)
+		l.addText(c.Text)
 	case abi.ChunkReasoning:
-		l.think(c.Text)
+		l.addReasoning(c.Text)
 	case abi.ChunkToolCall:
 		l.callChunk(c)
 	}
@@ -277,7 +277,7 @@ func (l *lane) open(ev abi.Event) {
 	}
 }
 
-func (l *lane) say(text string) {
+func (l *lane) addText(text string) {
 	l.closeReasoning()
 	if text == "" {
 		return
@@ -289,7 +289,7 @@ func (l *lane) say(text string) {
 	l.send(&event{Type: typeTextContent, MessageID: l.id, Delta: &text})
 }
 
-func (l *lane) think(text string) {
+func (l *lane) addReasoning(text string) {
 	if text == "" {
 		return
 	}
@@ -319,12 +319,12 @@ func (l *lane) callChunk(c *abi.Chunk) {
 	id, known := l.calls[c.Index]
 	if !known {
 		id = c.ID
-		if c.ID == "" || c.Name == "" || l.told[c.ID] {
+		if c.ID == "" || c.Name == "" || l.sentCalls[c.ID] {
 			id = ""
 		}
 		l.calls[c.Index] = id
 		if id != "" {
-			l.told[id] = true
+			l.sentCalls[id] = true
 			l.tools = append(l.tools, id)
 			l.send(&event{Type: typeCallStart, ToolCallID: id, ToolCallName: c.Name, ParentMessageID: l.id})
 		}
@@ -353,33 +353,33 @@ func (l *lane) message(ev abi.Event) {
 	if m == nil || m.Role != abi.RoleAssistant {
 		return
 	}
-	said := l.id != ""
-	wrong := said && (ev.Replaced || !chain.Says(l.chunks, m))
-	if !said {
+	streamed := l.id != ""
+	incorrect := streamed && (ev.Replaced || !chain.Says(l.chunks, m))
+	if !streamed {
 		l.open(ev)
-		l.think(m.ReasoningContent)
-		l.say(m.Content.String())
+		l.addReasoning(m.ReasoningContent)
+		l.addText(m.Content.String())
 	}
 	out := message{ID: l.id, Role: "assistant", Subagent: l.sub, Content: m.Content.String()}
 	for _, c := range m.ToolCalls {
-		if !l.told[c.ID] {
+		if !l.sentCalls[c.ID] {
 			l.call(c.ID, c.Function.Name, c.Function.Arguments)
 		}
 		out.ToolCalls = append(out.ToolCalls, toolCall{c.ID, "function", functionCall{c.Function.Name, c.Function.Arguments}})
 	}
 	l.closeMessage()
-	l.e.say(out)
+	l.e.addMessage(out)
 	if l.sub == "" {
 		l.e.answer = m.Content.String()
 	}
-	if wrong {
+	if incorrect {
 		l.e.snapshot(out)
 	}
 }
 
 // call sends a complete call.
 func (l *lane) call(id, name, arguments string) {
-	l.told[id] = true
+	l.sentCalls[id] = true
 	l.send(&event{Type: typeCallStart, ToolCallID: id, ToolCallName: name, ParentMessageID: l.id})
 	if arguments != "" {
 		l.send(&event{Type: typeCallArgs, ToolCallID: id, Delta: &arguments})
@@ -393,7 +393,7 @@ func (l *lane) toolCall(ev abi.Event) {
 	case ev.Call.By != nil: // a module's own call is not part of the conversation
 		l.send(&event{Type: typeCustom, Name: "module_tool_call",
 			Value: map[string]any{"toolCallId": ev.Call.ID, "toolCallName": ev.Call.Name, "entry": ev.Call.By.Entry}})
-	case !l.told[ev.Call.ID]:
+	case !l.sentCalls[ev.Call.ID]:
 		l.call(ev.Call.ID, ev.Call.Name, ev.Call.Arguments)
 	}
 }
@@ -425,7 +425,7 @@ func (l *lane) toolResult(ev abi.Event) {
 		out.Error = ev.Result.Content.String()
 	}
 	l.send(x)
-	l.e.say(out)
+	l.e.addMessage(out)
 }
 
 // child encodes an event of an inner run.
@@ -585,9 +585,9 @@ func (l *lane) failure(ev abi.Event) string {
 // Otherwise it sends the final message.
 func (e *Encoder) correct(ev abi.Event, m *abi.Message) {
 	text := m.Content.String()
-	for i := len(e.said) - 1; i >= 0; i-- {
+	for i := len(e.messages) - 1; i >= 0; i-- {
 		var last message
-		if json.Unmarshal(e.said[i], &last) != nil || last.Role != "assistant" || last.Subagent != "" {
+		if json.Unmarshal(e.messages[i], &last) != nil || last.Role != "assistant" || last.Subagent != "" {
 			continue
 		}
 		if len(last.ToolCalls) > 0 {
@@ -595,13 +595,13 @@ func (e *Encoder) correct(ev abi.Event, m *abi.Message) {
 		}
 		last.Content = text
 		if b, err := abijson.Marshal(last); err == nil {
-			e.said[i] = b
+			e.messages[i] = b
 		}
 		e.snapshot(last)
 		return
 	}
 	l := e.lane("")
 	l.open(ev)
-	l.say(text)
+	l.addText(text)
 	l.closeMessage()
 }

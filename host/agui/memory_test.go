@@ -18,7 +18,7 @@ func TestEncoderIsBounded(t *testing.T) {
 	e := NewEncoder(Options{Messages: []json.RawMessage{}})
 	long := strings.Repeat("x", 1<<20)
 	kept := func() (n int) {
-		for _, b := range e.said {
+		for _, b := range e.messages {
 			n += len(b)
 		}
 		return n
@@ -26,7 +26,7 @@ func TestEncoderIsBounded(t *testing.T) {
 	for i := range 16 {
 		m := abi.Assistant(long)
 		e.Encode(abi.Event{Type: abi.EventMessage, Message: &m})
-		require.LessOrEqual(t, kept(), maxSaid)
+		require.LessOrEqual(t, kept(), maxMessageBytes)
 		run := fmt.Sprint("inner", i)
 		e.Encode(abi.Event{Type: abi.EventChild, Event: &abi.Event{Type: abi.EventRunStarted, Run: run}})
 		e.Encode(

@@ -18,8 +18,8 @@ type Attempt struct {
 	Wait time.Duration
 }
 
-// tell reports an attempt to the function in the context and to option, each of which may be nil.
-func (a Attempt) tell(ctx context.Context, option func(context.Context, Attempt)) {
+// report reports an attempt to the function in the context and to option, each of which may be nil.
+func (a Attempt) report(ctx context.Context, option func(context.Context, Attempt)) {
 	if fn, ok := ctx.Value(attempts.Key{}).(func(Attempt)); ok {
 		fn(a)
 	}

@@ -20,7 +20,7 @@ func (d *delivery) generate(ctx context.Context, m Model, req *Request) (*abi.Re
 	var sink func(abi.Chunk) error
 	if d.sink != nil {
 		sink = func(c abi.Chunk) error {
-			d.begun = d.begun || says(c)
+			d.begun = d.begun || hasContent(c)
 			sinkErr = d.sink(c)
 			return sinkErr
 		}
@@ -38,7 +38,7 @@ func (d *delivery) generate(ctx context.Context, m Model, req *Request) (*abi.Re
 	return nil, e, err
 }
 
-// says reports whether a chunk contains a part of the answer.
-func says(c abi.Chunk) bool {
+// hasContent reports whether a chunk contains a part of the answer.
+func hasContent(c abi.Chunk) bool {
 	return c.Text != "" || c.Kind == abi.ChunkToolCall || c.Kind == abi.ChunkPart
 }

@@ -50,7 +50,7 @@ func (f *fallback) Generate(ctx context.Context, req *Request, sink func(abi.Chu
 			return nil, failed.with("no model answered: %s", strings.Join(failures, "; "))
 		}
 		next := f.choices[i+1].request(req)
-		Attempt{Model: asked.Model, Err: failed, Tries: 1, Next: next.Model}.tell(ctx, f.onAttempt)
+		Attempt{Model: asked.Model, Err: failed, Tries: 1, Next: next.Model}.report(ctx, f.onAttempt)
 	}
 }
 

@@ -76,7 +76,7 @@ func (r *retry) Generate(ctx context.Context, req *Request, sink func(abi.Chunk)
 		if err := r.last(ctx, failed, tries, wait); err != nil {
 			return nil, err
 		}
-		Attempt{Model: req.Model, Err: failed, Tries: tries, Next: req.Model, Wait: wait}.tell(ctx, r.opts.OnAttempt)
+		Attempt{Model: req.Model, Err: failed, Tries: tries, Next: req.Model, Wait: wait}.report(ctx, r.opts.OnAttempt)
 		if err := r.opts.Sleep(ctx, wait); err != nil {
 			return nil, err
 		}

@@ -85,7 +85,7 @@ func (e *LimitError) Error() string {
 type class int
 
 const (
-	sticky   class = iota // released whenever the holder chooses
+	retained class = iota // released whenever the holder chooses
 	draining              // released soon, without another reservation
 	classes
 )
@@ -94,10 +94,10 @@ const (
 type mode int
 
 const (
-	try    mode = iota // fail
-	polite             // fail, also while other reservations wait
-	wait               // wait
-	force              // exceed the limit
+	try         mode = iota // fail
+	nonBlocking             // fail, also while other reservations wait
+	wait                    // wait
+	force                   // exceed the limit
 )
 
 // An Account counts bytes. A nil Account counts nothing and has no limit. All
@@ -316,7 +316,7 @@ func (a *Account) reserve(ctx context.Context, c class, n int64, how mode) error
 
 // borrow reserves n bytes from the parent, rounded up to whole chunks if they fit.
 func (a *Account) borrow(ctx context.Context, c class, n int64, how mode) (int64, error) {
-	if whole := (n + chunk - 1) / chunk * chunk; whole > n && a.parent.reserve(ctx, c, whole, polite) == nil {
+	if whole := (n + chunk - 1) / chunk * chunk; whole > n && a.parent.reserve(ctx, c, whole, nonBlocking) == nil {
 		return whole, nil
 	}
 	if err := a.parent.reserve(ctx, c, n, how); err != nil {
@@ -362,16 +362,16 @@ func (a *Account) claim(ctx context.Context, c class, n int64, how mode) error {
 
 // fits reports whether n more bytes are within the limit.
 func (a *Account) fits(n int64) bool {
-	return a.limit <= 0 || a.used[sticky]+a.used[draining] <= a.limit-n
+	return a.limit <= 0 || a.used[retained]+a.used[draining] <= a.limit-n
 }
 
 // mayFit reports whether n more bytes fit once all draining bytes are released.
 func (a *Account) mayFit(n int64) bool {
-	return a.limit <= 0 || a.used[sticky] <= a.limit-n
+	return a.limit <= 0 || a.used[retained] <= a.limit-n
 }
 
 func (a *Account) limitError(n int64) error {
-	return &LimitError{Level: a.level, Name: a.name, Limit: a.limit, Used: a.used[sticky] + a.used[draining], Want: n}
+	return &LimitError{Level: a.level, Name: a.name, Limit: a.limit, Used: a.used[retained] + a.used[draining], Want: n}
 }
 
 // wake grants the blocked reservations that now fit, in FIFO order, and fails those that can no
@@ -394,7 +394,7 @@ func (a *Account) wake() {
 
 // mark updates sum and peak. The caller holds the lock.
 func (a *Account) mark() {
-	sum := a.used[sticky] + a.used[draining]
+	sum := a.used[retained] + a.used[draining]
 	a.sum.Store(sum)
 	if sum > a.peak.Load() {
 		a.peak.Store(sum)

@@ -136,7 +136,7 @@ func TestABlockedReservationEnds(t *testing.T) {
 			func(t *testing.T, err error) { require.NoError(t, err) }},
 		"when sticky bytes take its place": {func(a *Account, _ context.CancelCauseFunc) {
 			a.Force(0)
-			_ = a.reserve(context.Background(), sticky, 60, force)
+			_ = a.reserve(context.Background(), retained, 60, force)
 		},
 			func(t *testing.T, err error) { var l *LimitError; require.ErrorAs(t, err, &l) }},
 	} {
@@ -255,8 +255,8 @@ func FuzzAgainstModel(f *testing.F) {
 		process := New(LevelProcess, "", nil, 300*scale)
 		tenant := New(LevelTenant, "", process, 250*scale)
 		type leaf struct {
-			run, events    *Account
-			sticky, drains int64
+			run, events      *Account
+			retained, drains int64
 		}
 		leaves := make([]leaf, 2)
 		for i := range leaves {
@@ -271,13 +271,13 @@ func FuzzAgainstModel(f *testing.F) {
 			other := &leaves[1-ops[0]&1]
 			var err error
 			var fits bool
-			total := l.sticky + l.drains
-			all := total + other.sticky + other.drains
+			total := l.retained + l.drains
+			all := total + other.retained + other.drains
 			switch ops[0] >> 1 % 5 {
 			case 0:
 				fits = total+n <= 200*scale+2*chunk // a parent's share may be up to two chunks larger
 				if err = l.run.TryReserve(n); err == nil {
-					l.sticky += n
+					l.retained += n
 				}
 			case 1:
 				fits = l.drains+n <= 100*scale && total+n <= 200*scale+2*chunk
@@ -285,9 +285,9 @@ func FuzzAgainstModel(f *testing.F) {
 					l.drains += n
 				}
 			case 2:
-				n = min(n, l.sticky)
+				n = min(n, l.retained)
 				l.run.Release(n)
-				l.sticky, fits = l.sticky-n, true
+				l.retained, fits = l.retained-n, true
 			case 3:
 				n = min(n, l.drains)
 				l.events.Release(n)
@@ -304,7 +304,7 @@ func FuzzAgainstModel(f *testing.F) {
 			if err != nil {
 				require.False(t, fits && all+n+8*chunk <= 250*scale && total+n+4*chunk <= 200*scale && l.drains+n <= 100*scale)
 			}
-			sum := leaves[0].sticky + leaves[0].drains + leaves[1].sticky + leaves[1].drains
+			sum := leaves[0].retained + leaves[0].drains + leaves[1].retained + leaves[1].drains
 			require.GreaterOrEqual(t, process.Used(), sum)
 			require.LessOrEqual(t, tenant.Used(), 250*scale+forced)
 			require.LessOrEqual(t, process.Used(), sum+16*chunk)

@@ -27,16 +27,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A trial is one run of an agent on scripted replies.
-type trial struct {
+// A testRun is one run of an agent on scripted replies.
+type testRun struct {
 	model  *scripted.Model
 	events []abi.Event
 	err    error
 }
 
-func try(t *testing.T, o agent.Options, replies []scripted.Reply, messages ...abi.Message) *trial {
+func try(t *testing.T, o agent.Options, replies []scripted.Reply, messages ...abi.Message) *testRun {
 	t.Helper()
-	tr := &trial{model: scripted.New(replies...)}
+	tr := &testRun{model: scripted.New(replies...)}
 	o.Model = tr.model
 	a, err := agent.New(&o)
 	require.NoError(t, err)
@@ -67,9 +67,9 @@ func callOf(e abi.Event) string {
 	return e.StepID
 }
 
-func (tr *trial) last() abi.Event { return tr.events[len(tr.events)-1] }
+func (tr *testRun) last() abi.Event { return tr.events[len(tr.events)-1] }
 
-func (tr *trial) count(typ abi.EventType) (n int) {
+func (tr *testRun) count(typ abi.EventType) (n int) {
 	for _, e := range tr.events {
 		if e.Type == typ {
 			n++
@@ -78,7 +78,7 @@ func (tr *trial) count(typ abi.EventType) (n int) {
 	return n
 }
 
-func (tr *trial) results() (out []string) {
+func (tr *testRun) results() (out []string) {
 	for _, e := range tr.events {
 		if e.Type == abi.EventToolResult {
 			out = append(out, e.Call.ID+"="+e.Result.Content.String())
@@ -87,8 +87,8 @@ func (tr *trial) results() (out []string) {
 	return out
 }
 
-// saw returns a summary of the messages of request n.
-func (tr *trial) saw(n int) []string { return short(tr.model.Requests()[n].Messages) }
+// seen returns a summary of the messages of request n.
+func (tr *testRun) seen(n int) []string { return short(tr.model.Requests()[n].Messages) }
 
 func short(messages []abi.Message) []string {
 	out := make([]string, len(messages))
@@ -136,7 +136,7 @@ func TestToolRound(t *testing.T) {
 	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "t-ok")}, Instruction: "be brief"},
 		[]scripted.Reply{calls("t#1", "t#2"), scripted.Text("done")})
 	require.NoError(t, tr.err)
-	require.Equal(t, []string{"S:be brief", "U:hi", "A:[t#1][t#2]", "T:t-ok#1", "T:t-ok#2"}, tr.saw(1))
+	require.Equal(t, []string{"S:be brief", "U:hi", "A:[t#1][t#2]", "T:t-ok#1", "T:t-ok#2"}, tr.seen(1))
 	require.Equal(t, abi.RunStop, tr.last().FinishReason)
 	require.Equal(t, "done", tr.last().Message.Content.String())
 }
@@ -287,16 +287,16 @@ func TestWhatTheModelGetsWrongIsAnswered(t *testing.T) {
 		scripted.Text("done"),
 	})
 	require.NoError(t, tr.err)
-	saw := tr.saw(1)
-	require.Len(t, saw, 2+6)
-	require.Contains(t, saw[2], `There is no tool "wether". Did you mean weather?`)
-	require.Contains(t, saw[3], "are not valid")
-	require.Contains(t, saw[4], "want a JSON object")
-	require.Equal(t, "T:sunny#4", saw[5], "no arguments are an empty object")
+	seen := tr.seen(1)
+	require.Len(t, seen, 2+6)
+	require.Contains(t, seen[2], `There is no tool "wether". Did you mean weather?`)
+	require.Contains(t, seen[3], "are not valid")
+	require.Contains(t, seen[4], "want a JSON object")
+	require.Equal(t, "T:sunny#4", seen[5], "no arguments are an empty object")
 	require.Equal(
 		t,
 		"A:[wether#1][weather#2][weather#3][weather#4][weather#call_5][weather#call_6]",
-		saw[1],
+		seen[1],
 		"ids are made unique",
 	)
 	require.EqualValues(t, 3, ran.Load())
@@ -319,10 +319,10 @@ func TestOneToolFailsItsSiblingsFinish(t *testing.T) {
 		[]scripted.Reply{calls("fails#1", "panics#2", "hangs#3", "t#4"), scripted.Text("done")},
 	)
 	require.NoError(t, tr.err, "a tool's time-out is not the run's")
-	saw := tr.saw(1)
-	require.Contains(t, saw[2], "disk full")
-	require.Contains(t, saw[3], "boom")
-	require.Equal(t, "T:ok#4", saw[5])
+	seen := tr.seen(1)
+	require.Contains(t, seen[2], "disk full")
+	require.Contains(t, seen[3], "boom")
+	require.Equal(t, "T:ok#4", seen[5])
 	for _, e := range tr.events {
 		if e.Type == abi.EventToolResult {
 			require.Equal(t, e.Call.ID != "4", e.Result.IsError, e.Call.ID)
@@ -349,7 +349,7 @@ func TestEventsComeAsThingsHappenResultsInOrder(t *testing.T) {
 	tr := try(t, agent.Options{Tools: []tool.Tool{slow, quick}, Chain: with(t, nativeEntry("m", done))},
 		[]scripted.Reply{calls("slow#1", "quick#2"), scripted.Text("done")})
 	require.Equal(t, []string{"2=quick", "1=slow"}, tr.results())
-	require.Equal(t, []string{"U:hi", "A:[slow#1][quick#2]", "T:slow#1", "T:quick#2"}, tr.saw(1))
+	require.Equal(t, []string{"U:hi", "A:[slow#1][quick#2]", "T:slow#1", "T:quick#2"}, tr.seen(1))
 }
 
 func TestReturnDirectly(t *testing.T) {
@@ -550,7 +550,7 @@ func TestCallerInputIsNotChanged(t *testing.T) {
 		agent.Options{Chain: with(t, nativeEntry("m", shout))},
 		[]scripted.Reply{scripted.Text("done")},
 		messages...)
-	require.Equal(t, []string{"U:hi!"}, tr.saw(0))
+	require.Equal(t, []string{"U:hi!"}, tr.seen(0))
 	require.Equal(t, abi.User("hi"), messages[0])
 }
 
@@ -574,7 +574,7 @@ func TestAfterModelRewriteStateDecides(t *testing.T) {
 			m[len(m)-1].ToolCalls = []abi.ToolCall{abi.NewToolCall("9", "t", "{}")}
 			return m
 		})), []scripted.Reply{scripted.Text("plain"), scripted.Text("done")})
-		require.Equal(t, []string{"U:hi", "A:plain[t#9]", "T:ok#9"}, tr.saw(1))
+		require.Equal(t, []string{"U:hi", "A:plain[t#9]", "T:ok#9"}, tr.seen(1))
 	})
 	t.Run("anything but an assistant's message is another step", func(t *testing.T) {
 		tr := try(t, o(once(func(m []abi.Message) []abi.Message { return append(m, abi.User("x")) })),
@@ -588,7 +588,7 @@ func TestAfterModelRewriteStateDecides(t *testing.T) {
 				"T:The call of t was not run: the conversation went on before it was answered.#1",
 				"U:x",
 			},
-			tr.saw(1),
+			tr.seen(1),
 		)
 	})
 	t.Run("no messages", func(t *testing.T) {
@@ -632,7 +632,7 @@ func TestDanglingCallsOfTheInputAreAnswered(t *testing.T) {
 		abi.User("b"),
 	)
 	require.Equal(t, []string{"U:a", "A:[x#1][y#2]", "T:res#2",
-		"T:The call of x was not run: the conversation went on before it was answered.#1", "U:b"}, tr.saw(0))
+		"T:The call of x was not run: the conversation went on before it was answered.#1", "U:b"}, tr.seen(0))
 	require.Zero(t, tr.count(abi.EventToolCall), "they are not this run's")
 }
 

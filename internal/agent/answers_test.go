@@ -30,7 +30,7 @@ func TestMessagesBesideAnAnswer(t *testing.T) {
 	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", beside))},
 		[]scripted.Reply{calls("t#1", "t#2"), scripted.Text("done")})
 	require.NoError(t, tr.err)
-	require.Equal(t, []string{"U:hi", "A:[t#1][t#2]", "T:ok#1", "T:ok#2", "U:see 1", "U:see 2"}, tr.saw(1))
+	require.Equal(t, []string{"U:hi", "A:[t#1][t#2]", "T:ok#1", "T:ok#2", "U:see 1", "U:see 2"}, tr.seen(1))
 }
 
 func TestAnAnswerIsTakenAway(t *testing.T) {
@@ -47,7 +47,7 @@ func TestAnAnswerIsTakenAway(t *testing.T) {
 	require.Equal(
 		t,
 		[]string{"U:hi", "A:[t#1]", "T:The result of this call of t is no longer in the conversation.#1"},
-		tr.saw(1),
+		tr.seen(1),
 	)
 	require.Equal(t, 1, tr.count(abi.EventToolCall), "it is not told again")
 }
@@ -98,7 +98,7 @@ func TestRespondWithCalls(t *testing.T) {
 		agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", respond))},
 		[]scripted.Reply{scripted.Text("done")},
 	)
-	require.Equal(t, []string{"U:hi", "A:[t#1]", "T:ok#1"}, tr.saw(0))
+	require.Equal(t, []string{"U:hi", "A:[t#1]", "T:ok#1"}, tr.seen(0))
 }
 
 func TestMessageEventsAreAnAssistants(t *testing.T) {
@@ -173,16 +173,16 @@ func TestNamesThatStandForSomethingElse(t *testing.T) {
 
 func TestReadNone(t *testing.T) {
 	t.Parallel()
-	var saw []string
+	var seen []string
 	spy := &inproc.Middleware{
 		Observe: func(_ context.Context, _ *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 			b, err := abijson.Marshal(in.Events)
-			saw = append(saw, string(b))
+			seen = append(seen, string(b))
 			return nil, err
 		},
 		AfterAgent: func(_ context.Context, _ *hook.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
 			b, err := abijson.Marshal(in)
-			saw = append(saw, string(b))
+			seen = append(seen, string(b))
 			return nil, err
 		},
 	}
@@ -190,8 +190,8 @@ func TestReadNone(t *testing.T) {
 	e.Read = hook.ReadNone
 	tr := try(t, agent.Options{Chain: with(t, e)}, []scripted.Reply{scripted.Text("SECRET")})
 	require.NoError(t, tr.err)
-	require.NotEmpty(t, saw)
-	require.NotContains(t, strings.Join(saw, ""), "SECRET")
+	require.NotEmpty(t, seen)
+	require.NotContains(t, strings.Join(seen, ""), "SECRET")
 }
 
 func TestAModelThatPanicsWhileItStreams(t *testing.T) {

@@ -68,7 +68,7 @@ func (r *run) prepare(e abi.Event) delivery.Event {
 		for _, c := range caused {
 			more := r.prepare(c)
 			r.chain.Note(more.Event)
-			r.hand(more, true)
+			r.queueEvent(more, true)
 		}
 	}
 	r.state.LastSeq++

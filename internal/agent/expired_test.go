@@ -13,7 +13,7 @@ import (
 
 func TestAnAnswerThatComesTooLate(t *testing.T) {
 	t.Parallel()
-	a := asking(t, calls("t#1"))
+	a := askingAgent(t, calls("t#1"))
 	before := time.Now()
 	events, err := eventsOf(t, a, agent.Input{})
 	var paused *agent.PausedError
@@ -52,7 +52,7 @@ func TestAnAnswerThatComesTooLate(t *testing.T) {
 
 func TestAPauseWithoutALimit(t *testing.T) {
 	t.Parallel()
-	b := asking(t, calls("t#1"))
+	b := askingAgent(t, calls("t#1"))
 	o := b.Options
 	o.PauseTimeout = -1
 	a, err := agent.New(&o)

@@ -75,7 +75,7 @@ func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
 	if r.err != nil {
 		s.Outcome.Err = r.err.Error()
 	}
-	r.keepPhase()
+	r.persistPhase()
 	return e
 }
 
@@ -95,7 +95,7 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 		done   *answer
 		stop   *ending.StoppedError
 		over   *ending.AbortedError
-		most   *ending.LimitError
+		limit  *ending.LimitError
 		full   *journal.FullError
 		memory *MemoryError
 		heavy  *OverloadedError
@@ -107,22 +107,22 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 	case errors.As(err, &stop):
 		e.FinishReason = abi.RunStopped
 		e.StoppedBy, e.Hook, e.Reason, e.StopCode = stop.Entry, stop.Hook, stop.Reason, stop.Code
-	case errors.As(err, &most):
-		r.tellLimit(most, actionEnded)
+	case errors.As(err, &limit):
+		r.emitLimit(limit, actionEnded)
 		e.FinishReason = abi.RunLimit
-		if most.Limit == LimitMaxSteps {
+		if limit.Limit == LimitMaxSteps {
 			e.FinishReason = abi.RunMaxSteps
 		}
-		if e.Message = r.atLimit(most); e.Message != nil || r.onLimit(most) == LimitEnd {
+		if e.Message = r.atLimit(limit); e.Message != nil || r.onLimit(limit) == LimitEnd {
 			return e
 		}
 		e.Error = &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
 	case errors.As(err, &full):
-		r.tell(abi.Event{Type: abi.EventLimit, Limit: full.Limit, Value: full.Max, Action: actionEnded})
+		r.emit(abi.Event{Type: abi.EventLimit, Limit: full.Limit, Value: full.Max, Action: actionEnded})
 		e.FinishReason, e.Error = abi.RunLimit, &abi.Error{Code: abi.CodeLimit, Message: full.Error()}
 		err = full
 	case errors.As(err, &memory):
-		r.tell(abi.Event{Type: abi.EventLimit, Limit: ending.LimitMemory, Value: memory.Limit, Action: actionEnded})
+		r.emit(abi.Event{Type: abi.EventLimit, Limit: ending.LimitMemory, Value: memory.Limit, Action: actionEnded})
 		e.FinishReason, e.Error = abi.RunLimit, &abi.Error{Code: abi.CodeLimit, Message: memory.Error()}
 		err = memory
 	case errors.As(err, &over) && errors.As(context.Cause(ctx), &heavy):

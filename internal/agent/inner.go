@@ -27,9 +27,9 @@ type innerJournal struct {
 	events  []abi.Event // events from an earlier process, not yet seen by inner's observers
 }
 
-// innerPatience is the retry timeout of a sub-agent's run. In effect it is unlimited: the
+// innerRetryTimeout is the retry timeout of a sub-agent's run. In effect it is unlimited: the
 // outermost run's journal retries and gives up.
-const innerPatience = math.MaxInt64 / 4
+const innerRetryTimeout = math.MaxInt64 / 4
 
 var errNotInner = errors.New("this journal has one run")
 
@@ -144,9 +144,9 @@ func (k *recorder) inner(i int, more *runlog.ChildLog) {
 	k.Ready()
 }
 
-// keptInside makes r, the run of a call, store itself in the log of the outer run. If the outer run
+// journalInside makes r, the run of a call, store itself in the log of the outer run. If the outer run
 // has no journal, or a module made the call, r is not stored.
-func (c *caller) keptInside(r *run, call *abi.Call, forward []abi.EventType) {
+func (c *caller) journalInside(r *run, call *abi.Call, forward []abi.EventType) {
 	if c.run == nil {
 		return
 	}
@@ -154,18 +154,18 @@ func (c *caller) keptInside(r *run, call *abi.Call, forward []abi.EventType) {
 		return
 	}
 	j := &innerJournal{outer: c.run, index: c.run.indexOf(c.call), inner: r, call: call, forward: forward}
-	r.journal = &journal.Options{LeaseTTL: journal.DefaultLeaseTTL, RetryTimeout: innerPatience, Journal: j}
-	if kept := c.call.Journaled; kept != nil && r.state.ID == c.call.Child.ID {
-		j.events = kept.Events
-		r.goOnKept(r.journal, &journal.StoredRun{RunInfo: journal.RunInfo{Epoch: 1, Entries: 1, LastSeq: r.state.LastSeq}},
-			kept.Phase)
+	r.journal = &journal.Options{LeaseTTL: journal.DefaultLeaseTTL, RetryTimeout: innerRetryTimeout, Journal: j}
+	if stored := c.call.Journaled; stored != nil && r.state.ID == c.call.Child.ID {
+		j.events = stored.Events
+		r.restore(r.journal, &journal.StoredRun{RunInfo: journal.RunInfo{Epoch: 1, Entries: 1, LastSeq: r.state.LastSeq}},
+			stored.Phase)
 	}
 }
 
-// anew returns a function that discards the earlier run of a call of a sub-agent. It is called when
+// restarter returns a function that discards the earlier run of a call of a sub-agent. It is called when
 // a middleware makes the call again. anew returns nil for other tools and for runs without a
 // journal.
-func (r *run) anew(c *runlog.CallState) func() {
+func (r *run) restarter(c *runlog.CallState) func() {
 	if _, ok := r.agent.tools[c.Call.Name].(*agentTool); !ok || r.recorder == nil {
 		return nil
 	}

@@ -122,9 +122,9 @@ func count(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// tellLimit reports a reached limit and the action taken.
-func (r *run) tellLimit(l *ending.LimitError, action string) {
-	r.tell(abi.Event{Type: abi.EventLimit, Limit: l.Limit, Value: l.Value, Name: l.Tool, Action: action})
+// emitLimit reports a reached limit and the action taken.
+func (r *run) emitLimit(l *ending.LimitError, action string) {
+	r.emit(abi.Event{Type: abi.EventLimit, Limit: l.Limit, Value: l.Value, Name: l.Tool, Action: action})
 }
 
 // Actions in limit events.
@@ -139,15 +139,15 @@ const (
 func (r *run) mayStep() error {
 	s, l := &r.state, &r.root.Limits
 	for _, limit := range []struct {
-		name       string
-		most, used int
+		name        string
+		limit, used int
 	}{{LimitMaxSteps, r.root.MaxSteps, s.Step}, {LimitModelCalls, l.ModelCalls, r.modelCalls()}} {
-		switch left := limit.most - limit.used; {
-		case limit.most == 0:
+		switch left := limit.limit - limit.used; {
+		case limit.limit == 0:
 		case left <= 0:
-			return &ending.LimitError{Limit: limit.name, Value: int64(limit.most)}
+			return &ending.LimitError{Limit: limit.name, Value: int64(limit.limit)}
 		case left == 1 && l.OnLimit == LimitAnswer && s.LastLimit == nil:
-			s.LastLimit = &ending.LimitError{Limit: limit.name, Value: int64(limit.most)}
+			s.LastLimit = &ending.LimitError{Limit: limit.name, Value: int64(limit.limit)}
 		}
 	}
 	return nil
@@ -164,12 +164,12 @@ func (r *run) modelCalls() int {
 func (r *run) countModelCall() error {
 	for at := r; at != nil; at = at.parent {
 		l := &at.root.Limits
-		most := l.ModelCalls
+		limit := l.ModelCalls
 		if at != r && l.OnLimit == LimitAnswer {
-			most--
+			limit--
 		}
 		at.mu.Lock()
-		if l.ModelCalls > 0 && at.state.ModelCalls >= most {
+		if l.ModelCalls > 0 && at.state.ModelCalls >= limit {
 			at.mu.Unlock()
 			return &ending.LimitError{Limit: LimitModelCalls, Value: int64(l.ModelCalls)}
 		}
@@ -217,7 +217,7 @@ func (r *run) allot(calls []runlog.CallState) error {
 		if on == LimitAnswer && s.LastLimit == nil {
 			s.LastLimit = l
 		}
-		r.tellLimit(l, actionRefused)
+		r.emitLimit(l, actionRefused)
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func (r *run) CountTool(name string) error {
 	case on == LimitError || on == LimitEnd:
 		return l
 	}
-	r.tellLimit(l, actionRefused)
+	r.emitLimit(l, actionRefused)
 	return &abi.Error{
 		Code:    abi.CodeLimit,
 		Message: fmt.Sprintf("tool: the call of %s was not run: the run has used up %s", name, limitText(l)),
@@ -263,8 +263,8 @@ func (r *run) countTool(name string) *ending.LimitError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l, used := &r.root.Limits, r.state.ToolCalls
-	if most := l.Tools[name]; most > 0 && used[name] >= most {
-		return &ending.LimitError{Limit: LimitToolCalls, Tool: name, Value: int64(most)}
+	if limit := l.Tools[name]; limit > 0 && used[name] >= limit {
+		return &ending.LimitError{Limit: LimitToolCalls, Tool: name, Value: int64(limit)}
 	}
 	all := 0
 	for _, n := range used {
@@ -300,11 +300,11 @@ func (r *run) atLimit(l *ending.LimitError) *abi.Message {
 	if r.onLimit(l) == LimitError {
 		return nil
 	}
-	return r.soFar()
+	return r.partialAnswer()
 }
 
-// soFar returns the model's last message with text in this run, or nil.
-func (r *run) soFar() *abi.Message {
+// partialAnswer returns the model's last message with text in this run, or nil.
+func (r *run) partialAnswer() *abi.Message {
 	for i := r.state.Messages.Len() - 1; i >= r.newFrom(); i-- {
 		m := r.state.Messages.At(i)
 		if m.Role == abi.RoleAssistant && m.Content.String() != "" {

@@ -164,7 +164,7 @@ func limited(
 // TestMemoryIsLimited checks that exceeding a memory limit fails the hook or ends the run.
 func TestMemoryIsLimited(t *testing.T) {
 	t.Parallel()
-	const most = 8 << 20
+	const limit = 8 << 20
 	long := strings.Repeat("x", 1<<20)
 	value := json.RawMessage(`"` + strings.Repeat("x", 3<<20) + `"`)
 	step := func(run func(c *hook.Call) *abi.WrapModelAnswer) *inproc.Middleware {
@@ -190,15 +190,15 @@ func TestMemoryIsLimited(t *testing.T) {
 	done := &abi.WrapModelAnswer{Response: &abi.Response{Message: abi.Assistant("done")}}
 
 	t.Run("a conversation that grows ends the run", func(t *testing.T) {
-		last, peak, err := limited(t, &agent.Options{Model: modelFunc(nil), MaxSteps: 100, Memory: most,
+		last, peak, err := limited(t, &agent.Options{Model: modelFunc(nil), MaxSteps: 100, Memory: limit,
 			Chain: with(t, nativeEntry("grows", step(func(*hook.Call) *abi.WrapModelAnswer { return again() })))}, nil)
 		var full *agent.MemoryError
 		require.ErrorAs(t, err, &full)
-		require.Equal(t, []any{"run", int64(most)}, []any{full.Level, full.Limit})
+		require.Equal(t, []any{"run", int64(limit)}, []any{full.Level, full.Limit})
 		require.Equal(t, abi.RunLimit, last.FinishReason)
 		require.Equal(t, abi.CodeLimit, last.Error.Code)
 		require.Contains(t, last.Error.Message, "the run holds")
-		require.LessOrEqual(t, peak, int64(2*most))
+		require.LessOrEqual(t, peak, int64(2*limit))
 	})
 	t.Run("run-local values are refused", func(t *testing.T) {
 		var failed error
@@ -223,7 +223,7 @@ func TestMemoryIsLimited(t *testing.T) {
 			t,
 			&agent.Options{
 				Model:  modelFunc(func() (*abi.Response, error) { return done.Response, nil }),
-				Memory: most,
+				Memory: limit,
 				Chain:  with(t, entries...),
 			},
 			nil,
@@ -286,7 +286,7 @@ func TestMemoryOfSubAgents(t *testing.T) {
 // What parallel calls of tools send, stage and return is counted while they run.
 func TestParallelToolsAreCounted(t *testing.T) {
 	t.Parallel()
-	const calls, most = 8, 16 << 20
+	const calls, limit = 8, 16 << 20
 	ask := func() func() (*abi.Response, error) {
 		asked := 0
 		return func() (*abi.Response, error) {
@@ -335,12 +335,12 @@ func TestParallelToolsAreCounted(t *testing.T) {
 			entries = append(entries, nativeEntry("own", own))
 			_, peak, err := limited(
 				t,
-				&agent.Options{Model: modelFunc(ask()), NoStream: true, Parallel: calls, Memory: most, Chain: with(t, entries...)},
+				&agent.Options{Model: modelFunc(ask()), NoStream: true, Parallel: calls, Memory: limit, Chain: with(t, entries...)},
 				nil,
 			)
 			require.NoError(t, err)
-			require.LessOrEqual(t, held.Load(), int64(most))
-			require.LessOrEqual(t, peak, int64(2*most))
+			require.LessOrEqual(t, held.Load(), int64(limit))
+			require.LessOrEqual(t, peak, int64(2*limit))
 			some := false
 			refused.Range(func(_, err any) bool {
 				some = true
@@ -358,7 +358,7 @@ func TestParallelToolsAreCounted(t *testing.T) {
 // A round of tool calls whose results do not fit ends the run before all are called.
 func TestToolResultsAreCounted(t *testing.T) {
 	t.Parallel()
-	const calls, most = 64, 16 << 20
+	const calls, limit = 64, 16 << 20
 	m := modelFunc(func() (*abi.Response, error) {
 		m := abi.Assistant("ask")
 		for i := range calls {
@@ -371,12 +371,12 @@ func TestToolResultsAreCounted(t *testing.T) {
 		called.Add(1)
 		return abi.TextResult(strings.Repeat("x", 1<<20)), nil
 	})
-	last, peak, err := limited(t, &agent.Options{Model: m, Tools: []tool.Tool{big}, Memory: most}, nil)
+	last, peak, err := limited(t, &agent.Options{Model: m, Tools: []tool.Tool{big}, Memory: limit}, nil)
 	var full *agent.MemoryError
 	require.ErrorAs(t, err, &full)
 	require.Equal(t, abi.RunLimit, last.FinishReason)
 	require.Less(t, called.Load(), int64(calls))
-	require.LessOrEqual(t, peak, int64(3*most))
+	require.LessOrEqual(t, peak, int64(3*limit))
 }
 
 // A modelFunc is a model that is a function.

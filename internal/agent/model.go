@@ -132,7 +132,7 @@ func (r *run) attempts() func(model.Attempt) {
 	return func(a model.Attempt) {
 		n++
 		failed := ending.AsError(modelError(a.Err), abi.CodeModel)
-		r.tell(abi.Event{
+		r.emit(abi.Event{
 			Type:    abi.EventModelAttempt,
 			Model:   a.Model,
 			Attempt: n,
@@ -190,12 +190,12 @@ func modelError(err error) error {
 // deliver sends the chunks that left the outermost ring to the caller. A wrapped call may
 // continue concurrently if its wrapper reads its stream.
 func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
-	told := slices.Clone(chunks) // the caller owns the copy
+	copied := slices.Clone(chunks) // the caller owns the copy
 	r.mu.Lock()
 	r.state.Streamed = slices.Grow(r.state.Streamed, len(chunks))
 	r.mu.Unlock()
-	for i := range told {
-		c := &told[i]
+	for i := range copied {
+		c := &copied[i]
 		if c.Kind != abi.ChunkPart && c.Text == "" && c.Kind != abi.ChunkToolCall {
 			continue
 		}
@@ -203,7 +203,7 @@ func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 		r.state.Streamed = append(r.state.Streamed, *c)
 		c.Seq = int64(len(r.state.Streamed))
 		r.mu.Unlock()
-		r.tell(abi.Event{Type: abi.EventChunk, Chunk: c})
+		r.emit(abi.Event{Type: abi.EventChunk, Chunk: c})
 		if err := r.drain(ctx); err != nil {
 			return err
 		}

@@ -43,8 +43,8 @@ func saying(text string) abi.RequestPatch {
 	return abi.RequestPatch{Messages: abi.ListPatch{Whole: true, Replace: []abi.Message{abi.User(text)}}}
 }
 
-// judging asks the model in before_agent, and hands on what came of it.
-func judging(req abi.RequestPatch, took func(*abi.Response, error)) *inproc.Middleware {
+// judgingMiddleware asks the model in before_agent, and hands on what came of it.
+func judgingMiddleware(req abi.RequestPatch, took func(*abi.Response, error)) *inproc.Middleware {
 	return &native.Middleware{
 		BeforeAgent: func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			res, err := c.Model(ctx, req)
@@ -62,12 +62,12 @@ func at(ring hook.Ring, name string, n *inproc.Middleware) hook.Entry {
 	return hook.Entry{Name: name, Ring: ring, Middleware: n}
 }
 
-func runOn(t *testing.T, m model.Model, o agent.Options) *trial {
+func runOn(t *testing.T, m model.Model, o agent.Options) *testRun {
 	t.Helper()
 	o.Model = m
 	a, err := agent.New(&o)
 	require.NoError(t, err)
-	tr := &trial{}
+	tr := &testRun{}
 	for e, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}, RunID: "r"}) {
 		tr.events, tr.err = append(tr.events, e), err
 	}
@@ -83,7 +83,7 @@ func TestOwnModel(t *testing.T) {
 	var log []string
 	m := answering(&abi.Usage{PromptTokens: 2, CompletionTokens: 1, TotalTokens: 3})
 	var got *abi.Response
-	judge := judging(saying("judge this"), func(res *abi.Response, err error) {
+	judge := judgingMiddleware(saying("judge this"), func(res *abi.Response, err error) {
 		require.NoError(t, err)
 		got = res
 		mu.Lock()
@@ -140,7 +140,7 @@ func TestOwnModelRequest(t *testing.T) {
 				t,
 				m,
 				agent.Options{ModelName: "small", Models: []string{"tiny"}, Params: abi.Params{"seed": json.RawMessage("1")},
-					Chain: with(t, nativeEntry("judge", judging(test.req, func(_ *abi.Response, err error) {
+					Chain: with(t, nativeEntry("judge", judgingMiddleware(test.req, func(_ *abi.Response, err error) {
 						asked = true
 						if test.code == "" {
 							require.NoError(t, err)
@@ -204,9 +204,11 @@ func TestOwnModelFails(t *testing.T) {
 	tr := runOn(
 		t,
 		broken,
-		agent.Options{Chain: with(t, nativeEntry("judge", judging(saying("judge x"), func(_ *abi.Response, err error) {
-			require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable})
-		})))},
+		agent.Options{
+			Chain: with(t, nativeEntry("judge", judgingMiddleware(saying("judge x"), func(_ *abi.Response, err error) {
+				require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable})
+			}))),
+		},
 	)
 	require.NoError(t, tr.err)
 
@@ -421,10 +423,10 @@ func TestOwnToolCycles(t *testing.T) {
 	require.ErrorIs(t, deepest, &abi.Error{Code: abi.CodeLimit})
 	require.EqualValues(t, 1+contract.MaxNested, calledSelf.Load())
 	require.Equal(t, 1+contract.MaxNested, tr.count(abi.EventToolCall))
-	require.Contains(t, tr.saw(1), "T:bottom#1")
+	require.Contains(t, tr.seen(1), "T:bottom#1")
 
 	var hooks atomic.Int64
-	meddler := func() *inproc.Middleware {
+	changing := func() *inproc.Middleware {
 		return &inproc.Middleware{
 			BeforeTool: func(ctx context.Context, c *hook.Call, _ *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
 				hooks.Add(1)
@@ -440,7 +442,7 @@ func TestOwnToolCycles(t *testing.T) {
 		t,
 		agent.Options{
 			Tools: []tool.Tool{echo("echo")},
-			Chain: with(t, nativeEntry("a", meddler()), nativeEntry("b", meddler())),
+			Chain: with(t, nativeEntry("a", changing()), nativeEntry("b", changing())),
 		},
 		[]scripted.Reply{calls("echo#1"), scripted.Text("done")},
 	)
@@ -614,13 +616,17 @@ func TestOwnToolPauses(t *testing.T) {
 				require.Equal(t, "no", last)
 			}
 			require.EqualValues(t, []int64{1, 1, want}, []int64{first.Load(), judged.Load(), second.Load()})
-			var told []string
+			var reported []string
 			for _, e := range p.events {
 				if e.Call != nil {
-					told = append(told, string(e.Type)+" "+e.Call.Name)
+					reported = append(reported, string(e.Type)+" "+e.Call.Name)
 				}
 			}
-			require.Equal(t, []string{"tool_call first", "tool_result first", "tool_call second", "tool_result second"}, told)
+			require.Equal(
+				t,
+				[]string{"tool_call first", "tool_result first", "tool_call second", "tool_result second"},
+				reported,
+			)
 		})
 	}
 }

@@ -43,9 +43,9 @@ func (r *run) observeLast(ctx context.Context, e abi.Event) {
 	}
 }
 
-// tellObservers notes the events that the observers did not see before an earlier process ended.
+// callObservers notes the events that the observers did not see before an earlier process ended.
 // The observers receive them with the next events.
-func (r *run) tellObservers(ctx context.Context) error {
+func (r *run) callObservers(ctx context.Context) error {
 	k := r.recorder
 	if k.LastSeq() <= r.state.Observed || !r.chain.Observers() {
 		return nil

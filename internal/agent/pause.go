@@ -114,7 +114,7 @@ const legacyRevisions = 1 << 40
 func resumed(a *Agent, state *runlog.State) (*run, error) {
 	own, err := state.Clone()
 	if err == nil {
-		err = a.goesOnWith(own)
+		err = a.checkWith(own)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)

@@ -206,17 +206,17 @@ func TestStreamingTools(t *testing.T) {
 			require.NoError(t, tr.err)
 			require.ElementsMatch(t, []string{"1=AÄB", "2=WHOLE"}, tr.results())
 			require.Equal(t, !noStream, flag.Load())
-			heard := ""
+			received := ""
 			for _, e := range tr.events {
 				if e.Type == abi.EventChunk && e.Chunk.Kind == abi.ChunkToolResult {
 					require.Equal(t, "1", e.Chunk.CallID, "a result that came as a whole is no chunk")
-					heard += e.Chunk.Text
+					received += e.Chunk.Text
 				}
 			}
 			if noStream {
-				require.Empty(t, heard)
+				require.Empty(t, received)
 			} else {
-				require.Equal(t, "AÄB", heard)
+				require.Equal(t, "AÄB", received)
 			}
 		})
 	}
@@ -273,14 +273,14 @@ func TestStreamsOverAPause(t *testing.T) {
 	require.NoError(t, p.err)
 	require.EqualValues(t, 1, ran.Load())
 	require.GreaterOrEqual(t, read, 2, "the record answers in one piece")
-	heard := ""
+	received := ""
 	for _, e := range p.events {
 		if e.Type == abi.EventChunk && e.Chunk.Kind == abi.ChunkToolResult {
-			heard += e.Chunk.Text
+			received += e.Chunk.Text
 		}
 		if e.Type == abi.EventToolResult {
 			require.Equal(t, "one two", e.Result.Content.String())
 		}
 	}
-	require.Equal(t, "one two", heard)
+	require.Equal(t, "one two", received)
 }

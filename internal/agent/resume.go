@@ -75,28 +75,28 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	if o == nil {
 		return nil, errors.New("the agent has no journal")
 	}
-	kept, err := o.Journal.Load(ctx, id)
+	stored, err := o.Journal.Load(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.mayContinue(kept, answers); err != nil && (!cancel || !isWaiting(err)) {
+	if err := a.checkContinue(stored, answers); err != nil && (!cancel || !isWaiting(err)) {
 		return nil, err
 	}
-	claim := &journal.Claim{Run: id, Epoch: kept.Epoch, Owner: o.Owner, Lease: o.LeaseTTL}
-	claim.Steal = kept.Status == journal.StatusRunning && o.Gone != nil && o.Gone(kept.Owner)
-	wasRunning := !waits(kept)
+	claim := &journal.Claim{Run: id, Epoch: stored.Epoch, Owner: o.Owner, Lease: o.LeaseTTL}
+	claim.Steal = stored.Status == journal.StatusRunning && o.Gone != nil && o.Gone(stored.Owner)
+	wasRunning := !waits(stored)
 	var expires time.Time
-	if limit := a.PauseTimeout; kept.Status == journal.StatusPaused && limit > 0 {
-		expires = kept.Updated.Add(limit)
+	if limit := a.PauseTimeout; stored.Status == journal.StatusPaused && limit > 0 {
+		expires = stored.Updated.Add(limit)
 	}
-	if kept, err = o.Journal.Claim(ctx, claim); err != nil {
+	if stored, err = o.Journal.Claim(ctx, claim); err != nil {
 		return nil, err
 	}
-	state, phase, err := runlog.Restore(kept.Log)
+	state, phase, err := runlog.Restore(stored.Log)
 	if err != nil {
 		return nil, err
 	}
-	state.LastSeq, state.Expires, state.Used = kept.LastSeq, expires, kept.Stats
+	state.LastSeq, state.Expires, state.Used = stored.LastSeq, expires, stored.Stats
 	r, err := resumed(a, state)
 	if err != nil {
 		return nil, err
@@ -107,45 +107,45 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 		}
 	}
 	r.crashed, r.canceled = wasRunning, cancel
-	r.goOnKept(o, kept, phase)
+	r.restore(o, stored, phase)
 	if len(answers) > 0 {
 		r.recorder.pending.Answered = noteAnswers(ctx, answers)
 	}
 	return r, nil
 }
 
-// goOnKept sets the run's recorder to the position of the stored run.
-func (r *run) goOnKept(o *journal.Options, kept *journal.StoredRun, phase int64) {
+// restore sets the run's recorder to the position of the stored run.
+func (r *run) restore(o *journal.Options, stored *journal.StoredRun, phase int64) {
 	for i := range r.state.Calls {
 		c := &r.state.Calls[i]
 		c.Started = c.Started || r.state.Record.ToolBegun(c.Call.ID)
 	}
 	r.journal = o
 	r.recorder = newRecorder(o, r,
-		persist.Position{Epoch: kept.Epoch, Entries: kept.Entries, LastSeq: kept.LastSeq, Bytes: kept.JournalBytes})
+		persist.Position{Epoch: stored.Epoch, Entries: stored.Entries, LastSeq: stored.LastSeq, Bytes: stored.JournalBytes})
 	r.recorder.phase = phase
 	r.recorder.revision = r.state.Messages.Revision()
 	r.recorder.rounds = len(r.state.Rounds)
 	r.recorder.fixed = &runlog.Fixed{Instruction: r.state.Instruction, Tools: r.state.Tools, Input: r.state.Input}
 }
 
-// mayContinue returns an error if a run cannot be resumed. It is called before the claim.
-func (a *Agent) mayContinue(kept *journal.StoredRun, answers map[string]json.RawMessage) error {
-	if kept.Status == journal.StatusFinished {
-		return fmt.Errorf("run %s: %w: %s", kept.ID, journal.ErrFinished, kept.FinishReason)
+// checkContinue returns an error if a run cannot be resumed. It is called before the claim.
+func (a *Agent) checkContinue(stored *journal.StoredRun, answers map[string]json.RawMessage) error {
+	if stored.Status == journal.StatusFinished {
+		return fmt.Errorf("run %s: %w: %s", stored.ID, journal.ErrFinished, stored.FinishReason)
 	}
-	if err := a.checkPins(kept.ID, kept.Modules); err != nil {
+	if err := a.checkPins(stored.ID, stored.Modules); err != nil {
 		return err
 	}
 	switch {
-	case waits(kept) && len(answers) == 0:
-		return &journal.WaitingError{Run: kept.ID, Pending: kept.Pending}
-	case !waits(kept) && len(answers) > 0:
-		return fmt.Errorf("run %s does not wait for an answer", kept.ID)
+	case waits(stored) && len(answers) == 0:
+		return &journal.WaitingError{Run: stored.ID, Pending: stored.Pending}
+	case !waits(stored) && len(answers) > 0:
+		return fmt.Errorf("run %s does not wait for an answer", stored.ID)
 	case len(answers) == 0:
 		return nil
 	}
-	state, _, err := runlog.Restore(kept.Log)
+	state, _, err := runlog.Restore(stored.Log)
 	if err != nil {
 		return err
 	}
@@ -154,8 +154,8 @@ func (a *Agent) mayContinue(kept *journal.StoredRun, answers map[string]json.Raw
 
 // waits reports whether a run waits for answers. This includes a run whose process ended
 // after it received them and before it used them.
-func waits(kept *journal.StoredRun) bool {
-	return kept.Status == journal.StatusPaused || len(kept.Pending) > 0
+func waits(stored *journal.StoredRun) bool {
+	return stored.Status == journal.StatusPaused || len(stored.Pending) > 0
 }
 
 // openJournal starts to write to the journal, if there is one. The returned context ends when the
@@ -182,9 +182,9 @@ func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// keepBegin stores a new run in the journal, or records that a stored run is resumed. It reports
+// persistBegin stores a new run in the journal, or records that a stored run is resumed. It reports
 // whether the run may continue.
-func (r *run) keepBegin(ctx context.Context) bool {
+func (r *run) persistBegin(ctx context.Context) bool {
 	k := r.recorder
 	if k == nil {
 		return true
@@ -202,7 +202,7 @@ func (r *run) keepBegin(ctx context.Context) bool {
 	k.mu.Unlock()
 	r.chain.Begin(r.state.Record)
 	k.attach(r.chain)
-	if err := r.tellObservers(ctx); err != nil {
+	if err := r.callObservers(ctx); err != nil {
 		_ = k.Fail(err)
 		return false
 	}
@@ -210,7 +210,7 @@ func (r *run) keepBegin(ctx context.Context) bool {
 	k.progress, k.changed = k.look(journal.StatusRunning), true
 	k.mu.Unlock()
 	if r.crashed && r.state.LastSeq > 0 {
-		r.tell(abi.Event{
+		r.emit(abi.Event{
 			Type:   abi.EventRunResumed,
 			Reason: "the process that ran it ended; the parts of a message that were not followed by it come again",
 		})
@@ -256,8 +256,8 @@ func (r *run) create(ctx context.Context) error {
 	return k.Create(context.WithoutCancel(ctx), begun)
 }
 
-// mustHandBack reports whether the run must end here, to be resumed by another process.
-func (r *run) mustHandBack() bool {
+// mustRelease reports whether the run must end here, to be resumed by another process.
+func (r *run) mustRelease() bool {
 	if r.recorder == nil || r.recorder.Drain == nil {
 		return false
 	}
@@ -269,16 +269,16 @@ func (r *run) mustHandBack() bool {
 	}
 }
 
-// keepPhase records the state at the end of a phase.
-func (r *run) keepPhase() {
+// persistPhase records the state at the end of a phase.
+func (r *run) persistPhase() {
 	if r.recorder != nil {
 		r.recorder.stage()
 	}
 }
 
-// keepCall calls change, which changes call i of the round and sends the events that report
+// persistCall calls change, which changes call i of the round and sends the events that report
 // it. Both are committed together.
-func (r *run) keepCall(i int, change func()) {
+func (r *run) persistCall(i int, change func()) {
 	if r.recorder == nil {
 		change()
 		return
@@ -303,8 +303,8 @@ func (r *run) last(e delivery.Event, status journal.Status) {
 	_ = k.finish(e, p) // openJournal's closer reports the error
 }
 
-// isLost reports whether the journal has failed. The run then ends without run_finished.
-func (r *run) isLost() bool { return r.recorder != nil && r.recorder.Err() != nil }
+// journalFailed reports whether the journal has failed. The run then ends without run_finished.
+func (r *run) journalFailed() bool { return r.recorder != nil && r.recorder.Err() != nil }
 
 type answererKey struct{}
 

@@ -162,13 +162,13 @@ func (r *run) Send(e abi.Event) abi.Event {
 	r.out.Lock()
 	defer r.out.Unlock()
 	out := r.prepare(e)
-	r.hand(out, false)
+	r.queueEvent(out, false)
 	return out.Event
 }
 
-// hand delivers an event. With a journal, the event is committed first. A held event reports a
+// queueEvent delivers an event. With a journal, the event is committed first. A held event reports a
 // change of the state that is recorded later, and is committed together with it.
-func (r *run) hand(e delivery.Event, held bool) {
+func (r *run) queueEvent(e delivery.Event, held bool) {
 	r.memory.Hold(&e)
 	if r.recorder != nil {
 		r.recorder.Send(e, held)
@@ -185,18 +185,18 @@ func (r *run) Keep(ctx context.Context, safe bool) error {
 	return r.recorder.Flush(ctx, safe, nil)
 }
 
-// tell sends an event to the caller and the observers.
-func (r *run) tell(e abi.Event) {
+// emit sends an event to the caller and the observers.
+func (r *run) emit(e abi.Event) {
 	r.out.Lock()
 	defer r.out.Unlock()
 	out := r.prepare(e)
 	r.chain.Note(out.Event)
-	r.hand(out, tellsOfState[e.Type])
+	r.queueEvent(out, reportsState[e.Type])
 }
 
-// tellsOfState holds the events that report a change of the state before the loop records it,
+// reportsState holds the events that report a change of the state before the loop records it,
 // at the end of the phase.
-var tellsOfState = map[abi.EventType]bool{
+var reportsState = map[abi.EventType]bool{
 	abi.EventStepStarted:  true,
 	abi.EventMessage:      true,
 	abi.EventToolCall:     true,
@@ -254,11 +254,11 @@ func (r *run) execute(ctx context.Context) {
 	}
 	defer func() { r.chain.Close() }() // a transfer may have replaced the chain
 	r.chain.Streams().Store(r.state.Streams)
-	if !r.keepBegin(ctx) {
+	if !r.persistBegin(ctx) {
 		return
 	}
 	if r.state.LastSeq == 0 {
-		r.tell(abi.Event{Type: abi.EventRunStarted, Agent: r.agent.Name, Model: r.agent.ModelName, Parent: r.state.Parent})
+		r.emit(abi.Event{Type: abi.EventRunStarted, Agent: r.agent.Name, Model: r.agent.ModelName, Parent: r.state.Parent})
 	}
 	if err == nil {
 		err = r.expired()
@@ -270,7 +270,7 @@ func (r *run) execute(ctx context.Context) {
 		r.lost, r.traced.Err = err, err
 		return
 	}
-	if r.isLost() {
+	if r.journalFailed() {
 		return
 	}
 	var interrupted *ending.InterruptedError
@@ -355,8 +355,8 @@ func (r *run) loop(ctx context.Context) (err error) {
 			ctx, r.within = r.within, nil
 		}
 		r.state.Phase, r.state.Record = next, r.state.Record.NextPhase()
-		r.keepPhase()
-		if r.mustHandBack() {
+		r.persistPhase()
+		if r.mustRelease() {
 			return &journal.Error{Run: r.state.ID, Err: journal.ErrReleased}
 		}
 		if next == runlog.PhaseModel || next == runlog.PhaseTools || r.chain.Observes() {
@@ -383,7 +383,7 @@ func (r *run) phase(ctx context.Context) (runlog.Phase, error) {
 	case runlog.PhaseRound:
 		return r.endRound(ctx)
 	case runlog.PhaseTurn:
-		return r.handOver(ctx)
+		return r.switchAgent(ctx)
 	default:
 		return "", fmt.Errorf("there is no phase %q", r.state.Phase)
 	}
@@ -443,9 +443,9 @@ func (r *run) beginStep(context.Context) (runlog.Phase, error) {
 	s.Streamed = nil
 	r.mu.Unlock()
 	r.stepOpen = true
-	r.tell(abi.Event{Type: abi.EventStepStarted})
+	r.emit(abi.Event{Type: abi.EventStepStarted})
 	if s.LastLimit != nil && last == nil {
-		r.tellLimit(s.LastLimit, actionLast)
+		r.emitLimit(s.LastLimit, actionLast)
 	}
 	if s.Respond != nil {
 		m := *s.Respond // a journal may be writing the one that the state had
@@ -489,7 +489,7 @@ func (r *run) decide(ctx context.Context) (runlog.Phase, error) {
 	if err != nil {
 		var paused *ending.InterruptedError
 		if !errors.As(err, &paused) {
-			r.tellMessage(response.ID) // the state still has it unchanged
+			r.emitMessage(response.ID) // the state still has it unchanged
 		}
 		return "", err
 	}
@@ -498,7 +498,7 @@ func (r *run) decide(ctx context.Context) (runlog.Phase, error) {
 	if !ok {
 		return "", &abi.Error{Code: abi.CodeInvalid, Message: "after_model_rewrite_state left no messages"}
 	}
-	r.tellMessage(response.ID)
+	r.emitMessage(response.ID)
 	switch {
 	case last.Role != abi.RoleAssistant:
 		r.answerAll("the conversation went on before it was answered")
@@ -523,9 +523,9 @@ func (r *run) newFrom() int {
 	return 0
 }
 
-// tellMessage reports the step's response as the state has it now: the message with the
+// emitMessage reports the step's response as the state has it now: the message with the
 // given id, or if that is gone the last message if it is an assistant's.
-func (r *run) tellMessage(id string) {
+func (r *run) emitMessage(id string) {
 	s := &r.state
 	m, _ := s.Messages.Last()
 	for i := s.Messages.Len() - 1; i >= 0; i-- {
@@ -539,7 +539,7 @@ func (r *run) tellMessage(id string) {
 		if s.Finish == abi.FinishLength || s.Finish == abi.FinishFilter {
 			e.FinishReason = s.Finish
 		}
-		r.tell(e)
+		r.emit(e)
 	}
 	s.Streamed, s.Finish = nil, ""
 }
@@ -547,6 +547,6 @@ func (r *run) tellMessage(id string) {
 func (r *run) endStep() {
 	if r.stepOpen {
 		r.stepOpen = false
-		r.tell(abi.Event{Type: abi.EventStepFinished})
+		r.emit(abi.Event{Type: abi.EventStepFinished})
 	}
 }

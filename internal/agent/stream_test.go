@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-func (tr *trial) streamed() string {
+func (tr *testRun) streamed() string {
 	var b strings.Builder
 	for _, e := range tr.events {
 		if e.Type == abi.EventChunk {
@@ -29,7 +29,7 @@ func (tr *trial) streamed() string {
 	return b.String()
 }
 
-func (tr *trial) message(t *testing.T) abi.Event {
+func (tr *testRun) message(t *testing.T) abi.Event {
 	t.Helper()
 	for _, e := range tr.events {
 		if e.Type == abi.EventMessage {
@@ -255,7 +255,7 @@ func TestWrapperRetries(t *testing.T) {
 		tr := try(t, agent.Options{Chain: with(t, nativeEntry("retry", retry))},
 			[]scripted.Reply{scripted.Error(&model.Error{Code: abi.CodeUnavailable, Message: "down"}), pieces("second")})
 		require.NoError(t, tr.err)
-		require.Equal(t, []string{"U:hi", "U:again"}, tr.saw(1))
+		require.Equal(t, []string{"U:hi", "U:again"}, tr.seen(1))
 		require.Equal(t, "second", tr.streamed(), "the second attempt is streamed as well")
 		require.False(t, tr.message(t).Replaced)
 	})

@@ -87,7 +87,7 @@ func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 		from = &caller{}
 	}
 	if res, ok, err := from.ended(t.agent); ok {
-		from.keep(nil)
+		from.setChild(nil)
 		return res, err
 	}
 	r, err := t.begin(ctx, from, call)
@@ -109,7 +109,7 @@ func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 	if errors.As(ended, &paused) {
 		return nil, from.wait(t.agent, paused)
 	}
-	from.keep(nil)
+	from.setChild(nil)
 	return result(t.agent, &last, ended)
 }
 
@@ -138,7 +138,7 @@ func (t *agentTool) begin(ctx context.Context, from *caller, call abi.Call) (*ru
 		r = newRun(t.agent, from.input(call, text))
 	}
 	r.parent, r.depth = from.run, depth
-	from.keptInside(r, &call, t.forward)
+	from.journalInside(r, &call, t.forward)
 	return r, nil
 }
 
@@ -180,14 +180,14 @@ func (c *caller) input(call abi.Call, text string) Input {
 
 // idPart returns a call's id, which the model may have chosen, as a safe part of a run's id.
 func idPart(id string) string {
-	const most = 40
+	const limit = 40
 	clean := strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' {
 			return c
 		}
 		return '_'
 	}, id)
-	return clean[:min(len(clean), most)]
+	return clean[:min(len(clean), limit)]
 }
 
 // wait pauses the outer run.
@@ -199,19 +199,19 @@ func (c *caller) wait(a *Agent, paused *PausedError) error {
 				a.Name, paused),
 		}
 	}
-	c.keep(paused.State)
+	c.setChild(paused.State)
 	return &abi.Interrupt{Reason: fmt.Sprintf("agent %s: %s", a.Name, paused)}
 }
 
-// keep sets the state of the waiting run of the call.
-func (c *caller) keep(child *runlog.State) {
+// setChild sets the state of the waiting run of the call.
+func (c *caller) setChild(child *runlog.State) {
 	if c.call == nil || c.call.Child == child {
 		return
 	}
 	if child == nil {
 		c.call.Journaled = nil
 	}
-	c.run.keepChild(c.call, child)
+	c.run.persistChild(c.call, child)
 }
 
 // result converts the last event and the error of a run to a tool result.
@@ -269,7 +269,7 @@ func (r *run) addUsage(u *abi.Usage) {
 	}
 }
 
-// keepChild records the state of the waiting run of a call.
-func (r *run) keepChild(c *runlog.CallState, child *runlog.State) {
-	r.keepCall(r.indexOf(c), func() { c.Child = child })
+// persistChild records the state of the waiting run of a call.
+func (r *run) persistChild(c *runlog.CallState, child *runlog.State) {
+	r.persistCall(r.indexOf(c), func() { c.Child = child })
 }

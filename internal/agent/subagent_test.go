@@ -225,8 +225,8 @@ func TestCancelReachesTheChild(t *testing.T) {
 	require.Equal(t, abi.RunCanceled, <-ended, "the child came to its end before the parent did")
 }
 
-// asking is an agent whose tool waits for a yes, twice.
-func asking(t *testing.T, replies ...scripted.Reply) *agent.Agent {
+// askingAgent is an agent whose tool waits for a yes, twice.
+func askingAgent(t *testing.T, replies ...scripted.Reply) *agent.Agent {
 	gate := nativeEntry(
 		"gate",
 		&inproc.Middleware{
@@ -244,7 +244,7 @@ func asking(t *testing.T, replies ...scripted.Reply) *agent.Agent {
 
 func TestAnInterruptInAChild(t *testing.T) {
 	t.Parallel()
-	child := asking(t, calls("t#a", "t#b"), scripted.Text("both done"))
+	child := askingAgent(t, calls("t#a", "t#b"), scripted.Text("both done"))
 	ran := 0
 	parent, pm := agentOf(
 		t,
@@ -310,7 +310,7 @@ func TestAnInterruptInAChild(t *testing.T) {
 
 func TestEachRunOfACallHasItsOwnIDs(t *testing.T) {
 	t.Parallel()
-	child := asking(t, calls("t#a"), scripted.Text("one"), calls("t#a"), scripted.Text("two"))
+	child := askingAgent(t, calls("t#a"), scripted.Text("one"), calls("t#a"), scripted.Text("two"))
 	twice := nativeEntry(
 		"twice",
 		&inproc.Middleware{
@@ -385,7 +385,7 @@ func TestAnAgentOutsideOfARun(t *testing.T) {
 	require.Equal(t, "forty-two", res.Content.String())
 	_, err = agent.Tool(a, nil).Call(t.Context(), abi.Call{ID: "1", Name: "researcher", Arguments: `{}`})
 	require.ErrorContains(t, err, "want {\"request\"")
-	_, err = agent.Tool(asking(t, calls("t#a")), nil).
+	_, err = agent.Tool(askingAgent(t, calls("t#a")), nil).
 		Call(t.Context(), abi.Call{ID: "1", Name: "researcher", Arguments: `{"request":"go"}`})
 	require.ErrorContains(t, err, "nobody can be asked")
 	var interrupt *abi.Interrupt

@@ -52,7 +52,7 @@ func (r *run) callTools(ctx context.Context) (runlog.Phase, error) {
 // Models require all results before other messages.
 func (r *run) recordResults() {
 	s := &r.state
-	var beside []abi.Message
+	var trailing []abi.Message
 	for i := range s.Calls {
 		c := &s.Calls[i]
 		if c.Result == nil {
@@ -64,10 +64,10 @@ func (r *run) recordResults() {
 				s.Messages = s.Messages.Append(m)
 				continue
 			}
-			beside = append(beside, m)
+			trailing = append(trailing, m)
 		}
 	}
-	s.Messages = s.Messages.Append(beside...)
+	s.Messages = s.Messages.Append(trailing...)
 }
 
 // round returns the calls of the last message.
@@ -143,9 +143,9 @@ func (r *run) runCalls(ctx context.Context) error {
 			break // the result would not fit either
 		}
 		if !calls[i].Announced {
-			r.keepCall(i, func() {
+			r.persistCall(i, func() {
 				calls[i].Announced = true
-				r.tell(abi.Event{Type: abi.EventToolCall, Call: &calls[i].Call})
+				r.emit(abi.Event{Type: abi.EventToolCall, Call: &calls[i].Call})
 			})
 		}
 		if len(calls) == 1 {
@@ -204,7 +204,7 @@ func (r *run) runCall(ctx context.Context, c *runlog.CallState) error {
 				c.Ran = context.Cause(ctx) == nil
 				return res, err
 			},
-			Anew: r.anew(c),
+			Anew: r.restarter(c),
 			Mark: func(ended bool) { c.Started, c.Ran = true, ended }},
 	)
 	c.Streamed = c.Streamed || streamed.Load()
@@ -263,7 +263,7 @@ func (r *run) deliverOf(c *runlog.CallState, streamed *atomic.Bool) chunk.Sink {
 			seq++
 			streamed.Store(true)
 			chunk.Seq, chunk.CallID = seq, c.Call.ID
-			r.tell(abi.Event{Type: abi.EventChunk, Chunk: &chunk})
+			r.emit(abi.Event{Type: abi.EventChunk, Chunk: &chunk})
 			if err := r.drain(ctx); err != nil {
 				return err
 			}
@@ -284,9 +284,9 @@ func (r *run) record(c *runlog.CallState, o chain.ToolOutcome, messages ...abi.M
 	if err := r.memory.state.Add(sizeOfOutcome(&o, messages)); err != nil {
 		return ending.FromReservation(err)
 	}
-	r.keepCall(r.indexOf(c), func() {
+	r.persistCall(r.indexOf(c), func() {
 		c.Result, c.Source, c.Messages = o.Result, o.Source, messages
-		r.tell(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
+		r.emit(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
 		r.chain.Settle(&o)
 	})
 	return nil
@@ -362,7 +362,7 @@ func (r *run) answerAll(why string) {
 		for end < s.Messages.Len() && s.Messages.At(end).Role == abi.RoleTool {
 			end++
 		}
-		answered := r.answersBehind(i)
+		answered := r.answersAfter(i)
 		var missing []abi.Message
 		for _, c := range calls {
 			if !answered[c.ID] {
@@ -374,9 +374,9 @@ func (r *run) answerAll(why string) {
 	r.answered = s.Messages.Revision()
 }
 
-// answersBehind returns the ids of the calls that are answered between message i and the next
+// answersAfter returns the ids of the calls that are answered between message i and the next
 // assistant message.
-func (r *run) answersBehind(i int) map[string]bool {
+func (r *run) answersAfter(i int) map[string]bool {
 	answered := map[string]bool{}
 	for i++; i < r.state.Messages.Len(); i++ {
 		m := r.state.Messages.At(i)
@@ -397,7 +397,7 @@ func (r *run) notRun(c abi.ToolCall, why, message string) abi.Message {
 	if n := len(r.state.Rounds); n > 0 && r.state.Rounds[n-1] == message {
 		at = slices.IndexFunc(r.state.Calls, func(s runlog.CallState) bool { return s.Call.ID == c.ID })
 	}
-	tell := !r.ids[message] && (!dispatched || at >= 0 && r.state.Calls[at].Result == nil)
+	unreported := !r.ids[message] && (!dispatched || at >= 0 && r.state.Calls[at].Result == nil)
 	text := fmt.Sprintf("The call of %s was not run: %s.", c.Function.Name, why)
 	switch {
 	case at >= 0 && r.state.Calls[at].Result != nil, at < 0 && dispatched:
@@ -413,11 +413,11 @@ func (r *run) notRun(c abi.ToolCall, why, message string) abi.Message {
 		Result: abi.ErrorResult(text),
 		Source: "host",
 	}
-	if tell {
+	if unreported {
 		if at < 0 || !r.state.Calls[at].Announced {
-			r.tell(abi.Event{Type: abi.EventToolCall, Call: &o.Call})
+			r.emit(abi.Event{Type: abi.EventToolCall, Call: &o.Call})
 		}
-		r.tell(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
+		r.emit(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
 	}
 	m := toolMessage(o)
 	m.ID = r.NewID()

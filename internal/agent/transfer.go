@@ -139,7 +139,7 @@ func (t transferTool) Call(ctx context.Context, call abi.Call) (*abi.Result, err
 	if from.run.transfersBefore(from.call) {
 		return abi.ErrorResult("The conversation goes to one agent at a time: the first of these calls counts."), nil
 	}
-	from.run.keepCall(from.run.indexOf(from.call), func() { from.call.Transfer = in.Agent })
+	from.run.persistCall(from.run.indexOf(from.call), func() { from.call.Transfer = in.Agent })
 	return abi.TextResult("The conversation goes on with " + in.Agent + "."), nil
 }
 
@@ -163,15 +163,15 @@ func (r *run) transferTo() *Agent {
 	return nil
 }
 
-// handOver ends the current agent's part of the run and starts the next agent's.
-func (r *run) handOver(ctx context.Context) (runlog.Phase, error) {
+// switchAgent ends the current agent's part of the run and starts the next agent's.
+func (r *run) switchAgent(ctx context.Context) (runlog.Phase, error) {
 	s, to := &r.state, r.transferTo()
 	if to == nil { // the agents have changed since the run started
 		return runlog.PhaseStep, nil
 	}
 	r.chain.AfterAgent(ctx,
 		chain.End{Messages: s.Messages, NewFrom: r.newFrom(), FinishReason: abi.RunTransfer, Usage: s.Usage})
-	r.tell(abi.Event{Type: abi.EventTransfer, From: r.agent.Name, Agent: to.Name, Model: to.ModelName})
+	r.emit(abi.Event{Type: abi.EventTransfer, From: r.agent.Name, Agent: to.Name, Model: to.ModelName})
 	r.observe(ctx)
 	within, err := r.admit(ctx, to)
 	if err != nil {

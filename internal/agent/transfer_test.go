@@ -178,7 +178,7 @@ func TestTransfersThatAreNone(t *testing.T) {
 
 func TestAPauseAfterATransfer(t *testing.T) {
 	t.Parallel()
-	b := asking(t, calls("t#2"), scripted.Text("done"))
+	b := askingAgent(t, calls("t#2"), scripted.Text("done"))
 	a, _ := agentOf(t, agent.Options{Name: "a"}, transfer("1", "researcher"))
 	require.NoError(t, a.AllowTransfer(b))
 	_, err := eventsOf(t, a, agent.Input{})
@@ -201,10 +201,10 @@ func TestAPauseAfterATransfer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "done", end.Message.Content.String())
 
-	stranger, _ := agentOf(t, agent.Options{Name: "a"})
+	unknown, _ := agentOf(t, agent.Options{Name: "a"})
 	other, _ := agentOf(t, agent.Options{Name: "other"})
-	require.NoError(t, stranger.AllowTransfer(other))
-	_, err = stranger.Resume(
+	require.NoError(t, unknown.AllowTransfer(other))
+	_, err = unknown.Resume(
 		t.Context(),
 		&state,
 		map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage("true")},

@@ -58,9 +58,9 @@ func (a *Agent) given(c *chain.Chain) (*Agent, error) {
 	return b, nil
 }
 
-// goesOnWith rejects a state whose run had other additional middlewares. A run must not
+// checkWith rejects a state whose run had other additional middlewares. A run must not
 // continue without a middleware that guards it.
-func (a *Agent) goesOnWith(s *runlog.State) error {
+func (a *Agent) checkWith(s *runlog.State) error {
 	if slices.Equal(a.with, s.With) {
 		return nil
 	}

@@ -90,7 +90,7 @@ func TestConstructors(t *testing.T) {
 				tc.replies,
 			)
 			require.NoError(t, tr.err)
-			require.Equal(t, tc.want, tr.saw(len(tc.replies)-1))
+			require.Equal(t, tc.want, tr.seen(len(tc.replies)-1))
 		})
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// A counted is a theatre with a memory limit.
+// A counted is a harness with a memory limit.
 type counted struct {
-	theatre
+	harness
 	account *account.Account
 }
 
@@ -54,8 +54,8 @@ func TestStreamsAreCounted(t *testing.T) {
 	_, _, err := r.CallModel(
 		t.Context(),
 		ModelCall{
-			Request:   ModelRequest{Messages: talk()},
-			State:     talk(),
+			Request:   ModelRequest{Messages: conversation()},
+			State:     conversation(),
 			Generate:  h.generate,
 			Out:       h.out,
 			Delivered: func() bool { return true },
@@ -85,7 +85,7 @@ func TestInterruptsAreBounded(t *testing.T) {
 	call := func(id string) (ToolOutcome, error) {
 		return r.CallTool(
 			t.Context(),
-			ToolCall{Call: abi.Call{ID: id, Name: "t", Arguments: "{}"}, Tool: abi.Tool{Name: "t"}, State: talk()},
+			ToolCall{Call: abi.Call{ID: id, Name: "t", Arguments: "{}"}, Tool: abi.Tool{Name: "t"}, State: conversation()},
 		)
 	}
 	_, err := call("c1")

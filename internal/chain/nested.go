@@ -188,7 +188,7 @@ func (r *Run) ownTool(
 			return nil, err
 		}
 	}
-	r.tellOnce(r.Record, key, 1, abi.Event{Type: abi.EventToolCall, Call: &call.Call})
+	r.emitOnce(r.Record, key, 1, abi.Event{Type: abi.EventToolCall, Call: &call.Call})
 	r.Record.OpenNested(key, &call.Call)
 	ctx, h := local.WithHold(ctx)
 	o, err := inner.CallTool(ctx, call)
@@ -202,7 +202,7 @@ func (r *Run) ownTool(
 	default:
 		r.settleOwn(key, o.Result, record.Verdict{}, h)
 	}
-	r.tellOnce(r.Record, key, 2, abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
+	r.emitOnce(r.Record, key, 2, abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (r *Run) EndOwn(record *record.Record) {
 	opened := record.OpenNestedCalls()
 	for _, key := range slices.Sorted(maps.Keys(opened)) {
 		call := opened[key]
-		r.tellOnce(record, key, 2,
+		r.emitOnce(record, key, 2,
 			abi.Event{Type: abi.EventToolResult, Call: call, Result: cutOff(call), Source: exchange.SourceHost})
 	}
 }
@@ -249,8 +249,8 @@ func (r *Run) settleOwn(key string, out any, v record.Verdict, h *local.Hold) {
 	})
 }
 
-// tellOnce sends event n of a key unless an earlier pass did.
-func (r *Run) tellOnce(rec *record.Record, key string, n int, e abi.Event) {
+// emitOnce sends event n of a key unless an earlier pass did.
+func (r *Run) emitOnce(rec *record.Record, key string, n int, e abi.Event) {
 	r.Recording(func() {
 		if !rec.WasReported(key, n) {
 			r.Send(e)

@@ -12,10 +12,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
-type nowhere struct{}
+type noHost struct{}
 
-func (nowhere) Where() abi.Run             { return abi.Run{} }
-func (nowhere) Send(e abi.Event) abi.Event { return e }
+func (noHost) Where() abi.Run             { return abi.Run{} }
+func (noHost) Send(e abi.Event) abi.Event { return e }
 
 // Events that no observer wants are not queued.
 func TestOnlyWantedEventsWait(t *testing.T) {
@@ -42,7 +42,7 @@ func TestOnlyWantedEventsWait(t *testing.T) {
 	} {
 		c, err := New(tc.entries...)
 		require.NoError(t, err)
-		r, err := c.Open(t.Context(), "run", nowhere{}, local.New())
+		r, err := c.Open(t.Context(), "run", noHost{}, local.New())
 		require.NoError(t, err)
 		r.Note(abi.Event{Type: abi.EventChunk})
 		require.Empty(t, r.queue.events, name)

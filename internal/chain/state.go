@@ -169,7 +169,7 @@ func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.Lis
 		in := &abi.AfterModelRewriteStateInput{Messages: c.View(abi.ListState), Tools: d.stateTools()}
 		var out abi.AfterModelRewriteStateAnswer
 		v, err := c.Invoke(ctx, in, &out, func() (err error) {
-			d.Messages, err = keep(d.Messages)(message.Edit(d.Messages, &out.Messages, m.Name, r.NewID))
+			d.Messages, err = replaceAll(d.Messages)(message.Edit(d.Messages, &out.Messages, m.Name, r.NewID))
 			return err
 		})
 		if p.ends(r, c, v, err) {
@@ -187,7 +187,7 @@ func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []ab
 		in := &abi.AfterToolsInput{Messages: c.View(abi.ListState), Calls: calls}
 		var out abi.AfterToolsAnswer
 		v, err := c.Invoke(ctx, in, &out, func() (err error) {
-			messages, err = keep(messages)(message.Edit(messages, &out.Messages, m.Name, r.NewID))
+			messages, err = replaceAll(messages)(message.Edit(messages, &out.Messages, m.Name, r.NewID))
 			return err
 		})
 		if p.ends(r, c, v, err) {
@@ -197,8 +197,8 @@ func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []ab
 	return messages, p.err
 }
 
-// keep returns a function that returns the edited list, or before if the edit failed.
-func keep(before *message.List) func(*message.List, error) (*message.List, error) {
+// replaceAll returns a function that returns the edited list, or before if the edit failed.
+func replaceAll(before *message.List) func(*message.List, error) (*message.List, error) {
 	return func(after *message.List, err error) (*message.List, error) {
 		if err != nil {
 			return before, err

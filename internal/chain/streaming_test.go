@@ -26,15 +26,15 @@ func TestStreamOfAModel(t *testing.T) {
 	t.Parallel()
 	read := func(ctx context.Context, c *hook.Call) error { return c.StreamModel(ctx, abi.RequestPatch{}).End() }
 	for name, tc := range map[string]struct {
-		wraps  []wrap
-		fails  error
-		heard  string
-		want   string
-		source string
-		err    string
+		wraps    []wrap
+		fails    error
+		received string
+		want     string
+		source   string
+		err      string
 	}{
-		"every piece is changed":   {wraps: []wrap{each(strings.ToUpper)}, heard: "ABC", want: "ABC", source: "w1"},
-		"every piece is handed on": {wraps: []wrap{each(same)}, heard: "abc", want: "abc", source: "model"},
+		"every piece is changed":   {wraps: []wrap{each(strings.ToUpper)}, received: "ABC", want: "ABC", source: "w1"},
+		"every piece is handed on": {wraps: []wrap{each(same)}, received: "abc", want: "abc", source: "model"},
 		"something before and behind": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			if err := c.Send(ctx, textChunk("<")); err != nil {
 				return "", err
@@ -43,36 +43,36 @@ func TestStreamOfAModel(t *testing.T) {
 				return "", err
 			}
 			return "", c.Send(ctx, textChunk(">"))
-		}}, heard: "<abc>", want: "<abc>", source: "w1"},
+		}}, received: "<abc>", want: "<abc>", source: "w1"},
 		"an answer beside what was sent": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			_, err := each(strings.ToUpper)(ctx, c)
 			return "quite another", err
-		}}, heard: "ABC", want: "quite another", source: "w1"},
+		}}, received: "ABC", want: "quite another", source: "w1"},
 		"nothing but sent": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			return "", c.Send(ctx, textChunk("no "), textChunk("model"))
-		}}, heard: "no model", want: "no model", source: "w1"},
+		}}, received: "no model", want: "no model", source: "w1"},
 		"read and withheld": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			return "", read(ctx, c)
-		}}, heard: "abc", want: "abc", source: "model"},
+		}}, received: "abc", want: "abc", source: "model"},
 		"read by the inner one, passed by the outer": {wraps: []wrap{
 			func(ctx context.Context, c *hook.Call) (string, error) {
 				_, err := c.NextModel(ctx, abi.RequestPatch{})
 				return "", err
-			}, each(strings.ToUpper)}, heard: "ABC", want: "ABC", source: "w2"},
-		"read by both": {wraps: []wrap{each(func(s string) string { return "[" + s + "]" }), each(strings.ToUpper)}, heard: "[A][B][C]", want: "[A][B][C]", source: "w1"},
+			}, each(strings.ToUpper)}, received: "ABC", want: "ABC", source: "w2"},
+		"read by both": {wraps: []wrap{each(func(s string) string { return "[" + s + "]" }), each(strings.ToUpper)}, received: "[A][B][C]", want: "[A][B][C]", source: "w1"},
 		"read by the outer one, answered by the inner": {
 			wraps: []wrap{each(strings.ToUpper),
 				func(context.Context, *hook.Call) (string, error) { return "inner", nil }},
-			heard:  "INNER",
-			want:   "INNER",
-			source: "w1",
+			received: "INNER",
+			want:     "INNER",
+			source:   "w1",
 		},
 		"left in the middle": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			for chunk := range c.StreamModel(ctx, abi.RequestPatch{}).Chunks() {
 				return "", c.Send(ctx, chunk)
 			}
 			return "", nil
-		}}, heard: "a", want: "a", source: "w1"},
+		}}, received: "a", want: "a", source: "w1"},
 		"left in the middle with nothing": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			for range c.StreamModel(ctx, abi.RequestPatch{}).Chunks() {
 				break
@@ -84,7 +84,7 @@ func TestStreamOfAModel(t *testing.T) {
 				break
 			}
 			return each(strings.ToUpper)(ctx, c)
-		}}, heard: "ABC", want: "ABC", source: "w1"},
+		}}, received: "ABC", want: "ABC", source: "w1"},
 		"closed by next": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			if err := hook.ControlOf(c).NextStream(ctx, nil); err != nil {
 				return "", err
@@ -94,7 +94,7 @@ func TestStreamOfAModel(t *testing.T) {
 				return "recv after next must fail", nil
 			}
 			return "", err
-		}}, heard: "abc", want: "abc", source: "model"},
+		}}, received: "abc", want: "abc", source: "model"},
 		"nothing behind the end": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			if err := read(ctx, c); err != nil {
 				return "", err
@@ -104,14 +104,14 @@ func TestStreamOfAModel(t *testing.T) {
 				return "there was more", nil
 			}
 			return "", nil
-		}}, heard: "abc", want: "abc", source: "model"},
+		}}, received: "abc", want: "abc", source: "model"},
 		"the model fails, and is made up for": {fails: errors.New("broken"), wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			if _, err := each(same)(ctx, c); err == nil {
 				return "no error", nil
 			}
 			return "", c.Send(ctx, textChunk(" … sorry"))
-		}}, heard: "abc … sorry", want: "abc … sorry", source: "w1"},
-		"the model fails": {fails: errors.New("broken"), wraps: []wrap{each(same)}, heard: "abc", err: "broken"},
+		}}, received: "abc … sorry", want: "abc … sorry", source: "w1"},
+		"the model fails": {fails: errors.New("broken"), wraps: []wrap{each(same)}, received: "abc", err: "broken"},
 		"what is wrong is refused": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			for _, chunk := range []abi.Chunk{{Kind: "smell"}, {Kind: abi.ChunkToolResult, Text: "x"}, {Kind: abi.ChunkPart}, {Kind: abi.ChunkToolCall, Index: -1}} {
 				if err := c.Send(ctx, textChunk("x"), chunk); !errors.Is(err, &abi.Error{Code: abi.CodeInvalid}) {
@@ -123,7 +123,7 @@ func TestStreamOfAModel(t *testing.T) {
 				return "recv without a stream", nil
 			}
 			return "fine", nil
-		}}, heard: "fine", want: "fine", source: "w1"},
+		}}, received: "fine", want: "fine", source: "w1"},
 		"amplified beyond the limit": {wraps: []wrap{func(ctx context.Context, c *hook.Call) (string, error) {
 			huge := textChunk(strings.Repeat("x", 1<<20))
 			var err error
@@ -135,17 +135,17 @@ func TestStreamOfAModel(t *testing.T) {
 				return "not bounded", nil
 			}
 			return "bounded", nil
-		}}, heard: strings.Repeat("x", 15<<20), want: "bounded", source: "w1"},
+		}}, received: strings.Repeat("x", 15<<20), want: "bounded", source: "w1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := &theatre{lines: []string{"a", "b", "c"}, fails: tc.fails}
+			h := &harness{lines: []string{"a", "b", "c"}, fails: tc.fails}
 			var entries []hook.Entry
 			for i, w := range tc.wraps {
 				entries = append(entries, hook.Entry{Name: "w" + string(rune('1'+i)), Middleware: w.native()})
 			}
 			res, source, err := h.play(t.Context(), h.open(t, entries...))
-			require.Equal(t, tc.heard, h.text())
+			require.Equal(t, tc.received, h.text())
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err)
 				require.Zero(t, h.finals, "a message that failed does not end")
@@ -163,7 +163,7 @@ func TestStreamOfAModel(t *testing.T) {
 // streamed.
 func TestStreamOfAWholeAnswer(t *testing.T) {
 	t.Parallel()
-	h := &theatre{lines: []string{"a", "b", "c"}, whole: true}
+	h := &harness{lines: []string{"a", "b", "c"}, whole: true}
 	batches := 0
 	count := wrap(func(ctx context.Context, c *hook.Call) (string, error) {
 		s := c.StreamModel(ctx, abi.RequestPatch{})
@@ -183,13 +183,13 @@ func TestStreamOfAWholeAnswer(t *testing.T) {
 	require.Equal(t, 1, batches)
 	require.Equal(t, "ABC", res.Message.Content.String())
 	require.Equal(t, 7, int(res.Usage.TotalTokens), "what chunks cannot say is the model's")
-	require.Empty(t, h.heard)
+	require.Empty(t, h.received)
 }
 
 // TestSendOfAStream checks that a wrapper can change the chunks of an answer as they arrive.
 func TestSendOfAStream(t *testing.T) {
 	t.Parallel()
-	h := &theatre{lines: []string{"a", "b"}}
+	h := &harness{lines: []string{"a", "b"}}
 	n := native.WithModelStream(
 		func(_ context.Context, _ abi.Request, answer *hook.Stream[abi.Response], send func(...abi.Chunk) error) error {
 			for chunk := range answer.Chunks() {
@@ -207,7 +207,7 @@ func TestSendOfAStream(t *testing.T) {
 
 func TestHoldStreamHoldsWhatIsSent(t *testing.T) {
 	t.Parallel()
-	h := &theatre{lines: []string{"a", "b"}}
+	h := &harness{lines: []string{"a", "b"}}
 	n := wrap(func(ctx context.Context, c *hook.Call) (string, error) {
 		_, err := each(strings.ToUpper)(ctx, c)
 		require.False(t, h.delivered())
@@ -218,7 +218,7 @@ func TestHoldStreamHoldsWhatIsSent(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "AB", res.Message.Content.String())
 	require.Equal(t, "AB", h.text())
-	require.Len(t, h.heard, 1)
+	require.Len(t, h.received, 1)
 }
 
 // TestEndingsPassAStream checks that a wrapper that reads a stream cannot catch an ending.
@@ -256,7 +256,7 @@ func TestEndingsPassAStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := &theatre{}
+			h := &harness{}
 			_, _, err := h.play(
 				t.Context(),
 				h.open(
@@ -287,16 +287,16 @@ func TestOnChunkRefusesWhatIsSent(t *testing.T) {
 		},
 	}
 	for name, tc := range map[string]struct {
-		answer, heard, want, err string
+		answer, received, want, err string
 	}{
-		"swallowed":         {heard: "good ", err: "not that"},
-		"answered anew":     {answer: "fine", heard: "good ", want: "fine"},
-		"answered the same": {answer: "bad", heard: "good ", err: "not that"},
+		"swallowed":         {received: "good ", err: "not that"},
+		"answered anew":     {answer: "fine", received: "good ", want: "fine"},
+		"answered the same": {answer: "bad", received: "good ", err: "not that"},
 	} {
 		for _, ring := range []hook.Ring{hook.Tenant, hook.Outer} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				h := &theatre{}
+				h := &harness{}
 				w := wrap(func(ctx context.Context, c *hook.Call) (string, error) {
 					for _, s := range []string{"good ", "bad ", "better"} {
 						_ = c.Send(ctx, textChunk(s))
@@ -311,7 +311,7 @@ func TestOnChunkRefusesWhatIsSent(t *testing.T) {
 						hook.Entry{Name: "w", Ring: hook.Tenant, Middleware: w.native()},
 					),
 				)
-				require.Equal(t, tc.heard, h.text())
+				require.Equal(t, tc.received, h.text())
 				if tc.err != "" {
 					require.EqualError(t, err, tc.err)
 					return
@@ -343,8 +343,8 @@ func TestStreamFaults(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		at    int
-		heard string
+		at       int
+		received string
 	}{
 		"before":        {0, "abc"},
 		"at the first":  {1, "abc"},
@@ -354,7 +354,7 @@ func TestStreamFaults(t *testing.T) {
 		for _, f := range []hook.OnFault{hook.Fail, hook.Skip} {
 			t.Run(name+" "+string(f), func(t *testing.T) {
 				t.Parallel()
-				h := &theatre{lines: []string{"a", "b", "c"}}
+				h := &harness{lines: []string{"a", "b", "c"}}
 				res, _, err := h.play(t.Context(), h.open(t, hook.Entry{Name: "w", OnFault: f, Middleware: at(tc.at).native()}))
 				require.LessOrEqual(t, h.calls, 1, "nothing is called twice")
 				if f == hook.Fail {
@@ -363,12 +363,12 @@ func TestStreamFaults(t *testing.T) {
 					if tc.at <= 1 {
 						require.Empty(t, h.text())
 					} else {
-						require.Equal(t, tc.heard, h.text())
+						require.Equal(t, tc.received, h.text())
 					}
 					return
 				}
 				require.NoError(t, err)
-				require.Equal(t, tc.heard, h.text(), "what was delivered stands")
+				require.Equal(t, tc.received, h.text(), "what was delivered stands")
 				require.Equal(t, "abc", res.Message.Content.String(), "the last reply stands")
 			})
 		}
@@ -379,7 +379,7 @@ func TestStreamFaults(t *testing.T) {
 // has returned before the outer call ends.
 func TestStreamIsClosed(t *testing.T) {
 	t.Parallel()
-	h := &theatre{lines: strings.Split(strings.Repeat("x", 10*chunk.MaxWaiting), "")}
+	h := &harness{lines: strings.Split(strings.Repeat("x", 10*chunk.MaxWaiting), "")}
 	first := wrap(func(ctx context.Context, c *hook.Call) (string, error) {
 		for chunk := range c.StreamModel(ctx, abi.RequestPatch{}).Chunks() {
 			return "", c.Send(ctx, chunk)
@@ -403,7 +403,7 @@ func TestStreamWaits(t *testing.T) {
 				const lines = 100 * chunk.MaxWaiting
 				ctx, cancel := context.WithCancelCause(t.Context())
 				said := 0
-				h := &theatre{listen: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }}
+				h := &harness{listen: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }}
 				var entries []hook.Entry
 				for i, w := range wraps {
 					entries = append(entries, hook.Entry{Name: "w" + string(rune('1'+i)), Middleware: w.native()})
@@ -414,8 +414,8 @@ func TestStreamWaits(t *testing.T) {
 					_, _, err := r.CallModel(
 						ctx,
 						ModelCall{
-							Request:   ModelRequest{Messages: talk(), Stream: true},
-							State:     talk(),
+							Request:   ModelRequest{Messages: conversation(), Stream: true},
+							State:     conversation(),
 							Delivered: h.delivered,
 							Out:       h.out,
 							Generate: func(ctx context.Context, _ ModelRequest, out chunk.Sink) (*abi.Response, error) {
@@ -451,7 +451,7 @@ func TestStreamWaits(t *testing.T) {
 func TestInterruptOfAStream(t *testing.T) {
 	t.Parallel()
 	for _, sends := range []bool{false, true} {
-		h := &theatre{lines: []string{"a"}}
+		h := &harness{lines: []string{"a"}}
 		n := &inproc.Middleware{
 			WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
 				s := c.StreamModel(ctx, abi.RequestPatch{})
@@ -493,8 +493,8 @@ func TestSecondAttempt(t *testing.T) {
 		},
 	}
 	for name, tc := range map[string]struct {
-		outer *inproc.Middleware
-		heard string
+		outer    *inproc.Middleware
+		received string
 	}{
 		"heard":     {&inproc.Middleware{OnChunk: func(context.Context, *hook.Call, *abi.OnChunkInput) (*abi.OnChunkAnswer, error) { return nil, nil }}, "bad"},
 		"not heard": {holds, ""},
@@ -502,7 +502,7 @@ func TestSecondAttempt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := &theatre{}
+			h := &harness{}
 			r := h.open(
 				t,
 				hook.Entry{Name: "outer", Ring: hook.Outer, Middleware: tc.outer},
@@ -511,7 +511,11 @@ func TestSecondAttempt(t *testing.T) {
 			n := 0
 			res, _, err := r.CallModel(
 				t.Context(),
-				ModelCall{Request: ModelRequest{Messages: talk(), Stream: true}, State: talk(), Delivered: h.delivered, Out: h.out,
+				ModelCall{
+					Request:   ModelRequest{Messages: conversation(), Stream: true},
+					State:     conversation(),
+					Delivered: h.delivered,
+					Out:       h.out,
 					Generate: func(ctx context.Context, q ModelRequest, out chunk.Sink) (*abi.Response, error) {
 						if n++; n == 1 {
 							require.NoError(t, out(ctx, []abi.Chunk{textChunk("bad")}, false))
@@ -522,11 +526,12 @@ func TestSecondAttempt(t *testing.T) {
 							require.NoError(t, out(ctx, []abi.Chunk{textChunk("good")}, true))
 						}
 						return &abi.Response{Message: abi.Assistant("good")}, nil
-					}},
+					},
+				},
 			)
 			require.NoError(t, err)
 			require.Equal(t, 2, n)
-			require.Equal(t, tc.heard, h.text())
+			require.Equal(t, tc.received, h.text())
 			want := map[string]string{"heard": "good", "not heard": "", "read": "bad"}[name]
 			require.Equal(t, want, res.Message.Content.String())
 		})

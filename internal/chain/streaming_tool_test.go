@@ -18,7 +18,7 @@ import (
 // chunks.
 func TestStreamOfATool(t *testing.T) {
 	t.Parallel()
-	louder := &inproc.Middleware{
+	upper := &inproc.Middleware{
 		WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 			require.True(t, in.Stream)
 			s := c.StreamTool(ctx, abi.CallPatch{})
@@ -54,43 +54,43 @@ func TestStreamOfATool(t *testing.T) {
 	}
 	image := &abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:,"}`)}
 	for name, tc := range map[string]struct {
-		entries []hook.Entry
-		owner   string
-		says    []abi.Chunk
-		heard   string
-		want    string
-		parts   int
+		entries  []hook.Entry
+		owner    string
+		sends    []abi.Chunk
+		received string
+		want     string
+		parts    int
 	}{
-		"as it is":               {says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkToolResult, Text: "b"}}, heard: "ab", want: "ab"},
+		"as it is":               {sends: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkToolResult, Text: "b"}}, received: "ab", want: "ab"},
 		"not in pieces":          {entries: []hook.Entry{{Name: "dots", Middleware: dots}}, want: "ab."},
-		"changed by a wrapper":   {entries: []hook.Entry{{Name: "louder", Middleware: louder}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "ab"}}, heard: "AB", want: "AB"},
-		"changed, not in pieces": {entries: []hook.Entry{{Name: "louder", Middleware: louder}}, heard: "AB", want: "AB"},
-		"changed on its way": {entries: []hook.Entry{{Name: "dots", Middleware: dots}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkToolResult, Text: "b"}},
-			heard: "a.b.", want: "a.b."},
-		"the result says more": {entries: []hook.Entry{{Name: "dots", Middleware: dots}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}}, heard: "a.", want: "ab."},
+		"changed by a wrapper":   {entries: []hook.Entry{{Name: "louder", Middleware: upper}}, sends: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "ab"}}, received: "AB", want: "AB"},
+		"changed, not in pieces": {entries: []hook.Entry{{Name: "louder", Middleware: upper}}, received: "AB", want: "AB"},
+		"changed on its way": {entries: []hook.Entry{{Name: "dots", Middleware: dots}}, sends: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkToolResult, Text: "b"}},
+			received: "a.b.", want: "a.b."},
+		"the result says more": {entries: []hook.Entry{{Name: "dots", Middleware: dots}}, sends: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}}, received: "a.", want: "ab."},
 		"a module's own": {
-			entries: []hook.Entry{{Name: "own", Middleware: own}}, owner: "own", heard: "own", want: "own",
+			entries: []hook.Entry{{Name: "own", Middleware: own}}, owner: "own", received: "own", want: "own",
 		},
 		"a module's own, changed": {
-			entries: []hook.Entry{{Name: "louder", Middleware: louder}, {Name: "own", Middleware: own}},
-			owner:   "own",
-			heard:   "OWN",
-			want:    "OWN",
+			entries:  []hook.Entry{{Name: "louder", Middleware: upper}, {Name: "own", Middleware: own}},
+			owner:    "own",
+			received: "OWN",
+			want:     "OWN",
 		},
-		"with an image": {entries: []hook.Entry{{Name: "louder", Middleware: louder}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkPart, Part: image}},
-			heard: "A", want: "A", parts: 2},
+		"with an image": {entries: []hook.Entry{{Name: "louder", Middleware: upper}}, sends: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkPart, Part: image}},
+			received: "A", want: "A", parts: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := &theatre{}
+			h := &harness{}
 			o, err := h.open(t, tc.entries...).CallTool(t.Context(), ToolCall{
 				Call: abi.Call{
 					ID:        "c1",
 					Name:      "t",
 					Arguments: "{}",
-				}, Tool: abi.Tool{Name: "t", Owner: tc.owner}, State: talk(), Out: h.out,
+				}, Tool: abi.Tool{Name: "t", Owner: tc.owner}, State: conversation(), Out: h.out,
 				Run: func(ctx context.Context, _ abi.Call, _ *abi.Resume, out chunk.Sink) (*abi.Result, error) {
-					for _, c := range tc.says {
+					for _, c := range tc.sends {
 						if err := out(ctx, []abi.Chunk{c}, false); err != nil {
 							return nil, err
 						}
@@ -98,7 +98,7 @@ func TestStreamOfATool(t *testing.T) {
 					return abi.TextResult("ab"), nil
 				}})
 			require.NoError(t, err)
-			require.Equal(t, tc.heard, h.text())
+			require.Equal(t, tc.received, h.text())
 			require.Equal(t, tc.want, o.Result.Content.String())
 			require.Len(t, o.Result.Content.Parts(), max(1, tc.parts))
 		})

@@ -169,12 +169,12 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink chunk.Sink) (ex
 	if err != nil {
 		return exchange.Reply[abi.Result]{}, err
 	}
-	said := saying{to: sink, call: q}
-	res, err := k.call.Run(ctx, q, resume, said.sink())
+	toolOut := toolSink{to: sink, call: q}
+	res, err := k.call.Run(ctx, q, resume, toolOut.sink())
 	if ending := ending.FromContext(ctx); ending != nil {
 		return exchange.Reply[abi.Result]{}, ending
 	}
-	if ending := said.ending.Load(); ending != nil {
+	if ending := toolOut.ending.Load(); ending != nil {
 		return exchange.Reply[abi.Result]{}, *ending
 	}
 	if refused, ok := exchange.FailedBy[abi.Result](err); ok {
@@ -214,8 +214,8 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink chunk.Sink) (ex
 	return out, k.run.Persist(ctx, false)
 }
 
-// A saying passes on the chunks that a tool sends while it runs.
-type saying struct {
+// A toolSink passes on the chunks that a tool sends while it runs.
+type toolSink struct {
 	to     chunk.Sink
 	call   abi.Call
 	ending atomic.Pointer[error] // the first ending that to returned; it ends the run even if the tool ignores it
@@ -223,7 +223,7 @@ type saying struct {
 
 // sink returns the sink for the tool's chunks, which sets their call id. It is nil if they
 // are not needed.
-func (s *saying) sink() chunk.Sink {
+func (s *toolSink) sink() chunk.Sink {
 	if s.to == nil {
 		return nil
 	}

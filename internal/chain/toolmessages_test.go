@@ -31,7 +31,7 @@ func TestToolMessagesAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, h := openBorder(
+			r, h := openBoundary(
 				t,
 				&inproc.Middleware{
 					ToolMessages: func(context.Context, *hook.Call, *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error) {
@@ -42,7 +42,7 @@ func TestToolMessagesAnswered(t *testing.T) {
 			def := answer("1")
 			got, err := r.ToolMessages(
 				t.Context(),
-				talk(),
+				conversation(),
 				abi.Tool{Name: "t"},
 				ToolOutcome{Call: call, Result: abi.TextResult("x")},
 				def,

@@ -81,7 +81,7 @@ func openTranslators(t *testing.T, entries ...hook.Entry) *Run {
 	t.Helper()
 	c, err := New(entries...)
 	require.NoError(t, err)
-	r, err := c.Open(t.Context(), "run-1", &borderHost{}, local.New())
+	r, err := c.Open(t.Context(), "run-1", &boundaryHost{}, local.New())
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return r
@@ -141,7 +141,7 @@ func TestTranslateIdentity(t *testing.T) {
 // TestTranslateRefused checks that an invalid answer is a fault and leaves the event unchanged.
 func TestTranslateRefused(t *testing.T) {
 	t.Parallel()
-	say := func(event string) *abi.TranslateAnswer { return &abi.TranslateAnswer{Event: json.RawMessage(event)} }
+	answer := func(event string) *abi.TranslateAnswer { return &abi.TranslateAnswer{Event: json.RawMessage(event)} }
 	message := abi.Assistant("hello")
 	message.ID = "m1"
 	for _, test := range []struct {
@@ -150,17 +150,17 @@ func TestTranslateRefused(t *testing.T) {
 		answer *abi.TranslateAnswer
 		cause  string
 	}{
-		{"no JSON", chunkEvent("hi"), say(`{`), "event:"},
-		{"a key twice", chunkEvent("hi"), say(`{"type":"chunk","type":"chunk"}`), "event:"},
-		{"wrong type", chunkEvent("hi"), say(`{"chunk":"hi"}`), "event:"},
-		{"no chunk", chunkEvent("hi"), say(`{"type":"chunk"}`), "has no chunk"},
-		{"no message", abi.Event{Type: abi.EventMessage, Message: &message}, say(`{}`), "has no message"},
+		{"no JSON", chunkEvent("hi"), answer(`{`), "event:"},
+		{"a key twice", chunkEvent("hi"), answer(`{"type":"chunk","type":"chunk"}`), "event:"},
+		{"wrong type", chunkEvent("hi"), answer(`{"chunk":"hi"}`), "event:"},
+		{"no chunk", chunkEvent("hi"), answer(`{"type":"chunk"}`), "has no chunk"},
+		{"no message", abi.Event{Type: abi.EventMessage, Message: &message}, answer(`{}`), "has no message"},
 		{"a call invented", abi.Event{Type: abi.EventMessage, Message: &message},
-			say(`{"message":{"role":"assistant","tool_calls":[{"id":"x","type":"function","function":{"name":"f","arguments":"{}"}}]}}`), "tool call \"x\""},
-		{"a message invented", abi.Event{Type: abi.EventStepStarted}, say(`{"message":{"role":"assistant","content":"hi"}}`), "where there was none"},
-		{"no call", abi.Event{Type: abi.EventToolCall, Call: &abi.Call{ID: "c"}}, say(`{}`), "has no call"},
-		{"no result", abi.Event{Type: abi.EventToolResult, Call: &abi.Call{ID: "c"}, Result: abi.TextResult("r")}, say(`{"call":{"id":"c","name":"","arguments":""}}`), "has no result"},
-		{"an interrupt left out", abi.Event{Type: abi.EventRunPaused, Interrupts: []abi.Pending{{ID: "i"}}}, say(`{}`), "0 interrupts; there are 1"},
+			answer(`{"message":{"role":"assistant","tool_calls":[{"id":"x","type":"function","function":{"name":"f","arguments":"{}"}}]}}`), "tool call \"x\""},
+		{"a message invented", abi.Event{Type: abi.EventStepStarted}, answer(`{"message":{"role":"assistant","content":"hi"}}`), "where there was none"},
+		{"no call", abi.Event{Type: abi.EventToolCall, Call: &abi.Call{ID: "c"}}, answer(`{}`), "has no call"},
+		{"no result", abi.Event{Type: abi.EventToolResult, Call: &abi.Call{ID: "c"}, Result: abi.TextResult("r")}, answer(`{"call":{"id":"c","name":"","arguments":""}}`), "has no result"},
+		{"an interrupt left out", abi.Event{Type: abi.EventRunPaused, Interrupts: []abi.Pending{{ID: "i"}}}, answer(`{}`), "0 interrupts; there are 1"},
 		{"event and drop", chunkEvent("hi"), &abi.TranslateAnswer{Event: json.RawMessage(`{}`), Drop: true}, "one of them"},
 		{"the end dropped", abi.Event{Type: abi.EventRunFinished}, &abi.TranslateAnswer{Drop: true}, "cannot be dropped"},
 		{"the pause dropped", abi.Event{Type: abi.EventRunPaused}, &abi.TranslateAnswer{Drop: true}, "cannot be dropped"},
@@ -231,14 +231,20 @@ func TestTranslateDrop(t *testing.T) {
 func TestTranslateCaused(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
-	loud := func(name string, ring hook.Ring) hook.Entry {
+	upper := func(name string, ring hook.Ring) hook.Entry {
 		return translating(name, ring, func(c *hook.Call, _ map[string]any) (*abi.TranslateAnswer, error) {
 			seen[name]++
 			c.Log(contract.LogInfo, "here is "+name)
 			return nil, c.Emit("seen", json.RawMessage(`1`))
 		}, nil)
 	}
-	r := openTranslators(t, loud("o", hook.Outer), loud("t", hook.Tenant), loud("u", hook.Tenant), loud("i", hook.Inner))
+	r := openTranslators(
+		t,
+		upper("o", hook.Outer),
+		upper("t", hook.Tenant),
+		upper("u", hook.Tenant),
+		upper("i", hook.Inner),
+	)
 	waiting := []abi.Event{chunkEvent("hi")}
 	for n := 0; len(waiting) > 0; n++ {
 		require.Less(t, n, 100)
@@ -258,15 +264,15 @@ func TestTranslateCaused(t *testing.T) {
 			nil,
 		),
 	)
-	var told []string
+	var reported []string
 	for range 20 {
 		client, caused := crash.Translate(t.Context(), chunkEvent("hi"), shout{})
 		require.Len(t, client, 2)
 		for _, e := range caused {
-			told = append(told, string(e.Type))
+			reported = append(reported, string(e.Type))
 		}
 	}
-	require.Equal(t, []string{"fault", "fault", "fault", "fault", "fault", "log"}, told)
+	require.Equal(t, []string{"fault", "fault", "fault", "fault", "fault", "log"}, reported)
 }
 
 // TestTranslateRead checks that a translator does not receive events that its module may not read.
@@ -388,7 +394,7 @@ func TestTranslateLastMessage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := openTranslators(t, tc.entries...)
-			enc := &lastSaid{}
+			enc := &lastText{}
 			r.Translate(t.Context(), tc.event, enc)
 			require.Equal(t, tc.want, enc.text)
 			require.Equal(t, "my secret", said.Content.String(), "the run's own stays")
@@ -396,12 +402,12 @@ func TestTranslateLastMessage(t *testing.T) {
 	}
 }
 
-// lastSaid is a protocol that records the message at the end of a run.
-type lastSaid struct{ text string }
+// lastText is a protocol that records the message at the end of a run.
+type lastText struct{ text string }
 
-func (*lastSaid) Protocol() string { return "last" }
+func (*lastText) Protocol() string { return "last" }
 
-func (l *lastSaid) Encode(e abi.Event) []Encoded {
+func (l *lastText) Encode(e abi.Event) []Encoded {
 	for e.Event != nil {
 		e = *e.Event
 	}

@@ -42,7 +42,7 @@ const (
 	tooManyCalls = "too-many-calls" // ends the run
 	beyondLimit  = "beyond-limit"   // rejects a tool call
 	lastCall     = "last-call"      // tells the model to answer without further calls
-	kidFailed    = "kid-failed"
+	childFailed  = "kid-failed"
 	unknownAgent = "unknown-agent"
 	oneTransfer  = "one-transfer"
 )
@@ -76,7 +76,7 @@ var hostTexts = []struct {
 	{regexp.MustCompile(`The conversation goes on with (\w+)\.`), "goes to $1"},
 	{regexp.MustCompile(`The conversation goes to one agent at a time[^|+]*counts\.`), oneTransfer},
 	{regexp.MustCompile(`There is no agent "[^|]*?\.( Did you mean .*?\?)? Available agents: \w+\.`), unknownAgent},
-	{regexp.MustCompile(`Agent kid (?:came to no answer|ended without an answer)[^|+]*[^|+ ]`), kidFailed},
+	{regexp.MustCompile(`Agent kid (?:came to no answer|ended without an answer)[^|+]*[^|+ ]`), childFailed},
 	{regexp.MustCompile(`\b[mkp]\d: (?:\w+ failed: )?(?:invalid: )?((?:fail|error):)`), "$1"},
 	{regexp.MustCompile(`([mkp]\d): (\w+): (?:unreachable executed \(panic: )?the puppet breaks\)?`), "fault:$1.$2"},
 	{regexp.MustCompile(`The policy ([mkp]\d) could not decide\.`), "fault:$1"},
@@ -144,8 +144,8 @@ func (s *seen) account() *Account {
 			list[i] = ids.Replace(plain(list[i]))
 		}
 	}
-	if s.kid != nil {
-		for _, line := range slices.Concat(s.kid.asked, s.kid.ran) {
+	if s.child != nil {
+		for _, line := range slices.Concat(s.child.asked, s.child.ran) {
 			a.Kids = append(a.Kids, ids.Replace(plain(line)))
 		}
 	}

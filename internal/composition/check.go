@@ -27,7 +27,7 @@ func Checks() []Check {
 		{"prediction", 1, whole},
 		{"side by side", 2, sideBySide},
 		{"stream", 1, streamed},
-		{"deaths", 10, mortal},
+		{"deaths", 10, crashes},
 		{"translation", 2, translation},
 	}
 }
@@ -111,9 +111,9 @@ func (c *Composition) cutsOff() bool {
 	return false
 }
 
-// mortal runs a composition in processes that die. The persisted run must not depend on the point
+// crashes runs a composition in processes that die. The persisted run must not depend on the point
 // of death.
-func mortal(ctx context.Context, c *Composition) string {
+func crashes(ctx context.Context, c *Composition) string {
 	c = c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
 		s.Keep = s.Keep && s.Next == nil && h != contract.HookWrapModel &&
 			h != contract.HookWrapToolCall // wrappers are called again
@@ -126,7 +126,7 @@ func mortal(ctx context.Context, c *Composition) string {
 	}
 	want.withoutFaults()
 	for _, at := range []int{2, 3, 5, 11} {
-		s, err := playMortal(ctx, c, at)
+		s, err := playCrashing(ctx, c, at)
 		switch {
 		case err != nil:
 			return err.Error()
@@ -185,7 +185,7 @@ func (s *seen) against(want *Account) string {
 		want.withoutLive()
 		got.withoutLive()
 	}
-	return s.inOrder() + s.sawAll() + s.saysWhatItSaid() + got.differsFrom(want)
+	return s.inOrder() + s.sawRequests() + s.matchesStream() + got.differsFrom(want)
 }
 
 // inOrder returns an error in the order of the events, or "".
@@ -226,9 +226,9 @@ func (s *seen) inOrder() string {
 	return ""
 }
 
-// sawAll compares the events with those that an observer received: all but chunks and events of
+// sawRequests compares the events with those that an observer received: all but chunks and events of
 // child runs.
-func (s *seen) sawAll() string {
+func (s *seen) sawRequests() string {
 	var want []int64
 	for _, e := range s.events {
 		if e.Type != abi.EventChunk && e.Type != abi.EventChild {
@@ -241,8 +241,8 @@ func (s *seen) sawAll() string {
 	return ""
 }
 
-// saysWhatItSaid compares each message with the chunks that the caller received.
-func (s *seen) saysWhatItSaid() string {
+// matchesStream compares each message with the chunks that the caller received.
+func (s *seen) matchesStream() string {
 	text, calls := "", map[string]string{}
 	for _, e := range s.events {
 		switch {

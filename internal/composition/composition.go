@@ -72,7 +72,7 @@ const (
 	piecesTool = "pieces" // returns its name and arguments, streamed in chunks if possible
 	failsTool  = "fails"
 	errorsTool = "errors" // returns an error result
-	kidTool    = "kid"    // runs the kid, if there is one
+	childTool  = "kid"    // runs the kid, if there is one
 	transfer   = agent.TransferTool
 )
 
@@ -81,9 +81,9 @@ var tools = []string{plainTool, piecesTool, failsTool, errorsTool}
 
 // The names of agents.
 const (
-	rootName = "root"
-	kidName  = "kid"
-	peerName = "peer"
+	rootName  = "root"
+	childName = "kid"
+	peerName  = "peer"
 )
 
 // agents returns the composition and those nested in it.

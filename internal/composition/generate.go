@@ -67,14 +67,14 @@ type generator struct{ *rand.Rand }
 // Generate returns the composition of a seed.
 func Generate(seed uint64) *Composition {
 	g := generator{rand.New(rand.NewPCG(seed, 1))}
-	trouble := g.IntN(3) // 0 none, 1 some, 2 more
+	faults := g.IntN(3) // 0 none, 1 some, 2 more
 	pauses := g.IntN(3) == 0
 	if g.IntN(3) > 0 {
-		return g.composition("m", 1+g.IntN(6), trouble, pauses, g.IntN(4) == 0).sensible()
+		return g.composition("m", 1+g.IntN(6), faults, pauses, g.IntN(4) == 0).sensible()
 	}
-	trouble = max(0, trouble-1) // so that the conversation gets far
-	c := g.composition("m", 1+g.IntN(3), trouble, pauses, g.IntN(4) == 0)
-	c.Peer = g.composition("p", 1+g.IntN(2), trouble, pauses, false)
+	faults = max(0, faults-1) // so that the conversation gets far
+	c := g.composition("m", 1+g.IntN(3), faults, pauses, g.IntN(4) == 0)
+	c.Peer = g.composition("p", 1+g.IntN(2), faults, pauses, false)
 	c.Peer.MaxSteps, c.Peer.Limits = 0, Limits{}
 	c.MaxSteps += 3
 	g.transfers(c, peerName)
@@ -97,7 +97,7 @@ func (g generator) transfers(c *Composition, to string) {
 	}
 }
 
-func (g generator) composition(prefix string, entries, trouble int, pauses, parent bool) *Composition {
+func (g generator) composition(prefix string, entries, faults int, pauses, parent bool) *Composition {
 	c := &Composition{
 		MaxSteps:           1 + g.IntN(4),
 		Stream:             g.IntN(2) == 0,
@@ -105,10 +105,10 @@ func (g generator) composition(prefix string, entries, trouble int, pauses, pare
 		ContinueOnResponse: g.IntN(5) == 0,
 	}
 	if parent {
-		c.Kid = g.composition("k", 1+g.IntN(2), trouble, pauses, false)
+		c.Kid = g.composition("k", 1+g.IntN(2), faults, pauses, false)
 	}
 	for i := range entries {
-		c.Entries = append(c.Entries, g.entry(prefix, i, trouble, pauses))
+		c.Entries = append(c.Entries, g.entry(prefix, i, faults, pauses))
 	}
 	if g.IntN(3) == 0 {
 		g.own(c)
@@ -134,7 +134,7 @@ func (g generator) limits() Limits {
 	return l
 }
 
-func (g generator) entry(prefix string, i, trouble int, pauses bool) Entry {
+func (g generator) entry(prefix string, i, faults int, pauses bool) Entry {
 	e := Entry{Name: fmt.Sprint(prefix, i), Ring: g.IntN(rings), Skip: g.IntN(2) == 0, Hooks: map[abi.Hook]puppet.Script{}}
 	for _, h := range hooks {
 		if g.IntN(3) > 0 {
@@ -142,7 +142,7 @@ func (g generator) entry(prefix string, i, trouble int, pauses bool) Entry {
 		}
 		s := puppet.Script{Do: h.does[g.IntN(len(h.does))], Keep: g.IntN(4) == 0}
 		switch {
-		case g.IntN(10) < trouble:
+		case g.IntN(10) < faults:
 			s.Do = []string{puppet.Fail, puppet.Fault, puppet.Fault, puppet.Stop}[g.IntN(4)]
 			s.Late = h.hook == contract.HookOnChunk && g.IntN(4) > 0
 		case pauses && g.IntN(3) == 0 && mayPause(h.hook):
@@ -199,7 +199,7 @@ func (g generator) reply(c *Composition) Reply {
 		names = append(names, puppet.Tool(e.Name))
 	}
 	if c.Kid != nil {
-		names = append(names, kidTool, kidTool, kidTool)
+		names = append(names, childTool, childTool, childTool)
 	}
 	for range 1 + g.IntN(3) {
 		r.Calls = append(r.Calls, Call{names[g.IntN(len(names))], []string{"{}", "{}", `{"a":"@"}`, "", "{"}[g.IntN(5)]})
@@ -228,7 +228,7 @@ func (c *Composition) sensible() *Composition {
 		s.Keep = s.Keep && !pauses && h != contract.HookOnChunk && !slices.Contains(s.Next, puppet.Read)
 		return s
 	})
-	if pauses && (c.Kid != nil || c.owns() && c.beside()) {
+	if pauses && (c.Kid != nil || c.owns() && c.parallel()) {
 		for _, a := range out.agents() {
 			a.Limits = Limits{} // which call exceeds a limit depends on their order, and a call that pauses is made later
 		}
@@ -236,8 +236,8 @@ func (c *Composition) sensible() *Composition {
 	return out
 }
 
-// beside reports whether the model makes several calls in one reply.
-func (c *Composition) beside() bool {
+// parallel reports whether the model makes several calls in one reply.
+func (c *Composition) parallel() bool {
 	for _, a := range c.agents() {
 		if slices.ContainsFunc(a.Replies, func(r Reply) bool { return len(r.Calls) > 1 }) {
 			return true

@@ -20,7 +20,7 @@ import (
 type memoryJournal struct {
 	mu     sync.Mutex
 	dead   bool
-	kept   *journal.StoredRun
+	stored *journal.StoredRun
 	events []abi.Event
 }
 
@@ -47,7 +47,7 @@ func (j *memoryJournal) Create(_ context.Context, r *journal.Creation) error {
 	if j.dead {
 		return errDied
 	}
-	j.kept = &journal.StoredRun{
+	j.stored = &journal.StoredRun{
 		RunInfo: journal.RunInfo{ID: r.ID, Agent: r.Agent, Epoch: 1, Owner: r.Owner, Modules: r.Modules, Entries: 1,
 			Progress: journal.Progress{Status: journal.StatusRunning}},
 		Log: [][]byte{r.Log},
@@ -59,23 +59,23 @@ func (j *memoryJournal) Create(_ context.Context, r *journal.Creation) error {
 func (j *memoryJournal) Load(context.Context, string) (*journal.StoredRun, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.kept == nil {
+	if j.stored == nil {
 		return nil, journal.ErrNoRun
 	}
-	kept := *j.kept
-	kept.Log = slices.Clone(j.kept.Log)
-	return &kept, nil
+	stored := *j.stored
+	stored.Log = slices.Clone(j.stored.Log)
+	return &stored, nil
 }
 
 // Claim implements [journal.Journal].
 func (j *memoryJournal) Claim(ctx context.Context, c *journal.Claim) (*journal.StoredRun, error) {
 	j.mu.Lock()
-	if c.Epoch != j.kept.Epoch {
+	if c.Epoch != j.stored.Epoch {
 		j.mu.Unlock()
 		return nil, journal.ErrBusy
 	}
-	j.kept.Epoch++
-	j.kept.Status = journal.StatusRunning
+	j.stored.Epoch++
+	j.stored.Status = journal.StatusRunning
 	j.mu.Unlock()
 	return j.Load(ctx, c.Run)
 }
@@ -87,12 +87,12 @@ func (j *memoryJournal) Commit(_ context.Context, c *journal.Commit) error {
 	switch {
 	case j.dead:
 		return errDied
-	case c.Epoch != j.kept.Epoch:
+	case c.Epoch != j.stored.Epoch:
 		return journal.ErrFenced
-	case c.Log != nil && c.Entry != int64(len(j.kept.Log))+1:
-		return fmt.Errorf("entry %d of the log behind %d", c.Entry, len(j.kept.Log))
-	case len(c.Events) > 0 && c.First != j.kept.LastSeq+1:
-		return fmt.Errorf("event %d behind %d", c.First, j.kept.LastSeq)
+	case c.Log != nil && c.Entry != int64(len(j.stored.Log))+1:
+		return fmt.Errorf("entry %d of the log behind %d", c.Entry, len(j.stored.Log))
+	case len(c.Events) > 0 && c.First != j.stored.LastSeq+1:
+		return fmt.Errorf("event %d behind %d", c.First, j.stored.LastSeq)
 	}
 	for line := range bytes.Lines(c.Events) {
 		var e abi.Event
@@ -102,12 +102,12 @@ func (j *memoryJournal) Commit(_ context.Context, c *journal.Commit) error {
 		j.events = append(j.events, e)
 	}
 	if c.Log != nil {
-		j.kept.Log = append(j.kept.Log, bytes.Clone(c.Log))
-		j.kept.Entries = c.Entry
+		j.stored.Log = append(j.stored.Log, bytes.Clone(c.Log))
+		j.stored.Entries = c.Entry
 	}
-	j.kept.LastSeq, j.kept.Updated = c.Last, time.Now()
+	j.stored.LastSeq, j.stored.Updated = c.Last, time.Now()
 	if c.Progress != nil {
-		j.kept.Progress = *c.Progress
+		j.stored.Progress = *c.Progress
 	}
 	return nil
 }
@@ -124,8 +124,8 @@ func (j *memoryJournal) Renew(context.Context, string, int64, time.Duration) (bo
 	return false, nil
 }
 
-// told returns a copy of the stored events.
-func (j *memoryJournal) told() []abi.Event {
+// committed returns a copy of the stored events.
+func (j *memoryJournal) committed() []abi.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.events)
@@ -134,9 +134,9 @@ func (j *memoryJournal) told() []abi.Event {
 // maxLives exceeds the number of processes that any run needs.
 const maxLives = 200
 
-// playMortal runs a composition in processes that die. The first dies when hook number at starts,
+// playCrashing runs a composition in processes that die. The first dies when hook number at starts,
 // and the next ones after the same number of further hooks, up to three in all.
-func playMortal(ctx context.Context, c *Composition, at int) (*seen, error) {
+func playCrashing(ctx context.Context, c *Composition, at int) (*seen, error) {
 	j := &memoryJournal{}
 	s := &seen{}
 	hooks := 0
@@ -159,10 +159,10 @@ func playMortal(ctx context.Context, c *Composition, at int) (*seen, error) {
 	for range maxLives {
 		var answers map[string]json.RawMessage
 		events := a.Run(ctx, in)
-		if kept, err := j.Load(ctx, "run"); err == nil {
-			if len(kept.Pending) > 0 {
+		if stored, err := j.Load(ctx, "run"); err == nil {
+			if len(stored.Pending) > 0 {
 				s.pauses++
-				answers = yes(kept.Pending, true)
+				answers = approvals(stored.Pending, true)
 			}
 			if events, err = a.Continue(ctx, "run", answers); err != nil {
 				return nil, err
@@ -171,8 +171,8 @@ func playMortal(ctx context.Context, c *Composition, at int) (*seen, error) {
 		for range events { // until the process dies or the run ends or pauses
 		}
 		j.revive()
-		if j.kept != nil && j.kept.Status == journal.StatusFinished {
-			s.events = j.told()
+		if j.stored != nil && j.stored.Status == journal.StatusFinished {
+			s.events = j.committed()
 			return s, nil
 		}
 	}

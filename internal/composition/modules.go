@@ -50,7 +50,7 @@ func (m *Modules) check(ctx context.Context, c *Composition) string {
 	want := Predict(c)
 	var before map[string]int64
 	for _, id := range []string{"run 1", "run 2"} {
-		s.forget()
+		s.reset()
 		if err := s.run(ctx, c, a, id); err != nil {
 			return id + ": " + err.Error()
 		}

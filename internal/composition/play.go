@@ -48,7 +48,7 @@ type seen struct {
 	asked    []string
 	ran      []string
 	state    []abi.Message
-	kid      *seen // nil if the composition has no kid
+	child    *seen // nil if the composition has no kid
 	pauses   int
 	breaks   bool // a fault occurs within a stream, where its position is unspecified
 	// questions lists the interrupts of the run, each once.
@@ -67,7 +67,7 @@ func play(ctx context.Context, c *Composition, on *stage) (*seen, error) {
 		return nil, err
 	}
 	if on.client {
-		return s, s.runFor(ctx, c, a, "run", func() chain.Encoder { return plainly{} })
+		return s, s.runFor(ctx, c, a, "run", func() chain.Encoder { return asPlain{} })
 	}
 	return s, s.run(ctx, c, a, "run")
 }
@@ -113,7 +113,7 @@ func (s *seen) runFor(
 				s.questions = append(s.questions, q)
 			}
 		}
-		answers := yes(paused.Interrupts, c.some(puppet.Stop, puppet.Fault))
+		answers := approvals(paused.Interrupts, c.some(puppet.Stop, puppet.Fault))
 		for id := range answers {
 			delete(waiting, id)
 			answered[id] = true
@@ -125,12 +125,12 @@ func (s *seen) runFor(
 	}
 }
 
-// forget resets s for another run.
-func (s *seen) forget() {
+// reset resets s for another run.
+func (s *seen) reset() {
 	s.observed = nil
 	s.sent, s.events, s.asked, s.ran, s.state, s.pauses, s.questions = nil, nil, nil, nil, nil, 0, nil
-	if s.kid != nil {
-		s.kid.forget()
+	if s.child != nil {
+		s.child.reset()
 	}
 }
 
@@ -163,8 +163,8 @@ func resume(
 	return a.ResumeFor(ctx, &state, answers, enc)
 }
 
-// yes approves the last question, or all of them.
-func yes(questions []abi.Pending, all bool) map[string]json.RawMessage {
+// approvals approves the last question, or all of them.
+func approvals(questions []abi.Pending, all bool) map[string]json.RawMessage {
 	if !all {
 		questions = questions[len(questions)-1:]
 	}
@@ -209,16 +209,16 @@ func (s *seen) agent(c *Composition, on *stage, name string) (*agent.Agent, erro
 	}
 	tools := s.tools()
 	if c.Kid != nil {
-		s.kid = &seen{onHook: s.onHook}
+		s.child = &seen{onHook: s.onHook}
 		inside := *on
 		inside.journal, inside.client = nil, false
-		kid, err := s.kid.agent(c.Kid, &inside, kidName)
+		child, err := s.child.agent(c.Kid, &inside, childName)
 		if err != nil {
 			return nil, err
 		}
 		tools = append(
 			tools,
-			agent.Tool(kid, &agent.ToolOptions{Name: kidTool, Parameters: json.RawMessage(`{"type":"object"}`)}),
+			agent.Tool(child, &agent.ToolOptions{Name: childTool, Parameters: json.RawMessage(`{"type":"object"}`)}),
 		)
 	}
 	a, err := agent.New(&agent.Options{

@@ -23,7 +23,7 @@ func Predict(c *Composition) *Account {
 func newPrediction(c *Composition, asked string) *prediction {
 	p := &prediction{
 		root:      c,
-		kept:      map[string]int{},
+		counters:  map[string]int{},
 		repeated:  map[string]bool{},
 		calls:     map[string]bool{},
 		approved:  map[string]bool{},
@@ -41,7 +41,7 @@ func (p *prediction) equip(c *Composition) {
 		p.tools = append(p.tools, declaration{name: name})
 	}
 	if c.Kid != nil {
-		p.tools = append(p.tools, declaration{name: kidTool})
+		p.tools = append(p.tools, declaration{name: childTool})
 	}
 	if p.root.Peer != nil {
 		p.tools = append(p.tools, declaration{name: transfer})
@@ -54,16 +54,16 @@ type prediction struct {
 	root    *Composition // the agent that the run began with
 	account Account
 
-	instruction string
-	tools       []declaration
-	active      []string
-	told        []string // names of the tools in the last request
-	direct      []string
-	state       []message
-	respond     *message
-	step        int
+	instruction  string
+	tools        []declaration
+	active       []string
+	requestTools []string // names of the tools in the last request
+	direct       []string
+	state        []message
+	respond      *message
+	step         int
 
-	kept     map[string]int  // run-local counters, by entry
+	counters map[string]int  // run-local counters, by entry
 	repeated map[string]bool // by entry and call
 	calls    map[string]bool // ids of the calls that were reported
 	owns     int             // number of calls that entries made for themselves
@@ -73,11 +73,11 @@ type prediction struct {
 	nth       int
 	transfers []string // target agents of the round's transfers, by call
 
-	around     *prediction // the outer run, which called this run as a tool, or nil
-	modelCalls int
-	toolCalls  map[string]int
-	last       *limit // the limit that was reached, after which the model is offered no tools
-	deaf       bool   // the model has called tools nevertheless
+	around          *prediction // the outer run, which called this run as a tool, or nil
+	modelCalls      int
+	toolCalls       map[string]int
+	last            *limit // the limit that was reached, after which the model is offered no tools
+	calledPastLimit bool   // the model has called tools nevertheless
 }
 
 type declaration struct{ name, owner string }
@@ -196,9 +196,9 @@ var lenient = map[abi.Hook]string{
 // ends as the script requires.
 func (p *prediction) call(e *Entry, h abi.Hook, shown string, during func()) verdict {
 	s := e.Hooks[h]
-	kept := p.kept[e.Name]
+	counters := p.counters[e.Name]
 	if s.Keep {
-		shown += " | after " + strconv.Itoa(kept)
+		shown += " | after " + strconv.Itoa(counters)
 	}
 	if h != contract.HookOnChunk {
 		p.say("custom %s.%s shown %s", e.Name, h, shown)
@@ -224,7 +224,7 @@ func (p *prediction) call(e *Entry, h abi.Hook, shown string, during func()) ver
 		return p.fault(e, h)
 	}
 	if s.Keep {
-		p.kept[e.Name] = kept + 1
+		p.counters[e.Name] = counters + 1
 	}
 	return verdict{}
 }
@@ -276,8 +276,8 @@ func (p *prediction) pipeline(
 	}
 }
 
-// keep applies a state hook's changes to the messages.
-func (p *prediction) keep(e *Entry, h abi.Hook, s puppet.Script) {
+// persist applies a state hook's changes to the messages.
+func (p *prediction) persist(e *Entry, h abi.Hook, s puppet.Script) {
 	switch n := len(p.state); {
 	case s.Do == puppet.Insert && h == contract.HookBeforeAgent:
 		p.state = append([]message{p.inserted(e, h)}, p.state...)
@@ -345,7 +345,7 @@ func (p *prediction) beforeAgent() {
 		return p.instruction + " tools " + strings.Join(names, ",") + " direct" + direct + ": " + lines(p.state)
 	}
 	p.pipeline(p.inward(contract.HookBeforeAgent), contract.HookBeforeAgent, shown, func(e *Entry, s puppet.Script) bool {
-		p.keep(e, contract.HookBeforeAgent, s)
+		p.persist(e, contract.HookBeforeAgent, s)
 		switch s.Do {
 		case puppet.Edit:
 			p.instruction += "+" + e.Name
@@ -384,22 +384,22 @@ func (p *prediction) activeTools() []string {
 // oneStep runs a step or ends the run.
 func (p *prediction) oneStep() {
 	p.mayStep()
-	p.told = p.activeTools()
+	p.requestTools = p.activeTools()
 	if p.respond != nil {
 		p.state, p.respond = append(slices.Clone(p.state), *p.respond), nil
 	} else {
 		p.pipeline(p.inward(contract.HookBeforeModelRewriteState), contract.HookBeforeModelRewriteState,
 			func() string { return strings.Join(p.activeTools(), ",") + ": " + lines(p.state) },
 			func(e *Entry, s puppet.Script) bool {
-				p.keep(e, contract.HookBeforeModelRewriteState, s)
+				p.persist(e, contract.HookBeforeModelRewriteState, s)
 				if s.Do == puppet.Fewer {
 					p.active = []string{plainTool}
 				}
 				return false
 			})
 		p.answerOpen()
-		if p.told = p.activeTools(); p.last != nil {
-			p.told = nil
+		if p.requestTools = p.activeTools(); p.last != nil {
+			p.requestTools = nil
 		}
 		a := p.askModel()
 		p.state = append(slices.Clone(p.state), message{role: "assistant", text: a.text, calls: a.calls, origin: a.origin()})
@@ -415,7 +415,7 @@ func (p *prediction) decide() {
 			contract.HookAfterModelRewriteState,
 			func() string { return lines(p.state) },
 			func(e *Entry, s puppet.Script) bool {
-				p.keep(e, contract.HookAfterModelRewriteState, s)
+				p.persist(e, contract.HookAfterModelRewriteState, s)
 				return false
 			},
 		)
@@ -446,7 +446,7 @@ func (p *prediction) answerOpen() {
 			if answered[c.id] {
 				continue
 			}
-			p.tellCall(c)
+			p.recordCall(c)
 			p.say("tool_result %s host is_error %s", c, notRun)
 			missing = append(missing, message{role: "tool", callID: c.id, text: notRun, origin: "tool"})
 		}
@@ -454,8 +454,8 @@ func (p *prediction) answerOpen() {
 	}
 }
 
-// tellCall reports a call once.
-func (p *prediction) tellCall(c toolCall) {
+// recordCall reports a call once.
+func (p *prediction) recordCall(c toolCall) {
 	if !p.calls[c.id] {
 		p.calls[c.id] = true
 		p.say("tool_call %s", c)

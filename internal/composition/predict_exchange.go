@@ -55,7 +55,7 @@ func (p *prediction) askModel() answer {
 	if p.last != nil {
 		messages = append(messages, message{role: "user", text: lastCall})
 	}
-	a := p.modelCall(p.told, nil).ring(Outer, request{messages: messages})
+	a := p.modelCall(p.requestTools, nil).ring(Outer, request{messages: messages})
 	if a.failed {
 		panic(&ended{reason: "error", failed: a.text})
 	}

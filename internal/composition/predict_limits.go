@@ -30,15 +30,15 @@ func (p *prediction) limited(end *ended) {
 		on = p.root.Limits.OnTool
 	}
 	if on != "" {
-		end.final = p.soFar()
+		end.final = p.partialAnswer()
 	}
 	if end.final != nil || on == "end" {
 		end.failed = ""
 	}
 }
 
-// soFar returns the last assistant message with text, without its calls, or nil.
-func (p *prediction) soFar() *message {
+// partialAnswer returns the last assistant message with text, without its calls, or nil.
+func (p *prediction) partialAnswer() *message {
 	for _, m := range slices.Backward(p.state) {
 		if m.role == "assistant" && m.text != "" {
 			m.calls = nil
@@ -110,7 +110,7 @@ func (p *prediction) countTool(name string) *limit {
 func (p *prediction) allot(calls []toolCall) []*limit {
 	out := make([]*limit, len(calls))
 	if p.last != nil {
-		p.deaf = true
+		p.calledPastLimit = true
 		for i := range out {
 			out[i] = p.last
 		}
@@ -120,7 +120,7 @@ func (p *prediction) allot(calls []toolCall) []*limit {
 	for i, c := range calls {
 		var arguments map[string]any
 		parses := c.arguments == "" || json.Unmarshal([]byte(c.arguments), &arguments) == nil
-		if !parses || !slices.Contains(p.told, c.name) {
+		if !parses || !slices.Contains(p.requestTools, c.name) {
 			continue // the step calls no tool
 		}
 		out[i] = p.countTool(c.name)

@@ -12,13 +12,13 @@ import (
 // round makes the calls of a message. Failures do not affect the other calls.
 func (p *prediction) round(calls []toolCall) {
 	var end *ended
-	var answers, beside []message
+	var answers, trailing []message
 	direct := ""
 	p.transfers = make([]string, len(calls))
 	beyond := p.allot(calls)
 	errs := make([]bool, len(calls))
 	for i, c := range calls {
-		p.tellCall(c)
+		p.recordCall(c)
 		if beyond[i] != nil {
 			_, messages := p.refuse(c, beyondLimit)
 			errs[i] = true
@@ -30,7 +30,7 @@ func (p *prediction) round(calls []toolCall) {
 			a, messages := p.callTool(c)
 			errs[i] = a.isError
 			answers = append(answers, messages[0])
-			beside = append(beside, messages[1:]...)
+			trailing = append(trailing, messages[1:]...)
 			if !a.isError && slices.Contains(p.direct, c.name) {
 				direct = c.id
 			}
@@ -39,7 +39,7 @@ func (p *prediction) round(calls []toolCall) {
 			end = ending
 		}
 	}
-	p.state = slices.Concat(p.state, answers, beside)
+	p.state = slices.Concat(p.state, answers, trailing)
 	if end != nil {
 		p.account.Open = p.account.Open || len(calls) > 1 && len(p.account.Paused) > 0
 		panic(end)
@@ -49,7 +49,7 @@ func (p *prediction) round(calls []toolCall) {
 		contract.HookAfterTools,
 		func() string { return lines(p.state) },
 		func(e *Entry, s puppet.Script) bool {
-			p.keep(e, contract.HookAfterTools, s)
+			p.persist(e, contract.HookAfterTools, s)
 			return false
 		},
 	)
@@ -58,12 +58,12 @@ func (p *prediction) round(calls []toolCall) {
 			panic(&ended{reason: "return_directly", final: &m})
 		}
 	}
-	if p.deaf {
+	if p.calledPastLimit {
 		p.endAt(p.last)
 	}
 	for i, to := range p.transfers {
 		if to != "" && !errs[i] {
-			p.handOver(to)
+			p.transferTo(to)
 			break
 		}
 	}
@@ -74,7 +74,7 @@ func (p *prediction) round(calls []toolCall) {
 func (p *prediction) callTool(c toolCall) (answer, []message) {
 	var arguments map[string]any
 	switch {
-	case !slices.Contains(p.told, c.name):
+	case !slices.Contains(p.requestTools, c.name):
 		return p.refuse(c, unknownTool)
 	case c.arguments == "":
 		c.arguments = "{}"
@@ -170,8 +170,8 @@ func (x *exchange) runTool(q request) answer {
 		}
 		return answer{text: mark(puppet.Answer, e, contract.HookCallTool) + q.arguments, source: "tool"}
 	}
-	if name == kidTool {
-		return x.runKid(q)
+	if name == childTool {
+		return x.runChild(q)
 	}
 	if name == transfer {
 		return x.askTransfer(q)
@@ -187,19 +187,19 @@ func (x *exchange) runTool(q request) answer {
 	}
 }
 
-// runKid runs the kid as a tool.
-func (x *exchange) runKid(q request) answer {
-	kid := newPrediction(x.c.Kid, q.arguments)
-	kid.around = x.prediction
-	end := kid.run()
-	for _, line := range kid.account.Events {
+// runChild runs the kid as a tool.
+func (x *exchange) runChild(q request) answer {
+	child := newPrediction(x.c.Kid, q.arguments)
+	child.around = x.prediction
+	end := child.run()
+	for _, line := range child.account.Events {
 		x.say("child %s %s", x.call.id, line)
 	}
-	x.account.Kids = slices.Concat(x.account.Kids, kid.account.Asked, kid.account.Ran)
-	x.account.Paused = append(x.account.Paused, kid.account.Paused...)
-	x.account.Open = x.account.Open || kid.account.Open
+	x.account.Kids = slices.Concat(x.account.Kids, child.account.Asked, child.account.Ran)
+	x.account.Paused = append(x.account.Paused, child.account.Paused...)
+	x.account.Open = x.account.Open || child.account.Open
 	if end.final == nil || end.failed != "" || end.reason == "stopped" {
-		return answer{isError: true, text: kidFailed, source: "tool"}
+		return answer{isError: true, text: childFailed, source: "tool"}
 	}
 	return answer{text: end.final.text, source: "tool"}
 }

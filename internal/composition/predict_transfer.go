@@ -24,8 +24,8 @@ func (x *exchange) askTransfer(q request) answer {
 	return answer{text: "goes to " + to, source: "tool"}
 }
 
-// handOver ends an agent's turn and starts that of the other one.
-func (p *prediction) handOver(to string) {
+// transferTo ends an agent's turn and starts that of the other one.
+func (p *prediction) transferTo(to string) {
 	p.afterAgent(&ended{reason: "transfer"})
 	if to == peerName {
 		p.say("transfer %s to %s", rootName, peerName)

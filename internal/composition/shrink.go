@@ -33,8 +33,8 @@ func (c *Composition) smaller() []*Composition {
 	}
 	if c.Kid != nil {
 		add(func(n *Composition) { n.Kid = nil })
-		for _, kid := range c.Kid.smaller() {
-			add(func(n *Composition) { n.Kid = kid })
+		for _, child := range c.Kid.smaller() {
+			add(func(n *Composition) { n.Kid = child })
 		}
 	}
 	if c.Peer != nil {

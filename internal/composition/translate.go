@@ -23,10 +23,10 @@ type translator struct {
 
 // The actions of translators on custom events. They leave other events unchanged.
 const (
-	marks       = iota // adds its name to the text
-	withholds          // drops an entry's events about a reply
-	breaks             // faults at events that contain "@"
-	marksBehind        // adds its name to the encoded event
+	marks        = iota // adds its name to the text
+	withholds           // drops an entry's events about a reply
+	breaks              // faults at events that contain "@"
+	marksEncoded        // adds its name to the encoded event
 	translatings
 )
 
@@ -39,8 +39,8 @@ func (c *Composition) translators() []translator {
 	return out
 }
 
-// A told is a custom event, or its encoded form.
-type told struct {
+// A translated is a custom event, or its encoded form.
+type translated struct {
 	Type string `json:"type"`
 	Name string `json:"name"`
 	Data string `json:"data"`
@@ -48,14 +48,14 @@ type told struct {
 
 // entry returns the translator as a middleware.
 func (t translator) entry() hook.Entry {
-	play := func(behind bool) func(context.Context, *hook.Call, *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+	play := func(encoded bool) func(context.Context, *hook.Call, *abi.TranslateInput) (*abi.TranslateAnswer, error) {
 		return func(_ context.Context, _ *hook.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
 			var e map[string]any
 			if err := json.Unmarshal(in.Event, &e); err != nil {
 				return nil, err
 			}
 			text, _ := e["data"].(string)
-			now, drop, fault := t.translated(told{fmt.Sprint(e["type"]), fmt.Sprint(e["name"]), text}, behind)
+			now, drop, fault := t.translated(translated{fmt.Sprint(e["type"]), fmt.Sprint(e["name"]), text}, encoded)
 			if fault {
 				panic("the translator breaks")
 			}
@@ -76,33 +76,33 @@ func (t translator) entry() hook.Entry {
 }
 
 // translated returns the effect of the translator on an event. behind means after encoding.
-func (t translator) translated(e told, behind bool) (text string, drop, fault bool) {
+func (t translator) translated(e translated, encoded bool) (text string, drop, fault bool) {
 	switch {
 	case e.Type != string(abi.EventCustom):
-	case t.does == marks && !behind, t.does == marksBehind && behind:
+	case t.does == marks && !encoded, t.does == marksEncoded && encoded:
 		return e.Data + "~" + t.name, false, false
-	case t.does == withholds && !behind:
+	case t.does == withholds && !encoded:
 		return e.Data, e.Name == "reply", false
-	case t.does == breaks && !behind:
+	case t.does == breaks && !encoded:
 		return e.Data, false, strings.Contains(e.Data, "@")
 	}
 	return e.Data, false, false
 }
 
-// plainly is a protocol that encodes only custom events, unchanged.
-type plainly struct{}
+// asPlain is a protocol that encodes only custom events, unchanged.
+type asPlain struct{}
 
 // Protocol implements [chain.Encoder].
-func (plainly) Protocol() string { return "plain" }
+func (asPlain) Protocol() string { return "plain" }
 
 // Encode implements [chain.Encoder].
-func (plainly) Encode(e abi.Event) []chain.Encoded {
+func (asPlain) Encode(e abi.Event) []chain.Encoded {
 	if e.Type != abi.EventCustom {
 		return nil
 	}
 	var text string
 	_ = json.Unmarshal(e.Data, &text)
-	b, _ := json.Marshal(told{string(e.Type), e.Name, text})
+	b, _ := json.Marshal(translated{string(e.Type), e.Name, text})
 	return []chain.Encoded{{JSON: b, Fixed: []string{"type"}}}
 }
 
@@ -128,7 +128,7 @@ func translation(ctx context.Context, c *Composition) string {
 			continue
 		}
 		for _, b := range e.Encoded {
-			var line told
+			var line translated
 			if err := json.Unmarshal(b, &line); err != nil {
 				return err.Error()
 			}
@@ -138,7 +138,7 @@ func translation(ctx context.Context, c *Composition) string {
 		if err := json.Unmarshal(e.Event.Data, &text); err != nil {
 			return err.Error()
 		}
-		if line, sent := through(order, told{string(e.Event.Type), e.Event.Name, text}); sent {
+		if line, sent := through(order, translated{string(e.Event.Type), e.Event.Name, text}); sent {
 			want = append(want, line)
 		}
 	}
@@ -159,10 +159,10 @@ func translation(ctx context.Context, c *Composition) string {
 }
 
 // through returns the line that a client receives for an event. sent is false if it is dropped.
-func through(order []translator, e told) (line string, sent bool) {
-	for _, behind := range []bool{false, true} {
+func through(order []translator, e translated) (line string, sent bool) {
+	for _, encoded := range []bool{false, true} {
 		for _, t := range order {
-			now, drop, _ := t.translated(e, behind)
+			now, drop, _ := t.translated(e, encoded)
 			if drop {
 				return "", false
 			}

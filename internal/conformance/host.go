@@ -34,7 +34,7 @@ func (h *Host) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error) 
 		host:   h,
 		tools:  r.Tools,
 		model:  scripted.New(replies(r.Model)...),
-		player: &player{told: map[string]chan struct{}{}, calls: map[string]int{}},
+		player: &player{reported: map[string]chan struct{}{}, calls: map[string]int{}},
 	}
 	look := hook.Entry{Name: "the-case", Ring: hook.Outer, Middleware: lookAtState(&out.State)}
 	a, err := b.agent(ctx, "", r.Agent, look)

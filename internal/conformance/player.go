@@ -14,10 +14,10 @@ import (
 
 // A player runs a case's agent and holds the state that its tools share.
 type player struct {
-	mu     sync.Mutex
-	told   map[string]chan struct{} // by tool; closed once a result was reported
-	calls  map[string]int           // by tool
-	cancel context.CancelFunc       // cancels the current run
+	mu       sync.Mutex
+	reported map[string]chan struct{} // by tool; closed once a result was reported
+	calls    map[string]int           // by tool
+	cancel   context.CancelFunc       // cancels the current run
 }
 
 // play runs the agent and answers its pauses, as far as the case has answers. later is the agent
@@ -33,7 +33,7 @@ func (p *player) play(ctx context.Context, r *wire.Request, a, later *agent.Agen
 			out.Client = append(out.Client, e.Encoded...)
 			_ = errors.As(err, &paused)
 			if e.Event.Type == abi.EventToolResult {
-				p.tell(e.Event.Call.Name)
+				p.reportResult(e.Event.Call.Name)
 			}
 		}
 		if paused == nil || n == len(r.Answers) {
@@ -62,18 +62,18 @@ func answersTo(a *wire.Answer, interrupts []abi.Pending) map[string]json.RawMess
 func (p *player) result(name string) chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.told[name] == nil {
-		p.told[name] = make(chan struct{})
+	if p.reported[name] == nil {
+		p.reported[name] = make(chan struct{})
 	}
-	return p.told[name]
+	return p.reported[name]
 }
 
-func (p *player) tell(name string) {
-	told := p.result(name)
+func (p *player) reportResult(name string) {
+	reported := p.result(name)
 	select {
-	case <-told:
+	case <-reported:
 	default:
-		close(told)
+		close(reported)
 	}
 }
 

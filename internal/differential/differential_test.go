@@ -49,7 +49,7 @@ func TestDifferential(t *testing.T) {
 		difference, seen, err := Compare(t.Context(), p, compiler, interpreter)
 		require.NoError(t, err, "seed %d", p.Seed)
 		if difference != "" {
-			least := difference
+			minimum := difference
 			Shrink(p, func(p *Program) bool {
 				for range retries {
 					d, _, err := Compare(t.Context(), p, compiler, interpreter)
@@ -57,13 +57,13 @@ func TestDifferential(t *testing.T) {
 						return false
 					}
 					if d != "" {
-						least = d
+						minimum = d
 						return true
 					}
 				}
 				return false
 			})
-			t.Errorf("compiler and interpreter differ: %s\nas small as it gets: %s\n%v", difference, least, p)
+			t.Errorf("compiler and interpreter differ: %s\nas small as it gets: %s\n%v", difference, minimum, p)
 			if fails++; fails == 5 {
 				t.FailNow()
 			}
@@ -142,15 +142,15 @@ func TestGenerateIsRepeatable(t *testing.T) {
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	count := 0
-	for gives, list := range operations {
+	for result, list := range operations {
 		for _, o := range list {
 			count++
 			m := &wasm.Module{
-				Types:     []wasm.FuncType{{Params: o.takes, Results: []wasm.ValueType{gives}}},
+				Types:     []wasm.FuncType{{Params: o.params, Results: []wasm.ValueType{result}}},
 				Functions: []uint32{0},
 			}
 			var body []byte
-			for i := range o.takes {
+			for i := range o.params {
 				body = append(body, op(wasm.OpLocalGet, uint32(i))...)
 			}
 			body = append(body, opcode(o.op)...)

@@ -639,11 +639,11 @@ func (g *generator) operation(t wasm.ValueType, depth int) []byte {
 		return g.operation(t, depth)
 	}
 	var b []byte
-	for _, from := range o.takes {
+	for _, from := range o.params {
 		b = append(b, g.value(from, depth+1)...)
 	}
 	if o.orders { // not with the result of and: see the package comment
-		b = append(b, code(g.constant(o.takes[1], 0), op(or[o.takes[1]]))...)
+		b = append(b, code(g.constant(o.params[1], 0), op(or[o.params[1]]))...)
 	}
 	if o.divides && g.IntN(16) > 0 {
 		b = append(b, g.constant(t, 1)...)
@@ -661,12 +661,12 @@ func (g *generator) operation(t wasm.ValueType, depth int) []byte {
 
 // canonical replaces a NaN, or the lanes that are NaN, by the canonical NaN.
 func (g *generator) canonical(o operation) []byte {
-	x := g.scratch[o.gives]
+	x := g.scratch[o.result]
 	get := op(wasm.OpLocalGet, x)
 	switch {
-	case o.gives == wasm.F32:
+	case o.result == wasm.F32:
 		return code(op(wasm.OpLocalTee, x), g.constant(wasm.F32, 0x7fc00000), get, get, op(0x5b), op(opSelect))
-	case o.gives == wasm.F64:
+	case o.result == wasm.F64:
 		return code(op(wasm.OpLocalTee, x), g.constant(wasm.F64, 0x7ff8000000000000), get, get, op(0x61), op(opSelect))
 	case has(o.name, "f32x4"):
 		return code(

@@ -28,7 +28,7 @@ func TestEachOperation(t *testing.T) {
 			}
 			g.scratch = map[wasm.ValueType]uint32{typ: 0}
 			body := i32(0)
-			for i, from := range o.takes {
+			for i, from := range o.params {
 				body = code(body, i32(int32(16*i)), op(loadOf(from), 0, 0))
 			}
 			body = code(body, opcode(o.op))

@@ -10,8 +10,8 @@ import (
 type operation struct {
 	name      string
 	op        wasm.Opcode
-	takes     []wasm.ValueType
-	gives     wasm.ValueType
+	params    []wasm.ValueType
+	result    wasm.ValueType
 	lanes     int  // number of lanes if it accesses one; otherwise 0
 	inexact   bool // may return a NaN, whose bits may differ
 	divides   bool // traps if the second operand is 0
@@ -26,7 +26,7 @@ func allOperations() map[wasm.ValueType][]operation {
 	out := map[wasm.ValueType][]operation{}
 	add := func(op wasm.Opcode) {
 		if o, ok := operationOf(op); ok {
-			out[o.gives] = append(out[o.gives], o)
+			out[o.result] = append(out[o.result], o)
 		}
 	}
 	for op := wasm.Opcode(0x45); op <= 0xc4; op++ {
@@ -67,11 +67,11 @@ func has(name string, prefixes ...string) bool {
 
 func (o operation) scalar(t wasm.ValueType, name string) operation {
 	isFloat := t == wasm.F32 || t == wasm.F64
-	o.gives, o.takes = t, []wasm.ValueType{t, t}
+	o.result, o.params = t, []wasm.ValueType{t, t}
 	if i := strings.IndexByte(name, '_'); i >= 0 { // trunc_sat_f32_s takes an f32
 		for _, part := range strings.Split(name[i+1:], "_") {
 			if from, ok := scalars[part]; ok {
-				o.takes = []wasm.ValueType{from}
+				o.params = []wasm.ValueType{from}
 				o.inexact = isFloat && !has(name, "reinterpret")
 				o.truncates = has(name, "trunc_f")
 				return o
@@ -80,12 +80,12 @@ func (o operation) scalar(t wasm.ValueType, name string) operation {
 	}
 	switch {
 	case name == "eqz":
-		o.gives, o.takes = wasm.I32, o.takes[:1]
+		o.result, o.params = wasm.I32, o.params[:1]
 	case name == "eq", name == "ne", has(name, "lt", "gt", "le", "ge"):
-		o.gives = wasm.I32
+		o.result = wasm.I32
 		o.orders = !isFloat && name != "eq" && name != "ne"
 	case has(name, "clz", "ctz", "popcnt", "abs", "neg", "ceil", "floor", "trunc", "nearest", "sqrt", "extend"):
-		o.takes = o.takes[:1]
+		o.params = o.params[:1]
 		o.inexact = isFloat && !has(name, "abs", "neg")
 	default:
 		o.inexact = isFloat && name != "copysign"
@@ -101,26 +101,26 @@ func (o operation) vector(of, name string) (operation, bool) {
 	}[of]
 	lanes := map[string]int{"i8x16": 16, "i16x8": 8, "i32x4": 4, "i64x2": 2, "f32x4": 4, "f64x2": 2}[of]
 	isFloat := has(of, "f")
-	o.gives, o.takes = v, []wasm.ValueType{v, v}
+	o.result, o.params = v, []wasm.ValueType{v, v}
 	switch {
 	case has(name, "load", "store", "const", "shuffle"):
 		return o, false // the generator writes these
 	case name == "splat":
-		o.takes = []wasm.ValueType{lane}
+		o.params = []wasm.ValueType{lane}
 	case has(name, "extract_lane"):
-		o.gives, o.takes, o.lanes = lane, o.takes[:1], lanes
+		o.result, o.params, o.lanes = lane, o.params[:1], lanes
 	case has(name, "replace_lane"):
-		o.takes, o.lanes = []wasm.ValueType{v, lane}, lanes
+		o.params, o.lanes = []wasm.ValueType{v, lane}, lanes
 	case has(name, "shl", "shr"):
-		o.takes = []wasm.ValueType{v, wasm.I32}
+		o.params = []wasm.ValueType{v, wasm.I32}
 	case has(name, "all_true", "any_true", "bitmask"):
-		o.gives, o.takes = wasm.I32, o.takes[:1]
+		o.result, o.params = wasm.I32, o.params[:1]
 	case name == "bitselect":
-		o.takes = []wasm.ValueType{v, v, v}
+		o.params = []wasm.ValueType{v, v, v}
 	case name == "neg" || name == "abs" || name == "not" ||
 		has(name, "popcnt", "ceil", "floor", "trunc", "sqrt", "extend", "extadd", "convert", "demote", "promote"),
 		name == "nearest":
-		o.takes = o.takes[:1]
+		o.params = o.params[:1]
 		o.inexact = isFloat && !has(name, "neg", "abs")
 	default:
 		o.inexact = isFloat && has(name, "add", "sub", "mul", "div", "min", "max")

@@ -217,9 +217,9 @@ func (e endpoint) String() string {
 
 // short truncates untrusted text for a message.
 func short(s string) string {
-	const most = 80
-	if len(s) <= most {
+	const limit = 80
+	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return strings.ToValidUTF8(s[:limit], "") + "…"
 }

@@ -67,7 +67,7 @@ func TestFlood(t *testing.T) {
 
 	alone := p.honest(t, min(*flood, time.Minute))
 	stop := mallory.keepRunning(ctx, "spins", 4)
-	beside := p.honest(t, min(*flood, 2*time.Minute))
+	neighbor := p.honest(t, min(*flood, 2*time.Minute))
 	stop()
 	_, err = mallory.cancelAll(ctx)
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestFlood(t *testing.T) {
 	watching.Go(func() { p.watch(watched, peak) })
 	stop = mallory.keepRunning(ctx, "floods", 4)
 	var canceled []time.Duration
-	watching.Go(func() { canceled = mallory.cancelNowAndThen(watched) })
+	watching.Go(func() { canceled = mallory.cancelSome(watched) })
 	during := p.honest(t, *flood)
 	require.NoError(t, s.Alive())
 	stop()
@@ -90,12 +90,12 @@ func TestFlood(t *testing.T) {
 	canceled = append(canceled, last...)
 	blocked := p.block(t, wasm)
 
-	ratio := float64(percentile(during, 99)) / float64(percentile(beside, 99))
+	ratio := float64(percentile(during, 99)) / float64(percentile(neighbor, 99))
 	t.Logf("idle %d MB, peak %d MB above it, disk %d MB more", idle>>20, (peak.Peak-idle)>>20, (s.disk()-disk)>>20)
 	t.Logf(
 		"honest runs, p50 / p99: %s alone, %s beside four that compute, %s beside four that flood (p99: %.2f times)",
 		halves(alone),
-		halves(beside),
+		halves(neighbor),
 		halves(during),
 		ratio,
 	)
@@ -154,9 +154,9 @@ func (t *tenant) keepRunning(ctx context.Context, agent string, n int) (stop fun
 	}
 }
 
-// cancelNowAndThen cancels one of the tenant's runs each second until ctx ends, and returns how
+// cancelSome cancels one of the tenant's runs each second until ctx ends, and returns how
 // long each took to end.
-func (t *tenant) cancelNowAndThen(ctx context.Context) (took []time.Duration) {
+func (t *tenant) cancelSome(ctx context.Context) (took []time.Duration) {
 	for {
 		select {
 		case <-ctx.Done():

@@ -73,7 +73,7 @@ func newModel() *httptest.Server {
 				m.Calls = append(m.Calls, c)
 			}
 		}
-		say(w, m, in.Stream)
+		writeMessage(w, m, in.Stream)
 	}))
 }
 
@@ -93,8 +93,8 @@ type toolCall struct {
 	} `json:"function"`
 }
 
-// say answers with a message, as a stream of one chunk if stream is set.
-func say(w http.ResponseWriter, m message, stream bool) {
+// writeMessage answers with a message, as a stream of one chunk if stream is set.
+func writeMessage(w http.ResponseWriter, m message, stream bool) {
 	reason := "stop"
 	if m.Calls != nil {
 		reason = "tool_calls"

@@ -105,17 +105,17 @@ func TestPressure(t *testing.T) {
 	require.NoError(t, p.neighbour.put(ctx, "steps", steps(n).agentFile(), nil))
 	mallory, err := s.tenant(ctx, "mallory", nil)
 	require.NoError(t, err)
-	hoards := &Composition{
+	hog := &Composition{
 		Copies: 1,
 		Small:  true,
 		Model:  "steps-1000",
 		Module: Module{Hooks: map[string][]Action{"before_agent": {{"local_set", 900 << 10, 4}}}},
 	}
-	require.NoError(t, mallory.put(ctx, "hoards", hoards.agentFile(), wasm))
+	require.NoError(t, mallory.put(ctx, "hoards", hog.agentFile(), wasm))
 	honest := p.neighbour.begin(ctx, t, "steps", 1)
-	hoarders := mallory.begin(ctx, t, "hoards", 4)
+	hogs := mallory.begin(ctx, t, "hoards", 4)
 	require.Eventually(t, func() bool {
-		for _, id := range hoarders {
+		for _, id := range hogs {
 			if r, err := mallory.run(ctx, id); err != nil || r.LastEvent < 5 {
 				return false
 			}
@@ -158,7 +158,7 @@ func TestPressure(t *testing.T) {
 	}, time.Minute, 100*time.Millisecond, "there is memory again")
 	p.answered(t, honest, n)
 	var errs []string
-	for _, id := range hoarders {
+	for _, id := range hogs {
 		r, err := mallory.run(ctx, id)
 		require.NoError(t, err)
 		if r.Status == "finished" {
@@ -168,7 +168,7 @@ func TestPressure(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, errs, "no run was ended")
-	t.Logf("%d of %d large runs ended: %s", len(errs), len(hoarders), errs[0])
+	t.Logf("%d of %d large runs ended: %s", len(errs), len(hogs), errs[0])
 	_, err = mallory.cancelAll(ctx)
 	require.NoError(t, err)
 }

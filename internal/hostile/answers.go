@@ -28,7 +28,7 @@ func keys(n int) string {
 
 // answerCases answer with JSON that costs the host more to parse than the guest to write.
 func answerCases() []Case {
-	const most = 8_388_000 // bytes of the largest answer
+	const limit = 8_388_000 // bytes of the largest answer
 	answer := func(name string, text func() string) Case {
 		return Case{Name: name, Module: func() []byte { return answering(contract.HookBeforeAgent, text()) }, Want: Harmless}
 	}
@@ -38,20 +38,20 @@ func answerCases() []Case {
 		return c
 	}
 	repeated := func(begin, part, end string) func() string {
-		return func() string { return begin + strings.Repeat(part, (most-len(begin)-len(end))/len(part)) + end }
+		return func() string { return begin + strings.Repeat(part, (limit-len(begin)-len(end))/len(part)) + end }
 	}
 	return []Case{
 		late(answer("8 MB of unknown fields", func() string { return `{"x":{` + keys(700_000) + `}}` })),
 		{
 			Name:   "8 MB of brackets",
-			Module: func() []byte { return answering(contract.HookBeforeAgent, strings.Repeat("[", most)) },
+			Module: func() []byte { return answering(contract.HookBeforeAgent, strings.Repeat("[", limit)) },
 			Want:   Faulted,
 			Hook:   contract.HookBeforeAgent,
 			Text:   []string{"answer: "},
 		},
 		{
 			Name:   "8 MB of brackets in a value",
-			Module: func() []byte { return answering(contract.HookBeforeAgent, `{"x":`+strings.Repeat("[", most-10)) },
+			Module: func() []byte { return answering(contract.HookBeforeAgent, `{"x":`+strings.Repeat("[", limit-10)) },
 			Want:   Faulted,
 			Hook:   contract.HookBeforeAgent,
 			Text:   []string{"deeper than 64 levels"},

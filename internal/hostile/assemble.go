@@ -39,8 +39,8 @@ const (
 	noValue     = 0x40
 )
 
-// most is 2^32-1, the largest count that a module can declare.
-var most = []byte{0xff, 0xff, 0xff, 0xff, 0x0f}
+// limit is 2^32-1, the largest count that a module can declare.
+var limit = []byte{0xff, 0xff, 0xff, 0xff, 0x0f}
 
 // binaryOf returns a module with these sections, which may be invalid.
 func binaryOf(sections ...[]byte) []byte {

@@ -101,7 +101,7 @@ type summary struct {
 	calls     int
 	load, all time.Duration
 	slowest   int
-	tardy     []int // modules whose hooks exceeded their deadline
+	slow      []int // modules whose hooks exceeded their deadline
 
 	late, own, cpu []time.Duration
 }
@@ -118,8 +118,8 @@ func (s *summary) batch(seed uint64, next, last int) (died int, err error) {
 		"-seed", strconv.FormatUint(seed, 10), "-first", strconv.Itoa(next), "-modules", strconv.Itoa(last-next))
 	cmd.Env = append(os.Environ(), "HOSTILE_CHILD=3")
 	cmd.ExtraFiles = []*os.File{w}
-	var said tail
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var stderr tail
+	cmd.Stdout, cmd.Stderr = &stderr, &stderr
 	if err := cmd.Start(); err != nil {
 		return next, err
 	}
@@ -150,7 +150,7 @@ func (s *summary) batch(seed uint64, next, last int) (died int, err error) {
 	_ = r.Close() // ends a child that still writes
 	stuck.Stop()
 	if err = cmd.Wait(); !done || err != nil {
-		return died, fmt.Errorf("%w: %s", err, said.String())
+		return died, fmt.Errorf("%w: %s", err, stderr.String())
 	}
 	return 0, nil
 }
@@ -178,7 +178,7 @@ func (s *summary) add(v *verdict) {
 		s.all, s.slowest = v.All, v.N
 	}
 	if over(v.Own) > 0 {
-		s.tardy = append(s.tardy, v.N)
+		s.slow = append(s.slow, v.N)
 	}
 	for _, w := range v.Wrong {
 		s.wrong = append(s.wrong, fmt.Sprintf("module %d (%s): %s", v.N, v.Group, w))
@@ -196,8 +196,8 @@ func (s *summary) report(t *testing.T) {
 	t.Logf("without what the machine did for others: %s", spread(s.own))
 	t.Logf("in processor time: %s", spread(s.cpu))
 	t.Logf("longest load and configuration %v; longest module %v (%d)", s.load, s.all, s.slowest)
-	if len(s.tardy) > 0 {
-		t.Logf("late were hooks of the modules %v", s.tardy)
+	if len(s.slow) > 0 {
+		t.Logf("late were hooks of the modules %v", s.slow)
 	}
 	require.Zero(t, over(s.cpu), "hooks worked for longer than %v after their deadline", deadlineSlack)
 	if *strictFlag {
@@ -238,16 +238,16 @@ func child(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
 	g := NewGenerator(*seedFlag, honestModules(t)...)
-	wellBehaved(t, h)
+	requireWorking(t, h)
 	memoryBefore, goroutines := memory(), runtime.NumGoroutine()
 	for n := *firstFlag; n < *firstFlag+*countFlag; n++ {
 		tell(verdict{N: n, Begun: true})
 		tell(h.judge(g.Case(n), n))
 		if n%100 == 0 {
-			wellBehaved(t, h)
+			requireWorking(t, h)
 		}
 	}
-	wellBehaved(t, h)
+	requireWorking(t, h)
 	end := verdict{Done: true}
 	if more := memory() - memoryBefore; more > heapSlack {
 		end.Wrong = append(end.Wrong, fmt.Sprintf("%d MB of memory were kept", more>>20))

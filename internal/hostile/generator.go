@@ -106,7 +106,7 @@ func mutateBytes(r *rand.Rand, b, other []byte) []byte {
 		case 6:
 			b = b[:at]
 		case 7: // the largest count or index
-			copy(b[at:], most)
+			copy(b[at:], limit)
 		case 8:
 			from := r.IntN(len(other))
 			b = slices.Insert(b, at, other[from:min(len(other), from+r.IntN(64))]...)

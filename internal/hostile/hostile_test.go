@@ -37,7 +37,7 @@ func TestCases(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
 	defer func() { require.NoError(t, h.close()) }()
-	wellBehaved(t, h)
+	requireWorking(t, h)
 	before := memory()
 	names := map[string]bool{}
 	var worst time.Duration
@@ -71,7 +71,7 @@ func TestCases(t *testing.T) {
 			}
 		})
 	}
-	wellBehaved(t, h)
+	requireWorking(t, h)
 	require.Less(t, memory()-before, int64(heapSlack), "memory did not return to where it was")
 	t.Logf("the longest work of a hook after its deadline was %v", worst)
 }
@@ -103,7 +103,7 @@ func TestTruncatedAnywhere(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, h.close()) }()
 	whole := honest()
-	require.NoError(t, h.run(t.Context(), &Case{Module: fixed(whole)}).wasFine())
+	require.NoError(t, h.run(t.Context(), &Case{Module: fixed(whole)}).noFault())
 	for n := range len(whole) {
 		c := &Case{Module: fixed(slices.Clone(whole[:n])), Want: Refused}
 		require.NoError(t, h.run(t.Context(), c).check(c), "the first %d bytes", n)

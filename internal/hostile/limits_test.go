@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// most contains the maximum of limits that cannot be raised further.
+// greatest contains the maximum of limits that cannot be raised further.
 var greatest = map[string]int64{
 	"MemoryBytes": 4 << 30,
 	"InputBytes":  1 << 30, "OutputBytes": 1 << 30, "ReplyBytes": 1 << 30, "HostCalls": 1 << 30, "Instances": 1 << 30,
@@ -43,14 +43,14 @@ func TestEachLimitStopsItsCase(t *testing.T) {
 			require.True(t, ok, "the limit has no case")
 			require.NoError(t, h.run(t.Context(), &c).check(&c))
 
-			most := int64(math.MaxInt64)
+			limit := int64(math.MaxInt64)
 			if n, ok := greatest[name]; ok {
-				most = n
+				limit = n
 			}
-			reflect.ValueOf(&c.Limits).Elem().FieldByName(name).SetInt(most)
+			reflect.ValueOf(&c.Limits).Elem().FieldByName(name).SetInt(limit)
 			o := h.run(t.Context(), &c)
 			require.Error(t, o.check(&c), "the limit is not what stops it")
-			require.NoError(t, o.wasFine(), "something else stops it")
+			require.NoError(t, o.noFault(), "something else stops it")
 		})
 	}
 }

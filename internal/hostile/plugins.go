@@ -70,9 +70,9 @@ const (
 	place1 = big1 - 1
 )
 
-// handing returns code that makes a block with text as its content and stores the offset of the
+// passing returns code that makes a block with text as its content and stores the offset of the
 // block in a local.
-func (g *guest) handing(text string, into int) []byte {
+func (g *guest) passing(text string, into int) []byte {
 	code := join(i64(int64(len(text))), call(g.extismOf("alloc")), setLocal(into))
 	for i := range text {
 		code = append(
@@ -189,7 +189,7 @@ func pluginCases() []Case {
 		}, "alloc", "output_set"),
 		accepted("answer that was freed", func(g *guest) []byte {
 			return join(
-				g.handing(`{}`, place0),
+				g.passing(`{}`, place0),
 				local(place0),
 				i64(2),
 				call(f(g, "output_set")),
@@ -234,19 +234,19 @@ func pluginCases() []Case {
 			"var_get",
 		),
 		fault("name of a variable that is not UTF-8", "not valid UTF-8", func(g *guest) []byte {
-			return join(g.handing("\xff\xfe", place0), local(place0), call(f(g, "var_get")), drop)
+			return join(g.passing("\xff\xfe", place0), local(place0), call(f(g, "var_get")), drop)
 		}, "alloc", "store_u8", "var_get"),
 		fault("name of a variable of 1 KB", "at most", func(g *guest) []byte {
 			return join(i64(1024), call(f(g, "alloc")), call(f(g, "var_get")), drop)
 		}, "alloc", "var_get"),
 		accepted("variable of zeros", func(g *guest) []byte {
 			return join(
-				g.handing("k", place0),
+				g.passing("k", place0),
 				local(place0),
 				i64(1000),
 				call(f(g, "alloc")),
 				call(f(g, "var_set")),
-				g.handing(
+				g.passing(
 					"k",
 					place0,
 				),
@@ -259,11 +259,11 @@ func pluginCases() []Case {
 			)
 		}, "alloc", "store_u8", "var_set", "var_get", "length"),
 		fault("variables of 2 MB of zeros", "a hook may write 4194304 bytes", func(g *guest) []byte {
-			return forever(g.handing("k", place0), local(place0), i64(2<<20), call(f(g, "alloc")), call(f(g, "var_set")))
+			return forever(g.passing("k", place0), local(place0), i64(2<<20), call(f(g, "alloc")), call(f(g, "var_set")))
 		}, "alloc", "store_u8", "var_set"),
 		fault("request that is not granted", "denied", func(g *guest) []byte {
 			return join(
-				g.handing(`{"url":"http://169.254.169.254/"}`, place0),
+				g.passing(`{"url":"http://169.254.169.254/"}`, place0),
 				local(place0),
 				i64(0),
 				call(f(g, "http_request")),
@@ -372,12 +372,12 @@ func costlyPlugins() []Case {
 	}
 	text := `"` + strings.Repeat("x", 900_000) + `"`
 	configured := endlessly("configuration of 900 KB read again and again", func(g *guest) []byte {
-		return join(g.handing("b", place0), forever(local(place0), call(f(g, "config_get")), call(f(g, "free"))))
+		return join(g.passing("b", place0), forever(local(place0), call(f(g, "config_get")), call(f(g, "free"))))
 	}, "alloc", "store_u8", "config_get", "free")
 	configured.Config = fmt.Sprintf(`{"a":%s,"b":%s}`, text, text)
 	written := endlessly("configuration read, and each copy changed", func(g *guest) []byte {
 		return join(
-			g.handing("b", place0),
+			g.passing("b", place0),
 			forever(
 				local(place0),
 				call(f(g, "config_get")),

@@ -49,7 +49,7 @@ func (p *randomPlugin) statements(n, depth int) (code []byte) {
 			code = join(code, i32(0), setLocal(counter), count(counter, 1<<p.IntN(14), p.statements(1+p.IntN(3), depth+1)))
 		case k < 4: // a block with a string in it
 			text := goodTexts[p.IntN(len(goodTexts))]
-			code = append(code, p.handing(text[:min(len(text), 40)], p.place())...)
+			code = append(code, p.passing(text[:min(len(text), 40)], p.place())...)
 		default:
 			code = append(code, p.call()...)
 		}

@@ -305,13 +305,13 @@ func (o *outcome) check(c *Case) error {
 	var err error
 	switch c.Want {
 	case Refused:
-		err = o.wasRefused(c)
+		err = o.rejected(c)
 	case Faulted:
 		err = o.hasFaulted(c)
 	case ErrorReply:
-		err = o.wasTold(c)
+		err = o.reportedError(c)
 	case Harmless:
-		err = o.wasFine()
+		err = o.noFault()
 	}
 	if err == nil && c.Check != nil {
 		err = c.Check(&o.Seen)
@@ -319,7 +319,7 @@ func (o *outcome) check(c *Case) error {
 	return err
 }
 
-func (o *outcome) wasRefused(c *Case) error {
+func (o *outcome) rejected(c *Case) error {
 	if o.refusal == nil {
 		return fmt.Errorf("was not refused; its run ended with %v", o.Last().FinishReason)
 	}
@@ -373,14 +373,14 @@ func (o *outcome) hasFaulted(c *Case) error {
 	return nil
 }
 
-func (o *outcome) wasTold(c *Case) error {
+func (o *outcome) reportedError(c *Case) error {
 	if o.refusal != nil {
 		return fmt.Errorf("was refused: %w", o.refusal)
 	}
 	return holds("what the guest was told", strings.Join(replies(&o.Seen), "\n"), c.Text)
 }
 
-func (o *outcome) wasFine() error {
+func (o *outcome) noFault() error {
 	if o.refusal != nil {
 		return fmt.Errorf("was refused: %w", o.refusal)
 	}
@@ -414,8 +414,8 @@ func allocations() int64 {
 	return int64(m.TotalAlloc)
 }
 
-// wellBehaved checks that a run of a well-behaved module still succeeds.
-func wellBehaved(t *testing.T, h *host) {
+// requireWorking checks that a run of a well-behaved module still succeeds.
+func requireWorking(t *testing.T, h *host) {
 	t.Helper()
 	c := &Case{
 		Module: func() []byte { return answering(contract.HookBeforeAgent, `{"instruction":"be kind"}`) },

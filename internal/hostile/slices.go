@@ -35,7 +35,7 @@ func touches() []Case {
 		}
 		return code
 	}
-	onward := join(local(n1), i32(1<<20), add, setLocal(n1))
+	next := join(local(n1), i32(1<<20), add, setLocal(n1))
 	return []Case{
 		endless(
 			"64 MB touched by straight code",
@@ -52,10 +52,10 @@ func touches() []Case {
 			return g.quickly(repeat(size/far/7, call(f)...))
 		}),
 		endless("64 MB touched by a loop", func() []byte {
-			return newGuest().memory(pages).quickly(count(n2, size>>20-1, stores(1<<20), onward))
+			return newGuest().memory(pages).quickly(count(n2, size>>20-1, stores(1<<20), next))
 		}),
 		endless("64 MB touched by vectors", func() []byte {
-			return newGuest().memory(pages).quickly(count(n2, size>>21, vectors(1<<20, size/2), onward))
+			return newGuest().memory(pages).quickly(count(n2, size>>21, vectors(1<<20, size/2), next))
 		}),
 		endless("64 MB touched by small copies", func() []byte {
 			return newGuest().memory(pages).quickly(count(

@@ -31,7 +31,7 @@ func refused(name string, module func() []byte, text ...string) Case {
 
 func uploadCases() []Case {
 	var all []Case
-	for _, group := range [][]Case{noModules(), badSections(), claims(), heavy(), outsides(), features(), harmless()} {
+	for _, group := range [][]Case{noModules(), badSections(), claims(), heavy(), outerSections(), features(), harmless()} {
 		all = append(all, group...)
 	}
 	return all
@@ -121,15 +121,15 @@ func badSections() []Case {
 // claims are modules of a few bytes that declare billions of items.
 func claims() []Case {
 	all := []Case{
-		refused("2^32-1 locals", claimed(1, most), "4,294,967,295 locals, more than the limit"),
-		refused("2^33 locals in groups", claimed(2, most, []byte{typeI32}, most), "8,589,934,590 locals"),
+		refused("2^32-1 locals", claimed(1, limit), "4,294,967,295 locals, more than the limit"),
+		refused("2^33 locals in groups", claimed(2, limit, []byte{typeI32}, limit), "8,589,934,590 locals"),
 		refused("1,000 functions of 50,000 locals", func() []byte {
 			return binaryOf(section(types, []byte{1, 0x60, 0, 0}), section(functions, times(1000, 0)),
 				section(codes, times(1000, function(join([]byte{1}, leb(50_000), []byte{typeI32}))...)))
 		}, "50,000 locals, more than the limit"),
 		refused(
 			"data segment of 4 GiB",
-			fixed(binaryOf(section(memories, []byte{1, 0, 1}), section(datas, []byte{1, 1}, most))),
+			fixed(binaryOf(section(memories, []byte{1, 0, 1}), section(datas, []byte{1, 1}, limit))),
 			"needs 4,294,967,295 more bytes",
 		),
 		refused(
@@ -148,7 +148,7 @@ func claims() []Case {
 			return g.entries(1, f, f, f).hook(contract.HookBeforeAgent).bytes()
 		}, "table"),
 		refused("br_table of 2^32-1", func() []byte {
-			return doing(contract.HookBeforeAgent, i32(0), []byte{0x0e}, most, []byte{0})
+			return doing(contract.HookBeforeAgent, i32(0), []byte{0x0e}, limit, []byte{0})
 		}, "4,294,967,295 branch targets"),
 	}
 	for _, s := range []struct {
@@ -160,7 +160,7 @@ func claims() []Case {
 			all,
 			refused(
 				"2^32-1 entries in the "+s.name+" section",
-				fixed(binaryOf(section(s.id, most))),
+				fixed(binaryOf(section(s.id, limit))),
 				s.name+" section",
 				"4,294,967,295",
 			),
@@ -170,7 +170,7 @@ func claims() []Case {
 		all,
 		refused(
 			"2^32-1 data segments announced",
-			fixed(binaryOf(section(dataCount, most))),
+			fixed(binaryOf(section(dataCount, limit))),
 			"data count section",
 			"4,294,967,295",
 		),
@@ -271,8 +271,8 @@ func manySegments(n int) []byte {
 	return g.hook(contract.HookBeforeAgent).bytes()
 }
 
-// outsides are modules with invalid imports or exports.
-func outsides() []Case {
+// outerSections are modules with invalid imports or exports.
+func outerSections() []Case {
 	with := func(module, name, params, results string) func() []byte {
 		return func() []byte {
 			g := newGuest()
@@ -410,7 +410,7 @@ func features() []Case {
 
 // harmless are modules that look hostile but are not.
 func harmless() []Case {
-	lie := join(leb(1), leb(20), most, most, most)
+	lie := join(leb(1), leb(20), limit, limit, limit)
 	return []Case{
 		{
 			Name:   "name section that lies",
@@ -435,8 +435,8 @@ func harmless() []Case {
 			return join(
 				honest(),
 				custom1(".debug_info", repeat(4000, 0xff)),
-				custom1(".debug_line", most),
-				custom1("producers", most),
+				custom1(".debug_line", limit),
+				custom1("producers", limit),
 			)
 		}, Want: Harmless},
 		{

@@ -46,7 +46,7 @@ func wasiCases() []Case {
 				bytes()
 		}, Want: Harmless}
 	}
-	nowhere := func(name, f, params string, args ...[]byte) Case {
+	invalidCase := func(name, f, params string, args ...[]byte) Case {
 		c := asked(name, f, 0, params, args...)
 		c.Want, c.Hook, c.Kind, c.Text = Faulted, contract.HookBeforeAgent, sandbox.FaultBounds, []string{
 			f,
@@ -83,7 +83,7 @@ func wasiCases() []Case {
 		asked("write to descriptor -1", "fd_write", badFile, "iiii", i32(-1), i32(0), i32(0), i32(0)),
 		asked("read of stdout", "fd_read", badFile, "iiii", i32(1), i32(-1), i32(-1), i32(-1)),
 		asked("end of stdin, wherever it is to go", "fd_read", 0, "iiii", i32(0), i32(-1), i32(-1), i32(8)),
-		nowhere("end of stdin, told nowhere", "fd_read", "iiii", i32(0), i32(0), i32(0), i32(-2)),
+		invalidCase("end of stdin, told nowhere", "fd_read", "iiii", i32(0), i32(0), i32(0), i32(-2)),
 		asked("stdout turned back", "fd_seek", position, "iIii", i32(1), i64(-1), i32(0), i32(-1)),
 		asked("first directory", "fd_prestat_get", badFile, "ii", i32(3), i32(-1)),
 		asked(
@@ -105,13 +105,13 @@ func wasiCases() []Case {
 		asked("connection accepted", "sock_accept", badFile, "iii", i32(3), i32(0), i32(-1)),
 		asked("signal raised", "proc_raise", 52, "i", i32(9)),
 		asked("arguments, to nowhere", "args_get", 0, "ii", i32(-1), i32(-1)),
-		nowhere("their size, to nowhere", "args_sizes_get", "ii", i32(-4), i32(-2)),
-		nowhere("size of the environment, across the end", "environ_sizes_get", "ii", i32(0), i32(4<<16-3)),
-		nowhere("descriptor's state, to nowhere", "fd_fdstat_get", "ii", i32(1), i32(4<<16-23)),
+		invalidCase("their size, to nowhere", "args_sizes_get", "ii", i32(-4), i32(-2)),
+		invalidCase("size of the environment, across the end", "environ_sizes_get", "ii", i32(0), i32(4<<16-3)),
+		invalidCase("descriptor's state, to nowhere", "fd_fdstat_get", "ii", i32(1), i32(4<<16-23)),
 		asked("clock that does not exist", "clock_time_get", invalid, "iIi", i32(4), i64(0), i32(-1)),
-		nowhere("random bytes around the end", "random_get", "ii", i32(4<<16-1), i32(2)),
+		invalidCase("random bytes around the end", "random_get", "ii", i32(4<<16-1), i32(2)),
 		asked("1,025 sleeps", "poll_oneoff", invalid, "iiii", i32(0), i32(0), i32(1025), i32(0)),
-		nowhere("events to nowhere", "poll_oneoff", "iiii", i32(0), i32(-32), i32(1), i32(0)),
+		invalidCase("events to nowhere", "poll_oneoff", "iiii", i32(0), i32(-32), i32(1), i32(0)),
 		printing("printing 1,000 pieces of 64 MB", 1000, words(0, 1000<<16)),
 		printing("printing 1,024 pieces of nothing", 1024, words(0, 0)),
 		printing("printing 1,024 new lines", 1024, words(text-1, 1)),

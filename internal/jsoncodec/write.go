@@ -76,7 +76,7 @@ func (w *Writer) Text(s string) {
 			first = word.Rest(s, 0)
 			last = first
 		}
-		if n == 0 || (unplain(first)|unplain(last))&word.Highs == 0 {
+		if n == 0 || (special(first)|special(last))&word.Highs == 0 {
 			word.Store(b, out+1, first)
 			if n > 8 {
 				word.Store(b, out+1+n-8, last)
@@ -160,7 +160,7 @@ func putText(b []byte, out int, s string, i int) (toOut, toI int) {
 		for i+8 <= n {
 			w := word.LoadString(s, i)
 			word.Store(b, out, w)
-			if found = unplain(w) & word.Highs; found != 0 {
+			if found = special(w) & word.Highs; found != 0 {
 				break
 			}
 			out, i = out+8, i+8
@@ -171,7 +171,7 @@ func putText(b []byte, out int, s string, i int) (toOut, toI int) {
 			}
 			w := word.Rest(s, i)
 			word.Store(b, out, w)
-			found = unplain(w) & word.Highs
+			found = special(w) & word.Highs
 		}
 		if found == 0 {
 			return out + n - i, n
@@ -189,9 +189,9 @@ func putText(b []byte, out int, s string, i int) (toOut, toI int) {
 	return out, i
 }
 
-// unplain sets the highest bit of the first byte of w that is not ASCII or must be
+// special sets the highest bit of the first byte of w that is not ASCII or must be
 // escaped. The bits of later bytes are undefined.
-func unplain(w uint64) uint64 {
+func special(w uint64) uint64 {
 	return (w - word.Spaces) | ((w ^ word.Quotes) - word.Ones) | ((w ^ word.Backslashes) - word.Ones) | w
 }
 

@@ -16,7 +16,7 @@ const denySchema = `{"type":"object","properties":{"deny":{"type":"array","items
 
 func TestConfigure(t *testing.T) {
 	t.Parallel()
-	m, err := loadBytes(t, saying(t, `{"config_schema":`+denySchema+`}`, "", 0), policy.Limits{InputBytes: 500})
+	m, err := loadBytes(t, answering(t, `{"config_schema":`+denySchema+`}`, "", 0), policy.Limits{InputBytes: 500})
 	require.NoError(t, err)
 	configure(t, m, `{"limit":3,"deny":["shell"],"at":{"a/b":"x"}}`)
 	for config, want := range map[string]string{
@@ -46,14 +46,14 @@ func TestConfigureFails(t *testing.T) {
 		`{"code":"invalid","message":"config: deny[1]: no such tool"}`: "configure guard (says.wasm): config: deny[1]: no such tool",
 		`not json`: "returned 1, and its error object: want a JSON value",
 	} {
-		m, err := loadBytes(t, saying(t, "{}", answer, 1), policy.Limits{})
+		m, err := loadBytes(t, answering(t, "{}", answer, 1), policy.Limits{})
 		require.NoError(t, err)
 		_, err = m.Configure(t.Context(), "guard", nil, policy.Grants{})
 		var refused *ConfigError
 		require.ErrorAs(t, err, &refused)
 		require.ErrorContains(t, err, want)
 	}
-	m, err := loadBytes(t, saying(t, "{}", "{}", 7), policy.Limits{})
+	m, err := loadBytes(t, answering(t, "{}", "{}", 7), policy.Limits{})
 	require.NoError(t, err)
 	_, err = m.Configure(t.Context(), "guard", nil, policy.Grants{})
 	require.ErrorContains(t, err, "returned 7; want 0 for done or 1 for failed")

@@ -394,7 +394,7 @@ func runProgram(
 func TestExtismAttacks(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
-	hasty := policy.Limits{Limits: sandbox.Limits{HookTime: 300 * time.Millisecond, Fuel: 1 << 40}}
+	shortLimit := policy.Limits{Limits: sandbox.Limits{HookTime: 300 * time.Millisecond, Fuel: 1 << 40}}
 	small := policy.Limits{InputBytes: 10_000, OutputBytes: 10_000, ReplyBytes: 10_000}
 	for name, tc := range map[string]struct {
 		want   string
@@ -449,16 +449,16 @@ func TestExtismAttacks(t *testing.T) {
 				p.do(opConst, 0, 0, 1, 1)
 			}
 		}},
-		"alloc and free for ever": {"ran longer than", ending.StageHook, hasty, func(p *program) {
+		"alloc and free for ever": {"ran longer than", ending.StageHook, shortLimit, func(p *program) {
 			p.do(opConst, 0, 0, 1, 1<<20)
 			p.do(opAlloc, 1, 0, 2)
 			p.do(opFree, 2, 0, 0)
 			p.do(opBack, 0, 0, 0, 2)
 		}},
-		"read for ever":       {"ran longer than", ending.StageHook, hasty, func(p *program) { p.do(opInputLoad64, 0, 0, 1); p.do(opBack, 0, 0, 0, 1) }},
+		"read for ever":       {"ran longer than", ending.StageHook, shortLimit, func(p *program) { p.do(opInputLoad64, 0, 0, 1); p.do(opBack, 0, 0, 0, 1) }},
 		"read with fuel":      {"used more than its 1000000 fuel", ending.StageHook, policy.Limits{Limits: sandbox.Limits{Fuel: 1_000_000}}, func(p *program) { p.do(opInputLoad64, 0, 0, 1); p.do(opBack, 0, 0, 0, 1) }},
 		"host calls for ever": {"more than the limit host_calls of 10000", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opLogInfo, 0, 0, 0); p.do(opBack, 0, 0, 0, 1) }},
-		"a loop":              {"ran longer than", ending.StageHook, hasty, func(p *program) { p.do(opBack, 0, 0, 0) }},
+		"a loop":              {"ran longer than", ending.StageHook, shortLimit, func(p *program) { p.do(opBack, 0, 0, 0) }},
 		"recursion":           {"its calls nest too deep", ending.StageHook, policy.Limits{}, func(p *program) { p.do(opRecurse, 0, 0, 0) }},
 		"all memory, then a trap": {"refused memory beyond 64 MiB", ending.StageHook, policy.Limits{}, func(p *program) {
 			p.do(opGrow, 0, 0, 0)

@@ -409,9 +409,9 @@ func TestExtismStreams(t *testing.T) {
 			`{"call1":"b","call2":"c","call3":"d","arg3":{"chunks":[{"kind":"text","text":"mine"}]},"call4":"c","call5":"c"}`,
 		),
 	)
-	heard, res, err := streams(t.Context(), r, func() {}, "theirs")
+	received, res, err := streams(t.Context(), r, func() {}, "theirs")
 	require.NoError(t, err)
-	require.Equal(t, []string{"mine"}, heard)
+	require.Equal(t, []string{"mine"}, received)
 	require.Equal(t, "mine", res.Message.Content.String())
 	logs := r.host.logs()
 	require.Len(t, logs, 5)

@@ -75,9 +75,9 @@ func everyHook(t *testing.T, name string) []byte {
 	return b
 }
 
-// saying returns says.wasm with other data: the answers to describe and to hooks, {} if empty, and
+// answering returns says.wasm with other data: the answers to describe and to hooks, {} if empty, and
 // the hooks' result.
-func saying(t *testing.T, describe, answer string, returns int) []byte {
+func answering(t *testing.T, describe, answer string, returns int) []byte {
 	t.Helper()
 	b := everyHook(t, "says.wasm")
 	if answer == "" {

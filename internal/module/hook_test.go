@@ -27,7 +27,7 @@ func do(letter string) string { return fmt.Sprintf(`{"do":%q}`, letter) }
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}})
-	hasty := load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{HookTime: 50 * time.Millisecond}})
+	shortLimit := load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{HookTime: 50 * time.Millisecond}})
 	roomy := load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{MemoryBytes: 256 << 20}})
 	for name, tc := range map[string]struct {
 		letter, want string
@@ -35,7 +35,7 @@ func TestFaults(t *testing.T) {
 		module       *Module
 	}{
 		"trap":                {"t", "unreachable executed", sandbox.FaultTrap, m},
-		"loop":                {"l", "ran longer than 50ms", sandbox.FaultTimeout, hasty},
+		"loop":                {"l", "ran longer than 50ms", sandbox.FaultTimeout, shortLimit},
 		"recursion":           {"d", "nest too deep", sandbox.FaultStack, m},
 		"memory":              {"m", "refused memory beyond 64 MiB", sandbox.FaultMemory, m},
 		"write out of bounds": {"p", "agent_middleware_v1.write: 32 bytes at 0xfffffff0 do not lie in the memory", sandbox.FaultBounds, m},
@@ -80,7 +80,11 @@ func TestFaults(t *testing.T) {
 // TestInvalidAnswersAreCounted checks that the entry's statistics count a nonsensical answer as a fault.
 func TestInvalidAnswersAreCounted(t *testing.T) {
 	t.Parallel()
-	m, err := loadBytes(t, saying(t, "{}", `{"respond":{"role":"user","content":"I am the model"}}`, 0), policy.Limits{})
+	m, err := loadBytes(
+		t,
+		answering(t, "{}", `{"respond":{"role":"user","content":"I am the model"}}`, 0),
+		policy.Limits{},
+	)
 	require.NoError(t, err)
 	r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, m, "{}"), OnFault: hook.Skip})
 	for range 2 {

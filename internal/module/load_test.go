@@ -89,7 +89,7 @@ func TestDescribe(t *testing.T) {
 	t.Parallel()
 	m, err := loadBytes(
 		t,
-		saying(
+		answering(
 			t,
 			`{"name":"guard","version":"1.2.0","description":"Keeps rules.","requires":["gate_tool","messages","hold_stream"],
 		"hooks":["configure","before_agent","gate_tool"],"messages":"lazy","events":["tool_call"],"hold_stream":true,"color":"red"}`,
@@ -108,11 +108,11 @@ func TestDescribe(t *testing.T) {
 	require.Equal(t, m.Digest(), d.Digest)
 	require.True(t, d.HoldStream)
 
-	m, err = loadBytes(t, saying(t, "{}", "", 0), policy.Limits{})
+	m, err = loadBytes(t, answering(t, "{}", "", 0), policy.Limits{})
 	require.NoError(t, err)
 	require.Equal(t, calledHooks(), m.Hooks(), "without hooks, all exports that are hooks")
 
-	m, err = loadBytes(t, saying(t, `{"hooks":[]}`, "", 0), policy.Limits{})
+	m, err = loadBytes(t, answering(t, `{"hooks":[]}`, "", 0), policy.Limits{})
 	require.NoError(t, err)
 	require.Empty(t, m.Hooks())
 	require.NotNil(t, m.Hooks())
@@ -136,7 +136,7 @@ func TestDescribeRefused(t *testing.T) {
 		`{"name":"` + strings.Repeat("n", 129) + `"}`:          "describe: name has 129 bytes; at most 128 are allowed",
 	} {
 		// The first occurrence is the export.
-		b := bytes.Replace(saying(t, describe, "", 0), []byte("translate_after"), []byte("translate_later"), 1)
+		b := bytes.Replace(answering(t, describe, "", 0), []byte("translate_after"), []byte("translate_later"), 1)
 		_, err := loadBytes(t, b, policy.Limits{})
 		var refused *verify.RefusedError
 		require.ErrorAs(t, err, &refused, describe)
@@ -149,10 +149,10 @@ func TestDescribeRefused(t *testing.T) {
 // if one is available too early.
 func TestBuilding(t *testing.T) {
 	t.Parallel()
-	var heard bytes.Buffer
+	var received bytes.Buffer
 	l, err := NewLoader(
 		t.Context(),
-		&LoaderOptions{Logger: slog.New(slog.NewTextHandler(&heard, &slog.HandlerOptions{Level: slog.LevelDebug}))},
+		&LoaderOptions{Logger: slog.New(slog.NewTextHandler(&received, &slog.HandlerOptions{Level: slog.LevelDebug}))},
 	)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close(context.Background())) }()
@@ -163,7 +163,7 @@ func TestBuilding(t *testing.T) {
 		`{"code":"unavailable","message":"model is not available while the module's image is built"}`,
 		string(m.Description().ConfigSchema),
 	)
-	require.Contains(t, heard.String(), "text=started")
+	require.Contains(t, received.String(), "text=started")
 
 	one, two := configure(t, m, `{"a":1}`), configure(t, m, `{"b":22}`)
 	for range 2 {
@@ -178,10 +178,10 @@ func TestBuilding(t *testing.T) {
 // TestBuildingLogs checks that modules cannot log errors to the operator's log.
 func TestBuildingLogs(t *testing.T) {
 	t.Parallel()
-	var heard bytes.Buffer
+	var received bytes.Buffer
 	l, err := NewLoader(
 		t.Context(),
-		&LoaderOptions{Logger: slog.New(slog.NewJSONHandler(&heard, &slog.HandlerOptions{Level: slog.LevelDebug}))},
+		&LoaderOptions{Logger: slog.New(slog.NewJSONHandler(&received, &slog.HandlerOptions{Level: slog.LevelDebug}))},
 	)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close(context.Background())) }()
@@ -189,7 +189,7 @@ func TestBuildingLogs(t *testing.T) {
 for (const level of ["debug", "info", "warn", "error"]) console[level](level + "\n{\"level\":\"ERROR\"}");
 export default { gateTool() {} };`, policy.Limits{})
 	levels := map[string]string{}
-	for line := range strings.Lines(heard.String()) {
+	for line := range strings.Lines(received.String()) {
 		var said struct {
 			Msg, Level, Text string
 			Own              string `json:"module_level"`

@@ -182,13 +182,13 @@ func (l *Loader) finish(ctx context.Context, m *Module, b []byte) (*Module, erro
 
 // readModule reads a module's file, up to the limit module_bytes.
 func readModule(path string, limits policy.Limits) ([]byte, error) {
-	most := limits.ModuleBytes
-	if most == 0 {
-		most = sandbox.DefaultModuleBytes
+	limit := limits.ModuleBytes
+	if limit == 0 {
+		limit = sandbox.DefaultModuleBytes
 	}
-	b, err := readFile(path, most)
+	b, err := readFile(path, limit)
 	if errors.Is(err, errTooLarge) {
-		return nil, refuse(path, fmt.Sprintf("has more bytes than the limit module_bytes of %d", most),
+		return nil, refuse(path, fmt.Sprintf("has more bytes than the limit module_bytes of %d", limit),
 			"strip debug information (Go: -ldflags='-s -w'; Rust: strip = true), or raise the limit")
 	}
 	return b, err
@@ -197,7 +197,7 @@ func readModule(path string, limits policy.Limits) ([]byte, error) {
 var errTooLarge = errors.New("too large")
 
 // readFile reads a regular file of at most limit bytes.
-func readFile(path string, most int64) ([]byte, error) {
+func readFile(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -215,15 +215,15 @@ func readFile(path string, most int64) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, refuse(path, "is not a regular file", "name a .wasm file")
 	}
-	if info.Size() > most {
+	if info.Size() > limit {
 		return nil, errTooLarge
 	}
 	b := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead)) // sized up front: growing would copy megabytes
-	_, err = b.ReadFrom(io.LimitReader(f, most+1))
+	_, err = b.ReadFrom(io.LimitReader(f, limit+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("load module: %w", err)
-	case int64(b.Len()) > most:
+	case int64(b.Len()) > limit:
 		return nil, errTooLarge
 	}
 	return b.Bytes(), nil

@@ -24,8 +24,8 @@ const maxManifestExtra = 1 << 20
 // loadManifest loads the module that an Extism manifest names. Relative paths start at the
 // manifest's directory.
 func (l *Loader) loadManifest(ctx context.Context, path string, limits policy.Limits) (*Module, error) {
-	most := cmp.Or(limits.ModuleBytes, sandbox.DefaultModuleBytes)
-	b, err := readFile(path, most*4/3+maxManifestExtra) // embedded data is in base64
+	limit := cmp.Or(limits.ModuleBytes, sandbox.DefaultModuleBytes)
+	b, err := readFile(path, limit*4/3+maxManifestExtra) // embedded data is in base64
 	if errors.Is(err, errTooLarge) {
 		return nil, refuse(path, "is too large for a manifest", "name the module with path instead of data")
 	}

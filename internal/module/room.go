@@ -104,14 +104,14 @@ func (r *Room) Take(ctx context.Context, of hook.Own) (release func(), err error
 		) + r.under[hook.OwnTool]*p.within(
 			hook.OwnTool,
 		)
-		if most := p.module.limits.Instances; n > 0 && has+n > most {
+		if limit := p.module.limits.Instances; n > 0 && has+n > limit {
 			return nil, &abi.Error{
 				Code: abi.CodeLimit,
 				Message: fmt.Sprintf(
 					"%s: %s may have %d instances in a run, and the call might need more; raise its limit instances",
 					of,
 					p.entry,
-					most,
+					limit,
 				),
 			}
 		}
@@ -126,7 +126,7 @@ func (r *Room) Take(ctx context.Context, of hook.Own) (release func(), err error
 		r.reserved--
 	default:
 		if free, err = r.loader.sandbox.Reserve(sandbox.WithReservation(ctx), bytes); err != nil {
-			return nil, noRoom(of, err)
+			return nil, roomError(of, err)
 		}
 	}
 	r.under[of]++
@@ -141,7 +141,7 @@ func (r *Room) Take(ctx context.Context, of hook.Own) (release func(), err error
 	}), nil
 }
 
-func noRoom(of hook.Own, err error) *abi.Error {
+func roomError(of hook.Own, err error) *abi.Error {
 	var never *sandbox.TooLargeError
 	if errors.As(err, &never) {
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("%s: the call %v", of, err)}

@@ -20,8 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// says runs a script's before_agent, whose body returns a value, and returns that value as JSON.
-func says(t *testing.T, l *Loader, body string) string {
+// runScript runs a script's before_agent, whose body returns a value, and returns that value as JSON.
+func runScript(t *testing.T, l *Loader, body string) string {
 	t.Helper()
 	m := loadScript(
 		t,
@@ -58,17 +58,17 @@ func TestScriptContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, tc.want, says(t, l, tc.body))
+			require.Equal(t, tc.want, runScript(t, l, tc.body))
 		})
 	}
 	require.Equal(
 		t,
-		says(t, l, "return [Math.random(), Math.random()]"),
-		says(t, l, "return [Math.random(), Math.random()]"),
+		runScript(t, l, "return [Math.random(), Math.random()]"),
+		runScript(t, l, "return [Math.random(), Math.random()]"),
 		"the run determines it",
 	)
 	var draws []float64
-	require.NoError(t, json.Unmarshal([]byte(says(t, l, "return [Math.random(), Math.random()]")), &draws))
+	require.NoError(t, json.Unmarshal([]byte(runScript(t, l, "return [Math.random(), Math.random()]")), &draws))
 	require.NotEqual(t, draws[0], draws[1])
 	require.Less(t, draws[0], 1.0)
 }
@@ -150,9 +150,9 @@ export default defineMiddleware({
     if (stream.recv() !== undefined) throw new TypeError("the end comes once");
   },
 });`, policy.Limits{})
-	heard, res, err := streams(t.Context(), open(t, configure(t, m, "")), func() {}, "one ", "two ä")
+	received, res, err := streams(t.Context(), open(t, configure(t, m, "")), func() {}, "one ", "two ä")
 	require.NoError(t, err)
-	require.Equal(t, "ONE TWO Ä(9)", strings.Join(heard, ""))
+	require.Equal(t, "ONE TWO Ä(9)", strings.Join(received, ""))
 	require.Equal(t, "ONE TWO Ä(9)", res.Message.Content.String())
 }
 

@@ -49,7 +49,7 @@ func loadScript(t *testing.T, l *Loader, text string, limits policy.Limits) *Mod
 	return m
 }
 
-// hook returns a script with a before_agent.
+// beforeAgentScript returns a script with a before_agent hook.
 func beforeAgentScript(body string) string {
 	return "export default {\n  beforeAgent(input, ctx) {\n" + body + "\n  },\n};\n"
 }
@@ -98,25 +98,25 @@ func TestScriptFaults(t *testing.T) {
 	l := newScriptLoader(t)
 	patient := policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}}
 	// With limited fuel the hook always ends at the same position.
-	hasty := policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}
+	shortLimit := policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}
 	const usedUp = "used more than its 50000000 fuel"
 	for name, tc := range map[string]struct {
 		body, want string
 		limits     policy.Limits
 	}{
-		"loop":                     {"for (;;) Math.abs(1);", usedUp + " (guard.ts:3:15)", hasty},
-		"empty loop":               {"for (;;);", usedUp, hasty},
-		"loop of promises":         {"const f = () => Promise.resolve().then(f); f();", usedUp, hasty},
-		"loop that catches":        {"for (;;) try { null.x } catch {}", usedUp, hasty},
-		"loop in a getter":         {"const e = new TypeError('x'); Object.defineProperty(e, 'message', { get() { for (;;); } }); throw e;", usedUp, hasty},
-		"loop in toString":         {"ctx.emit({ toJSON() { for (;;); } }, 1);", usedUp, hasty},
-		"loop in toJSON":           {"return { toJSON() { for (;;); } };", usedUp, hasty},
-		"goes on after it is over": {"const f = async () => { for (;;); }; return f().catch(() => ({}));", usedUp, hasty},
-		"loop in then":             {"return { then() { for (;;); } };", usedUp, hasty},
-		"regular expression":       {"/^(a+)+$/.test('a'.repeat(40) + 'b');", usedUp, hasty},
-		"large number":             {"let n = 3n; for (;;) n *= n;", usedUp, hasty},
-		"sort":                     {"const a = Array.from({ length: 1e6 }, (_, i) => -i); for (;;) a.sort((x, y) => x - y);", usedUp, hasty},
-		"fill":                     {"const a = new Uint8Array(1e6); for (;;) a.fill(1);", usedUp, hasty},
+		"loop":                     {"for (;;) Math.abs(1);", usedUp + " (guard.ts:3:15)", shortLimit},
+		"empty loop":               {"for (;;);", usedUp, shortLimit},
+		"loop of promises":         {"const f = () => Promise.resolve().then(f); f();", usedUp, shortLimit},
+		"loop that catches":        {"for (;;) try { null.x } catch {}", usedUp, shortLimit},
+		"loop in a getter":         {"const e = new TypeError('x'); Object.defineProperty(e, 'message', { get() { for (;;); } }); throw e;", usedUp, shortLimit},
+		"loop in toString":         {"ctx.emit({ toJSON() { for (;;); } }, 1);", usedUp, shortLimit},
+		"loop in toJSON":           {"return { toJSON() { for (;;); } };", usedUp, shortLimit},
+		"goes on after it is over": {"const f = async () => { for (;;); }; return f().catch(() => ({}));", usedUp, shortLimit},
+		"loop in then":             {"return { then() { for (;;); } };", usedUp, shortLimit},
+		"regular expression":       {"/^(a+)+$/.test('a'.repeat(40) + 'b');", usedUp, shortLimit},
+		"large number":             {"let n = 3n; for (;;) n *= n;", usedUp, shortLimit},
+		"sort":                     {"const a = Array.from({ length: 1e6 }, (_, i) => -i); for (;;) a.sort((x, y) => x - y);", usedUp, shortLimit},
+		"fill":                     {"const a = new Uint8Array(1e6); for (;;) a.fill(1);", usedUp, shortLimit},
 		"leak":                     {"const a = []; for (;;) a.push(new Array(1000).fill(a));", "out of memory (guard.ts:3:", patient},
 		"leak of a string":         {"let s = 'x'; for (;;) s += s + 'y';", "(guard.ts:3:", patient},
 		"leak that catches":        {"const a = []; for (;;) try { a.push(new Uint8Array(1e6)); } catch { break } for (;;) a.push({});", "out of memory", patient},

@@ -25,10 +25,10 @@ func (l *Loader) loadScript(ctx context.Context, src source, bundle []byte, limi
 		return nil, fmt.Errorf("load module %s: %w", src.name, err)
 	}
 	limits.ModuleBytes = cmp.Or(limits.ModuleBytes, sandbox.DefaultModuleBytes)
-	if most := limits.ModuleBytes; int64(len(bundle)) > most {
+	if limit := limits.ModuleBytes; int64(len(bundle)) > limit {
 		return nil, refuse(
 			src.name,
-			fmt.Sprintf("has %d bytes including its imports, more than the limit module_bytes of %d", len(bundle), most),
+			fmt.Sprintf("has %d bytes including its imports, more than the limit module_bytes of %d", len(bundle), limit),
 			"reduce its imports, or raise the limit",
 		)
 	}

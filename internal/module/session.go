@@ -182,17 +182,17 @@ func runFuelError(inv *invoke.Invocation, err error, left int64) error {
 // acquire returns an idle instance or a new one.
 func (s *session) acquire(ctx context.Context, inv *invoke.Invocation) (*worker, error) {
 	s.mu.Lock()
-	most := inv.Limits.Instances
+	limit := inv.Limits.Instances
 	switch {
 	case s.closed:
 		s.mu.Unlock()
 		return nil, sandbox.ErrClosed
-	case s.live >= most:
+	case s.live >= limit:
 		s.mu.Unlock()
 		return nil, &policy.LimitError{
 			Limit: "instances",
-			Max:   most,
-			What:  fmt.Sprintf("%d calls of the entry at once", most+1),
+			Max:   limit,
+			What:  fmt.Sprintf("%d calls of the entry at once", limit+1),
 		}
 	}
 	s.live++

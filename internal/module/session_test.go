@@ -234,13 +234,13 @@ func TestPrinted(t *testing.T) {
 func TestInputLimit(t *testing.T) {
 	t.Parallel()
 	long := chain.Start{Messages: conversation(strings.Repeat("long ", 1000))}
-	full, err := loadBytes(t, saying(t, `{}`, "", 0), policy.Limits{InputBytes: 4000})
+	full, err := loadBytes(t, answering(t, `{}`, "", 0), policy.Limits{InputBytes: 4000})
 	require.NoError(t, err)
 	_, err = open(t, configure(t, full, "")).BeforeAgent(t.Context(), long)
 	require.ErrorContains(t, err, "more than the limit input_bytes of 4000")
 	require.ErrorContains(t, err, `"messages": "lazy"`)
 
-	lazy, err := loadBytes(t, saying(t, `{"messages":"lazy"}`, "", 0), policy.Limits{InputBytes: 4000})
+	lazy, err := loadBytes(t, answering(t, `{"messages":"lazy"}`, "", 0), policy.Limits{InputBytes: 4000})
 	require.NoError(t, err)
 	r := open(t, configure(t, lazy, ""))
 	_, err = r.BeforeAgent(t.Context(), long)

@@ -12,8 +12,8 @@ import (
 
 // Bounds on the exports that are checked for misspelled hooks, and on the warnings.
 const (
-	maxSpelling     = 2000
-	maxSpellingTold = 8
+	maxSpelling         = 2000
+	maxSpellingWarnings = 8
 )
 
 // warnOfSpelling warns of exports that look like misspelled hooks, and of a module without any hook
@@ -22,21 +22,21 @@ func (m *Module) warnOfSpelling() {
 	if len(m.hooks) == 0 {
 		m.warn("describe: none of the hooks that the module exports is in its list of hooks, so the host never calls it")
 	}
-	told := 0
+	warned := 0
 	for i, e := range m.image.Exports() {
-		if i == maxSpelling || told == maxSpellingTold {
+		if i == maxSpelling || warned == maxSpellingWarnings {
 			return
 		}
-		if hook, ok := meant(e, m.transport.HookType()); ok && !m.has(hook) {
+		if hook, ok := likelyHook(e, m.transport.HookType()); ok && !m.has(hook) {
 			m.warn(fmt.Sprintf("exports %.64q, which is not a hook and is never called; did you mean %s?", e.Name, hook))
-			told++
+			warned++
 		}
 	}
 }
 
-// meant returns the hook that an export was probably meant to be: the export has the type of a hook
+// likelyHook returns the hook that an export was probably meant to be: the export has the type of a hook
 // and nearly its name.
-func meant(e verify.ExportInfo, hook verify.FuncType) (abi.Hook, bool) {
+func likelyHook(e verify.ExportInfo, hook verify.FuncType) (abi.Hook, bool) {
 	if e.Kind != "function" || contract.Known(abi.Hook(e.Name)) || !e.Type.Equal(hook) {
 		return "", false
 	}

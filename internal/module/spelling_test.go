@@ -24,16 +24,16 @@ func TestMisspelledHooks(t *testing.T) {
 		"qjs_eval":        "",
 		"after_model":     "", // correct
 	} {
-		got, ok := meant(verify.ExportInfo{Name: name, Kind: "function", Type: hook}, hook)
+		got, ok := likelyHook(verify.ExportInfo{Name: name, Kind: "function", Type: hook}, hook)
 		require.Equal(t, want, got, name)
 		require.Equal(t, want != "", ok, name)
 	}
-	_, ok := meant(verify.ExportInfo{Name: "beforeModel", Kind: "function"}, hook)
+	_, ok := likelyHook(verify.ExportInfo{Name: "beforeModel", Kind: "function"}, hook)
 	require.False(t, ok, "a hook has another type")
 }
 
 func TestNoHookToCall(t *testing.T) {
-	m, err := loadBytes(t, saying(t, `{"hooks":[]}`, "", 0), policy.Limits{})
+	m, err := loadBytes(t, answering(t, `{"hooks":[]}`, "", 0), policy.Limits{})
 	require.NoError(t, err)
 	require.Equal(
 		t,
@@ -52,7 +52,7 @@ func TestInvalidSchema(t *testing.T) {
 		`{"anyOf":[{"maxLength":-1}]}`:               `anyOf/0/maxLength is -1; want a whole number`,
 		`{"required":["a"],"properties":{"a":true}}`: "",
 	} {
-		_, err := loadBytes(t, saying(t, `{"config_schema":`+schema+`}`, "", 0), policy.Limits{})
+		_, err := loadBytes(t, answering(t, `{"config_schema":`+schema+`}`, "", 0), policy.Limits{})
 		if want == "" {
 			require.NoError(t, err, schema)
 			continue

@@ -29,15 +29,15 @@ func streams(
 	r *testRun,
 	listen func(),
 	pieces ...string,
-) (heard []string, res *abi.Response, err error) {
+) (received []string, res *abi.Response, err error) {
 	messages := conversation("hello")
 	res, _, err = r.CallModel(ctx, chain.ModelCall{
 		Request: chain.ModelRequest{Messages: messages, Stream: true}, State: messages,
-		Delivered: func() bool { return len(heard) > 0 },
+		Delivered: func() bool { return len(received) > 0 },
 		Out: func(_ context.Context, chunks []abi.Chunk, _ bool) error {
 			listen()
 			for _, c := range chunks {
-				heard = append(heard, c.Text)
+				received = append(received, c.Text)
 			}
 			return nil
 		},
@@ -49,15 +49,15 @@ func streams(
 			}
 			return &abi.Response{Message: abi.Assistant(strings.Join(pieces, "")), FinishReason: abi.FinishStop}, nil
 		}})
-	return heard, res, err
+	return received, res, err
 }
 
 func TestStream(t *testing.T) {
 	t.Parallel()
 	m := load(t, "stream.wasm", policy.Limits{})
-	heard, res, err := streams(t.Context(), open(t, configure(t, m, trap("0"))), func() {}, "a", "ä", "\x00\n\"")
+	received, res, err := streams(t.Context(), open(t, configure(t, m, trap("0"))), func() {}, "a", "ä", "\x00\n\"")
 	require.NoError(t, err)
-	require.Equal(t, "aä\x00\n\"", strings.Join(heard, ""))
+	require.Equal(t, "aä\x00\n\"", strings.Join(received, ""))
 	require.Equal(t, "aä\x00\n\"", res.Message.Content.String())
 
 	r := open(t, configure(t, m, trap("0")))
@@ -86,7 +86,7 @@ func TestStreamOfOwnTool(t *testing.T) {
 			Hooks:      []abi.Hook{contract.HookCallTool},
 		},
 	)
-	var heard []string
+	var received []string
 	o, err := r.CallTool(t.Context(), chain.ToolCall{
 		Call: abi.Call{
 			ID:        "c1",
@@ -96,12 +96,12 @@ func TestStreamOfOwnTool(t *testing.T) {
 		Out: func(_ context.Context, chunks []abi.Chunk, _ bool) error {
 			for _, c := range chunks {
 				require.Equal(t, "c1", c.CallID)
-				heard = append(heard, c.Text)
+				received = append(received, c.Text)
 			}
 			return nil
 		}})
 	require.NoError(t, err)
-	require.Equal(t, []string{"again ", "again "}, heard)
+	require.Equal(t, []string{"again ", "again "}, received)
 	require.Equal(t, "again again ", o.Result.Content.String())
 }
 
@@ -114,8 +114,8 @@ func TestStreamRepliesAreBounded(t *testing.T) {
 	for range 12 {
 		pieces = append(pieces, strings.Repeat("\x01", 200)) // each byte takes six in JSON
 	}
-	heard, res, err := streams(t.Context(), open(t, configure(t, m, trap("0"))), func() {}, pieces...)
-	require.Len(t, heard, len(pieces))
+	received, res, err := streams(t.Context(), open(t, configure(t, m, trap("0"))), func() {}, pieces...)
+	require.Len(t, received, len(pieces))
 	require.NoError(t, err)
 	require.Equal(t, strings.Join(pieces, ""), res.Message.Content.String())
 }
@@ -125,9 +125,9 @@ func TestStreamTime(t *testing.T) {
 	t.Parallel()
 	const limit = 100 * time.Millisecond
 	m := load(t, "stream.wasm", policy.Limits{Limits: sandbox.Limits{HookTime: limit}})
-	heard, _, err := streams(t.Context(), open(t, configure(t, m, trap("0"))), func() { time.Sleep(2 * limit) }, "a")
+	received, _, err := streams(t.Context(), open(t, configure(t, m, trap("0"))), func() { time.Sleep(2 * limit) }, "a")
 	require.NoError(t, err)
-	require.Equal(t, []string{"a"}, heard)
+	require.Equal(t, []string{"a"}, received)
 }
 
 // TestStreamFaults checks a stream whose guest traps, and its replay.
@@ -145,8 +145,8 @@ func TestStreamFaults(t *testing.T) {
 			if skip {
 				e.OnFault = hook.Skip
 			}
-			heard, res, err := streams(t.Context(), openRun(t, e), func() {}, piece, piece, piece)
-			require.Equal(t, []string{piece}, heard)
+			received, res, err := streams(t.Context(), openRun(t, e), func() {}, piece, piece, piece)
+			require.Equal(t, []string{piece}, received)
 			if skip {
 				require.NoError(t, err)
 				require.Len(t, res.Message.Content.String(), 3*len(piece))

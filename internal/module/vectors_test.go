@@ -118,7 +118,7 @@ func vectorAnswer(t *testing.T, v *vector, shape [2]any) {
 	}
 	hooks, err := abijson.Marshal(abi.Description{Hooks: []abi.Hook{v.Hook}})
 	require.NoError(t, err)
-	m, err := loadBytes(t, unconfigured(t, saying(t, string(hooks), answer, returns)), policy.Limits{})
+	m, err := loadBytes(t, unconfigured(t, answering(t, string(hooks), answer, returns)), policy.Limits{})
 	require.NoError(t, err)
 	session, err := configure(t, m, "").Open(t.Context(), "guard", "run-7")
 	require.NoError(t, err)

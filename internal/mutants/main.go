@@ -39,7 +39,7 @@ func run(ctx context.Context, jobs int, all bool, words []string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	l := &laboratory{root: ".", work: work, all: all}
+	l := &workspace{root: ".", work: work, all: all}
 	began := time.Now()
 	red, err := l.redCases(ctx, "none", nil)
 	switch {
@@ -89,11 +89,11 @@ func choose(words []string) []fault {
 
 // few returns the names of the first three cases and the number of the others.
 func few(cases []string) string {
-	const most = 3
-	if len(cases) <= most {
+	const limit = 3
+	if len(cases) <= limit {
 		return strings.Join(cases, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(cases[:most], ", "), len(cases)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(cases[:limit], ", "), len(cases)-limit)
 }
 
 // A result holds the cases that failed with a fault, or the error if none did.
@@ -103,7 +103,7 @@ type result struct {
 }
 
 // try tries faults, with the given number of concurrent jobs.
-func (l *laboratory) try(ctx context.Context, jobs int, faults []fault) []result {
+func (l *workspace) try(ctx context.Context, jobs int, faults []fault) []result {
 	out := make([]result, len(faults))
 	slots := make(chan struct{}, max(1, jobs))
 	var wg sync.WaitGroup

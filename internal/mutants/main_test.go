@@ -13,7 +13,7 @@ import (
 // "make mutants" checks that the cases detect the faults.
 func TestFaultsFit(t *testing.T) {
 	t.Parallel()
-	l := &laboratory{root: "../.."}
+	l := &workspace{root: "../.."}
 	names := map[string]bool{}
 	for _, f := range faults {
 		_, b, err := l.apply(&f)

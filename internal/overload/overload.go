@@ -165,17 +165,17 @@ func (m *Manager) step(now time.Time) {
 
 // measure reads all gauges and updates the state with the one under the highest pressure.
 func (m *Manager) measure() State {
-	most := State{}
+	limit := State{}
 	for _, g := range m.gauges {
 		used, ok := g.used()
-		if p := float64(used) / float64(g.limit); ok && p >= most.Pressure {
-			most.Pressure, most.Limited, most.Used, most.Limit = p, g.name, used, g.limit
+		if p := float64(used) / float64(g.limit); ok && p >= limit.Pressure {
+			limit.Pressure, limit.Limited, limit.Used, limit.Limit = p, g.name, used, g.limit
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := &m.state
-	s.Pressure, s.Limited, s.Used, s.Limit = most.Pressure, most.Limited, most.Used, most.Limit
+	s.Pressure, s.Limited, s.Used, s.Limit = limit.Pressure, limit.Limited, limit.Used, limit.Limit
 	s.Rejecting = s.Pressure >= RejectAt || s.Rejecting && s.Pressure > RejectAt-hysteresis
 	s.Evicting = s.Pressure >= EvictAt
 	return *s

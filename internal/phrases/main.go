@@ -97,7 +97,7 @@ func search() (map[string][]string, error) {
 		line := 0
 		for text := range strings.Lines(string(src)) {
 			line++
-			if isProse(file, text) && offends(text) {
+			if isProse(file, text) && matches(text) {
 				found[file] = append(found[file], fmt.Sprintf("%d: %s", line, strings.TrimSpace(text)))
 			}
 		}
@@ -128,7 +128,7 @@ var phrases = []*regexp.Regexp{
 	regexp.MustCompile(`// [A-Za-z]+ (is|are) (what|who|how|where|those|that|whether|when)\b`),
 }
 
-func offends(line string) bool {
+func matches(line string) bool {
 	return slices.ContainsFunc(phrases, func(p *regexp.Regexp) bool { return p.MatchString(line) })
 }
 

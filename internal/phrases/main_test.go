@@ -17,7 +17,7 @@ func TestOffends(t *testing.T) {
 		"// drainTimeout bounds reading from the pipe.": false,
 		"// Close releases what the module holds.":      false,
 	} {
-		require.Equal(t, want, isProse("a.go", line) && offends(line), line)
+		require.Equal(t, want, isProse("a.go", line) && matches(line), line)
 	}
 	require.False(t, isProse("a.go", `	s := "nobody"`))
 	require.True(t, isProse("a.md", "nobody"))

@@ -178,13 +178,13 @@ func FuzzText(f *testing.F) {
 		if err != nil || out == text || len(text) > 100 {
 			return
 		}
-		require.True(t, says(text, k), "%q does not hold %q, and became %q", text, secret, out)
+		require.True(t, containsSecret(text, k), "%q does not hold %q, and became %q", text, secret, out)
 	})
 }
 
-// says reports whether s spells the secret. It is a slow second implementation: it removes escapes
+// containsSecret reports whether s spells the secret. It is a slow second implementation: it removes escapes
 // one by one, in any order, and searches each result.
-func says(s string, k *Secret) bool {
+func containsSecret(s string, k *Secret) bool {
 	seen := map[string]bool{}
 	var try func(s string) bool
 	try = func(s string) bool {

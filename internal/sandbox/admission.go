@@ -132,18 +132,18 @@ func (a *admission) reserve(ctx context.Context, sizes []int64) (int, func(), er
 	}
 	smallest, tenant := sizes[0], tenantOf(ctx).Name
 	a.mu.Lock()
-	most := a.share(tenant)
-	left := min(a.free, most-a.held[tenant])
+	limit := a.share(tenant)
+	left := min(a.free, limit-a.held[tenant])
 	switch {
 	case a.closed:
 		a.mu.Unlock()
 		return 0, nil, ErrClosed
-	case smallest > most:
+	case smallest > limit:
 		a.mu.Unlock()
-		return 0, nil, &TooLargeError{Bytes: smallest, All: most}
+		return 0, nil, &TooLargeError{Bytes: smallest, All: limit}
 	case holdsMemory(ctx) && (a.contended() || smallest > left):
 		a.mu.Unlock()
-		return 0, nil, &NoRoomError{Bytes: smallest, Free: left, All: most}
+		return 0, nil, &NoRoomError{Bytes: smallest, Free: left, All: limit}
 	}
 	r := &reservation{sizes: sizes, tenant: tenant, nested: holdsMemory(ctx), done: make(chan struct{})}
 	a.waiting = append(a.waiting, r)

@@ -73,8 +73,8 @@ func TestCloseStopsChildren(t *testing.T) {
 func TestAbandonedCompilation(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, Options{CompileChild: &child.Options{Timeout: time.Hour, MaxProcesses: 1}})
-	first, leaveFirst := context.WithCancel(t.Context())
-	second, leaveSecond := context.WithCancel(t.Context())
+	first, cancelFirst := context.WithCancel(t.Context())
+	second, cancelSecond := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for _, ctx := range []context.Context{first, second} {
 		wg.Go(func() {
@@ -89,10 +89,10 @@ func TestAbandonedCompilation(t *testing.T) {
 		return n
 	}
 	require.Eventually(t, func() bool { return s.children.InUse() == 1 && refs() == 2 }, 5*time.Minute, time.Millisecond)
-	leaveFirst()
+	cancelFirst()
 	require.Eventually(t, func() bool { return refs() == 1 }, time.Minute, time.Millisecond)
 	require.Equal(t, 1, s.children.InUse(), "another caller still waits for it")
-	leaveSecond()
+	cancelSecond()
 	wg.Wait()
 	require.Eventually(t, func() bool { return s.children.InUse() == 0 }, 5*time.Minute, time.Millisecond)
 	load(t, s, module(nil), Limits{})
@@ -112,8 +112,8 @@ func TestRunJob(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoChildren)
 }
 
-// whereJob is a job that returns its working directory.
-func whereJob([]byte) ([]byte, error) {
+// threadJob is a job that returns its working directory.
+func threadJob([]byte) ([]byte, error) {
 	dir, err := os.Getwd()
 	return []byte(dir), err
 }

@@ -42,7 +42,7 @@ func (s *Sandbox) acquire(ctx context.Context, b []byte) (*codeRef, error) {
 		if !s.enterCompilation() {
 			return nil, ErrClosed
 		}
-		defer s.leaveCompilation()
+		defer s.endCompilation()
 		m, err := s.compile(ctx, digest, b)
 		if err != nil {
 			return nil, err
@@ -62,8 +62,8 @@ func (s *Sandbox) enterCompilation() bool {
 	return true
 }
 
-// leaveCompilation reverts enterCompilation.
-func (s *Sandbox) leaveCompilation() {
+// endCompilation reverts enterCompilation.
+func (s *Sandbox) endCompilation() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.compiling--

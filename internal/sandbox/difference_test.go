@@ -67,7 +67,7 @@ func TestDifferenceAnew(t *testing.T) {
 	t.Parallel()
 	eachPlatform(t, func(t *testing.T, opts Options) {
 		base := snapshotted(t, opts, growing())
-		anew := func(parameter uint64) *Image {
+		fresh := func(parameter uint64) *Image {
 			im, err := base.PrepareAnew(t.Context(), InstanceConfig{}, func(ctx context.Context, in *Instance) error {
 				_, err := in.Call(ctx, "hook", parameter)
 				return err
@@ -77,7 +77,7 @@ func TestDifferenceAnew(t *testing.T) {
 			return im
 		}
 		const first = 2 * image.MaxCopied / pageBytes
-		im := anew(3)
+		im := fresh(3)
 		require.Less(t, im.pool.snapshot.Bytes(), int64(100))
 		again, err := im.PrepareAnew(t.Context(), InstanceConfig{}, func(context.Context, *Instance) error { return nil })
 		require.NoError(t, err)

@@ -108,8 +108,8 @@ func TestMemoryLimit(t *testing.T) {
 	require.Equal(t, []uint64{15}, call(t, in, "grow", 0))
 	require.Equal(t, []uint64{16}, call(t, in, "grow_all"), "16 pages of 64 KiB")
 	require.EqualValues(t, 1<<20, in.Report().Memory)
-	_, most := in.Image().Memory()
-	require.EqualValues(t, 1<<20, most)
+	_, limit := in.Image().Memory()
+	require.EqualValues(t, 1<<20, limit)
 }
 
 func TestAbort(t *testing.T) {
@@ -306,7 +306,7 @@ func TestLoopOfImports(t *testing.T) {
 	t.Parallel()
 	in := guest(t, InstanceConfig{Value: &testValue{
 		call: func(context.Context, *Guest, uint32) uint32 { return 0 },
-	}}, Limits{HookTime: 20 * maxLap})
+	}}, Limits{HookTime: 20 * maxAdvance})
 	_, err := in.Call(t.Context(), "call_loop")
 	requireFault(t, in, err, FaultTimeout, "ran longer than 500ms")
 	require.Greater(t, in.Report().HostCalls, 10, "also on a machine that lets others run between any two of them")

@@ -42,8 +42,8 @@ func TestOldInstancesRetire(t *testing.T) {
 func TestIdleBudget(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		bytes int64
-		kept  int
+		bytes    int64
+		retained int
 	}{
 		"two":  {2 * 131072, 2}, // the guest has 2 pages of 64 KiB
 		"none": {-1, 0},
@@ -59,7 +59,7 @@ func TestIdleBudget(t *testing.T) {
 			for _, in := range live {
 				in.Close()
 			}
-			require.Equal(t, tc.kept, im.pool.count())
+			require.Equal(t, tc.retained, im.pool.count())
 			im.Close()
 			require.Zero(t, s.idleBudget.used)
 		})
@@ -170,9 +170,9 @@ func TestIdleStacks(t *testing.T) {
 	require.Equal(t, []uint64{3}, call(t, in, "hook", 3))
 	few, ok := engine.StackBytes(in.core.function("hook"))
 	require.True(t, ok)
-	kept := in.core
+	retained := in.core
 	in.Close()
-	require.Len(t, kept.functions, 1)
+	require.Len(t, retained.functions, 1)
 	require.GreaterOrEqual(t, im.pool.idle[0].bytes, few)
 
 	in, err = im.Instantiate(t.Context(), InstanceConfig{})
@@ -182,7 +182,7 @@ func TestIdleStacks(t *testing.T) {
 	require.True(t, ok)
 	require.Greater(t, many, int64(maxIdleStack))
 	in.Close()
-	require.Empty(t, kept.functions)
+	require.Empty(t, retained.functions)
 	require.Less(t, im.pool.idle[0].bytes, many)
 }
 

@@ -130,8 +130,8 @@ func (p *Profile) enter(in *Instance, function uint32) {
 	in.profiled = append(in.profiled, profileFrame{node: p.node(in, function), began: in.usedNow()})
 }
 
-// leave notes the end of the innermost function, when the call had used this fuel.
-func (p *Profile) leave(in *Instance, used int64) {
+// endCall notes the end of the innermost function, when the call had used this fuel.
+func (p *Profile) endCall(in *Instance, used int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := len(in.profiled) - 1
@@ -146,7 +146,7 @@ func (p *Profile) leave(in *Instance, used int64) {
 // finish ends the functions that did not return, because the call was ended in them.
 func (p *Profile) finish(in *Instance) {
 	for len(in.profiled) > 0 {
-		p.leave(in, int64(in.report.Fuel))
+		p.endCall(in, int64(in.report.Fuel))
 	}
 }
 
@@ -192,7 +192,7 @@ func (l *listener) Before(
 // After implements [experimental.FunctionListener].
 func (l *listener) After(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64) {
 	if in := profiledIn(ctx); in != nil {
-		l.p.leave(in, in.usedNow())
+		l.p.endCall(in, in.usedNow())
 	}
 }
 

@@ -279,8 +279,8 @@ func (s *Sandbox) enter(in *Instance) bool {
 	return true
 }
 
-// leave reverts enter.
-func (s *Sandbox) leave(in *Instance) {
+// endCall reverts enter.
+func (s *Sandbox) endCall(in *Instance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.live, in)

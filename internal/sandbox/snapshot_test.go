@@ -115,8 +115,8 @@ func TestInstancesAreClean(t *testing.T) {
 				require.Contains(t, im.Reset().Method, "copies all of it back")
 			} else {
 				require.Equal(t, "copies back the pages it wrote to", im.Reset().Method)
-				kept := im.pool.idle[0]
-				require.EqualValues(t, int64(2*os.Getpagesize())+kept.core.trimStacks(), kept.bytes)
+				retained := im.pool.idle[0]
+				require.EqualValues(t, int64(2*os.Getpagesize())+retained.core.trimStacks(), retained.bytes)
 			}
 			require.EqualValues(t, 2*image.MaxCopied, im.Reset().ImageBytes)
 		}

@@ -2,10 +2,10 @@ package sandbox
 
 import "time"
 
-// maxLap is the maximum time between two readings that counts as the guest's. A slice of
+// maxAdvance is the maximum time between two readings that counts as the guest's. A slice of
 // fuel, or an import that does not wait, takes less, whatever the guest does. If one
 // takes longer, the machine or this process has run something else meanwhile.
-const maxLap = 25 * time.Millisecond
+const maxAdvance = 25 * time.Millisecond
 
 // stopwatch measures the guest's own time in a call.
 type stopwatch struct {
@@ -46,7 +46,7 @@ func (w *stopwatch) resume() {
 }
 
 func (w *stopwatch) toggle() {
-	w.lap(w.now())
+	w.advance(w.now())
 	if w.running = !w.running; w.running {
 		w.mark()
 	}
@@ -71,12 +71,12 @@ func (w *stopwatch) worked(since time.Duration) time.Duration {
 	return busy - w.busy - max(0, since-w.marked)
 }
 
-// lap counts the time since the last reading.
-func (w *stopwatch) lap(now time.Duration) {
+// advance counts the time since the last reading.
+func (w *stopwatch) advance(now time.Duration) {
 	passed := now - w.since
 	w.since = now
 	if w.running {
-		own := min(passed, maxLap)
+		own := min(passed, maxAdvance)
 		w.used += own
 		passed -= own
 	}
@@ -92,7 +92,7 @@ func (w *stopwatch) stop() {
 // ran returns the guest's running time so far.
 func (w *stopwatch) ran() time.Duration {
 	if w.running {
-		w.lap(w.now())
+		w.advance(w.now())
 	}
 	return w.used
 }

@@ -27,7 +27,7 @@ func TestThreadTimeAtMost(t *testing.T) {
 	}
 }
 
-// TestStopwatchOnBusyMachine checks that time beyond maxLap between two readings does not count
+// TestStopwatchOnBusyMachine checks that time beyond maxAdvance between two readings does not count
 // as the guest's: others used the processor.
 func TestStopwatchOnBusyMachine(t *testing.T) {
 	t.Parallel()
@@ -35,15 +35,15 @@ func TestStopwatchOnBusyMachine(t *testing.T) {
 	w := startWatch(false)
 	pass := func(d time.Duration) {
 		now += d
-		w.lap(now)
+		w.advance(now)
 	}
 	pass(time.Millisecond)
 	require.Equal(t, time.Millisecond, w.used)
 	pass(time.Second)
-	require.Equal(t, time.Millisecond+maxLap, w.used)
-	require.Equal(t, time.Second-maxLap, w.waited)
+	require.Equal(t, time.Millisecond+maxAdvance, w.used)
+	require.Equal(t, time.Second-maxAdvance, w.waited)
 	w.running = false
 	pass(time.Second)
-	require.Equal(t, time.Millisecond+maxLap, w.used)
-	require.Equal(t, 2*time.Second-maxLap, w.waited)
+	require.Equal(t, time.Millisecond+maxAdvance, w.used)
+	require.Equal(t, 2*time.Second-maxAdvance, w.waited)
 }

@@ -39,13 +39,13 @@ func (c *conversation) answer(call Call) (string, *abi.Error) {
 		}
 		return string(b), nil
 	default:
-		return generous(call)
+		return lenient(call)
 	}
 }
 
 // read has the probe read a list from its end. It returns the messages that the probe read, and its
 // host calls.
-func (c *conversation) read(t *testing.T, h *Host, revision, total int) (saw, calls string) {
+func (c *conversation) read(t *testing.T, h *Host, revision, total int) (seen, calls string) {
 	t.Helper()
 	h.Answer, h.Calls = c.answer, nil
 	output, ok, err := h.Hook(
@@ -62,7 +62,7 @@ func (c *conversation) read(t *testing.T, h *Host, revision, total int) (saw, ca
 	var answer abi.WrapModelAnswer
 	_, err = abijson.Decode([]byte(output), &answer)
 	require.NoError(t, err)
-	saw, _, _ = strings.Cut(answer.Response.Message.Content.String(), "; beyond")
+	seen, _, _ = strings.Cut(answer.Response.Message.Content.String(), "; beyond")
 	made := lines(h.Calls)
 	for i, call := range made { // other tests check the later calls
 		if call == "changed 1 5" {
@@ -70,7 +70,7 @@ func (c *conversation) read(t *testing.T, h *Host, revision, total int) (saw, ca
 			break
 		}
 	}
-	return strings.ReplaceAll(saw, "message=", ""), strings.Join(made, "; ")
+	return strings.ReplaceAll(seen, "message=", ""), strings.Join(made, "; ")
 }
 
 // TestKeptMessages reads a list in a series of hooks. An SDK must read messages again only if they
@@ -79,36 +79,36 @@ func TestKeptMessages(t *testing.T) {
 	t.Parallel()
 	each(t, "probe", func(t *testing.T, h *Host) {
 		c := conversation{begin: "a"}
-		saw, calls := c.read(t, h, 9, 6)
-		require.Equal(t, "a5; a4; a3; a2; a1; a0", saw)
+		seen, calls := c.read(t, h, 9, 6)
+		require.Equal(t, "a5; a4; a3; a2; a1; a0", seen)
 		require.Equal(t, "messages 1 5 6; messages 1 1 5; messages 1 0 1", calls)
 
 		c.begin = "b"
-		saw, calls = c.read(t, h, 9, 6)
-		require.Equal(t, "a5; a4; a3; a2; a1; a0", saw)
+		seen, calls = c.read(t, h, 9, 6)
+		require.Equal(t, "a5; a4; a3; a2; a1; a0", seen)
 		require.Empty(t, calls)
 
 		c.same = 4
-		saw, calls = c.read(t, h, 12, 8)
-		require.Equal(t, "b7; b6; b5; b4; a3; a2; a1; a0", saw)
+		seen, calls = c.read(t, h, 12, 8)
+		require.Equal(t, "b7; b6; b5; b4; a3; a2; a1; a0", seen)
 		require.Equal(t, "changed 1 9; messages 1 7 8; messages 1 4 7", calls, "and not what is known")
 
 		c.begin, c.garbled = "c", true
-		saw, calls = c.read(t, h, 13, 9)
-		require.Equal(t, "internal", saw)
+		seen, calls = c.read(t, h, 13, 9)
+		require.Equal(t, "internal", seen)
 		require.Equal(t, "changed 1 12; messages 1 8 9", calls)
 		c.garbled = false
-		saw, _ = c.read(t, h, 13, 9)
-		require.Equal(t, "c8; c7; c6; c5; c4; a3; a2; a1; a0", saw)
+		seen, _ = c.read(t, h, 13, 9)
+		require.Equal(t, "c8; c7; c6; c5; c4; a3; a2; a1; a0", seen)
 
 		c.begin, c.same = "d", 0
-		saw, calls = c.read(t, h, 14, 2)
-		require.Equal(t, "d1; d0", saw)
+		seen, calls = c.read(t, h, 14, 2)
+		require.Equal(t, "d1; d0", seen)
 		require.Equal(t, "changed 1 13; messages 1 1 2; messages 1 0 1", calls)
 
 		c.begin, c.same = "e", 2
-		saw, _ = c.read(t, h, 15, 100)
-		require.True(t, strings.HasPrefix(saw, "e99; ") && strings.HasSuffix(saw, "e2; d1; d0"), saw)
+		seen, _ = c.read(t, h, 15, 100)
+		require.True(t, strings.HasPrefix(seen, "e99; ") && strings.HasSuffix(seen, "e2; d1; d0"), seen)
 	})
 }
 
@@ -120,8 +120,8 @@ func TestKeptMemory(t *testing.T) {
 		c := conversation{filler: strings.Repeat(" 0123456789", 5000)}
 		for i := range 150 {
 			c.begin = fmt.Sprintf("r%d-", i)
-			saw, _ := c.read(t, h, i+1, 6)
-			require.True(t, strings.HasPrefix(saw, c.begin+"5 "))
+			seen, _ := c.read(t, h, i+1, 6)
+			require.True(t, strings.HasPrefix(seen, c.begin+"5 "))
 		}
 		require.Less(t, h.Memory(), uint32(48<<20))
 	})

@@ -56,7 +56,7 @@ func (r *redactor) configure(config string) {
 
 // says streams a text in pieces. It returns the text that the module let through, and the largest
 // number of bytes that the module held back.
-func (r *redactor) says(pieces ...string) (shown string, most int) {
+func (r *redactor) says(pieces ...string) (shown string, limit int) {
 	r.t.Helper()
 	r.stream++
 	said := 0
@@ -81,9 +81,9 @@ func (r *redactor) says(pieces ...string) (shown string, most int) {
 			shown += c.Text
 		}
 		said += len(p)
-		most = max(most, said-len(shown))
+		limit = max(limit, said-len(shown))
 	}
-	return shown, most
+	return shown, limit
 }
 
 // redactions maps texts to their redacted form, in which [EMAIL] means [REDACTED_EMAIL].
@@ -132,10 +132,10 @@ func TestRedactHoldsLittle(t *testing.T) {
 	t.Parallel()
 	redactors(t, func(t *testing.T, r *redactor) {
 		r.configure(`{}`)
-		_, most := r.says(strings.Split("It was a bright cold day in April, and the 12 clocks were striking 13. ", "")...)
-		require.Less(t, most, 12, "no more than a word")
-		_, most = r.says(strings.Split(strings.Repeat("a", 500)+strings.Repeat("1", 500)+strings.Repeat("a@a.", 125), "")...)
-		require.Less(t, most, 400)
+		_, limit := r.says(strings.Split("It was a bright cold day in April, and the 12 clocks were striking 13. ", "")...)
+		require.Less(t, limit, 12, "no more than a word")
+		_, limit = r.says(strings.Split(strings.Repeat("a", 500)+strings.Repeat("1", 500)+strings.Repeat("a@a.", 125), "")...)
+		require.Less(t, limit, 400)
 	})
 }
 

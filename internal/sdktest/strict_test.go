@@ -41,9 +41,9 @@ func samples(t *testing.T) (out []sample) {
 	return out
 }
 
-// bent returns a copy of whole with one to three changes: a byte replaced, inserted or removed, or
+// mutated returns a copy of whole with one to three changes: a byte replaced, inserted or removed, or
 // the rest cut off.
-func bent(r *rand.Rand, whole []byte) []byte {
+func mutated(r *rand.Rand, whole []byte) []byte {
 	const letters = "{}[]\",:\\0123456789eE.+-tfnul \n\tu\x01/a"
 	b := bytes.Clone(whole)
 	for range 1 + r.Intn(3) {
@@ -76,7 +76,7 @@ func TestStrict(t *testing.T) {
 		taken, refused := 0, 0
 		for range 6000 {
 			s := all[r.Intn(len(all))]
-			input := bent(r, s.json)
+			input := mutated(r, s.json)
 			output, ok, err := h.Hook(t.Context(), s.export, string(input))
 			require.NoError(t, err, "%s: %q", s.export, input)
 			if !ok {

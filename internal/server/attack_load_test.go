@@ -31,9 +31,9 @@ import (
 // TestQuotaUnderConcurrency checks that concurrent requests do not exceed a quota, at any endpoint.
 func TestQuotaUnderConcurrency(t *testing.T) {
 	t.Parallel()
-	began, let := make(chan string, 99), make(chan struct{})
+	began, release := make(chan string, 99), make(chan struct{})
 	asker := asks()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) },
+	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, release) },
 		"asker": func() *agent.Options {
 			o := *asker
 			o.Model = scripted.New(scripted.Calls(abi.NewToolCall("1", "ask", "{}")))
@@ -99,7 +99,7 @@ func TestQuotaUnderConcurrency(t *testing.T) {
 	}
 	require.Empty(t, began)
 	f.ok("POST", "/v1/runs", f.beta, api.StartRun{Agent: "slow", Input: "hi"}, nil) // other tenants have their own quotas
-	close(let)
+	close(release)
 	// A run releases its quota as soon as it is over.
 	require.Eventually(t, func() bool {
 		return f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}).status == 202
@@ -127,8 +127,8 @@ func (f *fixture) serveOn(t *testing.T, l net.Listener) {
 	})
 }
 
-// say opens a connection and sends text.
-func say(t *testing.T, address, text string) net.Conn {
+// sendText opens a connection and sends text.
+func sendText(t *testing.T, address, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
@@ -154,13 +154,13 @@ func TestSlowloris(t *testing.T) {
 		"half a header": "GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: ",
 		"no end":        "GET /healthz HTTP/1.1\r\nHost: x\r\n",
 	} {
-		late[what] = say(t, address, text)
+		late[what] = sendText(t, address, text)
 	}
 	for what, conn := range late {
 		b, _ := io.ReadAll(conn) // returns when the server closes the connection
 		require.NotContains(t, string(b), "200 OK", what)
 	}
-	conn := say(t, address, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") // without another request
+	conn := sendText(t, address, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") // without another request
 	b, err := io.ReadAll(conn)
 	require.NoError(t, err)
 	require.Contains(t, string(b), "200 OK")
@@ -176,14 +176,14 @@ func TestSlowloris(t *testing.T) {
 		if path == "/v1/keys" || path == "/v1/secrets/x" {
 			continue // huma's own timeout is longer
 		}
-		conn := say(t, address, head(method, path, f.acme, "Content-Length: 100\r\n")+"{")
+		conn := sendText(t, address, head(method, path, f.acme, "Content-Length: 100\r\n")+"{")
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		require.NoError(t, err, path)
 		require.Equal(t, 422, res.StatusCode, path)
 		res.Body.Close()
 	}
 	upload := func(f *fixture, address string) net.Conn {
-		return say(t, address, head("PUT", "/v1/modules", f.acme, "Content-Length: 100\r\n")+"x")
+		return sendText(t, address, head("PUT", "/v1/modules", f.acme, "Content-Length: 100\r\n")+"x")
 	}
 	// Stalled uploads use only their own tenant's slots.
 	slow := newFixture(t)
@@ -241,13 +241,13 @@ func TestSlowReaders(t *testing.T) {
 			body,
 		)
 	}
-	say(t, address, post("/v1/runs", `{"agent":"talker","input":"hi"}`))
-	say(
+	sendText(t, address, post("/v1/runs", `{"agent":"talker","input":"hi"}`))
+	sendText(
 		t,
 		address,
 		post("/v1/agents/talker/agui", `{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`),
 	)
-	say(t, address, post("/v1/runs", `{"agent":"talker","input":"hi","disconnect":"cancel"}`))
+	sendText(t, address, post("/v1/runs", `{"agent":"talker","input":"hi","disconnect":"cancel"}`))
 	var list struct{ Runs []api.Run }
 	require.Eventually(t, func() bool {
 		f.ok("GET", "/v1/runs", f.acme, nil, &list)
@@ -255,7 +255,7 @@ func TestSlowReaders(t *testing.T) {
 	}, 20*time.Second, 5*time.Millisecond)
 	for _, run := range list.Runs[:1] {
 		for range 5 {
-			say(
+			sendText(
 				t,
 				address,
 				"GET /v1/runs/"+run.ID+"/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nAuthorization: Bearer "+f.acme+"\r\n\r\n",
@@ -276,31 +276,31 @@ func TestSlowReaders(t *testing.T) {
 // their bodies.
 func TestConcurrentRequests(t *testing.T) {
 	t.Parallel()
-	began, let := make(chan string, 99), make(chan struct{})
-	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
+	began, release := make(chan string, 99), make(chan struct{})
+	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, release) }})
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"concurrent_requests": 3}}, nil)
 	var run api.Run
 	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}, &run)
-	underWay := func(want int64) {
+	inFlight := func(want int64) {
 		t.Helper()
 		require.Eventually(t, func() bool {
 			requests, _ := f.server.admission.InFlight.Load("acme")
 			return requests == want
 		}, time.Minute, time.Millisecond)
 	}
-	underWay(0) // finished requests no longer count
+	inFlight(0) // finished requests no longer count
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() { f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil) })
 	}
-	underWay(3)
+	inFlight(3)
 	r := f.send("GET", "/v1/keys", f.acme, nil)
 	require.Equal(t, "concurrent_requests", r.problem(t, 429).Quota)
 	require.Equal(t, "1", r.header.Get("Retry-After"))
 	f.ok("GET", "/v1/keys", f.beta, nil, nil)
-	close(let)
+	close(release)
 	wg.Wait()
-	underWay(0)
+	inFlight(0)
 	f.ok("GET", "/v1/keys", f.acme, nil, nil)
 }
 

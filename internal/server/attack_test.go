@@ -330,8 +330,8 @@ func TestWrongKeysLookAlike(t *testing.T) {
 // one run, which counts once. Another tenant's request with the same key starts another run.
 func TestIdempotencyUnderConcurrency(t *testing.T) {
 	t.Parallel()
-	began, let := make(chan string, 99), make(chan struct{})
-	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
+	began, release := make(chan string, 99), make(chan struct{})
+	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, release) }})
 	var mu sync.Mutex
 	ids := map[string]map[string]bool{f.acme: {}, f.beta: {}}
 	var wg sync.WaitGroup
@@ -349,7 +349,7 @@ func TestIdempotencyUnderConcurrency(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	close(let)
+	close(release)
 	require.Len(t, ids[f.acme], 1, "%v", ids)
 	require.Len(t, ids[f.beta], 1, "%v", ids)
 	for key, of := range ids {

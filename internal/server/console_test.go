@@ -128,8 +128,8 @@ func (w *cutWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// browse is the input of testdata/console.mjs.
-type browse struct {
+// browserInput is the input of testdata/console.mjs.
+type browserInput struct {
 	URL      string `json:"url"`
 	Folder   string `json:"folder"` // of the npm packages
 	Chromium string `json:"chromium"`
@@ -146,7 +146,7 @@ func TestConsoleInBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a browser takes seconds")
 	}
-	b := browse{Folder: npmtest.Folder(t), Chromium: npmtest.Chromium(t), Shots: os.Getenv("CONSOLE_SHOTS")}
+	b := browserInput{Folder: npmtest.Folder(t), Chromium: npmtest.Chromium(t), Shots: os.Getenv("CONSOLE_SHOTS")}
 	var replies []scripted.Reply
 	for range 2 { // one for each of the two visits
 		call := scripted.Calls(
@@ -201,10 +201,10 @@ func TestConsoleInBrowser(t *testing.T) {
 	front := httptest.NewServer(cut)
 	t.Cleanup(front.Close)
 	b.URL, b.Key, b.Operator = front.URL, f.acme, f.operator
-	told, err := json.Marshal(b)
+	received, err := json.Marshal(b)
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("testdata", "console.mjs"))
-	cmd.Stdin = bytes.NewReader(told)
+	cmd.Stdin = bytes.NewReader(received)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	t.Logf("%s", out)

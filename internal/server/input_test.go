@@ -79,7 +79,7 @@ func TestTooLargeInputsAreRejectedEarly(t *testing.T) {
 	f := newFixture(t)
 	address := f.serve(t)
 	for path := range inputs {
-		conn := say(
+		conn := sendText(
 			t,
 			address,
 			fmt.Sprintf(

@@ -125,8 +125,8 @@ func TestListsSkipNoRuns(t *testing.T) {
 	}
 }
 
-// furnishLists creates several rows for each list of acme and beta.
-func furnishLists(t *testing.T, f *fixture, n int) {
+// populateLists creates several rows for each list of acme and beta.
+func populateLists(t *testing.T, f *fixture, n int) {
 	t.Helper()
 	ctx := t.Context()
 	for _, id := range []string{"acme", "beta"} {
@@ -165,7 +165,7 @@ func furnishLists(t *testing.T, f *fixture, n int) {
 func TestListsHaveCursors(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	furnishLists(t, f, 5)
+	populateLists(t, f, 5)
 	cursors := map[string]string{} // cursors of acme and of the operator, by path
 	for _, l := range lists {
 		key := f.acme
@@ -292,7 +292,7 @@ func TestListsAreInTheDocument(t *testing.T) {
 func TestDeprecatedParameters(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	furnishLists(t, f, 5)
+	populateLists(t, f, 5)
 	all := f.listed("/v1/agents", f.acme, "agents", []string{"name"}, nil, nil)
 	require.Equal(
 		t,

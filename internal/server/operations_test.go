@@ -17,8 +17,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// furnish creates one resource of each kind for acme, and returns the values of path parameters.
-func furnish(t *testing.T, f *fixture) map[string]string {
+// populate creates one resource of each kind for acme, and returns the values of path parameters.
+func populate(t *testing.T, f *fixture) map[string]string {
 	t.Helper()
 	ctx := t.Context()
 	acme := f.store.Tenant("acme")
@@ -59,7 +59,7 @@ func furnish(t *testing.T, f *fixture) map[string]string {
 func TestEveryOperation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	samples := furnish(t, f)
+	samples := populate(t, f)
 	revoked, expired := f.key("acme", httpapi.OperatorScopes()...), f.expired("acme")
 	require.NoError(t, f.store.Tenant("acme").RevokeKey(t.Context(), keyID(revoked)))
 	unscoped := map[httpapi.Scope]string{}
@@ -160,7 +160,7 @@ func checkPaths(t *testing.T, f *fixture, op *operation, samples map[string]stri
 func TestTenantIsolation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	samples := furnish(t, f)
+	samples := populate(t, f)
 	look := func() (all []string) {
 		for _, op := range f.operations() {
 			if op.Method == "GET" && op.Scope != httpapi.Public && op.Scope != httpapi.OperatorScope &&

@@ -58,7 +58,7 @@ func (n *nativeAgents) Open(_ context.Context, t *store.Tenant, spec agents.Spec
 		return nil, fmt.Errorf("agent %s: %w", name, store.ErrNoAgent)
 	}
 	o := makes()
-	kept, err := json.Marshal(agents.Spec{Agent: name, Version: max(version, 1)})
+	stored, err := json.Marshal(agents.Spec{Agent: name, Version: max(version, 1)})
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (n *nativeAgents) Open(_ context.Context, t *store.Tenant, spec agents.Spec
 		Owner:    fmt.Sprintf("%p", n.server),
 		Drain:    n.server.draining,
 		Abort:    n.server.aborted,
-		Spec:     kept,
+		Spec:     stored,
 		LeaseTTL: 2 * time.Second,
 	}
 	a, err := agent.New(o)
@@ -313,13 +313,13 @@ func TestRunPauses(t *testing.T) {
 }
 
 // slow returns an agent whose tool runs until its run ends or let is closed.
-func slow(began chan<- string, let <-chan struct{}) *agent.Options {
+func slow(began chan<- string, release <-chan struct{}) *agent.Options {
 	return &agent.Options{Model: scripted.New(scripted.Calls(abi.NewToolCall("1", "wait", "{}")), scripted.Text("done")),
 		Tools: []tool.Tool{
 			tool.Idempotent(tool.Func(abi.Tool{Name: "wait"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
 				began <- "began"
 				select {
-				case <-let:
+				case <-release:
 					return abi.TextResult("let go"), nil
 				case <-ctx.Done():
 					return nil, context.Cause(ctx)
@@ -359,8 +359,8 @@ func TestRunIsCanceled(t *testing.T) {
 // request says.
 func TestClientDisconnects(t *testing.T) {
 	t.Parallel()
-	began, let := make(chan string, 9), make(chan struct{})
-	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
+	began, release := make(chan string, 9), make(chan struct{})
+	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, release) }})
 	var ids []string
 	for _, disconnect := range []string{"cancel", "continue"} {
 		ctx, leave := context.WithCancel(t.Context())
@@ -388,7 +388,7 @@ func TestClientDisconnects(t *testing.T) {
 		_ = res.Body.Close()
 	}
 	require.Equal(t, "canceled", f.finished(f.acme, ids[0]).FinishReason)
-	close(let)
+	close(release)
 	require.Equal(t, "stop", f.finished(f.acme, ids[1]).FinishReason)
 }
 
@@ -396,8 +396,8 @@ func TestClientDisconnects(t *testing.T) {
 // journal, and another server resumes them. Followers receive each event once.
 func TestRunsOutliveTheirServer(t *testing.T) {
 	t.Parallel()
-	began, let := make(chan string, 9), make(chan struct{})
-	shared := slow(began, let)
+	began, release := make(chan string, 9), make(chan struct{})
+	shared := slow(began, release)
 	f, of := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { o := *shared; return &o }})
 	var run api.Run
 	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}, &run)
@@ -417,7 +417,7 @@ func TestRunsOutliveTheirServer(t *testing.T) {
 		stream <- parseSSE(t, string(b))
 	}()
 	f.server.drainOnce.Do(func() { close(f.server.draining) })
-	close(let) // the tool ends, and with it the phase
+	close(release) // the tool ends, and with it the phase
 	first := <-stream
 	require.NotContains(t, kinds(first), "run_finished")
 	f.server.work.Wait()
@@ -557,12 +557,12 @@ func TestRunExceedsTheDrainTime(t *testing.T) {
 	require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
 }
 
-// A deaf model ignores cancellation and answers when let is closed.
-type deaf struct{ began, let chan struct{} }
+// An uninterruptible model ignores cancellation and answers when release is closed.
+type uninterruptible struct{ began, release chan struct{} }
 
-func (d deaf) Generate(context.Context, *model.Request, func(abi.Chunk) error) (*abi.Response, error) {
+func (d uninterruptible) Generate(context.Context, *model.Request, func(abi.Chunk) error) (*abi.Response, error) {
 	close(d.began)
-	<-d.let
+	<-d.release
 	return nil, errors.New("it is too late")
 }
 
@@ -570,9 +570,9 @@ func (d deaf) Generate(context.Context, *model.Request, func(abi.Chunk) error) (
 // be released.
 func TestRunThatCannotBeHandedBack(t *testing.T) {
 	t.Parallel()
-	began, let := make(chan struct{}), make(chan struct{})
+	began, release := make(chan struct{}), make(chan struct{})
 	f, of := runFixture(t, map[string]func() *agent.Options{"deaf": func() *agent.Options {
-		return &agent.Options{Model: deaf{began, let}}
+		return &agent.Options{Model: uninterruptible{began, release}}
 	}})
 	srv, err := New(&Options{Store: f.store, Host: f.server.options.Host, DrainTime: time.Millisecond})
 	require.NoError(t, err)
@@ -590,7 +590,7 @@ func TestRunThatCannotBeHandedBack(t *testing.T) {
 	stop()
 	require.ErrorContains(t, <-ended, "1 runs neither ended in time")
 	require.Zero(t, srv.HandedBack())
-	close(let)
+	close(release)
 	srv.work.Wait()
 }
 
@@ -622,8 +622,8 @@ func TestMetadataIsBounded(t *testing.T) {
 // taken over. Runs of the command in the same store are not.
 func TestOperatorsRunsAreTakenOver(t *testing.T) {
 	t.Parallel()
-	began, let := make(chan string, 9), make(chan struct{})
-	f, of := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
+	began, release := make(chan string, 9), make(chan struct{})
+	f, of := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, release) }})
 	gone, err := New(&Options{Store: f.store, Host: f.server.options.Host})
 	require.NoError(t, err)
 	gone.runs.Agents = of.source(gone)
@@ -644,7 +644,7 @@ func TestOperatorsRunsAreTakenOver(t *testing.T) {
 
 	require.NoError(t, f.server.runs.TakeOverAll(t.Context()))
 	<-began
-	close(let)
+	close(release)
 	require.Equal(t, "done", f.finished(f.operator, run.ID).Output)
 	f.server.work.Wait()
 	info, err := f.store.Run(t.Context(), "run_command")

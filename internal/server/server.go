@@ -318,8 +318,8 @@ func (s *Server) shutdown(ctx context.Context, hs *http.Server) error {
 }
 
 // await waits until no request and no run is in progress, at most for the given time.
-func (s *Server) await(ctx context.Context, hs *http.Server, most time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, most)
+func (s *Server) await(ctx context.Context, hs *http.Server, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := hs.Shutdown(ctx)
 	done := make(chan struct{})

@@ -135,40 +135,40 @@ func testDatabase(t *testing.T) (f *fixture, where string) {
 
 // A gate is a model that returns a part of its answer, and the rest when let is closed.
 type gate struct {
-	mu    sync.Mutex
-	let   chan struct{}
-	asked chan string
+	mu      sync.Mutex
+	release chan struct{}
+	asked   chan string
 }
 
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.let = make(chan struct{})
+	g.release = make(chan struct{})
 }
 
 // Generate implements [model.Model].
 func (g *gate) Generate(ctx context.Context, _ *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
 	g.mu.Lock()
-	let := g.let
+	release := g.release
 	g.mu.Unlock()
-	say := func(text string) error {
+	sendText := func(text string) error {
 		if sink == nil {
 			return nil
 		}
 		return sink(abi.Chunk{Kind: abi.ChunkText, Text: text})
 	}
 	for range 5 {
-		if err := say("part "); err != nil {
+		if err := sendText("part "); err != nil {
 			return nil, err
 		}
 	}
 	g.asked <- "asked"
 	select {
-	case <-let:
+	case <-release:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if err := say("whole"); err != nil {
+	if err := sendText("whole"); err != nil {
 		return nil, err
 	}
 	return &abi.Response{
@@ -259,7 +259,7 @@ func TestServersTakeOver(t *testing.T) {
 				}
 				return err != nil || res.StatusCode == http.StatusServiceUnavailable
 			}, 20*time.Second, 5*time.Millisecond)
-			close(g.let)
+			close(g.release)
 		}
 		err := server.cmd.Wait()
 		require.Equal(t, end == syscall.SIGTERM, err == nil, "%v", err)
@@ -273,7 +273,7 @@ func TestServersTakeOver(t *testing.T) {
 			for range count { // each run repeats its model call after the takeover
 				<-g.asked
 			}
-			close(g.let)
+			close(g.release)
 		}
 		for i, id := range ids {
 			<-after[i].done
@@ -354,26 +354,32 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 	for range ids {
 		<-g.asked // both ask from within their hooks
 	}
-	var kept struct{ Modules []api.Module }
-	servers[0].ok("GET", "/v1/modules", f.acme, nil, &kept)
+	var stored struct{ Modules []api.Module }
+	servers[0].ok("GET", "/v1/modules", f.acme, nil, &stored)
 	began := time.Now()
-	servers[1].ok("PUT", "/v1/blocks/"+kept.Modules[0].Digest, f.operator, map[string]any{"reason": "it phones home"}, nil)
+	servers[1].ok(
+		"PUT",
+		"/v1/blocks/"+stored.Modules[0].Digest,
+		f.operator,
+		map[string]any{"reason": "it phones home"},
+		nil,
+	)
 	for _, id := range ids {
 		done := servers[0].finished(f.acme, id)
 		require.Equal(t, journal.StatusFinished, journal.Status(done.Status))
 		require.Equal(t, "canceled", done.FinishReason)
 	}
 	require.Eventually(t, func() bool { // even at a server without runs
-		servers[0].ok("GET", "/v1/modules", f.acme, nil, &kept)
-		return kept.Modules[0].Blocked != ""
+		servers[0].ok("GET", "/v1/modules", f.acme, nil, &stored)
+		return stored.Modules[0].Blocked != ""
 	}, 5*time.Second, 10*time.Millisecond)
 	t.Logf("both servers heeded the block within %v", time.Since(began).Round(time.Millisecond))
 	require.Contains(t, start(0).problem(t, 403).Detail, "it phones home")
 	require.Contains(t, start(1).problem(t, 403).Detail, "it phones home")
-	servers[0].ok("DELETE", "/v1/blocks/"+kept.Modules[0].Digest, f.operator, nil, nil)
+	servers[0].ok("DELETE", "/v1/blocks/"+stored.Modules[0].Digest, f.operator, nil, nil)
 
 	// A new server counts the usage so far.
-	close(g.let)
+	close(g.release)
 	for _, p := range servers {
 		require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 		require.NoError(t, p.cmd.Wait())

@@ -15,8 +15,8 @@ import (
 // servers. Other tenants' runs continue.
 func TestDeletedTenantEnds(t *testing.T) {
 	t.Parallel()
-	began, let := make(chan string, 9), make(chan struct{})
-	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
+	began, release := make(chan string, 9), make(chan struct{})
+	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, release) }})
 	ctx := t.Context()
 	var others api.Run
 	f.ok("POST", "/v1/runs", f.beta, api.StartRun{Agent: "slow", Input: "hi"}, &others)
@@ -51,7 +51,7 @@ func TestDeletedTenantEnds(t *testing.T) {
 	require.Equal(t, 204, (<-deleted).status)
 	require.Equal(t, 1, f.server.runs.Active.Count(), "the other tenant's alone")
 	f.send("GET", "/v1/tenants/acme", f.operator, nil).problem(t, 404)
-	close(let)
+	close(release)
 	require.Equal(t, "stop", f.finished(f.beta, others.ID).FinishReason)
 }
 

@@ -66,14 +66,14 @@ func Start(list []Command, getenv func(string) string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	theirs := os.NewFile(uintptr(fds[1]), "spawner")
-	defer theirs.Close()
+	childFiles := os.NewFile(uintptr(fds[1]), "spawner")
+	defer childFiles.Close()
 	conn, err := socket(uintptr(fds[0]))
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{commands: list, conn: conn, read: make(chan struct{}), children: map[uint64]*child{}}
-	if err := c.startSpawner(theirs, &o); err != nil {
+	if err := c.startSpawner(childFiles, &o); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("starting the spawner of commands: %w", err)
 	}

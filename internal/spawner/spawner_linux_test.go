@@ -56,19 +56,19 @@ type running struct {
 
 func run(t *testing.T, c *Client, command ...string) (*running, error) {
 	t.Helper()
-	var theirs, ours [3]*os.File
-	for i := range theirs {
+	var childFiles, parentFiles [3]*os.File
+	for i := range childFiles {
 		r, w, err := os.Pipe()
 		require.NoError(t, err)
-		theirs[i], ours[i] = w, r
+		childFiles[i], parentFiles[i] = w, r
 		if i == 0 {
-			theirs[i], ours[i] = r, w
+			childFiles[i], parentFiles[i] = r, w
 		}
-		defer theirs[i].Close()
-		t.Cleanup(func() { ours[i].Close() })
+		defer childFiles[i].Close()
+		t.Cleanup(func() { parentFiles[i].Close() })
 	}
-	child, err := c.Start(command, theirs[0], theirs[1], theirs[2])
-	return &running{child, ours[0], ours[1], ours[2]}, err
+	child, err := c.Start(command, childFiles[0], childFiles[1], childFiles[2])
+	return &running{child, parentFiles[0], parentFiles[1], parentFiles[2]}, err
 }
 
 // output returns what a command prints.

@@ -124,22 +124,22 @@ func compareUsage(t scoped, q TenantQuota, run string, now time.Time, starts boo
 		`SELECT runs, tokens, fuel, journal_bytes FROM usage_days WHERE tenant = $1 AND day = $2`, Day(now)); err != nil {
 		return err
 	}
-	kept, err := journalBytes(t)
+	stored, err := journalBytes(t)
 	if err != nil {
 		return err
 	}
-	tomorrow := now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
+	untilTomorrow := now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
 	started := int64(0)
 	if starts {
 		started = 1
 	}
 	for _, err := range []error{
 		checkQuota("concurrent_runs", q.ConcurrentRuns, running, 1, time.Second),
-		checkQuota("runs_per_day", q.RunsPerDay, runs, started, tomorrow),
-		checkQuota("tokens_per_day", q.TokensPerDay, tokens, 1, tomorrow),
-		checkQuota("fuel_per_day", q.FuelPerDay, fuel, 1, tomorrow),
-		checkQuota("journal_bytes_per_day", q.journalBytesPerDay(), written, 1, tomorrow),
-		checkQuota("journal_bytes", q.journalBytes(), kept, 1, 0),
+		checkQuota("runs_per_day", q.RunsPerDay, runs, started, untilTomorrow),
+		checkQuota("tokens_per_day", q.TokensPerDay, tokens, 1, untilTomorrow),
+		checkQuota("fuel_per_day", q.FuelPerDay, fuel, 1, untilTomorrow),
+		checkQuota("journal_bytes_per_day", q.journalBytesPerDay(), written, 1, untilTomorrow),
+		checkQuota("journal_bytes", q.journalBytes(), stored, 1, 0),
 	} {
 		if err != nil {
 			return err

@@ -97,14 +97,14 @@ func eventRows(t database.Tx, run string, after int64, limit, maxBytes int) (row
 			return err
 		}
 		if events >= int64(limit) || size >= maxBytes {
-			return errEnough
+			return errStop
 		}
 		n, err := r.body.Size()
 		r.body.InRow = bytes.Clone(r.body.InRow)
 		rows, events, size = append(rows, r), events+r.last-max(r.first-1, after), size+n
 		return err
 	}, `SELECT first_seq, last_seq, body, pieces FROM run_events WHERE run = $1 AND last_seq > $2 ORDER BY first_seq LIMIT $3`, run, after, int64(limit))
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, errStop) {
 		err = nil
 	}
 	return rows, err

@@ -50,9 +50,9 @@ func TestFill(t *testing.T) {
 			continue
 		}
 		requireKind(t, database.Full, err)
-		kept, err2 := s.Load(t.Context(), "r")
+		stored, err2 := s.Load(t.Context(), "r")
 		require.NoError(t, err2)
-		require.Equal(t, []int64{n, n - 1}, []int64{kept.Entries, kept.LastSeq}, "all of a commit or nothing")
+		require.Equal(t, []int64{n, n - 1}, []int64{stored.Entries, stored.LastSeq}, "all of a commit or nothing")
 		t.Log(err)
 		return
 	}
@@ -121,7 +121,7 @@ func TestDiskFull(t *testing.T) {
 	require.Contains(t, string(out), "no space left for the database; free some, and resume the run")
 
 	s := open(t, where, nil) // without the limit
-	kept, err := s.Load(t.Context(), "r")
+	stored, err := s.Load(t.Context(), "r")
 	require.NoError(t, err)
 	require.NoError(
 		t,
@@ -130,10 +130,10 @@ func TestDiskFull(t *testing.T) {
 			&journal.Commit{
 				Run:   "r",
 				Epoch: 1,
-				Entry: kept.Entries + 1,
+				Entry: stored.Entries + 1,
 				Log:   []byte("x"),
-				First: kept.LastSeq + 1,
-				Last:  kept.LastSeq,
+				First: stored.LastSeq + 1,
+				Last:  stored.LastSeq,
 			},
 		),
 	)
@@ -244,9 +244,9 @@ func TestPostgreSQLRestarts(t *testing.T) {
 		}
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
-	kept, err := s.Load(t.Context(), "r")
+	stored, err := s.Load(t.Context(), "r")
 	require.NoError(t, err)
-	require.EqualValues(t, 2, kept.Entries)
+	require.EqualValues(t, 2, stored.Entries)
 	events, err := s.Events(t.Context(), "r", 0, 10)
 	require.NoError(t, err)
 	require.Equal(t, []abi.Event{{Type: abi.EventLog, Seq: 1}}, events)

@@ -45,8 +45,8 @@ func (p Page) older() (createdMS int64, name string) {
 	return p.After.Created.UnixMilli(), p.After.Name
 }
 
-// errEnough ends a query that has read enough rows.
-var errEnough = errors.New("enough")
+// errStop ends a query that has read enough rows.
+var errStop = errors.New("enough")
 
 // list reads a page of a list. The query's last parameter is the number of rows that it
 // returns, which list adds to args. next is the position of the page's last row if more
@@ -68,7 +68,7 @@ func list[T any](
 		if len(rows) == limit || size >= maxPageBytes {
 			last := at(&rows[len(rows)-1])
 			next = &last
-			return errEnough
+			return errStop
 		}
 		row, err := read(func(out ...any) error {
 			err := scan(out...)
@@ -78,7 +78,7 @@ func list[T any](
 		rows = append(rows, row)
 		return err
 	}, sql, append(args, int64(limit)+1)...)
-	if err != nil && !errors.Is(err, errEnough) {
+	if err != nil && !errors.Is(err, errStop) {
 		return nil, nil, err
 	}
 	return rows, next, nil

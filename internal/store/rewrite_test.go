@@ -26,12 +26,12 @@ import (
 
 const address = "amy@example.org"
 
-// hidden returns the patch of a hook that hides the address in the second message. It changes
+// hideText returns the patch of a hook that hides the address in the second message. It changes
 // that message, or replaces it by a new one.
-func hidden(c *hook.Call, anew bool) abi.ListPatch {
+func hideText(c *hook.Call, rebuild bool) abi.ListPatch {
 	m := c.List(0).At(1)
 	text := strings.ReplaceAll(m.Content.String(), address, "[EMAIL]")
-	if anew {
+	if rebuild {
 		m = abi.User("")
 	}
 	m.Content = abi.Text(text)
@@ -42,10 +42,10 @@ func hidden(c *hook.Call, anew bool) abi.ListPatch {
 // from a run's messages before its first model call.
 func TestOriginalsAreErased(t *testing.T) {
 	t.Parallel()
-	start := func(anew bool) *inproc.Middleware {
+	start := func(rebuild bool) *inproc.Middleware {
 		return &inproc.Middleware{
 			BeforeAgent: func(_ context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-				return &abi.BeforeAgentAnswer{Messages: hidden(c, anew)}, nil
+				return &abi.BeforeAgentAnswer{Messages: hideText(c, rebuild)}, nil
 			},
 		}
 	}
@@ -60,7 +60,7 @@ func TestOriginalsAreErased(t *testing.T) {
 		BeforeModelRewriteState: func(
 			_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
 		) (*abi.BeforeModelRewriteStateAnswer, error) {
-			return &abi.BeforeModelRewriteStateAnswer{Messages: hidden(c, false)}, nil
+			return &abi.BeforeModelRewriteStateAnswer{Messages: hideText(c, false)}, nil
 		},
 	}
 	server := postgrestest.Start(t)
@@ -100,20 +100,20 @@ func TestOriginalsAreErased(t *testing.T) {
 				require.NoError(t, err)
 			}
 
-			kept, err := s.Load(t.Context(), "run_1")
+			stored, err := s.Load(t.Context(), "run_1")
 			require.NoError(t, err)
-			h, err := runlog.ReadHistory(kept)
+			h, err := runlog.ReadHistory(stored)
 			require.NoError(t, err)
 			require.Equal(t, "I am [EMAIL].", h.State.Messages.At(1).Content.String()[:13], "the state has the rewritten text")
 			require.Len(t, h.Input, 2)
 			if tc.originals {
-				require.Contains(t, kept.Title, address)
+				require.Contains(t, stored.Title, address)
 				require.Contains(t, h.Input[1].Content.String(), address)
 				require.NoError(t, s.Close())
 				return
 			}
-			require.True(t, strings.HasPrefix(kept.Title, "I am [EMAIL]."), kept.Title)
-			require.False(t, bytes.Contains(bytes.Join(kept.Log, nil), []byte(address)))
+			require.True(t, strings.HasPrefix(stored.Title, "I am [EMAIL]."), stored.Title)
+			require.False(t, bytes.Contains(bytes.Join(stored.Log, nil), []byte(address)))
 			require.NoError(t, s.Close())
 			if tc.postgres {
 				requireNoRow(t, where)

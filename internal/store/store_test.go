@@ -145,9 +145,9 @@ func TestMigrationsFillTables(t *testing.T) {
 	require.NoError(t, db.Close())
 
 	s = open(t, where, nil)
-	kept, err := s.Load(ctx, "r")
+	stored, err := s.Load(ctx, "r")
 	require.NoError(t, err)
-	require.Equal(t, [][]byte{make([]byte, 1_000_000)}, kept.Log, "large bytes stay in their row")
+	require.Equal(t, [][]byte{make([]byte, 1_000_000)}, stored.Log, "large bytes stay in their row")
 	acme = s.Tenant("acme")
 	require.ErrorIs(t, acme.DeleteModule(ctx, digests[1]), store.ErrInUse)
 	require.NoError(t, acme.DeleteModule(ctx, digests[0]), "only an older version refers to it")

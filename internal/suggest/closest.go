@@ -7,7 +7,7 @@ import "slices"
 // Closest returns the names that are similar to name: at most three, with an edit distance
 // of at most three, nearest first.
 func Closest(name string, names []string) []string {
-	const most, far = 3, 3
+	const limit, far = 3, 3
 	type near struct {
 		name     string
 		distance int
@@ -26,7 +26,7 @@ func Closest(name string, names []string) []string {
 	}
 	slices.SortStableFunc(found, func(a, b near) int { return a.distance - b.distance })
 	var out []string
-	for _, f := range found[:min(most, len(found))] {
+	for _, f := range found[:min(limit, len(found))] {
 		out = append(out, f.name)
 	}
 	return out

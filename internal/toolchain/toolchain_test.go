@@ -133,15 +133,15 @@ func TestNamesOfFunctions(t *testing.T) {
 		}
 		p, err := toolchain.Find(dir)
 		require.NoError(t, err)
-		var told [2]int // occurrences; Go's runtime has names for its own functions, too
-		for i := range told {
+		var found [2]int // occurrences; Go's runtime has names for its own functions, too
+		for i := range found {
 			p.Names = i == 1
 			require.NoError(t, p.Build(t.Context(), p.Output()))
 			b, err := os.ReadFile(p.Output())
 			require.NoError(t, err)
-			told[i] = bytes.Count(b, []byte("theFunction"))
+			found[i] = bytes.Count(b, []byte("theFunction"))
 		}
-		require.Equal(t, 1, told[1]-told[0], command)
+		require.Equal(t, 1, found[1]-found[0], command)
 	}
 }
 

@@ -142,8 +142,8 @@ func (w *rewriter) bulk(h helper) []byte {
 	h.instruction(&a)
 	a.op(OpReturn)
 	a.op(OpEnd)
-	farEnd(&a, to, true)
-	farEnd(&a, from, moves)
+	endAddress(&a, to, true)
+	endAddress(&a, from, moves)
 	a.i32(0)
 	h.instruction(&a)
 
@@ -191,8 +191,8 @@ func wraps(a *assembler, local uint32) {
 	a.op(opI32LtU)
 }
 
-// farEnd pushes a local, plus count if the local is an address.
-func farEnd(a *assembler, local uint32, place bool) {
+// endAddress pushes a local, plus count if the local is an address.
+func endAddress(a *assembler, local uint32, place bool) {
 	a.get(local)
 	if place {
 		a.get(count)
@@ -201,7 +201,7 @@ func farEnd(a *assembler, local uint32, place bool) {
 }
 
 func lastPiece(a *assembler, local uint32, piece int32) {
-	farEnd(a, local, true)
+	endAddress(a, local, true)
 	a.i32(piece)
 	a.op(opI32Sub)
 }
@@ -259,12 +259,12 @@ func (w *rewriter) growMemory() []byte {
 
 func (w *rewriter) growTable(h helper) []byte {
 	a := assembler{}
-	most := uint32(1<<32 - 1)
+	limit := uint32(1<<32 - 1)
 	if s := w.tables[h.x].Size; s.HasMax {
-		most = s.Max
+		limit = s.Max
 	}
 	a.get(1)
-	a.i32(int32(most))
+	a.i32(int32(limit))
 	a.index(OpTableSize, h.x)
 	a.op(opI32Sub)
 	a.op(opI32LeU)

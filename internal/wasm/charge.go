@@ -124,13 +124,13 @@ func (f *flow) lower() bool {
 	for i := len(f.nodes) - 1; i >= 0; i-- {
 		n := &f.nodes[i]
 		if next := f.successors(i); n.likelyFirst && next[0].label != noNode {
-			most := f.find(next[0].label).prepaid
+			limit := f.find(next[0].label).prepaid
 			for _, e := range next[1:] {
-				changed = e.label != noNode && f.find(e.label).atMost(most) || changed
+				changed = e.label != noNode && f.find(e.label).atMost(limit) || changed
 			}
 		}
-		if most := f.maxPrepaid(i); !n.traps && most != math.MaxInt {
-			changed = f.find(int32(i)).atMost(n.cost+most) || changed
+		if limit := f.maxPrepaid(i); !n.traps && limit != math.MaxInt {
+			changed = f.find(int32(i)).atMost(n.cost+limit) || changed
 		}
 	}
 	return changed
@@ -146,11 +146,11 @@ func (n *node) atMost(prepaid int) bool {
 
 // maxPrepaid returns the largest prepaid amount of the successors of node i.
 func (f *flow) maxPrepaid(i int) int {
-	most := 0
+	limit := 0
 	for _, e := range f.successors(i) {
 		if e.label != noNode {
-			most = max(most, f.find(e.label).prepaid)
+			limit = max(limit, f.find(e.label).prepaid)
 		}
 	}
-	return most
+	return limit
 }

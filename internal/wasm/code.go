@@ -138,7 +138,7 @@ func (b *body) shape(c *Code) {
 	t.loopLocals += b.loops * b.locals
 	t.callGlobals += b.calls * d.mutableGlobals
 	for _, sum := range []struct {
-		thing string
+		what  string
 		value uint64
 		limit int
 	}{
@@ -148,7 +148,7 @@ func (b *body) shape(c *Code) {
 		{"calls times mutable globals", t.callGlobals, d.limits.CallGlobals},
 	} {
 		if sum.value > uint64(sum.limit) {
-			d.overLimit(c.Offset, sum.thing, sum.value, sum.limit, " for all functions")
+			d.overLimit(c.Offset, sum.what, sum.value, sum.limit, " for all functions")
 			return
 		}
 	}
@@ -168,13 +168,13 @@ func (b *body) countLocals(c *Code, t FuncType) {
 	}
 }
 
-func (b *body) fail(kind Kind, thing string, value, limit uint64, format string, args ...any) {
-	b.d.failAt(b.it.r.base+b.in.Start, kind, thing, value, limit, format, args...)
+func (b *body) fail(kind Kind, what string, value, limit uint64, format string, args ...any) {
+	b.d.failAt(b.it.r.base+b.in.Start, kind, what, value, limit, format, args...)
 }
 
 // index checks one index of the current instruction.
-func (b *body) index(thing string, value uint32, n int) {
-	b.d.index(b.it.r.base+b.in.Start, thing, value, n)
+func (b *body) index(what string, value uint32, n int) {
+	b.d.index(b.it.r.base+b.in.Start, what, value, n)
 }
 
 func (b *body) check() {

@@ -46,8 +46,8 @@ const (
 
 // frame returns the estimate for a body with the given number of fuel checks, in bytes.
 func (x *framer) frame(t FuncType, c *Code, checks int) int64 {
-	most := x.bound(t, c) + int64(checks)*registers*slotBytes(V128)
-	frame := max(x.certain+x.calls+int64(len(c.Body)/4), most/maxUnderestimate)
+	limit := x.bound(t, c) + int64(checks)*registers*slotBytes(V128)
+	frame := max(x.certain+x.calls+int64(len(c.Body)/4), limit/maxUnderestimate)
 	if x.through && x.indirect {
 		frame += frameRest + x.calls
 	}

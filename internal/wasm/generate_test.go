@@ -74,8 +74,8 @@ func generate(seed uint64) *Module {
 	return m
 }
 
-func (g *generator) someTypes(of []ValueType, most int) []ValueType {
-	types := make([]ValueType, g.IntN(most+1))
+func (g *generator) someTypes(of []ValueType, limit int) []ValueType {
+	types := make([]ValueType, g.IntN(limit+1))
 	for i := range types {
 		types[i] = g.one(of)
 	}

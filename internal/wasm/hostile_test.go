@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	most   = []byte{0xff, 0xff, 0xff, 0xff, 0x0f} // 2^32-1
+	limit  = []byte{0xff, 0xff, 0xff, 0xff, 0x0f} // 2^32-1
 	types1 = section(sectionType, []byte{1, 0x60, 0, 0})
 	memory = section(sectionMemory, []byte{1, 0, 1})
 	table1 = section(sectionTable, []byte{1, 0x70, 0, 1})
@@ -73,7 +73,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"memory beyond 4 GiB", binaryOf(section(sectionMemory, []byte{1, 0}, leb(1<<16+1))), Invalid, "65,537"},
 		{"maximum beyond 4 GiB", binaryOf(section(sectionMemory, []byte{1, 1, 0}, leb(1<<16+1))), Invalid, "65,537"},
 		{"maximum below minimum", binaryOf(section(sectionMemory, []byte{1, 1, 2, 1})), Invalid, "maximum of a memory is 1, less than its minimum of 2"},
-		{"data of 4 GiB", binaryOf(memory, section(sectionData, []byte{1, 1}, most)), Malformed, "a data segment needs 4,294,967,295 more bytes"},
+		{"data of 4 GiB", binaryOf(memory, section(sectionData, []byte{1, 1}, limit)), Malformed, "a data segment needs 4,294,967,295 more bytes"},
 
 		// Names.
 		{"NUL in a name", binaryOf(memory, section(sectionExport, []byte{1, 2, 'a', 0, 2, 0})), Invalid, "control character"},
@@ -212,7 +212,7 @@ func TestHugeCounts(t *testing.T) {
 		if id == sectionStart {
 			continue
 		}
-		for _, count := range [][]byte{most, {0x80, 0x08}} { // 1024 is below most limits
+		for _, count := range [][]byte{limit, {0x80, 0x08}} { // 1024 is below most limits
 			b := binaryOf(section(id, count))
 			if id == sectionCode {
 				b = binaryOf(types1, section(sectionFunction, []byte{1, 0}), section(id, count))

@@ -176,8 +176,8 @@ func (w *rewriter) sizes() {
 	out := w.out
 	out.Memories, out.Tables = slices.Clone(out.Memories), slices.Clone(out.Tables)
 	for i := range out.Memories {
-		if s, most := &out.Memories[i].Size, w.options.MemoryPages; most != 0 && (!s.HasMax || s.Max > most) {
-			s.Max, s.HasMax = max(most, s.Min), true
+		if s, limit := &out.Memories[i].Size, w.options.MemoryPages; limit != 0 && (!s.HasMax || s.Max > limit) {
+			s.Max, s.HasMax = max(limit, s.Min), true
 		}
 	}
 	for i := range out.Tables {

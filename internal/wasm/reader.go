@@ -21,26 +21,26 @@ type reader struct {
 func (r *reader) remaining() int { return len(r.b) - r.pos }
 
 // failAt records an error at an offset in b.
-func (r *reader) failAt(at int, kind Kind, thing string, value, limit uint64, format string, args ...any) {
+func (r *reader) failAt(at int, kind Kind, what string, value, limit uint64, format string, args ...any) {
 	if r.err == nil {
 		r.err = &Error{
 			Kind: kind, Offset: r.base + at, Section: r.section, Function: r.function,
-			Thing: thing, Value: value, Limit: limit, text: fmt.Sprintf(format, args...),
+			Thing: what, Value: value, Limit: limit, text: fmt.Sprintf(format, args...),
 		}
 	}
 	r.pos = len(r.b)
 }
 
-func (r *reader) truncated(thing string, need uint64) {
+func (r *reader) truncated(what string, need uint64) {
 	have := uint64(r.remaining())
 	r.failAt(
 		r.pos,
 		Malformed,
-		thing,
+		what,
 		need,
 		have,
 		"%s needs %s more bytes, but only %s remain; the module is cut short or a size is wrong",
-		thing,
+		what,
 		grouped(need),
 		grouped(have),
 	)
@@ -58,41 +58,41 @@ func (r *reader) unsupported(at int, feature string) {
 	)
 }
 
-func (r *reader) overLimit(at int, thing string, value uint64, limit int, per string) {
+func (r *reader) overLimit(at int, what string, value uint64, limit int, per string) {
 	r.failAt(
 		at,
 		OverLimit,
-		thing,
+		what,
 		value,
 		uint64(limit),
 		"%s %s, more than the limit of %s%s",
 		grouped(value),
-		thing,
+		what,
 		grouped(uint64(limit)),
 		per,
 	)
 }
 
 // index checks that an index, which was read at an offset, is below n.
-func (r *reader) index(at int, thing string, value uint32, n int) {
+func (r *reader) index(at int, what string, value uint32, n int) {
 	if uint64(value) >= uint64(n) {
 		r.failAt(
 			at,
 			Invalid,
-			thing,
+			what,
 			uint64(value),
 			uint64(n),
 			"%s %s does not exist, the module has %s",
-			thing,
+			what,
 			grouped(uint64(value)),
 			grouped(uint64(n)),
 		)
 	}
 }
 
-func (r *reader) u8(thing string) byte {
+func (r *reader) u8(what string) byte {
 	if r.pos >= len(r.b) {
-		r.truncated(thing, 1)
+		r.truncated(what, 1)
 		return 0
 	}
 	c := r.b[r.pos]
@@ -100,9 +100,9 @@ func (r *reader) u8(thing string) byte {
 	return c
 }
 
-func (r *reader) bytes(n uint64, thing string) []byte {
+func (r *reader) bytes(n uint64, what string) []byte {
 	if n > uint64(r.remaining()) {
-		r.truncated(thing, n)
+		r.truncated(what, n)
 		return nil
 	}
 	s := r.b[r.pos : r.pos+int(n) : r.pos+int(n)]
@@ -111,34 +111,34 @@ func (r *reader) bytes(n uint64, thing string) []byte {
 }
 
 // zero reads a byte that must be 0. Later proposals use it as the index of a memory.
-func (r *reader) zero(thing string) {
+func (r *reader) zero(what string) {
 	at := r.pos
-	if c := r.u8(thing); c != 0 && r.err == nil {
+	if c := r.u8(what); c != 0 && r.err == nil {
 		r.unsupported(at, "multiple memories")
 	}
 }
 
 // u32 reads an unsigned LEB128 number of 32 bits.
-func (r *reader) u32(thing string) uint32 {
+func (r *reader) u32(what string) uint32 {
 	if r.pos < len(r.b) && r.b[r.pos] < 0x80 {
 		r.pos++
 		return uint32(r.b[r.pos-1])
 	}
-	return uint32(r.unsigned(32, thing))
+	return uint32(r.unsigned(32, what))
 }
 
-func (r *reader) unsigned(bits int, thing string) uint64 {
+func (r *reader) unsigned(bits int, what string) uint64 {
 	start := r.pos
 	var v uint64
 	for shift := 0; shift < bits; shift += 7 {
 		if r.pos >= len(r.b) {
-			r.truncated(thing, 1)
+			r.truncated(what, 1)
 			return 0
 		}
 		c := r.b[r.pos]
 		r.pos++
 		if left := bits - shift; left < 7 && c&0x7f>>left != 0 {
-			r.failAt(start, Malformed, thing, 0, 0, "%s does not fit in %d bits", thing, bits)
+			r.failAt(start, Malformed, what, 0, 0, "%s does not fit in %d bits", what, bits)
 			return 0
 		}
 		v |= uint64(c&0x7f) << shift
@@ -146,17 +146,17 @@ func (r *reader) unsigned(bits int, thing string) uint64 {
 			return v
 		}
 	}
-	r.overlong(start, bits, thing)
+	r.overlong(start, bits, what)
 	return 0
 }
 
 // signed reads a signed LEB128 number of 32, 33 or 64 bits.
-func (r *reader) signed(bits int, thing string) int64 {
+func (r *reader) signed(bits int, what string) int64 {
 	start := r.pos
 	var v int64
 	for shift := 0; shift < bits; shift += 7 {
 		if r.pos >= len(r.b) {
-			r.truncated(thing, 1)
+			r.truncated(what, 1)
 			return 0
 		}
 		c := r.b[r.pos]
@@ -165,7 +165,7 @@ func (r *reader) signed(bits int, thing string) int64 {
 		if left := bits - shift; left < 7 {
 			// The excess bits must repeat the sign.
 			if ext := int8(c<<1) >> left; ext != 0 && ext != -1 {
-				r.failAt(start, Malformed, thing, 0, 0, "%s does not fit in %d bits", thing, bits)
+				r.failAt(start, Malformed, what, 0, 0, "%s does not fit in %d bits", what, bits)
 				return 0
 			}
 		}
@@ -176,34 +176,34 @@ func (r *reader) signed(bits int, thing string) int64 {
 			return v
 		}
 	}
-	r.overlong(start, bits, thing)
+	r.overlong(start, bits, what)
 	return 0
 }
 
-func (r *reader) overlong(start, bits int, thing string) {
-	most := (bits + 6) / 7
+func (r *reader) overlong(start, bits int, what string) {
+	limit := (bits + 6) / 7
 	r.failAt(
 		start,
 		Malformed,
-		thing,
+		what,
 		uint64(r.pos-start),
-		uint64(most),
+		uint64(limit),
 		"%s is encoded in more than the %d bytes that a number of %d bits may take",
-		thing,
-		most,
+		what,
+		limit,
 		bits,
 	)
 }
 
-func (r *reader) f32(thing string) uint64 {
-	if s := r.bytes(4, thing); s != nil {
+func (r *reader) f32(what string) uint64 {
+	if s := r.bytes(4, what); s != nil {
 		return uint64(binary.LittleEndian.Uint32(s))
 	}
 	return 0
 }
 
-func (r *reader) f64(thing string) uint64 {
-	if s := r.bytes(8, thing); s != nil {
+func (r *reader) f64(what string) uint64 {
+	if s := r.bytes(8, what); s != nil {
 		return binary.LittleEndian.Uint64(s)
 	}
 	return 0
@@ -212,23 +212,23 @@ func (r *reader) f64(thing string) uint64 {
 // count reads the length of a vector. It checks the limit, and that the remaining bytes
 // can hold that many entries of at least size bytes, so that the caller may allocate
 // them.
-func (r *reader) count(thing string, limit, size int) int {
+func (r *reader) count(what string, limit, size int) int {
 	at := r.pos
-	n := r.u32("the number of " + thing)
+	n := r.u32("the number of " + what)
 	if uint64(n) > uint64(limit) {
-		r.overLimit(at, thing, uint64(n), limit, "")
+		r.overLimit(at, what, uint64(n), limit, "")
 		return 0
 	}
 	if need := uint64(n) * uint64(size); need > uint64(r.remaining()) {
 		r.failAt(
 			at,
 			Malformed,
-			thing,
+			what,
 			uint64(n),
 			uint64(r.remaining()/size),
 			"%s %s are announced, but the %s bytes that are left cannot hold them",
 			grouped(uint64(n)),
-			thing,
+			what,
 			grouped(uint64(r.remaining())),
 		)
 		return 0
@@ -239,46 +239,46 @@ func (r *reader) count(thing string, limit, size int) int {
 // name reads the name of an import or export. Names are printed in logs and terminals.
 // Therefore it rejects control characters, which the format allows, and invisible
 // characters that change how text is displayed: direction marks and line separators.
-func (r *reader) name(thing string, limit int) string {
+func (r *reader) name(what string, limit int) string {
 	at := r.pos
-	n := r.u32("the length of the " + thing)
+	n := r.u32("the length of the " + what)
 	if uint64(n) > uint64(limit) {
-		r.overLimit(at, "bytes in the "+thing, uint64(n), limit, "")
+		r.overLimit(at, "bytes in the "+what, uint64(n), limit, "")
 		return ""
 	}
-	s := string(r.bytes(uint64(n), thing))
+	s := string(r.bytes(uint64(n), what))
 	if !utf8.ValidString(s) {
-		r.failAt(at, Malformed, thing, 0, 0, "the %s is not valid UTF-8: %q", thing, s)
+		r.failAt(at, Malformed, what, 0, 0, "the %s is not valid UTF-8: %q", what, s)
 		return ""
 	}
 	for _, c := range s {
 		if unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) {
-			r.failAt(at, Invalid, thing, uint64(c), 0, "the %s has a control character: %q", thing, s)
+			r.failAt(at, Invalid, what, uint64(c), 0, "the %s has a control character: %q", what, s)
 			return ""
 		}
 	}
 	return s
 }
 
-func (r *reader) valueType(thing string) ValueType {
+func (r *reader) valueType(what string) ValueType {
 	at := r.pos
-	c := r.u8(thing)
+	c := r.u8(what)
 	t := ValueType(c)
 	if r.err == nil && !t.known() {
 		if f := featureOfType(c); f != "" {
 			r.unsupported(at, f)
 		} else {
-			r.failAt(at, Malformed, thing, uint64(c), 0, "%s is %#x, which is no value type", thing, c)
+			r.failAt(at, Malformed, what, uint64(c), 0, "%s is %#x, which is no value type", what, c)
 		}
 	}
 	return t
 }
 
-func (r *reader) refType(thing string) ValueType {
+func (r *reader) refType(what string) ValueType {
 	at := r.pos
-	t := r.valueType(thing)
+	t := r.valueType(what)
 	if r.err == nil && !t.IsReference() {
-		r.failAt(at, Malformed, thing, uint64(t), 0, "%s is %s, want a reference type", thing, t)
+		r.failAt(at, Malformed, what, uint64(t), 0, "%s is %s, want a reference type", what, t)
 	}
 	return t
 }

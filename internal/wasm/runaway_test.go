@@ -76,9 +76,9 @@ func TestRunaway(t *testing.T) {
 			_, trap := k.call("f")
 			require.Contains(t, trap, errFuel.Error())
 			// The overrun is at most one piece, or the work between two checks.
-			const most = pieceBytes>>fuelBytes + 2*maxUncheckedFuel
-			require.LessOrEqual(t, k.tank.given-k.tank.budget, k.tank.slice+most)
-			require.LessOrEqual(t, k.tank.largest, int64(most))
+			const limit = pieceBytes>>fuelBytes + 2*maxUncheckedFuel
+			require.LessOrEqual(t, k.tank.given-k.tank.budget, k.tank.slice+limit)
+			require.LessOrEqual(t, k.tank.largest, int64(limit))
 		})
 	}
 }

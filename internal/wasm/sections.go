@@ -30,8 +30,8 @@ func (d *decoder) types() {
 	}
 }
 
-func (d *decoder) valueTypes(thing string, limit int) []ValueType {
-	n := d.count(thing, limit, 1)
+func (d *decoder) valueTypes(what string, limit int) []ValueType {
+	n := d.count(what, limit, 1)
 	if n == 0 {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (d *decoder) importKind(imp *Import) {
 	}
 }
 
-func (d *decoder) unknownKind(at int, thing string, kind byte) {
+func (d *decoder) unknownKind(at int, what string, kind byte) {
 	if kind == 4 {
 		d.unsupported(at, "exception handling")
 		return
@@ -90,11 +90,11 @@ func (d *decoder) unknownKind(at int, thing string, kind byte) {
 	d.failAt(
 		at,
 		Malformed,
-		"kind of an "+thing,
+		"kind of an "+what,
 		uint64(kind),
 		3,
 		"an %s has kind %#x, want a function, table, memory or global",
-		thing,
+		what,
 		kind,
 	)
 }
@@ -163,44 +163,44 @@ func (d *decoder) memory() Memory {
 }
 
 // sizes reads the minimum and maximum size of a memory or table.
-func (d *decoder) sizes(thing string, most uint64) (s Range) {
+func (d *decoder) sizes(what string, limit uint64) (s Range) {
 	at := d.pos
-	switch flags := d.u8("the flags of a " + thing); {
+	switch flags := d.u8("the flags of a " + what); {
 	case d.err != nil:
 		return s
 	case flags <= 1:
 		s.HasMax = flags == 1
-	case flags <= 3 && thing == "memory":
+	case flags <= 3 && what == "memory":
 		d.unsupported(at, "threads (a shared memory)")
 	case flags >= 4 && flags <= 7:
 		d.unsupported(at, "64-bit memory")
-	case flags >= 8 && flags <= 15 && thing == "memory":
+	case flags >= 8 && flags <= 15 && what == "memory":
 		d.unsupported(at, "custom page sizes")
 	default:
-		d.failAt(at, Malformed, "flags", uint64(flags), 1, "the flags of a %s are %#x, want 0 or 1", thing, flags)
+		d.failAt(at, Malformed, "flags", uint64(flags), 1, "the flags of a %s are %#x, want 0 or 1", what, flags)
 	}
 	at = d.pos
-	if s.Min = d.u32("the minimum of a " + thing); uint64(s.Min) > most {
-		d.tooLarge(at, thing, s.Min, most)
+	if s.Min = d.u32("the minimum of a " + what); uint64(s.Min) > limit {
+		d.tooLarge(at, what, s.Min, limit)
 	}
 	if !s.HasMax || d.err != nil {
 		return s
 	}
 	at = d.pos
-	s.Max = d.u32("the maximum of a " + thing)
+	s.Max = d.u32("the maximum of a " + what)
 	switch {
 	case d.err != nil:
-	case uint64(s.Max) > most:
-		d.tooLarge(at, thing, s.Max, most)
+	case uint64(s.Max) > limit:
+		d.tooLarge(at, what, s.Max, limit)
 	case s.Max < s.Min:
 		d.failAt(
 			at,
 			Invalid,
-			"maximum of a "+thing,
+			"maximum of a "+what,
 			uint64(s.Max),
 			uint64(s.Min),
 			"the maximum of a %s is %s, less than its minimum of %s",
-			thing,
+			what,
 			grouped(uint64(s.Max)),
 			grouped(uint64(s.Min)),
 		)
@@ -208,17 +208,17 @@ func (d *decoder) sizes(thing string, most uint64) (s Range) {
 	return s
 }
 
-func (d *decoder) tooLarge(at int, thing string, size uint32, most uint64) {
+func (d *decoder) tooLarge(at int, what string, size uint32, limit uint64) {
 	d.failAt(
 		at,
 		Invalid,
-		"size of a "+thing,
+		"size of a "+what,
 		uint64(size),
-		most,
+		limit,
 		"a %s of %s is more than the %s that 32 bits can address",
-		thing,
+		what,
 		grouped(uint64(size)),
-		grouped(most),
+		grouped(limit),
 	)
 }
 

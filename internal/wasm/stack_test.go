@@ -84,12 +84,12 @@ func TestFrames(t *testing.T) {
 			stack := reflect.ValueOf(f).Elem().FieldByName("stack")
 			require.Equal(t, reflect.Slice, stack.Kind(), "where wazero has its stack")
 			w := newRewriter(m, MeterOptions{})
-			most, frame := w.framer.bound(m.Types[0], &m.Code[0]), w.framer.frame(m.Types[0], &m.Code[0], 0)
+			limit, frame := w.framer.bound(m.Types[0], &m.Code[0]), w.framer.frame(m.Types[0], &m.Code[0], 0)
 			calls := (room - int64(k.ExportedGlobal(DepthExport).Get())) / frame
 			t.Logf("%d calls in %d bytes; at most %.2f times that, estimated as %.2f times", calls, stack.Len(),
-				float64(calls*most)/float64(stack.Len()), float64(calls*frame)/float64(stack.Len()))
-			require.GreaterOrEqual(t, calls*most, int64(stack.Len()))
-			require.GreaterOrEqual(t, frame*maxUnderestimate, most)
+				float64(calls*limit)/float64(stack.Len()), float64(calls*frame)/float64(stack.Len()))
+			require.GreaterOrEqual(t, calls*limit, int64(stack.Len()))
+			require.GreaterOrEqual(t, frame*maxUnderestimate, limit)
 			if c.usual {
 				require.GreaterOrEqual(t, calls*frame, int64(stack.Len()))
 			}

@@ -34,7 +34,7 @@ const (
 
 // fix returns the table of a module if nothing but call_indirect can change or observe
 // it, and nil otherwise.
-func fix(m *Module, least int) *fixedTable {
+func fix(m *Module, minimum int) *fixedTable {
 	if len(m.Tables) != 1 || m.Tables[0].Type != FuncRef || len(m.TableTypes()) != 1 ||
 		m.Tables[0].Size.Min > maxFixedEntries {
 		return nil
@@ -74,7 +74,7 @@ func fix(m *Module, least int) *fixedTable {
 			}
 		}
 	}
-	if n < least || !onlyCalled(m, len(t.entries)) {
+	if n < minimum || !onlyCalled(m, len(t.entries)) {
 		return nil
 	}
 	return t
@@ -100,11 +100,11 @@ func onlyCalled(m *Module, entries int) bool {
 
 // fixTable replaces the table if that is possible.
 func (w *rewriter) fixTable() {
-	least := w.options.minFixed
-	if least == 0 {
-		least = minFixedEntries
+	minimum := w.options.minFixed
+	if minimum == 0 {
+		minimum = minFixedEntries
 	}
-	if w.fixed = fix(w.in, least); w.fixed == nil {
+	if w.fixed = fix(w.in, minimum); w.fixed == nil {
 		return
 	}
 	w.framer.through = true

@@ -37,7 +37,7 @@ func run(ctx context.Context, paths []string) error {
 	defer h.Close(ctx)
 
 	// The modules run in sandboxes and may only read messages.
-	options := &adapter.Options{OnEvent: tell}
+	options := &adapter.Options{OnEvent: printEvent}
 	for _, path := range paths {
 		m, err := h.Load(ctx, path, host.Limits{})
 		if err != nil {
@@ -83,8 +83,8 @@ func run(ctx context.Context, paths []string) error {
 	}
 }
 
-// tell prints the events of modules.
-func tell(_ context.Context, e abi.Event) {
+// printEvent prints the events of modules.
+func printEvent(_ context.Context, e abi.Event) {
 	switch e.Type {
 	case abi.EventCustom:
 		fmt.Printf("  %s: %s %s\n", e.Entry, e.Name, e.Data)

@@ -30,9 +30,9 @@ func (m Moment) Since(began Moment, n int) Span {
 
 // MedianSpan returns the median of both times.
 func MedianSpan(list []Span) Span {
-	walls, useds := make([]float64, len(list)), make([]float64, len(list))
+	walls, used := make([]float64, len(list)), make([]float64, len(list))
 	for i, s := range list {
-		walls[i], useds[i] = s.Wall, s.Used
+		walls[i], used[i] = s.Wall, s.Used
 	}
-	return Span{Median(walls), Median(useds)}
+	return Span{Median(walls), Median(used)}
 }

@@ -44,8 +44,8 @@ const minText = 80
 // Configure validates the configuration.
 func (a *antiLoop) Configure(*middleware.Context) error {
 	for _, c := range []struct {
-		wrong bool
-		why   string
+		isError bool
+		reason  string
 	}{
 		{a.HintAfter < 0 || a.HintAfter == 1 || a.StopAfter < 0 || a.StopAfter == 1, "hint_after and stop_after are at least 2: once is no loop; or 0, for never"},
 		{a.HintAfter == 0 && a.StopAfter == 0, "hint_after and stop_after are both 0: there is nothing to do"},
@@ -54,8 +54,8 @@ func (a *antiLoop) Configure(*middleware.Context) error {
 		{a.Window > 10_000, "window: at most 10000 messages"},
 		{a.Hint != "" && (strings.Count(a.Hint, "%") != 2 || !strings.Contains(a.Hint, "%s") || strings.Index(a.Hint, "%d") < strings.Index(a.Hint, "%s")), "hint: want one %s, one %d behind it, and no other %"},
 	} {
-		if c.wrong {
-			return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + c.why}
+		if c.isError {
+			return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + c.reason}
 		}
 	}
 	if a.Hint == "" {
@@ -64,36 +64,36 @@ func (a *antiLoop) Configure(*middleware.Context) error {
 	return nil
 }
 
-// A deed is one action of the model: a call, or text.
-type deed struct{ what, key string }
+// An action is a call or a message text of the model.
+type action struct{ what, key string }
 
 // BeforeModelRewriteState checks whether the model's last message repeats earlier ones.
 func (a *antiLoop) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	counts, last := a.count(state.Messages)
-	var worst deed
-	most := 0
+	var worst action
+	limit := 0
 	for _, d := range last {
-		if n := counts[d.key]; n > most {
-			worst, most = d, n
+		if n := counts[d.key]; n > limit {
+			worst, limit = d, n
 		}
 	}
-	stop := a.StopAfter > 0 && most >= a.StopAfter
-	if !stop && (a.HintAfter == 0 || most < a.HintAfter) {
+	stop := a.StopAfter > 0 && limit >= a.StopAfter
+	if !stop && (a.HintAfter == 0 || limit < a.HintAfter) {
 		return nil
 	}
-	if err := ctx.Emit("loop", map[string]any{"what": worst.what, "times": most, "stopped": stop}); err != nil {
+	if err := ctx.Emit("loop", map[string]any{"what": worst.what, "times": limit, "stopped": stop}); err != nil {
 		return err
 	}
 	if stop {
-		return ctx.Stop(middleware.Sprintf("The model has %s %d times.", worst.what, most), "loop")
+		return ctx.Stop(middleware.Sprintf("The model has %s %d times.", worst.what, limit), "loop")
 	}
-	state.Messages.Append(abi.User(middleware.Sprintf(a.Hint, worst.what, most)))
+	state.Messages.Append(abi.User(middleware.Sprintf(a.Hint, worst.what, limit)))
 	return nil
 }
 
 // count goes back to the user's last message. It returns the number of model messages that
 // contain each deed, and the deeds of the last model message.
-func (a *antiLoop) count(messages *middleware.Messages) (counts map[string]int, last []deed) {
+func (a *antiLoop) count(messages *middleware.Messages) (counts map[string]int, last []action) {
 	counts = map[string]int{}
 	results := map[string]string{}
 	seen := 0
@@ -107,12 +107,12 @@ func (a *antiLoop) count(messages *middleware.Messages) (counts map[string]int, 
 		if m.Role != abi.RoleAssistant {
 			continue
 		}
-		deeds := a.deeds(&m, results)
-		for _, d := range deeds {
+		actions := a.actions(&m, results)
+		for _, d := range actions {
 			counts[d.key]++
 		}
 		if last == nil {
-			last = deeds
+			last = actions
 			if len(last) == 0 {
 				break
 			}
@@ -121,14 +121,14 @@ func (a *antiLoop) count(messages *middleware.Messages) (counts map[string]int, 
 	return counts, last
 }
 
-// deeds returns the deeds of a message, without duplicates.
-func (a *antiLoop) deeds(m *abi.Message, results map[string]string) []deed {
-	var out []deed
+// actions returns the deeds of a message, without duplicates.
+func (a *antiLoop) actions(m *abi.Message, results map[string]string) []action {
+	var out []action
 	there := map[string]bool{}
 	add := func(what, key string) {
 		if !there[key] {
 			there[key] = true
-			out = append(out, deed{what, key})
+			out = append(out, action{what, key})
 		}
 	}
 	if text := strings.ToLower(strings.Join(strings.Fields(m.Content.String()), " ")); text != "" &&

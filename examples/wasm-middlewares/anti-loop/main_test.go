@@ -136,9 +136,9 @@ func TestUserSpeaks(t *testing.T) {
 	again = append(again, a...)
 	require.Empty(t, look(t, nil, again))
 
-	told := steps(a, a)
-	told = append(told, abi.Message{Role: abi.RoleUser, Content: abi.Text("hint"), Origin: "module:anti-loop"})
-	require.Contains(t, look(t, nil, append(told, a...)), "hint")
+	reported := steps(a, a)
+	reported = append(reported, abi.Message{Role: abi.RoleUser, Content: abi.Text("hint"), Origin: "module:anti-loop"})
+	require.Contains(t, look(t, nil, append(reported, a...)), "hint")
 }
 
 func TestConfig(t *testing.T) {

@@ -62,8 +62,8 @@ type approve struct {
 // Configure validates the configuration.
 func (a *approve) Configure(*middleware.Context) error {
 	for _, c := range []struct {
-		wrong bool
-		why   string
+		isError bool
+		reason  string
 	}{
 		{!(a.AllowBelow >= 0 && a.AllowBelow <= a.DenyFrom && a.DenyFrom <= 100), fmt.Sprintf("allow_below and deny_from: want 0 <= %v <= %v <= 100", a.AllowBelow, a.DenyFrom)},
 		{
@@ -75,8 +75,8 @@ func (a *approve) Configure(*middleware.Context) error {
 		{a.MaxArguments < 1 || a.MaxArguments > 1<<20, fmt.Sprintf("max_arguments: %d is not 1 to 1048576", a.MaxArguments)},
 		{a.MaxDenied < 0, fmt.Sprintf("max_denied: %d is below 0", a.MaxDenied)},
 	} {
-		if c.wrong {
-			return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + c.why}
+		if c.isError {
+			return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + c.reason}
 		}
 	}
 	if len(a.Models) == 0 {
@@ -146,8 +146,8 @@ func (a *approve) verdict(ctx *middleware.Context, call *middleware.Call) (*verd
 	if err != nil {
 		return &verdict{Failed: "its arguments cannot be read: " + err.Error()}, nil
 	}
-	kept := middleware.Local[*verdict]("verdict/" + digest(key))
-	v, there, err := kept.Get(ctx)
+	stored := middleware.Local[*verdict]("verdict/" + digest(key))
+	v, there, err := stored.Get(ctx)
 	if err != nil || there {
 		return v, err
 	}
@@ -158,7 +158,7 @@ func (a *approve) verdict(ctx *middleware.Context, call *middleware.Call) (*verd
 		}
 	}
 	if v.Failed == "" {
-		err = kept.Set(ctx, v)
+		err = stored.Set(ctx, v)
 	}
 	return v, err
 }

@@ -56,7 +56,7 @@ func (a *approve) review(ctx *middleware.Context, call *middleware.Call) *verdic
 			if v, err = a.ask(ctx, messages, model); err == nil {
 				return v
 			}
-			if hopeless(err) {
+			if permanent(err) {
 				break
 			}
 		}
@@ -75,8 +75,8 @@ func (a *approve) ask(ctx *middleware.Context, messages []abi.Message, model str
 	return read(res.Message.Content.String())
 }
 
-// hopeless reports whether asking the same model again would fail in the same way.
-func hopeless(err error) bool {
+// permanent reports whether asking the same model again would fail in the same way.
+func permanent(err error) bool {
 	var e *abi.Error
 	return errors.As(err, &e) && !e.Retryable &&
 		(e.Code == abi.CodeDenied || e.Code == abi.CodeInvalid || e.Code == abi.CodeLimit)
@@ -166,11 +166,11 @@ func digest(key string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-func clip(text string, most int) string {
-	if len(text) <= most {
+func clip(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	n := most
+	n := limit
 	for !utf8.RuneStart(text[n]) {
 		n--
 	}

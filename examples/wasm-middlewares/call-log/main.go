@@ -29,14 +29,14 @@ type callLog struct {
 	Preview int    `json:"preview" doc:"how many characters of texts and arguments to show; 0 shows none"`
 	Times   bool   `json:"times" doc:"say how long things took; without it the logs of two equal runs are equal"`
 
-	least int
+	minimum int
 }
 
 var levels = []string{"debug", "info", "warn", "error"} // indexed by the levels of the log import
 
 // Configure validates the configuration.
 func (l *callLog) Configure(*middleware.Context) error {
-	if l.least = slices.Index(levels, l.Level); l.least < 0 {
+	if l.minimum = slices.Index(levels, l.Level); l.minimum < 0 {
 		return &abi.Error{
 			Code:    abi.CodeInvalid,
 			Message: middleware.Sprintf("config: level: %q is not one of debug, info, warn, error", l.Level),
@@ -119,7 +119,7 @@ func (l *callLog) Observe(ctx *middleware.Context, events []abi.Event) error {
 }
 
 func (l *callLog) log(ctx *middleware.Context, level int, text string) {
-	if level < l.least {
+	if level < l.minimum {
 		return
 	}
 	[]func(string, ...any){ctx.Debugf, ctx.Infof, ctx.Warnf, ctx.Errorf}[level]("%s", text)

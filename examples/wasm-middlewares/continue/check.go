@@ -69,19 +69,19 @@ func (c *check) missing(ctx *middleware.Context, answer string) (string, error) 
 	return text, err
 }
 
-// A deed holds the step numbers of the latest calls of a tool.
-type deed struct {
+// A call holds the step numbers of the latest calls of a tool.
+type call struct {
 	Called int `json:"called"`
 	Worked int `json:"worked,omitempty"` // latest call without an error; 0: never
 }
 
-// deeds holds the calls of the run by tool name.
-var deeds = middleware.Local[map[string]deed]("deeds")
+// calls holds the calls of the run by tool name.
+var calls = middleware.Local[map[string]call]("deeds")
 
 // uncalled returns a message if the tool was not called as required. The call must be in a
 // later step than those of After, because calls of one step may run concurrently.
 func (c *check) uncalled(ctx *middleware.Context) (string, error) {
-	all, _, err := deeds.Get(ctx)
+	all, _, err := calls.Get(ctx)
 	if err != nil {
 		return "", err
 	}

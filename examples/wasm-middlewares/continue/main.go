@@ -93,9 +93,9 @@ func (k *keeper) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) err
 		return nil
 	}
 	worked := end.Err == nil && end.Result != nil && !end.Result.IsError
-	return deeds.Update(ctx, func(all map[string]deed) (map[string]deed, error) {
+	return calls.Update(ctx, func(all map[string]call) (map[string]call, error) {
 		if all == nil {
-			all = map[string]deed{}
+			all = map[string]call{}
 		}
 		d := all[end.Name]
 		if d.Called = ctx.Run.Step; worked {
@@ -138,11 +138,11 @@ func (k *keeper) AfterModelRewriteState(ctx *middleware.Context, state *middlewa
 		return err
 	}
 	state.Messages.Append(abi.User(strings.ReplaceAll(k.Prompt, missing, strings.Join(texts, "\n"))))
-	return ctx.Emit("continued", told{Failed: failed, Times: times + 1})
+	return ctx.Emit("continued", reported{Failed: failed, Times: times + 1})
 }
 
-// told is the data of an event: the failed checks, without the answer.
-type told struct {
+// reported is the data of an event: the failed checks, without the answer.
+type reported struct {
 	Failed  []string `json:"failed"`
 	Times   int      `json:"times"`
 	Because string   `json:"because,omitempty"`
@@ -164,7 +164,7 @@ func (k *keeper) failed(ctx *middleware.Context, answer string) (failed, texts [
 }
 
 func (k *keeper) giveUp(ctx *middleware.Context, failed []string, times int, because string) error {
-	if err := ctx.Emit("unfinished", told{failed, times, because}); err != nil {
+	if err := ctx.Emit("unfinished", reported{failed, times, because}); err != nil {
 		return err
 	}
 	if k.Then == thenStop {

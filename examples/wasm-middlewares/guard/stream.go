@@ -21,8 +21,8 @@ type held struct {
 // Withheld text is a run-local value, because the host may discard the module's memory
 // before the next chunk.
 func (g *guard) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) error {
-	kept := middleware.Local[[]*held]("stream/" + strconv.FormatInt(chunks.Stream, 10))
-	texts, there, err := kept.Get(ctx)
+	stream := middleware.Local[[]*held]("stream/" + strconv.FormatInt(chunks.Stream, 10))
+	texts, there, err := stream.Get(ctx)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (g *guard) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) erro
 			} else {
 				c.Part = &abi.Part{Type: abi.PartText, Text: g.Refusal}
 				out = append(out, c)
-				err = tell(ctx, "output", what)
+				err = report(ctx, "output", what)
 			}
 			if err != nil {
 				return err
@@ -74,9 +74,9 @@ func (g *guard) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) erro
 	chunks.Items = out
 	switch {
 	case !chunks.Final && len(texts) > 0:
-		return kept.Set(ctx, texts)
+		return stream.Set(ctx, texts)
 	case chunks.Final && there:
-		return kept.Delete(ctx)
+		return stream.Delete(ctx)
 	}
 	return nil
 }
@@ -96,12 +96,12 @@ func (g *guard) looksAt(c *abi.Chunk) bool {
 
 // show checks the held text if it has at least least bytes, and returns the part to
 // release: all but the last window or, if least is 0 at the end of the stream, everything.
-func (g *guard) show(ctx *middleware.Context, h *held, least int) (string, error) {
+func (g *guard) show(ctx *middleware.Context, h *held, minimum int) (string, error) {
 	if h.Blocked {
 		h.Text = ""
 		return "", nil
 	}
-	if len(h.Text) < least {
+	if len(h.Text) < minimum {
 		return "", nil
 	}
 	if what := g.find(h.Text); what != "" {
@@ -109,10 +109,10 @@ func (g *guard) show(ctx *middleware.Context, h *held, least int) (string, error
 		if h.Kind == abi.ChunkToolResult {
 			return "", blocked(h.CallID).Set(ctx, what) // AfterTool emits the event
 		}
-		return g.Refusal, tell(ctx, "output", what)
+		return g.Refusal, report(ctx, "output", what)
 	}
 	cut := len(h.Text)
-	if least > 0 {
+	if minimum > 0 {
 		for cut -= g.Window; cut > 0 && !utf8.RuneStart(h.Text[cut]); {
 			cut--
 		}

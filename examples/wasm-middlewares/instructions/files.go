@@ -14,9 +14,9 @@ const (
 )
 
 // A missing is the error for a file that is omitted; the run continues without it.
-type missing struct{ why string }
+type missing struct{ reason string }
 
-func (m *missing) Error() string { return m.why }
+func (m *missing) Error() string { return m.reason }
 
 // clean reports whether p is a canonical path below the root.
 func clean(p string) bool {
@@ -67,7 +67,7 @@ func (l *loading) file(p, from string, depth int) error {
 		return nil
 	}
 	if len(l.seen) == maxFiles || depth > maxDepth {
-		return l.leave(
+		return l.skip(
 			p,
 			from,
 			middleware.Sprintf("there are more than %d files, or imports more than %d deep", maxFiles, maxDepth),
@@ -77,13 +77,13 @@ func (l *loading) file(p, from string, depth int) error {
 	text, err := l.r.open(l.ctx, p)
 	var gone *missing
 	if errors.As(err, &gone) {
-		return l.leave(p, from, gone.why)
+		return l.skip(p, from, gone.reason)
 	}
 	if err != nil {
 		return err
 	}
 	if len(text) > l.left {
-		return l.leave(
+		return l.skip(
 			p,
 			from,
 			middleware.Sprintf("its %d bytes are more than the %d that are left of max_bytes", len(text), l.left),
@@ -98,7 +98,7 @@ func (l *loading) file(p, from string, depth int) error {
 	for _, ref := range imports(text) {
 		next := path.Join(path.Dir(p), ref)
 		if path.IsAbs(ref) || !clean(next) {
-			err = l.leave(ref, p, "it is no path below the root")
+			err = l.skip(ref, p, "it is no path below the root")
 		} else {
 			err = l.file(next, p, depth+1)
 		}
@@ -109,9 +109,9 @@ func (l *loading) file(p, from string, depth int) error {
 	return nil
 }
 
-// leave emits an event for an omitted file.
-func (l *loading) leave(p, from, why string) error {
-	return l.ctx.Emit("left_out", map[string]string{"file": p, "from": from, "why": why})
+// skip emits an event for an omitted file.
+func (l *loading) skip(p, from, reason string) error {
+	return l.ctx.Emit("left_out", map[string]string{"file": p, "from": from, "why": reason})
 }
 
 // imports returns the paths that text imports as @path, outside of code.

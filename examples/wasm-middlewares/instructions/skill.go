@@ -42,7 +42,7 @@ func (r *instructor) loadSkills(ctx *middleware.Context, run *middleware.AgentSt
 		var gone *missing
 		switch {
 		case errors.As(err, &gone):
-			if err := ctx.Emit("left_out", map[string]string{"file": p, "from": "", "why": gone.why}); err != nil {
+			if err := ctx.Emit("left_out", map[string]string{"file": p, "from": "", "why": gone.reason}); err != nil {
 				return "", err
 			}
 		case err != nil:
@@ -112,7 +112,7 @@ func (r *instructor) answer(ctx *middleware.Context, args skillArgs) (*abi.Resul
 	text, err := r.open(ctx, file)
 	var gone *missing
 	if errors.As(err, &gone) {
-		return abi.ErrorResult(middleware.Sprintf("%s: %s", file, gone.why)), nil
+		return abi.ErrorResult(middleware.Sprintf("%s: %s", file, gone.reason)), nil
 	}
 	if err != nil {
 		return nil, err

@@ -73,7 +73,7 @@ func (p *patcher) BeforeModelRewriteState(ctx *middleware.Context, state *middle
 		if p.Strict {
 			err = r.check(i)
 		} else {
-			err = p.mend(ctx, state.Messages, r)
+			err = p.repair(ctx, state.Messages, r)
 		}
 		if err != nil {
 			return err
@@ -99,9 +99,9 @@ func begin(ctx *middleware.Context, messages *middleware.Messages) (int, error) 
 	return i, nil
 }
 
-// mend removes surplus results as configured, and inserts a placeholder for each call
+// repair removes surplus results as configured, and inserts a placeholder for each call
 // without a result, before the existing results.
-func (p *patcher) mend(ctx *middleware.Context, messages *middleware.Messages, r *round) error {
+func (p *patcher) repair(ctx *middleware.Context, messages *middleware.Messages, r *round) error {
 	r.surplus = slices.DeleteFunc(r.surplus, func(s surplus) bool {
 		return s.orphan && !p.RemoveOrphans || !s.orphan && !p.RemoveDuplicates
 	})
@@ -110,7 +110,7 @@ func (p *patcher) mend(ctx *middleware.Context, messages *middleware.Messages, r
 		r.end--
 	}
 	for _, s := range r.surplus {
-		if err := ctx.Emit("removed", map[string]string{"tool": s.tool, "call": s.call, "why": s.why()}); err != nil {
+		if err := ctx.Emit("removed", map[string]string{"tool": s.tool, "call": s.call, "why": s.reason()}); err != nil {
 			return err
 		}
 	}

@@ -143,9 +143,9 @@ func TestRemovesResults(t *testing.T) {
 			for i := range c.after {
 				require.Equal(t, c.after[i], got[i], "message %d", i)
 			}
-			told := len(h.Events)
+			reported := len(h.Events)
 			require.Equal(t, got, step(t, h), "a second look changes nothing")
-			require.Len(t, h.Events, told)
+			require.Len(t, h.Events, reported)
 		})
 	}
 }

@@ -25,7 +25,7 @@ type surplus struct {
 	orphan     bool
 }
 
-func (s surplus) why() string {
+func (s surplus) reason() string {
 	if s.orphan {
 		return "orphan"
 	}
@@ -97,7 +97,7 @@ func (r *round) check(i int) error {
 		faults = append(faults, middleware.Sprintf("the call %s#%s of message %d has no result", c.Function.Name, c.ID, i))
 	}
 	for _, s := range r.surplus {
-		faults = append(faults, middleware.Sprintf("message %d is a result of %s#%s: %s", s.at, s.tool, s.call, s.why()))
+		faults = append(faults, middleware.Sprintf("message %d is a result of %s#%s: %s", s.at, s.tool, s.call, s.reason()))
 	}
 	if len(faults) == 0 {
 		return nil

@@ -131,8 +131,8 @@ func (p *planner) add(ctx *middleware.Context, args addArgs) (*abi.Result, error
 			if err := l.check(t); err != nil {
 				return "", middleware.Errorf("tasks[%d]: %w", i-first, err)
 			}
-			if way := l.circle(t.ID); way != nil {
-				return "", middleware.Errorf("tasks[%d]: after: %s wait for each other", i-first, refs(way))
+			if path := l.cycle(t.ID); path != nil {
+				return "", middleware.Errorf("tasks[%d]: after: %s wait for each other", i-first, refs(path))
 			}
 			b.WriteString("\n" + l.line(t))
 		}
@@ -174,8 +174,8 @@ func (p *planner) update(ctx *middleware.Context, args updateArgs) (*abi.Result,
 		if err := l.check(t); err != nil {
 			return "", err
 		}
-		if way := l.circle(t.ID); way != nil {
-			return "", middleware.Errorf("after: %s wait for each other", refs(way))
+		if path := l.cycle(t.ID); path != nil {
+			return "", middleware.Errorf("after: %s wait for each other", refs(path))
 		}
 		if err := p.mayBecome(l, t, before); err != nil {
 			return "", err

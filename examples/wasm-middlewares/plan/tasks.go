@@ -71,20 +71,20 @@ func (l *list) check(t *task) error {
 	return nil
 }
 
-// circle returns the path of a circular dependency that includes start, or nil.
-func (l *list) circle(start int) []int {
-	var way []int
+// cycle returns the path of a circular dependency that includes start, or nil.
+func (l *list) cycle(start int) []int {
+	var path []int
 	visited := map[int]bool{}
 	var visit func(id int) bool
 	visit = func(id int) bool {
-		if id == start && len(way) > 0 {
+		if id == start && len(path) > 0 {
 			return true
 		}
 		if visited[id] {
 			return false
 		}
 		visited[id] = true
-		way = append(way, id)
+		path = append(path, id)
 		if t, err := l.find(id); err == nil {
 			for _, next := range t.After {
 				if visit(next) {
@@ -92,11 +92,11 @@ func (l *list) circle(start int) []int {
 				}
 			}
 		}
-		way = way[:len(way)-1]
+		path = path[:len(path)-1]
 		return false
 	}
 	if visit(start) {
-		return append(way, start)
+		return append(path, start)
 	}
 	return nil
 }

@@ -20,18 +20,18 @@ type email struct{}
 
 func (email) find(text string, from int) []span {
 	var out []span
-	for least := from; ; {
-		i := strings.IndexByte(text[least:], '@')
+	for minimum := from; ; {
+		i := strings.IndexByte(text[minimum:], '@')
 		if i < 0 {
 			return out
 		}
-		at := least + i
-		begin := local(text, least, at)
+		at := minimum + i
+		begin := local(text, minimum, at)
 		end := domain(text, at+1)
-		least = at + 1
+		minimum = at + 1
 		if begin < at && end > 0 {
 			out = append(out, span{from: begin, to: end})
-			least = end
+			minimum = end
 		}
 	}
 }
@@ -48,10 +48,10 @@ func (email) open(text string, from int) int {
 }
 
 // local returns the start of the local part before the @ at index at.
-func local(text string, least, at int) int {
+func local(text string, minimum, at int) int {
 	begin := back(
 		text,
-		max(least, at-maxLocal),
+		max(minimum, at-maxLocal),
 		at,
 		func(c rune) bool { return inDomain(c) || strings.ContainsRune("_%+", c) },
 	)
@@ -94,10 +94,10 @@ func inDomain(c rune) bool {
 
 // back returns the start of the longest run of characters of a class that ends at index to.
 // The result is at least least.
-func back(text string, least, to int, class func(rune) bool) int {
-	for to > least {
+func back(text string, minimum, to int, class func(rune) bool) int {
+	for to > minimum {
 		c, size := utf8.DecodeLastRuneInString(text[:to])
-		if !class(c) || to-size < least {
+		if !class(c) || to-size < minimum {
 			break
 		}
 		to -= size
@@ -148,17 +148,17 @@ func (ip) find(text string, from int) []span {
 }
 
 func (ip) open(text string, from int) int {
-	least := len(text)
+	minimum := len(text)
 	for _, v := range versions {
 		begin := len(text)
 		for begin > from && v.in[text[begin-1]] && len(text)-begin <= v.longest {
 			begin--
 		}
 		if len(text)-begin <= v.longest {
-			least = min(least, begin)
+			minimum = min(minimum, begin)
 		}
 	}
-	return least
+	return minimum
 }
 
 // find checks runs of an address's characters that are not adjacent to word characters. It

@@ -71,7 +71,7 @@ func (r *redact) Configure(*middleware.Context) (err error) {
 			r.labels = append(r.labels, k.token)
 		}
 	}
-	r.given, r.rest, r.answers, r.back = r.scan, r.scan.only(lasting), r.scan, scanner{}
+	r.given, r.rest, r.answers, r.back = r.scan, r.scan.only(permanent), r.scan, scanner{}
 	r.calls = r.scan.only(func(k *kind) bool { return r.ToolArguments || r.RestoreArguments && k.token != "" })
 	r.begun = r.rest.only(func(*kind) bool { return r.ToolArguments })
 	if len(r.labels) > 0 {
@@ -105,7 +105,7 @@ func (r *redact) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart
 			return err
 		}
 	}
-	return found.tell(ctx, "input")
+	return found.report(ctx, "input")
 }
 
 // BeforeModel redacts a request: values with tokens, which the state still has, and
@@ -127,7 +127,7 @@ func (r *redact) BeforeModel(ctx *middleware.Context, call *middleware.ModelStar
 			call.Messages.Set(i, m)
 		}
 	}
-	if err := cmp.Or(found.tell(ctx, "request"), r.vault.err); err != nil {
+	if err := cmp.Or(found.report(ctx, "request"), r.vault.err); err != nil {
 		return err
 	}
 	if kind := r.scan.blocked(found); kind != "" {
@@ -166,7 +166,7 @@ func (r *redact) AfterModelRewriteState(ctx *middleware.Context, state *middlewa
 	if changed {
 		state.Messages.Set(state.Messages.Len()-1, m)
 	}
-	if err := cmp.Or(found.tell(ctx, "output"), r.vault.err); err != nil || changed {
+	if err := cmp.Or(found.report(ctx, "output"), r.vault.err); err != nil || changed {
 		return err // stopping would discard the change
 	}
 	if kind := r.scan.marked(m.Content.String() + m.ReasoningContent); kind != "" && r.Output &&
@@ -188,7 +188,7 @@ func (r *redact) AfterAgent(ctx *middleware.Context, run *middleware.AgentEnd) e
 	if run.Final != nil {
 		r.message(run.Final, &r.answers, &r.calls, found)
 	}
-	return cmp.Or(found.tell(ctx, "output"), r.vault.err)
+	return cmp.Or(found.report(ctx, "output"), r.vault.err)
 }
 
 // AfterTool processes a tool's result or error, and withholds a result that contains
@@ -209,7 +209,7 @@ func (r *redact) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) err
 			)
 		}
 	}
-	return found.tell(ctx, "tool_result")
+	return found.report(ctx, "tool_result")
 }
 
 // BeforeTool redacts the decoded arguments, because escapes may have hidden data from OnChunk.
@@ -245,7 +245,7 @@ func (r *redact) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart)
 				),
 			),
 		)
-		return found.tell(ctx, "tool_arguments")
+		return found.report(ctx, "tool_arguments")
 	}
 	if restores {
 		arguments = each(arguments, func(s string) string { return r.back.all(s, found) })
@@ -256,7 +256,7 @@ func (r *redact) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart)
 	if err := call.SetArgs(arguments); err != nil {
 		return err
 	}
-	return found.tell(ctx, "tool_arguments")
+	return found.report(ctx, "tool_arguments")
 }
 
 // each applies change to all strings and numbers of a JSON value. A number that changes

@@ -49,8 +49,8 @@ func (s *scanner) with(k *kind) scanner {
 	return scanner{append(slices.Clone(s.kinds), k), s.decode}
 }
 
-// lasting reports whether a kind has no tokens.
-func lasting(k *kind) bool { return k.token == "" }
+// permanent reports whether a kind has no tokens.
+func permanent(k *kind) bool { return k.token == "" }
 
 // only returns a scanner of the kinds for which keep is true.
 func (s *scanner) only(keep func(*kind) bool) scanner {
@@ -60,8 +60,8 @@ func (s *scanner) only(keep func(*kind) bool) scanner {
 // finds counts the matches by kind.
 type finds map[string]int
 
-// tell emits an event with the counts, without the data.
-func (f finds) tell(ctx *middleware.Context, where string) error {
+// report emits an event with the counts, without the data.
+func (f finds) report(ctx *middleware.Context, where string) error {
 	if len(f) == 0 {
 		return nil
 	}

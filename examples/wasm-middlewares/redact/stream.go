@@ -23,8 +23,8 @@ func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) err
 	if err := r.unlock(ctx); err != nil {
 		return err
 	}
-	kept := middleware.Local[[]*held]("stream/" + strconv.FormatInt(chunks.Stream, 10))
-	texts, there, err := kept.Get(ctx)
+	stream := middleware.Local[[]*held]("stream/" + strconv.FormatInt(chunks.Stream, 10))
+	texts, there, err := stream.Get(ctx)
 	if err != nil {
 		return err
 	}
@@ -65,15 +65,15 @@ func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) err
 	chunks.Items = out
 	switch {
 	case !chunks.Final && len(texts) > 0:
-		err = kept.Set(ctx, texts)
+		err = stream.Set(ctx, texts)
 	case chunks.Final && there:
-		err = kept.Delete(ctx)
+		err = stream.Delete(ctx)
 	}
 	if err == nil {
-		err = output.tell(ctx, "output")
+		err = output.report(ctx, "output")
 	}
 	if err == nil {
-		err = results.tell(ctx, "tool_result")
+		err = results.report(ctx, "tool_result")
 	}
 	return cmp.Or(err, r.vault.err)
 }

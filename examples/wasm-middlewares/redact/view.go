@@ -178,8 +178,8 @@ func digits(text string, i, count int) (rune, int) {
 
 // closed reads a number that begins at i, up to its closing character by. The number has up to
 // most digits.
-func closed(text string, i, base, most int, by byte) (rune, int) {
-	for at := i; at <= i+most; at++ {
+func closed(text string, i, base, limit int, by byte) (rune, int) {
+	for at := i; at <= i+limit; at++ {
 		switch {
 		case at == len(text):
 			return 0, -1

@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// least is the minimum number of tokens that clearing a result must free.
-const least = 20
+// minimum is the minimum number of tokens that clearing a result must free.
+const minimum = 20
 
 func (r *reducer) excluded(tool string) bool {
 	return tool == r.Tool || names.Match(r.Exclude, tool)
@@ -22,14 +22,14 @@ func (r *reducer) excluded(tool string) bool {
 func (r *reducer) cut(ctx *middleware.Context, call *middleware.ToolEnd) error {
 	text := call.Result.Content.String()
 	id, where := "", "The rest of it is lost."
-	told := map[string]any{"tool": call.Name, "call": call.ID, "bytes": len(text)}
+	result := map[string]any{"tool": call.Name, "call": call.ID, "bytes": len(text)}
 	if r.Keep != keepNone {
 		var err error
 		if id, err = r.save(ctx, call.Name, text); err != nil {
 			where = "The rest of it is lost, since it could not be kept: " + err.Error() + "."
-			told["error"] = err.Error()
+			result["error"] = err.Error()
 		} else {
-			told["id"] = id
+			result["id"] = id
 			where = "Read all of it, or look for a text in it, with " + r.how(id) + "."
 		}
 	}
@@ -39,7 +39,7 @@ func (r *reducer) cut(ctx *middleware.Context, call *middleware.ToolEnd) error {
 	}
 	call.Result.Content = withText(call.Result.Content, notice)
 	call.Result.Extra = withMark(call.Result.Extra, mark{ID: id})
-	return ctx.Emit("cut", told)
+	return ctx.Emit("cut", result)
 }
 
 // how returns the call with which the model reads stored text.
@@ -79,25 +79,25 @@ func (r *reducer) clear(ctx *middleware.Context, messages *middleware.Messages) 
 	frees = 0
 	for _, f := range old {
 		m := messages.At(f.at)
-		kept := markOf(m.Extra)
-		if kept.ID == "" && r.Keep != keepNone {
+		stored := markOf(m.Extra)
+		if stored.ID == "" && r.Keep != keepNone {
 			var err error
-			if kept.ID, err = r.save(ctx, f.tool, m.Content.String()); err != nil {
+			if stored.ID, err = r.save(ctx, f.tool, m.Content.String()); err != nil {
 				// Too long is better than lost.
-				return r.told(ctx, cleared, frees, err)
+				return r.result(ctx, cleared, frees, err)
 			}
 		}
-		m.Content = abi.Text(r.line(f.tool, kept))
-		kept.Cleared = true
-		m.Extra = withMark(m.Extra, kept)
+		m.Content = abi.Text(r.line(f.tool, stored))
+		stored.Cleared = true
+		m.Extra = withMark(m.Extra, stored)
 		messages.Set(f.at, m)
 		cleared++
 		frees += f.frees
 	}
-	return r.told(ctx, cleared, frees, nil)
+	return r.result(ctx, cleared, frees, nil)
 }
 
-func (r *reducer) told(ctx *middleware.Context, cleared, frees int, err error) error {
+func (r *reducer) result(ctx *middleware.Context, cleared, frees int, err error) error {
 	data := map[string]any{"results": cleared, "tokens": frees}
 	if err != nil {
 		data["error"] = "others could not be kept, and stay: " + err.Error()
@@ -106,11 +106,11 @@ func (r *reducer) told(ctx *middleware.Context, cleared, frees int, err error) e
 }
 
 // line returns the replacement of a cleared result.
-func (r *reducer) line(tool string, kept mark) string {
-	if kept.ID == "" {
+func (r *reducer) line(tool string, stored mark) string {
+	if stored.ID == "" {
 		return middleware.Sprintf("[This old result of %s was cleared.]", tool)
 	}
-	return middleware.Sprintf("[This old result of %s was cleared. Read it with %s.]", tool, r.how(kept.ID))
+	return middleware.Sprintf("[This old result of %s was cleared. Read it with %s.]", tool, r.how(stored.ID))
 }
 
 // old returns the results that can be cleared, oldest first: text-only results that precede
@@ -142,13 +142,13 @@ func (r *reducer) old(messages *middleware.Messages) []found {
 				tool = c.Function.Name
 			}
 		}
-		kept := markOf(m.Extra)
-		if kept.Cleared || hasOther(m.Content) || names.Match(r.Exclude, tool) {
+		stored := markOf(m.Extra)
+		if stored.Cleared || hasOther(m.Content) || names.Match(r.Exclude, tool) {
 			continue
 		}
 		// Assume the size of an id that is not assigned yet.
 		frees := tokens.Content(m.Content) - tokens.Text(r.line(tool, mark{ID: "r99999"}))
-		if frees >= least {
+		if frees >= minimum {
 			out = append(out, found{i, tool, frees})
 		}
 	}

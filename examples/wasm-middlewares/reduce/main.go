@@ -55,8 +55,8 @@ type reducer struct {
 // Configure validates the configuration.
 func (r *reducer) Configure(*middleware.Context) error {
 	for _, c := range []struct {
-		wrong bool
-		why   string
+		isError bool
+		reason  string
 	}{
 		{r.MaxBytes < 0 || r.ClearTokens < 0 || r.ClearAtLeast < 0 || r.KeepHours < 0, "max_bytes, clear_tokens, clear_at_least and keep_hours are not below 0"},
 		{r.MaxBytes == 0 && r.ClearTokens == 0, "max_bytes and clear_tokens are both 0: nothing would ever be done"},
@@ -68,8 +68,8 @@ func (r *reducer) Configure(*middleware.Context) error {
 		},
 		{r.Tool == "" || r.PageBytes < 100, "the tool needs a name, and page_bytes of at least 100"},
 	} {
-		if c.wrong {
-			return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + c.why}
+		if c.isError {
+			return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + c.reason}
 		}
 	}
 	r.read = r.readTool()

@@ -38,11 +38,11 @@ func (r *reducer) answer(ctx *middleware.Context, args readArgs) (*abi.Result, e
 	if args.ID == "" || len(args.ID) > 200 {
 		return abi.ErrorResult("id: the id of a result that was cut or cleared"), nil
 	}
-	var about kept
+	var about stored
 	ok := !strings.Contains(args.ID, "/") // an id with a slash is that of a piece
 	if ok {
 		var err error
-		if about, ok, err = get[kept](ctx, r, textKey(args.ID)); err != nil {
+		if about, ok, err = get[stored](ctx, r, textKey(args.ID)); err != nil {
 			return nil, err
 		}
 	}
@@ -67,7 +67,7 @@ func (r *reducer) answer(ctx *middleware.Context, args readArgs) (*abi.Result, e
 	return res, nil
 }
 
-func (r *reducer) page(ctx *middleware.Context, args readArgs, about kept) (string, error) {
+func (r *reducer) page(ctx *middleware.Context, args readArgs, about stored) (string, error) {
 	text, start, err := r.load(ctx, args.ID, about, args.From, r.PageBytes)
 	if err != nil {
 		return "", err
@@ -84,7 +84,7 @@ func (r *reducer) page(ctx *middleware.Context, args readArgs, about kept) (stri
 	return middleware.Sprintf("[bytes %d to %d of %d; go on with \"from\": %d]\n%s", from, to, about.Bytes, to, page), nil
 }
 
-func (r *reducer) find(ctx *middleware.Context, args readArgs, about kept) (string, error) {
+func (r *reducer) find(ctx *middleware.Context, args readArgs, about stored) (string, error) {
 	text, start, err := r.load(ctx, args.ID, about, args.From, about.Bytes)
 	if err != nil {
 		return "", err

@@ -12,8 +12,8 @@ import (
 // pieces that the page needs.
 const pieceBytes = 32 << 10
 
-// A kept describes the stored text of a result. The pieces of the text have separate keys.
-type kept struct {
+// A stored describes the stored text of a result. The pieces of the text have separate keys.
+type stored struct {
 	Tool   string `json:"tool"`
 	Bytes  int    `json:"bytes"`
 	Starts []int  `json:"starts"` // offsets of the pieces
@@ -36,7 +36,7 @@ func (r *reducer) save(ctx *middleware.Context, tool, text string) (id string, e
 	if r.Keep == keepStore {
 		id = ctx.Run.ID + "." + id // all runs share the store
 	}
-	about := kept{Tool: tool, Bytes: len(text)}
+	about := stored{Tool: tool, Bytes: len(text)}
 	for rest := text; rest != ""; {
 		piece := head(rest, pieceBytes)
 		if err := put(ctx, r, pieceKey(id, len(about.Starts)), piece); err != nil {
@@ -95,7 +95,7 @@ func (r *reducer) drop(ctx *middleware.Context, id string, pieces int) {
 func (r *reducer) load(
 	ctx *middleware.Context,
 	id string,
-	about kept,
+	about stored,
 	from, n int,
 ) (text string, start int, err error) {
 	first, exact := slices.BinarySearch(about.Starts, from)

@@ -15,50 +15,50 @@ var passing = regexp.MustCompile(
 		`too many requests|rate.?limit|overloaded|unavailable|try again|\b(?:408|429|502|503|504)\b`,
 )
 
-// maxWhy is the maximum size of a stored error text, in bytes.
-const maxWhy = 300
+// maxReason is the maximum size of a stored error text, in bytes.
+const maxReason = 300
 
 // failure returns the error text of a failed call, or "" if it succeeded, the delay in
 // milliseconds that the tool asks for, and whether the failure is transient.
-func (r *retry) failure(result *abi.Result, err error) (why string, wait int64, passes bool) {
+func (r *retry) failure(result *abi.Result, err error) (reason string, wait int64, passes bool) {
 	var e *abi.Error
 	switch {
 	case err == nil && (result == nil || !result.IsError):
 		return "", 0, false
 	case err == nil:
-		why = result.Content.String()
-		passes = r.When == whenAny || passing.MatchString(why)
+		reason = result.Content.String()
+		passes = r.When == whenAny || passing.MatchString(reason)
 	case errors.As(err, &e):
-		why, wait = e.Error(), e.RetryAfterMS
+		reason, wait = e.Error(), e.RetryAfterMS
 		switch e.Code {
 		case abi.CodeInvalid, abi.CodeDenied, abi.CodeNotFound, abi.CodeLimit:
 			// These errors are permanent, whatever their text.
-			return text(why), 0, false
+			return text(reason), 0, false
 		}
 		passes = r.When == whenAny || e.Retryable || e.Code == abi.CodeUnavailable ||
 			slices.Contains([]int{408, 429, 502, 503, 504}, e.Status) ||
-			passing.MatchString(why)
+			passing.MatchString(reason)
 	default:
-		why = err.Error()
-		passes = r.When == whenAny || passing.MatchString(why)
+		reason = err.Error()
+		passes = r.When == whenAny || passing.MatchString(reason)
 	}
 	for _, m := range r.match {
-		passes = passes || m.MatchString(why)
+		passes = passes || m.MatchString(reason)
 	}
-	return text(why), wait, passes
+	return text(reason), wait, passes
 }
 
 // text returns an error text that is neither empty nor too long.
-func text(why string) string {
-	if why == "" {
+func text(reason string) string {
+	if reason == "" {
 		return "an error without a text"
 	}
-	if len(why) <= maxWhy {
-		return why
+	if len(reason) <= maxReason {
+		return reason
 	}
-	n := maxWhy
-	for !utf8.RuneStart(why[n]) {
+	n := maxReason
+	for !utf8.RuneStart(reason[n]) {
 		n--
 	}
-	return why[:n] + "…"
+	return reason[:n] + "…"
 }

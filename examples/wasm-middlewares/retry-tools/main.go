@@ -78,7 +78,7 @@ func (r *retry) WrapToolCall(
 	if again := len(r.Tools) == 0 && call.Idempotent || names.Match(r.Tools, call.Name); !again {
 		return nil, nil
 	}
-	rest := middleware.Local[trouble]("trouble/" + call.Name)
+	rest := middleware.Local[backoff]("trouble/" + call.Name)
 	before, bad, err := rest.Get(ctx)
 	if err != nil {
 		return nil, err
@@ -98,43 +98,43 @@ func (r *retry) WrapToolCall(
 	for attempt := 1; ; attempt++ {
 		var delivered bool
 		result, delivered, err = try(ctx, call, next)
-		why, wait, passes := r.failure(result, err)
-		if why == "" || !passes {
-			if bad && why == "" {
+		reason, wait, passes := r.failure(result, err)
+		if reason == "" || !passes {
+			if bad && reason == "" {
 				return result, rest.Delete(ctx)
 			}
 			return result, err
 		}
 		// A module cannot wait, so a tool that asks for a delay is not retried at once.
 		if attempt == r.Attempts || delivered || wait > 0 {
-			if failed := r.trouble(ctx, rest, before.Calls+1, wait, why); failed != nil {
+			if failed := r.backoff(ctx, rest, before.Calls+1, wait, reason); failed != nil {
 				return nil, failed
 			}
 			return result, err
 		}
 		if failed := ctx.Emit("tool_retried", map[string]any{
-			"tool": call.Name, "attempt": attempt, "error": why,
+			"tool": call.Name, "attempt": attempt, "error": reason,
 		}); failed != nil {
 			return nil, failed
 		}
 	}
 }
 
-// A trouble is the backoff state of a tool whose last call failed.
-type trouble struct {
+// A backoff is the state of a tool whose last call failed.
+type backoff struct {
 	Calls int    `json:"calls"`    // consecutive failures
 	Until int64  `json:"until_ms"` // end of the backoff, Unix time
 	Why   string `json:"why"`
 }
 
-// trouble starts a backoff: the delay that the tool asks for or, if longer, a delay that
+// backoff starts a backoff: the delay that the tool asks for or, if longer, a delay that
 // doubles with each failed call. The delay is at most MaxPause seconds.
-func (r *retry) trouble(
+func (r *retry) backoff(
 	ctx *middleware.Context,
-	rest middleware.Local[trouble],
+	rest middleware.Local[backoff],
 	calls int,
 	asked int64,
-	why string,
+	reason string,
 ) error {
 	if r.Pause == 0 {
 		return nil
@@ -145,7 +145,7 @@ func (r *retry) trouble(
 	}
 	until := ctx.Run.NowMS + min(max(wait*1000, asked), r.MaxPause*1000)
 	// Update takes effect at once; Set would be undone if the hook fails with the call.
-	return rest.Update(ctx, func(trouble) (trouble, error) { return trouble{calls, until, why}, nil })
+	return rest.Update(ctx, func(backoff) (backoff, error) { return backoff{calls, until, reason}, nil })
 }
 
 // span formats milliseconds for a reader.

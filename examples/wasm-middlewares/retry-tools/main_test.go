@@ -167,7 +167,7 @@ func TestText(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "an error without a text", text(""))
 	long := text("a" + strings.Repeat("é", 300))
-	require.LessOrEqual(t, len(long), maxWhy+len("…"))
+	require.LessOrEqual(t, len(long), maxReason+len("…"))
 	require.NotContains(t, long, "\ufffd")
 }
 

@@ -52,8 +52,8 @@ type summarizer struct {
 // Configure validates the configuration, and sets dependent defaults.
 func (s *summarizer) Configure(*middleware.Context) error {
 	for _, c := range []struct {
-		wrong bool
-		why   string
+		isError bool
+		reason  string
 	}{
 		{s.Messages < 0 || s.Tokens < 0, "messages and tokens are numbers above 0, or left out"},
 		{s.Window < 2000, middleware.Sprintf("window: %d tokens are too few to summarize in; at least 2000", s.Window)},
@@ -65,8 +65,8 @@ func (s *summarizer) Configure(*middleware.Context) error {
 		{s.Retries < 0 || s.Retries > 5, middleware.Sprintf("retries: %d is not 0 to 5", s.Retries)},
 		{s.OnFailure != failKeep && s.OnFailure != failCut && s.OnFailure != failFail, middleware.Sprintf("on_failure: %q is not one of keep, cut, fail", s.OnFailure)},
 	} {
-		if c.wrong {
-			return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + c.why}
+		if c.isError {
+			return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + c.reason}
 		}
 	}
 	if s.Messages == 0 && s.Tokens == 0 {
@@ -147,8 +147,8 @@ func (s *summarizer) due(ctx *middleware.Context, state *middleware.State) (size
 	if !due {
 		return size, false, nil
 	}
-	least, _, err := wait.Get(ctx)
-	return size, n >= least, err
+	minimum, _, err := wait.Get(ctx)
+	return size, n >= minimum, err
 }
 
 // failed handles a failed summary. It reports whether to drop the older part anyway.

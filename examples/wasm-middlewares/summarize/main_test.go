@@ -49,8 +49,8 @@ func step(t *testing.T, h *middlewaretest.Host) []abi.Message {
 // long returns a string of about n tokens.
 func long(n int) string { return strings.Repeat("word", n) }
 
-// talk returns n messages, alternating between user and assistant.
-func talk(n, size int) []abi.Message {
+// messages returns n messages, alternating between user and assistant.
+func messages(n, size int) []abi.Message {
 	var out []abi.Message
 	for i := range n {
 		text := fmt.Sprintf("m%d %s", i, long(size))
@@ -71,16 +71,16 @@ func TestTriggers(t *testing.T) {
 		messages []abi.Message
 		fires    bool
 	}{
-		"messages, fewer and huge":     {map[string]any{"messages": 10}, talk(9, 100_000), false},
-		"messages, as many":            {map[string]any{"messages": 10}, talk(10, 1000), false},
-		"messages, more":               {map[string]any{"messages": 10}, talk(11, 1000), true},
-		"tokens, many short messages":  {map[string]any{"tokens": 100_000}, talk(500, 1), false},
-		"tokens, few long messages":    {map[string]any{"tokens": 100_000}, talk(12, 10_000), true},
-		"both, one of them":            {map[string]any{"messages": 100, "tokens": 100_000}, talk(12, 10_000), true},
-		"both, none":                   {map[string]any{"messages": 100, "tokens": 100_000}, talk(20, 10), false},
-		"neither set, below":           {nil, talk(9, 10_000), false},
-		"neither set, above":           {nil, talk(10, 10_000), true},
-		"nothing but the last message": {map[string]any{"tokens": 1000}, talk(1, 5000), false},
+		"messages, fewer and huge":     {map[string]any{"messages": 10}, messages(9, 100_000), false},
+		"messages, as many":            {map[string]any{"messages": 10}, messages(10, 1000), false},
+		"messages, more":               {map[string]any{"messages": 10}, messages(11, 1000), true},
+		"tokens, many short messages":  {map[string]any{"tokens": 100_000}, messages(500, 1), false},
+		"tokens, few long messages":    {map[string]any{"tokens": 100_000}, messages(12, 10_000), true},
+		"both, one of them":            {map[string]any{"messages": 100, "tokens": 100_000}, messages(12, 10_000), true},
+		"both, none":                   {map[string]any{"messages": 100, "tokens": 100_000}, messages(20, 10), false},
+		"neither set, below":           {nil, messages(9, 10_000), false},
+		"neither set, above":           {nil, messages(10, 10_000), true},
+		"nothing but the last message": {map[string]any{"tokens": 1000}, messages(1, 5000), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -96,7 +96,7 @@ func TestTriggers(t *testing.T) {
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	h, model := newHost(t, map[string]any{"messages": 6, "keep": 2}, "in short")
-	history := append([]abi.Message{abi.System("be kind")}, talk(7, 100)...)
+	history := append([]abi.Message{abi.System("be kind")}, messages(7, 100)...)
 	h.SetMessages(history...)
 	before := h.Messages()
 	got := step(t, h)
@@ -138,9 +138,9 @@ func TestSummary(t *testing.T) {
 func TestSummaryOfASummary(t *testing.T) {
 	t.Parallel()
 	h, model := newHost(t, map[string]any{"messages": 6, "keep": 2}, "first notes", "second notes")
-	h.SetMessages(talk(7, 100)...)
+	h.SetMessages(messages(7, 100)...)
 	got := step(t, h)
-	h.SetMessages(append(got, talk(5, 50)...)...)
+	h.SetMessages(append(got, messages(5, 50)...)...)
 	require.NoError(t, h.Wipe())
 	got = step(t, h)
 	require.Len(t, model.asked, 2)
@@ -187,7 +187,7 @@ func TestNothingIsTornApart(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		history := randomTalk(r)
+		history := randomConversation(r)
 		config := map[string]any{
 			"keep":       1 + r.IntN(5),
 			"tokens":     1000 + r.IntN(3000),
@@ -219,7 +219,7 @@ func TestNothingIsTornApart(t *testing.T) {
 	}
 }
 
-func randomTalk(r *rand.Rand) []abi.Message {
+func randomConversation(r *rand.Rand) []abi.Message {
 	var out []abi.Message
 	for range r.IntN(3) {
 		out = append(out, abi.System("rules"))
@@ -247,7 +247,7 @@ func randomTalk(r *rand.Rand) []abi.Message {
 func TestMeasures(t *testing.T) {
 	t.Parallel()
 	h, model := newHost(t, map[string]any{"tokens": 10_000}, "in short")
-	h.SetMessages(talk(20, 10)...)
+	h.SetMessages(messages(20, 10)...)
 	before := len(step(t, h))
 	require.Empty(t, model.asked)
 	usage := &abi.Usage{PromptTokens: 9900, CompletionTokens: 50, TotalTokens: 9950}
@@ -280,7 +280,8 @@ func TestLargerThanTheWindow(t *testing.T) {
 		"notes 4",
 		"notes",
 	)
-	h.SetMessages(append(talk(19, 500), abi.ToolMessage("c", "t", abi.Text(long(9000))), abi.User("a"), abi.User("b"))...)
+	h.SetMessages(
+		append(messages(19, 500), abi.ToolMessage("c", "t", abi.Text(long(9000))), abi.User("a"), abi.User("b"))...)
 	got := step(t, h)
 	require.Len(t, got, 3)
 	require.Greater(t, len(model.asked), 3)
@@ -292,7 +293,7 @@ func TestLargerThanTheWindow(t *testing.T) {
 	}
 
 	h, model = newHost(t, map[string]any{"window": window, "messages": 8, "keep": 2}, "notes")
-	h.SetMessages(talk(200, 500)...)
+	h.SetMessages(messages(200, 500)...)
 	require.Len(t, step(t, h), 200)
 	require.Empty(t, model.asked, "too many pieces")
 	require.Contains(t, string(h.Events[0].Data), "it would take")
@@ -331,7 +332,7 @@ func TestRetries(t *testing.T) {
 				config[k] = v
 			}
 			h, model := newHost(t, config, c.replies...)
-			h.SetMessages(talk(10, 50)...)
+			h.SetMessages(messages(10, 50)...)
 			got := step(t, h)
 			var models []string
 			for _, call := range model.asked {
@@ -353,7 +354,7 @@ func TestFailure(t *testing.T) {
 	t.Parallel()
 	t.Run("keep", func(t *testing.T) {
 		h, model := newHost(t, map[string]any{"messages": 8, "retries": 0}, errors.New("overloaded"), "ok")
-		h.SetMessages(talk(10, 50)...)
+		h.SetMessages(messages(10, 50)...)
 		for n := 10; n < 15; n++ {
 			require.Len(t, step(t, h), n)
 			require.Len(t, model.asked, 1, "not at once again")
@@ -363,21 +364,21 @@ func TestFailure(t *testing.T) {
 	})
 	t.Run("cut", func(t *testing.T) {
 		h, _ := newHost(t, map[string]any{"messages": 8, "on_failure": "cut"}, "notes", errors.New("overloaded"))
-		h.SetMessages(talk(10, 50)...)
+		h.SetMessages(messages(10, 50)...)
 		step(t, h)
-		h.SetMessages(append(h.Messages(), talk(5, 50)...)...)
+		h.SetMessages(append(h.Messages(), messages(5, 50)...)...)
 		text := step(t, h)[0].Content.String()
 		require.Contains(t, text, "There are no notes on all of it. These are on its begin:\n\nnotes")
 		require.Contains(t, text, "\n- m0 ")
 	})
 	t.Run("cut at once", func(t *testing.T) {
 		h, _ := newHost(t, map[string]any{"messages": 8, "on_failure": "cut"}, errors.New("overloaded"))
-		h.SetMessages(talk(10, 50)...)
+		h.SetMessages(messages(10, 50)...)
 		require.Contains(t, step(t, h)[0].Content.String(), "There are no notes on it.")
 	})
 	t.Run("fail", func(t *testing.T) {
 		h, _ := newHost(t, map[string]any{"messages": 8, "on_failure": "fail"}, errors.New("overloaded"))
-		h.SetMessages(talk(10, 50)...)
+		h.SetMessages(messages(10, 50)...)
 		_, err := h.BeforeModelRewriteState(abi.BeforeModelRewriteStateInput{})
 		require.EqualError(t, err, "summarize the conversation: overloaded")
 	})

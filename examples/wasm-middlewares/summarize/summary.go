@@ -76,7 +76,7 @@ func (s *summarizer) ask(ctx *middleware.Context, messages []abi.Message) (text 
 				}
 				err = errors.New("the model's summary is empty")
 			}
-			if hopeless(err) {
+			if permanent(err) {
 				break
 			}
 		}
@@ -84,8 +84,8 @@ func (s *summarizer) ask(ctx *middleware.Context, messages []abi.Message) (text 
 	return "", calls, err
 }
 
-// hopeless reports whether asking the same model again would fail in the same way.
-func hopeless(err error) bool {
+// permanent reports whether asking the same model again would fail in the same way.
+func permanent(err error) bool {
 	for _, code := range []abi.Code{abi.CodeDenied, abi.CodeInvalid, abi.CodeLimit} {
 		if errors.Is(err, &abi.Error{Code: code}) {
 			return true

@@ -39,7 +39,7 @@ type cache struct {
 	By       []string `json:"by" doc:"keys of the run's metadata whose values must be the same, too, for example the user's"`
 	MaxBytes int      `json:"max_bytes" doc:"a larger answer is not kept"`
 
-	shelf shelf
+	resultCache resultCache
 }
 
 // Configure rejects configurations that would cache nothing, or cache it forever.
@@ -52,9 +52,9 @@ func (c *cache) Configure(*middleware.Context) error {
 	case c.Durable && c.TTL == 0:
 		return invalid("ttl: say for how many seconds an answer is good; durable ones would be kept for ever")
 	}
-	c.shelf = runShelf{}
+	c.resultCache = runCache{}
 	if c.Durable {
-		c.shelf = storeShelf{time.Duration(c.TTL) * time.Second}
+		c.resultCache = storeCache{time.Duration(c.TTL) * time.Second}
 	}
 	return nil
 }
@@ -72,12 +72,12 @@ func (c *cache) WrapToolCall(
 ) (*abi.Result, error) {
 	if names.Match(c.Forget, call.Name) {
 		result, failed := next(nil)
-		if err := c.shelf.forget(ctx); err != nil {
+		if err := c.resultCache.clear(ctx); err != nil {
 			ctx.Warnf("after %s the answers that are kept could not be forgotten: %v", call.Name, err)
 		}
 		return result, failed
 	}
-	if kept := len(c.Tools) == 0 && call.Idempotent || names.Match(c.Tools, call.Name); !kept {
+	if cached := len(c.Tools) == 0 && call.Idempotent || names.Match(c.Tools, call.Name); !cached {
 		return nil, nil
 	}
 	key, err := c.key(ctx, call)
@@ -85,7 +85,7 @@ func (c *cache) WrapToolCall(
 		ctx.Warnf("the answer of %s cannot be looked up: %v", call.Name, err)
 		return nil, nil
 	}
-	answer, version, err := c.shelf.load(ctx, key)
+	answer, version, err := c.resultCache.load(ctx, key)
 	if err != nil {
 		ctx.Warnf("the answer of %s cannot be looked up: %v", call.Name, err)
 		return nil, nil
@@ -100,14 +100,14 @@ func (c *cache) WrapToolCall(
 	if raw, err := json.Marshal(result); err == nil && len(raw) <= c.MaxBytes {
 		// Save at once, unless a concurrent call was faster. A result that does not fit is
 		// not cached.
-		if err := c.shelf.save(ctx, key, kept{raw, ctx.Run.NowMS}, version); err != nil {
+		if err := c.resultCache.save(ctx, key, cached{raw, ctx.Run.NowMS}, version); err != nil {
 			ctx.Debugf("the answer of %s is not kept: %v", call.Name, err)
 		}
 	}
 	return result, nil
 }
 
-func (c *cache) hit(ctx *middleware.Context, call *middleware.Call, key string, answer kept) (*abi.Result, error) {
+func (c *cache) hit(ctx *middleware.Context, call *middleware.Call, key string, answer cached) (*abi.Result, error) {
 	var result abi.Result
 	if _, err := json.Decode(answer.Result, &result); err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (c *cache) hit(ctx *middleware.Context, call *middleware.Call, key string, 
 
 // key returns the cache key, which is the same for all spellings of the same arguments.
 func (c *cache) key(ctx *middleware.Context, call *middleware.Call) (string, error) {
-	n, err := c.shelf.generation(ctx)
+	n, err := c.resultCache.generation(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -63,17 +63,17 @@ const maxDescription = 500
 
 // Configure validates the configuration.
 func (s *searcher) Configure(*middleware.Context) error {
-	var why string
+	var reason string
 	switch {
 	case len(s.Hide) == 0:
-		why = `hide: name the tools to hide, such as ["mcp__*"]`
+		reason = `hide: name the tools to hide, such as ["mcp__*"]`
 	case s.Tool == "":
-		why = "tool: it needs a name"
+		reason = "tool: it needs a name"
 	case s.MaxResults < 1 || s.MaxResults > maxResults:
-		why = middleware.Sprintf("max_results: %d is not 1 to %d", s.MaxResults, maxResults)
+		reason = middleware.Sprintf("max_results: %d is not 1 to %d", s.MaxResults, maxResults)
 	}
-	if why != "" {
-		return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + why}
+	if reason != "" {
+		return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + reason}
 	}
 	s.search = middleware.NewTool(s.Tool,
 		"Finds tools that are hidden, by words of their names and descriptions; those it finds can be called from then on. "+

@@ -31,11 +31,11 @@ func (s *searcher) find(ctx *middleware.Context, args searchArgs) (*abi.Result, 
 	if err != nil {
 		return nil, err
 	}
-	most := args.MaxResults
-	if most <= 0 {
-		most = s.MaxResults
+	limit := args.MaxResults
+	if limit <= 0 {
+		limit = s.MaxResults
 	}
-	matches, err := search(list, args.Query, min(most, maxResults))
+	matches, err := search(list, args.Query, min(limit, maxResults))
 	if err != nil {
 		return abi.ErrorResult(err.Error()), nil
 	}
@@ -47,7 +47,7 @@ func (s *searcher) find(ctx *middleware.Context, args searchArgs) (*abi.Result, 
 }
 
 // search returns the names of the tools that match a query, best first.
-func search(list []entry, query string, most int) ([]string, error) {
+func search(list []entry, query string, limit int) ([]string, error) {
 	query = strings.TrimSpace(query)
 	if selected, ok := strings.CutPrefix(query, "select:"); ok {
 		return choose(list, selected), nil
@@ -70,7 +70,7 @@ func search(list []entry, query string, most int) ([]string, error) {
 		return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(a.name, b.name))
 	})
 	matches := []string{}
-	for _, f := range found[:min(most, len(found))] {
+	for _, f := range found[:min(limit, len(found))] {
 		matches = append(matches, f.name)
 	}
 	return matches, nil

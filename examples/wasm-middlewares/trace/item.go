@@ -15,17 +15,17 @@ import (
 // event. Its names are those of the semantic conventions for generative AI and of the
 // host's own spans.
 type item struct {
-	name   string
-	id     string // the span's id; empty for a record
-	parent string // the enclosing span; empty for none
-	client bool   // a span of a call that leaves the process
-	begin  int64  // start of a span, Unix time in milliseconds
-	end    int64  // end of a span, or time of the event
-	step   int
-	level  int    // log level
-	failed string // error.type
-	attrs  []attr
-	said   []attr // content, which may be omitted or cut
+	name    string
+	id      string // the span's id; empty for a record
+	parent  string // the enclosing span; empty for none
+	client  bool   // a span of a call that leaves the process
+	begin   int64  // start of a span, Unix time in milliseconds
+	end     int64  // end of a span, or time of the event
+	step    int
+	level   int    // log level
+	failed  string // error.type
+	attrs   []attr
+	content []attr // content, which may be omitted or cut
 }
 
 // An attr is an attribute. Its value is a string, an int, an int64 or a []string.
@@ -43,9 +43,9 @@ func (it *item) opt(key, value string) {
 	}
 }
 
-func (it *item) say(key, text string) {
+func (it *item) addText(key, text string) {
 	if text != "" {
-		it.said = append(it.said, attr{key, text})
+		it.content = append(it.content, attr{key, text})
 	}
 }
 
@@ -57,7 +57,7 @@ func (it *item) fails(kind string, level int) {
 func (it *item) error(e *abi.Error, level int) {
 	if e != nil {
 		it.fails(string(e.Code), level)
-		it.say("exception.message", e.Message)
+		it.addText("exception.message", e.Message)
 	}
 }
 
@@ -167,7 +167,7 @@ func (it *item) message(m *abi.Message) {
 	if n := len(m.ToolCalls); n > 0 {
 		it.add("agent_runner.message.tool_calls", n)
 	}
-	it.say("agent_runner.message.text", m.Content.String())
+	it.addText("agent_runner.message.text", m.Content.String())
 }
 
 func (o *open) tool(e *abi.Event) item {
@@ -181,10 +181,10 @@ func (o *open) tool(e *abi.Event) item {
 	if e.Source != "tool" {
 		it.opt("agent_runner.source", e.Source)
 	}
-	it.say("gen_ai.tool.call.arguments", e.Call.Arguments)
+	it.addText("gen_ai.tool.call.arguments", e.Call.Arguments)
 	if e.Result != nil {
 		it.add("agent_runner.result.bytes", len(e.Result.Content.String()))
-		it.say("gen_ai.tool.call.result", e.Result.Content.String())
+		it.addText("gen_ai.tool.call.result", e.Result.Content.String())
 		if e.Result.IsError {
 			it.fails("tool_error", middleware.LogWarn)
 		}
@@ -241,7 +241,7 @@ func (o *open) finished(e *abi.Event) []item {
 	}
 	run.add("gen_ai.response.finish_reasons", []string{clean(e.FinishReason)})
 	run.opt("agent_runner.stopped_by", e.StoppedBy)
-	run.say("agent_runner.reason", e.Reason)
+	run.addText("agent_runner.reason", e.Reason)
 	if e.StopCode != "" {
 		run.add("agent_runner.stop_code", clean(e.StopCode))
 	}
@@ -254,7 +254,7 @@ func (o *open) finished(e *abi.Event) []item {
 	}
 	if e.Error != nil {
 		run.add("agent_runner.error.code", clean(string(e.Error.Code)))
-		run.say("exception.message", e.Error.Message)
+		run.addText("exception.message", e.Error.Message)
 	}
 	*o = open{Run: o.Run, Parent: o.Parent, Agent: o.Agent}
 	return append(out, run)
@@ -278,14 +278,14 @@ func (o *open) record(e *abi.Event) item {
 	case abi.EventCustom:
 		it.level = middleware.LogDebug
 		it.add("agent_runner.event", clean(e.Name))
-		it.say("agent_runner.data", string(e.Data))
+		it.addText("agent_runner.data", string(e.Data))
 	case abi.EventFault:
 		it.fails("fault", middleware.LogError)
 		it.opt("agent_runner.module.digest", e.Digest)
 		it.opt("agent_runner.stage", e.Stage)
 		it.opt("agent_runner.limit", e.Limit)
 		it.opt("agent_runner.action", e.Action)
-		it.say("exception.message", e.Cause)
+		it.addText("exception.message", e.Cause)
 	case abi.EventModelAttempt:
 		it.add("gen_ai.request.model", e.Model)
 		it.add("agent_runner.attempt", e.Attempt)

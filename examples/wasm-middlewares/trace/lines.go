@@ -55,7 +55,7 @@ type record struct {
 }
 
 // otlp formats an item as a line of JSON. It cuts each content attribute to most bytes.
-func (it *item) otlp(o *open, most int) string {
+func (it *item) otlp(o *open, limit int) string {
 	attrs := []keyValue{text("agent_runner.run.id", o.Run)}
 	if o.Agent != "" {
 		attrs = append(attrs, text("gen_ai.agent.name", o.Agent))
@@ -69,9 +69,9 @@ func (it *item) otlp(o *open, most int) string {
 	if it.failed != "" {
 		attrs = append(attrs, text("error.type", it.failed))
 	}
-	for _, a := range it.said {
-		if most > 0 {
-			attrs = append(attrs, text(a.key, cut(a.value.(string), most)))
+	for _, a := range it.content {
+		if limit > 0 {
+			attrs = append(attrs, text(a.key, cut(a.value.(string), limit)))
 		}
 	}
 	var line any
@@ -136,7 +136,7 @@ func nanos(ms int64) string { return strconv.FormatInt(ms, 10) + "000000" }
 var short = strings.NewReplacer("agent_runner.", "", "gen_ai.", "")
 
 // text formats an item as a line for people.
-func (it *item) text(o *open, most int, times bool) string {
+func (it *item) text(o *open, limit int, times bool) string {
 	var b strings.Builder
 	if times {
 		b.WriteString(time.UnixMilli(it.end).UTC().Format("15:04:05.000 "))
@@ -157,9 +157,9 @@ func (it *item) text(o *open, most int, times bool) string {
 		}
 		fmt.Fprintf(&b, " %s=%s", short.Replace(a.key), word(a.value))
 	}
-	for _, a := range it.said {
-		if most > 0 {
-			fmt.Fprintf(&b, " %s=%s", short.Replace(a.key), strconv.Quote(cut(a.value.(string), most)))
+	for _, a := range it.content {
+		if limit > 0 {
+			fmt.Fprintf(&b, " %s=%s", short.Replace(a.key), strconv.Quote(cut(a.value.(string), limit)))
 		}
 	}
 	return b.String()
@@ -187,12 +187,12 @@ func printable(c rune) rune {
 
 // cut shortens s to a number of bytes without splitting a character. It appends "…" if it
 // removed anything.
-func cut(s string, most int) string {
-	if len(s) <= most {
+func cut(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
 	}
-	return s[:most] + "…"
+	return s[:limit] + "…"
 }

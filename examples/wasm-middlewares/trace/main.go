@@ -55,16 +55,16 @@ type tracer struct {
 	MaxContent int    `json:"max_content" doc:"of each text, how many bytes are written at most, 1 to 3000"`
 	Times      bool   `json:"times" doc:"with text: say when and how long; without it the lines of two equal runs are equal"`
 
-	least int
+	minimum int
 }
 
 // Configure validates the configuration.
 func (t *tracer) Configure(*middleware.Context) error {
-	t.least = slices.Index(levels, t.Level)
+	t.minimum = slices.Index(levels, t.Level)
 	switch {
 	case t.Format != formatOTLP && t.Format != formatText:
 		return invalid("format: %q is not one of otlp, text", t.Format)
-	case t.least < 0:
+	case t.minimum < 0:
 		return invalid("level: %q is not one of debug, info, warn, error", t.Level)
 	case t.MaxContent < 1 || t.MaxContent > 3000:
 		return invalid("max_content: %d is not 1 to 3000", t.MaxContent)
@@ -78,13 +78,13 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
 }
 
-// kept stores the unfinished operations. The first and the last event of an operation may
+// openSpans stores the unfinished operations. The first and the last event of an operation may
 // arrive in two batches, and the host may discard the module's memory between them.
-var kept = middleware.Local[open]("open")
+var openSpans = middleware.Local[open]("open")
 
 // Observe writes lines for the events, within the limits of the log.
 func (t *tracer) Observe(ctx *middleware.Context, events []abi.Event) error {
-	o, _, err := kept.Get(ctx)
+	o, _, err := openSpans.Get(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (t *tracer) Observe(ctx *middleware.Context, events []abi.Event) error {
 	bytes, lines, dropped := 0, 0, 0
 	for i := range events {
 		for _, it := range o.items(&events[i]) {
-			if it.level < t.least {
+			if it.level < t.minimum {
 				continue
 			}
 			line := t.line(&it, &o)
@@ -112,7 +112,7 @@ func (t *tracer) Observe(ctx *middleware.Context, events []abi.Event) error {
 				attrs: []attr{{"agent_runner.lines", dropped}}}, &o),
 		)
 	}
-	return kept.Set(ctx, o)
+	return openSpans.Set(ctx, o)
 }
 
 func log(ctx *middleware.Context, level int, line string) {
@@ -121,20 +121,20 @@ func log(ctx *middleware.Context, level int, line string) {
 
 // line formats an item, with as much content as fits into a line.
 func (t *tracer) line(it *item, o *open) string {
-	most := 0
+	limit := 0
 	if t.Content {
-		most = t.MaxContent
+		limit = t.MaxContent
 	}
 	for {
 		line := ""
 		if t.Format == formatOTLP {
-			line = it.otlp(o, most)
+			line = it.otlp(o, limit)
 		} else {
-			line = it.text(o, most, t.Times)
+			line = it.text(o, limit, t.Times)
 		}
-		if len(line) <= maxLine || most == 0 {
+		if len(line) <= maxLine || limit == 0 {
 			return line
 		}
-		most /= 2
+		limit /= 2
 	}
 }

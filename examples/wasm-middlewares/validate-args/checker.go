@@ -22,7 +22,7 @@ const (
 type checker struct {
 	root     any
 	closed   bool
-	most     int // maximum number of mistakes
+	limit    int // maximum number of mistakes
 	left     int // remaining steps
 	depth    int
 	mistakes []mistake
@@ -33,9 +33,9 @@ type checker struct {
 }
 
 // end aborts the check.
-func (c *checker) end(why string) {
+func (c *checker) end(reason string) {
 	if c.left = 0; c.over == "" {
-		c.over = why
+		c.over = reason
 	}
 }
 
@@ -87,7 +87,7 @@ func (p place) key(key string) place {
 func (p place) item(i int) place { return place{middleware.Sprintf("%s[%d]", p.path, i)} }
 
 func (c *checker) note(at place, format string, args ...any) {
-	if len(c.mistakes) < c.most {
+	if len(c.mistakes) < c.limit {
 		c.mistakes = append(c.mistakes, mistake{at, middleware.Sprintf(format, args...)})
 	}
 }
@@ -95,7 +95,7 @@ func (c *checker) note(at place, format string, args ...any) {
 // check compares a value with a schema, and records mistakes in the value and errors in the
 // schema.
 func (c *checker) check(schema, value any, at place) {
-	if len(c.mistakes) >= c.most || !c.spend(1) {
+	if len(c.mistakes) >= c.limit || !c.spend(1) {
 		return
 	}
 	if c.depth == maxInner {
@@ -200,11 +200,11 @@ func unescaped(text string) (plain string, ok bool) {
 // try compares a value with a schema without recording mistakes. sure is false if the
 // schema cannot be applied.
 func (c *checker) try(schema, value any, at place) (mistakes []mistake, sure bool) {
-	outer, most, wrong := c.mistakes, c.most, c.wrong
-	c.mistakes, c.most, c.wrong = nil, 4, nil
+	outer, limit, wrong := c.mistakes, c.limit, c.wrong
+	c.mistakes, c.limit, c.wrong = nil, 4, nil
 	c.check(schema, value, at)
 	mistakes, sure = c.mistakes, c.wrong == nil && c.over == ""
-	c.mistakes, c.most = outer, most
+	c.mistakes, c.limit = outer, limit
 	if wrong != nil {
 		c.wrong = wrong
 	}
@@ -309,7 +309,7 @@ func (c *checker) members(s, value map[string]any, at place) {
 }
 
 func (c *checker) member(s, properties, patterns map[string]any, name string, value any, at place) {
-	if len(c.mistakes) >= c.most || !c.spend(1+len(patterns)) {
+	if len(c.mistakes) >= c.limit || !c.spend(1+len(patterns)) {
 		return
 	}
 	if naming, ok := s["propertyNames"]; ok {
@@ -402,14 +402,14 @@ func (c *checker) contained(s map[string]any, value []any, at place) {
 			found++
 		}
 	}
-	least, ok := number(s["minContains"])
+	minimum, ok := number(s["minContains"])
 	if !ok {
-		least = 1
+		minimum = 1
 	}
-	if float64(found) < least {
-		c.note(at, "has %d items of the kind that it needs, fewer than %v", found, least)
+	if float64(found) < minimum {
+		c.note(at, "has %d items of the kind that it needs, fewer than %v", found, minimum)
 	}
-	if most, ok := number(s["maxContains"]); ok && float64(found) > most {
-		c.note(at, "has %d items of a kind, more than %v", found, most)
+	if limit, ok := number(s["maxContains"]); ok && float64(found) > limit {
+		c.note(at, "has %d items of a kind, more than %v", found, limit)
 	}
 }

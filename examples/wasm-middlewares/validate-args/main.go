@@ -71,7 +71,7 @@ func (v *validate) GateTool(ctx *middleware.Context, call *middleware.Call) (mid
 	c := v.check(call.Tool.Parameters, value)
 	switch {
 	case len(c.mistakes) > 0:
-		return middleware.Deny(v.tell(call.Name, c.mistakes)), nil
+		return middleware.Deny(v.report(call.Name, c.mistakes)), nil
 	case c.over != "":
 		// Deny even without strict: otherwise large arguments would pass any schema.
 		return middleware.Deny(middleware.Sprintf("The arguments of %s cannot be checked: %s.", call.Name, c.over)), nil
@@ -83,7 +83,7 @@ func (v *validate) GateTool(ctx *middleware.Context, call *middleware.Call) (mid
 	return middleware.Allow(), nil
 }
 
-func (v *validate) tell(tool string, mistakes []mistake) string {
+func (v *validate) report(tool string, mistakes []mistake) string {
 	var b strings.Builder
 	b.WriteString("The arguments of " + tool + " do not fit:")
 	for i, m := range mistakes {
@@ -99,7 +99,7 @@ func (v *validate) tell(tool string, mistakes []mistake) string {
 
 // check compares a value with a schema and returns the checker.
 func (v *validate) check(schema abi.JSON, value any) *checker {
-	c := &checker{closed: v.closed, most: v.maxErrors + 1, left: maxSteps}
+	c := &checker{closed: v.closed, limit: v.maxErrors + 1, left: maxSteps}
 	root, err := values.Read(schema)
 	if err != nil {
 		c.schema("the schema is no JSON: %w", err)

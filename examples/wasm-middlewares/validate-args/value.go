@@ -127,10 +127,10 @@ func (c *checker) among(s map[string]any, value any, at place) {
 
 func (c *checker) text(s map[string]any, value string, at place) {
 	n := float64(utf8.RuneCountInString(value))
-	if least, ok := number(s["minLength"]); ok && n < least {
+	if minimum, ok := number(s["minLength"]); ok && n < minimum {
 		c.note(at, "has %v characters, fewer than %v", n, s["minLength"])
 	}
-	if most, ok := number(s["maxLength"]); ok && n > most {
+	if limit, ok := number(s["maxLength"]); ok && n > limit {
 		c.note(at, "has %v characters, more than %v", n, s["maxLength"])
 	}
 	pattern, ok := s["pattern"].(string)
@@ -252,11 +252,11 @@ func show(value any) string {
 }
 
 func clip(text string) string {
-	const most = 120
-	if len(text) <= most {
+	const limit = 120
+	if len(text) <= limit {
 		return text
 	}
-	n := most
+	n := limit
 	for !utf8.RuneStart(text[n]) {
 		n--
 	}

@@ -20,7 +20,7 @@ type Call struct {
 	// Stream reports whether the result is streamed.
 	Stream bool
 
-	aside aside
+	streamArgs streamArgs
 }
 
 // Args decodes the arguments into the value that v points to. If a value does not fit or a
@@ -129,12 +129,12 @@ var toolCalls = wrapping[Call, abi.Result]{
 	wrap: func(hooks any, i int, ctx *Context, req *Call, next func(*Call) (*abi.Result, error)) (*abi.Result, error) {
 		return hooks.([]WrapToolCallHook)[i].WrapToolCall(ctx, req, next)
 	},
-	clone: func(to, from *Call) { *to = *from },
-	copy:  func(to, from *abi.Result) { *to = clone.CopyResult(from) },
-	same:  clone.SameResult,
-	aside: func(q *Call) *aside { return &q.aside },
-	patch: func(came, q *Call) (abijson.Writable, bool, error) {
-		if came.Arguments == q.Arguments {
+	clone:      func(to, from *Call) { *to = *from },
+	copy:       func(to, from *abi.Result) { *to = clone.CopyResult(from) },
+	same:       clone.SameResult,
+	streamArgs: func(q *Call) *streamArgs { return &q.streamArgs },
+	patch: func(original, q *Call) (abijson.Writable, bool, error) {
+		if original.Arguments == q.Arguments {
 			return nil, true, nil
 		}
 		return &abijson.CallPatch{Arguments: &q.Arguments}, false, nil
@@ -145,12 +145,12 @@ var toolCalls = wrapping[Call, abi.Result]{
 		return reply.Result, err
 	},
 	end:    func(e *contract.StreamEnd) *abi.Result { return e.Result },
-	chunks: func(came *Call, r *abi.Result) []abi.Chunk { return chunks.OfResult(r, came.ID) },
-	said: func(good *abi.Result, said *chunks.Assembly) *abi.Result {
+	chunks: func(original *Call, r *abi.Result) []abi.Chunk { return chunks.OfResult(r, original.ID) },
+	assemble: func(good *abi.Result, assembly *chunks.Assembly) *abi.Result {
 		if good == nil {
 			good = &abi.Result{}
 		}
-		out := said.Result(*good)
+		out := assembly.Result(*good)
 		return &out
 	},
 }

@@ -157,13 +157,13 @@ func (p *part) configure(config abi.JSON) error {
 	return nil
 }
 
-// deepest is the maximum nesting depth of a registered middleware's value.
-const deepest = 100
+// maxDepth is the maximum nesting depth of a registered middleware's value.
+const maxDepth = 100
 
 // renew replaces the slices, maps and pointers in v that JSON could write into by copies,
 // so that decoding into v does not change the value it was copied from.
 func renew(v reflect.Value, depth int) {
-	if depth > deepest {
+	if depth > maxDepth {
 		panic(
 			"middleware: " + v.Type().
 				String() +

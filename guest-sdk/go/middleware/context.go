@@ -34,14 +34,14 @@ func (c *Context) encode(value any) ([]byte, error) {
 		return abijson.MarshalValue(value)
 	}
 	b, err := abijson.AppendValue((*c.room)[:0], value)
-	if err == nil && cap(b) <= mostKept {
+	if err == nil && cap(b) <= maxRetained {
 		*c.room = b
 	}
 	return b, err
 }
 
-// mostKept is the maximum capacity in bytes of a buffer that is retained for reuse.
-const mostKept = 32 << 10
+// maxRetained is the maximum capacity in bytes of a buffer that is retained for reuse.
+const maxRetained = 32 << 10
 
 // Emit emits a custom event of the run, marked with this module's entry. data is any
 // value that can be encoded as JSON; nil means no data. Emit is denied in observe.

@@ -159,8 +159,8 @@ func (d *directive) text(v any) (text string, number bool) {
 	return d.value(r, 0)
 }
 
-// deepestText is the maximum depth to which nested values are formatted.
-const deepestText = 8
+// maxTextDepth is the maximum depth to which nested values are formatted.
+const maxTextDepth = 8
 
 // value formats a value as fmt does, except that it does not call the methods of nested
 // values. Calling them would make a module 0.3 MB larger.
@@ -195,7 +195,7 @@ func (d *directive) value(r reflect.Value, depth int) (text string, number bool)
 	default:
 		return "(" + r.Type().String() + ")", false
 	}
-	if depth > deepestText {
+	if depth > maxTextDepth {
 		return "…", false
 	}
 	return d.parts(r, depth+1), false

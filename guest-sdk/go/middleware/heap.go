@@ -6,6 +6,6 @@ package middleware
 const blockBytes = 32 << 10
 
 var (
-	pool []byte // rest of the current block
-	came int    // bytes received from the host since the collector last ran
+	pool          []byte // rest of the current block
+	receivedBytes int    // bytes received from the host since the collector last ran
 )

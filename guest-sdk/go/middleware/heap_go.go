@@ -18,17 +18,17 @@ func endHook(hook abi.Hook, n int32) {
 	if hook == contract.HookDescribe || hook == contract.HookConfigure && n > largeConfig {
 		warm()
 	}
-	letCollect()
+	allowGC()
 }
 
-// letCollect lets the garbage collector run in proportion to the data received from the
+// allowGC lets the garbage collector run in proportion to the data received from the
 // host. Otherwise the collector runs only when a goroutine waits, which hooks do not, or
 // after large allocations. A hook takes two to three times as long while the collector
-// marks, because of the write barrier. Without letCollect, all hooks of a run did after
+// marks, because of the write barrier. Without allowGC, all hooks of a run did after
 // one of them read a long conversation.
-func letCollect() {
-	came += hookBytes
-	for ; came >= collectBytes; came -= collectBytes {
+func allowGC() {
+	receivedBytes += hookBytes
+	for ; receivedBytes >= collectBytes; receivedBytes -= collectBytes {
 		runtime.Gosched()
 	}
 }
@@ -43,11 +43,11 @@ const (
 // Parameters of warm.
 const (
 	room      = 1 << 20  // bytes that a run can use before memory grows
-	mostSmall = 2048     // maximum size of the objects that hooks usually allocate
-	mostLists = 4096     // maximum size of the slices with pointers that hooks usually allocate
-	mostNoted = 512      // maximum size of objects whose pointer bitmap is at the end of their span
+	maxSmall  = 2048     // maximum size of the objects that hooks usually allocate
+	maxLists  = 4096     // maximum size of the slices with pointers that hooks usually allocate
+	maxBitmap = 512      // maximum size of objects whose pointer bitmap is at the end of their span
 	spanBytes = 8192     // alignment of spans
-	mostSpans = 64 << 10 // number of bytes to search per size
+	maxSpans  = 64 << 10 // number of bytes to search per size
 	deep      = 24       // number of 1 KB stack frames that a hook can use before the stack grows
 )
 
@@ -68,9 +68,9 @@ func warm() {
 	runtime.KeepAlive(ballast)
 	ballast = nil
 	runtime.GC()
-	begin(&ballast, mostSmall, 0)
-	begin(&pointers, mostLists, mostNoted)
-	dive(deep)
+	begin(&ballast, maxSmall, 0)
+	begin(&pointers, maxLists, maxBitmap)
+	growStack(deep)
 }
 
 // rehearse calls each hook with an empty input, which the hook rejects. This allocates
@@ -91,7 +91,7 @@ func (m *Module) rehearse() {
 func begin[T any](list *[]T, most, noted uintptr) {
 	var one T
 	for n, size := 1, uintptr(0); ; n = cap(*list) + 1 { // append rounds the capacity up to the size class
-		for used := uintptr(0); used < mostSpans; used += size {
+		for used := uintptr(0); used < maxSpans; used += size {
 			*list = append([]T(nil), make([]T, n)...)
 			at := uintptr(unsafe.Pointer(unsafe.SliceData(*list)))
 			if size = uintptr(cap(*list)) * unsafe.Sizeof(one); size <= noted {
@@ -108,13 +108,13 @@ func begin[T any](list *[]T, most, noted uintptr) {
 	*list = nil
 }
 
-// dive uses n stack frames of 1 KB.
+// growStack uses n stack frames of 1 KB.
 //
 //go:noinline
-func dive(n int) byte {
+func growStack(n int) byte {
 	var frame [1 << 10]byte
 	if n > 0 {
-		frame[n] = dive(n - 1)
+		frame[n] = growStack(n - 1)
 	}
 	return frame[n/2]
 }

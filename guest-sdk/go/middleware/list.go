@@ -181,8 +181,8 @@ func (s *shown) pull(from, to int) {
 	s.from, s.to = from, to
 }
 
-// knows returns message i of the list in the input if it is cached, and nil otherwise.
-func (s *shown) knows(i int) *abi.Message {
+// cached returns message i of the list in the input if it is cached, and nil otherwise.
+func (s *shown) cached(i int) *abi.Message {
 	if !s.ready {
 		return nil
 	}

@@ -55,7 +55,7 @@ func check(v any) {
 	if t == nil {
 		panic("middleware: nil is no middleware")
 	}
-	hooks, behindPointer := 0, 0
+	hooks, pointerHooks := 0, 0
 	for _, m := range hookMethods {
 		if m.has(v) {
 			if m.hook != contract.HookConfigure {
@@ -68,10 +68,10 @@ func check(v any) {
 				", got " + withoutReceiver(got.Type).String())
 		}
 		if _, ok := m.find(reflect.PointerTo(t)); ok {
-			behindPointer++
+			pointerHooks++
 		}
 	}
-	if behindPointer > 0 {
+	if pointerHooks > 0 {
 		panic("middleware: the hooks of " + t.String() + " have a pointer receiver: register &" + t.String() + "{…}")
 	}
 	if hooks == 0 {

@@ -71,10 +71,10 @@ var modelCalls = wrapping[Request, abi.Response]{
 	) (*abi.Response, error) {
 		return hooks.([]WrapModelHook)[i].WrapModel(ctx, req, next)
 	},
-	clone: (*Request).cloneOf,
-	copy:  func(to, from *abi.Response) { *to = *clone.Response(from) },
-	same:  clone.SameResponse,
-	aside: func(q *Request) *aside { return &q.aside },
+	clone:      (*Request).cloneOf,
+	copy:       func(to, from *abi.Response) { *to = *clone.Response(from) },
+	same:       clone.SameResponse,
+	streamArgs: func(q *Request) *streamArgs { return &q.streamArgs },
 	patch: func(_, q *Request) (abijson.Writable, bool, error) {
 		patch, err := q.patch()
 		return (*abijson.RequestPatch)(&patch), patch.IsZero(), err
@@ -86,12 +86,12 @@ var modelCalls = wrapping[Request, abi.Response]{
 	},
 	end:    func(e *contract.StreamEnd) *abi.Response { return e.Response },
 	chunks: func(_ *Request, r *abi.Response) []abi.Chunk { return r.Message.Chunks() },
-	said: func(good *abi.Response, said *chunks.Assembly) *abi.Response {
+	assemble: func(good *abi.Response, assembly *chunks.Assembly) *abi.Response {
 		if good == nil {
 			good = &abi.Response{Message: abi.Message{Role: abi.RoleAssistant}}
 		}
 		out := *good
-		out.Message = said.Message(good.Message)
+		out.Message = assembly.Message(good.Message)
 		return &out
 	},
 }

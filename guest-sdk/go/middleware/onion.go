@@ -19,21 +19,21 @@ type onion[Q, R any] struct {
 	hooks   any // slice of the hook's interface with the wrappers
 	count   int // number of wrappers
 
-	last, untouched *R // what the host already knows: its last reply or what was sent, and a copy of it
+	last, lastCopy *R // what the host already knows: its last reply or what was sent, and a copy of it
 
 	// The first of each. Most calls need only one, and allocations are expensive in a
 	// module.
-	kept  R
-	outer turn[Q, R]
+	firstCopy R
+	outer     turn[Q, R]
 }
 
 // A wrapping has the operations of a wrap hook with requests of type Q and replies of
 // type R.
 type wrapping[Q, R any] struct {
-	wrap  func(hooks any, i int, ctx *Context, req *Q, next func(*Q) (*R, error)) (*R, error)
-	clone func(to, from *Q)
-	aside func(*Q) *aside
-	patch func(came, req *Q) (patch abijson.Writable, unchanged bool, err error)
+	wrap       func(hooks any, i int, ctx *Context, req *Q, next func(*Q) (*R, error)) (*R, error)
+	clone      func(to, from *Q)
+	streamArgs func(*Q) *streamArgs
+	patch      func(original, req *Q) (patch abijson.Writable, unchanged bool, err error)
 	// reply decodes a reply of the host's next, and end converts the end of its stream.
 	reply func([]byte) (*R, error)
 	end   func(*contract.StreamEnd) *R
@@ -41,28 +41,28 @@ type wrapping[Q, R any] struct {
 	same  func(a, b *R) bool
 	// chunks converts a reply to chunks. said is the inverse; it takes the fields that
 	// chunks cannot represent from a reply, which may be nil.
-	chunks func(came *Q, reply *R) []abi.Chunk
-	said   func(*R, *chunks.Assembly) *R
+	chunks   func(original *Q, reply *R) []abi.Chunk
+	assemble func(*R, *chunks.Assembly) *R
 }
 
 // A listener receives the chunks of a wrapped call while it streams.
 type listener struct {
-	hear func([]abi.Chunk) error
+	receive func([]abi.Chunk) error
 	// read is readStream. It is only reached through this field, so that only modules
 	// that read streams link the imports it needs.
-	read func(h Host, patch []byte, hear func([]abi.Chunk) error) (*contract.StreamEnd, error)
+	read func(h Host, patch []byte, receive func([]abi.Chunk) error) (*contract.StreamEnd, error)
 }
 
-// An aside has additional arguments of [NextModel.Stream] and [NextTool.Stream], stored
+// A streamArgs has additional arguments of [NextModel.Stream] and [NextTool.Stream], stored
 // in the request. It refers to no other type, because the linker retains the methods of
 // all types that an author's method can reach, and a gate does not need those for
 // streams.
-type aside struct {
+type streamArgs struct {
 	listener any  // a *listener, or nil
 	asIs     bool // the request is unchanged
 }
 
-func listenerOf(a aside) *listener {
+func listenerOf(a streamArgs) *listener {
 	l, _ := a.listener.(*listener)
 	return l
 }
@@ -86,12 +86,12 @@ func (c *Context) enter(f *frame) (outer any) {
 	return outer
 }
 
-func (c *Context) leave(outer any) { c.frame = outer }
+func (c *Context) exit(outer any) { c.frame = outer }
 
 // run calls the wrappers. It returns nil if the host already knows the reply.
 func (o *onion[Q, R]) run() (*R, error) {
 	reply, err := o.layer(0, o.request, nil)
-	if err != nil || reply == o.last && o.same(reply, o.untouched) {
+	if err != nil || reply == o.last && o.same(reply, o.lastCopy) {
 		return nil, err
 	}
 	return reply, nil
@@ -99,18 +99,18 @@ func (o *onion[Q, R]) run() (*R, error) {
 
 // layer calls wrapper i and those inside it. Chunks that it passes on go to pass, or
 // directly to the host if pass is nil.
-func (o *onion[Q, R]) layer(i int, came *Q, pass *listener) (*R, error) {
+func (o *onion[Q, R]) layer(i int, original *Q, pass *listener) (*R, error) {
 	if i == o.count {
-		return o.next(came, pass)
+		return o.next(original, pass)
 	}
 	t := &o.outer
 	if i > 0 {
 		t = &turn[Q, R]{}
 	}
-	t.onion, t.i, t.came, t.pass, t.frame.out = o, i, came, pass, pass
+	t.onion, t.i, t.original, t.pass, t.frame.out = o, i, original, pass, pass
 	ctx := o.call.ctx
-	defer ctx.leave(ctx.enter(&t.frame))
-	o.clone(&t.own, came)
+	defer ctx.exit(ctx.enter(&t.frame))
+	o.clone(&t.own, original)
 	reply, err := o.wrap(o.hooks, i, ctx, &t.own, t.next)
 	switch {
 	case err != nil:
@@ -118,7 +118,7 @@ func (o *onion[Q, R]) layer(i int, came *Q, pass *listener) (*R, error) {
 	case reply != nil:
 		return reply, nil
 	case t.frame.sent:
-		return t.said(), nil
+		return t.sentReply(), nil
 	case t.called:
 		return t.last, t.failed
 	default:
@@ -128,75 +128,75 @@ func (o *onion[Q, R]) layer(i int, came *Q, pass *listener) (*R, error) {
 
 // A turn is the state of one running wrapper, in a single allocation.
 type turn[Q, R any] struct {
-	onion *onion[Q, R]
-	i     int
-	came  *Q
-	pass  *listener
-	frame frame
-	own   Q // the wrapper's own request
+	onion    *onion[Q, R]
+	i        int
+	original *Q
+	pass     *listener
+	frame    frame
+	own      Q // the wrapper's own request
 
-	called     bool
-	last, good *R // the last reply of next, and the last one without an error
-	unheard    *R // copy of the last reply of next, if no listener received it
-	failed     error
+	called      bool
+	last, good  *R // the last reply of next, and the last one without an error
+	undelivered *R // copy of the last reply of next, if no listener received it
+	failed      error
 }
 
 // next is the function that the wrapper calls to continue.
 func (t *turn[Q, R]) next(req *Q) (*R, error) {
 	o, inside := t.onion, t.pass
-	req, listens := o.asked(req, t.came)
-	heard := false
+	req, listens := o.asked(req, t.original)
+	received := false
 	if listens != nil {
-		inside = &listener{read: listens.read, hear: func(chunks []abi.Chunk) error {
-			defer o.call.ctx.leave(o.call.ctx.enter(&t.frame))
-			heard = heard || len(chunks) > 0
-			return listens.hear(chunks)
+		inside = &listener{read: listens.read, receive: func(chunks []abi.Chunk) error {
+			defer o.call.ctx.exit(o.call.ctx.enter(&t.frame))
+			received = received || len(chunks) > 0
+			return listens.receive(chunks)
 		}}
 	}
 	t.frame.begin()
-	t.called, t.unheard = true, nil
+	t.called, t.undelivered = true, nil
 	if t.last, t.failed = o.layer(t.i+1, req, inside); t.failed != nil {
 		return nil, t.failed
 	}
 	t.good = t.last
 	switch {
-	case listens != nil && !heard:
-		t.failed = inside.hear(o.chunks(o.request, t.last))
+	case listens != nil && !received:
+		t.failed = inside.receive(o.chunks(o.request, t.last))
 	case listens != nil: // the listener has received it
 	case t.last == o.last:
-		t.unheard = o.untouched
+		t.undelivered = o.lastCopy
 	default:
-		t.unheard = new(R)
-		o.copy(t.unheard, t.last)
+		t.undelivered = new(R)
+		o.copy(t.undelivered, t.last)
 	}
 	return t.last, t.failed
 }
 
-// said returns the reply of a wrapper that sent chunks and returned nothing.
-func (t *turn[Q, R]) said() *R {
+// sentReply returns the reply of a wrapper that sent chunks and returned nothing.
+func (t *turn[Q, R]) sentReply() *R {
 	o, f := t.onion, &t.frame
-	if t.unheard != nil {
-		f.head.Add(o.chunks(o.request, t.unheard)...)
+	if t.undelivered != nil {
+		f.head.Add(o.chunks(o.request, t.undelivered)...)
 	}
 	f.head.Add(f.tail.Chunks()...)
-	reply := o.said(t.good, &f.head)
+	reply := o.assemble(t.good, &f.head)
 	if t.pass == nil {
-		o.knows(reply)
+		o.setLast(reply)
 	}
 	return reply
 }
 
 // asked returns the request that a wrapper passed to next, and the listener for the
 // reply.
-func (o *onion[Q, R]) asked(req, came *Q) (*Q, *listener) {
+func (o *onion[Q, R]) asked(req, original *Q) (*Q, *listener) {
 	if req == nil {
-		return came, nil
+		return original, nil
 	}
-	a := *o.aside(req)
+	a := *o.streamArgs(req)
 	if a.asIs {
-		return came, listenerOf(a)
+		return original, listenerOf(a)
 	}
-	*o.aside(req) = aside{}
+	*o.streamArgs(req) = streamArgs{}
 	return req, listenerOf(a)
 }
 
@@ -217,25 +217,25 @@ func (o *onion[Q, R]) next(req *Q, pass *listener) (*R, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.knows(reply)
+	o.setLast(reply)
 	return reply, nil
 }
 
-// knows records a reply that the host knows.
-func (o *onion[Q, R]) knows(reply *R) {
-	if o.untouched == nil {
-		o.untouched = &o.kept
+// setLast records a reply that the host knows.
+func (o *onion[Q, R]) setLast(reply *R) {
+	if o.lastCopy == nil {
+		o.lastCopy = &o.firstCopy
 	} else {
-		o.untouched = new(R)
+		o.lastCopy = new(R)
 	}
 	o.last = reply
-	o.copy(o.untouched, reply)
+	o.copy(o.lastCopy, reply)
 }
 
 // ask calls the host's next, or reads its stream if there is a listener.
 func (o *onion[Q, R]) ask(patch []byte, pass *listener) (reply *R, err error) {
 	if pass != nil {
-		end, err := pass.read(o.call.host, patch, pass.hear)
+		end, err := pass.read(o.call.host, patch, pass.receive)
 		if err != nil {
 			return nil, err
 		}

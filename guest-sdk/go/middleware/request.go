@@ -23,8 +23,8 @@ type Request struct {
 	// Stream reports whether the answer is streamed.
 	Stream bool
 
-	shown *abi.Request
-	aside aside
+	shown      *abi.Request
+	streamArgs streamArgs
 }
 
 func (c *call) request(in *abi.Request) *Request {

@@ -54,7 +54,7 @@ func (s *shown) index(from, to, n int) map[string]int {
 	}
 	ids := make(map[string]int, to-from)
 	for i := from; i < to; i++ {
-		if m := s.knows(i); m != nil && m.ID != "" {
+		if m := s.cached(i); m != nil && m.ID != "" {
 			ids[m.ID] = i
 		}
 	}
@@ -67,10 +67,10 @@ func (s *shown) stays(from, to int, ids map[string]int, m *abi.Message) int {
 	if from == to {
 		return -1
 	}
-	if known := s.knows(from); known != nil && clone.SameMessage(known, m) {
+	if known := s.cached(from); known != nil && clone.SameMessage(known, m) {
 		return from
 	}
-	if i, ok := ids[m.ID]; ok && i > from && clone.SameMessage(s.knows(i), m) {
+	if i, ok := ids[m.ID]; ok && i > from && clone.SameMessage(s.cached(i), m) {
 		return i
 	}
 	return -1

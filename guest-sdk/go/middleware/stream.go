@@ -54,7 +54,7 @@ func (s *Stream[R]) Batches() iter.Seq[[]abi.Chunk] {
 		}
 		s.begun = true
 		left := false
-		s.reply, s.err = s.run(&listener{read: readStream, hear: func(chunks []abi.Chunk) error {
+		s.reply, s.err = s.run(&listener{read: readStream, receive: func(chunks []abi.Chunk) error {
 			if left = left || !yield(chunks); left {
 				return errLeft
 			}
@@ -83,11 +83,11 @@ func (s *Stream[R]) Reply() *R { return s.reply }
 // call is not streamed, the answer arrives at once.
 func (next NextModel) Stream(req *Request) *Stream[abi.Response] {
 	return &Stream[abi.Response]{run: func(l *listener) (*abi.Response, error) {
-		q := Request{aside: aside{asIs: true}}
+		q := Request{streamArgs: streamArgs{asIs: true}}
 		if req != nil {
 			q = *req
 		}
-		q.aside.listener = l
+		q.streamArgs.listener = l
 		return next(&q)
 	}}
 }
@@ -96,11 +96,11 @@ func (next NextModel) Stream(req *Request) *Stream[abi.Response] {
 // tools send their result at once.
 func (next NextTool) Stream(call *Call) *Stream[abi.Result] {
 	return &Stream[abi.Result]{run: func(l *listener) (*abi.Result, error) {
-		q := Call{aside: aside{asIs: true}}
+		q := Call{streamArgs: streamArgs{asIs: true}}
 		if call != nil {
 			q = *call
 		}
-		q.aside.listener = l
+		q.streamArgs.listener = l
 		return next(&q)
 	}}
 }
@@ -117,7 +117,7 @@ func (c *Context) Send(chunks ...abi.Chunk) error {
 	f, _ := c.frame.(*frame)
 	var err error
 	if f != nil && f.out != nil {
-		err = f.out.hear(chunks)
+		err = f.out.receive(chunks)
 	} else {
 		err = c.sendToHost(chunks)
 	}
@@ -146,7 +146,7 @@ func (c *Context) sendToHost(chunks []abi.Chunk) error {
 }
 
 // readStream opens the host's stream and reads it to its end.
-func readStream(h Host, patch []byte, hear func([]abi.Chunk) error) (*contract.StreamEnd, error) {
+func readStream(h Host, patch []byte, receive func([]abi.Chunk) error) (*contract.StreamEnd, error) {
 	if err := h.NextStream(patch); err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func readStream(h Host, patch []byte, hear func([]abi.Chunk) error) (*contract.S
 		case len(got.Chunks) == 0:
 			return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's stream ended without a reply"}
 		}
-		if err := hear(got.Chunks); err != nil {
+		if err := receive(got.Chunks); err != nil {
 			return nil, err
 		}
 	}

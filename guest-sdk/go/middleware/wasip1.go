@@ -24,7 +24,7 @@ func export(hook abi.Hook, n int32) int32 {
 			hostWrite(bytesAt(output))
 			runtime.KeepAlive(output)
 		}
-		if cap(output) > cap(answers) && cap(output) <= mostKept {
+		if cap(output) > cap(answers) && cap(output) <= maxRetained {
 			answers = output
 		}
 		if !ok {
@@ -49,7 +49,7 @@ func (*imports) pending(n int32) []byte {
 		return nil
 	}
 	size := int(n) + abijson.Pad
-	came += size
+	receivedBytes += size
 	if size > len(pool) {
 		if size > blockBytes/4 {
 			b := make([]byte, size)

@@ -78,8 +78,8 @@ type tool struct {
 	Parameters  json.RawMessage `json:"parameters,omitempty"`
 }
 
-// told returns the parts of messages that a model sees.
-func told(in []abi.Message) []abi.Message {
+// recordedMessages returns the parts of messages that a model sees.
+func recordedMessages(in []abi.Message) []abi.Message {
 	out := make([]abi.Message, len(in))
 	for i, m := range in {
 		m.ID, m.Origin, m.Extra = "", "", nil
@@ -88,7 +88,7 @@ func told(in []abi.Message) []abi.Message {
 	return out
 }
 
-func toldTools(in []abi.Tool) []tool {
+func recordedTools(in []abi.Tool) []tool {
 	out := make([]tool, len(in))
 	for i, t := range in {
 		if string(t.Parameters) == "null" {
@@ -221,7 +221,7 @@ func (p *parser) interaction(raw json.RawMessage, start int, before *interaction
 			return nil, p.errorf(p.find(start, "chunks"), "chunks[%d]: %w", i, err)
 		}
 	}
-	it.Messages = told(it.Messages)
+	it.Messages = recordedMessages(it.Messages)
 	if it.Same > 0 {
 		it.Messages = append(before.Messages[:it.Same:it.Same], it.Messages...)
 	}

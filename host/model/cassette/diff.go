@@ -38,7 +38,7 @@ func compare(it *interaction, req *model.Request) (*difference, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, err := linesOf(told(req.Messages), toldTools(req.Tools))
+	got, err := linesOf(recordedMessages(req.Messages), recordedTools(req.Tools))
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,12 @@ func (r *recorder) Generate(
 	req *model.Request,
 	sink func(abi.Chunk) error,
 ) (*abi.Response, error) {
-	it := interaction{Model: req.Model, Messages: told(req.Messages), Tools: toldTools(req.Tools), Params: req.Params}
+	it := interaction{
+		Model:    req.Model,
+		Messages: recordedMessages(req.Messages),
+		Tools:    recordedTools(req.Tools),
+		Params:   req.Params,
+	}
 	var refused bool
 	record := sink
 	if sink != nil {
@@ -62,7 +67,7 @@ func (r *recorder) Generate(
 	switch {
 	case err == nil:
 		answer := *res
-		answer.Message = told([]abi.Message{res.Message})[0]
+		answer.Message = recordedMessages([]abi.Message{res.Message})[0]
 		it.Response = &answer
 	case !refused && ctx.Err() == nil && errors.As(err, &failed):
 		it.Error = recordedFailure(failed)

@@ -99,7 +99,7 @@ func (a *answer) piece(raw json.RawMessage, whole bool) error {
 	if err != nil {
 		return a.client.brokenOff("a message of another shape: " + a.client.short(string(raw)))
 	}
-	if err := a.think(fields); err != nil {
+	if err := a.addReasoning(fields); err != nil {
 		return err
 	}
 	for _, f := range fields {
@@ -110,7 +110,7 @@ func (a *answer) piece(raw json.RawMessage, whole bool) error {
 				a.keep(f)
 			}
 		case "content":
-			err = a.say(f.Value)
+			err = a.addText(f.Value)
 		case "tool_calls":
 			err = a.call(f.Value, whole)
 		default:
@@ -126,16 +126,16 @@ func (a *answer) piece(raw json.RawMessage, whole bool) error {
 	return nil
 }
 
-// think processes the reasoning. Endpoints use two names for it; if both are present, they have the
+// addReasoning processes the reasoning. Endpoints use two names for it; if both are present, they have the
 // same text.
-func (a *answer) think(fields abi.Fields) error {
+func (a *answer) addReasoning(fields abi.Fields) error {
 	for _, name := range []string{"reasoning_content", "reasoning"} {
 		i := slices.IndexFunc(fields, func(f abi.Field) bool { return f.Name == name })
 		if i < 0 {
 			continue
 		}
 		if s := str(fields[i].Value); s != "" {
-			a.client.saysReasoning.Store(name == "reasoning")
+			a.client.shortReasoning.Store(name == "reasoning")
 			a.reasoning.WriteString(s)
 			return a.emit(abi.Chunk{Kind: abi.ChunkReasoning, Text: s})
 		}
@@ -143,7 +143,7 @@ func (a *answer) think(fields abi.Fields) error {
 	return nil
 }
 
-func (a *answer) say(raw json.RawMessage) error {
+func (a *answer) addText(raw json.RawMessage) error {
 	switch raw[0] {
 	case 'n':
 		return nil

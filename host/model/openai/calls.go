@@ -86,8 +86,8 @@ type toolCall struct {
 	unknown   abi.Fields
 
 	// The part of the call that was sent to the sink.
-	told, toldID, toldName bool
-	sent                   int // bytes of the arguments
+	begun, sentID, sentName bool
+	sent                    int // bytes of the arguments
 }
 
 // add processes a delta. It emits chunks once the call has a name and some arguments, so that the
@@ -114,7 +114,7 @@ func (c *calls) add(p callPiece, whole bool, emit func(abi.Chunk) error) error {
 	if t.name == "" || t.arguments.Len() == 0 {
 		return nil
 	}
-	return t.tell(emit)
+	return t.send(emit)
 }
 
 // find returns the call that a delta belongs to, or nil if the delta begins a call.
@@ -175,26 +175,26 @@ func (t *toolCall) take(p callPiece) {
 	}
 }
 
-// tell sends the part of the call that was not sent yet.
-func (t *toolCall) tell(emit func(abi.Chunk) error) error {
+// send sends the part of the call that was not sent yet.
+func (t *toolCall) send(emit func(abi.Chunk) error) error {
 	c := abi.Chunk{Kind: abi.ChunkToolCall, Index: t.index, Arguments: t.arguments.String()[t.sent:]}
-	if !t.toldID {
+	if !t.sentID {
 		c.ID = t.id
 	}
-	if !t.toldName {
+	if !t.sentName {
 		c.Name = t.name
 	}
-	if t.told && c.ID == "" && c.Name == "" && c.Arguments == "" {
+	if t.begun && c.ID == "" && c.Name == "" && c.Arguments == "" {
 		return nil
 	}
-	t.told, t.toldID, t.toldName, t.sent = true, t.id != "", t.name != "", t.arguments.Len()
+	t.begun, t.sentID, t.sentName, t.sent = true, t.id != "", t.name != "", t.arguments.Len()
 	return emit(c)
 }
 
 // flush sends the withheld parts of all calls.
 func (c *calls) flush(emit func(abi.Chunk) error) error {
 	for _, t := range c.list {
-		if err := t.tell(emit); err != nil {
+		if err := t.send(emit); err != nil {
 			return err
 		}
 	}

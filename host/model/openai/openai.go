@@ -109,7 +109,7 @@ type Client struct {
 	secrets []*redact.Secret
 
 	noStreamOptions atomic.Bool // the endpoint rejected stream_options
-	saysReasoning   atomic.Bool // the endpoint names the field reasoning, not reasoning_content
+	shortReasoning  atomic.Bool // the endpoint names the field reasoning, not reasoning_content
 }
 
 // New returns a client for an endpoint. It fails if the options are invalid. It does not
@@ -213,7 +213,7 @@ func (c *Client) generate(
 			return nil, err
 		}
 		if a.finish != "" {
-			call.hurry()
+			call.shortenIdle()
 		}
 	}
 }

@@ -11,22 +11,22 @@ import (
 // carried holds the part types that the API accepts from a user but not from a tool.
 var carried = map[string]string{abi.PartImage: "image", abi.PartAudio: "audio", abi.PartFile: "file"}
 
-// carry converts tool results to the form of the API, whose tool messages contain only text. It
+// moveParts converts tool results to the form of the API, whose tool messages contain only text. It
 // moves images, audio and files from tool results to one user message after the answers of that
 // round, and replaces them by a line of text that refers to the user message. So every call has
 // exactly one answer, and the answers stay adjacent. Parts of other types stay in place, because
 // the endpoint may support them.
-func carry(in []abi.Message) []abi.Message {
+func moveParts(in []abi.Message) []abi.Message {
 	if !slices.ContainsFunc(in, func(m abi.Message) bool { return m.Role == abi.RoleTool && m.Content.IsParts() }) {
 		return in
 	}
 	out := make([]abi.Message, 0, len(in)+1)
-	var behind []abi.Part
+	var trailing []abi.Part
 	flush := func() {
-		if len(behind) > 0 {
-			out = append(out, abi.Message{Role: abi.RoleUser, Content: abi.Parts(behind...)})
+		if len(trailing) > 0 {
+			out = append(out, abi.Message{Role: abi.RoleUser, Content: abi.Parts(trailing...)})
 		}
-		behind = nil
+		trailing = nil
 	}
 	for _, m := range in {
 		if m.Role != abi.RoleTool {
@@ -34,7 +34,7 @@ func carry(in []abi.Message) []abi.Message {
 		} else if m.Content.IsParts() {
 			var moved []abi.Part
 			m.Content, moved = split(&m)
-			behind = append(behind, moved...)
+			trailing = append(trailing, moved...)
 		}
 		out = append(out, m)
 	}

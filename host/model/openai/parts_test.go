@@ -42,7 +42,7 @@ func TestCarry(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(test.in), &in))
 			before, err := json.Marshal(in)
 			require.NoError(t, err)
-			out, err := json.Marshal(carry(in))
+			out, err := json.Marshal(moveParts(in))
 			require.NoError(t, err)
 			require.JSONEq(t, test.want, string(out))
 			after, err := json.Marshal(in)

@@ -133,16 +133,16 @@ func (c *Client) statusError(resp *http.Response, body []byte, modelName string)
 	status := resp.StatusCode
 	p := problemOf(body)
 	p.status = status
-	said := c.short(p.message)
-	if said == "" {
-		said = c.page(body)
+	text := c.short(p.message)
+	if text == "" {
+		text = c.page(body)
 	}
 	e := &model.Error{
 		Code: abi.CodeModel, Status: status, Retryable: p.retryable(), RetryAfter: retryAfter(resp.Header, time.Now()),
 		Message: fmt.Sprintf("%s answered %s", c.shown, strings.TrimSpace(fmt.Sprint(status, " ", http.StatusText(status)))),
 	}
-	if said != "" {
-		e.Message += ": " + said
+	if text != "" {
+		e.Message += ": " + text
 	}
 	if hint := c.hint(resp, p, modelName); hint != "" {
 		e.Message += "; " + hint
@@ -183,13 +183,13 @@ func (c *Client) hint(resp *http.Response, p problem, modelName string) string {
 // eventError returns the error that an answer with status 200 contains.
 func (c *Client) eventError(raw []byte) *model.Error {
 	p := problemOf(raw)
-	said := c.short(p.message)
-	if said == "" {
-		said = c.short(string(raw))
+	text := c.short(p.message)
+	if text == "" {
+		text = c.short(string(raw))
 	}
 	return &model.Error{
 		Code: abi.CodeModel, Status: p.status, Retryable: p.retryable(),
-		Message: fmt.Sprintf("%s answered with an error: %s", c.shown, said),
+		Message: fmt.Sprintf("%s answered with an error: %s", c.shown, text),
 	}
 }
 
@@ -270,12 +270,12 @@ func pause(seconds float64) time.Duration {
 
 // failure returns the error for a request without a complete answer.
 func (k *call) failure(err error) error {
-	var told *model.Error
+	var modelErr *model.Error
 	switch cause := context.Cause(k.ctx); {
 	case k.parent.Err() != nil:
 		return k.parent.Err()
-	case errors.As(err, &told):
-		return told
+	case errors.As(err, &modelErr):
+		return modelErr
 	case errors.Is(cause, errFirstByte):
 		return late(abi.CodeUnavailable, "%s did not answer within %s", k.client.shown, k.client.opts.FirstByteTimeout)
 	case errors.Is(cause, errIdle):

@@ -72,11 +72,11 @@ func invalid(format string, args ...any) error {
 
 // messages returns the messages without the host's internal fields.
 func (c *Client) messages(in []abi.Message) []abi.Message {
-	in = carry(in)
+	in = moveParts(in)
 	out := make([]abi.Message, len(in))
 	for i, m := range in {
 		m.ID, m.Extra, m.Origin = "", nil, ""
-		if m.ReasoningContent != "" && c.saysReasoning.Load() {
+		if m.ReasoningContent != "" && c.shortReasoning.Load() {
 			m.Unknown = append(slices.Clone(m.Unknown), abi.Field{Name: "reasoning", Value: text(m.ReasoningContent)})
 			m.ReasoningContent = ""
 		}

@@ -87,8 +87,8 @@ func (k *call) close() {
 	k.held.Release()
 }
 
-// hurry marks the answer as complete except for its usage, and limits the idle timeout to afterEnd.
-func (k *call) hurry() { k.ended, k.idle = true, min(k.idle, afterEnd) }
+// shortenIdle marks the answer as complete except for its usage, and limits the idle timeout to afterEnd.
+func (k *call) shortenIdle() { k.ended, k.idle = true, min(k.idle, afterEnd) }
 
 // Do sends the call's body instead of go-openai's. It returns a stream with one event per line,
 // whatever the form of the answer. A status of 300 or above is an error.

@@ -68,9 +68,9 @@ func pow(base, exponent number) (number, error) {
 
 // A function can be called in an expression.
 type function struct {
-	least, most int    // number of arguments
-	takes       string // the accepted arguments, in words
-	call        func(args []number) (number, error)
+	minArgs, maxArgs int    // number of arguments
+	takes            string // the accepted arguments, in words
+	call             func(args []number) (number, error)
 }
 
 const functionNames = "abs, sqrt, floor, ceil, round, min, max"

@@ -282,7 +282,7 @@ func (p *parser) name() (number, error) {
 			return number{}, p.missing()
 		}
 	}
-	if len(args) < f.least || len(args) > f.most {
+	if len(args) < f.minArgs || len(args) > f.maxArgs {
 		return number{}, fmt.Errorf("%s takes %s, not %d", name, f.takes, len(args))
 	}
 	return f.call(args)

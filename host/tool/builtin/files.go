@@ -161,8 +161,8 @@ func entries(dir *os.Root, p string) (list []fs.DirEntry, more bool, err error) 
 	return list, more, nil
 }
 
-// errEnough ends a walk at a limit.
-var errEnough = errors.New("enough")
+// errStop ends a walk at a limit.
+var errStop = errors.New("enough")
 
 // A walker visits the entries below a directory, in order of names.
 type walker struct {
@@ -187,7 +187,7 @@ func (w *walker) walk(p string, depth int) error {
 			return err
 		}
 		if w.visited++; w.visited > maxVisited {
-			return errEnough
+			return errStop
 		}
 		at := path.Join(p, e.Name())
 		if err := w.visit(at, e); err != nil {
@@ -201,7 +201,7 @@ func (w *walker) walk(p string, depth int) error {
 			continue
 		}
 		err := w.walk(at, depth-1)
-		if errors.Is(err, errEnough) || w.ctx.Err() != nil {
+		if errors.Is(err, errStop) || w.ctx.Err() != nil {
 			return err
 		}
 		if err != nil {

@@ -54,14 +54,14 @@ func (r *root) list(ctx context.Context, p string, depth int) (string, error) {
 	listed := 0
 	w := walker{ctx: ctx, dir: dir, visit: func(at string, e fs.DirEntry) error {
 		if listed == maxListed || b.Len() > maxOutput {
-			return errEnough
+			return errStop
 		}
 		listed++
 		b.WriteString(show(at) + entryMark(e) + "\n")
 		return nil
 	}}
 	switch err := w.walk(p, depth); {
-	case errors.Is(err, errEnough):
+	case errors.Is(err, errStop):
 		fmt.Fprintf(&b, "[cut after %d entries; list a directory further down, or with a smaller depth]\n", listed)
 	case err != nil:
 		return "", err

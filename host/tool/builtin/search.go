@@ -131,10 +131,10 @@ func (r *root) search(s *search, p string) (string, error) {
 		f.Close()
 		err = s.file(dir, p)
 	}
-	if err != nil && !errors.Is(err, errEnough) {
+	if err != nil && !errors.Is(err, errStop) {
 		return "", err
 	}
-	return s.result(errors.Is(err, errEnough)), nil
+	return s.result(errors.Is(err, errStop)), nil
 }
 
 func (s *search) named(name string) bool {
@@ -148,7 +148,7 @@ func (s *search) named(name string) bool {
 // file searches one file. It skips files that are not text, too large or unreadable.
 func (s *search) file(dir *os.Root, p string) error {
 	if s.visited++; s.visited > maxSearched || s.scanned > maxScanned {
-		return errEnough
+		return errStop
 	}
 	f, err := openFile(dir, p)
 	if err != nil {
@@ -186,7 +186,7 @@ func (s *search) file(dir *os.Root, p string) error {
 			continue
 		}
 		if s.matches == s.limit || s.out.Len() > maxOutput {
-			return errEnough
+			return errStop
 		}
 		s.matches++
 		fmt.Fprintf(&s.out, "%s:%d:%s\n", show(p), lines.number, clip(line, maxShown))

@@ -71,8 +71,8 @@ func (l *longLine) id() (int64, bool) {
 
 // Limits of the last lines that are retained for errors.
 const (
-	keptLines     = 10
-	keptLineBytes = 400
+	maxTailLines     = 10
+	maxTailLineBytes = 400
 )
 
 // lastLines holds the last lines of a server's output that are not messages.
@@ -83,15 +83,15 @@ type lastLines struct {
 
 func (l *lastLines) add(line []byte) string {
 	text := strings.ToValidUTF8(string(bytes.TrimRight(line, "\r\n")), "\ufffd")
-	if len(text) > keptLineBytes {
-		text = strings.ToValidUTF8(text[:keptLineBytes], "") + "…"
+	if len(text) > maxTailLineBytes {
+		text = strings.ToValidUTF8(text[:maxTailLineBytes], "") + "…"
 	}
 	if strings.TrimSpace(text) == "" {
 		return text
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.lines) == keptLines {
+	if len(l.lines) == maxTailLines {
 		l.lines = slices.Delete(l.lines, 0, 1)
 	}
 	l.lines = append(l.lines, text)

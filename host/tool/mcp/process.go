@@ -57,7 +57,7 @@ func start(o *Options) (*process, error) {
 		starter = &localStarter{dir: o.Dir, env: o.Env}
 	}
 	var pipes pipes
-	defer pipes.closeTheirs()
+	defer pipes.closeChild()
 	p := &process{done: make(chan struct{})}
 	p.log = func(line string) { o.Logger.Debug("MCP server printed", "server", o.Name, "line", line) }
 	var stdin, stdout, theirStderr, stderr *os.File
@@ -71,7 +71,7 @@ func start(o *Options) (*process, error) {
 		p.child, err = starter.Start(o.Command, stdin, stdout, theirStderr)
 	}
 	if err != nil {
-		pipes.closeOurs()
+		pipes.closeParent()
 		return nil, err
 	}
 	go p.wait(stderr)
@@ -175,18 +175,18 @@ func (p *process) status() string {
 
 // pipes are the pipes of one process. They are closed together.
 type pipes struct {
-	ours, theirs []*os.File
-	err          error
+	parentEnd, childEnd []*os.File
+	err                 error
 }
 
-func (p *pipes) toChild() (theirs, ours *os.File) {
+func (p *pipes) toChild() (childEnd, parentEnd *os.File) {
 	r, w := p.make()
-	return p.keep(r, w)
+	return p.add(r, w)
 }
 
-func (p *pipes) fromChild() (theirs, ours *os.File) {
+func (p *pipes) fromChild() (childEnd, parentEnd *os.File) {
 	r, w := p.make()
-	return p.keep(w, r)
+	return p.add(w, r)
 }
 
 func (p *pipes) make() (r, w *os.File) {
@@ -196,21 +196,21 @@ func (p *pipes) make() (r, w *os.File) {
 	return r, w
 }
 
-func (p *pipes) keep(theirs, ours *os.File) (*os.File, *os.File) {
+func (p *pipes) add(childEnd, parentEnd *os.File) (*os.File, *os.File) {
 	if p.err == nil {
-		p.theirs, p.ours = append(p.theirs, theirs), append(p.ours, ours)
+		p.childEnd, p.parentEnd = append(p.childEnd, childEnd), append(p.parentEnd, parentEnd)
 	}
-	return theirs, ours
+	return childEnd, parentEnd
 }
 
-func (p *pipes) closeTheirs() {
-	for _, f := range p.theirs {
+func (p *pipes) closeChild() {
+	for _, f := range p.childEnd {
 		f.Close()
 	}
 }
 
-func (p *pipes) closeOurs() {
-	for _, f := range p.ours {
+func (p *pipes) closeParent() {
+	for _, f := range p.parentEnd {
 		f.Close()
 	}
 }

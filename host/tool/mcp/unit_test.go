@@ -139,7 +139,7 @@ func TestLastLines(t *testing.T) {
 	require.Empty(t, l.String())
 	l.add([]byte("  \n"))
 	require.Empty(t, l.String())
-	for i := range keptLines + 5 {
+	for i := range maxTailLines + 5 {
 		l.add(fmt.Appendf(nil, "line %d\r\n", i))
 	}
 	require.True(t, strings.HasPrefix(l.String(), "; it printed last:\n  line 5\n"), l.String())

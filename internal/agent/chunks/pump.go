@@ -32,16 +32,16 @@ func Pump[R any](
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := &passing{ctx: ctx, cancel: cancel, out: out}
-	room := chunkRooms.Get().(*[usualChunks]abi.Chunk)
+	room := chunkArrays.Get().(*[usualChunks]abi.Chunk)
 	p.waiting.Room(room[:])
-	res, failed := made(what, func() (R, error) { return maker(ctx, p.put) })
+	res, failed := call(what, func() (R, error) { return maker(ctx, p.put) })
 	if failed == nil {
 		failed = p.add(p.joiner.rest()...)
 	}
 	err := p.end(ends && failed == nil)
 	p.waiting.Room(nil) // a maker that still puts chunks must not use the pooled array
 	clear(room[:])
-	chunkRooms.Put(room)
+	chunkArrays.Put(room)
 	if err != nil {
 		var none R
 		return none, err
@@ -49,18 +49,18 @@ func Pump[R any](
 	return res, failed
 }
 
-// linger is the time that a chunk waits for others, with which it is passed on. People do not
+// batchDelay is the time that a chunk waits for others, with which it is passed on. People do not
 // notice so short a delay.
-const linger = 500 * time.Microsecond
+const batchDelay = 500 * time.Microsecond
 
-// chunkRooms holds arrays for reuse. Sinks do not retain the chunks that they are passed.
-var chunkRooms = sync.Pool{New: func() any { return new([usualChunks]abi.Chunk) }}
+// chunkArrays holds arrays for reuse. Sinks do not retain the chunks that they are passed.
+var chunkArrays = sync.Pool{New: func() any { return new([usualChunks]abi.Chunk) }}
 
 // usualChunks is the number of chunks that can wait without allocation.
 const usualChunks = 32
 
-// made calls the maker and turns a panic into an error.
-func made[R any](what string, maker func() (R, error)) (res R, err error) {
+// call calls the maker and turns a panic into an error.
+func call[R any](what string, maker func() (R, error)) (res R, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("%s failed: %v", what, v)}
@@ -101,17 +101,17 @@ func (p *passing) put(c abi.Chunk) error {
 		return nil
 	}
 	if timer := p.timer.Load(); timer != nil {
-		timer.Reset(linger)
+		timer.Reset(batchDelay)
 		return nil
 	}
-	p.timer.Store(time.AfterFunc(linger, p.hand))
+	p.timer.Store(time.AfterFunc(batchDelay, p.flush))
 	return nil
 }
 
 // add queues chunks. If there is no room, it passes the queued ones on first.
 func (p *passing) add(chunks ...abi.Chunk) error {
 	for !p.waiting.Add(chunks...) {
-		p.hand()
+		p.flush()
 		if p.ctx.Err() != nil {
 			return context.Cause(p.ctx)
 		}
@@ -119,8 +119,8 @@ func (p *passing) add(chunks ...abi.Chunk) error {
 	return nil
 }
 
-// hand passes queued chunks on. If that fails, it cancels the maker.
-func (p *passing) hand() {
+// flush passes queued chunks on. If that fails, it cancels the maker.
+func (p *passing) flush() {
 	p.armed.Store(false)
 	p.mu.Lock()
 	defer p.mu.Unlock()

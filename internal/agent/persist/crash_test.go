@@ -28,9 +28,9 @@ import (
 
 var errDied = errors.New("the process died")
 
-// A mortal journal simulates the death of the process at one of its writes, before or after the
+// A crashingJournal simulates the death of the process at one of its writes, before or after the
 // write is made.
-type mortal struct {
+type crashingJournal struct {
 	journal.Journal
 	at     int64 // the write; 0: none
 	after  bool
@@ -38,7 +38,7 @@ type mortal struct {
 	dead   atomic.Bool
 }
 
-func (m *mortal) write(do func() error) error {
+func (m *crashingJournal) write(do func() error) error {
 	n := m.writes.Add(1)
 	if m.dead.Load() || m.at > 0 && n > m.at {
 		return errDied
@@ -56,20 +56,20 @@ func (m *mortal) write(do func() error) error {
 	return do()
 }
 
-func (m *mortal) Create(ctx context.Context, r *journal.Creation) error {
+func (m *crashingJournal) Create(ctx context.Context, r *journal.Creation) error {
 	return m.write(func() error { return m.Journal.Create(ctx, r) })
 }
 
-func (m *mortal) Commit(ctx context.Context, c *journal.Commit) error {
+func (m *crashingJournal) Commit(ctx context.Context, c *journal.Commit) error {
 	return m.write(func() error { return m.Journal.Commit(ctx, c) })
 }
 
-func (m *mortal) Claim(ctx context.Context, c *journal.Claim) (kept *journal.StoredRun, err error) {
+func (m *crashingJournal) Claim(ctx context.Context, c *journal.Claim) (stored *journal.StoredRun, err error) {
 	err = m.write(func() error {
-		kept, err = m.Journal.Claim(ctx, c)
+		stored, err = m.Journal.Claim(ctx, c)
 		return err
 	})
-	return kept, err
+	return stored, err
 }
 
 func openStore(t *testing.T) store.Store {
@@ -297,7 +297,7 @@ func (c *taker) types() map[abi.EventType]int {
 func live(t *testing.T, at int64, after bool, depth int) (w *world, c *taker, writes int64) {
 	s := openStore(t)
 	w, c = &world{calls: map[string]int{}, seen: map[int64]abi.EventType{}, depth: depth}, &taker{t: t}
-	m := &mortal{Journal: s, at: at, after: after}
+	m := &crashingJournal{Journal: s, at: at, after: after}
 	err := c.take(w.agent(t, m).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}}))
 	if m.dead.Load() {
 		require.ErrorIs(t, err, errDied)
@@ -341,7 +341,7 @@ func TestDeathAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	w, c, writes := live(t, 0, false, 0)
 	require.Greater(t, writes, int64(8))
-	requireLived(t, w, c)
+	requireComplete(t, w, c)
 	require.Equal(t, map[string]int{"pay": 1, "look": 1, "asked": 1}, w.calls)
 	require.Equal(t, 2, w.models)
 	for at := int64(1); at <= writes+2; at++ {
@@ -349,15 +349,15 @@ func TestDeathAtEveryWrite(t *testing.T) {
 			t.Run(fmt.Sprint(at, map[bool]string{true: " after", false: " before"}[after]), func(t *testing.T) {
 				t.Parallel()
 				w, c, _ := live(t, at, after, 0)
-				requireLived(t, w, c)
+				requireComplete(t, w, c)
 				require.LessOrEqual(t, w.models, 3, "what the model answered is not asked again")
 			})
 		}
 	}
 }
 
-// requireLived checks the events and side effects of a run that has ended, with or without crashes.
-func requireLived(t *testing.T, w *world, c *taker) {
+// requireComplete checks the events and side effects of a run that has ended, with or without crashes.
+func requireComplete(t *testing.T, w *world, c *taker) {
 	t.Helper()
 	types := c.types()
 	require.Equal(t, 1, types[abi.EventRunStarted])
@@ -467,7 +467,7 @@ func TestOneOfTwoContinues(t *testing.T) {
 	}
 	wg.Wait()
 	require.EqualValues(t, 1, won.Load())
-	requireLived(t, w, c)
+	requireComplete(t, w, c)
 	_, err = w.agent(t, s).Continue(t.Context(), "r", nil)
 	require.ErrorIs(t, err, journal.ErrFinished)
 	_, err = w.agent(t, s).Continue(t.Context(), "none", nil)

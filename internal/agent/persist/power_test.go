@@ -26,9 +26,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// A powered journal holds writes in memory until a sync. Power fails at one of the writes: this
+// A powerJournal holds writes in memory until a sync. Power fails at one of the writes: this
 // write and all others in memory are lost.
-type powered struct {
+type powerJournal struct {
 	journal.Journal
 	at int64 // the write; 0: none
 
@@ -38,7 +38,7 @@ type powered struct {
 	dead   bool
 }
 
-func (p *powered) write(lazy bool, written func(), do func() error) error {
+func (p *powerJournal) write(lazy bool, written func(), do func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.dead {
@@ -71,22 +71,22 @@ func (p *powered) write(lazy bool, written func(), do func() error) error {
 	return failed
 }
 
-func (p *powered) Create(ctx context.Context, r *journal.Creation) error {
+func (p *powerJournal) Create(ctx context.Context, r *journal.Creation) error {
 	return p.write(r.Lazy, nil, func() error { return p.Journal.Create(ctx, r) })
 }
 
-func (p *powered) Commit(_ context.Context, c *journal.Commit) error {
+func (p *powerJournal) Commit(_ context.Context, c *journal.Commit) error {
 	own, written := *c, c.Written
 	own.Written = nil
 	return p.write(c.Lazy, written, func() error { return p.Journal.Commit(context.Background(), &own) })
 }
 
-func (p *powered) Claim(ctx context.Context, c *journal.Claim) (kept *journal.StoredRun, err error) {
+func (p *powerJournal) Claim(ctx context.Context, c *journal.Claim) (stored *journal.StoredRun, err error) {
 	err = p.write(false, nil, func() (err error) {
-		kept, err = p.Journal.Claim(ctx, c)
+		stored, err = p.Journal.Claim(ctx, c)
 		return err
 	})
-	return kept, err
+	return stored, err
 }
 
 // isLight reports whether an event may be lost in a power failure after it was delivered.
@@ -97,8 +97,8 @@ func isLight(e *abi.Event) bool {
 	return e.Type == abi.EventChunk || e.Type == abi.EventStepStarted
 }
 
-// lose drops delivered events that were not synced.
-func (c *taker) lose(last int64) {
+// crash drops delivered events that were not synced.
+func (c *taker) crash(last int64) {
 	for c.last > last {
 		e := &c.all[len(c.all)-1]
 		require.True(c.t, isLight(e), "%s was told before it was safe", e.Type)
@@ -106,11 +106,11 @@ func (c *taker) lose(last int64) {
 	}
 }
 
-// liveOn runs the run to its end, through a failure of power at write number at.
-func liveOn(t *testing.T, at int64, depth int) (w *world, c *taker, p *powered) {
+// restart runs the run to its end, through a failure of power at write number at.
+func restart(t *testing.T, at int64, depth int) (w *world, c *taker, p *powerJournal) {
 	s := openStore(t)
 	w, c = &world{calls: map[string]int{}, seen: map[int64]abi.EventType{}, depth: depth}, &taker{t: t}
-	p = &powered{Journal: s, at: at}
+	p = &powerJournal{Journal: s, at: at}
 	j := journal.Journal(p)
 	start := func() {
 		_ = c.take(w.agent(t, j).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}}))
@@ -122,12 +122,12 @@ func liveOn(t *testing.T, at int64, depth int) (w *world, c *taker, p *powered) 
 		}
 		info, loadErr := s.Run(t.Context(), "r")
 		if errors.Is(loadErr, journal.ErrNoRun) {
-			c.lose(0)
+			c.crash(0)
 			start()
 			continue
 		}
 		require.NoError(t, loadErr)
-		c.lose(info.LastSeq)
+		c.crash(info.LastSeq)
 		c.catchUp(s)
 		if info.Status == journal.StatusFinished {
 			break
@@ -150,27 +150,27 @@ func liveOn(t *testing.T, at int64, depth int) (w *world, c *taker, p *powered) 
 // chunks that are sent again.
 func TestPowerFailsAtEveryWrite(t *testing.T) {
 	t.Parallel()
-	for depth, lived := range []func(*testing.T, *world, *taker){requireLived, requireChild} {
-		w, c, p := liveOn(t, 0, depth)
-		lived(t, w, c)
+	for depth, requireEnd := range []func(*testing.T, *world, *taker){requireComplete, requireChild} {
+		w, c, p := restart(t, 0, depth)
+		requireEnd(t, w, c)
 		for at := int64(1); at <= p.writes+2; at++ {
 			t.Run(fmt.Sprint(depth, " deep, ", at), func(t *testing.T) {
 				t.Parallel()
-				w, c, _ := liveOn(t, at, depth)
-				lived(t, w, c)
+				w, c, _ := restart(t, at, depth)
+				requireEnd(t, w, c)
 			})
 		}
 	}
 }
 
-// A busyDisk takes diskTakes for each sync and stores nothing. It counts the syncs and the writes.
+// A busyDisk takes syncTime for each sync and stores nothing. It counts the syncs and the writes.
 type busyDisk struct {
 	journal.Journal
 	waits         atomic.Int64
 	written, safe atomic.Int64 // writes
 }
 
-const diskTakes = time.Second
+const syncTime = time.Second
 
 func (d *busyDisk) Create(context.Context, *journal.Creation) error {
 	d.written.Add(1)
@@ -184,7 +184,7 @@ func (d *busyDisk) Commit(_ context.Context, c *journal.Commit) error {
 	}
 	c.Written()
 	d.waits.Add(1)
-	time.Sleep(diskTakes)
+	time.Sleep(syncTime)
 	d.safe.Store(max(d.safe.Load(), n)) // syncs end in their order
 	return nil
 }
@@ -213,9 +213,9 @@ func TestWaitsForTheDisk(t *testing.T) {
 		writes int64 // 0: it is not said
 		took   time.Duration
 	}{
-		{name: "an answer alone", waits: 2, writes: 3, took: thinks + diskTakes},
-		{name: "tools that may be called again", steps: 3, waits: 8, took: 4*thinks + diskTakes},
-		{name: "tools with effects", steps: 3, unsafe: true, waits: 8, took: 4*thinks + 4*diskTakes},
+		{name: "an answer alone", waits: 2, writes: 3, took: thinks + syncTime},
+		{name: "tools that may be called again", steps: 3, waits: 8, took: 4*thinks + syncTime},
+		{name: "tools with effects", steps: 3, unsafe: true, waits: 8, took: 4*thinks + 4*syncTime},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestWaitsForTheDisk(t *testing.T) {
 				for e, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
 					require.NoError(t, err)
 					if e.Type == abi.EventRunStarted {
-						require.GreaterOrEqual(t, time.Since(began), diskTakes, "it is told once it is safe")
+						require.GreaterOrEqual(t, time.Since(began), syncTime, "it is told once it is safe")
 					}
 				}
 				require.Equal(t, c.steps, calls)

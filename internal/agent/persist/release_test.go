@@ -20,13 +20,13 @@ func TestHandBack(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)
 	ran := 0
-	handBack := make(chan struct{})
+	release := make(chan struct{})
 	m := scripted.New(scripted.Calls(abi.NewToolCall("1", "t", "{}")), scripted.Text("done"))
 	make := func(owner string, back chan struct{}) *agent.Agent {
 		a, err := agent.New(&agent.Options{Model: m, Journal: &journal.Options{Journal: s, Owner: owner, Drain: back},
 			Tools: []tool.Tool{tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) {
 				ran++
-				close(handBack)
+				close(release)
 				return abi.TextResult("ok"), nil
 			})}})
 		require.NoError(t, err)
@@ -34,7 +34,7 @@ func TestHandBack(t *testing.T) {
 	}
 	var seqs []int64
 	var lost error
-	for e, err := range make("first", handBack).Run(t.Context(), agent.Input{RunID: "run_1", Messages: []abi.Message{abi.User("go")}}) {
+	for e, err := range make("first", release).Run(t.Context(), agent.Input{RunID: "run_1", Messages: []abi.Message{abi.User("go")}}) {
 		if err != nil {
 			lost = err
 			continue

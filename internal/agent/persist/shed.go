@@ -44,8 +44,8 @@ func (s *shedder) drops(e *abi.Event) bool {
 	return true
 }
 
-// thin returns the events that remain when the run is stopped and frees the others.
-func (s *shedder) thin(events []delivery.Event, free func(*delivery.Event)) []delivery.Event {
+// drop returns the events that remain when the run is stopped and frees the others.
+func (s *shedder) drop(events []delivery.Event, free func(*delivery.Event)) []delivery.Event {
 	left := make([]delivery.Event, 0, 8)
 	for i := range events {
 		if delivery.Droppable(&events[i].Event) {
@@ -70,8 +70,8 @@ func emittedBytes(e *abi.Event) int {
 func (w *Writer) Stop() {
 	w.mu.Lock()
 	if !w.shedder.isStopped() {
-		ready := w.shedder.thin(w.events[:w.ready], w.memory.Release)
-		w.events = append(ready, w.shedder.thin(w.events[w.ready:], w.memory.Release)...)
+		ready := w.shedder.drop(w.events[:w.ready], w.memory.Release)
+		w.events = append(ready, w.shedder.drop(w.events[w.ready:], w.memory.Release)...)
 		w.ready = len(ready)
 		close(w.shedder.stopped)
 	}
@@ -94,7 +94,7 @@ func (w *Writer) retry(
 	events []delivery.Event,
 ) (left []delivery.Event, sync <-chan error, err error) {
 	w.mu.Lock()
-	left = w.shedder.thin(events, w.memory.Release)
+	left = w.shedder.drop(events, w.memory.Release)
 	w.mu.Unlock()
 	number(left, c.First)
 	c.Last = c.First - 1 + int64(len(left))

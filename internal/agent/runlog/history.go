@@ -54,8 +54,8 @@ type Edit struct {
 }
 
 // ReadHistory returns the history of a run.
-func ReadHistory(kept *journal.StoredRun) (*History, error) {
-	state, _, err := Restore(kept.Log)
+func ReadHistory(stored *journal.StoredRun) (*History, error) {
+	state, _, err := Restore(stored.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -66,10 +66,10 @@ func ReadHistory(kept *journal.StoredRun) (*History, error) {
 		rank:    map[string]int{},
 		phase:   -1,
 	}
-	for i, p := range kept.Modules {
+	for i, p := range stored.Modules {
 		r.rank[p.Entry] = i
 	}
-	if err := eachEntry(kept.Log, r.add); err != nil {
+	if err := eachEntry(stored.Log, r.add); err != nil {
 		return nil, err
 	}
 	r.flush()

@@ -217,11 +217,11 @@ func (t *Tool) cut(s string, limit int) string {
 	if len(s) <= limit {
 		return strings.ToValidUTF8(s, "\ufffd")
 	}
-	kept := limit
-	for kept > 0 && !utf8.RuneStart(s[kept]) && kept > limit-utf8.UTFMax {
-		kept--
+	stored := limit
+	for stored > 0 && !utf8.RuneStart(s[stored]) && stored > limit-utf8.UTFMax {
+		stored--
 	}
-	return strings.ToValidUTF8(s[:kept], "\ufffd") +
+	return strings.ToValidUTF8(s[:stored], "\ufffd") +
 		fmt.Sprintf("\n[cut: this has %d bytes; at most %d bytes of a result are kept]", len(s), t.o.MaxResult)
 }
 

@@ -26,31 +26,31 @@ func streaming(fn func(ctx context.Context, out *tool.Out) (*abi.Result, error))
 }
 
 // listen streams a call, and returns the chunks received.
-func listen(ctx context.Context, t *Tool) (heard []string, res *abi.Result, err error) {
+func listen(ctx context.Context, t *Tool) (received []string, res *abi.Result, err error) {
 	res, err = t.Stream(
 		ctx,
 		abi.Call{ID: "c1", Name: "fake", Arguments: "{}"},
 		toolcall.NewOut(toolcall.Unlimited, toolcall.Unlimited, func(c abi.Chunk) error {
 			if c.Kind == abi.ChunkPart {
-				heard = append(heard, "part "+c.Part.Type)
+				received = append(received, "part "+c.Part.Type)
 				return nil
 			}
-			heard = append(heard, c.Text)
+			received = append(received, c.Text)
 			return nil
 		}),
 	)
-	return heard, res, err
+	return received, res, err
 }
 
 func TestStream(t *testing.T) {
 	t.Parallel()
 	image := abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:,"}`)}
 	for name, tc := range map[string]struct {
-		call  func(context.Context, *tool.Out) (*abi.Result, error)
-		heard []string
-		want  string
-		parts int
-		err   string
+		call     func(context.Context, *tool.Out) (*abi.Result, error)
+		received []string
+		want     string
+		parts    int
+		err      string
 	}{
 		"pieces are the result": {func(_ context.Context, out *tool.Out) (*abi.Result, error) {
 			_, err := fmt.Fprintf(out, "one %d", 2)
@@ -87,8 +87,8 @@ func TestStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			heard, res, err := listen(t.Context(), New(streaming(tc.call), &Options{MaxResult: 100}))
-			require.Equal(t, tc.heard, heard)
+			received, res, err := listen(t.Context(), New(streaming(tc.call), &Options{MaxResult: 100}))
+			require.Equal(t, tc.received, received)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err)
 				return
@@ -118,12 +118,12 @@ func TestStreamCalledAsAWhole(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "ab", res.Content.String())
 
-	heard, res, err := listen(
+	received, res, err := listen(
 		t.Context(),
 		New(fake(func(context.Context) (*abi.Result, error) { return abi.TextResult("whole"), nil }), nil),
 	)
 	require.NoError(t, err)
-	require.Empty(t, heard)
+	require.Empty(t, received)
 	require.Equal(t, "whole", res.Content.String())
 }
 

@@ -45,11 +45,11 @@ func (g *Buffer) Room(room []abi.Chunk) {
 
 // Take removes and returns the first chunks, up to the given number of bytes but at least one chunk
 // if the buffer is not empty. left is the number of remaining chunks.
-func (g *Buffer) Take(most int) (chunks []abi.Chunk, left int) {
+func (g *Buffer) Take(limit int) (chunks []abi.Chunk, left int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n, total := 0, 0
-	for n < len(g.queue) && (n == 0 || total+size.Chunk(&g.queue[n]) <= most) {
+	for n < len(g.queue) && (n == 0 || total+size.Chunk(&g.queue[n]) <= limit) {
 		total += size.Chunk(&g.queue[n])
 		n++
 	}

@@ -44,7 +44,7 @@ func (f *Pipe) End() {
 // Take waits until chunks are available or the pipe has ended, and returns them as
 // [Buffer.Take] does. ended is true once no chunks are left and none will arrive. The
 // error is the cause of ctx's end.
-func (f *Pipe) Take(ctx context.Context, most int) (chunks []abi.Chunk, ended bool, err error) {
+func (f *Pipe) Take(ctx context.Context, limit int) (chunks []abi.Chunk, ended bool, err error) {
 	for {
 		select {
 		case <-f.more:
@@ -52,7 +52,7 @@ func (f *Pipe) Take(ctx context.Context, most int) (chunks []abi.Chunk, ended bo
 			return nil, false, context.Cause(ctx)
 		}
 		over := f.ended.Load() // loaded before Take, so that no chunk of an ended pipe is missed
-		chunks, left := f.waiting.Take(most)
+		chunks, left := f.waiting.Take(limit)
 		ended := over && left == 0
 		signal(f.room)
 		if left > 0 || ended {

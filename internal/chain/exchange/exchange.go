@@ -113,7 +113,7 @@ func (x *Exchange[Q, P, R]) ring(ctx context.Context, i hook.Ring, q Q, out outl
 		if rep, retry, err = x.runAfter(ctx, i, q, rep, again); err != nil || retry == nil {
 			return rep, err
 		}
-		if q, short = *retry, false; s.n > 0 && !s.anew() {
+		if q, short = *retry, false; s.n > 0 && !s.restart() {
 			out = nil
 		}
 	}
@@ -199,7 +199,7 @@ func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 	var passed []abi.Chunk
 	switch {
 	case err != nil || len(s.members) == 0:
-	case s.n > 0 && s.failed == nil && s.came.Says(chunks):
+	case s.n > 0 && s.failed == nil && s.received.Says(chunks):
 		passed = s.passed.Chunks()
 	default:
 		s.id = x.Run.StreamIDs.Add(1)

@@ -18,9 +18,9 @@ type outlet interface {
 	push(ctx context.Context, chunks []abi.Chunk, final bool) error
 	// pushes returns the number of pushes since the start or the last successful anew.
 	pushes() int
-	// anew discards what was pushed, for another attempt. It returns false if a part may
+	// restart discards what was pushed, for another attempt. It returns false if a part may
 	// already have been seen.
-	anew() bool
+	restart() bool
 }
 
 // A caller is the outlet of the outermost ring.
@@ -37,7 +37,7 @@ func (c *caller) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 
 func (c *caller) pushes() int { return c.n }
 
-func (c *caller) anew() bool {
+func (c *caller) restart() bool {
 	if c.delivered() {
 		return false
 	}
@@ -78,12 +78,12 @@ func (p *passage) push(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 
 func (p *passage) pushes() int { return p.n }
 
-// anew prepares the wrapper's next attempt. It retains the chunks that the wrapper itself has sent.
-func (p *passage) anew() bool {
+// restart prepares the wrapper's next attempt. It retains the chunks that the wrapper itself has sent.
+func (p *passage) restart() bool {
 	if p.n == 0 {
 		return true
 	}
-	if p.to.pushes() != p.n || !p.to.anew() {
+	if p.to.pushes() != p.n || !p.to.restart() {
 		return false
 	}
 	p.n = 0
@@ -109,7 +109,7 @@ func (t *tap) push(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 
 func (t *tap) pushes() int { return t.n }
 
-func (t *tap) anew() bool { return t.n == 0 }
+func (t *tap) restart() bool { return t.n == 0 }
 
 // FailedBy returns the reply of a call that failed with err. The bool is false unless err wraps an
 // [*ending.HookError].

@@ -22,7 +22,7 @@ type stream struct {
 	members  []*hook.Member
 	off      map[*hook.Member]bool // members that faulted; the rest of this stream skips them
 	out      outlet                // nil if chunks are not needed before the answer is complete
-	came     chunks.Assembly
+	received chunks.Assembly
 	passed   chunks.Assembly
 	n        int               // batches that arrived
 	finished bool              // the last chunks of the message arrived
@@ -58,13 +58,13 @@ func (s *stream) outlet() outlet {
 
 func (s *stream) pushes() int { return s.n }
 
-// anew discards what arrived, unless it was passed on and may have been seen.
-func (s *stream) anew() bool {
-	if s.n > 0 && !s.out.anew() {
+// restart discards what arrived, unless it was passed on and may have been seen.
+func (s *stream) restart() bool {
+	if s.n > 0 && !s.out.restart() {
 		return false
 	}
 	s.n, s.finished, s.failed = 0, false, nil
-	s.came, s.passed = chunks.Assembly{}, chunks.Assembly{}
+	s.received, s.passed = chunks.Assembly{}, chunks.Assembly{}
 	s.id = s.run.StreamIDs.Add(1)
 	s.held.Release()
 	return true
@@ -87,7 +87,7 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 	if s.failed = s.hold(chunks); s.failed != nil {
 		return s.failed
 	}
-	s.came.Add(chunks...)
+	s.received.Add(chunks...)
 	passed, err := s.filter(ctx, chunks, final)
 	if err == nil {
 		if s.failed = s.hold(passed); s.failed != nil {
@@ -156,11 +156,11 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 
 // changed reports whether the chunks that passed differ in content from those that
 // arrived. Without on_chunk hooks they do not.
-func (s *stream) changed(came, passed []abi.Chunk) bool {
+func (s *stream) changed(received, passed []abi.Chunk) bool {
 	if len(s.members) == 0 {
 		return false
 	}
 	var a chunks.Assembly
 	a.Add(passed...)
-	return !a.Says(came)
+	return !a.Says(received)
 }

@@ -27,14 +27,14 @@ type Wrapping[Q, P, R any] struct {
 	out  outlet   // receives the wrapper's chunks; nil if they are not needed before it has answered
 	pass *passage // receives the chunks of next; nil if out is, or if the member holds its stream
 
-	called         bool
-	last, lastGood Reply[R]
-	good           []Reply[R]
-	stream         *opened[R] // opened by next_stream; nil if there is none
+	called          bool
+	last, lastReply Reply[R]
+	good            []Reply[R]
+	stream          *opened[R] // opened by next_stream; nil if there is none
 
-	head chunks.Assembly // chunks sent before the last next
-	body []abi.Chunk     // chunks of the last next's answer
-	tell Sender          // chunks sent since the last next
+	head   chunks.Assembly // chunks sent before the last next
+	body   []abi.Chunk     // chunks of the last next's answer
+	sender Sender          // chunks sent since the last next
 }
 
 // An opened is a stream that a wrapper reads.
@@ -45,7 +45,7 @@ type opened[R any] struct {
 	rep    Reply[R]
 	err    error
 	seq    int64
-	told   bool // recv has returned the end of the stream
+	ended  bool // recv has returned the end of the stream
 }
 
 // ErrClosed is the cause with which a stream is canceled when its reader closes it.
@@ -63,9 +63,9 @@ func (x *Exchange[Q, P, R]) onion(
 		return x.ring(ctx, i+1, q, out)
 	}
 	w := &Wrapping[Q, P, R]{x: x, ctx: ctx, ring: i, m: wrappers[0], inner: wrappers[1:], q: q, out: out}
-	w.tell.OfTool, w.tell.Meter = x.ofTool(), &x.Held
+	w.sender.OfTool, w.sender.Meter = x.ofTool(), &x.Held
 	if out != nil && !w.m.HoldsStream() {
-		w.pass, w.tell.Sink = &passage{to: out}, sending(out)
+		w.pass, w.sender.Sink = &passage{to: out}, sending(out)
 	}
 	res, v, err := x.Kind.Wrap(ctx, w.m, q, w)
 	return w.outcome(res, v, err)
@@ -98,11 +98,11 @@ func (w *Wrapping[Q, P, R]) Serve(c *hook.Control) {
 
 // Send sends chunks of the wrapper outward.
 func (w *Wrapping[Q, P, R]) Send(ctx context.Context, chunks []abi.Chunk) error {
-	return w.tell.Send(ctx, chunks)
+	return w.sender.Send(ctx, chunks)
 }
 
 // LastGood returns the last answer that next returned without an error, or nil.
-func (w *Wrapping[Q, P, R]) LastGood() *R { return w.lastGood.Res }
+func (w *Wrapping[Q, P, R]) LastGood() *R { return w.lastReply.Res }
 
 // patchOf returns a patch as the hook passed it; nil changes nothing.
 func patchOf[P any](patch any) (p P) {
@@ -119,7 +119,7 @@ func (w *Wrapping[Q, P, R]) next(ctx context.Context, p P) (Reply[R], error) {
 		return rep, err
 	}
 	var out outlet
-	if w.pass != nil && (!w.called || w.pass.anew()) {
+	if w.pass != nil && (!w.called || w.pass.restart()) {
 		out = w.pass
 	}
 	w.called = true
@@ -142,7 +142,7 @@ func (w *Wrapping[Q, P, R]) begin(p P) (q Q, rep Reply[R], err error) {
 	if err := w.close(); err != nil {
 		return q, rep, err
 	}
-	w.head.Add(w.tell.take()...)
+	w.head.Add(w.sender.take()...)
 	w.body = nil
 	return q, rep, nil
 }
@@ -150,7 +150,7 @@ func (w *Wrapping[Q, P, R]) begin(p P) (q Q, rep Reply[R], err error) {
 // keep records a reply to next.
 func (w *Wrapping[Q, P, R]) keep(rep Reply[R]) {
 	if w.last = rep; rep.Err == nil {
-		w.lastGood, w.good = rep, append(w.good, rep)
+		w.lastReply, w.good = rep, append(w.good, rep)
 	}
 }
 
@@ -202,7 +202,7 @@ func (w *Wrapping[Q, P, R]) read(ctx context.Context, q Q, feed *chunk.Pipe) (Re
 
 // recv returns available chunks of the stream that the wrapper reads, up to the given number of
 // bytes; then, once, the end of the stream; then an empty value.
-func (w *Wrapping[Q, P, R]) recv(ctx context.Context, most int) (contract.Received, error) {
+func (w *Wrapping[Q, P, R]) recv(ctx context.Context, limit int) (contract.Received, error) {
 	o := w.stream
 	switch {
 	case o == nil:
@@ -210,10 +210,10 @@ func (w *Wrapping[Q, P, R]) recv(ctx context.Context, most int) (contract.Receiv
 			Code:    abi.CodeInvalid,
 			Message: "recv: no stream is open; next_stream opens one, and next closes it",
 		}
-	case o.told:
+	case o.ended:
 		return contract.Received{}, nil
 	}
-	chunks, _, err := o.feed.Take(ctx, most)
+	chunks, _, err := o.feed.Take(ctx, limit)
 	if err != nil {
 		return contract.Received{}, &ending.AbortedError{Cause: err}
 	}
@@ -225,7 +225,7 @@ func (w *Wrapping[Q, P, R]) recv(ctx context.Context, most int) (contract.Receiv
 		return contract.Received{Chunks: chunks}, nil
 	}
 	<-o.done
-	o.told = true
+	o.ended = true
 	if o.err != nil {
 		return contract.Received{}, o.err
 	}
@@ -245,7 +245,7 @@ func (w *Wrapping[Q, P, R]) close() error {
 	o.cancel(ErrClosed)
 	<-o.done
 	switch {
-	case o.told:
+	case o.ended:
 		return nil
 	case o.err != nil && !errors.Is(o.err, ErrClosed):
 		return o.err
@@ -261,7 +261,7 @@ func (w *Wrapping[Q, P, R]) close() error {
 // drain reads the stream to its end after the wrapper has failed.
 func (w *Wrapping[Q, P, R]) drain() error {
 	o := w.stream
-	for o != nil && !o.told {
+	for o != nil && !o.ended {
 		if _, err := w.recv(w.ctx, maxSentBytes); err != nil && ending.Is(err) {
 			_ = w.close()
 			return err
@@ -289,12 +289,12 @@ func (w *Wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (Reply[
 		return w.last, nil // the wrapper returned next's error unchanged
 	case v.Failed != nil:
 		return Reply[R]{Err: v.Failed, Source: w.m.Name}, nil
-	case v.Faulted && w.lastGood.Res != nil:
-		return w.lastGood, nil
+	case v.Faulted && w.lastReply.Res != nil:
+		return w.lastReply, nil
 	case res != nil && v.OK():
 		return Reply[R]{Res: res, Source: w.x.sourceOf(res, w.m.Name, w.good)}, nil
-	case w.tell.Failed != nil && v.OK():
-		return Reply[R]{Err: w.tell.Failed.Err, Source: w.tell.Failed.Entry}, nil
+	case w.sender.Failed != nil && v.OK():
+		return Reply[R]{Err: w.sender.Failed.Err, Source: w.sender.Failed.Entry}, nil
 	case w.called:
 		return w.last, nil
 	default:
@@ -310,15 +310,15 @@ func (w *Wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (Reply[
 // chunks of its last next. Fields that chunks cannot carry come from the last good reply, or from
 // blank. It returns nil if the wrapper sent nothing or an on_chunk hook rejected a chunk.
 func (w *Wrapping[Q, P, R]) Said(blank *R) *R {
-	if w.tell.Sent == 0 || w.tell.Failed != nil {
+	if w.sender.Sent == 0 || w.sender.Failed != nil {
 		return nil
 	}
-	if w.lastGood.Res != nil {
-		blank = w.lastGood.Res
+	if w.lastReply.Res != nil {
+		blank = w.lastReply.Res
 	}
 	var all chunks.Assembly
 	all.Add(w.head.Chunks()...)
 	all.Add(w.body...)
-	all.Add(w.tell.Said.Chunks()...)
+	all.Add(w.sender.Said.Chunks()...)
 	return w.x.Kind.Assemble(blank, all.Chunks())
 }

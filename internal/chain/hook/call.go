@@ -40,9 +40,9 @@ type Call struct {
 	member *Member
 	lists  [2]*message.List
 	next   func(ctx context.Context, patch any) (any, error)
-	open   func(ctx context.Context, patch any) error                     // serves next_stream
-	recv   func(ctx context.Context, most int) (contract.Received, error) // most limits the bytes
-	hand   func(ctx context.Context, chunks []abi.Chunk) error            // serves send
+	open   func(ctx context.Context, patch any) error                      // serves next_stream
+	recv   func(ctx context.Context, limit int) (contract.Received, error) // most limits the bytes
+	sender func(ctx context.Context, chunks []abi.Chunk) error             // serves send
 
 	scope     string       // distinguishes calls of the hook within a phase, for example by a tool call's id
 	weight    int64        // size of the answer, bytes
@@ -51,9 +51,9 @@ type Call struct {
 	tool      *abi.Call    // the tool call in question, if any
 	delivered func() bool  // reports whether content of the answer was delivered; nil if that does not matter
 
-	onFault func(*ending.FaultError)
-	stop    func() error
-	divert  func(abi.Event) // receives the call's own events; nil sends them
+	onFault   func(*ending.FaultError)
+	stop      func() error
+	eventSink func(abi.Event) // receives the call's own events; nil sends them
 
 	held   account.Meter // memory that the host holds for the call
 	locals local.Tx
@@ -62,17 +62,17 @@ type Call struct {
 	shown     []byte
 	shownList int
 
-	mu       sync.Mutex
-	ending   error
-	waited   time.Duration
-	nexts    int            // calls of Next and NextStream
-	owns     int            // calls of Model and Tool
-	same     map[string]int // calls of Model and Tool, by their content
-	requests int            // requests by HTTP
-	emits    int
-	sent     int // bytes of custom events
-	logs     int
-	told     []uint64 // hashes of the events that the call sent
+	mu        sync.Mutex
+	ending    error
+	waited    time.Duration
+	nexts     int            // calls of Next and NextStream
+	owns      int            // calls of Model and Tool
+	same      map[string]int // calls of Model and Tool, by their content
+	requests  int            // requests by HTTP
+	emits     int
+	sent      int // bytes of custom events
+	logs      int
+	eventSums []uint64 // hashes of the events that the call sent
 }
 
 // Where returns the position in the run: its ids, its step and the time.
@@ -259,8 +259,8 @@ func (c *Call) Log(level int32, text string) {
 
 // publish sends an event of this call.
 func (c *Call) publish(e abi.Event) {
-	if c.divert != nil {
-		c.divert(e)
+	if c.eventSink != nil {
+		c.eventSink(e)
 		return
 	}
 	c.run.Send(e)
@@ -274,12 +274,12 @@ func (c *Call) send(e abi.Event) {
 	}
 	sum, nth := record.EventSum(&e), 1
 	c.mu.Lock()
-	for _, told := range c.told {
-		if told == sum {
+	for _, eventSums := range c.eventSums {
+		if eventSums == sum {
 			nth++
 		}
 	}
-	c.told = append(c.told, sum)
+	c.eventSums = append(c.eventSums, sum)
 	c.mu.Unlock()
 	c.run.keeping.RLock() // persist the event together with the note that it was sent
 	defer c.run.keeping.RUnlock()

@@ -38,7 +38,7 @@ func (c *Control) Serve(
 }
 
 // TakeSent makes take receive the chunks that the hook sends.
-func (c *Control) TakeSent(take func(ctx context.Context, chunks []abi.Chunk) error) { c.hand = take }
+func (c *Control) TakeSent(take func(ctx context.Context, chunks []abi.Chunk) error) { c.sender = take }
 
 // SetTool sets the tool call that the hook decides about. variant distinguishes several calls of
 // the hook about the same tool call.
@@ -49,7 +49,7 @@ func (c *Control) SetTool(call *abi.Call, variant string) { c.tool, c.scope = ca
 func (c *Control) SetDelivered(delivered func() bool) { c.delivered = delivered }
 
 // Divert makes take receive the events of the call, which are not sent.
-func (c *Control) Divert(take func(abi.Event)) { c.divert = take }
+func (c *Control) Divert(take func(abi.Event)) { c.eventSink = take }
 
 // Weight returns the size of the hook's answer in bytes.
 func (c *Control) Weight() int64 { return c.weight }

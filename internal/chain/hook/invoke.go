@@ -58,11 +58,11 @@ func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func
 	v, err := r.traced(ctx, c, in, out, apply)
 	switch {
 	case v.Faulted, faultOf(err, c.member):
-		r.tellBreaker(c, b.done(true))
+		r.emitBreaker(c, b.done(true))
 	case err != nil:
 		b.release()
 	default:
-		r.tellBreaker(c, b.done(false))
+		r.emitBreaker(c, b.done(false))
 	}
 	if v.OK() && err == nil {
 		return v, nil // already recorded, together with its writes
@@ -128,7 +128,7 @@ func (r *Run) replay(c *Call, v record.Verdict, err error, apply func() error) (
 	return v, nil
 }
 
-func (r *Run) tellBreaker(c *Call, change string) {
+func (r *Run) emitBreaker(c *Call, change string) {
 	if change != "" {
 		c.Log(contract.LogWarn, change)
 	}
@@ -188,7 +188,7 @@ func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, err
 	var f *ending.FaultError
 	if !errors.As(err, &f) {
 		f = &ending.FaultError{Stage: stage, Cause: err}
-		c.member.lies.Add(1)
+		c.member.invalidAnswers.Add(1)
 	}
 	f.Entry, f.Digest, f.Hook = c.member.Name, c.member.desc.Digest, c.Hook
 	for i, line := range f.Stderr {

@@ -61,7 +61,7 @@ type Member struct {
 	session Session
 
 	ownModel, ownTool atomic.Int64 // model and tool calls that the entry itself made
-	lies              atomic.Int64 // invalid answers: faults that the session does not know about
+	invalidAnswers    atomic.Int64 // invalid answers: faults that the session does not know about
 }
 
 // Close closes the member's session.
@@ -71,7 +71,7 @@ func (m *Member) Close() { m.session.Close() }
 func (m *Member) Stats() abi.EntryStats {
 	out := m.session.Stats()
 	out.Entry, out.Digest = m.Name, m.desc.Digest
-	out.Faults += m.lies.Load()
+	out.Faults += m.invalidAnswers.Load()
 	out.ModelCalls, out.ToolCalls = m.ownModel.Load(), m.ownTool.Load()
 	return out
 }

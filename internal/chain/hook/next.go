@@ -42,13 +42,13 @@ func (c *Control) NextStream(ctx context.Context, patch any) error {
 // Recv waits for chunks of the stream that NextStream opened, and returns those available, up to
 // the given number of bytes but at least one chunk. At the end it returns the end of the stream
 // once, or the error of the wrapped call, and then an empty value.
-func (c *Control) Recv(ctx context.Context, most int) (contract.Received, error) {
+func (c *Control) Recv(ctx context.Context, limit int) (contract.Received, error) {
 	if c.recv == nil {
 		return contract.Received{}, denied("recv is for wrap_model and wrap_tool_call, not for %s", c.Hook)
 	}
 	var got contract.Received
 	err := c.call().waitFor(func() (err error) {
-		got, err = c.recv(ctx, most)
+		got, err = c.recv(ctx, limit)
 		return err
 	})
 	return got, err
@@ -61,10 +61,10 @@ func (c *Control) Recv(ctx context.Context, most int) (contract.Received, error)
 // The error is an *abi.Error: invalid for malformed chunks, limit for too many of them, or
 // the error of an on_chunk hook that rejected them. Any other error ends the run.
 func (c *Call) Send(ctx context.Context, chunks ...abi.Chunk) error {
-	if c.hand == nil {
+	if c.sender == nil {
 		return denied("send is for wrap_model, wrap_tool_call and call_tool, not for %s", c.Hook)
 	}
-	return c.waitFor(func() error { return c.hand(ctx, chunks) })
+	return c.waitFor(func() error { return c.sender(ctx, chunks) })
 }
 
 // countNext counts a call of next or next_stream.

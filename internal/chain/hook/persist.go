@@ -11,9 +11,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// An owed tracks whether recorded data must be persisted before the next hook or tool is called,
+// unpersisted tracks whether recorded data must be persisted before the next hook or tool is called,
 // which may act on it outside the process.
-type owed struct {
+type unpersisted struct {
 	mu   sync.Mutex // serializes PersistOwed
 	some atomic.Bool
 }
@@ -28,7 +28,7 @@ func (r *Run) Persist(ctx context.Context, safe bool) error {
 	if err := k.Keep(ctx, safe); err != nil {
 		return &ending.AbortedError{Cause: err}
 	}
-	r.owed.some.Store(false)
+	r.unpersisted.some.Store(false)
 	return nil
 }
 
@@ -42,18 +42,18 @@ func (r *Run) PersistAnswer(ctx context.Context) error {
 	if waits {
 		return r.Persist(ctx, false)
 	}
-	r.owed.some.Store(true)
+	r.unpersisted.some.Store(true)
 	return nil
 }
 
 // PersistOwed waits until the data that PersistAnswer deferred is persisted.
 func (r *Run) PersistOwed(ctx context.Context) error {
-	if !r.owed.some.Load() {
+	if !r.unpersisted.some.Load() {
 		return nil
 	}
-	r.owed.mu.Lock()
-	defer r.owed.mu.Unlock()
-	if !r.owed.some.Load() {
+	r.unpersisted.mu.Lock()
+	defer r.unpersisted.mu.Unlock()
+	if !r.unpersisted.some.Load() {
 		return nil
 	}
 	return r.Persist(ctx, false)

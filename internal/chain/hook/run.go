@@ -19,9 +19,9 @@ type Run struct {
 	Lists  Lists
 	Events func(abi.Event) // receives each event that was sent; must not block
 
-	StreamIDs *atomic.Int64 // number of streams so far
-	keeping   *sync.RWMutex // read-locked while recording, locked while collecting the recorded changes
-	owed      *owed
+	StreamIDs   *atomic.Int64 // number of streams so far
+	keeping     *sync.RWMutex // read-locked while recording, locked while collecting the recorded changes
+	unpersisted *unpersisted
 
 	accountant Accountant       // nil if memory is not limited
 	Account    *account.Account // the accountant's account; nil if memory is not counted
@@ -38,7 +38,7 @@ type Run struct {
 // NewRun returns a run. The caller sets its Lists, Events and Nested.
 func NewRun(o Options, host Host, locals *local.Values) *Run {
 	r := &Run{Options: o, Host: host, Locals: locals, Record: record.New(),
-		StreamIDs: &atomic.Int64{}, keeping: &sync.RWMutex{}, owed: &owed{}}
+		StreamIDs: &atomic.Int64{}, keeping: &sync.RWMutex{}, unpersisted: &unpersisted{}}
 	if r.accountant, _ = host.(Accountant); r.accountant != nil {
 		r.Account = r.accountant.Account()
 		r.recorded = account.NewShare(r.Account)

@@ -2,9 +2,9 @@ package message
 
 import "sync"
 
-// keptRevisions is the number of past revisions with known changes. A module that has cached an
+// maxRevisions is the number of past revisions with known changes. A module that has cached an
 // older one reads the whole list again.
-const keptRevisions = 4096
+const maxRevisions = 4096
 
 // Revisions record how the lists of one run derive from each other, so that a module which
 // has cached an older revision learns from which index to read.
@@ -58,7 +58,7 @@ func (r *Revisions) add(n revision) int64 {
 	defer r.mu.Unlock()
 	r.last++
 	r.nodes[r.last] = n
-	delete(r.nodes, r.last-keptRevisions)
+	delete(r.nodes, r.last-maxRevisions)
 	return r.last
 }
 

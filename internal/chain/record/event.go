@@ -13,8 +13,8 @@ func (r *Record) WasSent(key string, sum uint64, nth int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.at(key)
-	for _, told := range e.Told {
-		if told == sum {
+	for _, reported := range e.Told {
+		if reported == sum {
 			nth--
 		}
 	}

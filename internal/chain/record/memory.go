@@ -12,15 +12,15 @@ import (
 // rest of the chain 64 times.
 const maxRecord = 128 << 20
 
-// keptBeside is the estimated size of a recorded call without its answer, in bytes.
-const keptBeside = 256
+// recordOverhead is the estimated size of a recorded call without its answer, in bytes.
+const recordOverhead = 256
 
 // Reserve counts the answer of a hook before it is recorded. The error is a fault of the
 // entry.
 func (r *Record) Reserve(weight int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if weight += keptBeside; r.bytes+weight > maxRecord {
+	if weight += recordOverhead; r.bytes+weight > maxRecord {
 		return &ending.FaultError{Stage: ending.StageAnswer, Limit: "record_bytes", Value: maxRecord, Cause: fmt.Errorf(
 			"what hooks, model and tools answered in one phase of the run takes more than %d bytes; call next less often, or answer with less",
 			maxRecord,

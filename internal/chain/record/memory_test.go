@@ -16,7 +16,7 @@ func TestTheRecordHasALimit(t *testing.T) {
 	t.Parallel()
 	r := New()
 	for range 16 {
-		require.NoError(t, r.Reserve(maxRecord/16-keptBeside))
+		require.NoError(t, r.Reserve(maxRecord/16-recordOverhead))
 	}
 	var fault *ending.FaultError
 	require.ErrorAs(t, r.Reserve(0), &fault)

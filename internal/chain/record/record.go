@@ -137,7 +137,7 @@ func (r *Record) UnmarshalJSON(b []byte) error {
 	}
 	r.entries, r.counts, r.dirty, r.bytes = fresh.entries, fresh.counts, fresh.dirty, 0
 	for _, e := range r.entries {
-		r.bytes += int64(len(e.Answer)) + keptBeside
+		r.bytes += int64(len(e.Answer)) + recordOverhead
 	}
 	r.ask(&f)
 	return nil

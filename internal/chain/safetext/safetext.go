@@ -8,9 +8,9 @@ import (
 
 // Clip returns s cleaned and truncated to the given number of bytes, with an ellipsis if it was
 // longer.
-func Clip(s string, most int) string {
-	if len(s) > most {
-		return Clean(strings.ToValidUTF8(s[:most], "")) + "…"
+func Clip(s string, limit int) string {
+	if len(s) > limit {
+		return Clean(strings.ToValidUTF8(s[:limit], "")) + "…"
 	}
 	return Clean(s)
 }

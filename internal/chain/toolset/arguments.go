@@ -30,9 +30,9 @@ func ParseArguments(arguments string) (string, error) {
 
 // BadArguments returns an error result that reports invalid arguments to the model.
 func BadArguments(tool, arguments string, err error) *abi.Result {
-	const most = 1024
-	if len(arguments) > most {
-		arguments = safetext.Clean(arguments[:most]) + "…"
+	const limit = 1024
+	if len(arguments) > limit {
+		arguments = safetext.Clean(arguments[:limit]) + "…"
 	}
 	return abi.ErrorResult(
 		fmt.Sprintf("The arguments of %s are not valid: %v. They were: %s\nCall the tool again with one JSON object.",

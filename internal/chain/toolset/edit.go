@@ -60,8 +60,8 @@ const Max = 1024
 
 // CheckCount rejects an oversized patch before its lists are processed.
 func CheckCount(tools []abi.Tool, p *abi.ToolsPatch) error {
-	if most := Max + len(tools); len(p.Add) > most || len(p.Remove) > most || len(p.Replace) > most {
-		return fmt.Errorf("tools: an answer may name %d tools", most)
+	if limit := Max + len(tools); len(p.Add) > limit || len(p.Remove) > limit || len(p.Replace) > limit {
+		return fmt.Errorf("tools: an answer may name %d tools", limit)
 	}
 	return nil
 }
@@ -94,12 +94,12 @@ func CheckActive(active []string, tools []abi.Tool) error {
 
 // EditAdvertised changes which tools one model call offers to the model. Only active tools
 // of the run can be offered.
-func EditAdvertised(told, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Tool, error) {
+func EditAdvertised(advertised, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Tool, error) {
 	if err := CheckCount(active, p); err != nil {
 		return nil, err
 	}
 	add := p.Add
-	out := slices.DeleteFunc(slices.Clone(told), func(t abi.Tool) bool { return slices.Contains(p.Remove, t.Name) })
+	out := slices.DeleteFunc(slices.Clone(advertised), func(t abi.Tool) bool { return slices.Contains(p.Remove, t.Name) })
 	if p.Whole {
 		out, add = []abi.Tool{}, p.Replace
 	}

@@ -73,8 +73,8 @@ func Play(host Host, hook abi.Hook, s Script, in Input, out any) error {
 
 func (p *player) mark(what string) string { return Mark(what, p.entry, p.hook) }
 
-// tell reports the input of the hook.
-func (p *player) tell(shown string) error {
+// report reports the input of the hook.
+func (p *player) report(shown string) error {
 	if p.script.Keep {
 		n, err := p.host.Get("calls")
 		if err != nil {
@@ -124,7 +124,7 @@ func (p *player) messages(list int, before string) ([]abi.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	return messages, p.tell(before + Messages(messages))
+	return messages, p.report(before + Messages(messages))
 }
 
 func (p *player) play(in, out any) error {
@@ -320,7 +320,7 @@ func (p *player) onChunk(in *abi.OnChunkInput, out *abi.OnChunkAnswer) error {
 func says(c abi.Chunk) bool { return c.Kind == abi.ChunkText || c.Kind == abi.ChunkToolResult }
 
 func (p *player) afterModel(in *abi.AfterModelInput, out *abi.AfterModelAnswer) error {
-	if err := p.tell(in.Source + " " + response(in.Response, in.Error)); err != nil {
+	if err := p.report(in.Source + " " + response(in.Response, in.Error)); err != nil {
 		return err
 	}
 	switch {

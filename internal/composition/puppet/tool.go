@@ -44,11 +44,11 @@ func (p *player) beforeTool(in *abi.BeforeToolInput, out *abi.BeforeToolAnswer) 
 	case Answer:
 		out.Result = abi.TextResult(p.mark(Answer))
 	}
-	return p.tell(call(&in.Call))
+	return p.report(call(&in.Call))
 }
 
 func (p *player) wrapToolCall(in *abi.WrapToolCallInput, out *abi.WrapToolCallAnswer) error {
-	if err := p.tell(call(&in.Call)); err != nil {
+	if err := p.report(call(&in.Call)); err != nil {
 		return err
 	}
 	var last *abi.Result
@@ -93,16 +93,16 @@ func (p *player) gateTool(in *abi.GateToolInput, out *abi.GateToolAnswer) error 
 	case Allow, Deny, Ask:
 		out.Decision, out.Message = p.script.Do, p.mark(p.script.Do)
 	}
-	return p.tell(call(&in.Call))
+	return p.report(call(&in.Call))
 }
 
 func (p *player) callTool(in *abi.CallToolInput, out *abi.CallToolAnswer) error {
 	out.Result = abi.TextResult(p.mark(Answer) + in.Call.Arguments)
-	return p.tell(call(&in.Call))
+	return p.report(call(&in.Call))
 }
 
 func (p *player) afterTool(in *abi.AfterToolInput, out *abi.AfterToolAnswer) error {
-	if err := p.tell(call(&in.Call) + " " + in.Source + " " + result(in.Result, in.Error)); err != nil {
+	if err := p.report(call(&in.Call) + " " + in.Source + " " + result(in.Result, in.Error)); err != nil {
 		return err
 	}
 	switch {
@@ -131,5 +131,5 @@ func (p *player) toolMessages(in *abi.ToolMessagesInput, out *abi.ToolMessagesAn
 	case Insert:
 		out.Messages = []abi.Message{abi.User(p.mark(Insert)), in.Default}
 	}
-	return p.tell(call(&in.Call) + " " + result(&in.Result, nil) + " | " + Message(&in.Default))
+	return p.report(call(&in.Call) + " " + result(&in.Result, nil) + " | " + Message(&in.Default))
 }

@@ -17,7 +17,7 @@ type blocks struct {
 	last  int     // index of the last access, which the next one usually hits too
 	next  uint64  // next offset
 	bytes int     // total size of live blocks
-	most  int     // limit of bytes
+	limit int     // limit of bytes
 	spare []byte  // memory of a large freed block, for reuse
 }
 
@@ -49,10 +49,10 @@ const (
 // room returns an error if a block of n bytes would exceed a limit.
 func (s *blocks) room(n uint64) error {
 	switch {
-	case n > uint64(s.most-s.bytes):
+	case n > uint64(s.limit-s.bytes):
 		return &policy.LimitError{
 			Limit: "block_bytes",
-			Max:   s.most,
+			Max:   s.limit,
 			What:  fmt.Sprintf("a block of %d bytes in addition to others of %d", n, s.bytes),
 			Fix:   "free blocks that are no longer needed; the limit is memory_bytes, but at most four times the largest of input_bytes, output_bytes and reply_bytes",
 		}

@@ -12,7 +12,7 @@ func FuzzExtismBlocks(f *testing.F) {
 	f.Add([]byte{0, 5, 0, 9, 1, 0, 2, 0, 3, 7, 0, 1, 3, 200})
 	f.Add(bytes.Repeat([]byte{0, 3, 2, 0}, 200))
 	f.Fuzz(func(t *testing.T, ops []byte) {
-		s := blocks{most: 1 << 12}
+		s := blocks{limit: 1 << 12}
 		var live []block
 		bytes := 0
 		for i := 0; i+1 < len(ops); i += 2 {
@@ -20,7 +20,7 @@ func FuzzExtismBlocks(f *testing.F) {
 			switch ops[i] % 4 {
 			case 0:
 				if s.room(n) != nil {
-					require.Greater(t, bytes+int(n), s.most)
+					require.Greater(t, bytes+int(n), s.limit)
 					continue
 				}
 				data := make([]byte, n)
@@ -68,7 +68,7 @@ func FuzzExtismBlocks(f *testing.F) {
 func TestBlockMemoryIsReused(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
-	p := &plugin{blocks: blocks{most: 8 * size}}
+	p := &plugin{blocks: blocks{limit: 8 * size}}
 	looks := 0
 	add := func(n uint64) (uint64, []byte) {
 		at := p.add(p.fresh(n, func() { looks++ }), false)

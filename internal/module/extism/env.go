@@ -239,7 +239,7 @@ func reset(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, _ []uint64) {
 			p.retire(b.data)
 		}
 	}
-	*p = plugin{blocks: blocks{next: p.next, most: p.most, spare: p.spare}, status: p.status, headers: p.headers}
+	*p = plugin{blocks: blocks{next: p.next, limit: p.limit, spare: p.spare}, status: p.status, headers: p.headers}
 }
 
 func inputOffset(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint64) {

@@ -58,19 +58,19 @@ func ParseManifest(b []byte) (m sdk.Manifest, warnings []string, err error) {
 // not.
 func LowerLimits(l policy.Limits, m *sdk.Manifest) (_ policy.Limits, warnings []string) {
 	if m.Memory != nil && m.Memory.MaxPages > 0 {
-		most := cmp.Or(l.MemoryBytes, sandbox.DefaultMemoryBytes)
+		limit := cmp.Or(l.MemoryBytes, sandbox.DefaultMemoryBytes)
 		asked := int64(m.Memory.MaxPages) * 64 << 10
-		if asked > most {
+		if asked > limit {
 			warnings = append(
 				warnings,
 				fmt.Sprintf(
 					"memory.max_pages of the manifest asks for %d bytes; the limit memory_bytes of %d applies",
 					asked,
-					most,
+					limit,
 				),
 			)
 		}
-		l.MemoryBytes = min(asked, most)
+		l.MemoryBytes = min(asked, limit)
 	}
 	if m.Memory != nil && m.Memory.MaxVarBytes >= 0 {
 		warnings = append(
@@ -79,15 +79,15 @@ func LowerLimits(l policy.Limits, m *sdk.Manifest) (_ policy.Limits, warnings []
 		)
 	}
 	if m.Timeout > 0 {
-		most := cmp.Or(l.HookTime, sandbox.DefaultHookTime)
+		limit := cmp.Or(l.HookTime, sandbox.DefaultHookTime)
 		asked := time.Duration(min(m.Timeout, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond
-		if asked > most {
+		if asked > limit {
 			warnings = append(
 				warnings,
-				fmt.Sprintf("timeout_ms of the manifest asks for %v; the limit hook_time of %v applies", asked, most),
+				fmt.Sprintf("timeout_ms of the manifest asks for %v; the limit hook_time of %v applies", asked, limit),
 			)
 		}
-		l.HookTime = min(asked, most)
+		l.HookTime = min(asked, limit)
 	}
 	return l, warnings
 }

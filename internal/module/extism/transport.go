@@ -150,7 +150,7 @@ func pluginOf(inv *invoke.Invocation) *plugin {
 		return p
 	}
 	p := &plugin{input: inv.Pending}
-	p.most = blockBytes(inv.Limits) + len(inv.Pending)
+	p.limit = blockBytes(inv.Limits) + len(inv.Pending)
 	p.inputAt = p.add(inv.Pending, true)
 	inv.State = p
 	return p

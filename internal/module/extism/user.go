@@ -189,10 +189,10 @@ func userMessages(_ context.Context, inv *invoke.Invocation, arg []byte) ([]byte
 	if err := argument(inv, arg, &a); err != nil {
 		return nil, err
 	}
-	const most = 1<<31 - 1 // larger bounds are clamped
-	to := most
+	const limit = 1<<31 - 1 // larger bounds are clamped
+	to := limit
 	if a.To != nil {
-		to = min(*a.To, most)
+		to = min(*a.To, limit)
 	}
 	return inv.Messages(a.List, a.From, to)
 }

@@ -409,15 +409,15 @@ func (b *builder) content(path string) (content []byte, err error) {
 }
 
 // readRegular reads a regular file of at most limit bytes.
-func readRegular(path string, most int64) ([]byte, error) {
+func readRegular(path string, limit int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
 		return nil, errors.New(filepath.Base(path) + " is not a regular file")
-	case info.Size() > most:
-		return nil, fmt.Errorf("%s has %d bytes; at most %d are allowed", filepath.Base(path), info.Size(), most)
+	case info.Size() > limit:
+		return nil, fmt.Errorf("%s has %d bytes; at most %d are allowed", filepath.Base(path), info.Size(), limit)
 	}
 	return os.ReadFile(path)
 }

@@ -68,7 +68,7 @@ func (l Limits) WithDefaults() (Limits, error) {
 		name  string
 		field *int
 		value int
-		most  int
+		limit int
 	}{
 		{"input_bytes", &l.InputBytes, DefaultInputBytes, MaxBytes},
 		{"output_bytes", &l.OutputBytes, DefaultOutputBytes, MaxBytes},
@@ -80,8 +80,8 @@ func (l Limits) WithDefaults() (Limits, error) {
 		switch {
 		case *f.field == 0:
 			*f.field = f.value
-		case *f.field < 0, *f.field > f.most:
-			return l, fmt.Errorf("limit %s is %d; want 1 to %d", f.name, *f.field, f.most)
+		case *f.field < 0, *f.field > f.limit:
+			return l, fmt.Errorf("limit %s is %d; want 1 to %d", f.name, *f.field, f.limit)
 		}
 	}
 	switch fuel := cmp.Or(l.Fuel, sandbox.DefaultFuel); {

@@ -110,15 +110,15 @@ func Read(path string) (*Bundle, error) {
 	return b, nil
 }
 
-func readPart(z *zip.ReadCloser, name string, most int64) ([]byte, error) {
+func readPart(z *zip.ReadCloser, name string, limit int64) ([]byte, error) {
 	f, err := z.Open(name)
 	if err != nil {
 		return nil, errors.New("is missing; is this a bundle of a fault?")
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(b)) > most {
-		err = fmt.Errorf("has more than %d bytes", most)
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("has more than %d bytes", limit)
 	}
 	return b, err
 }

@@ -208,17 +208,17 @@ func configError(err error) error {
 			at = ""
 		}
 	}
-	text = cutError(errors.New(inPlainWords(text))).Error()
+	text = cutError(errors.New(explain(text))).Error()
 	if path = strings.TrimPrefix(path, "."); path != "" {
 		text = path + ": " + text
 	}
 	return errors.New(text)
 }
 
-// plainWords rewrites the validator's messages without terms of Go.
-var plainWords = []struct {
-	says  *regexp.Regexp
-	means string
+// explanations rewrites the validator's messages without terms of Go.
+var explanations = []struct {
+	pattern *regexp.Regexp
+	means   string
 }{
 	{regexp.MustCompile(`^(?s)type: .* has type "(\w+)", want (?:one of )?(.*)$`), "is of type $1; want $2"},
 	{regexp.MustCompile(`^(?s)enum: (?:map\[.*\]|\[.*\]|(.*)) does not equal any of: \[(.*)\]$`), "is not one of $2"},
@@ -233,10 +233,10 @@ var plainWords = []struct {
 	},
 }
 
-func inPlainWords(text string) string {
-	for _, w := range plainWords {
-		if w.says.MatchString(text) {
-			return w.says.ReplaceAllString(text, w.means)
+func explain(text string) string {
+	for _, w := range explanations {
+		if w.pattern.MatchString(text) {
+			return w.pattern.ReplaceAllString(text, w.means)
 		}
 	}
 	return text
@@ -264,10 +264,10 @@ var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~")
 
 // cutError shortens an error that may contain a whole schema or configuration.
 func cutError(err error) error {
-	const most = 500
+	const limit = 500
 	text := strings.Join(strings.Fields(err.Error()), " ")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "") + "…"
 	}
 	return errors.New(text)
 }

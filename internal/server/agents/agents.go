@@ -136,12 +136,12 @@ func (a *Service) put(w http.ResponseWriter, r *http.Request, c *httpapi.Caller)
 	if err != nil {
 		return err
 	}
-	kept, err := c.Tenant.PutAgent(r.Context(), name, body, checked.digests())
+	stored, err := c.Tenant.PutAgent(r.Context(), name, body, checked.digests())
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	return httpapi.WriteJSON(w, checked.show(kept))
+	return httpapi.WriteJSON(w, checked.show(stored))
 }
 
 func (a *Service) get(ctx context.Context, c *httpapi.Caller, in *getAgentInput) (*agentOutput, error) {
@@ -186,36 +186,36 @@ func (a *Service) Load(
 	name string,
 	version int64,
 ) (*agentfile.File, *api.Agent, error) {
-	kept, err := t.Agent(ctx, name, version)
+	stored, err := t.Agent(ctx, name, version)
 	if err != nil {
 		return nil, nil, err
 	}
-	return readStored(kept)
+	return readStored(stored)
 }
 
 // readStored parses a stored agent and pins its modules: the path of each middleware becomes
 // its module's digest with the extension .wasm.
-func readStored(kept *store.StoredAgent) (*agentfile.File, *api.Agent, error) {
-	f, err := agentfile.Parse(kept.Name, kept.Body)
+func readStored(stored *store.StoredAgent) (*agentfile.File, *api.Agent, error) {
+	f, err := agentfile.Parse(stored.Name, stored.Body)
 	if err != nil {
 		return nil, nil, err // the file parsed when it was stored
 	}
-	f.Name = kept.Name
+	f.Name = stored.Name
 	checked := &checkedAgent{}
 	i := 0
 	walk(f, func(_ *agentfile.File, at string, m *agentfile.Middleware) {
-		if i < len(kept.Modules) {
-			checked.add(at, m, kept.Modules[i])
-			m.Module = agentfile.Path(kept.Modules[i] + ".wasm")
+		if i < len(stored.Modules) {
+			checked.add(at, m, stored.Modules[i])
+			m.Module = agentfile.Path(stored.Modules[i] + ".wasm")
 		}
 		i++
 	})
-	if i != len(kept.Modules) {
+	if i != len(stored.Modules) {
 		return nil, nil, errors.New(
-			"agent " + kept.Name + ": the stored modules do not match the file; store the agent again",
+			"agent " + stored.Name + ": the stored modules do not match the file; store the agent again",
 		)
 	}
-	return f, checked.show(kept), nil
+	return f, checked.show(stored), nil
 }
 
 // LoadModule returns a [host.FileOptions.LoadModule] for the files that Load returns. It does

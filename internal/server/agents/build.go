@@ -30,9 +30,9 @@ func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 	if p.rings != nil {
 		file.Rings = *p.rings
 	}
-	if most := p.policy.StepLimit(); p.tenant.ID() != store.Operator && capSteps(file, most) {
+	if limit := p.policy.StepLimit(); p.tenant.ID() != store.Operator && capSteps(file, limit) {
 		f.log.Warn("agent runs with fewer steps than its file asks for",
-			slog.String("tenant", p.tenant.ID()), slog.String("agent", p.Spec.Agent), slog.Int("max_steps", most))
+			slog.String("tenant", p.tenant.ID()), slog.String("agent", p.Spec.Agent), slog.Int("max_steps", limit))
 	}
 	spec, err := json.Marshal(p.Spec)
 	if err != nil {
@@ -109,11 +109,11 @@ func (f *Pool) modelFailed(p *Plan) func(context.Context, *model.Request, *model
 
 // capSteps lowers the steps of an agent and its sub-agents to most. It reports whether any limit
 // was higher.
-func capSteps(f *agentfile.File, most int) (lowered bool) {
-	lowered = f.Limits.MaxSteps > most
-	f.Limits.MaxSteps = min(cmp.Or(f.Limits.MaxSteps, agent.DefaultMaxSteps), most)
+func capSteps(f *agentfile.File, limit int) (lowered bool) {
+	lowered = f.Limits.MaxSteps > limit
+	f.Limits.MaxSteps = min(cmp.Or(f.Limits.MaxSteps, agent.DefaultMaxSteps), limit)
 	for i := range f.Agents {
-		if inner := f.Agents[i].Spec(); inner != nil && capSteps(inner, most) {
+		if inner := f.Agents[i].Spec(); inner != nil && capSteps(inner, limit) {
 			lowered = true
 		}
 	}

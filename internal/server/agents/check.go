@@ -46,8 +46,8 @@ func (a *checkedAgent) add(at string, m *agentfile.Middleware, digest string) {
 	}
 }
 
-func (a *checkedAgent) show(kept *store.StoredAgent) *api.Agent {
-	return &api.Agent{Name: kept.Name, Version: kept.Version, Created: kept.Created.UTC(), YAML: string(kept.Body),
+func (a *checkedAgent) show(stored *store.StoredAgent) *api.Agent {
+	return &api.Agent{Name: stored.Name, Version: stored.Version, Created: stored.Created.UTC(), YAML: string(stored.Body),
 		Modules: append([]api.Entry{}, a.entries...), Warnings: append([]string{}, a.warnings...)}
 }
 
@@ -156,13 +156,13 @@ func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands 
 			return err
 		}
 	}
-	if most := p.StepLimit(); !operator && f.Limits.MaxSteps > most {
+	if limit := p.StepLimit(); !operator && f.Limits.MaxSteps > limit {
 		return f.ErrorAt(
 			"limits.max_steps",
 			fmt.Errorf(
 				"max_steps: %d exceeds %d, this tenant's maximum; lower it, or ask the operator for a policy with a larger max_steps",
 				f.Limits.MaxSteps,
-				most,
+				limit,
 			),
 		)
 	}

@@ -12,8 +12,8 @@ import (
 // the shares of the server's memory and processors. Tenants may lower them.
 func checkLimits(f *agentfile.File, at string, l *agentfile.ModuleLimits) error {
 	for _, limit := range []struct {
-		name       string
-		asks, most int64
+		name        string
+		asks, limit int64
 	}{
 		{"timeout", int64(l.Timeout), int64(sandbox.DefaultHookTime)},
 		{"memory", int64(l.Memory), sandbox.DefaultMemoryBytes},
@@ -30,7 +30,7 @@ func checkLimits(f *agentfile.File, at string, l *agentfile.ModuleLimits) error 
 		{"instances", int64(l.Instances), policy.DefaultInstances},
 		{"nesting", int64(l.Nesting), sandbox.DefaultNesting},
 	} {
-		if limit.asks > limit.most {
+		if limit.asks > limit.limit {
 			return f.ErrorAt(
 				at+".limits."+limit.name,
 				fmt.Errorf("limits.%s exceeds the default, which is the maximum for tenants of a server; remove it, or lower it",

@@ -74,10 +74,10 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, b []byte) error {
 			return &chat.Error{Status: http.StatusConflict, Message: err.Error()}
 		}
 	}
-	return chat.Serve(w, r, q, s.keep(events), func(int) error { return nil })
+	return chat.Serve(w, r, q, s.recording(events), func(int) error { return nil })
 }
 
-func (s *server) keep(events iter.Seq2[abi.Event, error]) iter.Seq2[abi.Event, error] {
+func (s *server) recording(events iter.Seq2[abi.Event, error]) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		for e, err := range events {
 			var paused *agent.PausedError

@@ -100,7 +100,7 @@ func ParseRequest(b []byte) (*Request, error) {
 	if err := r.addTools(in.Tools, in.ToolChoice); err != nil {
 		return nil, err
 	}
-	return r, r.goesOn()
+	return r, r.continues()
 }
 
 // addTools adds the client's tools, unless tool_choice is none.
@@ -125,9 +125,9 @@ func (r *Request) addTools(specs []toolSpec, choice json.RawMessage) error {
 	return nil
 }
 
-// goesOn finds results of the client's tools at the end of the conversation. They resume the
+// continues finds results of the client's tools at the end of the conversation. They resume the
 // run that called the tools.
-func (r *Request) goesOn() error {
+func (r *Request) continues() error {
 	for i := len(r.Messages) - 1; i >= 0 && r.Messages[i].Role == abi.RoleTool; i-- {
 		m := &r.Messages[i]
 		run, interrupt, ok := splitCallID(m.ToolCallID)

@@ -18,20 +18,20 @@ const (
 
 // A turn collects the text of an agent in a run, for a client of completions.
 type turn struct {
-	said     strings.Builder // text that was streamed
-	step     strings.Builder // text of the current step that was streamed
-	steps    []string        // texts of the finished steps, from their messages
-	replaced bool            // a message differs from its streamed text
-	finish   string
-	refused  string
-	usage    *abi.Usage
-	waiting  []abi.Pending
-	notice   string
+	streamed      strings.Builder // text that was streamed
+	step          strings.Builder // text of the current step that was streamed
+	steps         []string        // texts of the finished steps, from their messages
+	replaced      bool            // a message differs from its streamed text
+	finish        string
+	refused       string
+	usage         *abi.Usage
+	waiting       []abi.Pending
+	pendingNotice string
 }
 
 // bytes returns the size of the turn's text in memory.
 func (t *turn) bytes() int {
-	n := t.said.Len() + t.step.Len()
+	n := t.streamed.Len() + t.step.Len()
 	for _, text := range t.steps {
 		n += len(text)
 	}
@@ -61,32 +61,32 @@ func (t *turn) chunk(c *abi.Chunk) []map[string]any {
 	case c.Kind == abi.ChunkReasoning:
 		return []map[string]any{{"reasoning_content": c.Text}}
 	case c.Kind == abi.ChunkText:
-		return t.tell(c.Text)
+		return t.textChunk(c.Text)
 	}
 	return nil
 }
 
-// tell returns the chunk for text of the current step, after a blank line between steps.
-func (t *turn) tell(text string) []map[string]any {
-	if t.step.Len() == 0 && t.said.Len() > 0 {
+// textChunk returns the chunk for text of the current step, after a blank line between steps.
+func (t *turn) textChunk(text string) []map[string]any {
+	if t.step.Len() == 0 && t.streamed.Len() > 0 {
 		text = "\n\n" + text
 		t.step.WriteString(text[2:])
 	} else {
 		t.step.WriteString(text)
 	}
-	t.said.WriteString(text)
+	t.streamed.WriteString(text)
 	return []map[string]any{{"content": text}}
 }
 
 // message ends a step. The message's text replaces the streamed text.
 func (t *turn) message(e abi.Event) []map[string]any {
 	text := e.Message.Content.String()
-	told := t.step.String()
+	full := t.step.String()
 	var out []map[string]any
 	switch {
-	case told == "" && text != "": // the text was not streamed
-		out = t.tell(text)
-	case told != text:
+	case full == "" && text != "": // the text was not streamed
+		out = t.textChunk(text)
+	case full != text:
 		t.replaced = true
 	}
 	if text != "" {
@@ -108,9 +108,9 @@ func (t *turn) pause(interrupts []abi.Pending) []map[string]any {
 	for _, p := range interrupts {
 		reasons = append(reasons, p.Reason)
 	}
-	t.notice = fmt.Sprintf("(The run waits for an answer: %s)", strings.Join(reasons, "; "))
-	t.steps = append(t.steps, t.notice)
-	return t.tell(t.notice)
+	t.pendingNotice = fmt.Sprintf("(The run waits for an answer: %s)", strings.Join(reasons, "; "))
+	t.steps = append(t.steps, t.pendingNotice)
+	return t.textChunk(t.pendingNotice)
 }
 
 // end ends the turn.
@@ -135,7 +135,7 @@ func (t *turn) end(e abi.Event) []map[string]any {
 			t.steps[last], t.replaced = text, true
 		default: // the answer is a tool's result
 			t.steps = append(t.steps, text)
-			return t.tell(text)
+			return t.textChunk(text)
 		}
 	}
 	return nil
@@ -147,7 +147,7 @@ func (t *turn) text() string { return strings.Join(t.steps, "\n\n") }
 // corrected returns the completion's text if it differs from the streamed text.
 func (t *turn) corrected() (string, bool) {
 	whole := t.text()
-	return whole, t.replaced && whole != t.said.String()
+	return whole, t.replaced && whole != t.streamed.String()
 }
 
 // refusal returns the reason if a module stopped the run, or nil.

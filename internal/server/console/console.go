@@ -35,8 +35,8 @@ const (
 	// Page is the pattern of the page. The other files have their own patterns.
 	Page  = "GET /{$}"
 	index = "index.html"
-	// forGood is the Cache-Control of files whose path contains their digest.
-	forGood = "public, max-age=31536000, immutable"
+	// immutable is the Cache-Control of files whose path contains their digest.
+	immutable = "public, max-age=31536000, immutable"
 )
 
 // kinds holds the media types of files by extension, independent of the machine's configuration.
@@ -83,7 +83,7 @@ func mount(web fs.FS, handle func(pattern string, h http.Handler)) error {
 	}
 	for name, content := range files {
 		if name != index {
-			handle("GET "+base+name, newFile(name, content, forGood))
+			handle("GET "+base+name, newFile(name, content, immutable))
 		}
 	}
 	handle(Page, newFile(index, html.Bytes(), "no-cache"))

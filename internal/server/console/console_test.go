@@ -87,7 +87,7 @@ func TestFiles(t *testing.T) {
 				kind = kinds[".html"]
 				require.Equal(t, "no-cache", plain.Header.Get("Cache-Control"), "another build is seen at once")
 			} else {
-				require.Equal(t, forGood, plain.Header.Get("Cache-Control"))
+				require.Equal(t, immutable, plain.Header.Get("Cache-Control"))
 			}
 			require.Equal(t, kind, plain.Header.Get("Content-Type"))
 			require.NotEmpty(t, kind)

@@ -62,14 +62,14 @@ func (r *Route) bodyLimit(c *Caller) int64 {
 
 // tooLarge returns the problem of a body that exceeds bodyLimit.
 func (r *Route) tooLarge(c *Caller) error {
-	most := r.bodyLimit(c)
-	if most == r.Body {
-		return &http.MaxBytesError{Limit: most}
+	limit := r.bodyLimit(c)
+	if limit == r.Body {
+		return &http.MaxBytesError{Limit: limit}
 	}
 	p := NewProblem(
 		api.CodeTooLarge,
 		"the body has more than %d bytes, the tenant's quota input_bytes; send less, or ask the operator for a larger quota",
-		most,
+		limit,
 	)
 	p.Quota = "input_bytes"
 	return p

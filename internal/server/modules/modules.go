@@ -143,20 +143,20 @@ func (m *Service) list(ctx context.Context, c *httpapi.Caller, in *httpapi.ListI
 }
 
 func (m *Service) get(ctx context.Context, c *httpapi.Caller, in *ModulePath) (*moduleOutput, error) {
-	kept, err := m.Find(ctx, c.Tenant, in.Module)
+	stored, err := m.Find(ctx, c.Tenant, in.Module)
 	if err != nil {
 		return nil, err
 	}
-	shown, err := m.show(kept)
+	shown, err := m.show(stored)
 	return &moduleOutput{shown}, err
 }
 
 func (m *Service) delete(ctx context.Context, c *httpapi.Caller, in *ModulePath) (*struct{}, error) {
-	kept, err := m.Find(ctx, c.Tenant, in.Module)
+	stored, err := m.Find(ctx, c.Tenant, in.Module)
 	if err != nil {
 		return nil, err
 	}
-	return nil, c.Tenant.DeleteModule(ctx, kept.Digest)
+	return nil, c.Tenant.DeleteModule(ctx, stored.Digest)
 }
 
 // Acquire loads a tenant's module, unless the operator blocks it. The module's name is its
@@ -177,17 +177,17 @@ func (m *Service) Acquire(
 }
 
 // show returns the API's form of a tenant's module.
-func (m *Service) show(kept *store.TenantModule) (*api.Module, error) {
+func (m *Service) show(stored *store.TenantModule) (*api.Module, error) {
 	out := &api.Module{
-		Digest:  httpapi.DigestPrefix + kept.Digest,
-		Kind:    kept.Kind,
-		Size:    kept.Size,
+		Digest:  httpapi.DigestPrefix + stored.Digest,
+		Kind:    stored.Kind,
+		Size:    stored.Size,
 		Names:   []api.ModuleName{},
-		Created: kept.Created.UTC(),
+		Created: stored.Created.UTC(),
 	}
-	for _, n := range kept.Names {
+	for _, n := range stored.Names {
 		out.Names = append(out.Names, api.ModuleName{Name: n.Name, Version: n.Version})
 	}
-	out.Blocked, _ = m.blocks.Reason(kept.Digest)
-	return out, json.Unmarshal(kept.About, &out.About)
+	out.Blocked, _ = m.blocks.Reason(stored.Digest)
+	return out, json.Unmarshal(stored.About, &out.About)
 }

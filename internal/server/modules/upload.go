@@ -55,11 +55,11 @@ func (m *Service) upload(w http.ResponseWriter, r *http.Request, c *httpapi.Call
 	if err != nil {
 		return err
 	}
-	if most := c.Info.Quota.UploadBytes; most > 0 {
-		if r.ContentLength > most*4/3+maxManifestExtra {
-			return tooLarge(most)
+	if limit := c.Info.Quota.UploadBytes; limit > 0 {
+		if r.ContentLength > limit*4/3+maxManifestExtra {
+			return tooLarge(limit)
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, most*4/3+maxManifestExtra)
+		r.Body = http.MaxBytesReader(w, r.Body, limit*4/3+maxManifestExtra)
 	}
 	done, err := m.admission.Upload(r.Context(), c.Key.Tenant)
 	if err != nil {
@@ -102,8 +102,8 @@ func (m *Service) upload(w http.ResponseWriter, r *http.Request, c *httpapi.Call
 	return nil
 }
 
-func tooLarge(most int64) *httpapi.Problem {
-	p := httpapi.NewProblem(api.CodeTooLarge, "the module has more than %d bytes, the tenant's quota upload_bytes", most)
+func tooLarge(limit int64) *httpapi.Problem {
+	p := httpapi.NewProblem(api.CodeTooLarge, "the module has more than %d bytes, the tenant's quota upload_bytes", limit)
 	p.Quota = "upload_bytes"
 	return p
 }
@@ -144,7 +144,7 @@ func (u *upload) run(r *http.Request) (*api.Module, error) {
 // receive writes the body to a file and computes its digest.
 func (u *upload) receive(file *os.File, r *http.Request) error {
 	sum := sha256.New()
-	told := int64(0)
+	received := int64(0)
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := r.Body.Read(buffer)
@@ -153,8 +153,8 @@ func (u *upload) receive(file *os.File, r *http.Request) error {
 		if _, err := file.Write(buffer[:n]); err != nil {
 			return err
 		}
-		if u.size-told >= progressBytes {
-			told = u.size
+		if u.size-received >= progressBytes {
+			received = u.size
 			u.progress("receiving", map[string]any{"bytes": u.size})
 		}
 		var size *http.MaxBytesError
@@ -183,8 +183,8 @@ func (u *upload) check(ctx context.Context, content []byte, contentType string) 
 	if err != nil {
 		return nil, err
 	}
-	most := u.modules.limit
-	if q := u.caller.Info.Quota.UploadBytes; q > 0 && q < most && int64(len(content)) > q {
+	limit := u.modules.limit
+	if q := u.caller.Info.Quota.UploadBytes; q > 0 && q < limit && int64(len(content)) > q {
 		return nil, tooLarge(q)
 	}
 	if len(content) == whole &&
@@ -194,7 +194,7 @@ func (u *upload) check(ctx context.Context, content []byte, contentType string) 
 		}
 	}
 	u.progress("compiling", nil)
-	m, err := u.modules.host.LoadBytes(ctx, name, content, host.Limits{Limits: sandbox.Limits{ModuleBytes: most}})
+	m, err := u.modules.host.LoadBytes(ctx, name, content, host.Limits{Limits: sandbox.Limits{ModuleBytes: limit}})
 	var refused *verify.RefusedError
 	switch {
 	case errors.As(err, &refused):
@@ -237,11 +237,11 @@ func (u *upload) store(ctx context.Context, m *module.Module, content []byte, wa
 	if err := u.caller.Tenant.PutModule(ctx, row, u.name, version); err != nil {
 		return nil, err
 	}
-	kept, err := u.caller.Tenant.Module(ctx, digest)
+	stored, err := u.caller.Tenant.Module(ctx, digest)
 	if err != nil {
 		return nil, err
 	}
-	return u.modules.show(kept)
+	return u.modules.show(stored)
 }
 
 // moduleVersion matches the versions of modules.

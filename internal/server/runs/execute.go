@@ -118,7 +118,7 @@ func (r *Service) logStopped(t *store.Tenant, id string, err error) {
 		return // the run did not begin, and its client receives the error
 	}
 	if errors.Is(err, journal.ErrReleased) {
-		r.handed.Add(1)
+		r.released.Add(1)
 		r.log.Info("run handed back", "tenant", t.ID(), "run", id)
 		return
 	}

@@ -16,20 +16,20 @@ func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (
 	if _, err := c.Tenant.Run(ctx, in.Run); err != nil {
 		return nil, err
 	}
-	kept, err := r.store.Load(ctx, in.Run)
+	stored, err := r.store.Load(ctx, in.Run)
 	if err != nil {
 		return nil, err
 	}
-	h, err := runlog.ReadHistory(kept)
+	h, err := runlog.ReadHistory(stored)
 	if err != nil {
 		return nil, err
 	}
-	hide := NewRedactor(kept.Modules)
+	hide := NewRedactor(stored.Modules)
 	phases := []runlog.PhaseRecord{}
 	for _, p := range h.Phases {
 		shown := runlog.PhaseRecord{Phase: p.Phase, Step: p.Step, Deeds: []runlog.RecordedCall{}}
 		for _, d := range p.Deeds {
-			if d.Entry == "" || !hide.Has(kept.Agent, d.Entry) {
+			if d.Entry == "" || !hide.Has(stored.Agent, d.Entry) {
 				shown.Deeds = append(shown.Deeds, hide.step(d))
 			}
 		}

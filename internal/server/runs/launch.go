@@ -76,14 +76,14 @@ func (r *Service) checkSameRequest(
 	}
 	// A journal may have many megabytes, so this is a read like that of a history.
 	return r.admission.Read(ctx, tenant, false, func() error {
-		kept, err := r.store.Load(ctx, known.ID)
+		stored, err := r.store.Load(ctx, known.ID)
 		if errors.Is(err, journal.ErrNoRun) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		h, err := runlog.ReadHistory(kept)
+		h, err := runlog.ReadHistory(stored)
 		if err != nil {
 			return err
 		}

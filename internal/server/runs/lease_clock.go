@@ -11,10 +11,10 @@ type leaseClock struct {
 
 // trust reports whether expired leases can be trusted, given the time of the database and of
 // the local monotonic clock. The first call trusts them.
-func (c *leaseClock) trust(theirs, ours time.Time, lease time.Duration) bool {
-	if !c.local.IsZero() && theirs.Sub(c.database)-ours.Sub(c.local) > lease/2 {
-		c.until = ours.Add(lease)
+func (c *leaseClock) trust(remote, local time.Time, lease time.Duration) bool {
+	if !c.local.IsZero() && remote.Sub(c.database)-local.Sub(c.local) > lease/2 {
+		c.until = local.Add(lease)
 	}
-	c.database, c.local = theirs, ours
-	return !ours.Before(c.until)
+	c.database, c.local = remote, local
+	return !local.Before(c.until)
 }

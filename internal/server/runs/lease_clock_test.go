@@ -14,8 +14,8 @@ func TestLeasesAfterAClockJump(t *testing.T) {
 	const lease = 15 * time.Second
 	begin := time.Date(2026, 11, 21, 23, 59, 0, 0, time.UTC)
 	type look struct {
-		theirs, ours time.Duration // since the start
-		want         bool
+		remote, local time.Duration // since the start
+		want          bool
 	}
 	for name, looks := range map[string][]look{
 		"it goes on":        {{0, 0, true}, {3 * time.Second, 3 * time.Second, true}, {6 * time.Second, 7 * time.Second, true}},
@@ -27,7 +27,7 @@ func TestLeasesAfterAClockJump(t *testing.T) {
 	} {
 		clock := &leaseClock{}
 		for i, l := range looks {
-			require.Equal(t, l.want, clock.trust(begin.Add(l.theirs), begin.Add(l.ours), lease), "%s: look %d", name, i+1)
+			require.Equal(t, l.want, clock.trust(begin.Add(l.remote), begin.Add(l.local), lease), "%s: look %d", name, i+1)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (h *Redactor) event(e *abi.Event) *abi.Event {
 	if len(h.entries) == 0 {
 		return e
 	}
-	if e.Message != nil && h.madeBy(e.Message) {
+	if e.Message != nil && h.isFrom(e.Message) {
 		out := *e
 		out.Message = h.message(e.Message)
 		e = &out
@@ -132,15 +132,15 @@ func (c *redactingEncoder) Encode(e abi.Event) []chain.Encoded {
 	return out
 }
 
-// madeBy reports whether an operator's middleware made a message.
-func (h *Redactor) madeBy(m *abi.Message) bool {
+// isFrom reports whether an operator's middleware made a message.
+func (h *Redactor) isFrom(m *abi.Message) bool {
 	entry, byModule := strings.CutPrefix(m.Origin, abi.OriginModule)
 	return byModule && h.Has("", entry)
 }
 
 // message returns a redacted message.
 func (h *Redactor) message(m *abi.Message) *abi.Message {
-	if !h.madeBy(m) {
+	if !h.isFrom(m) {
 		return m
 	}
 	out := *m

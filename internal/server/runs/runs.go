@@ -32,7 +32,7 @@ type Service struct {
 	Agents          AgentSource
 	taking          sync.Map     // tenants whose runs are being taken over
 	failedTakeovers sync.Map     // run id to the time of the first attempt
-	handed          atomic.Int64 // number of runs that were released to the journal
+	released        atomic.Int64 // number of runs that were released to the journal
 }
 
 // Options configure a [Service].
@@ -76,7 +76,7 @@ func (r *Service) Count() int { return r.Active.Count() }
 
 // HandedBack returns the number of runs that this process released to the journal for other
 // servers.
-func (r *Service) HandedBack() int64 { return r.handed.Load() }
+func (r *Service) HandedBack() int64 { return r.released.Load() }
 
 // InProgress reports whether a run of a tenant is in progress here.
 func (r *Service) InProgress(tenant, id string) bool { return r.Active.Get(tenant, id) != nil }

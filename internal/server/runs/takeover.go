@@ -31,8 +31,8 @@ func (r *Service) TakeOver(ctx context.Context) {
 	defer ticker.Stop()
 	clock := &leaseClock{}
 	for {
-		theirs, err := r.store.Now(ctx)
-		if err == nil && clock.trust(theirs, r.options.Now(), cmp.Or(r.options.Lease, journal.DefaultLeaseTTL)) {
+		remote, err := r.store.Now(ctx)
+		if err == nil && clock.trust(remote, r.options.Now(), cmp.Or(r.options.Lease, journal.DefaultLeaseTTL)) {
 			err = r.TakeOverAll(ctx)
 		}
 		if err != nil && ctx.Err() == nil {

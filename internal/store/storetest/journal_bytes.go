@@ -62,11 +62,11 @@ func (r *journaled) commit(c *journal.Commit) error {
 
 // requireJournal checks the size of a tenant's journals, and the number of bytes that the
 // tenant wrote today.
-func requireJournal(t *testing.T, n *store.Tenant, kept, today int64) {
+func requireJournal(t *testing.T, n *store.Tenant, stored, today int64) {
 	t.Helper()
 	got, err := n.JournalBytes(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, kept, got, "kept")
+	require.Equal(t, stored, got, "kept")
 	day := store.Day(time.Now())
 	rows, _, err := n.Usage(t.Context(), day, day, store.Page{})
 	require.NoError(t, err)
@@ -97,11 +97,11 @@ func testJournalBytes(t *testing.T, open Opener) {
 	require.NoError(t, r.commit(r.next(10, 10, journal.StatusPaused)))
 	requireJournal(t, acme, r.bytes, r.bytes)
 
-	kept, err := s.Claim(ctx, &journal.Claim{Run: "r", Epoch: 1, Owner: "other", Lease: -time.Second})
+	stored, err := s.Claim(ctx, &journal.Claim{Run: "r", Epoch: 1, Owner: "other", Lease: -time.Second})
 	require.NoError(t, err)
-	require.Equal(t, r.bytes, kept.JournalBytes)
+	require.Equal(t, r.bytes, stored.JournalBytes)
 	require.ErrorIs(t, s.Commit(ctx, r.next(10, 10, journal.StatusRunning)), journal.ErrFenced)
-	r.epoch = kept.Epoch
+	r.epoch = stored.Epoch
 	late := r.next(10, 10, journal.StatusRunning)
 	late.Lease = -time.Second
 	require.NoError(t, r.commit(late))
@@ -229,7 +229,7 @@ func testConcurrentJournalBytes(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	acme := newTenant(t, s, "acme", store.TenantQuota{})
 	var mu sync.Mutex
-	var kept, written int64
+	var stored, written int64
 	var wg sync.WaitGroup
 	for machine := range 2 {
 		other := again(t, where)
@@ -252,7 +252,7 @@ func testConcurrentJournalBytes(t *testing.T, open Opener) {
 				defer mu.Unlock()
 				written += r.bytes + 1000
 				if i%2 == 0 {
-					kept += r.bytes + 1000
+					stored += r.bytes + 1000
 				} else if err := other.Delete(context.Background(), r.id); err != nil {
 					t.Error(err)
 				}
@@ -260,5 +260,5 @@ func testConcurrentJournalBytes(t *testing.T, open Opener) {
 		}
 	}
 	wg.Wait()
-	requireJournal(t, acme, kept, written)
+	requireJournal(t, acme, stored, written)
 }

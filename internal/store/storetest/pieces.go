@@ -109,12 +109,12 @@ func testLarge(t *testing.T, open Opener) {
 	require.NoError(t, s.Close())
 
 	s = again(t, where)
-	kept, err := s.Load(ctx, "r")
+	stored, err := s.Load(ctx, "r")
 	require.NoError(t, err)
-	require.True(t, equal(log, kept.Log))
-	kept, err = s.Claim(ctx, &journal.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease, Steal: true})
+	require.True(t, equal(log, stored.Log))
+	stored, err = s.Claim(ctx, &journal.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease, Steal: true})
 	require.NoError(t, err)
-	require.True(t, equal(log, kept.Log))
+	require.True(t, equal(log, stored.Log))
 	got, err := s.Events(ctx, "r", 0, 100)
 	require.NoError(t, err)
 	var lines []byte
@@ -159,9 +159,9 @@ func testConcurrentLarge(t *testing.T, open Opener) {
 		})
 	}
 	wg.Wait()
-	kept, err := s.Load(ctx, "r")
+	stored, err := s.Load(ctx, "r")
 	require.NoError(t, err)
-	require.True(t, equal([][]byte{large(300_000, fmt.Sprint(won.Load()-1))}, kept.Log))
+	require.True(t, equal([][]byte{large(300_000, fmt.Sprint(won.Load()-1))}, stored.Log))
 	requirePieces(t, raw(t, where), 2)
 }
 
@@ -246,9 +246,9 @@ func testLargeDeleted(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 	requirePieces(t, db, 2)
-	kept, err := s.Load(ctx, "stays")
+	stored, err := s.Load(ctx, "stays")
 	require.NoError(t, err)
-	require.True(t, equal([][]byte{large(2_000_000, "stays")}, kept.Log))
+	require.True(t, equal([][]byte{large(2_000_000, "stays")}, stored.Log))
 	pruned, err := s.Prune(ctx, store.PruneOptions{Unfinished: true})
 	require.NoError(t, err)
 	require.Equal(t, 1, pruned)

@@ -38,7 +38,7 @@ no login.`,
 		Example: `  agent-runner login http://127.0.0.1:8080
   agent-runner login https://agents.example.com --key-file key.txt
   pass show agents | agent-runner login https://agents.example.com`,
-		Args: wants,
+		Args: acceptedBy,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := client.Address(args[0])
 			if err != nil {
@@ -185,7 +185,7 @@ func NewLogout(e *cli.Env) *cobra.Command {
 		Short: "Delete the stored key of a server",
 		Long: `Deletes the stored key of a server (default: the current one). The key itself
 remains valid; to invalidate it, use agent-runner keys revoke.`,
-		Args: wants,
+		Args: acceptedBy,
 		RunE: func(_ *cobra.Command, args []string) error {
 			l, err := ReadLogins(e)
 			if err != nil {

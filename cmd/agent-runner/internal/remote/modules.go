@@ -62,7 +62,7 @@ module reports. A version is immutable: a different module needs a new version. 
 }
 
 // push uploads a module and shows the progress.
-func (r *Session) push(ctx context.Context, p *parcel, name, version string) (*api.Module, error) {
+func (r *Session) push(ctx context.Context, p *upload, name, version string) (*api.Module, error) {
 	progress := &uploadProgress{remote: r, size: int64(len(p.Content))}
 	if r.Output != "text" {
 		progress = nil

@@ -55,7 +55,7 @@ func Command(
 	run func(ctx context.Context, r *Session, args []string) error,
 ) *cobra.Command {
 	r := &Session{Env: e}
-	cmd.Args = wants
+	cmd.Args = acceptedBy
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if r.Output != "text" && r.Output != "json" {
 			return cli.Usagef("-o is %q; want text or json", r.Output)
@@ -89,8 +89,8 @@ Flags:
 {{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
 `
 
-// wants checks the number of arguments against Use.
-func wants(cmd *cobra.Command, args []string) error {
+// acceptedBy checks the number of arguments against Use.
+func acceptedBy(cmd *cobra.Command, args []string) error {
 	minArgs, maxArgs := 0, 0
 	for _, word := range strings.Fields(cmd.Use)[1:] {
 		switch {
@@ -127,11 +127,11 @@ func noArguments(maxArgs int) []string {
 // Connect returns a client for the selected server, with its key. server is the value
 // of --server.
 func Connect(e *cli.Env, server string) (*client.Client, error) {
-	kept, err := ReadLogins(e)
+	stored, err := ReadLogins(e)
 	if err != nil {
 		return nil, err
 	}
-	at := cmp.Or(server, e.Getenv(EnvServer), kept.Current)
+	at := cmp.Or(server, e.Getenv(EnvServer), stored.Current)
 	if at == "" {
 		return nil, cli.Usagef(
 			"no server: log in with agent-runner login URL, or use --server URL with the key in $%s",
@@ -141,7 +141,7 @@ func Connect(e *cli.Env, server string) (*client.Client, error) {
 	if at, err = client.Address(at); err != nil {
 		return nil, cli.Usagef("%w", err)
 	}
-	key := cmp.Or(strings.TrimSpace(e.Getenv(EnvKey)), kept.Servers[at].Key)
+	key := cmp.Or(strings.TrimSpace(e.Getenv(EnvKey)), stored.Servers[at].Key)
 	if key == "" {
 		return nil, cli.Usagef("no key for %[1]s; log in with: agent-runner login %[1]s", at)
 	}

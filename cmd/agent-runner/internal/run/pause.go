@@ -34,8 +34,8 @@ type pausedFile struct {
 // maxPaused is the maximum size of a paused run's file, in bytes.
 const maxPaused = 256 << 20
 
-// keep writes a paused run to its file atomically.
-func (c *runCommand) keep(paused *agent.PausedError) (path string, err error) {
+// save writes a paused run to its file atomically.
+func (c *runCommand) save(paused *agent.PausedError) (path string, err error) {
 	path = c.pausedPath(paused.State.ID)
 	b, err := abijson.Marshal(pausedFile{1, paused.State})
 	if err != nil {

@@ -190,9 +190,9 @@ func TestAnswerThatWasCutOff(t *testing.T) {
 // the calls from before the pause.
 func TestRunThatGoesOn(t *testing.T) {
 	t.Parallel()
-	var out, told bytes.Buffer
+	var out, log bytes.Buffer
 	show := &textRenderer{
-		screen: cli.NewScreen(&cli.Env{Out: &out, Err: &told, Getenv: func(string) string { return "" }}),
+		screen: cli.NewScreen(&cli.Env{Out: &out, Err: &log, Getenv: func(string) string { return "" }}),
 	}
 	call := &abi.Call{ID: "c1", Name: "pay", Arguments: "{}"}
 	for _, e := range []abi.Event{
@@ -205,14 +205,14 @@ func TestRunThatGoesOn(t *testing.T) {
 	} {
 		require.NoError(t, show.event(e))
 	}
-	require.Contains(t, told.String(), "answered in 4 steps, 2 tool calls, ")
+	require.Contains(t, log.String(), "answered in 4 steps, 2 tool calls, ")
 
 	// A run that was interrupted in the middle of a step does not repeat its start.
-	told.Reset()
+	log.Reset()
 	show = &textRenderer{screen: show.screen, verbose: true}
 	require.NoError(t, show.event(abi.Event{Type: abi.EventRunResumed, Step: 2}))
 	require.NoError(t, show.event(abi.Event{Type: abi.EventRunFinished, Step: 2, FinishReason: abi.RunStop}))
-	require.Contains(t, told.String(), "answered in 2 steps, ")
+	require.Contains(t, log.String(), "answered in 2 steps, ")
 }
 
 // TestTryingAgain checks the notes about retried model calls.
@@ -238,7 +238,7 @@ func TestTryingAgain(t *testing.T) {
 func TestShownRun(t *testing.T) {
 	t.Parallel()
 	call := &abi.Call{ID: "c1", Name: "pay", Arguments: "{}"}
-	deed := func(entry, what, answer string) runlog.RecordedCall {
+	recordedCall := func(entry, what, answer string) runlog.RecordedCall {
 		return runlog.RecordedCall{
 			CallRecord: record.CallRecord{Entry: entry, What: what, Call: call.ID, Done: true, Answer: json.RawMessage(answer)},
 		}
@@ -246,9 +246,9 @@ func TestShownRun(t *testing.T) {
 	x := &exported{Run: &journal.RunInfo{},
 		History: &runlog.History{
 			Phases: []runlog.PhaseRecord{{Phase: runlog.PhaseTools, Step: 1, Deeds: []runlog.RecordedCall{
-				deed("guard", "gate_tool", `{"decision":"allow"}`),
-				deed("other", "gate_tool", `{"decision":"deny","message":"no"}`),
-				deed("", "tool", `{"content":"paid"}`),
+				recordedCall("guard", "gate_tool", `{"decision":"allow"}`),
+				recordedCall("other", "gate_tool", `{"decision":"deny","message":"no"}`),
+				recordedCall("", "tool", `{"content":"paid"}`),
 			}}},
 			Answered: []runlog.Answered{
 				{Answers: map[string]json.RawMessage{"int_1": json.RawMessage("true")}, TimeMS: 1000, By: "eve"},
@@ -263,7 +263,7 @@ func TestShownRun(t *testing.T) {
 			},
 			{Type: abi.EventToolResult, Step: 1, Call: call, Result: abi.TextResult("paid")},
 		}}
-	v := &runView{most: showShort}
+	v := &runView{maxText: showShort}
 	require.Contains(t, v.text(x, time.Now()), `
   • guard allows
   • other denies: no

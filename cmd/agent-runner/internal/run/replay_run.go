@@ -79,7 +79,7 @@ func (p *Replay) Do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kept := keptModule(runs.store, x.Run)
+	stored := storedModule(runs.store, x.Run)
 	rec := newRecorded(x)
 	o := &host.FileOptions{
 		Model: rec,
@@ -88,7 +88,7 @@ func (p *Replay) Do(ctx context.Context) error {
 			if entry == diff.Entry {
 				return wasm, nil
 			}
-			return kept(ctx, entry, path)
+			return stored(ctx, entry, path)
 		},
 	}
 	r := &runCommand{env: p.Env, cacheDir: p.CacheDir, chosen: p.Chosen, screen: cli.NewScreen(p.Env)}

@@ -211,7 +211,7 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 			return err
 		}
 		defer c.store.Close()
-		if err := c.keepRuns(o, file, source); err != nil {
+		if err := c.useStore(o, file, source); err != nil {
 			return err
 		}
 	}
@@ -265,8 +265,8 @@ func explainConfig(err error) error {
 	return fmt.Errorf("%w\nTo see its configuration: agent-runner module inspect %s", err, refused.Module)
 }
 
-// keepRuns sets the options that persist the runs of an agent in the store.
-func (c *runCommand) keepRuns(o *host.FileOptions, file *agentfile.File, source *source) error {
+// useStore sets the options that persist the runs of an agent in the store.
+func (c *runCommand) useStore(o *host.FileOptions, file *agentfile.File, source *source) error {
 	if file.Model.BaseURL == "" && source.model == nil {
 		file.Model.BaseURL = agentfile.URL(c.env.Getenv(agentfile.EnvBaseURL))
 	}
@@ -279,7 +279,7 @@ func (c *runCommand) keepRuns(o *host.FileOptions, file *agentfile.File, source 
 		return err
 	}
 	o.Journal = hosting.JournalOptions(c.env, c.store, "", text)
-	o.Values, o.ReadModule = c.store, keepModule(c.store)
+	o.Values, o.ReadModule = c.store, storeModule(c.store)
 	return nil
 }
 
@@ -305,7 +305,7 @@ func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, me
 		case left == 0, paused(first):
 		case first == nil:
 			c.screen.Note(cli.Amber, "agent-runner: the recording has %d more answers that the run did not request", left)
-		case source.prompt != "" && ctx.Err() == nil && !unkept(first):
+		case source.prompt != "" && ctx.Err() == nil && !journalFailed(first):
 			c.screen.Note(
 				cli.Amber,
 				"agent-runner: the built-in recording answers only its own conversation; to see what modules change, name a model with --model",
@@ -315,8 +315,8 @@ func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, me
 	return first
 }
 
-// unkept reports whether err means that the store failed.
-func unkept(err error) bool {
+// journalFailed reports whether err means that the store failed.
+func journalFailed(err error) bool {
 	var lost *journal.Error
 	return errors.As(err, &lost)
 }
@@ -370,7 +370,7 @@ func (c *runCommand) follow(
 			)
 		}
 		if answers == nil {
-			path, err := c.keep(waits)
+			path, err := c.save(waits)
 			if err != nil {
 				return cli.Ended(cli.ExitFailed, err)
 			}
@@ -410,7 +410,7 @@ func (c *runCommand) show(cancel func(), events iter.Seq2[abi.Event, error], sho
 		}
 		var paused *agent.PausedError
 		if errors.As(err, &paused) && !c.canAsk() && c.store == nil {
-			if event.Resume, err = c.keep(paused); err != nil {
+			if event.Resume, err = c.save(paused); err != nil {
 				return nil, cli.Ended(cli.ExitFailed, err)
 			}
 		}

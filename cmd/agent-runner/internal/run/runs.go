@@ -260,7 +260,7 @@ func (c *runsCommand) again(
 	if err != nil {
 		return err
 	}
-	source, err := keptSource(replay)
+	source, err := storedSource(replay)
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func (c *runsCommand) again(
 		Model:      source.model,
 		Values:     c.store,
 		Tenant:     info.Tenant,
-		ReadModule: keptModule(c.store, info),
+		ReadModule: storedModule(c.store, info),
 		Journal:    hosting.JournalOptions(c.env, c.store, info.Tenant, info.Spec),
 	}
 	return r.withAgent(ctx, file, o, fn)
@@ -361,7 +361,7 @@ is waiting or was interrupted, its modules are notified of the end.`,
 			if err := c.store.Cancel(ctx, id); err != nil {
 				return err
 			}
-			return c.say(did{Run: id, Did: "asked"}, "asked %s to end run %s", info.Owner, id)
+			return c.print(did{Run: id, Did: "asked"}, "asked %s to end run %s", info.Owner, id)
 		}
 		err = c.again(ctx, r, info, func(a *host.Agent) error {
 			events, err := a.Cancel(ctx, id)
@@ -380,7 +380,7 @@ is waiting or was interrupted, its modules are notified of the end.`,
 		if err != nil {
 			return fmt.Errorf("%w\nTo cancel it without notifying its modules: agent-runner runs cancel --force %s", err, id)
 		}
-		return c.say(did{Run: id, Did: "ended"}, "run %s has ended", id)
+		return c.print(did{Run: id, Did: "ended"}, "run %s has ended", id)
 	}, c.cancelAtServer)
 	cmd.Flags().BoolVar(&force, "force", false, "cancel it without notifying its modules")
 	hostFlags(cmd, r)
@@ -399,7 +399,7 @@ func (c *runsCommand) abandon(ctx context.Context, info *journal.RunInfo) error 
 	if err := c.store.Abandon(ctx, info.ID, "canceled by the user"); err != nil {
 		return err
 	}
-	return c.say(did{Run: info.ID, Did: "ended"}, "run %s has ended", info.ID)
+	return c.print(did{Run: info.ID, Did: "ended"}, "run %s has ended", info.ID)
 }
 
 // did is the JSON output of a command that changes runs.
@@ -409,8 +409,8 @@ type did struct {
 	Runs *int   `json:"runs,omitempty"`
 }
 
-// say prints what was done: d in JSON, or the formatted message.
-func (c *runsCommand) say(d did, format string, args ...any) error {
+// print prints what was done: d in JSON, or the formatted message.
+func (c *runsCommand) print(d did, format string, args ...any) error {
 	if c.output == "json" {
 		return cli.PrintJSON(c.env, d)
 	}
@@ -423,12 +423,12 @@ func (c *runsCommand) delete() *cobra.Command {
 		if err := c.store.Delete(ctx, id); err != nil {
 			return err
 		}
-		return c.say(did{Run: id, Did: "forgotten"}, "deleted run %s", id)
+		return c.print(did{Run: id, Did: "forgotten"}, "deleted run %s", id)
 	}, func(ctx context.Context, id string) error {
 		if err := c.remote.DeleteRun(ctx, id); err != nil {
 			return err
 		}
-		return c.say(did{Run: id, Did: "forgotten"}, "deleted run %s", id)
+		return c.print(did{Run: id, Did: "forgotten"}, "deleted run %s", id)
 	})
 }
 
@@ -452,9 +452,9 @@ deleted. The file of an SQLite database does not shrink: new runs reuse the spac
 		case err != nil:
 			return err
 		case o.DryRun:
-			return c.say(did{Did: "would_forget", Runs: &n}, "would delete %s", cli.Count(int64(n), "run"))
+			return c.print(did{Did: "would_forget", Runs: &n}, "would delete %s", cli.Count(int64(n), "run"))
 		default:
-			return c.say(did{Did: "forgotten", Runs: &n}, "deleted %s", cli.Count(int64(n), "run"))
+			return c.print(did{Did: "forgotten", Runs: &n}, "deleted %s", cli.Count(int64(n), "run"))
 		}
 	}, nil)
 	cmd.Flags().
@@ -500,12 +500,12 @@ func (c *runsCommand) export() *cobra.Command {
 }
 
 func (c *runsCommand) read(ctx context.Context, id string) (*exported, error) {
-	kept, err := c.store.Load(ctx, id)
+	stored, err := c.store.Load(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	x := &exported{Run: &kept.RunInfo}
-	if x.History, err = runlog.ReadHistory(kept); err != nil {
+	x := &exported{Run: &stored.RunInfo}
+	if x.History, err = runlog.ReadHistory(stored); err != nil {
 		return nil, err
 	}
 	for {

@@ -204,7 +204,7 @@ func (c *runsCommand) cancelAtServer(ctx context.Context, id string) error {
 	case err != nil:
 		return err
 	case run.Status == string(journal.StatusFinished):
-		return c.say(did{Run: id, Did: "ended"}, "run %s has ended", id)
+		return c.print(did{Run: id, Did: "ended"}, "run %s has ended", id)
 	}
-	return c.say(did{Run: id, Did: "asked"}, "run %s is being canceled", id)
+	return c.print(did{Run: id, Did: "asked"}, "run %s is being canceled", id)
 }

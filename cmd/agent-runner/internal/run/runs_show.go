@@ -51,10 +51,10 @@ func (c *runsCommand) shown(x *exported, verbose bool) error {
 	v := &runView{
 		storeFlag: hosting.StoreFlag(c.storeAt) + cli.After(" --server ", c.server),
 		color:     s.Color && cli.IsTerminal(c.env.Out),
-		most:      showShort,
+		maxText:   showShort,
 	}
 	if verbose {
-		v.most = showLong
+		v.maxText = showLong
 	}
 	_, err := fmt.Fprint(c.env.Out, v.text(x, time.Now()))
 	return err
@@ -63,7 +63,7 @@ func (c *runsCommand) shown(x *exported, verbose bool) error {
 // A runView formats a run as text.
 type runView struct {
 	color     bool
-	most      int    // maximum number of characters of each text
+	maxText   int    // maximum number of characters of each text
 	storeFlag string // the flag for commands in hints
 	out       strings.Builder
 
@@ -84,7 +84,7 @@ func (v *runView) line(depth int, look cli.Style, format string, args ...any) {
 
 // cut returns text on one line, truncated to v.most characters.
 func (v *runView) cut(text string) string {
-	return cli.OneLine(cli.Short(strings.TrimSpace(text), v.most))
+	return cli.OneLine(cli.Short(strings.TrimSpace(text), v.maxText))
 }
 
 func (v *runView) text(x *exported, now time.Time) string {
@@ -131,7 +131,7 @@ func (v *runView) text(x *exported, now time.Time) string {
 			if d := &p.Deeds[i]; d.What == "tool" {
 				v.pauses(step, d.Call) // the pause precedes the call
 			}
-			v.deed(&p.Deeds[i])
+			v.recordedCall(&p.Deeds[i])
 		}
 		if p.Phase == runlog.PhaseModel {
 			v.events(step, abi.EventMessage)
@@ -276,7 +276,7 @@ func (v *runView) message(depth int, mark string, m abi.Message) {
 	}
 }
 
-func (v *runView) deed(d *runlog.RecordedCall) {
+func (v *runView) recordedCall(d *runlog.RecordedCall) {
 	switch {
 	case d.Failed != nil && d.Entry != "":
 		v.line(1, cli.Amber, "• %s %s failed: %s", d.Entry, d.What, v.cut(d.Failed.Error()))
@@ -296,8 +296,8 @@ func (v *runView) deed(d *runlog.RecordedCall) {
 		v.gate(d)
 		return
 	}
-	if said := v.said(d); said != "" || len(d.Edits) > 0 {
-		v.line(1, cli.Amber, "• %s %s%s", d.Entry, d.What, cli.After(" ", said))
+	if callText := v.callText(d); callText != "" || len(d.Edits) > 0 {
+		v.line(1, cli.Amber, "• %s %s%s", d.Entry, d.What, cli.After(" ", callText))
 	}
 	for _, e := range d.Edits {
 		for _, m := range e.Removed {
@@ -336,8 +336,8 @@ func (v *runView) gate(d *runlog.RecordedCall) {
 	v.line(1, look, "• %s %s%s", d.Entry, cmp.Or(does, a.Decision+"s"), cli.After(": ", v.cut(a.Message)))
 }
 
-// said formats the answer of a hook, without its changes to messages.
-func (v *runView) said(d *runlog.RecordedCall) string {
+// callText formats the answer of a hook, without its changes to messages.
+func (v *runView) callText(d *runlog.RecordedCall) string {
 	var answer map[string]any
 	if !decode(d.Answer, &answer) {
 		return ""
@@ -396,7 +396,7 @@ func (v *runView) ending(x *exported) {
 			cli.OneLine(cli.Short(last.Error.Error(), showLong)),
 		) // the reason matters most, so show more of it
 	}
-	if m := last.Message; m != nil && !v.saidLast(m) {
+	if m := last.Message; m != nil && !v.isLastMessage(m) {
 		v.message(0, "", *m)
 	}
 	for _, s := range last.Entries {
@@ -413,8 +413,8 @@ func (v *runView) ending(x *exported) {
 	}
 }
 
-// saidLast reports whether m was the last message shown.
-func (v *runView) saidLast(m *abi.Message) bool {
+// isLastMessage reports whether m was the last message shown.
+func (v *runView) isLastMessage(m *abi.Message) bool {
 	var last *abi.Message
 	for step := 0; v.steps[step] != nil || step == 0; step++ {
 		for _, e := range v.steps[step] {

@@ -81,8 +81,8 @@ func (s *source) play(tape *cassette.Cassette) {
 	s.model = s.replay
 }
 
-// keptSource returns the source of answers for a resumed run.
-func keptSource(replay string) (*source, error) {
+// storedSource returns the source of answers for a resumed run.
+func storedSource(replay string) (*source, error) {
 	s := &source{}
 	if replay == "" {
 		return s, nil

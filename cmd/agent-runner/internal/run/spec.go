@@ -114,8 +114,8 @@ func fileOf(r *journal.RunInfo) (f *agentfile.File, replay string, err error) {
 	return f, s.Replay, nil
 }
 
-// keepModule returns a function that reads a module for a new run, and stores it.
-func keepModule(s store.Store) func(ctx context.Context, entry, path string) ([]byte, error) {
+// storeModule returns a function that reads a module for a new run, and stores it.
+func storeModule(s store.Store) func(ctx context.Context, entry, path string) ([]byte, error) {
 	return func(ctx context.Context, _, path string) ([]byte, error) {
 		wasm, err := cli.ReadFile(path, maxModule)
 		if err != nil {
@@ -131,8 +131,8 @@ func keepModule(s store.Store) func(ctx context.Context, entry, path string) ([]
 // maxModule is the maximum size of a stored module, in bytes.
 const maxModule = 256 << 20
 
-// keptModule returns a function that reads the modules that a run started with.
-func keptModule(s store.Store, r *journal.RunInfo) func(ctx context.Context, entry, path string) ([]byte, error) {
+// storedModule returns a function that reads the modules that a run started with.
+func storedModule(s store.Store, r *journal.RunInfo) func(ctx context.Context, entry, path string) ([]byte, error) {
 	return func(ctx context.Context, entry, _ string) ([]byte, error) {
 		for _, pin := range r.Modules {
 			if pin.Entry == entry && pin.Digest != "" {

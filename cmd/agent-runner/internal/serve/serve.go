@@ -365,7 +365,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 		secrets: keep.Keyring != nil,
 		replay:  c.replay,
 	}
-	if err := hello.say(ctx, srv, o.Store, c.newKey); err != nil {
+	if err := hello.print(ctx, srv, o.Store, c.newKey); err != nil {
 		return beforeServing(ctx, err)
 	}
 	return c.serve(ctx, srv, listener, o)
@@ -373,11 +373,11 @@ func (c *serveCommand) run(ctx context.Context) error {
 
 // serve answers requests until ctx is done.
 func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.Listener, o *server.Options) error {
-	var beside sync.WaitGroup
-	defer beside.Wait()
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
 	background, end := context.WithCancel(ctx)
 	defer end()
-	beside.Go(func() { tidy(background, o.Store, o.Logger) })
+	tasks.Go(func() { deleteExpired(background, o.Store, o.Logger) })
 	if c.env.Serving != nil {
 		go c.env.Serving(o)
 	}
@@ -420,18 +420,18 @@ func beforeServing(ctx context.Context, err error) error {
 	return err
 }
 
-// Unreferenced modules older than tidyAge are deleted every tidyEvery.
+// Unreferenced modules older than deleteAge are deleted every deleteInterval.
 const (
-	tidyEvery = time.Hour
-	tidyAge   = 24 * time.Hour
+	deleteInterval = time.Hour
+	deleteAge      = 24 * time.Hour
 )
 
-// tidy deletes unreferenced modules until ctx is done.
-func tidy(ctx context.Context, s store.Store, log *slog.Logger) {
-	ticker := time.NewTicker(tidyEvery)
+// deleteExpired deletes unreferenced modules until ctx is done.
+func deleteExpired(ctx context.Context, s store.Store, log *slog.Logger) {
+	ticker := time.NewTicker(deleteInterval)
 	defer ticker.Stop()
 	for {
-		switch n, err := s.DeleteUnusedModules(ctx, tidyAge); {
+		switch n, err := s.DeleteUnusedModules(ctx, deleteAge); {
 		case ctx.Err() != nil:
 			return
 		case err != nil:

@@ -21,9 +21,9 @@ type greeting struct {
 	replay     string
 }
 
-// say prints the address, the model and the store. On the first start it also prints the
+// print prints the address, the model and the store. On the first start it also prints the
 // operator's key and the next commands.
-func (g *greeting) say(ctx context.Context, srv *server.Server, s store.Store, newKey bool) error {
+func (g *greeting) print(ctx context.Context, srv *server.Server, s store.Store, newKey bool) error {
 	key, err := srv.OperatorKey(ctx, newKey)
 	if err != nil {
 		return err

@@ -32,15 +32,15 @@ func ToolsPatch(shown, now []abi.Tool) (abi.ToolsPatch, error) {
 		}
 	}
 	var out abi.ToolsPatch
-	kept := 0
+	inUse := 0
 	for i := range shown {
-		if kept < len(now) && sameTool(&now[kept], &shown[i]) {
-			kept++
+		if inUse < len(now) && sameTool(&now[inUse], &shown[i]) {
+			inUse++
 		} else {
 			out.Remove = append(out.Remove, shown[i].Name)
 		}
 	}
-	for _, t := range now[kept:] {
+	for _, t := range now[inUse:] {
 		if FindTool(shown, t.Name) >= 0 {
 			return abi.ToolsPatch{Whole: true, Replace: now}, nil
 		}

@@ -97,10 +97,10 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// generous is a host that has a reply for every wrapper.
-type generous struct{ middleware.Host }
+// lenient is a host that has a reply for every wrapper.
+type lenient struct{ middleware.Host }
 
-func (generous) Next([]byte) ([]byte, error) {
+func (lenient) Next([]byte) ([]byte, error) {
 	return []byte(`{"response":{"message":{"role":"assistant","content":"x"}},"result":{"content":"x"}}`), nil
 }
 
@@ -113,7 +113,7 @@ func TestBadInput(t *testing.T) {
 			require.False(t, ok, "%s %s", hook, in)
 			require.Contains(t, string(output), `"code":"invalid","message":"input: `, "%s %s", hook, in)
 		}
-		_, ok := m.Call(generous{}, hook, inputOf(hook))
+		_, ok := m.Call(lenient{}, hook, inputOf(hook))
 		require.True(t, ok, "%s: what a newer host says is no error", hook)
 	}
 	output, ok := m.Call(nil, "before_everything", nil)

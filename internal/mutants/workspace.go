@@ -12,8 +12,8 @@ import (
 	"slices"
 )
 
-// A laboratory builds and runs the tests of the golden cases with a fault.
-type laboratory struct {
+// A workspace builds and runs the tests of the golden cases with a fault.
+type workspace struct {
 	root string // the repository's folder
 	work string // folder for built files
 	all  bool   // run all cases, instead of only the fault's own
@@ -22,7 +22,7 @@ type laboratory struct {
 const casesPackage = "internal/conformance"
 
 // apply returns the file that a fault changes, and its source with the fault.
-func (l *laboratory) apply(f *fault) (file string, src []byte, err error) {
+func (l *workspace) apply(f *fault) (file string, src []byte, err error) {
 	p, err := find(filepath.Join(l.root, filepath.Dir(f.file)), f.old)
 	if err != nil {
 		return "", nil, err
@@ -33,7 +33,7 @@ func (l *laboratory) apply(f *fault) (file string, src []byte, err error) {
 // redCases builds the cases with a fault, or without one if f is nil, and returns the failing cases
 // in order. Unless l.all is set, it first runs only the fault's own case, and the others only if
 // that case passes.
-func (l *laboratory) redCases(ctx context.Context, name string, f *fault) ([]string, error) {
+func (l *workspace) redCases(ctx context.Context, name string, f *fault) ([]string, error) {
 	binary := filepath.Join(l.work, name+".test")
 	args := []string{"test", "-c", "-ldflags=-s -w", "-o", binary}
 	if f != nil {
@@ -59,7 +59,7 @@ func (l *laboratory) redCases(ctx context.Context, name string, f *fault) ([]str
 }
 
 // test runs the cases that match which and returns the failing ones. An empty which matches all.
-func (l *laboratory) test(ctx context.Context, binary, which string) ([]string, error) {
+func (l *workspace) test(ctx context.Context, binary, which string) ([]string, error) {
 	test := exec.CommandContext(ctx, binary, "-test.run", "^TestCases$"+which, "-test.timeout", "1m")
 	test.Dir = filepath.Join(l.root, casesPackage)
 	out, err := test.CombinedOutput()
@@ -75,7 +75,7 @@ func (l *laboratory) test(ctx context.Context, binary, which string) ([]string, 
 
 // overlay writes a file with the fault, and an overlay with which the go command uses it instead of
 // the original.
-func (l *laboratory) overlay(name string, f *fault) (string, error) {
+func (l *workspace) overlay(name string, f *fault) (string, error) {
 	changed, mutant, err := l.apply(f)
 	if err != nil {
 		return "", err

@@ -19,12 +19,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 )
 
-// maxParcel is the maximum size of an uploaded file, in bytes. The server has its own
+// maxUpload is the maximum size of an uploaded file, in bytes. The server has its own
 // limit.
-const maxParcel = 256 << 20
+const maxUpload = 256 << 20
 
-// A parcel is a module prepared for upload.
-type parcel struct {
+// An upload is a module prepared for upload.
+type upload struct {
 	path, name string // name is the file name without extension
 	kind       string // media type
 	Content    []byte
@@ -33,12 +33,12 @@ type parcel struct {
 
 // ReadParcel reads a module from a .wasm file, a script with its imports, a source
 // folder, which it builds, or an Extism manifest.
-func ReadParcel(ctx context.Context, e *cli.Env, path string) (*parcel, error) {
+func ReadParcel(ctx context.Context, e *cli.Env, path string) (*upload, error) {
 	path, err := hosting.Buildable(ctx, e, path)
 	if err != nil {
 		return nil, err
 	}
-	p := &parcel{path: path, kind: "application/wasm"}
+	p := &upload{path: path, kind: "application/wasm"}
 	p.name = strings.ToLower(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)))
 	switch {
 	case javascript.IsScript(path):
@@ -46,7 +46,7 @@ func ReadParcel(ctx context.Context, e *cli.Env, path string) (*parcel, error) {
 	case strings.EqualFold(filepath.Ext(path), ".json"):
 		err = p.manifest()
 	default:
-		p.Content, err = cli.ReadFile(path, maxParcel)
+		p.Content, err = cli.ReadFile(path, maxUpload)
 	}
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func ReadParcel(ctx context.Context, e *cli.Env, path string) (*parcel, error) {
 }
 
 // bundle bundles a script and its imports into one script.
-func (p *parcel) bundle(ctx context.Context, e *cli.Env) error {
+func (p *upload) bundle(ctx context.Context, e *cli.Env) error {
 	h, _, err := hosting.NewHost(ctx, e, false, host.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
@@ -72,8 +72,8 @@ func (p *parcel) bundle(ctx context.Context, e *cli.Env) error {
 
 // manifest reads the module that an Extism manifest names. It ignores the manifest's
 // configuration, hosts and limits, which agent files set.
-func (p *parcel) manifest() error {
-	b, err := cli.ReadFile(p.path, maxParcel)
+func (p *upload) manifest() error {
+	b, err := cli.ReadFile(p.path, maxUpload)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (p *parcel) manifest() error {
 	if !filepath.IsAbs(at) {
 		at = filepath.Join(filepath.Dir(p.path), at)
 	}
-	if p.Content, err = cli.ReadFile(at, maxParcel); err != nil {
+	if p.Content, err = cli.ReadFile(at, maxUpload); err != nil {
 		return cli.Usagef("%s: its module: %w", p.path, err)
 	}
 	sum := sha256.Sum256(p.Content)
@@ -104,7 +104,7 @@ func (p *parcel) manifest() error {
 	return nil
 }
 
-func (p *parcel) upload(name, version string, progress func(api.Progress)) *client.Upload {
+func (p *upload) upload(name, version string, progress func(api.Progress)) *client.Upload {
 	return &client.Upload{
 		Name:     name,
 		Version:  version,

@@ -16,11 +16,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
-// A theatre is a Host with a scripted model and a caller that records the chunks it receives.
-type theatre struct {
+// A harness is a Host with a scripted model and a caller that records the chunks it receives.
+type harness struct {
 	mu       sync.Mutex
 	events   []abi.Event
-	heard    []abi.Chunk
+	received []abi.Chunk
 	finals   int
 	calls    int
 	canceled error // the cause that canceled the model early
@@ -31,16 +31,16 @@ type theatre struct {
 	whole  bool                        // the call is not streamed
 }
 
-func (h *theatre) Where() abi.Run { return abi.Run{ID: "run-1", NowMS: 1} }
+func (h *harness) Where() abi.Run { return abi.Run{ID: "run-1", NowMS: 1} }
 
-func (h *theatre) Send(e abi.Event) abi.Event {
+func (h *harness) Send(e abi.Event) abi.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.events = append(h.events, e)
 	return e
 }
 
-func (h *theatre) generate(ctx context.Context, _ ModelRequest, out chunk.Sink) (*abi.Response, error) {
+func (h *harness) generate(ctx context.Context, _ ModelRequest, out chunk.Sink) (*abi.Response, error) {
 	h.mu.Lock()
 	h.calls++
 	h.mu.Unlock()
@@ -68,7 +68,7 @@ func (h *theatre) generate(ctx context.Context, _ ModelRequest, out chunk.Sink) 
 	return &abi.Response{Message: m, FinishReason: abi.FinishStop, Usage: &abi.Usage{TotalTokens: 7}}, nil
 }
 
-func (h *theatre) out(ctx context.Context, chunks []abi.Chunk, final bool) error {
+func (h *harness) out(ctx context.Context, chunks []abi.Chunk, final bool) error {
 	if h.listen != nil {
 		if err := h.listen(ctx); err != nil {
 			return &ending.AbortedError{Cause: err}
@@ -76,28 +76,28 @@ func (h *theatre) out(ctx context.Context, chunks []abi.Chunk, final bool) error
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.heard = append(h.heard, chunks...)
+	h.received = append(h.received, chunks...)
 	if final {
 		h.finals++
 	}
 	return nil
 }
 
-func (h *theatre) delivered() bool {
+func (h *harness) delivered() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.heard) > 0
+	return len(h.received) > 0
 }
 
-func (h *theatre) text() string {
+func (h *harness) text() string {
 	var b strings.Builder
-	for _, c := range h.heard {
+	for _, c := range h.received {
 		b.WriteString(c.Text)
 	}
 	return b.String()
 }
 
-func (h *theatre) open(t testing.TB, entries ...hook.Entry) *Run {
+func (h *harness) open(t testing.TB, entries ...hook.Entry) *Run {
 	t.Helper()
 	c, err := New(entries...)
 	require.NoError(t, err)
@@ -107,10 +107,10 @@ func (h *theatre) open(t testing.TB, entries ...hook.Entry) *Run {
 	return r
 }
 
-func (h *theatre) play(ctx context.Context, r *Run) (*abi.Response, string, error) {
+func (h *harness) play(ctx context.Context, r *Run) (*abi.Response, string, error) {
 	call := ModelCall{
-		Request:   ModelRequest{Messages: talk(), Stream: !h.whole},
-		State:     talk(),
+		Request:   ModelRequest{Messages: conversation(), Stream: !h.whole},
+		State:     conversation(),
 		Generate:  h.generate,
 		Delivered: h.delivered,
 	}

@@ -111,11 +111,11 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 		if p.quotas != "" && !slices.Contains(strings.Split(p.quotas, ","), quota.name) {
 			continue
 		}
-		evil, err := s.tenant("mallory-"+quota.name, quota.of)
+		hostile, err := s.tenant("mallory-"+quota.name, quota.of)
 		if err != nil {
 			return err
 		}
-		who, err := mallorys(s.url, evil.key, guest.Name(), p.attacks)
+		who, err := mallorys(s.url, hostile.key, guest.Name(), p.attacks)
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 			return err
 		}
 		// Otherwise its runs would disturb the next one.
-		if err := s.json("DELETE", "/v1/tenants/"+evil.id, s.operator, nil, 204, nil); err != nil {
+		if err := s.json("DELETE", "/v1/tenants/"+hostile.id, s.operator, nil, 204, nil); err != nil {
 			return err
 		}
 		if i > 0 || p.attacks != "" { // the other rows are for the whole attack
