@@ -106,8 +106,8 @@ func TestRunThatIsTooLarge(t *testing.T) {
 	require.EqualError(
 		t,
 		err,
-		"the run cannot begin: needs up to 4 MiB of memory for its modules, of 4.0 MiB that it may use; "+
-			"lower the memory limits of its modules, or let the host use more",
+		"the run cannot begin: needs up to 4 MiB of memory for its modules, but can use 4.0 MiB; "+
+			"lower the memory limits of its modules, or raise the host's",
 	)
 	require.Equal(t, abi.RunError, last.FinishReason)
 	require.Equal(t, abi.CodeLimit, last.Error.Code)

@@ -258,5 +258,5 @@ func (a *Agent) Ask(ctx context.Context, prompt string) (string, error) {
 			return event.Message.Content.String(), nil
 		}
 	}
-	return "", errors.New("the run ended without an event that says so")
+	return "", errors.New("the run ended without the event run_finished")
 }

@@ -42,7 +42,7 @@ func joinTools(sets ...toolSet) ([]tool.Tool, error) {
 		if by == who[0] {
 			by += " twice"
 		}
-		clashes = append(clashes, fmt.Errorf("tool %q is offered by %s; leave out all but one", name, by))
+		clashes = append(clashes, fmt.Errorf("tool %q is offered by %s; remove all but one", name, by))
 	}
 	if err := errors.Join(clashes...); err != nil {
 		return nil, err

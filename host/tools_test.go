@@ -39,7 +39,7 @@ func TestJoin(t *testing.T) {
 	require.EqualError(
 		t,
 		err,
-		`tool "read_file" is offered by the built-in tools and by MCP server "files" and by MCP server "more"; leave out all but one
-tool "x" is offered by MCP server "files" twice; leave out all but one`,
+		`tool "read_file" is offered by the built-in tools and by MCP server "files" and by MCP server "more"; remove all but one
+tool "x" is offered by MCP server "files" twice; remove all but one`,
 	)
 }

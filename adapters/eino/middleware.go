@@ -222,7 +222,7 @@ func (m *handler) AfterAgent(ctx context.Context, state *adk.ChatModelAgentState
 				abi.Event{
 					Type:  abi.EventLog,
 					Level: "warn",
-					Text:  "after_agent: the final message stays as it is, an Eino agent takes no other one",
+					Text:  "after_agent: the final message cannot be changed: an Eino agent does not support that",
 				},
 			)
 		}

@@ -35,7 +35,7 @@ func (m *handler) call(ctx context.Context, tc *adk.ToolContext, arguments strin
 	if call.Arguments, err = toolset.ParseArguments(arguments); err != nil {
 		outcome.Result = toolset.BadArguments(tc.Name, arguments, err)
 	} else if !active {
-		outcome.Result = abi.ErrorResult("The tool " + tc.Name + " cannot be called now. Use one of the tools that you were told of.")
+		outcome.Result = abi.ErrorResult("The tool " + tc.Name + " cannot be called now. Use one of the available tools.")
 	} else if outcome, err = m.run(ctx, s, t, call, do); err != nil {
 		return nil, err
 	}

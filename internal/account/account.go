@@ -67,7 +67,7 @@ func (e *LimitError) Error() string {
 		LevelProcess: "the process holds", LevelTenant: "the tenant's runs hold",
 		LevelRun: "the run holds", LevelPending: "the run's pending events and changes hold",
 	}[e.Level]
-	do := "keep less: shorter messages, results and values"
+	do := "use less: shorter messages, results and values"
 	if e.Level == LevelTenant || e.Level == LevelProcess {
 		do = "retry when other runs have ended, or raise the limit"
 	}

@@ -160,7 +160,7 @@ func (a *Agent) addTool(t tool.Tool) error {
 		return err
 	}
 	if a.tools[d.Name] != nil {
-		return fmt.Errorf("two tools are named %q; leave one of them out", d.Name)
+		return fmt.Errorf("two tools are named %q; remove one of them", d.Name)
 	}
 	if inner, ok := t.(*agentTool); ok { // a run, with limits of its own
 		a.tools[d.Name] = inner

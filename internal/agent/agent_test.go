@@ -421,7 +421,7 @@ func TestStopCannotBeCaught(t *testing.T) {
 	require.Contains(
 		t,
 		tr.results(),
-		"1=The call of t was not run: the run ended before it came to it.",
+		"1=The call of t was not run: the run ended before this call.",
 		"every call is answered",
 	)
 }
@@ -514,7 +514,7 @@ func TestCallerGoesAway(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	tr := try(t, agent.Options{Timeout: 20 * time.Millisecond}, []scripted.Reply{scripted.Hang()})
-	require.ErrorContains(t, tr.err, "time-out of 20ms")
+	require.ErrorContains(t, tr.err, "timeout of 20ms")
 	require.Equal(t, abi.RunTimeout, tr.last().FinishReason)
 }
 

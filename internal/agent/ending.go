@@ -85,7 +85,7 @@ type OverloadedError struct {
 // Error reports the memory use and what to do.
 func (e *OverloadedError) Error() string {
 	return fmt.Sprintf(
-		"the server ran out of memory (%d of %d bytes used), and this run held the most (%d bytes): keep less in the run, or run it again later",
+		"the server ran out of memory (%d of %d bytes used), and this run used the most (%d bytes): use less memory in the run, or run it again later",
 		e.Used,
 		e.Limit,
 		e.Held,
@@ -101,7 +101,7 @@ type TimeoutError struct {
 // Error names the timeout or the deadline.
 func (t *TimeoutError) Error() string {
 	if t.After > 0 {
-		return fmt.Sprintf("the run did not end within its time-out of %v", t.After)
+		return fmt.Sprintf("the run did not end within its timeout of %v", t.After)
 	}
 	return fmt.Sprintf("the run did not end before its deadline: %v", t.Cause)
 }

@@ -60,9 +60,9 @@ func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
 		return o.Event
 	}
 	e := r.outcome(caller, ctx, err)
-	why := "the run ended before it came to it"
+	why := "the run ended before this call"
 	if e.FinishReason == abi.RunReturnDirectly || e.FinishReason == abi.RunStop {
-		why = "the run came to its answer without it"
+		why = "the run ended with an answer, without this call"
 	}
 	var limited *ending.LimitError
 	if errors.As(err, &limited) {
@@ -184,7 +184,7 @@ func runError(err error) *abi.Error {
 	if passes(err) {
 		return &abi.Error{
 			Code:         abi.CodeUnavailable,
-			Message:      err.Error() + "; this is no mistake of the agent, and may be over in a minute: run it again then",
+			Message:      err.Error() + "; this is not a mistake of the agent: run it again in a minute",
 			Retryable:    true,
 			RetryAfterMS: shortageRetry.Milliseconds(),
 		}

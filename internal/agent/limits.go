@@ -84,7 +84,7 @@ func (l Limits) complete() (Limits, error) {
 	}
 	for name, n := range l.Tools {
 		if n < 1 {
-			return l, fmt.Errorf("limits: %d calls of tool %q; want a number above 0, or leave the tool out of the agent",
+			return l, fmt.Errorf("limits: %d calls of tool %q; want a number above 0, or remove the tool from the agent",
 				n, name)
 		}
 	}

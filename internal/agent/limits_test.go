@@ -157,7 +157,7 @@ func TestLimitsAreChecked(t *testing.T) {
 		{agent.Limits{ModelCalls: -1}, "want numbers above 0"},
 		{agent.Limits{OnLimit: "refuse"}, "want error, end or answer"},
 		{agent.Limits{OnToolLimit: "stop"}, "want error, end, answer or refuse"},
-		{agent.Limits{Tools: map[string]int{"t": 0}}, "leave the tool out of the agent"},
+		{agent.Limits{Tools: map[string]int{"t": 0}}, "remove the tool from the agent"},
 	} {
 		_, err := agent.New(&agent.Options{Model: scripted.New(), Limits: test.limits})
 		require.ErrorContains(t, err, test.want)

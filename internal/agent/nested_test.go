@@ -127,7 +127,7 @@ func TestOwnModelRequest(t *testing.T) {
 		"a splice":          {abi.RequestPatch{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: []abi.Message{abi.User("x")}}}}}, abi.CodeInvalid, "must be an array"},
 		"a bad message":     {abi.RequestPatch{Messages: abi.ListPatch{Whole: true, Replace: []abi.Message{{Role: "king"}}}}, abi.CodeInvalid, "king"},
 		"tools added":       {abi.RequestPatch{Messages: messages, Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "t"}}}}, abi.CodeInvalid, "tools must be an array"},
-		"a tool twice":      {abi.RequestPatch{Messages: messages, Tools: abi.ToolsPatch{Whole: true, Replace: []abi.Tool{{Name: "t"}, {Name: "t"}}}}, abi.CodeInvalid, "stands twice"},
+		"a tool twice":      {abi.RequestPatch{Messages: messages, Tools: abi.ToolsPatch{Whole: true, Replace: []abi.Tool{{Name: "t"}, {Name: "t"}}}}, abi.CodeInvalid, "is duplicated"},
 		"a nameless tool":   {abi.RequestPatch{Messages: messages, Tools: abi.ToolsPatch{Whole: true, Replace: []abi.Tool{{}}}}, abi.CodeInvalid, "invalid tool name"},
 		"a model not had":   {abi.RequestPatch{Messages: messages, Model: "huge"}, abi.CodeDenied, `"huge" is not one of this agent's`},
 		"model and a param": {abi.RequestPatch{Messages: messages, Model: "tiny", Params: abi.Params{"seed": json.RawMessage("null"), "n": json.RawMessage("2")}}, "", ""},
@@ -673,8 +673,8 @@ func TestOwnToolWhereNobodyCanBeAsked(t *testing.T) {
 	require.Equal(
 		t,
 		[]string{
-			"The call of echo needs an approval, and nobody can be asked for it here.",
-			"it asks, and nobody can be asked here: well?",
+			"The call of echo needs an approval, which cannot be requested here.",
+			"it asks for an answer, which cannot be requested here: well?",
 		},
 		got,
 	)

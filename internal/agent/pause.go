@@ -125,7 +125,7 @@ func resumed(a *Agent, state *runlog.State) (*run, error) {
 	if at := a.find(own.Agent); at != nil {
 		r.agent = at
 	} else if len(a.transfers) > 0 {
-		return nil, fmt.Errorf("resume: the run is at agent %q, and agent %q hands over to none of that name", own.Agent, a.Name)
+		return nil, fmt.Errorf("resume: the run is at agent %q, and agent %q transfers to no agent of that name", own.Agent, a.Name)
 	}
 	messages := r.state.Messages.All()
 	for _, id := range r.state.Input {

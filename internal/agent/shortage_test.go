@@ -27,7 +27,7 @@ func TestShortagesPass(t *testing.T) {
 	} {
 		got := runError(&ending.FaultError{Entry: "guard", Hook: contract.HookBeforeAgent, Cause: test.err})
 		require.Contains(t, got.Message, "guard: before_agent: "+test.err.Error(), name)
-		require.Equal(t, test.want.Retryable, strings.Contains(got.Message, "run it again then"), name)
+		require.Equal(t, test.want.Retryable, strings.Contains(got.Message, "run it again in a minute"), name)
 		got.Message = ""
 		require.Equal(t, test.want, *got, name)
 	}

@@ -122,7 +122,7 @@ func (t *agentTool) begin(ctx context.Context, from *caller, call abi.Call) (*ru
 	if depth > MaxDepth {
 		return nil, &abi.Error{
 			Code:    abi.CodeLimit,
-			Message: fmt.Sprintf("agent %q is not run: runs may stand %d deep in one another", t.agent.Name, MaxDepth),
+			Message: fmt.Sprintf("agent %q is not run: runs can be nested %d deep", t.agent.Name, MaxDepth),
 		}
 	}
 	r, err := from.again(ctx, t.agent)
@@ -194,9 +194,8 @@ func idPart(id string) string {
 func (c *caller) wait(a *Agent, paused *PausedError) error {
 	if c.call == nil {
 		return &abi.Error{
-			Code: abi.CodeTool,
-			Message: fmt.Sprintf("agent %q waits for an answer, and nobody can be asked where it was called: %s",
-				a.Name, paused),
+			Code:    abi.CodeTool,
+			Message: fmt.Sprintf("agent %q waits for an answer, but its caller cannot ask for one: %s", a.Name, paused),
 		}
 	}
 	c.setChild(paused.State)
@@ -226,7 +225,7 @@ func result(a *Agent, last *abi.Event, ended error) (*abi.Result, error) {
 		if !ok {
 			why = ended.Error()
 		}
-		res := abi.ErrorResult(fmt.Sprintf("Agent %s came to no answer: %s", a.Name, why))
+		res := abi.ErrorResult(fmt.Sprintf("Agent %s did not produce an answer: %s", a.Name, why))
 		res.Extra = extra
 		return res, nil
 	case last.Message == nil || last.Message.Content.IsNull():

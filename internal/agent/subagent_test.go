@@ -173,9 +173,9 @@ func TestAChildsFailureIsAnErrorResult(t *testing.T) {
 		reply []scripted.Reply
 		want  string
 	}{
-		{"its model fails", agent.Options{}, []scripted.Reply{scripted.Error(model.Errorf(abi.CodeModel, "overloaded"))}, "Agent researcher came to no answer: the model that the agent asks failed: it answered with an error, or broke off"},
-		{"it is stopped", agent.Options{Chain: with(t, stop)}, nil, "Agent researcher came to no answer: guard stopped the run: enough"},
-		{"its time-out", agent.Options{Timeout: time.Millisecond}, []scripted.Reply{scripted.Hang()}, "Agent researcher came to no answer: the run did not end within its time-out of 1ms"},
+		{"its model fails", agent.Options{}, []scripted.Reply{scripted.Error(model.Errorf(abi.CodeModel, "overloaded"))}, "Agent researcher did not produce an answer: the model that the agent asks failed: it answered with an error, or broke off"},
+		{"it is stopped", agent.Options{Chain: with(t, stop)}, nil, "Agent researcher did not produce an answer: guard stopped the run: enough"},
+		{"its time-out", agent.Options{Timeout: time.Millisecond}, []scripted.Reply{scripted.Hang()}, "Agent researcher did not produce an answer: the run did not end within its timeout of 1ms"},
 		{"its limit", agent.Options{MaxSteps: 1, Limits: agent.Limits{OnLimit: agent.LimitEnd}}, []scripted.Reply{calls("none#1")}, "Agent researcher ended without an answer (max_steps)."},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -370,7 +370,7 @@ func TestDepthIsBounded(t *testing.T) {
 	found := false
 	for _, e := range events {
 		if e.Type == abi.EventChild && e.Event.Type == abi.EventToolResult && e.Event.Result.IsError {
-			require.Contains(t, e.Event.Result.Content.String(), "runs may stand 8 deep")
+			require.Contains(t, e.Event.Result.Content.String(), "runs can be nested 8 deep")
 			found = true
 		}
 	}
@@ -387,7 +387,7 @@ func TestAnAgentOutsideOfARun(t *testing.T) {
 	require.ErrorContains(t, err, "want {\"request\"")
 	_, err = agent.Tool(askingAgent(t, calls("t#a")), nil).
 		Call(t.Context(), abi.Call{ID: "1", Name: "researcher", Arguments: `{"request":"go"}`})
-	require.ErrorContains(t, err, "nobody can be asked")
+	require.ErrorContains(t, err, "its caller cannot ask for one")
 	var interrupt *abi.Interrupt
 	require.False(t, errors.As(err, &interrupt))
 }

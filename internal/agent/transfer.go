@@ -39,8 +39,7 @@ func (a *Agent) AllowTransfer(to ...*Agent) error {
 	for _, b := range a.reach() {
 		if names[b.Name] {
 			a.transfers = nil
-			return fmt.Errorf("agent %q can be handed over to two agents named %q; give one of them another name",
-				a.Name, b.Name)
+			return fmt.Errorf("agent %q can transfer to two agents named %q; rename one of them", a.Name, b.Name)
 		}
 		names[b.Name] = true
 	}
@@ -98,7 +97,7 @@ type transferTool []*Agent
 
 func (t transferTool) Declaration() abi.Tool {
 	var text strings.Builder
-	text.WriteString("Hands the conversation over to another agent, which then answers in your place:")
+	text.WriteString("Transfers the conversation to another agent, which then answers instead of you:")
 	names := make([]string, len(t))
 	for i, a := range t {
 		names[i] = a.Name
@@ -117,7 +116,7 @@ func (t transferTool) Declaration() abi.Tool {
 func (t transferTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	from, _ := ctx.Value(callerKey{}).(*caller)
 	if from == nil || from.call == nil {
-		return nil, &abi.Error{Code: abi.CodeDenied, Message: "only a model can hand its conversation over"}
+		return nil, &abi.Error{Code: abi.CodeDenied, Message: "only a model can transfer its conversation"}
 	}
 	var in struct {
 		Agent string `json:"agent"`
@@ -137,10 +136,10 @@ func (t transferTool) Call(ctx context.Context, call abi.Call) (*abi.Result, err
 		return abi.ErrorResult(text + " Available agents: " + strings.Join(names, ", ") + "."), nil
 	}
 	if from.run.transfersBefore(from.call) {
-		return abi.ErrorResult("The conversation goes to one agent at a time: the first of these calls counts."), nil
+		return abi.ErrorResult("The conversation can be transferred to one agent only: the first of these calls counts."), nil
 	}
 	from.run.persistCall(from.run.indexOf(from.call), func() { from.call.Transfer = in.Agent })
-	return abi.TextResult("The conversation goes on with " + in.Agent + "."), nil
+	return abi.TextResult("The conversation continues with " + in.Agent + "."), nil
 }
 
 // transfersBefore reports whether a call before c in its round is a transfer.

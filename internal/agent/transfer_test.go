@@ -80,7 +80,7 @@ func TestTransfer(t *testing.T) {
 	require.Contains(t, fm.Requests()[0].Tools[0].Description, "- sales: Sells.")
 	require.Equal(
 		t,
-		[]string{"S:Sell.", "U:hi", "A:[transfer_to_agent#1]", "T:The conversation goes on with sales.#1"},
+		[]string{"S:Sell.", "U:hi", "A:[transfer_to_agent#1]", "T:The conversation continues with sales.#1"},
 		short(sm.Requests()[0].Messages),
 	)
 	require.Len(t, sm.Requests()[0].Tools, 2)
@@ -166,8 +166,8 @@ func TestTransfersThatAreNone(t *testing.T) {
 		[]string{
 			"denied stay",
 			`2 There is no agent "bb". Did you mean b? Available agents: b, c.`,
-			"3 The conversation goes on with b.",
-			"4 The conversation goes to one agent at a time: the first of these calls counts.",
+			"3 The conversation continues with b.",
+			"4 The conversation can be transferred to one agent only: the first of these calls counts.",
 		},
 		results,
 	)

@@ -68,5 +68,7 @@ func (a *Agent) checkWith(s *runlog.State) error {
 	if len(s.With) > 0 {
 		text = "had " + strings.Join(s.With, ", ")
 	}
-	return errors.New("beside the agent's own middlewares the run " + text + "; resume it with Agent.With and the same")
+	return errors.New(
+		"in addition to the agent's own middlewares, the run " + text + "; resume it with Agent.With and the same",
+	)
 }

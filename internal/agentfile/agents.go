@@ -59,7 +59,7 @@ func (f *File) checkAgents() error {
 		case !agentName.MatchString(a.Name):
 			return f.ErrorAt(at, fmt.Errorf("an agent needs a name of up to 64 letters, digits, - and _, not %q", a.Name))
 		case names[a.Name]:
-			return f.ErrorAt(at+".name", fmt.Errorf("two agents are named %q; give one of them another name", a.Name))
+			return f.ErrorAt(at+".name", fmt.Errorf("two agents are named %q; rename one of them", a.Name))
 		case (a.File == "") == (a.Agent == nil):
 			return f.ErrorAt(at, errors.New("an agent needs either file or agent"))
 		}

@@ -87,7 +87,7 @@ func New(entries ...hook.Entry) (*Chain, error) {
 		case e.Name != safetext.Clean(e.Name) || strings.ContainsAny(e.Name, "\n\t"):
 			return nil, fmt.Errorf("the name of middleware %q has control characters", e.Name)
 		case names[e.Name]:
-			return nil, fmt.Errorf("two middlewares are named %q; give one of them another name", e.Name)
+			return nil, fmt.Errorf("two middlewares are named %q; rename one of them", e.Name)
 		case e.Middleware == nil:
 			return nil, fmt.Errorf("middleware %q has no code", e.Name)
 		case e.Ring < hook.Outer || e.Ring >= hook.RingCount:

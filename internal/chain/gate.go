@@ -96,7 +96,7 @@ func (r *Run) askSomebody(by *hook.Control, asks []abi.Ask, call *ToolCall, q ab
 	case !ok && r.Settled:
 		return judgement{
 			denied: abi.ErrorResult(
-				fmt.Sprintf("The call of %s needs an approval, and nobody can be asked for it here.", q.Name),
+				fmt.Sprintf("The call of %s needs an approval, which cannot be requested here.", q.Name),
 			),
 			by: by.Entry(),
 		}, nil

@@ -171,7 +171,7 @@ func (k *modelKind) After(
 	var again *ModelRequest
 	v, err := c.Invoke(ctx, in, &out, func() error {
 		if out.Response != nil && out.Error != nil {
-			return fmt.Errorf("answers with a response and an error; want one of them")
+			return fmt.Errorf("returned a response and an error; want one of them")
 		}
 		if err := message.CheckResponse(out.Response, m.Name, rep.Res); err != nil {
 			return err

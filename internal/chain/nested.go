@@ -65,7 +65,7 @@ func (r *Run) ownRequest(call *ModelCall, req *abi.RequestPatch, entry string) (
 	case !req.Messages.Whole || len(req.Messages.Replace) == 0:
 		return errors.New("model: messages must be an array of at least one message")
 	case !req.Tools.IsZero() && !req.Tools.Whole:
-		return errors.New("model: tools must be an array: all that the model is told of")
+		return errors.New("model: tools must be an array of all tools for the model")
 	}
 	if q.Messages, err = message.Edit(q.Messages, &req.Messages, entry, r.NewID); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (r *Run) ownRequest(call *ModelCall, req *abi.RequestPatch, entry string) (
 			return err
 		}
 		if toolset.Index(q.Tools, t.Name) >= 0 {
-			return fmt.Errorf("tools: %q stands twice", t.Name)
+			return fmt.Errorf("tools: %q is duplicated", t.Name)
 		}
 		t.Owner = entry
 		q.Tools = append(q.Tools, t)

@@ -268,7 +268,7 @@ func checkFinal(final, was *abi.Message) error {
 		return fmt.Errorf("final: want an assistant's message, got a %s's", final.Role)
 	}
 	if len(final.ToolCalls) > 0 {
-		return fmt.Errorf("final: has tool_calls, which nobody would answer")
+		return fmt.Errorf("final: has tool_calls, which would not be answered")
 	}
 	return nil
 }

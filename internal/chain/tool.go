@@ -191,8 +191,9 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink chunk.Sink) (ex
 	switch {
 	case asks && k.run.Settled:
 		out.Res, out.Err = nil, &abi.Error{
-			Code:    abi.CodeTool,
-			Message: "it asks, and nobody can be asked here: " + safetext.Clip(interrupt.Reason, ending.MaxReason),
+			Code: abi.CodeTool,
+			Message: "it asks for an answer, which cannot be requested here: " +
+				safetext.Clip(interrupt.Reason, ending.MaxReason),
 		}
 		rec.Save(key, nil, record.Verdict{Failed: out.Err})
 	case asks:
@@ -382,7 +383,7 @@ func (k *toolKind) After(
 	var out abi.AfterToolAnswer
 	v, err := c.Invoke(ctx, in, &out, func() error {
 		if out.Result != nil && out.Error != nil {
-			return fmt.Errorf("answers with a result and an error; want one of them")
+			return fmt.Errorf("returned a result and an error; want one of them")
 		}
 		return message.CheckResult(out.Result)
 	})

@@ -123,7 +123,7 @@ func (t *translation) call(
 	var out abi.TranslateAnswer
 	v, err := c.Invoke(ctx, &abi.TranslateInput{Event: event, Protocol: t.protocol}, &out, func() error {
 		if out.Drop && out.Event != nil {
-			return fmt.Errorf("answers with an event and drop; want one of them")
+			return fmt.Errorf("returned an event and drop; want one of them")
 		}
 		return apply(&out)
 	})

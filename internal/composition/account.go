@@ -73,16 +73,19 @@ var hostTexts = []struct {
 	text *regexp.Regexp
 	is   string
 }{
-	{regexp.MustCompile(`The conversation goes on with (\w+)\.`), "goes to $1"},
-	{regexp.MustCompile(`The conversation goes to one agent at a time[^|+]*counts\.`), oneTransfer},
+	{regexp.MustCompile(`The conversation continues with (\w+)\.`), "goes to $1"},
+	{regexp.MustCompile(`The conversation can be transferred to one agent only[^|+]*counts\.`), oneTransfer},
 	{regexp.MustCompile(`There is no agent "[^|]*?\.( Did you mean .*?\?)? Available agents: \w+\.`), unknownAgent},
-	{regexp.MustCompile(`Agent kid (?:came to no answer|ended without an answer)[^|+]*[^|+ ]`), childFailed},
+	{regexp.MustCompile(`Agent kid (?:did not produce an answer|ended without an answer)[^|+]*[^|+ ]`), childFailed},
 	{regexp.MustCompile(`\b[mkp]\d: (?:\w+ failed: )?(?:invalid: )?((?:fail|error):)`), "$1"},
 	{regexp.MustCompile(`([mkp]\d): (\w+): (?:unreachable executed \(panic: )?the puppet breaks\)?`), "fault:$1.$2"},
 	{regexp.MustCompile(`The policy ([mkp]\d) could not decide\.`), "fault:$1"},
 	{regexp.MustCompile(`tool "of_([mkp]\d)" failed`), "fault:$1"},
-	{regexp.MustCompile(`the run used all its \d+ steps[^:|]*goes on`), tooManySteps},
-	{regexp.MustCompile(`the run used all its \d+ (?:model calls|tool calls|calls of plain)[^:|]*goes on`), tooManyCalls},
+	{regexp.MustCompile(`the run used all its \d+ steps[^:|]*in its events`), tooManySteps},
+	{
+		regexp.MustCompile(`the run used all its \d+ (?:model calls|tool calls|calls of plain)[^:|]*in its events`),
+		tooManyCalls,
+	},
 	{
 		regexp.MustCompile(
 			`The run has used up its limit of \d+ [\w ]+\. Answer now, with what you have: no more tools can be called\.`,

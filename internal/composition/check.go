@@ -185,7 +185,7 @@ func (s *seen) against(want *Account) string {
 		want.withoutLive()
 		got.withoutLive()
 	}
-	return s.inOrder() + s.sawRequests() + s.matchesStream() + got.differsFrom(want)
+	return s.inOrder() + s.matchesObserver() + s.matchesStream() + got.differsFrom(want)
 }
 
 // inOrder returns an error in the order of the events, or "".
@@ -226,9 +226,9 @@ func (s *seen) inOrder() string {
 	return ""
 }
 
-// sawRequests compares the events with those that an observer received: all but chunks and events of
+// matchesObserver compares the events with those that an observer received: all but chunks and events of
 // child runs.
-func (s *seen) sawRequests() string {
+func (s *seen) matchesObserver() string {
 	var want []int64
 	for _, e := range s.events {
 		if e.Type != abi.EventChunk && e.Type != abi.EventChild {

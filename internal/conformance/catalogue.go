@@ -94,7 +94,7 @@ func readCatalogue(path string) (*Catalogue, error) {
 			return nil, fmt.Errorf("%q: %w", l, err)
 		}
 		if slices.ContainsFunc(c.Rows, func(o Row) bool { return o.ID == r.ID }) {
-			return nil, fmt.Errorf("row %s stands there twice", r.ID)
+			return nil, fmt.Errorf("row %s is duplicated", r.ID)
 		}
 		c.Rows = append(c.Rows, r)
 	}

@@ -42,7 +42,7 @@ func TestCatalogueAndCasesAgree(t *testing.T) {
 		{"no catalogue", "1 | same | a", "x-1-a y-2-b", "case y-2-b: there is no catalogue/y.txt"},
 		{"not applicable", "1 | not applicable | a | b", "x-1-a", "case x-1-a shows row 1, which"},
 		{"no such other case", "1 | same | a | | x-2-a", "x-1-a", "there is no case x-2-a"},
-		{"twice", "1 | same | a\n1 | same | b", "x-1-a", "row 1 stands there twice"},
+		{"twice", "1 | same | a\n1 | same | b", "x-1-a", "row 1 is duplicated"},
 		{"no why", "1 | better | a", "x-1-a", "say why it is better"},
 		{"a verdict that is none", "1 | worse | a", "x-1-a", `"worse" is no verdict`},
 		{"an ID that is none", "a-b | same | a", "x-1-a", `"a-b" is no ID`},

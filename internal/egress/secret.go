@@ -201,7 +201,7 @@ func (f *filler) checkSlicing(headers []contract.HTTPHeader) error {
 		if slicing[strings.ToLower(h.Name)] {
 			return failed(
 				abi.CodeDenied,
-				"header %s is not allowed in a request with a secret, which is not found in a part of an answer; leave the header out",
+				"header %s is not allowed in a request with a secret: a secret cannot be found in part of a response; remove the header",
 				short(h.Name),
 			)
 		}

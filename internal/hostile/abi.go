@@ -35,18 +35,18 @@ func abiCases() []Case {
 		}
 	}
 	return []Case{
-		bounds("answer that wraps around", "write", i32(-16), i32(32)),
+		bounds("answer whose address wraps around", "write", i32(-16), i32(32)),
 		bounds("answer of 4 GiB", "write", i32(0), i32(-1)),
 		bounds("answer one byte beyond the end", "write", i32(pages-1), i32(2)),
-		bounds("answer from nowhere", "write", i32(1<<30), i32(1)),
-		bounds("input to nowhere", "read", i32(-8), i32(-1)),
+		bounds("answer from outside the memory", "write", i32(1<<30), i32(1)),
+		bounds("input to outside the memory", "read", i32(-8), i32(-1)),
 		bounds("log of 4 GiB", "log", i32(1), i32(0), i32(-1)),
-		bounds("patch from nowhere", "next", i32(pages), i32(1)),
-		bounds("key from nowhere", "local_get", i32(-1), i32(1)),
-		bounds("long key from nowhere", "local_get", i32(1), i32(-1)),
-		bounds("value from nowhere", "local_set", i32(0), i32(1), i32(-1), i32(-1), i64(-1)),
-		bounds("event from nowhere", "emit", i32(-1), i32(-1)),
-		{Name: "printing from nowhere", Module: func() []byte {
+		bounds("patch from outside the memory", "next", i32(pages), i32(1)),
+		bounds("key from outside the memory", "local_get", i32(-1), i32(1)),
+		bounds("long key from outside the memory", "local_get", i32(1), i32(-1)),
+		bounds("value from outside the memory", "local_set", i32(0), i32(1), i32(-1), i32(-1), i64(-1)),
+		bounds("event from outside the memory", "emit", i32(-1), i32(-1)),
+		{Name: "printing from outside the memory", Module: func() []byte {
 			g := newGuest()
 			write := g.wasi("fd_write")
 			return g.place(0x100, "\x00\x00\x00\xff\xff\xff\xff\xff").
@@ -78,22 +78,22 @@ func abiCases() []Case {
 			return g.place(answerAt, text).hook(contract.HookBeforeAgent, i32(answerAt), i32(len(text)), call(write),
 				i32(answerAt), i32('x'), i32(len(text)), fill).bytes()
 		}, Want: Harmless, Check: func(s *Seen) error { return wantInstruction(s, "first") }},
-		{Name: "input kept for later", Module: func() []byte {
+		{Name: "input retained", Module: func() []byte {
 			g := newGuest()
 			read := g.abi("read")
 			return g.hook(contract.HookBeforeAgent, count(n0, 1000, i32(0), i32(1<<17), call(read), drop)).bytes()
 		}, Want: Harmless},
 		fault("returns 2", "returned 2; want 0 for done or 1 for failed", returning(2)),
 		fault("returns -1", "returned -1", returning(-1)),
-		fault("returns the least number", "returned -2147483648", returning(-1<<31)),
+		fault("returns the minimum number", "returned -2147483648", returning(-1<<31)),
 		{
-			Name:   "fails without saying why",
+			Name:   "fails without a reason",
 			Module: returning(1),
 			Want:   Faulted,
 			Hook:   "",
 			Text:   []string{"before_agent failed without an error message"},
 		},
-		fault("fails with nonsense", "returned 1, and its error object", func() []byte {
+		fault("fails with an invalid error", "returned 1, and its error object", func() []byte {
 			g := newGuest()
 			write := g.abi("write")
 			return g.place(answerAt, "nonsense").
@@ -121,7 +121,7 @@ func abiCases() []Case {
 		errorReply("list of messages that does not exist", "messages", `"code":"invalid"`, i32(7), i32(0), i32(1)),
 		errorReply("list of messages below 0", "messages", `"code":"invalid"`, i32(-1), i32(0), i32(1)),
 		errorReply("changes of a list that does not exist", "changed", `"code":"invalid"`, i32(99), i64(0)),
-		{Name: "messages from the end to the begin", Module: func() []byte {
+		{Name: "messages with reversed bounds", Module: func() []byte {
 			return asking(
 				contract.HookBeforeAgent,
 				"messages",
@@ -136,7 +136,7 @@ func abiCases() []Case {
 		errorReply("http without a grant", "http", `"code":"denied"`, i32(0), i32(0)),
 		errorReply("store without a grant", "store_get", `"code":"denied"`, i32(0), i32(0)),
 		errorReply("next in a hook that wraps nothing", "next", `"code":"denied"`, i32(0), i32(0)),
-		errorReply("event that is no object", "emit", `"code":"invalid"`, i32(0x600), i32(2)),
+		errorReply("event that is not an object", "emit", `"code":"invalid"`, i32(0x600), i32(2)),
 		{Name: "reply larger than its limit", Module: func() []byte {
 			return asking(
 				contract.HookBeforeAgent,
@@ -195,21 +195,21 @@ func jsonCases() []Case {
 		bad("invalid UTF-8", "{\"instruction\":\"a\xff\"}", "UTF-8"),
 		bad("overlong UTF-8", "{\"instruction\":\"\xc0\xae\"}", "UTF-8"),
 		bad("surrogate in UTF-8", "{\"instruction\":\"\xed\xa0\x80\"}", "UTF-8"),
-		bad("half a surrogate pair", `{"instruction":"\ud800"}`, "answer"),
+		bad("unpaired surrogate", `{"instruction":"\ud800"}`, "answer"),
 		bad("byte order mark", "\ufeff{}", "answer"),
 		bad("cut off", `{"instruction":"a`, "answer"),
-		bad("something behind it", `{} {}`, "unexpected text after"),
-		bad("zero bytes behind it", "{}\x00\x00", "unexpected text after"),
-		bad("control character in a text", "{\"instruction\":\"a\x01\"}", "answer"),
+		bad("trailing text", `{} {}`, "unexpected text after"),
+		bad("trailing zero bytes", "{}\x00\x00", "unexpected text after"),
+		bad("control character in a string", "{\"instruction\":\"a\x01\"}", "answer"),
 		bad("comment", `{/* hi */}`, "answer"),
 		bad("trailing comma", `{"instruction":"a",}`, "answer"),
 		bad("single quotes", `{'instruction':'a'}`, "answer"),
 		bad("NaN", `{"params":{"temperature":NaN}}`, "answer"),
-		bad("key twice", `{"instruction":"a","instruction":"b"}`, "instruction", "duplicated"),
-		bad("key twice, written differently", `{"instruction":"a","\u0069nstruction":"b"}`, "duplicated"),
-		bad("key in other letters", `{"Instruction":"a"}`, "instruction"),
+		bad("duplicate key", `{"instruction":"a","instruction":"b"}`, "instruction", "duplicated"),
+		bad("duplicate key, spelled differently", `{"instruction":"a","\u0069nstruction":"b"}`, "duplicated"),
+		bad("key in another case", `{"Instruction":"a"}`, "instruction"),
 		bad(
-			"key twice in what is passed through",
+			"duplicate key in a passed-through value",
 			`{"tools":{"add":[{"name":"x","parameters":{"a":1,"a":2}}]}}`,
 			"duplicated",
 		),
@@ -224,7 +224,7 @@ func jsonCases() []Case {
 		bad("array", `[]`, "want an object"),
 		bad("number", `7`, "want an object"),
 		bad("instruction that is a number", `{"instruction":7}`, "instruction: want a string"),
-		bad("messages that are a text", `{"messages":"all"}`, "messages"),
+		bad("messages that are a string", `{"messages":"all"}`, "messages"),
 		bad("splice beyond the end", `{"messages":{"splice":[{"at":99,"remove":1,"insert":[]}]}}`, "messages"),
 		bad("splice below 0", `{"messages":{"splice":[{"at":-1,"remove":0,"insert":[]}]}}`, "messages"),
 		bad("splice of 2^53", `{"messages":{"splice":[{"at":9007199254740993,"remove":1}]}}`, "messages"),
@@ -248,13 +248,13 @@ func jsonCases() []Case {
 		bad("tool without a name", `{"tools":{"add":[{"name":""}]}}`, "name"),
 		bad("tool with a name of 1 KB", `{"tools":{"add":[{"name":"`+strings.Repeat("n", 1024)+`"}]}}`, "name"),
 		bad("respond of a user", `{"respond":{"role":"user","content":"x"}}`, "assistant"),
-		{Name: "nothing of a bad answer is applied", Module: func() []byte {
+		{Name: "invalid answer is not applied", Module: func() []byte {
 			return answering(contract.HookBeforeAgent, `{"instruction":"mine","messages":{"splice":[{"at":99,"remove":1}]}}`)
 		}, OnFault: hook.Skip, Want: Faulted, Hook: contract.HookBeforeAgent, Text: []string{"messages"},
 			Check: func(s *Seen) error { return wantInstruction(s, "be brief") }},
 		good("64 levels", `{"x":`+deep(63, "[", "]")+`}`, nil),
 		good("key of 1 MB", `{"`+strings.Repeat("k", 1<<20)+`":1}`, nil),
-		good("unknown keys by the thousand", `{`+unknownKeys(5000)+`}`, func(s *Seen) error {
+		good("thousands of unknown keys", `{`+unknownKeys(5000)+`}`, func(s *Seen) error {
 			if n := len(s.Of(abi.EventLog)); n > 257 {
 				return fmt.Errorf("%d lines of log", n)
 			}
@@ -270,12 +270,12 @@ func jsonCases() []Case {
 	}
 	return append(
 		all,
-		in(contract.HookGateTool, bad("gate that does not decide", "", "decision"), `{}`),
-		in(contract.HookGateTool, bad("gate that decides something else", "", "decision"), `{"decision":"sudo"}`),
-		in(contract.HookGateTool, bad("gate that decides twice", "", "duplicated"), `{"decision":"deny","decision":"allow"}`),
+		in(contract.HookGateTool, bad("gate without a decision", "", "decision"), `{}`),
+		in(contract.HookGateTool, bad("gate with an unknown decision", "", "decision"), `{"decision":"sudo"}`),
+		in(contract.HookGateTool, bad("gate with two decisions", "", "duplicated"), `{"decision":"deny","decision":"allow"}`),
 		in(
 			contract.HookGateTool,
-			bad("gate that decides in other letters", "", "ecision"),
+			bad("gate that decides in another case", "", "ecision"),
 			`{"Decision":"allow","decision":"allow"}`,
 		),
 		in(
@@ -290,7 +290,7 @@ func jsonCases() []Case {
 		),
 		in(
 			contract.HookAfterModel,
-			bad("response and error at once", "", "error"),
+			bad("response and error together", "", "error"),
 			`{"response":{"message":{"role":"assistant","content":"x"}},"error":{"code":"model","message":"x"}}`,
 		),
 		in(
@@ -303,7 +303,7 @@ func jsonCases() []Case {
 			bad("usage below 0", "", "usage"),
 			`{"response":{"message":{"role":"assistant","content":"x"},"usage":{"prompt_tokens":-9e18}}}`,
 		),
-		in(contract.HookBeforeModelRewriteState, bad("tool that does not exist made active", "", "rm"), `{"active":["rm"]}`),
+		in(contract.HookBeforeModelRewriteState, bad("activation of a missing tool", "", "rm"), `{"active":["rm"]}`),
 		in(contract.HookOnChunk, bad("chunk of an unknown kind", "", "kind"), `{"chunks":[{"kind":"shell","text":"x"}]}`),
 		in(contract.HookBeforeTool, bad("result that is a number", "", "result"), `{"result":7}`),
 		Case{Name: "tool arguments of 8 MB", Module: func() []byte {
@@ -330,7 +330,7 @@ func forged(s *Seen) error {
 	ids := map[string]bool{}
 	for _, m := range s.Requests[0].Messages {
 		if m.ID != "" && ids[m.ID] {
-			return fmt.Errorf("the id %q stands twice", m.ID)
+			return fmt.Errorf("the id %q is duplicated", m.ID)
 		}
 		ids[m.ID] = true
 		if m.Content.String() == "x" && !strings.HasPrefix(m.Origin, abi.OriginModule) {

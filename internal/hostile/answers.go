@@ -78,13 +78,13 @@ func answerCases() []Case {
 			func() []byte { return describing(repeated(`{"x":[`, `{},`, `{}]}`)()) },
 			"describe: the answer has 8387998 bytes",
 		),
-		{Name: "tool arguments of 8 MB checked again and again", Module: func() []byte {
+		{Name: "tool arguments of 8 MB checked repeatedly", Module: func() []byte {
 			return nexting(`{"arguments":"[`+strings.Repeat("[],", 2_000_000)+`[]]"}`, 100)
 		}, Limits: within(hookTime), Want: Faulted, Hook: contract.HookWrapToolCall, Kind: sandbox.FaultTimeout},
-		endlessCalls("value of fields by the thousand, again and again", `{`+keys(100_000)+`}`, "local_set"),
-		endlessCalls("event of fields by the thousand, again and again", `{"name":"n","data":{`+keys(60_000)+`}}`, "emit"),
+		endlessCalls("value of thousands of fields, repeatedly", `{`+keys(100_000)+`}`, "local_set"),
+		endlessCalls("event of thousands of fields, repeatedly", `{"name":"n","data":{`+keys(60_000)+`}}`, "emit"),
 		endlessCalls(
-			"patch of fields by the thousand, again and again",
+			"patch of thousands of fields, repeatedly",
 			`{"model":"m","params":{`+keys(100_000)+`}}`,
 			"next",
 		),

@@ -35,9 +35,9 @@ func loops() []Case {
 		endless("loop by br_if", looping(loop(i32(1), branchIf(0)))),
 		endless("loop by br_table", looping(loop(i32(9), []byte{0x0e, 2, 0, 0, 0}))),
 		endless("nested loops", looping(forever(forever(forever())))),
-		endless("loop in an arm", looping(i32(0), []byte{0x04, noValue, 0x05}, forever(), []byte{0x0b})),
+		endless("loop in an if", looping(i32(0), []byte{0x04, noValue, 0x05}, forever(), []byte{0x0b})),
 		endless("calls without loops", callTree),
-		endless("recursion that doubles", func() []byte {
+		endless("recursion with two calls", func() []byte {
 			g := newGuest()
 			f := len(g.declared)
 			g.function(
@@ -74,18 +74,18 @@ func loops() []Case {
 		endless("long straight code in a loop", looping(forever(repeat(60_000, join(local(n0), setLocal(n1))...)))),
 		endless("divisions", looping(forever(i64(-7), i64(3), []byte{0x7f}, drop))),
 		endless("square roots", looping(forever(repeat(1000, join([]byte{0x44, 1, 2, 3, 4, 5, 6, 7, 0x40, 0x9f}, drop)...)))),
-		endless("products too small to be normal", func() []byte {
+		endless("subnormal products", func() []byte {
 			tiny := []byte{0x44, 1, 0, 0, 0, 0, 0, 0x10, 0} // slightly above the smallest normal number
 			half := []byte{0x44, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f}
 			return doing(contract.HookBeforeAgent, forever(repeat(10_000, join(tiny, half, []byte{0xa2}, drop)...)))
 		}),
-		endless("products too small to be normal, of what is loaded", func() []byte {
+		endless("subnormal products of loaded values", func() []byte {
 			g := newGuest().place(64, "\x01\x00\x00\x00\x00\x00\x10\x00\x00\x00\x00\x00\x00\x00\xe0\x3f")
 			load := func(at int) []byte { return join(i32(0), []byte{0x2b, 3}, leb(at)) }
 			turn := join(i32(0), load(64), load(72), []byte{0xa2, 0x39, 3}, leb(80))
 			return g.hook(contract.HookBeforeAgent, forever(repeat(5_000, turn...))).bytes()
 		}),
-		endless("quick for long, then pages that nobody touched", func() []byte {
+		endless("fast for long, then untouched pages", func() []byte {
 			// Slices of fuel are large when the stores begin.
 			g := newGuest().memory(120) // below the size of a large memory
 			var stores []byte
@@ -97,10 +97,10 @@ func loops() []Case {
 		endless("small overlapping copies", func() []byte {
 			return doing(contract.HookBeforeAgent, forever(repeat(2_000, join(i32(64), i32(65), i32(200), copyMemory)...)))
 		}),
-		endless("copies of nothing", func() []byte {
+		endless("empty copies", func() []byte {
 			return doing(contract.HookBeforeAgent, forever(repeat(5_000, join(i32(0), i32(0), i32(0), copyMemory)...)))
 		}),
-		endless("entries of a table set and read", func() []byte {
+		endless("table.set and table.get", func() []byte {
 			g := newGuest().entries(60_000)
 			turn := join(
 				local(n0),
@@ -122,7 +122,7 @@ func loops() []Case {
 				and, setLocal(n0), turn)...))).
 				bytes()
 		}),
-		endless("loads from everywhere", func() []byte {
+		endless("loads from random addresses", func() []byte {
 			return newGuest().memory(1000).hook(contract.HookBeforeAgent, forever(
 				local(n0), i32(4096+64), add, i32(1<<25-1), and, teeLocal(n0), local(n0), store32(0))).bytes()
 		}),
@@ -133,22 +133,22 @@ func loops() []Case {
 		}),
 		{Name: "sleeping for years", Module: sleeper, Want: Harmless},
 		{
-			Name:   "host calls without end",
+			Name:   "endless host calls",
 			Module: func() []byte { return callingForever("changed") },
 			Want:   Faulted,
 			Hook:   contract.HookBeforeAgent,
 			Text:   []string{"host_calls", "10000"},
 		},
-		timed(Case{Name: "host calls without end and limit", Module: func() []byte { return callingForever("changed") },
+		timed(Case{Name: "endless host calls without a limit", Module: func() []byte { return callingForever("changed") },
 			Limits: policy.Limits{
 				HostCalls: 1 << 30,
 			}, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: sandbox.FaultTimeout}),
-		endless("WASI calls without end", func() []byte {
+		endless("endless WASI calls", func() []byte {
 			g := newGuest()
 			yield := g.wasi("sched_yield")
 			return g.hook(contract.HookBeforeAgent, forever(call(yield), drop)).bytes()
 		}),
-		endless("random bytes without end", func() []byte {
+		endless("endless random bytes", func() []byte {
 			g := newGuest()
 			random := g.wasi("random_get")
 			return g.memory(1000).hook(contract.HookBeforeAgent, forever(i32(0), i32(1000<<16), call(random), drop)).bytes()
@@ -214,7 +214,7 @@ func bulks() []Case {
 		endless("copying data", in(i32(0), i32(0), i32(1<<20), initMemory)),
 		endless("filling a table", in(i32(0), nullFunc, i32(65_000), fillTable)),
 		endless("copying a table", in(i32(0), i32(1), i32(64_999), copyTable)),
-		endless("growing by nothing", in(i32(0), growMemory, drop)),
+		endless("growing by 0", in(i32(0), growMemory, drop)),
 		endless("growing beyond the limit", in(i32(65_535), growMemory, drop)),
 		endless("growing a table", in(nullFunc, i32(1<<20), growTable, drop)),
 		{
@@ -270,29 +270,29 @@ func costlyCalls() []Case {
 	denied := func(f int) (before, turn []byte) { return nil, join(i32(0), i32(0), call(f), drop) }
 	all := []Case{
 		endless(
-			"value of 4 MB read again and again",
+			"value of 4 MB read repeatedly",
 			repeated(contract.HookBeforeAgent, 4_000_000, `"`, `"`, "local_get", value),
 		),
 		endless(
-			"value of 4 MB written again and again",
+			"value of 4 MB written repeatedly",
 			repeated(contract.HookBeforeAgent, 4_000_000, `"`, `"`, "local_set", written),
 		),
 		endless(
-			"event of 8 MB again and again",
+			"event of 8 MB repeatedly",
 			repeated(contract.HookBeforeAgent, 8_000_000, `{"name":"n","data":"`, `"}`, "emit", patch),
 		),
 		endless(
-			"patch of 8 MB that does not parse, again and again",
+			"patch of 8 MB that does not parse, repeatedly",
 			repeated(contract.HookWrapModel, 8_000_000, `{"model":"`, `"`, "next", patch),
 		),
-		endless("calls that are denied, again and again", repeated(contract.HookBeforeAgent, 100, `"`, `"`, "model", denied)),
-		endless("messages of 7 MB again and again", longMessages),
-		endless("patch of 8 MB in small parts, again and again", func() []byte {
+		endless("denied calls, repeatedly", repeated(contract.HookBeforeAgent, 100, `"`, `"`, "model", denied)),
+		endless("messages of 7 MB repeatedly", longMessages),
+		endless("patch of 8 MB in small parts, repeatedly", func() []byte {
 			g := newGuest()
 			build := g.tiled(text, 8_000_000, `{"x":[`, `[],`, `[]]}`)
 			return g.hook(contract.HookWrapModel, build, forever(i32(text), i32(8_000_000), call(g.abi("next")), drop)).bytes()
 		}),
-		endless("value of 4 MB in small parts, again and again", func() []byte {
+		endless("value of 4 MB in small parts, repeatedly", func() []byte {
 			g := newGuest()
 			build := g.place(answerAt-16, "k").tiled(text, 4_000_000, `[`, `{},`, `1]`)
 			return g.hook(contract.HookBeforeAgent, build,

@@ -43,7 +43,7 @@ func TestCases(t *testing.T) {
 	var worst time.Duration
 	for _, c := range Cases() {
 		name := c.Group + "/" + c.Name
-		require.False(t, names[name], "%s stands twice", name)
+		require.False(t, names[name], "%s is duplicated", name)
 		names[name] = true
 		t.Run(name, func(t *testing.T) {
 			c.Module = fixed(c.Module())

@@ -53,7 +53,7 @@ func LimitCases() map[string]Case {
 				add,
 			)
 			return g.hook(contract.HookBeforeAgent, i32(10_000), call(0), drop).bytes()
-		}, sandbox.FaultStack, "nest too deep"), func(c *Case) { c.Limits.StackBytes = 64 << 10 }),
+		}, sandbox.FaultStack, "nested too deeply"), func(c *Case) { c.Limits.StackBytes = 64 << 10 }),
 		"Nesting": limited(
 			faulted(func() []byte { return wrapping(contract.HookWrapModel, 1, "") }, sandbox.FaultNesting, "more than 3 deep"),
 			func(c *Case) { c.Limits.Nesting, c.Entries, c.Replies, c.Hook = 3, 5, text, contract.HookWrapModel },

@@ -32,13 +32,13 @@ func memoryCases() []Case {
 			"64 MiB",
 		),
 		faulted(
-			"using memory that was refused",
+			"using memory after a failed grow",
 			sandbox.FaultMemory,
 			in(i32(4096), growMemory, drop, i32(200<<20), i32(7), store32(0)),
 			"64 MiB",
 		),
 		{
-			Name:   "touching all that there is",
+			Name:   "touching all memory",
 			Module: in(i32(1020), growMemory, drop, i32(0), i32(7), i32(1<<26), fill),
 			Want:   Harmless,
 		},
@@ -49,24 +49,24 @@ func memoryCases() []Case {
 			g := newGuest()
 			f := g.function("i", "i", local(0), call(0), i32(1), add)
 			return g.hook(contract.HookBeforeAgent, i32(0), call(f), drop).bytes()
-		}, "nest too deep", "4 MiB"),
+		}, "nested too deeply", "4 MiB"),
 		faulted("recursion with 2,000 locals", sandbox.FaultStack, func() []byte {
 			g := newGuest()
 			g.function("", "")
 			g.bodies[0] = function(join([]byte{1}, leb(2000), []byte{typeI64}), call(0)...)
 			return g.hook(contract.HookBeforeAgent, call(0)).bytes()
-		}, "nest too deep"),
-		faulted("recursion of two", sandbox.FaultStack, func() []byte {
+		}, "nested too deeply"),
+		faulted("mutual recursion", sandbox.FaultStack, func() []byte {
 			g := newGuest()
 			g.function("", "", call(1))
 			g.function("", "", call(0))
 			return g.hook(contract.HookBeforeAgent, call(0)).bytes()
-		}, "nest too deep"),
+		}, "nested too deeply"),
 		faulted("recursion through a table", sandbox.FaultStack, func() []byte {
 			g := newGuest()
 			g.function("", "", i32(0), []byte{0x11}, leb(g.signature("", "")), []byte{0})
 			return g.entries(1, 0).hook(contract.HookBeforeAgent, call(0)).bytes()
-		}, "nest too deep"),
+		}, "nested too deeply"),
 		faulted("reading beyond the memory", sandbox.FaultTrap, in(i32(-4), load32(0), drop), "out of bounds memory access"),
 		faulted(
 			"reading beyond 4 GiB",

@@ -39,7 +39,7 @@ func onionCases() []Case {
 	}
 	return []Case{
 		{
-			Name:   "next never called, nothing answered",
+			Name:   "next never called, no answer",
 			Module: func() []byte { return doing(contract.HookWrapModel) },
 			Want:   Harmless,
 			Check:  func(s *Seen) error { return wantRequests(s, 2) },
@@ -70,7 +70,7 @@ func onionCases() []Case {
 			Text:   []string{`"code":"limit"`, "64 times"},
 		},
 		{
-			Name:    "next with a patch that is no JSON",
+			Name:    "next with a patch that is not JSON",
 			Module:  wrap(contract.HookWrapModel, 1, "nonsense"),
 			Replies: text,
 			Want:    ErrorReply,
@@ -87,7 +87,7 @@ func onionCases() []Case {
 				return nil
 			},
 		},
-		{Name: "error of next swallowed", Module: func() []byte {
+		{Name: "error of next ignored", Module: func() []byte {
 			return asking(contract.HookWrapModel, "next", func(g *guest, f int) []byte {
 				write := g.abi2("write")
 				const answer = `{"response":{"message":{"role":"assistant","content":"all is well"}}}`
@@ -126,7 +126,7 @@ func onionCases() []Case {
 			},
 		),
 		{
-			Name:    "the model panics under guests",
+			Name:    "the model panics below guests",
 			Module:  wrap(contract.HookWrapModel, 1, ""),
 			Entries: 3,
 			Replies: panicking,
@@ -137,7 +137,7 @@ func onionCases() []Case {
 			Text:    []string{"the model broke"},
 		},
 		{
-			Name:    "70 guests inside one another",
+			Name:    "70 nested guests",
 			Module:  wrap(contract.HookWrapModel, 1, ""),
 			Entries: 70,
 			Replies: text,
@@ -147,14 +147,14 @@ func onionCases() []Case {
 			Text:    []string{"more than 64 deep"},
 		},
 		{
-			Name:    "60 guests inside one another",
+			Name:    "60 nested guests",
 			Module:  wrap(contract.HookWrapModel, 1, ""),
 			Entries: 60,
 			Replies: text,
 			Want:    Harmless,
 		},
 		{
-			Name:    "more calls at once than instances",
+			Name:    "more concurrent calls than instances",
 			Module:  wrap(contract.HookWrapToolCall, 1, ""),
 			Limits:  policy.Limits{Instances: 1},
 			Replies: parallelCalls,
@@ -168,7 +168,7 @@ func onionCases() []Case {
 			Replies: parallelCalls,
 			Want:    Harmless,
 		},
-		{Name: "asking once more for ever", Module: func() []byte {
+		{Name: "endless again", Module: func() []byte {
 			return answering(contract.HookAfterModel, `{"again":{"reason":"more"}}`)
 		}, Replies: func() []scripted.Reply {
 			return []scripted.Reply{
@@ -293,7 +293,7 @@ func streamCases() []Case {
 				Check:   prefix,
 			},
 		),
-		{Name: "withholds all", Module: chunks(`[]`), Replies: text, Want: Harmless, Check: func(s *Seen) error {
+		{Name: "withholds all chunks", Module: chunks(`[]`), Replies: text, Want: Harmless, Check: func(s *Seen) error {
 			if got := chunkText(s); got != "" {
 				return fmt.Errorf("chunks came through: %q", got)
 			}
@@ -301,7 +301,7 @@ func streamCases() []Case {
 		}},
 		{Name: "sends more after the end", Module: chunks(`[{"kind":"text","text":"x"}]`), Replies: text, Want: Harmless},
 		{
-			Name:    "numbers chunks anew",
+			Name:    "renumbered chunks",
 			Module:  chunks(`[{"kind":"text","text":"x","seq":-9},{"kind":"text","text":"y","seq":99999999}]`),
 			Replies: text,
 			Want:    Harmless,
@@ -330,14 +330,14 @@ func streamCases() []Case {
 			Text:    []string{"chunks[0].text: want a string"},
 		},
 		{
-			Name:    "20,000 chunks for one",
+			Name:    "20,000 chunks for each chunk",
 			Module:  chunks(`[` + strings.Repeat(`{"kind":"text","text":"x"},`, 19_999) + `{"kind":"text","text":"x"}]`),
 			Replies: func() []scripted.Reply { return []scripted.Reply{scripted.Text("one")} },
 			Want:    Harmless,
 		},
-		errorReply("stream opened where nothing streams", "next_stream", `"code":"denied"`, i32(0), i32(0)),
-		errorReply("stream read that is not open", "recv", `"code":"denied"`),
-		errorReply("chunks sent to nobody", "send", `"code":"denied"`, i32(0), i32(0)),
+		errorReply("stream opened without a stream", "next_stream", `"code":"denied"`, i32(0), i32(0)),
+		errorReply("read of a stream that is not open", "recv", `"code":"denied"`),
+		errorReply("chunks sent without a caller", "send", `"code":"denied"`, i32(0), i32(0)),
 	}
 }
 
@@ -358,7 +358,7 @@ func storageCases() []Case {
 			Text:   []string{`"code":"limit"`},
 		},
 		{
-			Name:   "values of 5 MB in all",
+			Name:   "values of 5 MB in total",
 			Module: func() []byte { return storing(50, 100<<10) },
 			Want:   ErrorReply,
 			Text:   []string{`"code":"limit"`},
@@ -392,7 +392,7 @@ func storageCases() []Case {
 			i32(2),
 			i64(-1),
 		),
-		{Name: "version that is not the one", Module: func() []byte {
+		{Name: "unexpected version", Module: func() []byte {
 			return asking(contract.HookBeforeAgent, "local_set", func(g *guest, f int) []byte {
 				g.place(0x600, "k1")
 				return join(i32(0x600), i32(1), i32(0x601), i32(1), i64(99), call(f))
@@ -422,7 +422,7 @@ func storageCases() []Case {
 				return nil
 			},
 		},
-		{Name: "printing without end", Module: printing, Want: Harmless, Check: atMostLog(3000, 80<<10)},
+		{Name: "endless printing", Module: printing, Want: Harmless, Check: atMostLog(3000, 80<<10)},
 		{Name: "event flood", Module: func() []byte {
 			return asking(contract.HookBeforeAgent, "config", func(g *guest, f int) []byte {
 				emit := g.abi2("emit")
@@ -443,7 +443,7 @@ func storageCases() []Case {
 				return join(i32(0x30000), i32(len(event)), call(f))
 			}).bytes()
 		}, Want: ErrorReply, Text: []string{`"code":"limit"`}},
-		{Name: "events of the run itself", Module: func() []byte {
+		{Name: "events with the names of run events", Module: func() []byte {
 			return asking(contract.HookBeforeAgent, "emit", func(g *guest, f int) []byte {
 				const event = `{"name":"run_finished","data":{"type":"run_finished"}}`
 				g.place(0x800, event)

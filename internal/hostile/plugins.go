@@ -371,7 +371,7 @@ func costlyPlugins() []Case {
 		),
 	}
 	text := `"` + strings.Repeat("x", 900_000) + `"`
-	configured := endlessly("configuration of 900 KB read again and again", func(g *guest) []byte {
+	configured := endlessly("configuration of 900 KB read repeatedly", func(g *guest) []byte {
 		return join(g.passing("b", place0), forever(local(place0), call(f(g, "config_get")), call(f(g, "free"))))
 	}, "alloc", "store_u8", "config_get", "free")
 	configured.Config = fmt.Sprintf(`{"a":%s,"b":%s}`, text, text)

@@ -29,7 +29,7 @@ func quirkCases() []Case {
 	}
 	return []Case{
 		accepted("section sizes and counts in five bytes", padded),
-		accepted("100,000 groups of no locals", func() []byte {
+		accepted("100,000 empty groups of locals", func() []byte {
 			g := newGuest().hook(contract.HookBeforeAgent)
 			body := join(leb(100_000), bytes.Repeat([]byte{0, typeI32}, 100_000), i32(0), []byte{0x0b})
 			g.bodies[0] = append(leb(len(body)), body...)
@@ -41,7 +41,7 @@ func quirkCases() []Case {
 			g.bodies[0] = append(leb(len(body)), body...)
 			return g.bytes()
 		}, "3,001 locals, more than the limit of 3,000"),
-		refused("50,000 functions that do something", func() []byte {
+		refused("50,000 functions that are not empty", func() []byte {
 			return binaryOf(
 				section(types, []byte{1, 0x60, 0, 0}),
 				section(functions, times(50_000, 0)),
@@ -63,17 +63,17 @@ func quirkCases() []Case {
 		})),
 		refused("import without a name", with(func(g *guest) { g.use("", "", "", "") }), "has an empty module name"),
 		refused(
-			"import of an import's name in other letters",
+			"import name in another case",
 			with(func(g *guest) { g.use(contract.ImportModule, "Write", "ii", "") }),
 			"agent_middleware_v1.Write, which ABI version 1 does not have",
 		),
 		refused(
-			"module of imports with a NUL behind it",
+			"import module with a trailing NUL",
 			with(func(g *guest) { g.use(contract.ImportModule+"\x00", "write", "ii", "") }),
 			"control character",
 		),
 		refused(
-			"module of imports in letters that look alike",
+			"import module in look-alike letters",
 			with(func(g *guest) { g.use("аgent_middleware_v1", "write", "ii", "") }),
 			"imports ",
 		),
@@ -87,7 +87,7 @@ func quirkCases() []Case {
 			"imports exported",
 			after(func(g *guest) { g.exported = append(g.exported, join(str("import"), []byte{kindFunction, 0})) }),
 		),
-		accepted("hook's name in letters that look alike", after(func(g *guest) { g.export("bеfore_model", 0) })),
+		accepted("hook name in look-alike letters", after(func(g *guest) { g.export("bеfore_model", 0) })),
 		accepted("every hook is one function", after(func(g *guest) {
 			for _, h := range contract.Hooks() {
 				if h != contract.HookBeforeAgent && h != contract.HookGateTool {
@@ -129,15 +129,15 @@ func quirkCases() []Case {
 				4,
 			}
 		})),
-		accepted("10,000 segments of no elements", after(func(g *guest) {
+		accepted("10,000 empty element segments", after(func(g *guest) {
 			g.table = []byte{1, typeFuncRef, 0, 0}
 			g.elems = times(10_000, 0, 0x41, 0, 0x0b, 0)
 		})),
-		accepted("elements given by expressions", after(func(g *guest) {
+		accepted("element expressions", after(func(g *guest) {
 			g.table = join([]byte{1, typeFuncRef, 0}, leb(60_000))
 			g.elems = join([]byte{1, 4, 0x41, 0, 0x0b}, times(60_000, 0xd0, typeFuncRef, 0x0b))
 		})),
-		refused("elements beyond the table, given by expressions", after(func(g *guest) {
+		refused("element expressions beyond the table", after(func(g *guest) {
 			g.table = []byte{1, typeFuncRef, 0, 1}
 			g.elems = join([]byte{1, 4, 0x41, 0, 0x0b}, times(2, 0xd0, typeFuncRef, 0x0b))
 		}), "do not lie in the table of 1 entries"),

@@ -53,7 +53,7 @@ func badIndices() []Case {
 		refused("block of a type that does not exist", in([]byte{0x02}, signed(99), []byte{0x0b}), "type 99 does not exist"),
 		refused("block of type -2^31", in([]byte{0x02}, signed(-1<<31), []byte{0x0b}), "block"),
 		refused("else without if", in(otherwise), "else"),
-		refused("else twice", in(i32(1), []byte{0x04, noValue}, otherwise, otherwise, []byte{0x0b}), "else"),
+		refused("duplicate else", in(i32(1), []byte{0x04, noValue}, otherwise, otherwise, []byte{0x0b}), "else"),
 		refused("branch out of the function", in(branch(9)), "label"),
 		refused("branch to label 2^32-1", in([]byte{0x0c}, limit), "label"),
 		refused("br_table whose default leaves the function", in(i32(0), []byte{0x0e, 1, 0, 9}), "label"),
@@ -124,7 +124,7 @@ func badImmediates() []Case {
 	}
 	shuffle := join([]byte{0xfd, 0x0d}, repeat(16, 32))
 	return []Case{
-		refused("alignment beyond the natural one", in(i32(0), []byte{0x28, 3, 0}, drop), "align"),
+		refused("alignment above the natural one", in(i32(0), []byte{0x28, 3, 0}, drop), "align"),
 		refused("alignment of 2^32-1", in(i32(0), []byte{0x28}, limit, []byte{0}, drop), "align"),
 		refused(
 			"offset of 33 bits",
@@ -140,14 +140,14 @@ func badImmediates() []Case {
 		refused("select of 2^32-1 types", in(i32(1), i32(2), i32(0), []byte{0x1c}, limit), "select"),
 		refused("memory.grow of another memory", in(i32(0), []byte{0x40, 1}, drop), "multiple memories"),
 		refused("memory.fill of another memory", in(i32(0), i32(0), i32(0), []byte{0xfc, 0x0b, 1}), "multiple memories"),
-		refused("local of a type that is none", func() []byte {
+		refused("local of an invalid type", func() []byte {
 			return binaryOf(
 				section(types, []byte{1, 0x60, 0, 0}),
 				section(functions, []byte{1, 0}),
 				section(codes, vec(function([]byte{1, 1, 0x33}))),
 			)
 		}, "no value type"),
-		refused("type that is no function", fixed(binaryOf(section(types, []byte{1, 0x5f, 0}))), "type"),
+		refused("type that is not a function", fixed(binaryOf(section(types, []byte{1, 0x5f, 0}))), "type"),
 	}
 }
 
@@ -160,7 +160,7 @@ func badConstants() []Case {
 			raw(memory, section(globals, []byte{1, typeI32, 0, 0x41, 0, 0x0b}), section(datas, []byte{1, 0, 0x23, 0, 0x0b, 0})),
 			"imported ones only",
 		),
-		refused("data at an i64", raw(memory, section(datas, []byte{1, 0, 0x42, 0, 0x0b, 0})), "gives i64, want i32"),
+		refused("data at an i64", raw(memory, section(datas, []byte{1, 0, 0x42, 0, 0x0b, 0})), "has type i64, want i32"),
 		refused(
 			"data at a sum",
 			raw(memory, section(datas, []byte{1, 0, 0x41, 0, 0x41, 0, 0x6a, 0x0b, 0})),
@@ -168,11 +168,11 @@ func badConstants() []Case {
 		),
 		refused("data at a call", raw(memory, section(datas, []byte{1, 0, 0x10, 0, 0x0b, 0})), "want one constant and end"),
 		refused(
-			"data count that is less",
+			"data count that is too small",
 			raw(memory, section(dataCount, []byte{1}), section(datas, []byte{2, 1, 0, 1, 0})),
 			"data",
 		),
-		refused("data count alone", raw(memory, section(dataCount, []byte{7})), "data"),
+		refused("only a data count", raw(memory, section(dataCount, []byte{7})), "data"),
 		refused("data segment with flags 9", raw(memory, section(datas, []byte{1, 9, 0})), "want 0 to 2"),
 		refused(
 			"element segment with flags 9",
@@ -190,11 +190,11 @@ func badConstants() []Case {
 			),
 			"",
 		),
-		refused("memory whose maximum is less", raw(section(memories, []byte{1, 1, 5, 4})), "maximum"),
-		refused("table whose maximum is less", raw(section(tables, []byte{1, typeFuncRef, 1, 5, 4})), "maximum"),
+		refused("memory with a maximum below its minimum", raw(section(memories, []byte{1, 1, 5, 4})), "maximum"),
+		refused("table with a maximum below its minimum", raw(section(tables, []byte{1, typeFuncRef, 1, 5, 4})), "maximum"),
 		refused("memory of 65,537 pages", raw(section(memories, []byte{1, 0}, leb(65_537))), "65,537"),
 		{
-			Name:   "custom section whose name goes on",
+			Name:   "custom section with a name beyond its end",
 			Module: func() []byte { return join(honest(), []byte{custom, 2, 200, 'x'}) },
 			Want:   Harmless,
 		},
@@ -219,7 +219,7 @@ func atLimits() []Case {
 			Want:   Harmless,
 		},
 		{
-			Name:   "60 nested loops that turn at once",
+			Name:   "60 nested loops, all running",
 			Module: in(repeat(60, 0x03, noValue), i32(0), branchIf(59), repeat(60, 0x0b)),
 			Want:   Harmless,
 		},
@@ -229,7 +229,7 @@ func atLimits() []Case {
 			func() []byte { return branchTables(60, 4_096) },
 			"basic blocks, more than the limit of",
 		),
-		refused("50,000 memory.grow beside 100 globals", func() []byte {
+		refused("50,000 memory.grow with 100 globals", func() []byte {
 			g := newGuest()
 			for range 100 {
 				g.counter()
@@ -259,7 +259,7 @@ func atLimits() []Case {
 			Want:   Harmless,
 		},
 		{
-			Name:   "dead code that takes what is not there",
+			Name:   "dead code that pops missing operands",
 			Module: in(unreachable, repeat(50_000, 0x6a), drop),
 			Want:   Faulted,
 			Hook:   contract.HookBeforeAgent,
@@ -300,19 +300,19 @@ func trapShapes() []Case {
 	return []Case{
 		trap("memory.init beyond its segment", "out of bounds", in(i32(0), i32(1), i32(100), initMemory)),
 		trap("memory.init of a dropped segment", "out of bounds", in(dropData, i32(0), i32(0), i32(1), initMemory)),
-		trap("memory.init to nowhere", "out of bounds", in(i32(-1), i32(0), i32(1), initMemory)),
+		trap("memory.init to outside the memory", "out of bounds", in(i32(-1), i32(0), i32(1), initMemory)),
 		trap("memory.copy of 4 GiB", "out of bounds", in(i32(0), i32(0), i32(-1), copyMemory)),
-		trap("memory.copy that wraps around", "out of bounds", in(i32(-8), i32(0), i32(16), copyMemory)),
-		trap("memory.fill of nothing beyond the end", "out of bounds", in(i32(end+1), i32(0), i32(0), fill)),
-		{Name: "memory.fill of nothing at the end", Module: in(i32(end), i32(0), i32(0), fill), Want: Harmless},
+		trap("memory.copy whose address wraps around", "out of bounds", in(i32(-8), i32(0), i32(16), copyMemory)),
+		trap("empty memory.fill beyond the end", "out of bounds", in(i32(end+1), i32(0), i32(0), fill)),
+		{Name: "empty memory.fill at the end", Module: in(i32(end), i32(0), i32(0), fill), Want: Harmless},
 		trap("table.fill beyond the table", "", in(i32(7), nullFunc, i32(2), fillTable)),
-		trap("table.copy that wraps around", "", in(i32(-1), i32(0), i32(2), copyTable)),
+		trap("table.copy whose address wraps around", "", in(i32(-1), i32(0), i32(2), copyTable)),
 		trap("table.init beyond its segment", "", in(i32(0), i32(0), i32(2), []byte{0xfc, 0x0c, 0, 0})),
 		trap("table.set beyond the table", "", in(i32(8), nullFunc, []byte{0x26, 0})),
-		trap("call of nothing in a table", "", in(i32(5), callTable(0))),
+		trap("call of an empty table entry", "", in(i32(5), callTable(0))),
 		trap("call through another type", "", in(i32(0), i32(0), callTable(1), drop)),
 		trap("vector beyond the memory", "out of bounds", in(i32(end-15), []byte{0xfd, 0, 4, 0}, drop)),
-		trap("the least number by -1", "overflow", in(i32(-1<<31), i32(-1), divide, drop)),
+		trap("the minimum number divided by -1", "overflow", in(i32(-1<<31), i32(-1), divide, drop)),
 		trap("division by 0", "divide by zero", in(i32(1), i32(0), divide, drop)),
 		trap("NaN to a number", "", in([]byte{0x43, 0, 0, 0xc0, 0x7f, 0xa8}, drop)),
 	}
@@ -373,17 +373,17 @@ func oddEncodings() []Case {
 			signature := g.signature("", "i")
 			return g.entries(2, yield, yield).hook(contract.HookBeforeAgent, forever(i32(1), callTable(signature), drop)).bytes()
 		}),
-		endless("calls of nothing through a table", func() []byte {
+		endless("calls of empty table entries", func() []byte {
 			g := newGuest()
 			f := g.function("", "")
 			return g.entries(1, f).hook(contract.HookBeforeAgent, forever(i32(0), callTable(g.signature("", "")))).bytes()
 		}),
-		endless("small leaves by the thousand", func() []byte {
+		endless("thousands of small leaf functions", func() []byte {
 			g := newGuest()
 			f := g.function("", "", repeat(15, 0x41, 1, 0x1a))
 			return g.hook(contract.HookBeforeAgent, forever(repeat(20_000, call(f)...))).bytes()
 		}),
-		endless("results by the dozen", func() []byte {
+		endless("dozens of results", func() []byte {
 			g := newGuest()
 			f := g.function("", string(repeat(16, 'I')), repeat(16, 0x42, 1))
 			return g.hook(contract.HookBeforeAgent, forever(call(f), repeat(16, 0x1a))).bytes()
@@ -414,7 +414,7 @@ func deepFrames() []Case {
 			g := newGuest()
 			build(g)
 			return g.bytes()
-		}, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: sandbox.FaultStack, Text: []string{"nest too deep"}}
+		}, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: sandbox.FaultStack, Text: []string{"nested too deeply"}}
 	}
 	return []Case{
 		stack("recursion with 2,900 vectors", func(g *guest) {
@@ -427,27 +427,27 @@ func deepFrames() []Case {
 			g.bodies[f] = function([]byte{0}, join(repeat(90, 0x42, 1), call(f))...)
 			g.hook(contract.HookBeforeAgent, repeat(90, 0x42, 1), call(f), repeat(16, 0x1a))
 		}),
-		stack("recursion over 20,000 operands", func(g *guest) {
+		stack("recursion with 20,000 operands", func(g *guest) {
 			f := g.function("", "")
 			g.bodies[f] = function([]byte{0}, join(repeat(20_000, 0x23, 0), call(f), repeat(20_000, 0x1a))...)
 			g.counter()
 			g.hook(contract.HookBeforeAgent, call(f))
 		}),
-		stack("recursion over vectors that are used later", func(g *guest) {
+		stack("recursion with vectors that are used later", func(g *guest) {
 			f := g.function("", "")
 			load := []byte{0x41, 0, 0xfd, 0, 4, 0}
 			store := []byte{0xfd, 0x51} // v128.xor
 			g.bodies[f] = function([]byte{0}, join(repeat(4_000, load...), call(f), repeat(3_999, store...), drop)...)
 			g.hook(contract.HookBeforeAgent, call(f))
 		}),
-		stack("recursion under 3,900 blocks", func(g *guest) {
+		stack("recursion within 3,900 blocks", func(g *guest) {
 			f := g.function("", "")
 			g.bodies[f] = function([]byte{0}, join(repeat(3_900, 0x02, noValue), call(f), repeat(3_900, 0x0b))...)
 			g.hook(contract.HookBeforeAgent, call(f))
 		}),
 		stack("recursion with 400 locals in 60 loops", func(g *guest) { g.looping(60, 400) }),
 		stack("recursion with 1,500 locals in 20 loops", func(g *guest) { g.looping(20, 1_500) }),
-		stack("recursion of a function in a table that it put there", func(g *guest) {
+		stack("recursion through a table entry that the function set", func(g *guest) {
 			f := g.function("", "")
 			g.bodies[f] = function(
 				[]byte{0},
@@ -478,9 +478,9 @@ func oddHooks() []Case {
 			closing := g.use(wasiModule, "fd_close", "i", "i")
 			return g.export("before_agent", closing).bytes()
 		}, Want: Faulted, Hook: contract.HookBeforeAgent, Text: []string{"returned 8"}},
-		invalidCase("clock to nowhere", "clock_time_get", i32(1), i64(0), i32(-4)),
-		invalidCase("random bytes to nowhere", "random_get", i32(-1), i32(-1)),
-		invalidCase("sleep from nowhere", "poll_oneoff", i32(-1), i32(0), i32(1), i32(0)),
+		invalidCase("clock to outside the memory", "clock_time_get", i32(1), i64(0), i32(-4)),
+		invalidCase("random bytes to outside the memory", "random_get", i32(-1), i32(-1)),
+		invalidCase("sleep from outside the memory", "poll_oneoff", i32(-1), i32(0), i32(1), i32(0)),
 		{Name: "2^31 sleeps", Module: func() []byte {
 			g := newGuest()
 			poll := g.wasi("poll_oneoff")
@@ -488,12 +488,12 @@ func oddHooks() []Case {
 				[]byte{0x45}, when(unreachable)).
 				bytes()
 		}, Want: Harmless},
-		{Name: "sleep of nothing", Module: func() []byte {
+		{Name: "sleep without subscriptions", Module: func() []byte {
 			g := newGuest()
 			poll := g.wasi("poll_oneoff")
 			return g.hook(contract.HookBeforeAgent, i32(0), i32(0), i32(0), i32(0), call(poll), drop).bytes()
 		}, Want: Harmless},
-		timed(Case{Name: "answers of 8 MB without end", Module: func() []byte {
+		timed(Case{Name: "endless answers of 8 MB", Module: func() []byte {
 			g := newGuest().memory(200)
 			write := g.abi("write")
 			return g.hook(contract.HookBeforeAgent, forever(i32(0), i32(8_000_000), call(write))).bytes()
@@ -503,8 +503,8 @@ func oddHooks() []Case {
 			f := g.function("", "")
 			g.bodies[f] = function([]byte{0}, join(i32(0), callTable(g.signature("", "")))...)
 			return g.entries(1, f).hook(contract.HookBeforeAgent).start(call(f)).bytes()
-		}, "nest too deep"),
-		timed(refused("start function fills memory for ever", func() []byte {
+		}, "nested too deeply"),
+		timed(refused("start function fills memory endlessly", func() []byte {
 			return newGuest().memory(1000).
 				hook(contract.HookBeforeAgent).
 				start(forever(i32(0), i32(1), i32(1000<<16), fill)).

@@ -41,7 +41,7 @@ func touches() []Case {
 			"64 MB touched by straight code",
 			func() []byte { return newGuest().memory(pages).quickly(stores(size - 4)) },
 		),
-		endless("64 MB touched by small leaves", func() []byte {
+		endless("64 MB touched by small leaf functions", func() []byte {
 			g := newGuest().memory(pages)
 			at := g.counter()
 			code := join(global(at), teeLocal(n0), i32(7*far), add, setGlobal(at))
@@ -77,7 +77,7 @@ func touches() []Case {
 				setLocal(n1),
 			))
 		}),
-		endless("64 MB touched as soon as they are there", func() []byte {
+		endless("64 MB touched immediately after growing", func() []byte {
 			return newGuest().memory(1).quickly(i32(pages-1), growMemory, drop, stores(size-4))
 		}),
 		endless("7.5 MB touched by vectors", func() []byte {
@@ -90,22 +90,23 @@ func touches() []Case {
 // slowWork are cases that take long without touching new pages.
 func slowWork() []Case {
 	return []Case{
-		endless("quick for long, then loads that wait for one another", func() []byte { return chase(1<<16, 120) }),
-		endless("quick for long, then such loads from 32 MB", func() []byte { return chase(1<<19, 1000) }),
-		endless("quotients too small to be normal, of leaves", func() []byte {
+		endless("fast for long, then dependent loads", func() []byte { return chase(1<<16, 120) }),
+		endless("fast for long, then dependent loads from 32 MB", func() []byte { return chase(1<<19, 1000) }),
+		endless("subnormal quotients in leaf functions", func() []byte {
 			g := newGuest().place(64, "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x10\x40")
 			load := func(at int) []byte { return join(i32(0), []byte{0x2b, 3}, leb(at)) }
 			f := g.function("", "", i32(0), load(64), repeat(10, join(load(72), []byte{0xa3})...), []byte{0x39, 3}, leb(80))
 			return g.quickly(repeat(80_000, call(f)...))
 		}),
-		endless("divisions of leaves by the hundred thousand", func() []byte {
+		endless("100,000s of divisions in leaf functions", func() []byte {
 			g := newGuest()
 			f := g.function("I", "I", local(0), repeat(14, join(i64(-7), []byte{0x7f})...))
 			return g.quickly(i64(-1<<62), repeat(125_000, call(f)...), drop)
 		}),
-		endless("2,900 locals where ways meet", func() []byte { return joins(2_900, 12, typeI64, []byte{0x37, 3, 0}) }),
-		endless("900 vectors where ways meet", func() []byte { return joins(900, 40, typeV128, []byte{0xfd, 11, 4, 0}) }),
-		endless("900 globals after calls that are seldom made", func() []byte {
+		endless("2,900 locals at control flow joins", func() []byte { return joins(2_900, 12, typeI64, []byte{0x37, 3, 0}) }),
+		endless("900 vectors at control flow joins",
+			func() []byte { return joins(900, 40, typeV128, []byte{0xfd, 11, 4, 0}) }),
+		endless("900 globals after rare calls", func() []byte {
 			g := newGuest()
 			const globals = 900
 			for range globals {
@@ -118,7 +119,7 @@ func slowWork() []Case {
 			}
 			return g.quickly(forever(repeat(1_000, join(local(n3), when(call(f)))...), local(n3), when(use)))
 		}),
-		endless("calls all over a table of 60,000", func() []byte {
+		endless("calls across a table of 60,000", func() []byte {
 			g := newGuest()
 			var list []int
 			for range 5_000 {

@@ -47,7 +47,7 @@ func startCases() []Case {
 			g := newGuest().hook(contract.HookBeforeAgent)
 			g.startAt = leb(g.function("", "", call(1)))
 			return g.bytes()
-		}, "its start function", "nest too deep"),
+		}, "its start function", "nested too deeply"),
 		{
 			Name:   "start function makes every host call",
 			Module: func() []byte { return everyCall((*guest).start) },
@@ -97,7 +97,7 @@ func startCases() []Case {
 		),
 		timed(
 			refused(
-				"_initialize fills 64 MiB for ever",
+				"_initialize fills 64 MiB endlessly",
 				initialize(i32(1020), growMemory, drop, forever(i32(0), i32(1), i32(1<<26), fill)),
 				"_initialize: ran longer",
 			),
@@ -109,23 +109,23 @@ func startCases() []Case {
 			return g.export("describe", g.function("i", "i", i32(7))).bytes()
 		}, "returned 7"),
 		refused(
-			"describe says nonsense",
+			"describe returns an invalid description",
 			func() []byte { return describing(`{"name":7}`) },
 			"describe",
 			"name: want a string",
 		),
 		refused(
-			"describe names a hook that is not there",
+			"describe names a missing hook",
 			func() []byte { return describing(`{"hooks":["gate_tool"]}`) },
 			"hooks names gate_tool, which the module does not export",
 		),
 		refused(
-			"describe requires what no host has",
+			"describe requires an unknown feature",
 			func() []byte { return describing(`{"requires":["root"]}`) },
 			`requires "root"`,
 		),
 		refused(
-			"describe has a schema from elsewhere",
+			"describe has a schema with a remote reference",
 			func() []byte { return describing(`{"config_schema":{"$ref":"http://169.254.169.254/"}}`) },
 			"config_schema",
 		),
@@ -133,7 +133,7 @@ func startCases() []Case {
 			return describing(`{"config_schema":{"$ref":"#"}}`)
 		}, "config_schema"),
 		refused(
-			"describe has a schema that multiplies",
+			"describe has a schema that grows exponentially",
 			func() []byte { return describing(`{"config_schema":` + multiplying(40) + `}`) },
 			"config_schema",
 			"references multiply",

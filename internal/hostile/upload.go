@@ -31,7 +31,10 @@ func refused(name string, module func() []byte, text ...string) Case {
 
 func uploadCases() []Case {
 	var all []Case
-	for _, group := range [][]Case{noModules(), badSections(), claims(), heavy(), outerSections(), features(), harmless()} {
+	groups := [][]Case{
+		noModules(), badSections(), claims(), heavy(), outerSections(), features(), harmless(),
+	}
+	for _, group := range groups {
 		all = append(all, group...)
 	}
 	return all
@@ -43,7 +46,7 @@ func noModules() []Case {
 		refused("not WebAssembly", fixed([]byte("hello")), "not a WebAssembly module"),
 		refused("WebAssembly text", fixed([]byte("(module)")), "assemble it first"),
 		refused("component", fixed([]byte("\x00asm\x0d\x00\x01\x00")), "a component, not a core module"),
-		refused("program for a machine", fixed([]byte("\x7fELF\x02\x01\x01")), "another machine"),
+		refused("native program", fixed([]byte("\x7fELF\x02\x01\x01")), "another machine"),
 		refused("gzip bomb", gzipBomb, "compressed with gzip"),
 		refused("zstd bomb", fixed([]byte("\x28\xb5\x2f\xfd\xa4\x00\x00\x00\x80")), "compressed with zstd"),
 		refused(
@@ -53,7 +56,7 @@ func noModules() []Case {
 		),
 		refused("tar archive", fixed(append(make([]byte, 257), "ustar\x00"...)), "tar archive"),
 		refused("zip archive", fixed([]byte("PK\x03\x04aaaa")), "zip archive"),
-		refused("header alone", fixed(binaryOf()), "does not export its memory"),
+		refused("only a header", fixed(binaryOf()), "does not export its memory"),
 	}
 }
 
@@ -75,7 +78,7 @@ func badSections() []Case {
 		return fixed(binaryOf(one, section(functions, []byte{1, 0}), section(codes, vec(append(leb(len(code)), code...)))))
 	}
 	return []Case{
-		refused("section twice", fixed(binaryOf(one, one)), "duplicate section"),
+		refused("duplicate section", fixed(binaryOf(one, one)), "duplicate section"),
 		refused("sections out of order", fixed(binaryOf(section(memories, []byte{1, 0, 1}), one)), "belongs before it"),
 		refused("unknown section", fixed(binaryOf([]byte{200, 1, 0})), "no section with number 200"),
 		refused(
@@ -103,7 +106,7 @@ func badSections() []Case {
 			fixed(binaryOf(one, section(codes, []byte{1, 2, 0, 0x0b}))),
 			"0 functions are declared",
 		),
-		refused("body without end", body(0, 0x01), "function 0"),
+		refused("body without an end", body(0, 0x01), "function 0"),
 		refused(
 			"operands of the wrong type",
 			func() []byte { return doing(contract.HookBeforeAgent, i64(1), i32(1), add, drop) },
@@ -305,8 +308,8 @@ func outerSections() []Case {
 		refused("imported memory", foreign(kindMemory, 0, 1), "imports the memory env.x, but only functions"),
 		refused("imported table", foreign(kindTable, typeFuncRef, 0, 1), "imports the table env.x, but only functions"),
 		refused("imported global", foreign(kindGlobal, typeI32, 0), "imports the global env.x, but only functions"),
-		refused("name of the host imported", with("agent_runner_v1", "refuel", "II", "I"), "agent_runner_v1"),
-		refused("name of the host exported", withExport("agent_runner_v1.fuel"), "reserved for the host"),
+		refused("import with a name of the host", with("agent_runner_v1", "refuel", "II", "I"), "agent_runner_v1"),
+		refused("export with a name of the host", withExport("agent_runner_v1.fuel"), "reserved for the host"),
 		refused("env.yield imported", with("env", "yield", "", ""), "imports env.yield"),
 		refused(
 			"newer ABI version",
@@ -319,7 +322,7 @@ func outerSections() []Case {
 			g.use("agent_middleware_v7", "read", "ii", "i")
 			return g.hook(contract.HookBeforeAgent).bytes()
 		}, "it asks for ABI version 7; this host speaks version 1"),
-		refused("Extism beside the ABI", func() []byte {
+		refused("Extism and the ABI", func() []byte {
 			g := newGuest()
 			g.abi("read")
 			g.use("extism:host/env", "alloc", "I", "I")
@@ -370,10 +373,10 @@ func outerSections() []Case {
 			g := newGuest().hook(contract.HookBeforeAgent)
 			return g.export("_initialize", g.function("i", "i", i32(0))).bytes()
 		}, "_initialize: want () -> ()"),
-		refused("export twice", withExport("before_agent"), `duplicate export "before_agent"`),
+		refused("duplicate export", withExport("before_agent"), `duplicate export "before_agent"`),
 		refused("NUL in a name", withExport("a\x00b"), "control character"),
 		refused("escape in a name", withExport("\x1b[2J"), "control character"),
-		refused("name that turns the line around", withExport("safe\u202etnega"), "control character"),
+		refused("name with a right-to-left override", withExport("safe\u202etnega"), "control character"),
 		refused("name with a line separator", withExport("safe\u2028agent"), "control character"),
 		refused(
 			"name of 1 MB",
@@ -413,12 +416,12 @@ func harmless() []Case {
 	lie := join(leb(1), leb(20), limit, limit, limit)
 	return []Case{
 		{
-			Name:   "name section that lies",
+			Name:   "false name section",
 			Module: func() []byte { return append(honest(), custom1("name", lie)...) },
 			Want:   Harmless,
 		},
 		{
-			Name: "names for stack traces that are hostile",
+			Name: "hostile names for stack traces",
 			Module: func() []byte {
 				name := join([]byte{1}, leb(0), str("\x1b]0;pwned\x07\xff\n"))
 				return append(
@@ -431,7 +434,7 @@ func harmless() []Case {
 			Text:  []string{"unreachable executed"},
 			Check: noControlCharacters,
 		},
-		{Name: "debug information that lies", Module: func() []byte {
+		{Name: "false debug information", Module: func() []byte {
 			return join(
 				honest(),
 				custom1(".debug_info", repeat(4000, 0xff)),

@@ -459,7 +459,7 @@ func TestExtismAttacks(t *testing.T) {
 		"read with fuel":      {"used more than its 1000000 fuel", ending.StageHook, policy.Limits{Limits: sandbox.Limits{Fuel: 1_000_000}}, func(p *program) { p.do(opInputLoad64, 0, 0, 1); p.do(opBack, 0, 0, 0, 1) }},
 		"host calls for ever": {"more than the limit host_calls of 10000", ending.StageHostCall, policy.Limits{}, func(p *program) { p.do(opLogInfo, 0, 0, 0); p.do(opBack, 0, 0, 0, 1) }},
 		"a loop":              {"ran longer than", ending.StageHook, shortLimit, func(p *program) { p.do(opBack, 0, 0, 0) }},
-		"recursion":           {"its calls nest too deep", ending.StageHook, policy.Limits{}, func(p *program) { p.do(opRecurse, 0, 0, 0) }},
+		"recursion":           {"its calls are nested too deeply", ending.StageHook, policy.Limits{}, func(p *program) { p.do(opRecurse, 0, 0, 0) }},
 		"all memory, then a trap": {"refused memory beyond 64 MiB", ending.StageHook, policy.Limits{}, func(p *program) {
 			p.do(opGrow, 0, 0, 0)
 			p.do(opTrap, 0, 0, 0)

@@ -36,7 +36,7 @@ func TestFaults(t *testing.T) {
 	}{
 		"trap":                {"t", "unreachable executed", sandbox.FaultTrap, m},
 		"loop":                {"l", "ran longer than 50ms", sandbox.FaultTimeout, shortLimit},
-		"recursion":           {"d", "nest too deep", sandbox.FaultStack, m},
+		"recursion":           {"d", "nested too deeply", sandbox.FaultStack, m},
 		"memory":              {"m", "refused memory beyond 64 MiB", sandbox.FaultMemory, m},
 		"write out of bounds": {"p", "agent_middleware_v1.write: 32 bytes at 0xfffffff0 do not lie in the memory", sandbox.FaultBounds, m},
 		"read out of bounds":  {"q", "agent_middleware_v1.read: 10 bytes at 0xfffffff8 do not lie in the memory", sandbox.FaultBounds, m},

@@ -222,7 +222,7 @@ func TestInfo(t *testing.T) {
 			Module: contract.ImportModule,
 			Name:   "messages",
 			Type:   "(i32, i32, i32) -> i32",
-			Does:   "read the conversation, as far as it is granted",
+			Does:   "read the granted part of the conversation",
 		},
 	)
 	require.Contains(

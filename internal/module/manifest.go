@@ -63,7 +63,7 @@ func manifestModule(path string, entry sdk.Wasm, limits policy.Limits) ([]byte, 
 			return nil, fmt.Errorf("manifest %s: %w", path, err)
 		}
 	default:
-		return nil, refuse(path, "manifest: wasm names a url, and nothing is fetched from the network", `download it, and name it with "path"`)
+		return nil, refuse(path, "manifest: wasm has a url, but nothing is fetched from the network", `download it, and name it with "path"`)
 	}
 	sum := sha256.Sum256(b)
 	if got := hex.EncodeToString(sum[:]); hash != "" && !strings.EqualFold(hash, got) {

@@ -77,7 +77,7 @@ func TestManifestWarnings(t *testing.T) {
 	require.NoError(t, err)
 	defer m.Close()
 	require.Equal(t, []string{
-		"allowed_hosts of the manifest grants nothing: an operator grants hosts with http:HOST",
+		"the manifest's allowed_hosts grants nothing; grant hosts with http:HOST",
 		"allowed_paths of the manifest is ignored: modules cannot access files",
 		`manifest: unknown key "wsm"`,
 		"memory.max_pages of the manifest asks for 268435456 bytes; the limit memory_bytes of 67108864 applies",

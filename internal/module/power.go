@@ -54,6 +54,6 @@ func wasiDoes(name string) string {
 	case "proc_exit":
 		return "end its call, which is a fault"
 	default:
-		return "nothing: there are no files, arguments, environment or sockets"
+		return "nothing: no files, arguments, environment or sockets"
 	}
 }

@@ -172,7 +172,7 @@ func TestReplayHistory(t *testing.T) {
 		"what the host replied after its first 1 calls was not recorded":         func(b *replay.Bundle) { b.Call.Calls, b.Call.Cut = b.Call.Calls[:1], true },
 		"1 of its 3 host calls were not made again":                              func(b *replay.Bundle) { b.Call.Calls = append(b.Call.Calls, replay.HostCall{Name: "next"}) },
 		`the cause was "something else", and is "unreachable executed`:           func(b *replay.Bundle) { b.Fault.Cause = "something else" },
-		`at stage "answer" over limit "" of 0, and now at stage "hook" over lim`: func(b *replay.Bundle) { b.Fault.Stage = ending.StageAnswer },
+		`at stage "answer" with limit "" of 0, and now at stage "hook" with lim`: func(b *replay.Bundle) { b.Fault.Stage = ending.StageAnswer },
 		"the guest's stack is another":                                           func(b *replay.Bundle) { b.Fault.Stack[0] = "elsewhere" },
 	} {
 		b := onlyBundle(t, dir)

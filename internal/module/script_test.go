@@ -294,7 +294,7 @@ func TestScriptRefused(t *testing.T) {
 		"loops":      {"for (;;);\nexport default { gateTool() {} };", "used more than its 50000000 fuel"},
 		"missing":    {"import './no.ts';\nexport default { gateTool() {} };", "cannot find \"./no.ts\""},
 		"of Node":    {"import 'node:fs';\nexport default { gateTool() {} };", "what only Node.js has"},
-		"outside":    {"import '/etc/hostname';\nexport default { gateTool() {} };", "lies outside of the project"},
+		"outside":    {"import '/etc/hostname';\nexport default { gateTool() {} };", "is outside of the project"},
 		"waits":      {"await 1;\nexport default { gateTool() {} };", "Top-level await"},
 		"host call":  {"export default { describe() { console.log('x'); return { hooks: ['gate_tool'] } }, gateTool() {} , configSchema: 1 };", ""},
 	} {

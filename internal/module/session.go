@@ -112,7 +112,7 @@ func (m *Module) checkInput(inv *invoke.Invocation) error {
 	}
 	row := abitable.HookOf(inv.Hook)
 	if mode := m.desc.Messages; row.Has(abitable.Lists) && (mode == "" || mode == contract.MessagesFull) {
-		limit.Fix = `let the module describe itself with "messages": "lazy", and ask for the messages that it needs`
+		limit.Fix = `the module should declare "messages": "lazy", and ask for the messages that it needs`
 	}
 	return m.fault(inv, limit)
 }
@@ -192,7 +192,7 @@ func (s *session) acquire(ctx context.Context, inv *invoke.Invocation) (*worker,
 		return nil, &policy.LimitError{
 			Limit: "instances",
 			Max:   limit,
-			What:  fmt.Sprintf("%d calls of the entry at once", limit+1),
+			What:  fmt.Sprintf("%d concurrent calls of the entry", limit+1),
 		}
 	}
 	s.live++

@@ -89,7 +89,7 @@ func TestNested(t *testing.T) {
 	}
 	_, err = few.callTool(t.Context(), inner)
 	require.NoError(t, err, "to the calls outside, the tool failed")
-	require.ErrorContains(t, deepest, "3 calls of the entry at once, more than the limit instances of 2")
+	require.ErrorContains(t, deepest, "3 concurrent calls of the entry, more than the limit instances of 2")
 
 	shallow := open(t, configure(t, load(t, "wrap.wasm", policy.Limits{Limits: sandbox.Limits{Nesting: 2}}), next("1")))
 	deepest = nil

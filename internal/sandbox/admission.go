@@ -55,7 +55,7 @@ type TooLargeError struct {
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf(
-		"needs up to %s of memory for its modules, of %s that it may use; lower the memory limits of its modules, or let the host use more",
+		"needs up to %s of memory for its modules, but can use %s; lower the memory limits of its modules, or raise the host's",
 		text.Bytes(e.Bytes),
 		text.Bytes(e.All),
 	)

@@ -28,7 +28,7 @@ func TestReserve(t *testing.T) {
 	_, err = s.Reserve(t.Context(), 101)
 	var tooLarge *TooLargeError
 	require.ErrorAs(t, err, &tooLarge)
-	require.ErrorContains(t, err, "needs up to 101 bytes of memory for its modules, of 100 bytes that it may use; lower")
+	require.ErrorContains(t, err, "needs up to 101 bytes of memory for its modules, but can use 100 bytes; lower")
 	require.EqualValues(t, 100, s.admission.free)
 
 	im := load(t, s, guestWasm, Limits{MemoryBytes: 2 << 20, StackBytes: 1 << 20})

@@ -28,7 +28,7 @@ const (
 	FaultTimeout  FaultKind = "timeout"  // it ran longer than Limits.HookTime
 	FaultFuel     FaultKind = "fuel"     // it used more than Limits.Fuel
 	FaultMemory   FaultKind = "memory"   // it trapped after it was denied memory beyond Limits.MemoryBytes
-	FaultStack    FaultKind = "stack"    // its calls nest too deep
+	FaultStack    FaultKind = "stack"    // its calls are nested too deeply
 	FaultExit     FaultKind = "exit"     // it called proc_exit
 	FaultBounds   FaultKind = "bounds"   // it passed a pointer or length outside its memory to an import
 	FaultNesting  FaultKind = "nesting"  // guests called guests deeper than Limits.Nesting

@@ -90,7 +90,8 @@ func (in *Instance) growStack(left int64) {
 	}
 	// wazero doubles a stack that is too small.
 	if size, ok := engine.StackBytes(in.core.functions[in.export]); left < 0 || ok && size > 2*limit+stackExcess {
-		in.fail(FaultStack, fmt.Sprintf("its calls nest too deep: more than %s of stack", text.Bytes(limit)), nil)
+		in.fail(FaultStack,
+			fmt.Sprintf("its calls are nested too deeply: they use more than %s of stack", text.Bytes(limit)), nil)
 	}
 }
 

@@ -319,7 +319,7 @@ func (in *Instance) outcome(ctx context.Context, err error) error {
 	kind, message := FaultTrap, engine.DescribeTrap(trap)
 	switch {
 	case trap == engine.TrapStackOverflow:
-		kind, message = FaultStack, "its calls nest too deep: more than there is stack"
+		kind, message = FaultStack, "its calls are nested too deeply for the stack"
 	case in.core.linear.Refused:
 		kind = FaultMemory
 		message += fmt.Sprintf(", after it was refused memory beyond %s", text.Bytes(in.image.limits.MemoryBytes))

@@ -71,7 +71,7 @@ func TestFaults(t *testing.T) {
 		"empty table entry":        {"indirect", []uint64{1}, Limits{}, FaultTrap, "call of a table entry that is empty or does not exist", "indirect"},
 		"function of another type": {"indirect_typed", []uint64{0}, Limits{}, FaultTrap, "indirect call of a function of another type", "indirect_typed"},
 		"endless loop":             {"loop", nil, Limits{HookTime: 50 * time.Millisecond}, FaultTimeout, "loop: ran longer than 50ms", "loop"},
-		"endless recursion":        {"recurse", []uint64{0}, Limits{HookTime: time.Minute}, FaultStack, "recurse: its calls nest too deep: more than 4 MiB of stack", "recurse"},
+		"endless recursion":        {"recurse", []uint64{0}, Limits{HookTime: time.Minute}, FaultStack, "recurse: its calls are nested too deeply: they use more than 4 MiB of stack", "recurse"},
 		"all its fuel":             {"loop", nil, Limits{Fuel: 1_000_000, HookTime: time.Hour}, FaultFuel, "loop: used more than its 1000000 fuel", "loop"},
 		"no more memory":           {"grow_or_trap", []uint64{1024}, Limits{}, FaultMemory, "unreachable executed, after it was refused memory beyond 64 MiB", "grow_or_trap"},
 		"exit": {

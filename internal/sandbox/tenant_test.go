@@ -100,7 +100,7 @@ func TestShareOfOneReservation(t *testing.T) {
 	t.Parallel()
 	a := &admission{total: 1000, free: 1000}
 	_, _, err := a.reserve(WithTenant(t.Context(), &Tenant{Name: "mallory"}), []int64{501})
-	require.ErrorContains(t, err, "of 500 bytes that it may use")
+	require.ErrorContains(t, err, "but can use 500 bytes")
 	_, release, err := a.reserve(t.Context(), []int64{1000})
 	require.NoError(t, err, "without tenants all of it can be used")
 	release()

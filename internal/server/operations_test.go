@@ -229,7 +229,7 @@ func TestRouteNeedsScope(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, scope := range []httpapi.Scope{"", "modules:delete"} {
-		require.PanicsWithValue(t, "route GET /x: it declares no scope; say Public if it is for everybody", func() {
+		require.PanicsWithValue(t, "route GET /x: it declares no scope; set Public if it needs no key", func() {
 			f.server.router.Raw(
 				httpapi.Route{ID: "x", Method: "GET", Path: "/x", Scope: scope},
 				nil,

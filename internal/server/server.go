@@ -300,7 +300,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) shutdown(ctx context.Context, hs *http.Server) error {
 	s.drainOnce.Do(func() { close(s.draining) })
 	if s.await(ctx, hs, s.options.DrainTime) != nil {
-		s.log.Warn("drain time is over: aborting what is in progress", "drain", s.options.DrainTime)
+		s.log.Warn("drain time exceeded: aborting work in progress", "drain", s.options.DrainTime)
 		s.abort.Do(func() { close(s.aborted) })
 		_ = s.await(ctx, hs, s.timeouts.HandBack)
 		_ = hs.Close()

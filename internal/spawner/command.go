@@ -131,7 +131,7 @@ func (c *Command) complete(base string) error {
 		return filepath.Join(base, path)
 	}
 	if c.Unconfined && (c.Read != nil || c.Write != nil || c.Connect != nil) {
-		return errors.New("unconfined: leave out read, write and connect, which have no effect then")
+		return errors.New("unconfined: read, write and connect have no effect with it; remove them")
 	}
 	c.Dir = absolute(c.Dir)
 	for _, list := range [][]string{c.Read, c.Write} {

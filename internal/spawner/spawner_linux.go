@@ -86,7 +86,7 @@ func serve() error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	var o order
 	if err := json.NewDecoder(os.Stdin).Decode(&o); err != nil {
-		return fmt.Errorf("%s is started by serve, not by hand: %w", spawnerArg, err)
+		return fmt.Errorf("%s is started by serve, not by users: %w", spawnerArg, err)
 	}
 	conn, err := socket(socketFD)
 	if err != nil {

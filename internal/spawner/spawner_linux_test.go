@@ -353,7 +353,7 @@ func TestReadCommands(t *testing.T) {
 		"commands: [{command: a, x: 1}]": "unknown field",
 		"commands: [{command: a, read: [/none-such]}]":                                 "no such file",
 		"commands: [{command: a}, {command: [a]}]":                                     "listed twice",
-		"commands: [{command: a, unconfined: true, read: [/]}]":                        "leave out",
+		"commands: [{command: a, unconfined: true, read: [/]}]":                        "remove them",
 		"commands: [{command: a, connect: [70000]}]":                                   "",
 		"commands: [" + strings.Repeat("{command: a},", maxCommands) + "{command: a}]": "at most 256",
 		"#" + strings.Repeat("x", maxListSize):                                         "at most",

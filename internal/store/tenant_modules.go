@@ -72,7 +72,7 @@ func (n *Tenant) PutModule(ctx context.Context, m *TenantModule, name, version s
 			return err
 		}
 		return database.ForCaller(
-			fmt.Errorf("module %s@%s is sha256:%s: %w; give this one another version", name, version, digest, ErrExists),
+			fmt.Errorf("module %s@%s is sha256:%s: %w; use another version", name, version, digest, ErrExists),
 		)
 	})
 }

@@ -86,7 +86,7 @@ func (o *Out) add(p abi.Part, c abi.Chunk, size int, budget *int) error {
 		o.err = &abi.Error{
 			Code: abi.CodeLimit,
 			Message: fmt.Sprintf(
-				"a piece of %d bytes of type %q is more than what is left of a result's limits; nothing more of it is handed on",
+				"a piece of %d bytes of type %q exceeds the rest of the result's limits; the rest of the result is dropped",
 				size,
 				p.Type,
 			),

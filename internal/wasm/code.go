@@ -93,7 +93,7 @@ func (d *decoder) instructions(c *Code, t FuncType) {
 	d.frames = append(d.frames[:0], frame{OpBlock, len(t.Results)})
 	for d.err == nil && b.it.Next(&b.in) {
 		if len(d.frames) == 0 {
-			b.fail(Malformed, "end", 0, 0, "the body goes on after the function's end")
+			b.fail(Malformed, "end", 0, 0, "the body continues after the function's end")
 			break
 		}
 		b.check()
@@ -336,7 +336,7 @@ func (b *body) label(label uint32) {
 			"label",
 			uint64(label),
 			uint64(len(d.frames)),
-			"%s goes to label %s, but only %s blocks are open",
+			"%s branches to label %s, but only %s blocks are open",
 			b.in.Op,
 			grouped(uint64(label)),
 			grouped(uint64(len(d.frames))),

@@ -96,7 +96,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"element's table", binaryOf(section(sectionElement, []byte{1, 0, 0x41, 0, 0x0b, 0})), Invalid, "table 0 does not exist"},
 		{"element's type", binaryOf(section(sectionTable, []byte{1, 0x6f, 0, 1}), section(sectionElement, []byte{1, 0, 0x41, 0, 0x0b, 0})), Invalid, "element segment of funcref is for a table of externref"},
 		{"data without memory", binaryOf(section(sectionData, []byte{1, 0, 0x41, 0, 0x0b, 0})), Invalid, "data segment 0 is for a memory, but the module has none"},
-		{"constant of another type", binaryOf(section(sectionGlobal, []byte{1, 0x7f, 0, 0x42, 0, 0x0b})), Invalid, "gives i64, want i32"},
+		{"constant of another type", binaryOf(section(sectionGlobal, []byte{1, 0x7f, 0, 0x42, 0, 0x0b})), Invalid, "has type i64, want i32"},
 		{"constant of two", binaryOf(section(sectionGlobal, []byte{1, 0x7f, 0, 0x41, 0, 0xd2, 0, 0x0b})), Invalid, "want one constant and end"},
 		{"constant from own global", binaryOf(section(sectionGlobal, []byte{2, 0x7f, 0, 0x41, 0, 0x0b, 0x7f, 0, 0x23, 0, 0x0b})), Invalid, "may read the 0 imported ones only"},
 		{"constant from mutable global", binaryOf(section(sectionImport, times(1, 1, 'm', 1, 'g', 3, 0x7f, 1)), section(sectionGlobal, []byte{1, 0x7f, 0, 0x23, 0, 0x0b})), Invalid, "global 0, which is mutable"},

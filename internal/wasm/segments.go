@@ -171,7 +171,7 @@ func (d *decoder) constExpr(want ValueType) (e ConstExpr) {
 		}
 	}
 	if got != want && d.err == nil {
-		d.failAt(at, Invalid, "constant expression", 0, 0, "a constant expression gives %s, want %s", got, want)
+		d.failAt(at, Invalid, "constant expression", 0, 0, "a constant expression has type %s, want %s", got, want)
 	}
 	at = d.pos
 	if end := d.u8("the end of a constant expression"); Opcode(end) != OpEnd && d.err == nil {

@@ -26,12 +26,12 @@ func newAntiLoop() *antiLoop {
 }
 
 type antiLoop struct {
-	HintAfter int      `json:"hint_after" doc:"the model is told when it has done the same this many times; 0: never"`
+	HintAfter int      `json:"hint_after" doc:"the model gets a hint after this many repetitions; 0: never"`
 	StopAfter int      `json:"stop_after" doc:"the run is stopped when it has done the same this many times; 0: never"`
-	Window    int      `json:"window" doc:"how many messages are looked back; a message of the user ends it, too"`
+	Window    int      `json:"window" doc:"the number of earlier messages to compare with, at most back to the user's last message"`
 	Results   bool     `json:"results" doc:"a call is the same only if it had the same result: to ask until something has changed is no loop"`
 	Except    []string `json:"except" doc:"tools that may be called again and again, by their names, * for any characters"`
-	Hint      string   `json:"hint" doc:"what the model is told; %s is what it does, %d how often it has"`
+	Hint      string   `json:"hint" doc:"the hint for the model; %s is the repeated action, %d the number of repetitions"`
 }
 
 // hint is the default text for the model.
@@ -48,7 +48,7 @@ func (a *antiLoop) Configure(*middleware.Context) error {
 		reason  string
 	}{
 		{a.HintAfter < 0 || a.HintAfter == 1 || a.StopAfter < 0 || a.StopAfter == 1, "hint_after and stop_after are at least 2: once is no loop; or 0, for never"},
-		{a.HintAfter == 0 && a.StopAfter == 0, "hint_after and stop_after are both 0: there is nothing to do"},
+		{a.HintAfter == 0 && a.StopAfter == 0, "hint_after and stop_after are both 0: the module would do nothing"},
 		{a.StopAfter > 0 && a.HintAfter >= a.StopAfter, middleware.Sprintf("hint_after: %d must be below stop_after, so that the model has a chance", a.HintAfter)},
 		{a.Window < 2*max(a.HintAfter, a.StopAfter), middleware.Sprintf("window: %d messages cannot show %d calls with their results", a.Window, max(a.HintAfter, a.StopAfter))},
 		{a.Window > 10_000, "window: at most 10000 messages"},

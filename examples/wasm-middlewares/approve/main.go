@@ -42,21 +42,21 @@ const (
 )
 
 type approve struct {
-	Skip []string `json:"skip" doc:"tools whose calls go through unjudged, by their names, * for any characters"`
-	Ask  []string `json:"ask" doc:"tools whose calls are always put before a person"`
+	Skip []string `json:"skip" doc:"names of tools whose calls are allowed without a review; * matches any characters"`
+	Ask  []string `json:"ask" doc:"names of tools whose calls always need a person's approval; * matches any characters"`
 	Deny []string `json:"deny" doc:"tools that are never called"`
 
-	AllowBelow float64 `json:"allow_below" doc:"a call whose risk, 0 to 100, is below this goes through"`
-	DenyFrom   float64 `json:"deny_from" doc:"a call whose risk is this or more is denied; between the two a person is asked"`
+	AllowBelow float64 `json:"allow_below" doc:"calls with a risk below this, 0 to 100, are allowed"`
+	DenyFrom   float64 `json:"deny_from" doc:"calls with this risk or more are denied; between the two, a person is asked"`
 	OnFailure  string  `json:"on_failure" doc:"what becomes of a call that the reviewer could not judge: deny or ask"`
 
 	Models       []string       `json:"models" doc:"the reviewers, the next when one fails; without it the agent's model"`
 	Params       map[string]any `json:"params" doc:"parameters of the reviewer's calls, for example temperature"`
 	Retries      int            `json:"retries" doc:"how often each reviewer is asked once more when it fails, at most 5"`
-	Rules        string         `json:"rules" doc:"what the reviewer is told of risks here, a text of one's own"`
+	Rules        string         `json:"rules" doc:"additional rules for the reviewer"`
 	UserMessages int            `json:"user_messages" doc:"how many of the user's last messages the reviewer is shown, at most 20"`
 	MaxArguments int            `json:"max_arguments" doc:"arguments of more bytes than this cannot be judged"`
-	MaxDenied    int            `json:"max_denied" doc:"after so many calls that were denied in a run the reviewer is not asked any more, and what it would have to judge is denied; 0: no limit"`
+	MaxDenied    int            `json:"max_denied" doc:"the number of denied calls in a run after which all further calls that need a review are denied without one; 0: no limit"`
 }
 
 // Configure validates the configuration.

@@ -27,7 +27,7 @@ func newLog() *callLog { return &callLog{Level: "info", Preview: 60, Times: true
 type callLog struct {
 	Level   string `json:"level" doc:"the least important lines to log: debug, info, warn or error"`
 	Preview int    `json:"preview" doc:"how many characters of texts and arguments to show; 0 shows none"`
-	Times   bool   `json:"times" doc:"say how long things took; without it the logs of two equal runs are equal"`
+	Times   bool   `json:"times" doc:"include durations; without them, the logs of two equal runs are equal"`
 
 	minimum int
 }

@@ -17,7 +17,7 @@ type check struct {
 	Called  string   `json:"called" doc:"a tool that must have been called in this run, without an error; * stands for any characters"`
 	Plan    string   `json:"plan" doc:"the name of an entry of plan: none of its tasks may be open"`
 	After   []string `json:"after" doc:"with called: it is asked for only when one of these tools was called, and must have been called in a later step; * stands for any characters"`
-	Say     string   `json:"say" doc:"what the model is told when it does not hold"`
+	Say     string   `json:"say" doc:"the message to the model if the check fails"`
 
 	kind    string // one of the four keys
 	pattern *regexp.Regexp

@@ -38,10 +38,10 @@ const missing = "{missing}"
 
 type keeper struct {
 	Checks   []*check `json:"checks" doc:"what must hold before the model may answer"`
-	Accept   []string `json:"accept" doc:"regular expressions (RE2): an answer that one of them matches is let through unchecked, such as a question to the user"`
+	Accept   []string `json:"accept" doc:"regular expressions (RE2): a matching answer is accepted unchecked, such as a question to the user"`
 	MaxTimes int      `json:"max_times" doc:"how often the model is sent on in a run, 1 to 50"`
-	Then     string   `json:"then" doc:"what becomes of the run after that: answer: it ends with the answer as it is; stop: it is stopped"`
-	Prompt   string   `json:"prompt" doc:"what the model is told, {missing} standing for what is missing"`
+	Then     string   `json:"then" doc:"what happens after that: answer: the run ends with the unchanged answer; stop: the run is stopped"`
+	Prompt   string   `json:"prompt" doc:"the message to the model; {missing} is replaced by the failed checks"`
 
 	accept  []*regexp.Regexp
 	watches bool // true if a check depends on calls
@@ -54,13 +54,13 @@ var sentOn = middleware.Local[int]("times")
 func (k *keeper) Configure(*middleware.Context) error {
 	switch {
 	case len(k.Checks) == 0:
-		return invalid("checks: say what must hold, such as checks: [{must: '(?m)^Sources:'}]")
+		return invalid("checks: want at least one, such as checks: [{must: '(?m)^Sources:'}]")
 	case k.MaxTimes < 1 || k.MaxTimes > 50:
 		return invalid("max_times: %d is not 1 to 50", k.MaxTimes)
 	case k.Then != thenAnswer && k.Then != thenStop:
 		return invalid("then: %q is not one of answer, stop", k.Then)
 	case !strings.Contains(k.Prompt, missing):
-		return invalid("prompt: %s must stand in it for what is missing", missing)
+		return invalid("prompt: must contain %s, which is replaced by the failed checks", missing)
 	}
 	k.watches = false
 	for i, c := range k.Checks {

@@ -142,7 +142,7 @@ func TestKeepsLittle(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for want, config := range map[string]object{
-		"checks: say what must hold":                                  nil,
+		"checks: want at least one":                                   nil,
 		"checks[0]: want one of must, must_not, called, plan":         checks(object{"say": "x"}),
 		"checks[1]: want one of must":                                 checks(object{"must": "x"}, object{"must": "x", "called": "y"}),
 		"checks[0]: after: goes with called":                          checks(object{"must": "x", "after": []string{"y"}}),
@@ -154,7 +154,7 @@ func TestConfig(t *testing.T) {
 		},
 		"max_times: 0 is not 1 to 50":           {"checks": []object{{"must": "x"}}, "max_times": 0},
 		`then: "go" is not one of answer, stop`: {"checks": []object{{"must": "x"}}, "then": "go"},
-		"prompt: {missing} must stand in it":    {"checks": []object{{"must": "x"}}, "prompt": "go on"},
+		"prompt: must contain {missing}":        {"checks": []object{{"must": "x"}}, "prompt": "go on"},
 	} {
 		h := middlewaretest.New(middleware.Options{}, newKeeper())
 		require.ErrorContains(t, h.Configure(config), want)

@@ -43,12 +43,12 @@ const (
 type guard struct {
 	Input       bool     `json:"input" doc:"look at the user's messages; where something is found the model is not asked"`
 	ToolResults string   `json:"tool_results" doc:"withhold: the model gets an error in place of a result in which something is found; mark: it gets the result with a warning; off"`
-	Output      bool     `json:"output" doc:"look at what the model says; a stream is withheld until it was looked at"`
+	Output      bool     `json:"output" doc:"check the model's answers; a stream is withheld until it is checked"`
 	Patterns    []string `json:"patterns" doc:"regular expressions (RE2) of one's own, on lower-case text without disguises"`
-	Window      int      `json:"window" doc:"how many bytes of a stream are withheld at least, 100 to 8000: what is longer may be found too late"`
+	Window      int      `json:"window" doc:"the minimum number of withheld bytes of a stream, 100 to 8000; longer matches may be found too late"`
 	MaxBytes    int      `json:"max_bytes" doc:"a text of more bytes is refused unread, 1000 to 1048576"`
 	Refusal     string   `json:"refusal" doc:"what the user is told"`
-	Judge       bool     `json:"judge" doc:"have a model judge input and results in which the rules find nothing; needs the grant model"`
+	Judge       bool     `json:"judge" doc:"let a model judge input and results in which the rules find nothing; needs the grant model"`
 	Models      []string `json:"models" doc:"the judges, the next when one fails; without it the agent's model"`
 
 	own []*regexp.Regexp
@@ -64,7 +64,7 @@ func (g *guard) Configure(*middleware.Context) error {
 	case g.MaxBytes < 1000 || g.MaxBytes > 1<<20:
 		return invalid("max_bytes: %d is not 1000 to 1048576", g.MaxBytes)
 	case g.Refusal == "":
-		return invalid("refusal: say what the user is told")
+		return invalid("refusal: must not be empty")
 	}
 	g.own = nil
 	for i, pattern := range g.Patterns {

@@ -79,7 +79,7 @@ var markers = regexp.MustCompile(`<\|(?:im_start|im_end|system|endoftext|start_h
 // more than MaxBytes bytes counts as an attack.
 func (g *guard) find(text string) string {
 	if len(text) > g.MaxBytes {
-		return "too long to be looked at"
+		return "too long to check"
 	}
 	forms, complete := disguise.Forms(text)
 	for _, form := range forms {

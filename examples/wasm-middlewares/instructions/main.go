@@ -28,9 +28,9 @@ func newInstructor() *instructor {
 
 type instructor struct {
 	Global       string            `json:"global" doc:"a text for all agents, in front of their own instruction"`
-	Agents       map[string]string `json:"agents" doc:"a text for the agent of that name, behind its own instruction"`
+	Agents       map[string]string `json:"agents" doc:"text for the agent of that name, appended to its instruction"`
 	Files        map[string]string `json:"files" doc:"texts of files, by their paths, with / between folders"`
-	Load         []string          `json:"load" doc:"paths of files for the instruction, such as AGENTS.md; what they import with @path is loaded too"`
+	Load         []string          `json:"load" doc:"paths of files for the instruction, such as AGENTS.md; files that they import with @path are loaded, too"`
 	Skills       []string          `json:"skills" doc:"paths of skills, such as skills/invoices/SKILL.md"`
 	ReadTool     string            `json:"read_tool" doc:"a tool of the agent that reads the files that are not in files; needs the grant tool:NAME"`
 	ReadArgument string            `json:"read_argument" doc:"the argument of that tool that is the path"`

@@ -102,7 +102,7 @@ func (l *limits) reached(ctx *middleware.Context) (last, over *hit, err error) {
 func (l *limits) priced(model string) error {
 	for _, p := range l.periods {
 		if p.Money > 0 && l.price(model) == nil {
-			return &abi.Error{Code: abi.CodeLimit, Message: "money is limited, and prices say nothing of model " + model}
+			return &abi.Error{Code: abi.CodeLimit, Message: "money is limited, but prices has no entry for model " + model}
 		}
 	}
 	return nil

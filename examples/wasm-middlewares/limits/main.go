@@ -35,7 +35,7 @@ type limits struct {
 	Day         amounts          `json:"day" doc:"what all runs of a day (UTC) may use together; needs the grant store"`
 	Prices      map[string]price `json:"prices" doc:"by the name of a model, * for any characters: what a million tokens cost"`
 	OnLimit     string           `json:"on_limit" doc:"when model calls, tokens or money are used up: answer (one more model call, without tools), stop or error"`
-	OnToolLimit string           `json:"on_tool_limit" doc:"when tool calls are used up: refuse (the model is told), answer (and its next call is without tools) or stop"`
+	OnToolLimit string           `json:"on_tool_limit" doc:"the behavior when tool calls are used up: refuse (with a message to the model), answer (the next model call has no tools) or stop"`
 
 	periods []*period
 	models  []string // the patterns of Prices, longest first
@@ -108,7 +108,7 @@ func (p *period) check(priced bool) error {
 	case p.ModelCalls < 0 || p.ToolCalls < 0 || p.Tokens < 0 || !good(p.Money):
 		return invalid("%s: limits are 0, for none, or above; money at most %d", p.name, int(maxMoney))
 	case p.Money > 0 && !priced:
-		return invalid("%s.money: say in prices what tokens cost", p.name)
+		return invalid("%s.money: needs prices, the cost of tokens", p.name)
 	}
 	for tool, n := range p.Tools {
 		if tool == "" || len(tool) > maxName || n < 0 {

@@ -178,7 +178,7 @@ func TestMoney(t *testing.T) {
 	}
 
 	b = newBench(t, object{"run": object{"money": 1}, "prices": object{"other": object{"input": 1}}})
-	require.Equal(t, "error: money is limited, and prices say nothing of model m-1", b.model())
+	require.Equal(t, "error: money is limited, but prices has no entry for model m-1", b.model())
 }
 
 func TestToolCalls(t *testing.T) {
@@ -268,7 +268,7 @@ func TestConfig(t *testing.T) {
 		"config: on_tool_limit: \"error\"": {"run": object{"tokens": 1}, "on_tool_limit": "error"},
 		"config: run: limits are 0":        {"run": object{"tokens": -1}},
 		"config: day: limits are 0":        {"day": object{"money": 1e9}},
-		"config: run.money: say in prices": {"run": object{"money": 1}},
+		"config: run.money: needs prices":  {"run": object{"money": 1}},
 		"config: day.tools.t: want":        {"day": object{"tools": object{"t": -1}}},
 		"config: prices.m: want":           {"run": object{"tokens": 1}, "prices": object{"m": object{"input": -1}}},
 		"config: unknown key run.token":    {"run": object{"token": 1}},

@@ -38,7 +38,7 @@ type patcher struct {
 	Template         string `json:"template" doc:"a text of one's own, with {name} and {id} of the call"`
 	RemoveOrphans    bool   `json:"remove_orphan_results" doc:"remove results whose call is not in the assistant's message right before them"`
 	RemoveDuplicates bool   `json:"remove_duplicate_results" doc:"remove all results of a call but the first"`
-	Strict           bool   `json:"strict" doc:"mend nothing: a conversation with missing, orphaned or duplicate results, or with calls without an id, fails the run"`
+	Strict           bool   `json:"strict" doc:"repair nothing: a conversation with missing, orphaned or duplicate results, or with calls without an id, fails the run"`
 }
 
 // Configure rejects unknown languages, and options that contradict strict.
@@ -48,7 +48,7 @@ func (p *patcher) Configure(*middleware.Context) error {
 	}
 	if p.Strict && (p.RemoveOrphans || p.RemoveDuplicates) {
 		return invalid(
-			"config: strict mends nothing, and remove_orphan_results and remove_duplicate_results do; set one or the other",
+			"config: strict repairs nothing, so remove_orphan_results and remove_duplicate_results cannot be set with it",
 		)
 	}
 	if p.Template == "" {

@@ -225,7 +225,7 @@ func TestConfig(t *testing.T) {
 	require.ErrorContains(
 		t,
 		h.Configure(map[string]any{"strict": true, "remove_orphan_results": true}),
-		"config: strict mends nothing",
+		"config: strict repairs nothing",
 	)
 	require.ErrorContains(t, h.Configure(map[string]any{"lang": "en"}), "lang")
 }

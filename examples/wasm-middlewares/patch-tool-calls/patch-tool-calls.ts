@@ -34,7 +34,7 @@ export default defineMiddleware<Config>({
 			remove_duplicate_results: { type: "boolean", description: "remove all results of a call but the first" },
 			strict: {
 				type: "boolean",
-				description: "mend nothing: a conversation with missing, orphaned or duplicate results, or with calls without an id, fails the run",
+				description: "repair nothing: a conversation with missing, orphaned or duplicate results, or with calls without an id, fails the run",
 			},
 		},
 	},
@@ -47,7 +47,7 @@ export default defineMiddleware<Config>({
 		}
 		if (strict && (remove_orphan_results || remove_duplicate_results)) {
 			throw new HookError(
-				"config: strict mends nothing, and remove_orphan_results and remove_duplicate_results do; set one or the other", "invalid");
+				"config: strict repairs nothing, so remove_orphan_results and remove_duplicate_results cannot be set with it", "invalid");
 		}
 		template = own || text;
 	},

@@ -201,7 +201,7 @@ func (p *planner) mayBecome(l *list, t *task, before string) error {
 		)
 	}
 	if n := l.count(inProgress); t.Status == inProgress && p.MaxInProgress > 0 && n > p.MaxInProgress {
-		return middleware.Errorf("%d tasks may be in progress at once, and so many are; complete one first", p.MaxInProgress)
+		return middleware.Errorf("%d tasks are in progress, which is the limit; complete one first", p.MaxInProgress)
 	}
 	return nil
 }

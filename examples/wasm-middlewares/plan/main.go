@@ -33,8 +33,8 @@ func noted(ctx *middleware.Context) middleware.Local[list] {
 
 type planner struct {
 	Prefix        string `json:"prefix" doc:"what the names of the tools begin with"`
-	MaxTasks      int    `json:"max_tasks" doc:"how many tasks there may be at once"`
-	MaxInProgress int    `json:"max_in_progress" doc:"how many tasks may be in progress at once; 0: any number"`
+	MaxTasks      int    `json:"max_tasks" doc:"the maximum number of tasks"`
+	MaxInProgress int    `json:"max_in_progress" doc:"the maximum number of tasks in progress; 0: no limit"`
 	RemindAfter   int    `json:"remind_after" doc:"remind the model of open tasks when it has not changed the list for so many steps; 0: never"`
 	Instruction   string `json:"instruction" doc:"a text for the instruction, {prefix} standing for the prefix"`
 
@@ -50,8 +50,8 @@ func (p *planner) Configure(*middleware.Context) error {
 		return invalid("max_in_progress and remind_after are not below 0")
 	}
 	p.tools = []middleware.Tool{
-		middleware.NewTool(p.Prefix+"add", "Adds tasks to the to-do list, behind those that are there.", p.add),
-		middleware.NewTool(p.Prefix+"update", "Changes a task of the to-do list. What is left out stays as it is.", p.update),
+		middleware.NewTool(p.Prefix+"add", "Appends tasks to the to-do list.", p.add),
+		middleware.NewTool(p.Prefix+"update", "Changes a task of the to-do list. Omitted fields are unchanged.", p.update),
 		middleware.NewTool(p.Prefix+"list", "Shows the to-do list, or all that is known of one task.", p.list),
 	}
 	p.tools[2].Idempotent = true

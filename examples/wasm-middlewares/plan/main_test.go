@@ -129,7 +129,7 @@ func TestRefuses(t *testing.T) {
 	}
 	works(t, h, "update", `{"id":1,"status":"in_progress"}`)
 	works(t, h, "update", `{"id":2,"after":[]}`)
-	refuses(t, h, "update", `{"id":2,"status":"in_progress"}`, "1 tasks may be in progress at once")
+	refuses(t, h, "update", `{"id":2,"status":"in_progress"}`, "1 tasks are in progress, which is the limit")
 	_, err := h.CallTool(abi.CallToolInput{Call: abi.Call{Name: "other"}})
 	require.ErrorContains(t, err, `there is no tool "other"`)
 }

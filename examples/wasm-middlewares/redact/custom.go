@@ -39,7 +39,7 @@ func newCustom(pattern string) (*custom, error) {
 		return nil, err
 	}
 	if len(program.Inst) > maxProgram {
-		return nil, errors.New("it is too large; look for less, or repeat less")
+		return nil, errors.New("it is too large; use a shorter expression, or fewer repetitions")
 	}
 	return &custom{re, program}, nil
 }

@@ -73,7 +73,7 @@ func newScanner(r *redact) (scanner, error) {
 
 func (s *scanner) add(r *redact, at, name string, d detector) error {
 	if slices.ContainsFunc(s.kinds, func(k *kind) bool { return k.name == name }) {
-		return invalid("%s: %s stands there twice", at, name)
+		return invalid("%s: %s is duplicated", at, name)
 	}
 	strategy, where := r.Strategy, "strategy"
 	if own, ok := r.Strategies[name]; ok {

@@ -32,7 +32,7 @@ func newRedact() *redact {
 type redact struct {
 	Detect     []string          `json:"detect" doc:"which of email, credit_card, ip, iban to look for"`
 	Patterns   []*pattern        `json:"patterns" doc:"what else to look for"`
-	Strategy   string            `json:"strategy" doc:"what stands in the place of a find: redact, mask, hash, token; or block, which refuses what it stands in"`
+	Strategy   string            `json:"strategy" doc:"the replacement of a match: redact, mask, hash or token; block rejects the text instead"`
 	Strategies map[string]string `json:"strategies" doc:"another strategy for some kinds, by their names"`
 	Salt       string            `json:"salt" doc:"the key of hashes: without it, short values can be guessed"`
 
@@ -43,8 +43,8 @@ type redact struct {
 	ToolResults   bool `json:"tool_results" doc:"hide in what tools answer"`
 	ToolArguments bool `json:"tool_arguments" doc:"hide in the arguments that the model calls tools with"`
 
-	RestoreArguments bool `json:"restore_arguments" doc:"with token: a tool gets what the tokens in its arguments stand for"`
-	RestoreOutput    bool `json:"restore_output" doc:"with token: the user gets what the tokens in an answer stand for"`
+	RestoreArguments bool `json:"restore_arguments" doc:"with token: tokens in the arguments of a tool call are replaced by the original values"`
+	RestoreOutput    bool `json:"restore_output" doc:"with token: tokens in an answer to the user are replaced by the original values"`
 
 	labels  []string // labels of the kinds with tokens
 	blocks  bool     // some kind has the strategy block
@@ -172,7 +172,7 @@ func (r *redact) AfterModelRewriteState(ctx *middleware.Context, state *middlewa
 	if kind := r.scan.marked(m.Content.String() + m.ReasoningContent); kind != "" && r.Output &&
 		m.Role == abi.RoleAssistant {
 		return ctx.Stop(
-			middleware.Sprintf("The answer held data of the kind %s, which must not be said.", kind),
+			middleware.Sprintf("The answer contained data of the kind %s, which is not allowed.", kind),
 			"redact_blocked",
 		)
 	}

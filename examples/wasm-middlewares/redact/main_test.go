@@ -325,17 +325,17 @@ func TestConfig(t *testing.T) {
 	}
 	for want, config := range map[string]object{
 		`config: detect[1]: "phone" is not one of email`:            {"detect": []string{"email", "phone"}},
-		`config: detect[1]: email stands there twice`:               {"detect": []string{"email", "email"}},
+		`config: detect[1]: email is duplicated`:                    {"detect": []string{"email", "email"}},
 		`config: strategy: "stop" is not one of`:                    {"strategy": "stop"},
 		`config: strategies.ip: "x" is not one of`:                  {"strategies": object{"ip": "x"}},
 		`config: strategies.phone: no such kind`:                    {"strategies": object{"phone": "mask"}},
 		`config: patterns[1].name: want lower-case letters`:         pattern("Big", "x"),
 		`config: patterns[1].name: want lower-case`:                 pattern("email", "x"),
-		`config: patterns[1]: a stands there twice`:                 pattern("a", "x"),
+		`config: patterns[1]: a is duplicated`:                      pattern("a", "x"),
 		`config: patterns[1].pattern: error parsing regexp`:         pattern("b", "("),
 		`config: patterns[1].pattern: it matches the empty text`:    pattern("b", "x*"),
 		`config: patterns[1].pattern: say what to look for`:         pattern("b", ""),
-		`config: patterns[1].pattern: it is too large; look for le`: pattern("b", "(abcdefghij){300}"),
+		`config: patterns[1].pattern: it is too large; use a short`: pattern("b", "(abcdefghij){300}"),
 		`patterns[0].regex`:                                         {"patterns": []object{{"name": "a", "regex": "a"}}},
 	} {
 		h := middlewaretest.New(middleware.Options{}, newRedact())

@@ -185,7 +185,7 @@ export default defineMiddleware<Config>({
 const invalid = (what: string) => new HookError(`config: ${what}`, "invalid");
 
 function addKind(config: Config, at: string, name: string, detector: Detector) {
-	if (kinds.some((k) => k.name === name)) throw invalid(`${at}: ${name} stands there twice`);
+	if (kinds.some((k) => k.name === name)) throw invalid(`${at}: ${name} is duplicated`);
 	const own = Object.hasOwn(config.strategies ?? {}, name);
 	const strategy = (own ? config.strategies![name] : config.strategy) ?? "redact";
 	const [label, number] = [name.toUpperCase(), name === "credit_card" || name === "iban"];

@@ -26,7 +26,7 @@ func (r *reducer) cut(ctx *middleware.Context, call *middleware.ToolEnd) error {
 	if r.Keep != keepNone {
 		var err error
 		if id, err = r.save(ctx, call.Name, text); err != nil {
-			where = "The rest of it is lost, since it could not be kept: " + err.Error() + "."
+			where = "The rest of it is lost, because it could not be stored: " + err.Error() + "."
 			result["error"] = err.Error()
 		} else {
 			result["id"] = id
@@ -100,7 +100,7 @@ func (r *reducer) clear(ctx *middleware.Context, messages *middleware.Messages) 
 func (r *reducer) result(ctx *middleware.Context, cleared, frees int, err error) error {
 	data := map[string]any{"results": cleared, "tokens": frees}
 	if err != nil {
-		data["error"] = "others could not be kept, and stay: " + err.Error()
+		data["error"] = "others could not be stored, and remain: " + err.Error()
 	}
 	return ctx.Emit("cleared", data)
 }

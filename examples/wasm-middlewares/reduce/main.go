@@ -42,12 +42,12 @@ type reducer struct {
 	PreviewBytes int      `json:"preview_bytes" doc:"how much of a result that is cut stays, half of it from its begin and half from its end"`
 	ClearTokens  int      `json:"clear_tokens" doc:"old results are cleared when a request would have this many tokens; 0: never"`
 	KeepRounds   int      `json:"keep_rounds" doc:"the results of the last rounds of calls are not cleared"`
-	ClearAtLeast int      `json:"clear_at_least" doc:"nothing is cleared where it would free fewer tokens than this"`
-	Exclude      []string `json:"exclude" doc:"tools whose results stay as they are, * for any characters"`
-	Keep         string   `json:"keep" doc:"run: what is taken out is kept as long as the run; store: in the durable store, with the grant store; none: it is lost"`
-	KeepHours    int      `json:"keep_hours" doc:"how long the durable store keeps it; 0: for ever"`
+	ClearAtLeast int      `json:"clear_at_least" doc:"nothing is cleared if it would free fewer tokens than this"`
+	Exclude      []string `json:"exclude" doc:"names of tools whose results are not changed; * matches any characters"`
+	Keep         string   `json:"keep" doc:"where removed text is stored: run: for the duration of the run; store: in the durable store, which needs the grant store; none: not at all"`
+	KeepHours    int      `json:"keep_hours" doc:"the number of hours that the durable store keeps removed text; 0: forever"`
 	Tool         string   `json:"tool" doc:"the name of the tool that reads what was taken out"`
-	PageBytes    int      `json:"page_bytes" doc:"how much that tool says at once"`
+	PageBytes    int      `json:"page_bytes" doc:"the maximum size of one answer of that tool"`
 
 	read middleware.Tool
 }
@@ -59,7 +59,7 @@ func (r *reducer) Configure(*middleware.Context) error {
 		reason  string
 	}{
 		{r.MaxBytes < 0 || r.ClearTokens < 0 || r.ClearAtLeast < 0 || r.KeepHours < 0, "max_bytes, clear_tokens, clear_at_least and keep_hours are not below 0"},
-		{r.MaxBytes == 0 && r.ClearTokens == 0, "max_bytes and clear_tokens are both 0: nothing would ever be done"},
+		{r.MaxBytes == 0 && r.ClearTokens == 0, "max_bytes and clear_tokens are both 0: the module would do nothing"},
 		{r.MaxBytes > 0 && (r.PreviewBytes < 0 || r.PreviewBytes > r.MaxBytes), middleware.Sprintf("preview_bytes: %d is not 0 to max_bytes, %d", r.PreviewBytes, r.MaxBytes)},
 		{r.KeepRounds < 1, "keep_rounds: at least 1: the model has not seen the last results yet"},
 		{

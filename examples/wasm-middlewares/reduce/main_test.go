@@ -155,15 +155,15 @@ func TestReadRefuses(t *testing.T) {
 	b := newBench(t, map[string]any{"max_bytes": 10, "preview_bytes": 0})
 	b.ran(t, abi.Call{Name: "read"}, abi.TextResult(strings.Repeat("x", 30)))
 	for want, args := range map[string]map[string]any{
-		"nothing is kept under the id \"r2\"":           {"id": "r2"},
-		"nothing is kept under the id \"../saved\"":     {"id": "../saved"},
-		"id: the id of a result":                        {"id": strings.Repeat("x", 300)},
-		"from: 30 is not 0 to 29":                       {"id": "r1", "from": 30},
-		"from: -1 is not 0 to 29":                       {"id": "r1", "from": -1},
-		"arguments of read_result: unknown: to":         {"id": "r1", "to": 1},
-		"arguments of read_result: from: ":              {"id": "r1", "from": "x"},
-		"arguments of read_result: from: 1.5":           {"id": "r1", "from": 1.5},
-		"nothing is kept under the id \"r1/0\"; it may": {"id": "r1/0"},
+		"no text is stored under the id \"r2\"":           {"id": "r2"},
+		"no text is stored under the id \"../saved\"":     {"id": "../saved"},
+		"id: the id of a result":                          {"id": strings.Repeat("x", 300)},
+		"from: 30 is not 0 to 29":                         {"id": "r1", "from": 30},
+		"from: -1 is not 0 to 29":                         {"id": "r1", "from": -1},
+		"arguments of read_result: unknown: to":           {"id": "r1", "to": 1},
+		"arguments of read_result: from: ":                {"id": "r1", "from": "x"},
+		"arguments of read_result: from: 1.5":             {"id": "r1", "from": 1.5},
+		"no text is stored under the id \"r1/0\"; it may": {"id": "r1/0"},
 	} {
 		res, err := b.CallTool(abi.CallToolInput{Call: abi.Call{Name: "read_result", Arguments: must(json.Marshal(args))}})
 		require.NoError(t, err)
@@ -185,7 +185,11 @@ func TestNotKept(t *testing.T) {
 	b := newBench(t, map[string]any{"max_bytes": 70, "preview_bytes": 0, "keep": "store"})
 	b.NoStore = true
 	text := b.ran(t, abi.Call{Name: "read"}, abi.TextResult(strings.Repeat("z", 9000))).Content.String()
-	require.Contains(t, text, "The rest of it is lost, since it could not be kept: store is not granted to this entry.")
+	require.Contains(
+		t,
+		text,
+		"The rest of it is lost, because it could not be stored: store is not granted to this entry.",
+	)
 	require.Contains(t, string(b.Events[0].Data), `"error":"store is not granted`)
 
 	b = newBench(t, map[string]any{"max_bytes": 70, "preview_bytes": 0, "keep": "none"})
@@ -318,7 +322,7 @@ func TestClearNotKept(t *testing.T) {
 	b.SetMessages(rounds(8, long)...)
 	before := b.Messages()
 	require.Equal(t, before, b.step(t))
-	require.Contains(t, string(b.Events[0].Data), "others could not be kept, and stay")
+	require.Contains(t, string(b.Events[0].Data), "others could not be stored, and remain")
 
 	b = newBench(t, map[string]any{"clear_tokens": 500, "keep": "none", "keep_rounds": 7})
 	b.SetMessages(rounds(8, long)...)

@@ -47,7 +47,7 @@ func (r *reducer) answer(ctx *middleware.Context, args readArgs) (*abi.Result, e
 		}
 	}
 	if !ok || about.Bytes == 0 {
-		return abi.ErrorResult(middleware.Sprintf("nothing is kept under the id %q; it may be too old", args.ID)), nil
+		return abi.ErrorResult(middleware.Sprintf("no text is stored under the id %q; it may have expired", args.ID)), nil
 	}
 	if args.From < 0 || args.From >= about.Bytes {
 		return abi.ErrorResult(middleware.Sprintf("from: %d is not 0 to %d", args.From, about.Bytes-1)), nil

@@ -31,7 +31,7 @@ const (
 )
 
 type retry struct {
-	Tools    []string `json:"tools" doc:"names of the tools that may be called again, * for any characters; without it, all that say they are idempotent"`
+	Tools    []string `json:"tools" doc:"names of the tools that may be called again, * matches any characters; defaults to all tools declared idempotent"`
 	Attempts int      `json:"attempts" doc:"how often a call is tried, the first time included, 1 to 10"`
 	When     string   `json:"when" doc:"transient: after failures that may pass; any: after all but those that cannot"`
 	Match    []string `json:"match" doc:"regular expressions (RE2): an error text in which one matches is transient, too"`
@@ -51,7 +51,7 @@ func (r *retry) Configure(*middleware.Context) error {
 	case r.Pause < 0 || r.MaxPause < r.Pause || r.MaxPause > 24*3600:
 		return invalid("pause: want seconds from 0, and max_pause not below it, and at most a day")
 	case r.Attempts == 1 && r.Pause == 0:
-		return invalid("attempts: 1 and no pause: there is nothing to do")
+		return invalid("attempts is 1 and there is no pause: the module would do nothing")
 	}
 	r.match = nil
 	for i, pattern := range r.Match {

@@ -174,11 +174,11 @@ func TestText(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for want, config := range map[string]object{
-		"attempts: 0 is not 1 to 10":   {"attempts": 0},
-		"attempts: 1 and no pause":     {"attempts": 1, "pause": 0},
-		`when: "x" is not one of`:      {"when": "x"},
-		"pause: want seconds":          {"pause": 100},
-		"match[1]: want a regular exp": {"match": []string{"a", "("}},
+		"attempts: 0 is not 1 to 10":          {"attempts": 0},
+		"attempts is 1 and there is no pause": {"attempts": 1, "pause": 0},
+		`when: "x" is not one of`:             {"when": "x"},
+		"pause: want seconds":                 {"pause": 100},
+		"match[1]: want a regular exp":        {"match": []string{"a", "("}},
 	} {
 		h := middlewaretest.New(middleware.Options{}, newRetry())
 		require.ErrorContains(t, h.Configure(config), want)

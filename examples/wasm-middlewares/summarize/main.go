@@ -40,12 +40,12 @@ type summarizer struct {
 	Messages      int      `json:"messages" doc:"summarize when there are more messages than this; 0: their number does not matter"`
 	Tokens        int      `json:"tokens" doc:"summarize when a request would have more tokens than this; 0: three quarters of the window if messages is not set either, else their number does not matter"`
 	Window        int      `json:"window" doc:"how many tokens the window of the model that summarizes has"`
-	Keep          int      `json:"keep" doc:"how many of the last messages stay as they are, at least 1"`
+	Keep          int      `json:"keep" doc:"the number of last messages that are not changed, at least 1"`
 	SummaryTokens int      `json:"summary_tokens" doc:"a longer summary is shortened"`
 	UserTokens    int      `json:"user_tokens" doc:"for what the user wrote in the older part, word for word, the newest first"`
 	Models        []string `json:"models" doc:"who is asked for the summary, the next when one fails; without it the agent's model"`
 	Retries       int      `json:"retries" doc:"how often each model is asked once more when it fails, at most 5"`
-	OnFailure     string   `json:"on_failure" doc:"keep: go on with the whole conversation; cut: drop the older part but for what the user wrote; fail: end the run"`
+	OnFailure     string   `json:"on_failure" doc:"keep: continue with the whole conversation; cut: drop the older part except the user's messages; fail: end the run"`
 	Instruction   string   `json:"instruction" doc:"a text of one's own for the model that summarizes"`
 }
 
@@ -56,10 +56,10 @@ func (s *summarizer) Configure(*middleware.Context) error {
 		reason  string
 	}{
 		{s.Messages < 0 || s.Tokens < 0, "messages and tokens are numbers above 0, or left out"},
-		{s.Window < 2000, middleware.Sprintf("window: %d tokens are too few to summarize in; at least 2000", s.Window)},
-		{s.Tokens > 0 && s.Tokens < 1000, middleware.Sprintf("tokens: %d are too few for a summary and what stays; at least 1000", s.Tokens)},
+		{s.Window < 2000, middleware.Sprintf("window: %d tokens are too few for a summary; want at least 2000", s.Window)},
+		{s.Tokens > 0 && s.Tokens < 1000, middleware.Sprintf("tokens: %d are too few for a summary and the remaining messages; want at least 1000", s.Tokens)},
 		{s.Tokens > s.Window, middleware.Sprintf("tokens: %d is above the window of %d", s.Tokens, s.Window)},
-		{s.Keep < 1, "keep: at least 1, the message that is to be answered"},
+		{s.Keep < 1, "keep: want at least 1, the message to be answered"},
 		{s.Messages > 0 && s.Keep >= s.Messages, middleware.Sprintf("keep: %d of %d messages leaves nothing to summarize; set keep below messages", s.Keep, s.Messages)},
 		{s.SummaryTokens < 50 || s.UserTokens < 0, "summary_tokens is at least 50, and user_tokens not below 0"},
 		{s.Retries < 0 || s.Retries > 5, middleware.Sprintf("retries: %d is not 0 to 5", s.Retries)},

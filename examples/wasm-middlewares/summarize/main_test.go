@@ -391,7 +391,7 @@ func TestConfig(t *testing.T) {
 		"window: 100 tokens":                      {"window": 100},
 		"tokens: 10 are too few":                  {"tokens": 10},
 		"tokens: 200000 is above the window":      {"tokens": 200_000},
-		"keep: at least 1":                        {"keep": 0},
+		"keep: want at least 1":                   {"keep": 0},
 		"keep: 6 of 5 messages leaves":            {"messages": 5},
 		"summary_tokens is at least 50":           {"summary_tokens": 1},
 		"retries: 6 is not":                       {"retries": 6},

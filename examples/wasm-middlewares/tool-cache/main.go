@@ -32,12 +32,12 @@ func newCache() *cache { return &cache{MaxBytes: 64 << 10} }
 const maxTTL = 365 * 24 * 3600
 
 type cache struct {
-	Tools    []string `json:"tools" doc:"names of the tools whose answers are kept, * for any characters; without it, all that say they are idempotent"`
-	Forget   []string `json:"forget" doc:"tools after whose calls all answers are forgotten: those that write what the others read"`
-	TTL      int64    `json:"ttl" doc:"for how many seconds an answer is kept; 0: as long as the run"`
-	Durable  bool     `json:"durable" doc:"keep answers for other runs, too; needs ttl, and the grant store"`
+	Tools    []string `json:"tools" doc:"names of the tools whose answers are cached, * matches any characters; defaults to all tools declared idempotent"`
+	Forget   []string `json:"forget" doc:"tools whose calls clear the cache: those that write what the others read"`
+	TTL      int64    `json:"ttl" doc:"the number of seconds that an answer is cached; 0: for the duration of the run"`
+	Durable  bool     `json:"durable" doc:"cache answers for other runs, too; needs ttl, and the grant store"`
 	By       []string `json:"by" doc:"keys of the run's metadata whose values must be the same, too, for example the user's"`
-	MaxBytes int      `json:"max_bytes" doc:"a larger answer is not kept"`
+	MaxBytes int      `json:"max_bytes" doc:"larger answers are not cached"`
 
 	resultCache resultCache
 }
@@ -46,11 +46,11 @@ type cache struct {
 func (c *cache) Configure(*middleware.Context) error {
 	switch {
 	case c.MaxBytes <= 0:
-		return invalid("max_bytes: %d is not above 0; leave the module out to keep nothing", c.MaxBytes)
+		return invalid("max_bytes: %d is not above 0; remove the module to cache nothing", c.MaxBytes)
 	case c.TTL < 0 || c.TTL > maxTTL:
 		return invalid("ttl: %d is not a number of seconds from 0 to %d, a year", c.TTL, maxTTL)
 	case c.Durable && c.TTL == 0:
-		return invalid("ttl: say for how many seconds an answer is good; durable ones would be kept for ever")
+		return invalid("ttl: want the lifetime of answers in seconds; durable answers would otherwise be stored forever")
 	}
 	c.resultCache = runCache{}
 	if c.Durable {
@@ -73,7 +73,7 @@ func (c *cache) WrapToolCall(
 	if names.Match(c.Forget, call.Name) {
 		result, failed := next(nil)
 		if err := c.resultCache.clear(ctx); err != nil {
-			ctx.Warnf("after %s the answers that are kept could not be forgotten: %v", call.Name, err)
+			ctx.Warnf("after %s, the cached answers could not be cleared: %v", call.Name, err)
 		}
 		return result, failed
 	}
@@ -101,7 +101,7 @@ func (c *cache) WrapToolCall(
 		// Save at once, unless a concurrent call was faster. A result that does not fit is
 		// not cached.
 		if err := c.resultCache.save(ctx, key, cached{raw, ctx.Run.NowMS}, version); err != nil {
-			ctx.Debugf("the answer of %s is not kept: %v", call.Name, err)
+			ctx.Debugf("the answer of %s is not cached: %v", call.Name, err)
 		}
 	}
 	return result, nil

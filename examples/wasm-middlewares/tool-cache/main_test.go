@@ -186,7 +186,7 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	require.ErrorContains(t, b.Configure(map[string]any{"max_bytes": 0}), "config: max_bytes: 0 is not above 0")
-	require.ErrorContains(t, b.Configure(map[string]any{"durable": true}), "config: ttl: say for how many seconds")
+	require.ErrorContains(t, b.Configure(map[string]any{"durable": true}), "config: ttl: want the lifetime of answers")
 	require.ErrorContains(t, b.Configure(map[string]any{"ttl": -1}), "config: ttl: -1 is not a number of seconds")
 	require.ErrorContains(t, b.Configure(map[string]any{"tool": []string{"x"}}), "tool")
 }

@@ -28,7 +28,7 @@ func (c *condition) compile(at string) (err error) {
 		return invalid("%s.path: %q has an empty key; want keys separated by single dots", at, c.Path)
 	}
 	if c.Pattern == "" {
-		return invalid("%s.pattern: say what the value must match; . is anything but nothing", at)
+		return invalid("%s.pattern: want a pattern for the value; . matches any value that is not empty", at)
 	}
 	if c.pattern, err = regexp.Compile(c.Pattern); err != nil {
 		return invalid("%s.pattern: %v", at, err)

@@ -34,16 +34,16 @@ const (
 type policy struct {
 	Rules   []*rule `json:"rules" doc:"the strictest of those that match a call counts"`
 	Default string  `json:"default" doc:"what becomes of a call that no rule matches: allow, ask or deny"`
-	Decode  bool    `json:"decode" doc:"rules that deny or ask also match what a value says in base64, escapes, JSON inside a string, look-alike letters"`
+	Decode  bool    `json:"decode" doc:"rules that deny or ask also match text that a value hides in base64, escapes, JSON inside a string, or look-alike letters"`
 }
 
 // A rule matches a call of one of its tools whose arguments meet all its
 // conditions.
 type rule struct {
-	Tools     []string     `json:"tools" doc:"names of tools; * stands for any characters"`
+	Tools     []string     `json:"tools" doc:"names of tools; * matches any characters"`
 	Arguments []*condition `json:"arguments" doc:"all of them must hold"`
 	Action    string       `json:"action" doc:"allow, ask or deny"`
-	Message   string       `json:"message" doc:"what the model is told of a call that this rule denies, or the person who is asked"`
+	Message   string       `json:"message" doc:"the message about a call that this rule denies, for the model, or that it asks about, for the person"`
 }
 
 // Configure validates the rules and compiles their patterns.
@@ -60,7 +60,7 @@ func (p *policy) Configure(*middleware.Context) error {
 			return err
 		}
 		if r.Action == allow && p.Default == allow {
-			return invalid("%s.action: allow says nothing where the default is allow; set default to deny or ask", at)
+			return invalid("%s.action: allow has no effect if the default is allow; set default to deny or ask", at)
 		}
 	}
 	return nil
@@ -110,7 +110,7 @@ func (p *policy) GateTool(_ *middleware.Context, call *middleware.Call) (middlew
 		matches, sure := r.matches(call.Name, arguments, p.Decode)
 		if !sure {
 			return middleware.Deny(
-				middleware.Sprintf("The policy cannot see through the arguments of %s: too much is encoded in them.", call.Name),
+				middleware.Sprintf("The policy cannot check the arguments of %s: they contain too much encoded text.", call.Name),
 			), nil
 		}
 		if matches {

@@ -190,7 +190,7 @@ func TestTooMuchEncoded(t *testing.T) {
 	answer, err := h.GateTool(in)
 	require.NoError(t, err)
 	require.Equal(t, "deny", answer.Decision)
-	require.Contains(t, answer.Message, "cannot see through")
+	require.Contains(t, answer.Message, "cannot check the arguments")
 	require.NoError(t, h.Configure(rules(on("deny", "other", "q", "drop"))))
 	answer, err = h.GateTool(in)
 	require.NoError(t, err)
@@ -202,12 +202,12 @@ func TestConfig(t *testing.T) {
 	for want, config := range map[string]any{
 		`config: default: "no" is not one of allow, ask, deny`:            object{"default": "no"},
 		`config: rules[1].action: "block" is not one of allow, ask, deny`: rules(on("deny", "t"), on("block", "t")),
-		"config: rules[0].action: allow says nothing where":               rules(on("allow", "t")),
+		"config: rules[0].action: allow has no effect if":                 rules(on("allow", "t")),
 		"config: rules[0].tools: name at least one tool":                  rules(object{"action": "deny"}),
 		"config: rules[0].tools[0]: a tool's name is never empty":         rules(on("deny", "")),
 		"config: rules[0]: want an object":                                object{"rules": []any{nil}},
 		"config: rules[0].arguments[1].pattern: error parsing regexp":     rules(on("deny", "t", "a", "x", "b", "(")),
-		"config: rules[0].arguments[0].pattern: say what":                 rules(on("deny", "t", "a", "")),
+		"config: rules[0].arguments[0].pattern: want a pattern":           rules(on("deny", "t", "a", "")),
 		`config: rules[0].arguments[0].path: "a..b" has an empty key`:     rules(on("deny", "t", "a..b", "x")),
 		"rules[0].actoin": rules(object{"tools": []string{"t"}, "actoin": "deny"}),
 		"rules[0].tools":  rules(object{"tools": "t", "action": "deny"}),

@@ -50,7 +50,7 @@ export default defineMiddleware<Config>({
 					type: "object",
 					additionalProperties: false,
 					properties: {
-						tools: { type: "array", items: { type: "string" }, description: "names of tools; * stands for any characters" },
+						tools: { type: "array", items: { type: "string" }, description: "names of tools; * matches any characters" },
 						arguments: {
 							type: "array",
 							description: "all of them must hold",
@@ -68,14 +68,14 @@ export default defineMiddleware<Config>({
 							},
 						},
 						action: { type: "string", description: "allow, ask or deny" },
-						message: { type: "string", description: "what the model is told of a call that this rule denies, or the person who is asked" },
+						message: { type: "string", description: "the message about a call that this rule denies, for the model, or that it asks about, for the person" },
 					},
 				},
 			},
 			default: { type: "string", description: "what becomes of a call that no rule matches: allow, ask or deny" },
 			decode: {
 				type: "boolean",
-				description: "rules that deny or ask also match what a value says in base64, escapes, JSON inside a string, look-alike letters",
+				description: "rules that deny or ask also match text that a value hides in base64, escapes, JSON inside a string, or look-alike letters",
 			},
 		},
 	},
@@ -86,7 +86,7 @@ export default defineMiddleware<Config>({
 		conditions = (config.rules ?? []).map((rule, i) => {
 			const compiled = compileRule(rule, `rules[${i}]`);
 			if (rule.action === "allow" && otherwise === "allow") {
-				throw invalid(`rules[${i}].action: allow says nothing where the default is allow; set default to deny or ask`);
+				throw invalid(`rules[${i}].action: allow has no effect if the default is allow; set default to deny or ask`);
 			}
 			return compiled;
 		});
@@ -107,7 +107,7 @@ export default defineMiddleware<Config>({
 			if (strictest !== undefined && actions.indexOf(rule.action!) <= actions.indexOf(strictest.action!)) continue;
 			const matching = matches(rule, conditions[i]!, call.name, args, config.decode ?? true);
 			if (matching === undefined) {
-				return deny(`The policy cannot see through the arguments of ${call.name}: too much is encoded in them.`);
+				return deny(`The policy cannot check the arguments of ${call.name}: they contain too much encoded text.`);
 			}
 			if (matching) [strictest, by] = [rule, i];
 		}
@@ -126,7 +126,7 @@ function compileRule(rule: Rule, at: string): Condition[] {
 		const where = `${at}.arguments[${j}]`;
 		const keys = path === "" ? [] : path.split(".");
 		if (keys.includes("")) throw invalid(`${where}.path: ${JSON.stringify(path)} has an empty key; want keys separated by single dots`);
-		if (pattern === "") throw invalid(`${where}.pattern: say what the value must match; . is anything but nothing`);
+		if (pattern === "") throw invalid(`${where}.pattern: want a pattern for the value; . matches any value that is not empty`);
 		try {
 			return { keys, pattern: compile(pattern) };
 		} catch (e) {

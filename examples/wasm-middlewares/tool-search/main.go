@@ -31,7 +31,7 @@ type searcher struct {
 	Hide       []string `json:"hide" doc:"tools that are hidden until they are found, * for any characters"`
 	Show       []string `json:"show" doc:"tools that are not hidden, though hide names them"`
 	Tool       string   `json:"tool" doc:"the name of the tool that searches"`
-	MaxResults int      `json:"max_results" doc:"how many tools a search finds at most, if the model does not say so"`
+	MaxResults int      `json:"max_results" doc:"the maximum number of tools that a search finds, if the model does not set it"`
 	ListNames  bool     `json:"list_names" doc:"tell the model the names of the hidden tools, in the instruction"`
 
 	search middleware.Tool

@@ -54,7 +54,7 @@ func TestSearch(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 	_, err = search(tools, "  ", 5)
-	require.ErrorContains(t, err, "query: say what to look for")
+	require.ErrorContains(t, err, "query: want words to search for")
 }
 
 func TestScore(t *testing.T) {

@@ -54,7 +54,7 @@ func search(list []entry, query string, limit int) ([]string, error) {
 	}
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 {
-		return nil, middleware.Errorf("query: say what to look for, or select:name")
+		return nil, middleware.Errorf("query: want words to search for, or select:name")
 	}
 	type scored struct {
 		name  string

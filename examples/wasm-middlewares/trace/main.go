@@ -51,9 +51,9 @@ const (
 type tracer struct {
 	Format     string `json:"format" doc:"otlp: JSON, in the form of OpenTelemetry's spans and log records; text: for people"`
 	Level      string `json:"level" doc:"the least important lines to write: debug, info, warn or error"`
-	Content    bool   `json:"content" doc:"write what was said, too: answers, arguments, results, messages of errors, data of events"`
+	Content    bool   `json:"content" doc:"write contents, too: answers, arguments, results, error messages, data of events"`
 	MaxContent int    `json:"max_content" doc:"of each text, how many bytes are written at most, 1 to 3000"`
-	Times      bool   `json:"times" doc:"with text: say when and how long; without it the lines of two equal runs are equal"`
+	Times      bool   `json:"times" doc:"with text: include times and durations; without them, the lines of two equal runs are equal"`
 
 	minimum int
 }

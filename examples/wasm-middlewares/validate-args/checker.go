@@ -42,7 +42,7 @@ func (c *checker) end(reason string) {
 // spend consumes steps, and reports whether any are left.
 func (c *checker) spend(steps int) bool {
 	if c.left -= steps; c.left <= 0 {
-		c.end("they are too large for their schema, or it is")
+		c.end("they, or their schema, are too large")
 	}
 	return c.left > 0
 }
@@ -361,7 +361,7 @@ func (c *checker) list(s map[string]any, value []any, at place) {
 		for i, item := range value {
 			key := c.canonical(item)
 			if seen[key] {
-				c.note(at.item(i), "%s stands there twice", show(item))
+				c.note(at.item(i), "%s is duplicated", show(item))
 			}
 			seen[key] = true
 		}

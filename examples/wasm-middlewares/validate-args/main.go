@@ -31,14 +31,14 @@ func (v *validate) declare() *middleware.Declaration {
 		Version:     "1.0.0",
 		Description: "Refuses tool calls whose arguments do not fit the tool's JSON Schema.",
 	})
-	d.Strings(&v.except, "except", "tools whose arguments are not looked at, by their names, * for any characters")
-	d.Bool(&v.closed, "closed", "objects of which the schema names the properties have no others, unless it says so")
+	d.Strings(&v.except, "except", "names of tools whose arguments are not checked; * matches any characters")
+	d.Bool(&v.closed, "closed", "reject properties that the schema does not name, unless it allows them")
 	d.Bool(
 		&v.strict,
 		"strict",
-		"refuse calls of tools of whose schema something cannot be applied; without it the rest counts, with a line in the log",
+		"reject calls of tools whose schema cannot be applied completely; without it, the rest is applied, with a line in the log",
 	)
-	d.Int(&v.maxErrors, "max_errors", "how many mistakes the model is told of at once, 1 to 100")
+	d.Int(&v.maxErrors, "max_errors", "the maximum number of mistakes reported to the model at once, 1 to 100")
 	d.Configure(v)
 	d.GateTool(v)
 	return d

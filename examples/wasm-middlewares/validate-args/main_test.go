@@ -56,7 +56,7 @@ func TestMistakes(t *testing.T) {
 		{`{"properties":{"a":{"multipleOf":0.1}}}`, `{"a":0.3}`, ""},
 		{`{"properties":{"a":{"multipleOf":5}}}`, `{"a":7}`, "- a: 7 is no multiple of 5"},
 		{`{"properties":{"a":{"items":{"type":"string"},"maxItems":2}}}`, `{"a":["x",1,"y"]}`, "- a: has 3 items, more than 2\n- a[1]: want string, got integer 1"},
-		{`{"properties":{"a":{"uniqueItems":true}}}`, `{"a":[1,2,1.0]}`, "- a[2]: 1.0 stands there twice"},
+		{`{"properties":{"a":{"uniqueItems":true}}}`, `{"a":[1,2,1.0]}`, "- a[2]: 1.0 is duplicated"},
 		{`{"properties":{"a":{"prefixItems":[{"type":"string"}],"items":false}}}`, `{"a":["x",1]}`, "- a[1]: is not allowed"},
 		{`{"properties":{"a":{"items":[{"type":"string"}],"additionalItems":{"type":"null"}}}}`, `{"a":["x",1]}`, "- a[1]: want null, got integer 1"},
 		{`{"properties":{"a":{"contains":{"type":"string"},"maxContains":1}}}`, `{"a":["x","y"]}`, "- a: has 2 items of a kind, more than 1"},

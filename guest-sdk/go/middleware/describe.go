@@ -92,7 +92,7 @@ func (m *Module) target() *part {
 		}
 		if found != nil {
 			panic(
-				"middleware: " + found.name() + " and " + p.name() + " both have a configuration; a module has one. Tag the fields of one of them `json:\"-\"`, or give it what it needs in code",
+				"middleware: " + found.name() + " and " + p.name() + " both have a configuration, but a module has only one. Tag the fields of one of them `json:\"-\"`, or give it what it needs in code",
 			)
 		}
 		found = p

@@ -167,7 +167,7 @@ func TestRecordAndReplay(t *testing.T) {
 		require.EqualError(
 			t,
 			err,
-			path+": the recording is over: it has 3 interactions, and the agent asks the model once more; record the conversation again, or look for why it is longer",
+			path+": the recording has only 3 interactions, and the agent called the model once more; record the conversation again, or find out why it is longer",
 		)
 		var d *cassette.DivergedError
 		require.ErrorAs(t, err, &d)

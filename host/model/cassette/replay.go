@@ -103,7 +103,7 @@ func (r *Replay) take(req *model.Request) (*interaction, error) {
 		return nil, diverged(&DivergedError{
 			Cassette: c.name, Interaction: r.next + 1,
 			Message: fmt.Sprintf(
-				"%s: the recording is over: it has %d interactions, and the agent asks the model once more; record the conversation again, or look for why it is longer",
+				"%s: the recording has only %d interactions, and the agent called the model once more; record the conversation again, or find out why it is longer",
 				c.name,
 				c.Len(),
 			),

@@ -59,7 +59,7 @@ func split(m *abi.Message) (content abi.Content, moved []abi.Part) {
 		return m.Content, nil
 	}
 	list := strings.Join(kinds, ", ")
-	kept = append(kept, textPart(fmt.Sprintf("[%s: in the message behind the tool results]", list)))
+	kept = append(kept, textPart(fmt.Sprintf("[%s: in the message after the tool results]", list)))
 	head := fmt.Sprintf("[%s from the result of tool call %s", list, m.ToolCallID)
 	if m.Name != "" {
 		head += " of " + m.Name

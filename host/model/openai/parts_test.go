@@ -23,15 +23,15 @@ func TestCarry(t *testing.T) {
 			{"role":"tool","tool_call_id":"1","name":"shot","content":[{"type":"text","text":"here"},{"type":"image_url","image_url":{"url":"u"}}]},
 			{"role":"tool","tool_call_id":"2","content":"b"},
 			{"role":"assistant","content":"c"}]`, `[{"role":"assistant","content":null},
-			{"role":"tool","tool_call_id":"1","name":"shot","content":[{"type":"text","text":"here"},{"type":"text","text":"[image: in the message behind the tool results]"}]},
+			{"role":"tool","tool_call_id":"1","name":"shot","content":[{"type":"text","text":"here"},{"type":"text","text":"[image: in the message after the tool results]"}]},
 			{"role":"tool","tool_call_id":"2","content":"b"},
 			{"role":"user","content":[{"type":"text","text":"[image from the result of tool call 1 of shot]"},{"type":"image_url","image_url":{"url":"u"}}]},
 			{"role":"assistant","content":"c"}]`},
 		{"of several calls, at the end", `[
 			{"role":"tool","tool_call_id":"1","content":[{"type":"input_audio","input_audio":{"data":"d","format":"wav"}},{"type":"file","file":{"file_id":"f"}}]},
 			{"role":"tool","tool_call_id":"2","content":[{"type":"image_url","image_url":{"url":"u"}}]}]`, `[
-			{"role":"tool","tool_call_id":"1","content":[{"type":"text","text":"[audio, file: in the message behind the tool results]"}]},
-			{"role":"tool","tool_call_id":"2","content":[{"type":"text","text":"[image: in the message behind the tool results]"}]},
+			{"role":"tool","tool_call_id":"1","content":[{"type":"text","text":"[audio, file: in the message after the tool results]"}]},
+			{"role":"tool","tool_call_id":"2","content":[{"type":"text","text":"[image: in the message after the tool results]"}]},
 			{"role":"user","content":[{"type":"text","text":"[audio, file from the result of tool call 1]"},
 				{"type":"input_audio","input_audio":{"data":"d","format":"wav"}},{"type":"file","file":{"file_id":"f"}},
 				{"type":"text","text":"[image from the result of tool call 2]"},{"type":"image_url","image_url":{"url":"u"}}]}]`},

@@ -168,7 +168,7 @@ func (c *Client) hint(resp *http.Response, p problem, modelName string) string {
 			modelName,
 		)
 	case status == 429 && !p.retryable():
-		return "the account has nothing left to spend"
+		return "the account's quota is used up"
 	case status < 400:
 		if u, err := resp.Location(); err == nil {
 			u.User, u.RawQuery = nil, ""

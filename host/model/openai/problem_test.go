@@ -52,7 +52,7 @@ func TestFailures(t *testing.T) {
 		"409":                   {status: 409, retryable: true},
 		"429":                   {status: 429, header: map[string]string{"Retry-After": "7"}, body: `{"error":{"message":"slow down","type":"requests"}}`, want: []string{"429 Too Many Requests: slow down"}, retryable: true, after: 7 * time.Second},
 		"429 in milliseconds":   {status: 429, header: map[string]string{"Retry-After": "7", "Retry-After-Ms": "1500"}, retryable: true, after: 1500 * time.Millisecond},
-		"429 without money":     {status: 429, body: `{"error":{"message":"You exceeded your quota","type":"insufficient_quota","code":"insufficient_quota"}}`, want: []string{"nothing left to spend"}},
+		"429 without money":     {status: 429, body: `{"error":{"message":"You exceeded your quota","type":"insufficient_quota","code":"insufficient_quota"}}`, want: []string{"quota is used up"}},
 		"500":                   {status: 500, body: "oops\x00\xff\n" + strings.Repeat("x", 100_000), want: []string{"500 Internal Server Error: oops \ufffd xxx", "…"}, retryable: true},
 		"502":                   {status: 502, body: "<!DOCTYPE html>\n<h1>bad", want: []string{"502 Bad Gateway: an HTML page"}, retryable: true},
 		"529":                   {status: 529, want: []string{"answered 529"}, retryable: true},

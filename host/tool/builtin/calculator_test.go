@@ -94,7 +94,7 @@ func TestCalculatorRefuses(t *testing.T) {
 		"5!":                      `"!" was not expected`,
 		"1\x00":                   `was not expected`,
 		"sin(1)":                  `"sin" is not known; there are pi, abs, sqrt`,
-		"abs":                     "a ( is missing behind abs",
+		"abs":                     "a ( is missing after abs",
 		"abs()":                   `a number is missing before ")"`,
 		"abs(1, 2)":               "abs takes one argument, not 2",
 		"abs(1 2)":                `an operator is missing before "2)"`,

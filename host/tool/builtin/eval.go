@@ -264,7 +264,7 @@ func (p *parser) name() (number, error) {
 		return number{}, fmt.Errorf("%q is not known; there are pi, %s", clip(name, 40), functionNames)
 	}
 	if !p.take('(') {
-		return number{}, fmt.Errorf("a ( is missing behind %s", name)
+		return number{}, fmt.Errorf("a ( is missing after %s", name)
 	}
 	var args []number
 	for {

@@ -64,7 +64,7 @@ func cleanPath(p string) (string, error) {
 }
 
 func outside(p string) error {
-	return fmt.Errorf("%q leads out of the root directory; only what lies in it can be read", clip(p, 100))
+	return fmt.Errorf("%q is outside of the root directory; only files in it can be read", clip(p, 100))
 }
 
 // fileError returns an error for the model about a path, with a suggestion if there is one.

@@ -135,8 +135,8 @@ func TestReadFile(t *testing.T) {
 		`{"path":"dangling"}`:                          "ERROR dangling is a symbolic link to something that is not there",
 		`{"path":"readme.md/x"}`:                       "ERROR readme.md/x cannot be read: not a directory",
 		`{"path":"/readme.md"}`:                        `ERROR "/readme.md" is an absolute path; paths are relative to the root directory, which is "."`,
-		`{"path":"../secret.txt"}`:                     `ERROR "../secret.txt" leads out of the root directory; only what lies in it can be read`,
-		`{"path":"out.txt"}`:                           `ERROR "out.txt" leads out of the root directory; only what lies in it can be read`,
+		`{"path":"../secret.txt"}`:                     `ERROR "../secret.txt" is outside of the root directory; only files in it can be read`,
+		`{"path":"out.txt"}`:                           `ERROR "out.txt" is outside of the root directory; only files in it can be read`,
 		`{"path":"a\u0000b"}`:                          `ERROR the path "a\x00b" is not valid text`,
 		`{"path":"` + strings.Repeat("x", 5000) + `"}`: "ERROR the path has 5000 bytes; at most 4096 are allowed",
 	} {
@@ -258,7 +258,7 @@ func TestListFilesIsCut(t *testing.T) {
 		t,
 		strings.HasSuffix(
 			text,
-			"0999  0\n[cut after 1000 entries; list a directory further down, or with a smaller depth]\n",
+			"0999  0\n[cut after 1000 entries; list a subdirectory, or use a smaller depth]\n",
 		),
 		text[len(text)-200:],
 	)
@@ -275,7 +275,7 @@ func TestSearchFiles(t *testing.T) {
 		`{"pattern":"HELLO","files":"x.*"}`:                      "[no line matches]\n[1 files or directories not searched: not text, larger than 16777216 bytes, unreadable, or .git]\n",
 		`{"pattern":"HELLO","ignore_case":true,"path":"inside"}`: "inside/deep/er/x.go:1:package er // hello\ninside/main.go:4:\tprintln(\"hello\")\n",
 		`{"pattern":"^package (main|er)\\b","path":"src"}`:       "src/deep/er/x.go:1:package er // hello\nsrc/main.go:1:package main\n",
-		`{"pattern":"e","path":"readme.md","limit":2}`:           "readme.md:1:# Title\nreadme.md:3:Some text.\n[cut after 2 matches in 1 files; there may be more: search a directory further down, or for something rarer]\n",
+		`{"pattern":"e","path":"readme.md","limit":2}`:           "readme.md:1:# Title\nreadme.md:3:Some text.\n[cut after 2 matches in 1 files; there may be more: search a subdirectory, or for something more specific]\n",
 		`{"pattern":"hello","path":"data.png"}`:                  "[no line matches]\n[1 files or directories not searched: not text, larger than 16777216 bytes, unreadable, or .git]\n",
 		`{"pattern":"SECRET"}`:                                   "[no line matches]\n" + skipped,
 		`{"pattern":"(?=x)"}`:                                    "ERROR the pattern is not a regular expression of RE2: invalid or unsupported Perl syntax: `(?=`",
@@ -284,7 +284,7 @@ func TestSearchFiles(t *testing.T) {
 		`{"pattern":"x","files":"src/*.go"}`:                     `ERROR "src/*.go" is not a pattern of file names, such as *.go`,
 		`{"pattern":"x","files":"[a"}`:                           `ERROR "[a" is not a pattern of file names, such as *.go`,
 		`{"pattern":"x","path":"missing"}`:                       "ERROR there is no missing; list_files shows what there is",
-		`{"pattern":"x","path":"absolute"}`:                      `ERROR "absolute" leads out of the root directory; only what lies in it can be read`,
+		`{"pattern":"x","path":"absolute"}`:                      `ERROR "absolute" is outside of the root directory; only files in it can be read`,
 		`{"pattern":"` + strings.Repeat("x", 1001) + `"}`:        "ERROR the pattern has 1001 bytes; at most 1000 are allowed",
 	} {
 		require.Equal(t, want, ask(t, search, arguments), arguments)

@@ -62,7 +62,7 @@ func (r *root) list(ctx context.Context, p string, depth int) (string, error) {
 	}}
 	switch err := w.walk(p, depth); {
 	case errors.Is(err, errStop):
-		fmt.Fprintf(&b, "[cut after %d entries; list a directory further down, or with a smaller depth]\n", listed)
+		fmt.Fprintf(&b, "[cut after %d entries; list a subdirectory, or use a smaller depth]\n", listed)
 	case err != nil:
 		return "", err
 	case listed == 0:

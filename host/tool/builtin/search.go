@@ -200,7 +200,7 @@ func (s *search) result(cut bool) string {
 	if cut {
 		fmt.Fprintf(
 			&s.out,
-			"[cut after %d matches in %d files; there may be more: search a directory further down, or for something rarer]\n",
+			"[cut after %d matches in %d files; there may be more: search a subdirectory, or for something more specific]\n",
 			s.matches,
 			s.visited,
 		)

@@ -179,7 +179,7 @@ func (s *Server) unavailable() error {
 	if s.broken == nil {
 		return nil
 	}
-	return &abi.Error{Code: abi.CodeUnavailable, Message: fmt.Sprintf("%s is not there any more: %v", s, s.broken)}
+	return &abi.Error{Code: abi.CodeUnavailable, Message: fmt.Sprintf("%s is no longer available: %v", s, s.broken)}
 }
 
 // explain returns an error that describes a failed request. If the server answered with an error,

@@ -277,7 +277,7 @@ func TestServerDies(t *testing.T) {
 	require.EqualError(
 		t,
 		err,
-		"MCP server \"fake\" is not there any more: it ended (exit status 7); it printed last:\n  about to die\n  fatal: out of ideas",
+		"MCP server \"fake\" is no longer available: it ended (exit status 7); it printed last:\n  about to die\n  fatal: out of ideas",
 	)
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable})
 	_, err = s.Tools(t.Context())
@@ -322,7 +322,7 @@ func TestClose(t *testing.T) {
 				closers.Go(func() { require.NoError(t, s.Close()) })
 			}
 			closers.Wait()
-			require.EqualError(t, <-failed, `MCP server "fake" is not there any more: it was closed`)
+			require.EqualError(t, <-failed, `MCP server "fake" is no longer available: it was closed`)
 			_, err = call(t.Context(), work)
 			require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable})
 

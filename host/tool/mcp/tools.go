@@ -165,7 +165,7 @@ func (t *remote) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	if res.NeedsInput() {
 		return nil, &abi.Error{
 			Code:    abi.CodeTool,
-			Message: fmt.Sprintf("%s asks for input of a person, which this agent cannot give", s),
+			Message: fmt.Sprintf("%s asks for input from a person, which this agent does not support", s),
 		}
 	}
 	return result(res), nil

@@ -19,7 +19,7 @@ var (
 	// ErrExists rejects the creation of a run whose id is taken.
 	ErrExists = errors.New("there is a run of this id already")
 	// ErrReleased ends a run in a process that is about to end.
-	ErrReleased = errors.New("its process is about to end, and another one may go on with it")
+	ErrReleased = errors.New("its process is shutting down; another process can resume the run")
 	// ErrFinished rejects resuming a run that has ended.
 	ErrFinished = errors.New("the run has come to its end")
 	// ErrAborted reports that a commit gave up because of [Commit.Abort] and persisted
@@ -67,7 +67,7 @@ type PinError struct {
 // Error describes the difference and what to do.
 func (e *PinError) Error() string {
 	return fmt.Sprintf(
-		"run %s goes on with the modules that it began with: %s; resume it with an agent that has the same modules",
+		"run %s must be resumed with the modules that it started with: %s; use an agent that has the same modules",
 		e.Run,
 		e.What,
 	)

@@ -183,7 +183,7 @@ func (t *Tool) cleanParts(parts []abi.Part) []abi.Part {
 		left -= partSize
 		if left <= 0 {
 			return append(out,
-				textPart(fmt.Sprintf("[cut: %d more parts of the result; at most %d bytes are kept]", len(parts)-i, t.o.MaxResult)))
+				textPart(fmt.Sprintf("[cut: %d more parts of the result; the limit is %d bytes]", len(parts)-i, t.o.MaxResult)))
 		}
 		if p.Type == abi.PartText {
 			p.Text = t.cut(p.Text, left)
@@ -199,7 +199,7 @@ func (t *Tool) cleanParts(parts []abi.Part) []abi.Part {
 			)
 		case len(b) > media:
 			p = textPart(
-				fmt.Sprintf("[left out: a part of type %q of %d bytes; at most %d bytes of a result are kept]",
+				fmt.Sprintf("[left out: a part of type %q of %d bytes; the limit for a result is %d bytes]",
 					p.Type, len(b), t.o.MaxMedia),
 			)
 		default:
@@ -222,7 +222,7 @@ func (t *Tool) cut(s string, limit int) string {
 		stored--
 	}
 	return strings.ToValidUTF8(s[:stored], "\ufffd") +
-		fmt.Sprintf("\n[cut: this has %d bytes; at most %d bytes of a result are kept]", len(s), t.o.MaxResult)
+		fmt.Sprintf("\n[cut: this has %d bytes; the limit for a result is %d bytes]", len(s), t.o.MaxResult)
 }
 
 // cleanError returns err, with another text if its own is too long or not valid UTF-8.

@@ -83,7 +83,7 @@ func TestStream(t *testing.T) {
 				_ = out.Text(strings.Repeat("x", 10))
 			}
 			return nil, nil
-		}, slicesOf("xxxxxxxxxx", 10), strings.Repeat("x", 100) + "\n[cut: this has 110 bytes; at most 100 bytes of a result are kept]", 1, ""},
+		}, slicesOf("xxxxxxxxxx", 10), strings.Repeat("x", 100) + "\n[cut: this has 110 bytes; the limit for a result is 100 bytes]", 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

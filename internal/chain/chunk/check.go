@@ -19,8 +19,8 @@ func Check(c *abi.Chunk, ofTool bool) error {
 		fits = c.Kind == abi.ChunkToolResult || c.Kind == abi.ChunkPart
 	}
 	if !fits {
-		return fmt.Errorf("a %s in this stream; the model's streams have no results of tools, and theirs nothing else",
-			c.Kind)
+		return fmt.Errorf("a %s in this stream; "+
+			"streams of the model contain no tool results, and streams of tools contain nothing else", c.Kind)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ type LimitError struct {
 
 // Error names the limit and what to do about it.
 func (l *LimitError) Error() string {
-	const advice = "; raise the limit of %s, or see in its events why it goes on"
+	const advice = "; raise the limit of %s, or find the reason in its events"
 	switch {
 	case l.Limit == "max_steps":
 		return fmt.Sprintf("the run used all its %d steps without coming to an answer"+advice, l.Value, "steps")

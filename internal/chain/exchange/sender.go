@@ -57,7 +57,7 @@ func (t *Sender) Send(ctx context.Context, chunks []abi.Chunk) error {
 	if t.Sent+len(chunks) > maxSent || t.Bytes+total > maxSentBytes {
 		return &abi.Error{
 			Code: abi.CodeLimit,
-			Message: fmt.Sprintf("send: a hook may send %d chunks, and %d bytes of them; what is beyond was not sent",
+			Message: fmt.Sprintf("send: a hook can send at most %d chunks and %d bytes in all; the rest was not sent",
 				maxSent, maxSentBytes),
 		}
 	}

@@ -45,7 +45,7 @@ type openBreakerError struct {
 }
 
 func (o *openBreakerError) Error() string {
-	return fmt.Sprintf("switched off after %d faults in a row; the next call that may try it comes in %v",
+	return fmt.Sprintf("switched off after %d consecutive faults; it is tried again in %v",
 		o.faults, o.wait.Round(time.Millisecond))
 }
 

@@ -21,7 +21,7 @@ func TestBreaker(t *testing.T) {
 		change := b.done(true)
 		require.Equal(t, i == breakAfter-1, change != "")
 	}
-	require.ErrorContains(t, b.allow(), "switched off after 5 faults in a row; the next call that may try it comes in 1s")
+	require.ErrorContains(t, b.allow(), "switched off after 5 consecutive faults; it is tried again in 1s")
 
 	now = now.Add(breakFirst)
 	require.NoError(t, b.allow(), "one call may try")

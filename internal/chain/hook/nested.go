@@ -78,7 +78,7 @@ func (c *Call) own(of Own, fn func(nester) error) error {
 	c.mu.Unlock()
 	switch {
 	case c.Hook == contract.HookObserve || Translates(c.Hook):
-		return denied("%s is not for %s, which changes nothing of the run", of, c.Hook)
+		return denied("%s is not available to %s, which changes nothing in the run", of, c.Hook)
 	case c.run.Nested == nil:
 		return &abi.Error{
 			Code:    abi.CodeUnavailable,

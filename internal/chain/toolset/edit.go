@@ -26,7 +26,7 @@ func Edit(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, entry s
 				}
 				t.Owner, t.Idempotent = tools[i].Owner, tools[i].Idempotent
 				if Index(out, t.Name) >= 0 {
-					return nil, fmt.Errorf("tools: %q stands twice", t.Name)
+					return nil, fmt.Errorf("tools: %q is duplicated", t.Name)
 				}
 				out = append(out, t)
 				continue
@@ -86,7 +86,7 @@ func CheckActive(active []string, tools []abi.Tool) error {
 		case Index(tools, name) < 0:
 			return fmt.Errorf("active: there is no tool %q", name)
 		case slices.Contains(active[:i], name): // without duplicates there are at most as many names as tools
-			return fmt.Errorf("active: tool %q stands twice", name)
+			return fmt.Errorf("active: tool %q is duplicated", name)
 		}
 	}
 	return nil
@@ -109,7 +109,7 @@ func EditAdvertised(advertised, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Too
 			return nil, fmt.Errorf("request: there is no active tool %q; tools are added in before_agent", t.Name)
 		}
 		if Index(out, t.Name) >= 0 {
-			return nil, fmt.Errorf("request: tool %q stands twice", t.Name)
+			return nil, fmt.Errorf("request: tool %q is duplicated", t.Name)
 		}
 		if err := Check(&t); err != nil {
 			return nil, err

@@ -60,7 +60,7 @@ func envFunctions() []envFunction {
 		{name: "output_set", params: "II", quick: outputSet, does: "answer"},
 		{name: "output_offset", result: "I", quick: outputOffset, does: "read its answer"},
 		{name: "output_length", result: "I", quick: outputLength, does: "read its answer"},
-		{name: "error_set", params: "I", quick: errorSet, does: "say why it failed"},
+		{name: "error_set", params: "I", quick: errorSet, does: "describe the failure"},
 		{name: "error_get", result: "I", quick: errorGet, does: "read why it failed"},
 		{name: "config_get", params: "I", result: "I", do: configGet, does: "read its configuration"},
 		{name: "var_get", params: "I", result: "I", do: varGet, does: "read run-local values"},

@@ -34,7 +34,7 @@ func ParseManifest(b []byte) (m sdk.Manifest, warnings []string, err error) {
 		case "wasm", "memory", "config", "timeout_ms":
 		case "allowed_hosts":
 			if len(m.AllowedHosts) > 0 {
-				warnings = append(warnings, "allowed_hosts of the manifest grants nothing: an operator grants hosts with http:HOST")
+				warnings = append(warnings, "the manifest's allowed_hosts grants nothing; grant hosts with http:HOST")
 			}
 		case "allowed_paths":
 			if len(m.AllowedPaths) > 0 {

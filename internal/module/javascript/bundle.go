@@ -312,7 +312,7 @@ func (b *builder) resolve(build api.PluginBuild, args api.OnResolveArgs) (api.On
 
 func (b *builder) hint(path string) string {
 	if strings.HasPrefix(path, ".") || strings.HasPrefix(path, "/") {
-		return "imports are relative to the file that they stand in"
+		return "imports are relative to the importing file"
 	}
 	return fmt.Sprintf(
 		"install it with npm in %s; what only Node.js has (files, network, processes) is not there in a middleware",
@@ -329,7 +329,7 @@ func (b *builder) inside(path string) error {
 	rel, err := filepath.Rel(b.source.Root, real)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		return fmt.Errorf(
-			"%s lies outside of the project %s, whose folder is the nearest one with a package.json",
+			"%s is outside of the project %s, the nearest folder with a package.json",
 			real,
 			b.source.Root,
 		)

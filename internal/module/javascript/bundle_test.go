@@ -97,10 +97,10 @@ func TestBuildRefused(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret.txt")
 	require.NoError(t, os.WriteFile(secret, []byte("a secret"), 0o600))
 	for name, c := range map[string]struct{ files, want string }{
-		"absolute":       {"import x from " + jsonText(secret) + ";", "lies outside of the project"},
+		"absolute":       {"import x from " + jsonText(secret) + ";", "is outside of the project"},
 		"above":          {`import x from "../../../../../../../../../etc/hostname";`, "etc/hostname"},
-		"a link":         {`import x from "./link.txt";`, "lies outside of the project"},
-		"a required one": {"const x = require(" + jsonText(secret) + ");", "lies outside of the project"},
+		"a link":         {`import x from "./link.txt";`, "is outside of the project"},
+		"a required one": {"const x = require(" + jsonText(secret) + ");", "is outside of the project"},
 		"of Node":        {`import x from "node:fs";`, `cannot find "node:fs"`},
 		"from afar":      {`import x from "https://example.com/x.js";`, "cannot be bundled"},
 		"a data URL":     {`import x from "data:text/javascript,export default 1";`, "cannot be bundled"},

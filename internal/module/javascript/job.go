@@ -47,7 +47,7 @@ func JobResult(output []byte) (*Bundle, error) {
 	case out.Mistake != "":
 		return nil, &ScriptError{out.Mistake}
 	case out.Bundle == nil || !IsBundle(out.Bundle.Code):
-		return nil, errors.New("the child gave no bundle")
+		return nil, errors.New("the child returned no bundle")
 	}
 	return out.Bundle, nil
 }

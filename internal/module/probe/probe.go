@@ -110,7 +110,7 @@ func (o *Options) next() func(context.Context, any) (any, error) {
 		if n++; n > len(o.Next) {
 			return nil, &abi.Error{
 				Code:    abi.CodeUnavailable,
-				Message: fmt.Sprintf("call %d of next: there are %d replies; give more with --next", n, len(o.Next)),
+				Message: fmt.Sprintf("call %d of next: there are only %d replies; add more with --next", n, len(o.Next)),
 			}
 		}
 		var reply struct {

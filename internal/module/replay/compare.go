@@ -97,7 +97,7 @@ func (f *Fault) compare(now *ending.FaultError) []string {
 		out = append(out, fmt.Sprintf("the cause was %q, and is %q", f.Cause, now.Text()))
 	}
 	if f.Stage != now.Stage || f.Limit != now.Limit || f.Value != now.Value {
-		out = append(out, fmt.Sprintf("it faulted at stage %q over limit %q of %d, and now at stage %q over limit %q of %d",
+		out = append(out, fmt.Sprintf("it faulted at stage %q with limit %q of %d, and now at stage %q with limit %q of %d",
 			f.Stage, f.Limit, f.Value, now.Stage, now.Limit, now.Value))
 	}
 	if stack := strings.Split(now.Stack, "\n"); now.Stack != "" && !slices.Equal(f.Stack, stack) {

@@ -31,13 +31,13 @@ func (b *Bundle) Incomplete() string {
 		missing = append(
 			missing,
 			fmt.Sprintf(
-				"%d earlier calls of the same instance, which were too large to keep; what they left in its memory is missing",
+				"%d earlier calls of the same instance, which were too large to record; their effects on its memory are missing",
 				b.Dropped,
 			),
 		)
 	}
 	if b.Call.Cut {
-		missing = append(missing, "host calls of the call that faulted, which were too large to keep")
+		missing = append(missing, "host calls of the call that faulted, which were too large to record")
 	}
 	return strings.Join(missing, "; ")
 }

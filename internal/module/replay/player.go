@@ -7,7 +7,7 @@ import (
 )
 
 // ErrDiverged ends a replay in which the module does something other than recorded.
-var ErrDiverged = errors.New("the replay leaves the recording")
+var ErrDiverged = errors.New("the replay differs from the recording")
 
 // A Player answers a guest from a recording.
 type Player struct {

@@ -32,9 +32,9 @@ func (s *Transport) thrown(inv *invoke.Invocation, outcome int32) error {
 	case 0, 1: // the script continued after it was asked to end
 	case javascript.Broken:
 		first, stack, _ := strings.Cut(string(inv.Output), "\n")
-		t.Message, t.Stack = "the engine gave up: "+first, stack
+		t.Message, t.Stack = "the engine failed: "+first, stack
 		if first == "" {
-			t.Message = "the engine gave up, probably because memory ran out"
+			t.Message = "the engine failed, probably because it ran out of memory"
 		}
 	case javascript.Threw:
 		if err := json.Unmarshal(inv.Output, &t); err != nil {

@@ -55,7 +55,7 @@ func (p *Pool) Close(cause error) { p.stop(cause) }
 func (p *Pool) InUse() int { return p.slots.inUse() }
 
 // errTimeout ends a child that takes too long.
-var errTimeout = errors.New("the child takes too long")
+var errTimeout = errors.New("the child process exceeded its time limit")
 
 // Compile lets a child write the machine code of a module to dir. tenant may be empty. The
 // error is a [*verify.RefusedError] for a mistake in the module, the cause of ctx or of
@@ -190,7 +190,7 @@ func (l limits) explain(job string, exit *exec.ExitError, stdout, stderr string)
 		return verify.Invalid(errors.New(stdout))
 	case code == exitNoHandler:
 		return fmt.Errorf(
-			"sandbox: the child does not know the job %s: give it to CompileChildMain, at the beginning of main",
+			"sandbox: the child has no job %s: pass it to CompileChildMain, at the beginning of main",
 			job,
 		)
 	case code == exitNoJail:

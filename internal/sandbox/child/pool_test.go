@@ -110,7 +110,7 @@ func TestRun(t *testing.T) {
 		require.ErrorContains(t, err, "the job reverse took more than 1s of processor time")
 	}
 	_, err = p.Run(t.Context(), "", dir, Job{Name: "other"})
-	require.ErrorContains(t, err, "the child does not know the job other: give it to CompileChildMain")
+	require.ErrorContains(t, err, "the child has no job other: pass it to CompileChildMain")
 	p.program = filepath.Join(dir, "nothing")
 	_, err = p.Run(t.Context(), "", dir, Job{Name: "reverse"})
 	require.ErrorIs(t, err, os.ErrNotExist)

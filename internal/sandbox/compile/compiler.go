@@ -200,7 +200,7 @@ func (c *Compiler) compileIn(
 	switch {
 	case err == nil:
 		if err := entry.store(ctx, c.config, metered, m.Facts); err != nil {
-			c.opts.Logger.Warn("a compiled module was not kept", "digest", digest, "error", err)
+			c.opts.Logger.Warn("a compiled module was not cached", "digest", digest, "error", err)
 		}
 		return m, nil
 	case entry.hit() && engine.IsCacheError(err): // such as a wrong checksum of the code

@@ -32,7 +32,7 @@ const Version = "v1.12.0"
 
 // ErrNotCached reports that machine code is neither cached nor may be compiled, under a
 // context of [CachedOnly].
-var ErrNotCached = errors.New("the machine code that is kept on disk does not fit this process")
+var ErrNotCached = errors.New("the cached machine code does not match this process")
 
 // Config returns the configuration of all runtimes. If interpret is set, wazero interprets
 // even where its compiler is available.

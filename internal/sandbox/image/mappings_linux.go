@@ -39,7 +39,7 @@ func Crowded() bool { return mappings.Load() > maxMappings()/4*3 }
 
 // errMappings reports that memories use seven eighths of the process's mappings.
 var errMappings = errors.New(
-	"sandbox: instances use all memory mappings that the system allows this process; run fewer at once, or raise vm.max_map_count",
+	"sandbox: instances use all memory mappings that the system allows this process; run fewer concurrently, or raise vm.max_map_count",
 )
 
 // mapPages returns empty pages.

@@ -75,11 +75,11 @@ func ParseRequest(b []byte) (*Request, error) {
 	case in.N != nil && *in.N != 1:
 		return nil, badf("n", "n is %d; a run has one answer, so want 1", *in.N)
 	case in.Logprobs:
-		return nil, badf("logprobs", "agents do not tell log probabilities; leave logprobs out")
+		return nil, badf("logprobs", "agents do not return log probabilities; remove logprobs")
 	case in.Functions != nil:
-		return nil, badf("functions", "functions are not taken; give them as tools")
+		return nil, badf("functions", "functions are not supported; use tools")
 	case slices.ContainsFunc(in.Modalities, func(m string) bool { return m != "text" }):
-		return nil, badf("modalities", "agents answer with text; leave modalities out")
+		return nil, badf("modalities", "agents answer with text only; remove modalities")
 	case len(in.Tools) > maxTools:
 		return nil, badf("tools", "there are %d tools; at most %d are taken", len(in.Tools), maxTools)
 	}
@@ -110,8 +110,7 @@ func (r *Request) addTools(specs []toolSpec, choice json.RawMessage) error {
 	case `"none"`:
 		return nil
 	default:
-		return badf("tool_choice", "tool_choice is %.80s; which tools are called is the agent's to say, so want auto or none",
-			c)
+		return badf("tool_choice", "tool_choice is %.80s; the agent chooses the tools, so want auto or none", c)
 	}
 	for i, s := range specs {
 		if s.Type != "function" && s.Type != "" {

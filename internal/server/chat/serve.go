@@ -99,7 +99,7 @@ func (s *sender) failure(e abi.Event, err error) error {
 	case errors.As(err, &journal):
 		return &Error{
 			Status:  http.StatusServiceUnavailable,
-			Message: "the run goes no further here; ask again later",
+			Message: "the run was interrupted on this server; ask again later",
 			Code:    "run_interrupted",
 		}
 	case e.Type != abi.EventRunFinished || e.Error == nil && !errors.As(err, &ended), e.FinishReason == abi.RunStopped:

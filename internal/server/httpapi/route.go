@@ -78,7 +78,7 @@ func (r *Route) tooLarge(c *Caller) error {
 // operation returns the route as a huma operation.
 func (rt *Router) operation(r Route) huma.Operation {
 	if r.Scope == "" || r.Scope != Public && !r.Scope.Known() {
-		panic(fmt.Sprintf("route %s %s: it declares no scope; say Public if it is for everybody", r.Method, r.Path))
+		panic(fmt.Sprintf("route %s %s: it declares no scope; set Public if it needs no key", r.Method, r.Path))
 	}
 	if r.Body == 0 {
 		r.Body = 1 << 20

@@ -71,7 +71,7 @@ func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool
 	case exceedsShare(&d.Account):
 		reason = fmt.Sprintf("its server ended while the run wanted to hold more than its share of %d bytes", d.Account.Share)
 	case memory && d.Alone && d.Largest:
-		reason = "its server ran out of memory twice; the second time the run was the only one resumed after the first"
+		reason = "its server ran out of memory twice; after the first time, this run was the only one that was resumed"
 	case memory:
 		return q.startTrial(ctx, info)
 	default:

@@ -31,7 +31,7 @@ func (c *runCommand) conversation(ctx context.Context, args []string, source *so
 	case prompt == "" && source.prompt != "":
 		prompt = source.prompt
 	case prompt == "" && len(messages) == 0:
-		return nil, cli.Usagef("no prompt: give one in quotes, or - to read it from standard input")
+		return nil, cli.Usagef("no prompt: pass one in quotes, or - to read it from standard input")
 	}
 	if prompt != "" {
 		messages = append(messages, abi.User(prompt))

@@ -309,7 +309,7 @@ var endings = map[string]string{
 	abi.RunStopped:        "stopped after",
 	abi.RunCanceled:       "canceled after",
 	abi.RunTimeout:        "timed out after",
-	abi.RunMaxSteps:       "gave up after",
+	abi.RunMaxSteps:       "stopped after",
 	abi.RunLimit:          "ended at a limit after",
 	abi.RunError:          "failed after",
 }

@@ -50,7 +50,7 @@ export function parseJSON(text: string, { twice = false } = {}): Json {
 			const object = new Map<string, Json>();
 			items("}", depth, () => {
 				const key = string();
-				if (object.has(key) && !twice) throw fail(`key ${JSON.stringify(key)} stands twice`);
+				if (object.has(key) && !twice) throw fail(`key ${JSON.stringify(key)} is duplicated`);
 				if (!next(":")) throw fail("want : behind a key");
 				object.set(key, value(depth + 1));
 			});

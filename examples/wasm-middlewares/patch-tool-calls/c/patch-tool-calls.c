@@ -14,7 +14,7 @@ AM_HOOK(describe) {
 		"\"template\":{\"type\":\"string\",\"description\":\"a text of one's own, with {name} and {id} of the call\"},"
 		"\"remove_orphan_results\":{\"type\":\"boolean\",\"description\":\"remove results whose call is not in the assistant's message right before them\"},"
 		"\"remove_duplicate_results\":{\"type\":\"boolean\",\"description\":\"remove all results of a call but the first\"},"
-		"\"strict\":{\"type\":\"boolean\",\"description\":\"mend nothing: a conversation with missing, orphaned or duplicate results, or with calls without an id, fails the run\"}}}");
+		"\"strict\":{\"type\":\"boolean\",\"description\":\"repair nothing: a conversation with missing, orphaned or duplicate results, or with calls without an id, fails the run\"}}}");
 	return AM_OK;
 }
 
@@ -37,7 +37,7 @@ AM_HOOK(configure) {
 	remove_orphans = is_true(am_get(config, "remove_orphan_results"));
 	remove_duplicates = is_true(am_get(config, "remove_duplicate_results"));
 	if (strict && (remove_orphans || remove_duplicates))
-		return am_fail("invalid", AM_S("config: strict mends nothing, and remove_orphan_results and remove_duplicate_results do; set one or the other"));
+		return am_fail("invalid", AM_S("config: strict repairs nothing, so remove_orphan_results and remove_duplicate_results cannot be set with it"));
 	template = am_text_or(am_get(config, "template"), AM_S(""));
 	if (template.n == 0) template = english ? AM_S(ENGLISH) : AM_S(CHINESE);
 	return AM_OK;

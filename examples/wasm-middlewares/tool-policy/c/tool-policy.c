@@ -13,12 +13,12 @@ AM_HOOK(describe) {
 	out->messages = AM_S("none");
 	out->config_schema = AM_S("{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{"
 		"\"rules\":{\"type\":\"array\",\"description\":\"the strictest of those that match a call counts\",\"items\":{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{"
-		"\"tools\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"description\":\"names of tools; * stands for any characters\"},"
+		"\"tools\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"description\":\"names of tools; * matches any characters\"},"
 		"\"arguments\":{\"type\":\"array\",\"description\":\"all of them must hold\",\"items\":{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{"
 		"\"path\":{\"type\":\"string\",\"description\":\"keys separated by dots, * for any key or item\"},"
 		"\"pattern\":{\"type\":\"string\",\"description\":\"a regular expression that must match somewhere in the value\"}}}},"
 		"\"action\":{\"type\":\"string\",\"description\":\"allow, ask or deny\"},"
-		"\"message\":{\"type\":\"string\",\"description\":\"what the model is told of a call that this rule denies, or the person who is asked\"}}}},"
+		"\"message\":{\"type\":\"string\",\"description\":\"the message about a call that this rule denies, for the model, or that it asks about, for the person\"}}}},"
 		"\"default\":{\"type\":\"string\",\"description\":\"what becomes of a call that no rule matches: allow, ask or deny\"}}}");
 	return AM_OK;
 }
@@ -54,7 +54,7 @@ static am_error *read_condition(const am_value *v, am_str at, condition *to) {
 	if (to->path.n > 0 && am_find(dotted, AM_S(".."), 0) >= 0)
 		return INVALID(at, AM_S(".path: "), am_quote(to->path), AM_S(" has an empty key; want keys separated by single dots"));
 	am_str text = am_text_or(am_get(v, "pattern"), AM_S(""));
-	if (text.n == 0) return INVALID(at, AM_S(".pattern: say what the value must match; . is anything but nothing"));
+	if (text.n == 0) return INVALID(at, AM_S(".pattern: want a pattern for the value; . matches any value that is not empty"));
 	const char *wrong = compile(text, &to->pattern);
 	return wrong == 0 ? AM_OK : INVALID(at, AM_S(".pattern: "), am_of(wrong));
 }
@@ -91,7 +91,7 @@ AM_HOOK(configure) {
 		am_error *e = read_rule(&list->items[i], at, &rules[i]);
 		if (e != AM_OK) return e;
 		if (rules[i].action == ALLOW && by_default == ALLOW)
-			return INVALID(at, AM_S(".action: allow says nothing where the default is allow; set default to deny or ask"));
+			return INVALID(at, AM_S(".action: allow has no effect if the default is allow; set default to deny or ask"));
 	}
 	return AM_OK;
 }

@@ -88,7 +88,7 @@ func (i *imports) mayCall(what string) error {
 	case contract.HookDescribe, contract.HookConfigure:
 		return fail(abi.CodeUnavailable, "%s is not available while the module's image is built", what)
 	case contract.HookObserve, contract.HookTranslateBefore, contract.HookTranslateAfter:
-		return fail(abi.CodeDenied, "%s is not for %s, which changes nothing of the run", what, i.hook)
+		return fail(abi.CodeDenied, "%s is not available to %s, which changes nothing in the run", what, i.hook)
 	default:
 		return nil
 	}

@@ -19,7 +19,7 @@ const SCHEMA =
 	'"template":{"type":"string","description":"a text of one\'s own, with {name} and {id} of the call"},' +
 	'"remove_orphan_results":{"type":"boolean","description":"remove results whose call is not in the assistant\'s message right before them"},' +
 	'"remove_duplicate_results":{"type":"boolean","description":"remove all results of a call but the first"},' +
-	'"strict":{"type":"boolean","description":"mend nothing: a conversation with missing, orphaned or duplicate results, or with calls without an id, fails the run"}}}';
+	'"strict":{"type":"boolean","description":"repair nothing: a conversation with missing, orphaned or duplicate results, or with calls without an id, fails the run"}}}';
 
 const ENGLISH = "Tool call {name} with id {id} was canceled - another message came in before it could be completed.";
 const CHINESE = "工具 {name} 的调用（id {id}）已取消：在它完成之前又收到了新的消息。";
@@ -40,7 +40,7 @@ export function configure(len: i32): i32 {
 		removeOrphans = config.isTrue("remove_orphan_results");
 		removeDuplicates = config.isTrue("remove_duplicate_results");
 		if (strict && (removeOrphans || removeDuplicates))
-			return invalid("config: strict mends nothing, and remove_orphan_results and remove_duplicate_results do; set one or the other");
+			return invalid("config: strict repairs nothing, so remove_orphan_results and remove_duplicate_results cannot be set with it");
 		template = config.textOf("template", "");
 		if (template.length == 0) template = language == "en" ? ENGLISH : CHINESE;
 		return null;

@@ -23,7 +23,7 @@ const SCHEMA: &str = r#"{"type":"object","additionalProperties":false,"propertie
     "template":{"type":"string","description":"a text of one's own, with {name} and {id} of the call"},
     "remove_orphan_results":{"type":"boolean","description":"remove results whose call is not in the assistant's message right before them"},
     "remove_duplicate_results":{"type":"boolean","description":"remove all results of a call but the first"},
-    "strict":{"type":"boolean","description":"mend nothing: a conversation with missing, orphaned or duplicate results, or with calls without an id, fails the run"}}}"#;
+    "strict":{"type":"boolean","description":"repair nothing: a conversation with missing, orphaned or duplicate results, or with calls without an id, fails the run"}}}"#;
 
 impl Middleware for Patcher {
     fn describe(&self) -> Description {
@@ -47,7 +47,7 @@ impl Middleware for Patcher {
         self.remove_duplicates = flag("remove_duplicate_results");
         if self.strict && (self.remove_orphans || self.remove_duplicates) {
             return Err(Error::invalid(
-                "config: strict mends nothing, and remove_orphan_results and remove_duplicate_results do; set one or the other",
+                "config: strict repairs nothing, so remove_orphan_results and remove_duplicate_results cannot be set with it",
             ));
         }
         self.template = match text("template") {

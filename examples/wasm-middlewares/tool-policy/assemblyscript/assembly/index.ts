@@ -13,12 +13,12 @@ import { Pattern } from "./pattern";
 const SCHEMA =
 	'{"type":"object","additionalProperties":false,"properties":{' +
 	'"rules":{"type":"array","description":"the strictest of those that match a call counts","items":{"type":"object","additionalProperties":false,"properties":{' +
-	'"tools":{"type":"array","items":{"type":"string"},"description":"names of tools; * stands for any characters"},' +
+	'"tools":{"type":"array","items":{"type":"string"},"description":"names of tools; * matches any characters"},' +
 	'"arguments":{"type":"array","description":"all of them must hold","items":{"type":"object","additionalProperties":false,"properties":{' +
 	'"path":{"type":"string","description":"keys separated by dots, * for any key or item"},' +
 	'"pattern":{"type":"string","description":"a regular expression that must match somewhere in the value"}}}},' +
 	'"action":{"type":"string","description":"allow, ask or deny"},' +
-	'"message":{"type":"string","description":"what the model is told of a call that this rule denies, or the person who is asked"}}}},' +
+	'"message":{"type":"string","description":"the message about a call that this rule denies, for the model, or that it asks about, for the person"}}}},' +
 	'"default":{"type":"string","description":"what becomes of a call that no rule matches: allow, ask or deny"}}}';
 
 export function describe(len: i32): i32 {
@@ -70,7 +70,7 @@ class Rule {
 		const path = value.textOf("path", ""), text = value.textOf("pattern", "");
 		const keys = path.length > 0 ? path.split(".") : [];
 		if (keys.includes("")) return wrong(at + ".path: " + quote(path) + " has an empty key; want keys separated by single dots");
-		if (text.length == 0) return wrong(at + ".pattern: say what the value must match; . is anything but nothing");
+		if (text.length == 0) return wrong(at + ".pattern: want a pattern for the value; . matches any value that is not empty");
 		const pattern = new Pattern(text);
 		if (pattern.wrong.length > 0) return wrong(at + ".pattern: " + pattern.wrong);
 		this.conditions.push(new Condition(keys, pattern));
@@ -116,7 +116,7 @@ export function configure(len: i32): i32 {
 			const failure = rule.read(list.items[i], at);
 			if (failure !== null) return failure;
 			if (rule.action == 0 && otherwise == 0)
-				return wrong(at + ".action: allow says nothing where the default is allow; set default to deny or ask");
+				return wrong(at + ".action: allow has no effect if the default is allow; set default to deny or ask");
 			rules.push(rule);
 		}
 		return null;

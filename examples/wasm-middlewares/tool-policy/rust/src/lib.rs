@@ -58,12 +58,12 @@ export!(Policy: configure, gate_tool);
 
 const SCHEMA: &str = r#"{"type":"object","additionalProperties":false,"properties":{
     "rules":{"type":"array","description":"the strictest of those that match a call counts","items":{"type":"object","additionalProperties":false,"properties":{
-        "tools":{"type":"array","items":{"type":"string"},"description":"names of tools; * stands for any characters"},
+        "tools":{"type":"array","items":{"type":"string"},"description":"names of tools; * matches any characters"},
         "arguments":{"type":"array","description":"all of them must hold","items":{"type":"object","additionalProperties":false,"properties":{
             "path":{"type":"string","description":"keys separated by dots, * for any key or item"},
             "pattern":{"type":"string","description":"a regular expression that must match somewhere in the value"}}}},
         "action":{"type":"string","description":"allow, ask or deny"},
-        "message":{"type":"string","description":"what the model is told of a call that this rule denies, or the person who is asked"}}}},
+        "message":{"type":"string","description":"the message about a call that this rule denies, for the model, or that it asks about, for the person"}}}},
     "default":{"type":"string","description":"what becomes of a call that no rule matches: allow, ask or deny"}}}"#;
 
 impl Middleware for Policy {
@@ -84,7 +84,7 @@ impl Middleware for Policy {
             let at = format!("rules[{}]", i);
             let rule = Rule::read(value, &at)?;
             if rule.action == Action::Allow && self.default == Action::Allow {
-                return Err(invalid(format!("{}.action: allow says nothing where the default is allow; set default to deny or ask", at)));
+                return Err(invalid(format!("{}.action: allow has no effect if the default is allow; set default to deny or ask", at)));
             }
             self.rules.push(rule);
         }
@@ -187,7 +187,7 @@ impl Condition {
             return Err(invalid(format!("{}.path: {:?} has an empty key; want keys separated by single dots", at, path)));
         }
         match text(value, "pattern", "") {
-            "" => Err(invalid(format!("{}.pattern: say what the value must match; . is anything but nothing", at))),
+            "" => Err(invalid(format!("{}.pattern: want a pattern for the value; . matches any value that is not empty", at))),
             pattern => Ok(Condition { keys, pattern: Pattern::new(pattern).map_err(|why| invalid(format!("{}.pattern: {}", at, why)))? }),
         }
     }
