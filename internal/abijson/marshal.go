@@ -61,7 +61,10 @@ func AppendJSON(b []byte, v any) ([]byte, error) {
 	known := codecOf(v)
 	if known == nil {
 		text, err := marshalValue(make([]byte, 0, 128), v)
-		return jsoncodec.Append(b, text), err
+		if err != nil {
+			return b, err
+		}
+		return jsoncodec.Append(b, text), nil
 	}
 	w := writers.Get().(*jsoncodec.Writer)
 	own := w.B

@@ -29,9 +29,14 @@ func TestAppendJSON(t *testing.T) {
 			require.Equal(t, string(before)+string(want), string(got), name)
 		}
 	}
-	got, err := AppendJSON([]byte("x"), &abi.Result{Extra: []byte(`{`)})
-	require.Error(t, err)
-	require.Equal(t, "x", string(got))
+	for _, v := range []any{
+		&abi.Result{Extra: []byte(`{`)},
+		map[string]any{"a": 1, "b": func() {}},
+	} {
+		got, err := AppendJSON([]byte("x"), v)
+		require.Error(t, err)
+		require.Equal(t, "x", string(got), "%T", v)
+	}
 }
 
 // TestMarshalOfHostTypes checks that a type of the host that contains types of package abi is
@@ -61,4 +66,30 @@ func TestMarshalOfHostTypes(t *testing.T) {
 	got, err := Marshal(v)
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(got))
+}
+
+// TestMarshalOfHostTypesAllocates checks that reflection does not visit the fields of types of
+// package abi within a host's type: their number does not change the number of allocations.
+func TestMarshalOfHostTypesAllocates(t *testing.T) {
+	tool := abi.Tool{Name: "t", Description: "d", Parameters: abi.JSON(`{"type":"object"}`)}
+	message := abi.User("a")
+	v := &struct {
+		Tools   []abi.Tool   `json:"tools"`
+		Result  abi.Result   `json:"result"`
+		Message *abi.Message `json:"message"`
+		Any     any          `json:"any"`
+	}{[]abi.Tool{tool, tool, tool, tool}, abi.Result{Content: abi.Text("r")}, &message, &tool}
+	allocations := func() float64 {
+		return testing.AllocsPerRun(100, func() {
+			b, err := AppendJSON(nil, v)
+			require.NoError(t, err)
+			require.NotEmpty(t, b)
+		})
+	}
+	few := allocations()
+	require.LessOrEqual(t, few, 8.)
+	for range 60 {
+		v.Tools = append(v.Tools, tool)
+	}
+	require.LessOrEqual(t, allocations(), few+8, "growing the buffer allocates, tools do not")
 }

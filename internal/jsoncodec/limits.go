@@ -1,6 +1,6 @@
 package jsoncodec
 
-// Limits of JSON text. Package abi declares them for authors; a test compares the two.
+// Limits of the JSON text that a [Scanner] accepts.
 const (
 	MaxDepth    = 64      // nesting
 	MaxNumber   = 64      // bytes of a number literal

@@ -85,6 +85,9 @@ func (w *Writer) author(v reflect.Value, depth int) {
 		w.Fail(errors.New("a value of type " + v.Type().String() + " is nested too deeply or cyclic"))
 		return
 	}
+	if w.Known != nil && w.byCodec(v) {
+		return
+	}
 	if t := v.Type(); t.NumMethod() > 0 || mayHaveMethods(t) && v.CanAddr() && reflect.PointerTo(t).NumMethod() > 0 {
 		if w.byMethod(v) {
 			return
@@ -118,13 +121,24 @@ func (w *Writer) author(v reflect.Value, depth int) {
 	}
 }
 
+// byCodec writes a value with w.Known, if its type has a generated codec. Only structs have one.
+func (w *Writer) byCodec(v reflect.Value) bool {
+	switch {
+	case v.Kind() == reflect.Pointer:
+		return !v.IsNil() && w.Known(w, v.Interface())
+	case v.Kind() != reflect.Struct || v.Type().PkgPath() == "":
+		return false
+	case v.CanAddr():
+		return w.Known(w, v.Addr().Interface())
+	default:
+		return w.Known(w, v.Interface())
+	}
+}
+
 // byMethod writes a value that implements an interface of encoding/json.
 func (w *Writer) byMethod(v reflect.Value) bool {
 	if v.Kind() == reflect.Pointer && v.IsNil() || v.Kind() == reflect.Interface {
 		return false
-	}
-	if w.Known != nil && v.CanAddr() && w.Known(w, v.Addr().Interface()) {
-		return true
 	}
 	if !v.Type().Implements(marshals) && !v.Type().Implements(marshalsText) && v.CanAddr() {
 		v = v.Addr()

@@ -16,7 +16,7 @@ type Writer struct {
 	Err error  // the first error
 
 	// Known, if not nil, writes a value whose type has a generated codec, and reports whether
-	// it has one. v is a pointer. It replaces the value's method MarshalJSON.
+	// it has one. v is a struct or a pointer. Known replaces the value's method MarshalJSON.
 	Known func(w *Writer, v any) bool
 }
 
@@ -241,11 +241,8 @@ func WriteMap[M ~map[K]V, K ~string, V any](w *Writer, m M, write func(*Writer, 
 		w.Null()
 		return
 	}
-	keys := make(
-		[]string,
-		0,
-		len(m),
-	) // []string rather than []K: each instance of the sort function would make modules larger
+	// These are strings rather than Ks: each instance of the sort function would make modules larger.
+	keys := make([]string, 0, len(m))
 	for k := range m {
 		keys = append(keys, string(k))
 	}
