@@ -84,9 +84,8 @@ func CheckChunk(c *abi.Chunk) error {
 		}
 		return CheckPart(c.Part)
 	default:
-		return errors.New(
-			"unknown kind of chunk " + strconv.Quote(c.Kind) + "; want text, reasoning, tool_call, tool_result or part",
-		)
+		return errors.New("unknown kind of chunk " + strconv.Quote(c.Kind) +
+			"; want text, reasoning, tool_call, tool_result or part")
 	}
 }
 
@@ -98,20 +97,7 @@ func CheckListPatch(p *abi.ListPatch, total int) error {
 	end := 0
 	for i, s := range p.Splice {
 		if s.At < end || s.Remove < 0 || s.At > total || s.Remove > total-s.At {
-			return errors.New(
-				"splice " + strconv.Itoa(
-					i,
-				) + " (at " + strconv.Itoa(
-					s.At,
-				) + ", remove " + strconv.Itoa(
-					s.Remove,
-				) + ") does not fit: the list has " +
-					strconv.Itoa(
-						total,
-					) + " messages, and splices must ascend without overlap from " + strconv.Itoa(
-					end,
-				) + " on",
-			)
+			return spliceError(i, s, total, end)
 		}
 		end = s.At + s.Remove
 		if err := checkMessages(s.Insert); err != nil {
@@ -119,6 +105,14 @@ func CheckListPatch(p *abi.ListPatch, total int) error {
 		}
 	}
 	return nil
+}
+
+// spliceError returns the error for splice i, which does not fit a list of total messages, of
+// which earlier splices cover those before end.
+func spliceError(i int, s abi.Splice, total, end int) error {
+	n := strconv.Itoa
+	return errors.New("splice " + n(i) + " (at " + n(s.At) + ", remove " + n(s.Remove) + ") does not fit: the list has " +
+		n(total) + " messages, and splices must ascend without overlap from " + n(end) + " on")
 }
 
 func checkMessages(messages []abi.Message) error {
@@ -136,10 +130,8 @@ const maxToolName = 64
 // CheckTool returns an error if the tool is invalid.
 func CheckTool(t *abi.Tool) error {
 	if t.Name == "" || len(t.Name) > maxToolName || strings.ContainsFunc(t.Name, notInToolName) {
-		return errors.New(
-			"invalid tool name " + strconv.Quote(jsoncodec.Cut(t.Name, 80)) + ": want 1 to " + strconv.Itoa(maxToolName) +
-				" letters (a-z, A-Z), digits, _ and -",
-		)
+		return errors.New("invalid tool name " + strconv.Quote(jsoncodec.Cut(t.Name, 80)) + ": want 1 to " +
+			strconv.Itoa(maxToolName) + " letters (a-z, A-Z), digits, _ and -")
 	}
 	if len(t.Parameters) > 0 && t.Parameters[0] != '{' && string(t.Parameters) != "null" {
 		return errors.New("tool " + strconv.Quote(t.Name) + ": parameters must be a JSON Schema object")

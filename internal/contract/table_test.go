@@ -80,23 +80,3 @@ func TestKnown(t *testing.T) {
 	require.False(t, contract.Known(""))
 	require.False(t, contract.Known("before"))
 }
-
-// docs/adding-a-hook.md must name files that exist.
-func TestAddingAHook(t *testing.T) {
-	t.Parallel()
-	b, err := os.ReadFile("../../docs/adding-a-hook.md")
-	require.NoError(t, err)
-	steps := 0
-	for _, line := range strings.Split(string(b), "\n") {
-		if len(line) < 3 || line[0] < '0' || line[0] > '9' {
-			continue
-		}
-		steps++
-		_, rest, ok := strings.Cut(line, "`")
-		path, _, closed := strings.Cut(rest, "`")
-		require.True(t, ok && closed, line)
-		_, err := os.Stat("../../" + path)
-		require.NoError(t, err, line)
-	}
-	require.LessOrEqual(t, steps, 12, "a new hook needs at most 12 hand-written files")
-}

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,4 +27,24 @@ func TestWithoutMarks(t *testing.T) {
 	t.Parallel()
 	_, err := within(root, []byte("a text"), &output{part: "hooks"}, "a table")
 	require.ErrorContains(t, err, "marks")
+}
+
+// docs/adding-a-hook.md must name files that exist.
+func TestAddingAHook(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile(filepath.Join(root, "docs/adding-a-hook.md"))
+	require.NoError(t, err)
+	steps := 0
+	for _, line := range strings.Split(string(b), "\n") {
+		if len(line) < 3 || line[0] < '0' || line[0] > '9' {
+			continue
+		}
+		steps++
+		_, rest, ok := strings.Cut(line, "`")
+		path, _, closed := strings.Cut(rest, "`")
+		require.True(t, ok && closed, line)
+		_, err := os.Stat(filepath.Join(root, path))
+		require.NoError(t, err, line)
+	}
+	require.LessOrEqual(t, steps, 12, "a new hook needs at most 12 hand-written files")
 }

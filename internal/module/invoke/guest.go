@@ -68,7 +68,7 @@ func (inv *Invocation) holdTaken(room *[]byte, n int) error {
 // InMemory reports whether n bytes at ptr lie in the guest's memory.
 func InMemory(g *sandbox.Guest, ptr, n uint64) bool { return ptr+n <= uint64(g.MemorySize()) }
 
-// TakeKey reads a key of at most [abi.MaxKey] bytes from the guest's memory.
+// TakeKey reads a key of at most [contract.MaxKey] bytes from the guest's memory.
 func (inv *Invocation) TakeKey(g *sandbox.Guest, ptr, n uint64) (string, error) {
 	if n > contract.MaxKey && InMemory(g, ptr, n) {
 		return "", &abi.Error{
