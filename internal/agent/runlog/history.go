@@ -146,13 +146,16 @@ func (r *reader) flush() {
 	}
 }
 
+// hooks has the hooks in the order of a phase.
+var hooks = contract.Hooks()
+
 // order returns the rank of a hook or call in a phase. The model's call comes before after_model,
 // and a tool's after gate_tool. Unknown names come last.
 func order(what string) int {
 	rank := func(h abi.Hook) int {
-		at := slices.Index(contract.Hooks(), h)
+		at := slices.Index(hooks, h)
 		if at < 0 {
-			at = len(contract.Hooks())
+			at = len(hooks)
 		}
 		return 2 * at
 	}
@@ -175,12 +178,7 @@ func (r *reader) place(d RecordedCall) int {
 
 // edit applies the change of a state hook to the messages and notes it in d.
 func (r *reader) edit(d *RecordedCall) {
-	switch abi.Hook(d.What) {
-	case contract.HookBeforeAgent,
-		contract.HookBeforeModelRewriteState,
-		contract.HookAfterModelRewriteState,
-		contract.HookAfterTools:
-	default:
+	if row := abitable.HookOf(d.What); !row.Has(abitable.Edits) {
 		return
 	}
 	var out struct {
