@@ -135,16 +135,11 @@ func (k *known) is(m *schema.Message) bool {
 	w := &k.was
 	return k.message == m && w.Role == m.Role && w.Content == m.Content && w.Name == m.Name &&
 		w.ToolCallID == m.ToolCallID && w.ReasoningContent == m.ReasoningContent &&
-		len(
-			w.UserInputMultiContent,
-		) == len(
-			m.UserInputMultiContent,
-		) && len(w.AssistantGenMultiContent) == len(m.AssistantGenMultiContent) &&
-		slices.EqualFunc(
-			k.calls,
-			m.ToolCalls,
-			func(a, b schema.ToolCall) bool { return a.ID == b.ID && a.Function == b.Function },
-		)
+		len(w.UserInputMultiContent) == len(m.UserInputMultiContent) &&
+		len(w.AssistantGenMultiContent) == len(m.AssistantGenMultiContent) &&
+		slices.EqualFunc(k.calls, m.ToolCalls, func(a, b schema.ToolCall) bool {
+			return a.ID == b.ID && a.Function == b.Function
+		})
 }
 
 var origins = map[schema.RoleType]string{
@@ -215,9 +210,8 @@ func toEino(m abi.Message, base *schema.Message) (*schema.Message, error) {
 	if base != nil {
 		*out = *base
 	}
-	out.Role, out.Name, out.ToolCallID, out.ReasoningContent = schema.RoleType(
-		m.Role,
-	), m.Name, m.ToolCallID, m.ReasoningContent
+	out.Role, out.Name = schema.RoleType(m.Role), m.Name
+	out.ToolCallID, out.ReasoningContent = m.ToolCallID, m.ReasoningContent
 	if m.Role == abi.RoleDeveloper {
 		out.Role = schema.System
 	}

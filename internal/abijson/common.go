@@ -82,9 +82,8 @@ func (t *reader) fastCommon(in *place) {
 	in.field = fieldSize
 	run := &t.places[t.depth]
 	t.depth++
-	run.s, run.p, run.field, run.list, run.outer = in.s.fields[0].of, unsafe.Pointer(
-		r,
-	), minFastFields*fieldSize, nil, false
+	run.s, run.p, run.field = in.s.fields[0].of, unsafe.Pointer(r), minFastFields*fieldSize
+	run.list, run.outer = nil, false
 }
 
 // minFastFields is the minimum number of fields of a run that fastCommon reads if it

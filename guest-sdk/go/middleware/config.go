@@ -67,11 +67,8 @@ func newPart(mw Middleware) *part {
 	maker := schema.Maker{}
 	p.schema = maker.Schema(v.Type().Elem())
 	if maker.Unfit != nil {
-		panic(
-			"middleware: " + v.Type().
-				String() +
-				" cannot be configured: values of type " + maker.Unfit.String() + " are not in JSON. Tag fields that are no configuration `json:\"-\"`",
-		)
+		panic("middleware: " + v.Type().String() + " cannot be configured: values of type " + maker.Unfit.String() +
+			" are not in JSON. Tag fields that are no configuration `json:\"-\"`")
 	}
 	p.prototype = reflect.New(v.Type().Elem()).Elem()
 	p.prototype.Set(v.Elem())
@@ -164,11 +161,8 @@ const maxDepth = 100
 // so that decoding into v does not change the value it was copied from.
 func renew(v reflect.Value, depth int) {
 	if depth > maxDepth {
-		panic(
-			"middleware: " + v.Type().
-				String() +
-				" cannot be configured: it is nested too deeply or cyclic. Tag fields that are no configuration `json:\"-\"`",
-		)
+		panic("middleware: " + v.Type().String() + " cannot be configured: it is nested too deeply or cyclic." +
+			" Tag fields that are no configuration `json:\"-\"`")
 	}
 	kind := v.Kind()
 	switch kind {
